@@ -1,0 +1,91 @@
+/* What the files of the benchmark share: how a measurement is described, taken and checked.
+ *
+ * A group sets up what its measurements need; each measurement gives one sample per call, for us
+ * and, where there is one, for the yardstick. Samples of the two alternate, so that whatever
+ * disturbs the machine disturbs both.
+ */
+#ifndef KVP_BENCH_H
+#define KVP_BENCH_H
+
+#include <kvpager/kvpager.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum {
+    BLOCK_TOKENS = 16,
+    PROMPT_TOKENS = 131072,
+    PROMPT_BLOCKS = PROMPT_TOKENS / BLOCK_TOKENS,
+    POOL_BLOCKS = 1048576,
+    QUICK_POOL_BLOCKS = 65536,
+    YARDSTICK_BLOCKS = 20000, /* where a million would take minutes */
+    MAX_SAMPLES = 1001
+};
+
+typedef struct bench_options {
+    bool quick;         /* small pool, few samples: are the results right? */
+    uint32_t n_samples; /* 0: each measurement's own number */
+    const char *only;   /* NULL: all; else the one with this name */
+    const char *json;   /* NULL: none */
+} bench_options;
+
+typedef struct measurement {
+    const char *name;
+    const char *unit;
+    double aim;         /* 0: none */
+    uint32_t n_samples; /* 1: a number that is known, not measured */
+    double (*ours)(void *state);
+    double (*yardstick)(void *state); /* NULL: none */
+    const char *note;
+} measurement;
+
+typedef struct group {
+    const measurement *measurements;
+    size_t n_measurements;
+    void *(*set_up)(const bench_options *options); /* NULL: no state */
+    void (*tear_down)(void *state);
+} group;
+
+extern const group long_prompts_group;
+extern const group evictions_group;
+extern const group decode_free_group;
+extern const group decode_evicted_group;
+extern const group fork_close_group;
+extern const group record_group;
+extern const group memory_group;
+
+typedef struct result {
+    const char *name;
+    const char *unit;
+    const char *note;
+    double aim;
+    double median;
+    double min;
+    double max;
+    double spread;           /* (third quartile - first quartile) / median */
+    double yardstick_median; /* < 0: none */
+} result;
+
+/* measure.c: takes the samples. */
+result measure(const measurement *what, void *state, const bench_options *options);
+
+/* A monotonic clock, ns. Reading it costs 20 to 40 ns: put many short calls between two. */
+uint64_t now_ns(void);
+
+/* machine.c: what it ran on, for people and for the results' file. */
+void print_machine(FILE *file);
+
+/* flush.c: takes [at, at + n_bytes) out of every CPU cache, all levels. */
+void flush_caches(const void *at, size_t n_bytes);
+const char *flush_method(void);
+
+/* End the program with a message that names the result that is wrong: a number is worth nothing if
+ * what was timed did not do what it should. */
+#define REQUIRE(condition) require_true((condition), #condition, __FILE__, __LINE__)
+#define REQUIRE_OK(call)   require_ok((call), #call, __FILE__, __LINE__)
+void require_true(bool condition, const char *text, const char *file, int line);
+void require_ok(kvp_status status, const char *text, const char *file, int line);
+void *allocate(size_t n_bytes);
+
+#endif

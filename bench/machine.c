@@ -1,0 +1,58 @@
+/* What the numbers were measured on. Reads /proc and /sys where they exist; says "unknown" where
+ * they do not. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#ifndef KVP_COMPILER
+#define KVP_COMPILER "unknown compiler"
+#endif
+#ifndef KVP_COMPILER_FLAGS
+#define KVP_COMPILER_FLAGS ""
+#endif
+
+/* The rest of the first line that begins with `key`, after a colon; "unknown" if there is none. */
+static void read_field(const char *path, const char *key, char *out, size_t n_bytes)
+{
+    char line[512];
+    snprintf(out, n_bytes, "unknown");
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, key, strlen(key)) != 0)
+            continue;
+        const char *value = *key ? strchr(line, ':') : line;
+        if (!value)
+            continue;
+        value += *key ? 1 : 0;
+        value += strspn(value, " \t");
+        snprintf(out, n_bytes, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+    }
+    if (file)
+        fclose(file);
+}
+
+void print_machine(FILE *file)
+{
+    char cpu[128];
+    char cache[64];
+    char huge[128];
+    char huge_used[64];
+    char load[64];
+    read_field("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    read_field("/proc/cpuinfo", "cache size", cache, sizeof cache);
+    read_field("/sys/kernel/mm/transparent_hugepage/enabled", "", huge, sizeof huge);
+    read_field("/proc/self/smaps_rollup", "AnonHugePages", huge_used, sizeof huge_used);
+    read_field("/proc/loadavg", "", load, sizeof load);
+    fprintf(file, "cpu          %s, %ld cores, cache %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN),
+            cache);
+    fprintf(file, "compiler     %s %s\n", KVP_COMPILER, KVP_COMPILER_FLAGS);
+    fprintf(file, "huge pages   %s; in use now: %s\n", huge, huge_used);
+    fprintf(file, "load         %s\n", load);
+    fprintf(file, "cold         %s\n", flush_method());
+    fprintf(file, "library      kvpager %s\n", kvp_version());
+}

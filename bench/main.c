@@ -1,0 +1,263 @@
+/* kvp_bench: what kvpager costs, beside a yardstick measured in the same run. See README.md. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum { MAX_RESULTS = 64 };
+
+static const group *const groups[] = {
+    &long_prompts_group, &evictions_group, &decode_free_group, &decode_evicted_group,
+    &fork_close_group,   &record_group,    &memory_group,
+};
+
+/* Named after the worse of its variants. */
+static const struct worst_of {
+    const char *name;
+    const char *first;
+    const char *second;
+    const char *note;
+} worst_of[] = {
+    {"extend_commit_1024", "extend_commit_1024_free", "extend_commit_1024_evicted",
+     "the slower of the two above"},
+};
+
+static const char usage[] =
+    "Usage: kvp_bench [--json FILE] [--only NAME] [--repeat N] [--quick] [--list]\n"
+    "\n"
+    "  --json FILE  also write the results as a JSON list\n"
+    "  --only NAME  take this measurement only\n"
+    "  --repeat N   N samples of each measurement, at most 1001\n"
+    "  --quick      a small pool and three samples: checks results, the times mean little\n"
+    "  --list       print the names and exit\n";
+
+/* ------------------------------------------------------------------------------------- options */
+
+static void fail_usage(const char *what, const char *value)
+{
+    fprintf(stderr, "kvp_bench: %s%s\n%s", what, value, usage);
+    exit(2);
+}
+
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++) {
+        if (strcmp(name, worst_of[i].name) == 0)
+            return true;
+    }
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        for (size_t i = 0; i < groups[g]->n_measurements; i++) {
+            if (strcmp(name, groups[g]->measurements[i].name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void print_names(void)
+{
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        for (size_t i = 0; i < groups[g]->n_measurements; i++)
+            printf("%s\n", groups[g]->measurements[i].name);
+    }
+    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++)
+        printf("%s\n", worst_of[i].name);
+}
+
+static uint32_t parse_samples(const char *text)
+{
+    char *end;
+    errno = 0;
+    unsigned long n = strtoul(text, &end, 10);
+    if (errno || *end || end == text || n < 1 || n > MAX_SAMPLES)
+        fail_usage("--repeat takes a number from 1 to 1001, not ", text);
+    return (uint32_t)n;
+}
+
+static bench_options parse_options(int argc, char **argv)
+{
+    bench_options options = {0};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--quick") == 0) {
+            options.quick = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--list") == 0) {
+            print_names();
+            exit(0);
+        }
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(usage, stdout);
+            exit(0);
+        }
+        if (strcmp(argv[i], "--json") != 0 && strcmp(argv[i], "--only") != 0 &&
+            strcmp(argv[i], "--repeat") != 0)
+            fail_usage("unknown option ", argv[i]);
+        if (!value)
+            fail_usage("a value is missing after ", argv[i]);
+        if (strcmp(argv[i], "--json") == 0)
+            options.json = value;
+        else if (strcmp(argv[i], "--only") == 0)
+            options.only = value;
+        else
+            options.n_samples = parse_samples(value);
+        i++;
+    }
+    if (options.only && !is_known(options.only))
+        fail_usage("no measurement is called ", options.only);
+    return options;
+}
+
+static bool is_wanted(const bench_options *options, const char *name)
+{
+    if (!options->only || strcmp(options->only, name) == 0)
+        return true;
+    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++) {
+        if (strcmp(options->only, worst_of[i].name) == 0 &&
+            (strcmp(name, worst_of[i].first) == 0 || strcmp(name, worst_of[i].second) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* --------------------------------------------------------------------------------------- table */
+
+static const char header[] = "%-30s %4s %11s %11s %11s %7s %12s %7s %9s  %s\n";
+
+static void format_number(char out[24], double value)
+{
+    snprintf(out, 24, value < 1000 ? "%.1f" : "%.0f", value);
+}
+
+static void print_row(const result *r)
+{
+    char median[24];
+    char min[24];
+    char max[24];
+    char yardstick[24] = "-";
+    char ratio[24] = "-";
+    char aim[24] = "-";
+    char spread[24];
+    const char *mark = "";
+    format_number(median, r->median);
+    format_number(min, r->min);
+    format_number(max, r->max);
+    snprintf(spread, sizeof spread, "%.1f%%", 100 * r->spread);
+    if (r->yardstick_median >= 0) {
+        format_number(yardstick, r->yardstick_median);
+        snprintf(ratio, sizeof ratio, "%.1fx", r->yardstick_median / r->median);
+    }
+    if (r->aim > 0) {
+        snprintf(aim, sizeof aim, "%.0f", r->aim);
+        mark = r->median <= r->aim ? "met. " : "MISSED. ";
+    }
+    printf("%-30s %4s %11s %11s %11s %7s %12s %7s %9s  %s%s\n", r->name, r->unit, median, min, max,
+           spread, yardstick, ratio, aim, mark, r->note ? r->note : "");
+    fflush(stdout);
+}
+
+static void print_header(const bench_options *options)
+{
+    print_machine(stdout);
+    printf("pool         %d blocks of %d tokens%s; yardstick: seed_manager.c\n\n",
+           options->quick ? QUICK_POOL_BLOCKS : POOL_BLOCKS, BLOCK_TOKENS,
+           options->quick ? " (--quick: the times mean little)" : "");
+    printf(header, "name", "unit", "median", "min", "max", "spread", "yardstick", "ratio", "aim",
+           "");
+}
+
+/* ---------------------------------------------------------------------------------------- JSON */
+
+static int write_json(const char *path, const result *results, size_t n)
+{
+    FILE *file = fopen(path, "w");
+    if (!file) {
+        fprintf(stderr, "kvp_bench: %s: %s\n", path, strerror(errno));
+        return 1;
+    }
+    fputs("[\n", file);
+    for (size_t i = 0; i < n; i++) {
+        const result *r = &results[i];
+        fprintf(file,
+                "  {\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.2f, \"min\": %.2f, "
+                "\"max\": %.2f, \"baseline_median\": ",
+                r->name, r->unit, r->median, r->min, r->max);
+        if (r->yardstick_median < 0)
+            fputs("null", file);
+        else
+            fprintf(file, "%.2f", r->yardstick_median);
+        fputs(i + 1 < n ? "},\n" : "}\n", file);
+    }
+    fputs("]\n", file);
+    bool written = !ferror(file);
+    if (fclose(file) != 0 || !written) {
+        fprintf(stderr, "kvp_bench: %s could not be written\n", path);
+        return 1;
+    }
+    return 0;
+}
+
+/* ----------------------------------------------------------------------------------------- run */
+
+static size_t run_group(const group *g, const bench_options *options, result *out_results)
+{
+    size_t n = 0;
+    void *state = NULL;
+    bool is_set_up = false;
+    for (size_t i = 0; i < g->n_measurements; i++) {
+        if (!is_wanted(options, g->measurements[i].name))
+            continue;
+        if (!is_set_up && g->set_up)
+            state = g->set_up(options);
+        is_set_up = true;
+        out_results[n] = measure(&g->measurements[i], state, options);
+        print_row(&out_results[n]);
+        n++;
+    }
+    if (is_set_up && g->tear_down)
+        g->tear_down(state);
+    return n;
+}
+
+static const result *find_result(const result *results, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(results[i].name, name) == 0)
+            return &results[i];
+    }
+    return NULL;
+}
+
+/* Adds the results that are the worse of two others. */
+static size_t add_worst(result *results, size_t n)
+{
+    size_t n_before = n;
+    for (size_t i = 0; i < sizeof worst_of / sizeof *worst_of; i++) {
+        const result *first = find_result(results, n_before, worst_of[i].first);
+        const result *second = find_result(results, n_before, worst_of[i].second);
+        if (!first || !second)
+            continue;
+        results[n] = first->median > second->median ? *first : *second;
+        results[n].name = worst_of[i].name;
+        results[n].note = worst_of[i].note;
+        print_row(&results[n]);
+        n++;
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    static result results[MAX_RESULTS];
+    bench_options options = parse_options(argc, argv);
+    size_t n = 0;
+    print_header(&options);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        n += run_group(groups[i], &options, results + n);
+    n = add_worst(results, n);
+    return options.json ? write_json(options.json, results, n) : 0;
+}

@@ -1,0 +1,109 @@
+# The few functions that the CMakeLists.txt files share.
+
+include(CheckCCompilerFlag)
+include(CheckCSourceCompiles)
+
+# kvp_link_sanitizers(target): links what KVP_SANITIZE names.
+function(kvp_link_sanitizers target)
+  if(KVP_SANITIZE)
+    target_link_options(${target} PRIVATE "-fsanitize=${KVP_SANITIZE}")
+  endif()
+endfunction()
+
+# kvp_configure_target(target): the C dialect, warnings, checks and sanitizers of everything that
+# is compiled here; the public headers are on the include path.
+function(kvp_configure_target target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include")
+  target_compile_definitions(${target} PRIVATE "KVP_CHECK=${KVP_CHECK}")
+  target_compile_options(${target} PRIVATE
+      -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wvla)
+  if(KVP_CHECK GREATER 0)
+    target_compile_options(${target} PRIVATE -UNDEBUG) # whatever the build type says
+  endif()
+  if(KVP_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(KVP_SANITIZE)
+    target_compile_options(${target} PRIVATE
+        "-fsanitize=${KVP_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  endif()
+  if(KVP_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+  kvp_link_sanitizers(${target})
+  set_target_properties(${target} PROPERTIES
+      C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF C_VISIBILITY_PRESET hidden)
+endfunction()
+
+# kvp_combine_objects(objects out): sets `out` to what the libraries are made of.
+#
+# In a release build with gcc the object files are optimised as one and become a single ordinary
+# object. So both libraries get inlining across files, and whoever links libkvpager.a needs neither
+# our compiler nor link-time optimisation. Elsewhere the objects are used as they are.
+function(kvp_combine_objects objects out)
+  set(${out} "$<TARGET_OBJECTS:${objects}>" PARENT_SCOPE)
+  if(NOT KVP_LTO OR KVP_SANITIZE OR NOT KVP_CHECK EQUAL 0
+     OR NOT CMAKE_BUILD_TYPE STREQUAL "Release"
+     OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR CMAKE_C_COMPILER_VERSION VERSION_LESS 9)
+    return()
+  endif()
+  set(CMAKE_REQUIRED_FLAGS "-flto")
+  check_c_source_compiles("int main(void) { return 0; }" KVP_HAVE_LTO)
+  if(NOT KVP_HAVE_LTO)
+    return()
+  endif()
+  # Inside one object a public function may be inlined into another: nobody replaces one of ours.
+  set(flags -flto -fno-semantic-interposition)
+  target_compile_options(${objects} PRIVATE ${flags})
+  separate_arguments(release_flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_RELEASE}")
+  set(combined "${PROJECT_BINARY_DIR}/kvpager_combined.o")
+  add_custom_command(
+      OUTPUT "${combined}"
+      COMMAND "${CMAKE_C_COMPILER}" ${release_flags} ${flags} -flto-partition=one -fPIC
+              -nostdlib -r -flinker-output=nolto-rel
+              -o "${combined}" "$<TARGET_OBJECTS:${objects}>"
+      DEPENDS "$<TARGET_OBJECTS:${objects}>"
+      COMMENT "Optimising the library as one object"
+      COMMAND_EXPAND_LISTS VERBATIM)
+  set_source_files_properties("${combined}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  add_custom_target(${objects}_combined DEPENDS "${combined}")
+  set(${out} "${combined}" PARENT_SCOPE)
+endfunction()
+
+# kvp_add_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds] [SKIP status]
+#              [DIRECTORY dir])
+#
+# Registers a test. It finds KVPAGER (path of the command), KVP_SOURCE, KVP_BUILD and KVP_CHECK in
+# its environment. Labels: unit, model, tools, examples, fuzz, install say what it tests; `release`
+# is added to those that `make test` also runs in the release build; a test labelled `soak` runs
+# only when asked for (make soak).
+function(kvp_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;SKIP;DIRECTORY" "COMMAND;LABELS")
+  if(NOT arg_NAME OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "kvp_add_test(${ARGV}): needs NAME and COMMAND, and knows LABELS, TIMEOUT, "
+                        "SKIP, DIRECTORY")
+  endif()
+  if("soak" IN_LIST arg_LABELS)
+    set(configurations CONFIGURATIONS soak)
+    set(timeout 86400)
+  else()
+    set(configurations)
+    set(timeout 300)
+  endif()
+  if(arg_TIMEOUT)
+    set(timeout ${arg_TIMEOUT})
+  endif()
+  if(NOT arg_DIRECTORY)
+    set(arg_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}")
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${arg_COMMAND} WORKING_DIRECTORY "${arg_DIRECTORY}"
+           ${configurations})
+  set_tests_properties(${arg_NAME} PROPERTIES
+      TIMEOUT ${timeout}
+      LABELS "${arg_LABELS}"
+      ENVIRONMENT "KVPAGER=${PROJECT_BINARY_DIR}/kvpager;KVP_SOURCE=${PROJECT_SOURCE_DIR};\
+KVP_BUILD=${PROJECT_BINARY_DIR};KVP_CHECK=${KVP_CHECK};UBSAN_OPTIONS=print_stacktrace=1")
+  if(arg_SKIP)
+    set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE ${arg_SKIP})
+  endif()
+endfunction()

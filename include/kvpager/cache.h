@@ -1,0 +1,713 @@
+/* kvpager/cache.h: the cache. Namespaces, sequences, blocks, admission, plans.
+ *
+ *   kvp_config config;
+ *   kvp_config_init(&config);
+ *   config.n_blocks = 4096;
+ *   kvp_cache_create(&config, NULL, 0, &cache);            bookkeeping only: no KV memory here
+ *   kvp_ns_open(cache, "llama-8b", 8, &ns);
+ *   kvp_seq_open(cache, ns, &prompt, &seq, &info);         match the prefix, hold it, take the rest
+ *   ... run the prompt's tokens from info.cached_tokens on; rows and slots tell where ...
+ *   kvp_seq_commit(cache, seq, n);                         the first n tokens' KV is written
+ *   kvp_seq_extend(cache, seq, &token, 1, 0);              room for the next token
+ *   ...
+ *   kvp_seq_close(cache, seq, NULL);                       full units stay cached
+ *
+ * Rules that hold for every call:
+ *
+ *   - A call that fails has changed nothing that can be observed, and wrote no output, except where
+ *     it says so. kvp_cache_shortage() tells what was missing.
+ *   - Checks run in this order, and the first to fail gives the status: pointers and struct_size
+ *     (E_ARG); handles, in order (E_HANDLE); a sequence named twice (E_ARG); then for each sequence
+ *     in order values and positions (E_ARG), states (E_STATE), E_TOO_LONG; then E_NO_SEQS or
+ *     E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then E_PLAN_FULL.
+ *   - KVP_E_ARG: a NULL pointer where none may be, struct_size of another version, a value out of
+ *     range. KVP_E_HANDLE: a handle that is closed, stale, zero or of another cache. Every call
+ *     can return these two, and KVP_E_BUSY in checked builds; the comments list the others.
+ *   - Nothing allocates after kvp_cache_create, nothing blocks, nothing reads a clock.
+ *   - Same configuration and same calls give the same block ids, victims, plans and statuses.
+ *   - "Thread: cache" means exclusive access to the cache during the call, from any thread.
+ *     "Thread: read" may run beside other reads, not beside a change.
+ *   - Pointers handed out point into the cache and are valid until the next call that changes it.
+ *   - One layer group and one tier exist: pass group 0. (More will come.)
+ *
+ * Life of a block (B1, DESIGN 8):
+ *
+ *              take                       last holder leaves,
+ *     free ----------> held --------------------------------------> cached
+ *       ^               |   no node is attached                       |  ^
+ *       |               v                                   hit: held |  | released again
+ *       +--- content lost (generation + 1) <----- evicted by a take --+--+
+ *
+ * Order of the queue (B3). Free and cached blocks wait in one queue (per retention class); a take
+ * takes the head of the lowest class that is not empty. A released block with content goes to the
+ * tail of its class; one without content goes to the head of class 0. At creation and after reset
+ * the queue is 1, 2, ... N-1. A call that releases several blocks of a sequence releases the last
+ * of its row first, so that tails are evicted before the prefixes they need.
+ */
+#ifndef KVPAGER_CACHE_H
+#define KVPAGER_CACHE_H
+
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------ configuration and the cache */
+
+/* What commit does when a full block's content is in another block already. */
+enum {
+    KVP_ADOPT = 0, /* switch the row to the block that is there, release ours (default) */
+    KVP_KEEP = 1   /* rows are append-only: ours stays a private duplicate */
+};
+
+/* What open does when every token of the prompt is cached. */
+enum {
+    KVP_FULL_HIT_SHARE = 0,    /* share all; the last token's KV is there: not written (default) */
+    KVP_FULL_HIT_RECOMPUTE = 1 /* end the hit at the last block boundary before the last token */
+};
+
+typedef struct kvp_config {
+    size_t struct_size;          /* set by kvp_config_init */
+    uint32_t block_tokens;       /* S, 1..65536; default 16 */
+    uint32_t unit_tokens;        /* U, divides S; 0 = S (default) */
+    uint32_t n_blocks;           /* N, null block included, 2..2^31-1; default 1024 */
+    uint32_t max_seqs;           /* open at once, forks included, 1..2^20; default 256 */
+    uint32_t max_seq_tokens;     /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
+    uint32_t max_namespaces;     /* open at once, 1..65536; default 16 */
+    uint32_t n_nodes;            /* prefix nodes, roots included, > max_namespaces; 0 = enough for
+                                    every unit of the pool and more */
+    uint32_t max_unit_keys;      /* extra keys that may touch one unit, 0..64; default 0 */
+    uint32_t max_copies;         /* copies that may wait in the plan; 0 = max_seqs + 64 */
+    uint32_t commit_policy;      /* KVP_ADOPT, KVP_KEEP */
+    uint32_t full_hit;           /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
+    uint32_t prefix_cache;       /* 0: nothing is matched or published; default 1 */
+    double watermark;            /* 0 <= w < 1: floor(w * (N-1)) blocks kept free when opening */
+    uint64_t hash_seed;          /* default 0 */
+    uint32_t n_uncached_tokens;  /* size of the set below; default 0 */
+    uint32_t test_hash_bits;     /* tests only: bits of the hash that look-ups use; 0 = all */
+    const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
+                                       published; copied */
+} kvp_config;
+
+/* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
+KVP_API void kvp_config_init(kvp_config *config);
+
+/* Say how many bytes of bookkeeping a configuration needs: the arena's size.
+ *
+ * Per unit of the pool about 128 + 4 U bytes, of which the system backs only what is touched; per
+ * sequence 4 bytes for each block and each unit of max_seq_tokens.
+ *
+ * Returns: KVP_OK; KVP_E_ARG when the configuration is not valid; KVP_E_TOO_LONG when the size does
+ *          not fit size_t
+ * Thread:  pure
+ */
+KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
+
+/* Create a cache.
+ *
+ * Takes:   config       copied
+ *          arena        NULL: the library maps memory (huge pages when the system grants them);
+ *                       else the caller's memory, 64-byte aligned, arena_bytes >= kvp_cache_bytes;
+ *                       its content does not matter
+ * Gives:   out_cache
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG; KVP_E_TOO_SMALL when arena_bytes is too small;
+ *          KVP_E_NO_MEMORY when mapping fails
+ * Owns:    the caller's arena stays the caller's, in use until destroy; a byte copy of it is a
+ *          snapshot
+ * Thread:  any          Blocks: never
+ * Cost:    O(arena); the only call that allocates
+ */
+KVP_API kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_bytes,
+                                    kvp_cache **out_cache);
+
+/* Destroy the cache; unmap the arena if the library mapped it. NULL is ignored. Every handle is
+ * void. A recording that runs is stopped. Thread: cache. */
+KVP_API void kvp_cache_destroy(kvp_cache *cache);
+
+/* Close every sequence, drop all content, empty the plan; blocks are free in ascending order.
+ *
+ * Open namespaces stay open, with new roots. Sequence handles are stale. Counters go on; the
+ * generations of blocks that had content or a holder are raised, retention classes are 0.
+ *
+ * Thread: cache. Cost: O(N + nodes + sequences).
+ */
+KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
+
+/* Read the configuration back with every default resolved (unit_tokens, n_nodes, max_copies);
+ * uncached_tokens points into the cache. Thread: read. */
+KVP_API kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
+
+/* Counters since creation, and gauges. */
+typedef struct kvp_stats {
+    /* gauges */
+    uint64_t usable_blocks; /* N - 1 = free + cached + held + parked */
+    uint64_t free_blocks;
+    uint64_t cached_blocks;
+    uint64_t held_blocks;
+    uint64_t parked_blocks;    /* 0: overlapped steps do not exist yet */
+    uint64_t peak_held_blocks; /* largest held_blocks at the end of any call */
+    uint64_t watermark_blocks;
+    uint64_t open_seqs;
+    uint64_t open_namespaces;
+    uint64_t nodes_used;    /* nodes alive, roots included */
+    uint64_t nodes_total;
+    uint64_t pending_copies;
+    /* counters */
+    uint64_t opens;            /* sequences opened (forks not counted) */
+    uint64_t forks;
+    uint64_t prompt_tokens;    /* tokens of all opens */
+    uint64_t cached_tokens;    /* sum of kvp_open_info.cached_tokens */
+    uint64_t taken_blocks;     /* blocks taken from the queue, evicting or not */
+    uint64_t evicted_blocks;   /* cached blocks whose content was dropped by a take */
+    uint64_t sealed_units;     /* units attached to a block by commit, fill */
+    uint64_t adopted_blocks;   /* rows switched to a block that was there */
+    uint64_t duplicate_blocks; /* full blocks kept though the content was there (KVP_KEEP) */
+    uint64_t copies;           /* copies put into the plan */
+    uint64_t detached_units;   /* sealed units overwritten or invalidated */
+    uint64_t private_units;    /* units filled that are not public: uncacheable */
+    uint64_t unkept_units;     /* units filled while no node was free: tokens not kept */
+    uint64_t hash_collisions;  /* look-ups in which an equal hash was not the same prefix */
+    uint64_t refused;          /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER */
+} kvp_stats;
+
+/* Read counters and gauges. Each number is consistent in itself and may be read beside a running
+ * call; taken together they are exact only between calls. Thread: any. Cost: O(1). */
+KVP_API kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats);
+
+/* Why the most recent failing call failed. */
+typedef struct kvp_shortage {
+    int32_t status;          /* kvp_status of that call; KVP_OK when no call has failed yet */
+    uint32_t index;          /* of the sequence in a call for many, else 0 */
+    uint64_t missing_blocks; /* KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the
+                                limit that can never be passed; else 0 */
+} kvp_shortage;
+
+/* Tell what the most recent failing call missed, of those that change the cache. Calls that succeed
+ * leave it as it is. With KVP_BATCH_EACH: the last sequence that failed. Thread: read. */
+KVP_API kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
+
+/* What kvp_check found. */
+typedef struct kvp_violation {
+    char invariant[8];  /* "T1", the numbers of DESIGN 8; "" when nothing was found */
+    uint64_t object;    /* block id, node index or sequence slot, by invariant */
+    const char *detail; /* static text */
+} kvp_violation;
+
+/* Audit the cache.
+ *
+ * Takes:   level        1: sums, O(1); 2: and pool and queue, O(N); 3: every invariant, O(all)
+ * Gives:   out_violation  the first one found; written also on KVP_E_CORRUPT; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT
+ * Thread:  cache (uses scratch memory; changes nothing)
+ */
+KVP_API kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation);
+
+/* ----------------------------------------------------------------------------------- namespaces */
+
+/* Open a namespace by name: what separates tenants, adapters and model versions.
+ *
+ * A name that is open already gives the same handle and counts one more opener. Names are compared
+ * byte by byte. Nothing is ever shared across two namespaces.
+ *
+ * Takes:   name         [name_bytes], 0..255 bytes
+ * Returns: KVP_OK; KVP_E_NO_NAMESPACES: max_namespaces are open, or no node is free for the root
+ * Thread:  cache. Cost: O(max_namespaces)
+ */
+KVP_API kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes,
+                               kvp_ns *out_ns);
+
+/* Close a namespace: one opener less; the last one flushes it and frees its place, and the handle
+ * is stale. Sequences of it that are open go on undisturbed. Thread: cache. Cost: O(1). */
+KVP_API kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns);
+
+/* Forget everything cached in the namespace, at once: it gets a new root. What was cached cannot be
+ * hit any more and is evicted in its turn; open sequences go on, and what they seal from now on
+ * cannot be hit either. Does nothing when nothing was cached or opened in it. When no node is free
+ * for a new root, the old one stays, the first units after it are withdrawn, and the sequences under
+ * it become private: O(nodes + sequences). Thread: cache. Cost: else O(1). */
+KVP_API kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns);
+
+/* ------------------------------------------------------------------------------- match and open */
+
+/* Flags of kvp_prompt. */
+enum {
+    KVP_OPEN_NO_MATCH = 1u /* take no hit, compute everything (prompt log-probabilities) */
+};
+
+/* A prompt. Zero it, set struct_size = sizeof(kvp_prompt), then the fields. */
+typedef struct kvp_prompt {
+    size_t struct_size;
+    const int32_t *tokens;   /* [n_tokens]; NULL only when n_tokens is 0 */
+    uint32_t n_tokens;       /* may be 0: an empty sequence takes no block (unless it reserves) */
+    uint32_t reserve_tokens; /* slots wanted beyond the tokens */
+    const kvp_hash *hashes;  /* [n_tokens / U] from kvp_hash_units with this cache's U, seed, name
+                                and the same keys; or NULL. First and last are verified
+                                (KVP_E_ARG); a wrong one between costs hits, never correctness */
+    const kvp_key *keys;     /* [n_keys] ascending by begin, inside the tokens; or NULL */
+    uint32_t n_keys;
+    uint32_t n_uncached;
+    const kvp_range *uncached; /* [n_uncached] positions that must not be cached, now or when they
+                                  are reached later; or NULL */
+    uint32_t flags;
+    uint32_t retention;      /* class, 0..7, of the blocks that this sequence takes; default 0 */
+    uint64_t tag;            /* the caller's own */
+} kvp_prompt;
+
+/* Why a match ended where it did. */
+enum {
+    KVP_STOP_END = 0,     /* nothing more to match: every full unit of the prompt was hit */
+    KVP_STOP_MISS = 1,    /* the next unit is not known after this prefix */
+    KVP_STOP_NO_KV = 2,   /* the next unit is known but no block has its KV: a sequence is still
+                             computing it, or it was evicted while something after it stayed */
+    KVP_STOP_UNCACHED = 3,/* the next unit holds a token that must not be cached */
+    KVP_STOP_OFF = 4,     /* prefix_cache is 0, or KVP_OPEN_NO_MATCH */
+    KVP_STOP_FULL_HIT = 5,/* all was there; cut back by KVP_FULL_HIT_RECOMPUTE */
+    KVP_STOP_NO_ROOM = 6  /* a hit inside a block was given up: its source block and a block to copy
+                             it to did not both fit */
+};
+
+typedef struct kvp_open_info {
+    uint32_t cached_tokens; /* tokens that need not be computed: min(hit_tokens, n_tokens - 1) */
+    uint32_t hit_tokens;    /* tokens whose KV is there: a multiple of U */
+    uint32_t stop;          /* KVP_STOP_... */
+    uint32_t shared_blocks; /* leading blocks of the row that are shared, floor(hit_tokens / S) */
+    uint32_t cached_blocks; /* of the shared ones, those that nobody held: they cost one each */
+    uint32_t copied_tokens; /* hit_tokens % S: copied into a block of the sequence's own */
+    uint32_t taken_blocks;  /* blocks taken for the rest; open: done, match: would be */
+    uint32_t evicted_blocks;/* open: cached blocks that lost their content for it; match: 0 */
+} kvp_open_info;
+
+/* Ask how much of a prompt is cached, without holding or changing anything.
+ *
+ * Answers as kvp_seq_open would with enough blocks (never KVP_STOP_NO_ROOM).
+ *
+ * Returns: KVP_OK; KVP_E_TOO_LONG
+ * Thread:  cache (uses scratch memory; changes nothing)
+ * Cost:    O(n_tokens)
+ */
+KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                             kvp_open_info *out_info);
+
+/* Open a sequence: match the longest cached prefix, hold its blocks, take blocks for the rest.
+ *
+ * Walks the units of the prompt from the namespace's root. A unit is hit when its node is found
+ * after the node before (tokens and keys compared), a block has its KV, and no token of it or of
+ * a unit before it is uncacheable. Only full units are hit. Then:
+ *
+ *   hit blocks   floor(hit_tokens / S) blocks are shared. A hit that ends inside a block (U < S) is
+ *                copied: the plan gets one copy of hit_tokens % S slots into a block of our own.
+ *                The block that it is copied from is held during the call, and is released to the
+ *                tail of its queue if nobody else holds it; when that and the blocks to take do not
+ *                fit together, the hit ends at the block boundary before (KVP_STOP_NO_ROOM).
+ *   the rest     ceil((n_tokens + reserve_tokens) / S) minus the shared blocks are taken, in row
+ *                order; victims are in kvp_cache_evicted.
+ *   order        hits are held first, in row order; then blocks are taken, in row order; then nodes
+ *                are found or made for the units that were not hit.
+ *   counts       tokens = prompt = n_tokens; computed = hit_tokens; cached = cached_tokens.
+ *                When all n_tokens are hit the last token must still be run to get its logits, but
+ *                its KV is there: its slot is KVP_NO_SLOT.
+ *   writable     slots of tokens from hit_tokens to n_tokens + reserve_tokens.
+ *
+ * Succeeds exactly when kvp_can_open says OK (and a sequence is free). Example: S = U = 4, blocks
+ * for [1 2 3 4][5 6 7 8] cached; opening 1..8,9,10 shares two blocks, takes one, cached_tokens 8;
+ * opening 1..8 shares two, takes none, cached_tokens 7.
+ *
+ * When no node is free the sequence's tokens from there on are not kept: everything works, but they
+ * cannot be read back or published (stats.unkept_units).
+ *
+ * Takes:   prompt       read during the call only
+ * Gives:   out_seq, out_info (may be NULL)
+ * Returns: KVP_OK; KVP_E_NO_BLOCKS, KVP_E_NEVER (see kvp_can_open); KVP_E_NO_SEQS; KVP_E_TOO_LONG
+ *          when n_tokens + reserve_tokens exceeds max_seq_tokens; KVP_E_PLAN_FULL; KVP_E_ARG also
+ *          for: hashes that do not verify, keys not ascending, outside the tokens, longer than
+ *          KVP_KEY_MAX_BYTES or more than max_unit_keys in a unit, empty ranges, retention > 7,
+ *          a negative token id
+ * After-failure: unchanged
+ * Owns:    close the sequence to give everything back
+ * Thread:  cache        Blocks: never
+ * Cost:    O(n_tokens), about 13 ns per unit for a hit (bench/README.md); allocates nothing
+ */
+KVP_API kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                kvp_seq *out_seq, kvp_open_info *out_info);
+
+/* ------------------------------------------------------------------------- extend, fill, commit */
+
+/* A call for many sequences. Zero it, set struct_size = sizeof(kvp_batch), then the fields. */
+typedef struct kvp_batch {
+    size_t struct_size;
+    uint32_t n_seqs;          /* B */
+    uint32_t flags;           /* 0: all or nothing; KVP_BATCH_EACH */
+    const kvp_seq *seqs;      /* [B], each once */
+    const uint32_t *n_tokens; /* [B] new tokens of each, may be 0; NULL: one each */
+    const int32_t *tokens;    /* [sum of n_tokens] concatenated; NULL: values not known yet */
+    uint32_t reserve_tokens;  /* for each: slots wanted beyond the new tokens */
+    uint32_t n_keys;
+    const kvp_key *keys;       /* [n_keys] for a batch of ONE sequence: ascending, inside the new
+                                  tokens (absolute positions); else NULL */
+    kvp_status *statuses;      /* [B] written with KVP_BATCH_EACH; else may be NULL */
+} kvp_batch;
+
+enum {
+    KVP_BATCH_EACH = 1u /* each sequence for itself, in order: those that fail are left unchanged
+                           and get their status, the others go ahead; the call returns KVP_OK */
+};
+
+/* Make room for more tokens of a sequence.
+ *
+ * After it, slots of every token that is not computed, and of `reserve_tokens` beyond the tokens,
+ * are writable. In order:
+ *   1. copy-on-write: a block of the row that holds such a slot and has other holders is replaced
+ *      by a taken one (the row's version rises). If computed tokens lie in it, the plan gets a copy
+ *      of its used slots: from its start to the sequence's tokens before this call. Computed units
+ *      that are sealed in the old block, or duplicates there, are duplicates in the new one.
+ *   2. a block of the row that holds such a slot and has no other holder: its units from the one
+ *      with its first such slot on are detached from their nodes there (detached_units; a duplicate
+ *      elsewhere takes the place), and are struck as duplicates.
+ *   3. blocks are taken until the row has ceil((tokens + new + reserve) / S), never fewer than now.
+ * With values, full units become nodes. Without (tokens NULL), the tokens exist but their values
+ * are unknown until kvp_seq_fill; while there are any, extending with values is KVP_E_STATE.
+ * No tokens and no reserve makes the slots of uncomputed tokens writable (after invalidate, or
+ * after a fork).
+ *
+ * Returns: KVP_OK; KVP_E_NO_BLOCKS; KVP_E_NEVER; KVP_E_TOO_LONG; KVP_E_STATE; KVP_E_PLAN_FULL;
+ *          KVP_E_ARG also for a negative token id
+ * After-failure: unchanged
+ * Thread:  cache        Blocks: never
+ * Cost:    O(n_tokens + blocks from the first uncomputed token on), allocates nothing
+ */
+KVP_API kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
+                                  uint32_t n_tokens, uint32_t reserve_tokens);
+
+/* kvp_seq_extend for many sequences, in the order given; the same rules for each.
+ *
+ * Without KVP_BATCH_EACH: all or nothing; KVP_E_NO_BLOCKS counts the blocks of the whole batch, and
+ * KVP_E_NEVER when one of them alone can never fit (missing: the largest excess). A sequence named
+ * twice is KVP_E_ARG (with EACH too, for the whole call). kvp_cache_shortage().index names the
+ * first sequence at fault: for KVP_E_NO_BLOCKS, the first at which the blocks do not suffice.
+ */
+KVP_API kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch);
+
+/* Give the values of tokens that were extended without, in order.
+ *
+ * Full units become nodes; those that are computed already are sealed as commit does.
+ *
+ * Takes:   tokens       [n_tokens], n_tokens <= tokens without value
+ * Returns: KVP_OK; KVP_E_STATE when more values than such tokens
+ * Thread:  cache. Cost: O(n_tokens)
+ */
+KVP_API kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
+                                uint32_t n_tokens);
+
+/* kvp_seq_fill for many: batch.tokens must not be NULL unless all counts are 0; reserve_tokens must
+ * be 0. Keys (for one sequence) lie inside the filled tokens. */
+KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
+
+/* Declare the KV of the first n_tokens computed: written, or ordered to be written before anything
+ * can read it.
+ *
+ * Every full public unit with known values up to n_tokens is sealed, in order. Its node gets our
+ * block if it has none. If it has another: KVP_KEEP, or a unit that is not the last of its block:
+ * ours becomes a duplicate, and takes the node's place when the other block loses its content (the
+ * oldest duplicate first). KVP_ADOPT and the last unit of its block: the row switches to the node's
+ * block, which is held, and ours is released (the row's version rises); that needs no block and
+ * cannot fail. Duplicates are no content: a block that is released with only duplicates is free.
+ * n_tokens at or below what is computed does nothing.
+ *
+ * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the sequence's tokens; KVP_E_STATE when slots up
+ *          to n_tokens were never made writable (after invalidate: extend first)
+ * Thread:  cache. Cost: O(units sealed)
+ */
+KVP_API kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens);
+
+/* kvp_seq_commit for many: seqs [n_seqs] each once, n_tokens [n_seqs], in the order given. All or
+ * nothing: statuses as above, before anything is changed. */
+KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
+                                       const uint32_t *n_tokens, uint32_t n_seqs);
+
+/* Take back the KV of tokens from `from` on: the step that was to write it failed.
+ *
+ * computed becomes min(computed, from), and nothing from there on is writable: call kvp_seq_extend
+ * (with 0 tokens) before computing it again. Public units of the sequence from the one with token
+ * `from` on are withdrawn: their nodes lose every block (each attached unit counts in
+ * detached_units), can never be found again, and neither can what was computed after them, by
+ * whomever; who opens these tokens anew computes anew. Cached blocks that are left without a sealed
+ * unit become free, in row order. This sequence keeps its tokens and blocks, private from there on
+ * (truncate to `from` and extend, to publish again).
+ *
+ * Sequences with more than `from` tokens that refer, from there on, to a block of this row are
+ * reported: their KV is wrong too, and the caller should invalidate or close them. Every sequence
+ * that has the first withdrawn unit is private from there on.
+ *
+ * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
+ *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
+ *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL; NULL: do not report
+ * Returns: KVP_OK; KVP_E_ARG when from exceeds the tokens; KVP_E_TOO_SMALL: nothing was changed
+ * Thread:  cache. Cost: O(units from `from` on + open sequences x blocks from `from` on)
+ */
+KVP_API kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from,
+                                      kvp_seq *out_seqs, uint32_t capacity, uint32_t *out_n_seqs);
+
+/* ------------------------------------------------------------------------ fork, truncate, close */
+
+/* What a call gave back. */
+typedef struct kvp_released {
+    uint32_t freed_blocks;  /* became free */
+    uint32_t cached_blocks; /* became cached */
+} kvp_released;
+
+/* Fork: a second sequence that shares everything before `at`.
+ *
+ * Takes no block: all blocks, a partly filled last one too, are shared by reference; whoever writes
+ * into the shared one first copies it (kvp_seq_extend). The child has tokens = computed = at, no
+ * reserve, no writable slot, prompt and cached of the parent cut to at, its uncached ranges, its
+ * retention class and namespace. Slots that the parent was given keep their meaning.
+ *
+ * Takes:   at           0..computed of the parent, in tokens whose values are known; KVP_END: all
+ *                       tokens (which then must be computed and known)
+ * Returns: KVP_OK; KVP_E_STATE when tokens before `at` are not computed or have no value;
+ *          KVP_E_ARG when `at` exceeds the tokens; KVP_E_NO_SEQS
+ * Thread:  cache. Cost: O(blocks), about 1 ns each
+ */
+KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t tag,
+                                kvp_seq *out_child);
+
+/* Roll back to n_tokens, at any place, also into shared and sealed blocks.
+ *
+ * Releases the blocks after ceil(n_tokens / S), reserved ones too; computed, known, prompt and
+ * cached are cut to n_tokens. Cannot fail for lack of anything. What the sequence writes next is
+ * made writable by kvp_seq_extend.
+ *
+ * Gives:   out_released may be NULL
+ * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens
+ * Thread:  cache. Cost: O(blocks released)
+ */
+KVP_API kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
+                                    kvp_released *out_released);
+
+/* Close: release every block, the last of the row first. Sealed content stays cached.
+ * Gives: out_released may be NULL. Thread: cache. Cost: O(blocks), 1 to 2 ns each. */
+KVP_API kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released);
+
+/* ------------------------------------------------------------------------ what a sequence knows */
+
+typedef struct kvp_seq_info {
+    kvp_ns ns;              /* as opened; may have been closed since */
+    uint64_t tag;
+    uint32_t tokens;        /* all tokens, with or without value */
+    uint32_t known_tokens;  /* those with a value */
+    uint32_t prompt_tokens; /* given at open */
+    uint32_t cached_tokens; /* not computed thanks to the cache, at open */
+    uint32_t computed_tokens;
+    uint32_t writable_tokens; /* slots of [computed, writable) may be written; >= computed */
+    uint32_t public_tokens; /* leading tokens in units that are, or once computed will be, matched
+                               by others: a multiple of U. A flush does not show here */
+    uint32_t kept_tokens;   /* leading tokens whose values the cache has: <= known_tokens */
+    uint32_t blocks;        /* length of the row */
+    uint32_t stop;          /* KVP_STOP_... of the match at open; of the parent's for a fork */
+    int32_t last_token;     /* value of the last known token; -1 when there is none, or not kept */
+    uint32_t retention;
+    uint32_t row_version;   /* rises when an entry that was in the row is replaced or removed */
+} kvp_seq_info;
+
+KVP_API kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
+
+/* Read token values back.
+ * Gives:   out_tokens   [n_tokens]: values of positions from .. from + n_tokens - 1
+ * Returns: KVP_OK; KVP_E_ARG when the range exceeds the tokens; KVP_E_UNKNOWN when it holds tokens
+ *          without value, or not kept for lack of nodes
+ * Thread:  read. Cost: O(n_tokens) */
+KVP_API kvp_status kvp_seq_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t from,
+                                  uint32_t n_tokens, int32_t *out_tokens);
+
+/* Read the tokens in block i of the row (not a block id): positions i*S .. min((i+1)*S, tokens).
+ * Gives:   out_tokens   [S], out_n_tokens how many (0 for a reserved block)
+ * Returns: KVP_OK; KVP_E_ARG when i is not in the row; KVP_E_UNKNOWN as above */
+KVP_API kvp_status kvp_seq_block_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t block_idx,
+                                        int32_t *out_tokens, uint32_t *out_n_tokens);
+
+/* Give the row: the block ids, in order, reserved ones included.
+ * Takes:   group        0
+ * Gives:   out_row      [out_n_blocks] i32, in the cache: valid until the next call that changes it
+ * Thread:  read. Cost: O(1) */
+KVP_API kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group,
+                               const int32_t **out_row, uint32_t *out_n_blocks);
+
+/* Give the slots that the KV of tokens from .. from + n_tokens - 1 is to be written to:
+ * block * S + offset, or KVP_NO_SLOT for a computed token. Positions up to writable_tokens,
+ * reserved ones too. Valid until the sequence's row version rises.
+ * Gives:   out_slots    [n_tokens] i64
+ * Returns: KVP_OK; KVP_E_ARG when the range exceeds the row (blocks * S); KVP_E_STATE when it holds
+ *          slots that are neither computed nor writable (kvp_seq_extend)
+ * Thread:  read. Cost: O(n_tokens) */
+KVP_API kvp_status kvp_seq_slots(const kvp_cache *cache, kvp_seq seq, uint32_t group, uint32_t from,
+                                 uint32_t n_tokens, int64_t *out_slots);
+
+/* Give the blocks of the row that hold positions [begin, end) a retention class, now and when they
+ * become cached; the last one to set it wins. Lower classes are evicted first. The class stays with
+ * the block until it is taken anew (then: the taker's class).
+ * Returns: KVP_OK; KVP_E_ARG: the range is empty or exceeds the row (blocks * S), or class > 7 */
+KVP_API kvp_status kvp_seq_retain(kvp_cache *cache, kvp_seq seq, kvp_range range,
+                                  uint32_t retention);
+
+/* Add a range of positions that must not be cached; they may lie ahead of the tokens. Only the
+ * lowest `begin` of all ranges matters: the unit that contains it and all later ones stay private.
+ * Returns: KVP_OK; KVP_E_ARG for an empty range; KVP_E_STATE when the unit with range.begin is
+ *          public already */
+KVP_API kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range);
+
+/* ------------------------------------------------------------------------------------ admission */
+
+enum { KVP_ADMIT_OK = 0, KVP_ADMIT_LATER = 1, KVP_ADMIT_NEVER = 2 };
+
+typedef struct kvp_admission {
+    uint32_t verdict;        /* KVP_ADMIT_... */
+    uint32_t need_blocks;    /* blocks that leave the queue: taken, and hits that nobody holds */
+    uint32_t available;      /* free + cached now */
+    uint32_t missing_blocks; /* LATER: how many more must become available; NEVER: by how many the
+                                need alone exceeds the limit; OK: 0 */
+} kvp_admission;
+
+/* Ask whether kvp_seq_open would find its blocks now.
+ *
+ * need   = taken blocks + shared blocks that nobody holds (+ the source of a hit inside a block,
+ *          when nobody holds it: without room for that, the hit is cut, see kvp_seq_open).
+ * OK     when need <= available - watermark; the watermark counts as 0 while no block is held.
+ * NEVER  else, when all blocks of the sequence, ceil((n_tokens + reserve) / S), exceed usable -
+ *          watermark.
+ * LATER  else. Counts blocks only: KVP_E_NO_SEQS and KVP_E_PLAN_FULL are not looked at.
+ *
+ * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open
+ * Thread:  cache (uses scratch memory; changes nothing). Cost: O(n_tokens)
+ */
+KVP_API kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                kvp_admission *out_admission);
+
+/* Ask whether kvp_seq_extend_many (all or nothing) would find its blocks now; copy-on-write counted
+ * exactly: of j sequences of the batch that share a block with h holders in all, j copy if h > j,
+ * else j - 1. No watermark: running sequences may use it.
+ *
+ * OK when need <= available; NEVER when one sequence alone would have more than usable blocks (the
+ * largest excess is missing_blocks); else LATER. Token values are not looked at.
+ *
+ * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG for a sequence named twice
+ * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend
+ */
+KVP_API kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
+                                  kvp_admission *out_admission);
+
+/* Count the blocks of n_tokens tokens: ceil(n_tokens / block_tokens); 0 when block_tokens is 0.
+ * Thread: pure. */
+KVP_API uint64_t kvp_blocks_for_tokens(uint32_t block_tokens, uint64_t n_tokens);
+
+/* Count the blocks that a sequence of n_tokens tokens without reserve newly needs for `n_new` more
+ * tokens and `reserve` slots, copy-on-write not counted. Thread: pure. */
+KVP_API uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens, uint64_t n_new,
+                                       uint64_t reserve);
+
+/* --------------------------------------------------------------- what a call did: plan, evicted */
+
+/* One block copy. */
+typedef struct kvp_copy {
+    uint32_t phase;     /* 0, 1, ...: phases run in order, copies of a phase in any order */
+    uint16_t group;     /* layer group: 0 */
+    uint8_t src_tier;   /* 0: device */
+    uint8_t dst_tier;   /* 0: device */
+    int32_t src_block;
+    int32_t dst_block;
+    uint32_t n_tokens;  /* used slots, from the block's start: 1..S */
+} kvp_copy;
+
+/* Take the plan: the copies that must run, in order, before any forward pass that uses the rows.
+ *
+ * Copies wait in the plan, over several calls, until they are taken. A copy whose destination block
+ * becomes free before that is removed, unless a later copy in the plan reads that destination (one
+ * that becomes cached keeps its copy: its content can be hit).
+ * Within a phase no block is both source and destination, and none is a destination twice; a phase
+ * begins only where that requires it. Phases count from 0 in each plan.
+ *
+ * Takes:   capacity     of out_copies; 0 asks for the number only
+ * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL
+ * Returns: KVP_OK: the plan is empty now; KVP_E_TOO_SMALL: nothing was taken
+ * Thread:  cache. Cost: O(copies)
+ */
+KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
+                                 uint32_t *out_n_copies);
+
+/* A cached block that lost its content to a take. */
+typedef struct kvp_evicted {
+    kvp_hash hash;  /* of the deepest unit that was sealed in the block */
+    int32_t block;
+} kvp_evicted;
+
+/* Read what the most recent call that changed the cache evicted, in order. Every changing call
+ * that succeeds starts the list anew (most leave it empty); failing and reading calls leave it.
+ * Gives:   out_evicted  [out_n] in the cache, valid until the next call that changes it
+ * Thread:  read. Cost: O(1) */
+KVP_API kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evicted,
+                                     uint32_t *out_n);
+
+/* --------------------------------------------------------------------------------------- blocks */
+
+enum {
+    KVP_BLOCK_NULL = 0,
+    KVP_BLOCK_FREE = 1,
+    KVP_BLOCK_CACHED = 2,
+    KVP_BLOCK_HELD = 3,
+    KVP_BLOCK_PARKED = 4
+};
+
+typedef struct kvp_block_info {
+    uint32_t state;         /* KVP_BLOCK_... */
+    uint32_t ref_count;     /* rows that refer to it */
+    uint32_t generation;    /* rises by 1 when the block is evicted, released without a sealed unit,
+                               freed by an invalidate or by reset (unless free); and, for a held
+                               block, once per call that detaches sealed units from it */
+    uint32_t retention;     /* class, 0..7; 0 for a block that was never taken */
+    uint32_t sealed_units;  /* nodes attached to this block */
+    uint32_t sealed_tokens; /* end of the deepest attached unit within the block, tokens; all before
+                               it is valid KV of the same prefix */
+    kvp_hash hash;          /* of the deepest attached unit; zero when there is none */
+} kvp_block_info;
+
+/* Read what is known of a block.
+ * Takes:   block        0..N-1
+ * Thread:  read. Cost: O(S / U) */
+KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, int32_t block,
+                                      kvp_block_info *out_info);
+
+/* Read the tokens of a block's sealed content: sealed_tokens of them, from the block's start.
+ * Gives:   out_tokens   [S], out_n_tokens
+ * Thread:  read. Cost: O(S) */
+KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, int32_t block,
+                                    int32_t *out_tokens, uint32_t *out_n_tokens);
+
+/* ------------------------------------------------------------------------------------ recording */
+
+/* Where the bytes of an operation log go. `write` is called with pieces of records, during calls on
+ * the cache; it returns 0, or anything else to end the recording (the call itself is not affected).
+ * It must not call the cache. */
+typedef struct kvp_sink {
+    void *context;
+    int (*write)(void *context, const void *bytes, size_t n_bytes);
+} kvp_sink;
+
+/* Record every call on the cache from now on, with arguments and results: see oplog.h.
+ *
+ * The log begins with the configuration, so a cache whose state is not new cannot be recorded.
+ *
+ * Takes:   sink         copied
+ * Returns: KVP_OK; KVP_E_STATE when a sequence or namespace was opened before, or a recording runs;
+ *          KVP_E_IO when the sink refused the header
+ * Thread:  cache. Cost: at most 30 ns per recorded call, plus its bytes, plus the sink
+ */
+KVP_API kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink);
+
+/* End the recording. Returns: KVP_OK; KVP_E_STATE when none runs; KVP_E_IO when the sink refused
+ * bytes at some point: the log ends there. */
+KVP_API kvp_status kvp_record_stop(kvp_cache *cache);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

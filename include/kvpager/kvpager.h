@@ -1,0 +1,9 @@
+/* kvpager.h: includes the core. See cache.h for the manual, types.h for the words. */
+#ifndef KVPAGER_H
+#define KVPAGER_H
+
+#include "types.h"
+#include "hash.h"
+#include "cache.h"
+
+#endif

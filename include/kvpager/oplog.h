@@ -1,0 +1,187 @@
+/* kvpager/oplog.h: operation logs. Read, run, compare and shrink what kvp_record_start wrote.
+ *
+ * A log is the cache's configuration followed by one record for every call on the cache, with
+ * arguments and results. Run on a new cache of the same configuration it gives the same ids,
+ * victims and statuses, bit for bit, at any check level and on any machine; a record that differs
+ * is a defect, or another version.
+ *
+ * Not recorded: calls refused for a NULL pointer or a wrong struct_size, and calls whose cache is
+ * only named (destroy, record_start). Handles in a log are portable: the cache's number is taken
+ * out, so that they are equal in every run.
+ *
+ * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
+ *   "kvplog1\n", configuration, then records: op (1 byte), arguments, status, results.
+ */
+#ifndef KVPAGER_OPLOG_H
+#define KVPAGER_OPLOG_H
+
+#include "types.h"
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Every call on a cache. Numbers are frozen; append only. X(NAME, number, text) */
+#define KVP_CALL_TABLE(X)                                                                          \
+    X(NS_OPEN, 1, "ns_open")                                                                       \
+    X(NS_CLOSE, 2, "ns_close")                                                                     \
+    X(NS_FLUSH, 3, "ns_flush")                                                                     \
+    X(MATCH, 4, "match")                                                                           \
+    X(OPEN, 5, "seq_open")                                                                         \
+    X(EXTEND, 6, "seq_extend")                                                                     \
+    X(EXTEND_MANY, 7, "seq_extend_many")                                                           \
+    X(FILL, 8, "seq_fill")                                                                         \
+    X(FILL_MANY, 9, "seq_fill_many")                                                               \
+    X(COMMIT, 10, "seq_commit")                                                                    \
+    X(COMMIT_MANY, 11, "seq_commit_many")                                                          \
+    X(INVALIDATE, 12, "seq_invalidate")                                                            \
+    X(FORK, 13, "seq_fork")                                                                        \
+    X(TRUNCATE, 14, "seq_truncate")                                                                \
+    X(CLOSE, 15, "seq_close")                                                                      \
+    X(SEQ_INFO, 16, "seq_info_get")                                                                \
+    X(SEQ_TOKENS, 17, "seq_tokens")                                                                \
+    X(SEQ_BLOCK_TOKENS, 18, "seq_block_tokens")                                                    \
+    X(ROW, 19, "seq_row")                                                                          \
+    X(SLOTS, 20, "seq_slots")                                                                      \
+    X(RETAIN, 21, "seq_retain")                                                                    \
+    X(UNCACHE, 22, "seq_uncache")                                                                  \
+    X(CAN_OPEN, 23, "can_open")                                                                    \
+    X(CAN_EXTEND, 24, "can_extend")                                                                \
+    X(PLAN_TAKE, 25, "plan_take")                                                                  \
+    X(EVICTED, 26, "cache_evicted")                                                                \
+    X(BLOCK_INFO, 27, "block_info_get")                                                            \
+    X(BLOCK_TOKENS, 28, "block_tokens")                                                            \
+    X(STATS, 29, "cache_stats")                                                                    \
+    X(SHORTAGE, 30, "cache_shortage")                                                              \
+    X(CHECK, 31, "check")                                                                          \
+    X(RESET, 32, "cache_reset")                                                                    \
+    X(CONFIG, 33, "cache_config")
+
+#define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
+typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
+#undef KVP_CALL_ENUM
+
+/* The arguments of one call, whatever it is. Fields that the call does not have are zero. Handles
+ * are portable bits (kvp_handle_flip). */
+typedef struct kvp_call {
+    uint32_t op;         /* KVP_CALL_... */
+    uint64_t handle;     /* the namespace or sequence: ns_*, match, open, can_open; seq_* */
+    uint32_t position;   /* from, at, n_tokens of commit and truncate, block_idx, check's level */
+    uint32_t count;      /* n_tokens of seq_tokens, slots; capacity of invalidate, plan_take */
+    uint32_t group;
+    int32_t block;
+    uint32_t reserve_tokens;
+    uint32_t flags;      /* of the prompt or the batch */
+    uint32_t retention;
+    uint64_t tag;
+    kvp_range range;     /* retain, uncache */
+    uint32_t no_report;  /* invalidate: 1 when out_n_seqs was NULL */
+
+    const int32_t *tokens; /* [n_tokens]; NULL: values not given (extend) */
+    uint32_t n_tokens;     /* open, match, extend, fill: how many; batches: the sum of counts */
+    const kvp_hash *hashes; /* [n_hashes] or NULL */
+    uint32_t n_hashes;
+    const kvp_key *keys; /* [n_keys] or NULL */
+    uint32_t n_keys;
+    const kvp_range *ranges; /* [n_ranges] or NULL: kvp_prompt.uncached */
+    uint32_t n_ranges;
+    const uint64_t *handles; /* [n_seqs] batches */
+    const uint32_t *counts;  /* [n_seqs] batches: new tokens, or commit positions; NULL: one each */
+    uint32_t n_seqs;
+    const uint8_t *name; /* [name_bytes] */
+    uint32_t name_bytes;
+} kvp_call;
+
+/* The results of one call, whatever it is. Those that the call does not give are zero; arrays are
+ * in the outcome's own storage, good until it is used again. */
+typedef struct kvp_outcome {
+    kvp_status status;
+    uint64_t handle; /* new namespace or sequence, portable bits */
+    union {
+        kvp_open_info open; /* open, match */
+        kvp_released released;
+        kvp_admission admission;
+        kvp_seq_info seq; /* .ns in portable bits */
+        kvp_block_info block;
+        kvp_stats stats;
+        kvp_shortage shortage;
+        kvp_violation violation;
+    } u;
+    uint32_t n;            /* entries of the array that the call gives */
+    const int32_t *i32;    /* row, tokens; statuses of a batch with KVP_BATCH_EACH */
+    const int64_t *i64;    /* slots */
+    const uint64_t *u64;   /* invalidate: portable handles */
+    const kvp_copy *copies;
+    const kvp_evicted *evicted;
+    void *storage;         /* kvp_outcome_free */
+    size_t storage_bytes;
+} kvp_outcome;
+
+/* Take the cache's number out of a handle's bits, or put it in (the same operation). Zero, which is
+ * never a handle, stays zero. In src/core; not a recorded call. */
+KVP_API uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits);
+
+/* Read the configuration as kvp_cache_config does, but without a record of it in a recording that
+ * runs: whoever runs a log must know sizes. In src/core. Returns: KVP_OK; KVP_E_ARG */
+KVP_API kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config);
+
+/* Name a call, as in "seq_open"; "?" for a number that is none. Static text. */
+KVP_API const char *kvp_call_name(uint32_t op);
+
+/* Run one call on a cache.
+ *
+ * Outputs are asked for in buffers no larger than the configuration allows: a count beyond that
+ * cannot succeed, and the call refuses it before it writes anything.
+ *
+ * Takes:   out_outcome  zeroed before its first use; its storage grows as needed
+ * Returns: KVP_OK when the call was made (its own status is in the outcome); KVP_E_ARG for an
+ *          unknown op, and for arrays that do not fit each other (n_hashes is not n_tokens / U;
+ *          n_tokens of a batch is not the sum of its counts); KVP_E_NO_MEMORY */
+KVP_API kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out_outcome);
+
+/* Free an outcome's storage. */
+KVP_API void kvp_outcome_free(kvp_outcome *outcome);
+
+/* A log in memory, being read. */
+typedef struct kvp_oplog kvp_oplog;
+
+/* Open a log of n_bytes bytes, which stay the caller's and must outlive it.
+ * Returns: KVP_OK; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_NO_MEMORY; KVP_E_ARG */
+KVP_API kvp_status kvp_oplog_open(const void *bytes, size_t n_bytes, kvp_oplog **out_log);
+KVP_API void kvp_oplog_close(kvp_oplog *log);
+
+/* The configuration of the recorded cache; uncached_tokens points into the log object. */
+KVP_API kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
+
+/* A record: the call, and where its bytes are. */
+typedef struct kvp_record {
+    kvp_call call; /* arrays are good until the next read */
+    kvp_status status;
+    uint64_t index;        /* of the record, from 0 */
+    const uint8_t *bytes;  /* [n_bytes] the whole record, op first */
+    size_t n_bytes;
+    size_t n_result_bytes; /* the last ones of them: status and results */
+} kvp_record;
+
+/* Read the next record. Gives: out_record; *out_end = 1 and no record at the end of the log.
+ * Returns: KVP_OK; KVP_E_FORMAT: damaged or cut here; KVP_E_NO_MEMORY */
+KVP_API kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end);
+
+/* Begin again at the first record, also after damage. */
+KVP_API void kvp_oplog_rewind(kvp_oplog *log);
+
+/* Tell how far the log has been read, in bytes from its start: where the next record begins, or,
+ * after KVP_E_FORMAT, where the damage is. */
+KVP_API uint64_t kvp_oplog_offset(const kvp_oplog *log);
+
+/* Run a whole log on a new cache and compare every record.
+ * Takes:   check_level  0..3: kvp_check after every call
+ * Gives:   out_index    of the first record that differs or after which the check failed
+ * Returns: KVP_OK; KVP_E_MISMATCH; KVP_E_CORRUPT; KVP_E_FORMAT; KVP_E_NO_MEMORY ... */
+KVP_API kvp_status kvp_oplog_replay(kvp_oplog *log, int check_level, uint64_t *out_index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* kvpager/types.h: the dictionary. Statuses, handles, and the small structs that cross every room.
+ *
+ * Words used in all headers (docs/ARCHITECTURE.md has the figure):
+ *
+ *   block      KV memory of `block_tokens` tokens. Block 0 is the null block: never handed out
+ *   slot       block * block_tokens + offset: where one token's KV lives
+ *   unit       the grain of identity, `unit_tokens` tokens; divides block_tokens
+ *   node       one unit's tokens (and extra keys) after a given prefix: what KV is of
+ *   sequence   one stream of tokens with a row of block ids (its block table)
+ *   held       a block that at least one sequence's row refers to (reference count above 0)
+ *   cached     not held, content known: may be hit, may be evicted
+ *   free       no content
+ *   sealed     slots whose KV is computed and attached to a node: never written while attached
+ *
+ * Shape letters: B sequences in a batch, T tokens of the call, M blocks of a row, N blocks of the
+ * pool, S tokens of a block, U tokens of a unit.
+ */
+#ifndef KVPAGER_TYPES_H
+#define KVPAGER_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define KVP_API __attribute__((visibility("default")))
+#else
+#define KVP_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVP_VERSION_MAJOR 0
+#define KVP_VERSION_MINOR 1
+#define KVP_VERSION_PATCH 0
+#define KVP_VERSION "0.1.0"
+
+/* Block id 0 of every pool: never handed out, content undefined, safe for a kernel to read. */
+#define KVP_NULL_BLOCK 0
+
+/* "No slot": the KV of this token is there already and must not be written. */
+#define KVP_NO_SLOT (-1)
+
+/* As a position: the end of the sequence. */
+#define KVP_END UINT32_MAX
+
+/* Largest sizes that any configuration may ask for. */
+#define KVP_BLOCK_TOKENS_MAX 65536u
+#define KVP_NAME_MAX_BYTES 255u
+#define KVP_KEY_MAX_BYTES 52u
+#define KVP_RETENTION_CLASSES 8u
+
+/* Status classes: what the caller should do about it.
+ *   retry   nothing is wrong: not now. Release something, or wait, and call again
+ *   caller  the call is wrong and will be wrong again
+ *   data    bytes or tokens that were asked for are not there, or are damaged
+ *   system  the machine refused, or the cache's own state is broken
+ */
+enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_CLASS_SYSTEM };
+
+/* X(name, number, class, text). Numbers are frozen. */
+#define KVP_STATUS_TABLE(X)                                                                        \
+    X(OK, 0, OK, "success")                                                                        \
+    X(E_ARG, -1, CALLER, "an argument is null, out of range or inconsistent")                      \
+    X(E_HANDLE, -2, CALLER, "the handle is closed, stale or belongs to another cache")             \
+    X(E_STATE, -3, CALLER, "the object's state does not allow this call")                          \
+    X(E_TOO_LONG, -4, CALLER, "the sequence would exceed max_seq_tokens")                          \
+    X(E_TOO_SMALL, -5, CALLER, "the caller's buffer or arena is too small")                        \
+    X(E_NEVER, -6, CALLER, "the pool can never hold this, however long one waits")                 \
+    X(E_NO_BLOCKS, -7, RETRY, "not enough free or cached blocks now")                              \
+    X(E_NO_SEQS, -8, RETRY, "all max_seqs sequences are open")                                     \
+    X(E_NO_NAMESPACES, -9, RETRY, "all max_namespaces namespaces are open")                        \
+    X(E_PLAN_FULL, -10, RETRY, "max_copies copies are pending: take the plan first")               \
+    X(E_UNKNOWN, -11, DATA, "token values in the range are not known to the cache")                \
+    X(E_FORMAT, -12, DATA, "the bytes are not what they should be")                                \
+    X(E_VERSION, -13, DATA, "written by a version this one does not read")                         \
+    X(E_MISMATCH, -14, DATA, "the result differs from the recorded one")                           \
+    X(E_NO_MEMORY, -15, SYSTEM, "the system gave no memory")                                       \
+    X(E_IO, -16, SYSTEM, "reading or writing failed")                                              \
+    X(E_BUSY, -17, CALLER, "another thread is inside a call on this cache (checked builds)")       \
+    X(E_CORRUPT, -18, SYSTEM, "an invariant of the cache does not hold")
+
+#define KVP_STATUS_ENUM(name, number, class_, text) KVP_##name = (number),
+typedef enum kvp_status { KVP_STATUS_TABLE(KVP_STATUS_ENUM) } kvp_status;
+#undef KVP_STATUS_ENUM
+
+/* Name the status, as in "KVP_E_NO_BLOCKS"; "KVP_E_?" for a number that is none.
+ * Gives: a static string. Thread: pure. Cost: O(1). */
+KVP_API const char *kvp_status_name(kvp_status status);
+
+/* Explain the status in a few words. Gives: a static string. Thread: pure. Cost: O(1). */
+KVP_API const char *kvp_status_text(kvp_status status);
+
+/* Tell the status's class, KVP_CLASS_...; KVP_CLASS_SYSTEM for a number that is none.
+ * Thread: pure. Cost: O(1). */
+KVP_API int kvp_status_class(kvp_status status);
+
+/* Give the library's version, "0.1.0". Compare with KVP_VERSION to detect a header of another
+ * version. Gives: a static string. Thread: pure. */
+KVP_API const char *kvp_version(void);
+
+/* One cache. It lives in its arena; everything in it is found by indices. */
+typedef struct kvp_cache kvp_cache;
+
+/* Handles carry a generation and their cache's number: use after close, or on another cache, is
+ * KVP_E_HANDLE in every build. All zero is never a valid handle. Values differ from run to run of
+ * the process (the cache's number does); nothing else in the library does. */
+typedef struct kvp_seq {
+    uint64_t bits;
+} kvp_seq;
+
+typedef struct kvp_ns {
+    uint64_t bits;
+} kvp_ns;
+
+/* The content hash of a node, canonical (big-endian XXH128) bytes: equal on every machine. */
+typedef struct kvp_hash {
+    uint8_t bytes[16];
+} kvp_hash;
+
+/* Tokens [begin, end) of a sequence. */
+typedef struct kvp_range {
+    uint32_t begin;
+    uint32_t end;
+} kvp_range;
+
+/* An extra key: something besides token ids that the KV of tokens [begin, end) depends on, such as
+ * an image's digest (type "image", the placeholder's range) or an adapter (type "adapter", the
+ * first token it applies to). Every unit that [begin, end) touches takes the key into its identity
+ * as (type, begin - first token of the unit, bytes), and so, by the chain, does all that follows.
+ * Types are the caller's numbers: keys of two types never compare equal. */
+typedef struct kvp_key {
+    uint32_t type;
+    uint32_t begin;    /* position in the sequence, tokens */
+    uint32_t end;      /* > begin */
+    uint32_t n_bytes;  /* 0..KVP_KEY_MAX_BYTES; longer ones: pass a digest */
+    const void *bytes; /* [n_bytes]; may be NULL when n_bytes is 0 */
+} kvp_key;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

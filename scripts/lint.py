@@ -1,0 +1,427 @@
+#!/usr/bin/env python3
+"""House rules that a compiler does not know.
+
+    lint.py [ROOT]        check the tree at ROOT (default: the tree this script is in)
+    lint.py --self-test   show that each rule fires on a planted violation
+
+Prints `file:line: message` for each finding; exit status 1 if there is any.
+"""
+
+import fnmatch
+import os
+import re
+import sys
+import tempfile
+
+# ------------------------------------------------------------------- the rules, to be read and edited
+
+# Who may include whom. The first pattern that fits the including file decides. Names are paths in
+# the repository; an #include <...> that is not ours (libc, xxhash) is looked at by NO_SYSTEM only.
+# A file may always include its own header, and kvpager/ stands for include/kvpager/.
+PUBLIC = "include/kvpager/*"
+MAY_INCLUDE = [
+    # file                    what it may include
+    (PUBLIC,                  [PUBLIC]),
+    ("src/core/base*",        [PUBLIC, "src/core/base*"]),
+    ("src/core/types*",       [PUBLIC, "src/core/base*", "src/core/types*"]),
+    ("src/core/hash*",        [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*"]),
+    ("src/core/prefix*",      [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*",
+                               "src/core/prefix*"]),
+    ("src/core/pool*",        [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*",
+                               "src/core/pool*"]),
+    ("src/core/table*",       [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*",
+                               "src/core/table*"]),
+    ("src/core/plan*",        [PUBLIC, "src/core/base*", "src/core/types*", "src/core/plan*"]),
+    ("src/core/record*",      [PUBLIC, "src/core/base*", "src/core/types*", "src/core/record*"]),
+    ("src/core/*",            [PUBLIC, "src/core/*"]),
+    # The log is written from inside the core: record.h is the core's list of what it reports.
+    ("src/trace/oplog*",      [PUBLIC, "src/trace/*", "src/core/record.h"]),
+    ("src/trace/*",           [PUBLIC, "src/trace/*"]),
+    ("src/tool/*",            [PUBLIC, "src/trace/*", "src/tool/*"]),
+    ("src/sched/*",           [PUBLIC, "src/sched/*"]),
+    ("src/memory/*",          [PUBLIC, "src/memory/*"]),
+    ("src/attention/*",       [PUBLIC, "src/attention/*"]),
+    ("src/tiers/*",           [PUBLIC, "src/tiers/*"]),
+    ("examples/*",            [PUBLIC]),
+]
+
+# The three stages do not know each other, and one file tells the story: whoever is not listed here
+# may include at most one of them.
+STAGES = ["src/core/prefix.h", "src/core/pool.h", "src/core/table.h"]
+MAY_INCLUDE_STAGES = ["src/core/cache*", "test/*", "bench/*", "fuzz/*"]
+
+# The core decides and does nothing else: no input or output, no threads, no clock.
+NO_SYSTEM = [
+    ("src/core/*", ["stdio.h", "pthread.h", "threads.h", "time.h", "sys/time.h"]),
+]
+
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 100
+MAX_WIDTH = 100
+
+# Generated tables (vectors) may be longer than a file that people read.
+LONG_FILES_OK = ["test/golden/*.h"]
+
+# Names that other files, or other people's programs, can see.
+NAME_RULES_IN = ["src/*"]
+NAMES_OK = ["main"]
+PUBLIC_PREFIX = "kvp_"
+INTERNAL_PREFIX = "kvpi_"
+MACRO_PREFIXES = ("KVP_", "KVPAGER_")
+
+TREES = ["include", "src", "test", "bench", "fuzz", "examples"]
+
+# ------------------------------------------------------------------------------- reading a C file
+
+
+def fits(path, patterns):
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+TOKEN = re.compile(r'//(?:\\\n|[^\n])*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+                   re.DOTALL)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\n|[^\n])*", re.MULTILINE)
+
+
+def blank(text):
+    """The same text with everything but its line breaks turned into spaces."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def strip_comments(text, strings_too):
+    """Blanks comments, and the insides of strings; line numbers and columns stay."""
+    def replace(match):
+        token = match.group()
+        if token[0] == "/":
+            return blank(token)
+        return token[0] + blank(token[1:-1]) + token[-1] if strings_too else token
+    return TOKEN.sub(replace, text)
+
+
+class Source:
+    """One file: its lines, and its code without comments, strings and directives."""
+
+    def __init__(self, root, path):
+        self.path = path
+        with open(os.path.join(root, path), "rb") as file:
+            raw = file.read()
+        self.encoding_ok = True
+        try:
+            self.text = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            self.encoding_ok = False
+            self.text = raw.decode("latin-1")
+        self.lines = self.text.split("\n")
+        if self.lines[-1] == "":
+            self.lines.pop()
+        self.no_comments = strip_comments(self.text, strings_too=False)
+        self.no_strings = strip_comments(self.text, strings_too=True)
+        self.code = DIRECTIVE.sub(lambda match: blank(match.group()), self.no_strings)
+
+    def line_of(self, offset):
+        return self.text.count("\n", 0, offset) + 1
+
+    def includes(self):
+        """(line, name, quoted) of each #include."""
+        pattern = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+        for match in pattern.finditer(self.no_comments):
+            yield self.line_of(match.start()), match.group(2), match.group(1) == '"'
+
+    def functions(self):
+        """(name, is_static, first line, last line) of each function definition.
+
+        Walks the braces at file level; a brace in column 0 is taken at its word, so that code with
+        unbalanced braces under #if cannot swallow the rest of the file.
+        """
+        depth, start, opened = 0, 0, None
+        code = self.code
+        for match in re.finditer(r"[{};]", code):
+            at, mark = match.start(), match.group()
+            in_column_0 = at == 0 or code[at - 1] == "\n"
+            if mark == "{":
+                if in_column_0:
+                    depth = 0
+                if depth == 0:
+                    head = code[start:at]
+                    if re.search(r'\bextern\s*" *"\s*$', head):
+                        start = at + 1
+                        continue
+                    opened = self.function_head(head, start)
+                depth += 1
+            elif mark == "}":
+                depth = 0 if in_column_0 else max(0, depth - 1)
+                if depth == 0:
+                    if opened:
+                        yield opened + (self.line_of(at),)
+                    opened, start = None, at + 1
+            elif depth == 0:
+                start = at + 1
+
+    def function_head(self, head, offset):
+        if not head.rstrip().endswith(")") or "=" in head or "typedef" in head.split():
+            return None
+        without_attributes = re.sub(r"__attribute__\s*\(\(.*?\)\)", blank_match, head, flags=re.S)
+        name = re.search(r"\b([A-Za-z_]\w*)\s*\(", without_attributes)
+        if not name:
+            return None
+        indent = len(head) - len(head.lstrip())
+        is_static = "static" in head[:name.start()].split()
+        return name.group(1), is_static, self.line_of(offset + indent)
+
+
+def blank_match(match):
+    return blank(match.group())
+
+
+# ------------------------------------------------------------------------------------- the checks
+# Each yields (line, message).
+
+
+def check_text(source):
+    if not source.encoding_ok:
+        yield 1, "is not UTF-8"
+    for number, line in enumerate(source.lines, 1):
+        if "\t" in line:
+            yield number, "tab"
+        if len(line) > MAX_WIDTH:
+            yield number, f"line is {len(line)} wide, at most {MAX_WIDTH}"
+        word = re.search(r"\b(TODO|FIXME)\b", line)
+        if word:
+            yield number, f"{word.group()}: an issue is the place for it"
+    if len(source.lines) > MAX_FILE_LINES and not fits(source.path, LONG_FILES_OK):
+        yield len(source.lines), f"file has {len(source.lines)} lines, at most {MAX_FILE_LINES}"
+
+
+def check_functions(source):
+    for name, _, first, last in source.functions():
+        n_lines = last - first + 1
+        if n_lines > MAX_FUNCTION_LINES:
+            yield first, f"{name} has {n_lines} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def typedef_names(code):
+    """(offset, name) of each typedef."""
+    for match in re.finditer(r"\btypedef\b", code):
+        depth, at = 0, match.end()
+        while at < len(code) and (depth or code[at] != ";"):
+            depth += {"{": 1, "}": -1}.get(code[at], 0)
+            at += 1
+        declaration = code[match.end():at]
+        function = re.search(r"\(\s*\*\s*(\w+)\s*\)\s*\(", declaration)
+        plain = re.search(r"(\w+)\s*(\[[^\]]*\]\s*)*$", declaration)
+        if function:
+            yield match.start(), function.group(1)
+        elif plain:
+            yield match.start(), plain.group(1)
+
+
+def check_types(source):
+    for offset, name in typedef_names(source.code):
+        if name.endswith("_t"):
+            yield source.line_of(offset), f"typedef {name}: the ending _t is the system's"
+    for match in re.finditer(r"\b(?:struct|union|enum)\s+(\w+_t)\b", source.code):
+        yield source.line_of(match.start()), f"{match.group(1)}: the ending _t is the system's"
+
+
+def check_macros(source):
+    if not fits(source.path, [PUBLIC]):
+        return
+    for match in re.finditer(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", source.no_comments, re.MULTILINE):
+        if not match.group(1).startswith(MACRO_PREFIXES):
+            yield (source.line_of(match.start()),
+                   f"public macro {match.group(1)}: must begin with {MACRO_PREFIXES[0]}")
+
+
+def check_names(source, public_names):
+    if not fits(source.path, NAME_RULES_IN):
+        return
+    in_header = source.path.endswith(".h")
+    for name, is_static, first, _ in source.functions():
+        if (is_static and not in_header) or name in NAMES_OK:
+            continue
+        if name.startswith(INTERNAL_PREFIX):
+            continue
+        if not name.startswith(PUBLIC_PREFIX):
+            yield first, (f"{name} is seen by other files: must begin with {INTERNAL_PREFIX}, "
+                          f"be {PUBLIC_PREFIX} if exported, or be static")
+        elif name not in public_names:
+            yield first, f"{name} is in no public header: must begin with {INTERNAL_PREFIX}"
+
+
+def check_public_names(source):
+    if not fits(source.path, [PUBLIC]):
+        return
+    for match in re.finditer(rf"\b{INTERNAL_PREFIX}\w+", source.code):
+        yield source.line_of(match.start()), f"{match.group()} is internal, this header is public"
+
+
+def resolve(root, source, name, quoted):
+    """The repository path of an included file, or None if it is not ours."""
+    places = [os.path.dirname(source.path)] if quoted else []
+    for place in places + ["src", "include", "test/common"]:
+        path = os.path.normpath(os.path.join(place, name))
+        if os.path.isfile(os.path.join(root, path)):
+            return path
+    return None
+
+
+def check_includes(root, source):
+    allowed = next((may for files, may in MAY_INCLUDE if fits(source.path, [files])), None)
+    stem = os.path.splitext(source.path)[0]
+    stages = set()
+    for number, name, quoted in source.includes():
+        path = resolve(root, source, name, quoted)
+        if path is None:
+            for files, forbidden in NO_SYSTEM:
+                if fits(source.path, [files]) and name in forbidden:
+                    yield number, f"must not include <{name}>: this room does no I/O and no threads"
+            if quoted:
+                yield number, f'"{name}" is no file of this tree'
+            continue
+        if allowed is not None and path != stem + ".h" and not fits(path, allowed):
+            yield number, f"must not include {path}"
+        if path in STAGES:
+            stages.add(path)
+            if len(stages) == 2 and not fits(source.path, MAY_INCLUDE_STAGES):
+                yield number, "includes " + " and ".join(sorted(stages)) + ": only the cache may"
+
+
+# -------------------------------------------------------------------------------------- the whole
+
+
+def c_files(root):
+    for tree in TREES:
+        for directory, subdirectories, names in os.walk(os.path.join(root, tree)):
+            subdirectories.sort()
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(directory, name), root)
+
+
+def lint(root):
+    """Every finding, as (path, line, message)."""
+    sources = [Source(root, path) for path in c_files(root)]
+    public_names = set()
+    for source in sources:
+        if fits(source.path, [PUBLIC]):
+            public_names.update(re.findall(rf"\b({PUBLIC_PREFIX}\w+)\s*\(", source.code))
+    findings = []
+    for source in sources:
+        for check in (check_text, check_functions, check_types, check_macros, check_public_names):
+            findings += [(source.path, *finding) for finding in check(source)]
+        findings += [(source.path, *finding) for finding in check_names(source, public_names)]
+        findings += [(source.path, *finding) for finding in check_includes(root, source)]
+    return findings
+
+
+# ---------------------------------------------------------------------------------- the self-test
+
+# A tree that breaks no rule, with what is easily mistaken for a violation.
+CLEAN = {
+    "include/kvpager/types.h": '#define KVP_API\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
+                               "typedef unsigned kvp_size; /* not a size_t */\n"
+                               "KVP_API const char *kvp_version(void);\n"
+                               "KVP_API kvp_size kvp_do(kvp_size size_t_like);\n"
+                               "#ifdef __cplusplus\n}\n#endif\n",
+    "src/core/base.h": "#include <stddef.h>\nstruct range {\n    size_t n;\n};\n"
+                       "static inline int kvpi_base_one(void)\n{\n    return 1;\n}\n",
+    "src/core/pool.h": '#include "core/base.h"\nint kvpi_pool_take(int n);\n',
+    "src/core/prefix.h": '#include "base.h"\n',
+    "src/core/table.h": "#include <kvpager/types.h>\n",
+    "src/core/pool.c": '#include "pool.h"\n\nstatic int min(int a, int b)\n{\n'
+                       "    return a < b ? a : b;\n}\n\n"
+                       'int kvpi_pool_take(int n)\n{\n    const char *s = "} \\" { TODAY";\n'
+                       "    return min(n, s[0] == '{');\n}\n"
+                       "static const int table[] = {1, 2};\n",
+    "src/core/cache.c": '#include "core/pool.h"\n#include "core/prefix.h"\n#include "core/table.h"\n'
+                        "\n__attribute__((noinline)) const char *kvp_version(void)\n{\n"
+                        '    return "0";\n}\n',
+    "src/trace/reader.h": "int kvpi_reader_open(void);\n",
+    "src/tool/main.c": '#include "trace/reader.h"\n#include <stdio.h>\n\nint main(void)\n{\n'
+                       "    return 0;\n}\n",
+    "test/unit/test_pool.c": '#include "core/pool.h"\n#include "core/prefix.h"\n',
+}
+
+# rule, file, its whole text, line of the finding, part of the message
+VIOLATIONS = [
+    ("core room order", "src/core/base.h", '#include "core/pool.h"\n', 1, "must not include"),
+    ("stage to stage", "src/core/pool.c", '\n#include "core/table.h"\n', 2, "must not include"),
+    ("two stages outside cache", "src/core/meta.c",
+     '#include "core/pool.h"\n#include "core/table.h"\n', 2, "only the cache may"),
+    ("core to another room", "src/core/cache.c", '#include "trace/reader.h"\n', 1,
+     "must not include src/trace/reader.h"),
+    ("trace to core", "src/trace/reader.c", '#include "../core/pool.h"\n', 1,
+     "must not include src/core/pool.h"),
+    ("tool to core", "src/tool/main.c", '#  include "core/pool.h"\n', 1, "must not include"),
+    ("sched to core", "src/sched/sched.c", "#include <core/pool.h>\n", 1, "must not include"),
+    ("public to internal", "include/kvpager/pool.h", '#include "core/pool.h"\n', 1,
+     "must not include"),
+    ("example to internal", "examples/a.c", '#include "../src/core/pool.h"\n', 1,
+     "must not include"),
+    ("I/O in the core", "src/core/cache.c", "#include <stdio.h>\n", 1, "no I/O"),
+    ("unknown include", "src/core/cache.c", '#include "poool.h"\n', 1, "no file of this tree"),
+    ("file length", "src/core/pool.c", "\n" * 801, 801, "file has 801 lines"),
+    ("function length", "src/core/pool.c",
+     "/* { */\nstatic int f(int a)\n{\n" + "    a++;\n" * 98 + "}\n", 2, "f has 101 lines"),
+    ("width", "src/core/pool.c", "/* " + "é" * 95 + " */\n", 1, "line is 101 wide"),
+    ("tab", "test/unit/test_a.c", "int\ta;\n", 1, "tab"),
+    ("encoding", "src/core/pool.c", b"/* \xff */\n", 1, "UTF-8"),
+    ("TODO", "fuzz/fuzz_a.c", "/* ok\n * TODO: later */\n", 2, "TODO"),
+    ("FIXME", "bench/a.c", "// FIXME\n", 1, "FIXME"),
+    ("typedef _t", "src/core/pool.h", "\ntypedef struct node {\n    int a;\n} node_t;\n", 2,
+     "typedef node_t"),
+    ("typedef function _t", "src/core/pool.h", "typedef int (*done_t)(int a);\n", 1, "typedef done_t"),
+    ("struct _t", "src/core/pool.h", "struct node_t {\n    int a;\n};\n", 1, "node_t"),
+    ("global name", "src/core/pool.c", "int pool_take(int n)\n{\n    return n;\n}\n", 1,
+     "pool_take is seen by other files"),
+    ("inline name in a header", "src/core/pool.h",
+     "static inline int one(void)\n{\n    return 1;\n}\n", 1, "one is seen by other files"),
+    ("undeclared public name", "src/core/pool.c",
+     "\nint kvp_pool_take(int n)\n{\n    return n;\n}\n", 2, "in no public header"),
+    ("internal name in public", "include/kvpager/pool.h", "int kvpi_pool_take(int n);\n", 1,
+     "is internal"),
+    ("public macro", "include/kvpager/pool.h", "#define MAX_BLOCKS 3\n", 1, "public macro MAX_BLOCKS"),
+]
+
+
+def lint_files(files):
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            full = os.path.join(root, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "wb") as file:
+                file.write(text if isinstance(text, bytes) else text.encode("utf-8"))
+        return lint(root)
+
+
+def self_test():
+    failed = 0
+    for path, line, message in lint_files(CLEAN):
+        print(f"self-test: the clean tree: {path}:{line}: {message}")
+        failed += 1
+    for rule, path, text, line, part in VIOLATIONS:
+        found = [finding for finding in lint_files({**CLEAN, path: text}) if finding[0] == path]
+        if len(found) != 1 or found[0][1] != line or part not in found[0][2]:
+            print(f"self-test: {rule}: wanted {path}:{line}: ...{part}..., found {found}")
+            failed += 1
+    print(f"self-test: {len(VIOLATIONS)} rules, {failed} failures")
+    return 1 if failed else 0
+
+
+def main(arguments):
+    if arguments == ["--self-test"]:
+        return self_test()
+    if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
+        print(__doc__.strip(), file=sys.stderr)
+        return 2
+    root = arguments[0] if arguments else os.path.join(os.path.dirname(__file__), "..")
+    findings = lint(root)
+    for path, line, message in findings:
+        print(f"{path}:{line}: {message}")
+    if not findings:
+        print(f"lint: {sum(1 for _ in c_files(root))} files, nothing found")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

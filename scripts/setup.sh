@@ -1,0 +1,132 @@
+#!/bin/sh
+# Sees to it that this machine has what the build needs.
+#
+#     scripts/setup.sh                    install what is missing (Debian, as root or with sudo)
+#     scripts/setup.sh fuzz               the same, with what the fuzzers need besides
+#     scripts/setup.sh [fuzz] --list-missing      only say what is missing; status 1 if anything
+#
+# When nothing is missing it takes a few milliseconds and says nothing, so every make target can
+# begin with it. What counts is whether a tool or library can be used, not where it came from.
+# Status: 0 all there; 1 something is missing and cannot be installed from here.
+set -eu
+
+want_fuzz=no
+list_only=no
+for argument in "$@"; do
+    case $argument in
+    fuzz) want_fuzz=yes ;;
+    --list-missing) list_only=yes ;;
+    *)
+        echo "usage: scripts/setup.sh [fuzz] [--list-missing]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+have() { command -v "$1" >/dev/null 2>&1; }
+have_module() { have pkg-config && pkg-config --exists "$@" 2>/dev/null; }
+
+is_debian() { have apt-get && have dpkg; }
+
+# A gcc without the C library's headers is common on small images; Debian keeps them here.
+have_compilers() {
+    cc=${CC:-cc}
+    cxx=${CXX:-c++}
+    have "${cc%% *}" && have "${cxx%% *}" || return 1
+    ! is_debian || [ -e /usr/include/stdio.h ]
+}
+
+# Every machine's own clang brings the runtime that -fsanitize=fuzzer needs in a package of the
+# same version.
+have_fuzzer_runtime() {
+    directory=$(clang -print-runtime-dir 2>/dev/null) || return 1
+    for file in "$directory"/libclang_rt.fuzzer*; do
+        [ -e "$file" ] && return 0
+    done
+    return 1
+}
+
+fuzzer_runtime_package() {
+    version=$(apt-cache depends clang 2>/dev/null |
+        sed -n 's/^ *Depends: clang-\([0-9][0-9]*\)$/\1/p' | head -n 1)
+    echo "libclang-rt-${version:-14}-dev"
+}
+
+# Names the missing things, by their Debian packages.
+missing_packages() {
+    have_compilers || echo build-essential
+    have cmake || echo cmake
+    have ninja || echo ninja-build
+    have pkg-config || echo pkg-config
+    have python3 || echo python3
+    # One call for all three when they are there: the usual case is the fast one.
+    if ! have_module libxxhash cmocka jansson; then
+        have_module libxxhash || echo libxxhash-dev
+        have_module cmocka || echo libcmocka-dev
+        have_module jansson || echo libjansson-dev
+    fi
+    if [ $want_fuzz = yes ]; then
+        have clang || echo clang
+        have clang && have_fuzzer_runtime || fuzzer_runtime_package
+    fi
+}
+
+# Without pkg-config nothing is known of the three libraries, so all are named; installing what is
+# there already does no harm.
+missing=$(missing_packages | tr '\n' ' ')
+missing=${missing% }
+[ -n "$missing" ] || exit 0
+
+if [ $list_only = yes ]; then
+    echo "$missing" | tr ' ' '\n'
+    exit 1
+fi
+
+if ! is_debian; then
+    {
+        echo "kvpager: missing here: $missing"
+        echo "(these are the names of Debian packages; please install what your system calls them)"
+    } >&2
+    exit 1
+fi
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if have sudo && sudo -n true 2>/dev/null; then
+        as_root="sudo -n"
+    else
+        {
+            echo "kvpager: missing Debian packages, which only root can install. Please run"
+            echo
+            echo "    sudo apt-get update && sudo apt-get install -y --no-install-recommends $missing"
+            echo
+            echo "and then the same command again."
+        } >&2
+        exit 1
+    fi
+fi
+
+echo "kvpager: installing $missing" >&2
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt_get() {
+    # shellcheck disable=SC2086
+    if ! $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        echo "kvpager: 'apt-get $*' failed" >&2
+        exit 1
+    fi
+}
+apt_get update
+if [ $want_fuzz = yes ]; then
+    # The lists are fresh only now: on a bare machine the runtime's version was a guess before.
+    missing=$(missing_packages | tr '\n' ' ')
+fi
+# shellcheck disable=SC2086
+apt_get install --no-install-recommends $missing
+
+still_missing=$(missing_packages | tr '\n' ' ')
+if [ -n "$still_missing" ]; then
+    echo "kvpager: installed, but still not usable: $still_missing" >&2
+    exit 1
+fi

@@ -1,0 +1,54 @@
+/* base: the arena's layout and its memory.
+ *
+ * Owns nothing but the process-wide number of the next cache, which makes handles of two caches
+ * differ. It is the one piece of state outside the caches, and takes part in no decision.
+ */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, madvise */
+
+#include "base.h"
+
+#include <sys/mman.h>
+
+size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size)
+{
+    const size_t line = KVPI_CACHE_LINE;
+    size_t bytes;
+    size_t end;
+    const size_t offset = layout->bytes;
+    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, line - 1, &bytes) ||
+        __builtin_add_overflow(offset, bytes / line * line, &end)) {
+        layout->overflow = 1;
+        return offset;
+    }
+    layout->bytes = end;
+    return offset;
+}
+
+void *kvpi_map(size_t bytes)
+{
+    void *memory =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+#ifdef MADV_HUGEPAGE
+    /* A hint: look-ups are random over the whole arena, and 4 KiB pages would miss the TLB. */
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+void kvpi_unmap(void *memory, size_t bytes)
+{
+    (void)munmap(memory, bytes);
+}
+
+uint16_t kvpi_cache_number(void)
+{
+    static uint32_t next; /* relaxed: only distinctness matters */
+    uint16_t number;
+    do {
+        number = (uint16_t)__atomic_add_fetch(&next, 1, __ATOMIC_RELAXED);
+    } while (number == 0);
+    return number;
+}

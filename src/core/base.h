@@ -1,0 +1,90 @@
+/* base: what every room stands on. Checked sizes, the arena's layout, prefetch, asserts, counters.
+ *
+ * Structures in the arena find their arrays by offsets from their own address (kvpi_at), so that a
+ * byte copy of the arena is a working snapshot.
+ */
+#ifndef KVPI_BASE_H
+#define KVPI_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef KVP_CHECK
+#define KVP_CHECK 0
+#endif
+
+#if KVP_CHECK >= 1
+#include <assert.h>
+#define KVPI_ASSERT(condition) assert(condition)
+#else
+#define KVPI_ASSERT(condition) ((void)0)
+#endif
+
+#define KVPI_CACHE_LINE 64u
+
+static inline int kvpi_unlikely(int condition)
+{
+    return __builtin_expect(condition, 0) != 0;
+}
+
+static inline void kvpi_prefetch(const void *address)
+{
+    __builtin_prefetch(address);
+}
+
+static inline uint32_t kvpi_min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline uint32_t kvpi_max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ceil(n / per); n + per must not overflow: callers keep n below 2^32 - 65536. */
+static inline uint32_t kvpi_ceil_div(uint32_t n, uint32_t per)
+{
+    return n / per + (n % per != 0);
+}
+
+/* An array `offset` bytes after the structure that owns it. */
+static inline void *kvpi_at(const void *owner, size_t offset)
+{
+    return (char *)(uintptr_t)owner + offset;
+}
+
+/* Plans the arena: arrays one after the other, each on a cache line. A sum or product that does
+ * not fit sets `overflow`, and stays set. */
+struct kvpi_layout {
+    size_t bytes;
+    int overflow;
+};
+
+/* Reserve n x size bytes; give their offset from the arena's start. */
+size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size);
+
+/* Map zeroed memory, huge pages when the system grants them; NULL when it gives none. */
+void *kvpi_map(size_t bytes);
+void kvpi_unmap(void *memory, size_t bytes);
+
+/* A number that no other cache of this process has, within 65,536 creations. */
+uint16_t kvpi_cache_number(void);
+
+/* Counters may be read from any thread while the one writer counts (pairs with kvpi_read). */
+static inline void kvpi_count(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static inline void kvpi_uncount(uint64_t *counter, uint64_t n)
+{
+    __atomic_store_n(counter, *counter - n, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t kvpi_read(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+#endif

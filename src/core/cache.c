@@ -1,0 +1,523 @@
+/* cache: the story. A sequence opens, grows, is committed, forks, rolls back, closes.
+ *
+ * Each public function here reads from top to bottom: check everything, then change, through the
+ * stages in one direction (hash, prefix, pool, table), then record and leave. Nothing is changed
+ * before everything has been checked, so a refusal leaves nothing behind.
+ *
+ *   cache.c           open, commit, invalidate, fork, truncate, close
+ *   cache_match.c     the walk that open begins with; admission of an open
+ *   cache_extend.c    extend and fill, for one and many; copy-on-write; admission of an extend
+ *   cache_tokens.c    tokens become units
+ *   cache_blocks.c    take, evict, release, seal
+ *   cache_spaces.c    namespaces
+ *   cache_life.c      configuration, create, reset, destroy
+ *   cache_read.c      what can be asked
+ *   cache_check.c     the audit
+ */
+#include "cache_state.h"
+
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------------- open */
+
+/* Share the hit blocks, take the rest, and copy what was hit inside a block. */
+static void open_blocks(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    struct kvpi_pool *pool = &cache->pool;
+    int32_t *row = kvpi_row_blocks(&cache->table, match->place);
+    for (uint32_t i = 0; i < match->n_shared; i++) {
+        kvpi_pool_hold(pool, (uint32_t)row[i]);
+    }
+    if (match->source != 0) {
+        kvpi_pool_hold(pool, match->source); /* must not be taken, nor evicted, while it is read */
+    }
+    seq->n_blocks = match->n_shared;
+    kvpi_take_blocks(cache, seq, match->n_blocks - match->n_shared);
+    if (match->source != 0) {
+        const uint32_t units_per_block = kvpi_units_per_block(cache);
+        const uint32_t first = match->n_shared * units_per_block;
+        const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+        const uint32_t copy = (uint32_t)row[match->n_shared];
+        kvpi_plan_add(&cache->plan, match->source, copy,
+                      (match->n_hits - first) * cache->config.unit_tokens);
+        kvpi_count(&cache->counters.copies, 1);
+        for (uint32_t u = first; u < match->n_hits; u++) {
+            kvpi_prefix_add_dup(&cache->prefix, nodes[u], copy);
+        }
+        kvpi_release_block(cache, match->source, NULL);
+    }
+}
+
+/* The units that were not hit: find or make their nodes; the rest fills the partial unit. */
+static void open_tokens(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t U = cache->config.unit_tokens;
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    const uint32_t flags =
+        KVPI_NODE_PUBLIC | (prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
+    uint32_t cursor = 0;
+    int known_parent = 1; /* a parent that we made has no child to find */
+    kvpi_match_hash_rest(cache, match);
+    for (uint32_t u = match->n_hits; u < match->n_public; u++) {
+        struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
+        if (prompt->n_keys > 0) {
+            unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
+                                            KVPI_UNIT_KEYS_MAX, &cursor);
+        }
+        const uint32_t parent = kvpi_last_node(cache, seq);
+        uint32_t node = KVPI_NO_NODE;
+        if (u + KVPI_POOL_JUMP < match->n_public) {
+            const kvp_hash *ahead = &match->hashes[u + KVPI_POOL_JUMP];
+            kvpi_prefetch(&kvpi_prefix_index(prefix)[kvpi_prefix_home(
+                prefix, kvpi_prefix_tag(prefix, ahead))]);
+        }
+        if (known_parent) {
+            node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
+        }
+        if (node == KVPI_NO_NODE) {
+            node = kvpi_prefix_add(prefix, parent, &match->hashes[u], &unit, flags);
+            known_parent = 0;
+        }
+        if (node == KVPI_NO_NODE) {
+            break; /* kvpi_append_tokens finds the same, and keeps no more */
+        }
+        kvpi_push_node(cache, seq, node, 1);
+        seq->known += U;
+    }
+    kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
+                       prompt->keys, prompt->n_keys);
+}
+
+/* Everything is checked: make the sequence. */
+static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_match *match,
+                                     kvp_open_info *info)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint64_t evicted_before = cache->counters.evicted_blocks;
+    struct kvpi_seq *seq = kvpi_table_open(&cache->table);
+    kvpi_match_info(cache, match, info);
+    seq->ns = ns;
+    seq->tag = prompt->tag;
+    seq->root = match->root;
+    seq->retention = prompt->retention;
+    seq->stop = match->stop;
+    seq->tokens = seq->prompt = prompt->n_tokens;
+    seq->cached = info->cached_tokens;
+    seq->computed = seq->known = info->hit_tokens;
+    seq->writable = prompt->n_tokens + prompt->reserve_tokens;
+    seq->n_units = seq->n_public = match->n_hits; /* their nodes are in the row */
+    for (uint32_t i = 0; i < prompt->n_uncached; i++) {
+        seq->uncached_from = kvpi_min_u32(seq->uncached_from, prompt->uncached[i].begin);
+    }
+    kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
+    open_blocks(cache, match, seq);
+    open_tokens(cache, match, seq);
+    seq->exclusive = seq->n_blocks * cache->config.block_tokens;
+    info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
+    kvpi_count(&cache->counters.opens, 1);
+    kvpi_count(&cache->counters.prompt_tokens, prompt->n_tokens);
+    kvpi_count(&cache->counters.cached_tokens, info->cached_tokens);
+    return seq;
+}
+
+static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
+                           kvp_open_info *out_info)
+{
+    struct kvpi_match match;
+    kvp_admission admission;
+    kvp_status status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, 0, 0);
+    }
+    const int64_t place = kvpi_table_next(&cache->table);
+    if (place < 0) {
+        return kvpi_fail(cache, KVP_E_NO_SEQS, 0, 0);
+    }
+    kvpi_match_walk(cache, (uint32_t)place, &match);
+    kvpi_match_admit(cache, &match, &admission);
+    if (admission.verdict != KVP_ADMIT_OK) {
+        status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
+        return kvpi_fail(cache, status, 0, admission.missing_blocks);
+    }
+    if (match.source != 0 && cache->plan.n == cache->plan.capacity) {
+        return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
+    }
+    kvpi_begin_change(cache);
+    const struct kvpi_seq *seq = open_matched(cache, ns, &match, out_info);
+    *out_seq = kvpi_table_handle(&cache->table, seq, cache->recorder.cache_bits);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
+                        kvp_open_info *out_info)
+{
+    kvp_open_info info;
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_seq == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = open_seq(cache, ns, prompt, out_seq, &info);
+    if (status == KVP_OK && out_info != NULL) {
+        *out_info = info;
+    }
+    if (cache->recorder.on) {
+        kvpi_record_seq_open(&cache->recorder, ns, prompt, status, out_seq, &info);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* --------------------------------------------------------------------------------------- commit */
+
+static kvp_status check_commit(const struct kvpi_seq *seq, uint32_t n_tokens)
+{
+    if (n_tokens > seq->tokens) {
+        return KVP_E_ARG;
+    }
+    return n_tokens > seq->computed && n_tokens > seq->writable ? KVP_E_STATE : KVP_OK;
+}
+
+static inline void commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    if (n_tokens <= seq->computed) {
+        return;
+    }
+    const uint32_t before = seq->computed;
+    const uint32_t after = kvpi_min_u32(n_tokens, seq->known);
+    seq->computed = n_tokens;
+    const uint32_t end = kvpi_min_u32(after / U, seq->n_public);
+    for (uint32_t u = kvpi_min_u32(before, seq->known) / U; u < end; u++) {
+        kvpi_seal_unit(cache, seq, u);
+    }
+}
+
+static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
+                              uint32_t n_seqs)
+{
+    uint32_t index = 0;
+    kvp_status status = kvpi_find_batch(cache, seqs, n_seqs, &index);
+    for (uint32_t i = 0; i < n_seqs && status == KVP_OK; i++) {
+        status = check_commit(kvpi_find_seq(cache, seqs[i]), n_tokens[i]);
+        index = i;
+    }
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, index, 0);
+    }
+    kvpi_begin_change(cache);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        commit(cache, kvpi_find_seq(cache, seqs[i]), n_tokens[i]);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = commit_many(cache, &seq, &n_tokens, 1);
+    if (cache->recorder.on) {
+        kvpi_record_seq_commit(&cache->recorder, seq, n_tokens, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
+                               uint32_t n_seqs)
+{
+    if (cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = commit_many(cache, seqs, n_tokens, n_seqs);
+    if (cache->recorder.on) {
+        kvpi_record_seq_commit_many(&cache->recorder, seqs, n_tokens, n_seqs, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------- invalidate */
+
+/* Does `other` refer, from row entry `first` on, to a block of `seq`'s row? */
+static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
+                         const struct kvpi_seq *other, uint32_t first)
+{
+    const struct kvpi_table *table = &cache->table;
+    const int32_t *ours = kvpi_row_blocks(table, kvpi_seq_place(table, seq));
+    const int32_t *theirs = kvpi_row_blocks(table, kvpi_seq_place(table, other));
+    const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
+    for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
+        if (ours[i] == theirs[i]) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* List the sequences that share blocks from token `from` on; give how many there are. */
+static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from,
+                             kvp_seq *out_seqs, uint32_t capacity)
+{
+    const struct kvpi_table *table = &cache->table;
+    uint32_t n = 0;
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *other = kvpi_seq_at(table, place);
+        if (other == seq || !(other->generation & 1) || other->tokens <= from ||
+            !shares_blocks(cache, seq, other, from / cache->config.block_tokens)) {
+            continue;
+        }
+        if (n < capacity) {
+            out_seqs[n] = kvpi_table_handle(table, other, cache->recorder.cache_bits);
+        }
+        n++;
+    }
+    return n;
+}
+
+/* Whoever has this public unit is private from it on. */
+static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
+{
+    const struct kvpi_table *table = &cache->table;
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if ((seq->generation & 1) && seq->n_public > u && kvpi_row_nodes(table, place)[u] == node) {
+            seq->n_public = u;
+        }
+    }
+}
+
+/* Raise the generation of every held block that the units of one row entry are attached to, once. */
+static void raise_generations(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
+{
+    struct kvpi_pool *pool = &cache->pool;
+    uint8_t *marks = kvpi_pool_marks(pool);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t block = kvpi_node(&cache->prefix, nodes[i])->at.block;
+        if (block != 0 && !(marks[block] & KVPI_POOL_MARKED)) {
+            marks[block] |= KVPI_POOL_MARKED;
+            kvpi_pool_generations(pool)[block] += kvpi_pool_refs(pool)[block] > 0;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        marks[kvpi_node(&cache->prefix, nodes[i])->at.block] &= KVPI_POOL_CLASS_MASK;
+    }
+}
+
+/* Withdraw one unit: no block has it, nobody finds it. Its node lives: sequences have it. */
+static void withdraw_unit(kvp_cache *cache, uint32_t node)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    kvpi_prefix_withdraw(prefix, node);
+    while (kvpi_node(prefix, node)->at.dups != 0) {
+        const uint32_t slot = kvpi_node(prefix, node)->at.dups;
+        kvpi_prefix_remove_dup(prefix, slot);
+    }
+    if (kvpi_node(prefix, node)->at.block != KVP_NULL_BLOCK) {
+        kvpi_count(&cache->counters.detached_units, 1);
+        kvpi_detach_node(cache, node);
+    }
+}
+
+static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const uint32_t first = from / cache->config.unit_tokens;
+    const uint32_t n_public = seq->n_public;
+    for (uint32_t u = first; u < n_public;) {
+        const uint32_t end =
+            kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
+        raise_generations(cache, nodes + u, end - u);
+        for (; u < end; u++) {
+            withdraw_unit(cache, nodes[u]);
+        }
+    }
+    if (first < n_public) {
+        end_publishing(cache, first, nodes[first]);
+    }
+    seq->computed = kvpi_min_u32(seq->computed, from);
+    seq->writable = kvpi_min_u32(seq->writable, from);
+    seq->exclusive = 0;
+}
+
+static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from, kvp_seq *out_seqs,
+                                 uint32_t capacity, uint32_t *out_n_seqs)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL || from > seq->tokens) {
+        return kvpi_fail(cache, seq == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    }
+    if (out_n_seqs != NULL) {
+        *out_n_seqs = find_sharers(cache, seq, from, out_seqs, capacity);
+        if (*out_n_seqs > capacity) {
+            return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+        }
+    }
+    kvpi_begin_change(cache);
+    invalidate(cache, seq, from);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from, kvp_seq *out_seqs,
+                              uint32_t capacity, uint32_t *out_n_seqs)
+{
+    if (cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = invalidate_seq(cache, seq, from, out_seqs, capacity, out_n_seqs);
+    if (cache->recorder.on) {
+        kvpi_record_seq_invalidate(&cache->recorder, seq, from, capacity, status, out_seqs,
+                                   out_n_seqs);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------------- fork */
+
+static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *parent, uint32_t at)
+{
+    if (at > parent->tokens) {
+        return KVP_E_ARG;
+    }
+    if (at > parent->computed || at > parent->known) {
+        return KVP_E_STATE;
+    }
+    return kvpi_table_next(&cache->table) < 0 ? KVP_E_NO_SEQS : KVP_OK;
+}
+
+static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent, uint32_t at,
+                                       uint64_t tag)
+{
+    const struct kvpi_table *table = &cache->table;
+    struct kvpi_seq *child = kvpi_table_open(&cache->table);
+    const uint32_t from = kvpi_seq_place(table, parent);
+    const uint32_t place = kvpi_seq_place(table, child);
+    const uint64_t generation = child->generation;
+    int32_t *row = kvpi_row_blocks(table, place);
+    uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    *child = *parent;
+    child->generation = generation;
+    child->tag = tag;
+    child->row_version = 0;
+    child->batch = 0;
+    child->computed = child->writable = at;
+    child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
+    child->n_blocks = kvpi_ceil_div(at, cache->config.block_tokens);
+    memcpy(row, kvpi_row_blocks(table, from), child->n_blocks * sizeof(*row));
+    memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
+           kvpi_min_u32(parent->n_units, at / cache->config.unit_tokens) * sizeof(uint32_t));
+    for (uint32_t i = 0; i < child->n_blocks; i++) {
+        refs[row[i]]++; /* held by the parent: no queue to leave */
+    }
+    kvpi_cut_tokens(cache, parent, child, at);
+    kvpi_count(&cache->counters.forks, 1);
+    return child;
+}
+
+kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t tag,
+                        kvp_seq *out_child)
+{
+    if (cache == NULL || out_child == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_seq *seq = kvpi_find_seq(cache, parent);
+    if (seq == NULL) {
+        status = KVP_E_HANDLE;
+    } else {
+        status = check_fork(cache, seq, at == KVP_END ? seq->tokens : at);
+    }
+    if (status == KVP_OK) {
+        kvpi_begin_change(cache);
+        const struct kvpi_seq *child = fork_seq(cache, seq, at == KVP_END ? seq->tokens : at, tag);
+        *out_child = kvpi_table_handle(&cache->table, child, cache->recorder.cache_bits);
+    } else {
+        (void)kvpi_fail(cache, status, 0, 0);
+    }
+    if (cache->recorder.on) {
+        kvpi_record_seq_fork(&cache->recorder, parent, at, tag, status, out_child);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ------------------------------------------------------------------------------ truncate, close */
+
+kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
+                            kvp_released *out_released)
+{
+    kvp_released released = {0, 0};
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    if (s == NULL || n_tokens > s->tokens) {
+        status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    } else {
+        const uint32_t n_blocks = s->n_blocks;
+        kvpi_begin_change(cache);
+        kvpi_release_row(cache, s, kvpi_ceil_div(n_tokens, cache->config.block_tokens), &released);
+        kvpi_cut_tokens(cache, s, s, n_tokens);
+        s->row_version += s->n_blocks < n_blocks;
+        s->computed = kvpi_min_u32(s->computed, n_tokens);
+        s->writable = kvpi_min_u32(s->writable, n_tokens);
+        s->exclusive = 0;
+        if (out_released != NULL) {
+            *out_released = released;
+        }
+    }
+    if (cache->recorder.on) {
+        kvpi_record_seq_truncate(&cache->recorder, seq, n_tokens, status, &released);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released)
+{
+    kvp_released released = {0, 0};
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    if (s == NULL) {
+        status = kvpi_fail(cache, KVP_E_HANDLE, 0, 0);
+    } else {
+        kvpi_begin_change(cache);
+        kvpi_release_row(cache, s, 0, &released);
+        kvpi_prefix_unuse(&cache->prefix, kvpi_last_node(cache, s));
+        kvpi_table_close(&cache->table, s);
+        if (out_released != NULL) {
+            *out_released = released;
+        }
+    }
+    if (cache->recorder.on) {
+        kvpi_record_seq_close(&cache->recorder, seq, status, &released);
+    }
+    return kvpi_leave(cache, status);
+}

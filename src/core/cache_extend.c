@@ -1,0 +1,619 @@
+/* cache_extend: room for more tokens, and their values. For one sequence and for many.
+ *
+ * The many form is the real one. All or nothing comes from counting first: the count goes through
+ * the batch as the change will, and takes references off shared blocks as copy-on-write will, so
+ * that of the last holders exactly one keeps the block. It marks what it took by making the row's
+ * entry negative, and puts everything back before the change, or the refusal:
+ *
+ *   row, before    5  9 12          refs[12] = 2
+ *   counted        5  9 -12         refs[12] = 1, one block needed
+ *   put back       5  9 12          refs[12] = 2
+ */
+#include "cache_state.h"
+
+#include <string.h>
+
+/* What an extend of one sequence needs. */
+struct need {
+    uint32_t end;    /* tokens + new + reserve */
+    uint32_t blocks; /* to take */
+    uint32_t copies;
+};
+
+/* The arguments of one sequence of a batch. */
+struct part {
+    const int32_t *tokens; /* NULL: without values */
+    uint32_t n_tokens;
+    const kvp_key *keys;
+    uint32_t n_keys;
+};
+
+static struct part part_of(const kvp_batch *batch, uint32_t index, uint64_t first_token)
+{
+    struct part part = {NULL, batch->n_tokens == NULL ? 1 : batch->n_tokens[index], batch->keys,
+                        batch->n_keys};
+    if (batch->tokens != NULL) {
+        part.tokens = batch->tokens + first_token;
+    }
+    return part;
+}
+
+kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                           uint32_t *out_index)
+{
+    const uint64_t batch = ++cache->batch;
+    kvp_status status = KVP_OK;
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        struct kvpi_seq *seq = kvpi_find_seq(cache, seqs[i]);
+        if (seq == NULL) {
+            *out_index = i;
+            return KVP_E_HANDLE;
+        }
+        if (seq->batch == batch && status == KVP_OK) {
+            *out_index = i;
+            status = KVP_E_ARG; /* named twice; a bad handle after it goes first */
+        }
+        seq->batch = batch;
+    }
+    return status;
+}
+
+/* Count what it takes to make slots [computed, end) writable and the row long enough, taking
+ * references off shared blocks (see the top). */
+static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+{
+    const uint32_t S = cache->config.block_tokens;
+    struct need need = {end, 0, 0};
+    if (end > seq->exclusive && end > seq->computed) {
+        int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
+        uint32_t *refs = kvpi_pool_refs(&cache->pool);
+        const uint32_t n_blocks = kvpi_ceil_div(end, S);
+        for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
+            if (refs[row[i]] > 1) {
+                refs[row[i]]--;
+                row[i] = -row[i];
+                need.blocks++;
+                need.copies += i * S < seq->computed;
+            }
+        }
+        if (n_blocks > seq->n_blocks) {
+            need.blocks += n_blocks - seq->n_blocks;
+        }
+    }
+    return need;
+}
+
+/* Put back what count_need took off. */
+static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
+{
+    const uint32_t S = cache->config.block_tokens;
+    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
+    uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    if (seq->exclusive >= seq->n_blocks * S) {
+        return;
+    }
+    for (uint32_t i = seq->computed / S; i < seq->n_blocks; i++) {
+        if (row[i] < 0) {
+            row[i] = -row[i];
+            refs[row[i]]++;
+        }
+    }
+}
+
+/* Replace a shared block of the row by a taken one. */
+static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, int32_t *row, uint32_t i)
+{
+    const uint32_t S = cache->config.block_tokens;
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t old = (uint32_t)row[i];
+    const uint32_t copy = kvpi_take_block(cache, seq->retention);
+    if (i * S < seq->computed) {
+        const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+        const uint32_t end = kvpi_min_u32(seq->computed / U, seq->n_public);
+        kvpi_plan_add(&cache->plan, old, copy, kvpi_min_u32(S, seq->tokens - i * S));
+        kvpi_count(&cache->counters.copies, 1);
+        for (uint32_t u = i * units_per_block; u < end; u++) {
+            if (kvpi_node(&cache->prefix, nodes[u])->at.block == old ||
+                kvpi_prefix_is_dup(&cache->prefix, old, u % units_per_block)) {
+                kvpi_prefix_add_dup(&cache->prefix, nodes[u], copy);
+            }
+        }
+    }
+    row[i] = (int32_t)copy;
+    seq->row_version++;
+    kvpi_release_block(cache, old, NULL);
+}
+
+/* Nobody else has the block: its units from the first slot to be written on are given up. */
+static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block, uint32_t i)
+{
+    const uint32_t begin = i * cache->config.block_tokens;
+    const uint32_t from = kvpi_max_u32(seq->computed, begin) - begin;
+    const uint32_t n = kvpi_detach_units(cache, block, from / cache->config.unit_tokens);
+    if (n > 0) {
+        kvpi_count(&cache->counters.detached_units, n);
+        kvpi_pool_generations(&cache->pool)[block]++;
+    }
+}
+
+/* Make slots [computed, end) writable and the row long enough; there are enough blocks. */
+static void make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+{
+    const uint32_t S = cache->config.block_tokens;
+    if (end > seq->exclusive && end > seq->computed) {
+        const uint32_t place = kvpi_seq_place(&cache->table, seq);
+        int32_t *row = kvpi_row_blocks(&cache->table, place);
+        const uint32_t n_blocks = kvpi_ceil_div(end, S);
+        for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
+            if (kvpi_pool_refs(&cache->pool)[row[i]] > 1) {
+                copy_on_write(cache, seq, row, i);
+            } else {
+                write_over(cache, seq, (uint32_t)row[i], i);
+            }
+        }
+        if (n_blocks > seq->n_blocks) {
+            kvpi_take_blocks(cache, seq, n_blocks - seq->n_blocks);
+        }
+        seq->exclusive = seq->n_blocks * S;
+    }
+    seq->writable = kvpi_max_u32(seq->writable, end);
+}
+
+/* Token ids and keys; keys go with values and lie inside them. */
+static kvp_status check_values(const kvp_cache *cache, const struct kvpi_seq *seq,
+                               const struct part *part)
+{
+    const uint32_t n = part->tokens == NULL ? 0 : part->n_tokens;
+    const uint32_t end = seq->known + kvpi_min_u32(n, UINT32_MAX - seq->known);
+    if (kvpi_any_negative(part->tokens, n) ||
+        !kvpi_keys_valid(part->keys, part->n_keys, seq->known, end) ||
+        !kvpi_keys_fit(cache, part->keys, part->n_keys, seq->known, end, seq->n_partial_keys)) {
+        return KVP_E_ARG;
+    }
+    return KVP_OK;
+}
+
+/* Values, states and length, in that order. */
+static kvp_status check_extend(const kvp_cache *cache, const struct kvpi_seq *seq,
+                               const struct part *part, uint32_t reserve)
+{
+    if (check_values(cache, seq, part) != KVP_OK) {
+        return KVP_E_ARG;
+    }
+    if (part->tokens != NULL && part->n_tokens > 0 && seq->known < seq->tokens) {
+        return KVP_E_STATE;
+    }
+    return (uint64_t)seq->tokens + part->n_tokens + reserve > cache->table.max_tokens
+               ? KVP_E_TOO_LONG
+               : KVP_OK;
+}
+
+static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part,
+                          uint32_t end)
+{
+    make_room(cache, seq, end);
+    seq->tokens += part->n_tokens;
+    if (part->tokens != NULL) {
+        kvpi_append_tokens(cache, seq, part->tokens, part->n_tokens, part->keys, part->n_keys);
+    }
+}
+
+/* What a whole batch needs. */
+struct batch_need {
+    uint64_t blocks;
+    uint64_t copies;
+    uint64_t excess;       /* of the one that is longest beyond the pool */
+    uint32_t first_excess; /* the first one that can never fit */
+    uint32_t first_short;  /* the first one at which available blocks run out */
+};
+
+static void add_need(const kvp_cache *cache, const struct need *need, uint32_t index,
+                     struct batch_need *total)
+{
+    const uint64_t usable = cache->config.n_blocks - 1;
+    const uint64_t n_blocks = kvpi_ceil_div(need->end, cache->config.block_tokens);
+    if (n_blocks > usable) {
+        if (total->excess == 0) {
+            total->first_excess = index;
+        }
+        if (n_blocks - usable > total->excess) {
+            total->excess = n_blocks - usable;
+        }
+    }
+    const uint64_t available = kvpi_pool_available(&cache->pool);
+    if (total->blocks <= available && total->blocks + need->blocks > available) {
+        total->first_short = index;
+    }
+    total->blocks += need->blocks;
+    total->copies += need->copies;
+}
+
+static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
+{
+    const uint64_t available = kvpi_pool_available(&cache->pool);
+    if (need->excess > 0) {
+        return kvpi_fail(cache, KVP_E_NEVER, need->first_excess, need->excess);
+    }
+    if (need->blocks > available) {
+        return kvpi_fail(cache, KVP_E_NO_BLOCKS, need->first_short, need->blocks - available);
+    }
+    if (need->copies > cache->plan.capacity - cache->plan.n) {
+        return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
+    }
+    return KVP_OK;
+}
+
+/* Count a whole batch, and put everything back. `check`: look at values and states too. */
+static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int check,
+                              struct batch_need *total)
+{
+    uint64_t first_token = 0;
+    uint32_t counted = 0;
+    kvp_status status = KVP_OK;
+    memset(total, 0, sizeof(*total));
+    for (uint32_t i = 0; i < batch->n_seqs && status == KVP_OK; i++) {
+        struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
+        struct part part = part_of(batch, i, first_token);
+        if (!check) {
+            part.tokens = NULL;
+            part.n_keys = 0;
+        }
+        status = check_extend(cache, seq, &part, batch->reserve_tokens);
+        if (status != KVP_OK) {
+            (void)kvpi_fail(cache, status, i, 0);
+            break;
+        }
+        const uint32_t end = seq->tokens + part.n_tokens + batch->reserve_tokens;
+        const struct need need = count_need(cache, seq, end);
+        add_need(cache, &need, i, total);
+        first_token += part.n_tokens;
+        counted++;
+    }
+    if (total->copies > 0 || total->blocks > 0) {
+        for (uint32_t i = 0; i < counted; i++) {
+            put_back(cache, kvpi_find_seq(cache, batch->seqs[i]));
+        }
+    }
+    return status;
+}
+
+static kvp_status extend_all(kvp_cache *cache, const kvp_batch *batch)
+{
+    struct batch_need need;
+    uint64_t first_token = 0;
+    kvp_status status = count_batch(cache, batch, 1, &need);
+    if (status == KVP_OK) {
+        status = judge_need(cache, &need);
+    }
+    if (status != KVP_OK) {
+        return status;
+    }
+    kvpi_begin_change(cache);
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
+        const struct part part = part_of(batch, i, first_token);
+        extend(cache, seq, &part, seq->tokens + part.n_tokens + batch->reserve_tokens);
+        first_token += part.n_tokens;
+    }
+    return KVP_OK;
+}
+
+/* One sequence of a batch that goes each for itself. */
+static kvp_status extend_one_of(kvp_cache *cache, const kvp_batch *batch, uint32_t index,
+                                const struct part *part)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[index]);
+    struct batch_need total;
+    if (seq == NULL) {
+        return kvpi_fail(cache, KVP_E_HANDLE, index, 0);
+    }
+    kvp_status status = check_extend(cache, seq, part, batch->reserve_tokens);
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, index, 0);
+    }
+    const uint32_t end = seq->tokens + part->n_tokens + batch->reserve_tokens;
+    const struct need need = count_need(cache, seq, end);
+    put_back(cache, seq);
+    memset(&total, 0, sizeof(total));
+    add_need(cache, &need, index, &total);
+    status = judge_need(cache, &total);
+    if (status == KVP_OK) {
+        extend(cache, seq, part, end);
+    } else {
+        cache->shortage.index = index;
+    }
+    return status;
+}
+
+static kvp_status find_each(kvp_cache *cache, const kvp_batch *batch)
+{
+    const uint64_t number = ++cache->batch;
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
+        if (seq != NULL && seq->batch == number) {
+            return kvpi_fail(cache, KVP_E_ARG, i, 0);
+        }
+        if (seq != NULL) {
+            seq->batch = number;
+        }
+    }
+    return KVP_OK;
+}
+
+static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
+{
+    const uint64_t refused = cache->counters.refused;
+    uint64_t first_token = 0;
+    const kvp_status status = find_each(cache, batch);
+    if (status != KVP_OK) {
+        return status;
+    }
+    kvpi_begin_change(cache);
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        const struct part part = part_of(batch, i, first_token);
+        batch->statuses[i] = extend_one_of(cache, batch, i, &part);
+        first_token += part.n_tokens;
+    }
+    cache->counters.refused = refused; /* the call itself is not refused */
+    return KVP_OK;
+}
+
+static int bad_batch(const kvp_batch *batch)
+{
+    return batch == NULL || batch->struct_size != sizeof(*batch) ||
+           (batch->seqs == NULL && batch->n_seqs > 0) ||
+           (batch->keys == NULL && batch->n_keys > 0) ||
+           (batch->statuses == NULL && (batch->flags & KVP_BATCH_EACH) && batch->n_seqs > 0);
+}
+
+/* Values of a batch that belong to no sequence. */
+static kvp_status check_batch(kvp_cache *cache, const kvp_batch *batch)
+{
+    return (batch->flags & ~(uint32_t)KVP_BATCH_EACH) != 0 ||
+                   (batch->n_keys > 0 && batch->n_seqs != 1)
+               ? kvpi_fail(cache, KVP_E_ARG, 0, 0)
+               : KVP_OK;
+}
+
+static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
+{
+    uint32_t index = 0;
+    if (batch->flags & KVP_BATCH_EACH) {
+        const kvp_status checked = check_batch(cache, batch);
+        return checked != KVP_OK ? checked : extend_each(cache, batch);
+    }
+    kvp_status status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, index, 0);
+    }
+    status = check_batch(cache, batch);
+    return status != KVP_OK ? status : extend_all(cache, batch);
+}
+
+kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
+{
+    if (cache == NULL || bad_batch(batch)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = extend_batch(cache, batch);
+    if (cache->recorder.on) {
+        kvpi_record_seq_extend_many(&cache->recorder, batch, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* The batch of one sequence. */
+static kvp_batch batch_of_one(const kvp_seq *seq, const int32_t *tokens, const uint32_t *n_tokens)
+{
+    kvp_batch batch;
+    memset(&batch, 0, sizeof(batch));
+    batch.struct_size = sizeof(batch);
+    batch.n_seqs = 1;
+    batch.seqs = seq;
+    batch.n_tokens = n_tokens;
+    batch.tokens = tokens;
+    return batch;
+}
+
+kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, uint32_t n_tokens,
+                          uint32_t reserve_tokens)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    kvp_batch batch = batch_of_one(&seq, tokens, &n_tokens);
+    batch.reserve_tokens = reserve_tokens;
+    status = extend_batch(cache, &batch);
+    if (cache->recorder.on) {
+        kvpi_record_seq_extend(&cache->recorder, seq, tokens, n_tokens, reserve_tokens, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------------- fill */
+
+static kvp_status check_fill(const kvp_cache *cache, const struct kvpi_seq *seq,
+                             const struct part *part)
+{
+    if (check_values(cache, seq, part) != KVP_OK) {
+        return KVP_E_ARG;
+    }
+    return part->n_tokens > seq->tokens - seq->known ? KVP_E_STATE : KVP_OK;
+}
+
+static void fill(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t before = kvpi_min_u32(seq->computed, seq->known) / U;
+    kvpi_append_tokens(cache, seq, part->tokens, part->n_tokens, part->keys, part->n_keys);
+    const uint32_t after = kvpi_min_u32(seq->computed, seq->known) / U;
+    for (uint32_t u = before; u < kvpi_min_u32(after, seq->n_public); u++) {
+        kvpi_seal_unit(cache, seq, u);
+    }
+}
+
+static kvp_status fill_one_of(kvp_cache *cache, const kvp_batch *batch, uint32_t index,
+                              const struct part *part)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[index]);
+    const kvp_status status = seq == NULL ? KVP_E_HANDLE : check_fill(cache, seq, part);
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, index, 0);
+    }
+    fill(cache, seq, part);
+    return KVP_OK;
+}
+
+static kvp_status fill_each(kvp_cache *cache, const kvp_batch *batch)
+{
+    uint64_t first_token = 0;
+    const kvp_status status = find_each(cache, batch);
+    if (status != KVP_OK) {
+        return status;
+    }
+    kvpi_begin_change(cache);
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        const struct part part = part_of(batch, i, first_token);
+        batch->statuses[i] = fill_one_of(cache, batch, i, &part);
+        first_token += part.n_tokens;
+    }
+    return KVP_OK;
+}
+
+static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
+{
+    uint64_t first_token = 0;
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        const struct part part = part_of(batch, i, first_token);
+        const kvp_status status = check_fill(cache, kvpi_find_seq(cache, batch->seqs[i]), &part);
+        if (status != KVP_OK) {
+            return kvpi_fail(cache, status, i, 0);
+        }
+        first_token += part.n_tokens;
+    }
+    kvpi_begin_change(cache);
+    first_token = 0;
+    for (uint32_t i = 0; i < batch->n_seqs; i++) {
+        const struct part part = part_of(batch, i, first_token);
+        fill(cache, kvpi_find_seq(cache, batch->seqs[i]), &part);
+        first_token += part.n_tokens;
+    }
+    return KVP_OK;
+}
+
+static int bad_fill(const kvp_batch *batch)
+{
+    if (bad_batch(batch)) {
+        return 1;
+    }
+    for (uint32_t i = 0; i < batch->n_seqs && batch->tokens == NULL; i++) {
+        if (batch->n_tokens == NULL || batch->n_tokens[i] > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
+{
+    uint32_t index = 0;
+    kvp_status status = KVP_OK;
+    if (!(batch->flags & KVP_BATCH_EACH)) {
+        status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
+    }
+    if (status != KVP_OK || batch->reserve_tokens > 0) {
+        return kvpi_fail(cache, status != KVP_OK ? status : KVP_E_ARG, index, 0);
+    }
+    status = check_batch(cache, batch);
+    if (status != KVP_OK) {
+        return status;
+    }
+    return batch->flags & KVP_BATCH_EACH ? fill_each(cache, batch) : fill_all(cache, batch);
+}
+
+kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)
+{
+    if (cache == NULL || bad_fill(batch)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = fill_batch(cache, batch);
+    if (cache->recorder.on) {
+        kvpi_record_seq_fill_many(&cache->recorder, batch, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, uint32_t n_tokens)
+{
+    const kvp_batch batch = batch_of_one(&seq, tokens, &n_tokens);
+    if (cache == NULL || bad_fill(&batch)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = fill_batch(cache, &batch);
+    if (cache->recorder.on) {
+        kvpi_record_seq_fill(&cache->recorder, seq, tokens, n_tokens, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ------------------------------------------------------------------------------------ admission */
+
+static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admission *out)
+{
+    struct batch_need need;
+    uint32_t index = 0;
+    const kvp_shortage shortage = cache->shortage; /* asking is not failing */
+    kvp_status status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
+    if (status == KVP_OK) {
+        status = count_batch(cache, batch, 0, &need);
+    }
+    cache->shortage = shortage;
+    if (status != KVP_OK) {
+        return status;
+    }
+    const uint64_t available = kvpi_pool_available(&cache->pool);
+    memset(out, 0, sizeof(*out));
+    out->need_blocks = (uint32_t)need.blocks;
+    out->available = (uint32_t)available;
+    if (need.excess > 0) {
+        out->verdict = KVP_ADMIT_NEVER;
+        out->missing_blocks = (uint32_t)need.excess;
+    } else if (need.blocks > available) {
+        out->verdict = KVP_ADMIT_LATER;
+        out->missing_blocks = (uint32_t)(need.blocks - available);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admission *out_admission)
+{
+    if (cache == NULL || bad_batch(batch) || out_admission == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = can_extend(cache, batch, out_admission);
+    if (cache->recorder.on) {
+        kvpi_record_can_extend(&cache->recorder, batch, status, out_admission);
+    }
+    return kvpi_leave(cache, status);
+}

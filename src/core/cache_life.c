@@ -1,0 +1,292 @@
+/* cache_life: configuration, creation, reset, destruction; what every public call begins and ends
+ * with.
+ *
+ * The cache lies at the start of its arena, and all arrays behind it:
+ *
+ *   | kvp_cache | pool: refs, links, ... | prefix: nodes, keys, index | table: places, rows | ... |
+ *
+ * The same function plans the arena for kvp_cache_bytes and for create, so they cannot differ.
+ */
+#include <kvpager/oplog.h>
+
+#include "cache_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void kvp_config_init(kvp_config *config)
+{
+    if (config == NULL) {
+        return;
+    }
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+    config->block_tokens = 16;
+    config->n_blocks = 1024;
+    config->max_seqs = 256;
+    config->max_seq_tokens = 32768;
+    config->max_namespaces = 16;
+    config->prefix_cache = 1;
+}
+
+static int config_valid(const kvp_config *config)
+{
+    const uint32_t S = config->block_tokens;
+    const uint32_t U = config->unit_tokens == 0 ? S : config->unit_tokens;
+    if (S == 0 || S > KVP_BLOCK_TOKENS_MAX || U > S || S % U != 0) {
+        return 0;
+    }
+    if (config->n_blocks < 2 || config->n_blocks > INT32_MAX || config->max_seqs == 0 ||
+        config->max_seqs > (1u << 20) || config->max_seq_tokens == 0 ||
+        config->max_seq_tokens > INT32_MAX || config->max_namespaces == 0 ||
+        config->max_namespaces > 65536 || config->max_unit_keys > KVPI_UNIT_KEYS_MAX) {
+        return 0;
+    }
+    if (config->commit_policy > KVP_KEEP || config->full_hit > KVP_FULL_HIT_RECOMPUTE ||
+        config->prefix_cache > 1 || config->test_hash_bits > 32 ||
+        !(config->watermark >= 0.0 && config->watermark < 1.0)) {
+        return 0;
+    }
+    /* Unit slots of the pool are counted in 32 bits. */
+    if ((uint64_t)config->n_blocks * (S / U) > UINT32_MAX - 1) {
+        return 0;
+    }
+    return (config->n_uncached_tokens == 0 || config->uncached_tokens != NULL) &&
+           (config->n_nodes == 0 ||
+            (config->n_nodes > config->max_namespaces && config->n_nodes < INT32_MAX));
+}
+
+/* Enough nodes for every unit of the pool, and some for prefixes that lost their blocks. */
+static uint32_t default_nodes(const kvp_config *config)
+{
+    const uint64_t units =
+        (uint64_t)(config->n_blocks - 1) * (config->block_tokens / config->unit_tokens);
+    const uint64_t n = units + units / 64 + config->max_seqs + config->max_namespaces + 64;
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX - 1;
+}
+
+static void resolve(kvp_config *config)
+{
+    config->unit_tokens = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    config->n_nodes = config->n_nodes == 0 ? default_nodes(config) : config->n_nodes;
+    config->max_copies = config->max_copies == 0 ? config->max_seqs + 64 : config->max_copies;
+}
+
+/* Set the sizes of the parts, and place everything in the arena. */
+static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    const kvp_config *config = &cache->config;
+    const uint32_t S = config->block_tokens;
+    const uint32_t U = config->unit_tokens;
+    const uint32_t bits = config->test_hash_bits;
+    (void)kvpi_layout_take(layout, 1, sizeof(*cache));
+    cache->prefix.unit_tokens = U;
+    cache->prefix.units_per_block = S / U;
+    cache->prefix.n_nodes = config->n_nodes;
+    cache->prefix.max_unit_keys = config->max_unit_keys;
+    cache->prefix.tag_mask = bits == 0 || bits == 32 ? UINT32_MAX : ((1u << bits) - 1);
+    cache->prefix.has_dups = S != U || config->commit_policy == KVP_KEEP;
+    cache->table.max_seqs = config->max_seqs;
+    cache->table.max_tokens = config->max_seq_tokens;
+    cache->table.max_blocks = kvpi_ceil_div(config->max_seq_tokens, S);
+    cache->table.max_units = config->max_seq_tokens / U;
+    cache->table.unit_tokens = U;
+    cache->table.max_unit_keys = config->max_unit_keys;
+    cache->plan.capacity = config->max_copies;
+    cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
+    kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool), config->n_blocks);
+    kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix), config->n_blocks);
+    kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));
+    kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan), config->n_blocks);
+    cache->spaces_at =
+        kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
+    cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
+    cache->evicted_at = kvpi_layout_take(layout, config->n_blocks - 1, sizeof(kvp_evicted));
+    cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
+}
+
+/* Check the configuration and plan the arena into `cache`, which is not in it yet. */
+static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *out_bytes)
+{
+    struct kvpi_layout layout = {0, 0};
+    if (config == NULL || config->struct_size != sizeof(*config) || !config_valid(config)) {
+        return KVP_E_ARG;
+    }
+    memset(cache, 0, sizeof(*cache));
+    cache->config = *config;
+    resolve(&cache->config);
+    plan_arena(cache, &layout);
+    *out_bytes = layout.bytes;
+    return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
+}
+
+kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)
+{
+    kvp_cache cache;
+    size_t bytes;
+    if (out_bytes == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = prepare(config, &cache, &bytes);
+    if (status == KVP_OK) {
+        *out_bytes = bytes;
+    }
+    return status;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a;
+    const int32_t y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void reset_parts(kvp_cache *cache, int fresh)
+{
+    kvpi_pool_reset(&cache->pool, fresh);
+    kvpi_prefix_reset(&cache->prefix, cache->config.n_blocks);
+    kvpi_table_reset(&cache->table, fresh);
+    kvpi_plan_reset(&cache->plan, cache->config.n_blocks);
+    cache->n_evicted = 0;
+}
+
+kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_bytes,
+                            kvp_cache **out_cache)
+{
+    kvp_cache planned;
+    size_t bytes;
+    if (out_cache == NULL || (uintptr_t)arena % KVPI_CACHE_LINE != 0) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = prepare(config, &planned, &bytes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    if (arena != NULL && arena_bytes < bytes) {
+        return KVP_E_TOO_SMALL;
+    }
+    kvp_cache *cache = arena != NULL ? arena : kvpi_map(bytes);
+    if (cache == NULL) {
+        return KVP_E_NO_MEMORY;
+    }
+    *cache = planned;
+    cache->arena_bytes = bytes;
+    cache->mapped = arena == NULL;
+    cache->watermark = (uint32_t)(config->watermark * (double)(config->n_blocks - 1));
+    cache->recorder.cache_bits = (uint64_t)kvpi_cache_number() << KVPI_HANDLE_CACHE_SHIFT;
+    cache->recorder.unit_tokens = cache->config.unit_tokens;
+    memset(kvpi_at(cache, cache->spaces_at), 0,
+           config->max_namespaces * sizeof(struct kvpi_space));
+    if (config->n_uncached_tokens > 0) {
+        int32_t *set = kvpi_at(cache, cache->uncached_at);
+        memcpy(set, config->uncached_tokens, config->n_uncached_tokens * sizeof(*set));
+        qsort(set, config->n_uncached_tokens, sizeof(*set), ascending);
+    }
+    reset_parts(cache, 1);
+    *out_cache = cache;
+    return KVP_OK;
+}
+
+void kvp_cache_destroy(kvp_cache *cache)
+{
+    if (cache == NULL) {
+        return;
+    }
+    if (cache->recorder.on) {
+        (void)kvpi_record_end(&cache->recorder);
+    }
+    if (cache->mapped) {
+        kvpi_unmap(cache, cache->arena_bytes);
+    }
+}
+
+kvp_status kvp_cache_reset(kvp_cache *cache)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    reset_parts(cache, 0);
+    kvpi_reset_spaces(cache);
+    kvpi_begin_change(cache);
+    if (cache->recorder.on) {
+        kvpi_record_cache_reset(&cache->recorder, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
+{
+    kvp_config config;
+    if (cache == NULL || sink == NULL || sink->write == NULL) {
+        return KVP_E_ARG;
+    }
+    if (cache->used) {
+        return KVP_E_STATE;
+    }
+    kvp_status status = kvp_config_peek(cache, &config);
+    if (status == KVP_OK) {
+        status = kvpi_record_begin(&cache->recorder, sink, &config);
+    }
+    return status;
+}
+
+kvp_status kvp_record_stop(kvp_cache *cache)
+{
+    return cache == NULL ? KVP_E_ARG : kvpi_record_end(&cache->recorder);
+}
+
+/* ------------------------------------------------------------------------------- every call's ends */
+
+kvp_status kvpi_enter(const kvp_cache *cache)
+{
+#if KVP_CHECK >= 1
+    /* Acquire pairs with the release in kvpi_leave: calls in turn from several threads are fine. */
+    if (__atomic_exchange_n((uint32_t *)(uintptr_t)&cache->busy, 1u, __ATOMIC_ACQUIRE) != 0) {
+        return KVP_E_BUSY;
+    }
+#else
+    (void)cache;
+#endif
+    return KVP_OK;
+}
+
+kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
+{
+    kvp_cache *self = (kvp_cache *)(uintptr_t)cache; /* gauges are not part of what reads promise */
+    if (self->pool.n_held > self->counters.peak_held_blocks) {
+        kvpi_count(&self->counters.peak_held_blocks,
+                   self->pool.n_held - self->counters.peak_held_blocks);
+    }
+    self->recorder.decisions = 0;
+#if KVP_CHECK >= 2
+    kvp_violation violation; /* for whoever looks at the core file */
+    KVPI_ASSERT(kvpi_audit(self, KVP_CHECK >= 3 ? 3 : 1, &violation));
+#endif
+#if KVP_CHECK >= 1
+    __atomic_store_n(&self->busy, 0u, __ATOMIC_RELEASE);
+#endif
+    return status;
+}
+
+kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing)
+{
+    cache->shortage.status = status;
+    cache->shortage.index = index;
+    cache->shortage.missing_blocks = missing;
+    kvpi_count(&cache->counters.refused, status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER);
+    return status;
+}
+
+void kvpi_begin_change(kvp_cache *cache)
+{
+    cache->n_evicted = 0;
+}
+
+struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)
+{
+    return kvpi_table_find(&cache->table, seq, cache->recorder.cache_bits);
+}

@@ -1,0 +1,335 @@
+/* cache_match: how much of a prompt is cached, and what opening it would take.
+ *
+ * A walk from the namespace's root. Its cost is memory latency, so three things are in flight at
+ * once, each MATCH_AHEAD units behind the one before:
+ *
+ *   unit i                  hash it                      ask for its index slot
+ *   unit i - AHEAD          read the index slot          ask for the candidate's two lines
+ *   unit i - 2 AHEAD        compare parent and tokens    ask for the block's count and links
+ *
+ * Only the last of them decides, and only it runs in order. Everything is written to the row of a
+ * place that no sequence has: the one that is opened next, or scratch; nothing is observable.
+ */
+#include "cache_state.h"
+
+#include <string.h>
+
+#define MATCH_AHEAD 12u
+
+static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
+{
+    for (uint32_t i = 0; i < prompt->n_uncached; i++) {
+        if (prompt->uncached[i].begin >= prompt->uncached[i].end) {
+            return KVP_E_ARG;
+        }
+    }
+    if (prompt->retention >= KVP_RETENTION_CLASSES || (prompt->flags & ~(uint32_t)KVP_OPEN_NO_MATCH) != 0 ||
+        !kvpi_keys_valid(prompt->keys, prompt->n_keys, 0, prompt->n_tokens) ||
+        !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0) ||
+        kvpi_any_negative(prompt->tokens, prompt->n_tokens)) {
+        return KVP_E_ARG;
+    }
+    return KVP_OK;
+}
+
+/* The hash of unit u of the prompt after `parent`. *cursor as in kvpi_keys_of_unit. */
+static void hash_unit(const kvp_cache *cache, const kvp_prompt *prompt, uint32_t u,
+                      const kvp_hash *parent, uint32_t *cursor, kvp_hash *out)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    uint32_t n_keys = 0;
+    if (prompt->n_keys > 0) {
+        n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
+                                   KVPI_UNIT_KEYS_MAX, cursor);
+    }
+    kvpi_hash_unit(parent, prompt->tokens + (size_t)u * U, U, keys, n_keys, out);
+}
+
+/* Hashes from outside: the first and the last must be what we would have made. */
+static int hashes_verify(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const kvp_hash *given = match->prompt->hashes;
+    const uint32_t last = match->n_units - 1;
+    uint32_t cursor = 0;
+    kvp_hash hash;
+    hash_unit(cache, match->prompt, 0, &kvpi_node(&cache->prefix, match->root)->hash, &cursor,
+              &hash);
+    if (memcmp(&hash, &given[0], sizeof(hash)) != 0) {
+        return 0;
+    }
+    if (last > 0) {
+        hash_unit(cache, match->prompt, last, &given[last - 1], &cursor, &hash);
+    }
+    return memcmp(&hash, &given[last], sizeof(hash)) == 0;
+}
+
+/* Leading units that hold nothing uncacheable. */
+static uint32_t count_public(const kvp_cache *cache, const kvp_prompt *prompt, uint32_t n_units)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    uint32_t first = prompt->n_tokens;
+    if (!cache->config.prefix_cache) {
+        return 0;
+    }
+    (void)kvpi_is_uncached(cache, prompt->tokens, prompt->n_tokens, &first);
+    for (uint32_t i = 0; i < prompt->n_uncached; i++) {
+        first = kvpi_min_u32(first, prompt->uncached[i].begin);
+    }
+    return kvpi_min_u32(n_units, first / U);
+}
+
+kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              struct kvpi_match *match)
+{
+    const struct kvpi_space *space = kvpi_find_space(cache, ns);
+    if (space == NULL) {
+        return KVP_E_HANDLE;
+    }
+    memset(match, 0, sizeof(*match));
+    match->prompt = prompt;
+    match->root = space->root;
+    match->n_units = prompt->n_tokens / cache->config.unit_tokens;
+    if (check_values(cache, prompt) != KVP_OK ||
+        (prompt->hashes != NULL && match->n_units > 0 && !hashes_verify(cache, match))) {
+        return KVP_E_ARG;
+    }
+    if (prompt->n_tokens > cache->table.max_tokens ||
+        prompt->reserve_tokens > cache->table.max_tokens - prompt->n_tokens) {
+        return KVP_E_TOO_LONG;
+    }
+    match->n_public = count_public(cache, prompt, match->n_units);
+    match->scratch = prompt->hashes == NULL ? kvpi_at(cache, cache->hashes_at) : NULL;
+    match->hashes = prompt->hashes == NULL ? match->scratch : prompt->hashes;
+    match->n_hashed = prompt->hashes == NULL ? 0 : match->n_units;
+    return KVP_OK;
+}
+
+/* Hash the next unit of the prompt. */
+static inline void hash_next(const kvp_cache *cache, struct kvpi_match *match, uint32_t *cursor)
+{
+    const uint32_t u = match->n_hashed++;
+    const kvp_hash *parent =
+        u == 0 ? &kvpi_node(&cache->prefix, match->root)->hash : &match->hashes[u - 1];
+    hash_unit(cache, match->prompt, u, parent, cursor, &match->scratch[u]);
+}
+
+void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
+{
+    uint32_t cursor = 0;
+    while (match->n_hashed < match->n_public) {
+        hash_next(cache, match, &cursor);
+    }
+}
+
+static inline void prefetch_index(const kvp_cache *cache, const kvp_hash *hash)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
+    kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
+}
+
+/* Ask for the node that a look-up of this hash will compare first. */
+static inline void prefetch_candidate(const kvp_cache *cache, const kvp_hash *hash)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
+    uint32_t i = kvpi_prefix_home(prefix, tag);
+    while (index[i].node != 0 && index[i].tag != tag) {
+        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+    }
+    const struct kvpi_node *node = kvpi_node(prefix, index[i].node);
+    kvpi_prefetch(node);
+    kvpi_prefetch(node + 1);
+}
+
+/* Look unit u up after the one before; its node and block into the row. Gives the reason to stop,
+ * or KVP_STOP_END to go on. */
+static inline uint32_t match_unit(kvp_cache *cache, struct kvpi_match *match, uint32_t u,
+                                  uint32_t *nodes, int32_t *blocks, uint32_t *cursor)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const kvp_prompt *prompt = match->prompt;
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
+    if (prompt->n_keys > 0) {
+        unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
+                                        KVPI_UNIT_KEYS_MAX, cursor);
+    }
+    const uint32_t parent = u == 0 ? match->root : nodes[u - 1];
+    const uint32_t node = kvpi_prefix_find(&cache->prefix, parent, &match->hashes[u], &unit);
+    if (node == KVPI_NO_NODE) {
+        return KVP_STOP_MISS;
+    }
+    const uint32_t block = kvpi_node(&cache->prefix, node)->at.block;
+    if (block == KVP_NULL_BLOCK) {
+        return KVP_STOP_NO_KV;
+    }
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    nodes[u] = node;
+    /* The last unit's block of each row entry stands: it has all units before it too. */
+    blocks[units_per_block == 1 ? u : u / units_per_block] = (int32_t)block;
+    kvpi_prefetch(&kvpi_pool_refs(&cache->pool)[block]);
+    kvpi_prefetch(&kvpi_pool_links(&cache->pool)[block]);
+    return KVP_STOP_END;
+}
+
+/* All of the prompt was hit: cut back where the configuration says so. */
+static void cut_full_hit(const kvp_cache *cache, struct kvpi_match *match)
+{
+    const uint32_t n = match->prompt->n_tokens;
+    if (n > 0 && cache->config.full_hit == KVP_FULL_HIT_RECOMPUTE &&
+        match->n_hits * cache->config.unit_tokens == n) {
+        const uint32_t blocks = (n - 1) / cache->config.block_tokens;
+        match->n_hits = blocks * kvpi_units_per_block(cache);
+        match->stop = KVP_STOP_FULL_HIT;
+    }
+}
+
+/* Count blocks from n_hits. */
+static void count_blocks(const kvp_cache *cache, struct kvpi_match *match)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
+    const uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    match->n_shared = match->n_hits / units_per_block;
+    match->n_unheld = 0;
+    for (uint32_t i = 0; i < match->n_shared; i++) {
+        match->n_unheld += refs[blocks[i]] == 0;
+    }
+    match->n_blocks =
+        kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
+    match->source =
+        match->n_hits % units_per_block == 0 ? 0 : (uint32_t)blocks[match->n_shared];
+}
+
+void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
+{
+    const int off = !cache->config.prefix_cache || (match->prompt->flags & KVP_OPEN_NO_MATCH);
+    const uint32_t limit = off ? 0 : match->n_public;
+    uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
+    int32_t *blocks = kvpi_row_blocks(&cache->table, place);
+    uint32_t hash_cursor = 0;
+    uint32_t key_cursor = 0;
+    match->place = place;
+    match->stop = off                              ? KVP_STOP_OFF
+                  : limit < match->n_units         ? KVP_STOP_UNCACHED
+                                                   : KVP_STOP_END;
+    for (uint32_t i = 0; i < limit + 2 * MATCH_AHEAD; i++) {
+        if (i < limit) {
+            if (i == match->n_hashed) {
+                hash_next(cache, match, &hash_cursor);
+            }
+            prefetch_index(cache, &match->hashes[i]);
+        }
+        if (i >= MATCH_AHEAD && i - MATCH_AHEAD < limit) {
+            prefetch_candidate(cache, &match->hashes[i - MATCH_AHEAD]);
+        }
+        if (i >= 2 * MATCH_AHEAD) {
+            const uint32_t u = i - 2 * MATCH_AHEAD;
+            const uint32_t stop = match_unit(cache, match, u, nodes, blocks, &key_cursor);
+            if (stop != KVP_STOP_END) {
+                match->stop = stop;
+                break;
+            }
+            match->n_hits = u + 1;
+        }
+    }
+    cut_full_hit(cache, match);
+    count_blocks(cache, match);
+}
+
+void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
+{
+    const uint64_t available = kvpi_pool_available(&cache->pool);
+    const uint64_t usable = cache->config.n_blocks - 1;
+    const uint64_t watermark = cache->pool.n_held > 0 ? cache->watermark : 0;
+    uint64_t need = (uint64_t)match->n_blocks - match->n_shared + match->n_unheld;
+    if (match->source != 0 && kvpi_pool_refs(&cache->pool)[match->source] == 0) {
+        if (need + 1 + watermark <= available) {
+            need++;
+        } else { /* no room for the source besides: end the hit at the block boundary before */
+            match->n_hits -= match->n_hits % kvpi_units_per_block(cache);
+            match->source = 0;
+            match->stop = KVP_STOP_NO_ROOM;
+        }
+    }
+    memset(out, 0, sizeof(*out));
+    out->need_blocks = (uint32_t)need;
+    out->available = (uint32_t)available;
+    if (need + watermark <= available) {
+        out->verdict = KVP_ADMIT_OK;
+    } else if (match->n_blocks + watermark > usable) {
+        out->verdict = KVP_ADMIT_NEVER;
+        out->missing_blocks = (uint32_t)(match->n_blocks + watermark - usable);
+    } else {
+        out->verdict = KVP_ADMIT_LATER;
+        out->missing_blocks = (uint32_t)(need + watermark - available);
+    }
+}
+
+void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out)
+{
+    const uint32_t n = match->prompt->n_tokens;
+    memset(out, 0, sizeof(*out));
+    out->hit_tokens = match->n_hits * cache->config.unit_tokens;
+    out->cached_tokens = kvpi_min_u32(out->hit_tokens, n > 0 ? n - 1 : 0);
+    out->stop = match->stop;
+    out->shared_blocks = match->n_shared;
+    out->cached_blocks = match->n_unheld;
+    out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
+    out->taken_blocks = match->n_blocks - match->n_shared;
+}
+
+int kvpi_bad_prompt(const kvp_prompt *prompt)
+{
+    return prompt == NULL || prompt->struct_size != sizeof(*prompt) ||
+           (prompt->tokens == NULL && prompt->n_tokens > 0) ||
+           (prompt->keys == NULL && prompt->n_keys > 0) ||
+           (prompt->uncached == NULL && prompt->n_uncached > 0);
+}
+
+kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_open_info *out_info)
+{
+    struct kvpi_match match;
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_info == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status == KVP_OK) {
+        kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
+        kvpi_match_info(cache, &match, out_info);
+    }
+    if (cache->recorder.on) {
+        kvpi_record_match(&cache->recorder, ns, prompt, status, out_info);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                        kvp_admission *out_admission)
+{
+    struct kvpi_match match;
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_admission == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status == KVP_OK) {
+        kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
+        kvpi_match_admit(cache, &match, out_admission);
+    }
+    if (cache->recorder.on) {
+        kvpi_record_can_open(&cache->recorder, ns, prompt, status, out_admission);
+    }
+    return kvpi_leave(cache, status);
+}

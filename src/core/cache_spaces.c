@@ -1,0 +1,202 @@
+/* cache_spaces: namespaces. What separates tenants is a root node: nothing hangs from two (W1).
+ *
+ * A namespace is a place with a name and a root. Flushing gives it a new root: what hangs from the
+ * old one cannot be reached, lives as long as blocks or sequences need it, and takes the old root
+ * with it when it goes.
+ */
+#include "cache_state.h"
+
+#include <string.h>
+
+static struct kvpi_space *space_at(const kvp_cache *cache, uint32_t place)
+{
+    struct kvpi_space *spaces = kvpi_at(cache, cache->spaces_at);
+    return spaces + place;
+}
+
+struct kvpi_space *kvpi_find_space(const kvp_cache *cache, kvp_ns ns)
+{
+    uint64_t generation;
+    uint32_t place;
+    if (!kvpi_handle_split(ns.bits, cache->recorder.cache_bits, cache->space_bits, &generation,
+                           &place) ||
+        place >= cache->config.max_namespaces) {
+        return NULL;
+    }
+    struct kvpi_space *space = space_at(cache, place);
+    return space->generation == generation ? space : NULL;
+}
+
+static kvp_ns handle_of(const kvp_cache *cache, uint32_t place)
+{
+    return (kvp_ns){kvpi_handle_make(cache->recorder.cache_bits, space_at(cache, place)->generation,
+                                     place, cache->space_bits)};
+}
+
+/* The open place of that name, or the lowest free one; max_namespaces when there is neither. */
+static uint32_t find_place(const kvp_cache *cache, const void *name, size_t name_bytes)
+{
+    const uint64_t last = kvpi_handle_last_generation(cache->space_bits);
+    const uint32_t n = cache->config.max_namespaces;
+    uint32_t free_place = n;
+    for (uint32_t place = 0; place < n; place++) {
+        const struct kvpi_space *space = space_at(cache, place);
+        if (space->generation & 1) {
+            if (space->name_bytes == name_bytes &&
+                (name_bytes == 0 || memcmp(space->name, name, name_bytes) == 0)) {
+                return place;
+            }
+        } else if (free_place == n && space->generation < last) {
+            free_place = place;
+        }
+    }
+    return free_place;
+}
+
+static uint32_t new_root(kvp_cache *cache, const struct kvpi_space *space)
+{
+    kvp_hash hash;
+    (void)kvp_hash_root(cache->config.unit_tokens, cache->config.hash_seed, space->name,
+                        space->name_bytes, &hash); /* sizes were checked */
+    return kvpi_prefix_add_root(&cache->prefix, &hash);
+}
+
+static kvp_status open_space(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)
+{
+    const uint32_t place = find_place(cache, name, name_bytes);
+    if (place == cache->config.max_namespaces) {
+        return KVP_E_NO_NAMESPACES;
+    }
+    struct kvpi_space *space = space_at(cache, place);
+    if (!(space->generation & 1)) {
+        space->name_bytes = (uint32_t)name_bytes;
+        if (name_bytes > 0) {
+            memcpy(space->name, name, name_bytes);
+        }
+        space->root = new_root(cache, space);
+        if (space->root == KVPI_NO_NODE) {
+            return KVP_E_NO_NAMESPACES;
+        }
+        space->generation++;
+        space->openers = 0;
+        kvpi_count(&cache->n_open_spaces, 1);
+    }
+    space->openers++;
+    cache->used = 1;
+    *out_ns = handle_of(cache, place);
+    return KVP_OK;
+}
+
+kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)
+{
+    if (cache == NULL || out_ns == NULL || (name == NULL && name_bytes > 0)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = name_bytes > KVP_NAME_MAX_BYTES ? KVP_E_ARG
+                                             : open_space(cache, name, name_bytes, out_ns);
+    if (status == KVP_OK) {
+        kvpi_begin_change(cache);
+    } else {
+        (void)kvpi_fail(cache, status, 0, 0);
+    }
+    if (cache->recorder.on) {
+        kvpi_record_ns_open(&cache->recorder, name, name_bytes, status, out_ns);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_space *space = kvpi_find_space(cache, ns);
+    if (space == NULL) {
+        status = kvpi_fail(cache, KVP_E_HANDLE, 0, 0);
+    } else {
+        kvpi_begin_change(cache);
+        if (--space->openers == 0) {
+            space->generation++;
+            kvpi_prefix_unuse(&cache->prefix, space->root);
+            kvpi_uncount(&cache->n_open_spaces, 1);
+        }
+    }
+    if (cache->recorder.on) {
+        kvpi_record_ns_close(&cache->recorder, ns, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* Flush without a new root, for want of a node: withdraw what hangs from it, end publishing. */
+static void flush_in_place(kvp_cache *cache, uint32_t root)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    for (uint32_t node = 1; node <= prefix->n_touched; node++) {
+        const struct kvpi_node *n = kvpi_node(prefix, node);
+        if ((n->flags & KVPI_NODE_PUBLIC) && n->parent == root) {
+            kvpi_prefix_withdraw(prefix, node);
+        }
+    }
+    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
+        struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
+        if ((seq->generation & 1) && seq->root == root) {
+            seq->n_public = 0;
+            seq->uncached_from = 0;
+        }
+    }
+}
+
+static void flush(kvp_cache *cache, struct kvpi_space *space)
+{
+    const struct kvpi_node *root = kvpi_node(&cache->prefix, space->root);
+    if (root->users == 1 && root->children == 0) {
+        return; /* nothing was cached or opened */
+    }
+    const uint32_t fresh = new_root(cache, space);
+    if (fresh == KVPI_NO_NODE) {
+        flush_in_place(cache, space->root);
+        return;
+    }
+    kvpi_prefix_unuse(&cache->prefix, space->root);
+    space->root = fresh;
+}
+
+kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_space *space = kvpi_find_space(cache, ns);
+    if (space == NULL) {
+        status = kvpi_fail(cache, KVP_E_HANDLE, 0, 0);
+    } else {
+        kvpi_begin_change(cache);
+        flush(cache, space);
+    }
+    if (cache->recorder.on) {
+        kvpi_record_ns_flush(&cache->recorder, ns, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+void kvpi_reset_spaces(kvp_cache *cache)
+{
+    for (uint32_t place = 0; place < cache->config.max_namespaces; place++) {
+        struct kvpi_space *space = space_at(cache, place);
+        if (space->generation & 1) {
+            space->root = new_root(cache, space); /* n_nodes > max_namespaces: there is one */
+        }
+    }
+}

@@ -1,0 +1,197 @@
+/* cache_state: what a cache is made of, and the steps that the cache files share.
+ *
+ * The only header that brings the stages together; only cache*.c include it. The cache lies at the
+ * start of its arena; everything else is found by offsets from here.
+ */
+#ifndef KVPI_CACHE_STATE_H
+#define KVPI_CACHE_STATE_H
+
+#include <kvpager/cache.h>
+
+#include "base.h"
+#include "hash.h"
+#include "plan.h"
+#include "pool.h"
+#include "prefix.h"
+#include "record.h"
+#include "table.h"
+
+#define KVPI_UNIT_KEYS_MAX 64u
+
+/* A namespace's place. Open while the generation is odd. */
+struct kvpi_space {
+    uint64_t generation;
+    uint32_t root;
+    uint32_t openers;
+    uint32_t name_bytes;
+    uint8_t name[KVP_NAME_MAX_BYTES];
+};
+
+/* Counters behind kvp_stats; the gauges are where they are kept up. */
+struct kvpi_counters {
+    uint64_t peak_held_blocks;
+    uint64_t opens;
+    uint64_t forks;
+    uint64_t prompt_tokens;
+    uint64_t cached_tokens;
+    uint64_t taken_blocks;
+    uint64_t evicted_blocks;
+    uint64_t sealed_units;
+    uint64_t adopted_blocks;
+    uint64_t duplicate_blocks;
+    uint64_t copies;
+    uint64_t detached_units;
+    uint64_t private_units;
+    uint64_t unkept_units;
+    uint64_t refused;
+};
+
+struct kvp_cache {
+    kvp_config config;       /* resolved; uncached_tokens is found by uncached_at */
+    uint64_t arena_bytes;
+    uint32_t mapped;         /* the arena is ours to unmap */
+    uint32_t busy;           /* checked builds: a call is inside */
+    uint32_t watermark;      /* blocks */
+    uint32_t used;           /* a namespace was opened: too late to record */
+    uint64_t batch;          /* number of the batch that runs */
+    uint64_t n_open_spaces;
+    uint64_t n_evicted;
+    kvp_shortage shortage;
+    struct kvpi_counters counters;
+    struct kvpi_recorder recorder; /* not meaningful in a copy of the arena */
+    struct kvpi_pool pool;
+    struct kvpi_prefix prefix;
+    struct kvpi_table table;
+    struct kvpi_plan plan;
+    uint32_t space_bits;
+    size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
+    size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
+    size_t evicted_at;  /* kvp_evicted [n_blocks - 1] */
+    size_t hashes_at;   /* kvp_hash [max_units] scratch: the prompt's */
+};
+
+/* The units of a prompt, matched. */
+struct kvpi_match {
+    const kvp_prompt *prompt;
+    const kvp_hash *hashes; /* [n_hashed ...]: the prompt's own, or scratch */
+    kvp_hash *scratch;      /* NULL when the caller gave hashes */
+    uint32_t root;
+    uint32_t place;         /* whose row holds nodes and blocks of the match */
+    uint32_t n_units;       /* full units of the prompt */
+    uint32_t n_public;      /* leading ones that can be published */
+    uint32_t n_hashed;      /* of those, how many have their hash in `hashes` */
+    uint32_t n_hits;        /* leading ones that are hit */
+    uint32_t stop;
+    uint32_t n_shared;      /* blocks */
+    uint32_t n_unheld;      /* of the shared ones, those that nobody holds */
+    uint32_t n_blocks;      /* that the sequence will have */
+    uint32_t source;        /* block to copy hits inside a block from; 0: none */
+};
+
+static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
+{
+    return cache->prefix.units_per_block;
+}
+
+/* Enter and leave every public call: the guard of checked builds, the peak, the check levels. */
+kvp_status kvpi_enter(const kvp_cache *cache);
+kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status);
+
+/* Note why a changing call fails; gives `status` back. */
+kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing);
+
+/* A changing call goes ahead: what the last one evicted is forgotten. */
+void kvpi_begin_change(kvp_cache *cache);
+
+struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq);
+struct kvpi_space *kvpi_find_space(const kvp_cache *cache, kvp_ns ns);
+
+/* --- cache_match.c */
+
+/* A pointer missing or struct_size of another version. */
+int kvpi_bad_prompt(const kvp_prompt *prompt);
+
+/* Check a prompt and fill in `match` up to n_public; statuses as kvp_seq_open gives them. */
+kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              struct kvpi_match *match);
+
+/* Walk the tree: hits, their nodes and blocks into the row of `place`; what it would take. */
+void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match);
+
+/* Hash the public units that the walk did not get to. */
+void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);
+
+/* Count the blocks; cut a hit inside a block when there is no room for its source. */
+void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out);
+
+void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out);
+
+/* --- cache_blocks.c: blocks and what is in them */
+
+/* Take n blocks to the end of the row, evicting as needed; there are enough. */
+void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
+
+/* Take one block. */
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention);
+
+/* One reference less; counts what became free or cached. `released` may be NULL. */
+void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released);
+
+/* Release the row's blocks from the last down to `keep`. */
+void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                      kvp_released *released);
+
+/* Detach the units of a block from place `from` on, strike its duplicates there. Gives how many
+ * were detached. */
+uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t block, uint32_t from);
+
+/* Take a node without duplicates off its block; a cached block that has nothing left becomes free. */
+void kvpi_detach_node(kvp_cache *cache, uint32_t node);
+
+/* Seal unit u of the sequence: commit's rule for one unit. */
+void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u);
+
+/* --- cache_extend.c */
+
+/* Find the sequences of a batch, each once: KVP_E_HANDLE, KVP_E_ARG; *out_index the one at fault. */
+kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                           uint32_t *out_index);
+
+/* --- cache_tokens.c: tokens and the units they make */
+
+int kvpi_is_uncached(const kvp_cache *cache, const int32_t *tokens, uint32_t n, uint32_t *out_first);
+int kvpi_any_negative(const int32_t *tokens, uint32_t n);
+
+/* Append known values; full units become nodes. Keys as in kvp_batch. */
+void kvpi_append_tokens(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens, uint32_t n,
+                        const kvp_key *keys, uint32_t n_keys);
+
+/* Do the keys fit max_unit_keys in every unit of tokens [from, to), where `pending` are there? */
+int kvpi_keys_fit(const kvp_cache *cache, const kvp_key *keys, uint32_t n_keys, uint32_t from,
+                  uint32_t to, uint32_t pending);
+
+/* Put unit u's node into the row and move the sequence's use to it. */
+void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int is_public);
+
+/* Leave `from`'s first n tokens in `seq` (which may be the same): counts, partial unit, keys, and
+ * the use of the last node. */
+void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq,
+                     uint32_t n);
+
+/* The last kept node, or the root. */
+uint32_t kvpi_last_node(const kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* Read values [from, from + n); 0 when some are not known. */
+int kvpi_read_tokens(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from, uint32_t n,
+                     int32_t *out);
+
+/* --- cache_spaces.c */
+
+/* Close the root of every namespace and give it a new one (reset). */
+void kvpi_reset_spaces(kvp_cache *cache);
+
+/* --- cache_check.c */
+
+int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation);
+
+#endif

@@ -1,0 +1,283 @@
+/* prefix: see prefix.h for what a node is and how it lies in memory.
+ *
+ * The index is linear probing over slots {tag, node}, kept free of tombstones by moving later
+ * entries back on removal. A tag's home is (tag x slots) >> 32, so any number of slots will do.
+ * Flushing a namespace leaves equal hashes under different roots: a look-up goes on until an empty
+ * slot, and the parent decides.
+ *
+ * Refuses: a node when none is free; the caller then keeps the tokens out of the tree.
+ * Invariants kept here: N1 (the caller looks before it adds), N2 (nothing writes into a node after
+ * kvpi_prefix_add but links and counts), N4 (reap after whatever was the last).
+ */
+#include "prefix.h"
+
+#include <string.h>
+
+void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self,
+                        uint32_t n_blocks)
+{
+    const size_t tokens = (size_t)prefix->unit_tokens * sizeof(int32_t);
+    const size_t align = tokens % KVPI_CACHE_LINE == 0 ? KVPI_CACHE_LINE : 8;
+    const size_t n = (size_t)prefix->n_nodes + 1;
+    prefix->node_bytes = (sizeof(struct kvpi_node) + tokens + align - 1) / align * align;
+    /* 4 nodes to 7 slots: a search reads 1.7 slots on average, most of them in one line. */
+    const uint64_t slots = (uint64_t)prefix->n_nodes * 7 / 4 + 8;
+    prefix->n_index_slots = slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
+    prefix->nodes_at = kvpi_layout_take(layout, n, prefix->node_bytes) - self;
+    prefix->keys_at =
+        kvpi_layout_take(layout, n * prefix->max_unit_keys, sizeof(struct kvpi_key)) - self;
+    prefix->index_at =
+        kvpi_layout_take(layout, prefix->n_index_slots, sizeof(struct kvpi_index_slot)) - self;
+    prefix->dups_at =
+        kvpi_layout_take(layout, prefix->has_dups ? (size_t)n_blocks * prefix->units_per_block : 0,
+                         sizeof(struct kvpi_dup)) - self;
+}
+
+void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks)
+{
+    memset(kvpi_prefix_index(prefix), 0, prefix->n_index_slots * sizeof(struct kvpi_index_slot));
+    if (prefix->has_dups) {
+        memset(kvpi_prefix_dups(prefix), 0,
+               (size_t)n_blocks * prefix->units_per_block * sizeof(struct kvpi_dup));
+    }
+    prefix->first_free = KVPI_NO_NODE;
+    prefix->n_touched = 0;
+    prefix->n_used = 0;
+}
+
+static uint32_t new_node(struct kvpi_prefix *prefix)
+{
+    uint32_t index = prefix->first_free;
+    if (index != KVPI_NO_NODE) {
+        prefix->first_free = kvpi_node(prefix, index)->parent;
+    } else if (prefix->n_touched < prefix->n_nodes) {
+        index = ++prefix->n_touched;
+    } else {
+        return KVPI_NO_NODE;
+    }
+    kvpi_count(&prefix->n_used, 1);
+    return index;
+}
+
+static void index_add(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
+{
+    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    uint32_t i = kvpi_prefix_home(prefix, tag);
+    while (index[i].node != 0) {
+        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+    }
+    index[i] = (struct kvpi_index_slot){tag, node};
+}
+
+static void index_remove(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
+{
+    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    const uint32_t n = prefix->n_index_slots;
+    uint32_t hole = kvpi_prefix_home(prefix, tag);
+    while (index[hole].node != node) {
+        hole = hole + 1 == n ? 0 : hole + 1;
+    }
+    for (uint32_t i = hole;;) {
+        i = i + 1 == n ? 0 : i + 1;
+        if (index[i].node == 0) {
+            break;
+        }
+        /* An entry may move back into the hole unless its home lies after the hole. */
+        const uint32_t home = kvpi_prefix_home(prefix, index[i].tag);
+        const uint32_t from_home = i >= home ? i - home : i + n - home;
+        const uint32_t from_hole = i >= hole ? i - hole : i + n - hole;
+        if (from_home >= from_hole) {
+            index[hole] = index[i];
+            hole = i;
+        }
+    }
+    index[hole] = (struct kvpi_index_slot){0, 0};
+}
+
+uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
+{
+    const uint32_t index = new_node(prefix);
+    if (index != KVPI_NO_NODE) {
+        struct kvpi_node *node = kvpi_node(prefix, index);
+        memset(node, 0, sizeof(*node));
+        node->hash = *hash;
+        node->users = 1;
+        node->flags = KVPI_NODE_ROOT;
+    }
+    return index;
+}
+
+static int same_keys(const struct kvpi_prefix *prefix, uint32_t node, uint32_t n_node_keys,
+                     const struct kvpi_unit *unit)
+{
+    if (n_node_keys != unit->n_keys) {
+        return 0;
+    }
+    const struct kvpi_key *keys = kvpi_node_keys(prefix, node);
+    for (uint32_t i = 0; i < n_node_keys; i++) {
+        if (memcmp(&keys[i], &unit->keys[i], sizeof(keys[i])) != 0) { /* unused bytes are zero */
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline int same_unit(const struct kvpi_prefix *prefix, uint32_t index, uint32_t parent,
+                            const struct kvpi_unit *unit)
+{
+    const struct kvpi_node *node = kvpi_node(prefix, index);
+    return node->parent == parent &&
+           memcmp(kvpi_node_tokens(node), unit->tokens, (size_t)prefix->unit_tokens * 4) == 0 &&
+           ((node->n_keys | unit->n_keys) == 0 || same_keys(prefix, index, node->n_keys, unit));
+}
+
+uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit)
+{
+    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
+    for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != 0;) {
+        if (index[i].tag == tag) {
+            if (same_unit(prefix, index[i].node, parent, unit)) {
+                return index[i].node;
+            }
+            kvpi_count(&prefix->n_collisions, 1);
+        }
+        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+    }
+    return KVPI_NO_NODE;
+}
+
+uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                         const struct kvpi_unit *unit, uint32_t flags)
+{
+    const uint32_t index = new_node(prefix);
+    if (index == KVPI_NO_NODE) {
+        return KVPI_NO_NODE;
+    }
+    struct kvpi_node *node = kvpi_node(prefix, index);
+    struct kvpi_node *above = kvpi_node(prefix, parent);
+    memset(node, 0, sizeof(*node));
+    node->parent = parent;
+    node->depth = above->depth + 1;
+    node->flags = flags;
+    node->n_keys = unit->n_keys;
+    above->children++;
+    memcpy(node + 1, unit->tokens, (size_t)prefix->unit_tokens * 4);
+    if (unit->n_keys > 0) {
+        struct kvpi_key *keys = kvpi_at(prefix, prefix->keys_at);
+        memcpy(keys + (size_t)index * prefix->max_unit_keys, unit->keys,
+               unit->n_keys * sizeof(*keys));
+    }
+    if (flags & KVPI_NODE_PUBLIC) {
+        node->hash = *hash;
+        index_add(prefix, kvpi_prefix_tag(prefix, hash), index);
+    }
+    return index;
+}
+
+void kvpi_prefix_use(struct kvpi_prefix *prefix, uint32_t node)
+{
+    kvpi_node(prefix, node)->users++;
+}
+
+void kvpi_prefix_unuse(struct kvpi_prefix *prefix, uint32_t node)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    KVPI_ASSERT(n->users > 0);
+    n->users--;
+    kvpi_prefix_reap(prefix, node);
+}
+
+void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
+{
+    while (node != KVPI_NO_NODE) {
+        struct kvpi_node *n = kvpi_node(prefix, node);
+        if ((n->users | n->children | n->at.block) != 0) {
+            return;
+        }
+        KVPI_ASSERT(n->at.dups == 0);
+        const uint32_t parent = n->parent; /* 0 for a root */
+        if (n->flags & KVPI_NODE_PUBLIC) {
+            index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
+        }
+        n->parent = prefix->first_free;
+        n->flags = 0;
+        prefix->first_free = node;
+        kvpi_uncount(&prefix->n_used, 1);
+        if (parent != KVPI_NO_NODE) {
+            kvpi_node(prefix, parent)->children--;
+        }
+        node = parent;
+    }
+}
+
+void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
+    n->flags &= ~(uint32_t)KVPI_NODE_PUBLIC;
+}
+
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t block)
+{
+    struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    const uint32_t slot = block * prefix->units_per_block + kvpi_prefix_place(prefix, n);
+    KVPI_ASSERT(prefix->has_dups && dups[slot].node == 0 && n->at.block != block);
+    dups[slot].node = node;
+    if (n->at.dups == 0) {
+        dups[slot].next = slot;
+        dups[slot].prev = slot;
+        n->at.dups = slot;
+        return;
+    }
+    const uint32_t oldest = n->at.dups;
+    const uint32_t youngest = dups[oldest].prev;
+    dups[slot].next = oldest;
+    dups[slot].prev = youngest;
+    dups[youngest].next = slot;
+    dups[oldest].prev = slot;
+}
+
+void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot)
+{
+    struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
+    struct kvpi_node *n = kvpi_node(prefix, dups[slot].node);
+    if (dups[slot].next == slot) {
+        n->at.dups = 0;
+    } else {
+        dups[dups[slot].prev].next = dups[slot].next;
+        dups[dups[slot].next].prev = dups[slot].prev;
+        if (n->at.dups == slot) {
+            n->at.dups = dups[slot].next;
+        }
+    }
+    dups[slot] = (struct kvpi_dup){0, 0, 0};
+}
+
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t block, uint32_t from)
+{
+    if (!prefix->has_dups) {
+        return;
+    }
+    const uint32_t first = block * prefix->units_per_block;
+    for (uint32_t place = from; place < prefix->units_per_block; place++) {
+        if (kvpi_prefix_dups(prefix)[first + place].node != 0) {
+            kvpi_prefix_remove_dup(prefix, first + place);
+        }
+    }
+}
+
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    KVPI_ASSERT(n->at.block != 0);
+    n->at.block = 0;
+    if (n->at.dups != 0) {
+        const uint32_t slot = n->at.dups;
+        kvpi_prefix_remove_dup(prefix, slot);
+        n->at.block = slot / prefix->units_per_block;
+    }
+    return n->at.block;
+}

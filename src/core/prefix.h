@@ -1,0 +1,185 @@
+/* prefix: the tree of prefix nodes. What KV is of, and which blocks have it.
+ *
+ * A node is one unit's tokens and keys after a parent node; roots stand for namespaces. It lives
+ * while it has a user (a sequence whose last kept unit it is, or a namespace), a child or a block
+ * (N4). Public nodes are found through the index: an open-addressing table keyed by 32 bits of the
+ * hash. A candidate is taken only if its parent IS the node before, and tokens and keys are equal:
+ * by induction the whole prefix is equal, whatever the hash does. Private nodes only store tokens.
+ *
+ * A node has at most one attached block; other blocks with the same valid content are its
+ * duplicates, oldest first, and the oldest takes its place when the block goes. The unit of depth d
+ * (1 for the first) lies in its block at place (d - 1) % units_per_block.
+ *
+ * In memory (U = 16: two adjacent cache lines, all that a hit touches of a node):
+ *
+ *   |hash 16|parent|users|children|depth|flags|n_keys|block|dups|  ...pad to 64  |tokens [U]|
+ */
+#ifndef KVPI_PREFIX_H
+#define KVPI_PREFIX_H
+
+#include <kvpager/types.h>
+
+#include "base.h"
+#include "hash.h"
+
+#define KVPI_NO_NODE 0u
+
+enum {
+    KVPI_NODE_PUBLIC = 1u,    /* in the index */
+    KVPI_NODE_ROOT = 2u,      /* of a namespace: no tokens, never in the index */
+    KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
+    KVPI_NODE_MARKED = 8u      /* scratch of the check */
+};
+
+/* Where a node's KV is. One place per layer group and tier: today one of each. */
+struct kvpi_place {
+    uint32_t block; /* attached, 0: none */
+    uint32_t dups;  /* oldest duplicate, as a unit slot (block * units_per_block + place); 0: none */
+};
+
+struct kvpi_node {
+    kvp_hash hash;
+    uint32_t parent;   /* next free node while the node is free */
+    uint32_t users;    /* sequences that end here, openers of a root */
+    uint32_t children;
+    uint32_t depth;    /* units from the root; 0: root */
+    uint32_t flags;
+    uint32_t n_keys;
+    struct kvpi_place at;
+    uint32_t reserved[4]; /* the host tier's place will be here */
+};
+
+/* A unit slot of the pool that duplicates a node's content: doubly linked, circular, per node. */
+struct kvpi_dup {
+    uint32_t next;
+    uint32_t prev;
+    uint32_t node; /* 0: not a duplicate */
+};
+
+struct kvpi_index_slot {
+    uint32_t tag;
+    uint32_t node; /* 0: empty */
+};
+
+struct kvpi_prefix {
+    uint32_t unit_tokens;
+    uint32_t units_per_block;
+    uint32_t n_nodes;        /* node indices 1 .. n_nodes */
+    uint32_t max_unit_keys;
+    uint32_t n_index_slots;
+    uint32_t tag_mask;       /* tests cut it to few bits */
+    uint32_t has_dups;       /* 0: no duplicate can exist (adopt, and unit = block) */
+    uint32_t first_free;     /* freed nodes, last freed first */
+    uint32_t n_touched;      /* nodes 1 .. n_touched have been used; the rest is untouched memory */
+    uint64_t n_used;
+    uint64_t n_collisions;
+    size_t node_bytes;       /* stride */
+    size_t nodes_at;
+    size_t keys_at;          /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
+    size_t index_at;         /* struct kvpi_index_slot [n_index_slots] */
+    size_t dups_at;          /* struct kvpi_dup [n_blocks * units_per_block], when has_dups */
+};
+
+/* What a unit is made of. */
+struct kvpi_unit {
+    const int32_t *tokens; /* [U] */
+    const struct kvpi_key *keys;
+    uint32_t n_keys;
+};
+
+static inline struct kvpi_node *kvpi_node(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    return kvpi_at(prefix, prefix->nodes_at + node * prefix->node_bytes);
+}
+
+static inline const int32_t *kvpi_node_tokens(const struct kvpi_node *node)
+{
+    return (const int32_t *)(const void *)(node + 1);
+}
+
+static inline const struct kvpi_key *kvpi_node_keys(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    const struct kvpi_key *keys = kvpi_at(prefix, prefix->keys_at);
+    return keys + (size_t)node * prefix->max_unit_keys;
+}
+
+static inline struct kvpi_index_slot *kvpi_prefix_index(const struct kvpi_prefix *prefix)
+{
+    return kvpi_at(prefix, prefix->index_at);
+}
+
+static inline struct kvpi_dup *kvpi_prefix_dups(const struct kvpi_prefix *prefix)
+{
+    return kvpi_at(prefix, prefix->dups_at);
+}
+
+/* The tag that look-ups use, and the index slot where its run begins. */
+static inline uint32_t kvpi_prefix_tag(const struct kvpi_prefix *prefix, const kvp_hash *hash)
+{
+    return kvpi_hash_tag(hash) & prefix->tag_mask;
+}
+
+static inline uint32_t kvpi_prefix_home(const struct kvpi_prefix *prefix, uint32_t tag)
+{
+    return (uint32_t)(((uint64_t)tag * prefix->n_index_slots) >> 32);
+}
+
+/* The slot in its block, counted over the pool, of a node's unit. */
+static inline uint32_t kvpi_prefix_place(const struct kvpi_prefix *prefix,
+                                         const struct kvpi_node *node)
+{
+    return (node->depth - 1) % prefix->units_per_block;
+}
+
+void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self,
+                        uint32_t n_blocks);
+
+/* Forget every node. */
+void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks);
+
+/* Make a root with one user; KVPI_NO_NODE when no node is free. */
+uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash);
+
+/* The public node of `unit` after `parent`; KVPI_NO_NODE when there is none. Cost: O(1) expected. */
+uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit);
+
+/* Make the node of `unit` after `parent`, without user; KVPI_NO_NODE when no node is free. flags:
+ * KVPI_NODE_PUBLIC puts it into the index, under `hash`; private ones have no hash (NULL). */
+uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                         const struct kvpi_unit *unit, uint32_t flags);
+
+/* One user more. */
+void kvpi_prefix_use(struct kvpi_prefix *prefix, uint32_t node);
+
+/* One user less; the node and its ancestors die if nothing keeps them. Cost: O(nodes that die). */
+void kvpi_prefix_unuse(struct kvpi_prefix *prefix, uint32_t node);
+
+/* Free the node, and then its ancestors, while they have no user, child or block. */
+void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node);
+
+/* Make the node impossible to find; its subtree becomes unreachable with it. */
+void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node);
+
+/* Add the block as the node's youngest duplicate. */
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t block);
+
+/* Is the unit at `place` of the block a duplicate? */
+static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t block,
+                                     uint32_t place)
+{
+    return prefix->has_dups &&
+           kvpi_prefix_dups(prefix)[block * prefix->units_per_block + place].node != 0;
+}
+
+/* Strike one duplicate, given as a unit slot. */
+void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot);
+
+/* Strike what the block duplicates from unit place `from` on. Cost: O(S / U). */
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t block, uint32_t from);
+
+/* Take the block away from the node, which has it attached; the oldest duplicate takes its place.
+ * Gives that duplicate's block, or 0. The node is not reaped. */
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node);
+
+#endif

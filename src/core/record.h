@@ -1,0 +1,145 @@
+/* record: writes the operation log (docs/OPLOG.md has the bytes, kvpager/oplog.h reads them).
+ *
+ * What the core does:
+ *
+ *   - Embeds a kvpi_recorder in the cache, all zero, and sets cache_bits once.
+ *   - Ends every public call of KVP_CALL_TABLE, whatever its status, with
+ *
+ *         if (cache->recorder.on)
+ *             kvpi_record_<name>(&cache->recorder, <arguments>, status, <outputs>);
+ *
+ *     except calls refused for a NULL pointer or a wrong struct_size, which are not recorded: here
+ *     every pointer with a count above 0 behind it may be followed. A call that calls another
+ *     public one records itself only.
+ *   - Passes as outputs its own out arguments, in their order, as const pointers. They are followed
+ *     only when the status is KVP_OK; n_seqs of invalidate and n_copies of plan_take also for
+ *     KVP_E_TOO_SMALL, the violation of check only for KVP_E_CORRUPT. Outputs that a caller may
+ *     leave out (info of open, released, violation) must be here all the same: pass a local one.
+ *     Only n_seqs of invalidate may be NULL: the caller asked for no report.
+ *   - Calls kvpi_record_decision for every block that it takes and every block that it evicts, in
+ *     order, whether a recording runs or not (it is three instructions).
+ *   - In checked builds, records first and audits itself then, so that a log ends with the call
+ *     that broke the cache.
+ *   - Also implements what oplog.h marks with "in src/core": kvp_handle_flip, kvp_config_peek.
+ *
+ * A recorded call costs its bytes, a call of sink.write (two or more when arrays are long: those go
+ * from the caller's memory to the sink without a copy), and less than 30 ns.
+ */
+#ifndef KVPI_RECORD_H
+#define KVPI_RECORD_H
+
+#include <kvpager/cache.h>
+
+struct kvpi_recorder {
+    kvp_sink sink;
+    uint64_t cache_bits;  /* XORed out of handles: the cache's number at its place in a handle */
+    uint64_t decisions;   /* of the call that runs: blocks taken and evicted, mixed; 0 between */
+    uint32_t unit_tokens; /* U: a prompt of n tokens comes with n / U hashes */
+    uint32_t on;          /* a recording runs */
+    uint32_t failed;      /* the sink refused bytes: the recording ended there, stop will say so */
+};
+
+/* Mix a block id into the digest of what the call decides. */
+static inline void kvpi_record_decision(struct kvpi_recorder *recorder, int32_t block)
+{
+    /* Odd multiplier (2^64 / golden ratio): block ids above 0 in two orders give two digests. */
+    recorder->decisions = (recorder->decisions + (uint32_t)block) * 0x9E3779B97F4A7C15u;
+}
+
+/* Turn a handle's bits into portable ones, or back. Zero, which is never a handle, stays zero: a
+ * valid handle's generation must therefore never be 0, so that no valid one turns into zero. */
+static inline uint64_t kvpi_record_flip(const struct kvpi_recorder *recorder, uint64_t bits)
+{
+    return bits == 0 ? 0 : bits ^ recorder->cache_bits;
+}
+
+/* Begin a recording: write the header. The caller has made sure that the cache is new.
+ *
+ * Takes:   sink         copied; sink->write is not NULL
+ *          resolved     the configuration as kvp_cache_config gives it
+ * Returns: KVP_OK; KVP_E_STATE when one runs; KVP_E_IO when the sink refused the header
+ * After-failure: no recording runs
+ */
+kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sink,
+                             const kvp_config *resolved);
+
+/* End the recording. Returns: KVP_OK; KVP_E_STATE when none runs; KVP_E_IO when the sink refused
+ * bytes. */
+kvp_status kvpi_record_end(struct kvpi_recorder *recorder);
+
+/* ---------------------------------------------------------------------- one for each call */
+
+void kvpi_record_ns_open(struct kvpi_recorder *recorder, const void *name, size_t name_bytes,
+                         kvp_status status, const kvp_ns *ns);
+void kvpi_record_ns_close(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status);
+void kvpi_record_ns_flush(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status);
+
+void kvpi_record_match(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
+                       kvp_status status, const kvp_open_info *info);
+void kvpi_record_seq_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
+                          kvp_status status, const kvp_seq *seq, const kvp_open_info *info);
+void kvpi_record_can_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
+                          kvp_status status, const kvp_admission *admission);
+
+void kvpi_record_seq_extend(struct kvpi_recorder *recorder, kvp_seq seq, const int32_t *tokens,
+                            uint32_t n_tokens, uint32_t reserve_tokens, kvp_status status);
+void kvpi_record_seq_extend_many(struct kvpi_recorder *recorder, const kvp_batch *batch,
+                                 kvp_status status);
+void kvpi_record_can_extend(struct kvpi_recorder *recorder, const kvp_batch *batch,
+                            kvp_status status, const kvp_admission *admission);
+void kvpi_record_seq_fill(struct kvpi_recorder *recorder, kvp_seq seq, const int32_t *tokens,
+                          uint32_t n_tokens, kvp_status status);
+void kvpi_record_seq_fill_many(struct kvpi_recorder *recorder, const kvp_batch *batch,
+                               kvp_status status);
+void kvpi_record_seq_commit(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t n_tokens,
+                            kvp_status status);
+void kvpi_record_seq_commit_many(struct kvpi_recorder *recorder, const kvp_seq *seqs,
+                                 const uint32_t *n_tokens, uint32_t n_seqs, kvp_status status);
+void kvpi_record_seq_invalidate(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
+                                uint32_t capacity, kvp_status status, const kvp_seq *seqs,
+                                const uint32_t *n_seqs);
+
+void kvpi_record_seq_fork(struct kvpi_recorder *recorder, kvp_seq parent, uint32_t at, uint64_t tag,
+                          kvp_status status, const kvp_seq *child);
+void kvpi_record_seq_truncate(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t n_tokens,
+                              kvp_status status, const kvp_released *released);
+void kvpi_record_seq_close(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
+                           const kvp_released *released);
+
+void kvpi_record_seq_info_get(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
+                              const kvp_seq_info *info);
+void kvpi_record_seq_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
+                            uint32_t n_tokens, kvp_status status, const int32_t *tokens);
+void kvpi_record_seq_block_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t block_idx,
+                                  kvp_status status, const int32_t *tokens,
+                                  const uint32_t *n_tokens);
+void kvpi_record_seq_row(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t group,
+                         kvp_status status, const int32_t *const *row, const uint32_t *n_blocks);
+void kvpi_record_seq_slots(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t group,
+                           uint32_t from, uint32_t n_tokens, kvp_status status,
+                           const int64_t *slots);
+void kvpi_record_seq_retain(struct kvpi_recorder *recorder, kvp_seq seq, kvp_range range,
+                            uint32_t retention, kvp_status status);
+void kvpi_record_seq_uncache(struct kvpi_recorder *recorder, kvp_seq seq, kvp_range range,
+                             kvp_status status);
+
+void kvpi_record_plan_take(struct kvpi_recorder *recorder, uint32_t capacity, kvp_status status,
+                           const kvp_copy *copies, const uint32_t *n_copies);
+void kvpi_record_cache_evicted(struct kvpi_recorder *recorder, kvp_status status,
+                               const kvp_evicted *const *evicted, const uint32_t *n_evicted);
+void kvpi_record_block_info_get(struct kvpi_recorder *recorder, uint32_t group, int32_t block,
+                                kvp_status status, const kvp_block_info *info);
+void kvpi_record_block_tokens(struct kvpi_recorder *recorder, uint32_t group, int32_t block,
+                              kvp_status status, const int32_t *tokens, const uint32_t *n_tokens);
+
+void kvpi_record_cache_stats(struct kvpi_recorder *recorder, kvp_status status,
+                             const kvp_stats *stats);
+void kvpi_record_cache_shortage(struct kvpi_recorder *recorder, kvp_status status,
+                                const kvp_shortage *shortage);
+void kvpi_record_check(struct kvpi_recorder *recorder, int level, kvp_status status,
+                       const kvp_violation *violation);
+void kvpi_record_cache_reset(struct kvpi_recorder *recorder, kvp_status status);
+void kvpi_record_cache_config(struct kvpi_recorder *recorder, kvp_status status,
+                              const kvp_config *config);
+
+#endif

@@ -1,0 +1,240 @@
+/* record_put: the bytes of a record, on their way to the sink: numbers, arrays and digests, in one
+ * byte order on every machine. For record.c alone, so that its calls compile into one piece each.
+ */
+#ifndef KVPI_RECORD_PUT_H
+#define KVPI_RECORD_PUT_H
+
+#include "record.h"
+
+#include <string.h>
+
+#include "base.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* Longest run of fixed fields: a sequence's info, 15 varints of which two have 10 bytes. */
+#define KVPI_GROUP_BYTES  128u
+#define KVPI_BUFFER_BYTES 512u
+#define KVPI_VARINT_BYTES 10u
+
+struct kvpi_writer {
+    struct kvpi_recorder *recorder;
+    size_t n_bytes;
+    uint8_t bytes[KVPI_BUFFER_BYTES];
+};
+
+/* ---------------------------------------------------------------------- bytes to the sink */
+
+static inline void kvpi_put_send(struct kvpi_writer *writer, const void *bytes, size_t n_bytes)
+{
+    struct kvpi_recorder *recorder = writer->recorder;
+    if (recorder->failed == 0 && n_bytes > 0 &&
+        recorder->sink.write(recorder->sink.context, bytes, n_bytes) != 0)
+        recorder->failed = 1;
+}
+
+static inline void kvpi_put_flush(struct kvpi_writer *writer)
+{
+    kvpi_put_send(writer, writer->bytes, writer->n_bytes);
+    writer->n_bytes = 0;
+}
+
+/* Makes room for n_bytes, at most KVPI_BUFFER_BYTES. */
+static inline void kvpi_put_room(struct kvpi_writer *writer, size_t n_bytes)
+{
+    if (kvpi_unlikely(KVPI_BUFFER_BYTES - writer->n_bytes < n_bytes))
+        kvpi_put_flush(writer);
+}
+
+static inline void kvpi_put_begin(struct kvpi_writer *writer, struct kvpi_recorder *recorder,
+                                  uint8_t op)
+{
+    writer->recorder = recorder;
+    writer->bytes[0] = op;
+    writer->n_bytes = 1;
+}
+
+static inline void kvpi_put_finish(struct kvpi_writer *writer)
+{
+    kvpi_put_flush(writer);
+    if (kvpi_unlikely(writer->recorder->failed != 0))
+        writer->recorder->on = 0;
+}
+
+/* ------------------------------------------------------------ numbers; the caller made room */
+
+static inline void kvpi_put_byte(struct kvpi_writer *writer, uint8_t value)
+{
+    writer->bytes[writer->n_bytes++] = value;
+}
+
+static inline void kvpi_put_varint(struct kvpi_writer *writer, uint64_t value)
+{
+    while (value >= 0x80) {
+        kvpi_put_byte(writer, (uint8_t)(value | 0x80));
+        value >>= 7;
+    }
+    kvpi_put_byte(writer, (uint8_t)value);
+}
+
+/* 0, -1, 1, -2, ... -> 0, 1, 2, 3, ... */
+static inline void kvpi_put_signed(struct kvpi_writer *writer, int32_t value)
+{
+    kvpi_put_varint(writer, ((uint32_t)value << 1) ^ (value < 0 ? UINT32_MAX : 0));
+}
+
+static inline void kvpi_put_fixed(struct kvpi_writer *writer, uint64_t value, unsigned n_bytes)
+{
+    for (unsigned i = 0; i < n_bytes; i++)
+        kvpi_put_byte(writer, (uint8_t)(value >> (8 * i)));
+}
+
+static inline void kvpi_put_handle(struct kvpi_writer *writer, uint64_t bits)
+{
+    kvpi_put_varint(writer, kvpi_record_flip(writer->recorder, bits));
+}
+
+static inline void kvpi_put_fields(struct kvpi_writer *writer, const uint32_t *fields,
+                                   size_t n_fields)
+{
+    for (size_t i = 0; i < n_fields; i++)
+        kvpi_put_varint(writer, fields[i]);
+}
+
+/* --------------------------------------------------------------------------------- arrays */
+
+/* What an array consists of: where memory is little-endian these are their bytes as they lie. */
+enum kvpi_element {
+    KVPI_ELEMENT_BYTE,
+    KVPI_ELEMENT_32,
+    KVPI_ELEMENT_64,
+    KVPI_ELEMENT_COPY,
+    KVPI_ELEMENT_EVICTED
+};
+
+static const size_t KVPI_ELEMENT_BYTES[] = {1, 4, 8, 20, 20};
+#define KVPI_ELEMENT_BYTES_MAX 20u
+
+_Static_assert(sizeof(kvp_copy) == 20 && sizeof(kvp_evicted) == 20, "no padding");
+_Static_assert(offsetof(kvp_copy, group) == 4 && offsetof(kvp_copy, src_tier) == 6 &&
+                   offsetof(kvp_copy, dst_tier) == 7 && offsetof(kvp_copy, src_block) == 8 &&
+                   offsetof(kvp_copy, dst_block) == 12 && offsetof(kvp_copy, n_tokens) == 16,
+               "the order that the log has");
+_Static_assert(offsetof(kvp_evicted, block) == 16, "the order that the log has");
+_Static_assert(sizeof(kvp_hash) == 16 && sizeof(kvp_status) == 4 && sizeof(kvp_range) == 8,
+               "packed");
+_Static_assert(sizeof(kvp_stats) % 8 == 0, "64-bit numbers only");
+
+/* KVPI_RECORD_PORTABLE: a test takes the other way on a little-endian machine, too. */
+static inline int kvpi_put_is_direct(void)
+{
+#ifdef KVPI_RECORD_PORTABLE
+    return 0;
+#else
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+#endif
+}
+
+static inline void kvpi_put_store(uint8_t *out, uint64_t value, unsigned n_bytes)
+{
+    for (unsigned i = 0; i < n_bytes; i++)
+        out[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline void kvpi_put_store_copy(uint8_t *out, const kvp_copy *copy)
+{
+    kvpi_put_store(out, copy->phase, 4);
+    kvpi_put_store(out + 4, copy->group, 2);
+    kvpi_put_store(out + 6, copy->src_tier, 1);
+    kvpi_put_store(out + 7, copy->dst_tier, 1);
+    kvpi_put_store(out + 8, (uint32_t)copy->src_block, 4);
+    kvpi_put_store(out + 12, (uint32_t)copy->dst_block, 4);
+    kvpi_put_store(out + 16, copy->n_tokens, 4);
+}
+
+static inline void kvpi_put_store_evicted(uint8_t *out, const kvp_evicted *evicted)
+{
+    memcpy(out, evicted->hash.bytes, sizeof evicted->hash.bytes);
+    kvpi_put_store(out + 16, (uint32_t)evicted->block, 4);
+}
+
+/* Stores one element as the log has it. */
+static inline void kvpi_put_store_element(uint8_t *out, const void *data, size_t idx,
+                                          enum kvpi_element element)
+{
+    switch (element) {
+    case KVPI_ELEMENT_BYTE: out[0] = ((const uint8_t *)data)[idx]; break;
+    case KVPI_ELEMENT_32: kvpi_put_store(out, ((const uint32_t *)data)[idx], 4); break;
+    case KVPI_ELEMENT_64: kvpi_put_store(out, ((const uint64_t *)data)[idx], 8); break;
+    case KVPI_ELEMENT_COPY: kvpi_put_store_copy(out, (const kvp_copy *)data + idx); break;
+    case KVPI_ELEMENT_EVICTED: kvpi_put_store_evicted(out, (const kvp_evicted *)data + idx); break;
+    }
+}
+
+static inline void kvpi_put_bytes(struct kvpi_writer *writer, const void *bytes, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return;
+    if (n_bytes > KVPI_BUFFER_BYTES - writer->n_bytes) {
+        kvpi_put_flush(writer);
+        if (n_bytes > KVPI_BUFFER_BYTES / 2) {
+            kvpi_put_send(writer, bytes, n_bytes);
+            return;
+        }
+    }
+    memcpy(writer->bytes + writer->n_bytes, bytes, n_bytes);
+    writer->n_bytes += n_bytes;
+}
+
+/* The elements themselves, without their number. */
+static inline void kvpi_put_array(struct kvpi_writer *writer, const void *data, size_t n,
+                                  enum kvpi_element element)
+{
+    if (kvpi_put_is_direct()) {
+        kvpi_put_bytes(writer, data, n * KVPI_ELEMENT_BYTES[element]);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        kvpi_put_room(writer, KVPI_ELEMENT_BYTES_MAX);
+        kvpi_put_store_element(writer->bytes + writer->n_bytes, data, i, element);
+        writer->n_bytes += KVPI_ELEMENT_BYTES[element];
+    }
+}
+
+/* The same in pieces: equal to the hash of all bytes at once. */
+static inline uint64_t kvpi_put_digest_portable(const void *data, size_t n,
+                                                enum kvpi_element element)
+{
+    XXH3_state_t state;
+    uint8_t bytes[KVPI_BUFFER_BYTES];
+    size_t n_bytes = 0;
+    XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < n; i++) {
+        kvpi_put_store_element(bytes + n_bytes, data, i, element);
+        n_bytes += KVPI_ELEMENT_BYTES[element];
+        if (n_bytes > KVPI_BUFFER_BYTES - KVPI_ELEMENT_BYTES_MAX || i + 1 == n) {
+            XXH3_64bits_update(&state, bytes, n_bytes);
+            n_bytes = 0;
+        }
+    }
+    return XXH3_64bits_digest(&state);
+}
+
+static inline uint64_t kvpi_put_digest_of(const void *data, size_t n, enum kvpi_element element)
+{
+    if (kvpi_put_is_direct())
+        return XXH3_64bits(data, n * KVPI_ELEMENT_BYTES[element]);
+    return kvpi_put_digest_portable(data, n, element);
+}
+
+/* The number of elements, and their digest when there are any. */
+static inline void kvpi_put_digest(struct kvpi_writer *writer, const void *data, uint32_t n,
+                                   enum kvpi_element element)
+{
+    kvpi_put_varint(writer, n);
+    if (n > 0)
+        kvpi_put_fixed(writer, kvpi_put_digest_of(data, n, element), 8);
+}
+
+#endif

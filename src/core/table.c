@@ -1,0 +1,129 @@
+/* table: see table.h for what a sequence is made of.
+ *
+ * Rows are as long as the longest sequence may get, one for each place: O(1) access, rows that are
+ * plain arrays, no way to run out. Memory that is not touched costs nothing when the library maps
+ * the arena, and places are reused last closed first, so what few long sequences touched serves
+ * again.
+ */
+#include "table.h"
+
+#include <string.h>
+
+void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, size_t self)
+{
+    const size_t n = (size_t)table->max_seqs + 1;
+    size_t wide = 0;
+    table->seqs_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_seq)) - self;
+    table->free_at = kvpi_layout_take(layout, table->max_seqs, sizeof(uint32_t)) - self;
+    /* n is at most 2^20 + 1 and each row at most 2^31 entries: no product overflows 64 bits. */
+    wide = n * table->max_blocks;
+    table->blocks_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
+    wide = n * table->max_units;
+    table->nodes_at = kvpi_layout_take(layout, wide, sizeof(uint32_t)) - self;
+    wide = n * table->unit_tokens;
+    table->partial_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
+    wide = n * table->max_unit_keys;
+    table->keys_at = kvpi_layout_take(layout, wide, sizeof(struct kvpi_key)) - self;
+    table->place_bits = kvpi_handle_place_bits(table->max_seqs);
+}
+
+void kvpi_table_reset(struct kvpi_table *table, int fresh)
+{
+    uint32_t *stack = kvpi_at(table, table->free_at);
+    table->n_free = 0;
+    for (uint32_t i = 0; i < table->max_seqs; i++) {
+        const uint32_t place = table->max_seqs - 1 - i;
+        struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        const uint64_t generation = fresh ? 0 : seq->generation + (seq->generation & 1);
+        memset(seq, 0, sizeof(*seq));
+        seq->generation = generation;
+        if (generation < kvpi_handle_last_generation(table->place_bits)) {
+            stack[table->n_free++] = place;
+        }
+    }
+    memset(kvpi_seq_at(table, kvpi_table_scratch(table)), 0, sizeof(struct kvpi_seq));
+    table->n_open = 0;
+}
+
+int64_t kvpi_table_next(const struct kvpi_table *table)
+{
+    const uint32_t *stack = kvpi_at(table, table->free_at);
+    return table->n_free == 0 ? -1 : (int64_t)stack[table->n_free - 1];
+}
+
+struct kvpi_seq *kvpi_table_open(struct kvpi_table *table)
+{
+    const uint32_t *stack = kvpi_at(table, table->free_at);
+    if (table->n_free == 0) {
+        return NULL;
+    }
+    struct kvpi_seq *seq = kvpi_seq_at(table, stack[--table->n_free]);
+    const uint64_t generation = seq->generation + 1;
+    memset(seq, 0, sizeof(*seq));
+    seq->generation = generation;
+    seq->uncached_from = UINT32_MAX;
+    kvpi_count(&table->n_open, 1);
+    return seq;
+}
+
+void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq)
+{
+    uint32_t *stack = kvpi_at(table, table->free_at);
+    seq->generation++;
+    if (seq->generation < kvpi_handle_last_generation(table->place_bits)) {
+        stack[table->n_free++] = kvpi_seq_place(table, seq);
+    }
+    kvpi_uncount(&table->n_open, 1);
+}
+
+kvp_seq kvpi_table_handle(const struct kvpi_table *table, const struct kvpi_seq *seq,
+                          uint64_t cache_bits)
+{
+    return (kvp_seq){kvpi_handle_make(cache_bits, seq->generation, kvpi_seq_place(table, seq),
+                                      table->place_bits)};
+}
+
+struct kvpi_seq *kvpi_table_find(const struct kvpi_table *table, kvp_seq handle,
+                                 uint64_t cache_bits)
+{
+    uint64_t generation;
+    uint32_t place;
+    if (!kvpi_handle_split(handle.bits, cache_bits, table->place_bits, &generation, &place) ||
+        place >= table->max_seqs) {
+        return NULL;
+    }
+    struct kvpi_seq *seq = kvpi_seq_at(table, place);
+    return seq->generation == generation ? seq : NULL;
+}
+
+uint32_t kvpi_handle_place_bits(uint32_t n)
+{
+    uint32_t bits = 1;
+    while (((uint64_t)1 << bits) < n) {
+        bits++;
+    }
+    return bits;
+}
+
+uint64_t kvpi_handle_last_generation(uint32_t place_bits)
+{
+    return (((uint64_t)1 << (KVPI_HANDLE_CACHE_SHIFT - place_bits)) - 1) & ~(uint64_t)1;
+}
+
+uint64_t kvpi_handle_make(uint64_t cache_bits, uint64_t generation, uint32_t place,
+                          uint32_t place_bits)
+{
+    return cache_bits | generation << place_bits | place;
+}
+
+int kvpi_handle_split(uint64_t bits, uint64_t cache_bits, uint32_t place_bits,
+                      uint64_t *out_generation, uint32_t *out_place)
+{
+    const uint64_t own = bits ^ cache_bits;
+    if (own >> KVPI_HANDLE_CACHE_SHIFT != 0) {
+        return 0;
+    }
+    *out_place = (uint32_t)(own & (((uint64_t)1 << place_bits) - 1));
+    *out_generation = own >> place_bits;
+    return (*out_generation & 1) != 0; /* open generations are odd, so zero is never a handle */
+}

@@ -1,0 +1,282 @@
+/* Owns one replay: the cache, the buffers that hold a request's tokens, and the counts.
+ *
+ *   request --(requests_tokens.c)--> tokens [input + output]
+ *     open    the input: hits and taken blocks
+ *     commit  the input
+ *     extend, commit   each output token, one at a time, as a decoding engine does
+ *     close
+ *
+ * Only one sequence is ever open, so no request can be refused for lack of blocks that the count
+ * before it did not foresee; any other status is an error of ours and ends the replay.
+ *
+ * Times are taken around the calls only, making tokens is not in them. The decoding of a request is
+ * timed as a whole: two clock readings cost as much as a token.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include "replay.h"
+
+#include <errno.h>
+#include <kvpager/kvpager.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress.h"
+#include "tool.h"
+
+typedef struct replay {
+    const kvpi_requests *requests;
+    const kvpi_replay_options *options;
+    kvpi_report *report;
+    uint64_t n_requests;
+    uint64_t max_tokens; /* of a request that is not rejected, output included; >= 1 */
+    int32_t *tokens;     /* [max_tokens] input, then output */
+    kvp_cache *cache;
+    kvp_ns ns;
+    FILE *log;
+} replay;
+
+static int fail_status(const char *call, kvp_status status)
+{
+    return kvpi_tool_fail("replay", "%s: %s (%s)", call, kvp_status_text(status),
+                          kvp_status_name(status));
+}
+
+/* -------------------------------------------------------------------------------- preparing */
+
+static uint64_t output_of(const replay *run, const kvpi_request *request)
+{
+    return run->options->output ? (uint64_t)request->output_length : 0;
+}
+
+static uint64_t tokens_of(const replay *run, const kvpi_request *request)
+{
+    return (uint64_t)request->input_length + output_of(run, request);
+}
+
+static bool fits(const replay *run, const kvpi_request *request)
+{
+    uint32_t block_tokens = (uint32_t)run->options->block_tokens;
+    return kvp_blocks_for_tokens(block_tokens, tokens_of(run, request)) <= run->options->blocks;
+}
+
+static void measure_requests(replay *run)
+{
+    uint64_t n = kvpi_requests_count(run->requests);
+    run->n_requests = n < run->options->limit ? n : run->options->limit;
+    run->max_tokens = 1;
+    for (uint64_t i = 0; i < run->n_requests; i++) {
+        const kvpi_request *request = kvpi_requests_get(run->requests, i);
+        uint64_t tokens = tokens_of(run, request);
+        if (tokens > run->max_tokens && fits(run, request))
+            run->max_tokens = tokens;
+    }
+    int64_t first_us = kvpi_requests_get(run->requests, 0)->timestamp_us;
+    int64_t last_us = kvpi_requests_get(run->requests, run->n_requests - 1)->timestamp_us;
+    run->report->span_us = last_us - first_us;
+    kvpi_report_timeline_init(&run->report->timeline, first_us, last_us, run->n_requests);
+}
+
+static int create_cache(replay *run)
+{
+    kvp_config config;
+    kvp_config_init(&config);
+    config.block_tokens = (uint32_t)run->options->block_tokens;
+    config.n_blocks = (uint32_t)run->options->blocks + 1;
+    config.max_seqs = 1;
+    config.max_seq_tokens = (uint32_t)run->max_tokens;
+    config.max_namespaces = 1;
+    config.prefix_cache = run->options->prefix_cache;
+    kvp_status status = kvp_cache_create(&config, NULL, 0, &run->cache);
+    return status == KVP_OK ? TOOL_OK : fail_status("creating the cache", status);
+}
+
+static int open_namespace(replay *run)
+{
+    static const char name[] = "replay";
+    kvp_status status = kvp_ns_open(run->cache, name, sizeof name - 1, &run->ns);
+    return status == KVP_OK ? TOOL_OK : fail_status("opening the namespace", status);
+}
+
+/* -------------------------------------------------------------------------- the operation log */
+
+static int write_log(void *context, const void *bytes, size_t n_bytes)
+{
+    return fwrite(bytes, 1, n_bytes, context) == n_bytes ? 0 : -1;
+}
+
+static int start_log(replay *run)
+{
+    const char *path = run->options->record;
+    if (path == NULL)
+        return TOOL_OK;
+    run->log = fopen(path, "wb");
+    if (run->log == NULL)
+        return kvpi_tool_fail("replay", "cannot write %s: %s", path, strerror(errno));
+    kvp_sink sink = {.context = run->log, .write = write_log};
+    kvp_status status = kvp_record_start(run->cache, &sink);
+    return status == KVP_OK ? TOOL_OK : fail_status("starting the operation log", status);
+}
+
+/* The file is closed whatever happened; it is only complete if all of this worked. */
+static int stop_log(replay *run)
+{
+    if (run->log == NULL)
+        return TOOL_OK;
+    errno = 0;
+    bool written = kvp_record_stop(run->cache) == KVP_OK;
+    written = fclose(run->log) == 0 && written;
+    run->log = NULL;
+    return written ? TOOL_OK
+                   : kvpi_tool_fail("replay", "cannot write %s: %s", run->options->record,
+                                    errno != 0 ? strerror(errno) : "the log is incomplete");
+}
+
+/* ------------------------------------------------------------------------------- a request */
+
+static void make_tokens(replay *run, const kvpi_request *request)
+{
+    kvpi_requests_key key = {run->options->trace_block, run->options->seed};
+    kvpi_requests_input(request, &key, run->tokens);
+    if (run->options->output)
+        kvpi_requests_output(request, &key, run->tokens + request->input_length);
+}
+
+static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq *seq,
+                               kvp_open_info *info)
+{
+    kvp_prompt prompt = {.struct_size = sizeof prompt,
+                         .tokens = run->tokens,
+                         .n_tokens = (uint32_t)request->input_length,
+                         .tag = request->number};
+    uint64_t start = kvpi_progress_now_ns();
+    kvp_status status = kvp_seq_open(run->cache, run->ns, &prompt, seq, info);
+    uint64_t opened = kvpi_progress_now_ns();
+    if (status != KVP_OK)
+        return status;
+    status = kvp_seq_commit(run->cache, *seq, prompt.n_tokens);
+    run->report->open_ns += opened - start;
+    run->report->commit_ns += kvpi_progress_now_ns() - opened;
+    return status;
+}
+
+static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
+{
+    uint32_t n = (uint32_t)request->input_length, end = (uint32_t)tokens_of(run, request);
+    uint64_t start = kvpi_progress_now_ns();
+    for (; n < end; n++) {
+        kvp_status status = kvp_seq_extend(run->cache, seq, &run->tokens[n], 1, 0);
+        if (status == KVP_OK)
+            status = kvp_seq_commit(run->cache, seq, n + 1);
+        if (status != KVP_OK)
+            return status;
+    }
+    run->report->extend_ns += kvpi_progress_now_ns() - start;
+    run->report->output_tokens += output_of(run, request);
+    return KVP_OK;
+}
+
+static kvp_status close_request(replay *run, kvp_seq seq)
+{
+    uint64_t start = kvpi_progress_now_ns();
+    kvp_status status = kvp_seq_close(run->cache, seq, NULL);
+    run->report->close_ns += kvpi_progress_now_ns() - start;
+    return status;
+}
+
+/* Gives the request's hits. */
+static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info *info)
+{
+    kvp_seq seq;
+    make_tokens(run, request);
+    kvp_status status = open_request(run, request, &seq, info);
+    if (status == KVP_OK)
+        status = decode(run, request, seq);
+    return status == KVP_OK ? close_request(run, seq) : status;
+}
+
+static int replay_request(replay *run, uint64_t place)
+{
+    const kvpi_request *request = kvpi_requests_get(run->requests, place);
+    kvpi_report *report = run->report;
+    kvpi_report_interval *part =
+        kvpi_report_timeline_at(&report->timeline, place, request->timestamp_us);
+    kvp_open_info info = {0};
+    uint64_t input = (uint64_t)request->input_length;
+    report->requests++;
+    report->input_tokens += input;
+    report->blocks_looked_up += input / run->options->block_tokens;
+    if (fits(run, request)) {
+        kvp_status status = serve(run, request, &info);
+        if (status != KVP_OK)
+            return kvpi_tool_fail("replay", "the request of line %llu: %s (%s)",
+                                  (unsigned long long)request->line, kvp_status_text(status),
+                                  kvp_status_name(status));
+    } else {
+        report->rejected++;
+    }
+    report->hit_tokens += info.cached_tokens;
+    report->block_hits += info.shared_blocks;
+    part->requests++;
+    part->input_tokens += input;
+    part->hit_tokens += info.cached_tokens;
+    return TOOL_OK;
+}
+
+/* -------------------------------------------------------------------------------- the replay */
+
+static int replay_all(replay *run)
+{
+    kvpi_progress progress;
+    int status = TOOL_OK;
+    kvpi_progress_start(&progress, "replaying requests", run->n_requests);
+    uint64_t start = kvpi_progress_now_ns();
+    for (uint64_t i = 0; i < run->n_requests && status == TOOL_OK; i++) {
+        status = replay_request(run, i);
+        kvpi_progress_update(&progress, i + 1);
+    }
+    run->report->wall_ns = kvpi_progress_now_ns() - start;
+    kvpi_progress_end(&progress);
+    return status;
+}
+
+static int read_counters(replay *run)
+{
+    kvp_stats stats;
+    kvp_status status = kvp_cache_stats(run->cache, &stats);
+    if (status != KVP_OK)
+        return fail_status("reading the counters", status);
+    run->report->evictions = stats.evicted_blocks;
+    run->report->peak_held_blocks = stats.peak_held_blocks;
+    return TOOL_OK;
+}
+
+static int run_with_cache(replay *run)
+{
+    int status = start_log(run);
+    if (status == TOOL_OK)
+        status = open_namespace(run);
+    if (status == TOOL_OK)
+        status = replay_all(run);
+    if (status == TOOL_OK)
+        status = read_counters(run);
+    int log_status = stop_log(run);
+    return status != TOOL_OK ? status : log_status;
+}
+
+int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
+                    kvpi_report *report)
+{
+    replay run = {.requests = requests, .options = options, .report = report};
+    measure_requests(&run);
+    run.tokens = malloc((size_t)run.max_tokens * sizeof *run.tokens);
+    if (run.tokens == NULL)
+        return kvpi_tool_fail("replay", "out of memory for a request of %llu tokens",
+                              (unsigned long long)run.max_tokens);
+    int status = create_cache(&run);
+    if (status == TOOL_OK)
+        status = run_with_cache(&run);
+    kvp_cache_destroy(run.cache);
+    free(run.tokens);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* Drives the cache with a request trace: the part of `kvpager replay` that does the work. */
+#ifndef KVPI_REPLAY_H
+#define KVPI_REPLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "report.h"
+#include "trace/requests.h"
+
+typedef struct kvpi_replay_options {
+    uint64_t block_tokens; /* 1..KVP_BLOCK_TOKENS_MAX */
+    uint64_t blocks;       /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
+    uint64_t limit;        /* requests to replay, the first in replay order */
+    int32_t trace_block;
+    uint64_t seed;
+    bool prefix_cache;
+    bool output;        /* append generated tokens */
+    const char *record; /* file for the operation log, NULL: none */
+} kvpi_replay_options;
+
+#define KVPI_REPLAY_MAX_BLOCKS UINT64_C(2147483646)
+
+/* Replay requests one after the other: open, commit, decode, close, then the next.
+ *
+ * A request whose input and appended output need more blocks than there are is counted as rejected;
+ * the cache does not hear of it.
+ *
+ * Gives:   report   the counts, times and the timeline; the other fields are left as they are
+ * Returns: TOOL_OK; TOOL_FAILED, a message was printed
+ * Cost:    O(tokens)
+ */
+int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
+                    kvpi_report *report);
+
+#endif

@@ -1,0 +1,103 @@
+/* The report for programs: one object, the names of which are an interface and stay. */
+#include <jansson.h>
+
+#include "report.h"
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *mean(uint64_t sum, uint64_t n)
+{
+    return json_real(kvpi_report_ratio(sum, n));
+}
+
+/* json_object_set_new takes over the value, and refuses NULL: so any failure shows in the sum. */
+static int add_settings(json_t *object, const kvpi_report *report)
+{
+    int wrong = 0;
+    json_t *path = json_string(report->path); /* NULL when it is not UTF-8 */
+    wrong += json_object_set_new(object, "trace", path != NULL ? path : json_null());
+    wrong += json_object_set_new(object, "format", json_string(report->format));
+    wrong += json_object_set_new(object, "block_tokens", integer(report->block_tokens));
+    wrong += json_object_set_new(object, "blocks", integer(report->blocks));
+    wrong +=
+        json_object_set_new(object, "memory_bytes",
+                            report->memory_bytes > 0 ? integer(report->memory_bytes) : json_null());
+    wrong += json_object_set_new(object, "prefix_cache", json_boolean(report->prefix_cache));
+    wrong += json_object_set_new(object, "output_appended", json_boolean(report->output));
+    wrong += json_object_set_new(object, "seed", integer(report->seed));
+    return wrong;
+}
+
+static int add_counts(json_t *object, const kvpi_report *report)
+{
+    int wrong = 0;
+    wrong += json_object_set_new(object, "requests", integer(report->requests));
+    wrong += json_object_set_new(object, "rejected", integer(report->rejected));
+    wrong += json_object_set_new(object, "mended", integer(report->mended));
+    wrong += json_object_set_new(object, "input_tokens", integer(report->input_tokens));
+    wrong += json_object_set_new(object, "output_tokens", integer(report->output_tokens));
+    wrong += json_object_set_new(object, "hit_tokens", integer(report->hit_tokens));
+    wrong +=
+        json_object_set_new(object, "hit_ratio", mean(report->hit_tokens, report->input_tokens));
+    wrong += json_object_set_new(object, "blocks_looked_up", integer(report->blocks_looked_up));
+    wrong += json_object_set_new(object, "block_hits", integer(report->block_hits));
+    wrong += json_object_set_new(object, "evictions", integer(report->evictions));
+    wrong += json_object_set_new(object, "peak_held_blocks", integer(report->peak_held_blocks));
+    return wrong;
+}
+
+static int add_times(json_t *object, const kvpi_report *report)
+{
+    uint64_t opened = report->requests - report->rejected;
+    double seconds = (double)report->wall_ns / 1e9;
+    double tokens = (double)(report->input_tokens + report->output_tokens);
+    int wrong = 0;
+    wrong += json_object_set_new(object, "wall_seconds", json_real(seconds));
+    wrong += json_object_set_new(object, "tokens_per_second",
+                                 json_real(seconds > 0 ? tokens / seconds : 0.0));
+    wrong += json_object_set_new(object, "ns_per_open", mean(report->open_ns, opened));
+    wrong += json_object_set_new(object, "ns_per_commit", mean(report->commit_ns, opened));
+    wrong += json_object_set_new(object, "ns_per_extend",
+                                 mean(report->extend_ns, report->output_tokens));
+    wrong += json_object_set_new(object, "ns_per_close", mean(report->close_ns, opened));
+    return wrong;
+}
+
+static json_t *interval(const kvpi_report_timeline *timeline, size_t i)
+{
+    const kvpi_report_interval *part = &timeline->intervals[i];
+    json_t *object = json_object();
+    json_t *start = timeline->by_time ? json_real((double)(timeline->step * i) / 1e6) : json_null();
+    int wrong = 0;
+    wrong += json_object_set_new(object, "start_seconds", start);
+    wrong += json_object_set_new(object, "requests", integer(part->requests));
+    wrong += json_object_set_new(object, "input_tokens", integer(part->input_tokens));
+    wrong += json_object_set_new(object, "hit_tokens", integer(part->hit_tokens));
+    if (wrong == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static int add_timeline(json_t *object, const kvpi_report_timeline *timeline)
+{
+    json_t *array = json_array();
+    int wrong = json_object_set_new(object, "timeline", array);
+    for (size_t i = 0; wrong == 0 && i < timeline->n; i++)
+        wrong = json_array_append_new(array, interval(timeline, i));
+    return wrong;
+}
+
+int kvpi_report_print_json(const kvpi_report *report, FILE *file)
+{
+    json_t *object = json_object();
+    int wrong = add_settings(object, report) + add_counts(object, report) +
+                add_times(object, report) + add_timeline(object, &report->timeline);
+    if (wrong == 0)
+        wrong = json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+    json_decref(object);
+    return wrong != 0 || fputc('\n', file) == EOF ? -1 : 0;
+}

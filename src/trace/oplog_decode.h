@@ -1,0 +1,52 @@
+/* oplog_decode: bytes -> configuration, calls, results. Survives any bytes. */
+#ifndef KVPI_OPLOG_DECODE_H
+#define KVPI_OPLOG_DECODE_H
+
+#include <kvpager/oplog.h>
+
+struct kvpi_oplog_buffer {
+    void *data;
+    size_t n_bytes;
+};
+
+/* Reads from `at`; stops at the first thing that is wrong, with the reason in `status` and `at` on
+ * the first byte of it. Arrays lie in the buffers, until the next record is decoded. */
+struct kvpi_oplog_decoder {
+    const uint8_t *at;
+    const uint8_t *end;
+    kvp_status status;    /* KVP_OK, KVP_E_FORMAT, KVP_E_VERSION, KVP_E_NO_MEMORY */
+    uint32_t unit_tokens; /* U of the configuration */
+    struct kvpi_oplog_buffer tokens, keys, ranges, handles, counts, shared;
+};
+
+/* What a record says about the results. Long arrays are known by number and digest only. */
+struct kvpi_oplog_results {
+    kvp_outcome outcome; /* status, handle, u, n; u64 for invalidate; no other array */
+    int has_digest;      /* of the n entries of the array that the call gave */
+    uint64_t digest;
+    const uint8_t *statuses; /* [n] batch with KVP_BATCH_EACH: -status of each; else NULL */
+    int has_decisions;
+    uint32_t decisions;
+    int has_config; /* cache_config: equal in form to the header; here only said to be there */
+};
+
+void kvpi_oplog_decoder_free(struct kvpi_oplog_decoder *decoder);
+
+/* Decode the magic and the configuration; sets decoder->unit_tokens.
+ * Gives: out_config; uncached_tokens is in decoder->tokens. Returns: decoder->status. */
+kvp_status kvpi_oplog_decode_header(struct kvpi_oplog_decoder *decoder, kvp_config *out_config);
+
+/* Decode one record. Gives: the call, the results, and where the results begin.
+ * Returns: decoder->status. */
+kvp_status kvpi_oplog_decode_record(struct kvpi_oplog_decoder *decoder, kvp_call *out_call,
+                                    struct kvpi_oplog_results *out_results,
+                                    const uint8_t **out_result_bytes);
+
+/* The results of the record that kvp_oplog_next gave last; good until the next read. */
+const struct kvpi_oplog_results *kvpi_oplog_results(const kvp_oplog *log);
+
+/* Go on with the record at `offset`, which must be where kvp_oplog_offset once said that a record
+ * begins, as the record number `index`. */
+void kvpi_oplog_seek(kvp_oplog *log, uint64_t offset, uint64_t index);
+
+#endif

@@ -1,0 +1,255 @@
+/* oplog_rerun: a log with calls left out, made into a true log again by running it.
+ *
+ * Without some of its calls, the rest of a log gives other results: the records must be made anew.
+ * And handles change: without the first open, the second one gets the first one's place. So each
+ * handle is followed from the call that made it:
+ *
+ *     log       #3 open -> A      #4 open -> B      #7 commit B      #9 fork A -> C
+ *     rerun     (left out)        open -> A'        commit A'        (left out: A was never made)
+ *
+ * R1  handles[] has every handle that a call of the log made; `now` is what the rerun's call made
+ *     instead, 0 as long as there is none.
+ */
+#include "oplog_rerun.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct kvpi_oplog_made {
+    uint64_t bits; /* portable, in the log */
+    uint64_t now;  /* portable, in the run; 0: not made */
+};
+
+typedef struct kvpi_oplog_rerun rerun_state;
+
+/* ------------------------------------------------------------------------------ reading the log */
+
+static int by_bits(const void *a, const void *b)
+{
+    uint64_t x = ((const struct kvpi_oplog_made *)a)->bits;
+    uint64_t y = ((const struct kvpi_oplog_made *)b)->bits;
+    return (x > y) - (x < y);
+}
+
+/* A namespace that is opened twice gives one handle. */
+static size_t without_doubles(struct kvpi_oplog_made *handles, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (kept == 0 || handles[kept - 1].bits != handles[i].bits)
+            handles[kept++] = handles[i];
+    return kept;
+}
+
+static int makes_a_handle(uint32_t op)
+{
+    return op == KVP_CALL_NS_OPEN || op == KVP_CALL_OPEN || op == KVP_CALL_FORK;
+}
+
+static void *grown(void *array, size_t n, size_t *capacity, size_t entry_bytes)
+{
+    if (n < *capacity)
+        return array;
+    *capacity = *capacity < 64 ? 64 : 2 * *capacity;
+    return realloc(array, *capacity * entry_bytes);
+}
+
+static kvp_status note_record(rerun_state *r, uint64_t offset, const kvp_record *record,
+                              size_t capacity[2])
+{
+    void *offsets = grown(r->offsets, r->n_records, &capacity[0], sizeof *r->offsets);
+    if (offsets == NULL)
+        return KVP_E_NO_MEMORY;
+    r->offsets = offsets;
+    r->offsets[r->n_records++] = offset;
+    if (!makes_a_handle(record->call.op) || record->status != KVP_OK)
+        return KVP_OK;
+    void *handles = grown(r->handles, r->n_handles, &capacity[1], sizeof *r->handles);
+    if (handles == NULL)
+        return KVP_E_NO_MEMORY;
+    r->handles = handles;
+    r->handles[r->n_handles++].bits = kvpi_oplog_results(r->log)->outcome.handle;
+    return KVP_OK;
+}
+
+kvp_status kvpi_oplog_rerun_open(rerun_state *r, kvp_oplog *log)
+{
+    memset(r, 0, sizeof *r);
+    r->log = log;
+    kvp_oplog_rewind(log);
+    size_t capacity[2] = {0, 0};
+    for (;;) {
+        kvp_record record;
+        int end;
+        uint64_t offset = kvp_oplog_offset(log);
+        kvp_status status = kvp_oplog_next(log, &record, &end);
+        if (status == KVP_OK && end != 0)
+            break;
+        if (status == KVP_OK && r->n_records == UINT32_MAX)
+            status = KVP_E_TOO_LONG;
+        if (status == KVP_OK)
+            status = note_record(r, offset, &record, capacity);
+        if (status != KVP_OK) {
+            uint32_t n_records = r->n_records;
+            kvpi_oplog_rerun_close(r);
+            r->n_records = n_records;
+            return status;
+        }
+    }
+    if (r->n_handles > 0)
+        qsort(r->handles, r->n_handles, sizeof *r->handles, by_bits);
+    r->n_handles = without_doubles(r->handles, r->n_handles);
+    return KVP_OK;
+}
+
+void kvpi_oplog_rerun_close(rerun_state *r)
+{
+    free(r->offsets);
+    free(r->handles);
+    free(r->batch_handles.data);
+    free(r->batch_counts.data);
+    free(r->batch_tokens.data);
+    memset(r, 0, sizeof *r);
+}
+
+/* -------------------------------------------------------------------------------------- handles */
+
+static struct kvpi_oplog_made *find(const rerun_state *r, uint64_t bits)
+{
+    struct kvpi_oplog_made key = {bits, 0};
+    return r->n_handles == 0 ? NULL
+                             : bsearch(&key, r->handles, r->n_handles, sizeof *r->handles, by_bits);
+}
+
+/* The handle in this run, or 0 when it has none; one that the log's calls never made stays (also
+ * 0, which is never a handle: *lost tells the two apart). */
+static uint64_t translate(const rerun_state *r, uint64_t bits, int *lost)
+{
+    const struct kvpi_oplog_made *made = find(r, bits);
+    *lost = made != NULL && made->now == 0;
+    return made == NULL ? bits : made->now;
+}
+
+static void *make(struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes)
+{
+    size_t n_bytes = (n + 1) * entry_bytes;
+    if (buffer->n_bytes < n_bytes) {
+        void *data = realloc(buffer->data, n_bytes);
+        if (data == NULL)
+            return NULL;
+        buffer->data = data;
+        buffer->n_bytes = n_bytes;
+    }
+    return buffer->data;
+}
+
+/* Copies the entries of a batch whose sequences there are. */
+static kvp_status translate_batch(rerun_state *r, kvp_call *call)
+{
+    int has_tokens = call->tokens != NULL && call->op != KVP_CALL_COMMIT_MANY;
+    uint64_t *handles = make(&r->batch_handles, call->n_seqs, sizeof *handles);
+    uint32_t *counts = make(&r->batch_counts, call->n_seqs, sizeof *counts);
+    int32_t *tokens = make(&r->batch_tokens, has_tokens ? call->n_tokens : 0, sizeof *tokens);
+    if (handles == NULL || counts == NULL || tokens == NULL)
+        return KVP_E_NO_MEMORY;
+    uint32_t n = 0;
+    size_t from = 0, to = 0;
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        int lost;
+        uint32_t count = call->counts != NULL ? call->counts[i] : 1;
+        handles[n] = translate(r, call->handles[i], &lost);
+        counts[n] = count;
+        if (has_tokens && !lost)
+            memcpy(tokens + to, call->tokens + from, count * sizeof *tokens);
+        from += count;
+        to += lost ? 0 : count;
+        n += lost ? 0 : 1;
+    }
+    call->handles = handles;
+    call->n_seqs = n;
+    if (call->counts != NULL)
+        call->counts = counts;
+    if (call->op != KVP_CALL_COMMIT_MANY)
+        call->n_tokens = to > UINT32_MAX ? UINT32_MAX : (uint32_t)to;
+    if (has_tokens)
+        call->tokens = tokens;
+    return KVP_OK;
+}
+
+static int is_batch(uint32_t op)
+{
+    return op == KVP_CALL_EXTEND_MANY || op == KVP_CALL_FILL_MANY || op == KVP_CALL_CAN_EXTEND ||
+           op == KVP_CALL_COMMIT_MANY;
+}
+
+/* Gives: skip  1 when the call has nothing left to work on. */
+static kvp_status translate_call(rerun_state *r, kvp_call *call, int *skip)
+{
+    uint32_t n_seqs = call->n_seqs;
+    *skip = 0;
+    if (!is_batch(call->op)) {
+        call->handle = translate(r, call->handle, skip);
+        return KVP_OK;
+    }
+    kvp_status status = translate_batch(r, call);
+    *skip = n_seqs > 0 && call->n_seqs == 0;
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------- the run */
+
+static kvp_status copy_record(const struct kvpi_oplog_replay *replay, const kvp_sink *sink)
+{
+    const struct kvpi_oplog_memory *made = &replay->made;
+    if (made->n_bytes == 0)
+        return KVP_OK;
+    return sink->write(sink->context, made->bytes, made->n_bytes) == 0 ? KVP_OK : KVP_E_IO;
+}
+
+static kvp_status run_item(rerun_state *r, uint32_t item, int check_level,
+                           struct kvpi_oplog_replay *replay, const kvp_sink *sink)
+{
+    kvp_record record;
+    int end, skip;
+    kvpi_oplog_seek(r->log, r->offsets[item], item);
+    kvp_status status = kvp_oplog_next(r->log, &record, &end);
+    if (status != KVP_OK)
+        return status;
+    kvp_call call = record.call;
+    uint64_t made_in_log = kvpi_oplog_results(r->log)->outcome.handle;
+    status = translate_call(r, &call, &skip);
+    if (status != KVP_OK || skip)
+        return status;
+    status = kvpi_oplog_replay_call(replay, &call, check_level);
+    if (status != KVP_OK && status != KVP_E_CORRUPT)
+        return status;
+    r->n_calls++;
+    struct kvpi_oplog_made *made =
+        makes_a_handle(call.op) && record.status == KVP_OK ? find(r, made_in_log) : NULL;
+    if (made != NULL && replay->outcome.status == KVP_OK)
+        made->now = replay->outcome.handle;
+    kvp_status written = copy_record(replay, sink);
+    return written != KVP_OK ? written : status;
+}
+
+kvp_status kvpi_oplog_rerun_run(rerun_state *r, const uint32_t *items, size_t n_items,
+                                int check_level, const kvp_sink *sink, size_t *n_used)
+{
+    struct kvpi_oplog_replay replay;
+    kvp_config config;
+    *n_used = 0;
+    r->n_calls = 0;
+    for (size_t i = 0; i < r->n_handles; i++)
+        r->handles[i].now = 0;
+    kvp_status status = kvp_oplog_config(r->log, &config);
+    if (status == KVP_OK)
+        status = kvpi_oplog_replay_begin(&replay, &config);
+    if (status != KVP_OK)
+        return status;
+    status = copy_record(&replay, sink); /* the header */
+    while (status == KVP_OK && *n_used < n_items)
+        status = run_item(r, items[(*n_used)++], check_level, &replay, sink);
+    r->violation = replay.violation;
+    kvpi_oplog_replay_end(&replay);
+    return status;
+}

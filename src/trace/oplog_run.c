@@ -1,0 +1,404 @@
+/* oplog_run: makes the call that a kvp_call describes, and collects what it gives.
+ *
+ * Handles come in portable and go out portable; in between they are this cache's. Outputs go to the
+ * outcome's storage. Its size is bounded by the configuration, not by the call: a log can ask for
+ * any number of tokens or slots, but more than max_seq_tokens is refused by the cache before it
+ * writes the first, so the buffer needs no place for them.
+ */
+#include <kvpager/oplog.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a call is made with. */
+typedef struct run {
+    kvp_cache *cache;
+    const kvp_call *call;
+    kvp_outcome *out;
+    kvp_config config;
+} run;
+
+/* ---------------------------------------------------------------------------------- the storage */
+
+/* Makes the storage hold n_bytes; never NULL after success. */
+static void *storage(kvp_outcome *out, uint64_t n_bytes)
+{
+    if (n_bytes < 64)
+        n_bytes = 64;
+    if (n_bytes > SIZE_MAX)
+        return NULL;
+    if (out->storage_bytes < n_bytes) {
+        void *bytes = realloc(out->storage, (size_t)n_bytes);
+        if (bytes == NULL)
+            return NULL;
+        out->storage = bytes;
+        out->storage_bytes = (size_t)n_bytes;
+    }
+    return out->storage;
+}
+
+static uint32_t at_most(uint32_t n, uint32_t limit)
+{
+    return n < limit ? n : limit;
+}
+
+/* Everything but the storage begins anew. */
+static void clear(kvp_outcome *out)
+{
+    void *bytes = out->storage;
+    size_t n_bytes = out->storage_bytes;
+    memset(out, 0, sizeof *out);
+    out->storage = bytes;
+    out->storage_bytes = n_bytes;
+}
+
+void kvp_outcome_free(kvp_outcome *outcome)
+{
+    if (outcome == NULL)
+        return;
+    free(outcome->storage);
+    memset(outcome, 0, sizeof *outcome);
+}
+
+/* ------------------------------------------------------------------------------------ arguments */
+
+static kvp_seq local_seq(const run *r, uint64_t bits)
+{
+    return (kvp_seq){kvp_handle_flip(r->cache, bits)};
+}
+
+static kvp_ns local_ns(const run *r)
+{
+    return (kvp_ns){kvp_handle_flip(r->cache, r->call->handle)};
+}
+
+static void portable(const run *r, uint64_t bits)
+{
+    if (r->out->status == KVP_OK)
+        r->out->handle = kvp_handle_flip(r->cache, bits);
+}
+
+static kvp_prompt prompt_of(const kvp_call *call)
+{
+    kvp_prompt prompt;
+    memset(&prompt, 0, sizeof prompt);
+    prompt.struct_size = sizeof prompt;
+    prompt.tokens = call->tokens;
+    prompt.n_tokens = call->n_tokens;
+    prompt.reserve_tokens = call->reserve_tokens;
+    prompt.hashes = call->hashes;
+    prompt.keys = call->keys;
+    prompt.n_keys = call->n_keys;
+    prompt.n_uncached = call->n_ranges;
+    prompt.uncached = call->ranges;
+    prompt.flags = call->flags;
+    prompt.retention = call->retention;
+    prompt.tag = call->tag;
+    return prompt;
+}
+
+/* The calls that follow return KVP_OK when they were made. */
+
+static kvp_status run_prompt(run *r)
+{
+    kvp_prompt prompt = prompt_of(r->call);
+    kvp_outcome *out = r->out;
+    kvp_seq seq = {0};
+    if (prompt.hashes != NULL && r->call->n_hashes != prompt.n_tokens / r->config.unit_tokens)
+        return KVP_E_ARG;
+    if (r->call->op == KVP_CALL_MATCH) {
+        out->status = kvp_match(r->cache, local_ns(r), &prompt, &out->u.open);
+    } else if (r->call->op == KVP_CALL_CAN_OPEN) {
+        out->status = kvp_can_open(r->cache, local_ns(r), &prompt, &out->u.admission);
+    } else {
+        out->status = kvp_seq_open(r->cache, local_ns(r), &prompt, &seq, &out->u.open);
+        portable(r, seq.bits);
+    }
+    return KVP_OK;
+}
+
+/* Local handles at the start of the storage, with `more` bytes behind them; NULL: no memory. */
+static kvp_seq *local_seqs(run *r, uint64_t more)
+{
+    const kvp_call *call = r->call;
+    kvp_seq *seqs = storage(r->out, (uint64_t)call->n_seqs * sizeof *seqs + more);
+    for (uint32_t i = 0; seqs != NULL && i < call->n_seqs; i++)
+        seqs[i] = local_seq(r, call->handles[i]);
+    return seqs;
+}
+
+static int counts_fit(const kvp_call *call)
+{
+    uint64_t sum = call->counts == NULL ? call->n_seqs : 0;
+    for (uint32_t i = 0; call->counts != NULL && i < call->n_seqs; i++)
+        sum += call->counts[i];
+    return call->tokens == NULL || sum == call->n_tokens;
+}
+
+static kvp_status run_batch(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    int each = call->op != KVP_CALL_CAN_EXTEND && (call->flags & KVP_BATCH_EACH) != 0;
+    if (!counts_fit(call) || (call->handles == NULL && call->n_seqs > 0))
+        return KVP_E_ARG;
+    kvp_seq *seqs = local_seqs(r, (uint64_t)call->n_seqs * sizeof(kvp_status));
+    if (seqs == NULL)
+        return KVP_E_NO_MEMORY;
+    kvp_status *statuses = (kvp_status *)(void *)(seqs + call->n_seqs);
+    kvp_batch batch;
+    memset(&batch, 0, sizeof batch);
+    batch.struct_size = sizeof batch;
+    batch.n_seqs = call->n_seqs;
+    batch.flags = call->flags;
+    batch.seqs = seqs;
+    batch.n_tokens = call->counts;
+    batch.tokens = call->tokens;
+    batch.reserve_tokens = call->reserve_tokens;
+    batch.n_keys = call->n_keys;
+    batch.keys = call->keys;
+    batch.statuses = each ? statuses : NULL;
+    if (call->op == KVP_CALL_EXTEND_MANY)
+        out->status = kvp_seq_extend_many(r->cache, &batch);
+    else if (call->op == KVP_CALL_FILL_MANY)
+        out->status = kvp_seq_fill_many(r->cache, &batch);
+    else
+        out->status = kvp_can_extend(r->cache, &batch, &out->u.admission);
+    if (each && out->status == KVP_OK) {
+        out->n = call->n_seqs;
+        out->i32 = (const int32_t *)(const void *)statuses;
+    }
+    return KVP_OK;
+}
+
+static kvp_status run_commits(run *r)
+{
+    const kvp_call *call = r->call;
+    if (call->n_seqs > 0 && (call->handles == NULL || call->counts == NULL))
+        return KVP_E_ARG;
+    kvp_seq *seqs = local_seqs(r, 0);
+    if (seqs == NULL)
+        return KVP_E_NO_MEMORY;
+    r->out->status = kvp_seq_commit_many(r->cache, seqs, call->counts, call->n_seqs);
+    return KVP_OK;
+}
+
+static kvp_status run_invalidate(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    uint32_t room = at_most(call->count, r->config.max_seqs);
+    kvp_seq *seqs = storage(out, (uint64_t)room * sizeof *seqs);
+    if (seqs == NULL)
+        return KVP_E_NO_MEMORY;
+    uint32_t n = 0;
+    out->status = kvp_seq_invalidate(r->cache, local_seq(r, call->handle), call->position,
+                                     call->count > 0 ? seqs : NULL, call->count,
+                                     call->no_report != 0 ? NULL : &n);
+    if (call->no_report != 0 || (out->status != KVP_OK && out->status != KVP_E_TOO_SMALL))
+        return KVP_OK;
+    out->n = n;
+    if (out->status != KVP_OK)
+        return KVP_OK;
+    for (uint32_t i = 0; i < n; i++)
+        seqs[i].bits = kvp_handle_flip(r->cache, seqs[i].bits);
+    out->u64 = &seqs[0].bits; /* a kvp_seq is a uint64_t and nothing else */
+    return KVP_OK;
+}
+
+static kvp_status run_fork(run *r)
+{
+    kvp_seq child = {0};
+    r->out->status = kvp_seq_fork(r->cache, local_seq(r, r->call->handle), r->call->position,
+                                  r->call->tag, &child);
+    portable(r, child.bits);
+    return KVP_OK;
+}
+
+static kvp_status run_ns_open(run *r)
+{
+    kvp_ns ns = {0};
+    r->out->status = kvp_ns_open(r->cache, r->call->name, r->call->name_bytes, &ns);
+    portable(r, ns.bits);
+    return KVP_OK;
+}
+
+static kvp_status run_seq_info(run *r)
+{
+    kvp_seq_info *info = &r->out->u.seq;
+    r->out->status = kvp_seq_info_get(r->cache, local_seq(r, r->call->handle), info);
+    if (r->out->status == KVP_OK)
+        info->ns.bits = kvp_handle_flip(r->cache, info->ns.bits);
+    return KVP_OK;
+}
+
+/* Calls that give tokens: of a range, of a block of the row, of a block. */
+static kvp_status run_tokens(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    uint32_t room = call->op == KVP_CALL_SEQ_TOKENS ? at_most(call->count, r->config.max_seq_tokens)
+                                                    : r->config.block_tokens;
+    int32_t *tokens = storage(out, (uint64_t)room * sizeof *tokens);
+    if (tokens == NULL)
+        return KVP_E_NO_MEMORY;
+    uint32_t n = call->count;
+    if (call->op == KVP_CALL_SEQ_TOKENS)
+        out->status =
+            kvp_seq_tokens(r->cache, local_seq(r, call->handle), call->position, n, tokens);
+    else if (call->op == KVP_CALL_SEQ_BLOCK_TOKENS)
+        out->status =
+            kvp_seq_block_tokens(r->cache, local_seq(r, call->handle), call->position, tokens, &n);
+    else
+        out->status = kvp_block_tokens(r->cache, call->group, call->block, tokens, &n);
+    if (out->status == KVP_OK) {
+        out->n = n;
+        out->i32 = tokens;
+    }
+    return KVP_OK;
+}
+
+static kvp_status run_row(run *r)
+{
+    kvp_outcome *out = r->out;
+    const int32_t *row = NULL;
+    uint32_t n = 0;
+    out->status = kvp_seq_row(r->cache, local_seq(r, r->call->handle), r->call->group, &row, &n);
+    if (out->status != KVP_OK)
+        return KVP_OK;
+    int32_t *copy = storage(out, (uint64_t)n * sizeof *copy);
+    if (copy == NULL)
+        return KVP_E_NO_MEMORY;
+    if (n > 0)
+        memcpy(copy, row, n * sizeof *copy);
+    out->n = n;
+    out->i32 = copy;
+    return KVP_OK;
+}
+
+static kvp_status run_slots(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    uint32_t room = at_most(call->count, r->config.max_seq_tokens);
+    int64_t *slots = storage(out, (uint64_t)room * sizeof *slots);
+    if (slots == NULL)
+        return KVP_E_NO_MEMORY;
+    out->status = kvp_seq_slots(r->cache, local_seq(r, call->handle), call->group, call->position,
+                                call->count, slots);
+    if (out->status == KVP_OK) {
+        out->n = call->count;
+        out->i64 = slots;
+    }
+    return KVP_OK;
+}
+
+static kvp_status run_plan(run *r)
+{
+    kvp_outcome *out = r->out;
+    uint32_t room = at_most(r->call->count, r->config.max_copies);
+    kvp_copy *copies = storage(out, (uint64_t)room * sizeof *copies);
+    if (copies == NULL)
+        return KVP_E_NO_MEMORY;
+    uint32_t n = 0;
+    out->status = kvp_plan_take(r->cache, copies, r->call->count, &n);
+    if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
+        out->n = n;
+    if (out->status == KVP_OK)
+        out->copies = copies;
+    return KVP_OK;
+}
+
+static kvp_status run_evicted(run *r)
+{
+    kvp_outcome *out = r->out;
+    const kvp_evicted *evicted = NULL;
+    uint32_t n = 0;
+    out->status = kvp_cache_evicted(r->cache, &evicted, &n);
+    if (out->status != KVP_OK)
+        return KVP_OK;
+    kvp_evicted *copy = storage(out, (uint64_t)n * sizeof *copy);
+    if (copy == NULL)
+        return KVP_E_NO_MEMORY;
+    if (n > 0)
+        memcpy(copy, evicted, n * sizeof *copy);
+    out->n = n;
+    out->evicted = copy;
+    return KVP_OK;
+}
+
+/* Calls that give no array and no handle. */
+static kvp_status run_plain(run *r)
+{
+    kvp_cache *cache = r->cache;
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    kvp_seq seq = local_seq(r, call->handle);
+    kvp_config config;
+    switch (call->op) {
+    case KVP_CALL_NS_CLOSE: out->status = kvp_ns_close(cache, local_ns(r)); break;
+    case KVP_CALL_NS_FLUSH: out->status = kvp_ns_flush(cache, local_ns(r)); break;
+    case KVP_CALL_EXTEND:
+        out->status =
+            kvp_seq_extend(cache, seq, call->tokens, call->n_tokens, call->reserve_tokens);
+        break;
+    case KVP_CALL_FILL: out->status = kvp_seq_fill(cache, seq, call->tokens, call->n_tokens); break;
+    case KVP_CALL_COMMIT: out->status = kvp_seq_commit(cache, seq, call->position); break;
+    case KVP_CALL_TRUNCATE:
+        out->status = kvp_seq_truncate(cache, seq, call->position, &out->u.released);
+        break;
+    case KVP_CALL_CLOSE: out->status = kvp_seq_close(cache, seq, &out->u.released); break;
+    case KVP_CALL_RETAIN:
+        out->status = kvp_seq_retain(cache, seq, call->range, call->retention);
+        break;
+    case KVP_CALL_UNCACHE: out->status = kvp_seq_uncache(cache, seq, call->range); break;
+    case KVP_CALL_BLOCK_INFO:
+        out->status = kvp_block_info_get(cache, call->group, call->block, &out->u.block);
+        break;
+    case KVP_CALL_STATS: out->status = kvp_cache_stats(cache, &out->u.stats); break;
+    case KVP_CALL_SHORTAGE: out->status = kvp_cache_shortage(cache, &out->u.shortage); break;
+    case KVP_CALL_CHECK:
+        out->status = kvp_check(cache, (int)(int32_t)call->position, &out->u.violation);
+        break;
+    case KVP_CALL_RESET: out->status = kvp_cache_reset(cache); break;
+    case KVP_CALL_CONFIG:
+        kvp_config_init(&config);
+        out->status = kvp_cache_config(cache, &config);
+        break;
+    default: return KVP_E_ARG;
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out_outcome)
+{
+    if (cache == NULL || call == NULL || out_outcome == NULL)
+        return KVP_E_ARG;
+    run r = {cache, call, out_outcome, {0}};
+    kvp_config_init(&r.config);
+    kvp_status status = kvp_config_peek(cache, &r.config);
+    if (status != KVP_OK)
+        return status;
+    clear(out_outcome);
+    switch (call->op) {
+    case KVP_CALL_MATCH:
+    case KVP_CALL_OPEN:
+    case KVP_CALL_CAN_OPEN: return run_prompt(&r);
+    case KVP_CALL_EXTEND_MANY:
+    case KVP_CALL_FILL_MANY:
+    case KVP_CALL_CAN_EXTEND: return run_batch(&r);
+    case KVP_CALL_COMMIT_MANY: return run_commits(&r);
+    case KVP_CALL_INVALIDATE: return run_invalidate(&r);
+    case KVP_CALL_FORK: return run_fork(&r);
+    case KVP_CALL_NS_OPEN: return run_ns_open(&r);
+    case KVP_CALL_SEQ_INFO: return run_seq_info(&r);
+    case KVP_CALL_SEQ_TOKENS:
+    case KVP_CALL_SEQ_BLOCK_TOKENS:
+    case KVP_CALL_BLOCK_TOKENS: return run_tokens(&r);
+    case KVP_CALL_ROW: return run_row(&r);
+    case KVP_CALL_SLOTS: return run_slots(&r);
+    case KVP_CALL_PLAN_TAKE: return run_plan(&r);
+    case KVP_CALL_EVICTED: return run_evicted(&r);
+    default: return run_plain(&r);
+    }
+}

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Installs the build into an empty prefix, moves the tree, and builds use.c against it as four
+# embedders would: pkg-config and CMake, shared and static. Then looks at what the shared library
+# shows to the world, and needs from it.
+#
+# Environment (from CTest): KVP_BUILD, KVP_SOURCE, KVP_VERSION, KVP_SOVERSION, KVP_LIBDIR, CC, CMAKE, NM.
+set -euo pipefail
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
+
+here=$KVP_SOURCE/test/install
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Staged below DESTDIR and then moved: neither pkg-config nor CMake may remember the prefix.
+DESTDIR=$work/stage "$CMAKE" --install "$KVP_BUILD" --prefix /opt/kvp >"$work/install.log" ||
+    { cat "$work/install.log"; fail "cmake --install"; }
+prefix=$work/moved
+mv "$work/stage/opt/kvp" "$prefix"
+libdir=$prefix/$KVP_LIBDIR
+
+for file in include/kvpager/types.h bin/kvpager "$KVP_LIBDIR/libkvpager.a" "$KVP_LIBDIR/libkvpager.so" \
+    "$KVP_LIBDIR/pkgconfig/kvpager.pc" "$KVP_LIBDIR/cmake/kvpager/kvpagerConfig.cmake"; do
+    [ -e "$prefix/$file" ] || fail "$file is not installed"
+done
+[ -z "$(find "$work/stage" -type f)" ] || fail "files outside the prefix: $(find "$work/stage" -type f)"
+"$prefix/bin/kvpager" --help >/dev/null || fail "the installed command does not run"
+
+# check PROGRAM shared|static: it runs, and needs libkvpager.so or not.
+check() {
+    local output needed
+    output=$(LD_LIBRARY_PATH=$libdir "$1") || fail "$1 ended with $?: $output"
+    [ "$output" = "kvpager $KVP_VERSION" ] || fail "$1 printed '$output'"
+    needed=$(readelf -d "$1" | grep -c 'NEEDED.*libkvpager\.so' || true)
+    case $2 in
+    shared) [ "$needed" = 1 ] || fail "$1 is not linked to the shared library" ;;
+    static) [ "$needed" = 0 ] || fail "$1 is not linked to the static library" ;;
+    esac
+    echo "ok: $1"
+}
+
+# shellcheck disable=SC2046
+pkg_config_program() { # name, options of pkg-config, options of the compiler
+    local flags
+    flags=$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config $2 --cflags --libs kvpager) ||
+        fail "pkg-config $2 kvpager"
+    # shellcheck disable=SC2086
+    "$CC" -std=c11 -Wall -Wextra -Werror $3 -o "$work/$1" "$here/use.c" $flags
+}
+pkg_config_program pkg_shared "" ""
+check "$work/pkg_shared" shared
+pkg_config_program pkg_static --static -static
+check "$work/pkg_static" static
+[ "$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --modversion kvpager)" = "$KVP_VERSION" ] ||
+    fail "kvpager.pc gives another version"
+
+"$CMAKE" -S "$here" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" \
+    -DWANTED="$KVP_VERSION" >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "find_package"; }
+"$CMAKE" --build "$work/cmake" >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "build"; }
+check "$work/cmake/use_shared" shared
+check "$work/cmake/use_static" static
+
+# The shared library: its name, its symbols, its needs.
+library=$libdir/libkvpager.so
+soname=$(readelf -d "$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+[ "$soname" = "libkvpager.so.$KVP_SOVERSION" ] || fail "SONAME is '$soname'"
+[ -e "$libdir/$soname" ] || fail "$soname is not installed"
+exported=$("$NM" -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//')
+foreign=$(echo "$exported" | grep -v '^kvp_' || true)
+[ -z "$foreign" ] || fail "exported, but not kvp_*: $foreign"
+echo "$exported" | grep -qx kvp_version || fail "kvp_version is not exported"
+needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '^libc\.so' || true)
+[ -z "$needs" ] || fail "needs more than libc: $needs"
+
+# What a header promises is there: every function that a public header declares is exported.
+(cd "$prefix/include" && printf '#include <%s>\n' kvpager/*.h) >"$work/all.c"
+"$CC" -std=c11 -E -P -I"$prefix/include" "$work/all.c" | tr '\n' ' ' |
+    grep -o '__attribute__((visibility("default")))[^;{]*' |
+    sed -n 's/^__attribute__((visibility("default")))//; s/ *(.*//; s/.*[ *]\(kvp_[a-z0-9_]*\)$/\1/p' |
+    sort -u >"$work/declared"
+[ -s "$work/declared" ] || fail "no KVP_API function found in the headers"
+missing=$(comm -23 "$work/declared" <(echo "$exported" | sort -u))
+[ -z "$missing" ] || fail "declared, but not exported: $missing"
+undeclared=$(comm -13 "$work/declared" <(echo "$exported" | sort -u))
+[ -z "$undeclared" ] || fail "exported, but in no header: $undeclared"
+echo "ok: $(wc -l <"$work/declared") functions declared and exported"
+
+# An ordinary archive: no link-time-optimisation bytecode that only our compiler could read.
+if readelf -SW "$libdir/libkvpager.a" | grep -q 'gnu\.lto'; then
+    fail "libkvpager.a holds compiler bytecode"
+fi

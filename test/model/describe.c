@@ -1,0 +1,258 @@
+/* Tables of the fields of every result drive both the comparison and the text. */
+#include "describe.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct field {
+    const char *name;
+    size_t offset;
+    size_t size;
+} field;
+
+#define FIELD(type, name)                                                                          \
+    {                                                                                              \
+#name, offsetof(type, name), sizeof(((type *)0)->name)                                     \
+    }
+
+static const field open_fields[] = {
+    FIELD(kvp_open_info, cached_tokens), FIELD(kvp_open_info, hit_tokens),
+    FIELD(kvp_open_info, stop),          FIELD(kvp_open_info, shared_blocks),
+    FIELD(kvp_open_info, cached_blocks), FIELD(kvp_open_info, copied_tokens),
+    FIELD(kvp_open_info, taken_blocks),  FIELD(kvp_open_info, evicted_blocks),
+    {NULL, 0, 0},
+};
+static const field released_fields[] = {
+    FIELD(kvp_released, freed_blocks),
+    FIELD(kvp_released, cached_blocks),
+    {NULL, 0, 0},
+};
+static const field admission_fields[] = {
+    FIELD(kvp_admission, verdict),
+    FIELD(kvp_admission, need_blocks),
+    FIELD(kvp_admission, available),
+    FIELD(kvp_admission, missing_blocks),
+    {NULL, 0, 0},
+};
+static const field seq_fields[] = {
+    FIELD(kvp_seq_info, ns),
+    FIELD(kvp_seq_info, tag),
+    FIELD(kvp_seq_info, tokens),
+    FIELD(kvp_seq_info, known_tokens),
+    FIELD(kvp_seq_info, prompt_tokens),
+    FIELD(kvp_seq_info, cached_tokens),
+    FIELD(kvp_seq_info, computed_tokens),
+    FIELD(kvp_seq_info, writable_tokens),
+    FIELD(kvp_seq_info, public_tokens),
+    FIELD(kvp_seq_info, kept_tokens),
+    FIELD(kvp_seq_info, blocks),
+    FIELD(kvp_seq_info, stop),
+    FIELD(kvp_seq_info, last_token),
+    FIELD(kvp_seq_info, retention),
+    FIELD(kvp_seq_info, row_version),
+    {NULL, 0, 0},
+};
+static const field block_fields[] = {
+    FIELD(kvp_block_info, state),        FIELD(kvp_block_info, ref_count),
+    FIELD(kvp_block_info, generation),   FIELD(kvp_block_info, retention),
+    FIELD(kvp_block_info, sealed_units), FIELD(kvp_block_info, sealed_tokens),
+    FIELD(kvp_block_info, hash),         {NULL, 0, 0},
+};
+/* All but nodes_total and hash_collisions: both are matters of the implementation. */
+static const field stats_fields[] = {
+    FIELD(kvp_stats, usable_blocks),    FIELD(kvp_stats, free_blocks),
+    FIELD(kvp_stats, cached_blocks),    FIELD(kvp_stats, held_blocks),
+    FIELD(kvp_stats, parked_blocks),    FIELD(kvp_stats, peak_held_blocks),
+    FIELD(kvp_stats, watermark_blocks), FIELD(kvp_stats, open_seqs),
+    FIELD(kvp_stats, open_namespaces),  FIELD(kvp_stats, nodes_used),
+    FIELD(kvp_stats, pending_copies),   FIELD(kvp_stats, opens),
+    FIELD(kvp_stats, forks),            FIELD(kvp_stats, prompt_tokens),
+    FIELD(kvp_stats, cached_tokens),    FIELD(kvp_stats, taken_blocks),
+    FIELD(kvp_stats, evicted_blocks),   FIELD(kvp_stats, sealed_units),
+    FIELD(kvp_stats, adopted_blocks),   FIELD(kvp_stats, duplicate_blocks),
+    FIELD(kvp_stats, copies),           FIELD(kvp_stats, detached_units),
+    FIELD(kvp_stats, private_units),    FIELD(kvp_stats, unkept_units),
+    FIELD(kvp_stats, refused),          {NULL, 0, 0},
+};
+static const field shortage_fields[] = {
+    FIELD(kvp_shortage, status),
+    FIELD(kvp_shortage, index),
+    FIELD(kvp_shortage, missing_blocks),
+    {NULL, 0, 0},
+};
+static const field no_fields[] = {{NULL, 0, 0}};
+
+static const field *fields_of(const kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_MATCH:
+    case KVP_CALL_OPEN: return open_fields;
+    case KVP_CALL_TRUNCATE:
+    case KVP_CALL_CLOSE: return released_fields;
+    case KVP_CALL_CAN_OPEN:
+    case KVP_CALL_CAN_EXTEND: return admission_fields;
+    case KVP_CALL_SEQ_INFO: return seq_fields;
+    case KVP_CALL_BLOCK_INFO: return block_fields;
+    case KVP_CALL_STATS: return stats_fields;
+    case KVP_CALL_SHORTAGE: return shortage_fields;
+    default: return no_fields;
+    }
+}
+
+static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
+{
+    size_t n = b->n;
+
+    if (a->n != b->n)
+        return "n";
+    if (!a->i32 != !b->i32 || !a->i64 != !b->i64 || !a->u64 != !b->u64 ||
+        !a->copies != !b->copies)
+        return n ? "which array there is" : NULL;
+    if (n && b->i32 && memcmp(a->i32, b->i32, n * sizeof *a->i32) != 0)
+        return "array of i32";
+    if (n && b->i64 && memcmp(a->i64, b->i64, n * sizeof *a->i64) != 0)
+        return "array of i64";
+    if (n && b->u64 && memcmp(a->u64, b->u64, n * sizeof *a->u64) != 0)
+        return "array of handles";
+    for (size_t i = 0; b->copies && i < n; i++) {
+        if (memcmp(&a->copies[i], &b->copies[i], sizeof *a->copies) != 0)
+            return "copies";
+    }
+    for (size_t i = 0; b->evicted && i < n; i++) {
+        if (a->evicted[i].block != b->evicted[i].block ||
+            memcmp(&a->evicted[i].hash, &b->evicted[i].hash, sizeof(kvp_hash)) != 0)
+            return "evicted";
+    }
+    return NULL;
+}
+
+const char *outcome_difference(const kvp_call *call, const kvp_outcome *cache,
+                               const kvp_outcome *oracle)
+{
+    if (cache->status != oracle->status)
+        return "status";
+    if (cache->handle != oracle->handle)
+        return "handle";
+    for (const field *f = fields_of(call); f->name && cache->status == KVP_OK; f++) {
+        if (memcmp((const char *)&cache->u + f->offset, (const char *)&oracle->u + f->offset,
+                   f->size) != 0)
+            return f->name;
+    }
+    return array_difference(cache, oracle);
+}
+
+/* ------------------------------------------------------------------------------------------ words */
+
+static void print_bytes(FILE *file, const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        fprintf(file, "%02x", bytes[i]);
+}
+
+static void print_keys(FILE *file, const kvp_call *call)
+{
+    for (uint32_t i = 0; i < call->n_keys; i++) {
+        const kvp_key *key = &call->keys[i];
+
+        fprintf(file, " key(%" PRIu32 " [%" PRIu32 ",%" PRIu32 ") ", key->type, key->begin,
+                key->end);
+        if (key->bytes)
+            print_bytes(file, key->bytes, key->n_bytes < 8 ? key->n_bytes : 8);
+        fprintf(file, ":%" PRIu32 ")", key->n_bytes);
+    }
+}
+
+static void print_tokens(FILE *file, const int32_t *tokens, uint32_t n)
+{
+    fprintf(file, " tokens[%" PRIu32 "]", n);
+    if (!tokens) {
+        fprintf(file, n ? "=unknown" : "");
+        return;
+    }
+    fprintf(file, "=");
+    for (uint32_t i = 0; i < n && i < 64; i++)
+        fprintf(file, "%s%" PRId32, i ? "," : "", tokens[i]);
+    fprintf(file, n > 64 ? ",..." : "");
+}
+
+static void print_members(FILE *file, const kvp_call *call)
+{
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        fprintf(file, " %" PRIx64, call->handles[i]);
+        if (call->counts)
+            fprintf(file, ":%" PRIu32, call->counts[i]);
+    }
+}
+
+void call_print(FILE *file, const kvp_call *call)
+{
+    fprintf(file, "%s", kvp_call_name(call->op));
+    if (call->handle)
+        fprintf(file, " %" PRIx64, call->handle);
+    print_members(file, call);
+    if (call->op == KVP_CALL_NS_OPEN) {
+        fprintf(file, " name=");
+        print_bytes(file, call->name, call->name_bytes);
+    }
+    if (call->tokens || call->n_tokens)
+        print_tokens(file, call->tokens, call->n_tokens);
+    print_keys(file, call);
+    for (uint32_t i = 0; i < call->n_ranges; i++)
+        fprintf(file, " uncached[%" PRIu32 ",%" PRIu32 ")", call->ranges[i].begin,
+                call->ranges[i].end);
+    if (call->range.begin || call->range.end)
+        fprintf(file, " range[%" PRIu32 ",%" PRIu32 ")", call->range.begin, call->range.end);
+#define SHOW(name)                                                                                 \
+    if (call->name)                                                                                \
+        fprintf(file, " " #name "=%" PRId64, (int64_t)call->name);
+    SHOW(position) SHOW(count) SHOW(group) SHOW(block) SHOW(reserve_tokens) SHOW(flags)
+    SHOW(retention) SHOW(tag) SHOW(no_report) SHOW(n_hashes)
+#undef SHOW
+}
+
+static void print_field(FILE *file, const kvp_outcome *outcome, const field *f)
+{
+    const char *at = (const char *)&outcome->u + f->offset;
+    uint64_t wide = 0;
+    uint32_t narrow = 0;
+
+    fprintf(file, " %s=", f->name);
+    if (f->size == 4) {
+        memcpy(&narrow, at, 4);
+        fprintf(file, "%" PRId32, (int32_t)narrow);
+    } else if (f->size == 8) {
+        memcpy(&wide, at, 8);
+        fprintf(file, "%" PRIu64, wide);
+    } else {
+        print_bytes(file, (const uint8_t *)at, f->size);
+    }
+}
+
+void outcome_print(FILE *file, const kvp_call *call, const kvp_outcome *outcome)
+{
+    fprintf(file, "%s", kvp_status_name(outcome->status));
+    if (outcome->handle)
+        fprintf(file, " handle=%" PRIx64, outcome->handle);
+    for (const field *f = fields_of(call); f->name && outcome->status == KVP_OK; f++)
+        print_field(file, outcome, f);
+    fprintf(file, " n=%" PRIu32, outcome->n);
+    for (uint32_t i = 0; i < outcome->n && i < 64; i++) {
+        fprintf(file, i ? "," : " [");
+        if (outcome->i32)
+            fprintf(file, "%" PRId32, outcome->i32[i]);
+        if (outcome->i64)
+            fprintf(file, "%" PRId64, outcome->i64[i]);
+        if (outcome->u64)
+            fprintf(file, "%" PRIx64, outcome->u64[i]);
+        if (outcome->copies)
+            fprintf(file, "%" PRIu32 ": %" PRId32 "->%" PRId32 " x%" PRIu32,
+                    outcome->copies[i].phase, outcome->copies[i].src_block,
+                    outcome->copies[i].dst_block, outcome->copies[i].n_tokens);
+        if (outcome->evicted) {
+            fprintf(file, "%" PRId32 " ", outcome->evicted[i].block);
+            print_bytes(file, outcome->evicted[i].hash.bytes, 16);
+        }
+    }
+    fprintf(file, outcome->n ? "]" : "");
+}

@@ -1,0 +1,90 @@
+/* Configurations: mostly small, so that everything is scarce. */
+#include "generate.h"
+
+#include <string.h>
+
+uint64_t generate_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static uint32_t below(uint64_t *state, uint32_t n)
+{
+    return (uint32_t)(generate_random(state) % n);
+}
+
+static bool chance(uint64_t *state, uint32_t percent)
+{
+    return below(state, 100) < percent;
+}
+
+static uint32_t draw_unit(uint64_t *state, uint32_t block_tokens)
+{
+    uint32_t unit;
+
+    if (chance(state, 35))
+        return 0;
+    if (block_tokens == 65536)
+        return 65536u >> below(state, 6);
+    do {
+        unit = 1 + below(state, block_tokens);
+    } while (block_tokens % unit);
+    return unit;
+}
+
+static void draw_sizes(uint64_t *state, kvp_config *config)
+{
+    static const uint32_t blocks[] = {1, 2, 2, 3, 4, 4, 4, 5, 6, 8, 8, 16, 64};
+    uint32_t s = blocks[below(state, sizeof blocks / sizeof *blocks)];
+    uint64_t most;
+
+    config->n_blocks = 2 + below(state, chance(state, 30) ? 8 : 63);
+    if (chance(state, 4))
+        config->n_blocks = 1000;
+    if (below(state, 200) == 0) {
+        s = 65536;
+        config->n_blocks = 2 + below(state, 5);
+    }
+    config->block_tokens = s;
+    config->unit_tokens = draw_unit(state, s);
+    config->max_seqs = 1 + below(state, chance(state, 30) ? 4 : 16);
+    most = (uint64_t)config->n_blocks * s;
+    config->max_seq_tokens = (uint32_t)(chance(state, 50)   ? most + s
+                                        : chance(state, 50) ? most / 2 + 1
+                                                            : 1 + most * below(state, 300) / 100);
+    config->max_namespaces = 1 + below(state, 4);
+}
+
+void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
+{
+    static const double watermarks[] = {0.05, 0.1, 0.25, 0.5, 0.99};
+    static const int32_t uncached[] = {3, 11, 77};
+    uint64_t state = seed * 0x2545f4914f6cdd1du + index;
+    kvp_config *config = out_config;
+    uint32_t unit;
+
+    kvp_config_init(config);
+    draw_sizes(&state, config);
+    unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
+    if (chance(&state, 35)) {
+        uint32_t units = config->n_blocks * (config->block_tokens / unit);
+
+        config->n_nodes = config->max_namespaces + 2 + below(&state, units < 400 ? units + 8 : 400);
+    }
+    config->max_unit_keys = chance(&state, 50) ? below(&state, 4) : 0;
+    config->max_copies = chance(&state, 20) ? 1 + below(&state, 4) : 0;
+    config->commit_policy = chance(&state, 40) ? KVP_KEEP : KVP_ADOPT;
+    config->full_hit = chance(&state, 30) ? KVP_FULL_HIT_RECOMPUTE : KVP_FULL_HIT_SHARE;
+    config->prefix_cache = !chance(&state, 6);
+    config->watermark = chance(&state, 60) ? 0 : watermarks[below(&state, 5)];
+    config->hash_seed = chance(&state, 50) ? 0 : generate_random(&state);
+    config->test_hash_bits = chance(&state, 50) ? 0 : chance(&state, 50) ? 1 : 4;
+    if (chance(&state, 25)) {
+        config->n_uncached_tokens = 1 + below(&state, 3);
+        config->uncached_tokens = uncached;
+    }
+}

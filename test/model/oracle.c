@@ -1,0 +1,329 @@
+/* The oracle's frame: making it, running a call, namespaces, handles, failures.
+ *
+ * Every call goes the same way: it is looked at completely first, and refused without a trace, or
+ * carried out by steps that cannot fail. The step from one to the other is oracle_begin_change.
+ */
+#include "oracle_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void *oracle_allocate(size_t count, size_t size)
+{
+    void *memory = calloc(count ? count : 1, size);
+
+    if (!memory) {
+        fprintf(stderr, "kvp_model: no memory\n");
+        exit(2);
+    }
+    return memory;
+}
+
+void *oracle_grow(void *items, uint32_t *capacity, uint64_t needed, size_t size)
+{
+    uint64_t wanted = *capacity ? *capacity : 8;
+
+    if (needed <= *capacity)
+        return items;
+    while (wanted < needed)
+        wanted *= 2;
+    items = realloc(items, (size_t)wanted * size);
+    if (!items) {
+        fprintf(stderr, "kvp_model: no memory\n");
+        exit(2);
+    }
+    *capacity = (uint32_t)wanted;
+    return items;
+}
+
+int32_t *oracle_out_i32(oracle *o, uint64_t n)
+{
+    o->i32 = oracle_grow(o->i32, &o->i32_capacity, n, sizeof *o->i32);
+    return o->i32;
+}
+
+oracle *oracle_create(const kvp_config *resolved)
+{
+    oracle *o = oracle_allocate(1, sizeof *o);
+    uint32_t n = resolved->n_blocks;
+
+    o->config = *resolved;
+    o->unit = resolved->unit_tokens;
+    o->block_units = resolved->block_tokens / resolved->unit_tokens;
+    o->watermark = (uint32_t)floor(resolved->watermark * (n - 1));
+    o->node_limit = resolved->n_nodes;
+    o->free_node = ORACLE_NONE;
+    o->full_hashes = resolved->test_hash_bits == 0;
+    o->blocks = oracle_allocate(n, sizeof *o->blocks);
+    o->block_count = oracle_allocate(n, sizeof *o->block_count);
+    for (uint32_t b = 0; b < n; b++) {
+        o->blocks[b].unit_node = oracle_allocate(o->block_units, sizeof(uint32_t));
+        o->blocks[b].unit_kind = oracle_allocate(o->block_units, 1);
+    }
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
+        o->queues[c].items = oracle_allocate(n, sizeof(int32_t));
+    for (uint32_t b = 1; b < n; b++)
+        oracle_queue_put(o, (int32_t)b, true);
+    o->namespaces = oracle_allocate(resolved->max_namespaces, sizeof *o->namespaces);
+    o->seqs = oracle_allocate(resolved->max_seqs, sizeof *o->seqs);
+    o->free_places = oracle_allocate(resolved->max_seqs, sizeof *o->free_places);
+    o->n_free_places = resolved->max_seqs;
+    for (uint32_t i = 0; i < resolved->max_seqs; i++)
+        o->free_places[i] = resolved->max_seqs - 1 - i;
+    o->plan = oracle_allocate(resolved->max_copies, sizeof *o->plan);
+    return o;
+}
+
+static void destroy_seq(oracle_seq *seq)
+{
+    free(seq->row);
+    free(seq->chain);
+    free(seq->tail);
+    free(seq->tail_keys.items);
+}
+
+void oracle_destroy(oracle *o)
+{
+    if (!o)
+        return;
+    for (uint32_t i = 0; i < o->n_nodes; i++) {
+        free(o->nodes[i].tokens);
+        free(o->nodes[i].keys.items);
+        free(o->nodes[i].duplicates);
+    }
+    for (uint32_t b = 0; b < o->config.n_blocks; b++) {
+        free(o->blocks[b].unit_node);
+        free(o->blocks[b].unit_kind);
+    }
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
+        free(o->queues[c].items);
+    for (uint32_t i = 0; i < o->config.max_seqs; i++)
+        destroy_seq(&o->seqs[i]);
+    free(o->nodes);
+    free(o->blocks);
+    free(o->block_count);
+    free(o->namespaces);
+    free(o->seqs);
+    free(o->free_places);
+    free(o->plan);
+    free(o->evicted);
+    free(o->i32);
+    free(o->i64);
+    free(o->u64);
+    free(o->copies);
+    free(o->prompt_nodes);
+    free(o);
+}
+
+uint32_t oracle_find_seq(const oracle *o, uint64_t handle)
+{
+    for (uint32_t i = 0; i < o->config.max_seqs; i++) {
+        if (o->seqs[i].open && o->seqs[i].handle == handle)
+            return i;
+    }
+    return ORACLE_NONE;
+}
+
+uint32_t oracle_find_ns(const oracle *o, uint64_t handle)
+{
+    for (uint32_t i = 0; i < o->config.max_namespaces; i++) {
+        if (o->namespaces[i].open && o->namespaces[i].handle == handle)
+            return i;
+    }
+    return ORACLE_NONE;
+}
+
+/* The blocks that are in a queue: free ones and cached ones. */
+uint32_t oracle_available(const oracle *o)
+{
+    uint32_t n = 0;
+
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
+        n += o->queues[c].n;
+    return n;
+}
+
+/* A changing call, or one sequence of a batch, fails: remember why. */
+kvp_status oracle_fail(oracle *o, kvp_status status, uint32_t index, uint64_t missing)
+{
+    o->shortage.status = status;
+    o->shortage.index = index;
+    o->shortage.missing_blocks = missing;
+    return status;
+}
+
+/* A changing call will succeed: the list of evicted blocks starts anew. */
+void oracle_begin_change(oracle *o)
+{
+    o->n_evicted = 0;
+}
+
+/* ----------------------------------------------------------------------------------- namespaces */
+
+static uint32_t find_name(const oracle *o, const uint8_t *name, uint32_t name_bytes)
+{
+    for (uint32_t i = 0; i < o->config.max_namespaces; i++) {
+        const oracle_ns *ns = &o->namespaces[i];
+
+        if (ns->open && ns->name_bytes == name_bytes &&
+            (!name_bytes || memcmp(ns->name, name, name_bytes) == 0))
+            return i;
+    }
+    return ORACLE_NONE;
+}
+
+static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    uint32_t i;
+
+    if (call->name_bytes > KVP_NAME_MAX_BYTES)
+        return oracle_fail(o, KVP_E_ARG, 0, 0);
+    i = find_name(o, call->name, call->name_bytes);
+    if (i != ORACLE_NONE) {
+        oracle_begin_change(o);
+        o->namespaces[i].openers++;
+        out->handle = o->namespaces[i].handle;
+        return KVP_OK;
+    }
+    if (o->open_namespaces == o->config.max_namespaces)
+        return oracle_fail(o, KVP_E_NO_NAMESPACES, 0, 0);
+    oracle_begin_change(o);
+    for (i = 0; o->namespaces[i].open; i++)
+        ;
+    memset(&o->namespaces[i], 0, sizeof o->namespaces[i]);
+    o->namespaces[i].open = true;
+    o->namespaces[i].openers = 1;
+    o->namespaces[i].name_bytes = call->name_bytes;
+    if (call->name_bytes)
+        memcpy(o->namespaces[i].name, call->name, call->name_bytes);
+    o->namespaces[i].root = oracle_root_make(o, call->name, call->name_bytes);
+    o->open_namespaces++;
+    o->new_place = i;
+    return KVP_OK;
+}
+
+/* The namespace lets go of its root, which lives on while anything is below it. */
+static void leave_root(oracle *o, oracle_ns *ns)
+{
+    o->nodes[ns->root].has_ns = false;
+    oracle_node_prune(o, ns->root);
+}
+
+static void new_root(oracle *o, oracle_ns *ns)
+{
+    leave_root(o, ns);
+    ns->root = oracle_root_make(o, ns->name, ns->name_bytes);
+}
+
+static kvp_status ns_close_or_flush(oracle *o, const kvp_call *call)
+{
+    uint32_t i = oracle_find_ns(o, call->handle);
+    oracle_ns *ns;
+
+    if (i == ORACLE_NONE)
+        return oracle_fail(o, KVP_E_HANDLE, 0, 0);
+    oracle_begin_change(o);
+    ns = &o->namespaces[i];
+    if (call->op == KVP_CALL_NS_FLUSH) {
+        new_root(o, ns);
+    } else if (--ns->openers == 0) {
+        leave_root(o, ns);
+        ns->open = false;
+        o->open_namespaces--;
+    }
+    return KVP_OK;
+}
+
+static kvp_status reset(oracle *o)
+{
+    oracle_begin_change(o);
+    oracle_reset(o);
+    for (uint32_t i = 0; i < o->config.max_namespaces; i++) {
+        if (o->namespaces[i].open)
+            new_root(o, &o->namespaces[i]);
+    }
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------------- dispatch */
+
+static kvp_status check(const kvp_call *call)
+{
+    return call->position >= 1 && call->position <= 3 ? KVP_OK : KVP_E_ARG;
+}
+
+static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    switch (call->op) {
+    case KVP_CALL_NS_OPEN: return ns_open(o, call, out);
+    case KVP_CALL_NS_CLOSE:
+    case KVP_CALL_NS_FLUSH: return ns_close_or_flush(o, call);
+    case KVP_CALL_MATCH: return oracle_match_call(o, call, out);
+    case KVP_CALL_OPEN: return oracle_open(o, call, out);
+    case KVP_CALL_EXTEND:
+    case KVP_CALL_EXTEND_MANY: return oracle_extend(o, call, out);
+    case KVP_CALL_FILL:
+    case KVP_CALL_FILL_MANY: return oracle_fill(o, call, out);
+    case KVP_CALL_COMMIT:
+    case KVP_CALL_COMMIT_MANY: return oracle_commit(o, call, out);
+    case KVP_CALL_INVALIDATE: return oracle_invalidate(o, call, out);
+    case KVP_CALL_FORK: return oracle_fork(o, call, out);
+    case KVP_CALL_TRUNCATE: return oracle_truncate(o, call, out);
+    case KVP_CALL_CLOSE: return oracle_close(o, call, out);
+    case KVP_CALL_RETAIN: return oracle_retain(o, call);
+    case KVP_CALL_UNCACHE: return oracle_uncache(o, call);
+    case KVP_CALL_CAN_OPEN: return oracle_can_open(o, call, out);
+    case KVP_CALL_CAN_EXTEND: return oracle_can_extend(o, call, out);
+    case KVP_CALL_PLAN_TAKE: return oracle_plan_take(o, call, out);
+    case KVP_CALL_CHECK: return check(call);
+    case KVP_CALL_RESET: return reset(o);
+    case KVP_CALL_CONFIG: return KVP_OK;
+    default: return oracle_read(o, call, out);
+    }
+}
+
+void oracle_run(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    memset(out, 0, sizeof *out);
+    o->call_number++;
+    o->new_place = ORACLE_NONE;
+    out->status = dispatch(o, call, out);
+    if (o->stats.peak_held_blocks < o->held)
+        o->stats.peak_held_blocks = o->held;
+}
+
+static void learn_version(oracle_seq *seq, const kvp_outcome *seen, kvp_outcome *foretold)
+{
+    uint32_t version = seen->u.seq.row_version;
+    bool fits = !seq->version_known ||
+                (seq->row_changed ? version > seq->version : version == seq->version);
+
+    foretold->u.seq.row_version = fits ? version : seq->version + seq->row_changed;
+    seq->version_known = true;
+    seq->version = version;
+    seq->row_changed = false;
+}
+
+void oracle_learn(oracle *o, const kvp_call *call, const kvp_outcome *seen, kvp_outcome *foretold)
+{
+    uint32_t i;
+
+    if (seen->status != KVP_OK || foretold->status != KVP_OK)
+        return;
+    if (call->op == KVP_CALL_SEQ_INFO) {
+        i = oracle_find_seq(o, call->handle);
+        learn_version(&o->seqs[i], seen, foretold);
+    }
+    if (o->new_place == ORACLE_NONE)
+        return;
+    /* A new handle is not zero, and not one that is in use; else it stays 0 here, and differs. */
+    if (call->op == KVP_CALL_NS_OPEN) {
+        if (oracle_find_ns(o, seen->handle) == ORACLE_NONE)
+            o->namespaces[o->new_place].handle = foretold->handle = seen->handle;
+    } else if (oracle_find_seq(o, seen->handle) == ORACLE_NONE) {
+        o->seqs[o->new_place].handle = foretold->handle = seen->handle;
+    }
+    o->new_place = ORACLE_NONE;
+}

@@ -1,0 +1,372 @@
+/* Prompts: match, admission, open. */
+#include "oracle_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------------- what is valid */
+
+static bool ranges_valid(const kvp_call *call)
+{
+    for (uint32_t i = 0; i < call->n_ranges; i++) {
+        if (call->ranges[i].begin >= call->ranges[i].end)
+            return false;
+    }
+    return true;
+}
+
+static bool tokens_valid(const int32_t *tokens, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (tokens[i] < 0)
+            return false;
+    }
+    return true;
+}
+
+/* The keys that touch a unit of the prompt. */
+static void unit_keys(const oracle *o, const kvp_call *call, uint32_t unit, oracle_keys *keys)
+{
+    uint32_t begin = unit * o->unit;
+
+    keys->n = 0;
+    for (uint32_t i = 0; i < call->n_keys; i++) {
+        if (call->keys[i].begin < begin + o->unit && call->keys[i].end > begin)
+            oracle_keys_put(keys, UINT32_MAX, &call->keys[i], begin);
+    }
+}
+
+/* The hash of a unit of the prompt after a hash: the library's function over a span of one unit. */
+static void prompt_hash(const oracle *o, const kvp_call *call, uint32_t unit,
+                        const kvp_hash *parent, kvp_hash *out_hash)
+{
+    kvp_hash_input input = {0};
+    kvp_key list[256];
+    uint32_t begin = unit * o->unit;
+
+    for (uint32_t i = 0; i < call->n_keys && input.n_keys < 256; i++) {
+        if (call->keys[i].begin < begin + o->unit && call->keys[i].end > begin)
+            list[input.n_keys++] = call->keys[i];
+    }
+    input.unit_tokens = o->unit;
+    input.n_tokens = o->unit;
+    input.tokens = call->tokens + begin;
+    input.first_position = begin;
+    input.keys = input.n_keys ? list : NULL;
+    memset(out_hash, 0, sizeof *out_hash);
+    (void)kvp_hash_units(&input, parent, out_hash);
+}
+
+/* "First and last are verified." */
+static bool hashes_valid(const oracle *o, const kvp_call *call, uint32_t root)
+{
+    uint32_t n = call->n_tokens / o->unit;
+    kvp_hash hash;
+
+    if (!call->hashes || n == 0)
+        return true;
+    prompt_hash(o, call, 0, &o->nodes[root].hash, &hash);
+    if (memcmp(&hash, &call->hashes[0], sizeof hash) != 0)
+        return false;
+    if (n == 1)
+        return true;
+    prompt_hash(o, call, n - 1, &call->hashes[n - 2], &hash);
+    return memcmp(&hash, &call->hashes[n - 1], sizeof hash) == 0;
+}
+
+static kvp_status prompt_status(const oracle *o, const kvp_call *call, uint32_t *out_root)
+{
+    uint32_t ns = oracle_find_ns(o, call->handle);
+
+    if (ns == ORACLE_NONE)
+        return KVP_E_HANDLE;
+    *out_root = o->namespaces[ns].root;
+    if (call->flags > KVP_OPEN_NO_MATCH || call->retention >= KVP_RETENTION_CLASSES ||
+        !ranges_valid(call) || !tokens_valid(call->tokens, call->n_tokens) ||
+        !oracle_keys_valid(o, call, 0, call->n_tokens, NULL, 0) ||
+        !hashes_valid(o, call, *out_root))
+        return KVP_E_ARG;
+    if ((uint64_t)call->n_tokens + call->reserve_tokens > o->config.max_seq_tokens)
+        return KVP_E_TOO_LONG;
+    return KVP_OK;
+}
+
+/* ----------------------------------------------------------------------------------------- match */
+
+static uint64_t lowest_begin(const kvp_call *call)
+{
+    uint64_t lowest = UINT64_MAX;
+
+    for (uint32_t i = 0; i < call->n_ranges; i++) {
+        if (call->ranges[i].begin < lowest)
+            lowest = call->ranges[i].begin;
+    }
+    return lowest;
+}
+
+static bool unit_uncached(const oracle *o, const kvp_call *call, uint32_t unit)
+{
+    for (uint32_t i = unit * o->unit; i < (unit + 1) * o->unit; i++) {
+        for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {
+            if (call->tokens[i] == o->config.uncached_tokens[k])
+                return true;
+        }
+    }
+    return (uint64_t)(unit + 1) * o->unit > lowest_begin(call);
+}
+
+/* Walk from the root. The nodes that were hit are in o->prompt_nodes. */
+static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *out_stop)
+{
+    uint32_t n = call->n_tokens / o->unit, parent = root, i;
+    oracle_keys keys = {0};
+    kvp_hash hash;
+
+    o->prompt_nodes = oracle_grow(o->prompt_nodes, &o->prompt_nodes_capacity, n,
+                                  sizeof *o->prompt_nodes);
+    *out_stop = KVP_STOP_OFF;
+    if (!o->config.prefix_cache || (call->flags & KVP_OPEN_NO_MATCH))
+        return 0;
+    *out_stop = KVP_STOP_END;
+    for (i = 0; i < n; i++) {
+        const int32_t *tokens = call->tokens + (size_t)i * o->unit;
+        uint32_t node;
+
+        if (unit_uncached(o, call, i)) {
+            *out_stop = KVP_STOP_UNCACHED;
+            break;
+        }
+        unit_keys(o, call, i, &keys);
+        if (call->hashes)
+            hash = call->hashes[i];
+        else
+            oracle_unit_hash(o, parent, tokens, &keys, &hash);
+        node = oracle_node_find(o, parent, tokens, &keys, &hash);
+        if (node == ORACLE_NONE || !o->nodes[node].block) {
+            *out_stop = node == ORACLE_NONE ? KVP_STOP_MISS : KVP_STOP_NO_KV;
+            break;
+        }
+        o->prompt_nodes[i] = parent = node;
+    }
+    free(keys.items);
+    return i;
+}
+
+/* The block of the row that a hit shares: the one of the last unit in it. */
+static int32_t shared_block(const oracle *o, uint32_t block_idx)
+{
+    return o->nodes[o->prompt_nodes[(block_idx + 1) * o->block_units - 1]].block;
+}
+
+static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
+{
+    uint32_t hit_tokens = m->hit_units * o->unit;
+    uint32_t watermark = o->held ? o->watermark : 0;
+    uint32_t available = oracle_available(o);
+
+    m->shared = hit_tokens / o->config.block_tokens;
+    m->copied = hit_tokens % o->config.block_tokens;
+    m->source = m->copied ? o->nodes[o->prompt_nodes[m->hit_units - 1]].block : 0;
+    m->cached = 0;
+    for (uint32_t i = 0; i < m->shared; i++)
+        m->cached += o->blocks[shared_block(o, i)].refs == 0;
+    m->total = oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens,
+                           o->config.block_tokens);
+    m->taken = m->total - m->shared;
+    m->need = m->taken + m->cached;
+    if (m->copied)
+        m->need += o->blocks[m->source].refs == 0;
+    m->limit = o->config.n_blocks - 1 - watermark;
+    m->room = available > watermark ? available - watermark : 0;
+}
+
+static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
+{
+    uint32_t n = call->n_tokens, S = o->config.block_tokens;
+
+    memset(m, 0, sizeof *m);
+    m->root = root;
+    m->hit_units = walk(o, call, root, &m->stop);
+    if (o->config.full_hit == KVP_FULL_HIT_RECOMPUTE && n && m->hit_units * o->unit == n) {
+        m->hit_units = (n - 1) / S * S / o->unit;
+        m->stop = KVP_STOP_FULL_HIT;
+    }
+    count_blocks(o, call, m);
+    if (with_room && m->copied && o->blocks[m->source].refs == 0 && m->need > m->room) {
+        m->hit_units = m->shared * o->block_units;
+        m->stop = KVP_STOP_NO_ROOM;
+        count_blocks(o, call, m);
+    }
+}
+
+static void tell(const oracle *o, const kvp_call *call, const oracle_match *m, kvp_open_info *info)
+{
+    uint32_t n = call->n_tokens, hit = m->hit_units * o->unit;
+
+    info->hit_tokens = hit;
+    info->cached_tokens = hit < n ? hit : n ? n - 1 : 0;
+    info->stop = m->stop;
+    info->shared_blocks = m->shared;
+    info->cached_blocks = m->cached;
+    info->copied_tokens = m->copied;
+    info->taken_blocks = m->taken;
+}
+
+kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    oracle_match m;
+    uint32_t root;
+    kvp_status status = prompt_status(o, call, &root);
+
+    if (status != KVP_OK)
+        return status;
+    match(o, call, root, false, &m);
+    tell(o, call, &m, &out->u.open);
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------------- admission */
+
+static uint32_t admit(const oracle *o, const oracle_match *m, kvp_admission *admission)
+{
+    admission->need_blocks = m->need;
+    admission->available = oracle_available(o);
+    admission->missing_blocks = 0;
+    admission->verdict = KVP_ADMIT_OK;
+    if (m->need <= m->room)
+        return KVP_ADMIT_OK;
+    if (m->total > m->limit) {
+        admission->missing_blocks = m->total - m->limit;
+        return admission->verdict = KVP_ADMIT_NEVER;
+    }
+    admission->missing_blocks = m->need + (o->held ? o->watermark : 0) - admission->available;
+    return admission->verdict = KVP_ADMIT_LATER;
+}
+
+kvp_status oracle_can_open(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    oracle_match m;
+    uint32_t root;
+    kvp_status status = prompt_status(o, call, &root);
+
+    if (status != KVP_OK)
+        return status;
+    match(o, call, root, true, &m);
+    admit(o, &m, &out->u.admission);
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------------------ open */
+
+uint32_t oracle_place_take(oracle *o)
+{
+    uint32_t place = o->free_places[--o->n_free_places];
+    oracle_seq *seq = &o->seqs[place];
+    oracle_seq kept = *seq;
+
+    memset(seq, 0, sizeof *seq);
+    seq->row = kept.row;
+    seq->row_capacity = kept.row_capacity;
+    seq->chain = kept.chain;
+    seq->chain_capacity = kept.chain_capacity;
+    seq->tail = kept.tail ? kept.tail : oracle_allocate(o->unit, sizeof *seq->tail);
+    seq->tail_keys = kept.tail_keys;
+    seq->tail_keys.n = 0;
+    seq->uncached_from = UINT64_MAX;
+    seq->open = true;
+    o->open_seqs++;
+    return place;
+}
+
+static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
+{
+    kvp_admission admission;
+    uint32_t root, verdict;
+    kvp_status status = prompt_status(o, call, &root);
+
+    if (status != KVP_OK)
+        return oracle_fail(o, status, 0, 0);
+    if (o->open_seqs == o->config.max_seqs)
+        return oracle_fail(o, KVP_E_NO_SEQS, 0, 0);
+    match(o, call, root, true, m);
+    verdict = admit(o, m, &admission);
+    if (verdict != KVP_ADMIT_OK) {
+        o->stats.refused++;
+        return oracle_fail(o, verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS, 0,
+                           admission.missing_blocks);
+    }
+    if (m->copied && o->n_plan == o->config.max_copies)
+        return oracle_fail(o, KVP_E_PLAN_FULL, 0, 0);
+    return KVP_OK;
+}
+
+/* Hold the hits, in row order, then take the rest, in row order. */
+static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
+{
+    seq->row = oracle_grow(seq->row, &seq->row_capacity, m->total, sizeof *seq->row);
+    for (uint32_t i = 0; i < m->shared; i++) {
+        seq->row[i] = shared_block(o, i);
+        oracle_hold(o, seq->row[i]);
+    }
+    if (m->copied)
+        oracle_hold(o, m->source);
+    for (uint32_t i = m->shared; i < m->total; i++)
+        seq->row[i] = oracle_take(o, seq->retention);
+    seq->n_row = m->total;
+}
+
+/* A hit inside a block: its units are copied, and are duplicates in our block. */
+static void copy_hit(oracle *o, oracle_seq *seq, const oracle_match *m)
+{
+    if (!m->copied)
+        return;
+    oracle_plan_add(o, m->source, seq->row[m->shared], m->copied);
+    for (uint32_t i = m->shared * o->block_units; i < m->hit_units; i++)
+        oracle_node_duplicate(o, seq->chain[i], seq->row[m->shared]);
+    oracle_release(o, m->source, NULL);
+}
+
+static void start_seq(oracle *o, oracle_seq *seq, const kvp_call *call, const oracle_match *m)
+{
+    seq->ns_handle = call->handle;
+    seq->tag = call->tag;
+    seq->root = m->root;
+    o->nodes[m->root].users++;
+    seq->retention = call->retention;
+    seq->uncached_from = lowest_begin(call);
+    seq->stop = m->stop;
+    for (uint32_t i = 0; i < m->hit_units; i++)
+        oracle_chain_push(o, seq, o->prompt_nodes[i]);
+}
+
+kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    uint64_t evicted = o->stats.evicted_blocks;
+    oracle_match m = {0};
+    oracle_seq *seq;
+    kvp_status status = open_status(o, call, &m);
+    uint32_t hit = m.hit_units * o->unit;
+
+    if (status != KVP_OK)
+        return status;
+    oracle_begin_change(o);
+    tell(o, call, &m, &out->u.open);
+    o->new_place = oracle_place_take(o);
+    seq = &o->seqs[o->new_place];
+    start_seq(o, seq, call, &m);
+    fill_row(o, seq, &m);
+    copy_hit(o, seq, &m);
+    seq->tokens = call->n_tokens;
+    seq->known = hit;
+    oracle_values_add(o, seq, call, call->tokens ? call->tokens + hit : NULL,
+                      call->n_tokens - hit);
+    seq->prompt = call->n_tokens;
+    seq->cached = out->u.open.cached_tokens;
+    seq->computed = hit;
+    seq->writable = call->n_tokens + call->reserve_tokens;
+    out->u.open.evicted_blocks = (uint32_t)(o->stats.evicted_blocks - evicted);
+    o->stats.opens++;
+    o->stats.prompt_tokens += seq->prompt;
+    o->stats.cached_tokens += seq->cached;
+    return KVP_OK;
+}

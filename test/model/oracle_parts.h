@@ -1,0 +1,98 @@
+/* What the oracle's files share with each other, and with nobody else. */
+#ifndef KVP_TEST_MODEL_ORACLE_PARTS_H
+#define KVP_TEST_MODEL_ORACLE_PARTS_H
+
+#include "oracle.h"
+
+/* oracle.c */
+void *oracle_allocate(size_t count, size_t size);
+void *oracle_grow(void *items, uint32_t *capacity, uint64_t needed, size_t size);
+int32_t *oracle_out_i32(oracle *o, uint64_t n);
+kvp_status oracle_fail(oracle *o, kvp_status status, uint32_t index, uint64_t missing);
+void oracle_begin_change(oracle *o);
+
+/* oracle_nodes.c: nodes, keys, and which block has which node's KV. */
+uint32_t oracle_root_make(oracle *o, const uint8_t *name, uint32_t name_bytes);
+uint32_t oracle_node_find(const oracle *o, uint32_t parent, const int32_t *tokens,
+                          const oracle_keys *keys, const kvp_hash *hash);
+uint32_t oracle_node_make(oracle *o, uint32_t parent, const int32_t *tokens,
+                          const oracle_keys *keys, const kvp_hash *hash);
+void oracle_node_prune(oracle *o, uint32_t node);
+void oracle_unit_hash(const oracle *o, uint32_t parent, const int32_t *tokens,
+                      const oracle_keys *keys, kvp_hash *out_hash);
+void oracle_node_attach(oracle *o, uint32_t node, int32_t block);
+void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block);
+void oracle_unit_clear(oracle *o, int32_t block, uint32_t unit_idx, bool raise);
+void oracle_node_withdraw(oracle *o, uint32_t node);
+uint32_t oracle_block_depth(const oracle *o, int32_t block);
+bool oracle_keys_put(oracle_keys *keys, uint32_t limit, const kvp_key *key, uint32_t unit_begin);
+void oracle_keys_copy(oracle_keys *to, const oracle_keys *from, int64_t below_offset);
+
+/* oracle_blocks.c: the queue, holding and releasing, the plan. */
+void oracle_queue_put(oracle *o, int32_t block, bool at_tail);
+void oracle_queue_remove(oracle *o, int32_t block);
+int32_t oracle_take(oracle *o, uint32_t retention);
+void oracle_hold(oracle *o, int32_t block);
+void oracle_release(oracle *o, int32_t block, kvp_released *released);
+bool oracle_block_sealed(const oracle *o, int32_t block);
+void oracle_free_cached(oracle *o, int32_t block);
+void oracle_plan_add(oracle *o, int32_t source, int32_t destination, uint32_t n_tokens);
+kvp_status oracle_plan_take(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+/* oracle_open.c */
+kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_can_open(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out);
+uint32_t oracle_place_take(oracle *o);
+
+/* oracle_values.c: values of tokens become units; computed units are sealed. */
+bool oracle_is_public(const oracle *o, const oracle_seq *seq, uint32_t unit_idx,
+                      const int32_t *tokens);
+void oracle_values_add(oracle *o, oracle_seq *seq, const kvp_call *call, const int32_t *tokens,
+                       uint32_t n_tokens);
+void oracle_chain_push(oracle *o, oracle_seq *seq, uint32_t node);
+bool oracle_keys_valid(const oracle *o, const kvp_call *call, uint32_t begin, uint32_t end,
+                       const oracle_keys *tail, uint32_t tail_unit);
+kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+/* oracle_extend.c */
+kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+/* One sequence of a batch: its values are tokens[first_token ...]. */
+typedef struct oracle_member {
+    uint32_t place;
+    uint32_t n_tokens;
+    uint64_t first_token;
+} oracle_member;
+
+/* Handles of a batch, or of the single form; the whole call's own errors. */
+typedef struct oracle_batch {
+    uint32_t n;
+    uint32_t reserve;
+    uint32_t fault; /* when it was refused: the sequence at fault */
+    bool each;
+    oracle_member *members; /* [n]; place ORACLE_NONE: a bad handle (EACH) */
+} oracle_batch;
+kvp_status oracle_batch_read(oracle *o, const kvp_call *call, bool may_each, oracle_batch *out);
+void oracle_batch_free(oracle_batch *batch);
+
+/* oracle_seqs.c: invalidate, fork, truncate, close, reset, and all reading. */
+kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_close(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_retain(oracle *o, const kvp_call *call);
+kvp_status oracle_uncache(oracle *o, const kvp_call *call);
+void oracle_reset(oracle *o);
+
+/* oracle_reads.c */
+kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+static inline uint32_t oracle_ceil(uint64_t n, uint32_t by)
+{
+    return (uint32_t)((n + by - 1) / by);
+}
+
+#endif

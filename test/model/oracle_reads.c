@@ -1,0 +1,199 @@
+/* Calls that change nothing: what is known of sequences, of blocks, and the counters. */
+#include "oracle_parts.h"
+
+#include <string.h>
+
+static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
+{
+    uint32_t kept = oracle_kept_tokens(o, seq);
+
+    info->ns.bits = seq->ns_handle;
+    info->tag = seq->tag;
+    info->tokens = seq->tokens;
+    info->known_tokens = seq->known;
+    info->prompt_tokens = seq->prompt;
+    info->cached_tokens = seq->cached;
+    info->computed_tokens = seq->computed;
+    info->writable_tokens = seq->writable;
+    info->public_tokens = oracle_public_units(o, seq) * o->unit;
+    info->kept_tokens = kept;
+    info->blocks = seq->n_row;
+    info->stop = seq->stop;
+    info->last_token = -1;
+    if (kept == seq->known && kept)
+        info->last_token = seq->n_tail ? seq->tail[seq->n_tail - 1]
+                                       : o->nodes[seq->chain[seq->n_chain - 1]].tokens[o->unit - 1];
+    info->retention = seq->retention;
+}
+
+static int32_t value_at(const oracle *o, const oracle_seq *seq, uint32_t position)
+{
+    uint32_t unit = position / o->unit, offset = position % o->unit;
+
+    return unit < seq->n_chain ? o->nodes[seq->chain[unit]].tokens[offset] : seq->tail[offset];
+}
+
+static kvp_status read_values(oracle *o, const oracle_seq *seq, uint64_t from, uint64_t end,
+                              kvp_outcome *out)
+{
+    if (end > oracle_kept_tokens(o, seq) && end > from)
+        return KVP_E_UNKNOWN;
+    out->n = (uint32_t)(end - from);
+    out->i32 = oracle_out_i32(o, end - from);
+    for (uint64_t i = from; i < end; i++)
+        o->i32[i - from] = value_at(o, seq, (uint32_t)i);
+    return KVP_OK;
+}
+
+static kvp_status seq_tokens(oracle *o, const oracle_seq *seq, const kvp_call *call,
+                             kvp_outcome *out)
+{
+    uint64_t end = (uint64_t)call->position + call->count;
+
+    return end > seq->tokens ? KVP_E_ARG : read_values(o, seq, call->position, end, out);
+}
+
+static kvp_status seq_block_tokens(oracle *o, const oracle_seq *seq, const kvp_call *call,
+                                   kvp_outcome *out)
+{
+    uint64_t from = (uint64_t)call->position * o->config.block_tokens;
+    uint64_t end = from + o->config.block_tokens;
+
+    if (call->position >= seq->n_row)
+        return KVP_E_ARG;
+    if (end > seq->tokens)
+        end = seq->tokens;
+    return read_values(o, seq, from, end > from ? end : from, out);
+}
+
+static kvp_status row(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out)
+{
+    if (call->group)
+        return KVP_E_ARG;
+    out->n = seq->n_row;
+    out->i32 = oracle_out_i32(o, seq->n_row);
+    if (seq->n_row)
+        memcpy(o->i32, seq->row, seq->n_row * sizeof *o->i32);
+    return KVP_OK;
+}
+
+static kvp_status slots(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out)
+{
+    uint64_t end = (uint64_t)call->position + call->count;
+    uint32_t S = o->config.block_tokens;
+
+    if (call->group || end > (seq->tokens > seq->writable ? seq->tokens : seq->writable))
+        return KVP_E_ARG;
+    if (call->count && end > seq->writable)
+        return KVP_E_STATE;
+    o->i64 = oracle_grow(o->i64, &o->i64_capacity, call->count, sizeof *o->i64);
+    for (uint32_t i = 0; i < call->count; i++) {
+        uint32_t at = call->position + i;
+
+        o->i64[i] = at < seq->computed ? KVP_NO_SLOT : (int64_t)seq->row[at / S] * S + at % S;
+    }
+    out->n = call->count;
+    out->i64 = o->i64;
+    return KVP_OK;
+}
+
+static kvp_status read_seq(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    uint32_t place = oracle_find_seq(o, call->handle);
+    const oracle_seq *seq;
+
+    if (place == ORACLE_NONE)
+        return KVP_E_HANDLE;
+    seq = &o->seqs[place];
+    switch (call->op) {
+    case KVP_CALL_SEQ_INFO: seq_info(o, seq, &out->u.seq); return KVP_OK;
+    case KVP_CALL_SEQ_TOKENS: return seq_tokens(o, seq, call, out);
+    case KVP_CALL_SEQ_BLOCK_TOKENS: return seq_block_tokens(o, seq, call, out);
+    case KVP_CALL_ROW: return row(o, seq, call, out);
+    default: return slots(o, seq, call, out);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- blocks */
+
+static uint32_t block_state(const oracle *o, int32_t block)
+{
+    if (block == 0)
+        return KVP_BLOCK_NULL;
+    if (o->blocks[block].refs)
+        return KVP_BLOCK_HELD;
+    return oracle_block_sealed(o, block) ? KVP_BLOCK_CACHED : KVP_BLOCK_FREE;
+}
+
+static bool block_valid(const oracle *o, const kvp_call *call)
+{
+    return !call->group && call->block >= 0 && (uint32_t)call->block < o->config.n_blocks;
+}
+
+static kvp_status block_info(const oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    kvp_block_info *info = &out->u.block;
+    const oracle_block *b;
+    uint32_t depth;
+
+    if (!block_valid(o, call))
+        return KVP_E_ARG;
+    b = &o->blocks[call->block];
+    info->state = block_state(o, call->block);
+    info->ref_count = b->refs;
+    info->generation = b->generation;
+    info->retention = b->retention;
+    for (uint32_t k = 0; k < o->block_units; k++)
+        info->sealed_units += b->unit_kind[k] == UNIT_SEALED;
+    depth = oracle_block_depth(o, call->block);
+    info->sealed_tokens = depth * o->unit;
+    if (depth)
+        info->hash = o->nodes[b->unit_node[depth - 1]].hash;
+    return KVP_OK;
+}
+
+static kvp_status block_tokens(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    uint32_t depth, node;
+
+    if (!block_valid(o, call))
+        return KVP_E_ARG;
+    depth = oracle_block_depth(o, call->block);
+    out->n = depth * o->unit;
+    out->i32 = oracle_out_i32(o, out->n);
+    node = depth ? o->blocks[call->block].unit_node[depth - 1] : 0;
+    for (uint32_t k = depth; k-- > 0; node = o->nodes[node].parent)
+        memcpy(o->i32 + k * o->unit, o->nodes[node].tokens, o->unit * sizeof *o->i32);
+    return KVP_OK;
+}
+
+static void stats(const oracle *o, kvp_stats *s)
+{
+    *s = o->stats;
+    s->usable_blocks = o->config.n_blocks - 1;
+    for (uint32_t b = 1; b < o->config.n_blocks; b++) {
+        s->free_blocks += block_state(o, (int32_t)b) == KVP_BLOCK_FREE;
+        s->cached_blocks += block_state(o, (int32_t)b) == KVP_BLOCK_CACHED;
+    }
+    s->held_blocks = o->held;
+    s->watermark_blocks = o->watermark;
+    s->open_seqs = o->open_seqs;
+    s->open_namespaces = o->open_namespaces;
+    s->nodes_used = o->nodes_used;
+    s->pending_copies = o->n_plan;
+}
+
+kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    switch (call->op) {
+    case KVP_CALL_EVICTED:
+        out->n = o->n_evicted;
+        out->evicted = o->evicted;
+        return KVP_OK;
+    case KVP_CALL_BLOCK_INFO: return block_info(o, call, out);
+    case KVP_CALL_BLOCK_TOKENS: return block_tokens(o, call, out);
+    case KVP_CALL_STATS: stats(o, &out->u.stats); return KVP_OK;
+    case KVP_CALL_SHORTAGE: out->u.shortage = o->shortage; return KVP_OK;
+    default: return read_seq(o, call, out);
+    }
+}

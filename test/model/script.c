@@ -1,0 +1,230 @@
+/* See script.h. */
+#include "script.h"
+#include "describe.h"
+#include "oracle_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *copy_of(const void *items, size_t n, size_t size)
+{
+    void *copy;
+
+    if (!items)
+        return NULL;
+    copy = oracle_allocate(n, size);
+    if (n)
+        memcpy(copy, items, n * size);
+    return copy;
+}
+
+script *script_create(const kvp_config *config)
+{
+    script *p = oracle_allocate(1, sizeof *p);
+
+    p->config = *config;
+    p->uncached_tokens = copy_of(config->uncached_tokens, config->n_uncached_tokens,
+                                 sizeof *config->uncached_tokens);
+    p->config.uncached_tokens = p->uncached_tokens;
+    return p;
+}
+
+static void free_call(kvp_call *call)
+{
+    for (uint32_t i = 0; i < call->n_keys; i++)
+        free((void *)(uintptr_t)call->keys[i].bytes);
+    free((void *)(uintptr_t)call->tokens);
+    free((void *)(uintptr_t)call->hashes);
+    free((void *)(uintptr_t)call->keys);
+    free((void *)(uintptr_t)call->ranges);
+    free((void *)(uintptr_t)call->handles);
+    free((void *)(uintptr_t)call->counts);
+    free((void *)(uintptr_t)call->name);
+}
+
+void script_destroy(script *p)
+{
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < p->n; i++)
+        free_call(&p->calls[i]);
+    free(p->calls);
+    free(p->opened);
+    free(p->keep);
+    free(p->uncached_tokens);
+    free(p);
+}
+
+void script_add(script *p, const kvp_call *call, uint64_t opened)
+{
+    kvp_key *keys = copy_of(call->keys, call->n_keys, sizeof *call->keys);
+    kvp_call *copy;
+
+    p->calls = oracle_grow(p->calls, &p->capacity, p->n + 1u, sizeof *p->calls);
+    p->opened = oracle_grow(p->opened, &p->opened_capacity, p->n + 1u, sizeof *p->opened);
+    p->keep = oracle_grow(p->keep, &p->keep_capacity, p->n + 1u, sizeof *p->keep);
+    for (uint32_t i = 0; i < call->n_keys; i++)
+        keys[i].bytes = copy_of(call->keys[i].bytes, call->keys[i].n_bytes, 1);
+    copy = &p->calls[p->n];
+    *copy = *call;
+    copy->tokens = copy_of(call->tokens, call->n_tokens, sizeof *call->tokens);
+    copy->hashes = copy_of(call->hashes, call->n_hashes, sizeof *call->hashes);
+    copy->keys = keys;
+    copy->ranges = copy_of(call->ranges, call->n_ranges, sizeof *call->ranges);
+    copy->handles = copy_of(call->handles, call->n_seqs, sizeof *call->handles);
+    copy->counts = copy_of(call->counts, call->n_seqs, sizeof *call->counts);
+    copy->name = copy_of(call->name, call->name_bytes, 1);
+    p->opened[p->n] = opened;
+    p->keep[p->n++] = true;
+}
+
+/* ------------------------------------------------------------------------------------------ logs */
+
+static uint8_t *read_file(const char *path, size_t *out_n_bytes)
+{
+    FILE *file = fopen(path, "rb");
+    uint8_t *bytes = NULL;
+    uint32_t capacity = 0;
+    size_t n = 0, got;
+
+    if (!file)
+        return NULL;
+    do {
+        bytes = oracle_grow(bytes, &capacity, n + 65536, 1);
+        got = fread(bytes + n, 1, 65536, file);
+        n += got;
+    } while (got);
+    fclose(file);
+    *out_n_bytes = n;
+    return bytes;
+}
+
+/* A log has no handles that its calls gave: run it once to learn them. */
+static void learn_opened(script *p)
+{
+    kvp_outcome outcome = {0};
+    kvp_cache *cache = NULL;
+
+    if (kvp_cache_create(&p->config, NULL, 0, &cache) != KVP_OK)
+        return;
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (kvp_call_run(cache, &p->calls[i], &outcome) == KVP_OK && outcome.status == KVP_OK)
+            p->opened[i] = outcome.handle;
+    }
+    kvp_outcome_free(&outcome);
+    kvp_cache_destroy(cache);
+}
+
+script *script_load(const char *path)
+{
+    size_t n_bytes = 0;
+    uint8_t *bytes = read_file(path, &n_bytes);
+    kvp_oplog *log = NULL;
+    kvp_record record;
+    kvp_config config;
+    script *p = NULL;
+    int end = 0;
+    kvp_status status = bytes ? kvp_oplog_open(bytes, n_bytes, &log) : KVP_E_IO;
+
+    if (status == KVP_OK) {
+        kvp_config_init(&config);
+        status = kvp_oplog_config(log, &config);
+    }
+    if (status == KVP_OK) {
+        p = script_create(&config);
+        while ((status = kvp_oplog_next(log, &record, &end)) == KVP_OK && !end)
+            script_add(p, &record.call, 0);
+        learn_opened(p);
+    }
+    if (status != KVP_OK)
+        fprintf(stderr, "kvp_model: %s: %s\n", path, kvp_status_text(status));
+    kvp_oplog_close(log);
+    free(bytes);
+    return p;
+}
+
+/* ------------------------------------------------------------------------------------------- run */
+
+/* Names of handles, and what they are in this run. */
+typedef struct names {
+    uint64_t *name;
+    uint64_t *now;
+    uint32_t n;
+} names;
+
+static uint64_t translate(const names *list, uint64_t handle)
+{
+    for (uint32_t i = list->n; i-- > 0;) {
+        if (list->name[i] == handle)
+            return list->now[i];
+    }
+    return handle;
+}
+
+static bool step(const script *p, session *s, names *list, uint32_t i, bool verbose)
+{
+    kvp_call call = p->calls[i];
+    uint64_t *handles = copy_of(call.handles, call.n_seqs, sizeof *handles);
+    bool good;
+
+    call.handle = translate(list, call.handle);
+    for (uint32_t k = 0; k < call.n_seqs; k++)
+        handles[k] = translate(list, handles[k]);
+    call.handles = handles;
+    good = session_step(s, &call);
+    if (p->opened[i] && s->seen.status == KVP_OK) {
+        list->name[list->n] = p->opened[i];
+        list->now[list->n++] = s->seen.handle;
+    }
+    if (verbose) {
+        printf("%6u  ", i);
+        call_print(stdout, &call);
+        printf("\n        -> ");
+        outcome_print(stdout, &call, &s->seen);
+        printf("\n");
+    }
+    if (verbose && !good) {
+        printf("        oracle: ");
+        outcome_print(stdout, &call, &s->foretold);
+        printf("\n");
+    }
+    free(handles);
+    return good;
+}
+
+bool script_run(const script *p, const session_options *options, bool verbose, uint32_t *out_index)
+{
+    session *s = session_create(&p->config, options);
+    names list = {0};
+    bool good = s != NULL;
+    uint32_t i = 0;
+
+    list.name = oracle_allocate(p->n, sizeof *list.name);
+    list.now = oracle_allocate(p->n, sizeof *list.now);
+    for (i = 0; i < p->n && good; i++) {
+        if (p->keep[i])
+            good = step(p, s, &list, i, verbose);
+    }
+    *out_index = good ? p->n : i ? i - 1 : 0;
+    if (good)
+        good = session_audit(s);
+    if (verbose && s && !good)
+        printf("        %s\n", s->why);
+    free(list.name);
+    free(list.now);
+    session_destroy(s);
+    return good;
+}
+
+void script_print(FILE *file, const script *p)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (!p->keep[i])
+            continue;
+        fprintf(file, "%6u  ", i);
+        call_print(file, &p->calls[i]);
+        if (p->opened[i])
+            fprintf(file, "  => %llx", (unsigned long long)p->opened[i]);
+        fprintf(file, "\n");
+    }
+}

@@ -1,0 +1,41 @@
+/* A script: a configuration and calls, kept to be run again, whole or in part.
+ *
+ * Handles in a script are names for what was opened when it was written. When it runs, they are
+ * replaced by what the same call opens now; what nobody opened this time is a stale handle. So any
+ * subset of the calls can be run, which is what shrinking does.
+ */
+#ifndef KVP_TEST_MODEL_SCRIPT_H
+#define KVP_TEST_MODEL_SCRIPT_H
+
+#include <stdio.h>
+
+#include "session.h"
+
+typedef struct script {
+    kvp_config config;
+    int32_t *uncached_tokens;
+    kvp_call *calls;   /* [n] with arrays of their own */
+    uint64_t *opened;  /* [n] the handle that this call gave, 0: none */
+    bool *keep;        /* [n] run this call */
+    uint32_t n, capacity, opened_capacity, keep_capacity;
+} script;
+
+script *script_create(const kvp_config *config);
+void script_destroy(script *p);
+void script_add(script *p, const kvp_call *call, uint64_t opened);
+
+/* Read an operation log; NULL with a message when it cannot be read. */
+script *script_load(const char *path);
+
+/* Run the calls that are kept. Gives true when everything was as foretold; else *out_index is the
+ * call (n: the audit at the end, or the making of the session) and, if verbose, all is told. */
+bool script_run(const script *p, const session_options *options, bool verbose, uint32_t *out_index);
+
+/* Remove calls as long as the script still fails (each trial in a process of its own, so that a
+ * crash is a failure like others). False when it does not fail to begin with. */
+bool script_shrink(script *p, const session_options *options);
+
+/* Print the calls that are kept, one a line. */
+void script_print(FILE *file, const script *p);
+
+#endif

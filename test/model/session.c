@@ -1,0 +1,205 @@
+/* See session.h. */
+#include "session.h"
+#include "describe.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int write_log(void *context, const void *bytes, size_t n_bytes)
+{
+    session *s = context;
+
+    if (s->options.record_fd >= 0)
+        return write(s->options.record_fd, bytes, n_bytes) == (ssize_t)n_bytes ? 0 : 1;
+    if (s->log_bytes + n_bytes > s->log_capacity) {
+        s->log_capacity = 2 * (s->log_bytes + n_bytes) + 4096;
+        s->log = realloc(s->log, s->log_capacity);
+        if (!s->log)
+            return 1;
+    }
+    memcpy(s->log + s->log_bytes, bytes, n_bytes);
+    s->log_bytes += n_bytes;
+    return 0;
+}
+
+static kvp_status create_cache(session *s, const kvp_config *config)
+{
+    size_t n_bytes;
+    kvp_status status;
+
+    if (!s->options.own_arena)
+        return kvp_cache_create(config, NULL, 0, &s->cache);
+    status = kvp_cache_bytes(config, &n_bytes);
+    if (status != KVP_OK)
+        return status;
+    n_bytes = (n_bytes + 63) / 64 * 64;
+    s->arena = aligned_alloc(64, n_bytes);
+    if (!s->arena)
+        return KVP_E_NO_MEMORY;
+    memset(s->arena, 0xa5, n_bytes); /* "its content does not matter" */
+    return kvp_cache_create(config, s->arena, n_bytes, &s->cache);
+}
+
+session *session_create(const kvp_config *config, const session_options *options)
+{
+    session *s = calloc(1, sizeof *s);
+    kvp_sink sink = {s, write_log};
+    kvp_config resolved;
+    kvp_status status;
+
+    if (!s)
+        return NULL;
+    s->options = *options;
+    status = create_cache(s, config);
+    if (status == KVP_OK) {
+        kvp_config_init(&resolved);
+        status = kvp_cache_config(s->cache, &resolved);
+    }
+    if (status == KVP_OK && (options->record || options->record_fd >= 0)) {
+        status = kvp_record_start(s->cache, &sink);
+        s->recording = true;
+    }
+    if (status != KVP_OK) {
+        fprintf(stderr, "kvp_model: making the cache gave %s\n", kvp_status_name(status));
+        kvp_cache_destroy(s->cache);
+        free(s->arena);
+        free(s);
+        return NULL;
+    }
+    s->o = oracle_create(&resolved);
+    return s;
+}
+
+void session_destroy(session *s)
+{
+    if (!s)
+        return;
+    kvp_cache_destroy(s->cache);
+    oracle_destroy(s->o);
+    kvp_outcome_free(&s->seen);
+    free(s->arena);
+    free(s->log);
+    free(s);
+}
+
+static bool check(session *s)
+{
+    kvp_violation violation;
+    kvp_status status;
+
+    if (!s->options.check_level)
+        return true;
+    memset(&violation, 0, sizeof violation);
+    status = kvp_check(s->cache, s->options.check_level, &violation);
+    if (status == KVP_OK)
+        return true;
+    snprintf(s->why, sizeof s->why, "after the call kvp_check says %s: %.7s, object %" PRIu64 ": %s",
+             kvp_status_name(status), violation.invariant, violation.object,
+             violation.detail ? violation.detail : "");
+    return false;
+}
+
+static bool compare(session *s, const kvp_call *call)
+{
+    kvp_status status = kvp_call_run(s->cache, call, &s->seen);
+    const char *difference;
+
+    if (status != KVP_OK) {
+        snprintf(s->why, sizeof s->why, "kvp_call_run gave %s", kvp_status_name(status));
+        return false;
+    }
+    oracle_run(s->o, call, &s->foretold);
+    oracle_learn(s->o, call, &s->seen, &s->foretold);
+    difference = outcome_difference(call, &s->seen, &s->foretold);
+    if (difference) {
+        snprintf(s->why, sizeof s->why, "they differ in: %s", difference);
+        return false;
+    }
+    return true;
+}
+
+bool session_step(session *s, const kvp_call *call)
+{
+    s->n_calls++;
+    if (!compare(s, call) || !check(s))
+        return false;
+    if (!s->options.audit_every || s->n_calls % s->options.audit_every)
+        return true;
+    return session_audit(s);
+}
+
+/* One reading call of the audit; when it differs, `why` says which one. */
+static bool audit_call(session *s, kvp_call *call)
+{
+    char text[160];
+
+    if (compare(s, call))
+        return true;
+    snprintf(text, sizeof text, "%.150s", s->why);
+    snprintf(s->why, sizeof s->why, "audit, %s (handle %" PRIx64 ", block %" PRId32 "): %.120s",
+             kvp_call_name(call->op), call->handle, call->block, text);
+    fprintf(stderr, "audit: cache:  ");
+    outcome_print(stderr, call, &s->seen);
+    fprintf(stderr, "\naudit: oracle: ");
+    outcome_print(stderr, call, &s->foretold);
+    fprintf(stderr, "\n");
+    return false;
+}
+
+static bool audit_seq(session *s, const oracle_seq *seq)
+{
+    static const uint32_t ops[] = {KVP_CALL_SEQ_INFO, KVP_CALL_ROW, KVP_CALL_SEQ_TOKENS};
+    kvp_call call = {0};
+
+    call.handle = seq->handle;
+    for (uint32_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        call.op = ops[i];
+        call.count = ops[i] == KVP_CALL_SEQ_TOKENS ? oracle_kept_tokens(s->o, seq) : 0;
+        if (!audit_call(s, &call))
+            return false;
+    }
+    return true;
+}
+
+bool session_audit(session *s)
+{
+    static const uint32_t ops[] = {KVP_CALL_STATS, KVP_CALL_EVICTED, KVP_CALL_SHORTAGE};
+    kvp_call call = {0};
+
+    for (uint32_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        call.op = ops[i];
+        if (!audit_call(s, &call))
+            return false;
+    }
+    call.op = KVP_CALL_BLOCK_INFO;
+    for (uint32_t b = 0; b < s->o->config.n_blocks; b++) {
+        call.block = (int32_t)b;
+        if (!audit_call(s, &call))
+            return false;
+    }
+    for (uint32_t i = 0; i < s->o->config.max_seqs; i++) {
+        if (s->o->seqs[i].open && !audit_seq(s, &s->o->seqs[i]))
+            return false;
+    }
+    return true;
+}
+
+bool session_replay_log(session *s)
+{
+    kvp_oplog *log = NULL;
+    uint64_t index = 0;
+    kvp_status status = kvp_record_stop(s->cache);
+
+    s->recording = false;
+    if (status == KVP_OK && s->log)
+        status = kvp_oplog_open(s->log, s->log_bytes, &log);
+    if (status == KVP_OK && log)
+        status = kvp_oplog_replay(log, 0, &index);
+    kvp_oplog_close(log);
+    if (status != KVP_OK)
+        snprintf(s->why, sizeof s->why, "replaying the recorded log: %s at record %" PRIu64,
+                 kvp_status_name(status), index);
+    return status == KVP_OK;
+}

@@ -1,0 +1,46 @@
+/* A session: a cache and its oracle, going through the same calls.
+ *
+ * Owns both, and the recording of the cache if there is one. Every step makes one call on both and
+ * compares; an audit reads everything that can be read and compares that.
+ */
+#ifndef KVP_TEST_MODEL_SESSION_H
+#define KVP_TEST_MODEL_SESSION_H
+
+#include "oracle.h"
+
+typedef struct session_options {
+    int check_level;       /* kvp_check of this level after every call; 0: none */
+    uint32_t audit_every;  /* calls between audits; 0: never */
+    bool own_arena;        /* give the cache memory of ours */
+    bool record;           /* into memory */
+    int record_fd;         /* or to this file, unbuffered; -1: not */
+} session_options;
+
+typedef struct session {
+    kvp_cache *cache;
+    oracle *o;
+    void *arena;
+    session_options options;
+    kvp_outcome seen, foretold;
+    uint64_t n_calls;
+    uint8_t *log; /* [log_bytes] what was recorded */
+    size_t log_bytes, log_capacity;
+    bool recording;
+    char why[256]; /* of a difference: what differs */
+} session;
+
+/* Make a session; NULL with a message on stderr when the cache refuses the configuration. */
+session *session_create(const kvp_config *config, const session_options *options);
+void session_destroy(session *s);
+
+/* Make one call on both. False when they differ, or the check finds something: then s->why, s->seen
+ * and s->foretold tell. */
+bool session_step(session *s, const kvp_call *call);
+
+/* Read and compare every sequence, every block, the evicted list, counters and shortage. */
+bool session_audit(session *s);
+
+/* End the recording and replay it with kvp_oplog_replay, which must find everything equal. */
+bool session_replay_log(session *s);
+
+#endif

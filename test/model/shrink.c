@@ -1,0 +1,105 @@
+/* Shrinking: remove calls from a script while it still fails.
+ *
+ * Delta debugging: first everything after the failing call, then runs of calls, of half the length
+ * each round, until no single call can be missed.
+ */
+#include "script.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Does the script fail? Tried in a child, so that an assert or a crash is only an answer. */
+static bool fails(const script *p, const session_options *options)
+{
+    pid_t child;
+    int state = 0;
+    uint32_t index;
+
+    fflush(NULL);
+    child = fork();
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
+            _exit(2);
+        alarm(60);
+        _exit(script_run(p, options, false, &index) ? 0 : 1);
+    }
+    if (child < 0 || waitpid(child, &state, 0) != child)
+        return false;
+    return WIFSIGNALED(state) || (WIFEXITED(state) && WEXITSTATUS(state) != 0);
+}
+
+static uint32_t count_kept(const script *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n; i++)
+        n += p->keep[i];
+    return n;
+}
+
+/* Try to do without kept calls number [from, from + n). */
+static bool drop(script *p, const session_options *options, uint32_t from, uint32_t n)
+{
+    bool *before = malloc(p->n ? p->n : 1);
+    uint32_t at = 0;
+    bool fewer;
+
+    if (!before)
+        return false;
+    memcpy(before, p->keep, p->n);
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->keep[i] && at++ >= from && at <= from + n)
+            p->keep[i] = false;
+    }
+    fewer = fails(p, options);
+    if (!fewer)
+        memcpy(p->keep, before, p->n);
+    free(before);
+    return fewer;
+}
+
+/* Keep the shortest beginning that fails. */
+static void cut_end(script *p, const session_options *options)
+{
+    uint32_t good = 0, bad = p->n;
+
+    while (bad - good > 1) {
+        uint32_t middle = good + (bad - good) / 2;
+
+        for (uint32_t i = 0; i < p->n; i++)
+            p->keep[i] = i < middle;
+        if (fails(p, options))
+            bad = middle;
+        else
+            good = middle;
+    }
+    for (uint32_t i = 0; i < p->n; i++)
+        p->keep[i] = i < bad;
+}
+
+bool script_shrink(script *p, const session_options *options)
+{
+    if (!fails(p, options))
+        return false;
+    cut_end(p, options);
+    for (uint32_t chunk = count_kept(p) / 2 + 1;; chunk = chunk / 2) {
+        bool any = true;
+
+        while (any) {
+            any = false;
+            for (uint32_t from = 0; from < count_kept(p);) {
+                if (drop(p, options, from, chunk))
+                    any = true;
+                else
+                    from += chunk;
+            }
+            any = any && chunk == 1;
+        }
+        if (chunk <= 1)
+            break;
+    }
+    return true;
+}

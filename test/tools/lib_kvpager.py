@@ -1,0 +1,71 @@
+"""What the tests of the command share: running it, and saying what is wrong.
+
+Environment: KVPAGER the command, KVP_SOURCE the source directory.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+KVPAGER = os.environ.get("KVPAGER", "kvpager")
+SOURCE = os.environ.get("KVP_SOURCE", os.path.join(os.path.dirname(__file__), "..", ".."))
+SKIPPED = 77
+
+failures = 0
+
+
+def check(condition, *what):
+    """Counts and prints a failure; the test goes on to show the others."""
+    global failures
+    if not condition:
+        failures += 1
+        print("FAILED:", *what)
+    return condition
+
+
+def check_equal(got, expected, *what):
+    return check(got == expected, *what, f"got {got!r}, expected {expected!r}")
+
+
+def finish():
+    if failures:
+        print(f"{failures} failed")
+    sys.exit(1 if failures else 0)
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(SKIPPED)
+
+
+def run(*arguments, stdin=None, env=None):
+    """Runs the command; stdin is bytes or None."""
+    environment = dict(os.environ, **(env or {}))
+    return subprocess.run([KVPAGER, *map(str, arguments)], input=stdin, capture_output=True,
+                          env=environment, check=False)
+
+
+def replay(path, *options, stdin=None):
+    """Replays with --json; gives the object, or fails the whole test."""
+    done = run("replay", "--json", *options, path, stdin=stdin)
+    if done.returncode != 0:
+        print("FAILED: replay", options, path, "status", done.returncode, done.stderr.decode())
+        sys.exit(1)
+    return json.loads(done.stdout)
+
+
+def directory():
+    return tempfile.TemporaryDirectory(prefix="kvpager-")
+
+
+def mooncake(timestamp, input_length, output_length, ids):
+    return json.dumps({"timestamp": timestamp, "input_length": input_length,
+                       "output_length": output_length, "hash_ids": ids}) + "\n"
+
+
+def traces():
+    """The folder of real traces, or None."""
+    path = os.environ.get("KVP_TRACES", os.path.join(SOURCE, "..", "shared", "traces"))
+    return path if os.path.isdir(path) else None

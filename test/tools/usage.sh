@@ -1,0 +1,86 @@
+# The command as a whole: help, version, unknown words, and output that cannot be written.
+set -u
+failures=0
+: "${KVPAGER:?the command}"
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+
+# expect STATUS NAME COMMAND...: runs, keeps $dir/out and $dir/err
+expect() {
+    local want=$1 name=$2 got=0
+    shift 2
+    "$@" >"$dir/out" 2>"$dir/err" || got=$?
+    if [ "$got" -ne "$want" ]; then
+        echo "FAILED: $name: status $got, expected $want"; cat "$dir/err"
+        failures=$((failures + 1))
+    fi
+}
+
+# has FILE TEXT
+has() {
+    if ! grep -qF -- "$2" "$dir/$1"; then
+        echo "FAILED: '$2' is not in:"; cat "$dir/$1"
+        failures=$((failures + 1))
+    fi
+}
+
+# empty FILE
+empty() {
+    if [ -s "$dir/$1" ]; then
+        echo "FAILED: $1 is not empty:"; cat "$dir/$1"
+        failures=$((failures + 1))
+    fi
+}
+
+for words in "--help" "help" "-h" "replay --help" "gen --help" "replay -h" "gen --seed 3 --help"; do
+    # shellcheck disable=SC2086 # several words
+    expect 0 "$words" "$KVPAGER" $words
+    has out "Usage: kvpager"
+    empty err
+    if [ "$(awk 'length > 80' "$dir/out" | wc -l)" -ne 0 ]; then
+        echo "FAILED: '$words' is wider than 80 columns"; failures=$((failures + 1))
+    fi
+done
+expect 0 help "$KVPAGER" --help
+for word in replay gen trace --version; do has out "$word"; done
+expect 0 "replay --help" "$KVPAGER" replay --help
+for option in --block-tokens --blocks --memory --kv-bytes-per-token --no-prefix-cache \
+              --output-tokens --sequential --limit --trace-block --lenient --seed --record --json; do
+    has out "$option"
+done
+expect 0 version "$KVPAGER" --version
+grep -Eqx 'kvpager [0-9]+\.[0-9]+\.[0-9]+' "$dir/out" || {
+    echo "FAILED: --version prints: $(cat "$dir/out")"; failures=$((failures + 1)); }
+
+expect 2 "no command" "$KVPAGER";             has err "Usage: kvpager"; empty out
+expect 2 "unknown command" "$KVPAGER" reply;  has err "unknown command 'reply'"; has err "--help"
+expect 2 "unknown option" "$KVPAGER" --bogus; has err "unknown option '--bogus'"; empty out
+
+expect 2 "gen operand" "$KVPAGER" gen x;                  has err "'x' is not expected"
+expect 2 "gen profile" "$KVPAGER" gen --profile chess;    has err "expected one of: chat, agent"
+expect 2 "gen rate" "$KVPAGER" gen --rate 0;              has err "--rate is '0', expected"
+expect 2 "gen rate" "$KVPAGER" gen --rate 1.2345;         has err "--rate is '1.2345', expected"
+expect 2 "gen requests" "$KVPAGER" gen --requests 1e3;    has err "--requests is '1e3', expected"
+expect 1 "gen into nowhere" "$KVPAGER" gen -o "$dir/a/b"; has err "cannot write $dir/a/b"
+expect 1 "gen into a directory" "$KVPAGER" gen -o "$dir"; has err "cannot write $dir"
+
+"$KVPAGER" gen --requests 20 -o "$dir/trace" || failures=$((failures + 1))
+if [ -w /dev/full ]; then
+    expect 1 "gen, disk full" "$KVPAGER" gen -o /dev/full;  has err "No space left"
+    [ -e /dev/full ] || { echo "FAILED: /dev/full was removed"; failures=$((failures + 1)); }
+    for words in "--help" "--version" "gen --requests 3" "replay --blocks 2000 $dir/trace" \
+                 "replay --blocks 2000 --json $dir/trace" "replay --help"; do
+        got=0
+        # shellcheck disable=SC2086 # several words
+        "$KVPAGER" $words >/dev/full 2>"$dir/err" || got=$?
+        [ "$got" -eq 1 ] || {
+            echo "FAILED: '$words' into a full disk: status $got"; failures=$((failures + 1)); }
+        has err "No space left"
+    done
+fi
+# A reader that goes away: the status of the command, not of the pipe.
+{ "$KVPAGER" gen --requests 100000 2>"$dir/err"; echo $? >"$dir/out"; } | head -c 1 >/dev/null
+has out 1
+has err "Broken pipe"
+
+[ "$failures" -eq 0 ]

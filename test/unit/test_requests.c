@@ -1,0 +1,505 @@
+/* The reader of request traces: every format, everything that can be wrong with a line, and the
+ * tokens that stand for ids. Files are written to the directory of temporary files, read back and
+ * removed.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+/* cmocka.h needs these before it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trace/requests.h"
+
+typedef struct source {
+    char path[256];
+} source;
+
+static source write_source(const void *bytes, size_t n_bytes)
+{
+    source made;
+    const char *directory = getenv("TMPDIR");
+    snprintf(made.path, sizeof made.path, "%s/kvpager-XXXXXX",
+             directory != NULL ? directory : "/tmp");
+    int descriptor = mkstemp(made.path);
+    assert_true(descriptor >= 0);
+    assert_int_equal(write(descriptor, bytes, n_bytes), (ssize_t)n_bytes);
+    assert_int_equal(close(descriptor), 0);
+    return made;
+}
+
+static kvpi_requests_options default_options(void)
+{
+    kvpi_requests_options options;
+    kvpi_requests_options_init(&options);
+    return options;
+}
+
+static kvpi_requests *read_with(const char *text, const kvpi_requests_options *options)
+{
+    kvpi_requests *set = NULL;
+    kvpi_requests_error error = {""};
+    source from = write_source(text, strlen(text));
+    int result = kvpi_requests_read(from.path, options, &error, &set);
+    unlink(from.path);
+    if (result != 0)
+        fail_msg("%s", error.text);
+    return set;
+}
+
+static kvpi_requests *read_text(const char *text)
+{
+    kvpi_requests_options options = default_options();
+    return read_with(text, &options);
+}
+
+/* ---------------------------------------------------------------------- what is wrong in a file */
+
+#define MOONCAKE_1 "{\"timestamp\": 1, \"input_length\": 600, \"output_length\": 2, "
+#define MOONCAKE   MOONCAKE_1 "\"hash_ids\": [1, 2]}\n"
+#define TOKENS                                                                                     \
+    "{\"arrival_time_ns\": 5, \"input_toks\": 2, \"output_toks\": 1, \"input_tok_ids\": [7, 8]}\n"
+#define AZURE    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+#define BURSTGPT "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+
+/* `says` begins at the line number: ":LINE: message". */
+typedef struct bad_source {
+    const char *text;
+    const char *says;
+} bad_source;
+
+static const bad_source bad_sources[] = {
+    {"", ":1: the file is empty"},
+    {"\n \n\r\n", ":3: the file has no requests"},
+    {"\xef\xbb\xbf", ":1: the file has no requests"},
+    {AZURE, ":1: the file has no requests"},
+    {"hello\n", ":1: 'hello' begins no known format"},
+    {"[" MOONCAKE "]", ":1: a JSON array, expected one JSON object a line"},
+    {"{}\n", ":1: no request in this object"},
+    {MOONCAKE "{\"timestamp\": 1,\n", ":2: not valid JSON"},
+    {MOONCAKE "[1]\n", ":2: the line is an array, expected a JSON object"},
+    {MOONCAKE "null\n", ":2: the line is null"},
+    {MOONCAKE MOONCAKE_1 "\"hash_ids\": [1, 2]} x\n", ":2: not valid JSON"},
+    {MOONCAKE MOONCAKE_1 "\"timestamp\": 2, \"hash_ids\": [1, 2]}\n", ":2: not valid JSON: dup"},
+    {MOONCAKE "\n" MOONCAKE_1 "\"hash_ids\": [1, 2], \"s\": \"\xff\"}\n", ":3: not valid JSON"},
+    {MOONCAKE TOKENS, ":2: no \"timestamp\", expected in every line of a Mooncake JSONL trace"},
+    {TOKENS MOONCAKE, ":2: no \"arrival_time_ns\", expected in every line of a token JSONL"},
+    {MOONCAKE_1 "\"x\": 1}\n", ":1: no \"hash_ids\""},
+    {"{\"timestamp\": \"1\", \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [1]}",
+     ":1: timestamp is a string, expected milliseconds"},
+    {"{\"timestamp\": -1, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [1]}",
+     ":1: timestamp is -1, expected milliseconds from 0"},
+    {"{\"timestamp\": 1e300, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [1]}",
+     ":1: timestamp is 1e+300, expected"},
+    {"{\"timestamp\": 1, \"input_length\": -600, \"output_length\": 1, \"hash_ids\": []}",
+     ":1: input_length is -600, expected a whole number from 0 to 1073741823"},
+    {"{\"timestamp\": 1, \"input_length\": 1.5, \"output_length\": 1, \"hash_ids\": [1]}",
+     ":1: input_length is a number with a fraction"},
+    {"{\"timestamp\": 1, \"input_length\": null, \"output_length\": 1, \"hash_ids\": [1]}",
+     ":1: input_length is null"},
+    {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": -1, \"hash_ids\": [1]}",
+     ":1: output_length is -1"},
+    {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1073741824, \"hash_ids\": [1]}",
+     ":1: output_length is 1073741824, expected"},
+    {"{\"timestamp\": 1, \"input_length\": 99999999999999999999, \"hash_ids\": [1]}",
+     ":1: not valid JSON: too big integer"},
+    {MOONCAKE_1 "\"hash_ids\": 7}\n", ":1: hash_ids is a whole number, expected an array"},
+    {MOONCAKE_1 "\"hash_ids\": [1, \"2\"]}\n", ":1: hash_ids[1] is a string"},
+    {MOONCAKE_1 "\"hash_ids\": [1, -2]}\n", ":1: hash_ids[1] is -2"},
+    {MOONCAKE_1 "\"hash_ids\": [1]}\n", ":1: hash_ids has 1 ids, expected exactly 2"},
+    {MOONCAKE MOONCAKE_1 "\"hash_ids\": [1, 2, 3]}\n",
+     ":2: hash_ids has 3 ids, expected exactly 2"},
+    {"{\"arrival_time_ns\": 5, \"input_toks\": 2, \"output_toks\": 1, \"input_tok_ids\": [7]}",
+     ":1: input_tok_ids has 1 ids, expected exactly 2"},
+    {"{\"arrival_time_ns\": 5, \"input_toks\": 1, \"output_toks\": 1, \"input_tok_ids\": [-7]}",
+     ":1: input_tok_ids[0] is -7"},
+    {"{\"arrival_time_ns\": 5, \"input_toks\": 1, \"output_toks\": 1, \"input_tok_ids\":"
+     " [2147483648]}",
+     ":1: input_tok_ids[0] is 2147483648"},
+    {"{\"arrival_time_ns\": 5, \"input_toks\": 1, \"output_toks\": 2, \"input_tok_ids\": [7],"
+     " \"output_tok_ids\": [1]}",
+     ":1: output_tok_ids has 1 ids, expected exactly 2"},
+    {"{\"arrival_time_ns\": 5.5, \"input_toks\": 1, \"output_toks\": 1, \"input_tok_ids\": [7]}",
+     ":1: arrival_time_ns is a number with a fraction"},
+    {AZURE "2023-11-16 18:15:46.6805900,374\n", ":2: 2 fields, expected 3 as in the header"},
+    {AZURE "2023-11-16 18:15:46.6805900,374,44,1\n", ":2: 4 fields, expected 3"},
+    {AZURE "2023-11-16 18:15:46.6805900,,44\n", ":2: ContextTokens is '', expected a whole number"},
+    {AZURE "2023-11-16 18:15:46.6805900,-3,44\n", ":2: ContextTokens is '-3', expected"},
+    {AZURE "2023-11-16 18:15:46.6805900,3x,44\n", ":2: ContextTokens is '3x', expected"},
+    {AZURE "2023-11-16 18:15:46.6805900,3,1073741824\n", ":2: GeneratedTokens is '1073741824'"},
+    {AZURE "2023-11-16 18:15:46.6805900,3,\x1b[2J\n", ":2: GeneratedTokens is '?[2J'"},
+    {AZURE "2023-13-16 18:15:46,3,4\n", ":2: TIMESTAMP is '2023-13-16 18:15:46', expected a time"},
+    {AZURE "2023-02-29 18:15:46,3,4\n", ":2: TIMESTAMP is '2023-02-29 18:15:46'"},
+    {AZURE "2023-02-28 24:15:46,3,4\n", ":2: TIMESTAMP is '2023-02-28 24:15:46'"},
+    {AZURE "2100-02-29 00:00:00,3,4\n", ":2: TIMESTAMP is '2100-02-29 00:00:00'"},
+    {AZURE "2023-02-28 18:15:46.,3,4\n", ":2: TIMESTAMP is '2023-02-28 18:15:46.'"},
+    {AZURE "2023-02-28 18:15:46+1,3,4\n", ":2: TIMESTAMP is '2023-02-28 18:15:46+1'"},
+    {AZURE "12,3,4\n", ":2: TIMESTAMP is '12'"},
+    {BURSTGPT "5,ChatGPT,472,18,490,Conversation log\nx,GPT-4,1,1,2,API log\n",
+     ":3: Timestamp is 'x', expected seconds"},
+    {BURSTGPT "5.,ChatGPT,472,18,490,Conversation log\n", ":2: Timestamp is '5.'"},
+    {BURSTGPT "-5,ChatGPT,472,18,490,Conversation log\n", ":2: Timestamp is '-5'"},
+    {BURSTGPT "99999999999999,ChatGPT,472,18,490,Log\n", ":2: Timestamp is '99999999999999'"},
+    {BURSTGPT "5,ChatGPT,472,1.5,490,Conversation log\n", ":2: Response tokens is '1.5'"},
+    {"Timestamp,Model,Request tokens\n1,2,3\n", ":1: 'Timestamp' begins no known format"},
+};
+
+/* Reads bytes that must be refused, and compares path, line and message. */
+static void expect_refused(const void *bytes, size_t n_bytes, const char *says)
+{
+    kvpi_requests_options options = default_options();
+    kvpi_requests *set = NULL;
+    kvpi_requests_error error = {""};
+    source from = write_source(bytes, n_bytes);
+    int result = kvpi_requests_read(from.path, &options, &error, &set);
+    unlink(from.path);
+    size_t n = strlen(from.path);
+    if (result != -1 || set != NULL || strncmp(error.text, from.path, n) != 0 ||
+        strncmp(error.text + n, says, strlen(says)) != 0)
+        fail_msg("result %d, message '%s', expected '...%s'", result, error.text, says);
+}
+
+static void test_bad_sources(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof bad_sources / sizeof *bad_sources; i++)
+        expect_refused(bad_sources[i].text, strlen(bad_sources[i].text), bad_sources[i].says);
+}
+
+static void test_nul_byte(void **state)
+{
+    (void)state;
+    static const char json[] = MOONCAKE "{\"timestamp\": 1\0}\n";
+    static const char csv[] = AZURE "2023-11-16 18:15:46,3\0,4\n";
+    expect_refused(json, sizeof json - 1, ":2: a NUL byte in column 16");
+    expect_refused(csv, sizeof csv - 1, ":2: a NUL byte in column 22");
+}
+
+static void test_unreadable(void **state)
+{
+    (void)state;
+    kvpi_requests_options options = default_options();
+    kvpi_requests *set = NULL;
+    kvpi_requests_error error = {""};
+    assert_int_equal(kvpi_requests_read("/", &options, &error, &set), -1);
+    assert_string_equal(error.text, "/: cannot open: Is a directory");
+    assert_int_equal(kvpi_requests_read("/no/such", &options, &error, &set), -1);
+    assert_string_equal(error.text, "/no/such: cannot open: No such file or directory");
+    assert_null(set);
+}
+
+/* ------------------------------------------------------------------------------ what is right */
+
+static void test_mooncake(void **state)
+{
+    (void)state;
+    kvpi_requests *set = read_text(MOONCAKE "{\"output_length\": 0, \"more\": {}, \"input_length\":"
+                                            " 0, \"timestamp\": 1.0005, \"hash_ids\": []}");
+    assert_int_equal(kvpi_requests_count(set), 2);
+    assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_MOONCAKE);
+    const kvpi_request *request = kvpi_requests_get(set, 0);
+    assert_int_equal(request->timestamp_us, 1000);
+    assert_int_equal(request->line, 1);
+    assert_int_equal(request->input_length, 600);
+    assert_int_equal(request->output_length, 2);
+    assert_int_equal(request->n_ids, 2);
+    assert_int_equal(request->ids[0], 1);
+    assert_int_equal(request->ids[1], 2);
+    request = kvpi_requests_get(set, 1);
+    assert_int_equal(request->timestamp_us, 1001);
+    assert_int_equal(request->input_length, 0);
+    assert_int_equal(request->n_ids, 0);
+    kvpi_requests_free(set);
+}
+
+static void test_token_jsonl(void **state)
+{
+    (void)state;
+    kvpi_requests *set = read_text(TOKENS "{\"arrival_time_ns\": 9999, \"input_toks\": 1, "
+                                          "\"output_toks\": 2, \"input_tok_ids\": [3], "
+                                          "\"output_tok_ids\": [4, 5]}\n");
+    int32_t tokens[2];
+    kvpi_requests_key key = {512, 0};
+    assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_TOKENS);
+    kvpi_requests_input(kvpi_requests_get(set, 0), &key, tokens);
+    assert_int_equal(tokens[0], 7);
+    assert_int_equal(tokens[1], 8);
+    assert_int_equal(kvpi_requests_get(set, 1)->timestamp_us, 9);
+    kvpi_requests_input(kvpi_requests_get(set, 1), &key, tokens);
+    assert_int_equal(tokens[0], 3);
+    kvpi_requests_output(kvpi_requests_get(set, 1), &key, tokens);
+    assert_int_equal(tokens[0], 4);
+    assert_int_equal(tokens[1], 5);
+    kvpi_requests_output(kvpi_requests_get(set, 0), &key, tokens);
+    assert_true(tokens[0] >= 1 << 30);
+    kvpi_requests_free(set);
+}
+
+/* CRLF, byte order mark, no newline at the end, blank lines, spaces, an offset from UTC: the
+ * differences between the times are known. */
+static void test_azure(void **state)
+{
+    (void)state;
+    kvpi_requests *set = read_text("\xef\xbb\xbfTIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+                                   "2023-12-31 23:59:59.9999999,374,44\r\n"
+                                   "\r\n"
+                                   " 2024-01-01 00:00:00 , 0 , 1\r\n"
+                                   "2024-02-29 00:00:00Z,2,3\r\n"
+                                   "2024-03-01 01:00:00.5+01:00,4,5");
+    assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_AZURE);
+    assert_int_equal(kvpi_requests_count(set), 4);
+    assert_int_equal(kvpi_requests_get(set, 0)->input_length, 374);
+    assert_int_equal(kvpi_requests_get(set, 0)->output_length, 44);
+    assert_int_equal(kvpi_requests_get(set, 1)->line, 4);
+    assert_int_equal(kvpi_requests_get(set, 3)->output_length, 5);
+    int64_t midnight = kvpi_requests_get(set, 1)->timestamp_us;
+    assert_int_equal(midnight, INT64_C(1704067200000000));
+    assert_int_equal(midnight - kvpi_requests_get(set, 0)->timestamp_us, 1);
+    assert_int_equal(kvpi_requests_get(set, 2)->timestamp_us - midnight,
+                     INT64_C(59) * 86400 * 1000000);
+    assert_int_equal(kvpi_requests_get(set, 3)->timestamp_us - midnight,
+                     INT64_C(60) * 86400 * 1000000 + 500000);
+    kvpi_requests_free(set);
+}
+
+static void test_burstgpt(void **state)
+{
+    (void)state;
+    kvpi_requests *set = read_text(BURSTGPT "45.25,GPT-4,472,18,490,Conversation log\n"
+                                            "5,ChatGPT,1,0,1,API log\n");
+    assert_int_equal(kvpi_requests_get_format(set), KVPI_REQUESTS_BURSTGPT);
+    assert_int_equal(kvpi_requests_get(set, 0)->timestamp_us, 5000000);
+    assert_int_equal(kvpi_requests_get(set, 1)->timestamp_us, 45250000);
+    assert_int_equal(kvpi_requests_get(set, 1)->input_length, 472);
+    assert_int_equal(kvpi_requests_get(set, 1)->output_length, 18);
+    kvpi_requests_free(set);
+    set = read_text("Session,Response tokens,Request tokens,Timestamp\nx,3,2,1\n");
+    assert_int_equal(kvpi_requests_get(set, 0)->input_length, 2);
+    assert_int_equal(kvpi_requests_get(set, 0)->output_length, 3);
+    kvpi_requests_free(set);
+}
+
+/* By time, ties in file order; the arrays follow their requests. */
+static void test_order(void **state)
+{
+    (void)state;
+    char text[4096] = "";
+    static const int times[] = {5, 1, 5, 0, 1, 5};
+    static const int order[] = {3, 1, 4, 0, 2, 5};
+    for (int i = 0; i < 6; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"timestamp\": %d, \"input_length\": 5, \"output_length\": 1, \"hash_ids\": "
+                 "[%d]}\n",
+                 times[i], 100 + i);
+    kvpi_requests *set = read_text(text);
+    for (size_t i = 0; i < 6; i++) {
+        const kvpi_request *request = kvpi_requests_get(set, i);
+        assert_int_equal(request->number, order[i]);
+        assert_int_equal(request->line, order[i] + 1);
+        assert_int_equal(request->ids[0], 100 + order[i]);
+    }
+    kvpi_requests_free(set);
+}
+
+static void test_trace_block(void **state)
+{
+    (void)state;
+    kvpi_requests_options options = default_options();
+    options.trace_block = 16;
+    kvpi_requests *set = read_with("{\"timestamp\": 0, \"input_length\": 33, \"output_length\": 1, "
+                                   "\"hash_ids\": [1, 2, 3]}\n",
+                                   &options);
+    assert_int_equal(kvpi_requests_get(set, 0)->n_ids, 3);
+    kvpi_requests_free(set);
+}
+
+static void test_lenient(void **state)
+{
+    (void)state;
+    kvpi_requests_options options = default_options();
+    options.lenient = true;
+    kvpi_requests *set = read_with(MOONCAKE MOONCAKE_1 "\"hash_ids\": [1]}\n" MOONCAKE_1
+                                                       "\"hash_ids\": [1, 2, 3]}\n",
+                                   &options);
+    assert_int_equal(kvpi_requests_mended(set), 2);
+    assert_int_equal(kvpi_requests_get(set, 1)->n_ids, 1);
+    assert_int_equal(kvpi_requests_get(set, 2)->n_ids, 2);
+    int32_t tokens[3][600];
+    kvpi_requests_key key = {512, 0};
+    for (size_t i = 0; i < 3; i++)
+        kvpi_requests_input(kvpi_requests_get(set, i), &key, tokens[i]);
+    assert_memory_equal(tokens[0], tokens[2], sizeof tokens[0]);
+    assert_memory_equal(tokens[0], tokens[1], 512 * sizeof(int32_t));
+    for (size_t j = 512; j < 600; j++)
+        assert_true(tokens[1][j] >= 1 << 30 && tokens[0][j] < 1 << 30);
+    kvpi_requests_free(set);
+}
+
+/* 100,000 ids on a line of 700 kB. */
+static void test_long_line(void **state)
+{
+    (void)state;
+    const size_t n = 100000;
+    char *text = malloc(n * 8 + 200), *at = text;
+    assert_non_null(text);
+    at += sprintf(at,
+                  "{\"timestamp\": 0, \"output_length\": 1, \"input_length\": %zu, "
+                  "\"hash_ids\": [1",
+                  n * 512);
+    for (size_t i = 1; i < n; i++)
+        at += sprintf(at, ",%zu", i + 1);
+    strcpy(at, "]}");
+    kvpi_requests *set = read_text(text);
+    assert_int_equal(kvpi_requests_get(set, 0)->n_ids, n);
+    assert_int_equal(kvpi_requests_get(set, 0)->ids[n - 1], n);
+    kvpi_requests_free(set);
+    free(text);
+}
+
+static void note_progress(void *context, uint64_t bytes_read)
+{
+    uint64_t *last = context;
+    assert_true(bytes_read > *last);
+    *last = bytes_read;
+}
+
+static void test_progress(void **state)
+{
+    (void)state;
+    kvpi_requests_options options = default_options();
+    uint64_t last = 0;
+    char *text = malloc(2000 * strlen(MOONCAKE) + 1);
+    assert_non_null(text);
+    for (size_t i = 0; i < 2000; i++)
+        strcpy(text + i * strlen(MOONCAKE), MOONCAKE);
+    options.on_progress = note_progress;
+    options.progress_context = &last;
+    kvpi_requests_free(read_with(text, &options));
+    assert_true(last > 65536);
+    free(text);
+}
+
+/* --------------------------------------------------------------------------------- the tokens */
+
+/* Printed by test/tools/lib_request_tokens.py, which has the formula but none of the code. */
+static const struct {
+    int64_t id;
+    uint64_t seed;
+    int32_t first[4];
+} token_vectors[] = {
+    {0, 0, {809319078, 399186195, 1062795136, 652662253}},
+    {1, 0, {128000003, 791608944, 381476061, 1045085002}},
+    {1, 7, {782238247, 372105364, 1035714305, 625581422}},
+    {INT64_C(1073741823), 0, {535923094, 125790211, 789399152, 379266269}},
+    {INT64_C(1073741824), 0, {15012777, 956507447, 268488835, 136241681}},
+    {INT64_MAX, UINT64_MAX, {83950221, 174489010, 337426279, 427965068}},
+};
+
+static void test_token_vectors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof token_vectors / sizeof *token_vectors; i++) {
+        kvpi_request request = {.input_length = 4, .n_ids = 1, .ids = &token_vectors[i].id};
+        kvpi_requests_key key = {512, token_vectors[i].seed};
+        int32_t tokens[4];
+        kvpi_requests_input(&request, &key, tokens);
+        assert_memory_equal(tokens, token_vectors[i].first, sizeof tokens);
+    }
+    kvpi_request request = {.number = 7, .input_length = 100, .output_length = 1};
+    kvpi_requests_key key = {512, 0};
+    int32_t own;
+    kvpi_requests_output(&request, &key, &own);
+    assert_int_equal(own, 1541556789);
+}
+
+static int compare_tokens(const void *left, const void *right)
+{
+    int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* At one offset, 100,000 ids below 2^30 have 100,000 tokens. */
+static void test_ids_never_collide(void **state)
+{
+    (void)state;
+    enum { N = 100000, OFFSETS = 5 };
+    int32_t *tokens = malloc(N * sizeof *tokens);
+    assert_non_null(tokens);
+    for (size_t offset = 0; offset < OFFSETS; offset++) {
+        for (size_t i = 0; i < N; i++) {
+            int32_t block[OFFSETS];
+            int64_t id = i % 2 == 0 ? (int64_t)i : (INT64_C(1) << 30) - (int64_t)i;
+            kvpi_request request = {.input_length = OFFSETS, .n_ids = 1, .ids = &id};
+            kvpi_requests_key key = {512, 42};
+            kvpi_requests_input(&request, &key, block);
+            tokens[i] = block[offset];
+        }
+        qsort(tokens, N, sizeof *tokens, compare_tokens);
+        for (size_t i = 1; i < N; i++)
+            assert_true(tokens[i - 1] < tokens[i]);
+        assert_true(tokens[0] >= 0 && tokens[N - 1] < 1 << 30);
+    }
+    free(tokens);
+}
+
+/* The last block of a request is the beginning of its block; input and output of a request without
+ * ids are one stream of its own, whatever the length of the input. */
+static void test_token_streams(void **state)
+{
+    (void)state;
+    enum { LONG = 1500, SHORT = 1027 };
+    static const int64_t ids[] = {5, 6, 7};
+    static int32_t whole[LONG], cut[SHORT], own[LONG], output[100];
+    kvpi_requests_key key = {512, 0};
+    kvpi_request request = {.input_length = LONG, .n_ids = 3, .ids = ids};
+    kvpi_requests_input(&request, &key, whole);
+    request.input_length = SHORT;
+    kvpi_requests_input(&request, &key, cut);
+    assert_memory_equal(whole, cut, sizeof cut);
+
+    request = (kvpi_request){.number = 3, .input_length = LONG};
+    kvpi_requests_input(&request, &key, own);
+    request.input_length = LONG - 99;
+    request.output_length = 99;
+    kvpi_requests_output(&request, &key, output);
+    assert_memory_equal(own + LONG - 99, output, 99 * sizeof *output);
+    request.number = 4;
+    kvpi_requests_output(&request, &key, whole);
+    for (size_t i = 0; i < 99; i++)
+        assert_true(whole[i] != output[i] && whole[i] >= 1 << 30);
+}
+
+/* Another seed: other tokens, the same sharing. */
+static void test_seed(void **state)
+{
+    (void)state;
+    static const int64_t ids[] = {5};
+    int32_t a[16], b[16];
+    kvpi_request request = {.input_length = 16, .n_ids = 1, .ids = ids};
+    kvpi_requests_input(&request, &(kvpi_requests_key){16, 0}, a);
+    kvpi_requests_input(&request, &(kvpi_requests_key){16, 1}, b);
+    for (size_t i = 0; i < 16; i++)
+        assert_int_not_equal(a[i], b[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bad_sources),   cmocka_unit_test(test_nul_byte),
+        cmocka_unit_test(test_unreadable),    cmocka_unit_test(test_mooncake),
+        cmocka_unit_test(test_token_jsonl),   cmocka_unit_test(test_azure),
+        cmocka_unit_test(test_burstgpt),      cmocka_unit_test(test_order),
+        cmocka_unit_test(test_trace_block),   cmocka_unit_test(test_lenient),
+        cmocka_unit_test(test_long_line),     cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_token_vectors), cmocka_unit_test(test_ids_never_collide),
+        cmocka_unit_test(test_token_streams), cmocka_unit_test(test_seed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
