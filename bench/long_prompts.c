@@ -69,8 +69,10 @@ static double open_hit(long_state *s, const kvp_hash *hashes)
     return (double)(end - start);
 }
 
+/* Warm: just done once before. (The yardstick, in between, uses the CPU caches for itself.) */
 static double open_hit_warm(void *state)
 {
+    open_hit(state, NULL);
     return open_hit(state, NULL);
 }
 
@@ -84,6 +86,7 @@ static double open_hit_cold(void *state)
 static double open_hit_warm_hashed(void *state)
 {
     long_state *s = state;
+    open_hit(s, s->hashes);
     return open_hit(s, s->hashes);
 }
 

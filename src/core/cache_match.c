@@ -11,10 +11,19 @@
  * place that no sequence has: the one that is opened next, or scratch; nothing is observable.
  */
 #include "cache_state.h"
+#include "hash_chain.h"
 
 #include <string.h>
 
-#define MATCH_AHEAD 12u
+#define MATCH_AHEAD 16u
+
+/* Where a walk puts what it finds, and how far it may go. */
+struct walk {
+    uint32_t *nodes; /* [limit] */
+    int32_t *blocks;
+    uint32_t limit;  /* units */
+    uint32_t units_per_block;
+};
 
 static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
 {
@@ -105,60 +114,37 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
     return KVP_OK;
 }
 
-/* Hash the next unit of the prompt. */
-static inline void hash_next(const kvp_cache *cache, struct kvpi_match *match, uint32_t *cursor)
+/* Hash the units that have no hash yet, up to `end`. */
+static void hash_up_to(const kvp_cache *cache, struct kvpi_match *match, uint32_t end)
 {
-    const uint32_t u = match->n_hashed++;
-    const kvp_hash *parent =
-        u == 0 ? &kvpi_node(&cache->prefix, match->root)->hash : &match->hashes[u - 1];
-    hash_unit(cache, match->prompt, u, parent, cursor, &match->scratch[u]);
+    uint32_t cursor = 0;
+    for (uint32_t u = match->n_hashed; u < end; u++) {
+        const kvp_hash *parent =
+            u == 0 ? &kvpi_node(&cache->prefix, match->root)->hash : &match->hashes[u - 1];
+        hash_unit(cache, match->prompt, u, parent, &cursor, &match->scratch[u]);
+    }
+    match->n_hashed = kvpi_max_u32(match->n_hashed, end);
 }
 
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
 {
-    uint32_t cursor = 0;
-    while (match->n_hashed < match->n_public) {
-        hash_next(cache, match, &cursor);
-    }
-}
-
-static inline void prefetch_index(const kvp_cache *cache, const kvp_hash *hash)
-{
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
-    kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
-}
-
-/* Ask for the node that a look-up of this hash will compare first. */
-static inline void prefetch_candidate(const kvp_cache *cache, const kvp_hash *hash)
-{
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
-    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
-    uint32_t i = kvpi_prefix_home(prefix, tag);
-    while (index[i].node != 0 && index[i].tag != tag) {
-        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
-    }
-    const struct kvpi_node *node = kvpi_node(prefix, index[i].node);
-    kvpi_prefetch(node);
-    kvpi_prefetch(node + 1);
-}
-
-/* Look unit u up after the one before; its node and block into the row. Gives the reason to stop,
- * or KVP_STOP_END to go on. */
-static inline uint32_t match_unit(kvp_cache *cache, struct kvpi_match *match, uint32_t u,
-                                  uint32_t *nodes, int32_t *blocks, uint32_t *cursor)
-{
-    const uint32_t U = cache->config.unit_tokens;
     const kvp_prompt *prompt = match->prompt;
-    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
-    struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
-    if (prompt->n_keys > 0) {
-        unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
-                                        KVPI_UNIT_KEYS_MAX, cursor);
+    uint32_t u = match->n_hashed;
+    if (KVPI_CHAIN_16 && u > 0 && cache->config.unit_tokens == 16 && prompt->n_keys == 0) {
+        struct kvpi_chain chain = kvpi_chain_begin(&match->hashes[u - 1]);
+        for (; u < match->n_public; u++) {
+            kvpi_chain_16(&chain, prompt->tokens + (size_t)u * 16);
+            kvpi_chain_store(&chain, &match->scratch[u]);
+        }
+        match->n_hashed = u;
     }
-    const uint32_t parent = u == 0 ? match->root : nodes[u - 1];
-    const uint32_t node = kvpi_prefix_find(&cache->prefix, parent, &match->hashes[u], &unit);
+    hash_up_to(cache, match, match->n_public);
+}
+
+/* Take unit u's node as matched: into the row, if a block has its KV. */
+static inline uint32_t take_match(const kvp_cache *cache, const struct walk *walk, uint32_t u,
+                                  uint32_t node)
+{
     if (node == KVPI_NO_NODE) {
         return KVP_STOP_MISS;
     }
@@ -166,13 +152,100 @@ static inline uint32_t match_unit(kvp_cache *cache, struct kvpi_match *match, ui
     if (block == KVP_NULL_BLOCK) {
         return KVP_STOP_NO_KV;
     }
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
-    nodes[u] = node;
+    walk->nodes[u] = node;
     /* The last unit's block of each row entry stands: it has all units before it too. */
-    blocks[units_per_block == 1 ? u : u / units_per_block] = (int32_t)block;
+    walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = (int32_t)block;
     kvpi_prefetch(&kvpi_pool_refs(&cache->pool)[block]);
     kvpi_prefetch(&kvpi_pool_links(&cache->pool)[block]);
     return KVP_STOP_END;
+}
+
+/* The walk for a prompt with extra keys: one unit after the other. */
+static void walk_keyed(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t U = cache->config.unit_tokens;
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    uint32_t cursor = 0;
+    hash_up_to(cache, match, walk->limit);
+    for (uint32_t u = 0; u < walk->limit; u++) {
+        const struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys,
+                                       kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U,
+                                                         keys, KVPI_UNIT_KEYS_MAX, &cursor)};
+        const uint32_t parent = u == 0 ? match->root : walk->nodes[u - 1];
+        const uint32_t node = kvpi_prefix_find(&cache->prefix, parent, &match->hashes[u], &unit);
+        const uint32_t stop = take_match(cache, walk, u, node);
+        if (stop != KVP_STOP_END) {
+            match->stop = stop;
+            return;
+        }
+        match->n_hits = u + 1;
+    }
+}
+
+static inline const struct kvpi_index_slot *home_of(const struct kvpi_prefix *prefix,
+                                                    const kvp_hash *hash)
+{
+    return kvpi_prefix_index(prefix) +
+           kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
+}
+
+/* The node that a look-up of this hash will compare first, and ask for it. */
+static inline uint32_t candidate_of(const struct kvpi_prefix *prefix, const kvp_hash *hash)
+{
+    const struct kvpi_index_slot *end = kvpi_prefix_index(prefix) + prefix->n_index_slots;
+    const struct kvpi_index_slot *slot = home_of(prefix, hash);
+    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
+    while (slot->node != 0 && slot->tag != tag) {
+        slot = slot + 1 == end ? kvpi_prefix_index(prefix) : slot + 1;
+    }
+    const struct kvpi_node *node = kvpi_node(prefix, slot->node);
+    kvpi_prefetch(node);
+    kvpi_prefetch(node + 1);
+    return slot->node;
+}
+
+/* The walk for a prompt without keys: three stages, see the top. */
+static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t U = cache->config.unit_tokens;
+    const int32_t *tokens = match->prompt->tokens;
+    const int chained = KVPI_CHAIN_16 && U == 16 && match->scratch != NULL;
+    struct kvpi_chain chain = kvpi_chain_begin(&kvpi_node(prefix, match->root)->hash);
+    uint32_t candidates[2 * MATCH_AHEAD];
+    uint32_t parent = match->root;
+    for (uint32_t i = 0; i < walk->limit + 2 * MATCH_AHEAD; i++) {
+        if (i < walk->limit) {
+            if (chained) {
+                kvpi_chain_16(&chain, tokens + (size_t)i * 16);
+                kvpi_chain_store(&chain, &match->scratch[i]);
+                match->n_hashed = i + 1;
+            } else if (i == match->n_hashed) {
+                hash_up_to(cache, match, i + 1);
+            }
+            kvpi_prefetch(home_of(prefix, &match->hashes[i]));
+        }
+        if (i >= MATCH_AHEAD && i - MATCH_AHEAD < walk->limit) {
+            const uint32_t ahead = i - MATCH_AHEAD;
+            candidates[ahead % (2 * MATCH_AHEAD)] = candidate_of(prefix, &match->hashes[ahead]);
+        }
+        if (i >= 2 * MATCH_AHEAD) {
+            const uint32_t u = i - 2 * MATCH_AHEAD;
+            const struct kvpi_unit unit = {tokens + (size_t)u * U, NULL, 0};
+            uint32_t node = candidates[u % (2 * MATCH_AHEAD)];
+            if (node == KVPI_NO_NODE || !kvpi_prefix_same(prefix, node, parent, &unit)) {
+                node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
+            }
+            const uint32_t stop = take_match(cache, walk, u, node);
+            if (stop != KVP_STOP_END) {
+                match->stop = stop;
+                return;
+            }
+            parent = node;
+            match->n_hits = u + 1;
+        }
+    }
 }
 
 /* All of the prompt was hit: cut back where the configuration says so. */
@@ -208,34 +281,17 @@ static void count_blocks(const kvp_cache *cache, struct kvpi_match *match)
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 {
     const int off = !cache->config.prefix_cache || (match->prompt->flags & KVP_OPEN_NO_MATCH);
-    const uint32_t limit = off ? 0 : match->n_public;
-    uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
-    int32_t *blocks = kvpi_row_blocks(&cache->table, place);
-    uint32_t hash_cursor = 0;
-    uint32_t key_cursor = 0;
+    const struct walk walk = {kvpi_row_nodes(&cache->table, place),
+                              kvpi_row_blocks(&cache->table, place), off ? 0 : match->n_public,
+                              kvpi_units_per_block(cache)};
     match->place = place;
-    match->stop = off                              ? KVP_STOP_OFF
-                  : limit < match->n_units         ? KVP_STOP_UNCACHED
-                                                   : KVP_STOP_END;
-    for (uint32_t i = 0; i < limit + 2 * MATCH_AHEAD; i++) {
-        if (i < limit) {
-            if (i == match->n_hashed) {
-                hash_next(cache, match, &hash_cursor);
-            }
-            prefetch_index(cache, &match->hashes[i]);
-        }
-        if (i >= MATCH_AHEAD && i - MATCH_AHEAD < limit) {
-            prefetch_candidate(cache, &match->hashes[i - MATCH_AHEAD]);
-        }
-        if (i >= 2 * MATCH_AHEAD) {
-            const uint32_t u = i - 2 * MATCH_AHEAD;
-            const uint32_t stop = match_unit(cache, match, u, nodes, blocks, &key_cursor);
-            if (stop != KVP_STOP_END) {
-                match->stop = stop;
-                break;
-            }
-            match->n_hits = u + 1;
-        }
+    match->stop = off                               ? KVP_STOP_OFF
+                  : match->n_public < match->n_units ? KVP_STOP_UNCACHED
+                                                     : KVP_STOP_END;
+    if (match->prompt->n_keys > 0) {
+        walk_keyed(cache, match, &walk);
+    } else {
+        walk_plain(cache, match, &walk);
     }
     cut_full_hit(cache, match);
     count_blocks(cache, match);

@@ -1,14 +1,15 @@
 /* hash: XXH3-128 over (parent, tokens, keys), as kvpager/hash.h spells out. Frozen.
  *
- * A unit without keys is hashed in one call over a small buffer; a unit of 16 tokens, the usual
- * one, with a length that the compiler knows (84 bytes: about a third faster). Large units and
- * units with keys go through the streaming form, which gives the same hash.
+ * A unit without keys is hashed in one call over a small buffer. Large units and units with keys go
+ * through the streaming form, which gives the same hash; so does hash_chain.h, which walks a prompt
+ * in units of 16 tokens, the usual ones, without a buffer.
  */
 #include "hash.h"
 
 #include <string.h>
 
 #include "base.h"
+#include "hash_chain.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -49,15 +50,6 @@ static void store(kvp_hash *out, XXH128_hash_t hash)
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, hash);
     memcpy(out->bytes, canonical.digest, sizeof(out->bytes));
-}
-
-static void hash_16(const kvp_hash *parent, const int32_t *tokens, kvp_hash *out)
-{
-    uint8_t buffer[16 + 16 * 4 + 4];
-    memcpy(buffer, parent->bytes, 16);
-    put_tokens(buffer + 16, tokens, 16);
-    memset(buffer + 80, 0, 4);
-    store(out, XXH3_128bits(buffer, sizeof(buffer)));
 }
 
 static void hash_small(const kvp_hash *parent, const int32_t *tokens, uint32_t n, kvp_hash *out)
@@ -104,8 +96,10 @@ static void hash_any(const kvp_hash *parent, const int32_t *tokens, uint32_t n,
 void kvpi_hash_unit(const kvp_hash *parent, const int32_t *tokens, uint32_t unit_tokens,
                     const struct kvpi_key *keys, uint32_t n_keys, kvp_hash *out_hash)
 {
-    if (unit_tokens == 16 && n_keys == 0) {
-        hash_16(parent, tokens, out_hash);
+    if (KVPI_CHAIN_16 && unit_tokens == 16 && n_keys == 0) {
+        struct kvpi_chain chain = kvpi_chain_begin(parent);
+        kvpi_chain_16(&chain, tokens);
+        kvpi_chain_store(&chain, out_hash);
     } else if (unit_tokens <= SMALL_TOKENS && n_keys == 0) {
         hash_small(parent, tokens, unit_tokens, out_hash);
     } else {
@@ -197,6 +191,14 @@ kvp_status kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent, k
                               unit_keys, 0, &cursor) > KEYS_MAX) {
             return KVP_E_ARG;
         }
+    }
+    if (KVPI_CHAIN_16 && U == 16 && input->n_keys == 0) {
+        struct kvpi_chain chain = kvpi_chain_begin(parent);
+        for (uint32_t u = 0; u < n_units; u++) {
+            kvpi_chain_16(&chain, input->tokens + (size_t)u * 16);
+            kvpi_chain_store(&chain, &out_hashes[u]);
+        }
+        return KVP_OK;
     }
     cursor = 0;
     for (uint32_t u = 0; u < n_units; u++) {

@@ -107,28 +107,20 @@ uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
     return index;
 }
 
-static int same_keys(const struct kvpi_prefix *prefix, uint32_t node, uint32_t n_node_keys,
-                     const struct kvpi_unit *unit)
+int kvpi_prefix_same_keys(const struct kvpi_prefix *prefix, uint32_t node,
+                          const struct kvpi_unit *unit)
 {
-    if (n_node_keys != unit->n_keys) {
+    const uint32_t n_keys = kvpi_node(prefix, node)->n_keys;
+    if (n_keys != unit->n_keys) {
         return 0;
     }
     const struct kvpi_key *keys = kvpi_node_keys(prefix, node);
-    for (uint32_t i = 0; i < n_node_keys; i++) {
+    for (uint32_t i = 0; i < n_keys; i++) {
         if (memcmp(&keys[i], &unit->keys[i], sizeof(keys[i])) != 0) { /* unused bytes are zero */
             return 0;
         }
     }
     return 1;
-}
-
-static inline int same_unit(const struct kvpi_prefix *prefix, uint32_t index, uint32_t parent,
-                            const struct kvpi_unit *unit)
-{
-    const struct kvpi_node *node = kvpi_node(prefix, index);
-    return node->parent == parent &&
-           memcmp(kvpi_node_tokens(node), unit->tokens, (size_t)prefix->unit_tokens * 4) == 0 &&
-           ((node->n_keys | unit->n_keys) == 0 || same_keys(prefix, index, node->n_keys, unit));
 }
 
 uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
@@ -138,7 +130,7 @@ uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp
     const uint32_t tag = kvpi_prefix_tag(prefix, hash);
     for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != 0;) {
         if (index[i].tag == tag) {
-            if (same_unit(prefix, index[i].node, parent, unit)) {
+            if (kvpi_prefix_same(prefix, index[i].node, parent, unit)) {
                 return index[i].node;
             }
             kvpi_count(&prefix->n_collisions, 1);

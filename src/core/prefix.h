@@ -140,6 +140,31 @@ void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks);
 /* Make a root with one user; KVPI_NO_NODE when no node is free. */
 uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash);
 
+int kvpi_prefix_same_keys(const struct kvpi_prefix *prefix, uint32_t node,
+                          const struct kvpi_unit *unit);
+
+/* [n] tokens equal? A loop that compilers make vectors of; a call to memcmp costs more. */
+static inline int kvpi_same_tokens(const int32_t *a, const int32_t *b, uint32_t n)
+{
+    int32_t differ = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        differ |= a[i] ^ b[i];
+    }
+    return differ == 0;
+}
+
+/* Is the node that of `unit` after `parent`? This, and not the hash, decides a hit. */
+static inline int kvpi_prefix_same(const struct kvpi_prefix *prefix, uint32_t index,
+                                   uint32_t parent, const struct kvpi_unit *unit)
+{
+    const struct kvpi_node *node = kvpi_node(prefix, index);
+    const uint32_t U = prefix->unit_tokens;
+    return node->parent == parent &&
+           (U == 16 ? kvpi_same_tokens(kvpi_node_tokens(node), unit->tokens, 16)
+                    : kvpi_same_tokens(kvpi_node_tokens(node), unit->tokens, U)) &&
+           ((node->n_keys | unit->n_keys) == 0 || kvpi_prefix_same_keys(prefix, index, unit));
+}
+
 /* The public node of `unit` after `parent`; KVPI_NO_NODE when there is none. Cost: O(1) expected. */
 uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
                           const struct kvpi_unit *unit);

@@ -345,8 +345,10 @@ static void print_arrays(FILE *out, const kvp_call *call, const struct kvpi_oplo
     int first = 1;
     if (results->statuses != NULL) {
         print_statuses(out, results);
-    } else if (results->has_digest) {
-        fprintf(out, " n=%" PRIu32 " digest=%016" PRIx64, o->n, results->digest);
+    } else if (results->has_array) {
+        fprintf(out, " n=%" PRIu32, o->n);
+        if (results->has_digest)
+            fprintf(out, " digest=%016" PRIx64, results->digest);
     } else if (o->u64 != NULL) {
         fputc(' ', out);
         print_handles(out, &first, o->u64, o->n);

@@ -12,7 +12,7 @@
  * Times are taken around the calls only, making tokens is not in them. The decoding of a request is
  * timed as a whole: two clock readings cost as much as a token.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
 
 #include "replay.h"
 
@@ -20,6 +20,7 @@
 #include <kvpager/kvpager.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "progress.h"
 #include "tool.h"
@@ -77,6 +78,21 @@ static void measure_requests(replay *run)
     kvpi_report_timeline_init(&run->report->timeline, first_us, last_us, run->n_requests);
 }
 
+/* Creating touches all of the bookkeeping, and systems that overcommit would kill the process. */
+static int refuse_too_large(const kvp_config *config)
+{
+    size_t needed = 0;
+    kvp_status status = kvp_cache_bytes(config, &needed);
+    if (status != KVP_OK)
+        return fail_status("sizing the cache", status);
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page_bytes <= 0 || needed / (size_t)page_bytes <= (size_t)pages)
+        return TOOL_OK;
+    return kvpi_tool_fail("replay",
+                          "%u blocks need %zu MiB of bookkeeping, more than the machine has",
+                          config->n_blocks - 1, needed >> 20);
+}
+
 static int create_cache(replay *run)
 {
     kvp_config config;
@@ -87,6 +103,8 @@ static int create_cache(replay *run)
     config.max_seq_tokens = (uint32_t)run->max_tokens;
     config.max_namespaces = 1;
     config.prefix_cache = run->options->prefix_cache;
+    if (refuse_too_large(&config) != TOOL_OK)
+        return TOOL_FAILED;
     kvp_status status = kvp_cache_create(&config, NULL, 0, &run->cache);
     return status == KVP_OK ? TOOL_OK : fail_status("creating the cache", status);
 }

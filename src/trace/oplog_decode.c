@@ -423,6 +423,7 @@ static int take_digest(decoder *d, results *r)
 {
     if (!take_u32(d, &r->outcome.n))
         return 0;
+    r->has_array = 1;
     r->has_digest = r->outcome.n > 0;
     return !r->has_digest || take_fixed(d, 8, &r->digest);
 }

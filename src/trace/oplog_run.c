@@ -139,7 +139,7 @@ static kvp_status run_batch(run *r)
 {
     const kvp_call *call = r->call;
     kvp_outcome *out = r->out;
-    int each = call->op != KVP_CALL_CAN_EXTEND && (call->flags & KVP_BATCH_EACH) != 0;
+    int each = (call->flags & KVP_BATCH_EACH) != 0;
     if (!counts_fit(call) || (call->handles == NULL && call->n_seqs > 0))
         return KVP_E_ARG;
     kvp_seq *seqs = local_seqs(r, (uint64_t)call->n_seqs * sizeof(kvp_status));
@@ -164,7 +164,7 @@ static kvp_status run_batch(run *r)
         out->status = kvp_seq_fill_many(r->cache, &batch);
     else
         out->status = kvp_can_extend(r->cache, &batch, &out->u.admission);
-    if (each && out->status == KVP_OK) {
+    if (each && out->status == KVP_OK && call->op != KVP_CALL_CAN_EXTEND) {
         out->n = call->n_seqs;
         out->i32 = (const int32_t *)(const void *)statuses;
     }

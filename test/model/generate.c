@@ -385,7 +385,9 @@ static uint32_t pick_members(generator *g, kvp_call *call, const oracle_seq **me
         g->handles[i] = members[i] ? members[i]->handle : bad_handle(g);
     call->handles = g->handles;
     call->n_seqs = n;
-    call->flags = chance(g, 30) ? KVP_BATCH_EACH : 0;
+    call->flags = chance(g, 30) && call->op != KVP_CALL_CAN_EXTEND ? KVP_BATCH_EACH : 0;
+    if (n && call->op != KVP_CALL_CAN_EXTEND && below(g, 300) == 0)
+        call->flags = 2u << below(g, 31);
     return n;
 }
 
@@ -420,7 +422,8 @@ static void make_many(generator *g, kvp_call *call)
     call->counts = ones && chance(g, 50) ? NULL : g->counts;
     call->tokens = values ? g->tokens : NULL;
     call->reserve_tokens = fill ? below(g, 200) == 0 : draw_reserve(g);
-    if (n == 1 && members[0] && values && !members[0]->unkept) {
+    if (n == 1 && members[0] && values && !members[0]->unkept &&
+        (fill || members[0]->known == members[0]->tokens)) {
         uint32_t from = fill ? members[0]->known : members[0]->tokens;
 
         put_keys(g, call, g->stream_of[members[0] - g->o->seqs], from, from + g->counts[0]);

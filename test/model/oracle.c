@@ -187,7 +187,7 @@ static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
         out->handle = o->namespaces[i].handle;
         return KVP_OK;
     }
-    if (o->open_namespaces == o->config.max_namespaces)
+    if (o->open_namespaces == o->config.max_namespaces || o->nodes_used >= o->node_limit)
         return oracle_fail(o, KVP_E_NO_NAMESPACES, 0, 0);
     oracle_begin_change(o);
     for (i = 0; o->namespaces[i].open; i++)
@@ -211,8 +211,25 @@ static void leave_root(oracle *o, oracle_ns *ns)
     oracle_node_prune(o, ns->root);
 }
 
+/* No node for another root: what is below the old one is withdrawn, and who uses it is private. */
+static void keep_root(oracle *o, uint32_t root)
+{
+    for (uint32_t i = 0; i < o->config.max_seqs; i++)
+        o->seqs[i].flushed |= o->seqs[i].open && o->seqs[i].root == root;
+    for (uint32_t i = o->nodes[root].first_child; i != ORACLE_NONE; i = o->nodes[i].sibling)
+        o->nodes[i].is_private = true;
+}
+
 static void new_root(oracle *o, oracle_ns *ns)
 {
+    const oracle_node *root = &o->nodes[ns->root];
+
+    if (root->children == 0 && root->users == 0)
+        return;
+    if (o->nodes_used >= o->node_limit) {
+        keep_root(o, ns->root);
+        return;
+    }
     leave_root(o, ns);
     ns->root = oracle_root_make(o, ns->name, ns->name_bytes);
 }

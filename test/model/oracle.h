@@ -103,6 +103,7 @@ typedef struct oracle_seq {
     uint32_t n_tail;
     oracle_keys tail_keys;
     bool unkept;            /* values after the chain are not kept */
+    bool flushed;           /* private because no node was free for a new root */
     bool version_known;     /* row_version: the cache's number at the last look, and */
     uint32_t version;
     bool row_changed; /* whether it must have risen since */
@@ -183,8 +184,9 @@ typedef struct oracle_match {
     uint32_t shared, cached, copied;
     int32_t source; /* of a hit inside a block */
     uint32_t total, taken, need;
-    uint32_t limit; /* usable minus watermark */
-    uint32_t room;  /* available minus watermark */
+    uint32_t watermark; /* that counts now */
+    uint32_t limit;     /* usable minus watermark */
+    bool fits;          /* need <= available minus watermark */
 } oracle_match;
 
 #endif

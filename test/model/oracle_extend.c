@@ -60,15 +60,13 @@ kvp_status oracle_batch_read(oracle *o, const kvp_call *call, bool may_each, ora
     kvp_status status;
 
     memset(batch, 0, sizeof *batch);
-    if (call->flags > most_flags || (call->n_keys && call->n_seqs != 1))
-        return KVP_E_ARG;
     batch->each = may_each && (call->flags & KVP_BATCH_EACH);
     batch->reserve = call->reserve_tokens;
     read_members(o, call, batch);
     batch->fault = find_fault(batch, &status);
     if (batch->fault == batch->n) {
         batch->fault = 0;
-        status = KVP_OK;
+        status = call->flags > most_flags || (call->n_keys && batch->n != 1) ? KVP_E_ARG : KVP_OK;
     }
     if (status != KVP_OK)
         oracle_batch_free(batch);

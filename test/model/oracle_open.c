@@ -177,7 +177,8 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
     if (m->copied)
         m->need += o->blocks[m->source].refs == 0;
     m->limit = o->config.n_blocks - 1 - watermark;
-    m->room = available > watermark ? available - watermark : 0;
+    m->watermark = watermark;
+    m->fits = m->need + watermark <= available;
 }
 
 static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
@@ -192,7 +193,7 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
         m->stop = KVP_STOP_FULL_HIT;
     }
     count_blocks(o, call, m);
-    if (with_room && m->copied && o->blocks[m->source].refs == 0 && m->need > m->room) {
+    if (with_room && m->copied && o->blocks[m->source].refs == 0 && !m->fits) {
         m->hit_units = m->shared * o->block_units;
         m->stop = KVP_STOP_NO_ROOM;
         count_blocks(o, call, m);
@@ -233,13 +234,13 @@ static uint32_t admit(const oracle *o, const oracle_match *m, kvp_admission *adm
     admission->available = oracle_available(o);
     admission->missing_blocks = 0;
     admission->verdict = KVP_ADMIT_OK;
-    if (m->need <= m->room)
+    if (m->fits)
         return KVP_ADMIT_OK;
     if (m->total > m->limit) {
         admission->missing_blocks = m->total - m->limit;
         return admission->verdict = KVP_ADMIT_NEVER;
     }
-    admission->missing_blocks = m->need + (o->held ? o->watermark : 0) - admission->available;
+    admission->missing_blocks = m->need + m->watermark - admission->available;
     return admission->verdict = KVP_ADMIT_LATER;
 }
 

@@ -82,7 +82,7 @@ static kvp_status slots(oracle *o, const oracle_seq *seq, const kvp_call *call, 
     uint64_t end = (uint64_t)call->position + call->count;
     uint32_t S = o->config.block_tokens;
 
-    if (call->group || end > (seq->tokens > seq->writable ? seq->tokens : seq->writable))
+    if (call->group || end > (uint64_t)seq->n_row * S)
         return KVP_E_ARG;
     if (call->count && end > seq->writable)
         return KVP_E_STATE;

@@ -65,12 +65,11 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
 /* -------------------------------------------------------------------------- fork, truncate, close */
 
 /* The values of a unit that is cut at `n` of its tokens go back to the tail. */
-static void cut_unit(const oracle *o, oracle_seq *to, const oracle_node *node, uint32_t n)
+static void cut_unit(oracle_seq *to, const oracle_node *node, uint32_t n)
 {
     memcpy(to->tail, node->tokens, n * sizeof *to->tail);
     to->n_tail = n;
-    oracle_keys_copy(&to->tail_keys, &node->keys, n);
-    (void)o;
+    oracle_keys_copy(&to->tail_keys, &node->keys, n ? n : INT64_MIN); /* no tokens, no keys */
 }
 
 static void cut_tail(oracle_seq *to, const oracle_seq *from, uint32_t n)
@@ -83,7 +82,7 @@ static void cut_tail(oracle_seq *to, const oracle_seq *from, uint32_t n)
     if (to != from)
         oracle_keys_copy(&to->tail_keys, &from->tail_keys, n);
     for (uint32_t i = 0; i < to->tail_keys.n; i++) {
-        if (to->tail_keys.items[i].offset < (int64_t)n)
+        if (n && to->tail_keys.items[i].offset < (int64_t)n)
             to->tail_keys.items[kept++] = to->tail_keys.items[i];
     }
     to->tail_keys.n = kept;
@@ -98,7 +97,7 @@ static void cut_values(const oracle *o, oracle_seq *to, const oracle_seq *from, 
     to->unkept = from->unkept && n > kept;
     to->known = lower(from->known, n);
     if (units < from->n_chain)
-        cut_unit(o, to, &o->nodes[from->chain[units]], rest);
+        cut_unit(to, &o->nodes[from->chain[units]], rest);
     else
         cut_tail(to, from, rest);
 }
@@ -134,6 +133,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     child->stop = parent->stop;
     child->retention = parent->retention;
     child->uncached_from = parent->uncached_from;
+    child->flushed = parent->flushed;
     cut_values(o, child, parent, at);
     for (uint32_t i = 0; i < lower(at, oracle_kept_tokens(o, parent)) / o->unit; i++)
         oracle_chain_push(o, child, parent->chain[i]);
@@ -179,6 +179,7 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
     release_row(o, seq, oracle_ceil(n, o->config.block_tokens), &out->u.released);
     cut_values(o, seq, seq, n);
     release_chain(o, seq, n / o->unit);
+    seq->flushed = seq->flushed && n;
     seq->tokens = n;
     seq->computed = lower(seq->computed, n);
     seq->writable = lower(seq->writable, n);
@@ -221,7 +222,7 @@ static void forget_block(oracle *o, int32_t block)
         b->unit_kind[k] = UNIT_EMPTY;
     }
     b->generation += used;
-    b->refs = 0;
+    b->refs = b->retention = 0;
 }
 
 static void forget_node(oracle *o, uint32_t i)
@@ -277,7 +278,7 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call)
         return oracle_fail(o, KVP_E_HANDLE, 0, 0);
     seq = &o->seqs[place];
     if (call->range.begin >= call->range.end || call->retention >= KVP_RETENTION_CLASSES ||
-        call->range.end > (seq->tokens > seq->writable ? seq->tokens : seq->writable))
+        call->range.end > (uint64_t)seq->n_row * o->config.block_tokens)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     oracle_begin_change(o);
     for (uint32_t i = call->range.begin / o->config.block_tokens;

@@ -8,7 +8,7 @@ uint32_t oracle_public_units(const oracle *o, const oracle_seq *seq)
 {
     uint32_t n = 0;
 
-    while (n < seq->n_chain && !o->nodes[seq->chain[n]].is_private)
+    while (!seq->flushed && n < seq->n_chain && !o->nodes[seq->chain[n]].is_private)
         n++;
     return n;
 }
@@ -22,7 +22,7 @@ uint32_t oracle_kept_tokens(const oracle *o, const oracle_seq *seq)
 bool oracle_is_public(const oracle *o, const oracle_seq *seq, uint32_t unit_idx,
                       const int32_t *tokens)
 {
-    if (!o->config.prefix_cache || (uint64_t)(unit_idx + 1) * o->unit > seq->uncached_from)
+    if (!o->config.prefix_cache || seq->flushed || (uint64_t)(unit_idx + 1) * o->unit > seq->uncached_from)
         return false;
     for (uint32_t i = 0; i < o->unit; i++) {
         for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {

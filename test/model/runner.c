@@ -105,15 +105,9 @@ static bool run_calls(session *s, uint64_t seed, uint64_t index, uint64_t ops, c
     }
     if (!good) {
         fprintf(stderr, "kvp_model: seed %" PRIu64 ", configuration %" PRIu64 ", call %" PRIu64
-                ": %s\n", seed, index, s->n_calls - 1, s->why);
+                "\n", seed, index, s->n_calls - 1);
         print_config(stderr, &s->o->config);
-        fprintf(stderr, "call:   ");
-        call_print(stderr, &call);
-        fprintf(stderr, "\ncache:  ");
-        outcome_print(stderr, &call, &s->seen);
-        fprintf(stderr, "\noracle: ");
-        outcome_print(stderr, &call, &s->foretold);
-        fprintf(stderr, "\n");
+        session_explain(stderr, s, &call);
     }
     generator_destroy(g);
     return good;
@@ -130,6 +124,7 @@ static void keep_failure(const options *opt, uint64_t index, const session_optio
     uint32_t at;
 
     again.record = false;
+    again.audit_every = 1;
     s = session_create(config, &again);
     p = script_create(config);
     if (!s)

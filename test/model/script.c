@@ -183,11 +183,8 @@ static bool step(const script *p, session *s, names *list, uint32_t i, bool verb
         outcome_print(stdout, &call, &s->seen);
         printf("\n");
     }
-    if (verbose && !good) {
-        printf("        oracle: ");
-        outcome_print(stdout, &call, &s->foretold);
-        printf("\n");
-    }
+    if (verbose && !good)
+        session_explain(stdout, s, &call);
     free(handles);
     return good;
 }
@@ -205,11 +202,12 @@ bool script_run(const script *p, const session_options *options, bool verbose, u
         if (p->keep[i])
             good = step(p, s, &list, i, verbose);
     }
-    *out_index = good ? p->n : i ? i - 1 : 0;
-    if (good)
+    *out_index = good || !s || s->in_audit ? p->n : i - 1;
+    if (good) {
         good = session_audit(s);
-    if (verbose && s && !good)
-        printf("        %s\n", s->why);
+        if (verbose && !good)
+            session_explain(stdout, s, NULL);
+    }
     free(list.name);
     free(list.now);
     session_destroy(s);

@@ -79,6 +79,7 @@ void session_destroy(session *s)
     kvp_cache_destroy(s->cache);
     oracle_destroy(s->o);
     kvp_outcome_free(&s->seen);
+    kvp_outcome_free(&s->audit_seen);
     free(s->arena);
     free(s->log);
     free(s);
@@ -101,18 +102,18 @@ static bool check(session *s)
     return false;
 }
 
-static bool compare(session *s, const kvp_call *call)
+static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_outcome *foretold)
 {
-    kvp_status status = kvp_call_run(s->cache, call, &s->seen);
+    kvp_status status = kvp_call_run(s->cache, call, seen);
     const char *difference;
 
     if (status != KVP_OK) {
         snprintf(s->why, sizeof s->why, "kvp_call_run gave %s", kvp_status_name(status));
         return false;
     }
-    oracle_run(s->o, call, &s->foretold);
-    oracle_learn(s->o, call, &s->seen, &s->foretold);
-    difference = outcome_difference(call, &s->seen, &s->foretold);
+    oracle_run(s->o, call, foretold);
+    oracle_learn(s->o, call, seen, foretold);
+    difference = outcome_difference(call, seen, foretold);
     if (difference) {
         snprintf(s->why, sizeof s->why, "they differ in: %s", difference);
         return false;
@@ -123,7 +124,7 @@ static bool compare(session *s, const kvp_call *call)
 bool session_step(session *s, const kvp_call *call)
 {
     s->n_calls++;
-    if (!compare(s, call) || !check(s))
+    if (!compare(s, call, &s->seen, &s->foretold) || !check(s))
         return false;
     if (!s->options.audit_every || s->n_calls % s->options.audit_every)
         return true;
@@ -135,16 +136,13 @@ static bool audit_call(session *s, kvp_call *call)
 {
     char text[160];
 
-    if (compare(s, call))
+    if (compare(s, call, &s->audit_seen, &s->audit_foretold))
         return true;
+    s->in_audit = true;
     snprintf(text, sizeof text, "%.150s", s->why);
     snprintf(s->why, sizeof s->why, "audit, %s (handle %" PRIx64 ", block %" PRId32 "): %.120s",
              kvp_call_name(call->op), call->handle, call->block, text);
-    fprintf(stderr, "audit: cache:  ");
-    outcome_print(stderr, call, &s->seen);
-    fprintf(stderr, "\naudit: oracle: ");
-    outcome_print(stderr, call, &s->foretold);
-    fprintf(stderr, "\n");
+    s->audit_call = *call;
     return false;
 }
 
@@ -202,4 +200,17 @@ bool session_replay_log(session *s)
         snprintf(s->why, sizeof s->why, "replaying the recorded log: %s at record %" PRIu64,
                  kvp_status_name(status), index);
     return status == KVP_OK;
+}
+
+void session_explain(FILE *file, const session *s, const kvp_call *call)
+{
+    fprintf(file, "  %s\n  call:   ", s->why);
+    call_print(file, s->in_audit ? &s->audit_call : call);
+    fprintf(file, "\n  cache:  ");
+    outcome_print(file, s->in_audit ? &s->audit_call : call,
+                  s->in_audit ? &s->audit_seen : &s->seen);
+    fprintf(file, "\n  oracle: ");
+    outcome_print(file, s->in_audit ? &s->audit_call : call,
+                  s->in_audit ? &s->audit_foretold : &s->foretold);
+    fprintf(file, "\n");
 }

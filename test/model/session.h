@@ -6,6 +6,8 @@
 #ifndef KVP_TEST_MODEL_SESSION_H
 #define KVP_TEST_MODEL_SESSION_H
 
+#include <stdio.h>
+
 #include "oracle.h"
 
 typedef struct session_options {
@@ -22,10 +24,13 @@ typedef struct session {
     void *arena;
     session_options options;
     kvp_outcome seen, foretold;
+    kvp_outcome audit_seen, audit_foretold;
     uint64_t n_calls;
     uint8_t *log; /* [log_bytes] what was recorded */
     size_t log_bytes, log_capacity;
     bool recording;
+    bool in_audit; /* what differed was found by an audit, in this call: */
+    kvp_call audit_call;
     char why[256]; /* of a difference: what differs */
 } session;
 
@@ -42,5 +47,8 @@ bool session_audit(session *s);
 
 /* End the recording and replay it with kvp_oplog_replay, which must find everything equal. */
 bool session_replay_log(session *s);
+
+/* Tell what differed: the call, both outcomes. */
+void session_explain(FILE *file, const session *s, const kvp_call *call);
 
 #endif

@@ -1,6 +1,6 @@
 /* Shrinking: remove calls from a script while it still fails.
  *
- * Delta debugging: first everything after the failing call, then runs of calls, of half the length
+ * Delta debugging; what fails must go on to fail in the same kind of call: first everything after the failing call, then runs of calls, of half the length
  * each round, until no single call can be missed.
  */
 #include "script.h"
@@ -11,8 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Does the script fail? Tried in a child, so that an assert or a crash is only an answer. */
-static bool fails(const script *p, const session_options *options)
+enum { SIGNATURE_NONE = 0, SIGNATURE_AUDIT = 64, SIGNATURE_SIGNAL = 128 };
+
+/* How does the script fail? Not at all, by a difference in a call, in an audit, by a signal. Tried
+ * in a child, so that an assert or a crash is only an answer. */
+static int signature_of(const script *p, const session_options *options)
 {
     pid_t child;
     int state = 0;
@@ -24,11 +27,20 @@ static bool fails(const script *p, const session_options *options)
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
             _exit(2);
         alarm(60);
-        _exit(script_run(p, options, false, &index) ? 0 : 1);
+        if (script_run(p, options, false, &index))
+            _exit(SIGNATURE_NONE);
+        _exit(index < p->n ? (int)(1 + p->calls[index].op) : SIGNATURE_AUDIT);
     }
     if (child < 0 || waitpid(child, &state, 0) != child)
-        return false;
-    return WIFSIGNALED(state) || (WIFEXITED(state) && WEXITSTATUS(state) != 0);
+        return SIGNATURE_NONE;
+    if (WIFSIGNALED(state))
+        return SIGNATURE_SIGNAL + WTERMSIG(state);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : SIGNATURE_NONE;
+}
+
+static bool fails(const script *p, const session_options *options, int signature)
+{
+    return signature_of(p, options) == signature;
 }
 
 static uint32_t count_kept(const script *p)
@@ -41,7 +53,8 @@ static uint32_t count_kept(const script *p)
 }
 
 /* Try to do without kept calls number [from, from + n). */
-static bool drop(script *p, const session_options *options, uint32_t from, uint32_t n)
+static bool drop(script *p, const session_options *options, int signature,
+                 uint32_t from, uint32_t n)
 {
     bool *before = malloc(p->n ? p->n : 1);
     uint32_t at = 0;
@@ -54,7 +67,7 @@ static bool drop(script *p, const session_options *options, uint32_t from, uint3
         if (p->keep[i] && at++ >= from && at <= from + n)
             p->keep[i] = false;
     }
-    fewer = fails(p, options);
+    fewer = fails(p, options, signature);
     if (!fewer)
         memcpy(p->keep, before, p->n);
     free(before);
@@ -62,7 +75,7 @@ static bool drop(script *p, const session_options *options, uint32_t from, uint3
 }
 
 /* Keep the shortest beginning that fails. */
-static void cut_end(script *p, const session_options *options)
+static void cut_end(script *p, const session_options *options, int signature)
 {
     uint32_t good = 0, bad = p->n;
 
@@ -71,7 +84,7 @@ static void cut_end(script *p, const session_options *options)
 
         for (uint32_t i = 0; i < p->n; i++)
             p->keep[i] = i < middle;
-        if (fails(p, options))
+        if (fails(p, options, signature))
             bad = middle;
         else
             good = middle;
@@ -82,16 +95,18 @@ static void cut_end(script *p, const session_options *options)
 
 bool script_shrink(script *p, const session_options *options)
 {
-    if (!fails(p, options))
+    int signature = signature_of(p, options);
+
+    if (signature == SIGNATURE_NONE)
         return false;
-    cut_end(p, options);
+    cut_end(p, options, signature);
     for (uint32_t chunk = count_kept(p) / 2 + 1;; chunk = chunk / 2) {
         bool any = true;
 
         while (any) {
             any = false;
             for (uint32_t from = 0; from < count_kept(p);) {
-                if (drop(p, options, from, chunk))
+                if (drop(p, options, signature, from, chunk))
                     any = true;
                 else
                     from += chunk;

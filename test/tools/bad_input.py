@@ -92,6 +92,8 @@ def main():
             words = [good if word == "FILE" else word for word in options]
             check_refused(run("replay", *words), 2, message, *options)
         check_unreadable(folder)
+        check_refused(run("replay", good, "--blocks", 2147483646, "--block-tokens", 512), 1,
+                      "MiB of bookkeeping, more than the machine has", "huge")
         check_equal(run("replay", good).returncode, 0, "the good trace")
         check_equal(run("replay", "--", good).returncode, 0, "the good trace after --")
     finish()

@@ -64,12 +64,12 @@ expect 2 "gen requests" "$KVPAGER" gen --requests 1e3;    has err "--requests is
 expect 1 "gen into nowhere" "$KVPAGER" gen -o "$dir/a/b"; has err "cannot write $dir/a/b"
 expect 1 "gen into a directory" "$KVPAGER" gen -o "$dir"; has err "cannot write $dir"
 
-"$KVPAGER" gen --requests 20 -o "$dir/trace" || failures=$((failures + 1))
+"$KVPAGER" gen --profile chat --requests 3 -o "$dir/trace" || failures=$((failures + 1))
 if [ -w /dev/full ]; then
     expect 1 "gen, disk full" "$KVPAGER" gen -o /dev/full;  has err "No space left"
     [ -e /dev/full ] || { echo "FAILED: /dev/full was removed"; failures=$((failures + 1)); }
-    for words in "--help" "--version" "gen --requests 3" "replay --blocks 2000 $dir/trace" \
-                 "replay --blocks 2000 --json $dir/trace" "replay --help"; do
+    for words in "--help" "--version" "gen --requests 3" "replay --blocks 99 $dir/trace" \
+                 "replay --blocks 99 --json $dir/trace" "replay --help"; do
         got=0
         # shellcheck disable=SC2086 # several words
         "$KVPAGER" $words >/dev/full 2>"$dir/err" || got=$?

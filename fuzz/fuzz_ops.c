@@ -1,0 +1,241 @@
+/* Any bytes as calls on a cache: a configuration, then calls with arguments, right and wrong ones.
+ * The cache is recorded, and audited after every call; at the end its log must replay bit for bit.
+ *
+ * With KVP_FUZZ_LOG=FILE in the environment the log is written there, call by call, also when the
+ * input crashes: `kvpager trace show FILE` says what the bytes meant. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvpager/oplog.h>
+
+#include "trace/oplog_replay.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define N_OPS      33u
+#define MAX_CALLS  400u
+#define MAX_TOKENS 64u
+#define N_HANDLES  8u
+
+/* The bytes, used up from the front; 0 when there are none left. */
+struct input {
+    const uint8_t *at;
+    const uint8_t *end;
+};
+
+struct session {
+    struct input input;
+    struct kvpi_oplog_replay replay;
+    struct kvpi_oplog_memory log;
+    FILE *file;
+    uint64_t spaces[2];
+    uint64_t seqs[N_HANDLES];
+    uint32_t next;
+    int32_t tokens[4 * MAX_TOKENS];
+    uint64_t handles[4];
+    uint32_t counts[4];
+    kvp_key keys[2];
+    kvp_range ranges[2];
+};
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static uint32_t take(struct session *s, uint32_t below)
+{
+    return s->input.at < s->input.end ? *s->input.at++ % below : 0;
+}
+
+/* Mostly small; sometimes an edge. */
+static uint32_t take_number(struct session *s)
+{
+    static const uint32_t edges[] = {KVP_END, KVP_END - 1, 1u << 31, 255, 64, 65};
+    uint32_t n = take(s, 256);
+    return n < 240 ? n % 48 : edges[n % 6];
+}
+
+static kvp_config take_config(struct session *s)
+{
+    static const uint32_t sizes[] = {1, 2, 4, 8};
+    kvp_config config;
+    kvp_config_init(&config);
+    uint32_t block = take(s, 4);
+    config.block_tokens = sizes[block];
+    config.unit_tokens = sizes[take(s, block + 1)];
+    config.n_blocks = 2 + take(s, 40);
+    config.max_seqs = 1 + take(s, 8);
+    config.max_seq_tokens = 1 + take(s, 64);
+    config.max_namespaces = 1 + take(s, 3);
+    config.n_nodes = take(s, 4) == 0 ? 1 + take(s, 64) : 0;
+    config.max_unit_keys = take(s, 3);
+    config.max_copies = 1 + take(s, 6);
+    uint32_t bits = take(s, 64);
+    config.commit_policy = bits & 1;
+    config.full_hit = bits >> 1 & 1;
+    config.prefix_cache = (bits & 12) != 0;
+    config.test_hash_bits = (bits & 16) != 0 ? 1 + take(s, 4) : 0;
+    config.watermark = (bits & 32) != 0 ? 0.1 : 0;
+    return config;
+}
+
+static void take_tokens(struct session *s, kvp_call *call, uint32_t n)
+{
+    uint32_t way = take(s, 8);
+    for (uint32_t i = 0; i < n; i++)
+        s->tokens[i] = (int32_t)(way < 4 ? (i + way) % 3 : take(s, 4));
+    if (way == 7 && n > 0)
+        s->tokens[n - 1] = -1;
+    call->tokens = s->tokens;
+    call->n_tokens = n;
+}
+
+static void take_keys(struct session *s, kvp_call *call)
+{
+    call->n_keys = take(s, 8) < 6 ? 0 : 1 + take(s, 2);
+    for (uint32_t i = 0; i < call->n_keys; i++) {
+        uint32_t begin = take(s, 48);
+        s->keys[i] = (kvp_key){take(s, 2), begin, begin + take(s, 20), take(s, 54),
+                               "0123456789012345678901234567890123456789012345678901234"};
+    }
+    call->keys = call->n_keys > 0 ? s->keys : NULL;
+}
+
+static void take_prompt(struct session *s, kvp_call *call)
+{
+    call->handle = s->spaces[take(s, 2)];
+    take_tokens(s, call, take(s, MAX_TOKENS));
+    call->reserve_tokens = take(s, 4) == 0 ? take_number(s) : 0;
+    take_keys(s, call);
+    call->n_ranges = take(s, 8) < 6 ? 0 : 1 + take(s, 2);
+    for (uint32_t i = 0; i < call->n_ranges; i++)
+        s->ranges[i] = (kvp_range){take(s, 48), take_number(s)};
+    call->ranges = call->n_ranges > 0 ? s->ranges : NULL;
+    call->flags = take(s, 8) == 0 ? take(s, 4) : 0;
+    call->retention = take(s, 8) == 0 ? take(s, 9) : 0;
+}
+
+static void take_batch(struct session *s, kvp_call *call)
+{
+    uint32_t sum = 0;
+    call->n_seqs = take(s, 5);
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        s->handles[i] = s->seqs[take(s, N_HANDLES)];
+        s->counts[i] = call->op == KVP_CALL_COMMIT_MANY ? take_number(s) : take(s, MAX_TOKENS / 4);
+        sum += s->counts[i];
+    }
+    call->handles = s->handles;
+    call->counts = s->counts;
+    if (call->op == KVP_CALL_COMMIT_MANY)
+        return;
+    take_tokens(s, call, sum);
+    if (take(s, 3) == 0)
+        call->tokens = NULL;
+    call->reserve_tokens = take(s, 4) == 0 ? take_number(s) : 0;
+    call->flags = take(s, 2);
+    if (call->n_seqs == 1)
+        take_keys(s, call);
+}
+
+static kvp_call take_call(struct session *s)
+{
+    static const uint8_t names[] = "abc";
+    kvp_call call = {.op = 1 + take(s, N_OPS)};
+    switch (call.op) {
+    case KVP_CALL_NS_OPEN:
+        call.name = names + take(s, 3);
+        call.name_bytes = 1;
+        return call;
+    case KVP_CALL_NS_CLOSE:
+    case KVP_CALL_NS_FLUSH: call.handle = s->spaces[take(s, 2)]; return call;
+    case KVP_CALL_MATCH:
+    case KVP_CALL_OPEN:
+    case KVP_CALL_CAN_OPEN: take_prompt(s, &call); return call;
+    case KVP_CALL_EXTEND_MANY:
+    case KVP_CALL_FILL_MANY:
+    case KVP_CALL_COMMIT_MANY:
+    case KVP_CALL_CAN_EXTEND: take_batch(s, &call); return call;
+    default: break;
+    }
+    call.handle = s->seqs[take(s, N_HANDLES)];
+    call.position = take_number(s);
+    if (call.op == KVP_CALL_EXTEND || call.op == KVP_CALL_FILL) {
+        take_tokens(s, &call, take(s, MAX_TOKENS / 4));
+        if (call.op == KVP_CALL_EXTEND && take(s, 4) == 0)
+            call.tokens = NULL;
+        call.reserve_tokens = call.op == KVP_CALL_EXTEND && take(s, 4) == 0 ? take_number(s) : 0;
+        return call;
+    }
+    call.count = take_number(s);
+    call.group = take(s, 16) == 0;
+    call.block = (int32_t)take_number(s);
+    call.range = (kvp_range){call.position, call.count};
+    call.retention = take(s, 9);
+    call.no_report = call.op == KVP_CALL_INVALIDATE && call.count == 0;
+    return call;
+}
+
+/* Keeps what the call recorded. */
+static void keep(struct session *s)
+{
+    const struct kvpi_oplog_memory *made = &s->replay.made;
+    require(kvpi_oplog_memory_write(&s->log, made->bytes, made->n_bytes) == 0);
+    if (s->file != NULL) {
+        fwrite(made->bytes, 1, made->n_bytes, s->file);
+        fflush(s->file);
+    }
+}
+
+static void run_call(struct session *s)
+{
+    kvp_call call = take_call(s);
+    kvp_status status = kvpi_oplog_replay_call(&s->replay, &call, 3);
+    keep(s);
+    require(status == KVP_OK);
+    if (s->replay.outcome.status != KVP_OK)
+        return;
+    if (call.op == KVP_CALL_NS_OPEN)
+        s->spaces[call.name[0] % 2] = s->replay.outcome.handle;
+    if (call.op == KVP_CALL_OPEN || call.op == KVP_CALL_FORK)
+        s->seqs[s->next++ % N_HANDLES] = s->replay.outcome.handle;
+}
+
+/* The whole log once more, from its bytes. */
+static void replay(const struct session *s)
+{
+    kvp_oplog *log;
+    uint64_t index;
+    require(kvp_oplog_open(s->log.bytes, s->log.n_bytes, &log) == KVP_OK);
+    require(kvp_oplog_replay(log, 0, &index) == KVP_OK);
+    kvp_oplog_close(log);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct session s;
+    memset(&s, 0, sizeof s);
+    s.input = (struct input){data, data + size};
+    kvp_config config = take_config(&s);
+    kvp_status status = kvpi_oplog_replay_begin(&s.replay, &config);
+    if (status == KVP_E_ARG) /* too few nodes, for instance */
+        return 0;
+    require(status == KVP_OK);
+    const char *path = getenv("KVP_FUZZ_LOG");
+    s.file = path != NULL ? fopen(path, "wb") : NULL;
+    keep(&s);
+    kvp_call open = {.op = KVP_CALL_NS_OPEN, .name = (const uint8_t *)"a", .name_bytes = 1};
+    require(kvpi_oplog_replay_call(&s.replay, &open, 0) == KVP_OK);
+    keep(&s);
+    s.spaces[0] = s.spaces[1] = s.replay.outcome.handle;
+    for (uint32_t i = 0; i < MAX_CALLS && s.input.at < s.input.end; i++)
+        run_call(&s);
+    kvpi_oplog_replay_end(&s.replay);
+    replay(&s);
+    free(s.log.bytes);
+    if (s.file != NULL)
+        fclose(s.file);
+    return 0;
+}
