@@ -224,8 +224,8 @@ KVP_API kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns);
 /* Forget everything cached in the namespace, at once: it gets a new root. What was cached cannot be
  * hit any more and is evicted in its turn; open sequences go on, and what they seal from now on
  * cannot be hit either. Does nothing when nothing was cached or opened in it. When no node is free
- * for a new root, the old one stays, the first units after it are withdrawn, and the sequences under
- * it become private: O(nodes + sequences). Thread: cache. Cost: else O(1). */
+ * for a new root, the old one stays, the first units after it cannot be found any more, and the
+ * sequences under it are private for good: O(nodes + sequences). Thread: cache. Cost: else O(1). */
 KVP_API kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns);
 
 /* ------------------------------------------------------------------------------- match and open */
@@ -359,8 +359,8 @@ enum {
  * are writable. In order:
  *   1. copy-on-write: a block of the row that holds such a slot and has other holders is replaced
  *      by a taken one (the row's version rises). If computed tokens lie in it, the plan gets a copy
- *      of its used slots: from its start to the sequence's tokens before this call. Computed units
- *      that are sealed in the old block, or duplicates there, are duplicates in the new one.
+ *      of its used slots: from its start to the sequence's tokens before this call. Computed public
+ *      units that are sealed in the old block, or duplicates there, are duplicates in the new one.
  *   2. a block of the row that holds such a slot and has no other holder: its units from the one
  *      with its first such slot on are detached from their nodes there (detached_units; a duplicate
  *      elsewhere takes the place), and are struck as duplicates.

@@ -6,8 +6,9 @@
  * is a defect, or another version.
  *
  * Not recorded: calls refused for a NULL pointer or a wrong struct_size, and calls whose cache is
- * only named (destroy, record_start). Handles in a log are portable: the cache's number is taken
- * out, so that they are equal in every run.
+ * only named (destroy, record_start). While a recording runs, calls that only read write to it, and
+ * need the cache for themselves like all others. Handles in a log are portable: the cache's number
+ * is taken out, so that they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
  *   "kvplog1\n", configuration, then records: op (1 byte), arguments, status, results.
@@ -176,9 +177,13 @@ KVP_API void kvp_oplog_rewind(kvp_oplog *log);
 KVP_API uint64_t kvp_oplog_offset(const kvp_oplog *log);
 
 /* Run a whole log on a new cache and compare every record.
+ * Complete by construction: the new run is recorded too, and must give the log's bytes.
+ *
  * Takes:   check_level  0..3: kvp_check after every call
- * Gives:   out_index    of the first record that differs or after which the check failed
- * Returns: KVP_OK; KVP_E_MISMATCH; KVP_E_CORRUPT; KVP_E_FORMAT; KVP_E_NO_MEMORY ... */
+ * Gives:   out_index    of the first record that differs, after which the check failed, or that
+ *                       cannot be read; written on failure only
+ * Returns: KVP_OK; KVP_E_MISMATCH; KVP_E_CORRUPT; KVP_E_FORMAT; what kvp_cache_create returns for
+ *          the log's configuration; KVP_E_NO_MEMORY; KVP_E_ARG */
 KVP_API kvp_status kvp_oplog_replay(kvp_oplog *log, int check_level, uint64_t *out_index);
 
 #ifdef __cplusplus

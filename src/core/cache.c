@@ -90,6 +90,15 @@ static void open_tokens(kvp_cache *cache, struct kvpi_match *match, struct kvpi_
                        prompt->keys, prompt->n_keys);
 }
 
+/* Let the jumps of the hit nodes lead along this path, for the next prompt that takes it. */
+static void lead_along(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    for (uint32_t u = KVPI_NODE_JUMP; u < match->n_hits; u++) {
+        kvpi_node(&cache->prefix, nodes[u - KVPI_NODE_JUMP])->jump = nodes[u];
+    }
+}
+
 /* Everything is checked: make the sequence. */
 static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_match *match,
                                      kvp_open_info *info)
@@ -112,6 +121,9 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
         seq->uncached_from = kvpi_min_u32(seq->uncached_from, prompt->uncached[i].begin);
     }
     kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
+    if (match->stale_hints) {
+        lead_along(cache, match);
+    }
     open_blocks(cache, match, seq);
     open_tokens(cache, match, seq);
     seq->exclusive = seq->n_blocks * cache->config.block_tokens;
@@ -302,16 +314,16 @@ static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
 static void raise_generations(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
 {
     struct kvpi_pool *pool = &cache->pool;
-    uint8_t *marks = kvpi_pool_marks(pool);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t block = kvpi_node(&cache->prefix, nodes[i])->at.block;
-        if (block != 0 && !(marks[block] & KVPI_POOL_MARKED)) {
-            marks[block] |= KVPI_POOL_MARKED;
-            kvpi_pool_generations(pool)[block] += kvpi_pool_refs(pool)[block] > 0;
+        struct kvpi_block *b = kvpi_block(pool, block);
+        if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
+            b->generation += kvpi_block_refs(b) > 0;
+            b->refs |= KVPI_REFS_MARKED;
         }
     }
     for (uint32_t i = 0; i < n; i++) {
-        marks[kvpi_node(&cache->prefix, nodes[i])->at.block] &= KVPI_POOL_CLASS_MASK;
+        kvpi_block(pool, kvpi_node(&cache->prefix, nodes[i])->at.block)->refs &= ~KVPI_REFS_MARKED;
     }
 }
 
@@ -410,7 +422,7 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     const uint32_t place = kvpi_seq_place(table, child);
     const uint64_t generation = child->generation;
     int32_t *row = kvpi_row_blocks(table, place);
-    uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     *child = *parent;
     child->generation = generation;
     child->tag = tag;
@@ -423,7 +435,7 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
            kvpi_min_u32(parent->n_units, at / cache->config.unit_tokens) * sizeof(uint32_t));
     for (uint32_t i = 0; i < child->n_blocks; i++) {
-        refs[row[i]]++; /* held by the parent: no queue to leave */
+        blocks[row[i]].refs++; /* held by the parent: no queue to leave */
     }
     kvpi_cut_tokens(cache, parent, child, at);
     kvpi_count(&cache->counters.forks, 1);

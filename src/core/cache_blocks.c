@@ -13,7 +13,7 @@
 /* The node has the block attached now: the block's content is at least that deep. */
 static void settle_content(kvp_cache *cache, uint32_t block, uint32_t node)
 {
-    const uint32_t content = kvpi_pool_links(&cache->pool)[block].content;
+    const uint32_t content = kvpi_block(&cache->pool, block)->content;
     if (content == KVPI_NO_NODE ||
         kvpi_node(&cache->prefix, content)->depth < kvpi_node(&cache->prefix, node)->depth) {
         kvpi_pool_set_content(&cache->pool, block, node);
@@ -23,7 +23,7 @@ static void settle_content(kvp_cache *cache, uint32_t block, uint32_t node)
 uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t block, uint32_t from)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t deepest = kvpi_pool_links(&cache->pool)[block].content;
+    const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     uint32_t n_detached = 0;
     uint32_t left = KVPI_NO_NODE; /* the deepest one that stays attached */
     for (uint32_t node = deepest; node != KVPI_NO_NODE && left == KVPI_NO_NODE;) {
@@ -54,13 +54,13 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t node)
     struct kvpi_prefix *prefix = &cache->prefix;
     struct kvpi_pool *pool = &cache->pool;
     const uint32_t block = kvpi_node(prefix, node)->at.block;
-    uint32_t left = kvpi_pool_links(pool)[block].content;
+    uint32_t left = kvpi_block(pool, block)->content;
     kvpi_node(prefix, node)->at.block = KVP_NULL_BLOCK;
     while (left != KVPI_NO_NODE && kvpi_node(prefix, left)->at.block != block) {
         const struct kvpi_node *n = kvpi_node(prefix, left);
         left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }
-    if (left == KVPI_NO_NODE && kvpi_pool_refs(pool)[block] == 0) {
+    if (left == KVPI_NO_NODE && kvpi_pool_refs(pool, block) == 0) {
         kvpi_pool_uncache(pool, block);
         kvpi_prefix_strike_dups(prefix, block, 0);
         kvpi_plan_drop(&cache->plan, block);
@@ -72,7 +72,7 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t node)
 /* Drop the content of the victim, a cached block, and say so in the list of evicted ones. */
 static void evict(kvp_cache *cache, uint32_t block)
 {
-    const uint32_t content = kvpi_pool_links(&cache->pool)[block].content;
+    const uint32_t content = kvpi_block(&cache->pool, block)->content;
     kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
     evicted += cache->n_evicted++;
     evicted->hash = kvpi_node(&cache->prefix, content)->hash;
@@ -84,7 +84,7 @@ static void evict(kvp_cache *cache, uint32_t block)
 uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention)
 {
     const uint32_t victim = kvpi_pool_victim(&cache->pool);
-    if (kvpi_pool_links(&cache->pool)[victim].content != KVPI_NO_NODE) {
+    if (kvpi_block(&cache->pool, victim)->content != KVPI_NO_NODE) {
         evict(cache, victim);
     }
     kvpi_record_decision(&cache->recorder, (int32_t)victim);
@@ -98,21 +98,18 @@ static void prefetch_victims(const kvp_cache *cache, uint32_t *ahead, uint32_t i
 {
     const struct kvpi_pool *pool = &cache->pool;
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_link *links = kvpi_pool_links(pool);
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
     const uint32_t victim = kvpi_pool_victim(pool);
-    const uint32_t next = links[victim].jump;
-    kvpi_prefetch(&links[links[next].jump]);
-    kvpi_prefetch(&kvpi_pool_refs(pool)[next]);
-    kvpi_prefetch(&kvpi_pool_generations(pool)[next]);
-    kvpi_prefetch(&kvpi_pool_marks(pool)[next]);
-    if (links[next].content != KVPI_NO_NODE) {
-        const struct kvpi_node *node = kvpi_node(prefix, links[next].content);
+    const uint32_t next = blocks[victim].jump;
+    kvpi_prefetch(&blocks[blocks[next].jump]);
+    if (blocks[next].content != KVPI_NO_NODE) {
+        const struct kvpi_node *node = kvpi_node(prefix, blocks[next].content);
         kvpi_prefetch(node);
         kvpi_prefetch(node + 1);
     }
     const uint32_t nearer = ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
-    if (links[nearer].content != KVPI_NO_NODE) {
-        const struct kvpi_node *node = kvpi_node(prefix, links[nearer].content);
+    if (blocks[nearer].content != KVPI_NO_NODE) {
+        const struct kvpi_node *node = kvpi_node(prefix, blocks[nearer].content);
         const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, &node->hash));
         kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
     }
@@ -134,8 +131,8 @@ void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released)
 {
     struct kvpi_pool *pool = &cache->pool;
-    const int cached = kvpi_pool_links(pool)[block].content != KVPI_NO_NODE;
-    if (kvpi_pool_refs(pool)[block] == 1 && !cached) {
+    const int cached = kvpi_block(pool, block)->content != KVPI_NO_NODE;
+    if (kvpi_pool_refs(pool, block) == 1 && !cached) {
         kvpi_prefix_strike_dups(&cache->prefix, block, 0);
         kvpi_plan_drop(&cache->plan, block);
     }

@@ -72,11 +72,11 @@ static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint
     for (uint32_t i = seq->computed / S; (uint64_t)i * S < seq->exclusive; i++) {
         const uint32_t begin = kvpi_max_u32(seq->computed, i * S) - i * S;
         const uint32_t block = (uint32_t)row[i];
-        const uint32_t content = kvpi_pool_links(&cache->pool)[block].content;
+        const uint32_t content = kvpi_block(&cache->pool, block)->content;
         if (begin == S) {
             continue;
         }
-        if (kvpi_pool_refs(&cache->pool)[block] != 1) {
+        if (kvpi_pool_refs(&cache->pool, block) != 1) {
             return fail(audit, block, "T3 a writable slot is in a shared block");
         }
         if (content != KVPI_NO_NODE &&
@@ -95,7 +95,7 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
     for (uint32_t i = 0; i < seq->n_blocks; i++) {
         if (row[i] <= 0 || (uint32_t)row[i] >= cache->config.n_blocks ||
-            kvpi_pool_refs(&cache->pool)[row[i]] == 0) {
+            kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) == 0) {
             return fail(audit, place, "M2 a row's entry is not a held block");
         }
     }
@@ -137,12 +137,12 @@ static int check_seqs(struct audit *audit)
 static void move_counts(kvp_cache *cache, uint32_t by)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
         const int32_t *row = kvpi_row_blocks(&cache->table, place);
         for (uint32_t i = 0; is_open(seq) && i < seq->n_blocks; i++) {
-            refs[row[i]] += by;
+            blocks[row[i]].refs += by;
         }
         if (is_open(seq)) {
             kvpi_node(prefix, kvpi_last_node(cache, seq))->users += by;
@@ -195,7 +195,7 @@ static int check_references(struct audit *audit)
     move_counts(cache, minus_one);
     move_children(cache, minus_one);
     for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
-        if (kvpi_pool_refs(&cache->pool)[b] != 0) {
+        if (kvpi_pool_refs(&cache->pool, b) != 0) {
             (void)fail(audit, b, "T1 a reference count is not the number of row entries");
         }
     }
@@ -263,7 +263,7 @@ static int check_node(struct audit *audit, uint32_t index)
         return node->at.dups == 0 ||
                fail(audit, index, "N3 a node has duplicates and no block");
     }
-    const uint32_t content = kvpi_pool_links(&cache->pool)[node->at.block].content;
+    const uint32_t content = kvpi_block(&cache->pool, node->at.block)->content;
     if (content == KVPI_NO_NODE || kvpi_node(prefix, content)->depth < node->depth) {
         return fail(audit, index, "N3 a node's block does not know of it");
     }
@@ -302,7 +302,7 @@ static int check_content(struct audit *audit)
     uint64_t n_attached = 0;
     uint64_t n_blocks_of_nodes = 0;
     for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
-        const uint32_t content = kvpi_pool_links(&cache->pool)[b].content;
+        const uint32_t content = kvpi_block(&cache->pool, b)->content;
         if (content != KVPI_NO_NODE && kvpi_node(prefix, content)->at.block != b) {
             return fail(audit, b, "N3 a block's content is not attached to it");
         }
@@ -340,8 +340,8 @@ static int check_dups(struct audit *audit)
             kvpi_prefix_place(prefix, node) != slot % units_per_block) {
             return fail(audit, slot, "N3 a list of duplicates is broken");
         }
-        if (kvpi_pool_refs(&cache->pool)[block] == 0 &&
-            kvpi_pool_links(&cache->pool)[block].content == KVPI_NO_NODE) {
+        if (kvpi_pool_refs(&cache->pool, block) == 0 &&
+            kvpi_block(&cache->pool, block)->content == KVPI_NO_NODE) {
             return fail(audit, slot, "N3 a free block is a duplicate");
         }
     }

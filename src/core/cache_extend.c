@@ -66,11 +66,11 @@ static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t e
     struct need need = {end, 0, 0};
     if (end > seq->exclusive && end > seq->computed) {
         int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-        uint32_t *refs = kvpi_pool_refs(&cache->pool);
+        struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
         const uint32_t n_blocks = kvpi_ceil_div(end, S);
         for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-            if (refs[row[i]] > 1) {
-                refs[row[i]]--;
+            if (kvpi_block_refs(&blocks[row[i]]) > 1) {
+                blocks[row[i]].refs--;
                 row[i] = -row[i];
                 need.blocks++;
                 need.copies += i * S < seq->computed;
@@ -88,14 +88,14 @@ static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
 {
     const uint32_t S = cache->config.block_tokens;
     int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     if (seq->exclusive >= seq->n_blocks * S) {
         return;
     }
     for (uint32_t i = seq->computed / S; i < seq->n_blocks; i++) {
         if (row[i] < 0) {
             row[i] = -row[i];
-            refs[row[i]]++;
+            blocks[row[i]].refs++;
         }
     }
 }
@@ -133,7 +133,7 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t bl
     const uint32_t n = kvpi_detach_units(cache, block, from / cache->config.unit_tokens);
     if (n > 0) {
         kvpi_count(&cache->counters.detached_units, n);
-        kvpi_pool_generations(&cache->pool)[block]++;
+        kvpi_block(&cache->pool, block)->generation++;
     }
 }
 
@@ -146,7 +146,7 @@ static void make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
         int32_t *row = kvpi_row_blocks(&cache->table, place);
         const uint32_t n_blocks = kvpi_ceil_div(end, S);
         for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-            if (kvpi_pool_refs(&cache->pool)[row[i]] > 1) {
+            if (kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) > 1) {
                 copy_on_write(cache, seq, row, i);
             } else {
                 write_over(cache, seq, (uint32_t)row[i], i);
@@ -160,15 +160,15 @@ static void make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
     seq->writable = kvpi_max_u32(seq->writable, end);
 }
 
-/* Token ids and keys; keys go with values and lie inside them. */
+/* Token ids and keys; keys go with values and lie inside them, at `begin` and after. */
 static kvp_status check_values(const kvp_cache *cache, const struct kvpi_seq *seq,
-                               const struct part *part)
+                               const struct part *part, uint32_t begin)
 {
     const uint32_t n = part->tokens == NULL ? 0 : part->n_tokens;
-    const uint32_t end = seq->known + kvpi_min_u32(n, UINT32_MAX - seq->known);
+    const uint32_t end = begin + kvpi_min_u32(n, UINT32_MAX - begin);
     if (kvpi_any_negative(part->tokens, n) ||
-        !kvpi_keys_valid(part->keys, part->n_keys, seq->known, end) ||
-        !kvpi_keys_fit(cache, part->keys, part->n_keys, seq->known, end, seq->n_partial_keys)) {
+        !kvpi_keys_valid(part->keys, part->n_keys, begin, end) ||
+        !kvpi_keys_fit(cache, part->keys, part->n_keys, begin, end, seq->n_partial_keys)) {
         return KVP_E_ARG;
     }
     return KVP_OK;
@@ -178,7 +178,7 @@ static kvp_status check_values(const kvp_cache *cache, const struct kvpi_seq *se
 static kvp_status check_extend(const kvp_cache *cache, const struct kvpi_seq *seq,
                                const struct part *part, uint32_t reserve)
 {
-    if (check_values(cache, seq, part) != KVP_OK) {
+    if (check_values(cache, seq, part, seq->tokens) != KVP_OK) {
         return KVP_E_ARG;
     }
     if (part->tokens != NULL && part->n_tokens > 0 && seq->known < seq->tokens) {
@@ -206,6 +206,7 @@ struct batch_need {
     uint64_t excess;       /* of the one that is longest beyond the pool */
     uint32_t first_excess; /* the first one that can never fit */
     uint32_t first_short;  /* the first one at which available blocks run out */
+    uint32_t first_full;   /* the first one at which the plan is full */
 };
 
 static void add_need(const kvp_cache *cache, const struct need *need, uint32_t index,
@@ -225,6 +226,10 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
     if (total->blocks <= available && total->blocks + need->blocks > available) {
         total->first_short = index;
     }
+    const uint64_t room = cache->plan.capacity - cache->plan.n;
+    if (total->copies <= room && total->copies + need->copies > room) {
+        total->first_full = index;
+    }
     total->blocks += need->blocks;
     total->copies += need->copies;
 }
@@ -239,7 +244,7 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
         return kvpi_fail(cache, KVP_E_NO_BLOCKS, need->first_short, need->blocks - available);
     }
     if (need->copies > cache->plan.capacity - cache->plan.n) {
-        return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
+        return kvpi_fail(cache, KVP_E_PLAN_FULL, need->first_full, 0);
     }
     return KVP_OK;
 }
@@ -320,8 +325,6 @@ static kvp_status extend_one_of(kvp_cache *cache, const kvp_batch *batch, uint32
     status = judge_need(cache, &total);
     if (status == KVP_OK) {
         extend(cache, seq, part, end);
-    } else {
-        cache->shortage.index = index;
     }
     return status;
 }
@@ -444,7 +447,7 @@ kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, 
 static kvp_status check_fill(const kvp_cache *cache, const struct kvpi_seq *seq,
                              const struct part *part)
 {
-    if (check_values(cache, seq, part) != KVP_OK) {
+    if (check_values(cache, seq, part, seq->known) != KVP_OK) {
         return KVP_E_ARG;
     }
     return part->n_tokens > seq->tokens - seq->known ? KVP_E_STATE : KVP_OK;
@@ -581,6 +584,9 @@ static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admis
     uint32_t index = 0;
     const kvp_shortage shortage = cache->shortage; /* asking is not failing */
     kvp_status status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
+    if (status == KVP_OK) {
+        status = check_batch(cache, batch);
+    }
     if (status == KVP_OK) {
         status = count_batch(cache, batch, 0, &need);
     }

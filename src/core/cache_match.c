@@ -1,21 +1,25 @@
 /* cache_match: how much of a prompt is cached, and what opening it would take.
  *
- * A walk from the namespace's root. Its cost is memory latency, so three things are in flight at
- * once, each MATCH_AHEAD units behind the one before:
+ * A walk from the namespace's root: unit u is hit when a node after the one before has its tokens
+ * and keys, and a block has its KV. Only that comparison decides, in order. Its cost is memory
+ * latency, so the nodes to compare are named and asked for AHEAD units before they are needed:
  *
- *   unit i                  hash it                      ask for its index slot
- *   unit i - AHEAD          read the index slot          ask for the candidate's two lines
- *   unit i - 2 AHEAD        compare parent and tokens    ask for the block's count and links
+ *   by the node AHEAD units back, whose `jump` is the node that the last prompt of this path had
+ *   here; no hash is made and no index read; or, where that hint does not fit, and at the start,
+ *   by the index, for the next AHEAD units at once: all hashes, then all slots, then all nodes.
  *
- * Only the last of them decides, and only it runs in order. Everything is written to the row of a
- * place that no sequence has: the one that is opened next, or scratch; nothing is observable.
+ *          compared           named
+ *   root -- u-2 -- u-1 -- u .. .. .. u+AHEAD-1     u's comparison names u + AHEAD
+ *
+ * Everything is written to the row of a place that no sequence has: the one that is opened next, or
+ * scratch; nothing is observable.
  */
 #include "cache_state.h"
 #include "hash_chain.h"
 
 #include <string.h>
 
-#define MATCH_AHEAD 16u
+#define AHEAD KVPI_NODE_JUMP
 
 /* Where a walk puts what it finds, and how far it may go. */
 struct walk {
@@ -110,35 +114,37 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
     match->n_public = count_public(cache, prompt, match->n_units);
     match->scratch = prompt->hashes == NULL ? kvpi_at(cache, cache->hashes_at) : NULL;
     match->hashes = prompt->hashes == NULL ? match->scratch : prompt->hashes;
-    match->n_hashed = prompt->hashes == NULL ? 0 : match->n_units;
     return KVP_OK;
 }
 
-/* Hash the units that have no hash yet, up to `end`. */
-static void hash_up_to(const kvp_cache *cache, struct kvpi_match *match, uint32_t end)
+/* Hash units [begin, end) of a prompt after node `parent`, into scratch. */
+static void hash_run(const kvp_cache *cache, const struct kvpi_match *match, uint32_t parent,
+                     uint32_t begin, uint32_t end)
 {
+    const kvp_prompt *prompt = match->prompt;
+    const kvp_hash *before = &kvpi_node(&cache->prefix, parent)->hash;
     uint32_t cursor = 0;
-    for (uint32_t u = match->n_hashed; u < end; u++) {
-        const kvp_hash *parent =
-            u == 0 ? &kvpi_node(&cache->prefix, match->root)->hash : &match->hashes[u - 1];
-        hash_unit(cache, match->prompt, u, parent, &cursor, &match->scratch[u]);
+    if (KVPI_CHAIN_16 && cache->config.unit_tokens == 16 && prompt->n_keys == 0) {
+        struct kvpi_chain chain = kvpi_chain_begin(before);
+        for (uint32_t u = begin; u < end; u++) {
+            kvpi_chain_16(&chain, prompt->tokens + (size_t)u * 16);
+            kvpi_chain_store(&chain, &match->scratch[u]);
+        }
+        return;
     }
-    match->n_hashed = kvpi_max_u32(match->n_hashed, end);
+    for (uint32_t u = begin; u < end; u++) {
+        hash_unit(cache, prompt, u, before, &cursor, &match->scratch[u]);
+        before = &match->scratch[u];
+    }
 }
 
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
 {
-    const kvp_prompt *prompt = match->prompt;
-    uint32_t u = match->n_hashed;
-    if (KVPI_CHAIN_16 && u > 0 && cache->config.unit_tokens == 16 && prompt->n_keys == 0) {
-        struct kvpi_chain chain = kvpi_chain_begin(&match->hashes[u - 1]);
-        for (; u < match->n_public; u++) {
-            kvpi_chain_16(&chain, prompt->tokens + (size_t)u * 16);
-            kvpi_chain_store(&chain, &match->scratch[u]);
-        }
-        match->n_hashed = u;
+    if (match->scratch != NULL && match->n_hits < match->n_public) {
+        const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+        hash_run(cache, match, match->n_hits == 0 ? match->root : nodes[match->n_hits - 1],
+                 match->n_hits, match->n_public);
     }
-    hash_up_to(cache, match, match->n_public);
 }
 
 /* Take unit u's node as matched: into the row, if a block has its KV. */
@@ -155,8 +161,7 @@ static inline uint32_t take_match(const kvp_cache *cache, const struct walk *wal
     walk->nodes[u] = node;
     /* The last unit's block of each row entry stands: it has all units before it too. */
     walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = (int32_t)block;
-    kvpi_prefetch(&kvpi_pool_refs(&cache->pool)[block]);
-    kvpi_prefetch(&kvpi_pool_links(&cache->pool)[block]);
+    kvpi_prefetch(kvpi_block(&cache->pool, block));
     return KVP_STOP_END;
 }
 
@@ -167,7 +172,9 @@ static void walk_keyed(kvp_cache *cache, struct kvpi_match *match, const struct 
     const uint32_t U = cache->config.unit_tokens;
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     uint32_t cursor = 0;
-    hash_up_to(cache, match, walk->limit);
+    if (match->scratch != NULL) {
+        hash_run(cache, match, match->root, 0, walk->limit);
+    }
     for (uint32_t u = 0; u < walk->limit; u++) {
         const struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys,
                                        kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U,
@@ -186,12 +193,18 @@ static void walk_keyed(kvp_cache *cache, struct kvpi_match *match, const struct 
 static inline const struct kvpi_index_slot *home_of(const struct kvpi_prefix *prefix,
                                                     const kvp_hash *hash)
 {
-    return kvpi_prefix_index(prefix) +
-           kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
+    return kvpi_prefix_index(prefix) + kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
 }
 
-/* The node that a look-up of this hash will compare first, and ask for it. */
-static inline uint32_t candidate_of(const struct kvpi_prefix *prefix, const kvp_hash *hash)
+static inline void prefetch_node(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    kvpi_prefetch(n);
+    kvpi_prefetch(n + 1);
+}
+
+/* The node that a look-up of this hash would compare first. */
+static uint32_t candidate_of(const struct kvpi_prefix *prefix, const kvp_hash *hash)
 {
     const struct kvpi_index_slot *end = kvpi_prefix_index(prefix) + prefix->n_index_slots;
     const struct kvpi_index_slot *slot = home_of(prefix, hash);
@@ -199,52 +212,55 @@ static inline uint32_t candidate_of(const struct kvpi_prefix *prefix, const kvp_
     while (slot->node != 0 && slot->tag != tag) {
         slot = slot + 1 == end ? kvpi_prefix_index(prefix) : slot + 1;
     }
-    const struct kvpi_node *node = kvpi_node(prefix, slot->node);
-    kvpi_prefetch(node);
-    kvpi_prefetch(node + 1);
     return slot->node;
 }
 
-/* The walk for a prompt without keys: three stages, see the top. */
+/* Name the nodes of units [begin, end) by the index. */
+static void name_by_index(const kvp_cache *cache, const struct kvpi_match *match, uint32_t parent,
+                          uint32_t begin, uint32_t end, uint32_t *named)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    if (match->scratch != NULL) {
+        hash_run(cache, match, parent, begin, end);
+    }
+    for (uint32_t u = begin; u < end; u++) {
+        kvpi_prefetch(home_of(prefix, &match->hashes[u]));
+    }
+    for (uint32_t u = begin; u < end; u++) {
+        named[u % AHEAD] = candidate_of(prefix, &match->hashes[u]);
+        prefetch_node(prefix, named[u % AHEAD]);
+    }
+}
+
+/* The walk for a prompt without keys, see the top. */
 static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t U = cache->config.unit_tokens;
-    const int32_t *tokens = match->prompt->tokens;
-    const int chained = KVPI_CHAIN_16 && U == 16 && match->scratch != NULL;
-    struct kvpi_chain chain = kvpi_chain_begin(&kvpi_node(prefix, match->root)->hash);
-    uint32_t candidates[2 * MATCH_AHEAD];
+    uint32_t named[AHEAD];
+    uint32_t by_index = 0; /* units before this one were named by the index */
     uint32_t parent = match->root;
-    for (uint32_t i = 0; i < walk->limit + 2 * MATCH_AHEAD; i++) {
-        if (i < walk->limit) {
-            if (chained) {
-                kvpi_chain_16(&chain, tokens + (size_t)i * 16);
-                kvpi_chain_store(&chain, &match->scratch[i]);
-                match->n_hashed = i + 1;
-            } else if (i == match->n_hashed) {
-                hash_up_to(cache, match, i + 1);
-            }
-            kvpi_prefetch(home_of(prefix, &match->hashes[i]));
+    for (uint32_t u = 0; u < walk->limit; u++) {
+        const struct kvpi_unit unit = {match->prompt->tokens + (size_t)u * U, NULL, 0};
+        uint32_t node = u == 0 ? KVPI_NO_NODE : named[u % AHEAD];
+        if (u >= by_index && (node == KVPI_NO_NODE || !kvpi_prefix_same(prefix, node, parent, &unit))) {
+            by_index = kvpi_min_u32(u + AHEAD, walk->limit);
+            match->stale_hints = u > 0;
+            name_by_index(cache, match, parent, u, by_index, named);
+            node = named[u % AHEAD];
         }
-        if (i >= MATCH_AHEAD && i - MATCH_AHEAD < walk->limit) {
-            const uint32_t ahead = i - MATCH_AHEAD;
-            candidates[ahead % (2 * MATCH_AHEAD)] = candidate_of(prefix, &match->hashes[ahead]);
+        if (u < by_index && node != KVPI_NO_NODE && !kvpi_prefix_same(prefix, node, parent, &unit)) {
+            node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit); /* equal tags */
         }
-        if (i >= 2 * MATCH_AHEAD) {
-            const uint32_t u = i - 2 * MATCH_AHEAD;
-            const struct kvpi_unit unit = {tokens + (size_t)u * U, NULL, 0};
-            uint32_t node = candidates[u % (2 * MATCH_AHEAD)];
-            if (node == KVPI_NO_NODE || !kvpi_prefix_same(prefix, node, parent, &unit)) {
-                node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
-            }
-            const uint32_t stop = take_match(cache, walk, u, node);
-            if (stop != KVP_STOP_END) {
-                match->stop = stop;
-                return;
-            }
-            parent = node;
-            match->n_hits = u + 1;
+        const uint32_t stop = take_match(cache, walk, u, node);
+        if (stop != KVP_STOP_END) {
+            match->stop = stop;
+            return;
         }
+        named[u % AHEAD] = kvpi_node(prefix, node)->jump;
+        prefetch_node(prefix, named[u % AHEAD]);
+        parent = node;
+        match->n_hits = u + 1;
     }
 }
 
@@ -266,11 +282,11 @@ static void count_blocks(const kvp_cache *cache, struct kvpi_match *match)
     const kvp_prompt *prompt = match->prompt;
     const uint32_t units_per_block = kvpi_units_per_block(cache);
     const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
-    const uint32_t *refs = kvpi_pool_refs(&cache->pool);
+    const struct kvpi_block *pool_blocks = kvpi_blocks(&cache->pool);
     match->n_shared = match->n_hits / units_per_block;
     match->n_unheld = 0;
     for (uint32_t i = 0; i < match->n_shared; i++) {
-        match->n_unheld += refs[blocks[i]] == 0;
+        match->n_unheld += kvpi_block_refs(&pool_blocks[blocks[i]]) == 0;
     }
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
@@ -303,7 +319,7 @@ void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admi
     const uint64_t usable = cache->config.n_blocks - 1;
     const uint64_t watermark = cache->pool.n_held > 0 ? cache->watermark : 0;
     uint64_t need = (uint64_t)match->n_blocks - match->n_shared + match->n_unheld;
-    if (match->source != 0 && kvpi_pool_refs(&cache->pool)[match->source] == 0) {
+    if (match->source != 0 && kvpi_pool_refs(&cache->pool, match->source) == 0) {
         if (need + 1 + watermark <= available) {
             need++;
         } else { /* no room for the source besides: end the hit at the block boundary before */

@@ -366,11 +366,11 @@ kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
 static void fill_block_info(const kvp_cache *cache, uint32_t block, kvp_block_info *info)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t content = kvpi_pool_links(&cache->pool)[block].content;
+    const uint32_t content = kvpi_block(&cache->pool, block)->content;
     memset(info, 0, sizeof(*info));
-    info->ref_count = kvpi_pool_refs(&cache->pool)[block];
-    info->generation = kvpi_pool_generations(&cache->pool)[block];
-    info->retention = kvpi_pool_marks(&cache->pool)[block] & KVPI_POOL_CLASS_MASK;
+    info->ref_count = kvpi_pool_refs(&cache->pool, block);
+    info->generation = kvpi_block(&cache->pool, block)->generation;
+    info->retention = kvpi_block_class(kvpi_block(&cache->pool, block));
     info->state = block == KVP_NULL_BLOCK   ? KVP_BLOCK_NULL
                   : info->ref_count > 0     ? KVP_BLOCK_HELD
                   : content != KVPI_NO_NODE ? KVP_BLOCK_CACHED
@@ -409,7 +409,7 @@ static uint32_t copy_block_tokens(const kvp_cache *cache, uint32_t block, int32_
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t U = prefix->unit_tokens;
     uint32_t n_tokens = 0;
-    for (uint32_t node = kvpi_pool_links(&cache->pool)[block].content; node != KVPI_NO_NODE;) {
+    for (uint32_t node = kvpi_block(&cache->pool, block)->content; node != KVPI_NO_NODE;) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         const uint32_t place = kvpi_prefix_place(prefix, n);
         memcpy(out + (size_t)place * U, kvpi_node_tokens(n), (size_t)U * sizeof(int32_t));

@@ -73,14 +73,14 @@ struct kvp_cache {
 /* The units of a prompt, matched. */
 struct kvpi_match {
     const kvp_prompt *prompt;
-    const kvp_hash *hashes; /* [n_hashed ...]: the prompt's own, or scratch */
+    const kvp_hash *hashes; /* [n_public]: the prompt's own, or scratch, where they were made */
     kvp_hash *scratch;      /* NULL when the caller gave hashes */
     uint32_t root;
     uint32_t place;         /* whose row holds nodes and blocks of the match */
     uint32_t n_units;       /* full units of the prompt */
     uint32_t n_public;      /* leading ones that can be published */
-    uint32_t n_hashed;      /* of those, how many have their hash in `hashes` */
     uint32_t n_hits;        /* leading ones that are hit */
+    uint32_t stale_hints;   /* 1: jumps of hit nodes do not lead along this path */
     uint32_t stop;
     uint32_t n_shared;      /* blocks */
     uint32_t n_unheld;      /* of the shared ones, those that nobody holds */
@@ -118,7 +118,7 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
 /* Walk the tree: hits, their nodes and blocks into the row of `place`; what it would take. */
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match);
 
-/* Hash the public units that the walk did not get to. */
+/* Hash the public units that were not hit. */
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);
 
 /* Count the blocks; cut a hit inside a block when there is no room for its source. */

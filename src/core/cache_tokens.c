@@ -92,8 +92,11 @@ int kvpi_keys_fit(const kvp_cache *cache, const kvp_key *keys, uint32_t n_keys, 
 void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int is_public)
 {
     const uint32_t last = kvpi_last_node(cache, seq);
-    const uint32_t place = kvpi_seq_place(&cache->table, seq);
-    kvpi_row_nodes(&cache->table, place)[seq->n_units++] = node;
+    uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    if (seq->n_units >= KVPI_NODE_JUMP) {
+        kvpi_node(&cache->prefix, nodes[seq->n_units - KVPI_NODE_JUMP])->jump = node;
+    }
+    nodes[seq->n_units++] = node;
     kvpi_prefix_use(&cache->prefix, node);
     kvpi_prefix_unuse(&cache->prefix, last); /* lives: it is the parent of `node` */
     if (is_public) {

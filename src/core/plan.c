@@ -48,22 +48,21 @@ void kvpi_plan_drop(struct kvpi_plan *plan, uint32_t block)
     if (!(*mark & WAITING_DST)) {
         return;
     }
-    uint64_t i = plan->n;
-    while (copies[i - 1].dst_block != (int32_t)block) {
-        i--;
-        if (copies[i].src_block == (int32_t)block) {
-            return; /* read by a later copy: its content is still wanted */
+    uint64_t n_read = plan->n; /* copies up to the last one that reads the block stay */
+    while (n_read > 0 && copies[n_read - 1].src_block != (int32_t)block) {
+        n_read--;
+    }
+    uint64_t kept = n_read;
+    for (uint64_t i = n_read; i < plan->n; i++) {
+        if (copies[i].dst_block != (int32_t)block) {
+            copies[kept++] = copies[i];
         }
     }
-    i--;
-    memmove(&copies[i], &copies[i + 1], (size_t)(plan->n - i - 1) * sizeof(*copies));
-    kvpi_uncount(&plan->n, 1);
     *mark = 0;
-    for (uint64_t k = 0; k < plan->n; k++) { /* an earlier one may have been kept for its reader */
-        if (copies[k].dst_block == (int32_t)block) {
-            *mark = WAITING_DST;
-        }
+    for (uint64_t i = 0; i < n_read; i++) {
+        *mark |= copies[i].dst_block == (int32_t)block ? WAITING_DST : 0;
     }
+    kvpi_uncount(&plan->n, plan->n - kept);
 }
 
 void kvpi_plan_take(struct kvpi_plan *plan, kvp_copy *out)

@@ -27,7 +27,7 @@ void kvpi_plan_reset(struct kvpi_plan *plan, uint32_t n_blocks);
 /* Append a copy; the caller has made sure that there is room. */
 void kvpi_plan_add(struct kvpi_plan *plan, uint32_t src, uint32_t dst, uint32_t n_tokens);
 
-/* The block became free: remove the copy into it, unless a later copy reads it. */
+/* The block became free: remove the copies into it that no later copy reads. */
 void kvpi_plan_drop(struct kvpi_plan *plan, uint32_t block);
 
 /* Give the copies with their phases to `out` [n]; the plan is empty. */

@@ -14,10 +14,13 @@
  * `content` is a number that the pool does not interpret: 0 for none, else the deepest prefix node
  * attached to the block.
  *
- * Queues (B3): per retention class a circular list through `links`, headed by the sentinel
- * n_blocks + class. Victims leave at the head. `jump` is a hint and never decides: it names a block
- * that was some KVPI_POOL_JUMP places behind when the two were queued, so that a run of takes can
- * prefetch what it needs before it gets there; walking `next` would wait for memory at each step.
+ * Queues (B3): per retention class a circular list, headed by the sentinel block n_blocks + class.
+ * Victims leave at the head. `jump` is a hint and never decides: it names a block that was some
+ * KVPI_POOL_JUMP places behind when the two were queued, so that a run of takes can prefetch what
+ * it needs before it gets there; walking `next` would wait for memory at each step.
+ *
+ * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
+ * most of it and blocks lie anywhere: two arrays would cost two cache misses.
  */
 #ifndef KVPI_POOL_H
 #define KVPI_POOL_H
@@ -27,14 +30,21 @@
 #include "base.h"
 
 #define KVPI_POOL_JUMP 16u
-#define KVPI_POOL_CLASS_MASK 7u /* retention class in a block's mark byte */
-#define KVPI_POOL_MARKED 8u     /* scratch bit of one call; clear between calls */
 
-struct kvpi_link {
-    uint32_t prev;
+/* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it the
+ * retention class and a scratch bit of one call. */
+#define KVPI_REFS_MASK 0x00FFFFFFu
+#define KVPI_REFS_CLASS_SHIFT 24
+#define KVPI_REFS_CLASS_MASK (7u << KVPI_REFS_CLASS_SHIFT)
+#define KVPI_REFS_MARKED (1u << 27) /* clear between calls */
+
+struct kvpi_block {
+    uint32_t refs;
+    uint32_t prev; /* in the queue */
     uint32_t next;
-    uint32_t jump;
     uint32_t content;
+    uint32_t jump;
+    uint32_t generation;
 };
 
 /* The last KVPI_POOL_JUMP blocks queued at one end, to set `jump`. */
@@ -52,30 +62,32 @@ struct kvpi_pool {
     uint64_t n_parked;
     struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
     struct kvpi_trail head_trail;
-    size_t refs_at;        /* u32 [n_blocks]: an array of its own, small enough for the caches */
-    size_t links_at;       /* struct kvpi_link [n_blocks + classes] */
-    size_t generations_at; /* u32 [n_blocks] */
-    size_t marks_at;       /* u8 [n_blocks] */
+    size_t blocks_at; /* struct kvpi_block [n_blocks + classes] */
 };
 
-static inline uint32_t *kvpi_pool_refs(const struct kvpi_pool *pool)
+static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
 {
-    return kvpi_at(pool, pool->refs_at);
+    return kvpi_at(pool, pool->blocks_at);
 }
 
-static inline struct kvpi_link *kvpi_pool_links(const struct kvpi_pool *pool)
+static inline struct kvpi_block *kvpi_block(const struct kvpi_pool *pool, uint32_t block)
 {
-    return kvpi_at(pool, pool->links_at);
+    return kvpi_blocks(pool) + block;
 }
 
-static inline uint32_t *kvpi_pool_generations(const struct kvpi_pool *pool)
+static inline uint32_t kvpi_block_refs(const struct kvpi_block *block)
 {
-    return kvpi_at(pool, pool->generations_at);
+    return block->refs & KVPI_REFS_MASK;
 }
 
-static inline uint8_t *kvpi_pool_marks(const struct kvpi_pool *pool)
+static inline uint32_t kvpi_pool_refs(const struct kvpi_pool *pool, uint32_t block)
 {
-    return kvpi_at(pool, pool->marks_at);
+    return kvpi_block_refs(kvpi_block(pool, block));
+}
+
+static inline uint32_t kvpi_block_class(const struct kvpi_block *block)
+{
+    return (block->refs & KVPI_REFS_CLASS_MASK) >> KVPI_REFS_CLASS_SHIFT;
 }
 
 static inline uint64_t kvpi_pool_available(const struct kvpi_pool *pool)
@@ -116,12 +128,13 @@ void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention
 /* Audit B1 to B3: 1 when they hold; else 0, the block, and text that begins with the invariant. */
 int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail);
 
-static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_link *links, uint32_t block)
+static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *blocks,
+                                    uint32_t block)
 {
-    const uint32_t prev = links[block].prev;
-    const uint32_t next = links[block].next;
-    links[prev].next = next;
-    links[next].prev = prev;
+    const uint32_t prev = blocks[block].prev;
+    const uint32_t next = blocks[block].next;
+    blocks[prev].next = next;
+    blocks[next].prev = prev;
     if (kvpi_unlikely(prev == next)) { /* both are the sentinel: the queue is empty now */
         pool->classes &= ~(1u << (prev - pool->n_blocks));
     }
@@ -129,11 +142,10 @@ static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_link *li
 
 static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)
 {
-    uint32_t *refs = kvpi_pool_refs(pool);
-    if (refs[block]++ == 0) {
-        struct kvpi_link *links = kvpi_pool_links(pool);
-        KVPI_ASSERT(links[block].content != 0); /* only cached blocks are hit */
-        kvpi_pool_unlink(pool, links, block);
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    if ((blocks[block].refs++ & KVPI_REFS_MASK) == 0) {
+        KVPI_ASSERT(blocks[block].content != 0); /* only cached blocks are hit */
+        kvpi_pool_unlink(pool, blocks, block);
         kvpi_uncount(&pool->n_cached, 1);
         kvpi_count(&pool->n_held, 1);
     }

@@ -23,6 +23,7 @@
 #include "hash.h"
 
 #define KVPI_NO_NODE 0u
+#define KVPI_NODE_JUMP 16u
 
 enum {
     KVPI_NODE_PUBLIC = 1u,    /* in the index */
@@ -46,7 +47,8 @@ struct kvpi_node {
     uint32_t flags;
     uint32_t n_keys;
     struct kvpi_place at;
-    uint32_t reserved[4]; /* the host tier's place will be here */
+    uint32_t jump;        /* a hint: the node KVPI_NODE_JUMP units below, on the path opened last */
+    uint32_t reserved[3]; /* the host tier's place will be here */
 };
 
 /* A unit slot of the pool that duplicates a node's content: doubly linked, circular, per node. */

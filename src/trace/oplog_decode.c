@@ -314,9 +314,7 @@ static int take_batch(decoder *d, kvp_call *call)
         return 0;
     uint64_t n_tokens = batch_tokens(call);
     call->n_tokens = n_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)n_tokens;
-    return ((bits & HAS_TOKENS) == 0 ||
-            (call->n_tokens == n_tokens ? take_tokens(d, n_tokens, &call->tokens)
-                                        : damaged(d, d->at))) &&
+    return ((bits & HAS_TOKENS) == 0 || take_tokens(d, n_tokens, &call->tokens)) &&
            ((bits & HAS_KEYS) == 0 || take_keys(d, call));
 }
 

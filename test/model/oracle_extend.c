@@ -163,7 +163,7 @@ static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t i)
         for (uint32_t k = 0; k < o->block_units; k++) {
             uint32_t unit = i * o->block_units + k;
 
-            if ((unit + 1) * o->unit <= seq->computed && unit < seq->n_chain &&
+            if ((unit + 1) * o->unit <= seq->computed && unit < oracle_public_units(o, seq) &&
                 o->blocks[old].unit_kind[k] != UNIT_EMPTY &&
                 o->blocks[old].unit_node[k] == seq->chain[unit])
                 oracle_node_duplicate(o, seq->chain[unit], new);

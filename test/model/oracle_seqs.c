@@ -179,7 +179,6 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
     release_row(o, seq, oracle_ceil(n, o->config.block_tokens), &out->u.released);
     cut_values(o, seq, seq, n);
     release_chain(o, seq, n / o->unit);
-    seq->flushed = seq->flushed && n;
     seq->tokens = n;
     seq->computed = lower(seq->computed, n);
     seq->writable = lower(seq->writable, n);

@@ -104,8 +104,21 @@ static kvp_batch full_batch(void)
 static const kvp_open_info OPEN_INFO = {9, 8, KVP_STOP_FULL_HIT, 1, 2, 3, 400, 500};
 static const kvp_admission ADMISSION = {KVP_ADMIT_LATER, 20, 300, UINT32_MAX};
 static const kvp_released RELEASED = {1, 70000};
-static const kvp_seq_info SEQ_INFO = {
-    {CACHE_BITS | 0x80000005}, UINT64_MAX - 1, 11, 10, 9, 8, 7, 600, 5, 4, 3, 2, -1, 6, UINT32_MAX};
+static const kvp_seq_info SEQ_INFO = {.ns = {CACHE_BITS | 0x80000005},
+                                      .tag = UINT64_MAX - 1,
+                                      .tokens = 11,
+                                      .known_tokens = 10,
+                                      .prompt_tokens = 9,
+                                      .cached_tokens = 8,
+                                      .computed_tokens = 7,
+                                      .writable_tokens = 600,
+                                      .public_tokens = 5,
+                                      .kept_tokens = 4,
+                                      .blocks = 3,
+                                      .stop = 2,
+                                      .last_token = -1,
+                                      .retention = 6,
+                                      .row_version = UINT32_MAX};
 static const kvp_block_info BLOCK_INFO = {KVP_BLOCK_HELD, 3, 1000, 7, 2, 8, {{9, 8, 7}}};
 static const kvp_shortage SHORTAGE = {KVP_E_NEVER, 5, UINT64_C(1) << 40};
 static const kvp_violation VIOLATION = {"T1", 12345, "detail"};
@@ -531,12 +544,20 @@ static void test_long_arrays(void **state)
     begin(&made);
     for (uint32_t n = 0; n < 400; n++)
         kvpi_record_seq_extend(&made.recorder, SEQ, tokens, n, n, KVP_OK);
+    for (uint32_t n = 0; n < 200; n++) {
+        kvp_prompt prompt = full_prompt();
+        prompt.tokens = tokens;
+        prompt.n_tokens = n;
+        prompt.hashes = NULL;
+        kvpi_record_decision(&made.recorder, 1);
+        kvpi_record_seq_open(&made.recorder, NS, &prompt, KVP_OK, &SEQ, &OPEN_INFO);
+    }
     kvpi_record_seq_extend(&made.recorder, SEQ, tokens, N, 1, KVP_OK);
     kvpi_record_seq_commit_many(&made.recorder, seqs, counts, N, KVP_OK);
     end(&made);
     kvp_oplog *log = open_log(made.memory.bytes, made.memory.n_bytes);
-    for (uint32_t i = 0; i < 401; i++) {
-        uint32_t n = i < 400 ? i : N;
+    for (uint32_t i = 0; i < 601; i++) {
+        uint32_t n = i < 400 ? i : i < 600 ? i - 400 : N;
         assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
         assert_int_equal(record.call.n_tokens, n);
         assert_memory_equal(record.call.tokens, tokens, n * sizeof *tokens);
@@ -687,7 +708,7 @@ static void test_header_is_looked_at(void **state)
     free(made.memory.bytes);
 }
 
-/* ------------------------------------------------------------------------------ sinks that refuse */
+/* ---------------------------------------------------------------------------- sinks that refuse */
 
 struct short_sink {
     struct kvpi_oplog_memory memory;
@@ -731,6 +752,34 @@ static void test_a_sink_that_refuses_ends_the_recording(void **state)
     free(whole.memory.bytes);
 }
 
+/* Refuses one piece and takes all others. */
+static int refuse_one(void *context, const void *bytes, size_t n_bytes)
+{
+    struct short_sink *sink = context;
+    return sink->limit-- == 0 ? 1 : kvpi_oplog_memory_write(&sink->memory, bytes, n_bytes);
+}
+
+static void test_a_record_has_no_hole(void **state)
+{
+    (void)state;
+    static int32_t tokens[1000];
+    kvp_prompt prompt = full_prompt();
+    prompt.tokens = tokens;
+    prompt.n_tokens = 1000;
+    prompt.hashes = NULL;
+    struct kvpi_recorder recorder = {.cache_bits = CACHE_BITS};
+    struct short_sink target = {.limit = 2}; /* header, start of the record; not the tokens */
+    kvp_config config = make_config();
+    kvp_sink sink = {&target, refuse_one};
+    assert_int_equal(kvpi_record_begin(&recorder, &sink, &config), KVP_OK);
+    size_t header_bytes = target.memory.n_bytes;
+    kvpi_record_seq_open(&recorder, NS, &prompt, KVP_OK, &SEQ, &OPEN_INFO);
+    assert_in_range(target.memory.n_bytes, header_bytes + 5, header_bytes + 40);
+    assert_int_equal(recorder.on, 0);
+    assert_int_equal(kvpi_record_end(&recorder), KVP_E_IO);
+    free(target.memory.bytes);
+}
+
 /* --------------------------------------------------------------------------------------- frozen */
 
 static void test_the_bytes_are_frozen(void **state)
@@ -772,6 +821,7 @@ int main(void)
         cmocka_unit_test(test_hostile_bytes),
         cmocka_unit_test(test_header_is_looked_at),
         cmocka_unit_test(test_a_sink_that_refuses_ends_the_recording),
+        cmocka_unit_test(test_a_record_has_no_hole),
         cmocka_unit_test(test_the_bytes_are_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

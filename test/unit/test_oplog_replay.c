@@ -19,7 +19,7 @@
 
 #define N_CALLS 33
 
-/* ---------------------------------------------------------------------------------- a random run */
+/* --------------------------------------------------------------------------------- a random run */
 
 /* xorshift64*; fixed seeds. */
 static uint64_t next_random(uint64_t *random)
@@ -234,7 +234,7 @@ static kvp_oplog *open_log(const struct kvpi_oplog_memory *memory)
     return log;
 }
 
-/* ---------------------------------------------------------------------------------------- replay */
+/* --------------------------------------------------------------------------------------- replay */
 
 static void test_recorded_runs_replay_bit_for_bit(void **state)
 {
@@ -345,7 +345,7 @@ static void test_hostile_calls_are_harmless(void **state)
     kvpi_oplog_replay_end(&replay);
 }
 
-/* ----------------------------------------------------------------------------------------- rerun */
+/* ---------------------------------------------------------------------------------------- rerun */
 
 static void test_a_rerun_of_everything_is_the_same_log(void **state)
 {
@@ -468,7 +468,7 @@ static void test_a_rerun_follows_handles(void **state)
     end_run(&d);
 }
 
-/* ---------------------------------------------------------------------------------------- shrink */
+/* --------------------------------------------------------------------------------------- shrink */
 
 struct needs {
     const uint32_t *needed;
