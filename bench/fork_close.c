@@ -1,5 +1,8 @@
 /* Fork, close and truncate, and the open of a short cached prompt. Many in a row between two
- * readings of the clock; what undoes them is outside. Blocks in random order. */
+ * readings of the clock; what undoes them is outside.
+ *
+ * Twice: on a new pool, where the blocks of a row lie side by side (as others measure it), and on
+ * one that has been in use for long, where they lie anywhere. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -12,7 +15,8 @@ enum {
     BATCHES = 16 /* of one sample */
 };
 
-typedef struct fork_state {
+/* One pool of ours and one of the yardstick's. */
+typedef struct side {
     world *w;
     kvp_seq parent_short;
     kvp_seq parent_long;
@@ -22,48 +26,67 @@ typedef struct fork_state {
     seed_sequence *seed_short;
     seed_sequence *seed_long;
     seed_sequence *seed_seqs[SHORT_BATCH];
-    uint64_t seed_number;
+} side;
+
+typedef struct fork_state {
+    side fresh;
+    side worn;
 } fork_state;
 
-static const int32_t *prompt_at(const fork_state *s, uint32_t i)
+static int32_t *prompt_at(const side *s, uint32_t i)
 {
     return s->prompts + (size_t)i * SHORT_TOKENS;
+}
+
+static void set_up_side(side *s, const bench_options *options, bool worn)
+{
+    uint64_t seed_number = UINT64_C(1) << 44;
+    s->w = world_create(options, SHORT_BATCH + 8, PROMPT_TOKENS + BLOCK_TOKENS, NULL);
+    s->prompts = allocate(SHORT_BATCH * SHORT_TOKENS * sizeof *s->prompts);
+    if (worn)
+        world_shuffle(s->w);
+    s->seed = worn ? seed_manager_create_full(s->w->n_blocks)
+                   : seed_manager_create(s->w->n_blocks, BLOCK_TOKENS, NULL);
+    s->parent_short = world_open_new(s->w, SHORT_TOKENS);
+    s->parent_long = world_open_new(s->w, PROMPT_TOKENS);
+    s->seed_short = seed_open_new(s->seed, seed_number++, SHORT_TOKENS);
+    s->seed_long = seed_open_new(s->seed, seed_number++, PROMPT_TOKENS);
+    if (worn) {
+        world_require_scattered(s->w, s->parent_short);
+        world_require_scattered(s->w, s->parent_long);
+    }
+    for (uint32_t i = 0; i < SHORT_BATCH; i++) {
+        world_fill_tokens(s->w->next_number++, prompt_at(s, i), SHORT_TOKENS);
+        world_close(s->w, world_open_committed(s->w, prompt_at(s, i), SHORT_TOKENS));
+    }
+}
+
+static void tear_down_side(side *s)
+{
+    seed_sequence_destroy(s->seed_short);
+    seed_sequence_destroy(s->seed_long);
+    seed_manager_destroy(s->seed);
+    world_destroy(s->w);
+    free(s->prompts);
 }
 
 static void *set_up(const bench_options *options)
 {
     fork_state *s = allocate(sizeof *s);
-    s->w = world_create(options, SHORT_BATCH + 8, PROMPT_TOKENS + BLOCK_TOKENS, NULL);
-    s->prompts = allocate(SHORT_BATCH * SHORT_TOKENS * sizeof *s->prompts);
-    s->seed_number = UINT64_C(1) << 44;
-    world_shuffle(s->w);
-    s->parent_short = world_open_new(s->w, SHORT_TOKENS);
-    s->parent_long = world_open_new(s->w, PROMPT_TOKENS);
-    world_require_scattered(s->w, s->parent_short);
-    world_require_scattered(s->w, s->parent_long);
-    for (uint32_t i = 0; i < SHORT_BATCH; i++) {
-        int32_t *prompt = s->prompts + (size_t)i * SHORT_TOKENS;
-        world_fill_tokens(s->w->next_number++, prompt, SHORT_TOKENS);
-        world_close(s->w, world_open_committed(s->w, prompt, SHORT_TOKENS));
-    }
-    s->seed = seed_manager_create_full(s->w->n_blocks);
-    s->seed_short = seed_open_new(s->seed, s->seed_number++, SHORT_TOKENS);
-    s->seed_long = seed_open_new(s->seed, s->seed_number++, PROMPT_TOKENS);
+    set_up_side(&s->fresh, options, false);
+    set_up_side(&s->worn, options, true);
     return s;
 }
 
 static void tear_down(void *state)
 {
     fork_state *s = state;
-    seed_sequence_destroy(s->seed_short);
-    seed_sequence_destroy(s->seed_long);
-    seed_manager_destroy(s->seed);
-    world_destroy(s->w);
-    free(s->prompts);
+    tear_down_side(&s->fresh);
+    tear_down_side(&s->worn);
     free(s);
 }
 
-static void close_all(fork_state *s, uint32_t n)
+static void close_all(side *s, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         world_close(s->w, s->seqs[i]);
@@ -71,7 +94,7 @@ static void close_all(fork_state *s, uint32_t n)
 
 /* --------------------------------------------------------------------------------------- forks */
 
-static uint64_t fork_batch(fork_state *s, kvp_seq parent, uint32_t n)
+static uint64_t fork_batch(side *s, kvp_seq parent, uint32_t n)
 {
     kvp_status status = KVP_OK;
     uint64_t start = now_ns();
@@ -83,15 +106,17 @@ static uint64_t fork_batch(fork_state *s, kvp_seq parent, uint32_t n)
 }
 
 /* The first batch of each sample warms the CPU caches that the yardstick has used, untimed. */
-static double fork_many(fork_state *s, kvp_seq parent, uint32_t n, uint32_t n_blocks)
+static double fork_many(side *s, kvp_seq parent, uint32_t n)
 {
+    kvp_seq_info expected;
     uint64_t total = 0;
+    REQUIRE_OK(kvp_seq_info_get(s->w->cache, parent, &expected));
     for (uint32_t batch = 0; batch <= BATCHES; batch++) {
         uint64_t ns = fork_batch(s, parent, n);
         total += batch == 0 ? 0 : ns;
         kvp_seq_info info;
         REQUIRE_OK(kvp_seq_info_get(s->w->cache, s->seqs[n - 1], &info));
-        REQUIRE(info.blocks == n_blocks && info.computed_tokens == n_blocks * BLOCK_TOKENS);
+        REQUIRE(info.blocks == expected.blocks && info.computed_tokens == expected.tokens);
         close_all(s, n);
     }
     return (double)total / (BATCHES * n);
@@ -100,16 +125,28 @@ static double fork_many(fork_state *s, kvp_seq parent, uint32_t n, uint32_t n_bl
 static double fork_short(void *state)
 {
     fork_state *s = state;
-    return fork_many(s, s->parent_short, SHORT_BATCH, SHORT_BLOCKS);
+    return fork_many(&s->fresh, s->fresh.parent_short, SHORT_BATCH);
 }
 
 static double fork_long(void *state)
 {
     fork_state *s = state;
-    return fork_many(s, s->parent_long, LONG_BATCH, PROMPT_BLOCKS);
+    return fork_many(&s->fresh, s->fresh.parent_long, LONG_BATCH);
 }
 
-static double seed_fork_many(fork_state *s, const seed_sequence *parent, uint32_t n)
+static double fork_short_scattered(void *state)
+{
+    fork_state *s = state;
+    return fork_many(&s->worn, s->worn.parent_short, SHORT_BATCH);
+}
+
+static double fork_long_scattered(void *state)
+{
+    fork_state *s = state;
+    return fork_many(&s->worn, s->worn.parent_long, LONG_BATCH);
+}
+
+static double seed_fork_many(side *s, const seed_sequence *parent, uint32_t n)
 {
     uint64_t total = 0;
     for (uint32_t batch = 0; batch <= BATCHES; batch++) {
@@ -129,18 +166,30 @@ static double seed_fork_many(fork_state *s, const seed_sequence *parent, uint32_
 static double seed_fork_short(void *state)
 {
     fork_state *s = state;
-    return seed_fork_many(s, s->seed_short, SHORT_BATCH);
+    return seed_fork_many(&s->fresh, s->fresh.seed_short, SHORT_BATCH);
 }
 
 static double seed_fork_long(void *state)
 {
     fork_state *s = state;
-    return seed_fork_many(s, s->seed_long, LONG_BATCH);
+    return seed_fork_many(&s->fresh, s->fresh.seed_long, LONG_BATCH);
+}
+
+static double seed_fork_short_scattered(void *state)
+{
+    fork_state *s = state;
+    return seed_fork_many(&s->worn, s->worn.seed_short, SHORT_BATCH);
+}
+
+static double seed_fork_long_scattered(void *state)
+{
+    fork_state *s = state;
+    return seed_fork_many(&s->worn, s->worn.seed_long, LONG_BATCH);
 }
 
 /* ------------------------------------------------------------------------------ close, truncate */
 
-static uint64_t close_batch(fork_state *s)
+static uint64_t close_batch(side *s)
 {
     kvp_status status = KVP_OK;
     uint64_t start = now_ns();
@@ -151,7 +200,7 @@ static uint64_t close_batch(fork_state *s)
     return end - start;
 }
 
-static void open_hits(fork_state *s)
+static void open_hits(side *s)
 {
     for (uint32_t i = 0; i < SHORT_BATCH; i++) {
         kvp_open_info info;
@@ -160,8 +209,9 @@ static void open_hits(fork_state *s)
     }
 }
 
-static double close_holders(fork_state *s, bool cold, uint32_t n_batches)
+static double close_holders(side *s, bool cold)
 {
+    uint32_t n_batches = cold ? 1 : BATCHES;
     uint64_t total = 0;
     for (uint32_t batch = 0; batch < n_batches; batch++) {
         open_hits(s);
@@ -176,17 +226,24 @@ static double close_holders(fork_state *s, bool cold, uint32_t n_batches)
 
 static double close_own(void *state)
 {
-    return close_holders(state, false, BATCHES);
+    fork_state *s = state;
+    return close_holders(&s->fresh, false);
+}
+
+static double close_scattered(void *state)
+{
+    fork_state *s = state;
+    return close_holders(&s->worn, false);
 }
 
 static double close_cold(void *state)
 {
-    return close_holders(state, true, 1);
+    fork_state *s = state;
+    return close_holders(&s->worn, true);
 }
 
-static double close_shared(void *state)
+static double close_forks(side *s)
 {
-    fork_state *s = state;
     uint64_t total = 0;
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         fork_batch(s, s->parent_short, SHORT_BATCH);
@@ -197,9 +254,16 @@ static double close_shared(void *state)
     return (double)total / (BATCHES * SHORT_BATCH);
 }
 
-static double truncate_half(void *state)
+static double close_shared(void *state)
 {
     fork_state *s = state;
+    return close_forks(&s->fresh);
+}
+
+static double truncate_half(void *state)
+{
+    fork_state *all = state;
+    side *s = &all->fresh;
     uint64_t total = 0;
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         kvp_released released = {0};
@@ -222,20 +286,24 @@ static double open_short(void *state)
     uint64_t total = 0;
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
         uint64_t start = now_ns();
-        open_hits(s);
+        open_hits(&s->worn);
         total += now_ns() - start;
-        close_all(s, SHORT_BATCH);
+        close_all(&s->worn, SHORT_BATCH);
     }
     return (double)total / (BATCHES * SHORT_BATCH);
 }
 
-static double seed_close(fork_state *s, bool shared)
+/* The yardstick's are held, then all released: forks, or prompts that nobody else has. */
+static double seed_close(side *s, bool shared)
 {
     uint64_t total = 0;
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
-        for (uint32_t i = 0; i < SHORT_BATCH; i++)
+        for (uint32_t i = 0; i < SHORT_BATCH; i++) {
             s->seed_seqs[i] = shared ? seed_fork(s->seed, s->seed_short)
-                                     : seed_open_new(s->seed, s->seed_number++, SHORT_TOKENS);
+                                     : seed_sequence_create(prompt_at(s, i), SHORT_TOKENS);
+            if (!shared)
+                seed_allocate(s->seed, s->seed_seqs[i]);
+        }
         uint32_t n_free = seed_n_free(s->seed);
         uint64_t start = now_ns();
         for (uint32_t i = 0; i < SHORT_BATCH; i++)
@@ -250,24 +318,39 @@ static double seed_close(fork_state *s, bool shared)
 
 static double seed_close_own(void *state)
 {
-    return seed_close(state, false);
+    fork_state *s = state;
+    return seed_close(&s->fresh, false);
+}
+
+static double seed_close_scattered(void *state)
+{
+    fork_state *s = state;
+    return seed_close(&s->worn, false);
 }
 
 static double seed_close_shared(void *state)
 {
-    return seed_close(state, true);
+    fork_state *s = state;
+    return seed_close(&s->fresh, true);
 }
 
-static const char fork_note[] = "yardstick: copy of the table, references counted";
+static const char side_by_side[] = "new pool";
+static const char scattered[] = "pool long in use";
 
 static const measurement measurements[] = {
-    {"fork_128", "ns", 120, 101, fork_short, seed_fork_short, fork_note},
-    {"fork_8192", "ns", 6000, 51, fork_long, seed_fork_long, fork_note},
-    {"close_128", "ns", 200, 101, close_own, seed_close_own, "only holder, blocks sealed"},
-    {"close_128_shared", "ns", 200, 101, close_shared, seed_close_shared, "close of a fork"},
-    {"close_128_cold", "ns", 0, 11, close_cold, NULL, "only holder, flushed before 64 closes"},
-    {"truncate_128_to_64", "ns", 0, 51, truncate_half, NULL, "only holder, blocks sealed"},
-    {"open_hit_2048", "ns", 0, 51, open_short, NULL, "2,048 cached tokens, 64 such prompts"},
+    {"fork_128", "ns", 120, 101, fork_short, seed_fork_short, side_by_side},
+    {"fork_128_scattered", "ns", 120, 101, fork_short_scattered, seed_fork_short_scattered,
+     scattered},
+    {"fork_8192", "ns", 6000, 51, fork_long, seed_fork_long, side_by_side},
+    {"fork_8192_scattered", "ns", 6000, 51, fork_long_scattered, seed_fork_long_scattered,
+     scattered},
+    {"close_128", "ns", 200, 101, close_own, seed_close_own, "new pool; only holder, all sealed"},
+    {"close_128_scattered", "ns", 200, 51, close_scattered, seed_close_scattered, scattered},
+    {"close_128_cold", "ns", 0, 11, close_cold, NULL, "pool long in use; 64 closes after a flush"},
+    {"close_128_shared", "ns", 200, 101, close_shared, seed_close_shared,
+     "new pool; close of a fork"},
+    {"truncate_128_to_64", "ns", 0, 51, truncate_half, NULL, "new pool; only holder"},
+    {"open_hit_2048", "ns", 0, 51, open_short, NULL, "pool long in use; 64 such prompts"},
 };
 
 const group fork_close_group = {measurements, sizeof measurements / sizeof *measurements, set_up,

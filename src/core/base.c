@@ -15,7 +15,8 @@ size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size)
     size_t bytes;
     size_t end;
     const size_t offset = layout->bytes;
-    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, line - 1, &bytes) ||
+    if (__builtin_mul_overflow(n, size, &bytes) ||
+        __builtin_add_overflow(bytes, line - 1, &bytes) ||
         __builtin_add_overflow(offset, bytes / line * line, &end)) {
         layout->overflow = 1;
         return offset;
@@ -26,8 +27,8 @@ size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size)
 
 void *kvpi_map(size_t bytes)
 {
-    void *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return NULL;
     }

@@ -70,8 +70,8 @@ static void open_tokens(kvp_cache *cache, struct kvpi_match *match, struct kvpi_
         uint32_t node = KVPI_NO_NODE;
         if (u + KVPI_POOL_JUMP < match->n_public) {
             const kvp_hash *ahead = &match->hashes[u + KVPI_POOL_JUMP];
-            kvpi_prefetch(&kvpi_prefix_index(prefix)[kvpi_prefix_home(
-                prefix, kvpi_prefix_tag(prefix, ahead))]);
+            kvpi_prefetch(&kvpi_prefix_index(
+                prefix)[kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, ahead))]);
         }
         if (known_parent) {
             node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
@@ -86,8 +86,10 @@ static void open_tokens(kvp_cache *cache, struct kvpi_match *match, struct kvpi_
         kvpi_push_node(cache, seq, node, 1);
         seq->known += U;
     }
-    kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
-                       prompt->keys, prompt->n_keys);
+    if (seq->known < prompt->n_tokens) {
+        kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
+                           prompt->keys, prompt->n_keys);
+    }
 }
 
 /* Let the jumps of the hit nodes lead along this path, for the next prompt that takes it. */
@@ -204,7 +206,7 @@ static inline void commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tok
     seq->computed = n_tokens;
     const uint32_t end = kvpi_min_u32(after / U, seq->n_public);
     for (uint32_t u = kvpi_min_u32(before, seq->known) / U; u < end; u++) {
-        kvpi_seal_unit(cache, seq, u);
+        kvpi_seal_unit(cache, seq, u, end);
     }
 }
 
@@ -349,8 +351,7 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     const uint32_t first = from / cache->config.unit_tokens;
     const uint32_t n_public = seq->n_public;
     for (uint32_t u = first; u < n_public;) {
-        const uint32_t end =
-            kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
+        const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
         raise_generations(cache, nodes + u, end - u);
         for (; u < end; u++) {
             withdraw_unit(cache, nodes[u]);

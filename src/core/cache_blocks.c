@@ -10,6 +10,8 @@
  */
 #include "cache_state.h"
 
+#define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
+
 /* The node has the block attached now: the block's content is at least that deep. */
 static void settle_content(kvp_cache *cache, uint32_t block, uint32_t node)
 {
@@ -81,9 +83,33 @@ static void evict(kvp_cache *cache, uint32_t block)
     kvpi_count(&cache->counters.evicted_blocks, 1);
 }
 
+/* Ask for the memory of victims to come: the block two jumps ahead, the node of the one a jump
+ * ahead, the index slot of the one half a jump ahead. Hints only; a stale jump costs a line. */
+static void prefetch_victims(kvp_cache *cache, uint32_t victim)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
+    const uint32_t next = blocks[victim].jump;
+    const uint32_t i = cache->ahead_at++;
+    kvpi_prefetch(&blocks[blocks[next].jump]);
+    if (blocks[next].content != KVPI_NO_NODE) {
+        const struct kvpi_node *node = kvpi_node(prefix, blocks[next].content);
+        kvpi_prefetch(node);
+        kvpi_prefetch(node + 1);
+    }
+    const uint32_t nearer = cache->ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
+    if (blocks[nearer].content != KVPI_NO_NODE) {
+        const struct kvpi_node *node = kvpi_node(prefix, blocks[nearer].content);
+        const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, &node->hash));
+        kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
+    }
+    cache->ahead[i % KVPI_POOL_JUMP] = next;
+}
+
 uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention)
 {
     const uint32_t victim = kvpi_pool_victim(&cache->pool);
+    prefetch_victims(cache, victim);
     if (kvpi_block(&cache->pool, victim)->content != KVPI_NO_NODE) {
         evict(cache, victim);
     }
@@ -92,38 +118,10 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention)
     return kvpi_pool_take(&cache->pool, retention);
 }
 
-/* Ask for the memory of victims to come: links of the one two jumps ahead, node and counts of the
- * one a jump ahead, index slot of the one half a jump ahead. Hints only; a stale jump costs a line. */
-static void prefetch_victims(const kvp_cache *cache, uint32_t *ahead, uint32_t i)
-{
-    const struct kvpi_pool *pool = &cache->pool;
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_block *blocks = kvpi_blocks(pool);
-    const uint32_t victim = kvpi_pool_victim(pool);
-    const uint32_t next = blocks[victim].jump;
-    kvpi_prefetch(&blocks[blocks[next].jump]);
-    if (blocks[next].content != KVPI_NO_NODE) {
-        const struct kvpi_node *node = kvpi_node(prefix, blocks[next].content);
-        kvpi_prefetch(node);
-        kvpi_prefetch(node + 1);
-    }
-    const uint32_t nearer = ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
-    if (blocks[nearer].content != KVPI_NO_NODE) {
-        const struct kvpi_node *node = kvpi_node(prefix, blocks[nearer].content);
-        const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, &node->hash));
-        kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
-    }
-    ahead[i % KVPI_POOL_JUMP] = next;
-}
-
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 {
     int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    uint32_t ahead[KVPI_POOL_JUMP] = {0};
     for (uint32_t i = 0; i < n; i++) {
-        if (n > KVPI_POOL_JUMP) {
-            prefetch_victims(cache, ahead, i);
-        }
         row[seq->n_blocks++] = (int32_t)kvpi_take_block(cache, seq->retention);
     }
 }
@@ -145,7 +143,12 @@ void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
 {
     const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    while (seq->n_blocks > keep) {
+    for (;;) {
+        seq->n_blocks =
+            kvpi_pool_release_run(&cache->pool, row, seq->n_blocks, keep, &released->cached_blocks);
+        if (seq->n_blocks == keep) {
+            return;
+        }
         kvpi_release_block(cache, (uint32_t)row[--seq->n_blocks], released);
     }
 }
@@ -161,9 +164,15 @@ static void adopt(kvp_cache *cache, struct kvpi_seq *seq, int32_t *entry, uint32
     kvpi_count(&cache->counters.adopted_blocks, 1);
 }
 
-void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u)
+void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end)
 {
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
+    if (u + AHEAD < end) {
+        const uint32_t ahead = (u + AHEAD) / kvpi_units_per_block(cache);
+        kvpi_prefetch(kvpi_node(&cache->prefix, kvpi_row_nodes(&cache->table, place)[u + AHEAD]));
+        kvpi_prefetch(
+            kvpi_block(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]));
+    }
     const uint32_t units_per_block = kvpi_units_per_block(cache);
     const uint32_t unit_place = units_per_block == 1 ? 0 : u % units_per_block;
     const uint32_t block_idx = units_per_block == 1 ? u : u / units_per_block;

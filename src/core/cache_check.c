@@ -81,7 +81,8 @@ static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint
         }
         if (content != KVPI_NO_NODE &&
             (kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, content)) + 1) *
-                    cache->config.unit_tokens > begin) {
+                    cache->config.unit_tokens >
+                begin) {
             return fail(audit, block, "T3 a writable slot is sealed");
         }
     }
@@ -260,8 +261,7 @@ static int check_node(struct audit *audit, uint32_t index)
         return fail(audit, index, "N2 a node's depth is not its parent's and one");
     }
     if (node->at.block == 0) {
-        return node->at.dups == 0 ||
-               fail(audit, index, "N3 a node has duplicates and no block");
+        return node->at.dups == 0 || fail(audit, index, "N3 a node has duplicates and no block");
     }
     const uint32_t content = kvpi_block(&cache->pool, node->at.block)->content;
     if (content == KVPI_NO_NODE || kvpi_node(prefix, content)->depth < node->depth) {

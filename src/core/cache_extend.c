@@ -13,10 +13,13 @@
 
 #include <string.h>
 
+#define BATCH_AHEAD 8u /* sequences of a batch that memory is asked for before they are needed */
+
 /* What an extend of one sequence needs. */
 struct need {
     uint32_t end;    /* tokens + new + reserve */
-    uint32_t blocks; /* to take */
+    uint32_t blocks; /* to take, shared ones to be replaced included */
+    uint32_t shared; /* references that the count took off */
     uint32_t copies;
 };
 
@@ -63,7 +66,7 @@ kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
 static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const uint32_t S = cache->config.block_tokens;
-    struct need need = {end, 0, 0};
+    struct need need = {end, 0, 0, 0};
     if (end > seq->exclusive && end > seq->computed) {
         int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
         struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
@@ -73,6 +76,7 @@ static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t e
                 blocks[row[i]].refs--;
                 row[i] = -row[i];
                 need.blocks++;
+                need.shared++;
                 need.copies += i * S < seq->computed;
             }
         }
@@ -81,6 +85,15 @@ static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t e
         }
     }
     return need;
+}
+
+/* Values of a batch that belong to no sequence. */
+static kvp_status check_batch(const kvp_batch *batch)
+{
+    return (batch->flags & ~(uint32_t)KVP_BATCH_EACH) != 0 ||
+                   (batch->n_keys > 0 && batch->n_seqs != 1)
+               ? KVP_E_ARG
+               : KVP_OK;
 }
 
 /* Put back what count_need took off. */
@@ -166,12 +179,14 @@ static kvp_status check_values(const kvp_cache *cache, const struct kvpi_seq *se
 {
     const uint32_t n = part->tokens == NULL ? 0 : part->n_tokens;
     const uint32_t end = begin + kvpi_min_u32(n, UINT32_MAX - begin);
-    if (kvpi_any_negative(part->tokens, n) ||
-        !kvpi_keys_valid(part->keys, part->n_keys, begin, end) ||
-        !kvpi_keys_fit(cache, part->keys, part->n_keys, begin, end, seq->n_partial_keys)) {
+    if (kvpi_any_negative(part->tokens, n)) {
         return KVP_E_ARG;
     }
-    return KVP_OK;
+    return part->n_keys == 0 ||
+                   (kvpi_keys_valid(part->keys, part->n_keys, begin, end) &&
+                    kvpi_keys_fit(cache, part->keys, part->n_keys, begin, end, seq->n_partial_keys))
+               ? KVP_OK
+               : KVP_E_ARG;
 }
 
 /* Values, states and length, in that order. */
@@ -202,6 +217,7 @@ static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct p
 /* What a whole batch needs. */
 struct batch_need {
     uint64_t blocks;
+    uint64_t shared;
     uint64_t copies;
     uint64_t excess;       /* of the one that is longest beyond the pool */
     uint32_t first_excess; /* the first one that can never fit */
@@ -213,6 +229,9 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
                      struct batch_need *total)
 {
     const uint64_t usable = cache->config.n_blocks - 1;
+    if (need->blocks == 0) {
+        return; /* what it has, it can have */
+    }
     const uint64_t n_blocks = kvpi_ceil_div(need->end, cache->config.block_tokens);
     if (n_blocks > usable) {
         if (total->excess == 0) {
@@ -231,6 +250,7 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
         total->first_full = index;
     }
     total->blocks += need->blocks;
+    total->shared += need->shared;
     total->copies += need->copies;
 }
 
@@ -249,38 +269,89 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
     return KVP_OK;
 }
 
-/* Count a whole batch, and put everything back. `check`: look at values and states too. */
-static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int check,
+/* Ask for what an extend of one token touches of a sequence. */
+static inline void prefetch_seq(const kvp_cache *cache, kvp_seq handle)
+{
+    const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq != NULL) {
+        kvpi_prefetch(kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq)));
+    }
+}
+
+/* One token will fill the unit: its hash says which index slot will be read. */
+static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
+                          const struct part *part)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t U = cache->config.unit_tokens;
+    if (U != 16 || part->tokens == NULL || part->n_tokens != 1 || seq->unkept ||
+        seq->known - seq->n_units * U != U - 1 || seq->n_public != seq->n_units) {
+        return;
+    }
+    int32_t tokens[16];
+    kvp_hash hash;
+    memcpy(tokens, kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq)),
+           15 * sizeof(*tokens));
+    tokens[15] = part->tokens[0];
+    kvpi_hash_unit(&kvpi_node(prefix, kvpi_last_node(cache, seq))->hash, tokens, U, NULL, 0, &hash);
+    kvpi_prefetch(
+        &kvpi_prefix_index(prefix)[kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, &hash))]);
+}
+
+/* The first thing wrong with a batch. A bad handle goes before a sequence named twice, and that
+ * before anything else. */
+struct fault {
+    kvp_status status;
+    uint32_t index;
+};
+
+/* Count a whole batch, and put everything back. `values`: look at token values and states too. */
+static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int values,
                               struct batch_need *total)
 {
+    const uint64_t number = ++cache->batch;
+    struct fault twice = {KVP_OK, 0};
+    struct fault other = {check_batch(batch), 0};
     uint64_t first_token = 0;
-    uint32_t counted = 0;
-    kvp_status status = KVP_OK;
+    uint32_t i = 0;
     memset(total, 0, sizeof(*total));
-    for (uint32_t i = 0; i < batch->n_seqs && status == KVP_OK; i++) {
+    for (; i < batch->n_seqs; i++) {
         struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
         struct part part = part_of(batch, i, first_token);
-        if (!check) {
+        if (i + BATCH_AHEAD < batch->n_seqs) {
+            prefetch_seq(cache, batch->seqs[i + BATCH_AHEAD]);
+        }
+        if (seq == NULL) {
+            break;
+        }
+        if (seq->batch == number && twice.status == KVP_OK) {
+            twice = (struct fault){KVP_E_ARG, i};
+        }
+        seq->batch = number;
+        if (twice.status != KVP_OK || other.status != KVP_OK) {
+            continue; /* only a bad handle can still come first; nothing is counted any more */
+        }
+        if (!values) {
             part.tokens = NULL;
             part.n_keys = 0;
         }
-        status = check_extend(cache, seq, &part, batch->reserve_tokens);
-        if (status != KVP_OK) {
-            (void)kvpi_fail(cache, status, i, 0);
-            break;
+        other = (struct fault){check_extend(cache, seq, &part, batch->reserve_tokens), i};
+        if (other.status == KVP_OK) {
+            const uint32_t end = seq->tokens + part.n_tokens + batch->reserve_tokens;
+            const struct need need = count_need(cache, seq, end);
+            add_need(cache, &need, i, total);
+            prefetch_unit(cache, seq, &part);
         }
-        const uint32_t end = seq->tokens + part.n_tokens + batch->reserve_tokens;
-        const struct need need = count_need(cache, seq, end);
-        add_need(cache, &need, i, total);
         first_token += part.n_tokens;
-        counted++;
     }
-    if (total->copies > 0 || total->blocks > 0) {
-        for (uint32_t i = 0; i < counted; i++) {
-            put_back(cache, kvpi_find_seq(cache, batch->seqs[i]));
-        }
+    for (uint32_t k = 0; k < i && total->shared > 0; k++) {
+        put_back(cache, kvpi_find_seq(cache, batch->seqs[k]));
     }
-    return status;
+    if (i < batch->n_seqs) {
+        return kvpi_fail(cache, KVP_E_HANDLE, i, 0);
+    }
+    const struct fault fault = twice.status != KVP_OK ? twice : other;
+    return fault.status == KVP_OK ? KVP_OK : kvpi_fail(cache, fault.status, fault.index, 0);
 }
 
 static kvp_status extend_all(kvp_cache *cache, const kvp_batch *batch)
@@ -370,28 +441,13 @@ static int bad_batch(const kvp_batch *batch)
            (batch->statuses == NULL && (batch->flags & KVP_BATCH_EACH) && batch->n_seqs > 0);
 }
 
-/* Values of a batch that belong to no sequence. */
-static kvp_status check_batch(kvp_cache *cache, const kvp_batch *batch)
-{
-    return (batch->flags & ~(uint32_t)KVP_BATCH_EACH) != 0 ||
-                   (batch->n_keys > 0 && batch->n_seqs != 1)
-               ? kvpi_fail(cache, KVP_E_ARG, 0, 0)
-               : KVP_OK;
-}
-
 static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
 {
-    uint32_t index = 0;
-    if (batch->flags & KVP_BATCH_EACH) {
-        const kvp_status checked = check_batch(cache, batch);
-        return checked != KVP_OK ? checked : extend_each(cache, batch);
+    if (!(batch->flags & KVP_BATCH_EACH)) {
+        return extend_all(cache, batch);
     }
-    kvp_status status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
-    if (status != KVP_OK) {
-        return kvpi_fail(cache, status, index, 0);
-    }
-    status = check_batch(cache, batch);
-    return status != KVP_OK ? status : extend_all(cache, batch);
+    const kvp_status status = check_batch(batch);
+    return status != KVP_OK ? kvpi_fail(cache, status, 0, 0) : extend_each(cache, batch);
 }
 
 kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
@@ -460,7 +516,7 @@ static void fill(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part
     kvpi_append_tokens(cache, seq, part->tokens, part->n_tokens, part->keys, part->n_keys);
     const uint32_t after = kvpi_min_u32(seq->computed, seq->known) / U;
     for (uint32_t u = before; u < kvpi_min_u32(after, seq->n_public); u++) {
-        kvpi_seal_unit(cache, seq, u);
+        kvpi_seal_unit(cache, seq, u, after);
     }
 }
 
@@ -536,9 +592,9 @@ static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
     if (status != KVP_OK || batch->reserve_tokens > 0) {
         return kvpi_fail(cache, status != KVP_OK ? status : KVP_E_ARG, index, 0);
     }
-    status = check_batch(cache, batch);
+    status = check_batch(batch);
     if (status != KVP_OK) {
-        return status;
+        return kvpi_fail(cache, status, 0, 0);
     }
     return batch->flags & KVP_BATCH_EACH ? fill_each(cache, batch) : fill_all(cache, batch);
 }
@@ -581,15 +637,8 @@ kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, ui
 static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admission *out)
 {
     struct batch_need need;
-    uint32_t index = 0;
     const kvp_shortage shortage = cache->shortage; /* asking is not failing */
-    kvp_status status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
-    if (status == KVP_OK) {
-        status = check_batch(cache, batch);
-    }
-    if (status == KVP_OK) {
-        status = count_batch(cache, batch, 0, &need);
-    }
+    const kvp_status status = count_batch(cache, batch, 0, &need);
     cache->shortage = shortage;
     if (status != KVP_OK) {
         return status;

@@ -98,8 +98,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix), config->n_blocks);
     kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));
     kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan), config->n_blocks);
-    cache->spaces_at =
-        kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
+    cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
     cache->evicted_at = kvpi_layout_take(layout, config->n_blocks - 1, sizeof(kvp_evicted));
     cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
@@ -175,8 +174,7 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     cache->watermark = (uint32_t)(config->watermark * (double)(config->n_blocks - 1));
     cache->recorder.cache_bits = (uint64_t)kvpi_cache_number() << KVPI_HANDLE_CACHE_SHIFT;
     cache->recorder.unit_tokens = cache->config.unit_tokens;
-    memset(kvpi_at(cache, cache->spaces_at), 0,
-           config->max_namespaces * sizeof(struct kvpi_space));
+    memset(kvpi_at(cache, cache->spaces_at), 0, config->max_namespaces * sizeof(struct kvpi_space));
     if (config->n_uncached_tokens > 0) {
         int32_t *set = kvpi_at(cache, cache->uncached_at);
         memcpy(set, config->uncached_tokens, config->n_uncached_tokens * sizeof(*set));

@@ -25,7 +25,7 @@
 struct walk {
     uint32_t *nodes; /* [limit] */
     int32_t *blocks;
-    uint32_t limit;  /* units */
+    uint32_t limit; /* units */
     uint32_t units_per_block;
 };
 
@@ -36,7 +36,8 @@ static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
             return KVP_E_ARG;
         }
     }
-    if (prompt->retention >= KVP_RETENTION_CLASSES || (prompt->flags & ~(uint32_t)KVP_OPEN_NO_MATCH) != 0 ||
+    if (prompt->retention >= KVP_RETENTION_CLASSES ||
+        (prompt->flags & ~(uint32_t)KVP_OPEN_NO_MATCH) != 0 ||
         !kvpi_keys_valid(prompt->keys, prompt->n_keys, 0, prompt->n_tokens) ||
         !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0) ||
         kvpi_any_negative(prompt->tokens, prompt->n_tokens)) {
@@ -53,8 +54,8 @@ static void hash_unit(const kvp_cache *cache, const kvp_prompt *prompt, uint32_t
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     uint32_t n_keys = 0;
     if (prompt->n_keys > 0) {
-        n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
-                                   KVPI_UNIT_KEYS_MAX, cursor);
+        n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys, KVPI_UNIT_KEYS_MAX,
+                                   cursor);
     }
     kvpi_hash_unit(parent, prompt->tokens + (size_t)u * U, U, keys, n_keys, out);
 }
@@ -243,13 +244,15 @@ static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct 
     for (uint32_t u = 0; u < walk->limit; u++) {
         const struct kvpi_unit unit = {match->prompt->tokens + (size_t)u * U, NULL, 0};
         uint32_t node = u == 0 ? KVPI_NO_NODE : named[u % AHEAD];
-        if (u >= by_index && (node == KVPI_NO_NODE || !kvpi_prefix_same(prefix, node, parent, &unit))) {
+        if (u >= by_index &&
+            (node == KVPI_NO_NODE || !kvpi_prefix_same(prefix, node, parent, &unit))) {
             by_index = kvpi_min_u32(u + AHEAD, walk->limit);
             match->stale_hints = u > 0;
             name_by_index(cache, match, parent, u, by_index, named);
             node = named[u % AHEAD];
         }
-        if (u < by_index && node != KVPI_NO_NODE && !kvpi_prefix_same(prefix, node, parent, &unit)) {
+        if (u < by_index && node != KVPI_NO_NODE &&
+            !kvpi_prefix_same(prefix, node, parent, &unit)) {
             node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit); /* equal tags */
         }
         const uint32_t stop = take_match(cache, walk, u, node);
@@ -290,8 +293,7 @@ static void count_blocks(const kvp_cache *cache, struct kvpi_match *match)
     }
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
-    match->source =
-        match->n_hits % units_per_block == 0 ? 0 : (uint32_t)blocks[match->n_shared];
+    match->source = match->n_hits % units_per_block == 0 ? 0 : (uint32_t)blocks[match->n_shared];
 }
 
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
@@ -301,7 +303,7 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
                               kvpi_row_blocks(&cache->table, place), off ? 0 : match->n_public,
                               kvpi_units_per_block(cache)};
     match->place = place;
-    match->stop = off                               ? KVP_STOP_OFF
+    match->stop = off                                ? KVP_STOP_OFF
                   : match->n_public < match->n_units ? KVP_STOP_UNCACHED
                                                      : KVP_STOP_END;
     if (match->prompt->n_keys > 0) {

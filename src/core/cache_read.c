@@ -147,8 +147,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_se
     info->stop = seq->stop;
     info->retention = seq->retention;
     info->row_version = seq->row_version;
-    if (seq->known == 0 ||
-        !kvpi_read_tokens(cache, seq, seq->known - 1, 1, &info->last_token)) {
+    if (seq->known == 0 || !kvpi_read_tokens(cache, seq, seq->known - 1, 1, &info->last_token)) {
         info->last_token = -1;
     }
 }

@@ -96,8 +96,8 @@ kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kv
     if (status != KVP_OK) {
         return status;
     }
-    status = name_bytes > KVP_NAME_MAX_BYTES ? KVP_E_ARG
-                                             : open_space(cache, name, name_bytes, out_ns);
+    status =
+        name_bytes > KVP_NAME_MAX_BYTES ? KVP_E_ARG : open_space(cache, name, name_bytes, out_ns);
     if (status == KVP_OK) {
         kvpi_begin_change(cache);
     } else {

@@ -47,14 +47,16 @@ struct kvpi_counters {
 };
 
 struct kvp_cache {
-    kvp_config config;       /* resolved; uncached_tokens is found by uncached_at */
+    kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
     uint64_t arena_bytes;
-    uint32_t mapped;         /* the arena is ours to unmap */
-    uint32_t busy;           /* checked builds: a call is inside */
-    uint32_t watermark;      /* blocks */
-    uint32_t used;           /* a namespace was opened: too late to record */
-    uint64_t batch;          /* number of the batch that runs */
+    uint32_t mapped;    /* the arena is ours to unmap */
+    uint32_t busy;      /* checked builds: a call is inside */
+    uint32_t watermark; /* blocks */
+    uint32_t used;      /* a namespace was opened: too late to record */
+    uint64_t batch;     /* number of the batch that runs */
     uint64_t n_open_spaces;
+    uint32_t ahead[KVPI_POOL_JUMP]; /* hints of prefetch_victims: blocks soon to be taken */
+    uint32_t ahead_at;
     uint64_t n_evicted;
     kvp_shortage shortage;
     struct kvpi_counters counters;
@@ -76,16 +78,16 @@ struct kvpi_match {
     const kvp_hash *hashes; /* [n_public]: the prompt's own, or scratch, where they were made */
     kvp_hash *scratch;      /* NULL when the caller gave hashes */
     uint32_t root;
-    uint32_t place;         /* whose row holds nodes and blocks of the match */
-    uint32_t n_units;       /* full units of the prompt */
-    uint32_t n_public;      /* leading ones that can be published */
-    uint32_t n_hits;        /* leading ones that are hit */
-    uint32_t stale_hints;   /* 1: jumps of hit nodes do not lead along this path */
+    uint32_t place;       /* whose row holds nodes and blocks of the match */
+    uint32_t n_units;     /* full units of the prompt */
+    uint32_t n_public;    /* leading ones that can be published */
+    uint32_t n_hits;      /* leading ones that are hit */
+    uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
     uint32_t stop;
-    uint32_t n_shared;      /* blocks */
-    uint32_t n_unheld;      /* of the shared ones, those that nobody holds */
-    uint32_t n_blocks;      /* that the sequence will have */
-    uint32_t source;        /* block to copy hits inside a block from; 0: none */
+    uint32_t n_shared; /* blocks */
+    uint32_t n_unheld; /* of the shared ones, those that nobody holds */
+    uint32_t n_blocks; /* that the sequence will have */
+    uint32_t source;   /* block to copy hits inside a block from; 0: none */
 };
 
 static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
@@ -137,7 +139,7 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention);
 /* One reference less; counts what became free or cached. `released` may be NULL. */
 void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released);
 
-/* Release the row's blocks from the last down to `keep`. */
+/* Release the row's blocks from the last down to `keep`, counting into `released`. */
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                       kvp_released *released);
 
@@ -148,8 +150,8 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t block, uint32_t from);
 /* Take a node without duplicates off its block; a cached block that has nothing left becomes free. */
 void kvpi_detach_node(kvp_cache *cache, uint32_t node);
 
-/* Seal unit u of the sequence: commit's rule for one unit. */
-void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u);
+/* Seal unit u of the sequence: commit's rule for one unit. Those up to `end` will follow. */
+void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end);
 
 /* --- cache_extend.c */
 
@@ -159,7 +161,8 @@ kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
 
 /* --- cache_tokens.c: tokens and the units they make */
 
-int kvpi_is_uncached(const kvp_cache *cache, const int32_t *tokens, uint32_t n, uint32_t *out_first);
+int kvpi_is_uncached(const kvp_cache *cache, const int32_t *tokens, uint32_t n,
+                     uint32_t *out_first);
 int kvpi_any_negative(const int32_t *tokens, uint32_t n);
 
 /* Append known values; full units become nodes. Keys as in kvp_batch. */

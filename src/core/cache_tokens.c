@@ -119,9 +119,8 @@ static uint32_t unit_node(kvp_cache *cache, const struct kvpi_seq *seq,
     kvpi_hash_unit(&kvpi_node(prefix, parent)->hash, unit->tokens, prefix->unit_tokens, unit->keys,
                    unit->n_keys, &hash);
     const uint32_t node = kvpi_prefix_find(prefix, parent, &hash, unit);
-    return node != KVPI_NO_NODE
-               ? node
-               : kvpi_prefix_add(prefix, parent, &hash, unit, KVPI_NODE_PUBLIC);
+    return node != KVPI_NO_NODE ? node
+                                : kvpi_prefix_add(prefix, parent, &hash, unit, KVPI_NODE_PUBLIC);
 }
 
 static int may_publish(const kvp_cache *cache, const struct kvpi_seq *seq, const int32_t *tokens)
@@ -170,11 +169,15 @@ void kvpi_append_tokens(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *t
         const uint32_t at = seq->known - seq->n_units * U;
         const uint32_t part = kvpi_min_u32(n, U - at);
         if (n_keys > 0) {
-            seq->n_partial_keys += kvpi_keys_of_unit(
-                keys, n_keys, seq->known - at, U, unit_keys + seq->n_partial_keys,
-                cache->config.max_unit_keys - seq->n_partial_keys, &cursor);
+            seq->n_partial_keys +=
+                kvpi_keys_of_unit(keys, n_keys, seq->known - at, U, unit_keys + seq->n_partial_keys,
+                                  cache->config.max_unit_keys - seq->n_partial_keys, &cursor);
         }
-        memcpy(partial + at, tokens, (size_t)part * sizeof(int32_t));
+        if (part == 1) { /* decoding: cheaper than a call */
+            partial[at] = tokens[0];
+        } else {
+            memcpy(partial + at, tokens, (size_t)part * sizeof(int32_t));
+        }
         seq->known += part;
         tokens += part;
         n -= part;
@@ -222,7 +225,8 @@ static void cut_partial(kvp_cache *cache, const struct kvpi_seq *from, struct kv
     seq->n_partial_keys = copy_keys(kvpi_row_keys(table, place), keys, n_keys, rest);
 }
 
-void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq, uint32_t n)
+void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq,
+                     uint32_t n)
 {
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t known = kvpi_min_u32(from->known, n);

@@ -15,7 +15,7 @@
 #include <xxhash.h>
 
 #define SMALL_TOKENS 64u
-#define KEYS_MAX 64u
+#define KEYS_MAX     64u
 
 static const char VERSION_TAG[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', '1'};
 
@@ -204,8 +204,8 @@ kvp_status kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent, k
     for (uint32_t u = 0; u < n_units; u++) {
         uint32_t n_keys = 0;
         if (input->n_keys > 0) {
-            n_keys = kvpi_keys_of_unit(input->keys, input->n_keys, input->first_position + u * U,
-                                       U, unit_keys, KEYS_MAX, &cursor);
+            n_keys = kvpi_keys_of_unit(input->keys, input->n_keys, input->first_position + u * U, U,
+                                       unit_keys, KEYS_MAX, &cursor);
         }
         kvpi_hash_unit(u == 0 ? parent : &out_hashes[u - 1], input->tokens + (size_t)u * U, U,
                        unit_keys, n_keys, &out_hashes[u]);

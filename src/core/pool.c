@@ -49,7 +49,7 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     pool->n_parked = 0;
 }
 
-static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
+static inline void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
     struct kvpi_trail *trail = &pool->tail_trail[class_];
@@ -121,6 +121,34 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
         push_free(pool, block);
     }
     return 0;
+}
+
+uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                               uint32_t begin, uint32_t *n_cached)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    uint32_t queued = 0;
+    while (end > begin) {
+        const uint32_t block = (uint32_t)row[end - 1];
+        struct kvpi_block *b = &blocks[block];
+        if (end > begin + KVPI_POOL_JUMP) {
+            kvpi_prefetch(&blocks[row[end - 1 - KVPI_POOL_JUMP]]);
+        }
+        const uint32_t left = kvpi_block_refs(b) - 1;
+        if (left == 0 && b->content == 0) {
+            break;
+        }
+        b->refs--;
+        if (left == 0) {
+            push_tail(pool, block, kvpi_block_class(b));
+            queued++;
+        }
+        end--;
+    }
+    kvpi_uncount(&pool->n_held, queued);
+    kvpi_count(&pool->n_cached, queued);
+    *n_cached += queued;
+    return end;
 }
 
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content)

@@ -33,10 +33,10 @@
 
 /* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it the
  * retention class and a scratch bit of one call. */
-#define KVPI_REFS_MASK 0x00FFFFFFu
+#define KVPI_REFS_MASK        0x00FFFFFFu
 #define KVPI_REFS_CLASS_SHIFT 24
-#define KVPI_REFS_CLASS_MASK (7u << KVPI_REFS_CLASS_SHIFT)
-#define KVPI_REFS_MARKED (1u << 27) /* clear between calls */
+#define KVPI_REFS_CLASS_MASK  (7u << KVPI_REFS_CLASS_SHIFT)
+#define KVPI_REFS_MARKED      (1u << 27) /* clear between calls */
 
 struct kvpi_block {
     uint32_t refs;
@@ -115,6 +115,12 @@ uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention);
 /* One reference less. At 0 the block is queued: with content at the tail of its class; without,
  * at the head of class 0, its generation raised. Gives the number left. */
 uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block);
+
+/* Release row entries from `end` down to `begin`, last first, as long as each stays shared or has
+ * content; count those that become cached. Gives where it stopped: `begin`, or one past the entry
+ * that the caller must release, because it becomes free. */
+uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                               uint32_t begin, uint32_t *n_cached);
 
 /* Say what is in a held block, or take the content of the victim (counted as free from then on). */
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);

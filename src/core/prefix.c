@@ -30,7 +30,8 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
         kvpi_layout_take(layout, prefix->n_index_slots, sizeof(struct kvpi_index_slot)) - self;
     prefix->dups_at =
         kvpi_layout_take(layout, prefix->has_dups ? (size_t)n_blocks * prefix->units_per_block : 0,
-                         sizeof(struct kvpi_dup)) - self;
+                         sizeof(struct kvpi_dup)) -
+        self;
 }
 
 void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks)
@@ -41,6 +42,7 @@ void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks)
                (size_t)n_blocks * prefix->units_per_block * sizeof(struct kvpi_dup));
     }
     prefix->first_free = KVPI_NO_NODE;
+    memset(prefix->freed, 0, sizeof(prefix->freed));
     prefix->n_touched = 0;
     prefix->n_used = 0;
 }
@@ -49,7 +51,10 @@ static uint32_t new_node(struct kvpi_prefix *prefix)
 {
     uint32_t index = prefix->first_free;
     if (index != KVPI_NO_NODE) {
-        prefix->first_free = kvpi_node(prefix, index)->parent;
+        const struct kvpi_node *node = kvpi_node(prefix, index);
+        prefix->first_free = node->parent;
+        kvpi_prefetch(kvpi_node(prefix, node->jump)); /* to be made in as many calls */
+        kvpi_prefetch(kvpi_node(prefix, node->jump) + 1);
     } else if (prefix->n_touched < prefix->n_nodes) {
         index = ++prefix->n_touched;
     } else {
@@ -195,6 +200,8 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
         }
         n->parent = prefix->first_free;
         n->flags = 0;
+        n->jump = prefix->freed[prefix->freed_at % KVPI_NODE_JUMP];
+        prefix->freed[prefix->freed_at++ % KVPI_NODE_JUMP] = node;
         prefix->first_free = node;
         kvpi_uncount(&prefix->n_used, 1);
         if (parent != KVPI_NO_NODE) {

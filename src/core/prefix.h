@@ -22,12 +22,12 @@
 #include "base.h"
 #include "hash.h"
 
-#define KVPI_NO_NODE 0u
+#define KVPI_NO_NODE   0u
 #define KVPI_NODE_JUMP 16u
 
 enum {
-    KVPI_NODE_PUBLIC = 1u,    /* in the index */
-    KVPI_NODE_ROOT = 2u,      /* of a namespace: no tokens, never in the index */
+    KVPI_NODE_PUBLIC = 1u,     /* in the index */
+    KVPI_NODE_ROOT = 2u,       /* of a namespace: no tokens, never in the index */
     KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
     KVPI_NODE_MARKED = 8u      /* scratch of the check */
 };
@@ -35,15 +35,15 @@ enum {
 /* Where a node's KV is. One place per layer group and tier: today one of each. */
 struct kvpi_place {
     uint32_t block; /* attached, 0: none */
-    uint32_t dups;  /* oldest duplicate, as a unit slot (block * units_per_block + place); 0: none */
+    uint32_t dups; /* oldest duplicate, as a unit slot (block * units_per_block + place); 0: none */
 };
 
 struct kvpi_node {
     kvp_hash hash;
-    uint32_t parent;   /* next free node while the node is free */
-    uint32_t users;    /* sequences that end here, openers of a root */
+    uint32_t parent; /* next free node while the node is free */
+    uint32_t users;  /* sequences that end here, openers of a root */
     uint32_t children;
-    uint32_t depth;    /* units from the root; 0: root */
+    uint32_t depth; /* units from the root; 0: root */
     uint32_t flags;
     uint32_t n_keys;
     struct kvpi_place at;
@@ -66,20 +66,23 @@ struct kvpi_index_slot {
 struct kvpi_prefix {
     uint32_t unit_tokens;
     uint32_t units_per_block;
-    uint32_t n_nodes;        /* node indices 1 .. n_nodes */
+    uint32_t n_nodes; /* node indices 1 .. n_nodes */
     uint32_t max_unit_keys;
     uint32_t n_index_slots;
-    uint32_t tag_mask;       /* tests cut it to few bits */
-    uint32_t has_dups;       /* 0: no duplicate can exist (adopt, and unit = block) */
-    uint32_t first_free;     /* freed nodes, last freed first */
-    uint32_t n_touched;      /* nodes 1 .. n_touched have been used; the rest is untouched memory */
+    uint32_t tag_mask;   /* tests cut it to few bits */
+    uint32_t has_dups;   /* 0: no duplicate can exist (adopt, and unit = block) */
+    uint32_t first_free; /* freed nodes, last freed first; a free node's jump, a hint, is the
+                                one freed KVPI_NODE_JUMP before it */
+    uint32_t freed[KVPI_NODE_JUMP];
+    uint32_t freed_at;
+    uint32_t n_touched; /* nodes 1 .. n_touched have been used; the rest is untouched memory */
     uint64_t n_used;
     uint64_t n_collisions;
-    size_t node_bytes;       /* stride */
+    size_t node_bytes; /* stride */
     size_t nodes_at;
-    size_t keys_at;          /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
-    size_t index_at;         /* struct kvpi_index_slot [n_index_slots] */
-    size_t dups_at;          /* struct kvpi_dup [n_blocks * units_per_block], when has_dups */
+    size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
+    size_t index_at; /* struct kvpi_index_slot [n_index_slots] */
+    size_t dups_at;  /* struct kvpi_dup [n_blocks * units_per_block], when has_dups */
 };
 
 /* What a unit is made of. */
@@ -155,13 +158,14 @@ static inline int kvpi_same_tokens(const int32_t *a, const int32_t *b, uint32_t 
     return differ == 0;
 }
 
-/* Is the node that of `unit` after `parent`? This, and not the hash, decides a hit. */
+/* Is the node the public one of `unit` after `parent`? This, and not how it was come by, decides a
+ * hit: the node may be private, withdrawn, of another prefix, or free by now. */
 static inline int kvpi_prefix_same(const struct kvpi_prefix *prefix, uint32_t index,
                                    uint32_t parent, const struct kvpi_unit *unit)
 {
     const struct kvpi_node *node = kvpi_node(prefix, index);
     const uint32_t U = prefix->unit_tokens;
-    return node->parent == parent &&
+    return node->parent == parent && (node->flags & KVPI_NODE_PUBLIC) != 0 &&
            (U == 16 ? kvpi_same_tokens(kvpi_node_tokens(node), unit->tokens, 16)
                     : kvpi_same_tokens(kvpi_node_tokens(node), unit->tokens, U)) &&
            ((node->n_keys | unit->n_keys) == 0 || kvpi_prefix_same_keys(prefix, index, unit));

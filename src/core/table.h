@@ -28,18 +28,18 @@ struct kvpi_seq {
     uint64_t generation; /* odd: open */
     uint64_t tag;
     kvp_ns ns;
-    uint32_t root;        /* the namespace's root node when it was opened; in use */
+    uint32_t root; /* the namespace's root node when it was opened; in use */
     uint32_t tokens;
     uint32_t known;
     uint32_t prompt;
     uint32_t cached;
     uint32_t computed;
-    uint32_t writable;    /* slots of [computed, writable) were made writable */
-    uint32_t exclusive;   /* row positions [computed, exclusive) are known to be ours alone and
+    uint32_t writable;  /* slots of [computed, writable) were made writable */
+    uint32_t exclusive; /* row positions [computed, exclusive) are known to be ours alone and
                              unsealed: an extend up to there looks at nothing */
     uint32_t n_blocks;
-    uint32_t n_units;     /* kept units */
-    uint32_t n_public;    /* leading units that are public */
+    uint32_t n_units;       /* kept units */
+    uint32_t n_public;      /* leading units that are public */
     uint32_t uncached_from; /* lowest begin of the uncached ranges; UINT32_MAX: none */
     uint32_t stop;
     uint32_t row_version;
@@ -47,24 +47,25 @@ struct kvpi_seq {
     uint32_t retention;
     uint32_t unkept;      /* 1: no node was free, tokens from n_units * U on are not kept */
     uint64_t batch;       /* number of the last batch that named it */
+    uint64_t reserved[3]; /* two cache lines in all */
 };
 
 struct kvpi_table {
     uint32_t max_seqs;
     uint32_t max_tokens;
-    uint32_t max_blocks;  /* of a row */
+    uint32_t max_blocks; /* of a row */
     uint32_t max_units;
     uint32_t unit_tokens;
     uint32_t max_unit_keys;
-    uint32_t n_free;      /* on the stack */
-    uint32_t place_bits;  /* of a handle */
+    uint32_t n_free;     /* on the stack */
+    uint32_t place_bits; /* of a handle */
     uint64_t n_open;
-    size_t seqs_at;       /* struct kvpi_seq [max_seqs + 1] */
-    size_t free_at;       /* u32 [max_seqs] stack of free places */
-    size_t blocks_at;     /* i32 [max_seqs + 1][max_blocks] */
-    size_t nodes_at;      /* u32 [max_seqs + 1][max_units] */
-    size_t partial_at;    /* i32 [max_seqs + 1][U] */
-    size_t keys_at;       /* struct kvpi_key [max_seqs + 1][max_unit_keys] */
+    size_t seqs_at;    /* struct kvpi_seq [max_seqs + 1] */
+    size_t free_at;    /* u32 [max_seqs] stack of free places */
+    size_t blocks_at;  /* i32 [max_seqs + 1][max_blocks] */
+    size_t nodes_at;   /* u32 [max_seqs + 1][max_units] */
+    size_t partial_at; /* i32 [max_seqs + 1][U] */
+    size_t keys_at;    /* struct kvpi_key [max_seqs + 1][max_unit_keys] */
 };
 
 static inline struct kvpi_seq *kvpi_seq_at(const struct kvpi_table *table, uint32_t place)

@@ -5,8 +5,7 @@ const char *kvp_status_name(kvp_status status)
 {
     switch (status) {
 #define NAME(name, number, class_, text)                                                           \
-    case KVP_##name:                                                                               \
-        return "KVP_" #name;
+    case KVP_##name: return "KVP_" #name;
         KVP_STATUS_TABLE(NAME)
 #undef NAME
     }
@@ -17,8 +16,7 @@ const char *kvp_status_text(kvp_status status)
 {
     switch (status) {
 #define TEXT(name, number, class_, text)                                                           \
-    case KVP_##name:                                                                               \
-        return text;
+    case KVP_##name: return text;
         KVP_STATUS_TABLE(TEXT)
 #undef TEXT
     }
@@ -29,8 +27,7 @@ int kvp_status_class(kvp_status status)
 {
     switch (status) {
 #define CLASS(name, number, class_, text)                                                          \
-    case KVP_##name:                                                                               \
-        return KVP_CLASS_##class_;
+    case KVP_##name: return KVP_CLASS_##class_;
         KVP_STATUS_TABLE(CLASS)
 #undef CLASS
     }

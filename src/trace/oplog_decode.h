@@ -22,8 +22,8 @@ struct kvpi_oplog_decoder {
 /* What a record says about the results. Long arrays are known by number and digest only. */
 struct kvpi_oplog_results {
     kvp_outcome outcome; /* status, handle, u, n; u64 for invalidate; no other array */
-    int has_array;           /* the call gave an array of n entries */
-    int has_digest;          /* and n is not 0 */
+    int has_array;       /* the call gave an array of n entries */
+    int has_digest;      /* and n is not 0 */
     uint64_t digest;
     const uint8_t *statuses; /* [n] batch with KVP_BATCH_EACH: -status of each; else NULL */
     int has_decisions;

@@ -8,44 +8,44 @@
 
 enum { COVERAGE_OPS = 40, COVERAGE_STATUSES = 20, COVERAGE_STOPS = 7 };
 
-/* X(name, must be met in a long run) */
+/* X(name): situations that a long run must meet. */
 #define COVERAGE_TABLE(X)                                                                          \
-    X(full_hit, 1)                                                                                 \
-    X(hit_inside_block, 1)                                                                         \
-    X(open_copies, 1)                                                                              \
-    X(open_evicts, 1)                                                                              \
-    X(hit_of_cached_block, 1)                                                                      \
-    X(hit_of_held_block, 1)                                                                        \
-    X(copy_on_write, 1)                                                                            \
-    X(copy_on_write_without_copy, 1)                                                               \
-    X(units_overwritten, 1)                                                                        \
-    X(adoption, 1)                                                                                 \
-    X(duplicate_kept, 1)                                                                           \
-    X(duplicate_promoted, 1)                                                                       \
-    X(fork_inside_block, 1)                                                                        \
-    X(fork_of_fork, 1)                                                                             \
-    X(truncate_into_sealed, 1)                                                                     \
-    X(truncate_into_shared, 1)                                                                     \
-    X(invalidate_withdraws, 1)                                                                     \
-    X(invalidate_reports, 1)                                                                       \
-    X(invalidate_frees_cached, 1)                                                                  \
-    X(unkept, 1)                                                                                   \
-    X(private_unit, 1)                                                                             \
-    X(unknown_values, 1)                                                                           \
-    X(fill_seals, 1)                                                                               \
-    X(batch_all_or_nothing_refused, 1)                                                             \
-    X(batch_each_partly, 1)                                                                        \
-    X(copy_removed, 1)                                                                             \
-    X(plan_phases, 1)                                                                              \
-    X(watermark_refuses, 1)                                                                        \
-    X(retention_spares, 1)                                                                         \
-    X(hash_collision, 1)                                                                           \
-    X(lying_hashes, 1)                                                                             \
-    X(keys_hit, 1)                                                                                 \
-    X(flush_under_sequence, 1)                                                                     \
-    X(reset, 1)
+    X(full_hit)                                                                                    \
+    X(hit_inside_block)                                                                            \
+    X(hit_with_keys)                                                                               \
+    X(hit_of_cached_block)                                                                         \
+    X(hit_of_held_block)                                                                           \
+    X(open_evicts)                                                                                 \
+    X(lie_between_hashes)                                                                          \
+    X(hash_collision)                                                                              \
+    X(copy_on_write)                                                                               \
+    X(copy_on_write_without_copy)                                                                  \
+    X(units_overwritten)                                                                           \
+    X(adoption)                                                                                    \
+    X(duplicate_kept)                                                                              \
+    X(duplicate_promoted)                                                                          \
+    X(fork_inside_block)                                                                           \
+    X(fork_of_fork)                                                                                \
+    X(truncate_into_sealed)                                                                        \
+    X(truncate_into_shared)                                                                        \
+    X(invalidate_withdraws)                                                                        \
+    X(invalidate_reports)                                                                          \
+    X(invalidate_frees_cached)                                                                     \
+    X(unkept_unit)                                                                                 \
+    X(private_unit)                                                                                \
+    X(unknown_values)                                                                              \
+    X(fill_seals)                                                                                  \
+    X(batch_refused_whole)                                                                         \
+    X(batch_each_partly)                                                                           \
+    X(copy_removed)                                                                                \
+    X(plan_of_two_phases)                                                                          \
+    X(watermark_refuses)                                                                           \
+    X(retention_spares)                                                                            \
+    X(flush_under_sequence)                                                                        \
+    X(flush_without_free_node)                                                                     \
+    X(reset_with_content)
 
-#define COVERAGE_ENUM(name, needed) COVER_##name,
+#define COVERAGE_ENUM(name) COVER_##name,
 typedef enum coverage_point { COVERAGE_TABLE(COVERAGE_ENUM) COVER_COUNT } coverage_point;
 #undef COVERAGE_ENUM
 
@@ -61,9 +61,9 @@ typedef struct coverage {
 /* What has to be remembered of the time before a call. */
 typedef struct coverage_before {
     kvp_stats stats;
-    uint32_t n_plan, free_blocks, seq_tokens, seq_computed, seq_row_shared, seq_sealed_at;
-    uint32_t n_unknown;
-    bool was_fork;
+    oracle_events events;
+    uint32_t available, held, n_row, public_units;
+    bool fork;
 } coverage_before;
 
 void coverage_look(const oracle *o, const kvp_call *call, coverage_before *before);

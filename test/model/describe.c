@@ -17,10 +17,14 @@ typedef struct field {
     }
 
 static const field open_fields[] = {
-    FIELD(kvp_open_info, cached_tokens), FIELD(kvp_open_info, hit_tokens),
-    FIELD(kvp_open_info, stop),          FIELD(kvp_open_info, shared_blocks),
-    FIELD(kvp_open_info, cached_blocks), FIELD(kvp_open_info, copied_tokens),
-    FIELD(kvp_open_info, taken_blocks),  FIELD(kvp_open_info, evicted_blocks),
+    FIELD(kvp_open_info, cached_tokens),
+    FIELD(kvp_open_info, hit_tokens),
+    FIELD(kvp_open_info, stop),
+    FIELD(kvp_open_info, shared_blocks),
+    FIELD(kvp_open_info, cached_blocks),
+    FIELD(kvp_open_info, copied_tokens),
+    FIELD(kvp_open_info, taken_blocks),
+    FIELD(kvp_open_info, evicted_blocks),
     {NULL, 0, 0},
 };
 static const field released_fields[] = {
@@ -61,19 +65,32 @@ static const field block_fields[] = {
 };
 /* All but nodes_total and hash_collisions: both are matters of the implementation. */
 static const field stats_fields[] = {
-    FIELD(kvp_stats, usable_blocks),    FIELD(kvp_stats, free_blocks),
-    FIELD(kvp_stats, cached_blocks),    FIELD(kvp_stats, held_blocks),
-    FIELD(kvp_stats, parked_blocks),    FIELD(kvp_stats, peak_held_blocks),
-    FIELD(kvp_stats, watermark_blocks), FIELD(kvp_stats, open_seqs),
-    FIELD(kvp_stats, open_namespaces),  FIELD(kvp_stats, nodes_used),
-    FIELD(kvp_stats, pending_copies),   FIELD(kvp_stats, opens),
-    FIELD(kvp_stats, forks),            FIELD(kvp_stats, prompt_tokens),
-    FIELD(kvp_stats, cached_tokens),    FIELD(kvp_stats, taken_blocks),
-    FIELD(kvp_stats, evicted_blocks),   FIELD(kvp_stats, sealed_units),
-    FIELD(kvp_stats, adopted_blocks),   FIELD(kvp_stats, duplicate_blocks),
-    FIELD(kvp_stats, copies),           FIELD(kvp_stats, detached_units),
-    FIELD(kvp_stats, private_units),    FIELD(kvp_stats, unkept_units),
-    FIELD(kvp_stats, refused),          {NULL, 0, 0},
+    FIELD(kvp_stats, usable_blocks),
+    FIELD(kvp_stats, free_blocks),
+    FIELD(kvp_stats, cached_blocks),
+    FIELD(kvp_stats, held_blocks),
+    FIELD(kvp_stats, parked_blocks),
+    FIELD(kvp_stats, peak_held_blocks),
+    FIELD(kvp_stats, watermark_blocks),
+    FIELD(kvp_stats, open_seqs),
+    FIELD(kvp_stats, open_namespaces),
+    FIELD(kvp_stats, nodes_used),
+    FIELD(kvp_stats, pending_copies),
+    FIELD(kvp_stats, opens),
+    FIELD(kvp_stats, forks),
+    FIELD(kvp_stats, prompt_tokens),
+    FIELD(kvp_stats, cached_tokens),
+    FIELD(kvp_stats, taken_blocks),
+    FIELD(kvp_stats, evicted_blocks),
+    FIELD(kvp_stats, sealed_units),
+    FIELD(kvp_stats, adopted_blocks),
+    FIELD(kvp_stats, duplicate_blocks),
+    FIELD(kvp_stats, copies),
+    FIELD(kvp_stats, detached_units),
+    FIELD(kvp_stats, private_units),
+    FIELD(kvp_stats, unkept_units),
+    FIELD(kvp_stats, refused),
+    {NULL, 0, 0},
 };
 static const field shortage_fields[] = {
     FIELD(kvp_shortage, status),
@@ -106,8 +123,7 @@ static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
 
     if (a->n != b->n)
         return "n";
-    if (!a->i32 != !b->i32 || !a->i64 != !b->i64 || !a->u64 != !b->u64 ||
-        !a->copies != !b->copies)
+    if (!a->i32 != !b->i32 || !a->i64 != !b->i64 || !a->u64 != !b->u64 || !a->copies != !b->copies)
         return n ? "which array there is" : NULL;
     if (n && b->i32 && memcmp(a->i32, b->i32, n * sizeof *a->i32) != 0)
         return "array of i32";
@@ -142,7 +158,7 @@ const char *outcome_difference(const kvp_call *call, const kvp_outcome *cache,
     return array_difference(cache, oracle);
 }
 
-/* ------------------------------------------------------------------------------------------ words */
+/* ---------------------------------------------------------------------------------------- words */
 
 static void print_bytes(FILE *file, const uint8_t *bytes, size_t n)
 {
@@ -206,8 +222,9 @@ void call_print(FILE *file, const kvp_call *call)
 #define SHOW(name)                                                                                 \
     if (call->name)                                                                                \
         fprintf(file, " " #name "=%" PRId64, (int64_t)call->name);
-    SHOW(position) SHOW(count) SHOW(group) SHOW(block) SHOW(reserve_tokens) SHOW(flags)
-    SHOW(retention) SHOW(tag) SHOW(no_report) SHOW(n_hashes)
+    SHOW(position)
+    SHOW(count) SHOW(group) SHOW(block) SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag)
+        SHOW(no_report) SHOW(n_hashes)
 #undef SHOW
 }
 

@@ -30,7 +30,7 @@ static uint32_t up_to(generator *g, uint64_t most)
     return below(g, most + 1);
 }
 
-/* --------------------------------------------------------------------------- streams, the making */
+/* -------------------------------------------------------------------------- streams, the making */
 
 static void draw_keys(generator *g, generate_stream *stream)
 {
@@ -80,16 +80,16 @@ static void draw_weights(generator *g)
     static const struct {
         uint32_t op, weight;
     } table[] = {
-        {KVP_CALL_NS_OPEN, 6},      {KVP_CALL_NS_CLOSE, 2},       {KVP_CALL_NS_FLUSH, 2},
-        {KVP_CALL_MATCH, 20},       {KVP_CALL_OPEN, 110},         {KVP_CALL_EXTEND, 110},
-        {KVP_CALL_EXTEND_MANY, 60}, {KVP_CALL_FILL, 40},          {KVP_CALL_FILL_MANY, 20},
-        {KVP_CALL_COMMIT, 130},     {KVP_CALL_COMMIT_MANY, 40},   {KVP_CALL_INVALIDATE, 10},
-        {KVP_CALL_FORK, 30},        {KVP_CALL_TRUNCATE, 30},      {KVP_CALL_CLOSE, 70},
-        {KVP_CALL_SEQ_INFO, 20},    {KVP_CALL_SEQ_TOKENS, 12},    {KVP_CALL_SEQ_BLOCK_TOKENS, 8},
-        {KVP_CALL_ROW, 10},         {KVP_CALL_SLOTS, 15},         {KVP_CALL_RETAIN, 12},
-        {KVP_CALL_UNCACHE, 4},      {KVP_CALL_CAN_OPEN, 20},      {KVP_CALL_CAN_EXTEND, 20},
-        {KVP_CALL_PLAN_TAKE, 25},   {KVP_CALL_EVICTED, 10},       {KVP_CALL_BLOCK_INFO, 10},
-        {KVP_CALL_BLOCK_TOKENS, 8}, {KVP_CALL_STATS, 8},          {KVP_CALL_SHORTAGE, 8},
+        {KVP_CALL_NS_OPEN, 6},      {KVP_CALL_NS_CLOSE, 2},     {KVP_CALL_NS_FLUSH, 2},
+        {KVP_CALL_MATCH, 20},       {KVP_CALL_OPEN, 110},       {KVP_CALL_EXTEND, 110},
+        {KVP_CALL_EXTEND_MANY, 60}, {KVP_CALL_FILL, 40},        {KVP_CALL_FILL_MANY, 20},
+        {KVP_CALL_COMMIT, 130},     {KVP_CALL_COMMIT_MANY, 40}, {KVP_CALL_INVALIDATE, 10},
+        {KVP_CALL_FORK, 30},        {KVP_CALL_TRUNCATE, 30},    {KVP_CALL_CLOSE, 70},
+        {KVP_CALL_SEQ_INFO, 20},    {KVP_CALL_SEQ_TOKENS, 12},  {KVP_CALL_SEQ_BLOCK_TOKENS, 8},
+        {KVP_CALL_ROW, 10},         {KVP_CALL_SLOTS, 15},       {KVP_CALL_RETAIN, 12},
+        {KVP_CALL_UNCACHE, 4},      {KVP_CALL_CAN_OPEN, 20},    {KVP_CALL_CAN_EXTEND, 20},
+        {KVP_CALL_PLAN_TAKE, 25},   {KVP_CALL_EVICTED, 10},     {KVP_CALL_BLOCK_INFO, 10},
+        {KVP_CALL_BLOCK_TOKENS, 8}, {KVP_CALL_STATS, 8},        {KVP_CALL_SHORTAGE, 8},
         {KVP_CALL_CHECK, 2},        {KVP_CALL_CONFIG, 1},
     };
 
@@ -135,7 +135,7 @@ void generator_destroy(generator *g)
     free(g);
 }
 
-/* --------------------------------------------------------------------------- handles and amounts */
+/* -------------------------------------------------------------------------- handles and amounts */
 
 static uint64_t bad_handle(generator *g)
 {
@@ -257,7 +257,7 @@ static void put_keys(generator *g, kvp_call *call, uint32_t stream, uint32_t beg
     call->keys = call->n_keys ? g->keys : NULL;
 }
 
-/* --------------------------------------------------------------------------------------- prompts */
+/* -------------------------------------------------------------------------------------- prompts */
 
 static uint32_t prompt_length(generator *g)
 {
@@ -295,11 +295,12 @@ static void put_hashes(generator *g, kvp_call *call)
     if (chance(g, 8)) {
         uint32_t at = below(g, n);
 
-        /* A lie between the ends is found or not as the bits that look-ups use will have it. */
-        if (g->o->config.test_hash_bits && at && at + 1 < n)
+        /* A lie between the ends may cost hits; nobody says how many: only in kvp_match. */
+        if (call->op != KVP_CALL_MATCH && at && at + 1 < n)
             return;
         for (uint32_t i = 0; i < sizeof g->hashes->bytes; i++)
             g->hashes[at].bytes[i] ^= 0x5a;
+        g->lied = at && at + 2 < n;
     }
 }
 
@@ -340,7 +341,7 @@ static void make_prompt(generator *g, kvp_call *call)
     call->tag = call->op == KVP_CALL_OPEN ? stream : 0;
 }
 
-/* --------------------------------------------------------------------------------------- batches */
+/* -------------------------------------------------------------------------------------- batches */
 
 static void make_extend(generator *g, kvp_call *call)
 {
@@ -565,14 +566,16 @@ static uint32_t draw_op(generator *g)
 {
     uint32_t at, op = 0;
 
-    if (!g->o->open_namespaces && !rarely(g))
+    if (!g->o->open_namespaces && chance(g, 60))
         return KVP_CALL_NS_OPEN;
+    if (!g->o->open_seqs && g->o->open_namespaces && chance(g, 70))
+        return KVP_CALL_OPEN;
     for (at = below(g, g->total_weight); at >= g->weights[op]; op++)
         at -= g->weights[op];
     /* Without room for more, somebody has to go. */
     if (op == KVP_CALL_OPEN && g->o->open_seqs == g->o->config.max_seqs && chance(g, 80))
         op = KVP_CALL_CLOSE;
-    if (g->o->n_plan == g->o->config.max_copies && chance(g, 30))
+    if (g->o->n_plan == g->o->config.max_copies && chance(g, 5))
         op = KVP_CALL_PLAN_TAKE;
     return op;
 }
@@ -580,6 +583,7 @@ static uint32_t draw_op(generator *g)
 void generator_next(generator *g, kvp_call *call)
 {
     memset(call, 0, sizeof *call);
+    g->lied = false;
     call->op = draw_op(g);
     switch (call->op) {
     case KVP_CALL_NS_OPEN:
@@ -601,7 +605,9 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_CLOSE: pick_seq(g, call); break;
     case KVP_CALL_RETAIN:
     case KVP_CALL_UNCACHE: make_range(g, call); break;
-    case KVP_CALL_PLAN_TAKE: call->count = chance(g, 70) ? g->o->config.max_copies : below(g, 3); break;
+    case KVP_CALL_PLAN_TAKE:
+        call->count = chance(g, 70) ? g->o->config.max_copies : below(g, 3);
+        break;
     case KVP_CALL_BLOCK_INFO:
     case KVP_CALL_BLOCK_TOKENS: make_block_read(g, call); break;
     case KVP_CALL_CHECK: call->position = 1 + below(g, 3); break;
@@ -628,6 +634,6 @@ void generator_saw(generator *g, const kvp_call *call, const kvp_outcome *outcom
     place = oracle_find_seq(g->o, outcome->handle);
     if (place == ORACLE_NONE)
         return;
-    g->stream_of[place] = (uint8_t)(call->op == KVP_CALL_OPEN ? call->tag
-                                                              : below(g, GENERATE_STREAMS));
+    g->stream_of[place] =
+        (uint8_t)(call->op == KVP_CALL_OPEN ? call->tag : below(g, GENERATE_STREAMS));
 }

@@ -22,14 +22,15 @@ typedef struct generator {
     uint64_t state;
     const oracle *o;
     uint32_t alphabet;
-    uint32_t max_tokens;    /* of a stream */
-    uint32_t typical_blocks;/* of a prompt */
-    uint32_t weights[64];   /* of each call */
+    uint32_t max_tokens;     /* of a stream */
+    uint32_t typical_blocks; /* of a prompt */
+    uint32_t weights[64];    /* of each call */
     uint32_t total_weight;
     generate_stream streams[GENERATE_STREAMS];
-    uint8_t *stream_of;           /* [max_seqs] */
+    uint8_t *stream_of;             /* [max_seqs] */
     uint64_t stale[GENERATE_STALE]; /* handles that were closed */
     uint32_t n_stale;
+    bool lied; /* the last call's hashes are wrong between the ends */
 
     /* storage of the call that was generated last */
     int32_t *tokens;

@@ -76,7 +76,7 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         config->n_nodes = config->max_namespaces + 2 + below(&state, units < 400 ? units + 8 : 400);
     }
     config->max_unit_keys = chance(&state, 50) ? below(&state, 4) : 0;
-    config->max_copies = chance(&state, 20) ? 1 + below(&state, 4) : 0;
+    config->max_copies = chance(&state, 25) ? 1 + below(&state, 4) : 0;
     config->commit_policy = chance(&state, 40) ? KVP_KEEP : KVP_ADOPT;
     config->full_hit = chance(&state, 30) ? KVP_FULL_HIT_RECOMPUTE : KVP_FULL_HIT_SHARE;
     config->prefix_cache = !chance(&state, 6);

@@ -55,7 +55,7 @@ typedef struct oracle_node {
     int32_t *tokens;  /* [U] */
     oracle_keys keys;
     kvp_hash hash;
-    int32_t block; /* where its KV is; 0: nowhere */
+    int32_t block;       /* where its KV is; 0: nowhere */
     int32_t *duplicates; /* [n_duplicates] other blocks with its KV, the oldest first */
     uint32_t n_duplicates;
     uint32_t duplicates_capacity;
@@ -102,12 +102,22 @@ typedef struct oracle_seq {
     int32_t *tail; /* [U]: known tokens after the chain, n_tail of them */
     uint32_t n_tail;
     oracle_keys tail_keys;
-    bool unkept;            /* values after the chain are not kept */
-    bool flushed;           /* private because no node was free for a new root */
-    bool version_known;     /* row_version: the cache's number at the last look, and */
+    bool unkept;  /* values after the chain are not kept */
+    bool flushed; /* private because no node was free for a new root */
+    bool is_fork;
+    bool version_known; /* row_version: the cache's number at the last look, and */
     uint32_t version;
     bool row_changed; /* whether it must have risen since */
 } oracle_seq;
+
+/* Things that happen inside and that no result tells: for the runner's coverage. */
+typedef struct oracle_events {
+    uint64_t promotions;     /* a duplicate took a node's place */
+    uint64_t freed_cached;   /* a cached block lost its last sealed unit without a take */
+    uint64_t removed_copies; /* from the plan */
+    uint64_t spared;         /* an eviction while blocks of a higher class waited */
+    uint64_t kept_roots;     /* a flush without a free node */
+} oracle_events;
 
 typedef struct oracle {
     kvp_config config; /* resolved */
@@ -139,6 +149,7 @@ typedef struct oracle {
     uint32_t n_evicted, evicted_capacity;
     kvp_shortage shortage;
     kvp_stats stats; /* counters, and peak_held_blocks */
+    oracle_events events;
 
     /* what the last call foretold */
     uint32_t new_place; /* of the sequence or namespace whose handle is to be learnt */
@@ -149,10 +160,10 @@ typedef struct oracle {
     uint32_t i32_capacity, i64_capacity, u64_capacity, copies_capacity;
 
     /* scratch */
-    uint32_t *block_count; /* [N] all zero between uses */
+    uint32_t *block_count;  /* [N] all zero between uses */
     uint32_t *prompt_nodes; /* nodes of a match */
     uint32_t prompt_nodes_capacity;
-    bool full_hashes; /* look-ups compare the whole hash, too (wrong hashes may be in use) */
+    bool lied; /* the last match was given hashes that are wrong in between */
 } oracle;
 
 /* Make an oracle for a cache of this resolved configuration (kvp_cache_config). Exits when the

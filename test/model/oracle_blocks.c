@@ -41,8 +41,7 @@ void oracle_queue_remove(oracle *o, int32_t block)
             if (queue->items[i] != block)
                 continue;
             queue->n--;
-            memmove(queue->items + i, queue->items + i + 1,
-                    (queue->n - i) * sizeof *queue->items);
+            memmove(queue->items + i, queue->items + i + 1, (queue->n - i) * sizeof *queue->items);
             return;
         }
     }
@@ -62,8 +61,8 @@ static void evict(oracle *o, int32_t block)
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
 
-    o->evicted = oracle_grow(o->evicted, &o->evicted_capacity, o->n_evicted + 1u,
-                             sizeof *o->evicted);
+    o->evicted =
+        oracle_grow(o->evicted, &o->evicted_capacity, o->n_evicted + 1u, sizeof *o->evicted);
     memset(&o->evicted[o->n_evicted], 0, sizeof *o->evicted);
     o->evicted[o->n_evicted].hash = o->nodes[deepest].hash;
     o->evicted[o->n_evicted++].block = block;
@@ -82,8 +81,11 @@ int32_t oracle_take(oracle *o, uint32_t retention)
             block = o->queues[c].items[0];
     }
     oracle_queue_remove(o, block);
-    if (oracle_block_sealed(o, block))
+    if (oracle_block_sealed(o, block)) {
+        for (uint32_t c = o->blocks[block].retention + 1; c < KVP_RETENTION_CLASSES; c++)
+            o->events.spared += o->queues[c].n > 0;
         evict(o, block);
+    }
     o->blocks[block].refs = 1;
     o->blocks[block].retention = retention;
     o->held++;
@@ -107,6 +109,7 @@ static void plan_forget(oracle *o, int32_t block)
     for (uint32_t i = o->n_plan; i-- > 0;) {
         if (o->plan[i].dst_block == block && !read_later) {
             o->n_plan--;
+            o->events.removed_copies++;
             memmove(&o->plan[i], &o->plan[i + 1], (o->n_plan - i) * sizeof *o->plan);
         } else if (o->plan[i].src_block == block) {
             read_later = true;
@@ -125,6 +128,7 @@ static void make_free(oracle *o, int32_t block)
 /* A cached block lost its last sealed unit (its class's queue still has it). */
 void oracle_free_cached(oracle *o, int32_t block)
 {
+    o->events.freed_cached++;
     oracle_queue_remove(o, block);
     make_free(o, block);
 }

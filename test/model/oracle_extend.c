@@ -1,14 +1,14 @@
 /* Batches, and extend: copy-on-write, taking over, growing.
  *
- * The single form of a call is a batch of one. Blocks that a batch needs are counted before anything
- * is changed, sequence by sequence, as the calls one after the other would need them.
+ * The single form of a call is a batch of one. Blocks that a batch needs are counted before
+ * anything is changed, sequence by sequence, as the calls one after the other would need them.
  */
 #include "oracle_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------------- batches */
+/* -------------------------------------------------------------------------------------- batches */
 
 static bool is_single(const kvp_call *call)
 {
@@ -79,7 +79,7 @@ void oracle_batch_free(oracle_batch *batch)
     batch->members = NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- counts */
+/* --------------------------------------------------------------------------------------- counts */
 
 /* What one sequence of a batch is about to need. */
 typedef struct growth {
@@ -124,11 +124,11 @@ static void forget_counts(oracle *o)
     memset(o->block_count, 0, o->config.n_blocks * sizeof *o->block_count);
 }
 
-/* ---------------------------------------------------------------------------------------- extend */
+/* --------------------------------------------------------------------------------------- extend */
 
 /* Values and positions, state, length: of one sequence, without looking at blocks. */
-static kvp_status extend_status(const oracle *o, const kvp_call *call,
-                                const oracle_member *member, uint32_t n_seqs)
+static kvp_status extend_status(const oracle *o, const kvp_call *call, const oracle_member *member,
+                                uint32_t n_seqs)
 {
     const oracle_seq *seq = &o->seqs[member->place];
     bool values = call->tokens && member->n_tokens;

@@ -118,17 +118,15 @@ uint32_t oracle_root_make(oracle *o, const uint8_t *name, uint32_t name_bytes)
     return i;
 }
 
-/* The public child with these tokens and keys. Hashes are compared because a prompt may bring wrong
- * ones, and those must cost hits. */
+/* The public child with these tokens and keys. No hash takes part. */
 uint32_t oracle_node_find(const oracle *o, uint32_t parent, const int32_t *tokens,
-                          const oracle_keys *keys, const kvp_hash *hash)
+                          const oracle_keys *keys)
 {
     for (uint32_t i = o->nodes[parent].first_child; i != ORACLE_NONE; i = o->nodes[i].sibling) {
         const oracle_node *node = &o->nodes[i];
 
         if (!node->is_private && memcmp(node->tokens, tokens, o->unit * sizeof *tokens) == 0 &&
-            keys_equal(&node->keys, keys) &&
-            (!o->full_hashes || memcmp(&node->hash, hash, sizeof *hash) == 0))
+            keys_equal(&node->keys, keys))
             return i;
     }
     return ORACLE_NONE;
@@ -259,6 +257,7 @@ void oracle_unit_clear(oracle *o, int32_t block, uint32_t idx, bool raise)
 
         strike_duplicate(n, heir);
         oracle_node_attach(o, node, heir);
+        o->events.promotions++;
     } else {
         oracle_node_prune(o, node);
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --------------------------------------------------------------------------------- what is valid */
+/* -------------------------------------------------------------------------------- what is valid */
 
 static bool ranges_valid(const kvp_call *call)
 {
@@ -91,7 +91,7 @@ static kvp_status prompt_status(const oracle *o, const kvp_call *call, uint32_t 
     return KVP_OK;
 }
 
-/* ----------------------------------------------------------------------------------------- match */
+/* ---------------------------------------------------------------------------------------- match */
 
 static uint64_t lowest_begin(const kvp_call *call)
 {
@@ -120,10 +120,9 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
 {
     uint32_t n = call->n_tokens / o->unit, parent = root, i;
     oracle_keys keys = {0};
-    kvp_hash hash;
 
-    o->prompt_nodes = oracle_grow(o->prompt_nodes, &o->prompt_nodes_capacity, n,
-                                  sizeof *o->prompt_nodes);
+    o->prompt_nodes =
+        oracle_grow(o->prompt_nodes, &o->prompt_nodes_capacity, n, sizeof *o->prompt_nodes);
     *out_stop = KVP_STOP_OFF;
     if (!o->config.prefix_cache || (call->flags & KVP_OPEN_NO_MATCH))
         return 0;
@@ -137,16 +136,14 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
             break;
         }
         unit_keys(o, call, i, &keys);
-        if (call->hashes)
-            hash = call->hashes[i];
-        else
-            oracle_unit_hash(o, parent, tokens, &keys, &hash);
-        node = oracle_node_find(o, parent, tokens, &keys, &hash);
+        node = oracle_node_find(o, parent, tokens, &keys);
         if (node == ORACLE_NONE || !o->nodes[node].block) {
             *out_stop = node == ORACLE_NONE ? KVP_STOP_MISS : KVP_STOP_NO_KV;
             break;
         }
         o->prompt_nodes[i] = parent = node;
+        o->lied |= call->hashes &&
+                   memcmp(&call->hashes[i], &o->nodes[node].hash, sizeof *call->hashes) != 0;
     }
     free(keys.items);
     return i;
@@ -170,8 +167,7 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
     m->cached = 0;
     for (uint32_t i = 0; i < m->shared; i++)
         m->cached += o->blocks[shared_block(o, i)].refs == 0;
-    m->total = oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens,
-                           o->config.block_tokens);
+    m->total = oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, o->config.block_tokens);
     m->taken = m->total - m->shared;
     m->need = m->taken + m->cached;
     if (m->copied)
@@ -226,7 +222,7 @@ kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* ------------------------------------------------------------------------------------- admission */
+/* ------------------------------------------------------------------------------------ admission */
 
 static uint32_t admit(const oracle *o, const oracle_match *m, kvp_admission *admission)
 {
@@ -257,7 +253,7 @@ kvp_status oracle_can_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ open */
+/* ----------------------------------------------------------------------------------------- open */
 
 uint32_t oracle_place_take(oracle *o)
 {
@@ -359,8 +355,7 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     copy_hit(o, seq, &m);
     seq->tokens = call->n_tokens;
     seq->known = hit;
-    oracle_values_add(o, seq, call, call->tokens ? call->tokens + hit : NULL,
-                      call->n_tokens - hit);
+    oracle_values_add(o, seq, call, call->tokens ? call->tokens + hit : NULL, call->n_tokens - hit);
     seq->prompt = call->n_tokens;
     seq->cached = out->u.open.cached_tokens;
     seq->computed = hit;

@@ -14,7 +14,7 @@ void oracle_begin_change(oracle *o);
 /* oracle_nodes.c: nodes, keys, and which block has which node's KV. */
 uint32_t oracle_root_make(oracle *o, const uint8_t *name, uint32_t name_bytes);
 uint32_t oracle_node_find(const oracle *o, uint32_t parent, const int32_t *tokens,
-                          const oracle_keys *keys, const kvp_hash *hash);
+                          const oracle_keys *keys);
 uint32_t oracle_node_make(oracle *o, uint32_t parent, const int32_t *tokens,
                           const oracle_keys *keys, const kvp_hash *hash);
 void oracle_node_prune(oracle *o, uint32_t node);

@@ -114,7 +114,7 @@ static kvp_status read_seq(oracle *o, const kvp_call *call, kvp_outcome *out)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- blocks */
+/* --------------------------------------------------------------------------------------- blocks */
 
 static uint32_t block_state(const oracle *o, int32_t block)
 {

@@ -9,7 +9,7 @@ static uint32_t lower(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* ------------------------------------------------------------------------------------ invalidate */
+/* ----------------------------------------------------------------------------------- invalidate */
 
 static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
                         uint32_t from)
@@ -62,7 +62,7 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* -------------------------------------------------------------------------- fork, truncate, close */
+/* ------------------------------------------------------------------------ fork, truncate, close */
 
 /* The values of a unit that is cut at `n` of its tokens go back to the tail. */
 static void cut_unit(oracle_seq *to, const oracle_node *node, uint32_t n)
@@ -131,6 +131,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     child->prompt = lower(parent->prompt, at);
     child->cached = lower(parent->cached, at);
     child->stop = parent->stop;
+    child->is_fork = true;
     child->retention = parent->retention;
     child->uncached_from = parent->uncached_from;
     child->flushed = parent->flushed;
@@ -209,7 +210,7 @@ kvp_status oracle_close(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* ----------------------------------------------------------------------------------------- reset */
+/* ---------------------------------------------------------------------------------------- reset */
 
 static void forget_block(oracle *o, int32_t block)
 {
@@ -266,7 +267,7 @@ void oracle_reset(oracle *o)
         oracle_queue_put(o, (int32_t)b, true);
 }
 
-/* ------------------------------------------------------------------------------- retain, uncache */
+/* ------------------------------------------------------------------------------ retain, uncache */
 
 kvp_status oracle_retain(oracle *o, const kvp_call *call)
 {

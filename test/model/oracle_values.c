@@ -22,7 +22,8 @@ uint32_t oracle_kept_tokens(const oracle *o, const oracle_seq *seq)
 bool oracle_is_public(const oracle *o, const oracle_seq *seq, uint32_t unit_idx,
                       const int32_t *tokens)
 {
-    if (!o->config.prefix_cache || seq->flushed || (uint64_t)(unit_idx + 1) * o->unit > seq->uncached_from)
+    if (!o->config.prefix_cache || seq->flushed ||
+        (uint64_t)(unit_idx + 1) * o->unit > seq->uncached_from)
         return false;
     for (uint32_t i = 0; i < o->unit; i++) {
         for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {
@@ -33,7 +34,7 @@ bool oracle_is_public(const oracle *o, const oracle_seq *seq, uint32_t unit_idx,
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ keys */
+/* ----------------------------------------------------------------------------------------- keys */
 
 /* Are these keys ascending, inside [begin, end), well formed, and not too many in any unit, the
  * keys counted that the tail unit has already? */
@@ -66,18 +67,18 @@ bool oracle_keys_valid(const oracle *o, const kvp_call *call, uint32_t begin, ui
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------- nodes */
+/* ---------------------------------------------------------------------------------------- nodes */
 
 void oracle_chain_push(oracle *o, oracle_seq *seq, uint32_t node)
 {
-    seq->chain = oracle_grow(seq->chain, &seq->chain_capacity, seq->n_chain + 1u,
-                             sizeof *seq->chain);
+    seq->chain =
+        oracle_grow(seq->chain, &seq->chain_capacity, seq->n_chain + 1u, sizeof *seq->chain);
     seq->chain[seq->n_chain++] = node;
     o->nodes[node].users++;
 }
 
 /* The tail is full: it becomes a node, public or private; or is not kept. */
-static void unit_full(oracle *o, oracle_seq *seq, uint32_t public_units, const kvp_hash *given)
+static void unit_full(oracle *o, oracle_seq *seq, uint32_t public_units)
 {
     uint32_t i = seq->n_chain;
     uint32_t parent = i ? seq->chain[i - 1] : seq->root;
@@ -87,11 +88,8 @@ static void unit_full(oracle *o, oracle_seq *seq, uint32_t public_units, const k
 
     memset(&hash, 0, sizeof hash);
     if (is_public) {
-        if (given)
-            hash = *given;
-        else
-            oracle_unit_hash(o, parent, seq->tail, &seq->tail_keys, &hash);
-        node = oracle_node_find(o, parent, seq->tail, &seq->tail_keys, &hash);
+        oracle_unit_hash(o, parent, seq->tail, &seq->tail_keys, &hash);
+        node = oracle_node_find(o, parent, seq->tail, &seq->tail_keys);
     }
     if (node == ORACLE_NONE) {
         node = oracle_node_make(o, parent, seq->tail, &seq->tail_keys, &hash);
@@ -137,7 +135,7 @@ void oracle_values_add(oracle *o, oracle_seq *seq, const kvp_call *call, const i
         seq->tail[seq->n_tail++] = tokens[i];
         if (seq->n_tail < o->unit)
             continue;
-        unit_full(o, seq, public_units, call->hashes ? &call->hashes[unit] : NULL);
+        unit_full(o, seq, public_units);
         public_units += public_units + 1 == seq->n_chain && !seq->unkept &&
                         !o->nodes[seq->chain[unit]].is_private;
         if (i + 1 < n_tokens && !seq->unkept)
@@ -145,7 +143,7 @@ void oracle_values_add(oracle *o, oracle_seq *seq, const kvp_call *call, const i
     }
 }
 
-/* ------------------------------------------------------------------------------------------ seal */
+/* ----------------------------------------------------------------------------------------- seal */
 
 /* Units of the sequence that are known, kept and computed. */
 static uint32_t settled_units(const oracle *o, const oracle_seq *seq)
@@ -193,7 +191,7 @@ static void seal(oracle *o, oracle_seq *seq, uint32_t from_unit)
         seal_unit(o, seq, i);
 }
 
-/* ------------------------------------------------------------------------------------------ fill */
+/* ----------------------------------------------------------------------------------------- fill */
 
 static kvp_status fill_status(const oracle *o, const kvp_call *call, const oracle_member *member,
                               uint32_t n_seqs)
@@ -262,7 +260,7 @@ kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out)
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------- commit */
+/* --------------------------------------------------------------------------------------- commit */
 
 static kvp_status commit_status(const oracle_seq *seq, uint32_t n_tokens)
 {

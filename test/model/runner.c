@@ -5,6 +5,7 @@
  *   kvp_model --replay FILE
  *   kvp_model --shrink FILE -o OUT
  *   kvp_model --allocations          count what the library allocates after creation
+ *   kvp_model --self-test            the header's examples, on the oracle alone
  *
  * Exit status: 0 all equal; 1 a difference, or a situation that was never met; 2 wrong usage.
  */
@@ -13,6 +14,7 @@
 #include "generate.h"
 #include "allocations.h"
 #include "script.h"
+#include "self_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +27,7 @@
 
 typedef struct options {
     uint64_t seed, ops, configs, config_index, seconds;
-    bool one_config, quiet, verbose, allocations, no_coverage;
+    bool one_config, quiet, verbose, allocations, no_coverage, self_test;
     int check_level;
     uint32_t audit_every;
     const char *record, *replay, *shrink, *out;
@@ -42,7 +44,7 @@ static double now_seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ----------------------------------------------------------------------------- one configuration */
+/* ---------------------------------------------------------------------------- one configuration */
 
 static session_options session_options_of(const options *opt, uint64_t index,
                                           const kvp_config *config)
@@ -70,10 +72,10 @@ static uint64_t ops_for(const kvp_config *config, uint64_t ops)
 static void print_config(FILE *file, const kvp_config *c)
 {
     fprintf(file,
-            "block %" PRIu32 " unit %" PRIu32 " blocks %" PRIu32 " seqs %" PRIu32 " seq_tokens %" PRIu32
-            " namespaces %" PRIu32 " nodes %" PRIu32 " unit_keys %" PRIu32 " copies %" PRIu32
-            " %s %s prefix_cache %" PRIu32 " watermark %g hash_bits %" PRIu32 " uncached %" PRIu32
-            "\n",
+            "block %" PRIu32 " unit %" PRIu32 " blocks %" PRIu32 " seqs %" PRIu32
+            " seq_tokens %" PRIu32 " namespaces %" PRIu32 " nodes %" PRIu32 " unit_keys %" PRIu32
+            " copies %" PRIu32 " %s %s prefix_cache %" PRIu32 " watermark %g hash_bits %" PRIu32
+            " uncached %" PRIu32 "\n",
             c->block_tokens, c->unit_tokens, c->n_blocks, c->max_seqs, c->max_seq_tokens,
             c->max_namespaces, c->n_nodes, c->max_unit_keys, c->max_copies,
             c->commit_policy == KVP_KEEP ? "keep" : "adopt",
@@ -81,7 +83,7 @@ static void print_config(FILE *file, const kvp_config *c)
             c->watermark, c->test_hash_bits, c->n_uncached_tokens);
 }
 
-/* Run calls [0, ops) of a configuration; counts into c unless NULL; writes down into p unless NULL. */
+/* Run calls [0, ops) of a configuration. Counts into c and writes down into p, unless NULL. */
 static bool run_calls(session *s, uint64_t seed, uint64_t index, uint64_t ops, coverage *c,
                       script *p)
 {
@@ -101,11 +103,14 @@ static bool run_calls(session *s, uint64_t seed, uint64_t index, uint64_t ops, c
             p->opened[p->n - 1] = s->seen.handle;
         if (c)
             coverage_count(c, s->o, &call, &s->seen, &before);
+        if (c)
+            c->points[COVER_lie_between_hashes] += g->lied && s->seen.status == KVP_OK;
         generator_saw(g, &call, &s->seen);
     }
     if (!good) {
-        fprintf(stderr, "kvp_model: seed %" PRIu64 ", configuration %" PRIu64 ", call %" PRIu64
-                "\n", seed, index, s->n_calls - 1);
+        fprintf(stderr,
+                "kvp_model: seed %" PRIu64 ", configuration %" PRIu64 ", call %" PRIu64 "\n", seed,
+                index, s->n_calls - 1);
         print_config(stderr, &s->o->config);
         session_explain(stderr, s, &call);
     }
@@ -138,7 +143,7 @@ static void keep_failure(const options *opt, uint64_t index, const session_optio
         again.record_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
         printf("shrunk, and written to %s:\n", path);
         fflush(stdout);
-        script_run(p, &again, true, &at);
+        script_run(p, &again, true, &at, &at);
         close(again.record_fd);
     }
     script_destroy(p);
@@ -149,6 +154,7 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
 {
     kvp_config config;
     session_options how;
+    kvp_stats stats;
     session *s;
     bool good;
 
@@ -168,6 +174,8 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
     }
     good = run_calls(s, opt->seed, index, ops_for(&config, ops), c, NULL);
     *out_calls += s->n_calls;
+    if (kvp_cache_stats(s->cache, &stats) == KVP_OK)
+        c->points[COVER_hash_collision] += stats.hash_collisions > 0;
     if (good && how.record && !session_replay_log(s)) {
         fprintf(stderr, "kvp_model: seed %" PRIu64 ", configuration %" PRIu64 ": %s\n", opt->seed,
                 index, s->why);
@@ -194,11 +202,11 @@ static int run_random(const options *opt)
 
     for (i = 0; good; i++) {
         if (opt->one_config ? i == 1
-                            : opt->seconds ? now_seconds() - begin >= (double)opt->seconds
-                                           : i == opt->configs)
+            : opt->seconds  ? now_seconds() - begin >= (double)opt->seconds
+                            : i == opt->configs)
             break;
-        good = run_config(opt, opt->one_config ? opt->config_index : i, opt->ops / opt->configs,
-                          c, &calls);
+        good = run_config(opt, opt->one_config ? opt->config_index : i, opt->ops / opt->configs, c,
+                          &calls);
     }
     taken = now_seconds() - begin;
     if (c && opt->verbose)
@@ -213,7 +221,7 @@ static int run_random(const options *opt)
     return good && !missing ? 0 : 1;
 }
 
-/* ------------------------------------------------------------------------------- logs and options */
+/* ----------------------------------------------------------------------------- logs and options */
 
 static session_options log_options(const options *opt)
 {
@@ -229,12 +237,12 @@ static int replay(const options *opt)
 {
     session_options how = log_options(opt);
     script *p = script_load(opt->replay);
-    uint32_t index = 0;
+    uint32_t index = 0, signature = 0;
     bool good;
 
     if (!p)
         return 2;
-    good = script_run(p, &how, !opt->quiet, &index);
+    good = script_run(p, &how, !opt->quiet, &index, &signature);
     if (good)
         printf("%" PRIu32 " calls, cache and oracle agree\n", p->n);
     else
@@ -247,7 +255,7 @@ static int shrink(const options *opt)
 {
     session_options how = log_options(opt);
     script *p = script_load(opt->shrink);
-    uint32_t index = 0;
+    uint32_t index = 0, signature = 0;
 
     if (!p)
         return 2;
@@ -260,7 +268,7 @@ static int shrink(const options *opt)
     fflush(stdout);
     if (opt->out) {
         how.record_fd = open(opt->out, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-        script_run(p, &how, !opt->quiet, &index);
+        script_run(p, &how, !opt->quiet, &index, &signature);
         close(how.record_fd);
     }
     script_destroy(p);
@@ -304,7 +312,8 @@ static bool read_option(options *opt, const char *name, const char *value, int *
     } flags[] = {{"--quiet", &opt->quiet},
                  {"--verbose", &opt->verbose},
                  {"--allocations", &opt->allocations},
-                 {"--no-coverage", &opt->no_coverage}};
+                 {"--no-coverage", &opt->no_coverage},
+                 {"--self-test", &opt->self_test}};
 
     *used = 1;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
@@ -346,6 +355,8 @@ int main(int argc, char **argv)
         return replay(&opt);
     if (opt.shrink)
         return shrink(&opt);
+    if (opt.self_test)
+        return self_test_run();
     if (opt.allocations)
         return allocations_run(opt.seed, opt.ops);
     return run_random(&opt);

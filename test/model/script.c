@@ -78,7 +78,7 @@ void script_add(script *p, const kvp_call *call, uint64_t opened)
     p->keep[p->n++] = true;
 }
 
-/* ------------------------------------------------------------------------------------------ logs */
+/* ----------------------------------------------------------------------------------------- logs */
 
 static uint8_t *read_file(const char *path, size_t *out_n_bytes)
 {
@@ -143,7 +143,7 @@ script *script_load(const char *path)
     return p;
 }
 
-/* ------------------------------------------------------------------------------------------- run */
+/* ------------------------------------------------------------------------------------------ run */
 
 /* Names of handles, and what they are in this run. */
 typedef struct names {
@@ -189,7 +189,8 @@ static bool step(const script *p, session *s, names *list, uint32_t i, bool verb
     return good;
 }
 
-bool script_run(const script *p, const session_options *options, bool verbose, uint32_t *out_index)
+bool script_run(const script *p, const session_options *options, bool verbose, uint32_t *out_index,
+                uint32_t *out_signature)
 {
     session *s = session_create(&p->config, options);
     names list = {0};
@@ -208,6 +209,7 @@ bool script_run(const script *p, const session_options *options, bool verbose, u
         if (verbose && !good)
             session_explain(stdout, s, NULL);
     }
+    *out_signature = s ? s->signature : 121;
     free(list.name);
     free(list.now);
     session_destroy(s);

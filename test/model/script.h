@@ -14,9 +14,9 @@
 typedef struct script {
     kvp_config config;
     int32_t *uncached_tokens;
-    kvp_call *calls;   /* [n] with arrays of their own */
-    uint64_t *opened;  /* [n] the handle that this call gave, 0: none */
-    bool *keep;        /* [n] run this call */
+    kvp_call *calls;  /* [n] with arrays of their own */
+    uint64_t *opened; /* [n] the handle that this call gave, 0: none */
+    bool *keep;       /* [n] run this call */
     uint32_t n, capacity, opened_capacity, keep_capacity;
 } script;
 
@@ -28,8 +28,10 @@ void script_add(script *p, const kvp_call *call, uint64_t opened);
 script *script_load(const char *path);
 
 /* Run the calls that are kept. Gives true when everything was as foretold; else *out_index is the
- * call (n: the audit at the end, or the making of the session) and, if verbose, all is told. */
-bool script_run(const script *p, const session_options *options, bool verbose, uint32_t *out_index);
+ * call (n: an audit, or the making of the session), *out_signature the kind of difference; if
+ * verbose, all is told. */
+bool script_run(const script *p, const session_options *options, bool verbose, uint32_t *out_index,
+                uint32_t *out_signature);
 
 /* Remove calls as long as the script still fails (each trial in a process of its own, so that a
  * crash is a failure like others). False when it does not fail to begin with. */

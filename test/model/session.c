@@ -85,6 +85,16 @@ void session_destroy(session *s)
     free(s);
 }
 
+/* A number for a kind of difference, so that shrinking does not wander from one to another. */
+static void sign(session *s, uint32_t op, const char *what)
+{
+    uint32_t hash = op;
+
+    while (*what)
+        hash = hash * 31 + (uint8_t)*what++;
+    s->signature = 1 + hash % 120;
+}
+
 static bool check(session *s)
 {
     kvp_violation violation;
@@ -96,7 +106,9 @@ static bool check(session *s)
     status = kvp_check(s->cache, s->options.check_level, &violation);
     if (status == KVP_OK)
         return true;
-    snprintf(s->why, sizeof s->why, "after the call kvp_check says %s: %.7s, object %" PRIu64 ": %s",
+    sign(s, 0, violation.invariant);
+    snprintf(s->why, sizeof s->why,
+             "after the call kvp_check says %s: %.7s, object %" PRIu64 ": %s",
              kvp_status_name(status), violation.invariant, violation.object,
              violation.detail ? violation.detail : "");
     return false;
@@ -108,6 +120,7 @@ static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_out
     const char *difference;
 
     if (status != KVP_OK) {
+        sign(s, 0, "run");
         snprintf(s->why, sizeof s->why, "kvp_call_run gave %s", kvp_status_name(status));
         return false;
     }
@@ -115,6 +128,7 @@ static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_out
     oracle_learn(s->o, call, seen, foretold);
     difference = outcome_difference(call, seen, foretold);
     if (difference) {
+        sign(s, call->op, difference);
         snprintf(s->why, sizeof s->why, "they differ in: %s", difference);
         return false;
     }

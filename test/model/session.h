@@ -11,11 +11,11 @@
 #include "oracle.h"
 
 typedef struct session_options {
-    int check_level;       /* kvp_check of this level after every call; 0: none */
-    uint32_t audit_every;  /* calls between audits; 0: never */
-    bool own_arena;        /* give the cache memory of ours */
-    bool record;           /* into memory */
-    int record_fd;         /* or to this file, unbuffered; -1: not */
+    int check_level;      /* kvp_check of this level after every call; 0: none */
+    uint32_t audit_every; /* calls between audits; 0: never */
+    bool own_arena;       /* give the cache memory of ours */
+    bool record;          /* into memory */
+    int record_fd;        /* or to this file, unbuffered; -1: not */
 } session_options;
 
 typedef struct session {
@@ -31,7 +31,8 @@ typedef struct session {
     bool recording;
     bool in_audit; /* what differed was found by an audit, in this call: */
     kvp_call audit_call;
-    char why[256]; /* of a difference: what differs */
+    char why[256];      /* of a difference: what differs */
+    uint32_t signature; /* 1..120: of the kind of call and of what differs in it */
 } session;
 
 /* Make a session; NULL with a message on stderr when the cache refuses the configuration. */

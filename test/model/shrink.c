@@ -1,7 +1,7 @@
 /* Shrinking: remove calls from a script while it still fails.
  *
- * Delta debugging; what fails must go on to fail in the same kind of call: first everything after the failing call, then runs of calls, of half the length
- * each round, until no single call can be missed.
+ * Delta debugging: first everything after the failing call goes, then runs of calls, of half the
+ * length each round, until no single call can be missed. The difference must stay of the same kind.
  */
 #include "script.h"
 
@@ -11,15 +11,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SIGNATURE_NONE = 0, SIGNATURE_AUDIT = 64, SIGNATURE_SIGNAL = 128 };
+enum { SIGNATURE_NONE = 0, SIGNATURE_SIGNAL = 128 }; /* those between are the session's */
 
-/* How does the script fail? Not at all, by a difference in a call, in an audit, by a signal. Tried
+/* How does the script fail? Not at all, by a difference of some kind, by a signal. Tried
  * in a child, so that an assert or a crash is only an answer. */
 static int signature_of(const script *p, const session_options *options)
 {
     pid_t child;
     int state = 0;
-    uint32_t index;
+    uint32_t index, signature;
 
     fflush(NULL);
     child = fork();
@@ -27,9 +27,9 @@ static int signature_of(const script *p, const session_options *options)
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
             _exit(2);
         alarm(60);
-        if (script_run(p, options, false, &index))
+        if (script_run(p, options, false, &index, &signature))
             _exit(SIGNATURE_NONE);
-        _exit(index < p->n ? (int)(1 + p->calls[index].op) : SIGNATURE_AUDIT);
+        _exit((int)signature);
     }
     if (child < 0 || waitpid(child, &state, 0) != child)
         return SIGNATURE_NONE;
@@ -53,8 +53,8 @@ static uint32_t count_kept(const script *p)
 }
 
 /* Try to do without kept calls number [from, from + n). */
-static bool drop(script *p, const session_options *options, int signature,
-                 uint32_t from, uint32_t n)
+static bool drop(script *p, const session_options *options, int signature, uint32_t from,
+                 uint32_t n)
 {
     bool *before = malloc(p->n ? p->n : 1);
     uint32_t at = 0;

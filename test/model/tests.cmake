@@ -1,0 +1,30 @@
+# Runs of kvp_model (README.md). Included by test/CMakeLists.txt after the target is made.
+#
+# Every run is decided by its seed; a run of 200,000 calls or more also fails when a situation on
+# its list was never met. The soak runs go on for a given time, with seeds that nothing else uses.
+
+foreach(function malloc calloc realloc aligned_alloc mmap)
+  target_link_options(kvp_model PRIVATE "LINKER:--wrap=${function}")
+endforeach()
+
+kvp_add_test(NAME model_allocations COMMAND kvp_model --allocations --seed 71 --ops 200000
+             LABELS model release)
+kvp_add_test(NAME model_self COMMAND kvp_model --self-test LABELS model)
+foreach(seed RANGE 1 4)
+  kvp_add_test(NAME model_random_${seed} COMMAND kvp_model --seed ${seed} --ops 400000
+               LABELS model)
+endforeach()
+
+# Without audits inside the library calls are fast: many more of them.
+if(KVP_CHECK EQUAL 0)
+  foreach(seed 101 102)
+    kvp_add_test(NAME model_long_${seed}
+                 COMMAND kvp_model --seed ${seed} --ops 4000000 --check-level 1 --audit-every 211
+                 LABELS model release)
+  endforeach()
+endif()
+
+foreach(seed 1001 1002)
+  kvp_add_test(NAME model_soak_${seed} COMMAND kvp_model --seed ${seed} --seconds 1800
+               LABELS model soak)
+endforeach()

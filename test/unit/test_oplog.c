@@ -73,58 +73,33 @@ static void end(struct log *log)
 
 static kvp_prompt full_prompt(void)
 {
-    return (kvp_prompt){.struct_size = sizeof(kvp_prompt),
-                        .tokens = TOKENS,
-                        .n_tokens = 10,
-                        .reserve_tokens = 200,
-                        .hashes = HASHES,
-                        .keys = KEYS,
-                        .n_keys = 2,
-                        .n_uncached = 2,
-                        .uncached = RANGES,
-                        .flags = KVP_OPEN_NO_MATCH,
-                        .retention = 7,
-                        .tag = UINT64_MAX};
+    return (kvp_prompt){sizeof(kvp_prompt), TOKENS, 10,        200, HASHES, KEYS, 2, 2, RANGES,
+                        KVP_OPEN_NO_MATCH,  7,      UINT64_MAX};
 }
 
 static kvp_batch full_batch(void)
 {
-    return (kvp_batch){.struct_size = sizeof(kvp_batch),
-                       .n_seqs = 3,
-                       .flags = KVP_BATCH_EACH,
-                       .seqs = SEQS,
-                       .n_tokens = COUNTS,
-                       .tokens = TOKENS,
-                       .reserve_tokens = 6,
-                       .n_keys = 1,
-                       .keys = KEYS,
-                       .statuses = statuses};
+    return (kvp_batch){sizeof(kvp_batch), 3, KVP_BATCH_EACH, SEQS, COUNTS, TOKENS, 6, 1, KEYS,
+                       statuses};
 }
 
 static const kvp_open_info OPEN_INFO = {9, 8, KVP_STOP_FULL_HIT, 1, 2, 3, 400, 500};
 static const kvp_admission ADMISSION = {KVP_ADMIT_LATER, 20, 300, UINT32_MAX};
 static const kvp_released RELEASED = {1, 70000};
-static const kvp_seq_info SEQ_INFO = {.ns = {CACHE_BITS | 0x80000005},
-                                      .tag = UINT64_MAX - 1,
-                                      .tokens = 11,
-                                      .known_tokens = 10,
-                                      .prompt_tokens = 9,
-                                      .cached_tokens = 8,
-                                      .computed_tokens = 7,
-                                      .writable_tokens = 600,
-                                      .public_tokens = 5,
-                                      .kept_tokens = 4,
-                                      .blocks = 3,
-                                      .stop = 2,
-                                      .last_token = -1,
-                                      .retention = 6,
-                                      .row_version = UINT32_MAX};
 static const kvp_block_info BLOCK_INFO = {KVP_BLOCK_HELD, 3, 1000, 7, 2, 8, {{9, 8, 7}}};
 static const kvp_shortage SHORTAGE = {KVP_E_NEVER, 5, UINT64_C(1) << 40};
 static const kvp_violation VIOLATION = {"T1", 12345, "detail"};
 static const kvp_copy COPIES[] = {{0, 0, 0, 0, 5, 6, 3}, {1, 2, 3, 4, 7, 1 << 29, 8}};
 static const kvp_evicted EVICTED[] = {{{{4, 3, 2, 1}}, 9}};
 static const int64_t SLOTS[] = {40, KVP_NO_SLOT, INT64_MAX};
+
+static kvp_seq_info full_seq_info(void)
+{
+    static const uint32_t fields[] = {11, 10, 9, 8, 7, 600, 5, 4, 3, 2, UINT32_MAX, 6, UINT32_MAX};
+    kvp_seq_info info = {.ns = NS, .tag = UINT64_MAX - 1};
+    memcpy((char *)&info + offsetof(kvp_seq_info, tokens), fields, sizeof fields);
+    return info;
+}
 
 static void write_prompt(struct kvpi_recorder *r, uint32_t op, const kvp_prompt *prompt,
                          kvp_status status)
@@ -153,6 +128,7 @@ static void write_seq_call(struct kvpi_recorder *r, uint32_t op, kvp_status stat
     const uint32_t two = 2;
     const int32_t *row = TOKENS;
     const uint32_t ten = 10;
+    const kvp_seq_info info = full_seq_info();
     switch (op) {
     case KVP_CALL_EXTEND: kvpi_record_seq_extend(r, SEQ, TOKENS, 3, 5, status); break;
     case KVP_CALL_FILL: kvpi_record_seq_fill(r, SEQ, TOKENS, 3, status); break;
@@ -163,7 +139,7 @@ static void write_seq_call(struct kvpi_recorder *r, uint32_t op, kvp_status stat
     case KVP_CALL_FORK: kvpi_record_seq_fork(r, SEQ, KVP_END, 42, status, &SEQS[1]); break;
     case KVP_CALL_TRUNCATE: kvpi_record_seq_truncate(r, SEQ, 5, status, &RELEASED); break;
     case KVP_CALL_CLOSE: kvpi_record_seq_close(r, SEQ, status, &RELEASED); break;
-    case KVP_CALL_SEQ_INFO: kvpi_record_seq_info_get(r, SEQ, status, &SEQ_INFO); break;
+    case KVP_CALL_SEQ_INFO: kvpi_record_seq_info_get(r, SEQ, status, &info); break;
     case KVP_CALL_SEQ_TOKENS: kvpi_record_seq_tokens(r, SEQ, 1, 10, status, TOKENS); break;
     case KVP_CALL_SEQ_BLOCK_TOKENS:
         kvpi_record_seq_block_tokens(r, SEQ, 6, status, TOKENS, &ten);
@@ -215,15 +191,16 @@ static void write_call(struct kvpi_recorder *r, uint32_t op, kvp_status status)
 }
 
 /* Every call, succeeding and failing, some with decisions. */
+static const kvp_status OUTCOMES[] = {KVP_OK, KVP_E_TOO_SMALL, KVP_E_CORRUPT, KVP_E_ARG};
+
 static void write_all(struct log *log)
 {
-    static const kvp_status outcomes[] = {KVP_OK, KVP_E_TOO_SMALL, KVP_E_CORRUPT, KVP_E_ARG};
     begin(log);
-    for (size_t i = 0; i < sizeof outcomes / sizeof *outcomes; i++)
+    for (size_t i = 0; i < sizeof OUTCOMES / sizeof *OUTCOMES; i++)
         for (uint32_t op = 1; op <= N_CALLS; op++) {
             if (op % 3 == 0)
                 kvpi_record_decision(&log->recorder, (int32_t)op);
-            write_call(&log->recorder, op, outcomes[i]);
+            write_call(&log->recorder, op, OUTCOMES[i]);
             assert_true(log->recorder.decisions == 0);
         }
     end(log);
@@ -360,7 +337,7 @@ static void check_call(const kvp_call *call)
 
 static void check_seq_info(const kvp_seq_info *info)
 {
-    kvp_seq_info expected = SEQ_INFO;
+    kvp_seq_info expected = full_seq_info();
     expected.ns.bits = portable(expected.ns.bits);
     assert_true(info->ns.bits == expected.ns.bits && info->tag == expected.tag);
     assert_memory_equal(&info->tokens, &expected.tokens,
@@ -455,14 +432,9 @@ static void test_round_trip_of_every_call(void **state)
     struct log made;
     write_all(&made);
     kvp_oplog *log = open_log(made.memory.bytes, made.memory.n_bytes);
-    for (uint32_t op = 1; op <= N_CALLS; op++)
-        check_record(log, op, KVP_OK);
-    for (uint32_t op = 1; op <= N_CALLS; op++)
-        check_record(log, op, KVP_E_TOO_SMALL);
-    for (uint32_t op = 1; op <= N_CALLS; op++)
-        check_record(log, op, KVP_E_CORRUPT);
-    for (uint32_t op = 1; op <= N_CALLS; op++)
-        check_record(log, op, KVP_E_ARG);
+    for (size_t i = 0; i < sizeof OUTCOMES / sizeof *OUTCOMES; i++)
+        for (uint32_t op = 1; op <= N_CALLS; op++)
+            check_record(log, op, OUTCOMES[i]);
     kvp_record record;
     int at_end;
     assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);

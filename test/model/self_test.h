@@ -1,0 +1,8 @@
+/* The oracle against the examples and sentences of cache.h, without a cache. */
+#ifndef KVP_TEST_MODEL_SELF_TEST_H
+#define KVP_TEST_MODEL_SELF_TEST_H
+
+/* Gives the program's exit status. */
+int self_test_run(void);
+
+#endif
