@@ -187,7 +187,7 @@ kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
 
 /* --------------------------------------------------------------------------------------- commit */
 
-static kvp_status check_commit(const struct kvpi_seq *seq, uint32_t n_tokens)
+static inline kvp_status check_commit(const struct kvpi_seq *seq, uint32_t n_tokens)
 {
     if (n_tokens > seq->tokens) {
         return KVP_E_ARG;
@@ -201,11 +201,14 @@ static inline void commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tok
     if (n_tokens <= seq->computed) {
         return;
     }
-    const uint32_t before = seq->computed;
+    const uint32_t before = kvpi_min_u32(seq->computed, seq->known);
     const uint32_t after = kvpi_min_u32(n_tokens, seq->known);
     seq->computed = n_tokens;
+    if (before >= (uint64_t)seq->n_public * U) {
+        return; /* nothing to seal: most steps of decoding */
+    }
     const uint32_t end = kvpi_min_u32(after / U, seq->n_public);
-    for (uint32_t u = kvpi_min_u32(before, seq->known) / U; u < end; u++) {
+    for (uint32_t u = before / U; u < end; u++) {
         kvpi_seal_unit(cache, seq, u, end);
     }
 }
@@ -213,14 +216,16 @@ static inline void commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tok
 static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
                               uint32_t n_seqs)
 {
-    uint32_t index = 0;
-    kvp_status status = kvpi_find_batch(cache, seqs, n_seqs, &index);
-    for (uint32_t i = 0; i < n_seqs && status == KVP_OK; i++) {
-        status = check_commit(kvpi_find_seq(cache, seqs[i]), n_tokens[i]);
-        index = i;
+    struct kvpi_faults faults = kvpi_faults_begin(cache);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, seqs[i], i);
+        if (seq == NULL) {
+            break;
+        }
+        kvpi_faults_other(&faults, check_commit(seq, n_tokens[i]), i);
     }
-    if (status != KVP_OK) {
-        return kvpi_fail(cache, status, index, 0);
+    if (kvpi_faults_any(&faults)) {
+        return kvpi_faults_fail(cache, &faults);
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < n_seqs; i++) {
@@ -312,7 +317,7 @@ static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
     }
 }
 
-/* Raise the generation of every held block that the units of one row entry are attached to, once. */
+/* Raise the generation of every held block that units of one row entry are attached to, once. */
 static void raise_generations(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
 {
     struct kvpi_pool *pool = &cache->pool;

@@ -4,7 +4,7 @@
  * node that has the block attached; all attached nodes of a block lie on the path from there up,
  * within the block's units_per_block units (N3). Everything here keeps the two sides in step:
  *
- *   pool:    content(block) --> deepest attached node --> parent --> ...   (up to the block's start)
+ *   pool:    content(block) --> deepest attached node --> parent --> ...  (up to the block's start)
  *   prefix:  node->at.block ----------------^
  *            node->at.dups  --> other blocks with the same KV, oldest first
  */

@@ -362,7 +362,7 @@ static int check_plan(struct audit *audit)
     return 1;
 }
 
-/* ------------------------------------------------------------------------------------- the audit */
+/* ------------------------------------------------------------------------------------ the audit */
 
 static int audit_pool(struct audit *audit)
 {

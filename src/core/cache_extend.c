@@ -41,24 +41,10 @@ static struct part part_of(const kvp_batch *batch, uint32_t index, uint64_t firs
     return part;
 }
 
-kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                           uint32_t *out_index)
+/* Is anything to be done to make slots [computed, end) writable? */
+static inline int needs_room(const struct kvpi_seq *seq, uint32_t end)
 {
-    const uint64_t batch = ++cache->batch;
-    kvp_status status = KVP_OK;
-    for (uint32_t i = 0; i < n_seqs; i++) {
-        struct kvpi_seq *seq = kvpi_find_seq(cache, seqs[i]);
-        if (seq == NULL) {
-            *out_index = i;
-            return KVP_E_HANDLE;
-        }
-        if (seq->batch == batch && status == KVP_OK) {
-            *out_index = i;
-            status = KVP_E_ARG; /* named twice; a bad handle after it goes first */
-        }
-        seq->batch = batch;
-    }
-    return status;
+    return end > seq->exclusive && end > seq->computed;
 }
 
 /* Count what it takes to make slots [computed, end) writable and the row long enough, taking
@@ -66,23 +52,21 @@ kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
 static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const uint32_t S = cache->config.block_tokens;
+    const uint32_t n_blocks = kvpi_ceil_div(end, S);
+    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
+    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     struct need need = {end, 0, 0, 0};
-    if (end > seq->exclusive && end > seq->computed) {
-        int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-        struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
-        const uint32_t n_blocks = kvpi_ceil_div(end, S);
-        for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-            if (kvpi_block_refs(&blocks[row[i]]) > 1) {
-                blocks[row[i]].refs--;
-                row[i] = -row[i];
-                need.blocks++;
-                need.shared++;
-                need.copies += i * S < seq->computed;
-            }
+    for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
+        if (kvpi_block_refs(&blocks[row[i]]) > 1) {
+            blocks[row[i]].refs--;
+            row[i] = -row[i];
+            need.blocks++;
+            need.shared++;
+            need.copies += i * S < seq->computed;
         }
-        if (n_blocks > seq->n_blocks) {
-            need.blocks += n_blocks - seq->n_blocks;
-        }
+    }
+    if (n_blocks > seq->n_blocks) {
+        need.blocks += n_blocks - seq->n_blocks;
     }
     return need;
 }
@@ -154,44 +138,47 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t bl
 static void make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const uint32_t S = cache->config.block_tokens;
-    if (end > seq->exclusive && end > seq->computed) {
-        const uint32_t place = kvpi_seq_place(&cache->table, seq);
-        int32_t *row = kvpi_row_blocks(&cache->table, place);
-        const uint32_t n_blocks = kvpi_ceil_div(end, S);
-        for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-            if (kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) > 1) {
-                copy_on_write(cache, seq, row, i);
-            } else {
-                write_over(cache, seq, (uint32_t)row[i], i);
-            }
+    const uint32_t n_blocks = kvpi_ceil_div(end, S);
+    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
+    for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
+        if (kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) > 1) {
+            copy_on_write(cache, seq, row, i);
+        } else {
+            write_over(cache, seq, (uint32_t)row[i], i);
         }
-        if (n_blocks > seq->n_blocks) {
-            kvpi_take_blocks(cache, seq, n_blocks - seq->n_blocks);
-        }
-        seq->exclusive = seq->n_blocks * S;
     }
-    seq->writable = kvpi_max_u32(seq->writable, end);
+    if (n_blocks > seq->n_blocks) {
+        kvpi_take_blocks(cache, seq, n_blocks - seq->n_blocks);
+    }
+    seq->exclusive = seq->n_blocks * S;
 }
 
-/* Token ids and keys; keys go with values and lie inside them, at `begin` and after. */
-static kvp_status check_values(const kvp_cache *cache, const struct kvpi_seq *seq,
-                               const struct part *part, uint32_t begin)
+static kvp_status check_keys(const kvp_cache *cache, const struct kvpi_seq *seq,
+                             const struct part *part, uint32_t begin, uint32_t end)
 {
-    const uint32_t n = part->tokens == NULL ? 0 : part->n_tokens;
-    const uint32_t end = begin + kvpi_min_u32(n, UINT32_MAX - begin);
-    if (kvpi_any_negative(part->tokens, n)) {
-        return KVP_E_ARG;
-    }
-    return part->n_keys == 0 ||
-                   (kvpi_keys_valid(part->keys, part->n_keys, begin, end) &&
-                    kvpi_keys_fit(cache, part->keys, part->n_keys, begin, end, seq->n_partial_keys))
+    return kvpi_keys_valid(part->keys, part->n_keys, begin, end) &&
+                   kvpi_keys_fit(cache, part->keys, part->n_keys, begin, end, seq->n_partial_keys)
                ? KVP_OK
                : KVP_E_ARG;
 }
 
+/* Token ids and keys; keys go with values and lie inside them, at `begin` and after. */
+static inline kvp_status check_values(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                      const struct part *part, uint32_t begin)
+{
+    const uint32_t n = part->tokens == NULL ? 0 : part->n_tokens;
+    if (n == 1 ? part->tokens[0] < 0 : kvpi_any_negative(part->tokens, n)) {
+        return KVP_E_ARG;
+    }
+    if (part->n_keys == 0) {
+        return KVP_OK;
+    }
+    return check_keys(cache, seq, part, begin, begin + kvpi_min_u32(n, UINT32_MAX - begin));
+}
+
 /* Values, states and length, in that order. */
-static kvp_status check_extend(const kvp_cache *cache, const struct kvpi_seq *seq,
-                               const struct part *part, uint32_t reserve)
+static inline kvp_status check_extend(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                      const struct part *part, uint32_t reserve)
 {
     if (check_values(cache, seq, part, seq->tokens) != KVP_OK) {
         return KVP_E_ARG;
@@ -207,11 +194,22 @@ static kvp_status check_extend(const kvp_cache *cache, const struct kvpi_seq *se
 static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part,
                           uint32_t end)
 {
-    make_room(cache, seq, end);
-    seq->tokens += part->n_tokens;
-    if (part->tokens != NULL) {
-        kvpi_append_tokens(cache, seq, part->tokens, part->n_tokens, part->keys, part->n_keys);
+    const uint32_t U = cache->config.unit_tokens;
+    if (needs_room(seq, end)) {
+        make_room(cache, seq, end);
     }
+    seq->writable = kvpi_max_u32(seq->writable, end);
+    seq->tokens += part->n_tokens;
+    if (part->tokens == NULL) {
+        return;
+    }
+    const uint32_t at = seq->known - seq->n_units * U;
+    if (part->n_tokens == 1 && part->n_keys == 0 && at + 1 < U) { /* decoding inside a unit */
+        kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq))[at] = part->tokens[0];
+        seq->known++;
+        return;
+    }
+    kvpi_append_tokens(cache, seq, part->tokens, part->n_tokens, part->keys, part->n_keys);
 }
 
 /* What a whole batch needs. */
@@ -229,9 +227,6 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
                      struct batch_need *total)
 {
     const uint64_t usable = cache->config.n_blocks - 1;
-    if (need->blocks == 0) {
-        return; /* what it has, it can have */
-    }
     const uint64_t n_blocks = kvpi_ceil_div(need->end, cache->config.block_tokens);
     if (n_blocks > usable) {
         if (total->excess == 0) {
@@ -269,89 +264,90 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
     return KVP_OK;
 }
 
-/* Ask for what an extend of one token touches of a sequence. */
+/* Ask for what an extend of one token touches of a sequence; the handle may be anything. */
 static inline void prefetch_seq(const kvp_cache *cache, kvp_seq handle)
 {
-    const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
-    if (seq != NULL) {
-        kvpi_prefetch(kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq)));
-    }
+    const struct kvpi_table *table = &cache->table;
+    const uint32_t place = (uint32_t)handle.bits & ((1u << table->place_bits) - 1);
+    const struct kvpi_seq *seq = kvpi_seq_at(table, place);
+    kvpi_prefetch(seq);
+    kvpi_prefetch((const char *)seq + KVPI_CACHE_LINE);
+    kvpi_prefetch(kvpi_row_partial(table, place));
 }
 
-/* One token will fill the unit: its hash says which index slot will be read. */
-static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
-                          const struct part *part)
+/* The token fills the unit: its hash says which index slot will be read. */
+static void prefetch_unit(const kvp_cache *cache, const struct kvpi_seq *seq, int32_t token)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t U = cache->config.unit_tokens;
-    if (U != 16 || part->tokens == NULL || part->n_tokens != 1 || seq->unkept ||
-        seq->known - seq->n_units * U != U - 1 || seq->n_public != seq->n_units) {
-        return;
-    }
+    const kvp_hash *parent = &kvpi_node(prefix, kvpi_last_node(cache, seq))->hash;
     int32_t tokens[16];
     kvp_hash hash;
     memcpy(tokens, kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq)),
            15 * sizeof(*tokens));
-    tokens[15] = part->tokens[0];
-    kvpi_hash_unit(&kvpi_node(prefix, kvpi_last_node(cache, seq))->hash, tokens, U, NULL, 0, &hash);
+    tokens[15] = token;
+    kvpi_hash_unit(parent, tokens, 16, NULL, 0, &hash);
     kvpi_prefetch(
         &kvpi_prefix_index(prefix)[kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, &hash))]);
 }
 
-/* The first thing wrong with a batch. A bad handle goes before a sequence named twice, and that
- * before anything else. */
-struct fault {
-    kvp_status status;
-    uint32_t index;
-};
+/* Does one more token fill a public unit of 16? */
+static inline int fills_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
+                             const struct part *part)
+{
+    return cache->config.unit_tokens == 16 && part->tokens != NULL && part->n_tokens == 1 &&
+           seq->known == seq->n_public * 16 + 15;
+}
+
+/* Count one sequence of a batch. */
+static inline void count_one(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part,
+                             uint32_t end, uint32_t index, struct batch_need *total)
+{
+    if (needs_room(seq, end)) {
+        const struct need need = count_need(cache, seq, end);
+        add_need(cache, &need, index, total);
+    }
+    if (fills_unit(cache, seq, part)) {
+        prefetch_unit(cache, seq, part->tokens[0]);
+    }
+}
 
 /* Count a whole batch, and put everything back. `values`: look at token values and states too. */
 static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int values,
                               struct batch_need *total)
 {
-    const uint64_t number = ++cache->batch;
-    struct fault twice = {KVP_OK, 0};
-    struct fault other = {check_batch(batch), 0};
+    struct kvpi_faults faults = kvpi_faults_begin(cache);
     uint64_t first_token = 0;
     uint32_t i = 0;
+    kvpi_faults_other(&faults, check_batch(batch), 0);
     memset(total, 0, sizeof(*total));
     for (; i < batch->n_seqs; i++) {
-        struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
         struct part part = part_of(batch, i, first_token);
         if (i + BATCH_AHEAD < batch->n_seqs) {
             prefetch_seq(cache, batch->seqs[i + BATCH_AHEAD]);
         }
+        struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, batch->seqs[i], i);
         if (seq == NULL) {
             break;
         }
-        if (seq->batch == number && twice.status == KVP_OK) {
-            twice = (struct fault){KVP_E_ARG, i};
-        }
-        seq->batch = number;
-        if (twice.status != KVP_OK || other.status != KVP_OK) {
+        first_token += part.n_tokens;
+        if (kvpi_faults_any(&faults)) {
             continue; /* only a bad handle can still come first; nothing is counted any more */
         }
         if (!values) {
             part.tokens = NULL;
             part.n_keys = 0;
         }
-        other = (struct fault){check_extend(cache, seq, &part, batch->reserve_tokens), i};
-        if (other.status == KVP_OK) {
-            const uint32_t end = seq->tokens + part.n_tokens + batch->reserve_tokens;
-            const struct need need = count_need(cache, seq, end);
-            add_need(cache, &need, i, total);
-            prefetch_unit(cache, seq, &part);
+        const kvp_status status = check_extend(cache, seq, &part, batch->reserve_tokens);
+        if (status != KVP_OK) {
+            kvpi_faults_other(&faults, status, i);
+            continue;
         }
-        first_token += part.n_tokens;
+        count_one(cache, seq, &part, seq->tokens + part.n_tokens + batch->reserve_tokens, i, total);
     }
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
         put_back(cache, kvpi_find_seq(cache, batch->seqs[k]));
     }
-    if (i < batch->n_seqs) {
-        return kvpi_fail(cache, KVP_E_HANDLE, i, 0);
-    }
-    const struct fault fault = twice.status != KVP_OK ? twice : other;
-    return fault.status == KVP_OK ? KVP_OK : kvpi_fail(cache, fault.status, fault.index, 0);
+    return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
 }
 
 static kvp_status extend_all(kvp_cache *cache, const kvp_batch *batch)
@@ -389,10 +385,9 @@ static kvp_status extend_one_of(kvp_cache *cache, const kvp_batch *batch, uint32
         return kvpi_fail(cache, status, index, 0);
     }
     const uint32_t end = seq->tokens + part->n_tokens + batch->reserve_tokens;
-    const struct need need = count_need(cache, seq, end);
-    put_back(cache, seq);
     memset(&total, 0, sizeof(total));
-    add_need(cache, &need, index, &total);
+    count_one(cache, seq, part, end, index, &total);
+    put_back(cache, seq);
     status = judge_need(cache, &total);
     if (status == KVP_OK) {
         extend(cache, seq, part, end);
@@ -520,6 +515,11 @@ static void fill(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part
     }
 }
 
+static kvp_status check_fill_batch(const kvp_batch *batch)
+{
+    return batch->reserve_tokens > 0 ? KVP_E_ARG : check_batch(batch);
+}
+
 static kvp_status fill_one_of(kvp_cache *cache, const kvp_batch *batch, uint32_t index,
                               const struct part *part)
 {
@@ -550,14 +550,20 @@ static kvp_status fill_each(kvp_cache *cache, const kvp_batch *batch)
 
 static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
 {
+    struct kvpi_faults faults = kvpi_faults_begin(cache);
     uint64_t first_token = 0;
+    kvpi_faults_other(&faults, check_fill_batch(batch), 0);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, i, first_token);
-        const kvp_status status = check_fill(cache, kvpi_find_seq(cache, batch->seqs[i]), &part);
-        if (status != KVP_OK) {
-            return kvpi_fail(cache, status, i, 0);
+        const struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, batch->seqs[i], i);
+        if (seq == NULL) {
+            break;
         }
+        const struct part part = part_of(batch, i, first_token);
+        kvpi_faults_other(&faults, check_fill(cache, seq, &part), i);
         first_token += part.n_tokens;
+    }
+    if (kvpi_faults_any(&faults)) {
+        return kvpi_faults_fail(cache, &faults);
     }
     kvpi_begin_change(cache);
     first_token = 0;
@@ -584,19 +590,11 @@ static int bad_fill(const kvp_batch *batch)
 
 static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
 {
-    uint32_t index = 0;
-    kvp_status status = KVP_OK;
     if (!(batch->flags & KVP_BATCH_EACH)) {
-        status = kvpi_find_batch(cache, batch->seqs, batch->n_seqs, &index);
+        return fill_all(cache, batch);
     }
-    if (status != KVP_OK || batch->reserve_tokens > 0) {
-        return kvpi_fail(cache, status != KVP_OK ? status : KVP_E_ARG, index, 0);
-    }
-    status = check_batch(batch);
-    if (status != KVP_OK) {
-        return kvpi_fail(cache, status, 0, 0);
-    }
-    return batch->flags & KVP_BATCH_EACH ? fill_each(cache, batch) : fill_all(cache, batch);
+    const kvp_status status = check_fill_batch(batch);
+    return status != KVP_OK ? kvpi_fail(cache, status, 0, 0) : fill_each(cache, batch);
 }
 
 kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)

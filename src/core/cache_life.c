@@ -237,7 +237,7 @@ kvp_status kvp_record_stop(kvp_cache *cache)
     return cache == NULL ? KVP_E_ARG : kvpi_record_end(&cache->recorder);
 }
 
-/* ------------------------------------------------------------------------------- every call's ends */
+/* ---------------------------------------------------------------------------- every call's ends */
 
 kvp_status kvpi_enter(const kvp_cache *cache)
 {
@@ -279,12 +279,15 @@ kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64
     return status;
 }
 
+kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults)
+{
+    const struct kvpi_fault *fault = faults->handle.status != KVP_OK  ? &faults->handle
+                                     : faults->twice.status != KVP_OK ? &faults->twice
+                                                                      : &faults->other;
+    return kvpi_fail(cache, fault->status, fault->index, 0);
+}
+
 void kvpi_begin_change(kvp_cache *cache)
 {
     cache->n_evicted = 0;
-}
-
-struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)
-{
-    return kvpi_table_find(&cache->table, seq, cache->recorder.cache_bits);
 }

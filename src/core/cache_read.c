@@ -127,7 +127,7 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
     return kvpi_leave(cache, status);
 }
 
-/* --------------------------------------------------------------------------------- the sequences */
+/* -------------------------------------------------------------------------------- the sequences */
 
 static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
 {
@@ -360,7 +360,7 @@ kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
     return kvpi_leave(cache, status);
 }
 
-/* ------------------------------------------------------------------------------------ the blocks */
+/* ----------------------------------------------------------------------------------- the blocks */
 
 static void fill_block_info(const kvp_cache *cache, uint32_t block, kvp_block_info *info)
 {

@@ -105,8 +105,62 @@ kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64
 /* A changing call goes ahead: what the last one evicted is forgotten. */
 void kvpi_begin_change(kvp_cache *cache);
 
-struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq);
+static inline struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)
+{
+    return kvpi_table_find(&cache->table, seq, cache->recorder.cache_bits);
+}
+
 struct kvpi_space *kvpi_find_space(const kvp_cache *cache, kvp_ns ns);
+
+/* The first thing wrong with a batch, in one pass: a bad handle goes before a sequence named
+ * twice, and that before anything else. */
+struct kvpi_fault {
+    kvp_status status;
+    uint32_t index;
+};
+
+struct kvpi_faults {
+    uint64_t batch; /* its number: marks the sequences that were named */
+    struct kvpi_fault handle;
+    struct kvpi_fault twice;
+    struct kvpi_fault other;
+};
+
+static inline struct kvpi_faults kvpi_faults_begin(kvp_cache *cache)
+{
+    return (struct kvpi_faults){++cache->batch, {KVP_OK, 0}, {KVP_OK, 0}, {KVP_OK, 0}};
+}
+
+/* The next sequence of the batch; NULL ends the pass: nothing can come before a bad handle. */
+static inline struct kvpi_seq *kvpi_faults_find(const kvp_cache *cache, struct kvpi_faults *faults,
+                                                kvp_seq handle, uint32_t index)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        faults->handle = (struct kvpi_fault){KVP_E_HANDLE, index};
+        return NULL;
+    }
+    if (seq->batch == faults->batch && faults->twice.status == KVP_OK) {
+        faults->twice = (struct kvpi_fault){KVP_E_ARG, index};
+    }
+    seq->batch = faults->batch;
+    return seq;
+}
+
+static inline void kvpi_faults_other(struct kvpi_faults *faults, kvp_status status, uint32_t index)
+{
+    if (status != KVP_OK && faults->other.status == KVP_OK) {
+        faults->other = (struct kvpi_fault){status, index};
+    }
+}
+
+static inline int kvpi_faults_any(const struct kvpi_faults *faults)
+{
+    return (faults->handle.status | faults->twice.status | faults->other.status) != KVP_OK;
+}
+
+/* Fail with the one that goes first. */
+kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults);
 
 /* --- cache_match.c */
 
@@ -147,17 +201,11 @@ void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
  * were detached. */
 uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t block, uint32_t from);
 
-/* Take a node without duplicates off its block; a cached block that has nothing left becomes free. */
+/* Take a node without duplicates off its block; a cached block left with nothing becomes free. */
 void kvpi_detach_node(kvp_cache *cache, uint32_t node);
 
 /* Seal unit u of the sequence: commit's rule for one unit. Those up to `end` will follow. */
 void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end);
-
-/* --- cache_extend.c */
-
-/* Find the sequences of a batch, each once: KVP_E_HANDLE, KVP_E_ARG; *out_index the one at fault. */
-kvp_status kvpi_find_batch(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                           uint32_t *out_index);
 
 /* --- cache_tokens.c: tokens and the units they make */
 

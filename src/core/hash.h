@@ -28,8 +28,8 @@ static inline uint32_t kvpi_hash_tag(const kvp_hash *hash)
  * than KVP_KEY_MAX_BYTES, bytes given, all inside positions [begin, end). */
 int kvpi_keys_valid(const kvp_key *keys, uint32_t n_keys, uint32_t begin, uint32_t end);
 
-/* Collect the keys that touch positions [begin, begin + unit_tokens) into `out` [capacity]; give how
- * many there are, which may exceed the capacity. *cursor speeds up ascending calls: 0 at first. */
+/* Collect the keys that touch positions [begin, begin + unit_tokens) into `out` [capacity]; give
+ * how many there are, which may exceed the capacity. *cursor speeds up ascending calls: 0 first. */
 uint32_t kvpi_keys_of_unit(const kvp_key *keys, uint32_t n_keys, uint32_t begin,
                            uint32_t unit_tokens, struct kvpi_key *out, uint32_t capacity,
                            uint32_t *cursor);

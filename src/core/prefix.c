@@ -53,6 +53,7 @@ static uint32_t new_node(struct kvpi_prefix *prefix)
     if (index != KVPI_NO_NODE) {
         const struct kvpi_node *node = kvpi_node(prefix, index);
         prefix->first_free = node->parent;
+        prefix->freed_at--;
         kvpi_prefetch(kvpi_node(prefix, node->jump)); /* to be made in as many calls */
         kvpi_prefetch(kvpi_node(prefix, node->jump) + 1);
     } else if (prefix->n_touched < prefix->n_nodes) {

@@ -83,19 +83,6 @@ kvp_seq kvpi_table_handle(const struct kvpi_table *table, const struct kvpi_seq 
                                       table->place_bits)};
 }
 
-struct kvpi_seq *kvpi_table_find(const struct kvpi_table *table, kvp_seq handle,
-                                 uint64_t cache_bits)
-{
-    uint64_t generation;
-    uint32_t place;
-    if (!kvpi_handle_split(handle.bits, cache_bits, table->place_bits, &generation, &place) ||
-        place >= table->max_seqs) {
-        return NULL;
-    }
-    struct kvpi_seq *seq = kvpi_seq_at(table, place);
-    return seq->generation == generation ? seq : NULL;
-}
-
 uint32_t kvpi_handle_place_bits(uint32_t n)
 {
     uint32_t bits = 1;
@@ -114,16 +101,4 @@ uint64_t kvpi_handle_make(uint64_t cache_bits, uint64_t generation, uint32_t pla
                           uint32_t place_bits)
 {
     return cache_bits | generation << place_bits | place;
-}
-
-int kvpi_handle_split(uint64_t bits, uint64_t cache_bits, uint32_t place_bits,
-                      uint64_t *out_generation, uint32_t *out_place)
-{
-    const uint64_t own = bits ^ cache_bits;
-    if (own >> KVPI_HANDLE_CACHE_SHIFT != 0) {
-        return 0;
-    }
-    *out_place = (uint32_t)(own & (((uint64_t)1 << place_bits) - 1));
-    *out_generation = own >> place_bits;
-    return (*out_generation & 1) != 0; /* open generations are odd, so zero is never a handle */
 }

@@ -127,17 +127,34 @@ void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq);
 kvp_seq kvpi_table_handle(const struct kvpi_table *table, const struct kvpi_seq *seq,
                           uint64_t cache_bits);
 
-/* The open sequence of a handle; NULL when the handle is closed, stale or another cache's. */
-struct kvpi_seq *kvpi_table_find(const struct kvpi_table *table, kvp_seq handle,
-                                 uint64_t cache_bits);
-
 /* Handles of places in general, for namespaces too. `generation` odd. */
 uint64_t kvpi_handle_make(uint64_t cache_bits, uint64_t generation, uint32_t place,
                           uint32_t place_bits);
 
 /* Take a handle apart; 0 when it cannot be one of this cache. */
-int kvpi_handle_split(uint64_t bits, uint64_t cache_bits, uint32_t place_bits,
-                      uint64_t *out_generation, uint32_t *out_place);
+static inline int kvpi_handle_split(uint64_t bits, uint64_t cache_bits, uint32_t place_bits,
+                                    uint64_t *out_generation, uint32_t *out_place)
+{
+    const uint64_t own = bits ^ cache_bits;
+    *out_place = (uint32_t)(own & (((uint64_t)1 << place_bits) - 1));
+    *out_generation = own >> place_bits;
+    /* Open generations are odd, so zero is never a handle. */
+    return own >> KVPI_HANDLE_CACHE_SHIFT == 0 && (*out_generation & 1) != 0;
+}
+
+/* The open sequence of a handle; NULL when the handle is closed, stale or another cache's. */
+static inline struct kvpi_seq *kvpi_table_find(const struct kvpi_table *table, kvp_seq handle,
+                                               uint64_t cache_bits)
+{
+    uint64_t generation;
+    uint32_t place;
+    if (!kvpi_handle_split(handle.bits, cache_bits, table->place_bits, &generation, &place) ||
+        place >= table->max_seqs) {
+        return NULL;
+    }
+    struct kvpi_seq *seq = kvpi_seq_at(table, place);
+    return seq->generation == generation ? seq : NULL;
+}
 
 /* Bits that hold n places. */
 uint32_t kvpi_handle_place_bits(uint32_t n);

@@ -329,7 +329,7 @@ static void learn_lied(const oracle *o, const kvp_outcome *seen, kvp_outcome *fo
 {
     const kvp_open_info *info = &seen->u.open;
 
-    if (info->hit_tokens <= foretold->u.open.hit_tokens && info->hit_tokens % o->unit == 0)
+    if (info->hit_tokens <= o->honest_units * o->unit && info->hit_tokens % o->unit == 0)
         foretold->u.open = *info;
 }
 

@@ -74,6 +74,20 @@ static bool hashes_valid(const oracle *o, const kvp_call *call, uint32_t root)
     return memcmp(&hash, &call->hashes[n - 1], sizeof hash) == 0;
 }
 
+/* Is one of the hashes not what it should be? */
+static bool hashes_lie(const oracle *o, const kvp_call *call, uint32_t root)
+{
+    kvp_hash parent = o->nodes[root].hash, hash;
+
+    for (uint32_t i = 0; call->hashes && i < call->n_tokens / o->unit; i++) {
+        prompt_hash(o, call, i, &parent, &hash);
+        if (memcmp(&hash, &call->hashes[i], sizeof hash) != 0)
+            return true;
+        parent = hash;
+    }
+    return false;
+}
+
 static kvp_status prompt_status(const oracle *o, const kvp_call *call, uint32_t *out_root)
 {
     uint32_t ns = oracle_find_ns(o, call->handle);
@@ -142,10 +156,9 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
             break;
         }
         o->prompt_nodes[i] = parent = node;
-        o->lied |= call->hashes &&
-                   memcmp(&call->hashes[i], &o->nodes[node].hash, sizeof *call->hashes) != 0;
     }
     free(keys.items);
+    o->honest_units = i;
     return i;
 }
 
@@ -217,6 +230,7 @@ kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out)
 
     if (status != KVP_OK)
         return status;
+    o->lied = hashes_lie(o, call, root);
     match(o, call, root, false, &m);
     tell(o, call, &m, &out->u.open);
     return KVP_OK;

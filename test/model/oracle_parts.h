@@ -70,7 +70,6 @@ typedef struct oracle_member {
 /* Handles of a batch, or of the single form; the whole call's own errors. */
 typedef struct oracle_batch {
     uint32_t n;
-    uint32_t reserve;
     uint32_t fault; /* when it was refused: the sequence at fault */
     bool each;
     oracle_member *members; /* [n]; place ORACLE_NONE: a bad handle (EACH) */

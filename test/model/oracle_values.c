@@ -230,8 +230,6 @@ kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out)
 
     if (status != KVP_OK)
         return oracle_fail(o, status, batch.fault, 0);
-    if (call->op == KVP_CALL_FILL_MANY && call->reserve_tokens)
-        status = oracle_fail(o, KVP_E_ARG, 0, 0);
     for (uint32_t i = 0; i < batch.n && status == KVP_OK && !batch.each; i++) {
         status = fill_status(o, call, &batch.members[i], batch.n);
         if (status != KVP_OK)
