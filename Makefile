@@ -40,7 +40,8 @@ build/%/build.ninja: CMakePresets.json | setup
 release check: %: build/%/build.ninja setup
 	@$(BUILD) $@
 
-run: release
+run: build/release/build.ninja setup
+	@$(BUILD) release --target kvpager_tool
 	@build/release/kvpager replay $(RUN_ARGS)
 
 # The check build runs every test with the whole cache audited after each call; the release build
@@ -50,7 +51,7 @@ test: check release
 	@$(CTEST) --preset release
 
 bench: release
-	@build/release/bench/kvp_bench $(BENCH_ARGS)
+	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
 
 install: release
 	@DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'

@@ -26,6 +26,7 @@ typedef struct side {
     seed_sequence *seed_short;
     seed_sequence *seed_long;
     seed_sequence *seed_seqs[SHORT_BATCH];
+    uint64_t seed_number;
 } side;
 
 typedef struct fork_state {
@@ -40,7 +41,7 @@ static int32_t *prompt_at(const side *s, uint32_t i)
 
 static void set_up_side(side *s, const bench_options *options, bool worn)
 {
-    uint64_t seed_number = UINT64_C(1) << 44;
+    s->seed_number = UINT64_C(1) << 44;
     s->w = world_create(options, SHORT_BATCH + 8, PROMPT_TOKENS + BLOCK_TOKENS, NULL);
     s->prompts = allocate(SHORT_BATCH * SHORT_TOKENS * sizeof *s->prompts);
     if (worn)
@@ -49,8 +50,8 @@ static void set_up_side(side *s, const bench_options *options, bool worn)
                    : seed_manager_create(s->w->n_blocks, BLOCK_TOKENS, NULL);
     s->parent_short = world_open_new(s->w, SHORT_TOKENS);
     s->parent_long = world_open_new(s->w, PROMPT_TOKENS);
-    s->seed_short = seed_open_new(s->seed, seed_number++, SHORT_TOKENS);
-    s->seed_long = seed_open_new(s->seed, seed_number++, PROMPT_TOKENS);
+    s->seed_short = seed_open_new(s->seed, s->seed_number++, SHORT_TOKENS);
+    s->seed_long = seed_open_new(s->seed, s->seed_number++, PROMPT_TOKENS);
     if (worn) {
         world_require_scattered(s->w, s->parent_short);
         world_require_scattered(s->w, s->parent_long);
@@ -293,17 +294,14 @@ static double open_short(void *state)
     return (double)total / (BATCHES * SHORT_BATCH);
 }
 
-/* The yardstick's are held, then all released: forks, or prompts that nobody else has. */
+/* The yardstick's are forks, or new prompts: to take cached ones back it would search its queue. */
 static double seed_close(side *s, bool shared)
 {
     uint64_t total = 0;
     for (uint32_t batch = 0; batch < BATCHES; batch++) {
-        for (uint32_t i = 0; i < SHORT_BATCH; i++) {
+        for (uint32_t i = 0; i < SHORT_BATCH; i++)
             s->seed_seqs[i] = shared ? seed_fork(s->seed, s->seed_short)
-                                     : seed_sequence_create(prompt_at(s, i), SHORT_TOKENS);
-            if (!shared)
-                seed_allocate(s->seed, s->seed_seqs[i]);
-        }
+                                     : seed_open_new(s->seed, s->seed_number++, SHORT_TOKENS);
         uint32_t n_free = seed_n_free(s->seed);
         uint64_t start = now_ns();
         for (uint32_t i = 0; i < SHORT_BATCH; i++)

@@ -113,8 +113,10 @@ KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
  * Gives:   out_cache
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG; KVP_E_TOO_SMALL when arena_bytes is too small;
  *          KVP_E_NO_MEMORY when mapping fails
- * Owns:    the caller's arena stays the caller's, in use until destroy; a byte copy of it is a
- *          snapshot
+ * Owns:    the caller's arena stays the caller's, in use until destroy. A byte copy of it (or of
+ *          the kvp_cache_bytes bytes at a mapped cache), made between calls, 64-byte aligned, is a
+ *          cache of its own in the same state, and the same handles work on it; a recording does
+ *          not go along
  * Thread:  any          Blocks: never
  * Cost:    O(arena); the only call that allocates
  */

@@ -179,7 +179,7 @@ kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
     if (status == KVP_OK && out_info != NULL) {
         *out_info = info;
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_open(&cache->recorder, ns, prompt, status, out_seq, &info);
     }
     return kvpi_leave(cache, status);
@@ -244,7 +244,7 @@ kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
         return status;
     }
     status = commit_many(cache, &seq, &n_tokens, 1);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_commit(&cache->recorder, seq, n_tokens, status);
     }
     return kvpi_leave(cache, status);
@@ -261,7 +261,7 @@ kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint
         return status;
     }
     status = commit_many(cache, seqs, n_tokens, n_seqs);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_commit_many(&cache->recorder, seqs, n_tokens, n_seqs, status);
     }
     return kvpi_leave(cache, status);
@@ -399,7 +399,7 @@ kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from, kvp_
         return status;
     }
     status = invalidate_seq(cache, seq, from, out_seqs, capacity, out_n_seqs);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_invalidate(&cache->recorder, seq, from, capacity, status, out_seqs,
                                    out_n_seqs);
     }
@@ -471,7 +471,7 @@ kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t 
     } else {
         (void)kvpi_fail(cache, status, 0, 0);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_fork(&cache->recorder, parent, at, tag, status, out_child);
     }
     return kvpi_leave(cache, status);
@@ -506,7 +506,7 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
             *out_released = released;
         }
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_truncate(&cache->recorder, seq, n_tokens, status, &released);
     }
     return kvpi_leave(cache, status);
@@ -534,7 +534,7 @@ kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_releas
             *out_released = released;
         }
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_close(&cache->recorder, seq, status, &released);
     }
     return kvpi_leave(cache, status);

@@ -410,7 +410,7 @@ kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation)
             *out_violation = violation;
         }
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_check(&cache->recorder, level, status, &violation);
     }
     return kvpi_leave(cache, status);

@@ -455,7 +455,7 @@ kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
         return status;
     }
     status = extend_batch(cache, batch);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_extend_many(&cache->recorder, batch, status);
     }
     return kvpi_leave(cache, status);
@@ -487,7 +487,7 @@ kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, 
     kvp_batch batch = batch_of_one(&seq, tokens, &n_tokens);
     batch.reserve_tokens = reserve_tokens;
     status = extend_batch(cache, &batch);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_extend(&cache->recorder, seq, tokens, n_tokens, reserve_tokens, status);
     }
     return kvpi_leave(cache, status);
@@ -607,7 +607,7 @@ kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)
         return status;
     }
     status = fill_batch(cache, batch);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_fill_many(&cache->recorder, batch, status);
     }
     return kvpi_leave(cache, status);
@@ -624,7 +624,7 @@ kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens, ui
         return status;
     }
     status = fill_batch(cache, &batch);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_fill(&cache->recorder, seq, tokens, n_tokens, status);
     }
     return kvpi_leave(cache, status);
@@ -665,7 +665,7 @@ kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admissio
         return status;
     }
     status = can_extend(cache, batch, out_admission);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_can_extend(&cache->recorder, batch, status, out_admission);
     }
     return kvpi_leave(cache, status);

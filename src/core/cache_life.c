@@ -171,6 +171,7 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     *cache = planned;
     cache->arena_bytes = bytes;
     cache->mapped = arena == NULL;
+    cache->self = (uintptr_t)cache;
     cache->watermark = (uint32_t)(config->watermark * (double)(config->n_blocks - 1));
     cache->recorder.cache_bits = (uint64_t)kvpi_cache_number() << KVPI_HANDLE_CACHE_SHIFT;
     cache->recorder.unit_tokens = cache->config.unit_tokens;
@@ -190,10 +191,10 @@ void kvp_cache_destroy(kvp_cache *cache)
     if (cache == NULL) {
         return;
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         (void)kvpi_record_end(&cache->recorder);
     }
-    if (cache->mapped) {
+    if (cache->mapped && cache->self == (uintptr_t)cache) {
         kvpi_unmap(cache, cache->arena_bytes);
     }
 }
@@ -210,7 +211,7 @@ kvp_status kvp_cache_reset(kvp_cache *cache)
     reset_parts(cache, 0);
     kvpi_reset_spaces(cache);
     kvpi_begin_change(cache);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_cache_reset(&cache->recorder, status);
     }
     return kvpi_leave(cache, status);

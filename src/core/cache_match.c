@@ -380,7 +380,7 @@ kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_
         kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
         kvpi_match_info(cache, &match, out_info);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_match(&cache->recorder, ns, prompt, status, out_info);
     }
     return kvpi_leave(cache, status);
@@ -402,7 +402,7 @@ kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
         kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
         kvpi_match_admit(cache, &match, out_admission);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_can_open(&cache->recorder, ns, prompt, status, out_admission);
     }
     return kvpi_leave(cache, status);

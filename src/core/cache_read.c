@@ -27,7 +27,7 @@ kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config)
 kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config)
 {
     const kvp_status status = kvp_config_peek(cache, out_config);
-    if (status == KVP_OK && cache->recorder.on) {
+    if (status == KVP_OK && kvpi_recording(cache)) {
         kvpi_record_cache_config(recorder_of(cache), status, out_config);
     }
     return status;
@@ -72,7 +72,7 @@ kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
     out_stats->unkept_units = kvpi_read(&c->unkept_units);
     out_stats->hash_collisions = kvpi_read(&cache->prefix.n_collisions);
     out_stats->refused = kvpi_read(&c->refused);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_cache_stats(recorder_of(cache), KVP_OK, out_stats);
     }
     return KVP_OK;
@@ -84,7 +84,7 @@ kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage
         return KVP_E_ARG;
     }
     *out_shortage = cache->shortage;
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_cache_shortage(recorder_of(cache), KVP_OK, out_shortage);
     }
     return KVP_OK;
@@ -98,7 +98,7 @@ kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evi
     }
     *out_evicted = kvpi_at(cache, cache->evicted_at);
     *out_n = (uint32_t)cache->n_evicted;
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_cache_evicted(recorder_of(cache), KVP_OK, out_evicted, out_n);
     }
     return KVP_OK;
@@ -121,7 +121,7 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
         kvpi_begin_change(cache);
         kvpi_plan_take(&cache->plan, out_copies);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_plan_take(&cache->recorder, capacity, status, out_copies, out_n_copies);
     }
     return kvpi_leave(cache, status);
@@ -162,7 +162,7 @@ kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *o
     if (s != NULL) {
         fill_info(cache, s, out_info);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_info_get(recorder_of(cache), seq, status, out_info);
     }
     return status;
@@ -188,7 +188,7 @@ kvp_status kvp_seq_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t from, ui
         return KVP_E_ARG;
     }
     const kvp_status status = read_tokens(cache, seq, from, n_tokens, out_tokens);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_tokens(recorder_of(cache), seq, from, n_tokens, status, out_tokens);
     }
     return status;
@@ -221,7 +221,7 @@ kvp_status kvp_seq_block_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t bl
         return KVP_E_ARG;
     }
     const kvp_status status = read_block_tokens(cache, seq, block_idx, out_tokens, out_n_tokens);
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_block_tokens(recorder_of(cache), seq, block_idx, status, out_tokens,
                                      out_n_tokens);
     }
@@ -240,7 +240,7 @@ kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, cons
         *out_row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, s));
         *out_n_blocks = s->n_blocks;
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_row(recorder_of(cache), seq, group, status, out_row, out_n_blocks);
     }
     return status;
@@ -278,7 +278,7 @@ kvp_status kvp_seq_slots(const kvp_cache *cache, kvp_seq seq, uint32_t group, ui
     if (status == KVP_OK) {
         status = read_slots(cache, s, from, n_tokens, out_slots);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_slots(recorder_of(cache), seq, group, from, n_tokens, status, out_slots);
     }
     return status;
@@ -317,7 +317,7 @@ kvp_status kvp_seq_retain(kvp_cache *cache, kvp_seq seq, kvp_range range, uint32
     } else {
         (void)kvpi_fail(cache, status, 0, 0);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_retain(&cache->recorder, seq, range, retention, status);
     }
     return kvpi_leave(cache, status);
@@ -354,7 +354,7 @@ kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
     } else {
         (void)kvpi_fail(cache, status, 0, 0);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_seq_uncache(&cache->recorder, seq, range, status);
     }
     return kvpi_leave(cache, status);
@@ -396,7 +396,7 @@ kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, int32_t bl
     if (valid) {
         fill_block_info(cache, (uint32_t)block, out_info);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_block_info_get(recorder_of(cache), group, block, valid ? KVP_OK : KVP_E_ARG,
                                    out_info);
     }
@@ -428,7 +428,7 @@ kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, int32_t bloc
     if (valid) {
         *out_n_tokens = copy_block_tokens(cache, (uint32_t)block, out_tokens);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_block_tokens(recorder_of(cache), group, block, valid ? KVP_OK : KVP_E_ARG,
                                  out_tokens, out_n_tokens);
     }

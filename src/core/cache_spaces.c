@@ -103,7 +103,7 @@ kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kv
     } else {
         (void)kvpi_fail(cache, status, 0, 0);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_ns_open(&cache->recorder, name, name_bytes, status, out_ns);
     }
     return kvpi_leave(cache, status);
@@ -129,7 +129,7 @@ kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
             kvpi_uncount(&cache->n_open_spaces, 1);
         }
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_ns_close(&cache->recorder, ns, status);
     }
     return kvpi_leave(cache, status);
@@ -185,7 +185,7 @@ kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns)
         kvpi_begin_change(cache);
         flush(cache, space);
     }
-    if (cache->recorder.on) {
+    if (kvpi_recording(cache)) {
         kvpi_record_ns_flush(&cache->recorder, ns, status);
     }
     return kvpi_leave(cache, status);

@@ -49,6 +49,7 @@ struct kvpi_counters {
 struct kvp_cache {
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
     uint64_t arena_bytes;
+    uint64_t self;      /* where it was created; a copy of the arena knows by it that it is one */
     uint32_t mapped;    /* the arena is ours to unmap */
     uint32_t busy;      /* checked builds: a call is inside */
     uint32_t watermark; /* blocks */
@@ -98,6 +99,12 @@ static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
 /* Enter and leave every public call: the guard of checked builds, the peak, the check levels. */
 kvp_status kvpi_enter(const kvp_cache *cache);
 kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status);
+
+/* Does a recording run? Not in a copy. */
+static inline int kvpi_recording(const kvp_cache *cache)
+{
+    return cache->recorder.on && cache->self == (uintptr_t)cache;
+}
 
 /* Note why a changing call fails; gives `status` back. */
 kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing);

@@ -422,7 +422,7 @@ static void make_many(generator *g, kvp_call *call)
     token_space(g, 1);
     call->counts = ones && chance(g, 50) ? NULL : g->counts;
     call->tokens = values ? g->tokens : NULL;
-    call->reserve_tokens = fill ? below(g, 200) == 0 : draw_reserve(g);
+    call->reserve_tokens = fill ? n < 2 && below(g, 60) == 0 : draw_reserve(g);
     if (n == 1 && members[0] && values && !members[0]->unkept &&
         (fill || members[0]->known == members[0]->tokens)) {
         uint32_t from = fill ? members[0]->known : members[0]->tokens;

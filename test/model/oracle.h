@@ -163,7 +163,7 @@ typedef struct oracle {
     uint32_t *block_count;  /* [N] all zero between uses */
     uint32_t *prompt_nodes; /* nodes of a match */
     uint32_t prompt_nodes_capacity;
-    bool lied;            /* the last match was given hashes that are wrong in between, */
+    bool lied;             /* the last match was given hashes that are wrong in between, */
     uint32_t honest_units; /* and this is what it could have hit at most */
 } oracle;
 

@@ -35,10 +35,8 @@ static void read_members(const oracle *o, const kvp_call *call, oracle_batch *ba
     }
 }
 
-/* The first handle that is bad, then a reserve where none may be, then the second naming of a
- * sequence; or n: none. */
-static uint32_t find_fault(const oracle_batch *batch, bool reserves_wrongly,
-                           kvp_status *out_status)
+/* The first handle that is bad, then the second naming of a sequence, or n: none. */
+static uint32_t find_fault(const oracle_batch *batch, kvp_status *out_status)
 {
     *out_status = KVP_E_HANDLE;
     for (uint32_t i = 0; i < batch->n && !batch->each; i++) {
@@ -46,8 +44,6 @@ static uint32_t find_fault(const oracle_batch *batch, bool reserves_wrongly,
             return i;
     }
     *out_status = KVP_E_ARG;
-    if (reserves_wrongly)
-        return 0;
     for (uint32_t i = 0; i < batch->n; i++) {
         for (uint32_t k = 0; k < i; k++) {
             if (batch->members[k].place == batch->members[i].place &&
@@ -67,10 +63,11 @@ kvp_status oracle_batch_read(oracle *o, const kvp_call *call, bool may_each, ora
     memset(batch, 0, sizeof *batch);
     batch->each = may_each && (call->flags & KVP_BATCH_EACH);
     read_members(o, call, batch);
-    batch->fault = find_fault(batch, reserves, &status);
-    if (batch->fault == batch->n && !reserves) {
+    batch->fault = find_fault(batch, &status);
+    if (batch->fault == batch->n) {
         batch->fault = 0; /* of the call as a whole */
-        status = call->flags > most_flags || (call->n_keys && batch->n != 1) ? KVP_E_ARG : KVP_OK;
+        status = reserves || call->flags > most_flags || (call->n_keys && batch->n != 1) ? KVP_E_ARG
+                                                                                         : KVP_OK;
     }
     if (status != KVP_OK)
         oracle_batch_free(batch);

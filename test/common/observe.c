@@ -1,0 +1,141 @@
+/* observe: all state of a cache as bytes, see world.h. Read through the public calls where there is
+ * one; the order of the queues, the plan, and which places are free next show only in what later
+ * calls do, and are read from inside. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cache_state.h"
+
+static void put(observed *o, const void *bytes, size_t n)
+{
+    if (n == 0) {
+        return;
+    }
+    if (o->room - o->n < n) {
+        o->room = (o->n + n) * 2;
+        o->bytes = realloc(o->bytes, o->room);
+        assert_non_null(o->bytes);
+    }
+    memcpy(o->bytes + o->n, bytes, n);
+    o->n += n;
+}
+
+static void put_u32(observed *o, uint32_t value)
+{
+    put(o, &value, sizeof(value));
+}
+
+static void put_block(observed *o, const world *w, int32_t block, int32_t *tokens)
+{
+    const kvp_block_info info = block_of(w, block);
+    uint32_t n;
+    assert_ok(kvp_block_tokens(w->cache, 0, block, tokens, &n));
+    put(o, &info, sizeof(info));
+    put(o, tokens, n * sizeof(*tokens));
+}
+
+static void put_queues(observed *o, const struct kvpi_pool *pool)
+{
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
+        const uint32_t sentinel = pool->n_blocks + c;
+        uint32_t b = sentinel;
+        do {
+            put_u32(o, b);
+            b = kvpi_block(pool, b)->next;
+        } while (b != sentinel);
+    }
+}
+
+static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
+{
+    const kvp_seq seq =
+        kvpi_table_handle(&w->cache->table, s, w->cache->recorder.cache_bits);
+    const kvp_seq_info info = info_of(w, seq);
+    const int32_t *row;
+    uint32_t n_blocks;
+    int32_t *tokens = calloc(info.kept_tokens + 1, sizeof(*tokens));
+    int64_t *slots = calloc(info.writable_tokens + 1, sizeof(*slots));
+    assert_true(tokens != NULL && slots != NULL);
+    assert_ok(kvp_seq_row(w->cache, seq, 0, &row, &n_blocks));
+    assert_ok(kvp_seq_tokens(w->cache, seq, 0, info.kept_tokens, tokens));
+    assert_ok(kvp_seq_slots(w->cache, seq, 0, 0, info.writable_tokens, slots));
+    put(o, &seq, sizeof(seq));
+    put(o, &info, sizeof(info));
+    put(o, row, n_blocks * sizeof(*row));
+    put(o, tokens, info.kept_tokens * sizeof(*tokens));
+    put(o, slots, info.writable_tokens * sizeof(*slots));
+    put_u32(o, s->uncached_from);
+    put_u32(o, s->n_partial_keys);
+    free(tokens);
+    free(slots);
+}
+
+static void put_spaces(observed *o, const kvp_cache *cache)
+{
+    const struct kvpi_space *spaces = kvpi_at(cache, cache->spaces_at);
+    for (uint32_t i = 0; i < cache->config.max_namespaces; i++) {
+        put(o, &spaces[i].generation, sizeof(spaces[i].generation));
+        if (spaces[i].generation & 1) {
+            put_u32(o, spaces[i].root);
+            put_u32(o, spaces[i].openers);
+            put(o, spaces[i].name, spaces[i].name_bytes);
+        }
+    }
+}
+
+observed observe(const world *w)
+{
+    observed o = {NULL, 0, 0};
+    const kvp_cache *cache = w->cache;
+    const kvp_evicted *evicted;
+    const uint32_t n_evicted = evicted_of(w, &evicted);
+    kvp_stats stats = stats_of(w);
+    int32_t *tokens = calloc(cache->config.block_tokens, sizeof(*tokens));
+    assert_non_null(tokens);
+    stats.refused = 0;
+    put(&o, &stats, sizeof(stats));
+    for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
+        put_block(&o, w, (int32_t)b, tokens);
+    }
+    free(tokens);
+    put_queues(&o, &cache->pool);
+    for (uint32_t place = 0; place < cache->config.max_seqs; place++) {
+        const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
+        if (seq->generation & 1) {
+            put_seq(&o, w, seq);
+        }
+    }
+    put(&o, kvpi_at(&cache->table, cache->table.free_at), cache->table.n_free * sizeof(uint32_t));
+    put_spaces(&o, cache);
+    put(&o, kvpi_at(&cache->plan, cache->plan.copies_at), cache->plan.n * sizeof(kvp_copy));
+    for (uint32_t i = 0; i < n_evicted; i++) {
+        put(&o, &evicted[i].hash, sizeof(evicted[i].hash));
+        put(&o, &evicted[i].block, sizeof(evicted[i].block));
+    }
+    return o;
+}
+
+void drop_observed(observed *o)
+{
+    free(o->bytes);
+    o->bytes = NULL;
+}
+
+int same_observed(const observed *a, const observed *b)
+{
+    return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+void assert_observed(const world *w, observed *before, const char *file, int line)
+{
+    observed now = observe(w);
+    const int same = same_observed(before, &now);
+    drop_observed(before);
+    drop_observed(&now);
+    if (!same) {
+        print_error("the call changed something\n");
+        _fail(file, line);
+    }
+}

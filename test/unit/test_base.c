@@ -1,0 +1,129 @@
+/* The arena's layout, its memory, the numbers of caches, and the small sums that all rooms use. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/base.h"
+
+static void test_arrays_follow_each_other_on_cache_lines(void **state)
+{
+    (void)state;
+    struct kvpi_layout layout = {0, 0};
+    assert_int_equal(kvpi_layout_take(&layout, 3, 5), 0);
+    assert_int_equal(kvpi_layout_take(&layout, 1, 65), 64);
+    assert_int_equal(kvpi_layout_take(&layout, 2, 64), 192);
+    assert_int_equal(kvpi_layout_take(&layout, 0, 8), 320); /* nothing takes nothing */
+    assert_int_equal(kvpi_layout_take(&layout, 1, 1), 320);
+    assert_int_equal(layout.bytes, 384);
+    assert_false(layout.overflow);
+}
+
+static void test_a_layout_that_overflows_says_so_and_stays_where_it_was(void **state)
+{
+    (void)state;
+    const struct {
+        size_t before;
+        size_t n;
+        size_t size;
+    } cases[] = {
+        {0, SIZE_MAX / 2 + 1, 2},        /* the product */
+        {0, 1, SIZE_MAX},                /* rounding up to a line */
+        {128, SIZE_MAX / 64 * 64, 1},    /* the sum */
+        {SIZE_MAX / 64 * 64, 64, 1},     /* the sum, by one line */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct kvpi_layout layout = {cases[i].before, 0};
+        (void)kvpi_layout_take(&layout, cases[i].n, cases[i].size);
+        assert_true(layout.overflow);
+        assert_int_equal(layout.bytes, cases[i].before);
+        (void)kvpi_layout_take(&layout, 0, 1);
+        assert_true(layout.overflow);
+    }
+    struct kvpi_layout largest = {0, 0};
+    (void)kvpi_layout_take(&largest, SIZE_MAX / 64, 64);
+    assert_false(largest.overflow);
+}
+
+static void test_mapped_memory_is_zero_and_can_be_written(void **state)
+{
+    (void)state;
+    const size_t n = 3u << 20;
+    uint8_t *memory = kvpi_map(n);
+    assert_non_null(memory);
+    assert_int_equal((uintptr_t)memory % KVPI_CACHE_LINE, 0);
+    for (size_t i = 0; i < n; i += 4096) {
+        assert_int_equal(memory[i], 0);
+    }
+    memset(memory, 1, n);
+    kvpi_unmap(memory, n);
+}
+
+static void test_a_size_that_nobody_has_maps_to_null(void **state)
+{
+    (void)state;
+    assert_null(kvpi_map(SIZE_MAX / 4));
+}
+
+static void test_65535_numbers_of_caches_differ_and_none_is_zero(void **state)
+{
+    (void)state;
+    static uint8_t seen[65536];
+    for (int round = 0; round < 3; round++) {
+        memset(seen, 0, sizeof(seen));
+        for (int i = 0; i < 65535; i++) {
+            const uint16_t number = kvpi_cache_number();
+            assert_int_not_equal(number, 0);
+            assert_false(seen[number]);
+            seen[number] = 1;
+        }
+    }
+}
+
+static void test_ceil_div_rounds_up(void **state)
+{
+    (void)state;
+    assert_int_equal(kvpi_ceil_div(0, 16), 0);
+    assert_int_equal(kvpi_ceil_div(1, 16), 1);
+    assert_int_equal(kvpi_ceil_div(16, 16), 1);
+    assert_int_equal(kvpi_ceil_div(17, 16), 2);
+    assert_int_equal(kvpi_ceil_div(INT32_MAX, 1), INT32_MAX);
+}
+
+static void test_min_max_and_at(void **state)
+{
+    (void)state;
+    int32_t numbers[4] = {0, 0, 7, 0};
+    assert_int_equal(kvpi_min_u32(3, UINT32_MAX), 3);
+    assert_int_equal(kvpi_min_u32(UINT32_MAX, 3), 3);
+    assert_int_equal(kvpi_max_u32(3, UINT32_MAX), UINT32_MAX);
+    assert_int_equal(kvpi_max_u32(UINT32_MAX, 3), UINT32_MAX);
+    assert_int_equal(*(int32_t *)kvpi_at(numbers, 8), 7);
+}
+
+static void test_counters_count(void **state)
+{
+    (void)state;
+    uint64_t counter = 5;
+    kvpi_count(&counter, 3);
+    kvpi_uncount(&counter, 1);
+    assert_int_equal(kvpi_read(&counter), 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arrays_follow_each_other_on_cache_lines),
+        cmocka_unit_test(test_a_layout_that_overflows_says_so_and_stays_where_it_was),
+        cmocka_unit_test(test_mapped_memory_is_zero_and_can_be_written),
+        cmocka_unit_test(test_a_size_that_nobody_has_maps_to_null),
+        cmocka_unit_test(test_65535_numbers_of_caches_differ_and_none_is_zero),
+        cmocka_unit_test(test_ceil_div_rounds_up),
+        cmocka_unit_test(test_min_max_and_at),
+        cmocka_unit_test(test_counters_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
