@@ -10,9 +10,9 @@
 enum {
     SHORT_BLOCKS = 128,
     SHORT_TOKENS = SHORT_BLOCKS * BLOCK_TOKENS,
-    SHORT_BATCH = 64,
-    LONG_BATCH = 8,
-    BATCHES = 16 /* of one sample */
+    SHORT_BATCH = 16,
+    LONG_BATCH = 4,
+    BATCHES = 64 /* of one sample */
 };
 
 /* One pool of ours and one of the yardstick's. */
@@ -344,11 +344,11 @@ static const measurement measurements[] = {
      scattered},
     {"close_128", "ns", 200, 101, close_own, seed_close_own, "new pool; only holder, all sealed"},
     {"close_128_scattered", "ns", 200, 51, close_scattered, seed_close_scattered, scattered},
-    {"close_128_cold", "ns", 0, 11, close_cold, NULL, "pool long in use; 64 closes after a flush"},
+    {"close_128_cold", "ns", 0, 11, close_cold, NULL, "pool long in use; 16 closes after a flush"},
     {"close_128_shared", "ns", 200, 101, close_shared, seed_close_shared,
      "new pool; close of a fork"},
     {"truncate_128_to_64", "ns", 0, 51, truncate_half, NULL, "new pool; only holder"},
-    {"open_hit_2048", "ns", 0, 51, open_short, NULL, "pool long in use; 64 such prompts"},
+    {"open_hit_2048", "ns", 0, 51, open_short, NULL, "pool long in use; 16 such prompts"},
 };
 
 const group fork_close_group = {measurements, sizeof measurements / sizeof *measurements, set_up,

@@ -50,8 +50,7 @@ static void put_queues(observed *o, const struct kvpi_pool *pool)
 
 static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
 {
-    const kvp_seq seq =
-        kvpi_table_handle(&w->cache->table, s, w->cache->recorder.cache_bits);
+    const kvp_seq seq = kvpi_table_handle(&w->cache->table, s, w->cache->recorder.cache_bits);
     const kvp_seq_info info = info_of(w, seq);
     const int32_t *row;
     uint32_t n_blocks;

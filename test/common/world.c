@@ -65,8 +65,7 @@ const int32_t *ints(int32_t first)
 
 kvp_prompt prompt_of(const int32_t *tokens, uint32_t n_tokens)
 {
-    return (kvp_prompt){
-        .struct_size = sizeof(kvp_prompt), .tokens = tokens, .n_tokens = n_tokens};
+    return (kvp_prompt){.struct_size = sizeof(kvp_prompt), .tokens = tokens, .n_tokens = n_tokens};
 }
 
 kvp_seq open_with(world *w, const kvp_prompt *prompt, kvp_open_info *out_info)
@@ -207,8 +206,8 @@ static void assert_ints(const int32_t *got, size_t n_got, const int32_t *expecte
     }
 }
 
-void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t n,
-                   const char *file, int line)
+void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t n, const char *file,
+                   int line)
 {
     const int32_t *row;
     uint32_t n_row;

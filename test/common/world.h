@@ -84,8 +84,8 @@ int32_t row_entry(const world *w, kvp_seq seq, uint32_t idx);
 uint32_t evicted_of(const world *w, const kvp_evicted **out_evicted);
 uint32_t take_plan(world *w, kvp_copy *out_copies, uint32_t capacity);
 
-void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t n,
-                   const char *file, int line);
+void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t n, const char *file,
+                   int line);
 void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
                      const char *file, int line);
 

@@ -224,8 +224,9 @@ void call_print(FILE *file, const kvp_call *call)
         fprintf(file, " " #name "=%" PRId64, (int64_t)call->name);
     SHOW(position)
     SHOW(count)
-    SHOW(group) SHOW(block) SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag)
-        SHOW(no_report) SHOW(n_hashes)
+    SHOW(group)
+    SHOW(block) SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag) SHOW(no_report)
+        SHOW(n_hashes)
 #undef SHOW
 }
 

@@ -101,6 +101,8 @@ static void draw_weights(generator *g)
         g->weights[table[i].op] = weight;
     }
     g->weights[KVP_CALL_RESET] = 1;
+    if (chance(g, 30)) /* plans that grow long */
+        g->weights[KVP_CALL_PLAN_TAKE] = 12;
     for (uint32_t i = 0; i < 64; i++)
         g->total_weight += g->weights[i];
 }

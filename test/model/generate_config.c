@@ -83,6 +83,8 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
     config->watermark = chance(&state, 60) ? 0 : watermarks[below(&state, 5)];
     config->hash_seed = chance(&state, 50) ? 0 : generate_random(&state);
     config->test_hash_bits = chance(&state, 50) ? 0 : chance(&state, 50) ? 1 : 4;
+    if (config->n_blocks * (config->block_tokens / unit) > 300 && config->test_hash_bits)
+        config->test_hash_bits = 10; /* collisions, but not all look-ups of many */
     if (chance(&state, 25)) {
         config->n_uncached_tokens = 1 + below(&state, 3);
         config->uncached_tokens = uncached;

@@ -27,11 +27,18 @@
 
 typedef struct options {
     uint64_t seed, ops, configs, config_index, seconds;
-    bool one_config, quiet, verbose, allocations, no_coverage, self_test;
+    bool one_config, quiet, verbose, allocations, no_coverage, no_shrink, self_test;
     int check_level;
     uint32_t audit_every;
     const char *record, *replay, *shrink, *out;
 } options;
+
+/* A library built with KVP_CHECK 3 audits itself after every call. */
+#if defined(KVP_CHECK) && KVP_CHECK >= 3
+#define OWN_CHECK_LEVEL 1
+#else
+#define OWN_CHECK_LEVEL 3
+#endif
 
 /* A run of at least so many calls must have met everything. */
 #define LONG_RUN_OPS 200000u
@@ -50,10 +57,13 @@ static session_options session_options_of(const options *opt, uint64_t index,
                                           const kvp_config *config)
 {
     session_options s = {0};
-    bool large = config->n_blocks > 200 || config->block_tokens > 64;
+    uint32_t unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
+    uint32_t units = config->n_blocks * (config->block_tokens / unit);
 
-    s.check_level = opt->check_level >= 0 ? opt->check_level : large ? 1 : 3;
-    s.audit_every = opt->audit_every ? opt->audit_every : large ? 2003 : 61;
+    /* The whole of a large cache is looked at as often as its size allows. */
+    s.check_level = opt->check_level >= 0 ? opt->check_level : OWN_CHECK_LEVEL;
+    s.check_every = 1 + units / 256;
+    s.audit_every = opt->audit_every ? opt->audit_every : 61 + config->n_blocks * 2;
     s.own_arena = index % 3 == 1;
     s.record = index % 2 == 1 && !opt->record;
     s.record_fd = -1;
@@ -185,7 +195,8 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
 
         session_destroy(s);
         s = NULL;
-        keep_failure(opt, index, &how, &config, calls);
+        if (!opt->no_shrink)
+            keep_failure(opt, index, &how, &config, calls);
     }
     session_destroy(s);
     if (how.record_fd >= 0)
@@ -313,6 +324,7 @@ static bool read_option(options *opt, const char *name, const char *value, int *
                  {"--verbose", &opt->verbose},
                  {"--allocations", &opt->allocations},
                  {"--no-coverage", &opt->no_coverage},
+                 {"--no-shrink", &opt->no_shrink},
                  {"--self-test", &opt->self_test}};
 
     *used = 1;

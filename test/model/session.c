@@ -97,13 +97,16 @@ static void sign(session *s, uint32_t op, const char *what)
 
 static bool check(session *s)
 {
+    int level = s->options.check_level;
     kvp_violation violation;
     kvp_status status;
 
-    if (!s->options.check_level)
+    if (level > 1 && s->options.check_every > 1 && s->n_calls % s->options.check_every)
+        level = 1;
+    if (!level)
         return true;
     memset(&violation, 0, sizeof violation);
-    status = kvp_check(s->cache, s->options.check_level, &violation);
+    status = kvp_check(s->cache, level, &violation);
     if (status == KVP_OK)
         return true;
     sign(s, 0, violation.invariant);

@@ -10,16 +10,20 @@ endforeach()
 kvp_add_test(NAME model_allocations COMMAND kvp_model --allocations --seed 71 --ops 200000
              LABELS model release)
 kvp_add_test(NAME model_self COMMAND kvp_model --self-test LABELS model)
+# Sanitizers make everything ten times slower.
+set(ops 400000)
+if(KVP_SANITIZE)
+  set(ops 60000)
+endif()
 foreach(seed RANGE 1 4)
-  kvp_add_test(NAME model_random_${seed} COMMAND kvp_model --seed ${seed} --ops 400000
+  kvp_add_test(NAME model_random_${seed} COMMAND kvp_model --seed ${seed} --ops ${ops}
                LABELS model)
 endforeach()
 
-# Without audits inside the library calls are fast: many more of them.
+# A library that does not audit itself is fast: many more calls.
 if(KVP_CHECK EQUAL 0)
   foreach(seed 101 102)
-    kvp_add_test(NAME model_long_${seed}
-                 COMMAND kvp_model --seed ${seed} --ops 4000000 --check-level 1 --audit-every 211
+    kvp_add_test(NAME model_long_${seed} COMMAND kvp_model --seed ${seed} --ops 2500000
                  LABELS model release)
   endforeach()
 endif()

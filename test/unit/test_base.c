@@ -30,10 +30,10 @@ static void test_a_layout_that_overflows_says_so_and_stays_where_it_was(void **s
         size_t n;
         size_t size;
     } cases[] = {
-        {0, SIZE_MAX / 2 + 1, 2},        /* the product */
-        {0, 1, SIZE_MAX},                /* rounding up to a line */
-        {128, SIZE_MAX / 64 * 64, 1},    /* the sum */
-        {SIZE_MAX / 64 * 64, 64, 1},     /* the sum, by one line */
+        {0, SIZE_MAX / 2 + 1, 2},     /* the product */
+        {0, 1, SIZE_MAX},             /* rounding up to a line */
+        {128, SIZE_MAX / 64 * 64, 1}, /* the sum */
+        {SIZE_MAX / 64 * 64, 64, 1},  /* the sum, by one line */
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct kvpi_layout layout = {cases[i].before, 0};

@@ -178,7 +178,7 @@ static void test_a_plan_that_was_taken_is_forgotten(void **state)
     expect_left(&made, second, 1);
 }
 
-/* ------------------------------------------------------------------------------------- the model */
+/* ------------------------------------------------------------------------------------ the model */
 
 struct model {
     struct pair pairs[CAPACITY];

@@ -1,0 +1,632 @@
+/* The pool: states (B1), counts (B2), the order of the queues (B3), and that its check sees each
+ * thing that can be wrong with them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/pool.h"
+
+enum { N = 8, MANY = 48, CLASSES = KVP_RETENTION_CLASSES };
+
+struct made {
+    struct kvpi_pool pool;
+    _Alignas(64) struct kvpi_block blocks[MANY + CLASSES];
+};
+
+static void make_many(struct made *made, uint32_t n_blocks)
+{
+    struct kvpi_layout layout = {0, 0};
+    memset(made, 0xA5, sizeof(*made));
+    (void)kvpi_layout_take(&layout, 1, sizeof(struct kvpi_pool));
+    kvpi_pool_layout(&made->pool, &layout, 0, n_blocks);
+    assert_true(layout.bytes <= sizeof(*made));
+    kvpi_pool_reset(&made->pool, 1);
+}
+
+static void make(struct made *made)
+{
+    make_many(made, N);
+}
+
+/* ----------------------------------------------------------------------------- what a test says */
+
+static const char *violation(const struct made *made)
+{
+    uint64_t block;
+    const char *detail = NULL;
+    return kvpi_pool_check(&made->pool, &block, &detail) ? NULL : detail;
+}
+
+static void expect_queue(const struct made *made, uint32_t class_, const uint32_t *order, size_t n)
+{
+    const uint32_t sentinel = made->pool.n_blocks + class_;
+    uint32_t b = sentinel;
+    for (size_t i = 0; i < n; i++) {
+        b = kvpi_block(&made->pool, b)->next;
+        assert_int_equal(b, order[i]);
+    }
+    assert_int_equal(kvpi_block(&made->pool, b)->next, sentinel);
+    assert_null(violation(made));
+}
+
+#define EXPECT_QUEUE(made, class_, ...)                                                            \
+    expect_queue(made, class_, (const uint32_t[]){__VA_ARGS__},                                    \
+                 sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+static void expect_counts(const struct made *made, uint64_t n_free, uint64_t n_cached,
+                          uint64_t n_held)
+{
+    assert_int_equal(made->pool.n_free, n_free);
+    assert_int_equal(made->pool.n_cached, n_cached);
+    assert_int_equal(made->pool.n_held, n_held);
+    assert_int_equal(kvpi_pool_available(&made->pool), n_free + n_cached);
+    assert_null(violation(made));
+}
+
+static uint32_t take(struct made *made, uint32_t retention)
+{
+    const uint32_t victim = kvpi_pool_victim(&made->pool);
+    kvpi_pool_set_content(&made->pool, victim, 0);
+    assert_int_equal(kvpi_pool_take(&made->pool, retention), victim);
+    assert_int_equal(kvpi_pool_refs(&made->pool, victim), 1);
+    return victim;
+}
+
+/* Take a block and leave it cached, in the class. */
+static uint32_t leave_cached(struct made *made, uint32_t class_)
+{
+    const uint32_t block = take(made, class_);
+    kvpi_pool_set_content(&made->pool, block, 100 + block);
+    assert_int_equal(kvpi_pool_release(&made->pool, block), 0);
+    return block;
+}
+
+static void take_all(struct made *made)
+{
+    while (kvpi_pool_victim(&made->pool) != 0) {
+        (void)take(made, 0);
+    }
+}
+
+static uint32_t generation(const struct made *made, uint32_t block)
+{
+    return kvpi_block(&made->pool, block)->generation;
+}
+
+/* --------------------------------------------------------------------------------------- orders */
+
+static void test_a_new_pool_is_free_in_ascending_order(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    EXPECT_QUEUE(&made, 0, 1, 2, 3, 4, 5, 6, 7);
+    for (uint32_t c = 1; c < CLASSES; c++) {
+        expect_queue(&made, c, NULL, 0);
+    }
+    expect_counts(&made, 7, 0, 0);
+    for (uint32_t b = 1; b < N; b++) {
+        assert_int_equal(take(&made, 0), b);
+        expect_counts(&made, 7 - b, 0, b);
+    }
+    assert_int_equal(kvpi_pool_victim(&made.pool), 0);
+}
+
+static void test_the_smallest_pool_has_one_block(void **state)
+{
+    (void)state;
+    struct made made;
+    make_many(&made, 2);
+    EXPECT_QUEUE(&made, 0, 1);
+    assert_int_equal(take(&made, 0), 1);
+    expect_queue(&made, 0, NULL, 0);
+    assert_int_equal(kvpi_pool_release(&made.pool, 1), 0);
+    EXPECT_QUEUE(&made, 0, 1);
+}
+
+static void test_free_goes_to_the_head_and_cached_to_the_tail(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    for (uint32_t b = 1; b <= 4; b++) {
+        assert_int_equal(take(&made, 0), b);
+    }
+    kvpi_pool_set_content(&made.pool, 2, 20);
+    kvpi_pool_set_content(&made.pool, 3, 30);
+    (void)kvpi_pool_release(&made.pool, 3);
+    EXPECT_QUEUE(&made, 0, 5, 6, 7, 3);
+    (void)kvpi_pool_release(&made.pool, 1);
+    EXPECT_QUEUE(&made, 0, 1, 5, 6, 7, 3);
+    (void)kvpi_pool_release(&made.pool, 2);
+    EXPECT_QUEUE(&made, 0, 1, 5, 6, 7, 3, 2);
+    (void)kvpi_pool_release(&made.pool, 4);
+    EXPECT_QUEUE(&made, 0, 4, 1, 5, 6, 7, 3, 2);
+    expect_counts(&made, 5, 2, 0);
+}
+
+static void test_the_lowest_class_is_taken_first_and_free_before_cached(void **state)
+{
+    (void)state;
+    struct made made;
+    const uint32_t classes[] = {7, 0, 3, 3, 1, 0, 7};
+    const uint32_t order[] = {2, 6, 5, 3, 4, 1, 7};
+    make(&made);
+    for (uint32_t i = 0; i < 7; i++) {
+        assert_int_equal(take(&made, classes[i]), i + 1);
+        kvpi_pool_set_content(&made.pool, i + 1, 100 + i);
+    }
+    for (uint32_t b = 1; b <= 7; b++) {
+        (void)kvpi_pool_release(&made.pool, b);
+    }
+    expect_counts(&made, 0, 7, 0);
+    EXPECT_QUEUE(&made, 3, 3, 4);
+    for (size_t i = 0; i < 7; i++) {
+        assert_int_equal(take(&made, 0), order[i]);
+    }
+    (void)kvpi_pool_release(&made.pool,
+                            7); /* without content: class 0, whatever it was taken for */
+    kvpi_pool_set_content(&made.pool, 1, 9);
+    (void)kvpi_pool_release(&made.pool, 1);
+    EXPECT_QUEUE(&made, 0, 7, 1);
+}
+
+static void test_hits_leave_the_queue_from_anywhere(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    take_all(&made);
+    for (uint32_t b = 1; b < N; b++) {
+        kvpi_pool_set_content(&made.pool, b, b);
+        (void)kvpi_pool_release(&made.pool, b);
+    }
+    kvpi_pool_hold(&made.pool, 4); /* the middle */
+    EXPECT_QUEUE(&made, 0, 1, 2, 3, 5, 6, 7);
+    kvpi_pool_hold(&made.pool, 1); /* the head */
+    EXPECT_QUEUE(&made, 0, 2, 3, 5, 6, 7);
+    kvpi_pool_hold(&made.pool, 7); /* the tail */
+    EXPECT_QUEUE(&made, 0, 2, 3, 5, 6);
+    kvpi_pool_hold(&made.pool, 4); /* held already: a second reference */
+    expect_counts(&made, 0, 4, 3);
+    assert_int_equal(kvpi_pool_release(&made.pool, 4), 1);
+    expect_counts(&made, 0, 4, 3);
+    assert_int_equal(kvpi_pool_release(&made.pool, 4), 0);
+    EXPECT_QUEUE(&made, 0, 2, 3, 5, 6, 4);
+}
+
+static void test_the_last_block_of_a_class_empties_it(void **state)
+{
+    (void)state;
+    struct made made;
+    make_many(&made, 3);
+    (void)leave_cached(&made, 5);
+    (void)take(&made, 0);
+    assert_int_equal(made.pool.classes, 1u << 5);
+    kvpi_pool_hold(&made.pool, 1);
+    assert_int_equal(made.pool.classes, 0);
+    assert_int_equal(kvpi_pool_victim(&made.pool), 0);
+    expect_counts(&made, 0, 0, 2);
+}
+
+static void test_retain_decides_where_a_held_block_will_wait(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    take_all(&made);
+    kvpi_pool_set_content(&made.pool, 3, 3);
+    kvpi_pool_retain(&made.pool, 3, 6);
+    kvpi_pool_retain(&made.pool, 3, 2);
+    assert_int_equal(kvpi_pool_refs(&made.pool, 3), 1);
+    assert_int_equal(kvpi_block_class(kvpi_block(&made.pool, 3)), 2);
+    (void)kvpi_pool_release(&made.pool, 3);
+    EXPECT_QUEUE(&made, 2, 3);
+}
+
+static void test_a_cached_block_that_loses_its_content_goes_to_the_head(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    const uint32_t block = leave_cached(&made, 4);
+    expect_counts(&made, 6, 1, 0);
+    kvpi_pool_uncache(&made.pool, block);
+    EXPECT_QUEUE(&made, 0, 1, 2, 3, 4, 5, 6, 7);
+    expect_counts(&made, 7, 0, 0);
+}
+
+/* ---------------------------------------------------------------------------------- generations */
+
+static void test_the_generation_rises_when_content_is_lost_and_only_then(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    const uint32_t block = take(&made, 0);
+    assert_int_equal(generation(&made, block), 0);
+    (void)kvpi_pool_release(&made.pool, block); /* without content */
+    assert_int_equal(generation(&made, block), 1);
+    assert_int_equal(leave_cached(&made, 0), block); /* cached: content is kept */
+    assert_int_equal(generation(&made, block), 1);
+    kvpi_pool_hold(&made.pool, block);
+    (void)kvpi_pool_release(&made.pool, block);
+    assert_int_equal(generation(&made, block), 1);
+    kvpi_pool_uncache(&made.pool, block);
+    assert_int_equal(generation(&made, block), 2);
+    take_all(&made);
+    kvpi_pool_set_content(&made.pool, block, 9);
+    (void)kvpi_pool_release(&made.pool, block);
+    assert_int_equal(generation(&made, block), 2);
+    kvpi_pool_set_content(&made.pool, block, 0); /* the victim is evicted */
+    assert_int_equal(generation(&made, block), 3);
+    assert_int_equal(kvpi_pool_take(&made.pool, 0), block);
+    assert_int_equal(generation(&made, block), 3);
+}
+
+static void test_content_of_a_held_block_may_come_and_go(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    const uint32_t block = take(&made, 0);
+    kvpi_pool_set_content(&made.pool, block, 1);
+    kvpi_pool_set_content(&made.pool, block, 2);
+    kvpi_pool_set_content(&made.pool, block, 0);
+    assert_int_equal(generation(&made, block), 0);
+    expect_counts(&made, 6, 0, 1);
+}
+
+static void test_reset_frees_everything_in_ascending_order(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    (void)leave_cached(&made, 3); /* 1: had content */
+    (void)take(&made, 5);         /* 2: has a holder */
+    kvpi_pool_reset(&made.pool, 0);
+    EXPECT_QUEUE(&made, 0, 1, 2, 3, 4, 5, 6, 7);
+    expect_counts(&made, 7, 0, 0);
+    for (uint32_t b = 1; b < N; b++) {
+        assert_int_equal(generation(&made, b), b <= 2);
+        assert_int_equal(kvpi_block(&made.pool, b)->refs, 0);
+    }
+}
+
+/* ----------------------------------------------------------------------------------------- runs */
+
+static void test_a_run_of_releases_stops_at_what_becomes_free(void **state)
+{
+    (void)state;
+    struct made made;
+    const int32_t row[] = {1, 2, 3, 4, 5};
+    uint32_t n_cached = 10;
+    make(&made);
+    take_all(&made);
+    kvpi_pool_set_content(&made.pool, 1, 10);
+    kvpi_pool_set_content(&made.pool, 5, 50);
+    kvpi_pool_set_content(&made.pool, 4, 40);
+    kvpi_pool_hold(&made.pool, 4); /* shared: stays held */
+    assert_int_equal(kvpi_pool_release_run(&made.pool, row, 5, 0, &n_cached), 3);
+    assert_int_equal(n_cached, 11);
+    EXPECT_QUEUE(&made, 0, 5);
+    assert_int_equal(kvpi_pool_refs(&made.pool, 4), 1);
+    assert_int_equal(kvpi_pool_refs(&made.pool, 3), 1); /* the caller's */
+    assert_int_equal(kvpi_pool_release_run(&made.pool, row, 1, 0, &n_cached), 0);
+    assert_int_equal(n_cached, 12);
+    EXPECT_QUEUE(&made, 0, 5, 1);
+    assert_int_equal(kvpi_pool_release_run(&made.pool, row, 3, 3, &n_cached), 3);
+    expect_counts(&made, 0, 2, 5);
+}
+
+static void test_a_long_run_goes_last_to_first(void **state)
+{
+    (void)state;
+    struct made made;
+    int32_t row[MANY - 1];
+    uint32_t n_cached = 0;
+    make_many(&made, MANY);
+    take_all(&made);
+    for (uint32_t b = 1; b < MANY; b++) {
+        kvpi_pool_set_content(&made.pool, b, b);
+        row[b - 1] = (int32_t)b;
+    }
+    assert_int_equal(kvpi_pool_release_run(&made.pool, row, MANY - 1, 0, &n_cached), 0);
+    assert_int_equal(n_cached, MANY - 1);
+    for (uint32_t b = MANY - 1; b >= 1; b--) {
+        assert_int_equal(take(&made, 0), b);
+    }
+}
+
+/* ------------------------------------------------------------------------------------ the model */
+
+/* Every queue as an array, head first. */
+struct model {
+    uint32_t queue[CLASSES][MANY];
+    size_t n[CLASSES];
+    uint32_t refs[MANY];
+    uint32_t content[MANY];
+    uint32_t class_[MANY];
+    uint32_t generation[MANY];
+};
+
+static void model_insert(struct model *m, uint32_t c, size_t at, uint32_t block)
+{
+    memmove(&m->queue[c][at + 1], &m->queue[c][at], (m->n[c] - at) * sizeof(block));
+    m->queue[c][at] = block;
+    m->n[c]++;
+}
+
+static uint32_t model_where(const struct model *m, uint32_t block)
+{
+    return m->content[block] != 0 ? m->class_[block] : 0;
+}
+
+static void model_remove(struct model *m, uint32_t c, uint32_t block)
+{
+    size_t at = 0;
+    while (m->queue[c][at] != block) {
+        at++;
+    }
+    m->n[c]--;
+    memmove(&m->queue[c][at], &m->queue[c][at + 1], (m->n[c] - at) * sizeof(block));
+}
+
+static void model_free(struct model *m, uint32_t block)
+{
+    m->content[block] = 0;
+    m->generation[block]++;
+    model_insert(m, 0, 0, block);
+}
+
+static uint32_t model_take(struct model *m, uint32_t retention)
+{
+    uint32_t c = 0;
+    while (c < CLASSES && m->n[c] == 0) {
+        c++;
+    }
+    if (c == CLASSES) {
+        return 0;
+    }
+    const uint32_t block = m->queue[c][0];
+    model_remove(m, c, block);
+    m->generation[block] += m->content[block] != 0;
+    m->content[block] = 0;
+    m->refs[block] = 1;
+    m->class_[block] = retention;
+    return block;
+}
+
+static void model_release(struct model *m, uint32_t block)
+{
+    if (--m->refs[block] == 0) {
+        if (m->content[block] != 0) {
+            const uint32_t c = m->class_[block];
+            model_insert(m, c, m->n[c], block);
+        } else {
+            model_free(m, block);
+        }
+    }
+}
+
+static void compare(const struct made *made, const struct model *m)
+{
+    uint64_t counts[3] = {0, 0, 0};
+    for (uint32_t c = 0; c < CLASSES; c++) {
+        expect_queue(made, c, m->queue[c], m->n[c]);
+    }
+    for (uint32_t b = 1; b < MANY; b++) {
+        counts[m->refs[b] > 0 ? 2 : m->content[b] != 0]++;
+        assert_int_equal(kvpi_pool_refs(&made->pool, b), m->refs[b]);
+        assert_int_equal(generation(made, b), m->generation[b]);
+    }
+    expect_counts(made, counts[0], counts[1], counts[2]);
+}
+
+static void step(struct made *made, struct model *m, uint32_t what, uint32_t block, uint32_t c)
+{
+    struct kvpi_pool *pool = &made->pool;
+    if (what == 0) {
+        if (kvpi_pool_victim(pool) == 0) {
+            assert_int_equal(model_take(m, c), 0);
+        } else {
+            const uint32_t taken = take(made, c);
+            assert_int_equal(model_take(m, c), taken);
+        }
+    } else if (m->refs[block] == 0 && m->content[block] == 0) {
+        return; /* free: only a take may touch it */
+    } else if (what == 1) {
+        if (m->refs[block]++ == 0) {
+            model_remove(m, model_where(m, block), block);
+        }
+        kvpi_pool_hold(pool, block);
+    } else if (m->refs[block] == 0) {
+        model_remove(m, model_where(m, block), block);
+        model_free(m, block);
+        kvpi_pool_uncache(pool, block);
+    } else if (what == 2) {
+        model_release(m, block);
+        assert_int_equal(kvpi_pool_release(pool, block), m->refs[block]);
+    } else if (what == 3) {
+        m->content[block] = m->content[block] == 0 ? block : 0;
+        kvpi_pool_set_content(pool, block, m->content[block]);
+    } else {
+        m->class_[block] = c;
+        kvpi_pool_retain(pool, block, c);
+    }
+}
+
+static void test_random_steps_equal_the_model(void **state)
+{
+    (void)state;
+    static struct made made;
+    static struct model model;
+    uint64_t random = 1;
+    make_many(&made, MANY);
+    for (uint32_t b = 1; b < MANY; b++) {
+        model_insert(&model, 0, b - 1, b);
+    }
+    for (int turn = 0; turn < 20000; turn++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const uint32_t what = (uint32_t)(random >> 60) % 5;
+        step(&made, &model, what, 1 + (uint32_t)(random >> 40) % (MANY - 1),
+             (uint32_t)(random >> 34) % CLASSES);
+        compare(&made, &model);
+    }
+}
+
+/* ------------------------------------------------------------------------------- planted faults */
+
+/* Blocks 1 to 4 cached (4 in class 2), 5 held, 6 and 7 free. */
+static void make_mixed(struct made *made)
+{
+    make(made);
+    take_all(made);
+    for (uint32_t b = 1; b <= 4; b++) {
+        kvpi_pool_set_content(&made->pool, b, b);
+        kvpi_pool_retain(&made->pool, b, b == 4 ? 2 : 0);
+        (void)kvpi_pool_release(&made->pool, b);
+    }
+    (void)kvpi_pool_release(&made->pool, 7);
+    (void)kvpi_pool_release(&made->pool, 6);
+    EXPECT_QUEUE(made, 0, 6, 7, 1, 2, 3);
+    EXPECT_QUEUE(made, 2, 4);
+}
+
+static void break_link_back(struct made *made)
+{
+    kvpi_block(&made->pool, 2)->prev = 7;
+}
+
+static void break_link_forward(struct made *made)
+{
+    kvpi_block(&made->pool, 1)->next = 3;
+}
+
+static void break_cycle(struct made *made)
+{
+    kvpi_block(&made->pool, 3)->next = 1;
+}
+
+static void break_null_in_queue(struct made *made)
+{
+    kvpi_block(&made->pool, 1)->next = 0;
+}
+
+static void break_link_outside(struct made *made)
+{
+    kvpi_block(&made->pool, 1)->next = N + 3; /* another class's sentinel */
+}
+
+static void break_held_in_queue(struct made *made)
+{
+    kvpi_block(&made->pool, 2)->refs++;
+}
+
+static void break_free_behind_cached(struct made *made)
+{
+    kvpi_block(&made->pool, 2)->content = 0;
+}
+
+static void break_free_in_another_class(struct made *made)
+{
+    kvpi_block(&made->pool, 4)->content = 0;
+}
+
+static void break_class(struct made *made)
+{
+    kvpi_block(&made->pool, 2)->refs |= 1u << KVPI_REFS_CLASS_SHIFT;
+}
+
+static void break_mask_set(struct made *made)
+{
+    made->pool.classes |= 1u << 6;
+}
+
+static void break_mask_clear(struct made *made)
+{
+    made->pool.classes &= ~(1u << 2);
+}
+
+static void break_mark(struct made *made)
+{
+    kvpi_block(&made->pool, 5)->refs |= KVPI_REFS_MARKED;
+}
+
+static void break_null_held(struct made *made)
+{
+    kvpi_block(&made->pool, 0)->refs = 1;
+}
+
+static void break_free_count(struct made *made)
+{
+    made->pool.n_free++;
+}
+
+static void break_cached_count(struct made *made)
+{
+    made->pool.n_cached--;
+}
+
+static void break_held_count(struct made *made)
+{
+    made->pool.n_held++;
+}
+
+static void break_lost_block(struct made *made)
+{
+    kvpi_pool_unlink(&made->pool, kvpi_blocks(&made->pool), 1);
+}
+
+static void test_the_check_sees_every_planted_fault(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct made *made);
+        const char *invariant;
+    } faults[] = {
+        {break_link_back, "B3"},    {break_link_forward, "B3"},
+        {break_cycle, "B3"},        {break_null_in_queue, "B3"},
+        {break_link_outside, "B3"}, {break_held_in_queue, "B1"},
+        {break_class, "B3"},        {break_free_behind_cached, "B3"},
+        {break_mask_set, "B3"},     {break_free_in_another_class, "B3"},
+        {break_mask_clear, "B3"},   {break_mark, "B1"},
+        {break_null_held, "B1"},    {break_free_count, "B2"},
+        {break_cached_count, "B2"}, {break_held_count, "B2"},
+        {break_lost_block, "B2"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct made made;
+        make_mixed(&made);
+        faults[i].plant(&made);
+        const char *detail = violation(&made);
+        assert_non_null(detail);
+        assert_memory_equal(detail, faults[i].invariant, 2);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_new_pool_is_free_in_ascending_order),
+        cmocka_unit_test(test_the_smallest_pool_has_one_block),
+        cmocka_unit_test(test_free_goes_to_the_head_and_cached_to_the_tail),
+        cmocka_unit_test(test_the_lowest_class_is_taken_first_and_free_before_cached),
+        cmocka_unit_test(test_hits_leave_the_queue_from_anywhere),
+        cmocka_unit_test(test_the_last_block_of_a_class_empties_it),
+        cmocka_unit_test(test_retain_decides_where_a_held_block_will_wait),
+        cmocka_unit_test(test_a_cached_block_that_loses_its_content_goes_to_the_head),
+        cmocka_unit_test(test_the_generation_rises_when_content_is_lost_and_only_then),
+        cmocka_unit_test(test_content_of_a_held_block_may_come_and_go),
+        cmocka_unit_test(test_reset_frees_everything_in_ascending_order),
+        cmocka_unit_test(test_a_run_of_releases_stops_at_what_becomes_free),
+        cmocka_unit_test(test_a_long_run_goes_last_to_first),
+        cmocka_unit_test(test_random_steps_equal_the_model),
+        cmocka_unit_test(test_the_check_sees_every_planted_fault),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
