@@ -245,7 +245,8 @@ typedef struct kvp_prompt {
     uint32_t reserve_tokens; /* slots wanted beyond the tokens */
     const kvp_hash *hashes;  /* [n_tokens / U] from kvp_hash_units with this cache's U, seed, name
                                 and the same keys; or NULL. First and last are verified
-                                (KVP_E_ARG); a wrong one between costs hits, never correctness */
+                                (KVP_E_ARG); a wrong one between costs hits and is what evicted
+                                blocks are reported under; it never makes a hit wrong */
     const kvp_key *keys;     /* [n_keys] ascending by begin, inside the tokens; or NULL */
     uint32_t n_keys;
     uint32_t n_uncached;

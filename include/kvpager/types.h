@@ -67,7 +67,7 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_STATE, -3, CALLER, "the object's state does not allow this call")                          \
     X(E_TOO_LONG, -4, CALLER, "the sequence would exceed max_seq_tokens")                          \
     X(E_TOO_SMALL, -5, CALLER, "the caller's buffer or arena is too small")                        \
-    X(E_NEVER, -6, CALLER, "the pool can never hold this, however long one waits")                 \
+    X(E_NEVER, -6, CALLER, "more blocks than the pool, less the watermark in force, ever has")     \
     X(E_NO_BLOCKS, -7, RETRY, "not enough free or cached blocks now")                              \
     X(E_NO_SEQS, -8, RETRY, "all max_seqs sequences are open")                                     \
     X(E_NO_NAMESPACES, -9, RETRY, "all max_namespaces namespaces are open")                        \

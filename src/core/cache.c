@@ -378,10 +378,11 @@ static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from
         return kvpi_fail(cache, seq == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
     }
     if (out_n_seqs != NULL) {
-        *out_n_seqs = find_sharers(cache, seq, from, out_seqs, capacity);
+        *out_n_seqs = find_sharers(cache, seq, from, NULL, 0);
         if (*out_n_seqs > capacity) {
             return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
         }
+        (void)find_sharers(cache, seq, from, out_seqs, capacity);
     }
     kvpi_begin_change(cache);
     invalidate(cache, seq, from);

@@ -3,7 +3,7 @@
  *
  * The cache lies at the start of its arena, and all arrays behind it:
  *
- *   | kvp_cache | pool: refs, links, ... | prefix: nodes, keys, index | table: places, rows | ... |
+ *   | kvp_cache | pool: blocks | prefix: nodes, keys, index | table: places, rows | ... |
  *
  * The same function plans the arena for kvp_cache_bytes and for create, so they cannot differ.
  */
@@ -263,7 +263,7 @@ kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
     self->recorder.decisions = 0;
 #if KVP_CHECK >= 2
     kvp_violation violation; /* for whoever looks at the core file */
-    KVPI_ASSERT(kvpi_audit(self, KVP_CHECK >= 3 ? 3 : 1, &violation));
+    KVPI_ASSERT(kvpi_audit(self, KVP_CHECK, &violation));
 #endif
 #if KVP_CHECK >= 1
     __atomic_store_n(&self->busy, 0u, __ATOMIC_RELEASE);

@@ -12,7 +12,7 @@
  *
  * In memory (U = 16: two adjacent cache lines, all that a hit touches of a node):
  *
- *   |hash 16|parent|users|children|depth|flags|n_keys|block|dups|  ...pad to 64  |tokens [U]|
+ *   |hash 16|parent|users|children|depth|flags|n_keys|block|dups|jump| .. to 64 |tokens [U]|
  */
 #ifndef KVPI_PREFIX_H
 #define KVPI_PREFIX_H

@@ -225,8 +225,8 @@ void call_print(FILE *file, const kvp_call *call)
     SHOW(position)
     SHOW(count)
     SHOW(group)
-    SHOW(block) SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag) SHOW(no_report)
-        SHOW(n_hashes)
+    SHOW(block)
+    SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag) SHOW(no_report) SHOW(n_hashes)
 #undef SHOW
 }
 

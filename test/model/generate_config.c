@@ -38,7 +38,7 @@ static uint32_t draw_unit(uint64_t *state, uint32_t block_tokens)
 
 static void draw_sizes(uint64_t *state, kvp_config *config)
 {
-    static const uint32_t blocks[] = {1, 2, 2, 3, 4, 4, 4, 5, 6, 8, 8, 16, 64};
+    static const uint32_t blocks[] = {1, 2, 2, 3, 4, 4, 4, 5, 6, 8, 8, 16, 16, 16, 64};
     uint32_t s = blocks[below(state, sizeof blocks / sizeof *blocks)];
     uint64_t most;
 

@@ -50,6 +50,11 @@ oracle *oracle_create(const kvp_config *resolved)
     uint32_t n = resolved->n_blocks;
 
     o->config = *resolved;
+    o->uncached_tokens = oracle_allocate(resolved->n_uncached_tokens, sizeof *o->uncached_tokens);
+    if (resolved->n_uncached_tokens)
+        memcpy(o->uncached_tokens, resolved->uncached_tokens,
+               resolved->n_uncached_tokens * sizeof *o->uncached_tokens);
+    o->config.uncached_tokens = o->uncached_tokens;
     o->unit = resolved->unit_tokens;
     o->block_units = resolved->block_tokens / resolved->unit_tokens;
     o->watermark = (uint32_t)floor(resolved->watermark * (n - 1));
@@ -100,6 +105,7 @@ void oracle_destroy(oracle *o)
         free(o->queues[c].items);
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         destroy_seq(&o->seqs[i]);
+    free(o->uncached_tokens);
     free(o->nodes);
     free(o->blocks);
     free(o->block_count);

@@ -120,7 +120,8 @@ typedef struct oracle_events {
 } oracle_events;
 
 typedef struct oracle {
-    kvp_config config; /* resolved */
+    kvp_config config;        /* resolved */
+    int32_t *uncached_tokens; /* config's, our own copy */
     uint32_t unit, block_units;
     uint32_t watermark;
     uint32_t node_limit; /* roots included */

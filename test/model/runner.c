@@ -65,6 +65,7 @@ static session_options session_options_of(const options *opt, uint64_t index,
     s.check_every = 1 + units / 256;
     s.audit_every = opt->audit_every ? opt->audit_every : 61 + config->n_blocks * 2;
     s.own_arena = index % 3 == 1;
+    s.move_every = 101;
     s.record = index % 2 == 1 && !opt->record;
     s.record_fd = -1;
     return s;

@@ -35,11 +35,41 @@ static kvp_status create_cache(session *s, const kvp_config *config)
     if (status != KVP_OK)
         return status;
     n_bytes = (n_bytes + 63) / 64 * 64;
+    s->arena_bytes = n_bytes;
     s->arena = aligned_alloc(64, n_bytes);
     if (!s->arena)
         return KVP_E_NO_MEMORY;
     memset(s->arena, 0xa5, n_bytes); /* "its content does not matter" */
     return kvp_cache_create(config, s->arena, n_bytes, &s->cache);
+}
+
+/* "Every default resolved", and nothing else changed. */
+static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
+{
+    kvp_config wanted = *given;
+    uint32_t units;
+
+    wanted.unit_tokens = given->unit_tokens ? given->unit_tokens : given->block_tokens;
+    wanted.max_copies = given->max_copies ? given->max_copies : given->max_seqs + 64;
+    units = (given->n_blocks - 1) * (given->block_tokens / wanted.unit_tokens);
+    wanted.n_nodes = given->n_nodes ? given->n_nodes : resolved->n_nodes;
+    return resolved->block_tokens == wanted.block_tokens &&
+           resolved->unit_tokens == wanted.unit_tokens && resolved->n_blocks == wanted.n_blocks &&
+           resolved->max_seqs == wanted.max_seqs &&
+           resolved->max_seq_tokens == wanted.max_seq_tokens &&
+           resolved->max_namespaces == wanted.max_namespaces &&
+           resolved->n_nodes == wanted.n_nodes &&
+           resolved->n_nodes >= (given->n_nodes ? 1 : units) &&
+           resolved->max_unit_keys == wanted.max_unit_keys &&
+           resolved->max_copies == wanted.max_copies &&
+           resolved->commit_policy == wanted.commit_policy &&
+           resolved->full_hit == wanted.full_hit && resolved->hash_seed == wanted.hash_seed &&
+           resolved->prefix_cache == wanted.prefix_cache &&
+           resolved->test_hash_bits == wanted.test_hash_bits &&
+           resolved->watermark >= wanted.watermark && resolved->watermark <= wanted.watermark &&
+           resolved->n_uncached_tokens == wanted.n_uncached_tokens &&
+           (!wanted.n_uncached_tokens || memcmp(resolved->uncached_tokens, wanted.uncached_tokens,
+                                                wanted.n_uncached_tokens * sizeof(int32_t)) == 0);
 }
 
 session *session_create(const kvp_config *config, const session_options *options)
@@ -57,6 +87,8 @@ session *session_create(const kvp_config *config, const session_options *options
         kvp_config_init(&resolved);
         status = kvp_cache_config(s->cache, &resolved);
     }
+    if (status == KVP_OK && !resolved_well(config, &resolved))
+        status = KVP_E_MISMATCH;
     if (status == KVP_OK && (options->record || options->record_fd >= 0)) {
         status = kvp_record_start(s->cache, &sink);
         s->recording = true;
@@ -138,9 +170,28 @@ static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_out
     return true;
 }
 
+/* "A byte copy of the arena is a cache of its own in the same state": go on with a copy, and make
+ * the old one unusable. */
+static bool move(session *s)
+{
+    void *copy = aligned_alloc(64, s->arena_bytes);
+
+    if (!copy)
+        return false;
+    memcpy(copy, s->arena, s->arena_bytes);
+    memset(s->arena, 0xee, s->arena_bytes);
+    free(s->arena);
+    s->arena = copy;
+    s->cache = copy;
+    return true;
+}
+
 bool session_step(session *s, const kvp_call *call)
 {
     s->n_calls++;
+    if (s->options.move_every && s->arena && !s->recording &&
+        s->n_calls % s->options.move_every == 0 && !move(s))
+        return false;
     if (!compare(s, call, &s->seen, &s->foretold) || !check(s))
         return false;
     if (!s->options.audit_every || s->n_calls % s->options.audit_every)

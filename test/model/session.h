@@ -15,6 +15,7 @@ typedef struct session_options {
     uint32_t check_every; /* if above 1: level 1 but every so many calls */
     uint32_t audit_every; /* calls between audits; 0: never */
     bool own_arena;       /* give the cache memory of ours */
+    uint32_t move_every;  /* calls between moves of the cache to a copy of that memory; 0: never */
     bool record;          /* into memory */
     int record_fd;        /* or to this file, unbuffered; -1: not */
 } session_options;
@@ -23,6 +24,7 @@ typedef struct session {
     kvp_cache *cache;
     oracle *o;
     void *arena;
+    size_t arena_bytes;
     session_options options;
     kvp_outcome seen, foretold;
     kvp_outcome audit_seen, audit_foretold;

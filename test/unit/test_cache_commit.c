@@ -1,4 +1,5 @@
-/* Commit: sealing, adopting what is there, keeping duplicates; and invalidate, which takes it back. */
+/* Commit: sealing, adopting what is there, keeping duplicates; and invalidate, which takes it
+ * back. */
 #include <string.h>
 
 #include "world.h"
@@ -143,21 +144,6 @@ static void test_a_unit_of_a_fork_is_sealed_once(void **state)
     assert_ok(kvp_seq_commit(w.cache, child, 6));
     assert_int_equal(stats_of(&w).sealed_units, 3);
     assert_int_equal(stats_of(&w).adopted_blocks, 0);
-    end_world(&w);
-}
-
-/* A child computes anew what its parent has sealed in the block that they share by then. */
-static void test_a_block_that_another_sealed_meanwhile_is_left_alone(void **state)
-{
-    (void)state;
-    world w = small_world(15);
-    const kvp_seq seq = open_done(&w, ints(0), 2);
-    assert_ok(kvp_seq_extend(w.cache, seq, NULL, 2, 0));
-    assert_ok(kvp_seq_commit(w.cache, seq, 4)); /* values of 2 and 3 are unknown */
-    assert_ok(kvp_seq_fill(w.cache, seq, ints(2), 2));
-    assert_int_equal(stats_of(&w).sealed_units, 1);
-    const kvp_seq child = fork_seq(&w, seq, KVP_END);
-    assert_row(&w, child, 1);
     end_world(&w);
 }
 
@@ -319,7 +305,6 @@ static void test_cached_blocks_that_lose_their_last_unit_become_free_in_row_orde
     (void)state;
     world w = small_world(7);
     const kvp_seq seq = open_done(&w, ints(0), 12);
-    /* Another computed the same before and is gone: our row has its blocks. Take our own instead. */
     assert_ok(kvp_seq_truncate(w.cache, seq, 8, NULL));
     assert_queue(&w, 0, 4, 5, 6, 7, 3);
     kvp_prompt prompt = prompt_of(ints(0), 12);
@@ -403,21 +388,6 @@ static void test_sequences_that_share_blocks_are_reported_in_the_order_of_their_
     end_world(&w);
 }
 
-static void test_a_list_that_is_too_small_is_not_written(void **state)
-{
-    (void)state;
-    world w = small_world(31);
-    const kvp_seq a = open_done(&w, ints(0), 8);
-    (void)fork_seq(&w, a, 8);
-    (void)fork_seq(&w, a, 8);
-    kvp_seq seqs[1] = {{77}};
-    uint32_t n;
-    assert_status(KVP_E_TOO_SMALL, kvp_seq_invalidate(w.cache, a, 0, seqs, 1, &n));
-    assert_int_equal(n, 2);
-    assert_int_equal(seqs[0].bits, 77);
-    end_world(&w);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,7 +399,6 @@ int main(void)
         cmocka_unit_test(test_adopt_holds_a_block_that_is_only_cached),
         cmocka_unit_test(test_adopt_waits_for_the_last_unit_of_the_block),
         cmocka_unit_test(test_a_unit_of_a_fork_is_sealed_once),
-        cmocka_unit_test(test_a_block_that_another_sealed_meanwhile_is_left_alone),
         cmocka_unit_test(test_keep_leaves_the_row_and_keeps_a_duplicate),
         cmocka_unit_test(test_the_oldest_duplicate_takes_the_place_of_an_evicted_block),
         cmocka_unit_test(test_a_duplicate_that_is_released_takes_no_place),
@@ -442,7 +411,6 @@ int main(void)
         cmocka_unit_test(test_duplicates_lose_the_content_too),
         cmocka_unit_test(
             test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places),
-        cmocka_unit_test(test_a_list_that_is_too_small_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
