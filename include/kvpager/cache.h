@@ -305,8 +305,8 @@ KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prom
  *                fit together, the hit ends at the block boundary before (KVP_STOP_NO_ROOM).
  *   the rest     ceil((n_tokens + reserve_tokens) / S) minus the shared blocks are taken, in row
  *                order; victims are in kvp_cache_evicted.
- *   order        hits are held first, in row order; then blocks are taken, in row order; then nodes
- *                are found or made for the units that were not hit.
+ *   order        hits are held first, in row order; then blocks are taken, in row order; nodes are
+ *                found or made for the units that were not hit as if after that.
  *   counts       tokens = prompt = n_tokens; computed = hit_tokens; cached = cached_tokens.
  *                When all n_tokens are hit the last token must still be run to get its logits, but
  *                its KV is there: its slot is KVP_NO_SLOT.

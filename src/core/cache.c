@@ -20,8 +20,16 @@
 
 /* ----------------------------------------------------------------------------------------- open */
 
-/* Share the hit blocks, take the rest, and copy what was hit inside a block. */
-static void open_blocks(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+/* Take blocks until the row has n. */
+static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+{
+    if (seq->n_blocks < n) {
+        kvpi_take_blocks(cache, seq, n - seq->n_blocks);
+    }
+}
+
+/* Share the hit blocks, and copy what was hit inside a block. */
+static void open_hits(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
 {
     struct kvpi_pool *pool = &cache->pool;
     int32_t *row = kvpi_row_blocks(&cache->table, match->place);
@@ -32,8 +40,8 @@ static void open_blocks(kvp_cache *cache, const struct kvpi_match *match, struct
         kvpi_pool_hold(pool, match->source); /* must not be taken, nor evicted, while it is read */
     }
     seq->n_blocks = match->n_shared;
-    kvpi_take_blocks(cache, seq, match->n_blocks - match->n_shared);
     if (match->source != 0) {
+        take_up_to(cache, seq, match->n_shared + 1);
         const uint32_t units_per_block = kvpi_units_per_block(cache);
         const uint32_t first = match->n_shared * units_per_block;
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
@@ -44,34 +52,32 @@ static void open_blocks(kvp_cache *cache, const struct kvpi_match *match, struct
         for (uint32_t u = first; u < match->n_hits; u++) {
             kvpi_prefix_add_dup(&cache->prefix, nodes[u], copy);
         }
-        kvpi_release_block(cache, match->source, NULL);
     }
 }
 
-/* The units that were not hit: find or make their nodes; the rest fills the partial unit. */
-static void open_tokens(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
+/* The units that were not hit: find or make their nodes, block by block. */
+static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     const kvp_prompt *prompt = match->prompt;
     const uint32_t U = cache->config.unit_tokens;
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     const uint32_t flags =
         KVPI_NODE_PUBLIC | (prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
     uint32_t cursor = 0;
     int known_parent = 1; /* a parent that we made has no child to find */
-    kvpi_match_hash_rest(cache, match);
     for (uint32_t u = match->n_hits; u < match->n_public; u++) {
         struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
+        take_up_to(cache, seq, units_per_block == 1 ? u + 1 : u / units_per_block + 1);
         if (prompt->n_keys > 0) {
             unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
                                             KVPI_UNIT_KEYS_MAX, &cursor);
         }
         const uint32_t parent = kvpi_last_node(cache, seq);
         uint32_t node = KVPI_NO_NODE;
-        if (u + KVPI_POOL_JUMP < match->n_public) {
-            const kvp_hash *ahead = &match->hashes[u + KVPI_POOL_JUMP];
-            kvpi_prefetch(&kvpi_prefix_index(
-                prefix)[kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, ahead))]);
+        if (u + KVPI_NODE_JUMP < match->n_public) {
+            kvpi_prefix_prefetch_slot(prefix, &match->hashes[u + KVPI_NODE_JUMP]);
         }
         if (known_parent) {
             node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
@@ -81,10 +87,30 @@ static void open_tokens(kvp_cache *cache, struct kvpi_match *match, struct kvpi_
             known_parent = 0;
         }
         if (node == KVPI_NO_NODE) {
-            break; /* kvpi_append_tokens finds the same, and keeps no more */
+            return; /* kvpi_append_tokens finds the same, and keeps no more */
         }
         kvpi_push_node(cache, seq, node, 1);
         seq->known += U;
+    }
+}
+
+/* Take the rest of the blocks, and find or make the nodes of the units that were not hit.
+ *
+ * Blocks first, then nodes, because an eviction may free the node that is needed. When nodes are
+ * plenty the order makes no difference to what results, and going block by block makes the next
+ * unit's node where the last victim's was, which is in the CPU caches still. */
+static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint64_t n_free_nodes = cache->prefix.n_nodes - cache->prefix.n_used;
+    if (n_free_nodes < match->n_public - match->n_hits) {
+        take_up_to(cache, seq, match->n_blocks);
+    }
+    kvpi_match_hash_rest(cache, match);
+    open_units(cache, match, seq);
+    take_up_to(cache, seq, match->n_blocks);
+    if (match->source != 0) {
+        kvpi_release_block(cache, match->source, NULL);
     }
     if (seq->known < prompt->n_tokens) {
         kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
@@ -126,8 +152,8 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     if (match->stale_hints) {
         lead_along(cache, match);
     }
-    open_blocks(cache, match, seq);
-    open_tokens(cache, match, seq);
+    open_hits(cache, match, seq);
+    open_rest(cache, match, seq);
     seq->exclusive = seq->n_blocks * cache->config.block_tokens;
     info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
     kvpi_count(&cache->counters.opens, 1);

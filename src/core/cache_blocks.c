@@ -99,9 +99,7 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     }
     const uint32_t nearer = cache->ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
     if (blocks[nearer].content != KVPI_NO_NODE) {
-        const struct kvpi_node *node = kvpi_node(prefix, blocks[nearer].content);
-        const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, &node->hash));
-        kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
+        kvpi_prefix_prefetch_slot(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
     }
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }

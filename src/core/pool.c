@@ -130,7 +130,7 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
     return 0;
 }
 
-/* The tail of a queue while a run of blocks is put there: linked to the sentinel at the end only. */
+/* The tail of a queue while a run of blocks is put there; linked to the sentinel at the end. */
 struct tail {
     uint32_t sentinel; /* 0: none open */
     uint32_t last;

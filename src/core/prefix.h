@@ -129,6 +129,13 @@ static inline uint32_t kvpi_prefix_home(const struct kvpi_prefix *prefix, uint32
     return (uint32_t)(((uint64_t)tag * prefix->n_index_slots) >> 32);
 }
 
+/* Ask for the index slot where a look-up of this hash begins. A hint. */
+static inline void kvpi_prefix_prefetch_slot(const struct kvpi_prefix *prefix, const kvp_hash *hash)
+{
+    const uint32_t home = kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
+    kvpi_prefetch(&kvpi_prefix_index(prefix)[home]);
+}
+
 /* The slot in its block, counted over the pool, of a node's unit. */
 static inline uint32_t kvpi_prefix_place(const struct kvpi_prefix *prefix,
                                          const struct kvpi_node *node)
