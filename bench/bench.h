@@ -76,6 +76,10 @@ uint64_t now_ns(void);
 /* machine.c: what it ran on, for people and for the results' file. */
 void print_machine(FILE *file);
 
+/* How much memory the system gave as huge pages: noted when a cache is made, printed at the end. */
+void note_huge_pages(void);
+void print_huge_pages(FILE *file);
+
 /* flush.c: takes [at, at + n_bytes) out of every CPU cache, all levels. */
 void flush_caches(const void *at, size_t n_bytes);
 const char *flush_method(void);

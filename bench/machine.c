@@ -41,18 +41,32 @@ void print_machine(FILE *file)
     char cpu[128];
     char cache[64];
     char huge[128];
-    char huge_used[64];
     char load[64];
     read_field("/proc/cpuinfo", "model name", cpu, sizeof cpu);
     read_field("/proc/cpuinfo", "cache size", cache, sizeof cache);
     read_field("/sys/kernel/mm/transparent_hugepage/enabled", "", huge, sizeof huge);
-    read_field("/proc/self/smaps_rollup", "AnonHugePages", huge_used, sizeof huge_used);
     read_field("/proc/loadavg", "", load, sizeof load);
     fprintf(file, "cpu          %s, %ld cores, cache %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN),
             cache);
     fprintf(file, "compiler     %s %s\n", KVP_COMPILER, KVP_COMPILER_FLAGS);
-    fprintf(file, "huge pages   %s; in use now: %s\n", huge, huge_used);
+    fprintf(file, "huge pages   %s\n", huge);
     fprintf(file, "load         %s\n", load);
     fprintf(file, "cold         %s\n", flush_method());
     fprintf(file, "library      kvpager %s\n", kvp_version());
+}
+
+/* In KiB, the most that was seen. */
+static long most_huge;
+
+void note_huge_pages(void)
+{
+    char used[64];
+    read_field("/proc/self/smaps_rollup", "AnonHugePages", used, sizeof used);
+    long kib = strtol(used, NULL, 10);
+    most_huge = kib > most_huge ? kib : most_huge;
+}
+
+void print_huge_pages(FILE *file)
+{
+    fprintf(file, "\nmemory in huge pages, at most: %ld MiB\n", most_huge / 1024);
 }

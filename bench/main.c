@@ -259,5 +259,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         n += run_group(groups[i], &options, results + n);
     n = add_worst(results, n);
+    print_huge_pages(stdout);
     return options.json ? write_json(options.json, results, n) : 0;
 }

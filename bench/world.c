@@ -18,6 +18,7 @@ static void *map_arena(size_t n_bytes)
     madvise(arena, n_bytes, MADV_HUGEPAGE);
 #endif
     memset(arena, 0, n_bytes);
+    note_huge_pages();
     return arena;
 }
 

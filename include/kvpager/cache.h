@@ -130,7 +130,8 @@ KVP_API void kvp_cache_destroy(kvp_cache *cache);
 /* Close every sequence, drop all content, empty the plan; blocks are free in ascending order.
  *
  * Open namespaces stay open, with new roots. Sequence handles are stale. Counters go on; the
- * generations of blocks that had content or a holder are raised, retention classes are 0.
+ * generations of blocks that had content or a holder are raised, retention classes are 0, and new
+ * sequences get their places from the lowest again.
  *
  * Thread: cache. Cost: O(N + nodes + sequences).
  */
@@ -170,7 +171,8 @@ typedef struct kvp_stats {
     uint64_t private_units;    /* units filled that are not public: uncacheable */
     uint64_t unkept_units;     /* units filled while no node was free: tokens not kept */
     uint64_t hash_collisions;  /* look-ups in which an equal hash was not the same prefix */
-    uint64_t refused;          /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER */
+    uint64_t refused;          /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER (sequences of
+                                  a KVP_BATCH_EACH call that did are not counted) */
 } kvp_stats;
 
 /* Read counters and gauges. Each number is consistent in itself and may be read beside a running
@@ -299,7 +301,8 @@ KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prom
  * a unit before it is uncacheable. Only full units are hit. Then:
  *
  *   hit blocks   floor(hit_tokens / S) blocks are shared. A hit that ends inside a block (U < S) is
- *                copied: the plan gets one copy of hit_tokens % S slots into a block of our own.
+ *                copied: the plan gets one copy of hit_tokens % S slots into a block of our own, in
+ *                which the copied units are duplicates (see kvp_seq_commit).
  *                The block that it is copied from is held during the call, and is released to the
  *                tail of its queue if nobody else holds it; when that and the blocks to take do not
  *                fit together, the hit ends at the block boundary before (KVP_STOP_NO_ROOM).
@@ -371,7 +374,7 @@ enum {
  * With values, full units become nodes. Without (tokens NULL), the tokens exist but their values
  * are unknown until kvp_seq_fill; while there are any, extending with values is KVP_E_STATE.
  * No tokens and no reserve makes the slots of uncomputed tokens writable (after invalidate, or
- * after a fork).
+ * after a fork). What was writable stays so until truncate or invalidate cut it.
  *
  * Returns: KVP_OK; KVP_E_NO_BLOCKS; KVP_E_NEVER; KVP_E_TOO_LONG; KVP_E_STATE; KVP_E_PLAN_FULL;
  *          KVP_E_ARG also for a negative token id
@@ -414,7 +417,8 @@ KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
  * ours becomes a duplicate, and takes the node's place when the other block loses its content (the
  * oldest duplicate first). KVP_ADOPT and the last unit of its block: the row switches to the node's
  * block, which is held, and ours is released (the row's version rises); that needs no block and
- * cannot fail. Duplicates are no content: a block that is released with only duplicates is free.
+ * cannot fail. Duplicates are no content: a block that is released with only duplicates is free;
+ * in one that stays cached for its sealed units they stay, too.
  * n_tokens at or below what is computed does nothing.
  *
  * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the sequence's tokens; KVP_E_STATE when slots up
@@ -477,9 +481,9 @@ KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, u
 
 /* Roll back to n_tokens, at any place, also into shared and sealed blocks.
  *
- * Releases the blocks after ceil(n_tokens / S), reserved ones too; computed, known, prompt and
- * cached are cut to n_tokens. Cannot fail for lack of anything. What the sequence writes next is
- * made writable by kvp_seq_extend.
+ * Releases the blocks after ceil(n_tokens / S), reserved ones too; computed, known, writable,
+ * prompt and cached are cut to n_tokens; of extra keys, those that begin before it stay. Cannot
+ * fail for lack of anything. What the sequence writes next is made writable by kvp_seq_extend.
  *
  * Gives:   out_released may be NULL
  * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens

@@ -553,9 +553,11 @@ kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_releas
     if (s == NULL) {
         status = kvpi_fail(cache, KVP_E_HANDLE, 0, 0);
     } else {
+        const uint32_t node = kvpi_last_node(cache, s);
         kvpi_begin_change(cache);
+        kvpi_prefetch(kvpi_node(&cache->prefix, node));
         kvpi_release_row(cache, s, 0, &released);
-        kvpi_prefix_unuse(&cache->prefix, kvpi_last_node(cache, s));
+        kvpi_prefix_unuse(&cache->prefix, node);
         kvpi_table_close(&cache->table, s);
         if (out_released != NULL) {
             *out_released = released;

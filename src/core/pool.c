@@ -49,27 +49,20 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     pool->n_parked = 0;
 }
 
-/* The block was queued at the tail: the one queued KVPI_POOL_JUMP before it names it. */
-static inline void leave_trail(struct kvpi_pool *pool, struct kvpi_block *blocks, uint32_t block,
-                               uint32_t class_)
-{
-    struct kvpi_trail *trail = &pool->tail_trail[class_];
-    uint32_t *earlier = &trail->recent[trail->at++ % KVPI_POOL_JUMP];
-    blocks[*earlier].jump = block; /* 0 at first: the null block's is never read */
-    *earlier = block;
-}
-
 static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
+    struct kvpi_trail *trail = &pool->tail_trail[class_];
     const uint32_t sentinel = pool->n_blocks + class_;
     const uint32_t last = blocks[sentinel].prev;
+    uint32_t *earlier = &trail->recent[trail->at++ % KVPI_POOL_JUMP];
     blocks[block].prev = last;
     blocks[block].next = sentinel;
     blocks[last].next = block;
     blocks[sentinel].prev = block;
     pool->classes |= 1u << class_;
-    leave_trail(pool, blocks, block, class_);
+    blocks[*earlier].jump = block; /* *earlier is 0 at first: the null block's is never read */
+    *earlier = block;
 }
 
 static void push_free(struct kvpi_pool *pool, uint32_t block)
@@ -130,60 +123,64 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
     return 0;
 }
 
-/* The tail of a queue while a run of blocks is put there; linked to the sentinel at the end. */
-struct tail {
-    uint32_t sentinel; /* 0: none open */
-    uint32_t last;
-};
-
-static void open_tail(const struct kvpi_pool *pool, uint32_t class_, struct tail *tail)
+/* Release the last of a shared run: only counts go down. */
+static inline uint32_t release_shared(struct kvpi_block *blocks, const int32_t *row, uint32_t end,
+                                      uint32_t begin)
 {
-    tail->sentinel = pool->n_blocks + class_;
-    tail->last = kvpi_block(pool, tail->sentinel)->prev;
-}
-
-static void close_tail(struct kvpi_pool *pool, const struct tail *tail)
-{
-    if (tail->sentinel != 0) {
-        kvpi_block(pool, tail->last)->next = tail->sentinel;
-        kvpi_block(pool, tail->sentinel)->prev = tail->last;
-        pool->classes |= 1u << (tail->sentinel - pool->n_blocks);
+    while (end > begin && kvpi_block_refs(&blocks[row[end - 1]]) > 1) {
+        blocks[row[--end]].refs--;
     }
+    return end;
 }
 
-uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
-                               uint32_t begin, uint32_t *n_cached)
+/* Release the last of a run that becomes cached in one class; the queue's end is in registers. */
+static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                                      uint32_t begin)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
-    struct tail tail = {0, 0};
-    uint32_t queued = 0;
+    const uint32_t class_ = kvpi_block_class(&blocks[row[end - 1]]);
+    const uint32_t held_once = 1 | class_ << KVPI_REFS_CLASS_SHIFT;
+    const uint32_t sentinel = pool->n_blocks + class_;
+    struct kvpi_trail *trail = &pool->tail_trail[class_];
+    uint32_t last = blocks[sentinel].prev;
+    uint32_t at = trail->at;
     for (; end > begin; end--) {
         const uint32_t block = (uint32_t)row[end - 1];
         struct kvpi_block *b = &blocks[block];
         if (end > begin + KVPI_POOL_JUMP) {
             kvpi_prefetch(&blocks[row[end - 1 - KVPI_POOL_JUMP]]);
         }
-        const uint32_t left = kvpi_block_refs(b) - 1;
-        if (left > 0) {
-            b->refs--;
-            continue;
-        }
-        if (b->content == 0) {
+        if (b->refs != held_once || b->content == 0) {
             break;
         }
-        const uint32_t class_ = kvpi_block_class(b);
-        if (tail.sentinel != pool->n_blocks + class_) {
-            close_tail(pool, &tail);
-            open_tail(pool, class_, &tail);
-        }
-        b->refs--;
-        b->prev = tail.last;
-        blocks[tail.last].next = block;
-        tail.last = block;
-        leave_trail(pool, blocks, block, class_);
-        queued++;
+        uint32_t *earlier = &trail->recent[at++ % KVPI_POOL_JUMP];
+        b->refs = held_once - 1;
+        b->prev = last;
+        blocks[last].next = block;
+        blocks[*earlier].jump = block; /* as in push_tail */
+        *earlier = block;
+        last = block;
     }
-    close_tail(pool, &tail);
+    blocks[last].next = sentinel;
+    blocks[sentinel].prev = last;
+    trail->at = at;
+    pool->classes |= 1u << class_;
+    return end;
+}
+
+uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                               uint32_t begin, uint32_t *n_cached)
+{
+    uint32_t queued = 0;
+    for (;;) {
+        end = release_shared(kvpi_blocks(pool), row, end, begin);
+        if (end == begin || kvpi_block(pool, (uint32_t)row[end - 1])->content == 0) {
+            break;
+        }
+        const uint32_t stop = release_cached(pool, row, end, begin);
+        queued += end - stop;
+        end = stop;
+    }
     kvpi_uncount(&pool->n_held, queued);
     kvpi_count(&pool->n_cached, queued);
     *n_cached += queued;

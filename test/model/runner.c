@@ -185,8 +185,6 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
     }
     good = run_calls(s, opt->seed, index, ops_for(&config, ops), c, NULL);
     *out_calls += s->n_calls;
-    if (kvp_cache_stats(s->cache, &stats) == KVP_OK)
-        c->points[COVER_hash_collision] += stats.hash_collisions > 0;
     if (good && how.record && !session_replay_log(s)) {
         fprintf(stderr, "kvp_model: seed %" PRIu64 ", configuration %" PRIu64 ": %s\n", opt->seed,
                 index, s->why);
@@ -199,6 +197,8 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
         if (!opt->no_shrink)
             keep_failure(opt, index, &how, &config, calls);
     }
+    if (s && kvp_cache_stats(s->cache, &stats) == KVP_OK)
+        c->points[COVER_hash_collision] += stats.hash_collisions > 0;
     session_destroy(s);
     if (how.record_fd >= 0)
         close(how.record_fd);

@@ -139,6 +139,7 @@ static bool check(session *s)
         return true;
     memset(&violation, 0, sizeof violation);
     status = kvp_check(s->cache, level, &violation);
+    s->n_made++;
     if (status == KVP_OK)
         return true;
     sign(s, 0, violation.invariant);
@@ -154,6 +155,7 @@ static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_out
     kvp_status status = kvp_call_run(s->cache, call, seen);
     const char *difference;
 
+    s->n_made++;
     if (status != KVP_OK) {
         sign(s, 0, "run");
         snprintf(s->why, sizeof s->why, "kvp_call_run gave %s", kvp_status_name(status));
@@ -252,6 +254,20 @@ bool session_audit(session *s)
     return true;
 }
 
+/* Records in the log: one for every call that was made while it ran. */
+static kvp_status count_records(kvp_oplog *log, uint64_t wanted)
+{
+    uint64_t n = 0;
+    kvp_record record;
+    kvp_status status;
+    int end = 0;
+
+    while ((status = kvp_oplog_next(log, &record, &end)) == KVP_OK && !end)
+        n++;
+    kvp_oplog_rewind(log);
+    return status != KVP_OK ? status : n == wanted ? KVP_OK : KVP_E_MISMATCH;
+}
+
 bool session_replay_log(session *s)
 {
     kvp_oplog *log = NULL;
@@ -259,13 +275,16 @@ bool session_replay_log(session *s)
     kvp_status status = kvp_record_stop(s->cache);
 
     s->recording = false;
-    if (status == KVP_OK && s->log)
+    if (status == KVP_OK)
         status = kvp_oplog_open(s->log, s->log_bytes, &log);
-    if (status == KVP_OK && log)
+    if (status == KVP_OK)
+        status = count_records(log, s->n_made);
+    if (status == KVP_OK)
         status = kvp_oplog_replay(log, 0, &index);
     kvp_oplog_close(log);
     if (status != KVP_OK)
-        snprintf(s->why, sizeof s->why, "replaying the recorded log: %s at record %" PRIu64,
+        snprintf(s->why, sizeof s->why,
+                 "replaying the log of %" PRIu64 " calls: %s at record %" PRIu64, s->n_made,
                  kvp_status_name(status), index);
     return status == KVP_OK;
 }

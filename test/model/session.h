@@ -29,7 +29,8 @@ typedef struct session {
     kvp_outcome seen, foretold;
     kvp_outcome audit_seen, audit_foretold;
     uint64_t n_calls;
-    uint8_t *log; /* [log_bytes] what was recorded */
+    uint64_t n_made; /* calls on the cache, those of audits and checks too */
+    uint8_t *log;    /* [log_bytes] what was recorded */
     size_t log_bytes, log_capacity;
     bool recording;
     bool in_audit; /* what differed was found by an audit, in this call: */

@@ -220,6 +220,16 @@ static void n3_dup_of_itself(struct scene *s)
     node(s, 0)->at.block = node(s, 0)->at.dups / 2;
 }
 
+static void n3_off_the_path(struct scene *s)
+{
+    node(s, 0)->at.block = 4; /* another prefix is there */
+}
+
+static void n3_free_dup(struct scene *s)
+{
+    kvpi_prefix_add_dup(&s->cache->prefix, s->nodes[2], 15);
+}
+
 static void x2_same_block(struct scene *s)
 {
     first_copy(s)->src_block = first_copy(s)->dst_block;
@@ -277,6 +287,8 @@ static void test_every_planted_fault_is_named(void **state)
         {n3_unknown, "N3", 3},
         {n3_other_content, "N3", 3},
         {n3_dups_broken, "N3", 3},
+        {n3_off_the_path, "N3", 3},
+        {n3_free_dup, "N3", 3},
         {n3_dup_of_itself, "N3", 3},
         {x2_same_block, "X2", 3},
         {x2_no_tokens, "X2", 3},

@@ -129,6 +129,39 @@ static void test_a_hit_ends_where_the_prefix_does(void **state)
     end_world(&w);
 }
 
+/* More units than a look-ahead: nodes of the path are named by those above them, and where prompts
+ * part the names lead the wrong way. Tokens decide all the same. */
+static void test_long_prompts_that_part_are_hit_whichever_was_opened_last(void **state)
+{
+    (void)state;
+    enum { N = 200, PARTS = 4 };
+    const uint32_t parts_at[PARTS] = {200, 150, 72, 3}; /* tokens shared with the first */
+    world w = small_world(250);
+    int32_t prompts[PARTS][N];
+    uint64_t random = 2;
+    for (int32_t i = 0; i < PARTS; i++) {
+        memcpy(prompts[i], ints(0), sizeof(prompts[i]));
+        for (uint32_t k = parts_at[i]; k < N; k++) {
+            prompts[i][k] += 1000 * (i + 1);
+        }
+        leave_cached(&w, prompts[i], N);
+    }
+    for (int turn = 0; turn < 300; turn++) {
+        const uint32_t which = draw(&random, PARTS);
+        const uint32_t n = draw(&random, N + 1);
+        kvp_open_info info;
+        const kvp_seq seq = open_seq(&w, prompts[which], n, &info);
+        assert_int_equal(info.hit_tokens, n / 4 * 4);
+        close_seq(&w, seq);
+        int32_t other[N];
+        memcpy(other, prompts[which], sizeof(other));
+        const uint32_t differ = draw(&random, N);
+        other[differ] = 4000;
+        assert_int_equal(match(&w, other, N).hit_tokens, differ / 4 * 4);
+    }
+    end_world(&w);
+}
+
 static void test_a_unit_that_is_still_computed_stops_the_match(void **state)
 {
     (void)state;
@@ -545,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_a_full_hit_takes_nothing_and_its_last_token_is_not_written),
         cmocka_unit_test(test_recompute_ends_a_full_hit_at_the_last_block_before_the_last_token),
         cmocka_unit_test(test_a_hit_ends_where_the_prefix_does),
+        cmocka_unit_test(test_long_prompts_that_part_are_hit_whichever_was_opened_last),
         cmocka_unit_test(test_a_unit_that_is_still_computed_stops_the_match),
         cmocka_unit_test(test_a_unit_whose_kv_was_evicted_before_its_children_stops_the_match),
         cmocka_unit_test(test_no_match_computes_everything),

@@ -1,0 +1,468 @@
+/* Every call that takes a handle, with every kind of bad one; every call, with every pointer that
+ * may not be NULL. */
+#include <string.h>
+
+#include "world.h"
+
+/* What a test calls with: all arguments valid, to begin with. */
+struct call {
+    world *w;
+    kvp_cache *cache;
+    kvp_seq seq;
+    kvp_ns ns;
+    kvp_prompt prompt;
+    kvp_batch batch;
+    kvp_sink sink;
+};
+
+static int write_nothing(void *context, const void *bytes, size_t n_bytes)
+{
+    (void)context;
+    (void)bytes;
+    (void)n_bytes;
+    return 0;
+}
+
+static struct call call_on(world *w)
+{
+    static kvp_status statuses[1];
+    struct call c = {.w = w, .cache = w->cache, .ns = w->ns};
+    c.seq = open_done(w, ints(0), 8);
+    c.prompt = prompt_of(ints(100), 8);
+    c.sink.write = write_nothing;
+    c.batch = batch_of(NULL, NULL, 1);
+    c.batch.statuses = statuses;
+    return c;
+}
+
+/* -------------------------------------------------------------------------- calls on a sequence */
+
+static kvp_status call_extend(struct call *c)
+{
+    return kvp_seq_extend(c->cache, c->seq, ints(0), 1, 0);
+}
+
+static kvp_status call_extend_many(struct call *c)
+{
+    c->batch.seqs = &c->seq;
+    c->batch.tokens = ints(0);
+    return kvp_seq_extend_many(c->cache, &c->batch);
+}
+
+static kvp_status call_can_extend(struct call *c)
+{
+    kvp_admission admission;
+    c->batch.seqs = &c->seq;
+    return kvp_can_extend(c->cache, &c->batch, &admission);
+}
+
+static kvp_status call_fill(struct call *c)
+{
+    return kvp_seq_fill(c->cache, c->seq, ints(0), 0);
+}
+
+static kvp_status call_fill_many(struct call *c)
+{
+    static const uint32_t none;
+    c->batch.seqs = &c->seq;
+    c->batch.n_tokens = &none;
+    return kvp_seq_fill_many(c->cache, &c->batch);
+}
+
+static kvp_status call_commit(struct call *c)
+{
+    return kvp_seq_commit(c->cache, c->seq, 1);
+}
+
+static kvp_status call_commit_many(struct call *c)
+{
+    static const uint32_t one = 1;
+    return kvp_seq_commit_many(c->cache, &c->seq, &one, 1);
+}
+
+static kvp_status call_invalidate(struct call *c)
+{
+    uint32_t n;
+    return kvp_seq_invalidate(c->cache, c->seq, 8, NULL, 0, &n);
+}
+
+static kvp_status call_fork(struct call *c)
+{
+    kvp_seq child;
+    return kvp_seq_fork(c->cache, c->seq, 0, 0, &child);
+}
+
+static kvp_status call_truncate(struct call *c)
+{
+    return kvp_seq_truncate(c->cache, c->seq, 8, NULL);
+}
+
+static kvp_status call_close(struct call *c)
+{
+    return kvp_seq_close(c->cache, c->seq, NULL);
+}
+
+static kvp_status call_info(struct call *c)
+{
+    kvp_seq_info info;
+    return kvp_seq_info_get(c->cache, c->seq, &info);
+}
+
+static kvp_status call_tokens(struct call *c)
+{
+    int32_t token;
+    return kvp_seq_tokens(c->cache, c->seq, 0, 1, &token);
+}
+
+static kvp_status call_block_tokens(struct call *c)
+{
+    int32_t tokens[4];
+    uint32_t n;
+    return kvp_seq_block_tokens(c->cache, c->seq, 0, tokens, &n);
+}
+
+static kvp_status call_row(struct call *c)
+{
+    const int32_t *row;
+    uint32_t n;
+    return kvp_seq_row(c->cache, c->seq, 0, &row, &n);
+}
+
+static kvp_status call_slots(struct call *c)
+{
+    int64_t slot;
+    return kvp_seq_slots(c->cache, c->seq, 0, 0, 1, &slot);
+}
+
+static kvp_status call_retain(struct call *c)
+{
+    return kvp_seq_retain(c->cache, c->seq, (kvp_range){0, 1}, 1);
+}
+
+static kvp_status call_uncache(struct call *c)
+{
+    return kvp_seq_uncache(c->cache, c->seq, (kvp_range){8, 9});
+}
+
+/* ------------------------------------------------------------------------- calls on a namespace */
+
+static kvp_status call_ns_flush(struct call *c)
+{
+    return kvp_ns_flush(c->cache, c->ns);
+}
+
+static kvp_status call_ns_close(struct call *c)
+{
+    return kvp_ns_close(c->cache, c->ns);
+}
+
+static kvp_status call_match(struct call *c)
+{
+    kvp_open_info info;
+    return kvp_match(c->cache, c->ns, &c->prompt, &info);
+}
+
+static kvp_status call_can_open(struct call *c)
+{
+    kvp_admission admission;
+    return kvp_can_open(c->cache, c->ns, &c->prompt, &admission);
+}
+
+static kvp_status call_open(struct call *c)
+{
+    kvp_seq seq;
+    return kvp_seq_open(c->cache, c->ns, &c->prompt, &seq, NULL);
+}
+
+struct named_call {
+    kvp_status (*call)(struct call *c);
+    const char *name;
+    int changes; /* the cache: a failure is noted as shortage */
+};
+
+#define CALL(name, changes)                                                                        \
+    {                                                                                              \
+        call_##name, #name, changes                                                                \
+    }
+
+static const struct named_call seq_calls[] = {
+    CALL(extend, 1), CALL(extend_many, 1), CALL(can_extend, 0),   CALL(fill, 1), CALL(fill_many, 1),
+    CALL(commit, 1), CALL(commit_many, 1), CALL(invalidate, 1),   CALL(fork, 1), CALL(truncate, 1),
+    CALL(info, 0),   CALL(tokens, 0),      CALL(block_tokens, 0), CALL(row, 0),  CALL(slots, 0),
+    CALL(retain, 1), CALL(uncache, 1),     CALL(close, 1),
+};
+
+static const struct named_call ns_calls[] = {
+    CALL(match, 0), CALL(can_open, 0), CALL(open, 1), CALL(ns_flush, 1), CALL(ns_close, 1),
+};
+
+enum {
+    SEQ_CALLS = sizeof(seq_calls) / sizeof(*seq_calls),
+    NS_CALLS = sizeof(ns_calls) / sizeof(*ns_calls)
+};
+
+static void expect_refusal(const struct named_call *named, struct call *c)
+{
+    observed before = observe(c->w);
+    const kvp_status status = named->call(c);
+    if (status != KVP_E_HANDLE) {
+        print_error("%s\n", named->name);
+    }
+    assert_int_equal(status, KVP_E_HANDLE);
+    assert_observed(c->w, &before, __FILE__, __LINE__);
+    assert_int_equal(shortage_of(c->w).status, named->changes ? KVP_E_HANDLE : KVP_E_NO_SEQS);
+}
+
+/* Leave a shortage that no call here gives. */
+static void spoil_shortage(struct call *c)
+{
+    kvp_seq seqs[8];
+    uint32_t n = 0;
+    const kvp_prompt empty = prompt_of(NULL, 0);
+    while (kvp_seq_open(c->cache, c->w->ns, &empty, &seqs[n], NULL) == KVP_OK) {
+        n++;
+    }
+    while (n > 0) {
+        close_seq(c->w, seqs[--n]);
+    }
+    assert_shortage(c->w, KVP_E_NO_SEQS, 0, 0);
+}
+
+static void test_every_call_refuses_every_bad_sequence(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    world other = small_world(15);
+    struct call c = call_on(&w);
+    const kvp_seq foreign = open_done(&other, ints(0), 8);
+    const kvp_seq closed = open_seq(&w, ints(0), 4, NULL);
+    close_seq(&w, closed);
+    const kvp_seq bad[] = {{0}, closed, foreign, {UINT64_MAX}, {c.seq.bits + 2}};
+    for (size_t i = 0; i < SEQ_CALLS; i++) {
+        for (size_t k = 0; k < sizeof(bad) / sizeof(*bad); k++) {
+            c.seq = bad[k];
+            spoil_shortage(&c);
+            expect_refusal(&seq_calls[i], &c);
+        }
+    }
+    end_world(&other);
+    end_world(&w);
+}
+
+static void test_every_call_refuses_every_bad_namespace(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    world other = small_world(15);
+    struct call c = call_on(&w);
+    kvp_ns closed;
+    assert_ok(kvp_ns_open(w.cache, "x", 1, &closed));
+    assert_ok(kvp_ns_close(w.cache, closed));
+    const kvp_ns bad[] = {{0}, closed, other.ns, {UINT64_MAX}, {c.seq.bits ^ 1}};
+    for (size_t i = 0; i < NS_CALLS; i++) {
+        for (size_t k = 0; k < sizeof(bad) / sizeof(*bad); k++) {
+            c.ns = bad[k];
+            spoil_shortage(&c);
+            expect_refusal(&ns_calls[i], &c);
+        }
+    }
+    end_world(&other);
+    end_world(&w);
+}
+
+static void test_every_call_works_with_good_handles(void **state)
+{
+    (void)state;
+    world w = small_world(31);
+    struct call c = call_on(&w);
+    for (size_t i = 0; i < SEQ_CALLS; i++) {
+        assert_ok(seq_calls[i].call(&c));
+    }
+    for (size_t i = 0; i < NS_CALLS; i++) {
+        assert_ok(ns_calls[i].call(&c));
+    }
+    end_world(&w);
+}
+
+static void test_every_call_refuses_no_cache(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    struct call c = call_on(&w);
+    c.cache = NULL;
+    for (size_t i = 0; i < SEQ_CALLS; i++) {
+        assert_status(KVP_E_ARG, seq_calls[i].call(&c));
+    }
+    for (size_t i = 0; i < NS_CALLS; i++) {
+        assert_status(KVP_E_ARG, ns_calls[i].call(&c));
+    }
+    kvp_config config;
+    kvp_stats stats;
+    kvp_shortage shortage;
+    kvp_violation violation;
+    kvp_ns ns;
+    kvp_block_info info;
+    const kvp_evicted *evicted;
+    int32_t tokens[4];
+    uint32_t n;
+    assert_status(KVP_E_ARG, kvp_cache_reset(NULL));
+    assert_status(KVP_E_ARG, kvp_cache_config(NULL, &config));
+    assert_status(KVP_E_ARG, kvp_cache_stats(NULL, &stats));
+    assert_status(KVP_E_ARG, kvp_cache_shortage(NULL, &shortage));
+    assert_status(KVP_E_ARG, kvp_check(NULL, 1, &violation));
+    assert_status(KVP_E_ARG, kvp_ns_open(NULL, "", 0, &ns));
+    assert_status(KVP_E_ARG, kvp_plan_take(NULL, NULL, 0, &n));
+    assert_status(KVP_E_ARG, kvp_cache_evicted(NULL, &evicted, &n));
+    assert_status(KVP_E_ARG, kvp_block_info_get(NULL, 0, 1, &info));
+    assert_status(KVP_E_ARG, kvp_block_tokens(NULL, 0, 1, tokens, &n));
+    assert_status(KVP_E_ARG, kvp_record_start(NULL, &c.sink));
+    assert_status(KVP_E_ARG, kvp_record_stop(NULL));
+    end_world(&w);
+}
+
+static void test_reading_calls_refuse_missing_outputs(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    struct call c = call_on(&w);
+    kvp_cache *cache = w.cache;
+    const kvp_evicted *evicted;
+    const int32_t *row;
+    int32_t tokens[4];
+    uint32_t n;
+    assert_status(KVP_E_ARG, kvp_cache_config(cache, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_stats(cache, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_shortage(cache, NULL));
+    assert_status(KVP_E_ARG, kvp_cache_evicted(cache, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_cache_evicted(cache, &evicted, NULL));
+    assert_status(KVP_E_ARG, kvp_block_info_get(cache, 0, 1, NULL));
+    assert_status(KVP_E_ARG, kvp_block_tokens(cache, 0, 1, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_block_tokens(cache, 0, 1, tokens, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_info_get(cache, c.seq, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_tokens(cache, c.seq, 0, 1, NULL));
+    assert_ok(kvp_seq_tokens(cache, c.seq, 0, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_block_tokens(cache, c.seq, 0, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_seq_block_tokens(cache, c.seq, 0, tokens, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_row(cache, c.seq, 0, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_seq_row(cache, c.seq, 0, &row, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_slots(cache, c.seq, 0, 0, 1, NULL));
+    assert_status(KVP_E_ARG, kvp_match(cache, w.ns, &c.prompt, NULL));
+    assert_status(KVP_E_ARG, kvp_can_open(cache, w.ns, &c.prompt, NULL));
+    c.batch.seqs = &c.seq;
+    assert_status(KVP_E_ARG, kvp_can_extend(cache, &c.batch, NULL));
+    end_world(&w);
+}
+
+static void expect_bad_prompt(struct call *c)
+{
+    kvp_open_info info;
+    kvp_admission admission;
+    kvp_seq seq;
+    assert_unchanged(
+        c->w, assert_status(KVP_E_ARG, kvp_seq_open(c->cache, c->ns, &c->prompt, &seq, NULL)));
+    assert_status(KVP_E_ARG, kvp_match(c->cache, c->ns, &c->prompt, &info));
+    assert_status(KVP_E_ARG, kvp_can_open(c->cache, c->ns, &c->prompt, &admission));
+}
+
+static void test_prompts_refuse_missing_pointers(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    struct call c = call_on(&w);
+    const kvp_prompt good = c.prompt;
+    kvp_seq seq;
+    kvp_open_info info;
+    kvp_admission admission;
+    c.prompt.struct_size--;
+    expect_bad_prompt(&c);
+    c.prompt = good;
+    c.prompt.tokens = NULL;
+    expect_bad_prompt(&c);
+    c.prompt = good;
+    c.prompt.n_keys = 1;
+    expect_bad_prompt(&c);
+    c.prompt = good;
+    c.prompt.n_uncached = 1;
+    expect_bad_prompt(&c);
+    assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, NULL, &seq, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_open(w.cache, w.ns, &good, NULL, NULL));
+    assert_status(KVP_E_ARG, kvp_match(w.cache, w.ns, NULL, &info));
+    assert_status(KVP_E_ARG, kvp_can_open(w.cache, w.ns, NULL, &admission));
+    end_world(&w);
+}
+
+static void expect_bad_batch(struct call *c, kvp_batch batch)
+{
+    kvp_admission admission;
+    assert_unchanged(c->w, assert_status(KVP_E_ARG, kvp_seq_extend_many(c->cache, &batch)));
+    assert_unchanged(c->w, assert_status(KVP_E_ARG, kvp_seq_fill_many(c->cache, &batch)));
+    assert_status(KVP_E_ARG, kvp_can_extend(c->cache, &batch, &admission));
+}
+
+static void test_batches_refuse_missing_pointers(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    struct call c = call_on(&w);
+    kvp_admission admission;
+    c.batch.seqs = &c.seq;
+    kvp_batch batch = c.batch;
+    batch.struct_size++;
+    expect_bad_batch(&c, batch);
+    batch = c.batch;
+    batch.seqs = NULL;
+    expect_bad_batch(&c, batch);
+    batch = c.batch;
+    batch.n_keys = 1;
+    expect_bad_batch(&c, batch);
+    batch = c.batch;
+    batch.flags = KVP_BATCH_EACH;
+    batch.statuses = NULL;
+    expect_bad_batch(&c, batch);
+    assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_fill_many(w.cache, NULL));
+    assert_status(KVP_E_ARG, kvp_can_extend(w.cache, NULL, &admission));
+    end_world(&w);
+}
+
+static void test_other_calls_refuse_missing_pointers(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    struct call c = call_on(&w);
+    kvp_cache *cache = w.cache;
+    kvp_seq seqs[1];
+    uint32_t n = 1;
+    kvp_ns ns;
+    const kvp_sink no_write = {NULL, NULL};
+    observed before = observe(&w);
+    assert_status(KVP_E_ARG, kvp_ns_open(cache, NULL, 1, &ns));
+    assert_status(KVP_E_ARG, kvp_ns_open(cache, "", 0, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_fill(cache, c.seq, NULL, 1));
+    assert_status(KVP_E_ARG, kvp_seq_commit_many(cache, NULL, &n, 1));
+    assert_status(KVP_E_ARG, kvp_seq_commit_many(cache, &c.seq, NULL, 1));
+    assert_status(KVP_E_ARG, kvp_seq_invalidate(cache, c.seq, 0, NULL, 1, &n));
+    assert_status(KVP_E_ARG, kvp_seq_invalidate(cache, c.seq, 0, seqs, 1, NULL));
+    assert_status(KVP_E_ARG, kvp_seq_fork(cache, c.seq, 0, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_plan_take(cache, NULL, 1, &n));
+    assert_status(KVP_E_ARG, kvp_plan_take(cache, NULL, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_record_start(cache, NULL));
+    assert_status(KVP_E_ARG, kvp_record_start(cache, &no_write));
+    assert_observed(&w, &before, __FILE__, __LINE__);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_call_refuses_every_bad_sequence),
+        cmocka_unit_test(test_every_call_refuses_every_bad_namespace),
+        cmocka_unit_test(test_every_call_works_with_good_handles),
+        cmocka_unit_test(test_every_call_refuses_no_cache),
+        cmocka_unit_test(test_reading_calls_refuse_missing_outputs),
+        cmocka_unit_test(test_prompts_refuse_missing_pointers),
+        cmocka_unit_test(test_batches_refuse_missing_pointers),
+        cmocka_unit_test(test_other_calls_refuse_missing_pointers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,280 @@
+/* Exclusive access: checked builds refuse a call beside another one; and the counters, which any
+ * thread may read at any time (the thread sanitizer's build looks for races here). */
+#include <pthread.h>
+#include <string.h>
+
+#include "world.h"
+
+/* ------------------------------------------------------------------------- a call inside a call */
+
+/* A sink that calls the cache, which it must not. */
+enum { CALLS = 22 };
+
+struct caller {
+    kvp_cache *cache;
+    kvp_ns ns;
+    kvp_seq seq;
+    int armed;
+    int n_calls;
+    kvp_status statuses[CALLS];
+};
+
+static int write_and_call(void *context, const void *bytes, size_t n_bytes)
+{
+    struct caller *c = context;
+    const kvp_prompt prompt = prompt_of(ints(0), 4);
+    kvp_seq seq;
+    kvp_open_info info;
+    kvp_admission admission;
+    uint32_t n;
+    (void)bytes;
+    (void)n_bytes;
+    if (!c->armed) {
+        return 0;
+    }
+    c->armed = 0;
+    kvp_status *s = c->statuses;
+    const kvp_batch batch = batch_of(&c->seq, NULL, 1);
+    const uint32_t one = 1;
+    const uint32_t none = 0;
+    const kvp_batch fill = batch_of(&c->seq, &none, 1);
+    kvp_ns ns;
+    *s++ = kvp_seq_open(c->cache, c->ns, &prompt, &seq, NULL);
+    *s++ = kvp_match(c->cache, c->ns, &prompt, &info);
+    *s++ = kvp_can_open(c->cache, c->ns, &prompt, &admission);
+    *s++ = kvp_seq_extend(c->cache, c->seq, ints(0), 1, 0);
+    *s++ = kvp_seq_extend_many(c->cache, &batch);
+    *s++ = kvp_can_extend(c->cache, &batch, &admission);
+    *s++ = kvp_seq_fill(c->cache, c->seq, ints(0), 0);
+    *s++ = kvp_seq_fill_many(c->cache, &fill);
+    *s++ = kvp_seq_commit(c->cache, c->seq, 1);
+    *s++ = kvp_seq_commit_many(c->cache, &c->seq, &one, 1);
+    *s++ = kvp_seq_invalidate(c->cache, c->seq, 0, NULL, 0, NULL);
+    *s++ = kvp_seq_fork(c->cache, c->seq, 0, 0, &seq);
+    *s++ = kvp_seq_truncate(c->cache, c->seq, 0, NULL);
+    *s++ = kvp_seq_close(c->cache, c->seq, NULL);
+    *s++ = kvp_seq_retain(c->cache, c->seq, (kvp_range){0, 1}, 1);
+    *s++ = kvp_seq_uncache(c->cache, c->seq, (kvp_range){8, 9});
+    *s++ = kvp_ns_open(c->cache, "", 0, &ns);
+    *s++ = kvp_ns_close(c->cache, c->ns);
+    *s++ = kvp_ns_flush(c->cache, c->ns);
+    *s++ = kvp_plan_take(c->cache, NULL, 0, &n);
+    *s++ = kvp_check(c->cache, 1, NULL);
+    *s++ = kvp_cache_reset(c->cache);
+    c->n_calls = (int)(s - c->statuses);
+    return 0;
+}
+
+static void test_a_call_from_inside_a_call_is_busy(void **state)
+{
+    (void)state;
+#if KVP_CHECK < 1
+    print_message("skipped: only checked builds see this\n");
+    skip();
+#else
+    const kvp_config config = config_of(4, 4, 15);
+    struct caller c;
+    memset(&c, 0, sizeof(c));
+    const kvp_sink sink = {&c, write_and_call};
+    assert_ok(kvp_cache_create(&config, NULL, 0, &c.cache));
+    assert_ok(kvp_record_start(c.cache, &sink));
+    assert_ok(kvp_ns_open(c.cache, NULL, 0, &c.ns));
+    const kvp_prompt prompt = prompt_of(ints(100), 4);
+    assert_ok(kvp_seq_open(c.cache, c.ns, &prompt, &c.seq, NULL));
+    c.armed = 1;
+    assert_ok(kvp_seq_commit(c.cache, c.seq, 4)); /* the call itself is not affected */
+    assert_int_equal(c.n_calls, CALLS);
+    for (int i = 0; i < CALLS; i++) {
+        assert_int_equal(c.statuses[i], KVP_E_BUSY);
+    }
+    assert_ok(kvp_seq_close(c.cache, c.seq, NULL)); /* and the cache is free again */
+    assert_ok(kvp_check(c.cache, 3, NULL));
+    kvp_cache_destroy(c.cache);
+#endif
+}
+
+/* ------------------------------------------------------------------------- a call beside a call */
+
+/* A sink that stays inside the call until it is told to go on. */
+struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int armed;
+    int inside;
+    int go;
+    kvp_cache *cache;
+    kvp_ns ns;
+};
+
+static int write_and_wait(void *context, const void *bytes, size_t n_bytes)
+{
+    struct gate *gate = context;
+    (void)bytes;
+    (void)n_bytes;
+    pthread_mutex_lock(&gate->mutex);
+    if (gate->armed) {
+        gate->armed = 0;
+        gate->inside = 1;
+        pthread_cond_broadcast(&gate->changed);
+        while (!gate->go) {
+            pthread_cond_wait(&gate->changed, &gate->mutex);
+        }
+    }
+    pthread_mutex_unlock(&gate->mutex);
+    return 0;
+}
+
+static void *flush_once(void *context)
+{
+    struct gate *gate = context;
+    static kvp_status status;
+    status = kvp_ns_flush(gate->cache, gate->ns);
+    return &status;
+}
+
+static void test_a_call_of_a_second_thread_is_busy(void **state)
+{
+    (void)state;
+#if KVP_CHECK < 1
+    print_message("skipped: only checked builds see this\n");
+    skip();
+#else
+    const kvp_config config = config_of(4, 4, 15);
+    struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    const kvp_sink sink = {&gate, write_and_wait};
+    pthread_t thread;
+    void *status;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &gate.cache));
+    assert_ok(kvp_record_start(gate.cache, &sink));
+    assert_ok(kvp_ns_open(gate.cache, NULL, 0, &gate.ns));
+    gate.armed = 1;
+    assert_int_equal(pthread_create(&thread, NULL, flush_once, &gate), 0);
+    pthread_mutex_lock(&gate.mutex);
+    while (!gate.inside) {
+        pthread_cond_wait(&gate.changed, &gate.mutex);
+    }
+    pthread_mutex_unlock(&gate.mutex);
+    assert_status(KVP_E_BUSY, kvp_ns_flush(gate.cache, gate.ns));
+    assert_status(KVP_E_BUSY, kvp_check(gate.cache, 3, NULL));
+    pthread_mutex_lock(&gate.mutex);
+    gate.go = 1;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.mutex);
+    assert_int_equal(pthread_join(thread, &status), 0);
+    assert_int_equal(*(kvp_status *)status, KVP_OK); /* the first one was not disturbed */
+    assert_ok(kvp_ns_flush(gate.cache, gate.ns));
+    kvp_cache_destroy(gate.cache);
+#endif
+}
+
+/* ------------------------------------------------------------------------------ from any thread */
+
+struct reader {
+    const kvp_cache *cache;
+    int stop;
+    int n_reads;
+    int n_wrong;
+};
+
+/* Counters never go back, and gauges never exceed what there is. */
+static void *read_stats(void *context)
+{
+    struct reader *reader = context;
+    kvp_stats last;
+    memset(&last, 0, sizeof(last));
+    do {
+        kvp_stats s;
+        if (kvp_cache_stats(reader->cache, &s) != KVP_OK) {
+            reader->n_wrong++;
+            break;
+        }
+        reader->n_wrong += s.opens < last.opens || s.taken_blocks < last.taken_blocks ||
+                           s.sealed_units < last.sealed_units || s.refused < last.refused ||
+                           s.prompt_tokens < last.prompt_tokens || s.forks < last.forks ||
+                           s.evicted_blocks < last.evicted_blocks || s.copies < last.copies;
+        reader->n_wrong += s.free_blocks > s.usable_blocks || s.held_blocks > s.usable_blocks ||
+                           s.cached_blocks > s.usable_blocks || s.open_seqs > 8 ||
+                           s.nodes_used > s.nodes_total || s.pending_copies > 80;
+        last = s;
+        reader->n_reads++;
+    } while (!__atomic_load_n(&reader->stop, __ATOMIC_RELAXED));
+    return NULL;
+}
+
+static void work(world *w, int32_t turn)
+{
+    kvp_copy copies[16];
+    const kvp_seq seq = open_done(w, ints(turn % 7), 10);
+    const kvp_seq child = fork_seq(w, seq, 9);
+    assert_ok(kvp_seq_extend(w->cache, child, ints(turn), 3, 1));
+    assert_ok(kvp_seq_commit(w->cache, child, 12));
+    assert_ok(kvp_seq_extend(w->cache, seq, NULL, 4, 0));
+    assert_ok(kvp_seq_fill(w->cache, seq, ints(10), 4));
+    assert_status(KVP_E_NEVER, kvp_seq_extend(w->cache, seq, NULL, 100, 0));
+    (void)take_plan(w, copies, 16);
+    assert_ok(kvp_seq_truncate(w->cache, seq, 5, NULL));
+    assert_ok(kvp_seq_invalidate(w->cache, child, 6, NULL, 0, NULL));
+    close_seq(w, seq);
+    close_seq(w, child);
+    if (turn % 50 == 0) {
+        assert_ok(kvp_ns_flush(w->cache, w->ns));
+    }
+}
+
+static void test_counters_may_be_read_beside_a_running_call(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 20);
+    world w = make_world(&config);
+    struct reader reader = {.cache = w.cache};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_stats, &reader), 0);
+    for (int32_t turn = 0; turn < 1500; turn++) {
+        work(&w, turn);
+    }
+    __atomic_store_n(&reader.stop, 1, __ATOMIC_RELAXED);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(reader.n_reads > 0);
+    assert_int_equal(reader.n_wrong, 0);
+    end_world(&w);
+}
+
+static void *work_in_thread(void *context)
+{
+    world *w = context;
+    for (int32_t turn = 0; turn < 100; turn++) {
+        work(w, turn);
+    }
+    return NULL;
+}
+
+/* Exclusive access, not one thread: two threads in turn, and two caches at a time. */
+static void test_threads_may_take_turns_and_have_a_cache_each(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 20);
+    world worlds[2] = {make_world(&config), make_world(&config)};
+    pthread_t threads[2];
+    work(&worlds[0], 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, work_in_thread, &worlds[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    work(&worlds[0], 2);
+    end_world(&worlds[0]);
+    end_world(&worlds[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_call_from_inside_a_call_is_busy),
+        cmocka_unit_test(test_a_call_of_a_second_thread_is_busy),
+        cmocka_unit_test(test_counters_may_be_read_beside_a_running_call),
+        cmocka_unit_test(test_threads_may_take_turns_and_have_a_cache_each),
+    };
+    (void)ints(0); /* fill the table before there are threads */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
