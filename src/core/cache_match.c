@@ -148,6 +148,16 @@ void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
     }
 }
 
+/* Count the blocks of row entries [n_counted, end) that nobody holds. */
+static inline void count_unheld(const kvp_cache *cache, const int32_t *blocks, uint32_t end,
+                                struct kvpi_match *match)
+{
+    for (; match->n_counted < end; match->n_counted++) {
+        const uint32_t block = (uint32_t)blocks[match->n_counted];
+        match->n_unheld += kvpi_pool_refs(&cache->pool, block) == 0;
+    }
+}
+
 /* Take unit u's node as matched: into the row, if a block has its KV. */
 static inline uint32_t take_match(const kvp_cache *cache, const struct walk *walk, uint32_t u,
                                   uint32_t node)
@@ -264,6 +274,9 @@ static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct 
         prefetch_node(prefix, named[u % AHEAD]);
         parent = node;
         match->n_hits = u + 1;
+        if (walk->units_per_block == 1 && u >= AHEAD) {
+            count_unheld(cache, walk->blocks, u - AHEAD, match); /* there by now, and here still */
+        }
     }
 }
 
@@ -285,12 +298,12 @@ static void count_blocks(const kvp_cache *cache, struct kvpi_match *match)
     const kvp_prompt *prompt = match->prompt;
     const uint32_t units_per_block = kvpi_units_per_block(cache);
     const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
-    const struct kvpi_block *pool_blocks = kvpi_blocks(&cache->pool);
     match->n_shared = match->n_hits / units_per_block;
-    match->n_unheld = 0;
-    for (uint32_t i = 0; i < match->n_shared; i++) {
-        match->n_unheld += kvpi_block_refs(&pool_blocks[blocks[i]]) == 0;
+    if (match->n_counted > match->n_shared) { /* the hit was cut */
+        match->n_counted = 0;
+        match->n_unheld = 0;
     }
+    count_unheld(cache, blocks, match->n_shared, match);
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
     match->source = match->n_hits % units_per_block == 0 ? 0 : (uint32_t)blocks[match->n_shared];

@@ -85,10 +85,11 @@ struct kvpi_match {
     uint32_t n_hits;      /* leading ones that are hit */
     uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
     uint32_t stop;
-    uint32_t n_shared; /* blocks */
-    uint32_t n_unheld; /* of the shared ones, those that nobody holds */
-    uint32_t n_blocks; /* that the sequence will have */
-    uint32_t source;   /* block to copy hits inside a block from; 0: none */
+    uint32_t n_shared;  /* blocks */
+    uint32_t n_unheld;  /* of the shared ones, those that nobody holds */
+    uint32_t n_counted; /* how many of the shared ones were looked at for that */
+    uint32_t n_blocks;  /* that the sequence will have */
+    uint32_t source;    /* block to copy hits inside a block from; 0: none */
 };
 
 static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)

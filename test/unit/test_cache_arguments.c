@@ -284,6 +284,37 @@ static void test_every_call_works_with_good_handles(void **state)
     end_world(&w);
 }
 
+/* Every changing call that succeeds starts the list of evicted blocks anew; the others leave it. */
+static void expect_list(const struct named_call *named, struct call *c, int32_t turn)
+{
+    const kvp_evicted *evicted;
+    leave_cached(c->w, ints(200 + 100 * turn), 4 * (uint32_t)stats_of(c->w).free_blocks);
+    const kvp_seq seq = open_seq(c->w, ints(3000 + 20 * turn), 4, NULL);
+    assert_int_equal(evicted_of(c->w, &evicted), 1);
+    assert_ok(named->call(c));
+    const uint32_t n = evicted_of(c->w, &evicted);
+    if (n != (named->call == call_open ? 2 : !named->changes)) {
+        print_error("%s: %u\n", named->name, (unsigned)n);
+        fail();
+    }
+    close_seq(c->w, seq);
+}
+
+static void test_every_changing_call_starts_the_list_of_evicted_blocks_anew(void **state)
+{
+    (void)state;
+    world w = small_world(9);
+    struct call c = call_on(&w);
+    assert_ok(kvp_seq_extend(w.cache, c.seq, NULL, 0, 8)); /* so that no call but open takes */
+    for (size_t i = 0; i < SEQ_CALLS; i++) {
+        expect_list(&seq_calls[i], &c, (int32_t)i);
+    }
+    for (size_t i = 0; i < NS_CALLS - 1; i++) { /* nothing can be opened after ns_close */
+        expect_list(&ns_calls[i], &c, (int32_t)(SEQ_CALLS + i));
+    }
+    end_world(&w);
+}
+
 static void test_every_call_refuses_no_cache(void **state)
 {
     (void)state;
@@ -458,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_every_call_refuses_every_bad_sequence),
         cmocka_unit_test(test_every_call_refuses_every_bad_namespace),
         cmocka_unit_test(test_every_call_works_with_good_handles),
+        cmocka_unit_test(test_every_changing_call_starts_the_list_of_evicted_blocks_anew),
         cmocka_unit_test(test_every_call_refuses_no_cache),
         cmocka_unit_test(test_reading_calls_refuse_missing_outputs),
         cmocka_unit_test(test_prompts_refuse_missing_pointers),

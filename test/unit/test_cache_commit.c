@@ -373,6 +373,9 @@ static void test_sequences_that_share_blocks_are_reported_in_the_order_of_their_
     assert_int_equal(n, 2); /* c has no token from 8 on */
     assert_shortage(&w, KVP_E_TOO_SMALL, 0, 0);
     assert_unchanged(
+        &w, assert_status(KVP_E_TOO_SMALL, kvp_seq_invalidate(w.cache, a, 9, NULL, 0, &n)));
+    assert_int_equal(n, 1); /* f shares the block of token 9, but has no such token */
+    assert_unchanged(
         &w, assert_status(KVP_E_TOO_SMALL, kvp_seq_invalidate(w.cache, a, 4, NULL, 0, &n)));
     assert_int_equal(n, 3);
     assert_ok(kvp_seq_invalidate(w.cache, a, 4, seqs, 4, &n));
@@ -385,6 +388,21 @@ static void test_sequences_that_share_blocks_are_reported_in_the_order_of_their_
     for (int i = 0; i < 3; i++) {
         assert_int_equal(info_of(&w, sharers[i]).public_tokens, 4); /* private from there on */
     }
+    end_world(&w);
+}
+
+static void test_a_list_that_is_too_small_is_not_written(void **state)
+{
+    (void)state;
+    world w = small_world(31);
+    const kvp_seq a = open_done(&w, ints(0), 8);
+    (void)fork_seq(&w, a, 8);
+    (void)fork_seq(&w, a, 8);
+    kvp_seq seqs[1] = {{77}};
+    uint32_t n;
+    assert_status(KVP_E_TOO_SMALL, kvp_seq_invalidate(w.cache, a, 0, seqs, 1, &n));
+    assert_int_equal(n, 2);
+    assert_int_equal(seqs[0].bits, 77);
     end_world(&w);
 }
 
@@ -411,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_duplicates_lose_the_content_too),
         cmocka_unit_test(
             test_sequences_that_share_blocks_are_reported_in_the_order_of_their_places),
+        cmocka_unit_test(test_a_list_that_is_too_small_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -358,6 +358,57 @@ static void test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles(void **s
     end_world(&w);
 }
 
+static void test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 15);
+    world mapped;
+    assert_ok(kvp_cache_bytes(&config, &mapped.arena_bytes));
+    assert_ok(kvp_cache_create(&config, NULL, 0, &mapped.cache));
+    assert_ok(kvp_ns_open(mapped.cache, NULL, 0, &mapped.ns));
+    const kvp_seq seq = open_done(&mapped, ints(0), 10);
+    mapped.arena = mapped.cache;
+    world copy = copy_world(&mapped);
+    assert_ok(kvp_seq_extend(copy.cache, seq, ints(10), 2, 0));
+    end_world(&copy); /* unmaps nothing */
+    assert_int_equal(info_of(&mapped, seq).tokens, 10);
+    copy = copy_world(&mapped);
+    kvp_cache_destroy(mapped.cache);
+    assert_int_equal(info_of(&copy, seq).tokens, 10);
+    end_world(&copy);
+}
+
+static int count_write(void *context, const void *bytes, size_t n_bytes)
+{
+    (void)bytes;
+    (void)n_bytes;
+    ++*(int *)context;
+    return 0;
+}
+
+static void test_a_recording_does_not_go_along_with_a_copy(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 15);
+    int n_writes = 0;
+    const kvp_sink sink = {&n_writes, count_write};
+    world w = make_world(&config);
+    kvp_cache_destroy(w.cache);
+    assert_ok(kvp_cache_create(&config, w.arena, w.arena_bytes, &w.cache));
+    assert_ok(kvp_record_start(w.cache, &sink));
+    assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
+    world copy = copy_world(&w);
+    const int before = n_writes;
+    use_a_little(&copy);
+    (void)stats_of(&copy);
+    end_world(&copy);
+    assert_int_equal(n_writes, before);
+    use_a_little(&w);
+    assert_true(n_writes > before);
+    assert_ok(kvp_record_stop(w.cache));
+    end_world(&w);
+}
+
 /* ---------------------------------------------------------------------------------------- reset */
 
 static void test_reset_closes_and_drops_everything(void **state)
@@ -448,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_a_mapped_arena_does_the_same_as_the_callers),
         cmocka_unit_test(test_a_handle_of_another_cache_is_refused_though_all_else_is_equal),
         cmocka_unit_test(test_a_byte_copy_of_the_arena_goes_on_with_the_same_handles),
+        cmocka_unit_test(test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own),
+        cmocka_unit_test(test_a_recording_does_not_go_along_with_a_copy),
         cmocka_unit_test(test_reset_closes_and_drops_everything),
         cmocka_unit_test(test_reset_empties_the_list_of_evicted_blocks),
         cmocka_unit_test(test_reset_with_every_namespace_open_and_no_node_to_spare),

@@ -132,14 +132,18 @@ static void test_a_shared_block_is_copied_up_to_the_tokens_before_the_call(void 
 static void test_a_shared_block_without_computed_tokens_is_replaced_without_a_copy(void **state)
 {
     (void)state;
-    world w = small_world(15);
+    kvp_config config = config_of(4, 4, 15);
+    config.max_copies = 1;
+    world w = make_world(&config);
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq child = fork_seq(&w, parent, 8);
+    const kvp_seq copying = fork_seq(&w, parent, 7);
+    assert_ok(kvp_seq_extend(w.cache, copying, ints(70), 1, 0)); /* block 3; the plan is full */
     assert_ok(kvp_seq_invalidate(w.cache, child, 4, NULL, 0, NULL));
     assert_ok(kvp_seq_extend(w.cache, child, NULL, 0, 0));
-    assert_row(&w, child, 1, 3);
+    assert_row(&w, child, 1, 4);
     assert_row(&w, parent, 1, 2);
-    assert_int_equal(stats_of(&w).pending_copies, 0);
+    assert_int_equal(stats_of(&w).pending_copies, 1);
     end_world(&w);
 }
 

@@ -362,6 +362,25 @@ static void test_a_wrong_hash_between_costs_hits_and_never_correctness(void **st
     end_world(&w);
 }
 
+/* As many as a configuration may allow, and no more. */
+static void test_64_keys_of_a_unit_can_be_hashed_and_65_cannot(void **state)
+{
+    (void)state;
+    kvp_key keys[65];
+    kvp_hash hashes[2] = {{{77}}, {{77}}};
+    kvp_hash root;
+    assert_ok(kvp_hash_root(4, 0, NULL, 0, &root));
+    for (uint32_t i = 0; i < 65; i++) {
+        keys[i] = (kvp_key){i, 4, 5, 0, NULL};
+    }
+    kvp_hash_input input = {
+        .unit_tokens = 4, .n_tokens = 8, .tokens = ints(0), .n_keys = 65, .keys = keys};
+    assert_status(KVP_E_ARG, kvp_hash_units(&input, &root, hashes));
+    assert_int_equal(hashes[0].bytes[0], 77);
+    input.n_keys = 64;
+    assert_ok(kvp_hash_units(&input, &root, hashes));
+}
+
 static void test_hashes_of_another_root_are_refused(void **state)
 {
     (void)state;
@@ -472,7 +491,11 @@ static void test_a_range_ahead_of_the_tokens_holds_when_they_are_reached(void **
         assert_ok(kvp_seq_commit(w.cache, seqs[i], 16));
         assert_int_equal(info_of(&w, seqs[i]).public_tokens, 8);
     }
-    const kvp_seq child = fork_seq(&w, by_call, 6); /* inherits it */
+    const kvp_seq at_edge = open_seq(&w, ints(0), 6, NULL);
+    assert_ok(kvp_seq_uncache(w.cache, at_edge, (kvp_range){8, 9}));
+    assert_ok(kvp_seq_extend(w.cache, at_edge, ints(6), 6, 0));
+    assert_int_equal(info_of(&w, at_edge).public_tokens, 8); /* the unit before is not in it */
+    const kvp_seq child = fork_seq(&w, by_call, 6);          /* inherits it */
     assert_ok(kvp_seq_extend(w.cache, child, ints(6), 10, 0));
     assert_int_equal(info_of(&w, child).public_tokens, 8);
     end_world(&w);
@@ -507,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_given_hashes_do_what_our_own_do),
         cmocka_unit_test(test_a_wrong_first_or_last_hash_is_refused),
         cmocka_unit_test(test_a_wrong_hash_between_costs_hits_and_never_correctness),
+        cmocka_unit_test(test_64_keys_of_a_unit_can_be_hashed_and_65_cannot),
         cmocka_unit_test(test_hashes_of_another_root_are_refused),
         cmocka_unit_test(test_an_uncacheable_token_keeps_its_unit_and_all_later_ones_private),
         cmocka_unit_test(test_every_id_of_a_large_set_is_found),

@@ -239,18 +239,19 @@ static void test_without_a_node_a_flush_takes_the_first_units_away(void **state)
     config.n_nodes = 4;
     world w = make_world(&config);
     const kvp_seq seq = open_done(&w, ints(0), 8);
-    const kvp_seq branch = open_done(&w, ints(100), 4);
+    const kvp_seq branch = open_seq(&w, ints(100), 4, NULL);
     assert_int_equal(stats_of(&w).nodes_used, 4);
     assert_ok(kvp_ns_flush(w.cache, w.ns));
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 0);
     assert_int_equal(match(&w, ints(100), 4).hit_tokens, 0);
+    close_seq(&w, branch);                               /* leaves a node */
     assert_int_equal(info_of(&w, seq).public_tokens, 0); /* private for good */
     assert_ok(kvp_seq_truncate(w.cache, seq, 2, NULL));
     assert_ok(kvp_seq_extend(w.cache, seq, ints(2), 2, 0));
     assert_ok(kvp_seq_commit(w.cache, seq, 4));
     assert_int_equal(info_of(&w, seq).public_tokens, 0);
+    assert_int_equal(info_of(&w, seq).kept_tokens, 4);
     assert_int_equal(match(&w, ints(0), 4).hit_tokens, 0);
-    close_seq(&w, branch);
     close_seq(&w, seq);
     end_world(&w);
 }

@@ -7,6 +7,14 @@
 
 /* ------------------------------------------------------------------------- a call inside a call */
 
+static void skip_without_checks(void)
+{
+    if (KVP_CHECK < 1) {
+        print_message("skipped: only checked builds see this\n");
+        skip();
+    }
+}
+
 /* A sink that calls the cache, which it must not. */
 enum { CALLS = 22 };
 
@@ -68,10 +76,7 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
 static void test_a_call_from_inside_a_call_is_busy(void **state)
 {
     (void)state;
-#if KVP_CHECK < 1
-    print_message("skipped: only checked builds see this\n");
-    skip();
-#else
+    skip_without_checks();
     const kvp_config config = config_of(4, 4, 15);
     struct caller c;
     memset(&c, 0, sizeof(c));
@@ -90,7 +95,6 @@ static void test_a_call_from_inside_a_call_is_busy(void **state)
     assert_ok(kvp_seq_close(c.cache, c.seq, NULL)); /* and the cache is free again */
     assert_ok(kvp_check(c.cache, 3, NULL));
     kvp_cache_destroy(c.cache);
-#endif
 }
 
 /* ------------------------------------------------------------------------- a call beside a call */
@@ -135,10 +139,7 @@ static void *flush_once(void *context)
 static void test_a_call_of_a_second_thread_is_busy(void **state)
 {
     (void)state;
-#if KVP_CHECK < 1
-    print_message("skipped: only checked builds see this\n");
-    skip();
-#else
+    skip_without_checks();
     const kvp_config config = config_of(4, 4, 15);
     struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     const kvp_sink sink = {&gate, write_and_wait};
@@ -164,7 +165,6 @@ static void test_a_call_of_a_second_thread_is_busy(void **state)
     assert_int_equal(*(kvp_status *)status, KVP_OK); /* the first one was not disturbed */
     assert_ok(kvp_ns_flush(gate.cache, gate.ns));
     kvp_cache_destroy(gate.cache);
-#endif
 }
 
 /* ------------------------------------------------------------------------------ from any thread */
