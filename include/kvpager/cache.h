@@ -187,8 +187,9 @@ typedef struct kvp_shortage {
                                 limit that can never be passed; else 0 */
 } kvp_shortage;
 
-/* Tell what the most recent failing call missed, of those that change the cache. Calls that succeed
- * leave it as it is. With KVP_BATCH_EACH: the last sequence that failed. Thread: read. */
+/* Tell what the most recent failing call missed, of those that change the cache and got past their
+ * pointers and the guard (KVP_E_BUSY). Calls that succeed leave it as it is. With KVP_BATCH_EACH: the
+ * last sequence that failed. Thread: read. */
 KVP_API kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
 
 /* What kvp_check found. */

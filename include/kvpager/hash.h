@@ -59,7 +59,8 @@ typedef struct kvp_hash_input {
  *          parent       the root, or the hash of the unit before tokens[0]
  * Gives:   out_hashes   [n_tokens / U]
  * Returns: KVP_OK; KVP_E_ARG when a pointer is NULL, U or first_position is out of range, or keys
- *          are not ascending, empty (begin >= end) or longer than KVP_KEY_MAX_BYTES
+ *          are not ascending, empty (begin >= end), longer than KVP_KEY_MAX_BYTES, or more than 64
+ *          in a unit
  * After-failure: out_hashes is not written
  * Thread:  pure         Blocks: never
  * Cost:    O(n_tokens + n_keys x units a key touches), allocates nothing

@@ -82,6 +82,11 @@ static inline void kvpi_uncount(uint64_t *counter, uint64_t n)
     __atomic_store_n(counter, *counter - n, __ATOMIC_RELAXED);
 }
 
+static inline void kvpi_set(uint64_t *counter, uint64_t value)
+{
+    __atomic_store_n(counter, value, __ATOMIC_RELAXED);
+}
+
 static inline uint64_t kvpi_read(const uint64_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);

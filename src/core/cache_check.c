@@ -235,9 +235,9 @@ static int check_public(struct audit *audit, uint32_t index)
     const struct kvpi_node *node = kvpi_node(prefix, index);
     const struct kvpi_unit unit = {kvpi_node_tokens(node), kvpi_node_keys(prefix, index),
                                    node->n_keys};
-    const uint64_t collisions = prefix->n_collisions;
-    const uint32_t found = kvpi_prefix_find(prefix, node->parent, &node->hash, &unit);
-    prefix->n_collisions = collisions;
+    uint64_t n_collisions = 0;
+    const uint32_t found =
+        kvpi_prefix_look(prefix, node->parent, &node->hash, &unit, &n_collisions);
     if (found != index) {
         return fail(audit, index, "N1 a public node is not found, or is there twice");
     }

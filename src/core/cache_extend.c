@@ -411,7 +411,6 @@ static kvp_status find_each(kvp_cache *cache, const kvp_batch *batch)
 
 static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
 {
-    const uint64_t refused = cache->counters.refused;
     uint64_t first_token = 0;
     const kvp_status status = find_each(cache, batch);
     if (status != KVP_OK) {
@@ -423,7 +422,6 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
         batch->statuses[i] = extend_one_of(cache, batch, i, &part);
         first_token += part.n_tokens;
     }
-    cache->counters.refused = refused; /* the call itself is not refused */
     return KVP_OK;
 }
 

@@ -223,7 +223,7 @@ kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
     if (cache == NULL || sink == NULL || sink->write == NULL) {
         return KVP_E_ARG;
     }
-    if (cache->used) {
+    if (cache->used || cache->self != (uintptr_t)cache) {
         return KVP_E_STATE;
     }
     kvp_status status = kvp_config_peek(cache, &config);
@@ -235,7 +235,11 @@ kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
 
 kvp_status kvp_record_stop(kvp_cache *cache)
 {
-    return cache == NULL ? KVP_E_ARG : kvpi_record_end(&cache->recorder);
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    /* A recording does not go along with a copy of the arena. */
+    return cache->self != (uintptr_t)cache ? KVP_E_STATE : kvpi_record_end(&cache->recorder);
 }
 
 /* ---------------------------------------------------------------------------- every call's ends */
@@ -261,6 +265,9 @@ kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
                    self->pool.n_held - self->counters.peak_held_blocks);
     }
     self->recorder.decisions = 0;
+    if (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
+        kvpi_count(&self->counters.refused, 1);
+    }
 #if KVP_CHECK >= 2
     kvp_violation violation; /* for whoever looks at the core file */
     KVPI_ASSERT(kvpi_audit(self, KVP_CHECK, &violation));
@@ -276,7 +283,6 @@ kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64
     cache->shortage.status = status;
     cache->shortage.index = index;
     cache->shortage.missing_blocks = missing;
-    kvpi_count(&cache->counters.refused, status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER);
     return status;
 }
 

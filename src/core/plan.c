@@ -25,7 +25,7 @@ void kvpi_plan_layout(struct kvpi_plan *plan, struct kvpi_layout *layout, size_t
 
 void kvpi_plan_reset(struct kvpi_plan *plan, uint32_t n_blocks)
 {
-    plan->n = 0;
+    kvpi_set(&plan->n, 0);
     memset(marks_of(plan), 0, n_blocks);
 }
 

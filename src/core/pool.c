@@ -43,10 +43,10 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     memset(pool->tail_trail, 0, sizeof(pool->tail_trail));
     memset(&pool->head_trail, 0, sizeof(pool->head_trail));
     pool->classes = 1;
-    pool->n_free = n - 1;
-    pool->n_cached = 0;
-    pool->n_held = 0;
-    pool->n_parked = 0;
+    kvpi_set(&pool->n_free, n - 1);
+    kvpi_set(&pool->n_cached, 0);
+    kvpi_set(&pool->n_held, 0);
+    kvpi_set(&pool->n_parked, 0);
 }
 
 static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)

@@ -44,7 +44,7 @@ void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks)
     prefix->first_free = KVPI_NO_NODE;
     memset(prefix->freed, 0, sizeof(prefix->freed));
     prefix->n_touched = 0;
-    prefix->n_used = 0;
+    kvpi_set(&prefix->n_used, 0);
 }
 
 static uint32_t new_node(struct kvpi_prefix *prefix)
@@ -129,8 +129,8 @@ int kvpi_prefix_same_keys(const struct kvpi_prefix *prefix, uint32_t node,
     return 1;
 }
 
-uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
-                          const struct kvpi_unit *unit)
+uint32_t kvpi_prefix_look(const struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit, uint64_t *n_collisions)
 {
     const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
     const uint32_t tag = kvpi_prefix_tag(prefix, hash);
@@ -139,11 +139,22 @@ uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp
             if (kvpi_prefix_same(prefix, index[i].node, parent, unit)) {
                 return index[i].node;
             }
-            kvpi_count(&prefix->n_collisions, 1);
+            (*n_collisions)++;
         }
         i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
     }
     return KVPI_NO_NODE;
+}
+
+uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit)
+{
+    uint64_t n_collisions = 0;
+    const uint32_t node = kvpi_prefix_look(prefix, parent, hash, unit, &n_collisions);
+    if (kvpi_unlikely(n_collisions > 0)) {
+        kvpi_count(&prefix->n_collisions, n_collisions);
+    }
+    return node;
 }
 
 uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,

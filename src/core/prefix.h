@@ -178,6 +178,10 @@ static inline int kvpi_prefix_same(const struct kvpi_prefix *prefix, uint32_t in
            ((node->n_keys | unit->n_keys) == 0 || kvpi_prefix_same_keys(prefix, index, unit));
 }
 
+/* kvpi_prefix_find that counts collisions to the caller: for the audit, which leaves no trace. */
+uint32_t kvpi_prefix_look(const struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit, uint64_t *n_collisions);
+
 /* The public node of `unit` after `parent`; KVPI_NO_NODE: there is none. Cost: O(1) expected. */
 uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
                           const struct kvpi_unit *unit);

@@ -42,7 +42,7 @@ void kvpi_table_reset(struct kvpi_table *table, int fresh)
         }
     }
     memset(kvpi_seq_at(table, kvpi_table_scratch(table)), 0, sizeof(struct kvpi_seq));
-    table->n_open = 0;
+    kvpi_set(&table->n_open, 0);
 }
 
 int64_t kvpi_table_next(const struct kvpi_table *table)

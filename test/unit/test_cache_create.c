@@ -401,6 +401,7 @@ static void test_a_recording_does_not_go_along_with_a_copy(void **state)
     const int before = n_writes;
     use_a_little(&copy);
     (void)stats_of(&copy);
+    assert_status(KVP_E_STATE, kvp_record_stop(copy.cache));
     end_world(&copy);
     assert_int_equal(n_writes, before);
     use_a_little(&w);

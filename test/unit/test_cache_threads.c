@@ -208,6 +208,13 @@ static void work(world *w, int32_t turn)
     assert_ok(kvp_seq_extend(w->cache, seq, NULL, 4, 0));
     assert_ok(kvp_seq_fill(w->cache, seq, ints(10), 4));
     assert_status(KVP_E_NEVER, kvp_seq_extend(w->cache, seq, NULL, 100, 0));
+    kvp_status statuses[1];
+    const uint32_t too_many = 100;
+    kvp_batch batch = batch_of(&seq, &too_many, 1);
+    batch.flags = KVP_BATCH_EACH;
+    batch.statuses = statuses;
+    assert_ok(kvp_seq_extend_many(w->cache, &batch));
+    assert_int_equal(statuses[0], KVP_E_NEVER);
     (void)take_plan(w, copies, 16);
     assert_ok(kvp_seq_truncate(w->cache, seq, 5, NULL));
     assert_ok(kvp_seq_invalidate(w->cache, child, 6, NULL, 0, NULL));
@@ -215,6 +222,8 @@ static void work(world *w, int32_t turn)
     close_seq(w, child);
     if (turn % 50 == 0) {
         assert_ok(kvp_ns_flush(w->cache, w->ns));
+        assert_ok(kvp_cache_reset(w->cache));
+        assert_ok(kvp_check(w->cache, 3, NULL));
     }
 }
 
