@@ -1,0 +1,269 @@
+/* kvpager/wire.h: worker messages. What a scheduler process tells its worker processes in each step.
+ *
+ *   scheduler                                        worker
+ *   kvp_wire_config_of(cache, &config);              (the same numbers)
+ *   kvp_wire_sender_create(&config, cache, ...);     kvp_wire_mirror_create(&config, ...);
+ *   ... open, extend, commit, close ...
+ *   kvp_wire_sender_encode(sender, &step, ...)  -->  kvp_wire_mirror_apply(mirror, bytes, n, &news);
+ *                                                    kvp_wire_mirror_seq(mirror, id, &seq): the row
+ *
+ * A sequence has a small number of the caller's, its worker id, from its first message to the one
+ * that closes it. The sender remembers, for each worker id, what its workers have, and sends what
+ * has become different: of a sequence that is new, its tokens and its whole row; of one that
+ * decodes, the new token and, once in block_tokens steps, one block id (a run of such sequences
+ * takes about 3 bytes each); of any, entries that were replaced (copy-on-write, adopt) or removed.
+ * The mirror rebuilds status, counts, last token and rows.
+ *
+ * Rules:
+ *   R1  Messages of one sender have an epoch and a number: 1, 2, 3, ... A mirror takes each once
+ *       and in order. One that has missed something takes the next full-state message, which
+ *       assumes nothing, and goes on from there. The first message of a sender is a full one.
+ *   R2  All workers of a sender get the same messages.
+ *   R3  A message is taken wholly or not at all: it is checked to its end before anything changes.
+ *   R4  What a worker has of a sequence is what it was in the last message that named it.
+ *   R5  Nothing allocates after creation, nothing blocks, nothing reads a clock. The same calls
+ *       give the same bytes.
+ *
+ * The bytes are in docs/WIRE.md. They carry token values: protect the channel as you protect your
+ * users' prompts. The checksum finds damage; it is no signature.
+ */
+#ifndef KVPAGER_WIRE_H
+#define KVPAGER_WIRE_H
+
+#include "types.h"
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVP_WIRE_MAX_SEQS 16777216u
+
+/* Bytes of a message's head: enough for kvp_wire_peek, and so to learn the length from a stream. */
+#define KVP_WIRE_HEAD_BYTES 40u
+
+/* Sizes of a sender and of its mirrors. A mirror that is smaller than what it is told refuses it
+ * (KVP_E_TOO_SMALL); a sender never makes a message that a mirror of the same sizes refuses. */
+typedef struct kvp_wire_config {
+    size_t struct_size;       /* set by kvp_wire_config_init */
+    uint32_t block_tokens;    /* S, as the cache's; a mirror of another S takes no message */
+    uint32_t n_blocks;        /* N: ids in rows and copies are below it */
+    uint32_t max_seqs;        /* worker ids are 0..max_seqs-1; at most KVP_WIRE_MAX_SEQS */
+    uint32_t max_row_blocks;  /* M, of one sequence */
+    uint32_t max_step_tokens; /* values in one message, full ones too */
+    uint32_t max_copies;      /* copies in one message */
+    uint64_t epoch;           /* of a sender: above that of every sender before it; >= 1. A mirror
+                                 takes no notice of it */
+} kvp_wire_config;
+
+/* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
+ * ignored. Thread: pure. */
+KVP_API void kvp_wire_config_init(kvp_wire_config *config);
+
+/* Fill `config` so that every state of this cache fits: max_seqs and max_copies as the cache's,
+ * max_row_blocks = ceil(max_seq_tokens / S), max_step_tokens = max_seqs + 4 x max_seq_tokens (raise
+ * it when more long prompts than four arrive in one step), epoch 1.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
+KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
+
+/* ------------------------------------------------------------------------------------ the sender */
+
+typedef struct kvp_wire_sender kvp_wire_sender;
+
+/* Say how many bytes a sender needs: about 200 + 4 x max_row_blocks for each worker id. The system
+ * backs only what is touched.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
+KVP_API kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_bytes);
+
+/* Create a sender for one cache.
+ *
+ * Takes:   config       copied; block_tokens must be the cache's, n_blocks not below the cache's
+ *          cache        read by kvp_wire_sender_encode; must outlive the sender
+ *          memory       NULL: allocated; else the caller's, 64-byte aligned, its content does not
+ *                       matter, memory_bytes >= kvp_wire_sender_bytes
+ * Gives:   out_sender
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG; KVP_E_TOO_SMALL when memory_bytes is too small;
+ *          KVP_E_NO_MEMORY
+ * Owns:    destroy it; the caller's memory stays the caller's, in use until then
+ * Thread:  read
+ * Cost:    O(max_seqs); the only call on a sender that allocates
+ */
+KVP_API kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache *cache,
+                                          void *memory, size_t memory_bytes,
+                                          kvp_wire_sender **out_sender);
+
+/* Destroy a sender. NULL is ignored. Its cache is not touched. */
+KVP_API void kvp_wire_sender_destroy(kvp_wire_sender *sender);
+
+/* One sequence of a step. Zero it, then the fields. */
+typedef struct kvp_wire_item {
+    kvp_seq seq;
+    uint32_t worker_id;    /* 0..max_seqs-1 */
+    uint32_t status;       /* the caller's own, 1..255: running, paused, ... */
+    uint32_t step_tokens;  /* the caller's own, at most the sequence's tokens: how many of them this
+                              step computes; the worker keeps it until it is told another number */
+    uint32_t first_token;  /* where values begin when the sequence is new to the worker, and in a
+                              full message; 0: all; KVP_END: none (a fork, a decoding sequence) */
+    const int32_t *tokens; /* [known_tokens] all values from position 0; NULL: ask the cache, which
+                              is possible while it keeps them (kvp_seq_info.kept_tokens) */
+} kvp_wire_item;
+
+enum {
+    KVP_WIRE_FULL = 1u /* assume nothing: items are all there is; sequences not named are gone */
+};
+
+/* What a message is made of. Zero it, set struct_size = sizeof(kvp_wire_step), then the fields. */
+typedef struct kvp_wire_step {
+    size_t struct_size;
+    uint32_t flags;             /* KVP_WIRE_FULL; implied for a sender's first message */
+    uint32_t n_items;
+    const kvp_wire_item *items; /* [n_items] worker_id ascending: the order of the batch, too */
+    const uint32_t *closed;     /* [n_closed] worker ids, ascending, that end here; an id may be
+                                   given to a new sequence in the same step */
+    uint32_t n_closed;
+    uint32_t n_copies;
+    const kvp_copy *copies;     /* [n_copies] as kvp_plan_take gave them */
+} kvp_wire_step;
+
+/* Make the message of a step.
+ *
+ * Which values are sent of a sequence that the worker knows: those that were appended. When values
+ * that the worker has and whose computation was not over (from computed - step_tokens of the last
+ * message on) have been rolled back and replaced, which is found by a 64-bit hash of them, all from
+ * there on.
+ *
+ * Worked: 1,024 sequences that each decoded one token, blocks of 16, a vocabulary of 128,256, ids
+ * of a pool of 1,048,576 blocks in any order: 2.9 bytes of token, 3/16 of block id, 1/4 of grouping,
+ * and the head, together about 3.4 bytes for each.
+ *
+ * Takes:   step         read during the call only
+ *          capacity     of out_bytes; 0 asks for the size only
+ * Gives:   out_bytes    [out_n_bytes]; what it holds after a failure is undefined
+ *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
+ * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
+ *          out of range, a status or step_tokens out of range, an id that another sequence has, a
+ *          closed id that nobody has, a copy that names a block not below n_blocks, or whose phase
+ *          is below that of the copy before; KVP_E_HANDLE; KVP_E_UNKNOWN: the cache does not keep
+ *          the values (give kvp_wire_item.tokens); KVP_E_TOO_SMALL: the buffer, or more values,
+ *          copies or blocks of a row than the configuration has (then out_n_bytes is not written);
+ *          KVP_E_TOO_LONG: 4 GiB or more
+ * After-failure: unchanged
+ * Thread:  read (of the cache); the sender needs exclusive access
+ * Cost:    O(items + what is sent + tokens not computed + blocks of rows with a risen version)
+ */
+KVP_API kvp_status kvp_wire_sender_encode(kvp_wire_sender *sender, const kvp_wire_step *step,
+                                          void *out_bytes, size_t capacity, size_t *out_n_bytes);
+
+/* Digest what the workers have after the last message: equal to kvp_wire_mirror_digest of a worker
+ * that took it, on a machine of the same byte order; 0 for NULL. Thread: read. Cost: O(rows). */
+KVP_API uint64_t kvp_wire_sender_digest(const kvp_wire_sender *sender);
+
+/* ------------------------------------------------------------------------------------ the mirror */
+
+/* The head of a message. */
+typedef struct kvp_wire_head {
+    uint64_t epoch;
+    uint64_t number;  /* >= 1 */
+    uint32_t full;    /* 1: assumes nothing */
+    uint32_t n_bytes; /* of the whole message */
+} kvp_wire_head;
+
+/* Read the head of a message, of which there may be more to come: the length is in it. The rest is
+ * not verified; apply does that.
+ * Takes:   bytes        [n_bytes], n_bytes >= KVP_WIRE_HEAD_BYTES
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT: no message, or cut; KVP_E_VERSION
+ * Thread:  pure */
+KVP_API kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_head *out_head);
+
+typedef struct kvp_wire_mirror kvp_wire_mirror;
+
+/* Say how many bytes a mirror needs: about 60 + 4 x max_row_blocks for each worker id, 4 for each
+ * of max_step_tokens, 20 for each copy.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
+KVP_API kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes);
+
+/* Create a mirror: empty, waiting for a full-state message.
+ * Takes:   memory       as for kvp_wire_sender_create
+ * Returns: as kvp_wire_sender_create
+ * Cost:    O(max_seqs); the only call on a mirror that allocates */
+KVP_API kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory,
+                                          size_t memory_bytes, kvp_wire_mirror **out_mirror);
+
+/* Destroy a mirror. NULL is ignored. */
+KVP_API void kvp_wire_mirror_destroy(kvp_wire_mirror *mirror);
+
+/* What a message said of one sequence. */
+typedef struct kvp_wire_news_item {
+    uint32_t worker_id;
+    uint32_t is_new;       /* 1: not known before, or told anew by a full message */
+    uint32_t from;         /* position of values[0]; older values from there on are void */
+    uint32_t n_values;     /* from + n_values = known_tokens */
+    const int32_t *values; /* [n_values] */
+} kvp_wire_news_item;
+
+/* What a message said. The arrays lie in the mirror, until it takes the next message. */
+typedef struct kvp_wire_news {
+    uint32_t full;
+    uint32_t n_items;
+    const kvp_wire_news_item *items; /* [n_items] worker_id ascending: the step's batch */
+    const uint32_t *closed;          /* [n_closed] ascending; empty for a full message */
+    uint32_t n_closed;
+    uint32_t n_copies;
+    const kvp_copy *copies;          /* [n_copies] the plan: run it before the forward pass */
+} kvp_wire_news;
+
+/* Take a message.
+ *
+ * It is checked to its end, and against what the mirror has, before anything is changed.
+ *
+ * Takes:   bytes        [n_bytes] exactly one message
+ * Gives:   out_news     may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT: cut, damaged or nonsense; KVP_E_VERSION: of another
+ *          version of the format; KVP_E_STATE: stale, repeated, out of order, of another epoch, or
+ *          not full while the mirror is empty (kvp_wire_peek and kvp_wire_mirror_info tell which:
+ *          above the expected number something was missed, ask for a full message);
+ *          KVP_E_MISMATCH: of a cache with another block_tokens; KVP_E_TOO_SMALL: it does not fit
+ *          the mirror's sizes
+ * After-failure: unchanged, and the news of the message before are still there
+ * Thread:  exclusive access to the mirror        Blocks: never
+ * Cost:    O(n_bytes), and O(max_seqs) for a full one; allocates nothing
+ */
+KVP_API kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *mirror, const void *bytes, size_t n_bytes,
+                                         kvp_wire_news *out_news);
+
+typedef struct kvp_wire_mirror_state {
+    uint64_t epoch;  /* 0: empty, waits for a full-state message */
+    uint64_t number; /* of the last message taken */
+    uint32_t n_seqs; /* known now */
+} kvp_wire_mirror_state;
+
+/* Tell where the mirror stands. Returns: KVP_OK; KVP_E_ARG. Thread: read. */
+KVP_API kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *mirror,
+                                        kvp_wire_mirror_state *out_state);
+
+/* A sequence as the worker knows it: the words of kvp_seq_info. */
+typedef struct kvp_wire_seq {
+    uint32_t status; /* as the scheduler's; 0: no sequence has this id, and all else is 0 */
+    uint32_t tokens;
+    uint32_t known_tokens;
+    uint32_t computed_tokens;
+    uint32_t cached_tokens;
+    uint32_t step_tokens;
+    int32_t last_token;
+    uint32_t blocks;
+    const int32_t *row; /* [blocks], in the mirror: at the same address for the same worker id,
+                           max_row_blocks apart from the next one's */
+} kvp_wire_seq;
+
+/* Read one sequence.
+ * Returns: KVP_OK, also for an id that no sequence has; KVP_E_ARG. Thread: read. Cost: O(1) */
+KVP_API kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *mirror, uint32_t worker_id,
+                                       kvp_wire_seq *out_seq);
+
+/* Digest everything that the mirror knows of sequences; 0 for NULL. See kvp_wire_sender_digest. */
+KVP_API uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *mirror);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

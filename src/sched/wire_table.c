@@ -1,0 +1,145 @@
+/* wire_table: the table that sender and mirror have in common, their sizes, and the checksum.
+ *
+ *   seqs   [max_seqs]                     counts of each worker id
+ *   rows   [max_seqs, max_row_blocks]     a row has its place for good: no row ever moves
+ *
+ * T1  seqs[i].status is 0 exactly while no sequence has the id i; n_seqs counts the others.
+ * T2  seqs[i].blocks <= max_row_blocks.
+ */
+#include "wire_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire_bytes.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { ALIGN = 64 };
+
+void kvp_wire_config_init(kvp_wire_config *config)
+{
+    if (config == NULL)
+        return;
+    *config = (kvp_wire_config){
+        .struct_size = sizeof *config,
+        .block_tokens = 16,
+        .n_blocks = 1024,
+        .max_seqs = 256,
+        .max_row_blocks = 2048,
+        .max_step_tokens = 256 + 4 * 32768,
+        .max_copies = 320,
+        .epoch = 1,
+    };
+}
+
+kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config)
+{
+    kvp_config config;
+    if (out_config == NULL)
+        return KVP_E_ARG;
+    kvp_status status = kvp_cache_config(cache, &config);
+    if (status != KVP_OK)
+        return status;
+    uint64_t step_tokens = config.max_seqs + 4 * (uint64_t)config.max_seq_tokens;
+    kvp_wire_config_init(out_config);
+    out_config->block_tokens = config.block_tokens;
+    out_config->n_blocks = config.n_blocks;
+    out_config->max_seqs = config.max_seqs;
+    out_config->max_row_blocks =
+        (uint32_t)kvp_blocks_for_tokens(config.block_tokens, config.max_seq_tokens);
+    out_config->max_step_tokens = step_tokens <= INT32_MAX ? (uint32_t)step_tokens : INT32_MAX;
+    out_config->max_copies = config.max_copies;
+    return KVP_OK;
+}
+
+int kvpi_wire_config_is_valid(const kvp_wire_config *config)
+{
+    return config != NULL && config->struct_size == sizeof *config && config->block_tokens >= 1 &&
+           config->block_tokens <= KVP_BLOCK_TOKENS_MAX && config->n_blocks >= 2 &&
+           config->n_blocks <= INT32_MAX && config->max_seqs >= 1 &&
+           config->max_seqs <= KVP_WIRE_MAX_SEQS && config->max_row_blocks >= 1 &&
+           config->max_row_blocks <= INT32_MAX && config->max_step_tokens <= INT32_MAX &&
+           config->max_copies <= INT32_MAX && config->epoch >= 1;
+}
+
+size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size)
+{
+    size_t offset = layout->bytes;
+    if (layout->overflow || n > (SIZE_MAX - ALIGN) / size ||
+        n * size + ALIGN > SIZE_MAX - offset) {
+        layout->overflow = 1;
+        return 0;
+    }
+    layout->bytes = (offset + n * size + ALIGN - 1) / ALIGN * ALIGN;
+    return offset;
+}
+
+kvp_status kvpi_wire_memory(void **memory, size_t memory_bytes, size_t bytes, uint32_t *out_owned)
+{
+    *out_owned = 0;
+    if (*memory != NULL) {
+        if ((uintptr_t)*memory % ALIGN != 0)
+            return KVP_E_ARG;
+        return memory_bytes < bytes ? KVP_E_TOO_SMALL : KVP_OK;
+    }
+    *memory = aligned_alloc(ALIGN, bytes);
+    *out_owned = *memory != NULL;
+    return *memory != NULL ? KVP_OK : KVP_E_NO_MEMORY;
+}
+
+struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layout,
+                                                   const kvp_wire_config *config)
+{
+    struct kvpi_wire_table_places places;
+    places.seqs = kvpi_wire_layout_take(layout, config->max_seqs, sizeof(struct kvpi_wire_seq));
+    /* Both factors are below 2^31: the product fits 64 bits; where size_t has 32 it may not. */
+    uint64_t entries = (uint64_t)config->max_seqs * config->max_row_blocks;
+    if (entries > SIZE_MAX)
+        layout->overflow = 1;
+    places.rows = kvpi_wire_layout_take(layout, (size_t)entries, sizeof(int32_t));
+    return places;
+}
+
+void kvpi_wire_table_init(struct kvpi_wire_table *table, const kvp_wire_config *config,
+                          void *memory, struct kvpi_wire_table_places places)
+{
+    table->max_seqs = config->max_seqs;
+    table->max_row_blocks = config->max_row_blocks;
+    table->seqs = (struct kvpi_wire_seq *)(void *)((char *)memory + places.seqs);
+    table->rows = (int32_t *)(void *)((char *)memory + places.rows);
+    kvpi_wire_table_clear(table);
+}
+
+void kvpi_wire_table_clear(struct kvpi_wire_table *table)
+{
+    memset(table->seqs, 0, table->max_seqs * sizeof *table->seqs);
+    table->n_seqs = 0;
+}
+
+void kvpi_wire_table_remove(struct kvpi_wire_table *table, uint32_t id)
+{
+    table->seqs[id] = (struct kvpi_wire_seq){0};
+    table->n_seqs--;
+}
+
+uint64_t kvpi_wire_table_digest(const struct kvpi_wire_table *table)
+{
+    uint64_t digest = table->n_seqs;
+    for (uint32_t id = 0; id < table->max_seqs; id++) {
+        const struct kvpi_wire_seq *seq = &table->seqs[id];
+        if (seq->status == 0)
+            continue;
+        digest = XXH3_64bits_withSeed(seq, sizeof *seq, digest ^ id);
+        digest = XXH3_64bits_withSeed(kvpi_wire_row(table, id),
+                                      seq->blocks * sizeof(int32_t), digest);
+    }
+    return digest;
+}
+
+uint64_t kvpi_wire_checksum(const uint8_t *message, size_t n_bytes)
+{
+    uint64_t head = XXH3_64bits(message, KVPI_WIRE_AT_CHECKSUM);
+    return XXH3_64bits_withSeed(message + KVP_WIRE_HEAD_BYTES, n_bytes - KVP_WIRE_HEAD_BYTES, head);
+}

@@ -1,0 +1,64 @@
+/* wire_table: what a worker knows of its sequences. The mirror's state, and the sender's memory of
+ * it: both sides have the same, so that differences mean the same.
+ */
+#ifndef KVPI_WIRE_TABLE_H
+#define KVPI_WIRE_TABLE_H
+
+#include <kvpager/wire.h>
+
+/* One sequence. status 0: none, and then everything else is 0. */
+struct kvpi_wire_seq {
+    uint32_t status;
+    uint32_t tokens;
+    uint32_t known;
+    uint32_t computed;
+    uint32_t cached;
+    uint32_t step;
+    uint32_t blocks;
+    int32_t last;
+};
+
+struct kvpi_wire_table {
+    uint32_t max_seqs;
+    uint32_t max_row_blocks;
+    uint32_t n_seqs;            /* with a status */
+    struct kvpi_wire_seq *seqs; /* [max_seqs] */
+    int32_t *rows;              /* [max_seqs, max_row_blocks]; behind seqs[i].blocks: anything */
+};
+
+/* Plans memory: arrays one after the other, each 64-byte aligned. A size that does not fit size_t
+ * sets `overflow`, and stays set. */
+struct kvpi_wire_layout {
+    size_t bytes;
+    int overflow;
+};
+
+/* Reserve n x size bytes; give their offset. */
+size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size);
+
+int kvpi_wire_config_is_valid(const kvp_wire_config *config);
+
+/* Find memory for an object: the caller's, or allocated. Gives: out_owned, 1 when allocated. */
+kvp_status kvpi_wire_memory(void **memory, size_t memory_bytes, size_t bytes, uint32_t *out_owned);
+
+/* Where the table's arrays are in memory; used twice: to plan, and to point. */
+struct kvpi_wire_table_places {
+    size_t seqs;
+    size_t rows;
+};
+
+struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layout,
+                                                   const kvp_wire_config *config);
+void kvpi_wire_table_init(struct kvpi_wire_table *table, const kvp_wire_config *config,
+                          void *memory, struct kvpi_wire_table_places places);
+
+static inline int32_t *kvpi_wire_row(const struct kvpi_wire_table *table, uint32_t id)
+{
+    return table->rows + (size_t)id * table->max_row_blocks;
+}
+
+void kvpi_wire_table_clear(struct kvpi_wire_table *table);
+void kvpi_wire_table_remove(struct kvpi_wire_table *table, uint32_t id);
+uint64_t kvpi_wire_table_digest(const struct kvpi_wire_table *table);
+
+#endif
