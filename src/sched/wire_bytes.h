@@ -141,8 +141,7 @@ static inline int kvpi_wire_get(struct kvpi_wire_in *in, uint32_t *out)
 /* A number below 2^31. */
 static inline int kvpi_wire_get_31(struct kvpi_wire_in *in, uint32_t *out)
 {
-    return kvpi_wire_get(in, out) &&
-           (*out <= INT32_MAX || kvpi_wire_wrong(in, KVP_E_FORMAT));
+    return kvpi_wire_get(in, out) && (*out <= INT32_MAX || kvpi_wire_wrong(in, KVP_E_FORMAT));
 }
 
 /* Walks from a number below 2^31 to another one. */

@@ -303,8 +303,7 @@ static int read_row(struct reading *r, uint32_t id, struct kvpi_wire_seq *now)
     if (n > now->blocks)
         return wrong(r);
     now->blocks -= n;
-    return read_replaced(r, id, now) && kvpi_wire_get(&r->in, &n) &&
-           read_appended(r, id, n, now);
+    return read_replaced(r, id, now) && kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, now);
 }
 
 static int read_new(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
@@ -371,8 +370,7 @@ static int read_decode(struct reading *r, uint32_t id, uint32_t kind, struct kvp
 static int is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
     return seq->status != 0 && seq->tokens <= INT32_MAX && seq->known <= seq->tokens &&
-           seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
-           seq->step <= seq->tokens &&
+           seq->computed <= seq->tokens && seq->cached <= seq->tokens && seq->step <= seq->tokens &&
            kvp_blocks_for_tokens(m->config.block_tokens, seq->tokens) <= seq->blocks;
 }
 
@@ -481,8 +479,8 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     kvp_wire_news news;
     if (status != KVP_OK)
         return status;
-    if (head->n_bytes != n_bytes || kvpi_wire_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) !=
-                                        kvpi_wire_checksum(bytes, n_bytes))
+    if (head->n_bytes != n_bytes ||
+        kvpi_wire_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
         return KVP_E_FORMAT;
     if (kvpi_wire_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens)
         return KVP_E_MISMATCH;
@@ -520,8 +518,7 @@ kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state 
     return KVP_OK;
 }
 
-kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id,
-                               kvp_wire_seq *out_seq)
+kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
 {
     if (m == NULL || out_seq == NULL || worker_id >= m->config.max_seqs)
         return KVP_E_ARG;

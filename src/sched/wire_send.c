@@ -58,7 +58,7 @@ struct kvp_wire_sender {
 };
 
 typedef struct kvp_wire_sender sender;
-typedef struct kvpi_wire_out out_bytes;
+typedef struct kvpi_wire_out writer;
 
 /* ------------------------------------------------------------------------------------ creation */
 
@@ -318,7 +318,7 @@ static kvp_status prepare(const sender *s, const kvp_wire_step *step, int full)
 
 /* --------------------------------------------------------------------------------------- write */
 
-static kvp_status put_values(const sender *s, out_bytes *out, const kvp_wire_item *item,
+static kvp_status put_values(const sender *s, writer *out, const kvp_wire_item *item,
                              const struct pending *p)
 {
     int32_t chunk[CHUNK];
@@ -338,7 +338,7 @@ static kvp_status put_values(const sender *s, out_bytes *out, const kvp_wire_ite
 }
 
 /* Block ids, each as the way from the one written before: neighbours in the pool cost one byte. */
-static void put_blocks(out_bytes *out, const struct pending *p, uint32_t from, uint32_t *at_block)
+static void put_blocks(writer *out, const struct pending *p, uint32_t from, uint32_t *at_block)
 {
     for (uint32_t i = from; i < p->now.blocks; i++) {
         kvpi_wire_put_way(out, *at_block, (uint32_t)p->row[i]);
@@ -346,7 +346,7 @@ static void put_blocks(out_bytes *out, const struct pending *p, uint32_t from, u
     }
 }
 
-static kvp_status put_new(const sender *s, out_bytes *out, const kvp_wire_item *item,
+static kvp_status put_new(const sender *s, writer *out, const kvp_wire_item *item,
                           const struct pending *p, uint32_t *at_block)
 {
     const struct kvpi_wire_seq *now = &p->now;
@@ -366,7 +366,7 @@ static kvp_status put_new(const sender *s, out_bytes *out, const kvp_wire_item *
 }
 
 /* The entries that differ among those that both rows have; NULL: count only. */
-static uint32_t put_replaced(const sender *s, out_bytes *out, const struct pending *p,
+static uint32_t put_replaced(const sender *s, writer *out, const struct pending *p,
                              uint32_t *at_block)
 {
     const int32_t *old_row = kvpi_wire_row(&s->table, p->id);
@@ -386,7 +386,7 @@ static uint32_t put_replaced(const sender *s, out_bytes *out, const struct pendi
     return n;
 }
 
-static void put_row(const sender *s, out_bytes *out, const struct pending *p, uint32_t *at_block)
+static void put_row(const sender *s, writer *out, const struct pending *p, uint32_t *at_block)
 {
     uint32_t old_blocks = s->table.seqs[p->id].blocks;
     uint32_t n_both = least(old_blocks, p->now.blocks);
@@ -414,7 +414,7 @@ static uint32_t change_flags(const sender *s, const struct pending *p)
     return flags;
 }
 
-static kvp_status put_change(const sender *s, out_bytes *out, const kvp_wire_item *item,
+static kvp_status put_change(const sender *s, writer *out, const kvp_wire_item *item,
                              const struct pending *p, uint32_t *at_block)
 {
     const struct kvpi_wire_seq *old = &s->table.seqs[p->id];
@@ -455,7 +455,7 @@ static uint32_t run_length(const sender *s, uint32_t i, uint32_t n_items)
     return n;
 }
 
-static void put_run(out_bytes *out, const struct pending *run, uint32_t n, uint32_t *at_block)
+static void put_run(writer *out, const struct pending *run, uint32_t n, uint32_t *at_block)
 {
     kvpi_wire_put(out, n - 1);
     for (uint32_t i = 0; i < n; i++) {
@@ -465,7 +465,7 @@ static void put_run(out_bytes *out, const struct pending *run, uint32_t n, uint3
     }
 }
 
-static kvp_status put_items(const sender *s, out_bytes *out, const kvp_wire_step *step)
+static kvp_status put_items(const sender *s, writer *out, const kvp_wire_step *step)
 {
     uint32_t next_id = 0;
     uint32_t at_block = 0;
@@ -488,7 +488,7 @@ static kvp_status put_items(const sender *s, out_bytes *out, const kvp_wire_step
     return status;
 }
 
-static void put_closed(out_bytes *out, const kvp_wire_step *step)
+static void put_closed(writer *out, const kvp_wire_step *step)
 {
     uint32_t next_id = 0;
     kvpi_wire_put(out, step->n_closed);
@@ -498,7 +498,7 @@ static void put_closed(out_bytes *out, const kvp_wire_step *step)
     }
 }
 
-static void put_copies(out_bytes *out, const kvp_wire_step *step)
+static void put_copies(writer *out, const kvp_wire_step *step)
 {
     uint32_t phase = 0;
     uint32_t at_block = 0;
@@ -517,7 +517,7 @@ static void put_copies(out_bytes *out, const kvp_wire_step *step)
     }
 }
 
-static void put_head(const sender *s, out_bytes *out, int full)
+static void put_head(const sender *s, writer *out, int full)
 {
     uint8_t *head = out->bytes;
     memcpy(head + KVPI_WIRE_AT_MAGIC, "kvpw", 4);
@@ -558,11 +558,11 @@ kvp_status kvp_wire_sender_encode(kvp_wire_sender *s, const kvp_wire_step *step,
 {
     if (s == NULL || step == NULL || step->struct_size != sizeof *step ||
         (step->n_items > 0 && step->items == NULL) || (bytes == NULL && capacity > 0) ||
-        out_n_bytes == NULL || (step->flags & ~KVP_WIRE_FULL) != 0)
+        out_n_bytes == NULL || (step->flags | KVP_WIRE_FULL) != KVP_WIRE_FULL)
         return KVP_E_ARG;
     int full = (step->flags & KVP_WIRE_FULL) != 0 || s->number == 0;
     const kvp_wire_step none = {0};
-    out_bytes out = {bytes, capacity, KVP_WIRE_HEAD_BYTES};
+    writer out = {bytes, capacity, KVP_WIRE_HEAD_BYTES};
     kvp_status status = check_closed(s, step);
     if (status == KVP_OK)
         status = check_copies(s, step);

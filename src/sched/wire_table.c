@@ -67,8 +67,7 @@ int kvpi_wire_config_is_valid(const kvp_wire_config *config)
 size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size)
 {
     size_t offset = layout->bytes;
-    if (layout->overflow || n > (SIZE_MAX - ALIGN) / size ||
-        n * size + ALIGN > SIZE_MAX - offset) {
+    if (layout->overflow || n > (SIZE_MAX - ALIGN) / size || n * size + ALIGN > SIZE_MAX - offset) {
         layout->overflow = 1;
         return 0;
     }
@@ -132,8 +131,8 @@ uint64_t kvpi_wire_table_digest(const struct kvpi_wire_table *table)
         if (seq->status == 0)
             continue;
         digest = XXH3_64bits_withSeed(seq, sizeof *seq, digest ^ id);
-        digest = XXH3_64bits_withSeed(kvpi_wire_row(table, id),
-                                      seq->blocks * sizeof(int32_t), digest);
+        digest =
+            XXH3_64bits_withSeed(kvpi_wire_row(table, id), seq->blocks * sizeof(int32_t), digest);
     }
     return digest;
 }

@@ -1,2 +1,4 @@
 # The proof of bounded work counts page faults, which means nothing beside the audit after each call.
 set_tests_properties(unit_nano_defects PROPERTIES LABELS "unit;release")
+# A hundred thousand steps between two processes are for the build without the audit.
+set_tests_properties(unit_wire_process PROPERTIES LABELS "unit;release")

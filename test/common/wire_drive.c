@@ -1,0 +1,304 @@
+/* wire_drive: see wire_drive.h. */
+#include "wire_drive.h"
+
+#include <string.h>
+
+enum { USABLE = 60, STREAMS = 3 };
+
+void drive_begin(driver *d, uint64_t seed)
+{
+    memset(d, 0, sizeof *d);
+    kvp_config config = config_of(4, 2, USABLE);
+    config.max_seqs = DRIVE_SEQS;
+    config.max_seq_tokens = DRIVE_TOKENS;
+    d->w = make_world(&config);
+    d->random = seed;
+    assert_ok(kvp_wire_config_of(d->w.cache, &d->config));
+    assert_int_equal(d->config.max_copies, DRIVE_COPIES);
+    d->config.max_step_tokens = DRIVE_SEQS * DRIVE_TOKENS;
+    assert_ok(kvp_wire_sender_create(&d->config, d->w.cache, NULL, 0, &d->sender));
+}
+
+void drive_end(driver *d)
+{
+    kvp_wire_sender_destroy(d->sender);
+    end_world(&d->w);
+}
+
+/* ----------------------------------------------------------------------------- what can happen */
+
+static uint32_t find(driver *d, int is_open)
+{
+    uint32_t start = draw(&d->random, DRIVE_SEQS);
+    for (uint32_t i = 0; i < DRIVE_SEQS; i++) {
+        uint32_t id = (start + i) % DRIVE_SEQS;
+        if ((d->seqs[id].status != 0) == (is_open != 0))
+            return id;
+    }
+    return DRIVE_SEQS;
+}
+
+static void take_place(driver *d, uint32_t id, kvp_seq seq)
+{
+    driven *s = &d->seqs[id];
+    s->seq = seq;
+    s->status = 1 + draw(&d->random, 3);
+    s->touched = 1;
+    s->first_token = 0;
+    if (draw(&d->random, 3) == 0)
+        s->first_token = draw(&d->random, 2) ? KVP_END : draw(&d->random, 20);
+}
+
+/* Prompts begin alike, so that prefixes are hit and blocks adopted. */
+static int open_one(driver *d)
+{
+    int32_t tokens[DRIVE_TOKENS];
+    uint32_t id = find(d, 0);
+    uint32_t n = draw(&d->random, 40);
+    uint32_t n_alike = draw(&d->random, n + 1);
+    uint32_t stream = draw(&d->random, STREAMS);
+    kvp_seq seq;
+    if (id == DRIVE_SEQS)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = i < n_alike ? (int32_t)(1000 * stream + i) : (int32_t)draw(&d->random, 4);
+    kvp_prompt prompt = prompt_of(tokens, n);
+    prompt.reserve_tokens = draw(&d->random, 8) == 0 ? draw(&d->random, 12) : 0;
+    if (kvp_seq_open(d->w.cache, d->w.ns, &prompt, &seq, NULL) != KVP_OK)
+        return 0;
+    take_place(d, id, seq);
+    return 1;
+}
+
+static int fork_one(driver *d)
+{
+    uint32_t parent = find(d, 1);
+    uint32_t id = find(d, 0);
+    kvp_seq seq;
+    if (parent == DRIVE_SEQS || id == DRIVE_SEQS)
+        return 0;
+    kvp_seq_info info = info_of(&d->w, d->seqs[parent].seq);
+    uint32_t at = draw(&d->random, info.computed_tokens + 1);
+    if (kvp_seq_fork(d->w.cache, d->seqs[parent].seq, at, 0, &seq) != KVP_OK)
+        return 0;
+    take_place(d, id, seq);
+    return 1;
+}
+
+static int close_one(driver *d, uint32_t id)
+{
+    driven *s = &d->seqs[id];
+    close_seq(&d->w, s->seq);
+    if (s->told)
+        d->closed[d->n_closed++] = id;
+    memset(s, 0, sizeof *s);
+    return 1;
+}
+
+static int extend_one(driver *d, uint32_t id)
+{
+    int32_t tokens[8];
+    uint32_t n = draw(&d->random, 3) == 0 ? draw(&d->random, 8) : 1;
+    uint32_t reserve = draw(&d->random, 10) == 0 ? draw(&d->random, 9) : 0;
+    for (uint32_t i = 0; i < 8; i++)
+        tokens[i] = (int32_t)draw(&d->random, draw(&d->random, 2) ? 3 : 200000);
+    int no_values = draw(&d->random, 6) == 0;
+    return kvp_seq_extend(d->w.cache, d->seqs[id].seq, no_values ? NULL : tokens, n, reserve) ==
+           KVP_OK;
+}
+
+static int fill_one(driver *d, uint32_t id)
+{
+    int32_t tokens[DRIVE_TOKENS];
+    kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
+    uint32_t n = draw(&d->random, info.tokens - info.known_tokens + 1);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)draw(&d->random, 3);
+    return kvp_seq_fill(d->w.cache, d->seqs[id].seq, tokens, n) == KVP_OK && n > 0;
+}
+
+static int commit_one(driver *d, uint32_t id)
+{
+    kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
+    uint32_t n = draw(&d->random, 3) == 0 ? draw(&d->random, info.tokens + 1) : info.tokens;
+    return kvp_seq_commit(d->w.cache, d->seqs[id].seq, n) == KVP_OK;
+}
+
+static int truncate_one(driver *d, uint32_t id)
+{
+    kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
+    uint32_t n =
+        draw(&d->random, 2) ? draw(&d->random, info.tokens + 1) : info.tokens - info.tokens / 8;
+    return kvp_seq_truncate(d->w.cache, d->seqs[id].seq, n, NULL) == KVP_OK;
+}
+
+static int invalidate_one(driver *d, uint32_t id)
+{
+    kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
+    uint32_t from = draw(&d->random, info.tokens + 1);
+    for (uint32_t i = 0; i < DRIVE_SEQS; i++)
+        d->seqs[i].touched |= d->seqs[i].status != 0;
+    return kvp_seq_invalidate(d->w.cache, d->seqs[id].seq, from, NULL, 0, NULL) == KVP_OK;
+}
+
+/* Roll back what was drafted and put as many other tokens in their place: no count tells. */
+static int redraft_one(driver *d, uint32_t id)
+{
+    kvp_seq seq = d->seqs[id].seq;
+    kvp_seq_info info = info_of(&d->w, seq);
+    int32_t tokens[4] = {7, 8, 9, 7};
+    uint32_t n = 1 + draw(&d->random, 4);
+    if (info.known_tokens != info.tokens || info.tokens < info.computed_tokens + n)
+        return 0;
+    assert_ok(kvp_seq_truncate(d->w.cache, seq, info.tokens - n, NULL));
+    tokens[0] = (int32_t)draw(&d->random, 200000);
+    return kvp_seq_extend(d->w.cache, seq, tokens, n, 0) == KVP_OK;
+}
+
+static int change_one(driver *d, uint32_t kind, uint32_t id)
+{
+    d->seqs[id].touched = 1;
+    if (draw(&d->random, 8) == 0)
+        d->seqs[id].status = 1 + draw(&d->random, 255);
+    switch (kind) {
+    case 3: return close_one(d, id);
+    case 4: return fill_one(d, id);
+    case 5: return truncate_one(d, id);
+    case 6: return draw(&d->random, 4) == 0 && invalidate_one(d, id);
+    case 7: return redraft_one(d, id);
+    case 8:
+    case 9:
+    case 10: return commit_one(d, id);
+    default: return extend_one(d, id);
+    }
+}
+
+void drive_change(driver *d)
+{
+    uint32_t n = 1 + draw(&d->random, 6);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t kind = draw(&d->random, 16);
+        uint32_t id = find(d, 1);
+        int done = 0;
+        if (kind == 0 || kind == 1)
+            done = open_one(d);
+        else if (kind == 2)
+            done = fork_one(d);
+        else if (id != DRIVE_SEQS)
+            done = change_one(d, kind, id);
+        d->n_changes[kind] += done != 0;
+    }
+}
+
+/* ---------------------------------------------------------------------------------- the message */
+
+static void sort_closed(driver *d)
+{
+    for (uint32_t i = 1; i < d->n_closed; i++) {
+        for (uint32_t j = i; j > 0 && d->closed[j - 1] > d->closed[j]; j--) {
+            uint32_t id = d->closed[j];
+            d->closed[j] = d->closed[j - 1];
+            d->closed[j - 1] = id;
+        }
+    }
+}
+
+static uint32_t fill_items(driver *d, int full, kvp_wire_item *items)
+{
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < DRIVE_SEQS; id++) {
+        driven *s = &d->seqs[id];
+        if (s->status == 0 || (!full && !s->touched && draw(&d->random, 3) != 0))
+            continue;
+        uint32_t n_tokens = info_of(&d->w, s->seq).tokens;
+        if (s->step_tokens > n_tokens || draw(&d->random, 4) == 0)
+            s->step_tokens = draw(&d->random, 4) ? n_tokens > 0 : draw(&d->random, n_tokens + 1);
+        items[n++] = (kvp_wire_item){.seq = s->seq,
+                                     .worker_id = id,
+                                     .status = s->status,
+                                     .step_tokens = s->step_tokens,
+                                     .first_token = s->first_token};
+        s->told = 1;
+        s->touched = 0;
+    }
+    return n;
+}
+
+void drive_message(driver *d, int full)
+{
+    kvp_wire_item items[DRIVE_SEQS];
+    size_t needed = 0;
+    d->n_copies = take_plan(&d->w, d->copies, DRIVE_COPIES);
+    sort_closed(d);
+    kvp_wire_step step = {.struct_size = sizeof step,
+                          .flags = full ? KVP_WIRE_FULL : 0,
+                          .n_items = fill_items(d, full, items),
+                          .items = items,
+                          .closed = d->closed,
+                          .n_closed = d->n_closed,
+                          .n_copies = d->n_copies,
+                          .copies = d->copies};
+    assert_status(KVP_E_TOO_SMALL, kvp_wire_sender_encode(d->sender, &step, NULL, 0, &needed));
+    assert_ok(kvp_wire_sender_encode(d->sender, &step, d->bytes, sizeof d->bytes, &d->n_bytes));
+    assert_int_equal(d->n_bytes, needed);
+    d->n_closed = 0;
+}
+
+/* ------------------------------------------------------------------------------------ the sums */
+
+static uint64_t mix(uint64_t sum, uint64_t value)
+{
+    sum = (sum ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum ^ (sum >> 29);
+}
+
+static uint64_t mix_all(uint64_t sum, uint32_t id, const uint32_t *counts, uint32_t n_counts,
+                        const int32_t *row, uint32_t n_blocks)
+{
+    sum = mix(sum, id);
+    for (uint32_t i = 0; i < n_counts; i++)
+        sum = mix(sum, counts[i]);
+    for (uint32_t i = 0; i < n_blocks; i++)
+        sum = mix(sum, (uint32_t)row[i]);
+    return sum;
+}
+
+uint64_t drive_sum_cache(const driver *d)
+{
+    uint64_t sum = 1;
+    for (uint32_t id = 0; id < DRIVE_SEQS; id++) {
+        const driven *s = &d->seqs[id];
+        const int32_t *row;
+        uint32_t n;
+        if (s->status == 0)
+            continue;
+        kvp_seq_info info = info_of(&d->w, s->seq);
+        assert_ok(kvp_seq_row(d->w.cache, s->seq, 0, &row, &n));
+        uint32_t counts[] = {s->status,
+                             info.tokens,
+                             info.known_tokens,
+                             info.computed_tokens,
+                             info.cached_tokens,
+                             s->step_tokens,
+                             n,
+                             (uint32_t)info.last_token};
+        sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, row, n);
+    }
+    return sum;
+}
+
+uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, uint32_t max_seqs)
+{
+    uint64_t sum = 1;
+    for (uint32_t id = 0; id < max_seqs; id++) {
+        kvp_wire_seq s;
+        assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
+        if (s.status == 0)
+            continue;
+        uint32_t counts[] = {
+            s.status,        s.tokens,      s.known_tokens, s.computed_tokens,
+            s.cached_tokens, s.step_tokens, s.blocks,       (uint32_t)s.last_token};
+        sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.blocks);
+    }
+    return sum;
+}

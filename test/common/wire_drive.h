@@ -1,0 +1,54 @@
+/* wire_drive: a scheduler that does anything at all to a small cache, and tells its workers. */
+#ifndef TEST_WIRE_DRIVE_H
+#define TEST_WIRE_DRIVE_H
+
+#include "world.h"
+
+#include <kvpager/wire.h>
+
+enum {
+    DRIVE_SEQS = 12, /* worker ids, and sequences of the cache */
+    DRIVE_TOKENS = 96,
+    DRIVE_COPIES = 76,
+    DRIVE_BYTES = 65536
+};
+
+/* One worker id, as the scheduler sees it. */
+typedef struct driven {
+    kvp_seq seq;
+    uint32_t status; /* 0: none */
+    uint32_t step_tokens;
+    uint32_t first_token;
+    int told;    /* a worker knows a sequence by this id: maybe one that is closed by now */
+    int touched; /* since the last message */
+} driven;
+
+typedef struct driver {
+    world w;
+    uint64_t random;
+    kvp_wire_config config;
+    kvp_wire_sender *sender;
+    driven seqs[DRIVE_SEQS];
+    uint32_t closed[DRIVE_SEQS]; /* ascending when the message is made */
+    uint32_t n_closed;
+    kvp_copy copies[DRIVE_COPIES]; /* of the last message */
+    uint32_t n_copies;
+    uint32_t n_changes[16];     /* calls that succeeded, by kind */
+    uint8_t bytes[DRIVE_BYTES]; /* the last message */
+    size_t n_bytes;
+} driver;
+
+void drive_begin(driver *d, uint64_t seed);
+void drive_end(driver *d);
+
+/* Do a few random things to the cache. */
+void drive_change(driver *d);
+
+/* Make the message of what was done, with some sequences that nothing was done to. */
+void drive_message(driver *d, int full);
+
+/* A sum of everything that a worker has to know, from the cache or from a mirror. */
+uint64_t drive_sum_cache(const driver *d);
+uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, uint32_t max_seqs);
+
+#endif
