@@ -53,6 +53,7 @@ extern const group decode_free_group;
 extern const group decode_evicted_group;
 extern const group fork_close_group;
 extern const group record_group;
+extern const group wire_group;
 extern const group memory_group;
 
 typedef struct result {

@@ -11,7 +11,7 @@ enum { MAX_RESULTS = 64 };
 
 static const group *const groups[] = {
     &long_prompts_group, &evictions_group, &decode_free_group, &decode_evicted_group,
-    &fork_close_group,   &record_group,    &memory_group,
+    &fork_close_group,   &record_group,    &wire_group,        &memory_group,
 };
 
 /* Named after the worse of its variants. */

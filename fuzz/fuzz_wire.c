@@ -1,0 +1,119 @@
+/* Any bytes as worker messages. The first byte chooses the mirror's sizes; the rest is a stream of
+ * pieces (length in two bytes, then so many bytes). Each piece is given to the mirror twice: as it
+ * is, and as the body of a message whose head and checksum are right, so that the body itself is
+ * read. Nothing may crash; what is refused changes nothing; what is taken leaves sound rows. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvpager/wire.h>
+
+#include "sched/wire_bytes.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_PIECE = 4096 };
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
+{
+    kvp_wire_mirror_state state;
+    uint32_t n_seqs = 0;
+    require(kvp_wire_mirror_info(mirror, &state) == KVP_OK);
+    for (uint32_t id = 0; id < config->max_seqs; id++) {
+        kvp_wire_seq seq;
+        require(kvp_wire_mirror_seq(mirror, id, &seq) == KVP_OK);
+        n_seqs += seq.status != 0;
+        require(seq.status != 0 || (seq.tokens == 0 && seq.blocks == 0));
+        require(seq.known_tokens <= seq.tokens && seq.computed_tokens <= seq.tokens);
+        require(seq.blocks <= config->max_row_blocks);
+        require((uint64_t)seq.blocks * config->block_tokens >= seq.tokens);
+        for (uint32_t i = 0; i < seq.blocks; i++)
+            require(seq.row[i] >= 0 && (uint32_t)seq.row[i] < config->n_blocks);
+    }
+    require(n_seqs == state.n_seqs);
+}
+
+static void check_news(const kvp_wire_news *news, const kvp_wire_config *config)
+{
+    require(news->n_items <= config->max_seqs && news->n_closed <= config->max_seqs);
+    require(news->n_copies <= config->max_copies);
+    for (uint32_t i = 0; i < news->n_items; i++) {
+        require(i == 0 || news->items[i].worker_id > news->items[i - 1].worker_id);
+        for (uint32_t k = 0; k < news->items[i].n_values; k++)
+            require(news->items[i].values[k] >= 0);
+    }
+}
+
+static void give(kvp_wire_mirror *mirror, const kvp_wire_config *config, const uint8_t *bytes,
+                 size_t n_bytes)
+{
+    kvp_wire_news news;
+    uint64_t digest = kvp_wire_mirror_digest(mirror);
+    uint8_t *exact = malloc(n_bytes ? n_bytes : 1);
+    require(exact != NULL);
+    if (n_bytes > 0)
+        memcpy(exact, bytes, n_bytes);
+    if (kvp_wire_mirror_apply(mirror, exact, n_bytes, &news) == KVP_OK) {
+        check_news(&news, config);
+        check_state(mirror, config);
+    } else {
+        require(kvp_wire_mirror_digest(mirror) == digest);
+    }
+    free(exact);
+}
+
+/* The mirror's next message with this body; an odd first byte makes it a full one. */
+static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
+                   const uint8_t *body, size_t n_body, uint8_t *message)
+{
+    kvp_wire_mirror_state state;
+    int full = n_body > 0 && (body[0] & 1) != 0;
+    size_t n_bytes = KVP_WIRE_HEAD_BYTES + (n_body > 0 ? n_body - 1 : 0);
+    require(kvp_wire_mirror_info(mirror, &state) == KVP_OK);
+    full |= state.epoch == 0;
+    memset(message, 0, KVP_WIRE_HEAD_BYTES);
+    memcpy(message, "kvpw", 4);
+    message[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION;
+    message[KVPI_WIRE_AT_KIND] = full ? KVPI_WIRE_FULL_STATE : KVPI_WIRE_STEP;
+    kvpi_wire_store(message + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
+    kvpi_wire_store(message + KVPI_WIRE_AT_BLOCK_TOKENS, config->block_tokens, 4);
+    kvpi_wire_store(message + KVPI_WIRE_AT_EPOCH, state.epoch ? state.epoch : 1, 8);
+    kvpi_wire_store(message + KVPI_WIRE_AT_NUMBER, state.number + 1, 8);
+    if (n_body > 1)
+        memcpy(message + KVP_WIRE_HEAD_BYTES, body + 1, n_body - 1);
+    kvpi_wire_store(message + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(message, n_bytes), 8);
+    return n_bytes;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t message[KVP_WIRE_HEAD_BYTES + MAX_PIECE];
+    kvp_wire_config config;
+    kvp_wire_mirror *mirror;
+    if (size == 0)
+        return 0;
+    kvp_wire_config_init(&config);
+    config.block_tokens = data[0] & 1 ? 4 : 1;
+    config.max_seqs = data[0] & 2 ? 12 : 3;
+    config.max_row_blocks = data[0] & 4 ? 24 : 2;
+    config.max_step_tokens = data[0] & 8 ? 1152 : 5;
+    config.max_copies = data[0] & 16 ? 76 : 1;
+    config.n_blocks = data[0] & 32 ? 61 : 4;
+    require(kvp_wire_mirror_create(&config, NULL, 0, &mirror) == KVP_OK);
+    for (size_t at = 1; size - at >= 2;) {
+        size_t n = (size_t)kvpi_wire_load(data + at, 2) % MAX_PIECE;
+        at += 2;
+        if (n > size - at)
+            n = size - at;
+        give(mirror, &config, data + at, n);
+        give(mirror, &config, message, wrap(mirror, &config, data + at, n, message));
+        at += n;
+    }
+    kvp_wire_mirror_destroy(mirror);
+    return 0;
+}
