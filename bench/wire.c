@@ -18,7 +18,8 @@ typedef struct wire_state {
     world *w;
     kvp_wire_sender *sender;
     kvp_wire_mirror *mirror;
-    uint32_t grown; /* tokens since the start, of every sequence */
+    uint32_t grown;      /* tokens since the start, of every sequence */
+    uint32_t max_tokens; /* of a sequence: all fit the pool */
     kvp_seq seqs[SEQS];
     kvp_wire_item items[SEQS];
     uint32_t ends[SEQS];
@@ -77,6 +78,9 @@ static void *set_up(const bench_options *options)
     kvp_wire_config config;
     s->w = world_create(options, SEQS, MAX_TOKENS, NULL);
     world_shuffle(s->w);
+    s->max_tokens = s->w->n_blocks / SEQS * BLOCK_TOKENS;
+    if (s->max_tokens > MAX_TOKENS)
+        s->max_tokens = MAX_TOKENS;
     s->message = allocate(MESSAGE_BYTES);
     REQUIRE_OK(kvp_wire_config_of(s->w->cache, &config));
     config.max_step_tokens = SEQS * MAX_TOKENS;
@@ -99,7 +103,7 @@ static void tear_down(void *state)
 static double run_sample(wire_state *s)
 {
     size_t n_bytes = 0;
-    if (START_TOKENS + s->grown + STEPS + BLOCK_TOKENS > MAX_TOKENS) {
+    if (START_TOKENS + s->grown + STEPS + BLOCK_TOKENS > s->max_tokens) {
         for (uint32_t i = 0; i < SEQS; i++)
             world_close(s->w, s->seqs[i]);
         open_all(s);

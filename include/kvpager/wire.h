@@ -1,10 +1,10 @@
-/* kvpager/wire.h: worker messages. What a scheduler process tells its worker processes in each step.
+/* kvpager/wire.h: worker messages. What a scheduler process tells its workers in each step.
  *
  *   scheduler                                        worker
  *   kvp_wire_config_of(cache, &config);              (the same numbers)
  *   kvp_wire_sender_create(&config, cache, ...);     kvp_wire_mirror_create(&config, ...);
  *   ... open, extend, commit, close ...
- *   kvp_wire_sender_encode(sender, &step, ...)  -->  kvp_wire_mirror_apply(mirror, bytes, n, &news);
+ *   kvp_wire_sender_encode(sender, &step, ...) --->  kvp_wire_mirror_apply(mirror, ..., &news);
  *                                                    kvp_wire_mirror_seq(mirror, id, &seq): the row
  *
  * A sequence has a small number of the caller's, its worker id, from its first message to the one
@@ -66,7 +66,7 @@ KVP_API void kvp_wire_config_init(kvp_wire_config *config);
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
 
-/* ------------------------------------------------------------------------------------ the sender */
+/* ----------------------------------------------------------------------------------- the sender */
 
 typedef struct kvp_wire_sender kvp_wire_sender;
 
@@ -158,7 +158,7 @@ KVP_API kvp_status kvp_wire_sender_encode(kvp_wire_sender *sender, const kvp_wir
  * that took it, on a machine of the same byte order; 0 for NULL. Thread: read. Cost: O(rows). */
 KVP_API uint64_t kvp_wire_sender_digest(const kvp_wire_sender *sender);
 
-/* ------------------------------------------------------------------------------------ the mirror */
+/* ----------------------------------------------------------------------------------- the mirror */
 
 /* The head of a message. */
 typedef struct kvp_wire_head {

@@ -107,7 +107,7 @@ void kvp_wire_mirror_destroy(kvp_wire_mirror *m)
         free(m);
 }
 
-/* ---------------------------------------------------------------------------------- closed, plan */
+/* -------------------------------------------------------------------------------- closed, plan */
 
 static int wrong(struct reading *r)
 {
