@@ -133,8 +133,8 @@ typedef struct kvp_wire_step {
  * there on.
  *
  * Worked: 1,024 sequences that each decoded one token, blocks of 16, a vocabulary of 128,256, ids
- * of a pool of 1,048,576 blocks in any order: 2.9 bytes of token, 3/16 of block id, 1/4 of grouping,
- * and the head, together about 3.4 bytes for each.
+ * of a pool of 1,048,576 blocks in any order: 2.9 bytes of token, 0.2 of block id, 0.3 of runs,
+ * and the head: together 3.4 bytes for each.
  *
  * Takes:   step         read during the call only
  *          capacity     of out_bytes; 0 asks for the size only

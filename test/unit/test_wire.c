@@ -257,6 +257,82 @@ static void replaced_values_are_sent_again(void **state)
     end_pair(&p);
 }
 
+/* Rolled back below what was in flight; or committed when scheduled, rolled back, replaced and
+ * committed again: the other values come, too. */
+static void replaced_values_below_computed(void **state)
+{
+    (void)state;
+    pair p = make_pair(16);
+    kvp_wire_news news;
+    kvp_seq a = open_done(&p.w, ints(0), 8);
+    add(&p, 0, a);
+    assert_ok(kvp_seq_extend(p.w.cache, a, ints(8), 4, 0));
+    tell(&p, step_of(&p), NULL);
+    assert_ok(kvp_seq_truncate(p.w.cache, a, 6, NULL));
+    assert_ok(kvp_seq_extend(p.w.cache, a, ints(60), 2, 0));
+    assert_ok(kvp_seq_extend(p.w.cache, a, ints(8), 4, 0));
+    tell(&p, step_of(&p), &news);
+    assert_true(news.items[0].from <= 6);
+    assert_memory_equal(news.items[0].values + 6 - news.items[0].from, ints(60), 8);
+    assert_ok(kvp_seq_commit(p.w.cache, a, 12));
+    p.items[0].step_tokens = 4;
+    tell(&p, step_of(&p), NULL);
+    assert_ok(kvp_seq_truncate(p.w.cache, a, 8, NULL));
+    assert_ok(kvp_seq_extend(p.w.cache, a, ints(70), 4, 0));
+    assert_ok(kvp_seq_commit(p.w.cache, a, 12));
+    tell(&p, step_of(&p), &news);
+    assert_true(news.items[0].from <= 8);
+    assert_int_equal(news.items[0].from + news.items[0].n_values, 12);
+    end_pair(&p);
+}
+
+/* One more token in all counts, and yet no plain decode: what was cached is less. */
+static void cached_falls_unseen(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 16);
+    pair p = {.w = make_world(&config)};
+    assert_ok(kvp_wire_config_of(p.w.cache, &p.config));
+    assert_ok(kvp_wire_sender_create(&p.config, p.w.cache, NULL, 0, &p.sender));
+    p.m = watch(&p.config);
+    leave_cached(&p.w, ints(0), 6);
+    kvp_seq a = open_seq(&p.w, ints(0), 7, NULL);
+    assert_ok(kvp_seq_commit(p.w.cache, a, 7));
+    add(&p, 0, a);
+    tell(&p, step_of(&p), NULL);
+    assert_int_equal(seq_of(&p.m, 0).cached_tokens, 6);
+    assert_ok(kvp_seq_truncate(p.w.cache, a, 5, NULL));
+    assert_ok(kvp_seq_extend(p.w.cache, a, ints(5), 3, 0));
+    assert_ok(kvp_seq_commit(p.w.cache, a, 8));
+    tell(&p, step_of(&p), NULL);
+    assert_int_equal(seq_of(&p.m, 0).cached_tokens, 5);
+    end_pair(&p);
+}
+
+static void runs_end_at_gaps(void **state)
+{
+    (void)state;
+    pair p = make_pair(16);
+    kvp_seq seqs[4];
+    const uint32_t ids[] = {0, 1, 3, 7};
+    for (uint32_t i = 0; i < 4; i++) {
+        seqs[i] = open_done(&p.w, ints((int32_t)(100 * i)), 5);
+        add(&p, ids[i], seqs[i]);
+    }
+    tell(&p, step_of(&p), NULL);
+    for (uint32_t n = 6; n < 8; n++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_ok(kvp_seq_extend(p.w.cache, seqs[i], ints((int32_t)i), 1, 0));
+            assert_ok(kvp_seq_commit(p.w.cache, seqs[i], n));
+        }
+        /* closed, copies, items; runs of 2, 1, 1 with two bytes each, four tokens */
+        assert_int_equal(tell(&p, step_of(&p), NULL), 3 + 6 + 4);
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(seq_of(&p.m, ids[i]).last_token, i);
+    }
+    end_pair(&p);
+}
+
 static void values_of_the_caller(void **state)
 {
     (void)state;
@@ -302,8 +378,8 @@ static void keep_values(given *g, const kvp_wire_news *news)
         assert_true(item->from + item->n_values <= DRIVE_TOKENS);
         if (item->is_new || item->from < g->first[item->worker_id])
             g->first[item->worker_id] = item->from;
-        memcpy(&g->values[item->worker_id][item->from], item->values,
-               item->n_values * sizeof(int32_t));
+        for (uint32_t k = 0; k < item->n_values; k++)
+            g->values[item->worker_id][item->from + k] = item->values[k];
     }
 }
 
@@ -415,6 +491,44 @@ static void damage_is_refused(void **state)
     refuse(&m, KVP_E_FORMAT, longer, d.n_bytes + 1);
     unwatch(&m);
     drive_end(&d);
+}
+
+/* Wrong, though the checksum is right. */
+static void sealed_nonsense(void **state)
+{
+    (void)state;
+    pair p = make_pair(16);
+    add(&p, 1, open_seq(&p.w, ints(0), 6, NULL));
+    tell(&p, step_of(&p), NULL);
+    uint8_t *b = p.bytes;
+    /* A sequence is new that is there already. */
+    b[KVPI_WIRE_AT_KIND] = KVPI_WIRE_STEP;
+    b[KVPI_WIRE_AT_NUMBER] = 2;
+    seal(b, p.n_bytes);
+    refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes);
+    /* The same as a full message is taken; but not with more behind it, or another length. */
+    b[KVPI_WIRE_AT_KIND] = KVPI_WIRE_FULL_STATE;
+    b[p.n_bytes] = 0;
+    seal(b, p.n_bytes + 1);
+    refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes + 1);
+    kvpi_wire_store(b + KVPI_WIRE_AT_LENGTH, p.n_bytes, 4);
+    kvpi_wire_store(b + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(b, p.n_bytes + 1), 8);
+    refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes + 1);
+    b[KVPI_WIRE_AT_ZERO] = 1;
+    seal(b, p.n_bytes);
+    refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes);
+    b[KVPI_WIRE_AT_ZERO] = 0;
+    b[KVPI_WIRE_AT_KIND] = 3;
+    seal(b, p.n_bytes);
+    refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes);
+    b[KVPI_WIRE_AT_KIND] = KVPI_WIRE_FULL_STATE;
+    b[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION + 1;
+    seal(b, p.n_bytes);
+    refuse(&p.m, KVP_E_VERSION, b, p.n_bytes);
+    b[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION;
+    seal(b, p.n_bytes);
+    assert_ok(kvp_wire_mirror_apply(p.m.mirror, b, p.n_bytes, NULL));
+    end_pair(&p);
 }
 
 static void order_is_kept(void **state)
@@ -649,9 +763,13 @@ int main(void)
         cmocka_unit_test(rows_change_in_every_way),
         cmocka_unit_test(adopting_replaces_one_entry),
         cmocka_unit_test(replaced_values_are_sent_again),
+        cmocka_unit_test(replaced_values_below_computed),
+        cmocka_unit_test(cached_falls_unseen),
+        cmocka_unit_test(runs_end_at_gaps),
         cmocka_unit_test(values_of_the_caller),
         cmocka_unit_test(mirror_is_the_cache_after_each_message),
         cmocka_unit_test(damage_is_refused),
+        cmocka_unit_test(sealed_nonsense),
         cmocka_unit_test(order_is_kept),
         cmocka_unit_test(late_join),
         cmocka_unit_test(sizes_are_kept),
