@@ -67,7 +67,8 @@ static const kvpi_args_option options_table[] = {
                 "heads and weights are divided; KV heads are repeated\n"
                 "when there are fewer, latent vectors (MLA) always",
                 0},
-    [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8 (default: the model's)", 0},
+    [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8\n(default: the model's)",
+                   0},
     [OPT_BLOCK_TOKENS] = {"--block-tokens", "N", "tokens per block, 1 to 65536 (default 16)", 0},
     [OPT_CONTEXT] = {"--context", "N", "tokens of a sequence (default 8192)", 0},
     [OPT_SINKS] = {"--sinks", "N", "first tokens that layers with a window keep too\n(default 0)",
@@ -103,9 +104,9 @@ static void print_help(void)
     kvpi_args_print(options_table, N_OPTIONS);
     fputs("\n"
           "A layer with a window of R tokens needs no more blocks than the window touches:\n"
-          "ceil((R - 1) / block) + 1, and ceil(N / block) for N sinks. Blocks of the two\n"
-          "kinds of layers share the memory in the proportion that a sequence of --context\n"
-          "tokens needs them.\n"
+          "ceil((R - 1) / block) + 1, and ceil(N / block) for N sinks. The two kinds of\n"
+          "layers share the memory as sequences of --context tokens fill it, one after the\n"
+          "other, the last one as far as it goes.\n"
           "\n"
           "In --json all bytes are of one accelerator; \"groups\" has the layers without a\n"
           "window first; what was not asked for or is not known is null.\n",
@@ -238,7 +239,7 @@ static int find_model(const kvpi_args *args, const size_command *command, kvpi_m
 }
 
 /* Options that the model does not go with. */
-static int check_model(const kvpi_args *args, const kvpi_model *model, size_command *command)
+static int check_model(const kvpi_args *args, kvpi_model *model, size_command *command)
 {
     kvpi_size_options *size = &command->size;
     if (!kvpi_models_divides(model, size->tensor_parallel)) {
@@ -256,12 +257,14 @@ static int check_model(const kvpi_args *args, const kvpi_model *model, size_comm
         size->kv_dtype = model->kv_dtype;
     if (!command->weights_dtype_given)
         size->weights_dtype = model->weights_dtype;
+    else
+        model->unknown_dtype[0] = '\0';
     if (size->memory_bytes == 0 || size->weights_bytes != 0)
         return TOOL_OK;
     if (model->unknown[0] != '\0')
         return kvpi_tool_fail("size", "%s: %s, needed to count the weights (or give --weights)",
                               model->name, model->unknown);
-    if (model->unknown_dtype[0] != '\0' && !command->weights_dtype_given)
+    if (model->unknown_dtype[0] != '\0')
         return kvpi_tool_fail("size", "%s: %s: give --weights-dtype or --weights", model->name,
                               model->unknown_dtype);
     return TOOL_OK;

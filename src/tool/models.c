@@ -1,8 +1,9 @@
 /* Owns the table of well-known models and the arithmetic on a model's shape.
  *
  * A row is the config.json of the repository it names (layers, heads, sizes, window, data types)
- * and the number of parameters that its safetensors files have. The two check each other: a test counts the parameters from the shape and compares with the published number, so a
- * wrong digit in either shows. A model is here only if both were known for sure.
+ * and the number of parameters that its safetensors files have. The two check each other: a test
+ * counts the parameters from the shape and compares with the published number, so a wrong digit in
+ * either shows. A model is here only if both were known for sure.
  *
  *   - Gemma 3 27B: the published number has the vision tower (0.4 billion), the shape has not.
  *   - DeepSeek-V3 is without its multi-token prediction layer, which is for training and drafting.
@@ -202,7 +203,8 @@ kvpi_models_count kvpi_models_count_parameters(const kvpi_model *model)
                    (n_layers - n_sparse) * n_matrices * hidden * mlp->intermediate +
                    n_sparse * (router + shared) + count.experts;
     count.total = count.embeddings + count.layers;
-    count.active = count.total - n_sparse * (experts->n_experts - experts->per_token) * one_expert;
+    count.active = count.layers + hidden * mlp->vocab -
+                   n_sparse * (experts->n_experts - experts->per_token) * one_expert;
     return count;
 }
 

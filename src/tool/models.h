@@ -35,7 +35,7 @@ typedef enum kvpi_dtype {
     KVPI_DTYPE_FP8,
     KVPI_DTYPE_INT8,
     KVPI_DTYPE_INT4, /* weights: groups of 128 share a 16-bit scale */
-    KVPI_DTYPE_MXFP4 /* weights: groups of 32 share an 8-bit scale; only experts, if there are any */
+    KVPI_DTYPE_MXFP4 /* weights: groups of 32 share an 8-bit scale; experts only, if any */
 } kvpi_dtype;
 
 #define KVPI_MODELS_N_KV_DTYPES 5
@@ -100,7 +100,7 @@ typedef struct kvpi_models_count {
     uint64_t layers;     /* matrices of all layers, routed experts included */
     uint64_t experts;    /* of these, the routed experts */
     uint64_t total;
-    uint64_t active; /* total without the routed experts that a token does not use */
+    uint64_t active; /* what a token is multiplied with: the experts it uses, no input embedding */
 } kvpi_models_count;
 
 /* Find a row of the table by its name or by its source, in upper or lower case.

@@ -55,28 +55,32 @@ static void add_group(const kvpi_model *model, const kvpi_size_options *options,
     size->sequence_bytes += group->sequence_bytes;
 }
 
-/* One group gets all the memory; two share it as a sequence of the context needs them: the whole
- * sequences that fit, and a part of the rest in the same proportion. */
-static uint64_t fitting_blocks(const kvpi_size *size, const kvpi_size_group *group)
+/* Two groups share the memory as sequences of the context fill it one after the other. The last one
+ * finds room for a part of itself: its first blocks are taken in both groups, those after the
+ * window is full in the first group only. */
+static void share_two(kvpi_size *size)
 {
-    if (size->n_groups == 1)
-        return size->kv_bytes / group->block_bytes;
-    double rest = (double)(size->kv_bytes % size->sequence_bytes) / (double)size->sequence_bytes;
-    return size->kv_bytes / size->sequence_bytes * group->sequence_blocks +
-           (uint64_t)(rest * (double)group->sequence_blocks);
+    kvpi_size_group *full = &size->groups[0], *windowed = &size->groups[1];
+    uint64_t rest = size->kv_bytes % size->sequence_bytes;
+    uint64_t both = full->block_bytes + windowed->block_bytes, in_both = rest / both;
+    uint64_t in_full = in_both;
+    if (in_both > windowed->sequence_blocks) {
+        in_both = windowed->sequence_blocks;
+        in_full = in_both + (rest - in_both * both) / full->block_bytes;
+    }
+    full->blocks = size->sequences * full->sequence_blocks + in_full;
+    windowed->blocks = size->sequences * windowed->sequence_blocks + in_both;
 }
 
 static int share_out(const kvpi_size_options *options, kvpi_size *size)
 {
-    int result = 0;
-    for (uint32_t i = 0; i < size->n_groups; i++) {
-        size->groups[i].blocks = fitting_blocks(size, &size->groups[i]);
-        if (size->groups[i].blocks == 0)
-            result = -1;
-    }
-    size->tokens = size->groups[0].blocks * options->block_tokens;
     size->sequences = size->kv_bytes / size->sequence_bytes;
-    return result;
+    if (size->n_groups == 1)
+        size->groups[0].blocks = size->kv_bytes / size->groups[0].block_bytes;
+    else
+        share_two(size);
+    size->tokens = size->groups[0].blocks * options->block_tokens;
+    return size->groups[0].blocks == 0 ? -1 : 0;
 }
 
 int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *out)

@@ -28,7 +28,7 @@ typedef struct kvpi_size_group {
     uint64_t
         sequence_blocks; /* most blocks that one sequence holds while it grows to the context */
     uint64_t sequence_bytes;
-    uint64_t blocks; /* that fit, when memory is shared out as such sequences need it */
+    uint64_t blocks; /* that fit, when such sequences fill the memory */
 } kvpi_size_group;
 
 typedef struct kvpi_size {
@@ -50,7 +50,7 @@ typedef struct kvpi_size {
  * Takes:   options  tensor_parallel one that kvpi_models_divides; with memory, the model's weights
  *                   known or weights_bytes given
  * Gives:   out      always
- * Returns: 0; -1 when weights and overhead leave less than one block in each group
+ * Returns: 0; -1 when weights and overhead leave no room for a block of each group
  */
 int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *out);
 

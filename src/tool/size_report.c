@@ -78,12 +78,11 @@ static void print_heads(const kvpi_size_report *report, FILE *file)
         print_row(file, "latent (MLA)", count(kvpi_models_kv_values(report->model, tp)), formula);
         return;
     }
-    int used =
-        snprintf(formula, sizeof formula, "of %" PRIu32 " values, for %" PRIu32 " query heads",
-                 a->head_dim, a->q_heads);
+    int used = snprintf(formula, sizeof formula, "x %" PRIu32 " values; %" PRIu32 " query heads",
+                        a->head_dim, a->q_heads);
     if (tp > 1)
         snprintf(formula + used, sizeof formula - (size_t)used,
-                 a->kv_heads % tp == 0 ? "; %" PRIu32 " on each" : "; 1 on each", a->kv_heads / tp);
+                 a->kv_heads % tp == 0 ? "; %" PRIu32 " each" : "; 1 each", a->kv_heads / tp);
     print_row(file, "KV heads", count(a->kv_heads), formula);
 }
 
@@ -99,8 +98,7 @@ static void print_parameters(const kvpi_size_report *report, FILE *file)
               published ? "published" : "estimate, from the config's shapes");
     if (model->experts.n_experts == 0)
         return;
-    snprintf(formula, sizeof formula,
-             "used by a token: %" PRIu32 " of %" PRIu32 " experts; estimate",
+    snprintf(formula, sizeof formula, "%" PRIu32 " of %" PRIu32 " experts a token; estimate",
              model->experts.per_token, model->experts.n_experts);
     print_row(file, "active", count(parameters.active), formula);
 }
@@ -140,9 +138,8 @@ static void print_token(const kvpi_size_report *report, const kvpi_size_group *g
                  group->n_layers, values, bytes);
     else
         snprintf(formula, sizeof formula,
-                 "2 (K, V) x %" PRIu32 " layers x %" PRIu64 " heads x %" PRIu32 " x %d B",
-                 group->n_layers, values / 2 / model->attention.head_dim, model->attention.head_dim,
-                 bytes);
+                 "2 x %" PRIu32 " layers x %" PRIu64 " heads x %" PRIu32 " x %d B", group->n_layers,
+                 values / 2 / model->attention.head_dim, model->attention.head_dim, bytes);
     print_row(file, label, count(group->token_bytes), formula);
 }
 
@@ -156,7 +153,7 @@ static void print_sequence(const kvpi_size_report *report, FILE *file)
         if (size->n_groups == 1 && !windowed)
             continue;
         snprintf(formula, sizeof formula, windowed ? "at most %s blocks%s" : "%s blocks%s",
-                 count(group->sequence_blocks).of, windowed ? ": the window, begun anywhere" : "");
+                 count(group->sequence_blocks).of, windowed ? ", begun anywhere" : "");
         print_row(file, windowed ? "  windowed" : "  full", count(group->sequence_bytes), formula);
     }
 }
@@ -166,8 +163,9 @@ static void print_bytes(const kvpi_size_report *report, FILE *file)
     const kvpi_size *size = report->size;
     char formula[96];
     bool two = size->n_groups == 2;
-    fprintf(file, "\nBytes of KV%s\n",
-            report->options->tensor_parallel > 1 ? ", on each accelerator" : "");
+    fprintf(file, "\nBytes of KV%s%s\n",
+            report->options->tensor_parallel > 1 ? " on each accelerator" : "",
+            report->model->latent.kv_rank > 0 ? "" : " (2: a key and a value)");
     for (uint32_t i = 0; i < size->n_groups; i++) {
         bool windowed = size->groups[i].window_tokens > 0;
         const char *label = windowed ? "token, windowed" : "token, full";
@@ -231,13 +229,13 @@ static void print_fit(const kvpi_size_report *report, FILE *file)
     for (uint32_t i = 0; i < size->n_groups; i++) {
         const char *label = i == 0 ? "blocks, full" : "blocks, windowed";
         print_row(file, two ? label : "blocks", count(size->groups[i].blocks),
-                  two ? "shared out as such a sequence needs them"
+                  two ? "as such sequences fill the memory"
                       : "KV / block, the null block included");
     }
     snprintf(formula, sizeof formula, "blocks%s x %s", two ? ", full" : "",
              count(report->options->block_tokens).of);
     print_row(file, "tokens", count(size->tokens), formula);
-    snprintf(formula, sizeof formula, "of %s tokens, nothing shared: KV / sequence",
+    snprintf(formula, sizeof formula, "KV / sequence of %s tokens",
              count(report->options->context_tokens).of);
     print_row(file, "sequences", count(size->sequences), formula);
 }
@@ -285,10 +283,10 @@ void kvpi_size_list(FILE *file)
             "n layers", "B / token");
     for (size_t i = 0; i < n_models; i++)
         list_model(&models[i], file);
-    fprintf(file, "\nAccelerators (--device), per second\n  %-13s %-28s %10s %7s %11s\n", "name",
+    fprintf(file, "\nAccelerators (--device), per second\n  %-13s %-29s %10s %7s %11s\n", "name",
             "", "memory", "TB", "bf16 TFLOP");
     for (size_t i = 0; i < n_devices; i++)
-        fprintf(file, "  %-13s %-28s %10s %7.2f %11.1f\n", devices[i].name, devices[i].title,
+        fprintf(file, "  %-13s %-29s %10s %7.2f %11.1f\n", devices[i].name, devices[i].title,
                 gib(devices[i].memory_bytes).of, devices[i].bytes_per_second / 1e12,
                 devices[i].flops / 1e12);
 }

@@ -60,14 +60,14 @@ static int add_parameters(json_t *object, const kvpi_model *model)
 static int add_options(json_t *object, const kvpi_size_report *report)
 {
     const kvpi_size_options *options = report->options;
+    const kvpi_model *model = report->model;
+    json_t *dtype = NULL;
+    if (options->weights_bytes == 0 && model->unknown[0] == '\0' && model->unknown_dtype[0] == '\0')
+        dtype = json_string(kvpi_models_weights_dtypes[options->weights_dtype]);
     int wrong = 0;
     wrong += json_object_set_new(object, "kv_dtype",
                                  json_string(kvpi_models_kv_dtypes[options->kv_dtype]));
-    wrong +=
-        json_object_set_new(object, "weights_dtype",
-                            options->weights_bytes == 0 && report->model->unknown[0] == '\0'
-                                ? json_string(kvpi_models_weights_dtypes[options->weights_dtype])
-                                : json_null());
+    wrong += json_object_set_new(object, "weights_dtype", dtype != NULL ? dtype : json_null());
     wrong += json_object_set_new(object, "tensor_parallel", integer(options->tensor_parallel));
     wrong += json_object_set_new(object, "block_tokens", integer(options->block_tokens));
     wrong += json_object_set_new(object, "context_tokens", integer(options->context_tokens));
