@@ -80,7 +80,7 @@ static const struct {
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef struct config_reader {
-    const char *path;
+    const char *name; /* of the file, for people */
     const json_t *root;
     const json_t *object; /* root, or the language model's part of it */
     const char *part;     /* "text_config.", "" */
@@ -105,8 +105,8 @@ static int wrong(const config_reader *reader, const char *format, ...)
         if ((unsigned char)*at < 0x20 || *at == 0x7f)
             *at = '?';
     int room = (int)(sizeof reader->error->text - strlen(message) - 4);
-    snprintf(reader->error->text, sizeof reader->error->text, "%.*s: %s", room,
-             strcmp(reader->path, "-") == 0 ? "standard input" : reader->path, message);
+    snprintf(reader->error->text, sizeof reader->error->text, "%.*s: %s", room, reader->name,
+             message);
     return -1;
 }
 
@@ -552,7 +552,7 @@ static int enter(config_reader *reader)
 static int parse(config_reader *reader, const char *bytes, size_t n_bytes, kvpi_model *out)
 {
     json_error_t problem;
-    kvpi_model model = {.name = reader->path};
+    kvpi_model model = {.name = reader->name};
     json_t *root = json_loadb(bytes, n_bytes, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL)
         return wrong(reader, "not valid JSON in line %d: %s", problem.line, problem.text);
@@ -590,9 +590,11 @@ static char *read_all(const config_reader *reader, FILE *file, size_t *n_bytes)
 
 int kvpi_models_read(const char *path, kvpi_model *out, kvpi_models_error *error)
 {
-    config_reader reader = {.path = path, .part = "", .error = error};
+    bool standard_input = strcmp(path, "-") == 0;
+    config_reader reader = {
+        .name = standard_input ? "standard input" : path, .part = "", .error = error};
     size_t n_bytes = 0;
-    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    FILE *file = standard_input ? stdin : fopen(path, "rb");
     if (file == NULL)
         return wrong(&reader, "cannot open: %s", strerror(errno));
     char *bytes = read_all(&reader, file, &n_bytes);

@@ -73,8 +73,8 @@ static void print_heads(const kvpi_size_report *report, FILE *file)
     const kvpi_models_latent *latent = &report->model->latent;
     uint32_t tp = report->options->tensor_parallel;
     if (latent->kv_rank > 0) {
-        snprintf(formula, sizeof formula, "values per token and layer: %" PRIu32 " + %" PRIu32 "%s",
-                 latent->kv_rank, latent->rope_dim, tp > 1 ? ", on each" : "");
+        snprintf(formula, sizeof formula, "%" PRIu32 " + %" PRIu32 " values per token and layer%s",
+                 latent->kv_rank, latent->rope_dim, tp > 1 ? "; on each" : "");
         print_row(file, "latent (MLA)", count(kvpi_models_kv_values(report->model, tp)), formula);
         return;
     }
