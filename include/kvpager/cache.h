@@ -188,8 +188,8 @@ typedef struct kvp_shortage {
 } kvp_shortage;
 
 /* Tell what the most recent failing call missed, of those that change the cache and got past their
- * pointers and the guard (KVP_E_BUSY). Calls that succeed leave it as it is. With KVP_BATCH_EACH: the
- * last sequence that failed. Thread: read. */
+ * pointers and the guard (KVP_E_BUSY). Calls that succeed leave it as it is. With KVP_BATCH_EACH:
+ * the last sequence that failed. Thread: read. */
 KVP_API kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
 
 /* What kvp_check found. */
