@@ -1,5 +1,5 @@
-"""kvpager size: figures worked out by hand, the built-in tables against themselves, config.json files
-in the styles that are published, and what wrong files and wrong options get.
+"""kvpager size: figures worked out by hand, the built-in tables against themselves, config.json
+files in the styles that are published, and what wrong files and wrong options get.
 """
 
 import json
@@ -146,7 +146,8 @@ def check_tables():
 
 
 def check_text():
-    text = run("size", *"--model llama-3.1-8b --memory 80GiB --weights 16GiB".split()).stdout.decode()
+    text = run("size", *"--model llama-3.1-8b --memory 80GiB --weights 16GiB".split())
+    text = text.stdout.decode()
     for line in ["  token                    131,072  2 x 32 layers x 8 heads x 128 x 2 B\n",
                  "  sequence           1,073,741,824  8,192 tokens: 512 blocks\n",
                  "  KV                     54.00 GiB  usable - weights - overhead\n",
@@ -200,6 +201,10 @@ QWEN3_MOE = {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 12
              "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128,
              "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
              "sliding_window": None, "tie_word_embeddings": False, "vocab_size": 151936}
+LARGEST = {"num_hidden_layers": 1024, "num_attention_heads": 1024, "num_key_value_heads": 1024,
+           "head_dim": 4096, "hidden_size": 131072, "intermediate_size": 1048576,
+           "num_experts": 4096, "num_experts_per_tok": 4096, "vocab_size": 1 << 26,
+           "n_shared_experts": 16, "torch_dtype": "float32"}
 PHI3 = {"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192,
         "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32,
         "sliding_window": 2047, "tie_word_embeddings": False, "vocab_size": 32064}
@@ -226,7 +231,8 @@ SAME = [
     ({**GEMMA2, "layer_types": ["sliding_attention", "full_attention"] * 21}, "gemma-2-9b"),
     (GEMMA3, "gemma-3-27b"),
     ({"llm_config": GEMMA3["text_config"]}, "gemma-3-27b"),
-    ({**GEMMA3["text_config"], "sliding_window_pattern": 6, "dtype": "torch.bfloat16"}, "gemma-3-27b"),
+    ({**GEMMA3["text_config"], "sliding_window_pattern": 6, "dtype": "torch.bfloat16"},
+     "gemma-3-27b"),
     (GPT_OSS, "gpt-oss-20b"),
     (without(GPT_OSS, "layer_types"), "gpt-oss-20b"),
     (DEEPSEEK, "deepseek-v3"),
@@ -264,6 +270,10 @@ READ = [
     ({**LLAMA, "quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
      "weights_dtype", "int8"),
     ({**LLAMA, "quantization_config": {"quant_method": "new"}}, "weights_dtype", None),
+    (LARGEST, "bytes_per_sequence", 8192 * 2 * 1024 * 1024 * 4096 * 4),
+    (LARGEST, "parameters", 2 * 131072 * (1 << 26)
+     + 1024 * (4 * 131072 * 1024 * 4096 + 131072 * 4096
+               + (4096 + 16) * 3 * 131072 * 1048576)),
     ({**QWEN3_MOE, "decoder_sparse_step": 2}, "active_parameters",
      3041656832 + 24 * (3 * 2048 * (6144 - 8 * 768) - 2048 * 128)),
     ({**QWEN3_MOE, "shared_expert_intermediate_size": 1000}, "active_parameters",
@@ -281,6 +291,9 @@ def check_configs(path):
     for config, name, value in READ:
         write(path, json.dumps(config))
         check_equal(size("--model-config", path).get(name), value, name, config)
+    write(path, json.dumps(LARGEST))  # no product of the largest values overflows
+    found = size("--model-config", path, "--context", 1 << 27, "--block-tokens", 65536)
+    check_equal(found.get("bytes_per_sequence"), 1 << 62)
     found = size("--model-config", "-", stdin=json.dumps(LLAMA).encode())
     check_equal((found.get("model"), found.get("bytes_per_token")), ("standard input", 131072))
 
@@ -298,7 +311,8 @@ BAD_FILES = [
     (" " * ((16 << 20) + 1), "larger than 16 MiB"),
     ({}, 'no "num_hidden_layers"'),
     (without(LLAMA, "num_attention_heads"), 'no "num_attention_heads"'),
-    ({"text_config": without(LLAMA, "num_attention_heads")}, 'no "text_config.num_attention_heads"'),
+    ({"text_config": without(LLAMA, "num_attention_heads")},
+     'no "text_config.num_attention_heads"'),
     (without(LLAMA, "hidden_size"), 'no "head_dim" and no "hidden_size"'),
     ({**LLAMA, "num_hidden_layers": 0}, "num_hidden_layers is 0, expected a whole number from 1"),
     ({**LLAMA, "num_hidden_layers": 100000}, "num_hidden_layers is 100000, expected"),
@@ -349,7 +363,8 @@ BAD_WITH_MEMORY = [
     (without(LLAMA, "intermediate_size"), 'no "intermediate_size", needed'),
     (without(DEEPSEEK, "v_head_dim"), 'no "v_head_dim", needed'),
     ({**LLAMA, "interleave_moe_layer_step": 2}, '"interleave_moe_layer_step" is not understood'),
-    ({**LLAMA, "quantization_config": {"quant_method": "new"}}, "give --weights-dtype or --weights"),
+    ({**LLAMA, "quantization_config": {"quant_method": "new"}},
+     "give --weights-dtype or --weights"),
 ]
 
 # options, status, what the message must contain
@@ -425,10 +440,12 @@ def check_bad_input(folder, path):
     check_equal(found.get("weights_bytes"), 2 * 8029995008, "an unknown method, but named here")
     for words, status, message in OPTIONS:
         check_refused(run("size", *words.split()), status, message, words)
-    check_refused(run("size", "--model-config", folder), 1, folder + ": cannot read: Is a directory")
     missing = os.path.join(folder, "none")
-    check_refused(run("size", "--model-config", missing), 1, missing + ": cannot open: No such file")
-    check_refused(run("size", "--model-config", "-", stdin=b"{"), 1, "standard input: not valid JSON")
+    for name, message in [(folder, "cannot read: Is a directory"),
+                          (missing, "cannot open: No such file")]:
+        check_refused(run("size", "--model-config", name), 1, f"{name}: {message}")
+    done = run("size", "--model-config", "-", stdin=b"{")
+    check_refused(done, 1, "standard input: not valid JSON")
 
 
 def main():
