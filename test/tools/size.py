@@ -109,6 +109,9 @@ def check_sharing():
     groups = size(*"--model gpt-oss-20b --memory 10GiB --utilization 1 --weights 1GiB "
                    "--overhead 9662889984".split())["groups"]
     check_equal([group["blocks"] for group in groups], [1, 1], "one block of each")
+    groups = size(*"--model gpt-oss-20b --memory 10GiB --utilization 1 --weights 1GiB "
+                   "--overhead 9654239232".split())["groups"]
+    check_equal([group["blocks"] for group in groups], [15, 9], "12 of each: 9, 9 and 6 more")
     # longer than the memory: the window is full, the rest is the longest sequence that fits
     groups = size(*"--model gpt-oss-20b --memory 10GiB --utilization 1 --weights 1GiB --overhead 0 "
                    "--context 1000000".split())["groups"]
