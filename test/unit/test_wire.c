@@ -437,7 +437,7 @@ static void try_cuts_and_flips(watched *m, const driver *d)
     uint8_t *bytes = copy_of(d->bytes, d->n_bytes);
     for (size_t at = 0; at < d->n_bytes; at++) {
         for (unsigned bit = 0; bit <= 8; bit++) {
-            uint8_t flip = bit < 8 ? (uint8_t)(1u << bit) : (uint8_t)0xff;
+            uint8_t flip = (uint8_t)(bit < 8 ? 1u << bit : 0xffu);
             bytes[at] ^= flip;
             refuse(m, at == KVPI_WIRE_AT_VERSION ? KVP_E_VERSION : KVP_E_FORMAT, bytes, d->n_bytes);
             bytes[at] ^= flip;
