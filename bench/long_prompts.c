@@ -72,7 +72,8 @@ static double open_hit(long_state *s, const kvp_hash *hashes)
 /* Warm: just done once before. (The yardstick, in between, uses the CPU caches for itself.) */
 static double open_hit_warm(void *state)
 {
-    open_hit(state, NULL);
+    for (int i = 0; i < 3; i++) /* the yardstick, in between, uses the caches for itself */
+        open_hit(state, NULL);
     return open_hit(state, NULL);
 }
 
