@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/json_kind.h"
 #include "models.h"
 
 /* A config.json is a few kilobytes; one with a rope factor per frequency, or a map of labels, a few
@@ -112,21 +113,6 @@ static int wrong(const config_reader *reader, const char *format, ...)
 
 /* -------------------------------------------------------------------------------- single keys */
 
-static const char *kind(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "a whole number";
-    case JSON_REAL: return "a number with a fraction";
-    case JSON_TRUE:
-    case JSON_FALSE: return "a boolean";
-    case JSON_NULL: return "null";
-    }
-    return "something else";
-}
-
 /* NULL for a key that is missing or null: to transformers they are the same, except for windows. */
 static const json_t *get(const config_reader *reader, const char *key)
 {
@@ -151,7 +137,8 @@ static int read_whole(const config_reader *reader, const char *key, uint32_t min
     if (value == NULL)
         return 0;
     if (!json_is_integer(value))
-        return wrong(reader, "%s%s is %s, expected a whole number", reader->part, key, kind(value));
+        return wrong(reader, "%s%s is %s, expected a whole number", reader->part, key,
+                     kvpi_json_kind(value));
     json_int_t number = json_integer_value(value);
     if (number < (json_int_t)min || number > (json_int_t)max)
         return wrong(reader,
@@ -178,7 +165,8 @@ static int read_bool(const config_reader *reader, const char *key, bool *out)
     if (value == NULL)
         return 0;
     if (!json_is_boolean(value))
-        return wrong(reader, "%s%s is %s, expected true or false", reader->part, key, kind(value));
+        return wrong(reader, "%s%s is %s, expected true or false", reader->part, key,
+                     kvpi_json_kind(value));
     *out = json_is_true(value);
     return 0;
 }
@@ -289,7 +277,8 @@ static int read_layer_types(const config_reader *reader, const json_t *types,
                             kvpi_models_attention *a, const char **key)
 {
     if (!json_is_array(types))
-        return wrong(reader, "%slayer_types is %s, expected an array", reader->part, kind(types));
+        return wrong(reader, "%slayer_types is %s, expected an array", reader->part,
+                     kvpi_json_kind(types));
     if (json_array_size(types) != a->n_layers)
         return wrong(reader, "%slayer_types has %zu entries, num_hidden_layers is %" PRIu32,
                      reader->part, json_array_size(types), a->n_layers);
@@ -472,7 +461,7 @@ static int read_dtype(const config_reader *reader, kvpi_model *model)
         return 0;
     const char *name = json_string_value(value);
     if (name == NULL)
-        return wrong(reader, "%s is %s, expected a string", key, kind(value));
+        return wrong(reader, "%s is %s, expected a string", key, kvpi_json_kind(value));
     if (strncmp(name, "torch.", 6) == 0)
         name += 6;
     for (size_t i = 0; i < COUNT(known); i++)
@@ -533,7 +522,7 @@ static int enter(config_reader *reader)
                  {"llm_config", "llm_config."},
                  {"language_config", "language_config."}};
     if (!json_is_object(reader->root))
-        return wrong(reader, "is %s, expected an object", kind(reader->root));
+        return wrong(reader, "is %s, expected an object", kvpi_json_kind(reader->root));
     reader->object = reader->root;
     for (size_t i = 0; i < COUNT(parts) && reader->object == reader->root; i++) {
         const json_t *inner = json_object_get(reader->root, parts[i].key);

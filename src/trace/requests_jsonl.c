@@ -13,25 +13,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "json_kind.h"
 #include "requests_parse.h"
 
 /* 2^53 / 1000 seconds: microseconds stay exact in a double too. */
 #define MAX_TIME_MS 9007199254740.0
-
-static const char *type_name(const json_t *value)
-{
-    switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "a whole number";
-    case JSON_REAL: return "a number with a fraction";
-    case JSON_TRUE:
-    case JSON_FALSE: return "a boolean";
-    case JSON_NULL: return "null";
-    }
-    return "something else";
-}
 
 /* Gives NULL, recorded, when the field is not there. */
 static const json_t *get_field(kvpi_requests_parser *parser, const json_t *object, const char *name)
@@ -48,7 +34,7 @@ static int check_whole(kvpi_requests_parser *parser, const json_t *value, const 
 {
     if (!json_is_integer(value))
         return kvpi_requests_fail(parser, "%s is %s, expected a whole number from 0 to %" PRId64,
-                                  name, type_name(value), max);
+                                  name, kvpi_json_kind(value), max);
     if (json_integer_value(value) < 0 || json_integer_value(value) > max)
         return kvpi_requests_fail(
             parser, "%s is %" JSON_INTEGER_FORMAT ", expected a whole number from 0 to %" PRId64,
@@ -74,7 +60,7 @@ static int read_timestamp_ms(kvpi_requests_parser *parser, const json_t *object,
         return -1;
     if (!json_is_number(value))
         return kvpi_requests_fail(parser, "timestamp is %s, expected milliseconds as a number",
-                                  type_name(value));
+                                  kvpi_json_kind(value));
     double ms = json_number_value(value);
     if (!(ms >= 0 && ms <= MAX_TIME_MS))
         return kvpi_requests_fail(parser, "timestamp is %g, expected milliseconds from 0 to %.0f",
@@ -104,7 +90,7 @@ static const json_t *get_array(kvpi_requests_parser *parser, const json_t *objec
     const json_t *array = get_field(parser, object, name);
     if (array != NULL && !json_is_array(array)) {
         kvpi_requests_fail(parser, "%s is %s, expected an array of whole numbers", name,
-                           type_name(array));
+                           kvpi_json_kind(array));
         return NULL;
     }
     return array;
@@ -213,7 +199,7 @@ static int read_object(kvpi_requests_parser *parser, const json_t *object)
 {
     if (!json_is_object(object))
         return kvpi_requests_fail(parser, "the line is %s, expected a JSON object",
-                                  type_name(object));
+                                  kvpi_json_kind(object));
     if (!parser->format_known && decide_format(parser, object) != 0)
         return -1;
     parser->line_mended = false;
