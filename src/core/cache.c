@@ -28,14 +28,11 @@ static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
     }
 }
 
-/* Share the hit blocks, and copy what was hit inside a block. */
+/* The row's hit blocks are held since the walk; copy what was hit inside a block. */
 static void open_hits(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
 {
     struct kvpi_pool *pool = &cache->pool;
     int32_t *row = kvpi_row_blocks(&cache->table, match->place);
-    for (uint32_t i = 0; i < match->n_shared; i++) {
-        kvpi_pool_hold(pool, (uint32_t)row[i]);
-    }
     if (match->source != 0) {
         kvpi_pool_hold(pool, match->source); /* must not be taken, nor evicted, while it is read */
     }
@@ -175,13 +172,16 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
     if (place < 0) {
         return kvpi_fail(cache, KVP_E_NO_SEQS, 0, 0);
     }
+    match.hold = 1;
     kvpi_match_walk(cache, (uint32_t)place, &match);
     kvpi_match_admit(cache, &match, &admission);
     if (admission.verdict != KVP_ADMIT_OK) {
+        kvpi_match_let_go(cache, &match);
         status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
         return kvpi_fail(cache, status, 0, admission.missing_blocks);
     }
     if (match.source != 0 && cache->plan.n == cache->plan.capacity) {
+        kvpi_match_let_go(cache, &match);
         return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
     }
     kvpi_begin_change(cache);

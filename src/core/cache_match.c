@@ -148,14 +148,36 @@ void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
     }
 }
 
-/* Count the blocks of row entries [n_counted, end) that nobody holds. */
-static inline void count_unheld(const kvp_cache *cache, const int32_t *blocks, uint32_t end,
-                                struct kvpi_match *match)
+/* Look at the blocks of row entries [n_seen, end): count those that nobody holds; hold them all if
+ * the walk is for an open. */
+static inline void see_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
+                              struct kvpi_match *match)
 {
-    for (; match->n_counted < end; match->n_counted++) {
-        const uint32_t block = (uint32_t)blocks[match->n_counted];
+    for (; match->n_seen < end; match->n_seen++) {
+        const uint32_t block = (uint32_t)blocks[match->n_seen];
         match->n_unheld += kvpi_pool_refs(&cache->pool, block) == 0;
+        if (match->hold) {
+            kvpi_pool_hold(&cache->pool, block);
+        }
     }
+}
+
+/* Undo see_blocks for entries from the last down to `end`. */
+static void unsee_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
+                         struct kvpi_match *match)
+{
+    for (; match->n_seen > end; match->n_seen--) {
+        const uint32_t block = (uint32_t)blocks[match->n_seen - 1];
+        if (match->hold) {
+            kvpi_pool_unhold(&cache->pool, block);
+        }
+        match->n_unheld -= kvpi_pool_refs(&cache->pool, block) == 0;
+    }
+}
+
+void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match)
+{
+    unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), 0, match);
 }
 
 /* Take unit u's node as matched: into the row, if a block has its KV. */
@@ -275,7 +297,7 @@ static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct 
         parent = node;
         match->n_hits = u + 1;
         if (walk->units_per_block == 1 && u >= AHEAD) {
-            count_unheld(cache, walk->blocks, u - AHEAD, match); /* there by now, and here still */
+            see_blocks(cache, walk->blocks, u - AHEAD, match); /* there by now, and here still */
         }
     }
 }
@@ -293,17 +315,14 @@ static void cut_full_hit(const kvp_cache *cache, struct kvpi_match *match)
 }
 
 /* Count blocks from n_hits. */
-static void count_blocks(const kvp_cache *cache, struct kvpi_match *match)
+static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
 {
     const kvp_prompt *prompt = match->prompt;
     const uint32_t units_per_block = kvpi_units_per_block(cache);
     const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
     match->n_shared = match->n_hits / units_per_block;
-    if (match->n_counted > match->n_shared) { /* the hit was cut */
-        match->n_counted = 0;
-        match->n_unheld = 0;
-    }
-    count_unheld(cache, blocks, match->n_shared, match);
+    unsee_blocks(cache, blocks, kvpi_min_u32(match->n_seen, match->n_shared), match); /* cut */
+    see_blocks(cache, blocks, match->n_shared, match);
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
     match->source = match->n_hits % units_per_block == 0 ? 0 : (uint32_t)blocks[match->n_shared];
@@ -330,9 +349,11 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 
 void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
 {
-    const uint64_t available = kvpi_pool_available(&cache->pool);
+    /* As it was before the walk, which may hold the hits already. */
+    const uint64_t n_taken_out = match->hold ? match->n_unheld : 0;
+    const uint64_t available = kvpi_pool_available(&cache->pool) + n_taken_out;
     const uint64_t usable = cache->config.n_blocks - 1;
-    const uint64_t watermark = cache->pool.n_held > 0 ? cache->watermark : 0;
+    const uint64_t watermark = cache->pool.n_held > n_taken_out ? cache->watermark : 0;
     uint64_t need = (uint64_t)match->n_blocks - match->n_shared + match->n_unheld;
     if (match->source != 0 && kvpi_pool_refs(&cache->pool, match->source) == 0) {
         if (need + 1 + watermark <= available) {

@@ -85,11 +85,13 @@ struct kvpi_match {
     uint32_t n_hits;      /* leading ones that are hit */
     uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
     uint32_t stop;
-    uint32_t n_shared;  /* blocks */
-    uint32_t n_unheld;  /* of the shared ones, those that nobody holds */
-    uint32_t n_counted; /* how many of the shared ones were looked at for that */
-    uint32_t n_blocks;  /* that the sequence will have */
-    uint32_t source;    /* block to copy hits inside a block from; 0: none */
+    uint32_t n_shared; /* blocks */
+    uint32_t n_unheld; /* of the shared ones, those that nobody holds */
+    uint32_t n_seen;   /* how many of the shared ones were looked at, and held if `hold` */
+    uint32_t hold;     /* 1: for an open. Blocks are held as they are matched, while their
+                               memory is at hand; kvpi_match_let_go puts them back exactly */
+    uint32_t n_blocks; /* that the sequence will have */
+    uint32_t source;   /* block to copy hits inside a block from; 0: none */
 };
 
 static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
@@ -181,6 +183,9 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
 
 /* Walk the tree: hits, their nodes and blocks into the row of `place`; what it would take. */
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match);
+
+/* The open is refused: undo what the walk held. */
+void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match);
 
 /* Hash the public units that were not hit. */
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);

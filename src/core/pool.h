@@ -105,6 +105,10 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh);
 /* One more reference; a waiting block leaves its queue. Cost: O(1). */
 static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block);
 
+/* Undo kvpi_pool_hold: the block stands where it stood. Only in the reverse order of the holds, and
+ * with nothing else between: its neighbours of then are its neighbours again. */
+static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
+
 /* The block that a take would take, 0 when none is available. Its content must be dropped before
  * kvpi_pool_take (kvpi_pool_set_content 0). */
 uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
@@ -154,6 +158,19 @@ static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)
         kvpi_pool_unlink(pool, blocks, block);
         kvpi_uncount(&pool->n_cached, 1);
         kvpi_count(&pool->n_held, 1);
+    }
+}
+
+static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    struct kvpi_block *b = &blocks[block];
+    if ((--b->refs & KVPI_REFS_MASK) == 0) {
+        blocks[b->prev].next = block;
+        blocks[b->next].prev = block;
+        pool->classes |= 1u << kvpi_block_class(b);
+        kvpi_uncount(&pool->n_held, 1);
+        kvpi_count(&pool->n_cached, 1);
     }
 }
 
