@@ -12,7 +12,8 @@
  *   root -- u-2 -- u-1 -- u .. .. .. u+AHEAD-1     u's comparison names u + AHEAD
  *
  * Everything is written to the row of a place that no sequence has: the one that is opened next, or
- * scratch; nothing is observable.
+ * scratch. For an open, blocks are held on the way, while their memory is at hand; a refusal puts
+ * them back in reverse order, which restores the queues exactly. Nothing else is observable.
  */
 #include "cache_state.h"
 #include "hash_chain.h"
