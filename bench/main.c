@@ -10,8 +10,9 @@
 enum { MAX_RESULTS = 64 };
 
 static const group *const groups[] = {
-    &long_prompts_group, &evictions_group, &decode_free_group, &decode_evicted_group,
-    &fork_close_group,   &record_group,    &wire_group,        &memory_group,
+    &long_prompts_group, &evictions_group,  &decode_free_group,   &decode_evicted_group,
+    &fork_close_group,   &sched_free_group, &sched_evicted_group, &record_group,
+    &wire_group,         &memory_group,
 };
 
 /* Named after the worse of its variants. */
@@ -22,6 +23,8 @@ static const struct worst_of {
     const char *note;
 } worst_of[] = {
     {"extend_commit_1024", "extend_commit_1024_free", "extend_commit_1024_evicted",
+     "the slower of the two above"},
+    {"sched_step_1024", "sched_step_1024_free", "sched_step_1024_evicted",
      "the slower of the two above"},
 };
 

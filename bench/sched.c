@@ -1,0 +1,139 @@
+/* A scheduler's step: 1,024 requests that all decode, making the step and finishing it. The cache's
+ * calls, room for one token each and the commit of it, are part of it; extend_commit_1024 is what
+ * they cost alone. Lengths are staggered as there. */
+#include "world.h"
+
+#include <kvpager/sched.h>
+#include <stdlib.h>
+
+enum {
+    REQUESTS = 1024,
+    STEPS = 16, /* of one sample: every sequence crosses one block boundary */
+    START_TOKENS = 512,
+    MAX_TOKENS = 4096,
+    NEW_TOKENS = MAX_TOKENS - START_TOKENS - BLOCK_TOKENS
+};
+
+typedef struct sched_state {
+    world *w;
+    kvp_sched *sched;
+    bool evicting;
+    uint32_t grown; /* tokens since the start, of every request */
+    uint64_t random;
+    int32_t tokens[STEPS][REQUESTS];
+} sched_state;
+
+static void step(sched_state *s, const int32_t *tokens)
+{
+    kvp_step made;
+    REQUIRE_OK(kvp_sched_step(s->sched, &made));
+    REQUIRE_OK(kvp_sched_finish(s->sched, tokens, NULL, NULL));
+}
+
+static void start_all(sched_state *s)
+{
+    for (uint32_t i = 0; i < REQUESTS; i++) {
+        kvp_prompt prompt = {.struct_size = sizeof prompt,
+                             .tokens = s->w->tokens,
+                             .n_tokens = START_TOKENS + i % BLOCK_TOKENS};
+        const kvp_submission submission = {.struct_size = sizeof submission,
+                                           .prompt = &prompt,
+                                           .ns = s->w->ns,
+                                           .max_new_tokens = NEW_TOKENS};
+        kvp_request request;
+        world_fill_tokens(s->w->next_number++, s->w->tokens, prompt.n_tokens);
+        REQUIRE_OK(kvp_sched_submit(s->sched, &submission, &request, NULL));
+    }
+    kvp_step made;
+    do {
+        REQUIRE_OK(kvp_sched_step(s->sched, &made));
+        REQUIRE_OK(kvp_sched_finish(s->sched, s->tokens[0], NULL, NULL));
+    } while (made.n_decoding < REQUESTS);
+    s->grown = 0;
+}
+
+static void create_sched(sched_state *s)
+{
+    kvp_sched_config config;
+    kvp_sched_config_init(&config);
+    config.arena_tokens = (uint64_t)REQUESTS * 2 * MAX_TOKENS;
+    config.step_tokens = REQUESTS * 1024;
+    REQUIRE_OK(kvp_sched_create(&config, s->w->cache, NULL, 0, &s->sched));
+    start_all(s);
+}
+
+static sched_state *create(const bench_options *options, bool evicting)
+{
+    sched_state *s = allocate(sizeof *s);
+    s->w = world_create(options, REQUESTS, MAX_TOKENS, NULL);
+    s->evicting = evicting;
+    if (evicting)
+        world_shuffle(s->w);
+    create_sched(s);
+    return s;
+}
+
+static void *set_up_free(const bench_options *options)
+{
+    return create(options, false);
+}
+
+static void *set_up_evicted(const bench_options *options)
+{
+    return create(options, true);
+}
+
+static void tear_down(void *state)
+{
+    sched_state *s = state;
+    kvp_sched_destroy(s->sched);
+    world_destroy(s->w);
+    free(s);
+}
+
+/* Begins anew when requests are nearly as long as they may be, or free blocks run low. */
+static void prepare(sched_state *s)
+{
+    bool too_long = s->grown + 2 * STEPS + 2 > NEW_TOKENS;
+    if (too_long || (!s->evicting && world_stats(s->w).free_blocks < REQUESTS)) {
+        kvp_sched_destroy(s->sched);
+        if (!s->evicting)
+            REQUIRE_OK(kvp_cache_reset(s->w->cache));
+        create_sched(s);
+    }
+    for (uint32_t i = 0; i < STEPS; i++) {
+        for (uint32_t j = 0; j < REQUESTS; j++)
+            s->tokens[i][j] = (int32_t)(world_draw(&s->random) % 128256);
+    }
+}
+
+static double sched_step(void *state)
+{
+    sched_state *s = state;
+    prepare(s);
+    kvp_stats before = world_stats(s->w);
+    uint64_t start = now_ns();
+    for (uint32_t i = 0; i < STEPS; i++)
+        step(s, s->tokens[i]);
+    uint64_t total = now_ns() - start;
+    kvp_stats after = world_stats(s->w);
+    REQUIRE(after.taken_blocks - before.taken_blocks == REQUESTS * STEPS / BLOCK_TOKENS);
+    REQUIRE(after.sealed_units - before.sealed_units == REQUESTS * STEPS / BLOCK_TOKENS);
+    REQUIRE(after.evicted_blocks - before.evicted_blocks ==
+            (s->evicting ? REQUESTS * STEPS / BLOCK_TOKENS : 0));
+    s->grown += STEPS;
+    return (double)total / (STEPS * REQUESTS);
+}
+
+static const measurement free_measurements[] = {
+    {"sched_step_1024_free", "ns", 40, 101, sched_step, NULL,
+     "a step with its finish, per running sequence, extend and commit included"},
+};
+
+static const measurement evicted_measurements[] = {
+    {"sched_step_1024_evicted", "ns", 40, 101, sched_step, NULL,
+     "the same, every block taken by eviction"},
+};
+
+const group sched_free_group = {free_measurements, 1, set_up_free, tear_down};
+const group sched_evicted_group = {evicted_measurements, 1, set_up_evicted, tear_down};

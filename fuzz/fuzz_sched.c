@@ -1,0 +1,504 @@
+/* Fuzz target: bytes become calls on a scheduler, submit, step, finish, fail, abort, pause, resume,
+ * reorder, flush, sequences of the caller's own, with kvp_check and kvp_sched_check after each.
+ *
+ * What requests should contain is kept aside, and everything that the scheduler says of them is
+ * compared: every input token and position of a step, every token read back. Sampled tokens are a
+ * function of all that is before them, so a step that computes the wrong sequence shows. In the end
+ * whatever is left must finish within a bounded number of steps, and every block come back. */
+#include <kvpager/kvpager.h>
+#include <kvpager/sched.h>
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum {
+    MAX_CALLS = 400,
+    MAX_REQUESTS = 12,
+    MAX_SAMPLES = 4,
+    MAX_PROMPT = 40,
+    MAX_NEW = 24,
+    MAX_TEXT = MAX_PROMPT + MAX_NEW,
+    MAX_RUNNING = 8,
+    MAX_BUDGET = 64,
+    DRAIN_STEPS = 40000
+};
+
+#define require(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+struct known {
+    kvp_request handle;
+    int is_here;
+    int is_paused;
+    int is_admitted; /* in the step that was just made */
+    uint32_t prompt;
+    uint32_t n_samples;
+    uint32_t max_new;
+    uint32_t passed;
+    int32_t priority;
+    uint64_t arrival;
+    int32_t text[MAX_SAMPLES][MAX_TEXT];
+    uint32_t n[MAX_SAMPLES];
+    int has_ended[MAX_SAMPLES];
+    int32_t borrowed[MAX_PROMPT];
+};
+
+struct session {
+    const uint8_t *at;
+    const uint8_t *end;
+    kvp_cache *cache;
+    kvp_sched *sched;
+    kvp_sched_config config;
+    kvp_config cache_config;
+    kvp_ns ns;
+    struct known known[MAX_REQUESTS];
+    uint64_t n_submitted;
+    uint64_t n_over;
+    int is_out;
+    kvp_step step;
+    kvp_seq own; /* the caller's */
+};
+
+static uint32_t take(struct session *s, uint32_t below)
+{
+    return s->at < s->end ? *s->at++ % below : 0;
+}
+
+static void check(struct session *s)
+{
+    kvp_violation violation;
+    if (kvp_check(s->cache, 3, &violation) != KVP_OK ||
+        kvp_sched_check(s->sched, &violation) != KVP_OK) {
+        fprintf(stderr, "%s %llu %s\n", violation.invariant, (unsigned long long)violation.object,
+                violation.detail);
+        abort();
+    }
+}
+
+/* ------------------------------------------------------------------------------------- begin */
+
+static int begin(struct session *s)
+{
+    static const uint32_t pools[] = {2, 3, 4, 6, 9, 16, 32, 64};
+    kvp_config_init(&s->cache_config);
+    s->cache_config.block_tokens = 1u << take(s, 4);
+    s->cache_config.unit_tokens = take(s, 4) == 0 ? 1 : 0;
+    s->cache_config.n_blocks = 1 + pools[take(s, 8)];
+    s->cache_config.max_seqs = MAX_RUNNING + 1;
+    s->cache_config.max_seq_tokens = MAX_TEXT;
+    s->cache_config.watermark = take(s, 3) * 0.125;
+    s->cache_config.commit_policy = take(s, 4) == 0 ? KVP_KEEP : KVP_ADOPT;
+    s->cache_config.full_hit = take(s, 4) == 0;
+    s->cache_config.prefix_cache = take(s, 8) != 0;
+    s->cache_config.max_copies = take(s, 4) == 0 ? MAX_RUNNING : 0;
+    kvp_sched_config_init(&s->config);
+    s->config.max_requests = MAX_REQUESTS;
+    s->config.max_samples = 2 * MAX_REQUESTS;
+    s->config.max_running = 1 + take(s, MAX_RUNNING);
+    s->config.step_tokens = s->config.max_running + take(s, MAX_BUDGET - MAX_RUNNING);
+    s->config.chunk_tokens = take(s, 3) == 0 ? 1 + take(s, 8) : 0;
+    s->config.max_passed_over = take(s, 4);
+    s->config.max_tries = 1 + take(s, 4);
+    s->config.arena_tokens = take(s, 4) == 0 ? 256 : 4096;
+    if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
+        return 0;
+    require(kvp_ns_open(s->cache, "a", 1, &s->ns) == KVP_OK);
+    require(kvp_sched_create(&s->config, s->cache, NULL, 0, &s->sched) == KVP_OK);
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------ requests */
+
+static struct known *find(struct session *s, kvp_request handle)
+{
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+        if (s->known[i].is_here && s->known[i].handle.bits == handle.bits)
+            return &s->known[i];
+    }
+    return NULL;
+}
+
+static void set_up(struct session *s, struct known *k)
+{
+    static const uint32_t alphabet = 3;
+    memset(k, 0, sizeof *k);
+    k->prompt = 1 + take(s, MAX_PROMPT);
+    k->n_samples = take(s, 3) == 0 ? 1 + take(s, MAX_SAMPLES) : 1;
+    k->max_new = 1 + take(s, MAX_NEW);
+    k->priority = take(s, 4) == 0 ? (int32_t)take(s, 3) - 1 : 0;
+    const uint32_t same = take(s, 2) ? k->prompt : take(s, MAX_PROMPT);
+    for (uint32_t i = 0; i < k->prompt; i++)
+        k->borrowed[i] = i < same ? (int32_t)(i / 8) : (int32_t)take(s, alphabet);
+    for (uint32_t i = 0; i < k->n_samples; i++) {
+        memcpy(k->text[i], k->borrowed, sizeof k->borrowed);
+        k->n[i] = k->prompt;
+    }
+}
+
+static void check_refusal(struct session *s, const struct known *k, kvp_status status,
+                          const kvp_sched_limit *limit)
+{
+    const uint32_t all = k->prompt + k->max_new;
+    switch (status) {
+    case KVP_E_ARG: require(k->n_samples > s->config.max_running); break;
+    case KVP_E_NEVER:
+        require(k->prompt > limit->max_prompt_tokens || all > limit->max_tokens);
+        break;
+    case KVP_E_TOO_LONG: require(all > MAX_TEXT); break;
+    default: require(kvp_status_class(status) == KVP_CLASS_RETRY);
+    }
+}
+
+static void submit(struct session *s)
+{
+    struct known *k = s->known;
+    while (k < s->known + MAX_REQUESTS && k->is_here)
+        k++;
+    if (k == s->known + MAX_REQUESTS)
+        return;
+    set_up(s, k);
+    kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = k->borrowed};
+    prompt.n_tokens = k->prompt;
+    prompt.tag = s->n_submitted;
+    kvp_submission submission = {.struct_size = sizeof submission, .prompt = &prompt};
+    submission.ns = s->ns;
+    submission.priority = k->priority;
+    submission.n_samples = k->n_samples;
+    submission.max_new_tokens = k->max_new;
+    submission.flags = take(s, 2) ? KVP_SUBMIT_BORROW : 0;
+    kvp_sched_limit limit;
+    const kvp_status status = kvp_sched_submit(s->sched, &submission, &k->handle, &limit);
+    if (status != KVP_OK) {
+        check_refusal(s, k, status, &limit);
+        return;
+    }
+    if (!(submission.flags & KVP_SUBMIT_BORROW))
+        memset(k->borrowed, 0x7f, sizeof k->borrowed);
+    k->is_here = 1;
+    k->arrival = s->n_submitted++;
+}
+
+static struct known *choose(struct session *s)
+{
+    struct known *k = &s->known[take(s, MAX_REQUESTS)];
+    return k->is_here ? k : NULL;
+}
+
+static void over(struct session *s, struct known *k)
+{
+    require(k->is_here);
+    kvp_request_info info;
+    require(kvp_request_info_get(s->sched, k->handle, &info) == KVP_E_HANDLE);
+    k->is_here = 0;
+    s->n_over++;
+}
+
+static void cancel(struct session *s, struct known *k)
+{
+    require(kvp_sched_abort(s->sched, k->handle) == KVP_OK);
+    over(s, k);
+}
+
+static void check_known(struct session *s, const struct known *k)
+{
+    int32_t text[MAX_TEXT];
+    kvp_request_info info;
+    require(kvp_request_info_get(s->sched, k->handle, &info) == KVP_OK);
+    require((info.state == KVP_REQUEST_PAUSED) == k->is_paused);
+    require(info.passed_over <= s->config.max_passed_over);
+    for (uint32_t i = 0; i < k->n_samples; i++) {
+        kvp_sample_info sample;
+        require(kvp_request_sample(s->sched, k->handle, i, &sample) == KVP_OK);
+        require(sample.tokens == k->n[i]);
+        require((int)sample.has_ended == k->has_ended[i]);
+        require(kvp_request_tokens(s->sched, k->handle, i, (kvp_range){0, k->n[i]}, text) ==
+                KVP_OK);
+        require(memcmp(text, k->text[i], k->n[i] * sizeof *text) == 0);
+    }
+}
+
+/* -------------------------------------------------------------------------------- step, finish */
+
+static int ranks_before(const struct known *a, const struct known *b)
+{
+    return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+}
+
+/* A request that was admitted past another that waits counts for that one. */
+static void check_order(struct session *s)
+{
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+        struct known *waiting = &s->known[i];
+        kvp_request_info info;
+        if (!waiting->is_here)
+            continue;
+        require(kvp_request_info_get(s->sched, waiting->handle, &info) == KVP_OK);
+        uint32_t n_past = 0;
+        for (uint32_t j = 0; j < MAX_REQUESTS && info.state == KVP_REQUEST_WAITING; j++) {
+            const struct known *other = &s->known[j];
+            n_past += other->is_here && other->is_admitted && ranks_before(waiting, other);
+        }
+        if (info.state == KVP_REQUEST_WAITING)
+            require(info.passed_over == waiting->passed + n_past);
+        waiting->passed = info.passed_over;
+    }
+}
+
+static void check_step(struct session *s)
+{
+    const kvp_step *step = &s->step;
+    uint32_t n_tokens = 0;
+    uint32_t n_sampled = 0;
+    require(step->n_tokens <= s->config.step_tokens);
+    require(step->n_seqs <= s->config.max_running);
+    for (uint32_t i = 0; i < step->n_seqs; i++) {
+        const kvp_step_seq *item = &step->seqs[i];
+        const struct known *k = find(s, item->request);
+        kvp_seq_info info;
+        require(k != NULL && !k->is_paused && item->n_tokens >= 1);
+        require(kvp_seq_info_get(s->cache, item->seq, &info) == KVP_OK);
+        require(item->begin + item->n_tokens <= info.tokens);
+        require(item->begin <= info.computed_tokens && info.tag == k->arrival);
+        require(memcmp(step->tokens + n_tokens, k->text[item->sample] + item->begin,
+                       item->n_tokens * sizeof(int32_t)) == 0);
+        int64_t slots[MAX_TEXT];
+        require(kvp_seq_slots(s->cache, item->seq, 0, item->begin, item->n_tokens, slots) ==
+                KVP_OK);
+        n_tokens += item->n_tokens;
+        n_sampled += item->n_sampled;
+    }
+    require(n_tokens == step->n_tokens && n_sampled == step->n_sampled);
+}
+
+static void note_ended(struct session *s, const kvp_ended *ended)
+{
+    struct known *k = find(s, ended->request);
+    require(k != NULL && ended->tag == k->arrival);
+    if (ended->sample == KVP_ALL_SAMPLES) {
+        require(ended->reason == KVP_END_REFUSED && ended->status != KVP_OK && ended->is_last);
+    } else {
+        require(k->has_ended[ended->sample]);
+        require(ended->new_tokens == k->n[ended->sample] - k->prompt);
+        require((ended->reason == KVP_END_LENGTH) <= (ended->new_tokens == k->max_new));
+    }
+    if (ended->is_last)
+        over(s, k);
+}
+
+static void take_plan(struct session *s)
+{
+    kvp_copy copies[128];
+    uint32_t n;
+    require(kvp_plan_take(s->cache, copies, 128, &n) == KVP_OK);
+}
+
+static void make_step(struct session *s)
+{
+    if (s->is_out) {
+        require(kvp_sched_step(s->sched, &s->step) == KVP_E_STATE);
+        return;
+    }
+    take_plan(s);
+    require(kvp_sched_step(s->sched, &s->step) == KVP_OK);
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
+        s->known[i].is_admitted = 0;
+    for (uint32_t i = 0; i < s->step.n_admitted; i++) {
+        struct known *k = find(s, s->step.admitted[i]);
+        require(k != NULL && !k->is_admitted);
+        k->is_admitted = 1;
+    }
+    for (uint32_t i = 0; i < s->step.n_preempted; i++) {
+        const struct known *k = find(s, s->step.preempted[i]);
+        require(k == NULL || !k->is_admitted);
+    }
+    for (uint32_t i = 0; i < s->step.n_ended; i++)
+        note_ended(s, &s->step.ended[i]);
+    check_order(s);
+    check_step(s);
+    s->is_out = s->step.n_seqs > 0;
+}
+
+static int32_t token_after(const int32_t *text, uint32_t n, uint32_t salt)
+{
+    uint32_t sum = salt;
+    for (uint32_t i = 0; i < n; i++)
+        sum = sum * 31 + (uint32_t)text[i];
+    return (int32_t)(sum % 3);
+}
+
+/* Sample for every item, also for those aborted meanwhile. */
+static uint32_t sample(struct session *s, int32_t *tokens, uint8_t *ended)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->step.n_seqs; i++) {
+        const kvp_step_seq *item = &s->step.seqs[i];
+        struct known *k = find(s, item->request);
+        for (uint32_t j = 0; j < item->n_sampled; j++, n++) {
+            const uint32_t idx = item->n_sampled > 1 ? j : item->sample;
+            tokens[n] = -1;
+            ended[n] = take(s, 16) == 1;
+            if (k == NULL)
+                continue;
+            tokens[n] = token_after(k->text[idx], k->n[idx], j);
+            k->text[idx][k->n[idx]++] = tokens[n];
+            k->has_ended[idx] = ended[n] || k->n[idx] == k->prompt + k->max_new;
+        }
+    }
+    return n;
+}
+
+static void finish(struct session *s)
+{
+    int32_t tokens[MAX_RUNNING];
+    uint8_t ended[MAX_RUNNING];
+    kvp_step_end end;
+    if (!s->is_out) {
+        require(kvp_sched_finish(s->sched, NULL, NULL, NULL) == KVP_E_STATE);
+        return;
+    }
+    const uint32_t n = sample(s, tokens, ended);
+    require(n == s->step.n_sampled);
+    require(kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end) == KVP_OK);
+    s->is_out = 0;
+    for (uint32_t i = 0; i < end.n_ended; i++)
+        note_ended(s, &end.ended[i]);
+}
+
+/* -------------------------------------------------------------------------------- other calls */
+
+static void reorder(struct session *s, struct known *k)
+{
+    static struct known before;
+    uint32_t parents[MAX_SAMPLES];
+    int32_t tokens[MAX_SAMPLES];
+    for (uint32_t i = 0; i < MAX_SAMPLES; i++) {
+        parents[i] = take(s, k->n_samples);
+        tokens[i] = (int32_t)take(s, 3);
+    }
+    const kvp_status status = kvp_sched_reorder(s->sched, k->handle, parents, tokens);
+    require(status == KVP_OK || status == KVP_E_STATE);
+    if (status != KVP_OK)
+        return;
+    before = *k;
+    for (uint32_t i = 0; i < k->n_samples; i++) {
+        memcpy(k->text[i], before.text[parents[i]], sizeof k->text[i]);
+        k->n[i] = before.n[parents[i]];
+        k->text[i][k->n[i] - 1] = tokens[i];
+    }
+}
+
+static void renew_namespace(struct session *s)
+{
+    require(kvp_ns_close(s->cache, s->ns) == KVP_OK);
+    require(kvp_ns_open(s->cache, "a", 1, &s->ns) == KVP_OK);
+}
+
+static void use_own(struct session *s)
+{
+    static const int32_t tokens[MAX_PROMPT];
+    kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens};
+    prompt.n_tokens = 1 + take(s, MAX_PROMPT);
+    if (s->own.bits != 0) {
+        require(kvp_seq_close(s->cache, s->own, NULL) == KVP_OK);
+        s->own.bits = 0;
+    } else if (kvp_seq_open(s->cache, s->ns, &prompt, &s->own, NULL) != KVP_OK) {
+        s->own.bits = 0;
+    }
+}
+
+static void pause_or_resume(struct session *s, struct known *k, int is_pause)
+{
+    require((is_pause ? kvp_sched_pause(s->sched, k->handle)
+                      : kvp_sched_resume(s->sched, k->handle)) == KVP_OK);
+    k->is_paused = is_pause;
+}
+
+static void run_call(struct session *s)
+{
+    const uint32_t call = take(s, 32);
+    struct known *k;
+    if (call < 10) {
+        make_step(s);
+    } else if (call < 20) {
+        finish(s);
+    } else if (call < 25) {
+        submit(s);
+    } else if (call == 25) {
+        require(kvp_sched_fail(s->sched) == (s->is_out ? KVP_OK : KVP_E_STATE));
+        s->is_out = 0;
+    } else if (call == 26) {
+        if (take(s, 2))
+            renew_namespace(s);
+        else
+            require(kvp_ns_flush(s->cache, s->ns) == KVP_OK);
+    } else if (call == 27) {
+        use_own(s);
+    } else if ((k = choose(s)) != NULL) {
+        if (call == 28)
+            cancel(s, k);
+        else if (call == 31)
+            reorder(s, k);
+        else
+            pause_or_resume(s, k, call == 29);
+    }
+    check(s);
+}
+
+/* --------------------------------------------------------------------------------------- end */
+
+static void drain(struct session *s)
+{
+    if (s->own.bits != 0)
+        use_own(s);
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+        if (s->known[i].is_here)
+            pause_or_resume(s, &s->known[i], 0);
+    }
+    uint32_t n_steps = 0;
+    while (s->n_over < s->n_submitted) {
+        require(n_steps++ < DRAIN_STEPS);
+        if (!s->is_out)
+            make_step(s);
+        finish(s);
+        check(s);
+    }
+    kvp_stats stats;
+    kvp_sched_stats sched_stats;
+    require(kvp_cache_stats(s->cache, &stats) == KVP_OK);
+    require(stats.held_blocks == 0 && stats.open_seqs == 0);
+    require(kvp_sched_stats_get(s->sched, &sched_stats) == KVP_OK);
+    require(sched_stats.reserved_pages == 0 && sched_stats.promised_blocks == 0);
+    require(sched_stats.submitted == s->n_submitted);
+    require(sched_stats.ended + sched_stats.aborted == s->n_over);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct session s;
+    memset(&s, 0, sizeof s);
+    s.at = data;
+    s.end = data + size;
+    if (begin(&s)) {
+        for (uint32_t i = 0; i < MAX_CALLS && s.at < s.end; i++) {
+            run_call(&s);
+            for (uint32_t j = 0; j < MAX_REQUESTS; j++) {
+                if (s.known[j].is_here)
+                    check_known(&s, &s.known[j]);
+            }
+        }
+        drain(&s);
+    }
+    kvp_sched_destroy(s.sched);
+    kvp_cache_destroy(s.cache);
+    return 0;
+}

@@ -1,0 +1,436 @@
+/* sched: creation, submission, and what callers do to single requests.
+ *
+ * One piece of memory holds everything (sched_state.h draws it). Places of requests and samples
+ * come from free lists; a handle is a place and its generation, which rises when it is freed.
+ */
+#include "sched_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24 };
+
+/* ------------------------------------------------------------------------------ configuration */
+
+void kvp_sched_config_init(kvp_sched_config *config)
+{
+    if (config == NULL) {
+        return;
+    }
+    *config = (kvp_sched_config){
+        .struct_size = sizeof(*config),
+        .max_requests = 1024,
+        .step_tokens = 8192,
+        .max_passed_over = 16,
+        .max_tries = 4,
+        .preempt = KVP_PREEMPT_RECOMPUTE,
+        .arena_tokens = 1u << 20,
+    };
+}
+
+static kvp_status resolve(const kvp_sched_config *config, const kvp_config *cache,
+                          kvp_sched_config *out)
+{
+    if (config->struct_size != sizeof(*config)) {
+        return KVP_E_ARG;
+    }
+    *out = *config;
+    out->max_samples = config->max_samples ? config->max_samples : config->max_requests;
+    out->max_running = config->max_running ? config->max_running : cache->max_seqs;
+    out->chunk_tokens = config->chunk_tokens ? config->chunk_tokens : UINT32_MAX;
+    const int is_valid =
+        out->max_requests >= 1 && out->max_requests <= MAX_REQUESTS &&
+        out->max_samples >= out->max_requests && out->max_samples <= MAX_REQUESTS &&
+        out->max_running >= 1 && out->max_running <= cache->max_seqs &&
+        out->max_running <= cache->max_copies && out->step_tokens >= out->max_running &&
+        out->step_tokens <= MAX_STEP_TOKENS && out->max_tries >= 1 &&
+        out->max_tries <= out->max_requests && out->preempt == KVP_PREEMPT_RECOMPUTE &&
+        out->arena_tokens <= (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX;
+    return is_valid ? KVP_OK : KVP_E_ARG;
+}
+
+/* ------------------------------------------------------------------------------------- memory */
+
+struct layout {
+    char *base; /* NULL: sizes only */
+    size_t bytes;
+    int overflow;
+};
+
+static void *take(struct layout *layout, uint64_t n, size_t size)
+{
+    size_t bytes;
+    size_t end;
+    void *here = layout->base == NULL ? NULL : layout->base + layout->bytes;
+    if (__builtin_mul_overflow(n, size, &bytes) ||
+        __builtin_add_overflow(bytes, (size_t)LINE - 1, &bytes) ||
+        __builtin_add_overflow(layout->bytes, bytes / LINE * LINE, &end)) {
+        layout->overflow = 1;
+        return here;
+    }
+    layout->bytes = end;
+    return here;
+}
+
+static uint32_t count_pages(const kvp_sched_config *config)
+{
+    return (uint32_t)((config->arena_tokens + KVPI_PAGE_TOKENS - 1) / KVPI_PAGE_TOKENS);
+}
+
+/* Lay the arrays out; `sched` is the scheduler, or any place to write to when sizes are asked. */
+static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_config *config,
+                    uint32_t max_seq_tokens)
+{
+    const uint32_t running = config->max_running;
+    const uint32_t n_pages = count_pages(config);
+    (void)take(layout, 1, sizeof(*sched));
+    sched->requests = take(layout, config->max_requests, sizeof(*sched->requests));
+    sched->samples = take(layout, config->max_samples, sizeof(*sched->samples));
+    sched->pages.tokens = take(layout, n_pages, KVPI_PAGE_TOKENS * sizeof(int32_t));
+    sched->pages.next = take(layout, n_pages, sizeof(uint32_t));
+    sched->items = take(layout, running, sizeof(*sched->items));
+    sched->item_samples = take(layout, running, sizeof(*sched->item_samples));
+    sched->item_seqs = take(layout, running, sizeof(*sched->item_seqs));
+    sched->item_ends = take(layout, running, sizeof(*sched->item_ends));
+    sched->tokens = take(layout, config->step_tokens, sizeof(*sched->tokens));
+    sched->admitted = take(layout, running, sizeof(*sched->admitted));
+    sched->preempted = take(layout, 2 * (uint64_t)running, sizeof(*sched->preempted));
+    sched->refused = take(layout, 2 * (uint64_t)running, sizeof(*sched->refused));
+    sched->ended = take(layout, running, sizeof(*sched->ended));
+    sched->text = take(layout, max_seq_tokens, sizeof(*sched->text));
+    sched->newest = take(layout, running, sizeof(*sched->newest));
+    sched->few_seqs = take(layout, running, sizeof(*sched->few_seqs));
+    sched->few_counts = take(layout, running, sizeof(*sched->few_counts));
+    sched->few_ids = take(layout, running, sizeof(*sched->few_ids));
+    sched->more_ids = take(layout, running, sizeof(*sched->more_ids));
+    sched->tried = take(layout, config->max_tries, sizeof(*sched->tried));
+}
+
+kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cache,
+                           size_t *out_bytes)
+{
+    kvp_config cache_config;
+    kvp_sched_config resolved;
+    if (config == NULL || out_bytes == NULL || kvp_cache_config(cache, &cache_config) != KVP_OK ||
+        resolve(config, &cache_config, &resolved) != KVP_OK) {
+        return KVP_E_ARG;
+    }
+    kvp_sched ignored = {0};
+    struct layout layout = {0};
+    lay_out(&layout, &ignored, &resolved, cache_config.max_seq_tokens);
+    if (layout.overflow) {
+        return KVP_E_TOO_LONG;
+    }
+    *out_bytes = layout.bytes;
+    return KVP_OK;
+}
+
+static void init_places(kvp_sched *sched)
+{
+    for (uint32_t i = 0; i < sched->config.max_requests; i++) {
+        struct kvpi_request *request = &sched->requests[i];
+        memset(request, 0, sizeof(*request));
+        request->queue = KVPI_QUEUE_UNUSED;
+        request->first_sample = KVPI_NONE;
+        request->next_free = i + 1 < sched->config.max_requests ? i + 1 : KVPI_NONE;
+    }
+    for (uint32_t i = 0; i < sched->config.max_samples; i++) {
+        struct kvpi_sample *sample = &sched->samples[i];
+        memset(sample, 0, sizeof(*sample));
+        sample->next = i + 1 < sched->config.max_samples ? i + 1 : KVPI_NONE;
+    }
+    sched->n_free_samples = sched->config.max_samples;
+    for (uint32_t i = 0; i < KVPI_QUEUES; i++) {
+        sched->queues[i] =
+            (struct kvpi_queue){sched->requests, sizeof(*sched->requests), KVPI_QUEUE_NONE, 0};
+    }
+    sched->pages.n_pages = sched->pages.n_free = count_pages(&sched->config);
+    sched->pages.free = KVPI_NO_PAGE;
+    sched->prefill_first = sched->prefill_last = KVPI_NONE;
+}
+
+static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_config)
+{
+    kvp_stats stats;
+    (void)kvp_cache_stats(cache, &stats);
+    sched->cache = cache;
+    sched->block_tokens = cache_config->block_tokens;
+    sched->max_seqs = cache_config->max_seqs;
+    sched->max_seq_tokens = cache_config->max_seq_tokens;
+    sched->usable_blocks = (uint32_t)stats.usable_blocks;
+    sched->watermark_blocks = (uint32_t)stats.watermark_blocks;
+    init_places(sched);
+}
+
+kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, void *arena,
+                            size_t arena_bytes, kvp_sched **out_sched)
+{
+    size_t bytes;
+    if (out_sched == NULL || (uintptr_t)arena % LINE != 0) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = kvp_sched_bytes(config, cache, &bytes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    if (arena != NULL && arena_bytes < bytes) {
+        return KVP_E_TOO_SMALL;
+    }
+    void *memory = arena != NULL ? arena : aligned_alloc(LINE, bytes);
+    if (memory == NULL) {
+        return KVP_E_NO_MEMORY;
+    }
+    kvp_config cache_config;
+    kvp_sched *sched = memory;
+    memset(sched, 0, sizeof(*sched));
+    (void)kvp_cache_config(cache, &cache_config);
+    (void)resolve(config, &cache_config, &sched->config);
+    struct layout layout = {.base = memory};
+    lay_out(&layout, sched, &sched->config, cache_config.max_seq_tokens);
+    sched->owns_memory = arena == NULL;
+    init(sched, cache, &cache_config);
+    *out_sched = sched;
+    return KVP_OK;
+}
+
+void kvp_sched_destroy(kvp_sched *sched)
+{
+    if (sched == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < sched->config.max_requests; i++) {
+        if (sched->requests[i].queue != KVPI_QUEUE_UNUSED) {
+            kvpi_life_release(sched, &sched->requests[i]);
+        }
+    }
+    if (sched->owns_memory) {
+        free(sched);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- submit */
+
+/* The longest prompt, and the longest sequence with the prompt that there is. */
+static kvp_sched_limit limit_of(const kvp_sched *sched, uint32_t n_samples, uint32_t prompt)
+{
+    const uint64_t S = sched->block_tokens;
+    const uint64_t free_now = sched->usable_blocks - sched->watermark_blocks;
+    const uint64_t usable = sched->usable_blocks;
+    const uint64_t shared = prompt / S;
+    kvp_sched_limit limit = {0, 0};
+    if (free_now >= n_samples) {
+        const uint64_t blocks = free_now - (n_samples - 1);
+        /* a prompt that ends with its block needs a block more for each sample's first token */
+        const uint64_t tokens = blocks * S - (blocks + n_samples > usable);
+        const uint64_t most = sched->max_seq_tokens - 1;
+        limit.max_prompt_tokens = (uint32_t)(tokens < most ? tokens : most);
+    }
+    if (usable > shared) {
+        const uint64_t tokens = (shared + (usable - shared) / n_samples) * S;
+        limit.max_tokens =
+            (uint32_t)(tokens < sched->max_seq_tokens ? tokens : sched->max_seq_tokens);
+    }
+    return limit;
+}
+
+static kvp_status check_lengths(const kvp_sched *sched, const kvp_submission *submission,
+                                uint32_t n_samples, kvp_sched_limit *out_limit)
+{
+    const uint32_t prompt = submission->prompt->n_tokens;
+    const uint64_t all = (uint64_t)prompt + submission->max_new_tokens;
+    const kvp_sched_limit limit = limit_of(sched, n_samples, prompt);
+    if (out_limit != NULL) {
+        *out_limit = limit;
+    }
+    if (all > sched->max_seq_tokens) {
+        return KVP_E_TOO_LONG;
+    }
+    return prompt <= limit.max_prompt_tokens && all <= limit.max_tokens ? KVP_OK : KVP_E_NEVER;
+}
+
+static int is_sound(const kvp_sched *sched, const kvp_submission *submission)
+{
+    const kvp_prompt *prompt = submission->prompt;
+    return submission->struct_size == sizeof(*submission) && prompt != NULL &&
+           prompt->struct_size == sizeof(*prompt) && prompt->n_tokens >= 1 &&
+           prompt->tokens != NULL && prompt->reserve_tokens == 0 &&
+           submission->n_samples <= sched->config.max_running && submission->max_new_tokens >= 1 &&
+           (submission->flags & ~(uint32_t)KVP_SUBMIT_BORROW) == 0;
+}
+
+/* What the cache says of the prompt itself; whether it has room for it now does not matter. */
+static kvp_status check_prompt(kvp_sched *sched, const kvp_submission *submission)
+{
+    kvp_admission ignored;
+    return kvp_can_open(sched->cache, submission->ns, submission->prompt, &ignored);
+}
+
+static uint64_t count_needed_pages(const kvp_submission *submission, uint32_t n_samples)
+{
+    const uint64_t S = KVPI_PAGE_TOKENS;
+    const uint64_t prompt =
+        submission->flags & KVP_SUBMIT_BORROW ? 0 : (submission->prompt->n_tokens + S - 1) / S;
+    return prompt + n_samples * ((submission->max_new_tokens + S - 1) / S);
+}
+
+static void add_samples(kvp_sched *sched, struct kvpi_request *request)
+{
+    uint32_t *link = &request->first_sample;
+    for (uint32_t i = 0; i < request->n_samples; i++) {
+        const uint32_t place = sched->free_sample;
+        struct kvpi_sample *sample = &sched->samples[place];
+        sched->free_sample = sample->next;
+        *sample = (struct kvpi_sample){
+            .request = kvpi_sched_place(sched, request),
+            .stage = KVPI_STAGE_NONE,
+            .slot = KVPI_NONE,
+            .known = request->prompt.n_tokens,
+            .limit = request->limit,
+            .generated = kvpi_chain_empty(),
+            .idx = i,
+            .next = KVPI_NONE,
+        };
+        *link = place;
+        link = &sample->next;
+    }
+    sched->n_free_samples -= request->n_samples;
+}
+
+static struct kvpi_request *add_request(kvp_sched *sched, const kvp_submission *submission,
+                                        uint32_t n_samples, uint32_t n_pages)
+{
+    struct kvpi_request *request = &sched->requests[sched->free_request];
+    sched->free_request = request->next_free;
+    const uint32_t generation = request->generation;
+    *request = (struct kvpi_request){
+        .rank = {.arrival = ++sched->arrivals, .priority = submission->priority},
+        .queue = KVPI_QUEUE_IDLE,
+        .generation = generation,
+        .first_sample = KVPI_NONE,
+        .n_samples = n_samples,
+        .n_live = n_samples,
+        .limit = submission->prompt->n_tokens + submission->max_new_tokens,
+        .n_pages = n_pages,
+        .cursor = kvpi_cursor_start(),
+        .pages = kvpi_chain_empty(),
+        .ns = submission->ns,
+        .prompt = *submission->prompt,
+    };
+    sched->pages.n_reserved += n_pages;
+    add_samples(sched, request);
+    if (!(submission->flags & KVP_SUBMIT_BORROW)) {
+        request->prompt.tokens = NULL;
+        kvpi_pages_append_many(&sched->pages, &request->pages, submission->prompt->tokens,
+                               submission->prompt->n_tokens);
+    }
+    kvpi_life_move(sched, request, KVPI_QUEUE_WAITING);
+    return request;
+}
+
+static kvp_status submit(kvp_sched *sched, const kvp_submission *submission,
+                         kvp_request *out_request, kvp_sched_limit *out_limit)
+{
+    const uint32_t n_samples = submission->n_samples ? submission->n_samples : 1;
+    kvp_status status = check_prompt(sched, submission);
+    if (status == KVP_OK || status == KVP_E_TOO_LONG) {
+        const kvp_status lengths = check_lengths(sched, submission, n_samples, out_limit);
+        status = lengths != KVP_OK ? lengths : status;
+    }
+    if (status != KVP_OK) {
+        return status;
+    }
+    if (sched->free_request == KVPI_NONE || sched->n_free_samples < n_samples) {
+        return KVP_E_NO_SEQS;
+    }
+    const uint64_t n_pages = count_needed_pages(submission, n_samples);
+    if (n_pages > sched->pages.n_pages - sched->pages.n_reserved) {
+        return KVP_E_NO_BLOCKS;
+    }
+    const struct kvpi_request *request =
+        add_request(sched, submission, n_samples, (uint32_t)n_pages);
+    *out_request = kvpi_sched_handle(sched, request);
+    return KVP_OK;
+}
+
+kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
+                            kvp_request *out_request, kvp_sched_limit *out_limit)
+{
+    if (sched == NULL || submission == NULL || out_request == NULL ||
+        !is_sound(sched, submission)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = submit(sched, submission, out_request, out_limit);
+    if (status == KVP_OK) {
+        sched->stats.submitted++;
+    } else {
+        sched->stats.refused++;
+    }
+    return status;
+}
+
+/* ----------------------------------------------------------------------- abort, pause, resume */
+
+struct kvpi_request *kvpi_sched_find(const kvp_sched *sched, kvp_request handle)
+{
+    const uint32_t place = (uint32_t)handle.bits - 1;
+    if (handle.bits == 0 || place >= sched->config.max_requests) {
+        return NULL;
+    }
+    struct kvpi_request *request = &sched->requests[place];
+    const int is_there =
+        request->queue != KVPI_QUEUE_UNUSED && request->generation == (uint32_t)(handle.bits >> 32);
+    return is_there ? request : NULL;
+}
+
+kvp_status kvp_sched_abort(kvp_sched *sched, kvp_request handle)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    struct kvpi_request *request = kvpi_sched_find(sched, handle);
+    if (request == NULL) {
+        return KVP_E_HANDLE;
+    }
+    kvpi_life_release(sched, request);
+    kvpi_life_forget(sched, request);
+    sched->stats.aborted++;
+    return KVP_OK;
+}
+
+kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request handle)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    struct kvpi_request *request = kvpi_sched_find(sched, handle);
+    if (request == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (request->queue == KVPI_QUEUE_WAITING) {
+        kvpi_life_move(sched, request, KVPI_QUEUE_IDLE);
+        sched->n_paused++;
+    } else if (kvpi_life_holds(request) && request->queue != KVPI_QUEUE_HALTED) {
+        kvpi_life_leave(sched, request, KVPI_QUEUE_HALTED);
+        sched->n_paused++;
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_sched_resume(kvp_sched *sched, kvp_request handle)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    struct kvpi_request *request = kvpi_sched_find(sched, handle);
+    if (request == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (request->queue == KVPI_QUEUE_IDLE) {
+        kvpi_life_move(sched, request, KVPI_QUEUE_WAITING);
+        sched->n_paused--;
+    } else if (request->queue == KVPI_QUEUE_HALTED) {
+        kvpi_life_move(sched, request, KVPI_QUEUE_JOINING);
+        sched->n_paused--;
+    }
+    return KVP_OK;
+}

@@ -1,0 +1,346 @@
+/* sched_step: a step from its making to its end.
+ *
+ * kvp_sched_step tells the order of a step; the files it calls have the parts. Finishing commits
+ * everything in one call, then gives out the sampled tokens: first to prompts (whose items lie
+ * behind those that decode), then to those that decode, and only then moves samples in the arrays.
+ */
+#include "sched_state.h"
+
+#include <string.h>
+
+static void begin_report(kvp_sched *sched)
+{
+    const uint64_t number = sched->report.number + 1;
+    memset(&sched->report, 0, sizeof(sched->report));
+    sched->report.number = number;
+}
+
+static void join_all(kvp_sched *sched)
+{
+    const struct kvpi_queue *joining = &sched->queues[KVPI_QUEUE_JOINING];
+    while (joining->n > 0) {
+        kvpi_life_join(sched, &sched->requests[kvpi_queue_after(joining, NULL)]);
+    }
+}
+
+static void end_report(kvp_sched *sched)
+{
+    kvp_step *report = &sched->report;
+    report->n_seqs = sched->n_items;
+    report->n_tokens = sched->n_tokens;
+    report->n_decoding = sched->n_decoding;
+    report->n_sampled += sched->n_decoding;
+    report->seqs = sched->items;
+    report->tokens = sched->tokens;
+    report->admitted = sched->admitted;
+    report->preempted = sched->preempted;
+    report->ended = sched->refused;
+    sched->is_out = sched->n_items > 0;
+    sched->n_dead = 0;
+    sched->n_strayed = 0;
+    sched->stats.steps++;
+    sched->stats.scheduled_tokens += report->n_tokens;
+    for (uint32_t i = 0; i < KVP_WAIT_REASONS; i++) {
+        sched->stats.waited[i] += report->waited[i];
+    }
+}
+
+kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step)
+{
+    if (sched == NULL || out_step == NULL) {
+        return KVP_E_ARG;
+    }
+    if (sched->is_out) {
+        return KVP_E_STATE;
+    }
+    begin_report(sched);
+    join_all(sched);
+    kvpi_extend_running(sched);
+    sched->n_items = sched->n_decoding;
+    sched->n_tokens = sched->n_decoding;
+    uint32_t budget = sched->config.step_tokens - sched->n_decoding;
+    kvpi_admit_chunks(sched, &budget);
+    if (sched->report.n_preempted + sched->report.n_left_out == 0) {
+        kvpi_admit_waiting(sched, budget);
+    } else {
+        sched->report.waited[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_WAITING].n;
+    }
+    end_report(sched);
+    *out_step = sched->report;
+    return KVP_OK;
+}
+
+/* -------------------------------------------------------------------------------------- finish */
+
+static int are_valid(const kvp_sched *sched, const int32_t *tokens)
+{
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        const uint32_t end = at + sched->items[k].n_sampled;
+        for (; at < end; at++) {
+            if (tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Forks that are due need sequences of the cache. */
+static int have_seqs_for_forks(const kvp_sched *sched)
+{
+    uint64_t due = 0;
+    for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
+        if (sched->item_samples[k] != KVPI_NONE) {
+            const struct kvpi_request *request =
+                &sched->requests[sched->samples[sched->item_samples[k]].request];
+            due += sched->item_ends[k] >= request->prompt.n_tokens ? request->n_unforked : 0;
+        }
+    }
+    kvp_stats stats;
+    return due == 0 || (kvp_cache_stats(sched->cache, &stats) == KVP_OK &&
+                        stats.open_seqs + due <= sched->max_seqs);
+}
+
+static kvp_status commit_items(kvp_sched *sched)
+{
+    if (sched->n_dead == 0) {
+        return kvp_seq_commit_many(sched->cache, sched->item_seqs, sched->item_ends,
+                                   sched->n_items);
+    }
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        if (sched->item_samples[k] != KVPI_NONE) {
+            sched->few_seqs[n] = sched->item_seqs[k];
+            sched->few_counts[n++] = sched->item_ends[k];
+        }
+    }
+    return kvp_seq_commit_many(sched->cache, sched->few_seqs, sched->few_counts, n);
+}
+
+/* What was sampled for one item: pointers to its first token and to whether it is the last. */
+struct sampled {
+    const int32_t *tokens;
+    const uint8_t *ended; /* may be NULL */
+};
+
+static struct sampled sampled_at(const int32_t *tokens, const uint8_t *ended, uint32_t at)
+{
+    return (struct sampled){tokens == NULL ? NULL : tokens + at, ended == NULL ? NULL : ended + at};
+}
+
+/* Append a token; gives 1 when the sample ends with it, and then why. */
+static int append(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled,
+                  uint32_t *out_reason)
+{
+    kvpi_pages_append(&sched->pages, &sample->generated, *sampled->tokens);
+    sample->known++;
+    if (sampled->ended != NULL && *sampled->ended) {
+        *out_reason = KVP_END_STOPPED;
+        return 1;
+    }
+    *out_reason = KVP_END_LENGTH;
+    return sample->known == sample->limit;
+}
+
+/* A sample that has no item gets a token. */
+static void give(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled)
+{
+    uint32_t reason;
+    if (sample->stage == KVPI_STAGE_PREFILL) {
+        kvpi_life_unlist(sched, sample);
+    }
+    sample->core = sample->computed = sample->known;
+    if (append(sched, sample, sampled, &reason)) {
+        kvpi_life_end_sample(sched, sample, reason);
+    }
+}
+
+/* All samples get their first token, in order. */
+static void give_first(kvp_sched *sched, const struct kvpi_request *request, struct sampled sampled)
+{
+    struct kvpi_sample *sample = kvpi_sched_first(sched, request);
+    while (sample != NULL) {
+        struct kvpi_sample *next = kvpi_sched_next(sched, sample);
+        give(sched, sample, &sampled);
+        sampled.tokens++;
+        sampled.ended += sampled.ended != NULL;
+        sample = next;
+    }
+}
+
+/* Note a sample that holds a sequence and is in no item: it joins at the end. */
+static uint32_t note_held(kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n)
+{
+    if (sample->stage == KVPI_STAGE_HELD) {
+        sched->few_ids[n++] = (uint32_t)(sample - sched->samples);
+    }
+    return n;
+}
+
+/* The same for all of a request, whose only item was the trunk's. */
+static uint32_t note_all_held(kvp_sched *sched, const struct kvpi_request *request, uint32_t n)
+{
+    for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        n = note_held(sched, s, n);
+    }
+    return n;
+}
+
+/* A prompt's chunk is computed. Gives the new number of samples that will join. */
+static uint32_t finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *sampled,
+                             uint32_t n_joining)
+{
+    struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
+    struct kvpi_request *request = &sched->requests[sample->request];
+    const int is_running = request->queue == KVPI_QUEUE_RUNNING;
+    const int is_new = sample->known == request->prompt.n_tokens;
+    const int is_forking =
+        request->n_unforked > 0 && sched->item_ends[slot] >= request->prompt.n_tokens;
+    sample->slot = KVPI_NONE;
+    sample->computed = sched->item_ends[slot];
+    const kvp_status status = is_forking ? kvpi_group_fork(sched, request, sample) : KVP_OK;
+    if (status != KVP_OK) {
+        kvpi_life_refuse(sched, request, status, &sched->ended[sched->n_ended++]);
+        return n_joining;
+    }
+    if (sched->items[slot].n_sampled > 0 && is_new) {
+        give_first(sched, request, *sampled);
+    } else if (sched->items[slot].n_sampled > 0) {
+        give(sched, sample, sampled);
+    } else if (!is_running) {
+        kvpi_life_hold(sched, sample);
+    }
+    if (!is_running) {
+        return n_joining;
+    }
+    return is_forking ? note_all_held(sched, request, n_joining)
+                      : note_held(sched, sample, n_joining);
+}
+
+static uint32_t finish_chunks(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
+{
+    uint32_t n_joining = 0;
+    uint32_t at = sched->n_decoding;
+    for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
+        const struct sampled sampled = sampled_at(tokens, ended, at);
+        at += sched->items[k].n_sampled;
+        if (sched->item_samples[k] != KVPI_NONE) {
+            n_joining = finish_chunk(sched, k, &sampled, n_joining);
+        }
+    }
+    return n_joining;
+}
+
+/* A sample at `slot` decoded one token. Gives 1 when the item is not needed any more. */
+static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
+{
+    if (sched->item_samples[slot] == KVPI_NONE) {
+        return 1;
+    }
+    struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
+    uint32_t reason;
+    if (append(sched, sample, sampled, &reason)) {
+        sample->slot = KVPI_NONE;
+        sched->item_samples[slot] = KVPI_NONE;
+        kvpi_life_end_sample(sched, sample, reason);
+        return 1;
+    }
+    if (sched->n_strayed > 0 && sched->requests[sample->request].queue != KVPI_QUEUE_RUNNING) {
+        sample->slot = KVPI_NONE;
+        sched->item_samples[slot] = KVPI_NONE;
+        sample->core = sample->computed = sample->known - 1;
+        sample->stage = KVPI_STAGE_HELD;
+        return 1;
+    }
+    sched->items[slot].begin++;
+    sched->item_ends[slot]++;
+    sched->tokens[slot] = *sampled->tokens;
+    return 0;
+}
+
+static void finish_decodes(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
+{
+    uint32_t *drops = sched->more_ids;
+    uint32_t n_drops = 0;
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        const struct sampled sampled = sampled_at(tokens, ended, k);
+        if (finish_decode(sched, k, &sampled)) {
+            drops[n_drops++] = k;
+        }
+    }
+    while (n_drops > 0) {
+        kvpi_life_drop_item(sched, drops[--n_drops]);
+    }
+}
+
+static void join_noted(kvp_sched *sched, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct kvpi_sample *sample = &sched->samples[sched->few_ids[i]];
+        if (sample->stage == KVPI_STAGE_HELD) {
+            kvpi_life_join_sample(sched, sample);
+        }
+    }
+}
+
+kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                            kvp_step_end *out_end)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!sched->is_out) {
+        return KVP_E_STATE;
+    }
+    if (sched->report.n_sampled > 0 && (tokens == NULL || !are_valid(sched, tokens))) {
+        return KVP_E_ARG;
+    }
+    if (!have_seqs_for_forks(sched)) {
+        return KVP_E_NO_SEQS;
+    }
+    const kvp_status status = commit_items(sched);
+    if (status != KVP_OK) {
+        return status;
+    }
+    sched->n_ended = 0;
+    const uint32_t n_joining = finish_chunks(sched, tokens, ended);
+    finish_decodes(sched, tokens, ended);
+    sched->is_out = 0;
+    join_noted(sched, n_joining);
+    sched->stats.sampled_tokens += sched->report.n_sampled;
+    if (out_end != NULL) {
+        *out_end = (kvp_step_end){sched->n_ended, sched->ended};
+    }
+    return KVP_OK;
+}
+
+/* ---------------------------------------------------------------------------------------- fail */
+
+kvp_status kvp_sched_fail(kvp_sched *sched)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!sched->is_out) {
+        return KVP_E_STATE;
+    }
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        if (sched->item_samples[k] != KVPI_NONE) {
+            sched->few_ids[n++] = sched->samples[sched->item_samples[k]].request;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct kvpi_request *request = &sched->requests[sched->few_ids[i]];
+        if (kvpi_life_holds(request)) {
+            kvpi_victims_preempt(sched, request);
+        }
+    }
+    for (uint32_t k = sched->n_decoding; k-- > 0;) {
+        kvpi_life_drop_item(sched, k); /* every one of them is dead now */
+    }
+    sched->is_out = 0;
+    return KVP_OK;
+}

@@ -1,0 +1,453 @@
+/* The scheduler when blocks are short: victims, pause, requests that grew, abort, failed steps, and
+ * overload for a long time. */
+#include "sched_world.h"
+
+/* Two decoding requests of 2 blocks each in a pool of 4, and each is about to begin a block. */
+static void start_two(sched_world *s, kvp_request *a, kvp_request *b, int32_t priority_of_a)
+{
+    *a = submit_rank(s, 1, 8, 8, priority_of_a, 1);
+    *b = submit_rank(s, 100, 8, 8, 0, 1);
+    (void)run_step(s);
+}
+
+static void test_latest_is_preempted(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(4);
+    kvp_request a;
+    kvp_request b;
+    start_two(&s, &a, &b, 0);
+    const kvp_step step = make_step(&s);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.preempted[0].bits, b.bits);
+    assert_int_equal(step.n_seqs, 1);
+    assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 1);
+    assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
+    assert_int_equal(request_of(&s, b).preemptions, 1);
+    assert_int_equal(sample_of(&s, b, 0).tokens, 9); /* what it generated is kept */
+    assert_int_equal(sched_stats_of(&s).lost_tokens, 8);
+    (void)finish_step(&s, &step);
+    while (sched_stats_of(&s).ended < 2) {
+        (void)run_step(&s);
+    }
+    end_sched_world(&s);
+}
+
+static void test_lower_priority_is_preempted_first(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(4);
+    kvp_request a;
+    kvp_request b;
+    start_two(&s, &a, &b, 3); /* arrived first, but matters less */
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.preempted[0].bits, a.bits);
+    end_sched_world(&s);
+}
+
+/* What was sealed is hit when a victim comes back. */
+static void test_recompute_hits_the_cache(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(4);
+    kvp_request a;
+    kvp_request b;
+    start_two(&s, &a, &b, 0);
+    kvp_step step = run_step(&s); /* a takes the end of b's prompt */
+    assert_int_equal(step.preempted[0].bits, b.bits);
+    assert_ok(kvp_sched_abort(s.sched, a));
+    step = make_step(&s);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(step.seqs[0].begin, 4); /* the prompt's first block is cached */
+    assert_int_equal(step.n_tokens, 5);
+    assert_int_equal(step.tokens[4], 1001); /* generated before */
+    end_sched_world(&s);
+}
+
+/* The last in rank shares every block: preempting it would release nothing. */
+static void test_no_victim_that_releases_nothing(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(5);
+    const kvp_request a = submit(&s, 1, 8, 8);
+    const kvp_request b = submit(&s, 100, 8, 8);
+    kvp_step step = make_step(&s);
+    (void)finish_step(&s, &step); /* 4 held, both prompts sealed */
+    const kvp_request c = submit(&s, 1, 8, 8);
+    assert_ok(kvp_sched_pause(s.sched, b));
+    step = run_step(&s); /* a takes the fifth block; c shares a's two */
+    assert_int_equal(step.n_admitted, 1);
+    assert_ok(kvp_sched_resume(s.sched, b));
+    step = make_step(&s); /* b and c need a block each */
+    assert_int_equal(step.n_preempted, 0);
+    assert_int_equal(step.n_left_out, 2);
+    assert_non_null(item_of(&step, a, 0));
+    (void)finish_step(&s, &step);
+    for (int i = 0; i < 4 && step.n_preempted == 0; i++) {
+        step = run_step(&s); /* until a needs a block: b's, since c's are a's */
+    }
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.preempted[0].bits, b.bits);
+    assert_int_equal(request_of(&s, c).preemptions, 0);
+    end_sched_world(&s);
+}
+
+/* A block that only samples of the victim share is released with it. */
+static void test_group_releases_what_it_shares(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(6);
+    (void)submit(&s, 1, 1, 8);
+    const kvp_request a = submit(&s, 100, 7, 8);
+    const kvp_request group = submit_rank(&s, 200, 8, 4, 0, 2); /* two blocks, both shared */
+    (void)run_step(&s);
+    const kvp_seq mine = open_seq(&s.w, ints(500), 4, NULL); /* the sixth block */
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.n_left_out, 1);
+    assert_int_equal(step.n_preempted, 0);
+    step = run_step(&s); /* a needs a block, and is not the first in rank */
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.preempted[0].bits, group.bits);
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_RUNNING);
+    (void)close_seq(&s.w, mine);
+    end_sched_world(&s);
+}
+
+/* Only together do victims release anything; the first in rank goes on all the same. */
+static void test_first_in_rank_always_goes_on(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(5);
+    leave_cached(&s.w, ints(100), 8);
+    const kvp_request a = submit(&s, 1, 8, 8); /* 2 blocks, 4 in the end */
+    const kvp_request b = submit(&s, 100, 8, 4);
+    const kvp_request c = submit(&s, 100, 8, 4); /* both hold the same two */
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.n_admitted, 3);
+    assert_int_equal(stats_of(&s.w).held_blocks, 4);
+    for (int i = 0; i < 4; i++) {
+        step = run_step(&s); /* a has taken the fifth */
+        assert_int_equal(step.n_preempted, 0);
+        assert_int_equal(step.n_left_out, 2);
+    }
+    step = run_step(&s);
+    assert_int_equal(step.n_preempted, 2);
+    assert_int_equal(step.preempted[0].bits, c.bits);
+    assert_int_equal(step.preempted[1].bits, b.bits);
+    assert_int_equal(step.seqs[0].request.bits, a.bits);
+    while (sched_stats_of(&s).ended < 3) {
+        (void)run_step(&s);
+    }
+    end_sched_world(&s);
+}
+
+/* --------------------------------------------------------------------------------------- pause */
+
+static void test_paused_is_first_victim(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(4);
+    kvp_request a;
+    kvp_request b;
+    start_two(&s, &a, &b, 0);
+    assert_ok(kvp_sched_pause(s.sched, a));
+    assert_ok(kvp_sched_pause(s.sched, a));
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_PAUSED);
+    assert_true(request_of(&s, a).holds_blocks);
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.preempted[0].bits, a.bits);
+    assert_int_equal(step.n_seqs, 1);
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_PAUSED);
+    assert_false(request_of(&s, a).holds_blocks);
+    for (int i = 0; i < 10; i++) {
+        step = run_step(&s);
+        assert_null(item_of(&step, a, 0));
+    }
+    assert_ok(kvp_sched_resume(s.sched, a));
+    assert_ok(kvp_sched_resume(s.sched, a));
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_WAITING);
+    while (sched_stats_of(&s).ended < 2) {
+        (void)run_step(&s);
+    }
+    end_sched_world(&s);
+}
+
+static void test_paused_makes_room_for_waiting(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(4);
+    const kvp_request a = submit(&s, 1, 12, 4);
+    (void)run_step(&s);
+    assert_ok(kvp_sched_pause(s.sched, a));
+    const kvp_request b = submit(&s, 100, 12, 4);
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(step.admitted[0].bits, b.bits);
+    end_sched_world(&s);
+}
+
+/* Two paused requests hold the same blocks: neither releases any without the other. */
+static void test_paused_make_room_together(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(4);
+    leave_cached(&s.w, ints(1), 12);
+    const kvp_request a = submit(&s, 1, 12, 4);
+    const kvp_request b = submit(&s, 1, 12, 4);
+    assert_int_equal(run_step(&s).n_admitted, 2);
+    assert_ok(kvp_sched_pause(s.sched, a));
+    assert_ok(kvp_sched_pause(s.sched, b));
+    (void)submit(&s, 100, 12, 4);
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_preempted, 2);
+    assert_int_equal(step.n_admitted, 1);
+    end_sched_world(&s);
+}
+
+/* It gives up its place of max_running, even if no block comes with it. */
+static void test_paused_gives_up_its_place(void **state)
+{
+    (void)state;
+    const kvp_config cache_config = config_of(4, 4, 16);
+    const kvp_sched_config config = sched_config_of(2, 64);
+    sched_world s = make_sched_world(&cache_config, &config);
+    leave_cached(&s.w, ints(1), 12);
+    const kvp_request a = submit(&s, 1, 12, 4);
+    (void)submit(&s, 1, 12, 4);
+    assert_int_equal(run_step(&s).n_admitted, 2);
+    assert_ok(kvp_sched_pause(s.sched, a)); /* all its blocks are the other's as well */
+    (void)submit(&s, 100, 12, 4);
+    const kvp_step step = run_step(&s);
+    assert_int_equal(step.n_preempted, 1);
+    assert_int_equal(step.n_admitted, 1);
+    end_sched_world(&s);
+}
+
+static void test_paused_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(16);
+    const kvp_request a = submit(&s, 1, 8, 8);
+    (void)run_step(&s);
+    kvp_step step = make_step(&s);
+    assert_ok(kvp_sched_pause(s.sched, a)); /* still takes part in the step that is out */
+    (void)finish_step(&s, &step);
+    assert_int_equal(sample_of(&s, a, 0).tokens, 10);
+    step = run_step(&s);
+    assert_int_equal(step.n_seqs, 0);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_RUNNING);
+    step = make_step(&s);
+    assert_int_equal(step.seqs[0].begin, 9);
+    assert_ok(kvp_sched_pause(s.sched, a));
+    assert_ok(kvp_sched_resume(s.sched, a));
+    (void)finish_step(&s, &step);
+    step = make_step(&s);
+    assert_int_equal(step.seqs[0].begin, 10);
+    end_sched_world(&s);
+}
+
+static void test_waiting_can_be_paused(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(16);
+    const kvp_request a = submit(&s, 1, 8, 8);
+    const kvp_request b = submit(&s, 100, 8, 8);
+    assert_ok(kvp_sched_pause(s.sched, a));
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.n_admitted, 1);
+    assert_int_equal(step.admitted[0].bits, b.bits);
+    assert_ok(kvp_sched_resume(s.sched, a));
+    step = run_step(&s);
+    assert_int_equal(step.admitted[0].bits, a.bits);
+    end_sched_world(&s);
+}
+
+/* ----------------------------------------------------------------------- grown, abort, failure */
+
+/* It grew past usable - watermark, was preempted, and is admitted once nothing else is held. */
+static void test_grown_request_finishes(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(4, 4, 8);
+    cache_config.watermark = 0.5;
+    const kvp_sched_config config = sched_config_of(4, 64);
+    sched_world s = make_sched_world(&cache_config, &config);
+    const kvp_request a = submit_rank(&s, 100, 4, 28, 1, 1); /* 8 blocks in the end */
+    while (sample_of(&s, a, 0).tokens < 25) {
+        (void)run_step(&s); /* 6 blocks: more than 4 */
+    }
+    (void)submit_rank(&s, 1, 4, 12, 0, 1);
+    assert_status(KVP_E_STATE, kvp_sched_fail(s.sched));
+    kvp_step step = make_step(&s);
+    assert_ok(kvp_sched_fail(s.sched)); /* everybody waits again */
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_WAITING);
+    step = run_step(&s);
+    assert_int_equal(step.n_admitted, 1); /* the other one */
+    assert_int_equal(step.waited[KVP_WAIT_BLOCKS], 1);
+    while (sched_stats_of(&s).ended < 2) {
+        (void)run_step(&s);
+    }
+    end_sched_world(&s);
+}
+
+static void test_abort_returns_every_block(void **state)
+{
+    (void)state;
+    for (uint32_t when = 0; when < 8; when++) {
+        sched_world s = small_sched_world(32);
+        const kvp_request r = submit_rank(&s, 1, 10, 8, 0, 3);
+        for (uint32_t i = 0; i < when / 2; i++) {
+            (void)run_step(&s);
+        }
+        const kvp_step step = when % 2 ? make_step(&s) : (kvp_step){0};
+        assert_ok(kvp_sched_abort(s.sched, r));
+        check_sched(&s);
+        assert_int_equal(stats_of(&s.w).held_blocks, 0);
+        assert_int_equal(sched_stats_of(&s).reserved_pages, 0);
+        (void)finish_step(&s, &step);
+        assert_int_equal(make_step(&s).n_seqs, 0);
+        end_sched_world(&s);
+    }
+}
+
+static void test_failed_step_leaves_nothing(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(32);
+    const kvp_request a = submit(&s, 1, 8, 8);
+    (void)run_step(&s);
+    (void)submit(&s, 100, 8, 8);
+    (void)make_step(&s);
+    assert_ok(kvp_sched_fail(s.sched));
+    check_sched(&s);
+    assert_int_equal(stats_of(&s.w).held_blocks, 0);
+    assert_int_equal(match(&s.w, ints(100), 8).hit_tokens, 0);
+    assert_int_equal(match(&s.w, ints(1), 8).hit_tokens, 8); /* of the step before */
+    const kvp_step step = make_step(&s);
+    assert_int_equal(step.n_admitted, 2);
+    assert_int_equal(item_of(&step, a, 0)->begin, 8);
+    end_sched_world(&s);
+}
+
+/* Sequences that the caller holds leave no room, for a while: requests wait, none is lost. */
+static void test_outside_holder(void **state)
+{
+    (void)state;
+    sched_world s = small_sched_world(6);
+    const kvp_request a = submit(&s, 1, 8, 8);
+    (void)run_step(&s);
+    const kvp_seq mine = open_seq(&s.w, ints(500), 16, NULL);
+    kvp_step step = run_step(&s);
+    assert_int_equal(step.n_left_out, 1);
+    assert_int_equal(step.n_seqs, 0);
+    (void)close_seq(&s.w, mine);
+    step = make_step(&s);
+    assert_int_equal(step.seqs[0].request.bits, a.bits);
+    end_sched_world(&s);
+}
+
+/* ------------------------------------------------------------------------------------ overload */
+
+struct load {
+    sched_world s;
+    uint64_t random;
+    uint64_t n_submitted;
+    uint64_t n_preempted;
+};
+
+static void submit_random(struct load *load)
+{
+    const uint32_t n_samples = draw(&load->random, 5) == 0 ? 1 + draw(&load->random, 3) : 1;
+    const kvp_prompt prompt =
+        prompt_of(ints((int32_t)(100 * draw(&load->random, 12))), 1 + draw(&load->random, 50));
+    const kvp_submission submission = {.struct_size = sizeof submission,
+                                       .prompt = &prompt,
+                                       .ns = load->s.w.ns,
+                                       .priority = (int32_t)draw(&load->random, 3),
+                                       .n_samples = n_samples,
+                                       .max_new_tokens = 1 + draw(&load->random, 40)};
+    kvp_request request;
+    if (kvp_sched_submit(load->s.sched, &submission, &request, NULL) == KVP_OK) {
+        load->n_submitted++;
+    }
+}
+
+static void run_load_step(struct load *load)
+{
+    kvp_step step;
+    kvp_copy copies[64];
+    (void)take_plan(&load->s.w, copies, 64);
+    assert_ok(kvp_sched_step(load->s.sched, &step));
+    for (uint32_t i = 0; i < step.n_preempted; i++) {
+        for (uint32_t j = 0; j < step.n_admitted; j++) {
+            assert_true(step.preempted[i].bits != step.admitted[j].bits);
+        }
+    }
+    load->n_preempted += step.n_preempted;
+    if (step.n_seqs > 0) {
+        int32_t tokens[16];
+        for (uint32_t i = 0; i < step.n_sampled; i++) {
+            tokens[i] = (int32_t)draw(&load->random, 5);
+        }
+        assert_ok(kvp_sched_finish(load->s.sched, tokens, NULL, NULL));
+    }
+}
+
+/* Far more is asked for than there is room for, all the time; everything finishes, in bounded
+ * time. */
+static void test_overload_finishes(void **state)
+{
+    (void)state;
+    kvp_config cache_config = config_of(4, 4, 36);
+    cache_config.watermark = 0.05;
+    cache_config.max_seqs = 16;
+    cache_config.max_copies = 64;
+    kvp_sched_config config = sched_config_of(16, 48);
+    config.chunk_tokens = 16;
+    config.max_passed_over = 3;
+    struct load load = {.s = make_sched_world(&cache_config, &config), .random = 5};
+    uint32_t n_steps = 0;
+    for (; n_steps < 20000; n_steps++) {
+        while (sched_stats_of(&load.s).waiting_requests < 20) {
+            submit_random(&load);
+        }
+        run_load_step(&load);
+        if (n_steps % 50 == 0) {
+            check_sched(&load.s);
+        }
+    }
+    while (sched_stats_of(&load.s).ended < load.n_submitted) {
+        assert_true(n_steps++ < 40000);
+        run_load_step(&load);
+    }
+    assert_true(load.n_preempted > 1000);
+    assert_true(load.n_submitted > 2000);
+    end_sched_world(&load.s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_latest_is_preempted),
+        cmocka_unit_test(test_lower_priority_is_preempted_first),
+        cmocka_unit_test(test_recompute_hits_the_cache),
+        cmocka_unit_test(test_no_victim_that_releases_nothing),
+        cmocka_unit_test(test_group_releases_what_it_shares),
+        cmocka_unit_test(test_first_in_rank_always_goes_on),
+        cmocka_unit_test(test_paused_make_room_together),
+        cmocka_unit_test(test_paused_gives_up_its_place),
+        cmocka_unit_test(test_paused_is_first_victim),
+        cmocka_unit_test(test_paused_makes_room_for_waiting),
+        cmocka_unit_test(test_paused_goes_on_where_it_was),
+        cmocka_unit_test(test_waiting_can_be_paused),
+        cmocka_unit_test(test_grown_request_finishes),
+        cmocka_unit_test(test_abort_returns_every_block),
+        cmocka_unit_test(test_failed_step_leaves_nothing),
+        cmocka_unit_test(test_outside_holder),
+        cmocka_unit_test(test_overload_finishes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
