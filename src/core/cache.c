@@ -466,7 +466,8 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     child->n_blocks = kvpi_ceil_div(at, cache->config.block_tokens);
     memcpy(row, kvpi_row_blocks(table, from), child->n_blocks * sizeof(*row));
     memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
-           kvpi_min_u32(parent->n_units, at / cache->config.unit_tokens) * sizeof(uint32_t));
+           kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_units_per_block(cache)) *
+               sizeof(uint32_t));
     for (uint32_t i = 0; i < child->n_blocks; i++) {
         blocks[row[i]].refs++; /* held by the parent: no queue to leave */
     }

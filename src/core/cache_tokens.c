@@ -203,20 +203,18 @@ static uint32_t copy_keys(struct kvpi_key *to, const struct kvpi_key *from, uint
     return kept;
 }
 
-/* Fill the partial unit of `seq` with the first n % U tokens of `from`'s unit n / U. */
+/* Fill the partial unit of `seq` with the first `rest` tokens of `from`'s unit u. */
 static void cut_partial(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq,
-                        uint32_t n)
+                        uint32_t u, uint32_t rest)
 {
     const struct kvpi_table *table = &cache->table;
-    const uint32_t U = cache->config.unit_tokens;
     const uint32_t from_place = kvpi_seq_place(table, from);
     const uint32_t place = kvpi_seq_place(table, seq);
-    const uint32_t rest = n - n / U * U;
     const int32_t *tokens = kvpi_row_partial(table, from_place);
     const struct kvpi_key *keys = kvpi_row_keys(table, from_place);
     uint32_t n_keys = from->n_partial_keys;
-    if (n / U < from->n_units) { /* the unit was full */
-        const uint32_t node = kvpi_row_nodes(table, from_place)[n / U];
+    if (u < from->n_units) { /* the unit was full */
+        const uint32_t node = kvpi_row_nodes(table, from_place)[u];
         tokens = kvpi_node_tokens(kvpi_node(&cache->prefix, node));
         keys = kvpi_node_keys(&cache->prefix, node);
         n_keys = kvpi_node(&cache->prefix, node)->n_keys;
@@ -230,13 +228,14 @@ void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_
 {
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t known = kvpi_min_u32(from->known, n);
-    const uint32_t n_units = kvpi_min_u32(from->n_units, known / U);
+    const uint32_t u = known / U; /* the unit that is cut */
+    const uint32_t n_units = kvpi_min_u32(from->n_units, u);
     const uint32_t last = kvpi_last_node(cache, from);
     const uint32_t unkept = from->unkept && known > from->n_units * U;
-    if (!unkept) {
-        cut_partial(cache, from, seq, known);
-    } else {
+    if (unkept || known == u * U) {
         seq->n_partial_keys = 0;
+    } else {
+        cut_partial(cache, from, seq, u, known - u * U);
     }
     seq->tokens = kvpi_min_u32(from->tokens, n);
     seq->known = known;
