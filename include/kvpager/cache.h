@@ -333,7 +333,7 @@ KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prom
  * After-failure: unchanged
  * Owns:    close the sequence to give everything back
  * Thread:  cache        Blocks: never
- * Cost:    O(n_tokens), about 13 ns per unit for a hit (bench/README.md); allocates nothing
+ * Cost:    O(n_tokens), about 16 ns per unit for a hit (bench/README.md); allocates nothing
  */
 KVP_API kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                 kvp_seq *out_seq, kvp_open_info *out_info);
@@ -518,6 +518,8 @@ typedef struct kvp_seq_info {
     uint32_t row_version;   /* rises when an entry that was in the row is replaced or removed */
 } kvp_seq_info;
 
+/* Read all that is known of a sequence.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: read. Cost: O(1), allocates nothing */
 KVP_API kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
 
 /* Read token values back.

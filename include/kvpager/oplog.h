@@ -150,6 +150,8 @@ typedef struct kvp_oplog kvp_oplog;
 /* Open a log of n_bytes bytes, which stay the caller's and must outlive it.
  * Returns: KVP_OK; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_NO_MEMORY; KVP_E_ARG */
 KVP_API kvp_status kvp_oplog_open(const void *bytes, size_t n_bytes, kvp_oplog **out_log);
+
+/* Close a log; its bytes stay the caller's, what was read from it is void. NULL is ignored. */
 KVP_API void kvp_oplog_close(kvp_oplog *log);
 
 /* The configuration of the recorded cache; uncached_tokens points into the log object. */

@@ -268,7 +268,8 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
 static inline void prefetch_seq(const kvp_cache *cache, kvp_seq handle)
 {
     const struct kvpi_table *table = &cache->table;
-    const uint32_t place = (uint32_t)handle.bits & ((1u << table->place_bits) - 1);
+    const uint32_t place = kvpi_min_u32((uint32_t)handle.bits & ((1u << table->place_bits) - 1),
+                                        kvpi_table_scratch(table));
     const struct kvpi_seq *seq = kvpi_seq_at(table, place);
     kvpi_prefetch(seq);
     kvpi_prefetch((const char *)seq + KVPI_CACHE_LINE);

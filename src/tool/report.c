@@ -8,6 +8,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "report.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <langinfo.h>
@@ -15,42 +16,22 @@
 
 #define BAR_CELLS 40
 
-/* 27 characters hold the largest 64-bit number with its separators. */
-typedef struct text {
-    char of[32];
-} text;
-
 double kvpi_report_ratio(uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 0.0 : (double)part / (double)whole;
 }
 
-/* 1234567 -> "1,234,567" */
-static text count(uint64_t number)
+static kvpi_text percent(uint64_t part, uint64_t whole)
 {
-    text digits, out;
-    snprintf(digits.of, sizeof digits.of, "%" PRIu64, number);
-    size_t n = strlen(digits.of), used = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            out.of[used++] = ',';
-        out.of[used++] = digits.of[i];
-    }
-    out.of[used] = '\0';
-    return out;
-}
-
-static text percent(uint64_t part, uint64_t whole)
-{
-    text out;
+    kvpi_text out;
     snprintf(out.of, sizeof out.of, "%.1f %%", 100.0 * kvpi_report_ratio(part, whole));
     return out;
 }
 
 /* Scales by steps of `base` until the number is small enough to read. */
-static text scaled(double number, double base, const char *const *units)
+static kvpi_text scaled(double number, double base, const char *const *units)
 {
-    text out;
+    kvpi_text out;
     while (number >= base && units[1] != NULL) {
         number /= base;
         units++;
@@ -59,29 +40,29 @@ static text scaled(double number, double base, const char *const *units)
     return out;
 }
 
-static text duration(double ns)
+static kvpi_text duration(double ns)
 {
     static const char *const units[] = {"ns", "us", "ms", "s", NULL};
     return scaled(ns, 1000.0, units);
 }
 
-static text bytes(double n_bytes)
+static kvpi_text bytes(double n_bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", NULL};
     return scaled(n_bytes, 1024.0, units);
 }
 
 /* "1:02:03" */
-static text clock_time(int64_t us)
+static kvpi_text clock_time(int64_t us)
 {
-    text out;
+    kvpi_text out;
     int64_t seconds = us / 1000000;
     snprintf(out.of, sizeof out.of, "%" PRId64 ":%02d:%02d", seconds / 3600,
              (int)(seconds / 60 % 60), (int)(seconds % 60));
     return out;
 }
 
-static void print_row(FILE *file, const char *label, text value, const char *meaning)
+static void print_row(FILE *file, const char *label, kvpi_text value, const char *meaning)
 {
     fprintf(file, "  %-14s %15s  %s\n", label, value.of, meaning);
 }
@@ -90,8 +71,9 @@ static void print_head(const kvpi_report *report, FILE *file)
 {
     fprintf(file, "%s: %s, %s of traffic\n", report->path, report->format,
             clock_time(report->span_us).of);
-    fprintf(file, "%s blocks of %s tokens = %s tokens", count(report->blocks).of,
-            count(report->block_tokens).of, count(report->blocks * report->block_tokens).of);
+    fprintf(file, "%s blocks of %s tokens = %s tokens", kvpi_text_count(report->blocks).of,
+            kvpi_text_count(report->block_tokens).of,
+            kvpi_text_count(report->blocks * report->block_tokens).of);
     if (report->memory_bytes > 0)
         fprintf(file, " = %s", bytes((double)report->memory_bytes).of);
     fprintf(file, "%s\n\n", report->prefix_cache ? "" : ", prefix cache off");
@@ -101,32 +83,34 @@ static void print_tokens(const kvpi_report *report, FILE *file)
 {
     char meaning[96];
     snprintf(meaning, sizeof meaning, "%s rejected: would not fit an empty cache",
-             count(report->rejected).of);
-    print_row(file, "requests", count(report->requests), meaning);
-    print_row(file, "input tokens", count(report->input_tokens), "in the prompts");
-    print_row(file, "output tokens", count(report->output_tokens),
+             kvpi_text_count(report->rejected).of);
+    print_row(file, "requests", kvpi_text_count(report->requests), meaning);
+    print_row(file, "input tokens", kvpi_text_count(report->input_tokens), "in the prompts");
+    print_row(file, "output tokens", kvpi_text_count(report->output_tokens),
               report->output ? "appended one at a time" : "not appended: --output-tokens off");
     snprintf(meaning, sizeof meaning, "%s of the input: found in the cache",
              percent(report->hit_tokens, report->input_tokens).of);
-    print_row(file, "hit tokens", count(report->hit_tokens), meaning);
+    print_row(file, "hit tokens", kvpi_text_count(report->hit_tokens), meaning);
 }
 
 static void print_blocks(const kvpi_report *report, FILE *file)
 {
     char meaning[96];
-    print_row(file, "looked up", count(report->blocks_looked_up), "full blocks of the prompts");
+    print_row(file, "looked up", kvpi_text_count(report->blocks_looked_up),
+              "full blocks of the prompts");
     snprintf(meaning, sizeof meaning, "%s of these: shared instead of computed",
              percent(report->block_hits, report->blocks_looked_up).of);
-    print_row(file, "block hits", count(report->block_hits), meaning);
-    print_row(file, "evictions", count(report->evictions), "cached blocks dropped to make room");
+    print_row(file, "block hits", kvpi_text_count(report->block_hits), meaning);
+    print_row(file, "evictions", kvpi_text_count(report->evictions),
+              "cached blocks dropped to make room");
     snprintf(meaning, sizeof meaning, "blocks in use at once, %s of all",
              percent(report->peak_held_blocks, report->blocks).of);
-    print_row(file, "peak held", count(report->peak_held_blocks), meaning);
+    print_row(file, "peak held", kvpi_text_count(report->peak_held_blocks), meaning);
 }
 
-static text mean(uint64_t ns, uint64_t n)
+static kvpi_text mean(uint64_t ns, uint64_t n)
 {
-    text none = {"-"};
+    kvpi_text none = {"-"};
     return n == 0 ? none : duration((double)ns / (double)n);
 }
 
@@ -135,10 +119,10 @@ static void print_speed(const kvpi_report *report, FILE *file)
     char meaning[96];
     uint64_t opened = report->requests - report->rejected;
     snprintf(meaning, sizeof meaning, "%s tokens per second",
-             count(report->wall_ns == 0
-                       ? 0
-                       : (uint64_t)((double)(report->input_tokens + report->output_tokens) * 1e9 /
-                                    (double)report->wall_ns))
+             kvpi_text_count(report->wall_ns == 0 ? 0
+                                                  : (uint64_t)((double)(report->input_tokens +
+                                                                        report->output_tokens) *
+                                                               1e9 / (double)report->wall_ns))
                  .of);
     fputc('\n', file);
     print_row(file, "replay", duration((double)report->wall_ns), meaning);
@@ -166,10 +150,10 @@ static void print_bar(FILE *file, double ratio, bool utf8)
     fputs(parts[eighths % 8], file);
 }
 
-static text interval_label(const kvpi_report_timeline *timeline, size_t i)
+static kvpi_text interval_label(const kvpi_report_timeline *timeline, size_t i)
 {
     uint64_t start = timeline->step * i;
-    return timeline->by_time ? clock_time((int64_t)start) : count(start + 1);
+    return timeline->by_time ? clock_time((int64_t)start) : kvpi_text_count(start + 1);
 }
 
 static void print_timeline(const kvpi_report *report, FILE *file)
@@ -181,11 +165,11 @@ static void print_timeline(const kvpi_report *report, FILE *file)
             "hit");
     for (size_t i = 0; i < timeline->n; i++) {
         const kvpi_report_interval *part = &timeline->intervals[i];
-        text hit = {"-"};
+        kvpi_text hit = {"-"};
         if (part->input_tokens > 0)
             hit = percent(part->hit_tokens, part->input_tokens);
-        fprintf(file, "  %11s  %8s  %7s", interval_label(timeline, i).of, count(part->requests).of,
-                hit.of);
+        fprintf(file, "  %11s  %8s  %7s", interval_label(timeline, i).of,
+                kvpi_text_count(part->requests).of, hit.of);
         if (part->hit_tokens > 0) {
             fputs("  ", file);
             print_bar(file, kvpi_report_ratio(part->hit_tokens, part->input_tokens), utf8);

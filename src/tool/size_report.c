@@ -3,38 +3,19 @@
  *   label (16) value (15)  formula (44)
  */
 #include "size_report.h"
+#include "text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* 27 characters hold the largest 64-bit number with its separators. */
-typedef struct text {
-    char of[32];
-} text;
-
-/* 1234567 -> "1,234,567" */
-static text count(uint64_t number)
+static kvpi_text gib(uint64_t bytes)
 {
-    text digits, out;
-    snprintf(digits.of, sizeof digits.of, "%" PRIu64, number);
-    size_t n = strlen(digits.of), used = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (i > 0 && (n - i) % 3 == 0)
-            out.of[used++] = ',';
-        out.of[used++] = digits.of[i];
-    }
-    out.of[used] = '\0';
-    return out;
-}
-
-static text gib(uint64_t bytes)
-{
-    text out;
+    kvpi_text out;
     snprintf(out.of, sizeof out.of, "%.2f GiB", kvpi_size_gib(bytes));
     return out;
 }
 
-static void print_row(FILE *file, const char *label, text value, const char *formula)
+static void print_row(FILE *file, const char *label, kvpi_text value, const char *formula)
 {
     fprintf(file, "  %-16s %15s  %s\n", label, value.of, formula);
 }
@@ -58,7 +39,7 @@ static void print_head(const kvpi_size_report *report, FILE *file)
     fprintf(file, "\n%s KV", kv_name(report));
     if (options->memory_bytes != 0 && options->weights_bytes == 0)
         fprintf(file, ", %s weights", weights_name(report));
-    fprintf(file, ", blocks of %s tokens", count(options->block_tokens).of);
+    fprintf(file, ", blocks of %s tokens", kvpi_text_count(options->block_tokens).of);
     if (options->tensor_parallel > 1)
         fprintf(file, ", tensor parallel over %" PRIu32, options->tensor_parallel);
     fputs("\n\n", file);
@@ -75,7 +56,8 @@ static void print_heads(const kvpi_size_report *report, FILE *file)
     if (latent->kv_rank > 0) {
         snprintf(formula, sizeof formula, "%" PRIu32 " + %" PRIu32 " values per token and layer%s",
                  latent->kv_rank, latent->rope_dim, tp > 1 ? "; on each" : "");
-        print_row(file, "latent (MLA)", count(kvpi_models_kv_values(report->model, tp)), formula);
+        print_row(file, "latent (MLA)", kvpi_text_count(kvpi_models_kv_values(report->model, tp)),
+                  formula);
         return;
     }
     int used = snprintf(formula, sizeof formula, "x %" PRIu32 " values; %" PRIu32 " query heads",
@@ -83,7 +65,7 @@ static void print_heads(const kvpi_size_report *report, FILE *file)
     if (tp > 1)
         snprintf(formula + used, sizeof formula - (size_t)used,
                  a->kv_heads % tp == 0 ? "; %" PRIu32 " each" : "; 1 each", a->kv_heads / tp);
-    print_row(file, "KV heads", count(a->kv_heads), formula);
+    print_row(file, "KV heads", kvpi_text_count(a->kv_heads), formula);
 }
 
 static void print_parameters(const kvpi_size_report *report, FILE *file)
@@ -94,13 +76,13 @@ static void print_parameters(const kvpi_size_report *report, FILE *file)
         return;
     kvpi_models_count parameters = kvpi_models_count_parameters(model);
     bool published = model->parameters != 0;
-    print_row(file, "parameters", count(published ? model->parameters : parameters.total),
+    print_row(file, "parameters", kvpi_text_count(published ? model->parameters : parameters.total),
               published ? "published" : "estimate, from the config's shapes");
     if (model->experts.n_experts == 0)
         return;
     snprintf(formula, sizeof formula, "%" PRIu32 " of %" PRIu32 " experts a token; estimate",
              model->experts.per_token, model->experts.n_experts);
-    print_row(file, "active", count(parameters.active), formula);
+    print_row(file, "active", kvpi_text_count(parameters.active), formula);
 }
 
 static void print_model(const kvpi_size_report *report, FILE *file)
@@ -110,14 +92,14 @@ static void print_model(const kvpi_size_report *report, FILE *file)
     uint32_t n_full = a->n_layers - a->n_windowed;
     fputs("The model\n", file);
     if (n_full > 0)
-        print_row(file, "full layers", count(n_full), "keep all tokens");
+        print_row(file, "full layers", kvpi_text_count(n_full), "keep all tokens");
     if (a->n_windowed > 0) {
         int used = snprintf(formula, sizeof formula, "keep the last %s tokens",
-                            count(a->window_tokens).of);
+                            kvpi_text_count(a->window_tokens).of);
         if (report->options->sink_tokens > 0)
             snprintf(formula + used, sizeof formula - (size_t)used, " and the first %s",
-                     count(report->options->sink_tokens).of);
-        print_row(file, "windowed layers", count(a->n_windowed), formula);
+                     kvpi_text_count(report->options->sink_tokens).of);
+        print_row(file, "windowed layers", kvpi_text_count(a->n_windowed), formula);
     }
     print_heads(report, file);
     print_parameters(report, file);
@@ -140,7 +122,7 @@ static void print_token(const kvpi_size_report *report, const kvpi_size_group *g
         snprintf(formula, sizeof formula,
                  "2 x %" PRIu32 " layers x %" PRIu64 " heads x %" PRIu32 " x %d B", group->n_layers,
                  values / 2 / model->attention.head_dim, model->attention.head_dim, bytes);
-    print_row(file, label, count(group->token_bytes), formula);
+    print_row(file, label, kvpi_text_count(group->token_bytes), formula);
 }
 
 static void print_sequence(const kvpi_size_report *report, FILE *file)
@@ -153,8 +135,9 @@ static void print_sequence(const kvpi_size_report *report, FILE *file)
         if (size->n_groups == 1 && !windowed)
             continue;
         snprintf(formula, sizeof formula, windowed ? "at most %s blocks%s" : "%s blocks%s",
-                 count(group->sequence_blocks).of, windowed ? ", begun anywhere" : "");
-        print_row(file, windowed ? "  windowed" : "  full", count(group->sequence_bytes), formula);
+                 kvpi_text_count(group->sequence_blocks).of, windowed ? ", begun anywhere" : "");
+        print_row(file, windowed ? "  windowed" : "  full", kvpi_text_count(group->sequence_bytes),
+                  formula);
     }
 }
 
@@ -174,15 +157,17 @@ static void print_bytes(const kvpi_size_report *report, FILE *file)
     for (uint32_t i = 0; i < size->n_groups; i++) {
         bool windowed = size->groups[i].window_tokens > 0;
         const char *label = windowed ? "block, windowed" : "block, full";
-        snprintf(formula, sizeof formula, "%s tokens", count(report->options->block_tokens).of);
-        print_row(file, two ? label : "block", count(size->groups[i].block_bytes), formula);
+        snprintf(formula, sizeof formula, "%s tokens",
+                 kvpi_text_count(report->options->block_tokens).of);
+        print_row(file, two ? label : "block", kvpi_text_count(size->groups[i].block_bytes),
+                  formula);
     }
-    int used =
-        snprintf(formula, sizeof formula, "%s tokens", count(report->options->context_tokens).of);
+    int used = snprintf(formula, sizeof formula, "%s tokens",
+                        kvpi_text_count(report->options->context_tokens).of);
     if (!two && size->groups[0].window_tokens == 0)
         snprintf(formula + used, sizeof formula - (size_t)used, ": %s blocks",
-                 count(size->groups[0].sequence_blocks).of);
-    print_row(file, "sequence", count(size->sequence_bytes), formula);
+                 kvpi_text_count(size->groups[0].sequence_blocks).of);
+    print_row(file, "sequence", kvpi_text_count(size->sequence_bytes), formula);
     print_sequence(report, file);
 }
 
@@ -228,16 +213,16 @@ static void print_fit(const kvpi_size_report *report, FILE *file)
     fputs("\nWhat fits\n", file);
     for (uint32_t i = 0; i < size->n_groups; i++) {
         const char *label = i == 0 ? "blocks, full" : "blocks, windowed";
-        print_row(file, two ? label : "blocks", count(size->groups[i].blocks),
+        print_row(file, two ? label : "blocks", kvpi_text_count(size->groups[i].blocks),
                   two ? "as such sequences fill the memory"
                       : "KV / block, the null block included");
     }
     snprintf(formula, sizeof formula, "blocks%s x %s", two ? ", full" : "",
-             count(report->options->block_tokens).of);
-    print_row(file, "tokens", count(size->tokens), formula);
+             kvpi_text_count(report->options->block_tokens).of);
+    print_row(file, "tokens", kvpi_text_count(size->tokens), formula);
     snprintf(formula, sizeof formula, "KV / sequence of %s tokens",
-             count(report->options->context_tokens).of);
-    print_row(file, "sequences", count(size->sequences), formula);
+             kvpi_text_count(report->options->context_tokens).of);
+    print_row(file, "sequences", kvpi_text_count(size->sequences), formula);
 }
 
 void kvpi_size_print(const kvpi_size_report *report, FILE *file)
@@ -258,18 +243,18 @@ void kvpi_size_print(const kvpi_size_report *report, FILE *file)
 static void list_model(const kvpi_model *model, FILE *file)
 {
     const kvpi_models_attention *a = &model->attention;
-    text kind;
+    kvpi_text kind;
     if (model->latent.kv_rank > 0)
         snprintf(kind.of, sizeof kind.of, "MLA");
     else
         snprintf(kind.of, sizeof kind.of, "%" PRIu32 " x %" PRIu32, a->kv_heads, a->head_dim);
-    text window = {"-"};
+    kvpi_text window = {"-"};
     if (a->n_windowed > 0)
         snprintf(window.of, sizeof window.of, "%" PRIu32 " of %" PRIu32, a->window_tokens,
                  a->n_windowed);
     fprintf(file, "  %-17s %9.1f %7" PRIu32 " %9s %11s  %9s\n", model->name,
             (double)model->parameters / 1e9, a->n_layers, kind.of, window.of,
-            count(2 * a->n_layers * kvpi_models_kv_values(model, 1)).of);
+            kvpi_text_count(2 * a->n_layers * kvpi_models_kv_values(model, 1)).of);
 }
 
 void kvpi_size_list(FILE *file)
