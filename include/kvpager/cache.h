@@ -18,8 +18,8 @@
  *     it says so. kvp_cache_shortage() tells what was missing.
  *   - Checks run in this order, and the first to fail gives the status: pointers and struct_size
  *     (E_ARG); handles, in order (E_HANDLE); a sequence named twice (E_ARG); then for each sequence
- *     in order values and positions (E_ARG), states (E_STATE), E_TOO_LONG; then E_NO_SEQS or
- *     E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then E_PLAN_FULL.
+ *     in order values and positions (E_ARG), states (E_STATE), E_TOO_LONG, E_IN_FLIGHT; then
+ *     E_NO_SEQS or E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then E_PLAN_FULL.
  *   - KVP_E_ARG: a NULL pointer where none may be, struct_size of another version, a value out of
  *     range. KVP_E_HANDLE: a handle that is closed, stale, zero or of another cache. Every call
  *     can return these two, and KVP_E_BUSY in checked builds; the comments list the others.
@@ -28,7 +28,11 @@
  *   - "Thread: cache" means exclusive access to the cache during the call, from any thread.
  *     "Thread: read" may run beside other reads, not beside a change.
  *   - Pointers handed out point into the cache and are valid until the next call that changes it.
- *   - One layer group and one tier exist: pass group 0. (More will come.)
+ *   - One layer group exists: pass group 0. (More will come.) Two tiers exist: the device's blocks,
+ *     where sequences are opened and grow, and the host's, when config.host_blocks asks for one:
+ *     swap.h. Ids of each tier count from 0. What is said of blocks here is said of the device's.
+ *   - Work that was ordered later runs later: a released block may be taken, and what the plan
+ *     writes may be found, at once. Where that is not so: steps.h.
  *
  * Life of a block (B1, DESIGN 8):
  *
@@ -67,6 +71,12 @@ enum {
     KVP_FULL_HIT_RECOMPUTE = 1 /* end the hit at the last block boundary before the last token */
 };
 
+/* When a released block may be taken again: see steps.h. */
+enum {
+    KVP_STEPS_ORDERED = 0,   /* at once: later work runs after earlier work (default) */
+    KVP_STEPS_OVERLAPPED = 1 /* when the steps that may still touch it are done */
+};
+
 typedef struct kvp_config {
     size_t struct_size;          /* set by kvp_config_init */
     uint32_t block_tokens;       /* S, 1..65536; default 16 */
@@ -78,7 +88,8 @@ typedef struct kvp_config {
     uint32_t n_nodes;            /* prefix nodes, roots included, > max_namespaces; 0 = enough for
                                     every unit of the pool and more */
     uint32_t max_unit_keys;      /* extra keys that may touch one unit, 0..64; default 0 */
-    uint32_t max_copies;         /* copies that may wait in the plan; 0 = max_seqs + 64 */
+    uint32_t max_copies;         /* copies that may wait in the plan, or be out in steps;
+                                    0 = max_seqs + 64, and n_blocks more with a host tier */
     uint32_t commit_policy;      /* KVP_ADOPT, KVP_KEEP */
     uint32_t full_hit;           /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
     uint32_t prefix_cache;       /* 0: nothing is matched or published; default 1 */
@@ -88,6 +99,12 @@ typedef struct kvp_config {
     uint32_t test_hash_bits;     /* tests only: bits of the hash that look-ups use; 0 = all */
     const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
                                        published; copied */
+    uint32_t host_blocks;   /* blocks of the host tier, null block included; 0: none (default), else
+                               2..2^31-1; see swap.h */
+    uint32_t keep_evicted;  /* 1 (default): what is evicted from the device is kept on the host */
+    uint32_t steps;         /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
+    uint32_t max_steps_out; /* steps begun and not reported, 1..64; default 4; see steps.h */
+    uint32_t max_events;    /* events that are remembered; 0 (default): none are made; events.h */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -148,7 +165,7 @@ typedef struct kvp_stats {
     uint64_t free_blocks;
     uint64_t cached_blocks;
     uint64_t held_blocks;
-    uint64_t parked_blocks;    /* 0: overlapped steps do not exist yet */
+    uint64_t parked_blocks;    /* released; a step that is out may still touch them: steps.h */
     uint64_t peak_held_blocks; /* largest held_blocks at the end of any call */
     uint64_t watermark_blocks;
     uint64_t open_seqs;
@@ -156,6 +173,12 @@ typedef struct kvp_stats {
     uint64_t nodes_used;    /* nodes alive, roots included */
     uint64_t nodes_total;
     uint64_t pending_copies;
+    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held; 0: no host tier */
+    uint64_t host_free_blocks;
+    uint64_t host_cached_blocks;
+    uint64_t host_held_blocks; /* by swapped sequences, and by copies of steps that are out */
+    uint64_t swapped_seqs;     /* of open_seqs */
+    uint64_t steps_out;
     /* counters */
     uint64_t opens;            /* sequences opened (forks not counted) */
     uint64_t forks;
@@ -173,6 +196,16 @@ typedef struct kvp_stats {
     uint64_t hash_collisions;  /* look-ups in which an equal hash was not the same prefix */
     uint64_t refused;          /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER (sequences of
                                   a KVP_BATCH_EACH call that did are not counted) */
+    uint64_t host_tokens;      /* sum of kvp_open_info.host_tokens */
+    uint64_t swap_outs;        /* sequences */
+    uint64_t swap_ins;
+    uint64_t swapped_out_blocks;  /* copied by swap-outs */
+    uint64_t swapped_in_blocks;   /* copied by swap-ins */
+    uint64_t kept_blocks;         /* evicted from the device and kept on the host by a copy */
+    uint64_t unkept_blocks;       /* evicted, wanted on the host; no room there or in the plan */
+    uint64_t host_evicted_blocks; /* cached host blocks whose content was dropped by a take */
+    uint64_t steps;               /* begun */
+    uint64_t failed_steps;
 } kvp_stats;
 
 /* Read counters and gauges. Each number is consistent in itself and may be read beside a running
@@ -185,6 +218,8 @@ typedef struct kvp_shortage {
     uint32_t index;          /* of the sequence in a call for many, else 0 */
     uint64_t missing_blocks; /* KVP_E_NO_BLOCKS: more blocks needed now; KVP_E_NEVER: more than the
                                 limit that can never be passed; else 0 */
+    uint32_t tier;           /* whose blocks: KVP_DEVICE, KVP_HOST */
+    uint32_t reserved;       /* 0 */
 } kvp_shortage;
 
 /* Tell what the most recent failing call missed, of those that change the cache and got past their
@@ -237,7 +272,8 @@ KVP_API kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns);
 
 /* Flags of kvp_prompt. */
 enum {
-    KVP_OPEN_NO_MATCH = 1u /* take no hit, compute everything (prompt log-probabilities) */
+    KVP_OPEN_NO_MATCH = 1u,   /* take no hit, compute everything (prompt log-probabilities) */
+    KVP_OPEN_DEVICE_ONLY = 2u /* take no hit that would have to be copied from the host */
 };
 
 /* A prompt. Zero it, set struct_size = sizeof(kvp_prompt), then the fields. */
@@ -270,14 +306,17 @@ enum {
     KVP_STOP_OFF = 4,     /* prefix_cache is 0, or KVP_OPEN_NO_MATCH */
     KVP_STOP_FULL_HIT = 5,/* all was there; cut back by KVP_FULL_HIT_RECOMPUTE */
     KVP_STOP_NO_ROOM = 6  /* a hit inside a block was given up: its source block and a block to copy
-                             it to did not both fit */
+                             it to did not both fit; or more blocks were on the host than the plan
+                             has room for, ever: max_copies - 1 */
 };
 
 typedef struct kvp_open_info {
     uint32_t cached_tokens; /* tokens that need not be computed: min(hit_tokens, n_tokens - 1) */
     uint32_t hit_tokens;    /* tokens whose KV is there: a multiple of U */
     uint32_t stop;          /* KVP_STOP_... */
-    uint32_t shared_blocks; /* leading blocks of the row that are shared, floor(hit_tokens / S) */
+    uint32_t host_tokens;   /* of hit_tokens, those that the plan copies from the host */
+    uint32_t shared_blocks; /* hit blocks that are shared: floor(hit_tokens / S) - host_blocks */
+    uint32_t host_blocks;   /* hit blocks that are copied from the host, each to a taken one */
     uint32_t cached_blocks; /* of the shared ones, those that nobody held: they cost one each */
     uint32_t copied_tokens; /* hit_tokens % S: copied into a block of the sequence's own */
     uint32_t taken_blocks;  /* blocks taken for the rest; open: done, match: would be */
@@ -286,7 +325,7 @@ typedef struct kvp_open_info {
 
 /* Ask how much of a prompt is cached, without holding or changing anything.
  *
- * Answers as kvp_seq_open would with enough blocks (never KVP_STOP_NO_ROOM).
+ * Answers as kvp_seq_open would with enough blocks and an empty plan.
  *
  * Returns: KVP_OK; KVP_E_TOO_LONG
  * Thread:  cache (uses scratch memory; changes nothing)
@@ -298,19 +337,25 @@ KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prom
 /* Open a sequence: match the longest cached prefix, hold its blocks, take blocks for the rest.
  *
  * Walks the units of the prompt from the namespace's root. A unit is hit when its node is found
- * after the node before (tokens and keys compared), a block has its KV, and no token of it or of
- * a unit before it is uncacheable. Only full units are hit. Then:
+ * after the node before (tokens and keys compared), a block of either tier has its KV, and no token
+ * of it or of a unit before it is uncacheable. Only full units are hit. Then:
  *
- *   hit blocks   floor(hit_tokens / S) blocks are shared. A hit that ends inside a block (U < S) is
- *                copied: the plan gets one copy of hit_tokens % S slots into a block of our own, in
- *                which the copied units are duplicates (see kvp_seq_commit).
- *                The block that it is copied from is held during the call, and is released to the
- *                tail of its queue if nobody else holds it; when that and the blocks to take do not
- *                fit together, the hit ends at the block boundary before (KVP_STOP_NO_ROOM).
+ *   hit blocks   of floor(hit_tokens / S) row entries, each is shared when a device block has the
+ *                KV of its last unit; else it comes back from the host: a block is taken, and the
+ *                plan gets a copy of S slots. In it, units that no device block has are attached;
+ *                those that one has are duplicates (see kvp_seq_commit). A hit that ends inside a
+ *                block (U < S) is copied: the plan gets one copy of hit_tokens % S slots, from the
+ *                device if the last unit hit is there, into a block of our own, likewise.
+ *                Blocks that are copied from are held during the call, and are released to the
+ *                tail of their queue if nobody else holds them: those of the host in row order,
+ *                then the one of a hit inside a block. When the latter is a device block, and it
+ *                and the blocks to take do not fit together, the hit ends at the block boundary
+ *                before (KVP_STOP_NO_ROOM).
  *   the rest     ceil((n_tokens + reserve_tokens) / S) minus the shared blocks are taken, in row
  *                order; victims are in kvp_cache_evicted.
- *   order        hits are held first, in row order; then blocks are taken, in row order; nodes are
- *                found or made for the units that were not hit as if after that.
+ *   order        hits are held first, in row order; then blocks are taken, in row order, each one's
+ *                copy put into the plan when it is taken; nodes are found or made for the units
+ *                that were not hit as if after that.
  *   counts       tokens = prompt = n_tokens; computed = hit_tokens; cached = cached_tokens.
  *                When all n_tokens are hit the last token must still be run to get its logits, but
  *                its KV is there: its slot is KVP_NO_SLOT.
@@ -377,8 +422,9 @@ enum {
  * No tokens and no reserve makes the slots of uncomputed tokens writable (after invalidate, or
  * after a fork). What was writable stays so until truncate or invalidate cut it.
  *
- * Returns: KVP_OK; KVP_E_NO_BLOCKS; KVP_E_NEVER; KVP_E_TOO_LONG; KVP_E_STATE; KVP_E_PLAN_FULL;
- *          KVP_E_ARG also for a negative token id
+ * Returns: KVP_OK; KVP_E_NO_BLOCKS; KVP_E_NEVER; KVP_E_TOO_LONG; KVP_E_STATE, also when it is
+ *          swapped out; KVP_E_PLAN_FULL; KVP_E_IN_FLIGHT: see steps.h; KVP_E_ARG also for a
+ *          negative token id
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
  * Cost:    O(n_tokens + blocks from the first uncomputed token on), allocates nothing
@@ -413,6 +459,9 @@ KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
 /* Declare the KV of the first n_tokens computed: written, or ordered to be written before anything
  * can read it.
  *
+ * Copies read it, too: whoever commits ahead of the work takes the plan of that work first, so that
+ * a swap, an eviction that is kept or a copy-on-write of what was committed is in a later plan.
+ *
  * Every full public unit with known values up to n_tokens is sealed, in order. Its node gets our
  * block if it has none. If it has another: KVP_KEEP, or a unit that is not the last of its block:
  * ours becomes a duplicate, and takes the node's place when the other block loses its content (the
@@ -443,9 +492,12 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  * unit become free, in row order. This sequence keeps its tokens and blocks, private from there on
  * (truncate to `from` and extend, to publish again).
  *
- * Sequences with more than `from` tokens that refer, from there on, to a block of this row are
- * reported: their KV is wrong too, and the caller should invalidate or close them. Every sequence
- * that has the first withdrawn unit is private from there on.
+ * Sequences with more than `from` tokens that refer, from there on, to a block of this row, or have
+ * the first withdrawn unit, are reported: their KV is, or may be, wrong too, and the caller should
+ * invalidate or close them. (A fork that has copied the block since, and has no public unit there,
+ * is not known to share: the caller knows its forks.) Every sequence that has the first withdrawn
+ * unit is private from there on. What a closed sequence left cannot be withdrawn: whoever commits
+ * ahead of the work keeps the sequence open until the work is known to have run, or flushes.
  *
  * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
@@ -458,7 +510,7 @@ KVP_API kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t fr
 
 /* ------------------------------------------------------------------------ fork, truncate, close */
 
-/* What a call gave back. */
+/* What a call gave back. With overlapped steps: what became parked counts as what it will be. */
 typedef struct kvp_released {
     uint32_t freed_blocks;  /* became free */
     uint32_t cached_blocks; /* became cached */
@@ -469,7 +521,8 @@ typedef struct kvp_released {
  * Takes no block: all blocks, a partly filled last one too, are shared by reference; whoever writes
  * into the shared one first copies it (kvp_seq_extend). The child has tokens = computed = at, no
  * reserve, no writable slot, prompt and cached of the parent cut to at, its uncached ranges, its
- * retention class and namespace. Slots that the parent was given keep their meaning.
+ * retention class and namespace, its keys as after kvp_seq_truncate. Slots that the
+ * parent was given keep their meaning.
  *
  * Takes:   at           0..computed of the parent, in tokens whose values are known; KVP_END: all
  *                       tokens (which then must be computed and known)
@@ -483,7 +536,8 @@ KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, u
 /* Roll back to n_tokens, at any place, also into shared and sealed blocks.
  *
  * Releases the blocks after ceil(n_tokens / S), reserved ones too; computed, known, writable,
- * prompt and cached are cut to n_tokens; of extra keys, those that begin before it stay. Cannot
+ * prompt and cached are cut to n_tokens; extra keys of the unit that is cut stay when they begin
+ * before it, and are of that unit only from now on. Cannot
  * fail for lack of anything. What the sequence writes next is made writable by kvp_seq_extend.
  *
  * Gives:   out_released may be NULL
@@ -516,6 +570,7 @@ typedef struct kvp_seq_info {
     int32_t last_token;     /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
     uint32_t row_version;   /* rises when an entry that was in the row is replaced or removed */
+    uint32_t tier;          /* KVP_HOST: swapped out, the row's ids are the host's */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence.
@@ -572,16 +627,18 @@ enum { KVP_ADMIT_OK = 0, KVP_ADMIT_LATER = 1, KVP_ADMIT_NEVER = 2 };
 
 typedef struct kvp_admission {
     uint32_t verdict;        /* KVP_ADMIT_... */
-    uint32_t need_blocks;    /* blocks that leave the queue: taken, and hits that nobody holds */
+    uint32_t need_blocks;    /* blocks that leave the queue: taken, and hits that are cached */
     uint32_t available;      /* free + cached now */
     uint32_t missing_blocks; /* LATER: how many more must become available; NEVER: by how many the
                                 need alone exceeds the limit; OK: 0 */
+    uint32_t copied_blocks;  /* kvp_can_swap_out, kvp_can_swap_in: new blocks that the plan would
+                                copy to, copy-on-write not counted; else 0 */
 } kvp_admission;
 
 /* Ask whether kvp_seq_open would find its blocks now.
  *
- * need   = taken blocks + shared blocks that nobody holds (+ the source of a hit inside a block,
- *          when nobody holds it: without room for that, the hit is cut, see kvp_seq_open).
+ * need   = taken blocks + shared cached blocks (+ the source of a hit inside a block, when it is a
+ *          cached device block: without room for that, the hit is cut, see kvp_seq_open).
  * OK     when need <= available - watermark; the watermark counts as 0 while no block is held.
  * NEVER  else, when all blocks of the sequence, ceil((n_tokens + reserve) / S), exceed usable -
  *          watermark.
@@ -600,7 +657,8 @@ KVP_API kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *p
  * OK when need <= available; NEVER when one sequence alone would have more than usable blocks (the
  * largest excess is missing_blocks); else LATER. Token values are not looked at.
  *
- * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG for a sequence named twice
+ * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_STATE: one is swapped out; KVP_E_IN_FLIGHT; KVP_E_ARG for
+ *          a sequence named twice
  * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend
  */
 KVP_API kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
@@ -621,8 +679,8 @@ KVP_API uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens,
 typedef struct kvp_copy {
     uint32_t phase;     /* 0, 1, ...: phases run in order, copies of a phase in any order */
     uint16_t group;     /* layer group: 0 */
-    uint8_t src_tier;   /* 0: device */
-    uint8_t dst_tier;   /* 0: device */
+    uint8_t src_tier;   /* KVP_DEVICE, KVP_HOST */
+    uint8_t dst_tier;
     int32_t src_block;
     int32_t dst_block;
     uint32_t n_tokens;  /* used slots, from the block's start: 1..S */
@@ -631,14 +689,15 @@ typedef struct kvp_copy {
 /* Take the plan: the copies that must run, in order, before any forward pass that uses the rows.
  *
  * Copies wait in the plan, over several calls, until they are taken. A copy whose destination block
- * becomes free before that is removed, unless a later copy in the plan reads that destination (one
- * that becomes cached keeps its copy: its content can be hit).
+ * becomes free, or is evicted, before that is removed, unless a later copy in the plan reads that
+ * destination (one that becomes cached keeps its copy: its content can be hit).
  * Within a phase no block is both source and destination, and none is a destination twice; a phase
  * begins only where that requires it. Phases count from 0 in each plan.
  *
  * Takes:   capacity     of out_copies; 0 asks for the number only
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL
- * Returns: KVP_OK: the plan is empty now; KVP_E_TOO_SMALL: nothing was taken
+ * Returns: KVP_OK: the plan is empty now; KVP_E_TOO_SMALL: nothing was taken; KVP_E_STATE with
+ *          KVP_STEPS_OVERLAPPED: kvp_step_begin takes the plan
  * Thread:  cache. Cost: O(copies)
  */
 KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
@@ -648,6 +707,9 @@ KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_
 typedef struct kvp_evicted {
     kvp_hash hash;  /* of the deepest unit that was sealed in the block */
     int32_t block;
+    uint16_t tier;  /* KVP_DEVICE, KVP_HOST */
+    uint16_t kept;  /* 1: a device block whose content the plan copies to the host; the host block
+                       that was evicted for it, if any, stands before it */
 } kvp_evicted;
 
 /* Read what the most recent call that changed the cache evicted, in order. Every changing call
@@ -669,7 +731,7 @@ enum {
 
 typedef struct kvp_block_info {
     uint32_t state;         /* KVP_BLOCK_... */
-    uint32_t ref_count;     /* rows that refer to it */
+    uint32_t ref_count;     /* rows that refer to it, and copies out in steps that keep it */
     uint32_t generation;    /* rises by 1 when the block is evicted, released without a sealed unit,
                                freed by an invalidate or by reset (unless free); and, for a held
                                block, once per call that detaches sealed units from it */
@@ -681,16 +743,17 @@ typedef struct kvp_block_info {
 } kvp_block_info;
 
 /* Read what is known of a block.
- * Takes:   block        0..N-1
+ * Takes:   tier         KVP_DEVICE, KVP_HOST
+ *          block        0..N-1 of that tier
  * Thread:  read. Cost: O(S / U) */
-KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, int32_t block,
-                                      kvp_block_info *out_info);
+KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,
+                                      int32_t block, kvp_block_info *out_info);
 
 /* Read the tokens of a block's sealed content: sealed_tokens of them, from the block's start.
  * Gives:   out_tokens   [S], out_n_tokens
  * Thread:  read. Cost: O(S) */
-KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, int32_t block,
-                                    int32_t *out_tokens, uint32_t *out_n_tokens);
+KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier,
+                                    int32_t block, int32_t *out_tokens, uint32_t *out_n_tokens);
 
 /* ------------------------------------------------------------------------------------ recording */
 

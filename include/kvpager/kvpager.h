@@ -5,5 +5,8 @@
 #include "types.h"
 #include "hash.h"
 #include "cache.h"
+#include "swap.h"
+#include "steps.h"
+#include "events.h"
 
 #endif

@@ -42,6 +42,9 @@ extern "C" {
 /* "No slot": the KV of this token is there already and must not be written. */
 #define KVP_NO_SLOT (-1)
 
+/* Tiers: where KV is. */
+enum { KVP_DEVICE = 0, KVP_HOST = 1 };
+
 /* As a position: the end of the sequence. */
 #define KVP_END UINT32_MAX
 
@@ -79,7 +82,10 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_NO_MEMORY, -15, SYSTEM, "the system gave no memory")                                       \
     X(E_IO, -16, SYSTEM, "reading or writing failed")                                              \
     X(E_BUSY, -17, CALLER, "another thread is inside a call on this cache (checked builds)")       \
-    X(E_CORRUPT, -18, SYSTEM, "an invariant of the cache does not hold")
+    X(E_CORRUPT, -18, SYSTEM, "an invariant of the cache does not hold")                           \
+    X(E_NO_STEPS, -19, RETRY, "max_steps_out steps are out: report one first")                     \
+    X(E_IN_FLIGHT, -20, RETRY, "a step that is out still writes what must be copied")              \
+    X(E_BEHIND, -21, DATA, "these events are gone: take a snapshot")
 
 #define KVP_STATUS_ENUM(name, number, class_, text) KVP_##name = (number),
 typedef enum kvp_status { KVP_STATUS_TABLE(KVP_STATUS_ENUM) } kvp_status;
@@ -129,6 +135,7 @@ typedef struct kvp_range {
  * an image's digest (type "image", the placeholder's range) or an adapter (type "adapter", the
  * first token it applies to). Every unit that [begin, end) touches takes the key into its identity
  * as (type, begin - first token of the unit, bytes), and so, by the chain, does all that follows.
+ * The end within a unit is not part of it: keys of equal type and bytes must be of equal length.
  * Types are the caller's numbers: keys of two types never compare equal. */
 typedef struct kvp_key {
     uint32_t type;

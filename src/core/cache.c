@@ -9,6 +9,9 @@
  *   cache_extend.c    extend and fill, for one and many; copy-on-write; admission of an extend
  *   cache_tokens.c    tokens become units
  *   cache_blocks.c    take, evict, release, seal
+ *   cache_swap.c      sequences move to the host and back
+ *   cache_steps.c     overlapped steps: begin, commit, done, failed
+ *   cache_events.c    what is stored where, told to readers
  *   cache_spaces.c    namespaces
  *   cache_life.c      configuration, create, reset, destroy
  *   cache_read.c      what can be asked
@@ -28,26 +31,68 @@ static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
     }
 }
 
-/* The row's hit blocks are held since the walk; copy what was hit inside a block. */
-static void open_hits(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+/* The units of row entry i, up to `end`, come into its block by a copy. */
+static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_t tier,
+                       uint32_t source, uint32_t i)
 {
-    struct kvpi_pool *pool = &cache->pool;
-    int32_t *row = kvpi_row_blocks(&cache->table, match->place);
-    if (match->source != 0) {
-        kvpi_pool_hold(pool, match->source); /* must not be taken, nor evicted, while it is read */
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t first = i * units_per_block;
+    const uint32_t end = kvpi_min_u32(match->n_hits, first + units_per_block);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    const uint32_t block = (uint32_t)kvpi_row_blocks(&cache->table, match->place)[i];
+    kvpi_add_copy(cache,
+                  &(struct kvpi_copy){.src_tier = (uint8_t)tier,
+                                      .src = source,
+                                      .dst = block,
+                                      .n_tokens = (end - first) * cache->config.unit_tokens});
+    for (uint32_t u = first; u < end; u++) {
+        kvpi_copied_unit(cache, KVP_DEVICE, nodes[u], block);
     }
+}
+
+/* The row's hit blocks are held since the walk; bring those on the host back, and copy what was hit
+ * inside a block. Sources must not be taken, nor evicted, while they are read: those of the host
+ * stay held until close_sources, linked by `next`, which a held block does not need. */
+static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    int32_t *row = kvpi_row_blocks(&cache->table, match->place);
+    uint32_t *link = &match->first_host;
+    if (match->source != 0) {
+        kvpi_pool_hold(kvpi_tier_pool(cache, match->source_tier), match->source);
+    }
+    cache->plan.promised = match->n_host + (match->source != 0);
+    for (uint32_t i = 0; i < match->n_shared && match->n_host > 0; i++) {
+        if (row[i] < 0) {
+            const uint32_t source = (uint32_t)-row[i];
+            row[i] = (int32_t)kvpi_take_block(cache, KVP_DEVICE, seq->retention);
+            copy_units(cache, match, KVP_HOST, source, i);
+            *link = source;
+            link = &kvpi_block(&cache->host, source)->next;
+        }
+    }
+    *link = 0;
     seq->n_blocks = match->n_shared;
     if (match->source != 0) {
         take_up_to(cache, seq, match->n_shared + 1);
-        const uint32_t units_per_block = kvpi_units_per_block(cache);
-        const uint32_t first = match->n_shared * units_per_block;
-        const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
-        const uint32_t copy = (uint32_t)row[match->n_shared];
-        kvpi_plan_add(&cache->plan, match->source, copy,
-                      (match->n_hits - first) * cache->config.unit_tokens);
-        kvpi_count(&cache->counters.copies, 1);
-        for (uint32_t u = first; u < match->n_hits; u++) {
-            kvpi_prefix_add_dup(&cache->prefix, nodes[u], copy);
+        copy_units(cache, match, match->source_tier, match->source, match->n_shared);
+    }
+}
+
+/* Release what was copied from. */
+static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
+{
+    for (uint32_t source = match->first_host; source != 0;) {
+        const uint32_t next = kvpi_block(&cache->host, source)->next;
+        kvpi_release_block(cache, KVP_HOST, source, NULL);
+        source = next;
+    }
+    if (match->source != 0) {
+        struct kvpi_block *source =
+            kvpi_block(kvpi_tier_pool(cache, match->source_tier), match->source);
+        if (kvpi_block_refs(source) > 1) {
+            source->refs--; /* nobody has left it */
+        } else {
+            kvpi_release_block(cache, match->source_tier, match->source, NULL);
         }
     }
 }
@@ -106,9 +151,7 @@ static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
     kvpi_match_hash_rest(cache, match);
     open_units(cache, match, seq);
     take_up_to(cache, seq, match->n_blocks);
-    if (match->source != 0) {
-        kvpi_release_block(cache, match->source, NULL);
-    }
+    close_sources(cache, match);
     if (seq->known < prompt->n_tokens) {
         kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
                            prompt->keys, prompt->n_keys);
@@ -156,6 +199,7 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     kvpi_count(&cache->counters.opens, 1);
     kvpi_count(&cache->counters.prompt_tokens, prompt->n_tokens);
     kvpi_count(&cache->counters.cached_tokens, info->cached_tokens);
+    kvpi_count(&cache->counters.host_tokens, info->host_tokens);
     return seq;
 }
 
@@ -180,7 +224,7 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
         status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
         return kvpi_fail(cache, status, 0, admission.missing_blocks);
     }
-    if (match.source != 0 && cache->plan.n == cache->plan.capacity) {
+    if (match.n_host + (match.source != 0) > kvpi_plan_room(&cache->plan)) {
         kvpi_match_let_go(cache, &match);
         return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
     }
@@ -218,10 +262,12 @@ static inline kvp_status check_commit(const struct kvpi_seq *seq, uint32_t n_tok
     if (n_tokens > seq->tokens) {
         return KVP_E_ARG;
     }
-    return n_tokens > seq->computed && n_tokens > seq->writable ? KVP_E_STATE : KVP_OK;
+    return seq->tier != KVP_DEVICE || (n_tokens > seq->computed && n_tokens > seq->writable)
+               ? KVP_E_STATE
+               : KVP_OK;
 }
 
-static inline void commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
+void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
 {
     const uint32_t U = cache->config.unit_tokens;
     if (n_tokens <= seq->computed) {
@@ -255,7 +301,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < n_seqs; i++) {
-        commit(cache, kvpi_find_seq(cache, seqs[i]), n_tokens[i]);
+        kvpi_commit(cache, kvpi_find_seq(cache, seqs[i]), n_tokens[i]);
     }
     return KVP_OK;
 }
@@ -311,6 +357,16 @@ static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
     return 0;
 }
 
+/* Has `other` the first unit that will be withdrawn? Its KV may be a copy. */
+static int shares_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
+                       const struct kvpi_seq *other, uint32_t first)
+{
+    const struct kvpi_table *table = &cache->table;
+    return seq->n_public > first && other->n_public > first &&
+           kvpi_row_nodes(table, kvpi_seq_place(table, seq))[first] ==
+               kvpi_row_nodes(table, kvpi_seq_place(table, other))[first];
+}
+
 /* List the sequences that share blocks from token `from` on; give how many there are. */
 static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from,
                              kvp_seq *out_seqs, uint32_t capacity)
@@ -320,7 +376,9 @@ static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq,
     for (uint32_t place = 0; place < table->max_seqs; place++) {
         const struct kvpi_seq *other = kvpi_seq_at(table, place);
         if (other == seq || !(other->generation & 1) || other->tokens <= from ||
-            !shares_blocks(cache, seq, other, from / cache->config.block_tokens)) {
+            (!(other->tier == seq->tier &&
+               shares_blocks(cache, seq, other, from / cache->config.block_tokens)) &&
+             !shares_unit(cache, seq, other, from / cache->config.unit_tokens))) {
             continue;
         }
         if (n < capacity) {
@@ -344,19 +402,20 @@ static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
 }
 
 /* Raise the generation of every held block that units of one row entry are attached to, once. */
-static void raise_generations(kvp_cache *cache, const uint32_t *nodes, uint32_t n)
+static void raise_generations(kvp_cache *cache, uint32_t tier, const uint32_t *nodes, uint32_t n)
 {
-    struct kvpi_pool *pool = &cache->pool;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t block = kvpi_node(&cache->prefix, nodes[i])->at.block;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
+        const uint32_t block = kvpi_node(prefix, nodes[i])->at[tier].block;
         struct kvpi_block *b = kvpi_block(pool, block);
         if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
             b->generation += kvpi_block_refs(b) > 0;
             b->refs |= KVPI_REFS_MARKED;
         }
     }
-    for (uint32_t i = 0; i < n; i++) {
-        kvpi_block(pool, kvpi_node(&cache->prefix, nodes[i])->at.block)->refs &= ~KVPI_REFS_MARKED;
+    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
+        kvpi_block(pool, kvpi_node(prefix, nodes[i])->at[tier].block)->refs &= ~KVPI_REFS_MARKED;
     }
 }
 
@@ -364,14 +423,16 @@ static void raise_generations(kvp_cache *cache, const uint32_t *nodes, uint32_t 
 static void withdraw_unit(kvp_cache *cache, uint32_t node)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    kvpi_prefix_withdraw(prefix, node);
-    while (kvpi_node(prefix, node)->at.dups != 0) {
-        const uint32_t slot = kvpi_node(prefix, node)->at.dups;
-        kvpi_prefix_remove_dup(prefix, slot);
-    }
-    if (kvpi_node(prefix, node)->at.block != KVP_NULL_BLOCK) {
-        kvpi_count(&cache->counters.detached_units, 1);
-        kvpi_detach_node(cache, node);
+    kvpi_withdraw_node(cache, node);
+    for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
+        const struct kvpi_place *at = &kvpi_node(prefix, node)->at[tier];
+        while (at->dups != 0) {
+            kvpi_prefix_remove_dup(prefix, at->dups);
+        }
+        if (at->block != KVP_NULL_BLOCK) {
+            kvpi_count(&cache->counters.detached_units, 1);
+            kvpi_detach_node(cache, tier, node);
+        }
     }
 }
 
@@ -383,7 +444,8 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     const uint32_t n_public = seq->n_public;
     for (uint32_t u = first; u < n_public;) {
         const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
-        raise_generations(cache, nodes + u, end - u);
+        raise_generations(cache, KVP_DEVICE, nodes + u, end - u);
+        raise_generations(cache, KVP_HOST, nodes + u, end - u);
         for (; u < end; u++) {
             withdraw_unit(cache, nodes[u]);
         }
@@ -391,6 +453,7 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     if (first < n_public) {
         end_publishing(cache, first, nodes[first]);
     }
+    kvpi_steps_cut(cache, seq, from);
     seq->computed = kvpi_min_u32(seq->computed, from);
     seq->writable = kvpi_min_u32(seq->writable, from);
     seq->exclusive = 0;
@@ -402,6 +465,9 @@ static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from
     struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
     if (seq == NULL || from > seq->tokens) {
         return kvpi_fail(cache, seq == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    }
+    if (seq->tier != KVP_DEVICE) {
+        return kvpi_fail(cache, KVP_E_STATE, 0, 0);
     }
     if (out_n_seqs != NULL) {
         *out_n_seqs = find_sharers(cache, seq, from, NULL, 0);
@@ -440,7 +506,7 @@ static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *pare
     if (at > parent->tokens) {
         return KVP_E_ARG;
     }
-    if (at > parent->computed || at > parent->known) {
+    if (at > parent->computed || at > parent->known || parent->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
     return kvpi_table_next(&cache->table) < 0 ? KVP_E_NO_SEQS : KVP_OK;
@@ -462,6 +528,7 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     child->row_version = 0;
     child->batch = 0;
     child->computed = child->writable = at;
+    child->cut_step = 0;
     child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
     child->n_blocks = kvpi_ceil_div(at, cache->config.block_tokens);
     memcpy(row, kvpi_row_blocks(table, from), child->n_blocks * sizeof(*row));
@@ -521,9 +588,12 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
     struct kvpi_seq *s = kvpi_find_seq(cache, seq);
     if (s == NULL || n_tokens > s->tokens) {
         status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    } else if (s->tier != KVP_DEVICE) {
+        status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
     } else {
         const uint32_t n_blocks = s->n_blocks;
         kvpi_begin_change(cache);
+        kvpi_steps_cut(cache, s, n_tokens);
         kvpi_release_row(cache, s, kvpi_ceil_div(n_tokens, cache->config.block_tokens), &released);
         kvpi_cut_tokens(cache, s, s, n_tokens);
         s->row_version += s->n_blocks < n_blocks;
@@ -559,6 +629,8 @@ kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_releas
         kvpi_prefetch(kvpi_node(&cache->prefix, node));
         kvpi_release_row(cache, s, 0, &released);
         kvpi_prefix_unuse(&cache->prefix, node);
+        kvpi_steps_cut(cache, s, 0);
+        kvpi_uncount(&cache->counters.swapped_seqs, s->tier);
         kvpi_table_close(&cache->table, s);
         if (out_released != NULL) {
             *out_released = released;

@@ -5,82 +5,201 @@
  * within the block's units_per_block units (N3). Everything here keeps the two sides in step:
  *
  *   pool:    content(block) --> deepest attached node --> parent --> ...  (up to the block's start)
- *   prefix:  node->at.block ----------------^
- *            node->at.dups  --> other blocks with the same KV, oldest first
+ *   prefix:  node->at[tier].block ----------^
+ *            node->at[tier].dups  --> other blocks with the same KV, oldest first
+ *
+ * What a copy brings into a block is attached there at once when steps are ordered; else it is
+ * awaited until the step takes effect (cache_steps.c).
  */
 #include "cache_state.h"
 
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 
 /* The node has the block attached now: the block's content is at least that deep. */
-static void settle_content(kvp_cache *cache, uint32_t block, uint32_t node)
+static void settle_content(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t node)
 {
-    const uint32_t content = kvpi_block(&cache->pool, block)->content;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t content = kvpi_block(pool, block)->content;
     if (content == KVPI_NO_NODE ||
         kvpi_node(&cache->prefix, content)->depth < kvpi_node(&cache->prefix, node)->depth) {
-        kvpi_pool_set_content(&cache->pool, block, node);
+        kvpi_pool_set_content(pool, block, node);
     }
 }
 
-uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t block, uint32_t from)
+/* The node, which had no block in the tier, gets one. */
+static inline void attach(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block)
+{
+    kvpi_node(&cache->prefix, node)->at[tier].block = block;
+    settle_content(cache, tier, block, node);
+    if (kvpi_unlikely(cache->events.capacity > 0)) {
+        kvpi_tell_stored(cache, tier, node);
+    }
+}
+
+/* The node has lost its last block in the tier. */
+static inline void tell_removed(kvp_cache *cache, uint32_t tier, uint32_t node)
+{
+    if (kvpi_unlikely(cache->events.capacity > 0)) {
+        kvpi_tell_removed(cache, tier, node);
+    }
+}
+
+uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t deepest = kvpi_block(pool, block)->content;
     uint32_t n_detached = 0;
     uint32_t left = KVPI_NO_NODE; /* the deepest one that stays attached */
     for (uint32_t node = deepest; node != KVPI_NO_NODE && left == KVPI_NO_NODE;) {
         const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
-        if (kvpi_node(prefix, node)->at.block == block) {
+        if (kvpi_node(prefix, node)->at[tier].block == block) {
             if (place < from) {
                 left = node;
                 break;
             }
-            const uint32_t heir = kvpi_prefix_detach(prefix, node);
+            const uint32_t heir = kvpi_prefix_detach(prefix, node, tier);
             if (heir != 0) {
-                settle_content(cache, heir, node);
+                settle_content(cache, tier, heir, node);
+            } else {
+                tell_removed(cache, tier, node);
             }
             n_detached++;
         }
         node = place == 0 ? KVPI_NO_NODE : kvpi_node(prefix, node)->parent;
     }
-    kvpi_prefix_strike_dups(prefix, block, from);
     if (n_detached > 0) {
-        kvpi_pool_set_content(&cache->pool, block, left);
-        kvpi_prefix_reap(prefix, deepest);
+        kvpi_pool_set_content(pool, block, left);
+        kvpi_prefix_reap(prefix, deepest); /* before what is awaited goes: it may hang from here */
     }
+    kvpi_prefix_strike_dups(prefix, tier, block, from);
     return n_detached;
 }
 
-void kvpi_detach_node(kvp_cache *cache, uint32_t node)
+void kvpi_detach_node(kvp_cache *cache, uint32_t tier, uint32_t node)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    struct kvpi_pool *pool = &cache->pool;
-    const uint32_t block = kvpi_node(prefix, node)->at.block;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t block = kvpi_node(prefix, node)->at[tier].block;
     uint32_t left = kvpi_block(pool, block)->content;
-    kvpi_node(prefix, node)->at.block = KVP_NULL_BLOCK;
-    while (left != KVPI_NO_NODE && kvpi_node(prefix, left)->at.block != block) {
+    kvpi_node(prefix, node)->at[tier].block = KVP_NULL_BLOCK;
+    while (left != KVPI_NO_NODE && kvpi_node(prefix, left)->at[tier].block != block) {
         const struct kvpi_node *n = kvpi_node(prefix, left);
         left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }
     if (left == KVPI_NO_NODE && kvpi_pool_refs(pool, block) == 0) {
         kvpi_pool_uncache(pool, block);
-        kvpi_prefix_strike_dups(prefix, block, 0);
-        kvpi_plan_drop(&cache->plan, block);
+        kvpi_prefix_strike_dups(prefix, tier, block, 0);
+        kvpi_plan_drop(&cache->plan, tier, block);
     } else {
         kvpi_pool_set_content(pool, block, left);
     }
 }
 
-/* Drop the content of the victim, a cached block, and say so in the list of evicted ones. */
-static void evict(kvp_cache *cache, uint32_t block)
+void kvpi_withdraw_node(kvp_cache *cache, uint32_t node)
 {
-    const uint32_t content = kvpi_block(&cache->pool, block)->content;
+    if (cache->events.capacity > 0) {
+        for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
+            if (kvpi_node(&cache->prefix, node)->at[tier].block != KVP_NULL_BLOCK) {
+                kvpi_tell_removed(cache, tier, node);
+            }
+        }
+    }
+    kvpi_prefix_withdraw(&cache->prefix, node);
+}
+
+void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy)
+{
+    struct kvpi_copy added = *copy;
+    added.chained = copy->src_tier == KVP_HOST || kvpi_is_arriving(cache, copy->src);
+    kvpi_plan_add(&cache->plan, &added);
+    if (cache->config.steps == KVP_STEPS_OVERLAPPED && copy->dst_tier == KVP_DEVICE) {
+        kvpi_pool_arriving(&cache->pool)[copy->dst] = (uint32_t)(cache->steps.begun + 1);
+    }
+    cache->plan.promised -= cache->plan.promised > 0;
+    kvpi_count(&cache->counters.copies, 1);
+}
+
+void kvpi_settle_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    const uint32_t place = kvpi_prefix_place(prefix, n);
+    if (n->at[tier].block == KVP_NULL_BLOCK) {
+        attach(cache, tier, node, block);
+    } else if (n->at[tier].block != block && prefix->has_dups == KVPI_DUPS_ALL &&
+               !kvpi_prefix_is_dup(prefix, tier, block, place)) {
+        kvpi_prefix_add_dup(prefix, node, tier, block);
+    }
+}
+
+void kvpi_copied_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    if (cache->config.steps == KVP_STEPS_ORDERED) {
+        kvpi_settle_unit(cache, tier, node, block);
+    } else if (n->at[tier].block != block &&
+               !kvpi_prefix_is_dup(prefix, tier, block, kvpi_prefix_place(prefix, n))) {
+        kvpi_prefix_await(prefix, node, tier, block, (uint32_t)(cache->steps.begun + 1));
+    }
+}
+
+/* Keep the content of a device block that is about to be evicted on the host, if there is room. */
+static int keep(kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_plan *plan = &cache->plan;
+    const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
+    const struct kvpi_node *n = kvpi_node(prefix, deepest);
+    if (!cache->config.keep_evicted || !(n->flags & KVPI_NODE_PUBLIC) ||
+        n->at[KVP_HOST].block != KVP_NULL_BLOCK || !kvpi_prefix_is_live(prefix, n)) {
+        return 0;
+    }
+    if (kvpi_pool_available(&cache->host) == 0 ||
+        2 * (plan->n + plan->n_out + plan->promised) >= plan->capacity) {
+        kvpi_count(&cache->counters.unkept_blocks, 1);
+        return 0;
+    }
+    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
+    const uint32_t n_units = kvpi_prefix_place(prefix, n) + 1;
+    const uint32_t copy =
+        kvpi_take_block(cache, KVP_HOST, kvpi_block_class(kvpi_block(&cache->pool, block)));
+    kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.dst_tier = KVP_HOST,
+                                                    .keeps = (uint8_t)overlapped,
+                                                    .src = block,
+                                                    .dst = copy,
+                                                    .n_tokens = n_units * prefix->unit_tokens});
+    kvpi_count(&cache->counters.copies, 1);
+    kvpi_count(&cache->counters.kept_blocks, 1);
+    uint32_t node = deepest;
+    for (uint32_t i = 0; i < n_units; i++, node = kvpi_node(prefix, node)->parent) {
+        if (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
+            kvpi_copied_unit(cache, KVP_HOST, node, copy);
+        }
+    }
+    if (!overlapped) {
+        kvpi_release_block(cache, KVP_HOST, copy, NULL);
+    }
+    return 1;
+}
+
+/* Drop the content of the victim, a cached block, and say so in the list of evicted ones. */
+static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const uint32_t content = kvpi_block(kvpi_tier_pool(cache, tier), block)->content;
+    const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
     kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
     evicted += cache->n_evicted++;
     evicted->hash = kvpi_node(&cache->prefix, content)->hash;
     evicted->block = (int32_t)block;
-    kvpi_detach_units(cache, block, 0);
-    kvpi_count(&cache->counters.evicted_blocks, 1);
+    evicted->tier = (uint16_t)tier;
+    evicted->kept = (uint16_t)kept;
+    kvpi_detach_units(cache, tier, block, 0);
+    kvpi_plan_drop(&cache->plan, tier, block);
+    kvpi_count(tier == KVP_DEVICE ? &cache->counters.evicted_blocks
+                                  : &cache->counters.host_evicted_blocks,
+               1);
 }
 
 /* Ask for the memory of victims to come: the block two jumps ahead, the node of the one a jump
@@ -104,33 +223,41 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }
 
-uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention)
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t tier, uint32_t retention)
 {
-    const uint32_t victim = kvpi_pool_victim(&cache->pool);
-    prefetch_victims(cache, victim);
-    if (kvpi_block(&cache->pool, victim)->content != KVPI_NO_NODE) {
-        evict(cache, victim);
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t victim = kvpi_pool_victim(pool);
+    if (tier == KVP_DEVICE) {
+        prefetch_victims(cache, victim);
     }
-    kvpi_record_decision(&cache->recorder, (int32_t)victim);
-    kvpi_count(&cache->counters.taken_blocks, 1);
-    return kvpi_pool_take(&cache->pool, retention);
+    if (kvpi_block(pool, victim)->content != KVPI_NO_NODE) {
+        evict(cache, tier, victim);
+    }
+    kvpi_record_decision(&cache->recorder, tier == KVP_DEVICE ? (int32_t)victim : -(int32_t)victim);
+    if (tier == KVP_DEVICE) {
+        kvpi_count(&cache->counters.taken_blocks, 1);
+        if (kvpi_unlikely(cache->config.steps == KVP_STEPS_OVERLAPPED)) {
+            kvpi_pool_arriving(pool)[victim] = 0;
+        }
+    }
+    return kvpi_pool_take(pool, retention);
 }
 
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 {
     int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     for (uint32_t i = 0; i < n; i++) {
-        row[seq->n_blocks++] = (int32_t)kvpi_take_block(cache, seq->retention);
+        row[seq->n_blocks++] = (int32_t)kvpi_take_block(cache, KVP_DEVICE, seq->retention);
     }
 }
 
-void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released)
+void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_released *released)
 {
-    struct kvpi_pool *pool = &cache->pool;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     const int cached = kvpi_block(pool, block)->content != KVPI_NO_NODE;
     if (kvpi_pool_refs(pool, block) == 1 && !cached) {
-        kvpi_prefix_strike_dups(&cache->prefix, block, 0);
-        kvpi_plan_drop(&cache->plan, block);
+        kvpi_prefix_strike_dups(&cache->prefix, tier, block, 0);
+        kvpi_plan_drop(&cache->plan, tier, block);
     }
     if (kvpi_pool_release(pool, block) == 0 && released != NULL) {
         released->cached_blocks += (uint32_t)cached;
@@ -138,16 +265,27 @@ void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released
     }
 }
 
+void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block,
+                      kvp_released *released)
+{
+    struct kvpi_block *b = kvpi_block(kvpi_tier_pool(cache, seq->tier), block);
+    if (kvpi_block_refs(b) > 1 && !kvpi_may_be_written(cache, seq)) {
+        b->refs--;
+    } else {
+        kvpi_release_block(cache, seq->tier, block, released);
+    }
+}
+
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
 {
     const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    for (;;) {
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
+    while (seq->n_blocks > keep) {
         seq->n_blocks =
-            kvpi_pool_release_run(&cache->pool, row, seq->n_blocks, keep, &released->cached_blocks);
-        if (seq->n_blocks == keep) {
-            return;
+            kvpi_pool_release_run(pool, row, seq->n_blocks, keep, &released->cached_blocks);
+        if (seq->n_blocks > keep) {
+            kvpi_leave_block(cache, seq, (uint32_t)row[--seq->n_blocks], released);
         }
-        kvpi_release_block(cache, (uint32_t)row[--seq->n_blocks], released);
     }
 }
 
@@ -158,8 +296,19 @@ static void adopt(kvp_cache *cache, struct kvpi_seq *seq, int32_t *entry, uint32
     kvpi_pool_hold(&cache->pool, block);
     *entry = (int32_t)block;
     seq->row_version++;
-    kvpi_release_block(cache, ours, NULL);
+    kvpi_leave_block(cache, seq, ours, NULL);
     kvpi_count(&cache->counters.adopted_blocks, 1);
+}
+
+/* A copy that has not taken effect brings what is in the block before the unit: it is found when
+ * that has. */
+static void await_unit(kvp_cache *cache, uint32_t node, uint32_t block)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    if (!kvpi_prefix_is_dup(prefix, KVP_DEVICE, block, place)) {
+        kvpi_prefix_await(prefix, node, KVP_DEVICE, block, kvpi_pool_arriving(&cache->pool)[block]);
+    }
 }
 
 void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end)
@@ -176,19 +325,21 @@ void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t
     const uint32_t block_idx = units_per_block == 1 ? u : u / units_per_block;
     const int last_of_block = unit_place == units_per_block - 1;
     const uint32_t node = kvpi_row_nodes(&cache->table, place)[u];
-    struct kvpi_place *at = &kvpi_node(&cache->prefix, node)->at;
+    const uint32_t has = kvpi_node(&cache->prefix, node)->at[KVP_DEVICE].block;
     int32_t *entry = &kvpi_row_blocks(&cache->table, place)[block_idx];
     const uint32_t ours = (uint32_t)*entry;
-    if (at->block == KVP_NULL_BLOCK) {
-        at->block = ours;
-        settle_content(cache, ours, node);
+    if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) && has != ours &&
+        (has == KVP_NULL_BLOCK || !last_of_block || cache->config.commit_policy != KVP_ADOPT)) {
+        await_unit(cache, node, ours);
+    } else if (has == KVP_NULL_BLOCK) {
+        attach(cache, KVP_DEVICE, node, ours);
         kvpi_count(&cache->counters.sealed_units, 1);
-    } else if (at->block == ours) {
+    } else if (has == ours) {
         return; /* a fork sealed it */
     } else if (last_of_block && cache->config.commit_policy == KVP_ADOPT) {
-        adopt(cache, seq, entry, at->block);
-    } else if (!kvpi_prefix_is_dup(&cache->prefix, ours, unit_place)) {
-        kvpi_prefix_add_dup(&cache->prefix, node, ours);
+        adopt(cache, seq, entry, has);
+    } else if (!kvpi_prefix_is_dup(&cache->prefix, KVP_DEVICE, ours, unit_place)) {
+        kvpi_prefix_add_dup(&cache->prefix, node, KVP_DEVICE, ours);
         kvpi_count(&cache->counters.duplicate_blocks, (uint64_t)last_of_block);
     }
 }

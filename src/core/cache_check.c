@@ -34,11 +34,15 @@ static int check_sums(struct audit *audit)
 {
     const kvp_cache *cache = audit->cache;
     const struct kvpi_pool *pool = &cache->pool;
-    if (1 + pool->n_free + pool->n_cached + pool->n_held + pool->n_parked != pool->n_blocks) {
+    const struct kvpi_pool *host = &cache->host;
+    if (1 + pool->n_free + pool->n_cached + pool->n_held + pool->n_parked != pool->n_blocks ||
+        (host->n_blocks > 0 &&
+         1 + host->n_free + host->n_cached + host->n_held != host->n_blocks)) {
         return fail(audit, 0, "B2 the counts do not sum to the number of blocks");
     }
-    if (cache->prefix.n_used > cache->prefix.n_nodes || cache->plan.n > cache->plan.capacity ||
-        cache->table.n_open > cache->table.max_seqs) {
+    if (cache->prefix.n_used > cache->prefix.n_nodes ||
+        cache->plan.n + cache->plan.n_out > cache->plan.capacity ||
+        kvpi_steps_out(cache) > cache->steps.max || cache->table.n_open > cache->table.max_seqs) {
         return fail(audit, 0, "B2 more in use than there is");
     }
     return 1;
@@ -52,8 +56,10 @@ static int check_counts(struct audit *audit, const struct kvpi_seq *seq, uint64_
     const uint32_t U = cache->config.unit_tokens;
     const uint64_t slots = (uint64_t)seq->n_blocks * cache->config.block_tokens;
     if (seq->known > seq->tokens || seq->computed > seq->tokens || seq->prompt > seq->tokens ||
-        seq->cached > seq->tokens || seq->tokens > slots || seq->writable > slots ||
-        seq->exclusive > slots) {
+        seq->cached > seq->tokens || seq->writable > slots || seq->exclusive > slots ||
+        (seq->tier == KVP_DEVICE
+             ? seq->tokens > slots
+             : seq->n_blocks != kvpi_ceil_div(seq->computed, cache->config.block_tokens))) {
         return fail(audit, place, "M2 a sequence's counts exceed its row");
     }
     if (seq->n_public > seq->n_units || (uint64_t)seq->n_units * U > seq->known ||
@@ -91,12 +97,13 @@ static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint
 
 static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
 {
-    const kvp_cache *cache = audit->cache;
+    kvp_cache *cache = audit->cache;
+    const struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
     const int32_t *row = kvpi_row_blocks(&cache->table, place);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
     for (uint32_t i = 0; i < seq->n_blocks; i++) {
-        if (row[i] <= 0 || (uint32_t)row[i] >= cache->config.n_blocks ||
-            kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) == 0) {
+        if (row[i] <= 0 || (uint32_t)row[i] >= pool->n_blocks ||
+            kvpi_pool_refs(pool, (uint32_t)row[i]) == 0) {
             return fail(audit, place, "M2 a row's entry is not a held block");
         }
     }
@@ -133,15 +140,36 @@ static int check_seqs(struct audit *audit)
 
 /* -------------------------------------------------------------------- level 3: reference counts */
 
+/* Add `by` to what copies that keep evicted content hold, and to the users of awaited nodes. */
+static void move_copies(kvp_cache *cache, uint32_t by)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_copy *copies = kvpi_plan_copies(&cache->plan);
+    const size_t n_slots =
+        ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+    for (uint64_t i = 0; i < cache->plan.n_out + cache->plan.n; i++) {
+        if (copies[i].keeps) {
+            kvpi_block(&cache->host, copies[i].dst)->refs += by;
+        }
+    }
+    for (size_t slot = 0; slot < n_slots && prefix->has_dups; slot++) {
+        const struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[slot];
+        if (dup->node != KVPI_NO_NODE && dup->next == KVPI_AWAITED) {
+            kvpi_node(prefix, dup->node)->users += by;
+        }
+    }
+}
+
 /* Add `by` to the count of every block once for each row entry, and to users and children once for
  * each that there is. */
 static void move_counts(kvp_cache *cache, uint32_t by)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
+    move_copies(cache, by);
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
         const int32_t *row = kvpi_row_blocks(&cache->table, place);
+        struct kvpi_block *blocks = kvpi_blocks(kvpi_tier_pool(cache, seq->tier));
         for (uint32_t i = 0; is_open(seq) && i < seq->n_blocks; i++) {
             blocks[row[i]].refs += by;
         }
@@ -159,7 +187,8 @@ static void move_counts(kvp_cache *cache, uint32_t by)
 
 static int is_alive(const struct kvpi_node *node)
 {
-    return (node->users | node->children | node->at.block) != 0;
+    return (node->users | node->children | node->at[KVP_DEVICE].block | node->at[KVP_HOST].block) !=
+           0;
 }
 
 static void move_children(kvp_cache *cache, uint32_t by)
@@ -198,6 +227,11 @@ static int check_references(struct audit *audit)
     for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
         if (kvpi_pool_refs(&cache->pool, b) != 0) {
             (void)fail(audit, b, "T1 a reference count is not the number of row entries");
+        }
+    }
+    for (uint32_t b = 0; b < cache->config.host_blocks; b++) {
+        if (kvpi_pool_refs(&cache->host, b) != 0) {
+            (void)fail(audit, b, "T1 a host block's reference count is not the number of entries");
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
@@ -248,26 +282,38 @@ static int check_public(struct audit *audit, uint32_t index)
     return 1;
 }
 
-static int check_node(struct audit *audit, uint32_t index)
+/* Where one tier has the node. */
+static int check_place(struct audit *audit, uint32_t index, uint32_t tier)
 {
-    const kvp_cache *cache = audit->cache;
-    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_prefix *prefix = &audit->cache->prefix;
     const struct kvpi_node *node = kvpi_node(prefix, index);
-    if (node->flags & KVPI_NODE_ROOT) {
-        return (node->parent | node->depth | node->at.block) == 0 ||
-               fail(audit, index, "N2 a root has a parent or a block");
+    const struct kvpi_place *at = &node->at[tier];
+    if (at->block == 0) {
+        return at->dups == 0 || fail(audit, index, "N3 a node has duplicates and no block");
     }
-    if (node->depth != kvpi_node(prefix, node->parent)->depth + 1) {
-        return fail(audit, index, "N2 a node's depth is not its parent's and one");
-    }
-    if (node->at.block == 0) {
-        return node->at.dups == 0 || fail(audit, index, "N3 a node has duplicates and no block");
-    }
-    const uint32_t content = kvpi_block(&cache->pool, node->at.block)->content;
+    const struct kvpi_pool *pool = kvpi_tier_pool(audit->cache, tier);
+    const uint32_t content = kvpi_block(pool, at->block)->content;
     if (content == KVPI_NO_NODE || kvpi_node(prefix, content)->depth < node->depth) {
         return fail(audit, index, "N3 a node's block does not know of it");
     }
     return 1;
+}
+
+static int check_node(struct audit *audit, uint32_t index)
+{
+    const struct kvpi_prefix *prefix = &audit->cache->prefix;
+    const struct kvpi_node *node = kvpi_node(prefix, index);
+    if (node->flags & KVPI_NODE_ROOT) {
+        return ((node->parent | node->depth | node->at[KVP_DEVICE].block |
+                 node->at[KVP_HOST].block) == 0 &&
+                node->root == index) ||
+               fail(audit, index, "N2 a root has a parent or a block");
+    }
+    if (node->depth != kvpi_node(prefix, node->parent)->depth + 1 ||
+        node->root != kvpi_node(prefix, node->parent)->root) {
+        return fail(audit, index, "N2 a node's depth or root is not its parent's");
+    }
+    return check_place(audit, index, KVP_DEVICE) && check_place(audit, index, KVP_HOST);
 }
 
 static int check_nodes(struct audit *audit)
@@ -295,54 +341,64 @@ static int check_nodes(struct audit *audit)
 }
 
 /* The content of a block: attached here, and all attached nodes on its way up. */
-static int check_content(struct audit *audit)
+static int check_content(struct audit *audit, uint32_t tier)
 {
-    const kvp_cache *cache = audit->cache;
-    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_prefix *prefix = &audit->cache->prefix;
+    const struct kvpi_pool *pool = kvpi_tier_pool(audit->cache, tier);
     uint64_t n_attached = 0;
     uint64_t n_blocks_of_nodes = 0;
-    for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
-        const uint32_t content = kvpi_block(&cache->pool, b)->content;
-        if (content != KVPI_NO_NODE && kvpi_node(prefix, content)->at.block != b) {
+    for (uint32_t b = 0; b < pool->n_blocks; b++) {
+        const uint32_t content = kvpi_block(pool, b)->content;
+        if (content != KVPI_NO_NODE && kvpi_node(prefix, content)->at[tier].block != b) {
             return fail(audit, b, "N3 a block's content is not attached to it");
         }
         for (uint32_t node = content; node != KVPI_NO_NODE;) {
             const struct kvpi_node *n = kvpi_node(prefix, node);
-            n_attached += n->at.block == b;
+            n_attached += n->at[tier].block == b;
             node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
         const struct kvpi_node *node = kvpi_node(prefix, i);
-        n_blocks_of_nodes += is_alive(node) && node->at.block != 0;
+        n_blocks_of_nodes += is_alive(node) && node->at[tier].block != 0;
     }
     return n_attached == n_blocks_of_nodes ||
            fail(audit, n_attached, "N3 an attached node is not on its block's path");
 }
 
+/* A unit slot that duplicates a node's content, or awaits it. */
+static int check_dup(struct audit *audit, uint32_t slot)
+{
+    const struct kvpi_prefix *prefix = &audit->cache->prefix;
+    const struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
+    const uint32_t tier = slot / prefix->units_per_block < prefix->n_blocks ? KVP_DEVICE : KVP_HOST;
+    const uint32_t block =
+        slot / prefix->units_per_block - (tier == KVP_HOST ? prefix->n_blocks : 0);
+    const struct kvpi_node *node = kvpi_node(prefix, dups[slot].node);
+    const struct kvpi_block *b = kvpi_block(kvpi_tier_pool(audit->cache, tier), block);
+    if (kvpi_prefix_place(prefix, node) != slot % prefix->units_per_block) {
+        return fail(audit, slot, "N3 a duplicate is at another place of its block");
+    }
+    if (kvpi_block_refs(b) == 0 && b->content == KVPI_NO_NODE) {
+        return fail(audit, slot, "N3 a free block is a duplicate");
+    }
+    if (dups[slot].next == KVPI_AWAITED) {
+        return audit->cache->config.steps == KVP_STEPS_OVERLAPPED ||
+               fail(audit, slot, "X1 a unit is awaited, and steps are ordered");
+    }
+    const struct kvpi_place *at = &node->at[tier];
+    return (at->block != 0 && at->block != block && at->dups != 0 &&
+            dups[dups[slot].next].prev == slot && dups[dups[slot].prev].next == slot) ||
+           fail(audit, slot, "N3 a list of duplicates is broken");
+}
+
 static int check_dups(struct audit *audit)
 {
-    const kvp_cache *cache = audit->cache;
-    const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t units_per_block = prefix->units_per_block;
-    if (!prefix->has_dups) {
-        return 1;
-    }
-    const struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
-    for (uint32_t slot = 0; slot < cache->config.n_blocks * units_per_block; slot++) {
-        const uint32_t block = slot / units_per_block;
-        if (dups[slot].node == KVPI_NO_NODE) {
-            continue;
-        }
-        const struct kvpi_node *node = kvpi_node(prefix, dups[slot].node);
-        if (node->at.block == 0 || node->at.block == block || node->at.dups == 0 ||
-            dups[dups[slot].next].prev != slot || dups[dups[slot].prev].next != slot ||
-            kvpi_prefix_place(prefix, node) != slot % units_per_block) {
-            return fail(audit, slot, "N3 a list of duplicates is broken");
-        }
-        if (kvpi_pool_refs(&cache->pool, block) == 0 &&
-            kvpi_block(&cache->pool, block)->content == KVPI_NO_NODE) {
-            return fail(audit, slot, "N3 a free block is a duplicate");
+    const struct kvpi_prefix *prefix = &audit->cache->prefix;
+    const uint32_t n_slots = (prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+    for (uint32_t slot = 0; slot < n_slots && prefix->has_dups; slot++) {
+        if (kvpi_prefix_dups(prefix)[slot].node != KVPI_NO_NODE && !check_dup(audit, slot)) {
+            return 0;
         }
     }
     return 1;
@@ -351,15 +407,23 @@ static int check_dups(struct audit *audit)
 static int check_plan(struct audit *audit)
 {
     const kvp_cache *cache = audit->cache;
-    const kvp_copy *copies = kvpi_at(&cache->plan, cache->plan.copies_at);
-    for (uint64_t i = 0; i < cache->plan.n; i++) {
-        if (copies[i].src_block <= 0 || copies[i].dst_block <= 0 ||
-            copies[i].src_block == copies[i].dst_block || copies[i].n_tokens == 0 ||
+    const struct kvpi_copy *copies = kvpi_plan_copies(&cache->plan);
+    uint64_t n_out = 0;
+    for (uint64_t i = 0; i < cache->plan.n_out + cache->plan.n; i++) {
+        const uint32_t n_src = kvpi_tier_pool(audit->cache, copies[i].src_tier)->n_blocks;
+        const uint32_t n_dst = kvpi_tier_pool(audit->cache, copies[i].dst_tier)->n_blocks;
+        if (copies[i].src == 0 || copies[i].src >= n_src || copies[i].dst == 0 ||
+            copies[i].dst >= n_dst || copies[i].n_tokens == 0 ||
+            (copies[i].src == copies[i].dst && copies[i].src_tier == copies[i].dst_tier) ||
             copies[i].n_tokens > cache->config.block_tokens) {
             return fail(audit, i, "X2 a copy in the plan is not one");
         }
     }
-    return 1;
+    for (uint64_t s = cache->steps.effective + 1; s <= cache->steps.begun; s++) {
+        n_out += cache->steps.n_copies[s % cache->steps.max];
+    }
+    return n_out == cache->plan.n_out ||
+           fail(audit, n_out, "X2 the steps that are out have other copies than the plan");
 }
 
 /* ------------------------------------------------------------------------------------ the audit */
@@ -368,7 +432,10 @@ static int audit_pool(struct audit *audit)
 {
     uint64_t block = 0;
     const char *detail = NULL;
-    return kvpi_pool_check(&audit->cache->pool, &block, &detail) || fail(audit, block, detail);
+    return (kvpi_pool_check(&audit->cache->pool, &block, &detail) &&
+            (audit->cache->host.n_blocks == 0 ||
+             kvpi_pool_check(&audit->cache->host, &block, &detail))) ||
+           fail(audit, block, detail);
 }
 
 int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
@@ -380,7 +447,8 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
     }
     if (sound && level >= 3) {
         sound = check_seqs(&audit) && check_references(&audit) && check_nodes(&audit) &&
-                check_content(&audit) && check_dups(&audit) && check_plan(&audit);
+                check_content(&audit, KVP_DEVICE) && check_content(&audit, KVP_HOST) &&
+                check_dups(&audit) && check_plan(&audit);
     }
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));

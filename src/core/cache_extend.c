@@ -21,6 +21,7 @@ struct need {
     uint32_t blocks; /* to take, shared ones to be replaced included */
     uint32_t shared; /* references that the count took off */
     uint32_t copies;
+    int in_flight; /* a copy would read what a step that is out still writes */
 };
 
 /* The arguments of one sequence of a batch. */
@@ -55,14 +56,21 @@ static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t e
     const uint32_t n_blocks = kvpi_ceil_div(end, S);
     int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
-    struct need need = {end, 0, 0, 0};
+    struct need need = {end, 0, 0, 0, 0};
+    /* Steps may still write for whoever leaves: then nobody of the batch keeps the block. */
+    const uint32_t leaves_mark = kvpi_may_be_written(cache, seq) ? KVPI_REFS_MARKED : 0;
     for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-        if (kvpi_block_refs(&blocks[row[i]]) > 1) {
-            blocks[row[i]].refs--;
+        const uint32_t refs = blocks[row[i]].refs;
+        if ((refs & KVPI_REFS_MASK) > 1 || (refs & KVPI_REFS_MARKED) ||
+            kvpi_is_touched(cache, (uint32_t)row[i])) {
+            blocks[row[i]].refs = (refs - 1) | leaves_mark;
             row[i] = -row[i];
             need.blocks++;
             need.shared++;
-            need.copies += i * S < seq->computed;
+            if (i * S < seq->computed) {
+                need.copies++;
+                need.in_flight |= seq->tokens > seq->computed && kvpi_steps_out(cache) > 0;
+            }
         }
     }
     if (n_blocks > seq->n_blocks) {
@@ -86,13 +94,10 @@ static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
     const uint32_t S = cache->config.block_tokens;
     int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
-    if (seq->exclusive >= seq->n_blocks * S) {
-        return;
-    }
     for (uint32_t i = seq->computed / S; i < seq->n_blocks; i++) {
         if (row[i] < 0) {
             row[i] = -row[i];
-            blocks[row[i]].refs++;
+            blocks[row[i]].refs = (blocks[row[i]].refs + 1) & ~KVPI_REFS_MARKED;
         }
     }
 }
@@ -104,22 +109,23 @@ static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, int32_t *row, 
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t units_per_block = kvpi_units_per_block(cache);
     const uint32_t old = (uint32_t)row[i];
-    const uint32_t copy = kvpi_take_block(cache, seq->retention);
+    const uint32_t copy = kvpi_take_block(cache, KVP_DEVICE, seq->retention);
     if (i * S < seq->computed) {
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
         const uint32_t end = kvpi_min_u32(seq->computed / U, seq->n_public);
-        kvpi_plan_add(&cache->plan, old, copy, kvpi_min_u32(S, seq->tokens - i * S));
-        kvpi_count(&cache->counters.copies, 1);
+        kvpi_add_copy(cache, &(struct kvpi_copy){.src = old,
+                                                 .dst = copy,
+                                                 .n_tokens = kvpi_min_u32(S, seq->tokens - i * S)});
         for (uint32_t u = i * units_per_block; u < end; u++) {
-            if (kvpi_node(&cache->prefix, nodes[u])->at.block == old ||
-                kvpi_prefix_is_dup(&cache->prefix, old, u % units_per_block)) {
-                kvpi_prefix_add_dup(&cache->prefix, nodes[u], copy);
+            if (kvpi_node(&cache->prefix, nodes[u])->at[KVP_DEVICE].block == old ||
+                kvpi_prefix_is_dup(&cache->prefix, KVP_DEVICE, old, u % units_per_block)) {
+                kvpi_copied_unit(cache, KVP_DEVICE, nodes[u], copy);
             }
         }
     }
     row[i] = (int32_t)copy;
     seq->row_version++;
-    kvpi_release_block(cache, old, NULL);
+    kvpi_leave_block(cache, seq, old, NULL);
 }
 
 /* Nobody else has the block: its units from the first slot to be written on are given up. */
@@ -127,21 +133,22 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t bl
 {
     const uint32_t begin = i * cache->config.block_tokens;
     const uint32_t from = kvpi_max_u32(seq->computed, begin) - begin;
-    const uint32_t n = kvpi_detach_units(cache, block, from / cache->config.unit_tokens);
+    const uint32_t n =
+        kvpi_detach_units(cache, KVP_DEVICE, block, from / cache->config.unit_tokens);
     if (n > 0) {
         kvpi_count(&cache->counters.detached_units, n);
         kvpi_block(&cache->pool, block)->generation++;
     }
 }
 
-/* Make slots [computed, end) writable and the row long enough; there are enough blocks. */
-static void make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
+void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const uint32_t S = cache->config.block_tokens;
     const uint32_t n_blocks = kvpi_ceil_div(end, S);
     int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-        if (kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) > 1) {
+        if (kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) > 1 ||
+            kvpi_is_touched(cache, (uint32_t)row[i])) {
             copy_on_write(cache, seq, row, i);
         } else {
             write_over(cache, seq, (uint32_t)row[i], i);
@@ -183,7 +190,8 @@ static inline kvp_status check_extend(const kvp_cache *cache, const struct kvpi_
     if (check_values(cache, seq, part, seq->tokens) != KVP_OK) {
         return KVP_E_ARG;
     }
-    if (part->tokens != NULL && part->n_tokens > 0 && seq->known < seq->tokens) {
+    if ((part->tokens != NULL && part->n_tokens > 0 && seq->known < seq->tokens) ||
+        seq->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
     return (uint64_t)seq->tokens + part->n_tokens + reserve > cache->table.max_tokens
@@ -196,7 +204,7 @@ static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct p
 {
     const uint32_t U = cache->config.unit_tokens;
     if (needs_room(seq, end)) {
-        make_room(cache, seq, end);
+        kvpi_make_room(cache, seq, end);
     }
     seq->writable = kvpi_max_u32(seq->writable, end);
     seq->tokens += part->n_tokens;
@@ -240,7 +248,7 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
     if (total->blocks <= available && total->blocks + need->blocks > available) {
         total->first_short = index;
     }
-    const uint64_t room = cache->plan.capacity - cache->plan.n;
+    const uint64_t room = kvpi_plan_room(&cache->plan);
     if (total->copies <= room && total->copies + need->copies > room) {
         total->first_full = index;
     }
@@ -258,7 +266,7 @@ static kvp_status judge_need(kvp_cache *cache, const struct batch_need *need)
     if (need->blocks > available) {
         return kvpi_fail(cache, KVP_E_NO_BLOCKS, need->first_short, need->blocks - available);
     }
-    if (need->copies > cache->plan.capacity - cache->plan.n) {
+    if (need->copies > kvpi_plan_room(&cache->plan)) {
         return kvpi_fail(cache, KVP_E_PLAN_FULL, need->first_full, 0);
     }
     return KVP_OK;
@@ -299,16 +307,21 @@ static inline int fills_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
 }
 
 /* Count one sequence of a batch. */
-static inline void count_one(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part,
-                             uint32_t end, uint32_t index, struct batch_need *total)
+static inline kvp_status count_one(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part,
+                                   uint32_t reserve, uint32_t index, struct batch_need *total)
 {
+    const uint32_t end = seq->tokens + part->n_tokens + reserve;
     if (needs_room(seq, end)) {
         const struct need need = count_need(cache, seq, end);
         add_need(cache, &need, index, total);
+        if (need.in_flight) {
+            return KVP_E_IN_FLIGHT;
+        }
     }
     if (fills_unit(cache, seq, part)) {
         prefetch_unit(cache, seq, part->tokens[0]);
     }
+    return KVP_OK;
 }
 
 /* Count a whole batch, and put everything back. `values`: look at token values and states too. */
@@ -337,12 +350,11 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int valu
             part.tokens = NULL;
             part.n_keys = 0;
         }
-        const kvp_status status = check_extend(cache, seq, &part, batch->reserve_tokens);
-        if (status != KVP_OK) {
-            kvpi_faults_other(&faults, status, i);
-            continue;
+        kvp_status status = check_extend(cache, seq, &part, batch->reserve_tokens);
+        if (status == KVP_OK) {
+            status = count_one(cache, seq, &part, batch->reserve_tokens, i, total);
         }
-        count_one(cache, seq, &part, seq->tokens + part.n_tokens + batch->reserve_tokens, i, total);
+        kvpi_faults_other(&faults, status, i);
     }
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
         put_back(cache, kvpi_find_seq(cache, batch->seqs[k]));
@@ -362,6 +374,7 @@ static kvp_status extend_all(kvp_cache *cache, const kvp_batch *batch)
         return status;
     }
     kvpi_begin_change(cache);
+    cache->plan.promised = (uint32_t)need.copies;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
         const struct part part = part_of(batch, i, first_token);
@@ -384,13 +397,16 @@ static kvp_status extend_one_of(kvp_cache *cache, const kvp_batch *batch, uint32
     if (status != KVP_OK) {
         return kvpi_fail(cache, status, index, 0);
     }
-    const uint32_t end = seq->tokens + part->n_tokens + batch->reserve_tokens;
     memset(&total, 0, sizeof(total));
-    count_one(cache, seq, part, end, index, &total);
+    status = count_one(cache, seq, part, batch->reserve_tokens, index, &total);
     put_back(cache, seq);
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, index, 0);
+    }
     status = judge_need(cache, &total);
     if (status == KVP_OK) {
-        extend(cache, seq, part, end);
+        cache->plan.promised = (uint32_t)total.copies;
+        extend(cache, seq, part, seq->tokens + part->n_tokens + batch->reserve_tokens);
     }
     return status;
 }
@@ -499,7 +515,8 @@ static kvp_status check_fill(const kvp_cache *cache, const struct kvpi_seq *seq,
     if (check_values(cache, seq, part, seq->known) != KVP_OK) {
         return KVP_E_ARG;
     }
-    return part->n_tokens > seq->tokens - seq->known ? KVP_E_STATE : KVP_OK;
+    return part->n_tokens > seq->tokens - seq->known || seq->tier != KVP_DEVICE ? KVP_E_STATE
+                                                                                : KVP_OK;
 }
 
 static void fill(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part)

@@ -27,6 +27,8 @@ void kvp_config_init(kvp_config *config)
     config->max_seq_tokens = 32768;
     config->max_namespaces = 16;
     config->prefix_cache = 1;
+    config->keep_evicted = 1;
+    config->max_steps_out = 4;
 }
 
 static int config_valid(const kvp_config *config)
@@ -47,8 +49,13 @@ static int config_valid(const kvp_config *config)
         !(config->watermark >= 0.0 && config->watermark < 1.0)) {
         return 0;
     }
-    /* Unit slots of the pool are counted in 32 bits. */
-    if ((uint64_t)config->n_blocks * (S / U) > UINT32_MAX - 1) {
+    if (config->host_blocks == 1 || config->host_blocks > INT32_MAX || config->keep_evicted > 1 ||
+        config->steps > KVP_STEPS_OVERLAPPED || config->max_steps_out == 0 ||
+        config->max_steps_out > KVPI_STEPS_OUT_MAX) {
+        return 0;
+    }
+    /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
+    if (((uint64_t)config->n_blocks + config->host_blocks) * (S / U) > UINT32_MAX - 1) {
         return 0;
     }
     return (config->n_uncached_tokens == 0 || config->uncached_tokens != NULL) &&
@@ -56,20 +63,41 @@ static int config_valid(const kvp_config *config)
             (config->n_nodes > config->max_namespaces && config->n_nodes < INT32_MAX));
 }
 
-/* Enough nodes for every unit of the pool, and some for prefixes that lost their blocks. */
+/* Enough nodes for every unit of the pools, and some for prefixes that lost their blocks. */
 static uint32_t default_nodes(const kvp_config *config)
 {
-    const uint64_t units =
-        (uint64_t)(config->n_blocks - 1) * (config->block_tokens / config->unit_tokens);
+    const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks;
+    const uint64_t units = n_blocks * (config->block_tokens / config->unit_tokens);
     const uint64_t n = units + units / 64 + config->max_seqs + config->max_namespaces + 64;
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX - 1;
+}
+
+/* A swap copies whole sequences. */
+static uint32_t default_copies(const kvp_config *config)
+{
+    const uint64_t n =
+        (uint64_t)config->max_seqs + 64 + (config->host_blocks > 0 ? config->n_blocks : 0);
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
 static void resolve(kvp_config *config)
 {
     config->unit_tokens = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
     config->n_nodes = config->n_nodes == 0 ? default_nodes(config) : config->n_nodes;
-    config->max_copies = config->max_copies == 0 ? config->max_seqs + 64 : config->max_copies;
+    config->max_copies = config->max_copies == 0 ? default_copies(config) : config->max_copies;
+}
+
+static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    const kvp_config *config = &cache->config;
+    const size_t n = config->steps == KVP_STEPS_OVERLAPPED
+                         ? (size_t)config->max_steps_out * config->max_seqs
+                         : 0;
+    cache->steps.places_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
+    cache->steps.until_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
+    cache->events.events_at = kvpi_layout_take(layout, config->max_events, sizeof(kvp_event));
+    cache->events.tokens_at =
+        kvpi_layout_take(layout, (size_t)config->max_events * config->unit_tokens, sizeof(int32_t));
 }
 
 /* Set the sizes of the parts, and place everything in the arena. */
@@ -85,7 +113,15 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->prefix.n_nodes = config->n_nodes;
     cache->prefix.max_unit_keys = config->max_unit_keys;
     cache->prefix.tag_mask = bits == 0 || bits == 32 ? UINT32_MAX : ((1u << bits) - 1);
-    cache->prefix.has_dups = S != U || config->commit_policy == KVP_KEEP;
+    cache->prefix.has_dups = S != U || config->commit_policy == KVP_KEEP ? KVPI_DUPS_ALL
+                             : config->steps == KVP_STEPS_OVERLAPPED     ? KVPI_DUPS_AWAITED
+                                                                         : KVPI_DUPS_NONE;
+    cache->prefix.n_blocks = cache->plan.n_blocks = cache->pool.n_blocks = config->n_blocks;
+    cache->prefix.host_blocks = cache->plan.host_blocks = cache->host.n_blocks =
+        config->host_blocks;
+    cache->pool.n_lists = config->steps == KVP_STEPS_OVERLAPPED ? config->max_steps_out : 0;
+    cache->steps.max = config->max_steps_out;
+    cache->events.capacity = config->max_events;
     cache->table.max_seqs = config->max_seqs;
     cache->table.max_tokens = config->max_seq_tokens;
     cache->table.max_blocks = kvpi_ceil_div(config->max_seq_tokens, S);
@@ -94,13 +130,17 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->table.max_unit_keys = config->max_unit_keys;
     cache->plan.capacity = config->max_copies;
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
-    kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool), config->n_blocks);
-    kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix), config->n_blocks);
+    kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
+    kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
+    kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
     kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));
-    kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan), config->n_blocks);
+    kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan));
+    plan_steps_and_events(cache, layout);
     cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
-    cache->evicted_at = kvpi_layout_take(layout, config->n_blocks - 1, sizeof(kvp_evicted));
+    const size_t n_evicted =
+        (size_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks;
+    cache->evicted_at = kvpi_layout_take(layout, n_evicted, sizeof(kvp_evicted));
     cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
 }
 
@@ -143,9 +183,12 @@ static int ascending(const void *a, const void *b)
 static void reset_parts(kvp_cache *cache, int fresh)
 {
     kvpi_pool_reset(&cache->pool, fresh);
-    kvpi_prefix_reset(&cache->prefix, cache->config.n_blocks);
+    kvpi_pool_reset(&cache->host, fresh);
+    kvpi_prefix_reset(&cache->prefix);
     kvpi_table_reset(&cache->table, fresh);
-    kvpi_plan_reset(&cache->plan, cache->config.n_blocks);
+    kvpi_plan_reset(&cache->plan);
+    kvpi_steps_reset(cache);
+    kvpi_set(&cache->counters.swapped_seqs, 0);
     cache->n_evicted = 0;
 }
 
@@ -210,6 +253,9 @@ kvp_status kvp_cache_reset(kvp_cache *cache)
     }
     reset_parts(cache, 0);
     kvpi_reset_spaces(cache);
+    if (cache->events.capacity > 0) {
+        kvpi_tell_cleared(cache, KVPI_NO_NODE);
+    }
     kvpi_begin_change(cache);
     if (kvpi_recording(cache)) {
         kvpi_record_cache_reset(&cache->recorder, status);
@@ -283,6 +329,7 @@ kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64
     cache->shortage.status = status;
     cache->shortage.index = index;
     cache->shortage.missing_blocks = missing;
+    cache->shortage.tier = KVP_DEVICE;
     return status;
 }
 
@@ -296,5 +343,6 @@ kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults)
 
 void kvpi_begin_change(kvp_cache *cache)
 {
+    cache->plan.promised = 0;
     cache->n_evicted = 0;
 }

@@ -18,6 +18,7 @@
 #include "cache_state.h"
 #include "hash_chain.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define AHEAD KVPI_NODE_JUMP
@@ -28,6 +29,7 @@ struct walk {
     int32_t *blocks;
     uint32_t limit; /* units */
     uint32_t units_per_block;
+    int host; /* hits on the host count */
 };
 
 static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
@@ -38,7 +40,7 @@ static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
         }
     }
     if (prompt->retention >= KVP_RETENTION_CLASSES ||
-        (prompt->flags & ~(uint32_t)KVP_OPEN_NO_MATCH) != 0 ||
+        (prompt->flags & ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY)) != 0 ||
         !kvpi_keys_valid(prompt->keys, prompt->n_keys, 0, prompt->n_tokens) ||
         !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0) ||
         kvpi_any_negative(prompt->tokens, prompt->n_tokens)) {
@@ -149,14 +151,34 @@ void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
     }
 }
 
-/* Look at the blocks of row entries [n_seen, end): count those that nobody holds; hold them all if
- * the walk is for an open. */
+/* See a block on the host. 0: the plan would never have room for so many. */
+static int see_host_block(kvp_cache *cache, uint32_t block, struct kvpi_match *match)
+{
+    if (match->n_host + 1 >= cache->plan.capacity) {
+        return 0;
+    }
+    match->n_host++;
+    if (match->hold) {
+        kvpi_pool_hold(&cache->host, block);
+    }
+    return 1;
+}
+
+/* Look at the blocks of row entries [n_seen, end): count those that are cached on the device, and
+ * those on the host; hold them all if the walk is for an open. */
 static inline void see_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
                               struct kvpi_match *match)
 {
     for (; match->n_seen < end; match->n_seen++) {
+        if (kvpi_unlikely(blocks[match->n_seen] < 0)) {
+            if (!see_host_block(cache, (uint32_t)-blocks[match->n_seen], match)) {
+                return;
+            }
+            continue;
+        }
         const uint32_t block = (uint32_t)blocks[match->n_seen];
-        match->n_unheld += kvpi_pool_refs(&cache->pool, block) == 0;
+        match->n_unheld += (uint32_t)kvpi_block_is_cached(kvpi_block(&cache->pool, block));
+        match->n_idle += kvpi_pool_refs(&cache->pool, block) == 0;
         if (match->hold) {
             kvpi_pool_hold(&cache->pool, block);
         }
@@ -168,11 +190,18 @@ static void unsee_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
                          struct kvpi_match *match)
 {
     for (; match->n_seen > end; match->n_seen--) {
-        const uint32_t block = (uint32_t)blocks[match->n_seen - 1];
+        const int on_host = blocks[match->n_seen - 1] < 0;
+        const uint32_t block = (uint32_t)abs(blocks[match->n_seen - 1]);
+        struct kvpi_pool *pool = on_host ? &cache->host : &cache->pool;
         if (match->hold) {
-            kvpi_pool_unhold(&cache->pool, block);
+            kvpi_pool_unhold(pool, block);
         }
-        match->n_unheld -= kvpi_pool_refs(&cache->pool, block) == 0;
+        if (on_host) {
+            match->n_host--;
+        } else {
+            match->n_unheld -= (uint32_t)kvpi_block_is_cached(kvpi_block(pool, block));
+            match->n_idle -= kvpi_pool_refs(pool, block) == 0;
+        }
     }
 }
 
@@ -188,14 +217,20 @@ static inline uint32_t take_match(const kvp_cache *cache, const struct walk *wal
     if (node == KVPI_NO_NODE) {
         return KVP_STOP_MISS;
     }
-    const uint32_t block = kvpi_node(&cache->prefix, node)->at.block;
-    if (block == KVP_NULL_BLOCK) {
-        return KVP_STOP_NO_KV;
+    const struct kvpi_place *at = kvpi_node(&cache->prefix, node)->at;
+    int32_t entry = (int32_t)at[KVP_DEVICE].block;
+    if (kvpi_unlikely(entry == KVP_NULL_BLOCK)) {
+        if (!walk->host || at[KVP_HOST].block == KVP_NULL_BLOCK) {
+            return KVP_STOP_NO_KV;
+        }
+        entry = -(int32_t)at[KVP_HOST].block;
+        kvpi_prefetch(kvpi_block(&cache->host, at[KVP_HOST].block));
+    } else {
+        kvpi_prefetch(kvpi_block(&cache->pool, at[KVP_DEVICE].block));
     }
     walk->nodes[u] = node;
     /* The last unit's block of each row entry stands: it has all units before it too. */
-    walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = (int32_t)block;
-    kvpi_prefetch(kvpi_block(&cache->pool, block));
+    walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = entry;
     return KVP_STOP_END;
 }
 
@@ -324,9 +359,17 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
     match->n_shared = match->n_hits / units_per_block;
     unsee_blocks(cache, blocks, kvpi_min_u32(match->n_seen, match->n_shared), match); /* cut */
     see_blocks(cache, blocks, match->n_shared, match);
+    if (match->n_seen < match->n_shared) {
+        match->n_shared = match->n_seen;
+        match->n_hits = match->n_shared * units_per_block;
+        match->stop = KVP_STOP_NO_ROOM;
+    }
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
-    match->source = match->n_hits % units_per_block == 0 ? 0 : (uint32_t)blocks[match->n_shared];
+    if (match->n_hits % units_per_block != 0) {
+        match->source = (uint32_t)abs(blocks[match->n_shared]);
+        match->source_tier = (uint32_t)(blocks[match->n_shared] < 0); /* KVP_HOST */
+    }
 }
 
 void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
@@ -334,7 +377,8 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
     const int off = !cache->config.prefix_cache || (match->prompt->flags & KVP_OPEN_NO_MATCH);
     const struct walk walk = {kvpi_row_nodes(&cache->table, place),
                               kvpi_row_blocks(&cache->table, place), off ? 0 : match->n_public,
-                              kvpi_units_per_block(cache)};
+                              kvpi_units_per_block(cache),
+                              !(match->prompt->flags & KVP_OPEN_DEVICE_ONLY)};
     match->place = place;
     match->stop = off                                ? KVP_STOP_OFF
                   : match->n_public < match->n_units ? KVP_STOP_UNCACHED
@@ -354,9 +398,11 @@ void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admi
     const uint64_t n_taken_out = match->hold ? match->n_unheld : 0;
     const uint64_t available = kvpi_pool_available(&cache->pool) + n_taken_out;
     const uint64_t usable = cache->config.n_blocks - 1;
-    const uint64_t watermark = cache->pool.n_held > n_taken_out ? cache->watermark : 0;
-    uint64_t need = (uint64_t)match->n_blocks - match->n_shared + match->n_unheld;
-    if (match->source != 0 && kvpi_pool_refs(&cache->pool, match->source) == 0) {
+    const uint64_t n_held = cache->pool.n_held - (match->hold ? match->n_idle : 0);
+    const uint64_t watermark = n_held > 0 ? cache->watermark : 0;
+    uint64_t need = (uint64_t)match->n_blocks - match->n_shared + match->n_unheld + match->n_host;
+    if (match->source != 0 && match->source_tier == KVP_DEVICE &&
+        kvpi_block_is_cached(kvpi_block(&cache->pool, match->source))) {
         if (need + 1 + watermark <= available) {
             need++;
         } else { /* no room for the source besides: end the hit at the block boundary before */
@@ -386,10 +432,13 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
     out->hit_tokens = match->n_hits * cache->config.unit_tokens;
     out->cached_tokens = kvpi_min_u32(out->hit_tokens, n > 0 ? n - 1 : 0);
     out->stop = match->stop;
-    out->shared_blocks = match->n_shared;
+    out->shared_blocks = match->n_shared - match->n_host;
+    out->host_blocks = match->n_host;
     out->cached_blocks = match->n_unheld;
     out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
-    out->taken_blocks = match->n_blocks - match->n_shared;
+    out->host_tokens = match->n_host * cache->config.block_tokens +
+                       (match->source_tier == KVP_HOST ? out->copied_tokens : 0);
+    out->taken_blocks = match->n_blocks - out->shared_blocks;
 }
 
 int kvpi_bad_prompt(const kvp_prompt *prompt)

@@ -38,6 +38,28 @@ uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits)
     return cache == NULL ? bits : kvpi_record_flip(&cache->recorder, bits);
 }
 
+static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
+{
+    const struct kvpi_counters *c = &cache->counters;
+    const uint64_t effective = kvpi_read(&cache->steps.effective);
+    out->host_usable_blocks = cache->config.host_blocks == 0 ? 0 : cache->config.host_blocks - 1;
+    out->host_free_blocks = kvpi_read(&cache->host.n_free);
+    out->host_cached_blocks = kvpi_read(&cache->host.n_cached);
+    out->host_held_blocks = kvpi_read(&cache->host.n_held);
+    out->swapped_seqs = kvpi_read(&c->swapped_seqs);
+    out->steps = kvpi_read(&cache->steps.begun);
+    out->steps_out = out->steps > effective ? out->steps - effective : 0;
+    out->host_tokens = kvpi_read(&c->host_tokens);
+    out->swap_outs = kvpi_read(&c->swap_outs);
+    out->swap_ins = kvpi_read(&c->swap_ins);
+    out->swapped_out_blocks = kvpi_read(&c->swapped_out_blocks);
+    out->swapped_in_blocks = kvpi_read(&c->swapped_in_blocks);
+    out->kept_blocks = kvpi_read(&c->kept_blocks);
+    out->unkept_blocks = kvpi_read(&c->unkept_blocks);
+    out->host_evicted_blocks = kvpi_read(&c->host_evicted_blocks);
+    out->failed_steps = kvpi_read(&cache->steps.n_failed);
+}
+
 kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
 {
     if (cache == NULL || out_stats == NULL) {
@@ -72,6 +94,7 @@ kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
     out_stats->unkept_units = kvpi_read(&c->unkept_units);
     out_stats->hash_collisions = kvpi_read(&cache->prefix.n_collisions);
     out_stats->refused = kvpi_read(&c->refused);
+    fill_host_stats(cache, out_stats);
     if (kvpi_recording(cache)) {
         kvpi_record_cache_stats(recorder_of(cache), KVP_OK, out_stats);
     }
@@ -114,12 +137,16 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
     if (status != KVP_OK) {
         return status;
     }
-    *out_n_copies = (uint32_t)cache->plan.n;
-    if (cache->plan.n > capacity) {
-        status = kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+    if (cache->config.steps == KVP_STEPS_OVERLAPPED) {
+        status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
     } else {
-        kvpi_begin_change(cache);
-        kvpi_plan_take(&cache->plan, out_copies);
+        *out_n_copies = (uint32_t)cache->plan.n;
+        if (*out_n_copies > capacity) {
+            status = kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+        } else {
+            kvpi_begin_change(cache);
+            kvpi_plan_take(&cache->plan, out_copies, 0);
+        }
     }
     if (kvpi_recording(cache)) {
         kvpi_record_plan_take(&cache->recorder, capacity, status, out_copies, out_n_copies);
@@ -147,6 +174,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_se
     info->stop = seq->stop;
     info->retention = seq->retention;
     info->row_version = seq->row_version;
+    info->tier = seq->tier;
     if (seq->known == 0 || !kvpi_read_tokens(cache, seq, seq->known - 1, 1, &info->last_token)) {
         info->last_token = -1;
     }
@@ -255,7 +283,7 @@ static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq,
     if (end > (uint64_t)seq->n_blocks * S) {
         return KVP_E_ARG;
     }
-    if (n > 0 && end > kvpi_max_u32(seq->writable, seq->computed)) {
+    if (seq->tier != KVP_DEVICE || (n > 0 && end > kvpi_max_u32(seq->writable, seq->computed))) {
         return KVP_E_STATE;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -295,6 +323,9 @@ static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint
         retention >= KVP_RETENTION_CLASSES) {
         return KVP_E_ARG;
     }
+    if (seq->tier != KVP_DEVICE) {
+        return KVP_E_STATE;
+    }
     const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     for (uint32_t i = range.begin / S; i <= (range.end - 1) / S; i++) {
         kvpi_pool_retain(&cache->pool, (uint32_t)row[i], retention);
@@ -332,7 +363,7 @@ static kvp_status uncache(kvp_cache *cache, kvp_seq handle, kvp_range range)
     if (range.begin >= range.end) {
         return KVP_E_ARG;
     }
-    if (range.begin < seq->n_public * cache->config.unit_tokens) {
+    if (range.begin < seq->n_public * cache->config.unit_tokens || seq->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
     seq->uncached_from = kvpi_min_u32(seq->uncached_from, range.begin);
@@ -362,53 +393,67 @@ kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
 
 /* ----------------------------------------------------------------------------------- the blocks */
 
-static void fill_block_info(const kvp_cache *cache, uint32_t block, kvp_block_info *info)
+/* Does the tier have a block of this id? */
+static int is_block(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block)
+{
+    const uint32_t n = tier == KVP_DEVICE ? cache->config.n_blocks : cache->config.host_blocks;
+    return group == 0 && tier < KVPI_TIERS && block >= 0 && (uint32_t)block < n;
+}
+
+static const struct kvpi_block *read_block(const kvp_cache *cache, uint32_t tier, int32_t block)
+{
+    return kvpi_block(tier == KVP_DEVICE ? &cache->pool : &cache->host, (uint32_t)block);
+}
+
+static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block,
+                            kvp_block_info *info)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t content = kvpi_block(&cache->pool, block)->content;
+    const struct kvpi_block *b = read_block(cache, tier, block);
     memset(info, 0, sizeof(*info));
-    info->ref_count = kvpi_pool_refs(&cache->pool, block);
-    info->generation = kvpi_block(&cache->pool, block)->generation;
-    info->retention = kvpi_block_class(kvpi_block(&cache->pool, block));
-    info->state = block == KVP_NULL_BLOCK   ? KVP_BLOCK_NULL
-                  : info->ref_count > 0     ? KVP_BLOCK_HELD
-                  : content != KVPI_NO_NODE ? KVP_BLOCK_CACHED
-                                            : KVP_BLOCK_FREE;
-    if (content != KVPI_NO_NODE) {
-        const struct kvpi_node *deepest = kvpi_node(prefix, content);
+    info->ref_count = kvpi_block_refs(b);
+    info->generation = b->generation;
+    info->retention = kvpi_block_class(b);
+    info->state = block == KVP_NULL_BLOCK      ? KVP_BLOCK_NULL
+                  : info->ref_count > 0        ? KVP_BLOCK_HELD
+                  : b->refs & KVPI_REFS_PARKED ? KVP_BLOCK_PARKED
+                  : b->content != KVPI_NO_NODE ? KVP_BLOCK_CACHED
+                                               : KVP_BLOCK_FREE;
+    if (b->content != KVPI_NO_NODE) {
+        const struct kvpi_node *deepest = kvpi_node(prefix, b->content);
         info->hash = deepest->hash;
         info->sealed_tokens = (kvpi_prefix_place(prefix, deepest) + 1) * prefix->unit_tokens;
     }
-    for (uint32_t node = content; node != KVPI_NO_NODE;) {
+    for (uint32_t node = b->content; node != KVPI_NO_NODE;) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        info->sealed_units += n->at.block == block;
+        info->sealed_units += n->at[tier].block == (uint32_t)block;
         node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }
 }
 
-kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, int32_t block,
+kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
                               kvp_block_info *out_info)
 {
     if (cache == NULL || out_info == NULL) {
         return KVP_E_ARG;
     }
-    const int valid = group == 0 && block >= 0 && (uint32_t)block < cache->config.n_blocks;
-    if (valid) {
-        fill_block_info(cache, (uint32_t)block, out_info);
+    const kvp_status status = is_block(cache, group, tier, block) ? KVP_OK : KVP_E_ARG;
+    if (status == KVP_OK) {
+        fill_block_info(cache, tier, block, out_info);
     }
     if (kvpi_recording(cache)) {
-        kvpi_record_block_info_get(recorder_of(cache), group, block, valid ? KVP_OK : KVP_E_ARG,
-                                   out_info);
+        kvpi_record_block_info_get(recorder_of(cache), group, tier, block, status, out_info);
     }
-    return valid ? KVP_OK : KVP_E_ARG;
+    return status;
 }
 
-static uint32_t copy_block_tokens(const kvp_cache *cache, uint32_t block, int32_t *out)
+static uint32_t copy_block_tokens(const kvp_cache *cache, const struct kvpi_block *block,
+                                  int32_t *out)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t U = prefix->unit_tokens;
     uint32_t n_tokens = 0;
-    for (uint32_t node = kvpi_block(&cache->pool, block)->content; node != KVPI_NO_NODE;) {
+    for (uint32_t node = block->content; node != KVPI_NO_NODE;) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         const uint32_t place = kvpi_prefix_place(prefix, n);
         memcpy(out + (size_t)place * U, kvpi_node_tokens(n), (size_t)U * sizeof(int32_t));
@@ -418,21 +463,21 @@ static uint32_t copy_block_tokens(const kvp_cache *cache, uint32_t block, int32_
     return n_tokens;
 }
 
-kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, int32_t block,
+kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
                             int32_t *out_tokens, uint32_t *out_n_tokens)
 {
     if (cache == NULL || out_tokens == NULL || out_n_tokens == NULL) {
         return KVP_E_ARG;
     }
-    const int valid = group == 0 && block >= 0 && (uint32_t)block < cache->config.n_blocks;
-    if (valid) {
-        *out_n_tokens = copy_block_tokens(cache, (uint32_t)block, out_tokens);
+    const kvp_status status = is_block(cache, group, tier, block) ? KVP_OK : KVP_E_ARG;
+    if (status == KVP_OK) {
+        *out_n_tokens = copy_block_tokens(cache, read_block(cache, tier, block), out_tokens);
     }
     if (kvpi_recording(cache)) {
-        kvpi_record_block_tokens(recorder_of(cache), group, block, valid ? KVP_OK : KVP_E_ARG,
-                                 out_tokens, out_n_tokens);
+        kvpi_record_block_tokens(recorder_of(cache), group, tier, block, status, out_tokens,
+                                 out_n_tokens);
     }
-    return valid ? KVP_OK : KVP_E_ARG;
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------- pure counts */

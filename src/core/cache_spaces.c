@@ -109,6 +109,16 @@ kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kv
     return kvpi_leave(cache, status);
 }
 
+/* The namespace has this root no longer. */
+static void leave_root(kvp_cache *cache, uint32_t root)
+{
+    if (cache->events.capacity > 0) {
+        kvpi_tell_cleared(cache, root);
+    }
+    kvpi_node(&cache->prefix, root)->flags &= ~(uint32_t)KVPI_NODE_LIVE;
+    kvpi_prefix_unuse(&cache->prefix, root);
+}
+
 kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
 {
     if (cache == NULL) {
@@ -125,7 +135,7 @@ kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
         kvpi_begin_change(cache);
         if (--space->openers == 0) {
             space->generation++;
-            kvpi_prefix_unuse(&cache->prefix, space->root);
+            leave_root(cache, space->root);
             kvpi_uncount(&cache->n_open_spaces, 1);
         }
     }
@@ -139,9 +149,12 @@ kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
 static void flush_in_place(kvp_cache *cache, uint32_t root)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
+    if (cache->events.capacity > 0) {
+        kvpi_tell_cleared(cache, root);
+    }
     for (uint32_t node = 1; node <= prefix->n_touched; node++) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        if ((n->flags & KVPI_NODE_PUBLIC) && n->parent == root) {
+        if ((n->flags & KVPI_NODE_PUBLIC) && n->root == root) {
             kvpi_prefix_withdraw(prefix, node);
         }
     }
@@ -165,7 +178,7 @@ static void flush(kvp_cache *cache, struct kvpi_space *space)
         flush_in_place(cache, space->root);
         return;
     }
-    kvpi_prefix_unuse(&cache->prefix, space->root);
+    leave_root(cache, space->root);
     space->root = fresh;
 }
 

@@ -7,6 +7,9 @@
 #define KVPI_CACHE_STATE_H
 
 #include <kvpager/cache.h>
+#include <kvpager/events.h>
+#include <kvpager/steps.h>
+#include <kvpager/swap.h>
 
 #include "base.h"
 #include "hash.h"
@@ -44,6 +47,42 @@ struct kvpi_counters {
     uint64_t private_units;
     uint64_t unkept_units;
     uint64_t refused;
+    uint64_t host_tokens;
+    uint64_t swap_outs;
+    uint64_t swap_ins;
+    uint64_t swapped_out_blocks;
+    uint64_t swapped_in_blocks;
+    uint64_t kept_blocks;
+    uint64_t unkept_blocks;
+    uint64_t host_evicted_blocks;
+    uint64_t swapped_seqs; /* a gauge */
+};
+
+#define KVPI_STEPS_OUT_MAX 64u
+
+/* Steps effective + 1 .. begun are out. Their copies are the plan's
+ * first n_out, theirs in order. Step s has everything at place s % max. */
+enum { KVPI_STEP_OUT = 0, KVPI_STEP_DONE, KVPI_STEP_FAILED };
+
+struct kvpi_steps {
+    uint32_t max;
+    uint64_t begun;
+    uint64_t effective;
+    uint64_t n_failed;
+    uint8_t state[KVPI_STEPS_OUT_MAX]; /* of those that are out: KVPI_STEP_... */
+    uint32_t n_copies[KVPI_STEPS_OUT_MAX];
+    uint32_t n_commits[KVPI_STEPS_OUT_MAX]; /* sequences in its list */
+    size_t places_at; /* u32 [max][max_seqs] places of the sequences that it commits, in order */
+    size_t
+        until_at; /* u32 [max][max_seqs] by place: 1 + the tokens it commits; 0: not in the list */
+};
+
+/* Events remembered: number e at place (e - 1) % capacity. */
+struct kvpi_events {
+    uint32_t capacity; /* 0: none are made */
+    uint64_t newest;   /* number */
+    size_t events_at;  /* kvp_event [capacity] */
+    size_t tokens_at;  /* i32 [capacity][U] */
 };
 
 struct kvp_cache {
@@ -62,14 +101,18 @@ struct kvp_cache {
     kvp_shortage shortage;
     struct kvpi_counters counters;
     struct kvpi_recorder recorder; /* not meaningful in a copy of the arena */
-    struct kvpi_pool pool;
+    struct kvpi_pool pool;         /* the device's blocks */
+    struct kvpi_pool host;
     struct kvpi_prefix prefix;
     struct kvpi_table table;
     struct kvpi_plan plan;
+    struct kvpi_steps steps;
+    struct kvpi_events events;
     uint32_t space_bits;
     size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
     size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
-    size_t evicted_at;  /* kvp_evicted [n_blocks - 1] */
+    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks]: each take on the device
+                           evicts at most one block here and one there, a swap out the host's */
     size_t hashes_at;   /* kvp_hash [max_units] scratch: the prompt's */
 };
 
@@ -85,14 +128,23 @@ struct kvpi_match {
     uint32_t n_hits;      /* leading ones that are hit */
     uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
     uint32_t stop;
-    uint32_t n_shared; /* blocks */
-    uint32_t n_unheld; /* of the shared ones, those that nobody holds */
-    uint32_t n_seen;   /* how many of the shared ones were looked at, and held if `hold` */
+    uint32_t n_shared; /* hit blocks; those on the host stand in the row as negative ids */
+    uint32_t n_unheld; /* of them, those that are cached on the device */
+    uint32_t n_idle;   /* of them, those on the device that nobody holds: cached or parked */
+    uint32_t n_host;   /* of them, those on the host */
+    uint32_t n_seen;   /* how many of them were looked at, and held if `hold` */
     uint32_t hold;     /* 1: for an open. Blocks are held as they are matched, while their
                                memory is at hand; kvpi_match_let_go puts them back exactly */
     uint32_t n_blocks; /* that the sequence will have */
     uint32_t source;   /* block to copy hits inside a block from; 0: none */
+    uint32_t source_tier;
+    uint32_t first_host; /* host blocks that are copied from, held until the open is done */
 };
+
+static inline struct kvpi_pool *kvpi_tier_pool(struct kvp_cache *cache, uint32_t tier)
+{
+    return tier == KVP_DEVICE ? &cache->pool : &cache->host;
+}
 
 static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
 {
@@ -109,7 +161,7 @@ static inline int kvpi_recording(const kvp_cache *cache)
     return cache->recorder.on && cache->self == (uintptr_t)cache;
 }
 
-/* Note why a changing call fails; gives `status` back. */
+/* Note why a changing call fails; gives `status` back. The blocks are the device's. */
 kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing);
 
 /* A changing call goes ahead: what the last one evicted is forgotten. */
@@ -172,6 +224,11 @@ static inline int kvpi_faults_any(const struct kvpi_faults *faults)
 /* Fail with the one that goes first. */
 kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults);
 
+/* --- cache.c */
+
+/* The first n_tokens are computed: seal. */
+void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens);
+
 /* --- cache_match.c */
 
 /* A pointer missing or struct_size of another version. */
@@ -201,10 +258,15 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
 
 /* Take one block. */
-uint32_t kvpi_take_block(kvp_cache *cache, uint32_t retention);
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t tier, uint32_t retention);
 
 /* One reference less; counts what became free or cached. `released` may be NULL. */
-void kvpi_release_block(kvp_cache *cache, uint32_t block, kvp_released *released);
+void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_released *released);
+
+/* The sequence leaves a block of its row: release it. If a step that is out may still write there,
+ * a block that stays held is marked so (steps.h). */
+void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block,
+                      kvp_released *released);
 
 /* Release the row's blocks from the last down to `keep`, counting into `released`. */
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
@@ -212,13 +274,77 @@ void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
 
 /* Detach the units of a block from place `from` on, strike its duplicates there. Gives how many
  * were detached. */
-uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t block, uint32_t from);
+uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from);
 
 /* Take a node without duplicates off its block; a cached block left with nothing becomes free. */
-void kvpi_detach_node(kvp_cache *cache, uint32_t node);
+void kvpi_detach_node(kvp_cache *cache, uint32_t tier, uint32_t node);
+
+/* Make the node impossible to find. */
+void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
+
+/* Put a copy into the plan, one that the call had promised. */
+void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy);
+
+/* The copy added last will bring the node's unit into the block: attached there, or a duplicate, or
+ * awaited. */
+void kvpi_copied_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block);
+
+/* The unit's KV is in the block: attach it there, or make it a duplicate. */
+void kvpi_settle_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block);
 
 /* Seal unit u of the sequence: commit's rule for one unit. Those up to `end` will follow. */
 void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end);
+
+/* --- cache_extend.c */
+
+/* Make slots [computed, end) writable and the row long enough; there are enough blocks. */
+void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end);
+
+/* --- cache_steps.c */
+
+static inline uint64_t kvpi_steps_out(const struct kvp_cache *cache)
+{
+    return cache->steps.begun - cache->steps.effective;
+}
+
+/* May a step that is out still write into the block, for a sequence that has left it? */
+static inline int kvpi_is_touched(const struct kvp_cache *cache, uint32_t block)
+{
+    return cache->pool.parking != 0 &&
+           (int32_t)(kvpi_pool_touched(&cache->pool)[block] - (uint32_t)cache->steps.effective) > 0;
+}
+
+/* Will a copy that is out, or waits, bring content into the block? */
+static inline int kvpi_is_arriving(const struct kvp_cache *cache, uint32_t block)
+{
+    return cache->config.steps == KVP_STEPS_OVERLAPPED &&
+           kvpi_pool_arriving(&cache->pool)[block] != 0 &&
+           (int32_t)(kvpi_pool_arriving(&cache->pool)[block] - (uint32_t)cache->steps.effective) >
+               0;
+}
+
+/* May a step that is out write slots of the sequence? Those that it was given and has not computed,
+ * or that were cut off it. */
+static inline int kvpi_may_be_written(const struct kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return cache->pool.parking != 0 &&
+           (seq->writable > seq->computed ||
+            (seq->cut_step != 0 &&
+             (int32_t)(seq->cut_step - (uint32_t)cache->steps.effective) > 0));
+}
+
+/* The sequence is about to be cut to n tokens: no step will commit more; with n = 0, nothing. */
+void kvpi_steps_cut(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
+
+void kvpi_steps_reset(kvp_cache *cache);
+
+/* --- cache_events.c */
+
+void kvpi_tell_stored(kvp_cache *cache, uint32_t tier, uint32_t node);
+void kvpi_tell_removed(kvp_cache *cache, uint32_t tier, uint32_t node);
+
+/* The namespace of this root is flushed; NO_NODE: everything is gone. */
+void kvpi_tell_cleared(kvp_cache *cache, uint32_t root);
 
 /* --- cache_tokens.c: tokens and the units they make */
 
@@ -251,7 +377,7 @@ int kvpi_read_tokens(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_
 
 /* --- cache_spaces.c */
 
-/* Close the root of every namespace and give it a new one (reset). */
+/* Give every namespace a new root (reset). */
 void kvpi_reset_spaces(kvp_cache *cache);
 
 /* --- cache_check.c */

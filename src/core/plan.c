@@ -6,90 +6,132 @@
 
 enum { WAITING_DST = 1u, PHASE_SRC = 2u, PHASE_DST = 4u };
 
-static kvp_copy *copies_of(const struct kvpi_plan *plan)
+static uint8_t *mark_of(const struct kvpi_plan *plan, uint32_t tier, uint32_t block)
 {
-    return kvpi_at(plan, plan->copies_at);
+    uint8_t *marks = kvpi_at(plan, plan->marks_at);
+    return &marks[block + (tier == KVP_HOST ? plan->n_blocks : 0)];
 }
 
-static uint8_t *marks_of(const struct kvpi_plan *plan)
+static uint8_t *mark_of_src(const struct kvpi_plan *plan, const struct kvpi_copy *copy)
 {
-    return kvpi_at(plan, plan->marks_at);
+    return mark_of(plan, copy->src_tier, copy->src);
 }
 
-void kvpi_plan_layout(struct kvpi_plan *plan, struct kvpi_layout *layout, size_t self,
-                      uint32_t n_blocks)
+static uint8_t *mark_of_dst(const struct kvpi_plan *plan, const struct kvpi_copy *copy)
 {
-    plan->copies_at = kvpi_layout_take(layout, plan->capacity, sizeof(kvp_copy)) - self;
-    plan->marks_at = kvpi_layout_take(layout, n_blocks, sizeof(uint8_t)) - self;
+    return mark_of(plan, copy->dst_tier, copy->dst);
 }
 
-void kvpi_plan_reset(struct kvpi_plan *plan, uint32_t n_blocks)
+void kvpi_plan_layout(struct kvpi_plan *plan, struct kvpi_layout *layout, size_t self)
+{
+    const size_t n = (size_t)plan->n_blocks + plan->host_blocks;
+    plan->copies_at = kvpi_layout_take(layout, plan->capacity, sizeof(struct kvpi_copy)) - self;
+    plan->marks_at = kvpi_layout_take(layout, n, sizeof(uint8_t)) - self;
+}
+
+void kvpi_plan_reset(struct kvpi_plan *plan)
 {
     kvpi_set(&plan->n, 0);
-    memset(marks_of(plan), 0, n_blocks);
+    plan->n_out = 0;
+    plan->promised = 0;
+    memset(mark_of(plan, KVP_DEVICE, 0), 0, (size_t)plan->n_blocks + plan->host_blocks);
 }
 
-void kvpi_plan_add(struct kvpi_plan *plan, uint32_t src, uint32_t dst, uint32_t n_tokens)
+void kvpi_plan_add(struct kvpi_plan *plan, const struct kvpi_copy *copy)
 {
-    KVPI_ASSERT(plan->n < plan->capacity && src != dst && n_tokens > 0);
-    kvp_copy *copy = &copies_of(plan)[plan->n];
-    memset(copy, 0, sizeof(*copy));
-    copy->src_block = (int32_t)src;
-    copy->dst_block = (int32_t)dst;
-    copy->n_tokens = n_tokens;
-    marks_of(plan)[dst] |= WAITING_DST;
+    KVPI_ASSERT(kvpi_plan_room(plan) > 0 && copy->n_tokens > 0);
+    kvpi_plan_copies(plan)[plan->n_out + plan->n] = *copy;
+    *mark_of_dst(plan, copy) |= WAITING_DST;
     kvpi_count(&plan->n, 1);
 }
 
-void kvpi_plan_drop(struct kvpi_plan *plan, uint32_t block)
+static int reads(const struct kvpi_copy *copy, uint32_t tier, uint32_t block)
 {
-    uint8_t *mark = &marks_of(plan)[block];
-    kvp_copy *copies = copies_of(plan);
-    if (!(*mark & WAITING_DST)) {
+    return copy->src == block && copy->src_tier == tier;
+}
+
+static int writes(const struct kvpi_copy *copy, uint32_t tier, uint32_t block)
+{
+    return copy->dst == block && copy->dst_tier == tier;
+}
+
+void kvpi_plan_raise(struct kvpi_plan *plan, uint32_t tier, uint32_t block, uint32_t n_tokens)
+{
+    struct kvpi_copy *copies = kvpi_plan_copies(plan) + plan->n_out;
+    for (uint64_t i = plan->n; i > 0; i--) {
+        if (writes(&copies[i - 1], tier, block)) {
+            copies[i - 1].n_tokens = kvpi_max_u32(copies[i - 1].n_tokens, n_tokens);
+            return;
+        }
+    }
+}
+
+void kvpi_plan_drop(struct kvpi_plan *plan, uint32_t tier, uint32_t block)
+{
+    uint8_t *mark = mark_of(plan, tier, block);
+    struct kvpi_copy *copies = kvpi_plan_copies(plan) + plan->n_out;
+    if (plan->n == 0 || !(*mark & WAITING_DST)) { /* a mark is a miss of the CPU caches */
         return;
     }
     uint64_t n_read = plan->n; /* copies up to the last one that reads the block stay */
-    while (n_read > 0 && copies[n_read - 1].src_block != (int32_t)block) {
+    while (n_read > 0 && !reads(&copies[n_read - 1], tier, block)) {
         n_read--;
     }
     uint64_t kept = n_read;
     for (uint64_t i = n_read; i < plan->n; i++) {
-        if (copies[i].dst_block != (int32_t)block) {
+        if (!writes(&copies[i], tier, block)) {
             copies[kept++] = copies[i];
         }
     }
     *mark = 0;
     for (uint64_t i = 0; i < n_read; i++) {
-        *mark |= copies[i].dst_block == (int32_t)block ? WAITING_DST : 0;
+        *mark |= writes(&copies[i], tier, block) ? WAITING_DST : 0;
     }
     kvpi_uncount(&plan->n, plan->n - kept);
 }
 
-void kvpi_plan_take(struct kvpi_plan *plan, kvp_copy *out)
+static void give(const struct kvpi_copy *copy, uint32_t phase, kvp_copy *out)
 {
-    kvp_copy *copies = copies_of(plan);
-    uint8_t *marks = marks_of(plan);
+    memset(out, 0, sizeof(*out));
+    out->phase = phase;
+    out->src_tier = copy->src_tier;
+    out->dst_tier = copy->dst_tier;
+    out->src_block = (int32_t)copy->src;
+    out->dst_block = (int32_t)copy->dst;
+    out->n_tokens = copy->n_tokens;
+}
+
+void kvpi_plan_take(struct kvpi_plan *plan, kvp_copy *out, int keep)
+{
+    const struct kvpi_copy *copies = kvpi_plan_copies(plan) + plan->n_out;
     uint32_t phase = 0;
     uint64_t phase_begin = 0;
     for (uint64_t i = 0; i < plan->n; i++) {
-        const int32_t src = copies[i].src_block;
-        const int32_t dst = copies[i].dst_block;
-        if ((marks[src] & PHASE_DST) || (marks[dst] & (PHASE_SRC | PHASE_DST))) {
+        uint8_t *src = mark_of_src(plan, &copies[i]);
+        uint8_t *dst = mark_of_dst(plan, &copies[i]);
+        if ((*src & PHASE_DST) || (*dst & (PHASE_SRC | PHASE_DST))) {
             for (uint64_t k = phase_begin; k < i; k++) {
-                marks[copies[k].src_block] &= WAITING_DST;
-                marks[copies[k].dst_block] &= WAITING_DST;
+                *mark_of_src(plan, &copies[k]) &= WAITING_DST;
+                *mark_of_dst(plan, &copies[k]) &= WAITING_DST;
             }
             phase++;
             phase_begin = i;
         }
-        marks[src] |= PHASE_SRC;
-        marks[dst] |= PHASE_DST;
-        copies[i].phase = phase;
+        *src |= PHASE_SRC;
+        *dst |= PHASE_DST;
+        give(&copies[i], phase, &out[i]);
     }
     for (uint64_t i = 0; i < plan->n; i++) {
-        marks[copies[i].src_block] = 0;
-        marks[copies[i].dst_block] = 0;
-        out[i] = copies[i];
+        *mark_of_src(plan, &copies[i]) = 0;
+        *mark_of_dst(plan, &copies[i]) = 0;
     }
+    plan->n_out += keep ? plan->n : 0;
     kvpi_uncount(&plan->n, plan->n);
+}
+
+void kvpi_plan_forget(struct kvpi_plan *plan, uint64_t n)
+{
+    struct kvpi_copy *copies = kvpi_plan_copies(plan);
+    memmove(copies, copies + n, (plan->n_out + plan->n - n) * sizeof(*copies));
+    plan->n_out -= n;
 }

@@ -13,18 +13,23 @@
 
 #include <string.h>
 
-void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self,
-                      uint32_t n_blocks)
+void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self)
 {
-    const size_t n = (size_t)n_blocks + KVP_RETENTION_CLASSES;
-    pool->n_blocks = n_blocks;
+    const size_t n =
+        pool->n_blocks == 0 ? 0 : (size_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists;
     pool->blocks_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_block)) - self;
+    const size_t n_steps = pool->n_lists > 0 ? pool->n_blocks : 0;
+    pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint32_t)) - self;
+    pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint32_t)) - self;
 }
 
 void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
 {
     const uint32_t n = pool->n_blocks;
     struct kvpi_block *blocks = kvpi_blocks(pool);
+    if (n == 0) {
+        return;
+    }
     for (uint32_t b = 0; b < n; b++) {
         const int used = !fresh && (kvpi_block_refs(&blocks[b]) | blocks[b].content) != 0;
         const uint32_t generation = fresh ? 0 : blocks[b].generation + (uint32_t)used;
@@ -33,7 +38,7 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
                                         .jump = kvpi_min_u32(b + KVPI_POOL_JUMP, n - 1),
                                         .generation = generation};
     }
-    for (uint32_t s = n; s < n + KVP_RETENTION_CLASSES; s++) {
+    for (uint32_t s = n; s < n + KVP_RETENTION_CLASSES + pool->n_lists; s++) {
         blocks[s] = (struct kvpi_block){.prev = s, .next = s};
     }
     blocks[0].prev = blocks[0].next = blocks[0].jump = 0;
@@ -42,7 +47,12 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     blocks[n].next = 1;
     memset(pool->tail_trail, 0, sizeof(pool->tail_trail));
     memset(&pool->head_trail, 0, sizeof(pool->head_trail));
+    if (pool->n_lists > 0) {
+        memset(kvpi_pool_touched(pool), 0, n * sizeof(uint32_t));
+        memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint32_t));
+    }
     pool->classes = 1;
+    pool->parking = 0;
     kvpi_set(&pool->n_free, n - 1);
     kvpi_set(&pool->n_cached, 0);
     kvpi_set(&pool->n_held, 0);
@@ -65,6 +75,7 @@ static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
     *earlier = block;
 }
 
+/* To the head of class 0. The generation was raised, or will be, by whoever dropped the content. */
 static void push_free(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
@@ -75,7 +86,6 @@ static void push_free(struct kvpi_pool *pool, uint32_t block)
     blocks[block].prev = sentinel;
     blocks[block].next = first;
     blocks[block].jump = *earlier;
-    blocks[block].generation++;
     blocks[first].prev = block;
     blocks[sentinel].next = block;
     pool->classes |= 1u;
@@ -104,6 +114,32 @@ uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention)
     return block;
 }
 
+/* To the end of the parked list. */
+static void park(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t sentinel = pool->n_blocks + KVP_RETENTION_CLASSES + pool->parking - 1;
+    const uint32_t last = blocks[sentinel].prev;
+    blocks[block].refs |= KVPI_REFS_PARKED;
+    blocks[block].prev = last;
+    blocks[block].next = sentinel;
+    blocks[last].next = block;
+    blocks[sentinel].prev = block;
+    kvpi_count(&pool->n_parked, 1);
+}
+
+/* Queue a block that nobody holds. */
+static void enqueue(struct kvpi_pool *pool, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(pool, block);
+    if (b->content != 0) {
+        push_tail(pool, block, kvpi_block_class(b));
+        kvpi_count(&pool->n_cached, 1);
+    } else {
+        push_free(pool, block);
+    }
+}
+
 uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *b = kvpi_block(pool, block);
@@ -111,16 +147,34 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
     b->refs--;
     const uint32_t left = kvpi_block_refs(b);
     if (left > 0) {
+        if (kvpi_unlikely(pool->parking != 0)) {
+            kvpi_pool_touched(pool)[block] = pool->newest;
+        }
         return left;
     }
+    b->refs &= ~KVPI_REFS_PARKED;
+    b->generation += b->content == 0;
     kvpi_uncount(&pool->n_held, 1);
-    if (b->content != 0) {
-        push_tail(pool, block, kvpi_block_class(b));
-        kvpi_count(&pool->n_cached, 1);
+    if (kvpi_unlikely(pool->parking != 0)) {
+        park(pool, block);
     } else {
-        push_free(pool, block);
+        enqueue(pool, block);
     }
     return 0;
+}
+
+void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t sentinel = pool->n_blocks + KVP_RETENTION_CLASSES + list;
+    for (uint32_t block = blocks[sentinel].next; block != sentinel;) {
+        const uint32_t next = blocks[block].next;
+        blocks[block].refs &= ~KVPI_REFS_PARKED;
+        kvpi_uncount(&pool->n_parked, 1);
+        enqueue(pool, block);
+        block = next;
+    }
+    blocks[sentinel].prev = blocks[sentinel].next = sentinel;
 }
 
 /* Release the last of a shared run: only counts go down. */
@@ -172,12 +226,15 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
                                uint32_t begin, uint32_t *n_cached)
 {
     uint32_t queued = 0;
-    for (;;) {
+    for (; pool->parking == 0;) {
         end = release_shared(kvpi_blocks(pool), row, end, begin);
         if (end == begin || kvpi_block(pool, (uint32_t)row[end - 1])->content == 0) {
             break;
         }
         const uint32_t stop = release_cached(pool, row, end, begin);
+        if (stop == end) {
+            break; /* it was parked when it was hit */
+        }
         queued += end - stop;
         end = stop;
     }
@@ -203,10 +260,13 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
     KVPI_ASSERT(kvpi_block_refs(&blocks[block]) == 0 && blocks[block].content != 0);
-    kvpi_pool_unlink(pool, blocks, block);
     blocks[block].content = 0;
-    kvpi_uncount(&pool->n_cached, 1);
-    push_free(pool, block);
+    blocks[block].generation++;
+    if (!(blocks[block].refs & KVPI_REFS_PARKED)) {
+        kvpi_pool_unlink(pool, blocks, block);
+        kvpi_uncount(&pool->n_cached, 1);
+        push_free(pool, block);
+    }
 }
 
 void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention)
@@ -229,8 +289,8 @@ static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, ui
         if (b == 0 || b >= pool->n_blocks || blocks[b].prev != before) {
             return "B3 a queue's links do not match";
         }
-        if (kvpi_block_refs(&blocks[b]) != 0) {
-            return "B1 a held block is in a queue";
+        if ((blocks[b].refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) != 0) {
+            return "B1 a held or parked block is in a queue";
         }
         const int cached = blocks[b].content != 0;
         if (!cached && (class_ != 0 || cached_seen)) {
@@ -251,11 +311,40 @@ static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, ui
     return NULL;
 }
 
+/* Walk the parked lists. */
+static const char *check_parked(const struct kvpi_pool *pool, uint64_t *out_n, uint64_t *out_block)
+{
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t first = pool->n_blocks + KVP_RETENTION_CLASSES;
+    for (uint32_t sentinel = first; sentinel < first + pool->n_lists; sentinel++) {
+        uint32_t before = sentinel;
+        for (uint32_t b = blocks[sentinel].next; b != sentinel; b = blocks[b].next) {
+            *out_block = b;
+            if (b == 0 || b >= pool->n_blocks || blocks[b].prev != before) {
+                return "X1 a parked list's links do not match";
+            }
+            if ((blocks[b].refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) != KVPI_REFS_PARKED) {
+                return "X1 a block in a parked list is not parked";
+            }
+            if (++*out_n > pool->n_blocks) {
+                return "B1 a parked list has a cycle";
+            }
+            before = b;
+        }
+    }
+    return NULL;
+}
+
 int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail)
 {
     const struct kvpi_block *blocks = kvpi_blocks(pool);
     uint64_t counts[2] = {0, 0};
+    uint64_t n_parked = 0;
     uint64_t n_held = 0;
+    *out_detail = check_parked(pool, &n_parked, out_block);
+    if (*out_detail != NULL) {
+        return 0;
+    }
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
         *out_detail = check_queue(pool, c, counts, out_block);
         if (*out_detail != NULL) {
@@ -275,7 +364,8 @@ int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const cha
         *out_detail = "B1 the null block is held";
         return 0;
     }
-    if (counts[0] != pool->n_free || counts[1] != pool->n_cached || n_held != pool->n_held) {
+    if (counts[0] != pool->n_free || counts[1] != pool->n_cached || n_held != pool->n_held ||
+        n_parked != pool->n_parked) {
         *out_detail = "B2 the counts are not those of the queues";
         return 0;
     }

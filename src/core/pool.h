@@ -7,7 +7,7 @@
  *   free       0       0          yes       class 0, before every cached block of it
  *   cached     0      node        yes       its retention class
  *   held     >= 1    any          no
- *   parked     0      any         no        (overlapped steps; none yet)
+ *   parked     0      any         no        in the list of a step that is out, as released
  *
  *   n_blocks == 1 + n_free + n_cached + n_held + n_parked                                     (B2)
  *
@@ -15,9 +15,12 @@
  * attached to the block.
  *
  * Queues (B3): per retention class a circular list, headed by the sentinel block n_blocks + class.
- * Victims leave at the head. `jump` is a hint and never decides: it names a block that was some
- * KVPI_POOL_JUMP places behind when the two were queued, so that a run of takes can prefetch what
- * it needs before it gets there; walking `next` would wait for memory at each step.
+ * Victims leave at the head. Behind these sentinels stand those of the parked lists, one for each
+ * step that may be out: blocks in the order of their release, to be queued when the step has taken
+ * effect. A parked block is known by KVPI_REFS_PARKED at reference count 0. `jump` is a hint and
+ * never decides: it names a block that was some KVPI_POOL_JUMP places behind when the two were
+ * queued, so that a run of takes can prefetch what it needs before it gets there; walking `next`
+ * would wait for memory at each step.
  *
  * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
  * most of it and blocks lie anywhere: two arrays would cost two cache misses.
@@ -37,6 +40,7 @@
 #define KVPI_REFS_CLASS_SHIFT 24
 #define KVPI_REFS_CLASS_MASK  (7u << KVPI_REFS_CLASS_SHIFT)
 #define KVPI_REFS_MARKED      (1u << 27) /* clear between calls */
+#define KVPI_REFS_PARKED      (1u << 28) /* at count 0: parked; above: was, when it was held */
 
 struct kvpi_block {
     uint32_t refs;
@@ -56,13 +60,20 @@ struct kvpi_trail {
 struct kvpi_pool {
     uint32_t n_blocks;
     uint32_t classes; /* bit c: queue of class c is not empty */
+    uint32_t n_lists; /* parked lists */
+    uint32_t parking; /* 0: releases are queued; else 1 + the list that they go to */
     uint64_t n_free;
     uint64_t n_cached;
     uint64_t n_held;
     uint64_t n_parked;
     struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
     struct kvpi_trail head_trail;
-    size_t blocks_at; /* struct kvpi_block [n_blocks + classes] */
+    size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
+    size_t touched_at;  /* u32 [n_blocks], with parked lists: the newest step that was out when the
+                          block last lost a reference and stayed held: it may still write there */
+    size_t arriving_at; /* u32 [n_blocks], with parked lists: the step whose copy fills the block;
+                           0: none since it was taken */
+    uint32_t newest;    /* step that is out; meaningful while parking */
 };
 
 static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
@@ -95,14 +106,30 @@ static inline uint64_t kvpi_pool_available(const struct kvpi_pool *pool)
     return pool->n_free + pool->n_cached;
 }
 
-/* Plan the pool's arrays; `self` is the pool's own offset in the arena. */
-void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self,
-                      uint32_t n_blocks);
+/* Not held, content known, in a queue. */
+static inline int kvpi_block_is_cached(const struct kvpi_block *block)
+{
+    return (block->refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) == 0 && block->content != 0;
+}
+
+static inline uint32_t *kvpi_pool_touched(const struct kvpi_pool *pool)
+{
+    return kvpi_at(pool, pool->touched_at);
+}
+
+static inline uint32_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
+{
+    return kvpi_at(pool, pool->arriving_at);
+}
+
+/* Plan the arrays of n_blocks blocks and n_lists parked lists, which are set; `self` is the pool's
+ * own offset in the arena. A pool of 0 blocks has none. */
+void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self);
 
 /* Make every block free, 1 .. N-1 in order. `fresh`: the arrays' content does not matter. */
 void kvpi_pool_reset(struct kvpi_pool *pool, int fresh);
 
-/* One more reference; a waiting block leaves its queue. Cost: O(1). */
+/* One more reference; a waiting block leaves its queue or its parked list. Cost: O(1). */
 static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block);
 
 /* Undo kvpi_pool_hold: the block stands where it stood. Only in the reverse order of the holds, and
@@ -117,19 +144,23 @@ uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
 uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention);
 
 /* One reference less. At 0 the block is queued: with content at the tail of its class; without,
- * at the head of class 0, its generation raised. Gives the number left. */
+ * at the head of class 0; or parked. Without content, its generation rises. Gives the number
+ * left. */
 uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block);
 
 /* Release row entries from `end` down to `begin`, last first, as long as each stays shared or has
  * content; count those that become cached. Gives where it stopped: `begin`, or one past the entry
- * that the caller must release, because it becomes free. */
+ * that the caller must release, because it becomes free, or parked. */
 uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
                                uint32_t begin, uint32_t *n_cached);
 
 /* Say what is in a held block, or take the content of the victim (counted as free from then on). */
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
 
-/* A cached block lost its content: to the head of class 0. */
+/* Queue the blocks of a parked list, in order. Cost: O(its blocks). */
+void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list);
+
+/* A cached block lost its content: to the head of class 0. A parked one stays where it is. */
 void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block);
 
 /* Change the class of a held block: where it is queued when it is released with content. */
@@ -145,18 +176,19 @@ static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *b
     const uint32_t next = blocks[block].next;
     blocks[prev].next = next;
     blocks[next].prev = prev;
-    if (kvpi_unlikely(prev == next)) { /* both are the sentinel: the queue is empty now */
-        pool->classes &= ~(1u << (prev - pool->n_blocks));
+    if (kvpi_unlikely(prev == next) && prev - pool->n_blocks < KVP_RETENTION_CLASSES) {
+        pool->classes &= ~(1u << (prev - pool->n_blocks)); /* the sentinel alone: empty now */
     }
 }
 
 static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
-    if ((blocks[block].refs++ & KVPI_REFS_MASK) == 0) {
+    const uint32_t refs = blocks[block].refs++;
+    if ((refs & KVPI_REFS_MASK) == 0) {
         KVPI_ASSERT(blocks[block].content != 0); /* only cached blocks are hit */
         kvpi_pool_unlink(pool, blocks, block);
-        kvpi_uncount(&pool->n_cached, 1);
+        kvpi_uncount(refs & KVPI_REFS_PARKED ? &pool->n_parked : &pool->n_cached, 1);
         kvpi_count(&pool->n_held, 1);
     }
 }
@@ -168,9 +200,13 @@ static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block)
     if ((--b->refs & KVPI_REFS_MASK) == 0) {
         blocks[b->prev].next = block;
         blocks[b->next].prev = block;
-        pool->classes |= 1u << kvpi_block_class(b);
         kvpi_uncount(&pool->n_held, 1);
-        kvpi_count(&pool->n_cached, 1);
+        if (b->refs & KVPI_REFS_PARKED) {
+            kvpi_count(&pool->n_parked, 1);
+        } else {
+            pool->classes |= 1u << kvpi_block_class(b);
+            kvpi_count(&pool->n_cached, 1);
+        }
     }
 }
 

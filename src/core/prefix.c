@@ -13,33 +13,36 @@
 
 #include <string.h>
 
-void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self,
-                        uint32_t n_blocks)
+/* Unit slots of both tiers. */
+static size_t count_slots(const struct kvpi_prefix *prefix)
+{
+    return ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+}
+
+void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self)
 {
     const size_t tokens = (size_t)prefix->unit_tokens * sizeof(int32_t);
     const size_t align = tokens % KVPI_CACHE_LINE == 0 ? KVPI_CACHE_LINE : 8;
     const size_t n = (size_t)prefix->n_nodes + 1;
     prefix->node_bytes = (sizeof(struct kvpi_node) + tokens + align - 1) / align * align;
-    /* 4 nodes to 7 slots: a search reads 1.7 slots on average, most of them in one line. */
-    const uint64_t slots = (uint64_t)prefix->n_nodes * 7 / 4 + 8;
+    /* 12 nodes to 19 slots: a search reads 1.9 slots on average, most of them in one line. */
+    const uint64_t slots = (uint64_t)prefix->n_nodes * 19 / 12 + 8;
     prefix->n_index_slots = slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
     prefix->nodes_at = kvpi_layout_take(layout, n, prefix->node_bytes) - self;
     prefix->keys_at =
         kvpi_layout_take(layout, n * prefix->max_unit_keys, sizeof(struct kvpi_key)) - self;
     prefix->index_at =
         kvpi_layout_take(layout, prefix->n_index_slots, sizeof(struct kvpi_index_slot)) - self;
-    prefix->dups_at =
-        kvpi_layout_take(layout, prefix->has_dups ? (size_t)n_blocks * prefix->units_per_block : 0,
-                         sizeof(struct kvpi_dup)) -
-        self;
+    prefix->dups_at = kvpi_layout_take(layout, prefix->has_dups ? count_slots(prefix) : 0,
+                                       sizeof(struct kvpi_dup)) -
+                      self;
 }
 
-void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks)
+void kvpi_prefix_reset(struct kvpi_prefix *prefix)
 {
     memset(kvpi_prefix_index(prefix), 0, prefix->n_index_slots * sizeof(struct kvpi_index_slot));
     if (prefix->has_dups) {
-        memset(kvpi_prefix_dups(prefix), 0,
-               (size_t)n_blocks * prefix->units_per_block * sizeof(struct kvpi_dup));
+        memset(kvpi_prefix_dups(prefix), 0, count_slots(prefix) * sizeof(struct kvpi_dup));
     }
     prefix->first_free = KVPI_NO_NODE;
     memset(prefix->freed, 0, sizeof(prefix->freed));
@@ -108,7 +111,8 @@ uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
         memset(node, 0, sizeof(*node));
         node->hash = *hash;
         node->users = 1;
-        node->flags = KVPI_NODE_ROOT;
+        node->flags = KVPI_NODE_ROOT | KVPI_NODE_LIVE;
+        node->root = index;
     }
     return index;
 }
@@ -168,6 +172,7 @@ uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_
     struct kvpi_node *above = kvpi_node(prefix, parent);
     memset(node, 0, sizeof(*node));
     node->parent = parent;
+    node->root = above->root;
     node->depth = above->depth + 1;
     node->flags = flags;
     node->n_keys = unit->n_keys;
@@ -202,10 +207,10 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
 {
     while (node != KVPI_NO_NODE) {
         struct kvpi_node *n = kvpi_node(prefix, node);
-        if ((n->users | n->children | n->at.block) != 0) {
+        if ((n->users | n->children | n->at[KVP_DEVICE].block | n->at[KVP_HOST].block) != 0) {
             return;
         }
-        KVPI_ASSERT(n->at.dups == 0);
+        KVPI_ASSERT((n->at[KVP_DEVICE].dups | n->at[KVP_HOST].dups) == 0);
         const uint32_t parent = n->parent; /* 0 for a root */
         if (n->flags & KVPI_NODE_PUBLIC) {
             index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
@@ -230,20 +235,31 @@ void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
     n->flags &= ~(uint32_t)KVPI_NODE_PUBLIC;
 }
 
-void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t block)
+void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block,
+                       uint32_t step)
+{
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, tier, block, place)];
+    KVPI_ASSERT(prefix->has_dups && dup->node == 0);
+    *dup = (struct kvpi_dup){KVPI_AWAITED, step, node};
+    kvpi_prefix_use(prefix, node);
+}
+
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
     struct kvpi_node *n = kvpi_node(prefix, node);
-    const uint32_t slot = block * prefix->units_per_block + kvpi_prefix_place(prefix, n);
-    KVPI_ASSERT(prefix->has_dups && dups[slot].node == 0 && n->at.block != block);
+    struct kvpi_place *at = &n->at[tier];
+    const uint32_t slot = kvpi_prefix_slot(prefix, tier, block, kvpi_prefix_place(prefix, n));
+    KVPI_ASSERT(prefix->has_dups == KVPI_DUPS_ALL && dups[slot].node == 0 && at->block != block);
     dups[slot].node = node;
-    if (n->at.dups == 0) {
+    if (at->dups == 0) {
         dups[slot].next = slot;
         dups[slot].prev = slot;
-        n->at.dups = slot;
+        at->dups = slot;
         return;
     }
-    const uint32_t oldest = n->at.dups;
+    const uint32_t oldest = at->dups;
     const uint32_t youngest = dups[oldest].prev;
     dups[slot].next = oldest;
     dups[slot].prev = youngest;
@@ -254,25 +270,33 @@ void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t blo
 void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
-    struct kvpi_node *n = kvpi_node(prefix, dups[slot].node);
+    const uint32_t node = dups[slot].node;
+    const uint32_t tier = slot / prefix->units_per_block < prefix->n_blocks ? KVP_DEVICE : KVP_HOST;
+    struct kvpi_place *at = &kvpi_node(prefix, node)->at[tier];
+    if (dups[slot].next == KVPI_AWAITED) {
+        dups[slot] = (struct kvpi_dup){0, 0, 0};
+        kvpi_prefix_unuse(prefix, node);
+        return;
+    }
     if (dups[slot].next == slot) {
-        n->at.dups = 0;
+        at->dups = 0;
     } else {
         dups[dups[slot].prev].next = dups[slot].next;
         dups[dups[slot].next].prev = dups[slot].prev;
-        if (n->at.dups == slot) {
-            n->at.dups = dups[slot].next;
+        if (at->dups == slot) {
+            at->dups = dups[slot].next;
         }
     }
     dups[slot] = (struct kvpi_dup){0, 0, 0};
 }
 
-void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t block, uint32_t from)
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t tier, uint32_t block,
+                             uint32_t from)
 {
     if (!prefix->has_dups) {
         return;
     }
-    const uint32_t first = block * prefix->units_per_block;
+    const uint32_t first = kvpi_prefix_slot(prefix, tier, block, 0);
     for (uint32_t place = from; place < prefix->units_per_block; place++) {
         if (kvpi_prefix_dups(prefix)[first + place].node != 0) {
             kvpi_prefix_remove_dup(prefix, first + place);
@@ -280,15 +304,15 @@ void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t block, uint32_
     }
 }
 
-uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node)
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier)
 {
-    struct kvpi_node *n = kvpi_node(prefix, node);
-    KVPI_ASSERT(n->at.block != 0);
-    n->at.block = 0;
-    if (n->at.dups != 0) {
-        const uint32_t slot = n->at.dups;
+    struct kvpi_place *at = &kvpi_node(prefix, node)->at[tier];
+    KVPI_ASSERT(at->block != 0);
+    at->block = 0;
+    if (at->dups != 0) {
+        const uint32_t slot = at->dups;
         kvpi_prefix_remove_dup(prefix, slot);
-        n->at.block = slot / prefix->units_per_block;
+        at->block = slot / prefix->units_per_block - (tier == KVP_HOST ? prefix->n_blocks : 0);
     }
-    return n->at.block;
+    return at->block;
 }

@@ -6,13 +6,15 @@
  * hash. A candidate is taken only if its parent IS the node before, and tokens and keys are equal:
  * by induction the whole prefix is equal, whatever the hash does. Private nodes only store tokens.
  *
- * A node has at most one attached block; other blocks with the same valid content are its
- * duplicates, oldest first, and the oldest takes its place when the block goes. The unit of depth d
- * (1 for the first) lies in its block at place (d - 1) % units_per_block.
+ * In each tier a node has at most one attached block; other blocks with the same valid content are
+ * its duplicates there, oldest first, and the oldest takes its place when the block goes. The unit
+ * of depth d (1 for the first) lies in its block at place (d - 1) % units_per_block. A unit that a
+ * copy of a step still out will bring into a block is awaited there: neither attached nor listed as
+ * a duplicate, it is a user of its node.
  *
  * In memory (U = 16: two adjacent cache lines, all that a hit touches of a node):
  *
- *   |hash 16|parent|users|children|depth|flags|n_keys|block|dups|jump| .. to 64 |tokens [U]|
+ *   |hash 16|parent|users|children|depth|flags|n_keys|block, dups of 2 tiers|jump|root|tokens [U]|
  */
 #ifndef KVPI_PREFIX_H
 #define KVPI_PREFIX_H
@@ -29,13 +31,16 @@ enum {
     KVPI_NODE_PUBLIC = 1u,     /* in the index */
     KVPI_NODE_ROOT = 2u,       /* of a namespace: no tokens, never in the index */
     KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
-    KVPI_NODE_MARKED = 8u      /* scratch of the check */
+    KVPI_NODE_MARKED = 8u,     /* scratch of the check */
+    KVPI_NODE_LIVE = 16u       /* a root that a namespace has: not flushed */
 };
 
-/* Where a node's KV is. One place per layer group and tier: today one of each. */
+#define KVPI_TIERS 2u
+
+/* Where a node's KV is in one tier. */
 struct kvpi_place {
     uint32_t block; /* attached, 0: none */
-    uint32_t dups; /* oldest duplicate, as a unit slot (block * units_per_block + place); 0: none */
+    uint32_t dups;  /* oldest duplicate, as a unit slot; 0: none */
 };
 
 struct kvpi_node {
@@ -46,16 +51,25 @@ struct kvpi_node {
     uint32_t depth; /* units from the root; 0: root */
     uint32_t flags;
     uint32_t n_keys;
-    struct kvpi_place at;
-    uint32_t jump;        /* a hint: the node KVPI_NODE_JUMP units below, on the path opened last */
-    uint32_t reserved[3]; /* the host tier's place will be here */
+    struct kvpi_place at[KVPI_TIERS];
+    uint32_t jump; /* a hint: the node KVPI_NODE_JUMP units below, on the path opened last */
+    uint32_t root; /* the root that it hangs from; a root: itself */
 };
 
-/* A unit slot of the pool that duplicates a node's content: doubly linked, circular, per node. */
+/* A unit slot that duplicates a node's content: doubly linked, circular, per node and tier. Slots
+ * count units over the device's blocks, then over the host's. */
 struct kvpi_dup {
-    uint32_t next;
-    uint32_t prev;
+    uint32_t next; /* KVPI_AWAITED: not in the list yet */
+    uint32_t prev; /* awaited: the step's number */
     uint32_t node; /* 0: not a duplicate */
+};
+
+#define KVPI_AWAITED UINT32_MAX
+
+enum {
+    KVPI_DUPS_NONE = 0,    /* adopt, unit = block, ordered steps */
+    KVPI_DUPS_AWAITED = 1, /* the same, overlapped: units are awaited, none is ever a duplicate */
+    KVPI_DUPS_ALL = 2
 };
 
 struct kvpi_index_slot {
@@ -69,8 +83,10 @@ struct kvpi_prefix {
     uint32_t n_nodes; /* node indices 1 .. n_nodes */
     uint32_t max_unit_keys;
     uint32_t n_index_slots;
-    uint32_t tag_mask;   /* tests cut it to few bits */
-    uint32_t has_dups;   /* 0: no duplicate can exist (adopt, and unit = block) */
+    uint32_t tag_mask; /* tests cut it to few bits */
+    uint32_t has_dups; /* KVPI_DUPS_... */
+    uint32_t n_blocks;
+    uint32_t host_blocks;
     uint32_t first_free; /* freed nodes, last freed first; a free node's jump, a hint, is the
                                 one freed KVPI_NODE_JUMP before it */
     uint32_t freed[KVPI_NODE_JUMP];
@@ -82,7 +98,7 @@ struct kvpi_prefix {
     size_t nodes_at;
     size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t index_at; /* struct kvpi_index_slot [n_index_slots] */
-    size_t dups_at;  /* struct kvpi_dup [n_blocks * units_per_block], when has_dups */
+    size_t dups_at;  /* struct kvpi_dup [(n_blocks + host_blocks) * units_per_block], if any */
 };
 
 /* What a unit is made of. */
@@ -143,13 +159,26 @@ static inline uint32_t kvpi_prefix_place(const struct kvpi_prefix *prefix,
     return (node->depth - 1) % prefix->units_per_block;
 }
 
-void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self,
-                        uint32_t n_blocks);
+/* The slot of a block's unit at `place`. */
+static inline uint32_t kvpi_prefix_slot(const struct kvpi_prefix *prefix, uint32_t tier,
+                                        uint32_t block, uint32_t place)
+{
+    return (block + (tier == KVP_HOST ? prefix->n_blocks : 0)) * prefix->units_per_block + place;
+}
+
+/* Does the root that the node hangs from belong to a namespace still? */
+static inline int kvpi_prefix_is_live(const struct kvpi_prefix *prefix,
+                                      const struct kvpi_node *node)
+{
+    return (kvpi_node(prefix, node->root)->flags & KVPI_NODE_LIVE) != 0;
+}
+
+void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self);
 
 /* Forget every node. */
-void kvpi_prefix_reset(struct kvpi_prefix *prefix, uint32_t n_blocks);
+void kvpi_prefix_reset(struct kvpi_prefix *prefix);
 
-/* Make a root with one user; KVPI_NO_NODE when no node is free. */
+/* Make a live root with one user; KVPI_NO_NODE when no node is free. */
 uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash);
 
 int kvpi_prefix_same_keys(const struct kvpi_prefix *prefix, uint32_t node,
@@ -204,24 +233,37 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node);
 void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node);
 
 /* Add the block as the node's youngest duplicate. */
-void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t block);
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block);
 
-/* Is the unit at `place` of the block a duplicate? */
-static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t block,
-                                     uint32_t place)
+/* The node's unit is awaited in the block, until `step` takes effect. */
+void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block,
+                       uint32_t step);
+
+/* Is the unit at `place` of the block a duplicate, or awaited? */
+static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t tier,
+                                     uint32_t block, uint32_t place)
 {
     return prefix->has_dups &&
-           kvpi_prefix_dups(prefix)[block * prefix->units_per_block + place].node != 0;
+           kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, tier, block, place)].node != 0;
 }
 
-/* Strike one duplicate, given as a unit slot. */
+/* Is the unit in this slot awaited until `step` takes effect? */
+static inline int kvpi_prefix_is_awaited(const struct kvpi_prefix *prefix, uint32_t slot,
+                                         uint32_t step)
+{
+    const struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[slot];
+    return dup->node != 0 && dup->next == KVPI_AWAITED && dup->prev == step;
+}
+
+/* Strike one duplicate, or awaited unit, given as a unit slot. The latter may be the node's end. */
 void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot);
 
-/* Strike what the block duplicates from unit place `from` on. Cost: O(S / U). */
-void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t block, uint32_t from);
+/* Strike what the block duplicates, or awaits, from unit place `from` on. Cost: O(S / U). */
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t tier, uint32_t block,
+                             uint32_t from);
 
-/* Take the block away from the node, which has it attached; the oldest duplicate takes its place.
- * Gives that duplicate's block, or 0. The node is not reaped. */
-uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node);
+/* Take the tier's block away from the node, which has it attached; the oldest duplicate takes its
+ * place. Gives that duplicate's block, or 0. The node is not reaped. */
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier);
 
 #endif

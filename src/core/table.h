@@ -45,9 +45,11 @@ struct kvpi_seq {
     uint32_t row_version;
     uint32_t n_partial_keys;
     uint32_t retention;
-    uint32_t unkept;      /* 1: no node was free, tokens from n_units * U on are not kept */
-    uint64_t batch;       /* number of the last batch that named it */
-    uint64_t reserved[3]; /* two cache lines in all */
+    uint32_t unkept;   /* 1: no node was free, tokens from n_units * U on are not kept */
+    uint64_t batch;    /* number of the last batch that named it */
+    uint32_t tier;     /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint32_t cut_step; /* newest step that was out when slots that it may write were cut; 0: none */
+    uint32_t reserved[4]; /* two cache lines in all */
 };
 
 struct kvpi_table {

@@ -27,18 +27,18 @@ static void put_u32(observed *o, uint32_t value)
     put(o, &value, sizeof(value));
 }
 
-static void put_block(observed *o, const world *w, int32_t block, int32_t *tokens)
+static void put_block(observed *o, const world *w, uint32_t tier, int32_t block, int32_t *tokens)
 {
-    const kvp_block_info info = block_of(w, block);
+    const kvp_block_info info = block_in(w, tier, block);
     uint32_t n;
-    assert_ok(kvp_block_tokens(w->cache, 0, block, tokens, &n));
+    assert_ok(kvp_block_tokens(w->cache, 0, tier, block, tokens, &n));
     put(o, &info, sizeof(info));
     put(o, tokens, n * sizeof(*tokens));
 }
 
 static void put_queues(observed *o, const struct kvpi_pool *pool)
 {
-    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES + pool->n_lists; c++) { /* and parked lists */
         const uint32_t sentinel = pool->n_blocks + c;
         uint32_t b = sentinel;
         do {
@@ -59,7 +59,9 @@ static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
     assert_true(tokens != NULL && slots != NULL);
     assert_ok(kvp_seq_row(w->cache, seq, 0, &row, &n_blocks));
     assert_ok(kvp_seq_tokens(w->cache, seq, 0, info.kept_tokens, tokens));
-    assert_ok(kvp_seq_slots(w->cache, seq, 0, 0, info.writable_tokens, slots));
+    if (info.tier == KVP_DEVICE) {
+        assert_ok(kvp_seq_slots(w->cache, seq, 0, 0, info.writable_tokens, slots));
+    }
     put(o, &seq, sizeof(seq));
     put(o, &info, sizeof(info));
     put(o, row, n_blocks * sizeof(*row));
@@ -84,6 +86,34 @@ static void put_spaces(observed *o, const kvp_cache *cache)
     }
 }
 
+static void put_steps(observed *o, const kvp_cache *cache)
+{
+    const struct kvpi_steps *steps = &cache->steps;
+    const uint32_t *places = kvpi_at(cache, steps->places_at);
+    const uint32_t *until = kvpi_at(cache, steps->until_at);
+    const uint32_t room = cache->config.max_seqs;
+    put(o, &steps->begun, sizeof(steps->begun));
+    put(o, &steps->effective, sizeof(steps->effective));
+    for (uint64_t step = steps->effective + 1; step <= steps->begun; step++) {
+        const size_t at = (size_t)(step % steps->max);
+        put_u32(o, steps->state[at]);
+        put_u32(o, steps->n_copies[at]);
+        put(o, places + at * room, steps->n_commits[at] * sizeof(*places));
+        put(o, until + at * room, room * sizeof(*until));
+    }
+}
+
+static void put_events(observed *o, const kvp_cache *cache)
+{
+    const struct kvpi_events *events = &cache->events;
+    put(o, &events->newest, sizeof(events->newest));
+    for (uint64_t i = 0; i < events->newest && i < events->capacity; i++) {
+        const uint64_t at = (events->newest - 1 - i) % events->capacity;
+        const kvp_event *event = (const kvp_event *)kvpi_at(cache, events->events_at) + at;
+        put(o, event, sizeof(*event));
+    }
+}
+
 observed observe(const world *w)
 {
     observed o = {NULL, 0, 0};
@@ -96,10 +126,16 @@ observed observe(const world *w)
     stats.refused = 0;
     put(&o, &stats, sizeof(stats));
     for (uint32_t b = 0; b < cache->config.n_blocks; b++) {
-        put_block(&o, w, (int32_t)b, tokens);
+        put_block(&o, w, KVP_DEVICE, (int32_t)b, tokens);
+    }
+    for (uint32_t b = 0; b < cache->config.host_blocks; b++) {
+        put_block(&o, w, KVP_HOST, (int32_t)b, tokens);
     }
     free(tokens);
     put_queues(&o, &cache->pool);
+    if (cache->config.host_blocks > 0) {
+        put_queues(&o, &cache->host);
+    }
     for (uint32_t place = 0; place < cache->config.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
         if (seq->generation & 1) {
@@ -109,9 +145,13 @@ observed observe(const world *w)
     put(&o, kvpi_at(&cache->table, cache->table.free_at), cache->table.n_free * sizeof(uint32_t));
     put_spaces(&o, cache);
     put(&o, kvpi_at(&cache->plan, cache->plan.copies_at), cache->plan.n * sizeof(kvp_copy));
+    put_steps(&o, cache);
+    put_events(&o, cache);
     for (uint32_t i = 0; i < n_evicted; i++) {
         put(&o, &evicted[i].hash, sizeof(evicted[i].hash));
         put(&o, &evicted[i].block, sizeof(evicted[i].block));
+        put(&o, &evicted[i].tier, sizeof(evicted[i].tier));
+        put(&o, &evicted[i].kept, sizeof(evicted[i].kept));
     }
     return o;
 }

@@ -150,11 +150,16 @@ kvp_seq_info info_of(const world *w, kvp_seq seq)
     return info;
 }
 
-kvp_block_info block_of(const world *w, int32_t block)
+kvp_block_info block_in(const world *w, uint32_t tier, int32_t block)
 {
     kvp_block_info info;
-    assert_ok(kvp_block_info_get(w->cache, 0, block, &info));
+    assert_ok(kvp_block_info_get(w->cache, 0, tier, block, &info));
     return info;
+}
+
+kvp_block_info block_of(const world *w, int32_t block)
+{
+    return block_in(w, KVP_DEVICE, block);
 }
 
 kvp_shortage shortage_of(const world *w)
@@ -215,10 +220,9 @@ void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t 
     assert_ints(row, n_row, expected, n, file, line);
 }
 
-void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
-                     const char *file, int line)
+static void assert_pool_queue(const struct kvpi_pool *pool, uint32_t class_,
+                              const int32_t *expected, size_t n, const char *file, int line)
 {
-    const struct kvpi_pool *pool = &w->cache->pool;
     const uint32_t sentinel = pool->n_blocks + class_;
     int32_t queue[INTS_BLOCK];
     size_t n_queue = 0;
@@ -227,6 +231,18 @@ void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, s
         queue[n_queue++] = (int32_t)b;
     }
     assert_ints(queue, n_queue, expected, n, file, line);
+}
+
+void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
+                     const char *file, int line)
+{
+    assert_pool_queue(&w->cache->pool, class_, expected, n, file, line);
+}
+
+void assert_host_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
+                          const char *file, int line)
+{
+    assert_pool_queue(&w->cache->host, class_, expected, n, file, line);
 }
 
 uint32_t draw(uint64_t *state, uint32_t below)

@@ -28,6 +28,13 @@
                     sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), __FILE__, __LINE__)
 #define assert_no_queue(w, class_) assert_queue_is(w, class_, NULL, 0, __FILE__, __LINE__)
 
+/* The same of the host's blocks. */
+#define assert_host_queue(w, class_, ...)                                                          \
+    assert_host_queue_is(w, class_, (const int32_t[]){__VA_ARGS__},                                \
+                         sizeof((const int32_t[]){__VA_ARGS__}) / sizeof(int32_t), __FILE__,       \
+                         __LINE__)
+#define assert_no_host_queue(w, class_) assert_host_queue_is(w, class_, NULL, 0, __FILE__, __LINE__)
+
 /* assert_shortage(&w, KVP_E_NO_BLOCKS, 0, 2): status, index, missing blocks. */
 #define assert_shortage(w, status_, index_, missing_)                                              \
     do {                                                                                           \
@@ -78,7 +85,8 @@ kvp_batch batch_of(const kvp_seq *seqs, const uint32_t *n_tokens, uint32_t n_seq
 
 kvp_stats stats_of(const world *w);
 kvp_seq_info info_of(const world *w, kvp_seq seq);
-kvp_block_info block_of(const world *w, int32_t block);
+kvp_block_info block_of(const world *w, int32_t block); /* of the device */
+kvp_block_info block_in(const world *w, uint32_t tier, int32_t block);
 kvp_shortage shortage_of(const world *w);
 int32_t row_entry(const world *w, kvp_seq seq, uint32_t idx);
 uint32_t evicted_of(const world *w, const kvp_evicted **out_evicted);
@@ -88,6 +96,8 @@ void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t 
                    int line);
 void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
                      const char *file, int line);
+void assert_host_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
+                          const char *file, int line);
 
 /* Everything that can be observed, now or by any calls to come, but for what is said to be kept up
  * by failing calls: the last shortage and the counter of refused calls. */

@@ -344,8 +344,8 @@ static void test_every_call_refuses_no_cache(void **state)
     assert_status(KVP_E_ARG, kvp_ns_open(NULL, "", 0, &ns));
     assert_status(KVP_E_ARG, kvp_plan_take(NULL, NULL, 0, &n));
     assert_status(KVP_E_ARG, kvp_cache_evicted(NULL, &evicted, &n));
-    assert_status(KVP_E_ARG, kvp_block_info_get(NULL, 0, 1, &info));
-    assert_status(KVP_E_ARG, kvp_block_tokens(NULL, 0, 1, tokens, &n));
+    assert_status(KVP_E_ARG, kvp_block_info_get(NULL, 0, KVP_DEVICE, 1, &info));
+    assert_status(KVP_E_ARG, kvp_block_tokens(NULL, 0, KVP_DEVICE, 1, tokens, &n));
     assert_status(KVP_E_ARG, kvp_record_start(NULL, &c.sink));
     assert_status(KVP_E_ARG, kvp_record_stop(NULL));
     end_world(&w);
@@ -366,9 +366,9 @@ static void test_reading_calls_refuse_missing_outputs(void **state)
     assert_status(KVP_E_ARG, kvp_cache_shortage(cache, NULL));
     assert_status(KVP_E_ARG, kvp_cache_evicted(cache, NULL, &n));
     assert_status(KVP_E_ARG, kvp_cache_evicted(cache, &evicted, NULL));
-    assert_status(KVP_E_ARG, kvp_block_info_get(cache, 0, 1, NULL));
-    assert_status(KVP_E_ARG, kvp_block_tokens(cache, 0, 1, NULL, &n));
-    assert_status(KVP_E_ARG, kvp_block_tokens(cache, 0, 1, tokens, NULL));
+    assert_status(KVP_E_ARG, kvp_block_info_get(cache, 0, KVP_DEVICE, 1, NULL));
+    assert_status(KVP_E_ARG, kvp_block_tokens(cache, 0, KVP_DEVICE, 1, NULL, &n));
+    assert_status(KVP_E_ARG, kvp_block_tokens(cache, 0, KVP_DEVICE, 1, tokens, NULL));
     assert_status(KVP_E_ARG, kvp_seq_info_get(cache, c.seq, NULL));
     assert_status(KVP_E_ARG, kvp_seq_tokens(cache, c.seq, 0, 1, NULL));
     assert_ok(kvp_seq_tokens(cache, c.seq, 0, 0, NULL));

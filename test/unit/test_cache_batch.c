@@ -232,7 +232,7 @@ static void test_asking_leaves_the_last_shortage_alone(void **state)
 {
     (void)state;
     struct trio t = make_trio(3);
-    kvp_admission a = {77, 77, 77, 77};
+    kvp_admission a = {77, 77, 77, 77, 77};
     const uint32_t n[B] = {5, 300, 1};
     kvp_batch batch = batch_of(t.seqs, n, B);
     assert_status(KVP_E_NEVER, kvp_seq_extend(t.w.cache, t.seqs[0], ints(3), 12, 0));
@@ -262,7 +262,7 @@ static void test_unknown_flags_are_refused(void **state)
     }
     kvp_prompt prompt = prompt_of(ints(0), 4);
     kvp_seq seq;
-    prompt.flags = 2;
+    prompt.flags = 4;
     assert_unchanged(
         &t.w, assert_status(KVP_E_ARG, kvp_seq_open(t.w.cache, t.w.ns, &prompt, &seq, NULL)));
     prompt.flags = 0;

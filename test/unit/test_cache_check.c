@@ -48,10 +48,10 @@ static struct kvpi_block *block(struct scene *s, uint32_t i)
 
 static struct kvpi_dup *first_dup(struct scene *s)
 {
-    return kvpi_prefix_dups(&s->cache->prefix) + node(s, 0)->at.dups;
+    return kvpi_prefix_dups(&s->cache->prefix) + node(s, 0)->at[KVP_DEVICE].dups;
 }
 
-static kvp_copy *first_copy(struct scene *s)
+static struct kvpi_copy *first_copy(struct scene *s)
 {
     return kvpi_at(&s->cache->plan, s->cache->plan.copies_at);
 }
@@ -194,19 +194,19 @@ static void n2_root(struct scene *s)
 
 static void n3_unattached_dups(struct scene *s)
 {
-    node(s, 4)->at.dups = 3;
+    node(s, 4)->at[KVP_DEVICE].dups = 3;
 }
 
 static void n3_unknown(struct scene *s)
 {
     block(s, 2)->content = 0;
-    node(s, 4)->at.block = 3;
+    node(s, 4)->at[KVP_DEVICE].block = 3;
 }
 
 static void n3_other_content(struct scene *s)
 {
     block(s, 1)->content = block(s, 0)->content;
-    node(s, 2)->at.block = node(s, 3)->at.block = (uint32_t)s->row[0];
+    node(s, 2)->at[KVP_DEVICE].block = node(s, 3)->at[KVP_DEVICE].block = (uint32_t)s->row[0];
     block(s, 0)->content = s->nodes[3];
 }
 
@@ -217,22 +217,22 @@ static void n3_dups_broken(struct scene *s)
 
 static void n3_dup_of_itself(struct scene *s)
 {
-    node(s, 0)->at.block = node(s, 0)->at.dups / 2;
+    node(s, 0)->at[KVP_DEVICE].block = node(s, 0)->at[KVP_DEVICE].dups / 2;
 }
 
 static void n3_off_the_path(struct scene *s)
 {
-    node(s, 0)->at.block = 4; /* another prefix is there */
+    node(s, 0)->at[KVP_DEVICE].block = 4; /* another prefix is there */
 }
 
 static void n3_free_dup(struct scene *s)
 {
-    kvpi_prefix_add_dup(&s->cache->prefix, s->nodes[2], 15);
+    kvpi_prefix_add_dup(&s->cache->prefix, s->nodes[2], KVP_DEVICE, 15);
 }
 
 static void x2_same_block(struct scene *s)
 {
-    first_copy(s)->src_block = first_copy(s)->dst_block;
+    first_copy(s)->src = first_copy(s)->dst;
 }
 
 static void x2_no_tokens(struct scene *s)

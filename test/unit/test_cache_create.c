@@ -8,6 +8,9 @@
 
 /* ---------------------------------------------------------------------------- the configuration */
 
+/* Up to the end of its last field: what fills the struct up after that is nobody's. */
+#define CONFIG_BYTES (offsetof(kvp_config, max_events) + sizeof(uint32_t))
+
 static void test_the_defaults_are_those_of_the_header(void **state)
 {
     (void)state;
@@ -23,7 +26,9 @@ static void test_the_defaults_are_those_of_the_header(void **state)
     expected.max_seq_tokens = 32768;
     expected.max_namespaces = 16;
     expected.prefix_cache = 1;
-    assert_memory_equal(&config, &expected, sizeof(config));
+    expected.keep_evicted = 1;
+    expected.max_steps_out = 4;
+    assert_memory_equal(&config, &expected, CONFIG_BYTES);
     kvp_config_init(NULL);
 }
 
@@ -82,6 +87,12 @@ static void test_every_field_out_of_range_is_refused(void **state)
         FIELD(prefix_cache, 2),
         FIELD(n_uncached_tokens, 1), /* and no set */
         FIELD(test_hash_bits, 33),
+        FIELD(host_blocks, 1),
+        FIELD(host_blocks, 1u << 31),
+        FIELD(keep_evicted, 2),
+        FIELD(steps, 2),
+        FIELD(max_steps_out, 0),
+        FIELD(max_steps_out, 65),
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
         const kvp_config config = with_field(&fields[i]);
@@ -112,6 +123,14 @@ static void test_every_field_at_its_bound_is_taken(void **state)
         FIELD(prefix_cache, 0),
         FIELD(test_hash_bits, 32),
         FIELD(max_seq_tokens, INT32_MAX),
+        FIELD(host_blocks, 2),
+        FIELD(host_blocks, INT32_MAX),
+        FIELD(keep_evicted, 0),
+        FIELD(steps, 1),
+        FIELD(max_steps_out, 1),
+        FIELD(max_steps_out, 64),
+        FIELD(max_events, 1),
+        FIELD(max_events, 1u << 20),
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
         const kvp_config config = with_field(&fields[i]);
@@ -181,12 +200,29 @@ static void test_the_configuration_reads_back_resolved(void **state)
     resolved.n_nodes = config.n_nodes;
     resolved.max_copies = config.max_copies;
     resolved.uncached_tokens = config.uncached_tokens;
-    assert_memory_equal(&resolved, &config, sizeof(config));
+    assert_memory_equal(&resolved, &config, CONFIG_BYTES);
     end_world(&w);
 
     w = small_world(7);
     assert_ok(kvp_cache_config(w.cache, &resolved));
     assert_null(resolved.uncached_tokens);
+    end_world(&w);
+}
+
+static void test_a_host_tier_gives_the_plan_room_for_every_block(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 7);
+    config.host_blocks = 2;
+    world w = make_world(&config);
+    kvp_config resolved;
+    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_int_equal(resolved.max_copies, config.max_seqs + 64 + config.n_blocks);
+    end_world(&w);
+    config.max_copies = 5;
+    w = make_world(&config);
+    assert_ok(kvp_cache_config(w.cache, &resolved));
+    assert_int_equal(resolved.max_copies, 5);
     end_world(&w);
 }
 
@@ -492,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_another_struct_size_is_refused),
         cmocka_unit_test(test_too_many_units_for_32_bits_are_refused),
         cmocka_unit_test(test_the_configuration_reads_back_resolved),
+        cmocka_unit_test(test_a_host_tier_gives_the_plan_room_for_every_block),
         cmocka_unit_test(test_the_largest_pool_gets_as_many_nodes_as_there_can_be),
         cmocka_unit_test(test_cache_bytes_is_exactly_what_create_takes),
         cmocka_unit_test(test_a_misaligned_arena_is_refused),

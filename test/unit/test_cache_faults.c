@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "world.h"
+#include "tiers.h"
 
 struct refusing {
     size_t refuse_at; /* the n-th write, from 0 */
@@ -18,6 +18,23 @@ static int write_until(void *context, const void *bytes, size_t n_bytes)
     assert_true(bytes != NULL || n_bytes == 0);
     r->n_after += r->n_writes > r->refuse_at;
     return r->n_writes++ == r->refuse_at ? -1 : 0;
+}
+
+static void record_tiers(world *w, kvp_seq seq)
+{
+    kvp_event events[8];
+    int32_t tokens[16];
+    uint32_t n;
+    uint64_t number;
+    (void)can_swap_out(w, &seq, 1);
+    swap_out(w, &seq, 1);
+    (void)can_swap_in(w, &seq, 1, 3);
+    drop_plan(w);
+    swap_in(w, &seq, 1, 3);
+    assert_status(KVP_E_TOO_SMALL, kvp_events_snapshot(w->cache, NULL, 0, NULL, &n, &number));
+    assert_ok(kvp_events_read(w->cache, number - 7, events, 8, tokens, &n));
+    assert_status(KVP_E_STATE, kvp_step_begin(w->cache, NULL, 0, &n, &number));
+    assert_status(KVP_E_ARG, kvp_step_done(w->cache, 1, NULL));
 }
 
 /* Calls with all kinds of records: long arrays, keys, refusals, reads. */
@@ -47,6 +64,7 @@ static void record_calls(world *w)
     (void)match(w, ints(0), 150);
     (void)stats_of(w);
     assert_ok(kvp_seq_truncate(w->cache, seq, 50, NULL));
+    record_tiers(w, child);
     close_seq(w, child);
     assert_ok(kvp_ns_flush(w->cache, w->ns));
 }
@@ -57,6 +75,8 @@ static world make_recorded(struct refusing *r)
     const kvp_sink sink = {r, write_until};
     world w = {.ns = {0}};
     config.max_unit_keys = 1;
+    config.host_blocks = 81;
+    config.max_events = 64;
     assert_ok(kvp_cache_bytes(&config, &w.arena_bytes));
     w.arena = aligned_alloc(64, w.arena_bytes);
     assert_non_null(w.arena);

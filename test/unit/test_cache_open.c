@@ -570,6 +570,20 @@ static void test_hits_are_held_before_blocks_are_taken(void **state)
     end_world(&w);
 }
 
+/* The hits are held while the call looks; that does not bring the watermark into force. */
+static void test_its_own_hits_are_not_held_for_the_watermark(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 4);
+    config.watermark = 0.5;
+    world w = make_world(&config);
+    const kvp_prompt prompt = prompt_of(ints(0), 16);
+    leave_cached(&w, ints(0), 8);
+    assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK);
+    (void)open_with(&w, &prompt, NULL);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -598,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_tokens_and_reserve_end_at_max_seq_tokens),
         cmocka_unit_test(test_victims_are_listed_in_order_with_their_deepest_hash),
         cmocka_unit_test(test_hits_are_held_before_blocks_are_taken),
+        cmocka_unit_test(test_its_own_hits_are_not_held_for_the_watermark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,8 +142,8 @@ static void test_only_group_0_exists(void **state)
     const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
     assert_status(KVP_E_ARG, kvp_seq_row(w.cache, seq, 1, &row, &n));
     assert_status(KVP_E_ARG, kvp_seq_slots(w.cache, seq, 1, 0, 4, slots));
-    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, 1, &info));
-    assert_status(KVP_E_ARG, kvp_block_tokens(w.cache, 1, 1, tokens, &n));
+    assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 1, KVP_DEVICE, 1, &info));
+    assert_status(KVP_E_ARG, kvp_block_tokens(w.cache, 1, KVP_DEVICE, 1, tokens, &n));
     end_world(&w);
 }
 
@@ -195,21 +195,21 @@ static void test_tokens_of_a_blocks_content(void **state)
     int32_t tokens[6];
     uint32_t n = 77;
     const kvp_seq seq = open_done(&w, ints(0), 11);
-    assert_ok(kvp_block_tokens(w.cache, 0, 1, tokens, &n));
+    assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, 1, tokens, &n));
     assert_int_equal(n, 6);
     assert_memory_equal(tokens, ints(0), 6 * sizeof(int32_t));
-    assert_ok(kvp_block_tokens(w.cache, 0, 2, tokens, &n));
+    assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, 2, tokens, &n));
     assert_int_equal(n, 4);
     assert_memory_equal(tokens, ints(6), 4 * sizeof(int32_t));
-    assert_ok(kvp_block_tokens(w.cache, 0, 3, tokens, &n));
+    assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, 3, tokens, &n));
     assert_int_equal(n, 0);
-    assert_ok(kvp_block_tokens(w.cache, 0, 0, tokens, &n));
+    assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, 0, tokens, &n));
     assert_int_equal(n, 0);
     const int32_t outside[] = {-1, 8, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++) {
         kvp_block_info info;
-        assert_status(KVP_E_ARG, kvp_block_tokens(w.cache, 0, outside[i], tokens, &n));
-        assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 0, outside[i], &info));
+        assert_status(KVP_E_ARG, kvp_block_tokens(w.cache, 0, KVP_DEVICE, outside[i], tokens, &n));
+        assert_status(KVP_E_ARG, kvp_block_info_get(w.cache, 0, KVP_DEVICE, outside[i], &info));
     }
     close_seq(&w, seq);
     end_world(&w);
@@ -231,7 +231,7 @@ static void test_sealed_tokens_reach_over_units_attached_elsewhere(void **state)
     const kvp_block_info info = block_of(&w, row_entry(&w, second, 0));
     assert_int_equal(info.sealed_units, 1);
     assert_int_equal(info.sealed_tokens, 4);
-    assert_ok(kvp_block_tokens(w.cache, 0, row_entry(&w, second, 0), tokens, &n));
+    assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, row_entry(&w, second, 0), tokens, &n));
     assert_int_equal(n, 4);
     assert_memory_equal(tokens, ints(0), sizeof(tokens));
     close_seq(&w, first);

@@ -85,7 +85,7 @@ static kvp_seq_info info_of(const fixture *f, kvp_seq seq)
 static kvp_block_info block(const fixture *f, int32_t id)
 {
     kvp_block_info info;
-    assert_int_equal(kvp_block_info_get(f->cache, 0, id, &info), KVP_OK);
+    assert_int_equal(kvp_block_info_get(f->cache, 0, KVP_DEVICE, id, &info), KVP_OK);
     return info;
 }
 
@@ -320,7 +320,7 @@ static void test_defect_2_old_content_is_computed_anew_after_its_block_was_reuse
             int32_t tokens[S];
             uint32_t n;
             fill_block(number, expected);
-            assert_int_equal(kvp_block_tokens(f.cache, 0, 1, tokens, &n), KVP_OK);
+            assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 1, tokens, &n), KVP_OK);
             assert_int_equal(n, S);
             assert_memory_equal(tokens, expected, sizeof tokens);
         }

@@ -28,15 +28,23 @@ static void make(struct made *made)
     memset(made, 0xA5, sizeof(*made));
     made->plan.capacity = CAPACITY;
     (void)kvpi_layout_take(&layout, 1, offsetof(struct made, arena));
-    kvpi_plan_layout(&made->plan, &layout, 0, BLOCKS);
+    memset(&made->plan, 0, sizeof(made->plan));
+    made->plan.capacity = CAPACITY;
+    made->plan.n_blocks = BLOCKS;
+    kvpi_plan_layout(&made->plan, &layout, 0);
     assert_true(layout.bytes <= sizeof(*made));
-    kvpi_plan_reset(&made->plan, BLOCKS);
+    kvpi_plan_reset(&made->plan);
+}
+
+static void add(struct made *made, uint32_t src, uint32_t dst, uint32_t n_tokens)
+{
+    kvpi_plan_add(&made->plan, &(struct kvpi_copy){.src = src, .dst = dst, .n_tokens = n_tokens});
 }
 
 static void add_all(struct made *made, const struct pair *pairs, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        kvpi_plan_add(&made->plan, pairs[i].src, pairs[i].dst, 1 + (uint32_t)i);
+        add(made, pairs[i].src, pairs[i].dst, 1 + (uint32_t)i);
     }
 }
 
@@ -47,7 +55,7 @@ static void expect_phases(const struct pair *pairs, size_t n, const uint32_t *ph
     make(&made);
     for (int turn = 0; turn < 2; turn++) { /* the second plan counts from 0 again */
         add_all(&made, pairs, n);
-        kvpi_plan_take(&made.plan, copies);
+        kvpi_plan_take(&made.plan, copies, 0);
         assert_int_equal(made.plan.n, 0);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(copies[i].src_block, pairs[i].src);
@@ -102,7 +110,7 @@ static void expect_left(struct made *made, const struct pair *pairs, size_t n)
 {
     kvp_copy copies[CAPACITY];
     assert_int_equal(made->plan.n, n);
-    kvpi_plan_take(&made->plan, copies);
+    kvpi_plan_take(&made->plan, copies, 0);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(copies[i].src_block, pairs[i].src);
         assert_int_equal(copies[i].dst_block, pairs[i].dst);
@@ -117,10 +125,10 @@ static void test_a_freed_destination_takes_its_copy_out(void **state)
     struct made made;
     make(&made);
     add_all(&made, pairs, 3);
-    kvpi_plan_drop(&made.plan, 4);
-    kvpi_plan_drop(&made.plan, 4);
-    kvpi_plan_drop(&made.plan, 1); /* a source is no destination */
-    kvpi_plan_drop(&made.plan, 9);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 4);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 4);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 1); /* a source is no destination */
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 9);
     expect_left(&made, left, 2);
 }
 
@@ -131,11 +139,11 @@ static void test_a_copy_that_a_later_one_reads_stays(void **state)
     struct made made;
     make(&made);
     add_all(&made, chain, 2);
-    kvpi_plan_drop(&made.plan, 2);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 2);
     assert_int_equal(made.plan.n, 2);
-    kvpi_plan_drop(&made.plan, 3); /* the reader goes first */
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 3); /* the reader goes first */
     assert_int_equal(made.plan.n, 1);
-    kvpi_plan_drop(&made.plan, 2);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 2);
     assert_int_equal(made.plan.n, 0);
 }
 
@@ -147,7 +155,7 @@ static void test_of_two_copies_into_a_block_only_the_unread_one_goes(void **stat
     struct made made;
     make(&made);
     add_all(&made, pairs, 3);
-    kvpi_plan_drop(&made.plan, 2);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 2);
     expect_left(&made, left, 2);
 }
 
@@ -159,7 +167,7 @@ static void test_two_unread_copies_into_a_block_both_go(void **state)
     struct made made;
     make(&made);
     add_all(&made, pairs, 3);
-    kvpi_plan_drop(&made.plan, 2);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 2);
     expect_left(&made, left, 1);
 }
 
@@ -172,9 +180,9 @@ static void test_a_plan_that_was_taken_is_forgotten(void **state)
     struct made made;
     make(&made);
     add_all(&made, pairs, 1);
-    kvpi_plan_take(&made.plan, copies);
+    kvpi_plan_take(&made.plan, copies, 0);
     add_all(&made, second, 1);
-    kvpi_plan_drop(&made.plan, 2);
+    kvpi_plan_drop(&made.plan, KVP_DEVICE, 2);
     expect_left(&made, second, 1);
 }
 
@@ -221,7 +229,7 @@ static void compare_and_take(struct made *made, struct model *model)
     kvp_copy copies[CAPACITY];
     assert_int_equal(made->plan.n, model->n);
     model_phases(model, phases);
-    kvpi_plan_take(&made->plan, copies);
+    kvpi_plan_take(&made->plan, copies, 0);
     for (size_t i = 0; i < model->n; i++) {
         assert_int_equal(copies[i].src_block, model->pairs[i].src);
         assert_int_equal(copies[i].dst_block, model->pairs[i].dst);
@@ -245,10 +253,10 @@ static void test_random_plans_equal_the_model(void **state)
         if (what == 0) {
             compare_and_take(&made, &model);
         } else if (what < 12) {
-            kvpi_plan_drop(&made.plan, dst);
+            kvpi_plan_drop(&made.plan, KVP_DEVICE, dst);
             model_drop(&model, dst);
         } else if (src != dst && model.n < CAPACITY) {
-            kvpi_plan_add(&made.plan, src, dst, 1);
+            add(&made, src, dst, 1);
             model.pairs[model.n++] = (struct pair){src, dst};
         }
         assert_int_equal(made.plan.n, model.n);

@@ -22,7 +22,9 @@ static void make_many(struct made *made, uint32_t n_blocks)
     struct kvpi_layout layout = {0, 0};
     memset(made, 0xA5, sizeof(*made));
     (void)kvpi_layout_take(&layout, 1, sizeof(struct kvpi_pool));
-    kvpi_pool_layout(&made->pool, &layout, 0, n_blocks);
+    memset(&made->pool, 0, sizeof(made->pool));
+    made->pool.n_blocks = n_blocks;
+    kvpi_pool_layout(&made->pool, &layout, 0);
     assert_true(layout.bytes <= sizeof(*made));
     kvpi_pool_reset(&made->pool, 1);
 }

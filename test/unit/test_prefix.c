@@ -37,12 +37,14 @@ static void make(struct made *made, uint32_t units_per_block)
     made->prefix.n_nodes = NODES;
     made->prefix.max_unit_keys = KEYS;
     made->prefix.tag_mask = UINT32_MAX;
-    made->prefix.has_dups = 1;
+    made->prefix.has_dups = KVPI_DUPS_ALL;
     made->prefix.n_collisions = 0;
     (void)kvpi_layout_take(&layout, 1, offsetof(struct made, arena));
-    kvpi_prefix_layout(&made->prefix, &layout, 0, BLOCKS);
+    made->prefix.n_blocks = BLOCKS;
+    made->prefix.host_blocks = 0;
+    kvpi_prefix_layout(&made->prefix, &layout, 0);
     assert_true(layout.bytes <= offsetof(struct made, root));
-    kvpi_prefix_reset(&made->prefix, BLOCKS);
+    kvpi_prefix_reset(&made->prefix);
     made->root = kvpi_prefix_add_root(&made->prefix, &hash);
     assert_int_equal(made->root, 1);
 }
@@ -78,7 +80,7 @@ static uint32_t add(struct made *made, uint32_t parent, uint32_t tag, int32_t nu
 
 static void attach(struct made *made, uint32_t index, uint32_t block)
 {
-    node(made, index)->at.block = block;
+    node(made, index)->at[KVP_DEVICE].block = block;
 }
 
 /* ----------------------------------------------------------------------------------------- find */
@@ -298,7 +300,7 @@ static void test_a_closed_root_lives_as_long_as_what_hangs_from_it(void **state)
     attach(&made, a, 1);
     kvpi_prefix_unuse(&made.prefix, made.root);
     assert_int_equal(made.prefix.n_used, 2);
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, a), 0);
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), 0);
     kvpi_prefix_reap(&made.prefix, a);
     assert_int_equal(made.prefix.n_used, 0);
 }
@@ -329,12 +331,12 @@ static void test_reset_forgets_every_node(void **state)
     make(&made, 1);
     const uint32_t a = add(&made, made.root, 1, 1);
     attach(&made, a, 2);
-    kvpi_prefix_add_dup(&made.prefix, a, 3);
+    kvpi_prefix_add_dup(&made.prefix, a, KVP_DEVICE, 3);
     (void)add(&made, a, 2, 2);
     kvpi_prefix_reap(&made.prefix, add(&made, a, 3, 3));
-    kvpi_prefix_reset(&made.prefix, BLOCKS);
+    kvpi_prefix_reset(&made.prefix);
     assert_int_equal(made.prefix.n_used, 0);
-    assert_false(kvpi_prefix_is_dup(&made.prefix, 3, 0));
+    assert_false(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 3, 0));
     assert_int_equal(kvpi_prefix_add_root(&made.prefix, &hash), 1);
     assert_int_equal(find(&made, 1, 1, 1), KVPI_NO_NODE);
     assert_int_equal(add(&made, 1, 1, 1), 2);
@@ -349,17 +351,17 @@ static void test_the_oldest_duplicate_takes_the_place(void **state)
     make(&made, 1);
     const uint32_t a = add(&made, made.root, 1, 1);
     attach(&made, a, 1);
-    kvpi_prefix_add_dup(&made.prefix, a, 4);
-    kvpi_prefix_add_dup(&made.prefix, a, 2);
-    kvpi_prefix_add_dup(&made.prefix, a, 5);
-    assert_true(kvpi_prefix_is_dup(&made.prefix, 4, 0));
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, a), 4);
-    assert_int_equal(node(&made, a)->at.block, 4);
-    assert_false(kvpi_prefix_is_dup(&made.prefix, 4, 0));
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, a), 2);
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, a), 5);
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, a), 0);
-    assert_int_equal(node(&made, a)->at.block, 0);
+    kvpi_prefix_add_dup(&made.prefix, a, KVP_DEVICE, 4);
+    kvpi_prefix_add_dup(&made.prefix, a, KVP_DEVICE, 2);
+    kvpi_prefix_add_dup(&made.prefix, a, KVP_DEVICE, 5);
+    assert_true(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 4, 0));
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), 4);
+    assert_int_equal(node(&made, a)->at[KVP_DEVICE].block, 4);
+    assert_false(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 4, 0));
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), 2);
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), 5);
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), 0);
+    assert_int_equal(node(&made, a)->at[KVP_DEVICE].block, 0);
 }
 
 static void test_striking_a_duplicate_keeps_the_order_of_the_rest(void **state)
@@ -372,13 +374,13 @@ static void test_striking_a_duplicate_keeps_the_order_of_the_rest(void **state)
         const uint32_t a = add(&made, made.root, 1, 1);
         attach(&made, a, 1);
         for (uint32_t block = 2; block <= 4; block++) {
-            kvpi_prefix_add_dup(&made.prefix, a, block);
+            kvpi_prefix_add_dup(&made.prefix, a, KVP_DEVICE, block);
         }
-        kvpi_prefix_strike_dups(&made.prefix, struck + 2, 0);
-        kvpi_prefix_strike_dups(&made.prefix, struck + 2, 0); /* nothing there any more */
-        assert_int_equal(kvpi_prefix_detach(&made.prefix, a), left[struck][0]);
-        assert_int_equal(kvpi_prefix_detach(&made.prefix, a), left[struck][1]);
-        assert_int_equal(kvpi_prefix_detach(&made.prefix, a), 0);
+        kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, struck + 2, 0);
+        kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, struck + 2, 0); /* there is none */
+        assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), left[struck][0]);
+        assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), left[struck][1]);
+        assert_int_equal(kvpi_prefix_detach(&made.prefix, a, KVP_DEVICE), 0);
     }
 }
 
@@ -393,16 +395,16 @@ static void test_units_of_a_block_are_struck_from_a_place_on(void **state)
         parent = path[i] = add(&made, parent, (uint32_t)i, i);
         assert_int_equal(kvpi_prefix_place(&made.prefix, node(&made, parent)), i);
         attach(&made, parent, 1);
-        kvpi_prefix_add_dup(&made.prefix, parent, 2);
+        kvpi_prefix_add_dup(&made.prefix, parent, KVP_DEVICE, 2);
     }
     const uint32_t next = add(&made, parent, 7, 7); /* the first unit of the next block */
     assert_int_equal(kvpi_prefix_place(&made.prefix, node(&made, next)), 0);
-    kvpi_prefix_strike_dups(&made.prefix, 2, 1);
-    assert_true(kvpi_prefix_is_dup(&made.prefix, 2, 0));
-    assert_false(kvpi_prefix_is_dup(&made.prefix, 2, 1));
-    assert_false(kvpi_prefix_is_dup(&made.prefix, 2, 2));
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, path[0]), 2);
-    assert_int_equal(kvpi_prefix_detach(&made.prefix, path[1]), 0);
+    kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, 2, 1);
+    assert_true(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 2, 0));
+    assert_false(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 2, 1));
+    assert_false(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 2, 2));
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, path[0], KVP_DEVICE), 2);
+    assert_int_equal(kvpi_prefix_detach(&made.prefix, path[1], KVP_DEVICE), 0);
 }
 
 static void test_without_duplicates_there_is_nothing_to_strike(void **state)
@@ -412,9 +414,9 @@ static void test_without_duplicates_there_is_nothing_to_strike(void **state)
     make(&made, 1);
     made.prefix.has_dups = 0;
     made.prefix.dups_at = SIZE_MAX / 2; /* must not be looked at */
-    kvpi_prefix_strike_dups(&made.prefix, 1, 0);
-    assert_false(kvpi_prefix_is_dup(&made.prefix, 1, 0));
-    kvpi_prefix_reset(&made.prefix, BLOCKS);
+    kvpi_prefix_strike_dups(&made.prefix, KVP_DEVICE, 1, 0);
+    assert_false(kvpi_prefix_is_dup(&made.prefix, KVP_DEVICE, 1, 0));
+    kvpi_prefix_reset(&made.prefix);
 }
 
 int main(void)

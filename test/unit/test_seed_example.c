@@ -74,7 +74,7 @@ static void expect_row(const fixture *f, kvp_seq seq, const int32_t *blocks, uin
 static kvp_block_info block(const fixture *f, int32_t id)
 {
     kvp_block_info info;
-    assert_int_equal(kvp_block_info_get(f->cache, 0, id, &info), KVP_OK);
+    assert_int_equal(kvp_block_info_get(f->cache, 0, KVP_DEVICE, id, &info), KVP_OK);
     return info;
 }
 
@@ -137,8 +137,8 @@ static void test_equal_tokens_after_different_prefixes_are_different_nodes(void 
     int32_t of_c[S];
     uint32_t n_a;
     uint32_t n_c;
-    assert_int_equal(kvp_block_tokens(f.cache, 0, 2, of_a, &n_a), KVP_OK);
-    assert_int_equal(kvp_block_tokens(f.cache, 0, 5, of_c, &n_c), KVP_OK);
+    assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 2, of_a, &n_a), KVP_OK);
+    assert_int_equal(kvp_block_tokens(f.cache, 0, KVP_DEVICE, 5, of_c, &n_c), KVP_OK);
     assert_int_equal(n_a, S);
     assert_int_equal(n_c, S);
     assert_memory_equal(of_a, of_c, sizeof of_a);

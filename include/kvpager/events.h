@@ -1,0 +1,79 @@
+/* kvpager/events.h: what is stored where. For routers and whoever keeps a view of the cache.
+ *
+ *   config.max_events = 65536;
+ *   ...
+ *   for (;;) {
+ *       status = kvp_events_read(cache, next, events, 256, tokens, &n);
+ *       if (status == KVP_E_BEHIND) { ... kvp_events_snapshot ... next = number + 1 ... }
+ *       else next += n;
+ *   }
+ *
+ * Events are statements about the set of (hash, tier) whose KV can be found: STORED puts one in,
+ * REMOVED takes one out, CLEARED takes all of a namespace out, or all there are. Whoever applies
+ * them in order to an empty set, or to a snapshot, has that set. They are numbered 1, 2, ...
+ * without gap; the newest max_events are remembered; reading takes nothing away, so any number of
+ * readers may keep each its own place.
+ *
+ * A unit is stored when its node gets its first block in the tier, and removed when its last one
+ * goes. What a flush (or the last kvp_ns_close) makes unreachable is CLEARED, and its eviction
+ * later is not told. After an invalidation, units that lay behind a withdrawn one are unreachable,
+ * and stay in the set until they are evicted (a hit always begins at the root, and ends before
+ * them). Equal hashes are one element: nothing is told while another node under a live root with
+ * the same hash has the tier. (With hashes that callers gave, and that are wrong, the view is
+ * wrong; hits never are.)
+ */
+#ifndef KVPAGER_EVENTS_H
+#define KVPAGER_EVENTS_H
+
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    KVP_EVENT_STORED = 1,
+    KVP_EVENT_REMOVED = 2,
+    KVP_EVENT_CLEARED = 3 /* hash: the namespace's root hash: what was stored with this root goes;
+                             zero: everything (reset) */
+};
+
+typedef struct kvp_event {
+    uint64_t number;
+    uint32_t kind;     /* KVP_EVENT_... */
+    uint32_t tier;     /* KVP_DEVICE, KVP_HOST; CLEARED: 0, of both */
+    kvp_hash hash;     /* of the unit */
+    kvp_hash parent;   /* STORED: of the unit before, or of the root; else zero */
+    kvp_hash root;     /* STORED: the namespace's root hash (kvp_hash_root); else zero */
+    uint32_t position; /* STORED: of the unit's first token; else 0 */
+    uint32_t n_tokens; /* STORED: U; else 0. Its tokens are at index x U of out_tokens */
+} kvp_event;
+
+/* Read events from number `from` on.
+ *
+ * Takes:   from         1 + the number of the last event that was read; 1 at first
+ *          capacity     of out_events; out_tokens has room for capacity x U, or is NULL: no tokens
+ * Gives:   out_events, out_tokens  [out_n_events]; 0 when there is nothing new
+ * Returns: KVP_OK; KVP_E_BEHIND: event `from` is not remembered any more; KVP_E_ARG: from is 0, or
+ *          more than one beyond the newest; KVP_E_STATE: max_events is 0
+ * Thread:  read. Cost: O(events read x U)
+ */
+KVP_API kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
+                                   uint32_t capacity, int32_t *out_tokens, uint32_t *out_n_events);
+
+/* List the whole set as STORED events, ancestors before descendants, all with one number: that of
+ * the newest event. Go on with kvp_events_read from the number after it.
+ *
+ * Takes:   capacity     of out_events; out_tokens as above. 0 asks for the number of events only
+ * Gives:   out_number   also on KVP_E_TOO_SMALL, as out_n_events
+ * Returns: KVP_OK; KVP_E_TOO_SMALL; KVP_E_STATE: max_events is 0
+ * Thread:  cache (uses scratch memory; changes nothing). Cost: O(nodes x depth) at worst
+ */
+KVP_API kvp_status kvp_events_snapshot(kvp_cache *cache, kvp_event *out_events, uint32_t capacity,
+                                       int32_t *out_tokens, uint32_t *out_n_events,
+                                       uint64_t *out_number);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,267 @@
+/* The audit, of what tiers and steps add: broken by hand, it is seen and named. See
+ * test_cache_check.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers.h"
+
+#include "core/cache_state.h"
+
+/* Steps overlap, and one is out with two copies. Of the device: 1 2 are parked, 3 is held. Of the
+ * host: 1 2 are held by a swapped sequence, their units awaited, 3 is cached, 4 to 6 are free. */
+struct scene {
+    world w;
+    kvp_cache *cache;
+    struct kvpi_seq *swapped;
+    int32_t *row;
+};
+
+static void make_scene(struct scene *scene)
+{
+    scene->w = steps_world(6, 6);
+    world *w = &scene->w;
+    const kvp_seq kept = open_done(w, ints(100), 4);
+    swap_out(w, &kept, 1);
+    pass_step(w);
+    close_seq(w, kept); /* host 1 */
+    const kvp_seq seq = open_done(w, ints(0), 8);
+    assert_ok(kvp_seq_retain(w->cache, seq, (kvp_range){0, 8}, 1));
+    (void)open_done(w, ints(200), 4);
+    swap_out(w, &seq, 1);
+    close_seq(w, seq);
+    const kvp_seq again = open_done(w, ints(300), 8);
+    (void)begin_step(w);
+    swap_out(w, &again, 1);
+    (void)begin_step(w);
+    scene->cache = w->cache;
+    scene->swapped = kvpi_find_seq(w->cache, again);
+    scene->row =
+        kvpi_row_blocks(&w->cache->table, kvpi_seq_place(&w->cache->table, scene->swapped));
+    assert_int_equal(scene->cache->plan.n_out, 2);
+    assert_int_equal(scene->cache->pool.n_parked, 2);
+    assert_int_equal(scene->cache->host.n_held, 2);
+}
+
+/* A block of the device that is parked: the first of its list. */
+static uint32_t parked(const struct scene *s)
+{
+    const struct kvpi_pool *pool = &s->cache->pool;
+    uint32_t block = 1;
+    while (!(kvpi_block(pool, block)->refs & KVPI_REFS_PARKED)) {
+        block++;
+    }
+    return block;
+}
+
+static struct kvpi_block *host_block_at(const struct scene *s, uint32_t i)
+{
+    return kvpi_block(&s->cache->host, (uint32_t)s->row[i]);
+}
+
+static struct kvpi_copy *first_copy(const struct scene *s)
+{
+    return kvpi_plan_copies(&s->cache->plan);
+}
+
+/* ------------------------------------------------------------------------------ what is planted */
+
+static void b2_host_sum(struct scene *s)
+{
+    s->cache->host.n_free--;
+}
+
+static void b2_parked_sum(struct scene *s)
+{
+    s->cache->pool.n_parked--;
+}
+
+static void b2_steps(struct scene *s)
+{
+    s->cache->steps.begun += s->cache->steps.max;
+}
+
+static void b2_plan(struct scene *s)
+{
+    s->cache->plan.n_out = s->cache->plan.capacity + UINT64_C(1);
+}
+
+static void b2_parked_count(struct scene *s)
+{
+    s->cache->pool.n_parked--;
+    s->cache->pool.n_free++;
+}
+
+static void b3_host_queue(struct scene *s)
+{
+    kvpi_block(&s->cache->host, kvpi_pool_victim(&s->cache->host))->prev = (uint32_t)s->row[0];
+}
+
+static void b1_host_mark(struct scene *s)
+{
+    host_block_at(s, 0)->refs |= KVPI_REFS_MARKED;
+}
+
+static void b1_parked_in_a_queue(struct scene *s)
+{
+    kvpi_block(&s->cache->pool, kvpi_pool_victim(&s->cache->pool))->refs |= KVPI_REFS_PARKED;
+}
+
+static void x1_parked_links(struct scene *s)
+{
+    kvpi_block(&s->cache->pool, parked(s))->prev = 0;
+}
+
+static void x1_not_parked(struct scene *s)
+{
+    kvpi_block(&s->cache->pool, parked(s))->refs &= ~KVPI_REFS_PARKED;
+}
+
+static void x1_held_in_a_parked_list(struct scene *s)
+{
+    kvpi_block(&s->cache->pool, parked(s))->refs++;
+}
+
+static void t1_host_refs(struct scene *s)
+{
+    host_block_at(s, 1)->refs++;
+}
+
+static void t1_kept_by_no_copy(struct scene *s)
+{
+    first_copy(s)->keeps = 1;
+}
+
+static void m2_host_entry(struct scene *s)
+{
+    s->row[1] = (int32_t)kvpi_pool_victim(&s->cache->host);
+}
+
+static void m2_host_row_too_long(struct scene *s)
+{
+    s->swapped->computed = s->swapped->writable = 4;
+}
+
+static void n4_awaited_users(struct scene *s)
+{
+    struct kvpi_dup *dups = kvpi_prefix_dups(&s->cache->prefix);
+    const uint32_t slot = kvpi_prefix_slot(&s->cache->prefix, KVP_HOST, (uint32_t)s->row[0], 0);
+    assert_int_equal(dups[slot].next, KVPI_AWAITED);
+    dups[slot] = (struct kvpi_dup){0, 0, 0};
+}
+
+static void x1_awaited_in_order(struct scene *s)
+{
+    s->cache->config.steps = KVP_STEPS_ORDERED;
+}
+
+static void n3_free_block_awaits(struct scene *s)
+{
+    struct kvpi_dup *dups = kvpi_prefix_dups(&s->cache->prefix);
+    const uint32_t from = kvpi_prefix_slot(&s->cache->prefix, KVP_HOST, (uint32_t)s->row[0], 0);
+    const uint32_t to =
+        kvpi_prefix_slot(&s->cache->prefix, KVP_HOST, kvpi_pool_victim(&s->cache->host), 0);
+    dups[to] = dups[from];
+    dups[from] = (struct kvpi_dup){0, 0, 0};
+}
+
+static void n3_host_content(struct scene *s)
+{
+    host_block_at(s, 0)->content = s->cache->pool.n_blocks; /* some node */
+}
+
+static void x2_out(struct scene *s)
+{
+    s->cache->plan.n_out--;
+    s->cache->plan.n++;
+}
+
+static void x2_beyond_the_host(struct scene *s)
+{
+    first_copy(s)->dst = s->cache->host.n_blocks;
+}
+
+static void x2_null_source(struct scene *s)
+{
+    first_copy(s)->src = 0;
+}
+
+static void x2_onto_itself(struct scene *s)
+{
+    first_copy(s)->src = first_copy(s)->dst;
+    first_copy(s)->src_tier = first_copy(s)->dst_tier;
+}
+
+static void test_every_planted_fault_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct scene *scene);
+        const char *invariant;
+        int level; /* the lowest that sees it */
+    } faults[] = {
+        {b2_host_sum, "B2", 1},
+        {b2_parked_sum, "B2", 1},
+        {b2_steps, "B2", 1},
+        {b2_plan, "B2", 1},
+        {b2_parked_count, "B2", 2},
+        {b3_host_queue, "B3", 2},
+        {b1_host_mark, "B1", 2},
+        {b1_parked_in_a_queue, "B1", 2},
+        {x1_parked_links, "X1", 2},
+        {x1_not_parked, "X1", 2},
+        {x1_held_in_a_parked_list, "X1", 2},
+        {t1_host_refs, "T1", 3},
+        {t1_kept_by_no_copy, "T1", 3},
+        {m2_host_entry, "M2", 3},
+        {m2_host_row_too_long, "M2", 3},
+        {n4_awaited_users, "N4", 3},
+        {x1_awaited_in_order, "X1", 3},
+        {n3_free_block_awaits, "N3", 3},
+        {n3_host_content, "N3", 3},
+        {x2_out, "X2", 3},
+        {x2_beyond_the_host, "X2", 3},
+        {x2_null_source, "X2", 3},
+        {x2_onto_itself, "X2", 3},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct scene scene;
+        kvp_violation violation;
+        make_scene(&scene);
+        assert_true(kvpi_audit(scene.cache, 3, &violation));
+        faults[i].plant(&scene);
+        for (int level = 1; level <= 3; level++) {
+            const int sound = kvpi_audit(scene.cache, level, &violation);
+            if (sound != (level < faults[i].level)) {
+                print_error("fault %zu, %s, level %d\n", i, faults[i].invariant, level);
+            }
+            assert_int_equal(sound, level < faults[i].level);
+            if (!sound) {
+                assert_string_equal(violation.invariant, faults[i].invariant);
+            }
+        }
+        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
+    }
+}
+
+static void test_the_audit_changes_nothing(void **state)
+{
+    (void)state;
+    struct scene scene;
+    make_scene(&scene);
+    char *before = malloc(scene.w.arena_bytes);
+    assert_non_null(before);
+    memcpy(before, scene.w.arena, scene.w.arena_bytes);
+    assert_true(kvpi_audit(scene.cache, 3, NULL));
+    assert_memory_equal(scene.w.arena, before, scene.w.arena_bytes);
+    free(before);
+    end_world(&scene.w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_planted_fault_is_named),
+        cmocka_unit_test(test_the_audit_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,196 @@
+/* The example model generates the same tokens whatever the engine is like: random requests that
+ * share prefixes, random engines, against KV in one piece; and, for types that round, engines
+ * against each other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <kvpager/attention.h>
+
+#include "../../examples/tiny_llama/engine.h"
+#include "../../examples/tiny_llama/model.h"
+#include "../../examples/tiny_llama/plain.h"
+
+enum { MAX_REQUESTS = 7, MAX_PROMPT = 48, MAX_OUT = 3 * 10, VOCABULARY = 97, ROUNDS = 40 };
+
+struct requests {
+    uint32_t n;
+    int32_t prompts[MAX_REQUESTS][MAX_PROMPT];
+    int32_t out[MAX_REQUESTS][MAX_OUT];
+    struct generation generations[MAX_REQUESTS];
+};
+
+static uint32_t draw(uint64_t *random, uint32_t n)
+{
+    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((*random >> 33) % n);
+}
+
+static struct model *make_model(void)
+{
+    const model_config config = {.n_layers = 2,
+                                 .n_heads = 4,
+                                 .n_kv_heads = 2,
+                                 .head_size = 8,
+                                 .width = 32,
+                                 .hidden = 48,
+                                 .vocabulary = VOCABULARY,
+                                 .max_tokens = 40,
+                                 .seed = 5,
+                                 .theta = 10000.0};
+    struct model *model = model_create(&config);
+    assert_non_null(model);
+    return model;
+}
+
+static void draw_requests(struct requests *requests, uint64_t *random)
+{
+    memset(requests, 0, sizeof *requests);
+    requests->n = 1 + draw(random, MAX_REQUESTS);
+    for (uint32_t i = 0; i < requests->n; i++) {
+        struct generation *g = &requests->generations[i];
+        const uint32_t like = draw(random, i + 1), shared = draw(random, MAX_PROMPT);
+        for (uint32_t at = 0; at < MAX_PROMPT; at++)
+            requests->prompts[i][at] =
+                at < shared ? requests->prompts[like][at] : (int32_t)draw(random, VOCABULARY);
+        *g = (struct generation){.prompt = requests->prompts[i],
+                                 .n_prompt = 1 + draw(random, MAX_PROMPT),
+                                 .n_new = 1 + draw(random, 10),
+                                 .n_samples = draw(random, 2) ? 1 : 1 + draw(random, 3),
+                                 .is_beam = draw(random, 4) == 0,
+                                 .seed = draw(random, 1000),
+                                 .out = requests->out[i]};
+    }
+}
+
+static engine_options draw_options(uint64_t *random)
+{
+    engine_options options = engine_default_options();
+    options.block_tokens = 1 + draw(random, 9);
+    options.step_tokens = 24 + draw(random, 16);
+    options.chunk_tokens = draw(random, 2) ? 0 : 1 + draw(random, 12);
+    options.max_running = 3 + draw(random, 20);
+    options.max_running =
+        options.max_running > options.step_tokens ? options.step_tokens : options.max_running;
+    options.prefix_cache = draw(random, 3) > 0;
+    options.cascade = draw(random, 2);
+    options.rope_mode = draw(random, 2) ? KVP_ROPE_AT_READ : KVP_ROPE_AT_WRITE;
+    options.preempt = draw(random, 3);
+    options.host_blocks = draw(random, 2) ? 0 : 8 + draw(random, 100);
+    options.overlapped = draw(random, 2);
+    options.lose_steps = draw(random, 4) == 0;
+    return options;
+}
+
+/* Run in a new engine, twice; the tokens of both runs are the same, and are left in `requests`. */
+static engine_counts run(struct model *model, const engine_options *options,
+                         struct requests *requests)
+{
+    struct engine *engine;
+    struct requests again = *requests;
+    assert_int_equal(engine_create(model, options, &engine), KVP_OK);
+    for (uint32_t i = 0; i < requests->n; i++)
+        again.generations[i].out = again.out[i];
+    assert_int_equal(engine_run(engine, requests->generations, requests->n), KVP_OK);
+    assert_int_equal(engine_run(engine, again.generations, again.n), KVP_OK);
+    assert_memory_equal(again.out, requests->out, sizeof again.out);
+    const engine_counts counts = engine_counts_of(engine);
+    if (!options->prefix_cache)
+        assert_int_equal(counts.cached_tokens, 0);
+    engine_destroy(engine);
+    return counts;
+}
+
+static void compute_plain(struct model *model, struct requests *requests)
+{
+    for (uint32_t i = 0; i < requests->n; i++)
+        assert_int_equal(plain_generate(model, &requests->generations[i]), 0);
+}
+
+static void copy_requests(struct requests *to, const struct requests *from)
+{
+    *to = *from;
+    memset(to->out, 0, sizeof to->out);
+    for (uint32_t i = 0; i < to->n; i++)
+        to->generations[i].out = to->out[i];
+}
+
+static void test_any_engine_gives_the_tokens_of_plain_kv(void **state)
+{
+    (void)state;
+    struct model *model = make_model();
+    static struct requests expected, found;
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        uint64_t random = seed;
+        draw_requests(&expected, &random);
+        const engine_options options = draw_options(&random);
+        copy_requests(&found, &expected);
+        compute_plain(model, &expected);
+        (void)run(model, &options, &found);
+        assert_memory_equal(found.out, expected.out, sizeof found.out);
+    }
+    model_destroy(model);
+}
+
+/* Pools in which not all fit. */
+static void test_preempted_requests_give_the_same_tokens(void **state)
+{
+    (void)state;
+    struct model *model = make_model();
+    static struct requests expected, found;
+    uint64_t n_recomputed = 0, n_swapped = 0;
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        uint64_t random = 100 + seed;
+        draw_requests(&expected, &random);
+        engine_options options = draw_options(&random);
+        options.n_blocks = 6 + (MAX_PROMPT + MAX_OUT) / options.block_tokens;
+        options.lose_steps = 0;
+        if (seed % 2 == 0) {
+            options.preempt = KVP_PREEMPT_SWAP;
+            options.host_blocks = 100;
+        }
+        copy_requests(&found, &expected);
+        compute_plain(model, &expected);
+        const engine_counts counts = run(model, &options, &found);
+        n_recomputed += counts.preemptions - counts.swaps;
+        n_swapped += counts.swaps;
+        assert_memory_equal(found.out, expected.out, sizeof found.out);
+    }
+    assert_true(n_recomputed >= 4 && n_swapped >= 4);
+    model_destroy(model);
+}
+
+/* K and V rounded to 16 bits are other K and V, but in every engine the same ones. */
+static void test_rounded_kv_is_the_same_in_every_engine(void **state)
+{
+    (void)state;
+    struct model *model = make_model();
+    static struct requests first, second;
+    for (uint64_t seed = 1; seed <= ROUNDS / 2; seed++) {
+        uint64_t random = 200 + seed;
+        draw_requests(&first, &random);
+        engine_options a = draw_options(&random), b = draw_options(&random);
+        a.type = b.type = seed % 2 ? KVP_BF16 : KVP_F16;
+        b.rope_mode = a.rope_mode; /* what is rounded is turned, or it is not */
+        copy_requests(&second, &first);
+        (void)run(model, &a, &first);
+        (void)run(model, &b, &second);
+        assert_memory_equal(first.out, second.out, sizeof first.out);
+    }
+    model_destroy(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_engine_gives_the_tokens_of_plain_kv),
+        cmocka_unit_test(test_preempted_requests_give_the_same_tokens),
+        cmocka_unit_test(test_rounded_kv_is_the_same_in_every_engine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
