@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define N_OPS      33u
+#define N_OPS      ((uint32_t)KVP_CALL_EVENTS_SNAPSHOT)
 #define MAX_CALLS  400u
 #define MAX_TOKENS 64u
 #define N_HANDLES  8u
@@ -32,6 +32,8 @@ struct session {
     uint64_t spaces[2];
     uint64_t seqs[N_HANDLES];
     uint32_t next;
+    uint64_t step;  /* the newest */
+    uint64_t event; /* the newest that was read */
     int32_t tokens[4 * MAX_TOKENS];
     uint64_t handles[4];
     uint32_t counts[4];
@@ -58,6 +60,17 @@ static uint32_t take_number(struct session *s)
     return n < 240 ? n % 48 : edges[n % 6];
 }
 
+static void take_tiers(struct session *s, kvp_config *config)
+{
+    uint32_t bits = take(s, 32);
+    config->host_blocks = (bits & 3) != 0 ? 2 + take(s, 24) : 0;
+    config->keep_evicted = (bits & 4) != 0;
+    config->max_copies += (bits & 3) != 0 ? take(s, 16) : 0;
+    config->steps = bits >> 3 & 1;
+    config->max_steps_out = 1 + (config->steps != 0 ? take(s, 4) : 0);
+    config->max_events = (bits & 16) != 0 ? 1 + take(s, 32) : 0;
+}
+
 static kvp_config take_config(struct session *s)
 {
     static const uint32_t sizes[] = {1, 2, 4, 8};
@@ -79,6 +92,7 @@ static kvp_config take_config(struct session *s)
     config.prefix_cache = (bits & 12) != 0;
     config.test_hash_bits = (bits & 16) != 0 ? 1 + take(s, 4) : 0;
     config.watermark = (bits & 32) != 0 ? 0.1 : 0;
+    take_tiers(s, &config);
     return config;
 }
 
@@ -114,8 +128,39 @@ static void take_prompt(struct session *s, kvp_call *call)
     for (uint32_t i = 0; i < call->n_ranges; i++)
         s->ranges[i] = (kvp_range){take(s, 48), take_number(s)};
     call->ranges = call->n_ranges > 0 ? s->ranges : NULL;
-    call->flags = take(s, 8) == 0 ? take(s, 4) : 0;
+    call->flags = take(s, 4) == 0 ? take(s, 5) : 0;
     call->retention = take(s, 8) == 0 ? take(s, 9) : 0;
+}
+
+static void take_seqs(struct session *s, kvp_call *call)
+{
+    call->n_seqs = take(s, 8) < 6 ? 1 : take(s, 5);
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        s->handles[i] = s->seqs[take(s, N_HANDLES)];
+        s->counts[i] = call->op == KVP_CALL_STEP_COMMIT ? take_number(s) : 0;
+    }
+    call->handles = s->handles;
+}
+
+/* Calls about tiers, steps and events. */
+static void take_tier_call(struct session *s, kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_IN: call->reserve_tokens = take(s, 4) == 0 ? take_number(s) : 0;
+    /* fall through */
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_OUT: take_seqs(s, call); return;
+    case KVP_CALL_STEP_COMMIT: take_seqs(s, call); call->counts = s->counts;
+    /* fall through */
+    case KVP_CALL_STEP_DONE: call->number = s->step - take(s, 6); return;
+    case KVP_CALL_EVENTS_READ: call->number = s->event + (take(s, 3) == 0 ? take(s, 40) : 1); break;
+    case KVP_CALL_STEP_FAILED: call->number = s->step - take(s, 6); break;
+    default: break;
+    }
+    call->count = take(s, 4) == 0 ? take_number(s) : 60;
+    call->no_report = call->op == KVP_CALL_STEP_FAILED && call->count == 0;
+    call->with_tokens = call->op >= KVP_CALL_EVENTS_READ && take(s, 2) == 0;
 }
 
 static void take_batch(struct session *s, kvp_call *call)
@@ -160,6 +205,10 @@ static kvp_call take_call(struct session *s)
     case KVP_CALL_CAN_EXTEND: take_batch(s, &call); return call;
     default: break;
     }
+    if (call.op >= KVP_CALL_SWAP_OUT) {
+        take_tier_call(s, &call);
+        return call;
+    }
     call.handle = s->seqs[take(s, N_HANDLES)];
     call.position = take_number(s);
     if (call.op == KVP_CALL_EXTEND || call.op == KVP_CALL_FILL) {
@@ -171,6 +220,7 @@ static kvp_call take_call(struct session *s)
     }
     call.count = take_number(s);
     call.group = take(s, 16) == 0;
+    call.tier = take(s, 3);
     call.block = (int32_t)take_number(s);
     call.range = (kvp_range){call.position, call.count};
     call.retention = take(s, 9);
@@ -201,6 +251,12 @@ static void run_call(struct session *s)
         s->spaces[call.name[0] % 2] = s->replay.outcome.handle;
     if (call.op == KVP_CALL_OPEN || call.op == KVP_CALL_FORK)
         s->seqs[s->next++ % N_HANDLES] = s->replay.outcome.handle;
+    if (call.op == KVP_CALL_STEP_BEGIN)
+        s->step = s->replay.outcome.number;
+    if (call.op == KVP_CALL_EVENTS_READ)
+        s->event = call.number + s->replay.outcome.n - 1;
+    if (call.op == KVP_CALL_EVENTS_SNAPSHOT)
+        s->event = s->replay.outcome.number;
 }
 
 /* The whole log once more, from its bytes. */

@@ -11,13 +11,16 @@
  * is taken out, so that they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
- *   "kvplog1\n", configuration, then records: op (1 byte), arguments, status, results.
+ *   "kvplog2\n", configuration, then records: op (1 byte), arguments, status, results.
  */
 #ifndef KVPAGER_OPLOG_H
 #define KVPAGER_OPLOG_H
 
 #include "types.h"
 #include "cache.h"
+#include "events.h"
+#include "steps.h"
+#include "swap.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,7 +60,17 @@ extern "C" {
     X(SHORTAGE, 30, "cache_shortage")                                                              \
     X(CHECK, 31, "check")                                                                          \
     X(RESET, 32, "cache_reset")                                                                    \
-    X(CONFIG, 33, "cache_config")
+    X(CONFIG, 33, "cache_config")                                                                  \
+    X(SWAP_OUT, 34, "seq_swap_out")                                                                \
+    X(SWAP_IN, 35, "seq_swap_in")                                                                  \
+    X(CAN_SWAP_OUT, 36, "can_swap_out")                                                            \
+    X(CAN_SWAP_IN, 37, "can_swap_in")                                                              \
+    X(STEP_BEGIN, 38, "step_begin")                                                                \
+    X(STEP_COMMIT, 39, "step_commit")                                                              \
+    X(STEP_DONE, 40, "step_done")                                                                  \
+    X(STEP_FAILED, 41, "step_failed")                                                              \
+    X(EVENTS_READ, 42, "events_read")                                                              \
+    X(EVENTS_SNAPSHOT, 43, "events_snapshot")
 
 #define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
 typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
@@ -66,28 +79,31 @@ typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
 /* The arguments of one call, whatever it is. Fields that the call does not have are zero. Handles
  * are portable bits (kvp_handle_flip). */
 typedef struct kvp_call {
-    uint32_t op;         /* KVP_CALL_... */
-    uint64_t handle;     /* the namespace or sequence: ns_*, match, open, can_open; seq_* */
-    uint32_t position;   /* from, at, n_tokens of commit and truncate, block_idx, check's level */
-    uint32_t count;      /* n_tokens of seq_tokens, slots; capacity of invalidate, plan_take */
+    uint32_t op;       /* KVP_CALL_... */
+    uint64_t handle;   /* the namespace or sequence: ns_*, match, open, can_open; seq_* */
+    uint32_t position; /* from, at, n_tokens of commit and truncate, block_idx, check's level */
+    uint32_t count;    /* n_tokens of seq_tokens, slots; else the capacity of what is asked for */
     uint32_t group;
+    uint32_t tier; /* block_info_get, block_tokens */
     int32_t block;
     uint32_t reserve_tokens;
-    uint32_t flags;      /* of the prompt or the batch */
+    uint32_t flags; /* of the prompt or the batch */
     uint32_t retention;
     uint64_t tag;
-    kvp_range range;     /* retain, uncache */
-    uint32_t no_report;  /* invalidate: 1 when out_n_seqs was NULL */
+    uint64_t number;      /* step_commit, done, failed: the step; events_read: from */
+    kvp_range range;      /* retain, uncache */
+    uint32_t no_report;   /* invalidate, step_failed: 1 when out_n_seqs was NULL */
+    uint32_t with_tokens; /* events_*: 1 when out_tokens was given */
 
-    const int32_t *tokens; /* [n_tokens]; NULL: values not given (extend) */
-    uint32_t n_tokens;     /* open, match, extend, fill: how many; batches: the sum of counts */
+    const int32_t *tokens;  /* [n_tokens]; NULL: values not given (extend) */
+    uint32_t n_tokens;      /* open, match, extend, fill: how many; batches: the sum of counts */
     const kvp_hash *hashes; /* [n_hashes] or NULL */
     uint32_t n_hashes;
     const kvp_key *keys; /* [n_keys] or NULL */
     uint32_t n_keys;
     const kvp_range *ranges; /* [n_ranges] or NULL: kvp_prompt.uncached */
     uint32_t n_ranges;
-    const uint64_t *handles; /* [n_seqs] batches */
+    const uint64_t *handles; /* [n_seqs] batches, swaps */
     const uint32_t *counts;  /* [n_seqs] batches: new tokens, or commit positions; NULL: one each */
     uint32_t n_seqs;
     const uint8_t *name; /* [name_bytes] */
@@ -99,9 +115,12 @@ typedef struct kvp_call {
 typedef struct kvp_outcome {
     kvp_status status;
     uint64_t handle; /* new namespace or sequence, portable bits */
+    uint64_t number; /* step_begin: the step; step_done: the newest that has taken effect;
+                        events_snapshot: of the newest event, also on KVP_E_TOO_SMALL */
     union {
         kvp_open_info open; /* open, match */
         kvp_released released;
+        kvp_swapped swapped;
         kvp_admission admission;
         kvp_seq_info seq; /* .ns in portable bits */
         kvp_block_info block;
@@ -109,13 +128,15 @@ typedef struct kvp_outcome {
         kvp_shortage shortage;
         kvp_violation violation;
     } u;
-    uint32_t n;            /* entries of the array that the call gives */
-    const int32_t *i32;    /* row, tokens; statuses of a batch with KVP_BATCH_EACH */
-    const int64_t *i64;    /* slots */
-    const uint64_t *u64;   /* invalidate: portable handles */
+    uint32_t n;          /* entries of the array that the call gives */
+    const int32_t *i32;  /* row, tokens; statuses of a batch with KVP_BATCH_EACH; with_tokens: those
+                            of events, [n x U], 0 where an event has none */
+    const int64_t *i64;  /* slots */
+    const uint64_t *u64; /* invalidate, step_failed: portable handles */
     const kvp_copy *copies;
     const kvp_evicted *evicted;
-    void *storage;         /* kvp_outcome_free */
+    const kvp_event *events;
+    void *storage; /* kvp_outcome_free */
     size_t storage_bytes;
 } kvp_outcome;
 
@@ -161,8 +182,8 @@ KVP_API kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config
 typedef struct kvp_record {
     kvp_call call; /* arrays are good until the next read */
     kvp_status status;
-    uint64_t index;        /* of the record, from 0 */
-    const uint8_t *bytes;  /* [n_bytes] the whole record, op first */
+    uint64_t index;       /* of the record, from 0 */
+    const uint8_t *bytes; /* [n_bytes] the whole record, op first */
     size_t n_bytes;
     size_t n_result_bytes; /* the last ones of them: status and results */
 } kvp_record;

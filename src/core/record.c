@@ -1,6 +1,9 @@
 /* record: the writer of operation logs. docs/OPLOG.md describes the bytes, src/trace/oplog_decode.c
  * reads them: the two share nothing but that page, so that a mistake in one shows.
  *
+ * Here: the header, and the calls that change sequences and namespaces or ask about a prompt or a
+ * batch; record_tiers.c: plans, swaps, steps; record_read.c: what only reads.
+ *
  * A record is put together in a small buffer on the stack and handed to the sink in one piece;
  * arrays too long for it go to the sink from where they lie. Nothing is allocated, and no length
  * has to be known beforehand: the reader finds the end of a record by reading it.
@@ -21,22 +24,6 @@
 #include <kvpager/oplog.h>
 
 #include "record_put.h"
-
-static void put_handles(struct kvpi_writer *writer, const kvp_seq *seqs, uint32_t n_seqs)
-{
-    for (uint32_t i = 0; i < n_seqs; i++) {
-        kvpi_put_room(writer, KVPI_VARINT_BYTES);
-        kvpi_put_handle(writer, seqs[i].bits);
-    }
-}
-
-static void put_varints(struct kvpi_writer *writer, const uint32_t *values, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        kvpi_put_room(writer, KVPI_VARINT_BYTES);
-        kvpi_put_varint(writer, values[i]);
-    }
-}
 
 static void put_keys(struct kvpi_writer *writer, const kvp_key *keys, uint32_t n_keys)
 {
@@ -116,28 +103,13 @@ static void put_batch(struct kvpi_writer *writer, const kvp_batch *batch)
                                     has(batch->n_tokens, HAS_COUNTS)));
     kvpi_put_fields(writer, (const uint32_t[]){batch->reserve_tokens, batch->flags, batch->n_seqs},
                     3);
-    put_handles(writer, batch->seqs, batch->n_seqs);
+    kvpi_put_handles(writer, batch->seqs, batch->n_seqs);
     if (batch->n_tokens != NULL)
-        put_varints(writer, batch->n_tokens, batch->n_seqs);
+        kvpi_put_varints(writer, batch->n_tokens, batch->n_seqs);
     if (batch->tokens != NULL)
         kvpi_put_array(writer, batch->tokens, sum_of_counts(batch), KVPI_ELEMENT_32);
     if (batch->keys != NULL)
         put_keys(writer, batch->keys, batch->n_keys);
-}
-
-/* Ends the arguments: status, decisions (R3). Leaves room for a group of results. */
-static void put_status(struct kvpi_writer *writer, kvp_status status)
-{
-    uint64_t decisions = writer->recorder->decisions;
-    uint8_t code = (uint8_t)(-(int)status & 0x7f);
-    kvpi_put_room(writer, KVPI_GROUP_BYTES);
-    if (decisions == 0) {
-        kvpi_put_byte(writer, code);
-        return;
-    }
-    kvpi_put_byte(writer, (uint8_t)(code | 0x80));
-    kvpi_put_fixed(writer, (uint32_t)(decisions ^ (decisions >> 32)), 4);
-    writer->recorder->decisions = 0;
 }
 
 static void put_statuses(struct kvpi_writer *writer, const kvp_batch *batch)
@@ -152,18 +124,10 @@ static void put_open_info(struct kvpi_writer *writer, const kvp_open_info *info)
 {
     kvpi_put_fields(writer,
                     (const uint32_t[]){info->cached_tokens, info->hit_tokens, info->stop,
-                                       info->shared_blocks, info->cached_blocks,
-                                       info->copied_tokens, info->taken_blocks,
+                                       info->host_tokens, info->shared_blocks, info->host_blocks,
+                                       info->cached_blocks, info->copied_tokens, info->taken_blocks,
                                        info->evicted_blocks},
-                    8);
-}
-
-static void put_admission(struct kvpi_writer *writer, const kvp_admission *admission)
-{
-    kvpi_put_fields(writer,
-                    (const uint32_t[]){admission->verdict, admission->need_blocks,
-                                       admission->available, admission->missing_blocks},
-                    4);
+                    10);
 }
 
 static void put_config(struct kvpi_writer *writer, const kvp_config *config)
@@ -171,14 +135,15 @@ static void put_config(struct kvpi_writer *writer, const kvp_config *config)
     uint64_t watermark;
     memcpy(&watermark, &config->watermark, sizeof watermark);
     kvpi_put_room(writer, KVPI_GROUP_BYTES);
-    kvpi_put_fields(writer,
-                    (const uint32_t[]){config->block_tokens, config->unit_tokens, config->n_blocks,
-                                       config->max_seqs, config->max_seq_tokens,
-                                       config->max_namespaces, config->n_nodes,
-                                       config->max_unit_keys, config->max_copies,
-                                       config->commit_policy, config->full_hit,
-                                       config->prefix_cache, config->test_hash_bits},
-                    13);
+    kvpi_put_fields(
+        writer,
+        (const uint32_t[]){config->block_tokens, config->unit_tokens, config->n_blocks,
+                           config->max_seqs, config->max_seq_tokens, config->max_namespaces,
+                           config->n_nodes, config->max_unit_keys, config->max_copies,
+                           config->commit_policy, config->full_hit, config->prefix_cache,
+                           config->test_hash_bits, config->host_blocks, config->keep_evicted,
+                           config->steps, config->max_steps_out, config->max_events},
+        18);
     kvpi_put_fixed(writer, watermark, 8);
     kvpi_put_fixed(writer, config->hash_seed, 8);
     kvpi_put_varint(writer, config->n_uncached_tokens);
@@ -199,7 +164,7 @@ kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sin
     struct kvpi_writer writer;
     writer.recorder = recorder;
     writer.n_bytes = 0;
-    kvpi_put_bytes(&writer, "kvplog1\n", 8);
+    kvpi_put_bytes(&writer, "kvplog2\n", 8);
     put_config(&writer, resolved);
     kvpi_put_flush(&writer);
     if (recorder->failed != 0) {
@@ -231,7 +196,7 @@ static void handle_call(struct kvpi_recorder *recorder, uint8_t op, uint64_t bit
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, op);
     kvpi_put_handle(&writer, bits);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -242,7 +207,7 @@ void kvpi_record_ns_open(struct kvpi_recorder *recorder, const void *name, size_
     kvpi_put_begin(&writer, recorder, KVP_CALL_NS_OPEN);
     kvpi_put_varint(&writer, name_bytes);
     kvpi_put_bytes(&writer, name, name_bytes);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK)
         kvpi_put_handle(&writer, ns->bits);
     kvpi_put_finish(&writer);
@@ -271,7 +236,7 @@ void kvpi_record_match(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prom
 {
     struct kvpi_writer writer;
     begin_prompt(&writer, recorder, KVP_CALL_MATCH, ns, prompt);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK)
         put_open_info(&writer, info);
     kvpi_put_finish(&writer);
@@ -282,7 +247,7 @@ void kvpi_record_seq_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_p
 {
     struct kvpi_writer writer;
     begin_prompt(&writer, recorder, KVP_CALL_OPEN, ns, prompt);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK) {
         kvpi_put_handle(&writer, seq->bits);
         put_open_info(&writer, info);
@@ -295,9 +260,9 @@ void kvpi_record_can_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_p
 {
     struct kvpi_writer writer;
     begin_prompt(&writer, recorder, KVP_CALL_CAN_OPEN, ns, prompt);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK)
-        put_admission(&writer, admission);
+        kvpi_put_admission(&writer, admission);
     kvpi_put_finish(&writer);
 }
 
@@ -317,7 +282,7 @@ void kvpi_record_seq_extend(struct kvpi_recorder *recorder, kvp_seq seq, const i
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_varint(&writer, reserve_tokens);
     put_values(&writer, tokens, n_tokens);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -327,7 +292,7 @@ static void batch_call(struct kvpi_recorder *recorder, uint8_t op, const kvp_bat
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, op);
     put_batch(&writer, batch);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK && (batch->flags & KVP_BATCH_EACH) != 0)
         put_statuses(&writer, batch);
     kvpi_put_finish(&writer);
@@ -351,9 +316,9 @@ void kvpi_record_can_extend(struct kvpi_recorder *recorder, const kvp_batch *bat
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, KVP_CALL_CAN_EXTEND);
     put_batch(&writer, batch);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK)
-        put_admission(&writer, admission);
+        kvpi_put_admission(&writer, admission);
     kvpi_put_finish(&writer);
 }
 
@@ -364,7 +329,7 @@ void kvpi_record_seq_fill(struct kvpi_recorder *recorder, kvp_seq seq, const int
     kvpi_put_begin(&writer, recorder, KVP_CALL_FILL);
     kvpi_put_handle(&writer, seq.bits);
     put_values(&writer, tokens, n_tokens);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -375,7 +340,7 @@ void kvpi_record_seq_commit(struct kvpi_recorder *recorder, kvp_seq seq, uint32_
     kvpi_put_begin(&writer, recorder, KVP_CALL_COMMIT);
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_varint(&writer, n_tokens);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -385,9 +350,9 @@ void kvpi_record_seq_commit_many(struct kvpi_recorder *recorder, const kvp_seq *
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, KVP_CALL_COMMIT_MANY);
     kvpi_put_varint(&writer, n_seqs);
-    put_handles(&writer, seqs, n_seqs);
-    put_varints(&writer, n_tokens, n_seqs);
-    put_status(&writer, status);
+    kvpi_put_handles(&writer, seqs, n_seqs);
+    kvpi_put_varints(&writer, n_tokens, n_seqs);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -399,12 +364,8 @@ void kvpi_record_seq_invalidate(struct kvpi_recorder *recorder, kvp_seq seq, uin
     kvpi_put_begin(&writer, recorder, KVP_CALL_INVALIDATE);
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_fields(&writer, (const uint32_t[]){from, capacity, n_seqs == NULL}, 3);
-    put_status(&writer, status);
-    if (n_seqs != NULL && (status == KVP_OK || status == KVP_E_TOO_SMALL)) {
-        kvpi_put_varint(&writer, *n_seqs);
-        if (status == KVP_OK)
-            put_handles(&writer, seqs, *n_seqs);
-    }
+    kvpi_put_status(&writer, status);
+    kvpi_put_report(&writer, status, seqs, n_seqs);
     kvpi_put_finish(&writer);
 }
 
@@ -416,7 +377,7 @@ void kvpi_record_seq_fork(struct kvpi_recorder *recorder, kvp_seq parent, uint32
     kvpi_put_handle(&writer, parent.bits);
     kvpi_put_varint(&writer, at);
     kvpi_put_varint(&writer, tag);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK)
         kvpi_put_handle(&writer, child->bits);
     kvpi_put_finish(&writer);
@@ -425,7 +386,7 @@ void kvpi_record_seq_fork(struct kvpi_recorder *recorder, kvp_seq parent, uint32
 static void put_released(struct kvpi_writer *writer, kvp_status status,
                          const kvp_released *released)
 {
-    put_status(writer, status);
+    kvpi_put_status(writer, status);
     if (status != KVP_OK)
         return;
     kvpi_put_varint(writer, released->freed_blocks);
@@ -453,83 +414,6 @@ void kvpi_record_seq_close(struct kvpi_recorder *recorder, kvp_seq seq, kvp_stat
     kvpi_put_finish(&writer);
 }
 
-void kvpi_record_seq_info_get(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
-                              const kvp_seq_info *info)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_SEQ_INFO);
-    kvpi_put_handle(&writer, seq.bits);
-    put_status(&writer, status);
-    if (status == KVP_OK) {
-        kvpi_put_handle(&writer, info->ns.bits);
-        kvpi_put_varint(&writer, info->tag);
-        kvpi_put_fields(&writer,
-                        (const uint32_t[]){info->tokens, info->known_tokens, info->prompt_tokens,
-                                           info->cached_tokens, info->computed_tokens,
-                                           info->writable_tokens, info->public_tokens,
-                                           info->kept_tokens, info->blocks, info->stop,
-                                           info->retention, info->row_version},
-                        12);
-        kvpi_put_signed(&writer, info->last_token);
-    }
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
-                            uint32_t n_tokens, kvp_status status, const int32_t *tokens)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_SEQ_TOKENS);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, from);
-    kvpi_put_varint(&writer, n_tokens);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, tokens, n_tokens, KVPI_ELEMENT_32);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_block_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t block_idx,
-                                  kvp_status status, const int32_t *tokens,
-                                  const uint32_t *n_tokens)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_SEQ_BLOCK_TOKENS);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, block_idx);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, tokens, *n_tokens, KVPI_ELEMENT_32);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_row(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t group,
-                         kvp_status status, const int32_t *const *row, const uint32_t *n_blocks)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_ROW);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, group);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, *row, *n_blocks, KVPI_ELEMENT_32);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_slots(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t group,
-                           uint32_t from, uint32_t n_tokens, kvp_status status,
-                           const int64_t *slots)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_SLOTS);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_fields(&writer, (const uint32_t[]){group, from, n_tokens}, 3);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, slots, n_tokens, KVPI_ELEMENT_64);
-    kvpi_put_finish(&writer);
-}
-
 void kvpi_record_seq_retain(struct kvpi_recorder *recorder, kvp_seq seq, kvp_range range,
                             uint32_t retention, kvp_status status)
 {
@@ -537,7 +421,7 @@ void kvpi_record_seq_retain(struct kvpi_recorder *recorder, kvp_seq seq, kvp_ran
     kvpi_put_begin(&writer, recorder, KVP_CALL_RETAIN);
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_fields(&writer, (const uint32_t[]){range.begin, range.end, retention}, 3);
-    put_status(&writer, status);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -549,116 +433,15 @@ void kvpi_record_seq_uncache(struct kvpi_recorder *recorder, kvp_seq seq, kvp_ra
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_varint(&writer, range.begin);
     kvpi_put_varint(&writer, range.end);
-    put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_plan_take(struct kvpi_recorder *recorder, uint32_t capacity, kvp_status status,
-                           const kvp_copy *copies, const uint32_t *n_copies)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_PLAN_TAKE);
-    kvpi_put_varint(&writer, capacity);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, copies, *n_copies, KVPI_ELEMENT_COPY);
-    else if (status == KVP_E_TOO_SMALL)
-        kvpi_put_varint(&writer, *n_copies);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_cache_evicted(struct kvpi_recorder *recorder, kvp_status status,
-                               const kvp_evicted *const *evicted, const uint32_t *n_evicted)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_EVICTED);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, *evicted, *n_evicted, KVPI_ELEMENT_EVICTED);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_block_info_get(struct kvpi_recorder *recorder, uint32_t group, int32_t block,
-                                kvp_status status, const kvp_block_info *info)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_BLOCK_INFO);
-    kvpi_put_varint(&writer, group);
-    kvpi_put_signed(&writer, block);
-    put_status(&writer, status);
-    if (status == KVP_OK) {
-        kvpi_put_fields(&writer,
-                        (const uint32_t[]){info->state, info->ref_count, info->generation,
-                                           info->retention, info->sealed_units,
-                                           info->sealed_tokens},
-                        6);
-        kvpi_put_bytes(&writer, info->hash.bytes, sizeof info->hash.bytes);
-    }
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_block_tokens(struct kvpi_recorder *recorder, uint32_t group, int32_t block,
-                              kvp_status status, const int32_t *tokens, const uint32_t *n_tokens)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_BLOCK_TOKENS);
-    kvpi_put_varint(&writer, group);
-    kvpi_put_signed(&writer, block);
-    put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, tokens, *n_tokens, KVPI_ELEMENT_32);
-    kvpi_put_finish(&writer);
-}
-
-/* Calls on the cache itself: no arguments. */
-static void begin_plain(struct kvpi_writer *writer, struct kvpi_recorder *recorder, uint8_t op,
-                        kvp_status status)
-{
-    kvpi_put_begin(writer, recorder, op);
-    put_status(writer, status);
-}
-
-void kvpi_record_cache_stats(struct kvpi_recorder *recorder, kvp_status status,
-                             const kvp_stats *stats)
-{
-    struct kvpi_writer writer;
-    begin_plain(&writer, recorder, KVP_CALL_STATS, status);
-    if (status == KVP_OK)
-        kvpi_put_digest(&writer, stats, sizeof *stats / 8, KVPI_ELEMENT_64);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_cache_shortage(struct kvpi_recorder *recorder, kvp_status status,
-                                const kvp_shortage *shortage)
-{
-    struct kvpi_writer writer;
-    begin_plain(&writer, recorder, KVP_CALL_SHORTAGE, status);
-    if (status == KVP_OK) {
-        kvpi_put_signed(&writer, shortage->status);
-        kvpi_put_varint(&writer, shortage->index);
-        kvpi_put_varint(&writer, shortage->missing_blocks);
-    }
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_check(struct kvpi_recorder *recorder, int level, kvp_status status,
-                       const kvp_violation *violation)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_CHECK);
-    kvpi_put_signed(&writer, level);
-    put_status(&writer, status);
-    if (status == KVP_E_CORRUPT) {
-        kvpi_put_bytes(&writer, violation->invariant, sizeof violation->invariant);
-        kvpi_put_varint(&writer, violation->object);
-    }
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
 void kvpi_record_cache_reset(struct kvpi_recorder *recorder, kvp_status status)
 {
     struct kvpi_writer writer;
-    begin_plain(&writer, recorder, KVP_CALL_RESET, status);
+    kvpi_put_begin(&writer, recorder, KVP_CALL_RESET);
+    kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
 
@@ -666,7 +449,8 @@ void kvpi_record_cache_config(struct kvpi_recorder *recorder, kvp_status status,
                               const kvp_config *config)
 {
     struct kvpi_writer writer;
-    begin_plain(&writer, recorder, KVP_CALL_CONFIG, status);
+    kvpi_put_begin(&writer, recorder, KVP_CALL_CONFIG);
+    kvpi_put_status(&writer, status);
     if (status == KVP_OK)
         put_config(&writer, config);
     kvpi_put_finish(&writer);

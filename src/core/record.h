@@ -12,12 +12,15 @@
  *     every pointer with a count above 0 behind it may be followed. A call that calls another
  *     public one records itself only.
  *   - Passes as outputs its own out arguments, in their order, as const pointers. They are followed
- *     only when the status is KVP_OK; n_seqs of invalidate and n_copies of plan_take also for
- *     KVP_E_TOO_SMALL, the violation of check only for KVP_E_CORRUPT. Outputs that a caller may
- *     leave out (info of open, released, violation) must be here all the same: pass a local one.
- *     Only n_seqs of invalidate may be NULL: the caller asked for no report.
+ *     only when the status is KVP_OK; n_seqs of invalidate and step_failed, n_copies of plan_take
+ *     and step_begin, n_events and number of events_snapshot also for KVP_E_TOO_SMALL, the
+ *     violation of check only for KVP_E_CORRUPT. Outputs that a caller may leave out (info of open,
+ *     released, swapped, violation) must be here all the same: pass a local one. Only n_seqs of
+ *     invalidate and step_failed may be NULL: the caller asked for no report. Of the tokens of
+ *     events, those of events with n_tokens above 0 are followed.
  *   - Calls kvpi_record_decision for every block that it takes and every block that it evicts, in
- *     order, whether a recording runs or not (it is three instructions).
+ *     order, whether a recording runs or not (it is three instructions). Ids of host blocks are
+ *     passed negative.
  *   - In checked builds, records first and audits itself then, so that a log ends with the call
  *     that broke the cache.
  *   - Also implements what oplog.h marks with "in src/core": kvp_handle_flip, kvp_config_peek.
@@ -29,6 +32,9 @@
 #define KVPI_RECORD_H
 
 #include <kvpager/cache.h>
+#include <kvpager/events.h>
+#include <kvpager/steps.h>
+#include <kvpager/swap.h>
 
 struct kvpi_recorder {
     kvp_sink sink;
@@ -39,10 +45,11 @@ struct kvpi_recorder {
     uint32_t failed;      /* the sink refused bytes: the recording ended there, stop will say so */
 };
 
-/* Mix a block id into the digest of what the call decides. */
+/* Mix a block id into the digest of what the call decides: a host block's negative, so that taking
+ * block 5 of one tier and of the other are two things. */
 static inline void kvpi_record_decision(struct kvpi_recorder *recorder, int32_t block)
 {
-    /* Odd multiplier (2^64 / golden ratio): block ids above 0 in two orders give two digests. */
+    /* Odd multiplier (2^64 / golden ratio): ids other than 0 in two orders give two digests. */
     recorder->decisions = (recorder->decisions + (uint32_t)block) * 0x9E3779B97F4A7C15u;
 }
 
@@ -127,10 +134,11 @@ void kvpi_record_plan_take(struct kvpi_recorder *recorder, uint32_t capacity, kv
                            const kvp_copy *copies, const uint32_t *n_copies);
 void kvpi_record_cache_evicted(struct kvpi_recorder *recorder, kvp_status status,
                                const kvp_evicted *const *evicted, const uint32_t *n_evicted);
-void kvpi_record_block_info_get(struct kvpi_recorder *recorder, uint32_t group, int32_t block,
-                                kvp_status status, const kvp_block_info *info);
-void kvpi_record_block_tokens(struct kvpi_recorder *recorder, uint32_t group, int32_t block,
-                              kvp_status status, const int32_t *tokens, const uint32_t *n_tokens);
+void kvpi_record_block_info_get(struct kvpi_recorder *recorder, uint32_t group, uint32_t tier,
+                                int32_t block, kvp_status status, const kvp_block_info *info);
+void kvpi_record_block_tokens(struct kvpi_recorder *recorder, uint32_t group, uint32_t tier,
+                              int32_t block, kvp_status status, const int32_t *tokens,
+                              const uint32_t *n_tokens);
 
 void kvpi_record_cache_stats(struct kvpi_recorder *recorder, kvp_status status,
                              const kvp_stats *stats);
@@ -141,5 +149,33 @@ void kvpi_record_check(struct kvpi_recorder *recorder, int level, kvp_status sta
 void kvpi_record_cache_reset(struct kvpi_recorder *recorder, kvp_status status);
 void kvpi_record_cache_config(struct kvpi_recorder *recorder, kvp_status status,
                               const kvp_config *config);
+
+void kvpi_record_seq_swap_out(struct kvpi_recorder *recorder, const kvp_seq *seqs, uint32_t n_seqs,
+                              kvp_status status, const kvp_swapped *swapped);
+void kvpi_record_seq_swap_in(struct kvpi_recorder *recorder, const kvp_seq *seqs, uint32_t n_seqs,
+                             uint32_t reserve_tokens, kvp_status status,
+                             const kvp_swapped *swapped);
+void kvpi_record_can_swap_out(struct kvpi_recorder *recorder, const kvp_seq *seqs, uint32_t n_seqs,
+                              kvp_status status, const kvp_admission *admission);
+void kvpi_record_can_swap_in(struct kvpi_recorder *recorder, const kvp_seq *seqs, uint32_t n_seqs,
+                             uint32_t reserve_tokens, kvp_status status,
+                             const kvp_admission *admission);
+
+void kvpi_record_step_begin(struct kvpi_recorder *recorder, uint32_t capacity, kvp_status status,
+                            const kvp_copy *copies, uint32_t n_copies, uint64_t step);
+void kvpi_record_step_commit(struct kvpi_recorder *recorder, uint64_t step, const kvp_seq *seqs,
+                             const uint32_t *n_tokens, uint32_t n_seqs, kvp_status status);
+void kvpi_record_step_done(struct kvpi_recorder *recorder, uint64_t step, kvp_status status,
+                           uint64_t effective);
+void kvpi_record_step_failed(struct kvpi_recorder *recorder, uint64_t step, uint32_t capacity,
+                             kvp_status status, const kvp_seq *out_seqs,
+                             const uint32_t *out_n_seqs);
+
+void kvpi_record_events_read(struct kvpi_recorder *recorder, uint64_t from, uint32_t capacity,
+                             int with_tokens, kvp_status status, const kvp_event *events,
+                             const int32_t *tokens, uint32_t n_events);
+void kvpi_record_events_snapshot(struct kvpi_recorder *recorder, uint32_t capacity, int with_tokens,
+                                 kvp_status status, const kvp_event *events, const int32_t *tokens,
+                                 uint32_t n_events, uint64_t number);
 
 #endif

@@ -1,5 +1,5 @@
 /* record_put: the bytes of a record, on their way to the sink: numbers, arrays and digests, in one
- * byte order on every machine. For record.c alone, so that its calls compile into one piece each.
+ * byte order on every machine. For record*.c alone, so that each call compiles into one piece.
  */
 #ifndef KVPI_RECORD_PUT_H
 #define KVPI_RECORD_PUT_H
@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Longest run of fixed fields: a sequence's info, 15 varints of which two have 10 bytes. */
+/* Longest run of fixed fields: a configuration, 18 varints of 5 bytes, two of 8, a count. */
 #define KVPI_GROUP_BYTES  128u
 #define KVPI_BUFFER_BYTES 512u
 #define KVPI_VARINT_BYTES 10u
@@ -110,21 +110,35 @@ enum kvpi_element {
     KVPI_ELEMENT_32,
     KVPI_ELEMENT_64,
     KVPI_ELEMENT_COPY,
-    KVPI_ELEMENT_EVICTED
+    KVPI_ELEMENT_EVICTED,
+    KVPI_ELEMENT_EVENT
 };
 
-static const size_t KVPI_ELEMENT_BYTES[] = {1, 4, 8, 20, 20};
-#define KVPI_ELEMENT_BYTES_MAX 20u
+static const size_t KVPI_ELEMENT_BYTES[] = {1, 4, 8, 20, 24, 72};
+#define KVPI_ELEMENT_BYTES_MAX 72u
 
-_Static_assert(sizeof(kvp_copy) == 20 && sizeof(kvp_evicted) == 20, "no padding");
+_Static_assert(sizeof(kvp_copy) == 20 && sizeof(kvp_evicted) == 24 && sizeof(kvp_event) == 72,
+               "no padding");
 _Static_assert(offsetof(kvp_copy, group) == 4 && offsetof(kvp_copy, src_tier) == 6 &&
                    offsetof(kvp_copy, dst_tier) == 7 && offsetof(kvp_copy, src_block) == 8 &&
                    offsetof(kvp_copy, dst_block) == 12 && offsetof(kvp_copy, n_tokens) == 16,
                "the order that the log has");
-_Static_assert(offsetof(kvp_evicted, block) == 16, "the order that the log has");
+_Static_assert(offsetof(kvp_evicted, block) == 16 && offsetof(kvp_evicted, tier) == 20 &&
+                   offsetof(kvp_evicted, kept) == 22,
+               "the order that the log has");
+_Static_assert(offsetof(kvp_event, kind) == 8 && offsetof(kvp_event, tier) == 12 &&
+                   offsetof(kvp_event, hash) == 16 && offsetof(kvp_event, parent) == 32 &&
+                   offsetof(kvp_event, root) == 48 && offsetof(kvp_event, position) == 64 &&
+                   offsetof(kvp_event, n_tokens) == 68,
+               "the order that the log has");
 _Static_assert(sizeof(kvp_hash) == 16 && sizeof(kvp_status) == 4 && sizeof(kvp_range) == 8,
                "packed");
 _Static_assert(sizeof(kvp_stats) % 8 == 0, "64-bit numbers only");
+_Static_assert(sizeof(kvp_open_info) == 10 * 4 && sizeof(kvp_admission) == 5 * 4 &&
+                   sizeof(kvp_swapped) == 4 * 4 && sizeof(kvp_released) == 2 * 4 &&
+                   sizeof(kvp_block_info) == 6 * 4 + 16 && sizeof(kvp_shortage) == 4 * 4 + 8 &&
+                   sizeof(kvp_seq_info) == 2 * 8 + 14 * 4,
+               "every field is recorded");
 
 /* KVPI_RECORD_PORTABLE: a test takes the other way on a little-endian machine, too. */
 static inline int kvpi_put_is_direct(void)
@@ -157,6 +171,20 @@ static inline void kvpi_put_store_evicted(uint8_t *out, const kvp_evicted *evict
 {
     memcpy(out, evicted->hash.bytes, sizeof evicted->hash.bytes);
     kvpi_put_store(out + 16, (uint32_t)evicted->block, 4);
+    kvpi_put_store(out + 20, evicted->tier, 2);
+    kvpi_put_store(out + 22, evicted->kept, 2);
+}
+
+static inline void kvpi_put_store_event(uint8_t *out, const kvp_event *event)
+{
+    kvpi_put_store(out, event->number, 8);
+    kvpi_put_store(out + 8, event->kind, 4);
+    kvpi_put_store(out + 12, event->tier, 4);
+    memcpy(out + 16, event->hash.bytes, sizeof event->hash.bytes);
+    memcpy(out + 32, event->parent.bytes, sizeof event->parent.bytes);
+    memcpy(out + 48, event->root.bytes, sizeof event->root.bytes);
+    kvpi_put_store(out + 64, event->position, 4);
+    kvpi_put_store(out + 68, event->n_tokens, 4);
 }
 
 /* Stores one element as the log has it. */
@@ -169,6 +197,7 @@ static inline void kvpi_put_store_element(uint8_t *out, const void *data, size_t
     case KVPI_ELEMENT_64: kvpi_put_store(out, ((const uint64_t *)data)[idx], 8); break;
     case KVPI_ELEMENT_COPY: kvpi_put_store_copy(out, (const kvp_copy *)data + idx); break;
     case KVPI_ELEMENT_EVICTED: kvpi_put_store_evicted(out, (const kvp_evicted *)data + idx); break;
+    case KVPI_ELEMENT_EVENT: kvpi_put_store_event(out, (const kvp_event *)data + idx); break;
     }
 }
 
@@ -202,30 +231,34 @@ static inline void kvpi_put_array(struct kvpi_writer *writer, const void *data, 
     }
 }
 
-/* The same in pieces: equal to the hash of all bytes at once. */
-static inline uint64_t kvpi_put_digest_portable(const void *data, size_t n,
-                                                enum kvpi_element element)
+/* In pieces: equal to the hash of all bytes at once. */
+static inline void kvpi_put_update(XXH3_state_t *state, const void *data, size_t n,
+                                   enum kvpi_element element)
 {
-    XXH3_state_t state;
+    if (kvpi_put_is_direct()) {
+        XXH3_64bits_update(state, data, n * KVPI_ELEMENT_BYTES[element]);
+        return;
+    }
     uint8_t bytes[KVPI_BUFFER_BYTES];
     size_t n_bytes = 0;
-    XXH3_64bits_reset(&state);
     for (size_t i = 0; i < n; i++) {
         kvpi_put_store_element(bytes + n_bytes, data, i, element);
         n_bytes += KVPI_ELEMENT_BYTES[element];
         if (n_bytes > KVPI_BUFFER_BYTES - KVPI_ELEMENT_BYTES_MAX || i + 1 == n) {
-            XXH3_64bits_update(&state, bytes, n_bytes);
+            XXH3_64bits_update(state, bytes, n_bytes);
             n_bytes = 0;
         }
     }
-    return XXH3_64bits_digest(&state);
 }
 
 static inline uint64_t kvpi_put_digest_of(const void *data, size_t n, enum kvpi_element element)
 {
     if (kvpi_put_is_direct())
         return XXH3_64bits(data, n * KVPI_ELEMENT_BYTES[element]);
-    return kvpi_put_digest_portable(data, n, element);
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    kvpi_put_update(&state, data, n, element);
+    return XXH3_64bits_digest(&state);
 }
 
 /* The number of elements, and their digest when there are any. */
@@ -235,6 +268,61 @@ static inline void kvpi_put_digest(struct kvpi_writer *writer, const void *data,
     kvpi_put_varint(writer, n);
     if (n > 0)
         kvpi_put_fixed(writer, kvpi_put_digest_of(data, n, element), 8);
+}
+
+/* ------------------------------------------------------------ what several calls have in common */
+
+static inline void kvpi_put_handles(struct kvpi_writer *writer, const kvp_seq *seqs,
+                                    uint32_t n_seqs)
+{
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        kvpi_put_handle(writer, seqs[i].bits);
+    }
+}
+
+static inline void kvpi_put_varints(struct kvpi_writer *writer, const uint32_t *values, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        kvpi_put_varint(writer, values[i]);
+    }
+}
+
+/* Ends the arguments: status, decisions (R3). Leaves room for a group of results. */
+static inline void kvpi_put_status(struct kvpi_writer *writer, kvp_status status)
+{
+    uint64_t decisions = writer->recorder->decisions;
+    uint8_t code = (uint8_t)(-(int)status & 0x7f);
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
+    if (decisions == 0) {
+        kvpi_put_byte(writer, code);
+        return;
+    }
+    kvpi_put_byte(writer, (uint8_t)(code | 0x80));
+    kvpi_put_fixed(writer, (uint32_t)(decisions ^ (decisions >> 32)), 4);
+    writer->recorder->decisions = 0;
+}
+
+static inline void kvpi_put_admission(struct kvpi_writer *writer, const kvp_admission *admission)
+{
+    kvpi_put_fields(writer,
+                    (const uint32_t[]){admission->verdict, admission->need_blocks,
+                                       admission->available, admission->missing_blocks,
+                                       admission->copied_blocks},
+                    5);
+}
+
+/* Sequences whose KV is wrong: their number when it was asked for, they themselves when they
+ * fitted. */
+static inline void kvpi_put_report(struct kvpi_writer *writer, kvp_status status,
+                                   const kvp_seq *seqs, const uint32_t *n_seqs)
+{
+    if (n_seqs == NULL || (status != KVP_OK && status != KVP_E_TOO_SMALL))
+        return;
+    kvpi_put_varint(writer, *n_seqs);
+    if (status == KVP_OK)
+        kvpi_put_handles(writer, seqs, *n_seqs);
 }
 
 #endif

@@ -40,7 +40,7 @@ static int refuse_header(const char *command, const char *path, kvp_status statu
     if (status == KVP_E_VERSION)
         return kvpi_tool_fail(command,
                               "%s: an operation log of another version; this program reads "
-                              "version 1",
+                              "version 2",
                               path);
     if (status == KVP_E_FORMAT)
         return kvpi_tool_fail(command,

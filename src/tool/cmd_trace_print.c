@@ -74,6 +74,18 @@ static void print_tokens(FILE *out, int *first, const kvp_call *call)
     end_array(out, call->n_tokens);
 }
 
+/* A number that tells something when it is 0, too. */
+static void print_u64(FILE *out, int *first, const char *name, uint64_t value)
+{
+    print_separator(out, first);
+    fprintf(out, "%s=%" PRIu64, name, value);
+}
+
+static const char *tier_name(uint32_t tier)
+{
+    return tier == KVP_DEVICE ? "device" : tier == KVP_HOST ? "host" : "?";
+}
+
 static void print_counts(FILE *out, int *first, const char *name, const kvp_call *call)
 {
     if (call->counts == NULL)
@@ -151,7 +163,10 @@ static void print_prompt(FILE *out, int *first, const kvp_call *call)
     print_ranges(out, first, call);
     if ((call->flags & KVP_OPEN_NO_MATCH) != 0)
         print_flag(out, first, "NO_MATCH");
-    print_number(out, first, "flags", call->flags & ~(uint32_t)KVP_OPEN_NO_MATCH);
+    if ((call->flags & KVP_OPEN_DEVICE_ONLY) != 0)
+        print_flag(out, first, "DEVICE_ONLY");
+    print_number(out, first, "flags",
+                 call->flags & ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY));
     print_number(out, first, "retention", call->retention);
     print_number(out, first, "tag", call->tag);
 }
@@ -168,6 +183,13 @@ static void print_batch(FILE *out, int *first, const kvp_call *call)
     print_number(out, first, "flags", call->flags & ~(uint32_t)KVP_BATCH_EACH);
 }
 
+static void print_report(FILE *out, int *first, const kvp_call *call)
+{
+    print_number(out, first, "capacity", call->count);
+    if (call->no_report != 0)
+        print_flag(out, first, "no report");
+}
+
 /* Calls on a sequence, after its handle. */
 static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
 {
@@ -181,9 +203,7 @@ static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
     case KVP_CALL_TRUNCATE: print_position(out, first, "n_tokens", call->position); break;
     case KVP_CALL_INVALIDATE:
         print_position(out, first, "from", call->position);
-        print_number(out, first, "capacity", call->count);
-        if (call->no_report != 0)
-            print_flag(out, first, "no report");
+        print_report(out, first, call);
         break;
     case KVP_CALL_FORK:
         print_position(out, first, "at", call->position);
@@ -206,6 +226,47 @@ static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
     }
 }
 
+static void print_block(FILE *out, int *first, const kvp_call *call)
+{
+    print_number(out, first, "group", call->group);
+    if (call->tier > KVP_HOST)
+        print_number(out, first, "tier", call->tier);
+    else if (call->tier != KVP_DEVICE)
+        print_flag(out, first, tier_name(call->tier));
+    print_separator(out, first);
+    fprintf(out, "block=%" PRId32, call->block);
+}
+
+/* Calls about tiers, steps and events. */
+static void print_tier_arguments(FILE *out, int *first, const kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN:
+        print_handles(out, first, call->handles, call->n_seqs);
+        print_number(out, first, "reserve", call->reserve_tokens);
+        break;
+    case KVP_CALL_STEP_COMMIT:
+        print_u64(out, first, "step", call->number);
+        print_handles(out, first, call->handles, call->n_seqs);
+        print_counts(out, first, "n_tokens", call);
+        break;
+    case KVP_CALL_STEP_DONE: print_u64(out, first, "step", call->number); break;
+    case KVP_CALL_STEP_FAILED:
+        print_u64(out, first, "step", call->number);
+        print_report(out, first, call);
+        break;
+    case KVP_CALL_EVENTS_READ: print_u64(out, first, "from", call->number); /* fall through */
+    default:
+        print_position(out, first, "capacity", call->count);
+        if (call->with_tokens != 0)
+            print_flag(out, first, "tokens");
+        break;
+    }
+}
+
 void kvpi_trace_print_call(FILE *out, const kvp_call *call)
 {
     int first = 1;
@@ -224,13 +285,19 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call)
         print_handles(out, &first, call->handles, call->n_seqs);
         print_counts(out, &first, "n_tokens", call);
         break;
-    case KVP_CALL_PLAN_TAKE: print_position(out, &first, "capacity", call->count); break;
+    case KVP_CALL_PLAN_TAKE:
+    case KVP_CALL_STEP_BEGIN: print_position(out, &first, "capacity", call->count); break;
     case KVP_CALL_BLOCK_INFO:
-    case KVP_CALL_BLOCK_TOKENS:
-        print_number(out, &first, "group", call->group);
-        print_separator(out, &first);
-        fprintf(out, "block=%" PRId32, call->block);
-        break;
+    case KVP_CALL_BLOCK_TOKENS: print_block(out, &first, call); break;
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN:
+    case KVP_CALL_STEP_COMMIT:
+    case KVP_CALL_STEP_DONE:
+    case KVP_CALL_STEP_FAILED:
+    case KVP_CALL_EVENTS_READ:
+    case KVP_CALL_EVENTS_SNAPSHOT: print_tier_arguments(out, &first, call); break;
     case KVP_CALL_CHECK:
         print_separator(out, &first);
         fprintf(out, "level=%" PRId32, (int32_t)call->position);
@@ -269,7 +336,8 @@ static void print_fields(FILE *out, const struct field *fields, size_t n)
 static void print_open_info(FILE *out, const kvp_open_info *info)
 {
     PRINT_FIELDS(out, {"cached_tokens", info->cached_tokens}, {"hit_tokens", info->hit_tokens},
-                 {"stop", info->stop}, {"shared_blocks", info->shared_blocks},
+                 {"stop", info->stop}, {"host_tokens", info->host_tokens},
+                 {"shared_blocks", info->shared_blocks}, {"host_blocks", info->host_blocks},
                  {"cached_blocks", info->cached_blocks}, {"copied_tokens", info->copied_tokens},
                  {"taken_blocks", info->taken_blocks}, {"evicted_blocks", info->evicted_blocks});
 }
@@ -283,7 +351,7 @@ static void print_seq_info(FILE *out, const kvp_seq_info *info)
                  {"writable_tokens", info->writable_tokens}, {"public_tokens", info->public_tokens},
                  {"kept_tokens", info->kept_tokens}, {"blocks", info->blocks}, {"stop", info->stop},
                  {"retention", info->retention}, {"row_version", info->row_version});
-    fprintf(out, " last_token=%" PRId32, info->last_token);
+    fprintf(out, " last_token=%" PRId32 " tier=%s", info->last_token, tier_name(info->tier));
 }
 
 static void print_block_info(FILE *out, const kvp_block_info *info)
@@ -300,6 +368,15 @@ static void print_shortage(FILE *out, const kvp_shortage *shortage)
 {
     fprintf(out, " status=%s", kvp_status_name((kvp_status)shortage->status));
     PRINT_FIELDS(out, {"index", shortage->index}, {"missing_blocks", shortage->missing_blocks});
+    fprintf(out, " tier=%s", tier_name(shortage->tier));
+}
+
+static void print_swapped(FILE *out, const kvp_swapped *swapped)
+{
+    PRINT_FIELDS(out, {"copied_blocks", swapped->copied_blocks},
+                 {"found_blocks", swapped->found_blocks},
+                 {"freed_blocks", swapped->released.freed_blocks},
+                 {"cached_blocks", swapped->released.cached_blocks});
 }
 
 static void print_violation(FILE *out, const kvp_violation *violation)
@@ -325,18 +402,32 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
         PRINT_FIELDS(out, {"freed_blocks", o->u.released.freed_blocks},
                      {"cached_blocks", o->u.released.cached_blocks});
         break;
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN: print_swapped(out, &o->u.swapped); break;
     case KVP_CALL_CAN_OPEN:
     case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN:
         PRINT_FIELDS(out, {"verdict", o->u.admission.verdict},
                      {"need_blocks", o->u.admission.need_blocks},
                      {"available", o->u.admission.available},
-                     {"missing_blocks", o->u.admission.missing_blocks});
+                     {"missing_blocks", o->u.admission.missing_blocks},
+                     {"copied_blocks", o->u.admission.copied_blocks});
         break;
     case KVP_CALL_SEQ_INFO: print_seq_info(out, &o->u.seq); break;
     case KVP_CALL_BLOCK_INFO: print_block_info(out, &o->u.block); break;
     case KVP_CALL_SHORTAGE: print_shortage(out, &o->u.shortage); break;
     default: break;
     }
+}
+
+/* Of calls whose array did not fit: its length. */
+static int tells_how_many(const kvp_call *call)
+{
+    return call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN ||
+           call->op == KVP_CALL_EVENTS_SNAPSHOT ||
+           ((call->op == KVP_CALL_INVALIDATE || call->op == KVP_CALL_STEP_FAILED) &&
+            call->no_report == 0);
 }
 
 static void print_arrays(FILE *out, const kvp_call *call, const struct kvpi_oplog_results *results)
@@ -352,9 +443,26 @@ static void print_arrays(FILE *out, const kvp_call *call, const struct kvpi_oplo
     } else if (o->u64 != NULL) {
         fputc(' ', out);
         print_handles(out, &first, o->u64, o->n);
-    } else if (o->status == KVP_E_TOO_SMALL &&
-               (call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_INVALIDATE)) {
+    } else if (o->status == KVP_E_TOO_SMALL && tells_how_many(call)) {
         fprintf(out, " n=%" PRIu32, o->n);
+    }
+    if (results->has_tokens)
+        fprintf(out, " n_tokens=%" PRIu64, results->n_tokens);
+    if (results->has_tokens && results->n_tokens > 0)
+        fprintf(out, " token_digest=%016" PRIx64, results->token_digest);
+}
+
+/* What the call made, or how far it got: short, and what other calls refer to. */
+static void print_made(FILE *out, const kvp_call *call, const kvp_outcome *o)
+{
+    switch (call->op) {
+    case KVP_CALL_NS_OPEN: fprintf(out, " ns=0x%" PRIx64, o->handle); break;
+    case KVP_CALL_OPEN:
+    case KVP_CALL_FORK: fprintf(out, " seq=0x%" PRIx64, o->handle); break;
+    case KVP_CALL_STEP_BEGIN: fprintf(out, " step=%" PRIu64, o->number); break;
+    case KVP_CALL_STEP_DONE: fprintf(out, " effective=%" PRIu64, o->number); break;
+    case KVP_CALL_EVENTS_SNAPSHOT: fprintf(out, " number=%" PRIu64, o->number); break;
+    default: break;
     }
 }
 
@@ -363,10 +471,9 @@ void kvpi_trace_print_results(FILE *out, const kvp_call *call,
 {
     const kvp_outcome *o = &results->outcome;
     fprintf(out, "= %s", kvp_status_name(o->status));
-    if (o->status == KVP_OK && (call->op == KVP_CALL_OPEN || call->op == KVP_CALL_FORK))
-        fprintf(out, " seq=0x%" PRIx64, o->handle);
-    if (o->status == KVP_OK && call->op == KVP_CALL_NS_OPEN)
-        fprintf(out, " ns=0x%" PRIx64, o->handle);
+    if (o->status == KVP_OK ||
+        (o->status == KVP_E_TOO_SMALL && call->op == KVP_CALL_EVENTS_SNAPSHOT))
+        print_made(out, call, o);
     if (o->status == KVP_E_CORRUPT && call->op == KVP_CALL_CHECK)
         print_violation(out, &o->u.violation);
     if (!all)
@@ -395,5 +502,12 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
             config->prefix_cache, config->watermark, config->hash_seed, config->n_uncached_tokens);
     if (config->test_hash_bits != 0)
         fprintf(out, " test_hash_bits=%" PRIu32, config->test_hash_bits);
+    if (config->host_blocks != 0)
+        fprintf(out, " host_blocks=%" PRIu32 " keep_evicted=%" PRIu32, config->host_blocks,
+                config->keep_evicted);
+    if (config->steps == KVP_STEPS_OVERLAPPED)
+        fprintf(out, " steps=overlapped max_steps_out=%" PRIu32, config->max_steps_out);
+    if (config->max_events != 0)
+        fprintf(out, " max_events=%" PRIu32, config->max_events);
     fputc('\n', out);
 }

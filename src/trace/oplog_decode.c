@@ -325,6 +325,21 @@ static int take_commits(decoder *d, kvp_call *call)
            take_counts(d, call->n_seqs, &call->counts);
 }
 
+static int take_seqs(decoder *d, kvp_call *call)
+{
+    return take_count(d, 1, &call->n_seqs) &&
+           take_handles(d, &d->handles, call->n_seqs, &call->handles);
+}
+
+static int take_events_call(decoder *d, kvp_call *call)
+{
+    unsigned bits;
+    if (!take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS, &bits))
+        return 0;
+    call->with_tokens = bits & HAS_TOKENS;
+    return 1;
+}
+
 static int take_level(decoder *d, kvp_call *call)
 {
     int32_t level;
@@ -362,6 +377,23 @@ static int take_seq_call(decoder *d, kvp_call *call)
     }
 }
 
+/* Arguments of calls about tiers, steps and events: those without a handle in front. */
+static int take_tier_call(decoder *d, kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_OUT: return take_seqs(d, call);
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_IN: return take_seqs(d, call) && take_u32(d, &call->reserve_tokens);
+    case KVP_CALL_STEP_COMMIT: return take_u64(d, &call->number) && take_commits(d, call);
+    case KVP_CALL_STEP_DONE: return take_u64(d, &call->number);
+    case KVP_CALL_STEP_FAILED:
+        return take_u64(d, &call->number) && take_u32(d, &call->count) && take_no_report(d, call);
+    case KVP_CALL_EVENTS_READ: return take_u64(d, &call->number) && take_events_call(d, call);
+    default: return take_events_call(d, call); /* the snapshot */
+    }
+}
+
 static int take_arguments(decoder *d, kvp_call *call)
 {
     switch (call->op) {
@@ -373,9 +405,20 @@ static int take_arguments(decoder *d, kvp_call *call)
     case KVP_CALL_FILL_MANY:
     case KVP_CALL_CAN_EXTEND: return take_batch(d, call);
     case KVP_CALL_COMMIT_MANY: return take_commits(d, call);
-    case KVP_CALL_PLAN_TAKE: return take_u32(d, &call->count);
+    case KVP_CALL_PLAN_TAKE:
+    case KVP_CALL_STEP_BEGIN: return take_u32(d, &call->count);
     case KVP_CALL_BLOCK_INFO:
-    case KVP_CALL_BLOCK_TOKENS: return take_u32(d, &call->group) && take_signed(d, &call->block);
+    case KVP_CALL_BLOCK_TOKENS:
+        return TAKE_FIELDS(d, &call->group, &call->tier) && take_signed(d, &call->block);
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN:
+    case KVP_CALL_STEP_COMMIT:
+    case KVP_CALL_STEP_DONE:
+    case KVP_CALL_STEP_FAILED:
+    case KVP_CALL_EVENTS_READ:
+    case KVP_CALL_EVENTS_SNAPSHOT: return take_tier_call(d, call);
     case KVP_CALL_CHECK: return take_level(d, call);
     case KVP_CALL_EVICTED:
     case KVP_CALL_STATS:
@@ -441,15 +484,15 @@ static int take_statuses(decoder *d, const kvp_call *call, results *r)
 
 static int take_open_info(decoder *d, kvp_open_info *info)
 {
-    return TAKE_FIELDS(d, &info->cached_tokens, &info->hit_tokens, &info->stop,
-                       &info->shared_blocks, &info->cached_blocks, &info->copied_tokens,
-                       &info->taken_blocks, &info->evicted_blocks);
+    return TAKE_FIELDS(d, &info->cached_tokens, &info->hit_tokens, &info->stop, &info->host_tokens,
+                       &info->shared_blocks, &info->host_blocks, &info->cached_blocks,
+                       &info->copied_tokens, &info->taken_blocks, &info->evicted_blocks);
 }
 
 static int take_admission(decoder *d, kvp_admission *admission)
 {
     return TAKE_FIELDS(d, &admission->verdict, &admission->need_blocks, &admission->available,
-                       &admission->missing_blocks);
+                       &admission->missing_blocks, &admission->copied_blocks);
 }
 
 static int take_seq_info(decoder *d, kvp_seq_info *info)
@@ -458,7 +501,7 @@ static int take_seq_info(decoder *d, kvp_seq_info *info)
            TAKE_FIELDS(d, &info->tokens, &info->known_tokens, &info->prompt_tokens,
                        &info->cached_tokens, &info->computed_tokens, &info->writable_tokens,
                        &info->public_tokens, &info->kept_tokens, &info->blocks, &info->stop,
-                       &info->retention, &info->row_version) &&
+                       &info->retention, &info->row_version, &info->tier) &&
            take_signed(d, &info->last_token);
 }
 
@@ -490,7 +533,8 @@ static int take_config(decoder *d, kvp_config *config)
                      &config->max_seqs, &config->max_seq_tokens, &config->max_namespaces,
                      &config->n_nodes, &config->max_unit_keys, &config->max_copies,
                      &config->commit_policy, &config->full_hit, &config->prefix_cache,
-                     &config->test_hash_bits) ||
+                     &config->test_hash_bits, &config->host_blocks, &config->keep_evicted,
+                     &config->steps, &config->max_steps_out, &config->max_events) ||
         !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
         !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
@@ -503,12 +547,39 @@ static int take_config(decoder *d, kvp_config *config)
 static int take_shortage(decoder *d, kvp_shortage *shortage)
 {
     return take_signed(d, &shortage->status) && take_u32(d, &shortage->index) &&
-           take_u64(d, &shortage->missing_blocks);
+           take_u64(d, &shortage->missing_blocks) && take_u32(d, &shortage->tier);
 }
 
-/* The sharing sequences of an invalidate: their number when it was asked for, and they themselves
- * when they fitted. */
-static int take_sharing(decoder *d, const kvp_call *call, results *r)
+static int take_swapped(decoder *d, kvp_swapped *swapped)
+{
+    return TAKE_FIELDS(d, &swapped->copied_blocks, &swapped->found_blocks,
+                       &swapped->released.freed_blocks, &swapped->released.cached_blocks);
+}
+
+static int take_events(decoder *d, const kvp_call *call, results *r)
+{
+    if (!take_digest(d, r))
+        return 0;
+    r->has_tokens = call->with_tokens != 0;
+    if (!r->has_tokens)
+        return 1;
+    return take_u64(d, &r->n_tokens) && (r->n_tokens == 0 || take_fixed(d, 8, &r->token_digest));
+}
+
+/* The number of the newest event comes first, also when the snapshot did not fit. */
+static int take_snapshot(decoder *d, const kvp_call *call, results *r)
+{
+    kvp_status status = r->outcome.status;
+    if (status != KVP_OK && status != KVP_E_TOO_SMALL)
+        return 1;
+    if (!take_u64(d, &r->outcome.number))
+        return 0;
+    return status == KVP_OK ? take_events(d, call, r) : take_u32(d, &r->outcome.n);
+}
+
+/* The sequences that an invalidate or a failed step reports: their number when it was asked for,
+ * and they themselves when they fitted. */
+static int take_reported(decoder *d, const kvp_call *call, results *r)
 {
     kvp_outcome *o = &r->outcome;
     if (call->no_report != 0 || (o->status != KVP_OK && o->status != KVP_E_TOO_SMALL))
@@ -542,7 +613,14 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_BLOCK_TOKENS:
     case KVP_CALL_STATS: return take_digest(d, r);
     case KVP_CALL_CAN_OPEN:
-    case KVP_CALL_CAN_EXTEND: return take_admission(d, &o->u.admission);
+    case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN: return take_admission(d, &o->u.admission);
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN: return take_swapped(d, &o->u.swapped);
+    case KVP_CALL_STEP_BEGIN: return take_digest(d, r) && take_u64(d, &o->number);
+    case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
+    case KVP_CALL_EVENTS_READ: return take_events(d, call, r);
     case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
     case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
     case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
@@ -555,11 +633,14 @@ static int take_outcome(decoder *d, const kvp_call *call, results *r)
     if (!take_status(d, r))
         return 0;
     kvp_status status = r->outcome.status;
-    if (call->op == KVP_CALL_INVALIDATE)
-        return take_sharing(d, call, r);
+    if (call->op == KVP_CALL_INVALIDATE || call->op == KVP_CALL_STEP_FAILED)
+        return take_reported(d, call, r);
+    if (call->op == KVP_CALL_EVENTS_SNAPSHOT)
+        return take_snapshot(d, call, r);
     if (call->op == KVP_CALL_CHECK && status == KVP_E_CORRUPT)
         return take_violation(d, &r->outcome.u.violation);
-    if (call->op == KVP_CALL_PLAN_TAKE && status == KVP_E_TOO_SMALL)
+    if ((call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN) &&
+        status == KVP_E_TOO_SMALL)
         return take_u32(d, &r->outcome.n);
     return status != KVP_OK || take_results(d, call, r);
 }
@@ -572,7 +653,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     const uint8_t *magic;
     if (!take_bytes(d, 8, &magic))
         return d->status;
-    if (memcmp(magic, "kvplog1\n", 8) != 0) {
+    if (memcmp(magic, "kvplog2\n", 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
         wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
@@ -602,7 +683,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_CONFIG) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_EVENTS_SNAPSHOT) {
         damaged(d, start);
         return d->status;
     }

@@ -21,10 +21,13 @@ struct kvpi_oplog_decoder {
 
 /* What a record says about the results. Long arrays are known by number and digest only. */
 struct kvpi_oplog_results {
-    kvp_outcome outcome; /* status, handle, u, n; u64 for invalidate; no other array */
+    kvp_outcome outcome; /* status, handle, number, u, n; u64 of reports; no other array */
     int has_array;       /* the call gave an array of n entries */
     int has_digest;      /* and n is not 0 */
     uint64_t digest;
+    int has_tokens; /* events with tokens, n_tokens in all; a digest when that is not 0 */
+    uint64_t n_tokens;
+    uint64_t token_digest;
     const uint8_t *statuses; /* [n] batch with KVP_BATCH_EACH: -status of each; else NULL */
     int has_decisions;
     uint32_t decisions;

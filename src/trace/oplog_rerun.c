@@ -7,8 +7,10 @@
  *     log       #3 open -> A      #4 open -> B      #7 commit B      #9 fork A -> C
  *     rerun     (left out)        open -> A'        commit A'        (left out: A was never made)
  *
- * R1  handles[] has every handle that a call of the log made; `now` is what the rerun's call made
- *     instead, 0 as long as there is none.
+ * Steps are followed in the same way: without the first step_begin, the second one is step 1.
+ *
+ * R1  handles[] and steps[] have every handle and step that a call of the log made; `now` is what
+ *     the rerun's call made instead, 0 as long as there is none.
  */
 #include "oplog_rerun.h"
 
@@ -16,8 +18,8 @@
 #include <string.h>
 
 struct kvpi_oplog_made {
-    uint64_t bits; /* portable, in the log */
-    uint64_t now;  /* portable, in the run; 0: not made */
+    uint64_t bits; /* in the log: a portable handle, or a step */
+    uint64_t now;  /* in the run; 0: not made */
 };
 
 typedef struct kvpi_oplog_rerun rerun_state;
@@ -32,18 +34,29 @@ static int by_bits(const void *a, const void *b)
 }
 
 /* A namespace that is opened twice gives one handle. */
-static size_t without_doubles(struct kvpi_oplog_made *handles, size_t n)
+static size_t without_doubles(struct kvpi_oplog_made *made, size_t n)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
-        if (kept == 0 || handles[kept - 1].bits != handles[i].bits)
-            handles[kept++] = handles[i];
+        if (kept == 0 || made[kept - 1].bits != made[i].bits)
+            made[kept++] = made[i];
     return kept;
 }
 
 static int makes_a_handle(uint32_t op)
 {
     return op == KVP_CALL_NS_OPEN || op == KVP_CALL_OPEN || op == KVP_CALL_FORK;
+}
+
+/* The list that what the call makes is in, or NULL; and what it made. */
+static struct kvpi_oplog_list *made_by(rerun_state *r, uint32_t op, const kvp_outcome *outcome,
+                                       uint64_t *out_bits)
+{
+    int makes_step = op == KVP_CALL_STEP_BEGIN;
+    if (outcome->status != KVP_OK || (!makes_step && !makes_a_handle(op)))
+        return NULL;
+    *out_bits = makes_step ? outcome->number : outcome->handle;
+    return makes_step ? &r->steps : &r->handles;
 }
 
 static void *grown(void *array, size_t n, size_t *capacity, size_t entry_bytes)
@@ -55,21 +68,31 @@ static void *grown(void *array, size_t n, size_t *capacity, size_t entry_bytes)
 }
 
 static kvp_status note_record(rerun_state *r, uint64_t offset, const kvp_record *record,
-                              size_t capacity[2])
+                              size_t *capacity)
 {
-    void *offsets = grown(r->offsets, r->n_records, &capacity[0], sizeof *r->offsets);
+    void *offsets = grown(r->offsets, r->n_records, capacity, sizeof *r->offsets);
     if (offsets == NULL)
         return KVP_E_NO_MEMORY;
     r->offsets = offsets;
     r->offsets[r->n_records++] = offset;
-    if (!makes_a_handle(record->call.op) || record->status != KVP_OK)
+    uint64_t bits;
+    struct kvpi_oplog_list *list =
+        made_by(r, record->call.op, &kvpi_oplog_results(r->log)->outcome, &bits);
+    if (list == NULL)
         return KVP_OK;
-    void *handles = grown(r->handles, r->n_handles, &capacity[1], sizeof *r->handles);
-    if (handles == NULL)
+    void *made = grown(list->made, list->n, &list->capacity, sizeof *list->made);
+    if (made == NULL)
         return KVP_E_NO_MEMORY;
-    r->handles = handles;
-    r->handles[r->n_handles++].bits = kvpi_oplog_results(r->log)->outcome.handle;
+    list->made = made;
+    list->made[list->n++].bits = bits;
     return KVP_OK;
+}
+
+static void sort_list(struct kvpi_oplog_list *list)
+{
+    if (list->n > 0)
+        qsort(list->made, list->n, sizeof *list->made, by_bits);
+    list->n = without_doubles(list->made, list->n);
 }
 
 kvp_status kvpi_oplog_rerun_open(rerun_state *r, kvp_oplog *log)
@@ -77,7 +100,7 @@ kvp_status kvpi_oplog_rerun_open(rerun_state *r, kvp_oplog *log)
     memset(r, 0, sizeof *r);
     r->log = log;
     kvp_oplog_rewind(log);
-    size_t capacity[2] = {0, 0};
+    size_t capacity = 0;
     for (;;) {
         kvp_record record;
         int end;
@@ -88,7 +111,7 @@ kvp_status kvpi_oplog_rerun_open(rerun_state *r, kvp_oplog *log)
         if (status == KVP_OK && r->n_records == UINT32_MAX)
             status = KVP_E_TOO_LONG;
         if (status == KVP_OK)
-            status = note_record(r, offset, &record, capacity);
+            status = note_record(r, offset, &record, &capacity);
         if (status != KVP_OK) {
             uint32_t n_records = r->n_records;
             kvpi_oplog_rerun_close(r);
@@ -96,36 +119,35 @@ kvp_status kvpi_oplog_rerun_open(rerun_state *r, kvp_oplog *log)
             return status;
         }
     }
-    if (r->n_handles > 0)
-        qsort(r->handles, r->n_handles, sizeof *r->handles, by_bits);
-    r->n_handles = without_doubles(r->handles, r->n_handles);
+    sort_list(&r->handles);
+    sort_list(&r->steps);
     return KVP_OK;
 }
 
 void kvpi_oplog_rerun_close(rerun_state *r)
 {
     free(r->offsets);
-    free(r->handles);
+    free(r->handles.made);
+    free(r->steps.made);
     free(r->batch_handles.data);
     free(r->batch_counts.data);
     free(r->batch_tokens.data);
     memset(r, 0, sizeof *r);
 }
 
-/* -------------------------------------------------------------------------------------- handles */
+/* --------------------------------------------------------------------------- handles and steps */
 
-static struct kvpi_oplog_made *find(const rerun_state *r, uint64_t bits)
+static struct kvpi_oplog_made *find(const struct kvpi_oplog_list *list, uint64_t bits)
 {
     struct kvpi_oplog_made key = {bits, 0};
-    return r->n_handles == 0 ? NULL
-                             : bsearch(&key, r->handles, r->n_handles, sizeof *r->handles, by_bits);
+    return list->n == 0 ? NULL : bsearch(&key, list->made, list->n, sizeof *list->made, by_bits);
 }
 
-/* The handle in this run, or 0 when it has none; one that the log's calls never made stays (also
- * 0, which is never a handle: *lost tells the two apart). */
-static uint64_t translate(const rerun_state *r, uint64_t bits, int *lost)
+/* The handle or step in this run, or 0 when it has none; one that the log's calls never made stays
+ * (also 0, which is never a handle or a step: *lost tells the two apart). */
+static uint64_t translate(const struct kvpi_oplog_list *list, uint64_t bits, int *lost)
 {
-    const struct kvpi_oplog_made *made = find(r, bits);
+    const struct kvpi_oplog_made *made = find(list, bits);
     *lost = made != NULL && made->now == 0;
     return made == NULL ? bits : made->now;
 }
@@ -143,10 +165,10 @@ static void *make(struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes
     return buffer->data;
 }
 
-/* Copies the entries of a batch whose sequences there are. */
+/* Copies the entries of a batch whose sequences there are. Calls without tokens have none here. */
 static kvp_status translate_batch(rerun_state *r, kvp_call *call)
 {
-    int has_tokens = call->tokens != NULL && call->op != KVP_CALL_COMMIT_MANY;
+    int has_tokens = call->tokens != NULL;
     uint64_t *handles = make(&r->batch_handles, call->n_seqs, sizeof *handles);
     uint32_t *counts = make(&r->batch_counts, call->n_seqs, sizeof *counts);
     int32_t *tokens = make(&r->batch_tokens, has_tokens ? call->n_tokens : 0, sizeof *tokens);
@@ -157,7 +179,7 @@ static kvp_status translate_batch(rerun_state *r, kvp_call *call)
     for (uint32_t i = 0; i < call->n_seqs; i++) {
         int lost;
         uint32_t count = call->counts != NULL ? call->counts[i] : 1;
-        handles[n] = translate(r, call->handles[i], &lost);
+        handles[n] = translate(&r->handles, call->handles[i], &lost);
         counts[n] = count;
         if (has_tokens && !lost)
             memcpy(tokens + to, call->tokens + from, count * sizeof *tokens);
@@ -169,7 +191,8 @@ static kvp_status translate_batch(rerun_state *r, kvp_call *call)
     call->n_seqs = n;
     if (call->counts != NULL)
         call->counts = counts;
-    if (call->op != KVP_CALL_COMMIT_MANY)
+    if (call->op == KVP_CALL_EXTEND_MANY || call->op == KVP_CALL_FILL_MANY ||
+        call->op == KVP_CALL_CAN_EXTEND)
         call->n_tokens = to > UINT32_MAX ? UINT32_MAX : (uint32_t)to;
     if (has_tokens)
         call->tokens = tokens;
@@ -178,8 +201,23 @@ static kvp_status translate_batch(rerun_state *r, kvp_call *call)
 
 static int is_batch(uint32_t op)
 {
-    return op == KVP_CALL_EXTEND_MANY || op == KVP_CALL_FILL_MANY || op == KVP_CALL_CAN_EXTEND ||
-           op == KVP_CALL_COMMIT_MANY;
+    switch (op) {
+    case KVP_CALL_EXTEND_MANY:
+    case KVP_CALL_FILL_MANY:
+    case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_COMMIT_MANY:
+    case KVP_CALL_STEP_COMMIT:
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN: return 1;
+    default: return 0;
+    }
+}
+
+static int names_a_step(uint32_t op)
+{
+    return op == KVP_CALL_STEP_COMMIT || op == KVP_CALL_STEP_DONE || op == KVP_CALL_STEP_FAILED;
 }
 
 /* Gives: skip  1 when the call has nothing left to work on. */
@@ -187,8 +225,12 @@ static kvp_status translate_call(rerun_state *r, kvp_call *call, int *skip)
 {
     uint32_t n_seqs = call->n_seqs;
     *skip = 0;
+    if (names_a_step(call->op))
+        call->number = translate(&r->steps, call->number, skip);
+    if (*skip)
+        return KVP_OK;
     if (!is_batch(call->op)) {
-        call->handle = translate(r, call->handle, skip);
+        call->handle = translate(&r->handles, call->handle, skip);
         return KVP_OK;
     }
     kvp_status status = translate_batch(r, call);
@@ -216,7 +258,8 @@ static kvp_status run_item(rerun_state *r, uint32_t item, int check_level,
     if (status != KVP_OK)
         return status;
     kvp_call call = record.call;
-    uint64_t made_in_log = kvpi_oplog_results(r->log)->outcome.handle;
+    uint64_t bits = 0, now = 0;
+    struct kvpi_oplog_list *list = made_by(r, call.op, &kvpi_oplog_results(r->log)->outcome, &bits);
     status = translate_call(r, &call, &skip);
     if (status != KVP_OK || skip)
         return status;
@@ -224,12 +267,16 @@ static kvp_status run_item(rerun_state *r, uint32_t item, int check_level,
     if (status != KVP_OK && status != KVP_E_CORRUPT)
         return status;
     r->n_calls++;
-    struct kvpi_oplog_made *made =
-        makes_a_handle(call.op) && record.status == KVP_OK ? find(r, made_in_log) : NULL;
-    if (made != NULL && replay->outcome.status == KVP_OK)
-        made->now = replay->outcome.handle;
+    if (list != NULL && made_by(r, call.op, &replay->outcome, &now) != NULL)
+        find(list, bits)->now = now;
     kvp_status written = copy_record(replay, sink);
     return written != KVP_OK ? written : status;
+}
+
+static void forget_list(struct kvpi_oplog_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        list->made[i].now = 0;
 }
 
 kvp_status kvpi_oplog_rerun_run(rerun_state *r, const uint32_t *items, size_t n_items,
@@ -239,8 +286,8 @@ kvp_status kvpi_oplog_rerun_run(rerun_state *r, const uint32_t *items, size_t n_
     kvp_config config;
     *n_used = 0;
     r->n_calls = 0;
-    for (size_t i = 0; i < r->n_handles; i++)
-        r->handles[i].now = 0;
+    forget_list(&r->handles);
+    forget_list(&r->steps);
     kvp_status status = kvp_oplog_config(r->log, &config);
     if (status == KVP_OK)
         status = kvpi_oplog_replay_begin(&replay, &config);

@@ -6,14 +6,19 @@
 #include "oplog_decode.h"
 #include "oplog_replay.h"
 
-struct kvpi_oplog_made; /* a handle that the log's calls make */
+struct kvpi_oplog_made; /* a handle or step that the log's calls make */
+
+struct kvpi_oplog_list {
+    struct kvpi_oplog_made *made; /* [n] ascending by bits */
+    size_t n;
+    size_t capacity;
+};
 
 struct kvpi_oplog_rerun {
     kvp_oplog *log;
     uint64_t *offsets; /* [n_records] */
     uint32_t n_records;
-    struct kvpi_oplog_made *handles; /* [n_handles] ascending by bits */
-    size_t n_handles;
+    struct kvpi_oplog_list handles, steps;
     struct kvpi_oplog_buffer batch_handles, batch_counts, batch_tokens;
     uint32_t n_calls;        /* made by the last run */
     kvp_violation violation; /* after KVP_E_CORRUPT */
@@ -28,9 +33,9 @@ void kvpi_oplog_rerun_close(struct kvpi_oplog_rerun *rerun);
 /* Make the calls of the records `items` on a new cache, and write the new log to the sink, each
  * record as soon as its call has returned.
  *
- * Handles: calls that use what a left-out call (or one that fails now) would have made are left out
- * too, and sequences so lost are taken out of batches. Handles that no call of the log has made
- * stay the bits that they are.
+ * Handles and steps: calls that use what a left-out call (or one that fails now) would have made
+ * are left out too, and sequences so lost are taken out of batches. Handles and steps that no call
+ * of the log has made stay the numbers that they are.
  *
  * Takes:   items        [n_items] indices of records, ascending
  *          check_level  0..3: kvp_check after every call; ends the run when it finds something

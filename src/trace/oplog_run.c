@@ -2,8 +2,9 @@
  *
  * Handles come in portable and go out portable; in between they are this cache's. Outputs go to the
  * outcome's storage. Its size is bounded by the configuration, not by the call: a log can ask for
- * any number of tokens or slots, but more than max_seq_tokens is refused by the cache before it
- * writes the first, so the buffer needs no place for them.
+ * any number of tokens, slots or events, but more than max_seq_tokens is refused by the cache
+ * before it writes the first, and events are never more than there are, so the buffer needs no
+ * place for them.
  */
 #include <kvpager/oplog.h>
 
@@ -179,11 +180,36 @@ static kvp_status run_commits(run *r)
     kvp_seq *seqs = local_seqs(r, 0);
     if (seqs == NULL)
         return KVP_E_NO_MEMORY;
-    r->out->status = kvp_seq_commit_many(r->cache, seqs, call->counts, call->n_seqs);
+    if (call->op == KVP_CALL_STEP_COMMIT)
+        r->out->status = kvp_step_commit(r->cache, call->number, seqs, call->counts, call->n_seqs);
+    else
+        r->out->status = kvp_seq_commit_many(r->cache, seqs, call->counts, call->n_seqs);
     return KVP_OK;
 }
 
-static kvp_status run_invalidate(run *r)
+static kvp_status run_swap(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    if (call->n_seqs > 0 && call->handles == NULL)
+        return KVP_E_ARG;
+    kvp_seq *seqs = local_seqs(r, 0);
+    if (seqs == NULL)
+        return KVP_E_NO_MEMORY;
+    uint32_t n = call->n_seqs, reserve = call->reserve_tokens;
+    if (call->op == KVP_CALL_SWAP_OUT)
+        out->status = kvp_seq_swap_out(r->cache, seqs, n, &out->u.swapped);
+    else if (call->op == KVP_CALL_SWAP_IN)
+        out->status = kvp_seq_swap_in(r->cache, seqs, n, reserve, &out->u.swapped);
+    else if (call->op == KVP_CALL_CAN_SWAP_OUT)
+        out->status = kvp_can_swap_out(r->cache, seqs, n, &out->u.admission);
+    else
+        out->status = kvp_can_swap_in(r->cache, seqs, n, reserve, &out->u.admission);
+    return KVP_OK;
+}
+
+/* Calls that report the sequences whose KV is wrong. */
+static kvp_status run_report(run *r)
 {
     const kvp_call *call = r->call;
     kvp_outcome *out = r->out;
@@ -192,9 +218,13 @@ static kvp_status run_invalidate(run *r)
     if (seqs == NULL)
         return KVP_E_NO_MEMORY;
     uint32_t n = 0;
-    out->status = kvp_seq_invalidate(r->cache, local_seq(r, call->handle), call->position,
-                                     call->count > 0 ? seqs : NULL, call->count,
-                                     call->no_report != 0 ? NULL : &n);
+    uint32_t *out_n = call->no_report != 0 ? NULL : &n;
+    kvp_seq *out_seqs = call->count > 0 ? seqs : NULL;
+    if (call->op == KVP_CALL_STEP_FAILED)
+        out->status = kvp_step_failed(r->cache, call->number, out_seqs, call->count, out_n);
+    else
+        out->status = kvp_seq_invalidate(r->cache, local_seq(r, call->handle), call->position,
+                                         out_seqs, call->count, out_n);
     if (call->no_report != 0 || (out->status != KVP_OK && out->status != KVP_E_TOO_SMALL))
         return KVP_OK;
     out->n = n;
@@ -250,7 +280,7 @@ static kvp_status run_tokens(run *r)
         out->status =
             kvp_seq_block_tokens(r->cache, local_seq(r, call->handle), call->position, tokens, &n);
     else
-        out->status = kvp_block_tokens(r->cache, call->group, call->block, tokens, &n);
+        out->status = kvp_block_tokens(r->cache, call->group, call->tier, call->block, tokens, &n);
     if (out->status == KVP_OK) {
         out->n = n;
         out->i32 = tokens;
@@ -301,11 +331,17 @@ static kvp_status run_plan(run *r)
     if (copies == NULL)
         return KVP_E_NO_MEMORY;
     uint32_t n = 0;
-    out->status = kvp_plan_take(r->cache, copies, r->call->count, &n);
+    uint64_t step = 0;
+    if (r->call->op == KVP_CALL_STEP_BEGIN)
+        out->status = kvp_step_begin(r->cache, copies, r->call->count, &n, &step);
+    else
+        out->status = kvp_plan_take(r->cache, copies, r->call->count, &n);
     if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
         out->n = n;
-    if (out->status == KVP_OK)
+    if (out->status == KVP_OK) {
         out->copies = copies;
+        out->number = step;
+    }
     return KVP_OK;
 }
 
@@ -324,6 +360,52 @@ static kvp_status run_evicted(run *r)
         memcpy(copy, evicted, n * sizeof *copy);
     out->n = n;
     out->evicted = copy;
+    return KVP_OK;
+}
+
+/* How many events a call can give: those that are remembered; of a snapshot, every node in every
+ * tier. */
+static uint32_t event_room(const run *r)
+{
+    const uint32_t n_tiers = 2;
+    if (r->call->op == KVP_CALL_EVENTS_READ)
+        return at_most(r->call->count, r->config.max_events);
+    uint64_t most = (uint64_t)n_tiers * r->config.n_nodes;
+    return most < r->call->count ? (uint32_t)most : r->call->count;
+}
+
+/* Only stored units have tokens: the cache leaves the places of other events as they were. */
+static void clear_untold(const run *r, const kvp_event *events, int32_t *tokens, uint32_t n)
+{
+    size_t unit_tokens = r->config.unit_tokens;
+    for (size_t i = 0; i < n; i++)
+        if (events[i].n_tokens == 0)
+            memset(tokens + i * unit_tokens, 0, unit_tokens * sizeof *tokens);
+}
+
+static kvp_status run_events(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    uint64_t room = event_room(r);
+    uint64_t token_bytes = call->with_tokens != 0 ? r->config.unit_tokens * sizeof(int32_t) : 0;
+    kvp_event *events = storage(out, room * (sizeof *events + token_bytes));
+    if (events == NULL)
+        return KVP_E_NO_MEMORY;
+    int32_t *tokens = call->with_tokens != 0 ? (int32_t *)(void *)(events + room) : NULL;
+    uint32_t n = 0;
+    if (call->op == KVP_CALL_EVENTS_READ)
+        out->status = kvp_events_read(r->cache, call->number, events, call->count, tokens, &n);
+    else
+        out->status = kvp_events_snapshot(r->cache, events, call->count, tokens, &n, &out->number);
+    if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
+        out->n = n;
+    if (out->status != KVP_OK)
+        return KVP_OK;
+    out->events = events;
+    if (tokens != NULL)
+        clear_untold(r, events, tokens, n);
+    out->i32 = tokens;
     return KVP_OK;
 }
 
@@ -353,8 +435,10 @@ static kvp_status run_plain(run *r)
         break;
     case KVP_CALL_UNCACHE: out->status = kvp_seq_uncache(cache, seq, call->range); break;
     case KVP_CALL_BLOCK_INFO:
-        out->status = kvp_block_info_get(cache, call->group, call->block, &out->u.block);
+        out->status =
+            kvp_block_info_get(cache, call->group, call->tier, call->block, &out->u.block);
         break;
+    case KVP_CALL_STEP_DONE: out->status = kvp_step_done(cache, call->number, &out->number); break;
     case KVP_CALL_STATS: out->status = kvp_cache_stats(cache, &out->u.stats); break;
     case KVP_CALL_SHORTAGE: out->status = kvp_cache_shortage(cache, &out->u.shortage); break;
     case KVP_CALL_CHECK:
@@ -387,8 +471,14 @@ kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out
     case KVP_CALL_EXTEND_MANY:
     case KVP_CALL_FILL_MANY:
     case KVP_CALL_CAN_EXTEND: return run_batch(&r);
-    case KVP_CALL_COMMIT_MANY: return run_commits(&r);
-    case KVP_CALL_INVALIDATE: return run_invalidate(&r);
+    case KVP_CALL_COMMIT_MANY:
+    case KVP_CALL_STEP_COMMIT: return run_commits(&r);
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN: return run_swap(&r);
+    case KVP_CALL_INVALIDATE:
+    case KVP_CALL_STEP_FAILED: return run_report(&r);
     case KVP_CALL_FORK: return run_fork(&r);
     case KVP_CALL_NS_OPEN: return run_ns_open(&r);
     case KVP_CALL_SEQ_INFO: return run_seq_info(&r);
@@ -397,8 +487,11 @@ kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out
     case KVP_CALL_BLOCK_TOKENS: return run_tokens(&r);
     case KVP_CALL_ROW: return run_row(&r);
     case KVP_CALL_SLOTS: return run_slots(&r);
-    case KVP_CALL_PLAN_TAKE: return run_plan(&r);
+    case KVP_CALL_PLAN_TAKE:
+    case KVP_CALL_STEP_BEGIN: return run_plan(&r);
     case KVP_CALL_EVICTED: return run_evicted(&r);
+    case KVP_CALL_EVENTS_READ:
+    case KVP_CALL_EVENTS_SNAPSHOT: return run_events(&r);
     default: return run_plain(&r);
     }
 }

@@ -27,7 +27,7 @@ typedef struct csv_format {
 } csv_format;
 
 static const csv_format formats[] = {
-    {KVPI_REQUESTS_AZURE,    {"TIMESTAMP", "ContextTokens", "GeneratedTokens"} },
+    {KVPI_REQUESTS_AZURE, {"TIMESTAMP", "ContextTokens", "GeneratedTokens"}},
     {KVPI_REQUESTS_BURSTGPT, {"Timestamp", "Request tokens", "Response tokens"}},
 };
 

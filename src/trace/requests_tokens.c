@@ -59,17 +59,13 @@ static stream stream_of_id(int64_t id, uint64_t seed)
         even = (uint32_t)(mix64(name) & RANGE_MASK);
         odd = (uint32_t)(mix64(name) >> 34);
     }
-    return (stream){
-        0, {permute30(even, seed), permute30(odd, seed)}
-    };
+    return (stream){0, {permute30(even, seed), permute30(odd, seed)}};
 }
 
 static stream stream_of_request(const kvpi_request *request, uint64_t seed)
 {
     uint32_t start = permute30(request->number, seed);
-    return (stream){
-        OWN_RANGE, {start, start}
-    };
+    return (stream){OWN_RANGE, {start, start}};
 }
 
 /* tokens[0..n) = the stream's tokens at offsets first..first+n; the steps wrap modulo 2^32, which

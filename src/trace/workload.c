@@ -53,109 +53,32 @@ typedef struct kind {
 } kind;
 
 /* Quantiles, in 1/10,000: {5000, 80} is a median of 80. */
-static const kvpi_draw_point chat_prefix[] = {
-    {0,     600 },
-    {5000,  1500},
-    {10000, 5000}
-};
-static const kvpi_draw_point chat_turns[] = {
-    {0,     1 },
-    {3500,  2 },
-    {6000,  4 },
-    {8500,  9 },
-    {9700,  20},
-    {10000, 50}
-};
+static const kvpi_draw_point chat_prefix[] = {{0, 600}, {5000, 1500}, {10000, 5000}};
+static const kvpi_draw_point chat_turns[] = {{0, 1},    {3500, 2},  {6000, 4},
+                                             {8500, 9}, {9700, 20}, {10000, 50}};
 static const kvpi_draw_point chat_message[] = {
-    {0,     5    },
-    {2500,  30   },
-    {5000,  80   },
-    {7500,  250  },
-    {9000,  900  },
-    {9800,  4000 },
-    {10000, 16000}
-};
-static const kvpi_draw_point chat_answer[] = {
-    {0,     10  },
-    {2500,  120 },
-    {5000,  280 },
-    {7500,  500 },
-    {9500,  1000},
-    {10000, 4000}
-};
-static const kvpi_draw_point chat_pause_ms[] = {
-    {0,     3000   },
-    {2500,  12000  },
-    {5000,  30000  },
-    {7500,  75000  },
-    {9500,  300000 },
-    {10000, 1800000}
-};
+    {0, 5}, {2500, 30}, {5000, 80}, {7500, 250}, {9000, 900}, {9800, 4000}, {10000, 16000}};
+static const kvpi_draw_point chat_answer[] = {{0, 10},     {2500, 120},  {5000, 280},
+                                              {7500, 500}, {9500, 1000}, {10000, 4000}};
+static const kvpi_draw_point chat_pause_ms[] = {{0, 3000},     {2500, 12000},  {5000, 30000},
+                                                {7500, 75000}, {9500, 300000}, {10000, 1800000}};
 
-static const kvpi_draw_point agent_prefix[] = {
-    {0,     3000 },
-    {5000,  6000 },
-    {10000, 12000}
-};
-static const kvpi_draw_point agent_turns[] = {
-    {0,     3  },
-    {2500,  8  },
-    {5000,  15 },
-    {7500,  30 },
-    {9500,  60 },
-    {10000, 150}
-};
+static const kvpi_draw_point agent_prefix[] = {{0, 3000}, {5000, 6000}, {10000, 12000}};
+static const kvpi_draw_point agent_turns[] = {{0, 3},     {2500, 8},  {5000, 15},
+                                              {7500, 30}, {9500, 60}, {10000, 150}};
 static const kvpi_draw_point agent_message[] = {
-    {0,     20   },
-    {5000,  180  },
-    {8000,  700  },
-    {9500,  3000 },
-    {10000, 12000}
-};
-static const kvpi_draw_point agent_answer[] = {
-    {0,     15  },
-    {5000,  70  },
-    {9000,  300 },
-    {10000, 2000}
-};
+    {0, 20}, {5000, 180}, {8000, 700}, {9500, 3000}, {10000, 12000}};
+static const kvpi_draw_point agent_answer[] = {{0, 15}, {5000, 70}, {9000, 300}, {10000, 2000}};
 static const kvpi_draw_point agent_pause_ms[] = {
-    {0,     200   },
-    {5000,  1500  },
-    {9000,  5000  },
-    {9900,  30000 },
-    {10000, 120000}
-};
+    {0, 200}, {5000, 1500}, {9000, 5000}, {9900, 30000}, {10000, 120000}};
 
 static const kvpi_draw_point rag_document[] = {
-    {0,     800  },
-    {5000,  3500 },
-    {9000,  9000 },
-    {10000, 24000}
-};
-static const kvpi_draw_point rag_turns[] = {
-    {0,     1},
-    {7000,  2},
-    {9500,  3},
-    {10000, 5}
-};
-static const kvpi_draw_point rag_message[] = {
-    {0,     8  },
-    {5000,  40 },
-    {9000,  150},
-    {10000, 600}
-};
-static const kvpi_draw_point rag_answer[] = {
-    {0,     20  },
-    {5000,  180 },
-    {9500,  600 },
-    {10000, 1500}
-};
+    {0, 800}, {5000, 3500}, {9000, 9000}, {10000, 24000}};
+static const kvpi_draw_point rag_turns[] = {{0, 1}, {7000, 2}, {9500, 3}, {10000, 5}};
+static const kvpi_draw_point rag_message[] = {{0, 8}, {5000, 40}, {9000, 150}, {10000, 600}};
+static const kvpi_draw_point rag_answer[] = {{0, 20}, {5000, 180}, {9500, 600}, {10000, 1500}};
 static const kvpi_draw_point rag_pause_ms[] = {
-    {0,     5000  },
-    {5000,  30000 },
-    {9000,  120000},
-    {10000, 600000}
-};
+    {0, 5000}, {5000, 30000}, {9000, 120000}, {10000, 600000}};
 
 static const kind kinds[N_KINDS] = {
     [KVPI_WORKLOAD_CHAT] = {.mixed_percent = 45,
@@ -166,25 +89,25 @@ static const kind kinds[N_KINDS] = {
                             .turns = chat_turns,
                             .message = chat_message,
                             .answer = chat_answer,
-                            .pause_ms = chat_pause_ms },
+                            .pause_ms = chat_pause_ms},
     [KVPI_WORKLOAD_AGENT] = {.mixed_percent = 35,
-                            .n_prefixes = 4,
-                            .base_tokens = 0,
-                            .max_context = 131072,
-                            .prefix = agent_prefix,
-                            .turns = agent_turns,
-                            .message = agent_message,
-                            .answer = agent_answer,
-                            .pause_ms = agent_pause_ms},
+                             .n_prefixes = 4,
+                             .base_tokens = 0,
+                             .max_context = 131072,
+                             .prefix = agent_prefix,
+                             .turns = agent_turns,
+                             .message = agent_message,
+                             .answer = agent_answer,
+                             .pause_ms = agent_pause_ms},
     [KVPI_WORKLOAD_RAG] = {.mixed_percent = 20,
-                            .n_prefixes = MAX_PREFIXES,
-                            .base_tokens = 700,
-                            .max_context = 32768,
-                            .prefix = rag_document,
-                            .turns = rag_turns,
-                            .message = rag_message,
-                            .answer = rag_answer,
-                            .pause_ms = rag_pause_ms  },
+                           .n_prefixes = MAX_PREFIXES,
+                           .base_tokens = 700,
+                           .max_context = 32768,
+                           .prefix = rag_document,
+                           .turns = rag_turns,
+                           .message = rag_message,
+                           .answer = rag_answer,
+                           .pause_ms = rag_pause_ms},
 };
 
 /* A start that many conversations share. Its ids: floor(base / BLOCK) of the kind's base, then own

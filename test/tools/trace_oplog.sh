@@ -57,12 +57,32 @@ has out "digest="
 has out "decisions="
 expect 0 show a.kvplog --from 1000
 lines out 1
+# A host tier, overlapped steps, events.
+"$writer" --write tiers.kvplog 4 800 || exit 1
+expect 0 show --results tiers.kvplog
+has out "host_blocks=14 keep_evicted=1 steps=overlapped max_steps_out=3 max_events=16"
+has out "seq_swap_out(seqs=[0x"
+has out "KVP_OK copied_blocks="
+has out "step_begin(capacity="
+has out "KVP_OK step=1 n="
+has out "step_commit(step="
+has out "step_done(step="
+has out "KVP_OK effective="
+has out "step_failed(step="
+has out "events_read(from="
+has out "token_digest="
+has out "events_snapshot(capacity="
+has out "KVP_E_TOO_SMALL number="
+has out "block_info_get(host, block="
+has out " tier=device"
 
 # ---- replay
 for level in 0 1 2 3; do
     expect 0 replay a.kvplog --check $level
     has out "300 calls, every result as recorded"
 done
+expect 0 replay tiers.kvplog --check 3
+has out "800 calls, every result as recorded"
 
 # The last call's results: another byte there is another result.
 head -c -1 a.kvplog >altered.kvplog
@@ -111,7 +131,7 @@ has err "wrong.kvplog: offset $size: damaged, in call #300"
 : >empty
 echo '{"timestamp": 0}' >not_a_log
 cp a.kvplog newer.kvplog
-poke newer.kvplog 6 062
+poke newer.kvplog 6 063
 head -c 20 a.kvplog >stump
 for subcommand in show replay; do
     expect 1 $subcommand empty
@@ -146,6 +166,14 @@ expect 0 show "it's small.kvplog"
 lines out 4
 has out "seq_close("
 expect 0 replay "it's small.kvplog" --check 3
+# A step is followed to its report, whatever its number becomes.
+fails='! "$KVPAGER" trace show {} | grep -q "step_done(step=.*= KVP_OK"'
+expect 0 shrink tiers.kvplog -o small.kvplog --command "$fails"
+has out "800 calls -> 2 after"
+expect 0 show small.kvplog
+has out "step_begin("
+has out "step_done(step=1) = KVP_OK effective=1"
+rm small.kvplog
 expect 1 shrink a.kvplog -o small.kvplog --command 'true {}'
 has err "nothing to shrink: the command succeeds"
 expect 1 shrink a.kvplog -o small.kvplog --command './no_such_program {}'

@@ -15,9 +15,8 @@
 #include "trace/oplog_decode.h"
 #include "trace/oplog_replay.h"
 #include "trace/oplog_rerun.h"
-#include "trace/shrink.h"
 
-#define N_CALLS 33
+#define N_CALLS KVP_CALL_EVENTS_SNAPSHOT
 
 /* --------------------------------------------------------------------------------- a random run */
 
@@ -41,8 +40,12 @@ struct driver {
     struct kvpi_oplog_replay replay;
     struct kvpi_oplog_memory log;
     uint64_t random;
+    int tiers;
+    int overlapped;
     uint64_t ns;
     uint64_t seqs[MAX_SEQS]; /* 0: none; also closed ones, now and then */
+    uint64_t step;           /* the newest */
+    uint64_t next_event;
     int32_t tokens[64];
     uint32_t counts[3];
     uint64_t handles[3];
@@ -65,6 +68,20 @@ static kvp_config small_config(void)
     config.max_unit_keys = 2;
     config.max_copies = 4;
     config.watermark = 0.05;
+    return config;
+}
+
+/* Two seeds without and two with a host tier and events, one of these with overlapped steps. */
+static kvp_config config_of(uint64_t seed)
+{
+    kvp_config config = small_config();
+    if (seed % 4 == 1 || seed % 4 == 2)
+        return config;
+    config.host_blocks = 14;
+    config.max_copies = 12;
+    config.max_events = 16;
+    config.steps = seed % 4 == 0 ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
+    config.max_steps_out = 3;
     return config;
 }
 
@@ -127,6 +144,45 @@ static void fill_batch(struct driver *d, kvp_call *call)
     }
 }
 
+/* Mostly one sequence, so that it goes well now and then. */
+static void fill_seqs(struct driver *d, kvp_call *call)
+{
+    call->n_seqs = below(&d->random, 4) == 0 ? below(&d->random, 4) : 1;
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        d->handles[i] = *any_seq(d);
+        d->counts[i] = below(&d->random, 8);
+    }
+    call->handles = d->handles;
+}
+
+/* Calls about tiers, steps and events. */
+static void fill_tier_call(struct driver *d, kvp_call *call)
+{
+    call->handle = 0;
+    call->position = 0;
+    switch (call->op) {
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_IN: call->reserve_tokens = below(&d->random, 3); /* fall through */
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_OUT: fill_seqs(d, call); break;
+    case KVP_CALL_STEP_COMMIT: fill_seqs(d, call); call->counts = d->counts; /* fall through */
+    case KVP_CALL_STEP_DONE:
+    case KVP_CALL_STEP_FAILED:
+        call->number = d->step - below(&d->random, 3);
+        call->no_report = call->op == KVP_CALL_STEP_FAILED && call->count == 0;
+        break;
+    case KVP_CALL_EVENTS_READ:
+        call->number = below(&d->random, 4) == 0 ? below(&d->random, 99) : d->next_event;
+        call->with_tokens = below(&d->random, 2);
+        break;
+    case KVP_CALL_EVENTS_SNAPSHOT:
+        call->count *= 10;
+        call->with_tokens = below(&d->random, 2);
+        break;
+    default: break; /* step_begin: the capacity is all */
+    }
+}
+
 static void fill_call(struct driver *d, kvp_call *call)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
@@ -134,6 +190,10 @@ static void fill_call(struct driver *d, kvp_call *call)
     call->handle = *any_seq(d);
     call->position = n;
     call->count = below(&d->random, 8);
+    if (call->op >= KVP_CALL_SWAP_OUT) {
+        fill_tier_call(d, call);
+        return;
+    }
     switch (call->op) {
     case KVP_CALL_NS_OPEN:
         call->name = (const uint8_t *)names[n % 4];
@@ -163,7 +223,10 @@ static void fill_call(struct driver *d, kvp_call *call)
         break;
     case KVP_CALL_INVALIDATE: call->no_report = call->count == 0; break;
     case KVP_CALL_BLOCK_INFO:
-    case KVP_CALL_BLOCK_TOKENS: call->block = (int32_t)n; break;
+    case KVP_CALL_BLOCK_TOKENS:
+        call->tier = below(&d->random, 2);
+        call->block = (int32_t)n;
+        break;
     case KVP_CALL_CHECK: call->position = n % 5; break;
     default: break;
     }
@@ -184,6 +247,12 @@ static void keep_handle(struct driver *d, const kvp_call *call)
         d->ns = outcome->handle;
     if (call->op == KVP_CALL_OPEN || call->op == KVP_CALL_FORK)
         d->seqs[below(&d->random, MAX_SEQS)] = outcome->handle;
+    if (call->op == KVP_CALL_STEP_BEGIN)
+        d->step = outcome->number;
+    if (call->op == KVP_CALL_EVENTS_READ)
+        d->next_event = call->number + outcome->n;
+    if (call->op == KVP_CALL_EVENTS_SNAPSHOT)
+        d->next_event = outcome->number + 1;
 }
 
 static void make_call(struct driver *d, uint32_t op)
@@ -196,14 +265,29 @@ static void make_call(struct driver *d, uint32_t op)
     keep_handle(d, &call);
 }
 
+/* Swap, and take the plan: as steps do, where these are overlapped. */
+static uint32_t draw_tier_op(struct driver *d)
+{
+    static const uint32_t swaps[] = {KVP_CALL_SWAP_OUT, KVP_CALL_SWAP_IN, KVP_CALL_SWAP_IN,
+                                     KVP_CALL_CAN_SWAP_IN};
+    static const uint32_t steps[] = {KVP_CALL_STEP_BEGIN, KVP_CALL_STEP_BEGIN, KVP_CALL_STEP_DONE,
+                                     KVP_CALL_STEP_DONE, KVP_CALL_STEP_COMMIT};
+    if (d->tiers && below(&d->random, 3) == 0)
+        return swaps[below(&d->random, 4)];
+    return d->overlapped ? steps[below(&d->random, 5)] : KVP_CALL_PLAN_TAKE;
+}
+
 /* Half of the calls open, extend, commit or close; reset and ends of namespaces are rare. */
 static uint32_t draw_op(struct driver *d)
 {
-    static const uint32_t common[] = {KVP_CALL_OPEN,   KVP_CALL_OPEN,     KVP_CALL_EXTEND,
-                                      KVP_CALL_COMMIT, KVP_CALL_COMMIT,   KVP_CALL_CLOSE,
-                                      KVP_CALL_FORK,   KVP_CALL_PLAN_TAKE};
-    if (below(&d->random, 2) == 0)
-        return common[below(&d->random, sizeof common / sizeof *common)];
+    static const uint32_t common[] = {KVP_CALL_OPEN,   KVP_CALL_OPEN,   KVP_CALL_EXTEND,
+                                      KVP_CALL_COMMIT, KVP_CALL_COMMIT, KVP_CALL_CLOSE,
+                                      KVP_CALL_FORK};
+    const uint32_t n_common = sizeof common / sizeof *common;
+    if (below(&d->random, 2) == 0) {
+        uint32_t at = below(&d->random, n_common + (d->tiers ? 3 : 1));
+        return at < n_common ? common[at] : draw_tier_op(d);
+    }
     uint32_t op = 1 + below(&d->random, N_CALLS);
     int rare = op == KVP_CALL_RESET || op == KVP_CALL_NS_CLOSE || op == KVP_CALL_NS_FLUSH;
     return rare && below(&d->random, 8) != 0 ? KVP_CALL_OPEN : op;
@@ -211,8 +295,11 @@ static uint32_t draw_op(struct driver *d)
 
 static void run(struct driver *d, uint64_t seed, uint32_t n_calls)
 {
-    kvp_config config = small_config();
+    kvp_config config = config_of(seed);
     memset(d, 0, sizeof *d);
+    d->tiers = config.host_blocks > 0;
+    d->overlapped = config.steps == KVP_STEPS_OVERLAPPED;
+    d->next_event = 1;
     d->random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
     assert_int_equal(kvpi_oplog_replay_begin(&d->replay, &config), KVP_OK);
     kvpi_oplog_memory_write(&d->log, d->replay.made.bytes, d->replay.made.n_bytes);
@@ -259,11 +346,10 @@ static void test_recorded_runs_replay_bit_for_bit(void **state)
 
 /* Every byte of the results is altered once; whatever is still a log must be found to differ, at
  * the record that was altered. */
-static void test_altered_results_are_found(void **state)
+static void alter_results(uint64_t seed)
 {
-    (void)state;
     static struct driver d;
-    run(&d, 3, 300);
+    run(&d, seed, 200);
     kvp_oplog *log = open_log(&d.log);
     kvp_record record;
     int at_end;
@@ -284,9 +370,16 @@ static void test_altered_results_are_found(void **state)
         }
         kvpi_oplog_seek(log, offset, record.index + 1);
     }
-    assert_true(n_found > 500 && n_found > 10 * n_damaged);
+    assert_true(n_found > 300 && n_found > 10 * n_damaged);
     kvp_oplog_close(log);
     end_run(&d);
+}
+
+static void test_altered_results_are_found(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 2; seed <= 4; seed++)
+        alter_results(seed);
 }
 
 static void test_a_cut_log_replays_as_far_as_it_goes(void **state)
@@ -303,59 +396,81 @@ static void test_a_cut_log_replays_as_far_as_it_goes(void **state)
     end_run(&d);
 }
 
-/* Counts that no call of this size of cache can have: refused, not followed. */
-static void test_hostile_calls_are_harmless(void **state)
+/* Every argument that is a number, as `huge`, one after the other. */
+static void make_hostile_calls(struct kvpi_oplog_replay *replay, uint64_t seq, uint32_t huge)
 {
-    (void)state;
+    for (uint32_t op = KVP_CALL_NS_OPEN; op <= N_CALLS; op++)
+        for (int place = 0; place < 5; place++) {
+            kvp_call call = {.op = op, .handle = op <= KVP_CALL_OPEN ? 1 : seq};
+            call.position = place == 0 ? huge : 0;
+            call.count = place == 1 ? huge : 0;
+            call.group = place == 2 ? huge : 0;
+            call.tier = place == 4 ? huge : 0;
+            call.number = place == 4 ? huge : 1;
+            call.block = (int32_t)huge;
+            call.reserve_tokens = place == 3 ? huge : 0;
+            call.range = (kvp_range){0, huge};
+            call.with_tokens = 1;
+            call.handles = &seq;
+            call.n_seqs = op == KVP_CALL_COMMIT_MANY || op == KVP_CALL_FILL_MANY ? 0 : 1;
+            call.counts = &huge;
+            if (op == KVP_CALL_RESET || op == KVP_CALL_CLOSE || op == KVP_CALL_SWAP_OUT)
+                continue;
+            assert_int_equal(kvpi_oplog_replay_call(replay, &call, 3), KVP_OK);
+        }
+}
+
+/* Counts that no call of this size of cache can have: refused, not followed. */
+static void hostile_calls_on(const kvp_config *config)
+{
     static const uint32_t huge[] = {61, 1000, 1u << 20, UINT32_MAX - 1, UINT32_MAX};
     struct kvpi_oplog_replay replay;
-    kvp_config config = small_config();
-    assert_int_equal(kvpi_oplog_replay_begin(&replay, &config), KVP_OK);
+    kvp_config resolved;
+    assert_int_equal(kvpi_oplog_replay_begin(&replay, config), KVP_OK);
     kvp_call call = {.op = KVP_CALL_NS_OPEN};
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 3), KVP_OK);
-    int32_t token = 1;
+    static const int32_t tokens[] = {1, 2, 3, 4, 5};
     call = (kvp_call){
-        .op = KVP_CALL_OPEN, .handle = replay.outcome.handle, .tokens = &token, .n_tokens = 1};
+        .op = KVP_CALL_OPEN, .handle = replay.outcome.handle, .tokens = tokens, .n_tokens = 5};
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 3), KVP_OK);
     uint64_t seq = replay.outcome.handle;
-    for (uint32_t op = KVP_CALL_NS_OPEN; op <= N_CALLS; op++)
-        for (size_t i = 0; i < sizeof huge / sizeof *huge; i++)
-            for (int place = 0; place < 4; place++) {
-                call = (kvp_call){.op = op, .handle = op <= KVP_CALL_OPEN ? 1 : seq};
-                call.position = place == 0 ? huge[i] : 0;
-                call.count = place == 1 ? huge[i] : 0;
-                call.group = place == 2 ? huge[i] : 0;
-                call.block = (int32_t)huge[i];
-                call.reserve_tokens = place == 3 ? huge[i] : 0;
-                call.range = (kvp_range){0, huge[i]};
-                call.handles = &seq;
-                call.n_seqs = op == KVP_CALL_COMMIT_MANY || op == KVP_CALL_FILL_MANY ? 0 : 1;
-                call.counts = &huge[i];
-                if (op == KVP_CALL_RESET || op == KVP_CALL_CLOSE)
-                    continue;
-                assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 3), KVP_OK);
-            }
+    call = (kvp_call){.op = KVP_CALL_COMMIT, .handle = seq, .position = 4};
+    assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 3), KVP_OK);
+    for (size_t i = 0; i < sizeof huge / sizeof *huge; i++)
+        make_hostile_calls(&replay, seq, huge[i]);
     call = (kvp_call){.op = N_CALLS + 1};
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 0), KVP_E_ARG);
     kvp_hash hash = {{0}};
     call = (kvp_call){
-        .op = KVP_CALL_OPEN, .tokens = &token, .n_tokens = 1, .hashes = &hash, .n_hashes = 1};
+        .op = KVP_CALL_OPEN, .tokens = tokens, .n_tokens = 1, .hashes = &hash, .n_hashes = 1};
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 0), KVP_E_ARG);
-    assert_true(replay.outcome.storage_bytes < 4096);
+    /* The most is a snapshot: every node in both tiers, an event and U tokens each. */
+    kvp_config_init(&resolved);
+    assert_int_equal(kvp_config_peek(replay.cache, &resolved), KVP_OK);
+    assert_true(replay.outcome.storage_bytes <=
+                2 * (size_t)resolved.n_nodes * (sizeof(kvp_event) + resolved.unit_tokens * 4));
     kvpi_oplog_replay_end(&replay);
+}
+
+static void test_hostile_calls_are_harmless(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 2; seed <= 4; seed++) {
+        kvp_config config = config_of(seed);
+        hostile_calls_on(&config);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------- rerun */
 
-static void test_a_rerun_of_everything_is_the_same_log(void **state)
+static void rerun_everything(uint64_t seed)
 {
-    (void)state;
     static struct driver d;
     struct kvpi_oplog_rerun rerun;
     struct kvpi_oplog_memory again = {0};
     uint32_t items[400];
     size_t n_used;
-    run(&d, 7, 400);
+    run(&d, seed, 400);
     kvp_oplog *log = open_log(&d.log);
     assert_int_equal(kvpi_oplog_rerun_open(&rerun, log), KVP_OK);
     assert_int_equal(rerun.n_records, 400);
@@ -370,6 +485,13 @@ static void test_a_rerun_of_everything_is_the_same_log(void **state)
     kvpi_oplog_rerun_close(&rerun);
     kvp_oplog_close(log);
     end_run(&d);
+}
+
+static void test_a_rerun_of_everything_is_the_same_log(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 6; seed <= 8; seed++)
+        rerun_everything(seed);
 }
 
 static void test_a_rerun_of_some_is_a_log(void **state)
@@ -468,78 +590,118 @@ static void test_a_rerun_follows_handles(void **state)
     end_run(&d);
 }
 
-/* --------------------------------------------------------------------------------------- shrink */
-
-struct needs {
-    const uint32_t *needed;
-    size_t n_needed;
-    uint32_t tries;
-    uint32_t give_up_at;
-};
-
-/* Fails when all needed items are there. */
-static int has_all(void *context, const uint32_t *items, size_t n_items, size_t *n_enough)
+/* The same in every call that names several sequences: the first one is taken out. */
+static void test_a_rerun_follows_handles_of_many(void **state)
 {
-    struct needs *needs = context;
-    size_t found = 0, last = 0;
-    if (++needs->tries == needs->give_up_at)
-        return -1;
-    for (size_t i = 0; i < n_items; i++) {
-        assert_true(i == 0 || items[i - 1] < items[i]);
-        if (found < needs->n_needed && items[i] == needs->needed[found]) {
-            found++;
-            last = i + 1;
-        }
+    (void)state;
+    static struct driver d;
+    static const int32_t tokens[] = {1, 2, 3, 4};
+    static const uint32_t ops[] = {
+        KVP_CALL_COMMIT_MANY, KVP_CALL_STEP_COMMIT, KVP_CALL_CAN_EXTEND, KVP_CALL_CAN_SWAP_OUT,
+        KVP_CALL_SWAP_OUT,    KVP_CALL_CAN_SWAP_IN, KVP_CALL_SWAP_IN};
+    const uint32_t counts[] = {1, 3};
+    kvp_config config = config_of(4);
+    memset(&d, 0, sizeof d);
+    assert_int_equal(kvpi_oplog_replay_begin(&d.replay, &config), KVP_OK);
+    kvpi_oplog_memory_write(&d.log, d.replay.made.bytes, d.replay.made.n_bytes);
+    uint64_t ns = append(&d, (kvp_call){.op = KVP_CALL_NS_OPEN});
+    kvp_call open = {.op = KVP_CALL_OPEN, .handle = ns, .tokens = tokens, .n_tokens = 4};
+    uint64_t handles[2];
+    for (int i = 0; i < 2; i++)
+        handles[i] = append(&d, open);
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN});
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        append(&d, (kvp_call){.op = ops[i],
+                              .number = ops[i] == KVP_CALL_STEP_COMMIT ? 1 : 0,
+                              .handles = handles,
+                              .counts = counts,
+                              .n_seqs = 2});
+
+    struct kvpi_oplog_rerun rerun;
+    struct kvpi_oplog_memory part = {0};
+    kvp_sink sink = {&part, kvpi_oplog_memory_write};
+    static const uint32_t items[] = {0, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    size_t n_used;
+    kvp_oplog *log = open_log(&d.log);
+    assert_int_equal(kvpi_oplog_rerun_open(&rerun, log), KVP_OK);
+    assert_int_equal(kvpi_oplog_rerun_run(&rerun, items, 10, 3, &sink, &n_used), KVP_OK);
+    assert_int_equal(rerun.n_calls, 10);
+    kvp_oplog *again = open_log(&part);
+    kvp_record record;
+    int at_end;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(kvp_oplog_next(again, &record, &at_end), KVP_OK);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        assert_int_equal(kvp_oplog_next(again, &record, &at_end), KVP_OK);
+        assert_int_equal(record.call.op, ops[i]);
+        assert_int_equal(record.status, KVP_OK);
+        assert_int_equal(record.call.n_seqs, 1);
+        assert_true(record.call.handles[0] == handles[0]);
+        assert_true(record.call.counts == NULL || record.call.counts[0] == 3);
     }
-    if (found < needs->n_needed)
-        return 0;
-    *n_enough = last;
-    return 1;
+    kvp_oplog_close(again);
+    free(part.bytes);
+    kvpi_oplog_rerun_close(&rerun);
+    kvp_oplog_close(log);
+    end_run(&d);
 }
 
-static void shrink_to(const uint32_t *needed, size_t n_needed, size_t n, uint32_t most_tries)
-{
-    uint32_t *items = malloc((n + 1) * sizeof *items);
-    for (uint32_t i = 0; i < n; i++)
-        items[i] = i;
-    struct needs needs = {needed, n_needed, 0, 0};
-    size_t n_items = n;
-    assert_int_equal(kvpi_shrink(items, &n_items, has_all, &needs), KVP_OK);
-    assert_int_equal(n_items, n_needed);
-    if (n_needed > 0)
-        assert_memory_equal(items, needed, n_needed * sizeof *items);
-    assert_in_range(needs.tries, 0, most_tries);
-    free(items);
-}
-
-static void test_shrink_finds_what_is_needed(void **state)
+/* Without the first step, the second one gets its number. The rerun follows it, and leaves out what
+ * was said of the first one; a step that was never begun stays the number it is. */
+static void test_a_rerun_follows_steps(void **state)
 {
     (void)state;
-    static const uint32_t some[] = {0, 17, 18, 500, 999};
-    shrink_to(some, 5, 1000, 200);
-    shrink_to(some, 1, 1, 10);
-    shrink_to(some, 0, 100, 20);
-    shrink_to(some + 4, 1, 1000, 50);
-    shrink_to(some, 0, 0, 0);
-    uint32_t all[64];
-    for (uint32_t i = 0; i < 64; i++)
-        all[i] = i;
-    shrink_to(all, 64, 64, 200);
-}
+    static struct driver d;
+    kvp_config config = config_of(4);
+    memset(&d, 0, sizeof d);
+    assert_int_equal(kvpi_oplog_replay_begin(&d.replay, &config), KVP_OK);
+    kvpi_oplog_memory_write(&d.log, d.replay.made.bytes, d.replay.made.n_bytes);
+    uint64_t ns = append(&d, (kvp_call){.op = KVP_CALL_NS_OPEN});
+    static const int32_t tokens[] = {1, 2, 3, 4, 5};
+    const uint64_t seq =
+        append(&d, (kvp_call){.op = KVP_CALL_OPEN, .handle = ns, .tokens = tokens, .n_tokens = 5});
+    const uint32_t five = 5;
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN});
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN});
+    kvp_call commit = {.op = KVP_CALL_STEP_COMMIT, .handles = &seq, .counts = &five, .n_seqs = 1};
+    for (commit.number = 1; commit.number <= 2; commit.number++)
+        append(&d, commit);
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_DONE, .number = 7});
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_FAILED, .number = 1});
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_DONE, .number = 2});
 
-static void test_shrink_can_be_given_up(void **state)
-{
-    (void)state;
-    static const uint32_t needed[] = {3, 70};
-    uint32_t items[100];
-    size_t n_items = 100;
-    struct needs needs = {needed, 2, 0, 6};
-    for (uint32_t i = 0; i < 100; i++)
-        items[i] = i;
-    assert_int_equal(kvpi_shrink(items, &n_items, has_all, &needs), KVP_E_STATE);
-    assert_true(n_items < 100);
-    size_t ignored = n_items;
-    assert_int_equal(has_all(&needs, items, n_items, &ignored), 1); /* what is left fails */
+    struct kvpi_oplog_rerun rerun;
+    struct kvpi_oplog_memory part = {0};
+    kvp_sink sink = {&part, kvpi_oplog_memory_write};
+    static const uint32_t items[] = {0, 1, 3, 4, 5, 6, 7, 8};
+    static const uint32_t all[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+    static const uint32_t ops[] = {KVP_CALL_NS_OPEN,     KVP_CALL_OPEN,      KVP_CALL_STEP_BEGIN,
+                                   KVP_CALL_STEP_COMMIT, KVP_CALL_STEP_DONE, KVP_CALL_STEP_DONE};
+    static const uint64_t numbers[] = {0, 0, 0, 1, 7, 1};
+    size_t n_used;
+    kvp_oplog *log = open_log(&d.log);
+    assert_int_equal(kvpi_oplog_rerun_open(&rerun, log), KVP_OK);
+    /* All of it first: what that run made is forgotten. */
+    assert_int_equal(kvpi_oplog_rerun_run(&rerun, all, 9, 3, &sink, &n_used), KVP_OK);
+    assert_int_equal(rerun.n_calls, 9);
+    part.n_bytes = 0;
+    assert_int_equal(kvpi_oplog_rerun_run(&rerun, items, 8, 3, &sink, &n_used), KVP_OK);
+    assert_int_equal(rerun.n_calls, 6); /* what was said of the first step went with it */
+    kvp_oplog *again = open_log(&part);
+    for (size_t i = 0; i < 6; i++) {
+        kvp_record record;
+        int at_end;
+        assert_int_equal(kvp_oplog_next(again, &record, &at_end), KVP_OK);
+        assert_int_equal(record.call.op, ops[i]);
+        assert_int_equal(record.call.number, numbers[i]);
+        assert_int_equal(record.status, numbers[i] == 7 ? KVP_E_ARG : KVP_OK);
+    }
+    assert_int_equal(kvpi_oplog_results(again)->outcome.number, 1);
+    kvp_oplog_close(again);
+    free(part.bytes);
+    kvpi_oplog_rerun_close(&rerun);
+    kvp_oplog_close(log);
+    end_run(&d);
 }
 
 /* test_oplog_replay --write FILE SEED CALLS: a log for the tests of the command. */
@@ -568,8 +730,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_rerun_of_everything_is_the_same_log),
         cmocka_unit_test(test_a_rerun_of_some_is_a_log),
         cmocka_unit_test(test_a_rerun_follows_handles),
-        cmocka_unit_test(test_shrink_finds_what_is_needed),
-        cmocka_unit_test(test_shrink_can_be_given_up),
+        cmocka_unit_test(test_a_rerun_follows_handles_of_many),
+        cmocka_unit_test(test_a_rerun_follows_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
