@@ -7,7 +7,7 @@
 /* Statuses that each call must have given in a long run. */
 typedef struct expected {
     uint32_t op;
-    int32_t statuses[8]; /* KVP_OK and what is before the first 0 */
+    int32_t statuses[10]; /* KVP_OK and what is before the first 0 */
 } expected;
 
 static const expected expectations[] = {
@@ -19,29 +19,29 @@ static const expected expectations[] = {
      {KVP_E_ARG, KVP_E_HANDLE, KVP_E_TOO_LONG, KVP_E_NEVER, KVP_E_NO_BLOCKS, KVP_E_NO_SEQS,
       KVP_E_PLAN_FULL}},
     {KVP_CALL_EXTEND,
-     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_NEVER, KVP_E_NO_BLOCKS,
-      KVP_E_PLAN_FULL}},
+     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_NEVER,
+      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL}},
     {KVP_CALL_EXTEND_MANY,
-     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_NEVER, KVP_E_NO_BLOCKS,
-      KVP_E_PLAN_FULL}},
+     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_NEVER,
+      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL}},
     {KVP_CALL_FILL, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_FILL_MANY, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_COMMIT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_COMMIT_MANY, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
-    {KVP_CALL_INVALIDATE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_TOO_SMALL}},
+    {KVP_CALL_INVALIDATE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_SMALL}},
     {KVP_CALL_FORK, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_NO_SEQS}},
-    {KVP_CALL_TRUNCATE, {KVP_E_ARG, KVP_E_HANDLE}},
+    {KVP_CALL_TRUNCATE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_CLOSE, {KVP_E_HANDLE}},
     {KVP_CALL_SEQ_INFO, {KVP_E_HANDLE}},
     {KVP_CALL_SEQ_TOKENS, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_UNKNOWN}},
     {KVP_CALL_SEQ_BLOCK_TOKENS, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_UNKNOWN}},
     {KVP_CALL_ROW, {KVP_E_ARG, KVP_E_HANDLE}},
     {KVP_CALL_SLOTS, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
-    {KVP_CALL_RETAIN, {KVP_E_ARG, KVP_E_HANDLE}},
+    {KVP_CALL_RETAIN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_UNCACHE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_CAN_OPEN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_TOO_LONG}},
-    {KVP_CALL_CAN_EXTEND, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_TOO_LONG}},
-    {KVP_CALL_PLAN_TAKE, {KVP_E_TOO_SMALL}},
+    {KVP_CALL_CAN_EXTEND, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT}},
+    {KVP_CALL_PLAN_TAKE, {KVP_E_STATE, KVP_E_TOO_SMALL}},
     {KVP_CALL_EVICTED, {0}},
     {KVP_CALL_BLOCK_INFO, {KVP_E_ARG}},
     {KVP_CALL_BLOCK_TOKENS, {KVP_E_ARG}},
@@ -50,7 +50,58 @@ static const expected expectations[] = {
     {KVP_CALL_CHECK, {0}},
     {KVP_CALL_RESET, {0}},
     {KVP_CALL_CONFIG, {0}},
+    {KVP_CALL_SWAP_OUT,
+     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_NEVER, KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL}},
+    {KVP_CALL_SWAP_IN,
+     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_NEVER, KVP_E_NO_BLOCKS,
+      KVP_E_PLAN_FULL}},
+    {KVP_CALL_CAN_SWAP_OUT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
+    {KVP_CALL_CAN_SWAP_IN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG}},
+    {KVP_CALL_STEP_BEGIN, {KVP_E_STATE, KVP_E_NO_STEPS, KVP_E_TOO_SMALL}},
+    {KVP_CALL_STEP_COMMIT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
+    {KVP_CALL_STEP_DONE, {KVP_E_ARG}},
+    {KVP_CALL_STEP_FAILED, {KVP_E_ARG, KVP_E_TOO_SMALL}},
+    {KVP_CALL_EVENTS_READ, {KVP_E_ARG, KVP_E_STATE, KVP_E_BEHIND}},
+    {KVP_CALL_EVENTS_SNAPSHOT, {KVP_E_STATE, KVP_E_TOO_SMALL}},
 };
+
+/* Calls that answer with an admission. */
+static const uint32_t asking[COVERAGE_ASKED] = {KVP_CALL_CAN_OPEN, KVP_CALL_CAN_EXTEND,
+                                                KVP_CALL_CAN_SWAP_OUT, KVP_CALL_CAN_SWAP_IN};
+
+/* What the sequences of a swap have before it. */
+static void look_at_group(const oracle *o, const kvp_call *call, coverage_before *before)
+{
+    int32_t seen[256];
+
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        uint32_t place = oracle_find_seq(o, call->handles[i]);
+        const oracle_seq *seq = &o->seqs[place];
+
+        if (place == ORACLE_NONE)
+            continue;
+        before->uncomputed += seq->tokens > seq->computed;
+        before->inside += seq->computed % o->config.block_tokens != 0;
+        for (uint32_t k = 0; k < seq->n_row; k++) {
+            uint32_t at = 0;
+
+            while (at < before->distinct && seen[at] != seq->row[k])
+                at++;
+            if (at == before->distinct && at < sizeof seen / sizeof *seen)
+                seen[before->distinct++] = seq->row[k];
+            before->entries++;
+        }
+    }
+}
+
+static void look_at_step(const oracle *o, const kvp_call *call, coverage_before *before)
+{
+    before->oldest_step = o->n_steps ? o->steps[0].number : 0;
+    for (uint32_t i = 0; i < o->n_steps; i++)
+        before->noted |= o->steps[i].number == call->number && o->steps[i].reported;
+    for (uint32_t i = 0; i < o->n_copies; i++)
+        before->n_copies_of_step += o->copies[i].step == call->number && call->number;
+}
 
 void coverage_look(const oracle *o, const kvp_call *call, coverage_before *before)
 {
@@ -58,14 +109,21 @@ void coverage_look(const oracle *o, const kvp_call *call, coverage_before *befor
 
     memset(before, 0, sizeof *before);
     before->stats = o->stats;
-    before->events = o->events;
-    before->available = oracle_available(o);
-    before->held = o->held;
+    before->marks = o->marks;
+    before->available = oracle_available(o, KVP_DEVICE);
+    before->held = o->pools[KVP_DEVICE].held;
+    before->n_plan = o->n_plan;
+    before->n_steps = o->n_steps;
+    before->n_commitments = o->n_commitments;
+    if (call->op == KVP_CALL_SWAP_OUT || call->op == KVP_CALL_SWAP_IN)
+        look_at_group(o, call, before);
+    look_at_step(o, call, before);
     if (place == ORACLE_NONE)
         return;
     before->n_row = o->seqs[place].n_row;
     before->public_units = oracle_public_units(o, &o->seqs[place]);
     before->fork = o->seqs[place].is_fork;
+    before->tier = o->seqs[place].tier;
 }
 
 static void meet(coverage *c, coverage_point point, bool is_met)
@@ -91,6 +149,14 @@ static void count_open(coverage *c, const oracle *o, const kvp_call *call, const
     meet(c, COVER_hit_of_cached_block, info->cached_blocks > 0);
     meet(c, COVER_hit_of_held_block, info->shared_blocks > info->cached_blocks);
     meet(c, COVER_open_evicts, info->evicted_blocks > 0);
+    meet(c, COVER_open_keeps_evicted, o->stats.kept_blocks > before->stats.kept_blocks);
+    meet(c, COVER_host_hit, info->host_blocks > 0);
+    meet(c, COVER_host_hit_inside_block,
+         info->host_tokens > info->host_blocks * o->config.block_tokens);
+    meet(c, COVER_host_and_device_hit, info->host_blocks && info->shared_blocks);
+    meet(c, COVER_hit_cut_for_the_plan,
+         info->stop == KVP_STOP_NO_ROOM && info->host_blocks == o->config.max_copies - 1);
+    meet(c, COVER_hit_of_device_only, (call->flags & KVP_OPEN_DEVICE_ONLY) && info->hit_tokens);
     meet(c, COVER_unkept_unit, o->stats.unkept_units > before->stats.unkept_units);
     meet(c, COVER_private_unit, o->stats.private_units > before->stats.private_units);
 }
@@ -105,6 +171,8 @@ static void count_extend(coverage *c, const oracle *o, const kvp_call *call, con
     if (out->status != KVP_OK)
         return;
     meet(c, COVER_copy_on_write, copied);
+    meet(c, COVER_extend_keeps_evicted, o->stats.kept_blocks > before->stats.kept_blocks);
+    meet(c, COVER_extend_with_steps_out, before->n_steps > 0);
     meet(c, COVER_units_overwritten, o->stats.detached_units > before->stats.detached_units);
     meet(c, COVER_unknown_values, call->n_tokens && !call->tokens);
     meet(c, COVER_copy_on_write_without_copy,
@@ -127,8 +195,10 @@ static void count_seq(coverage *c, const oracle *o, const kvp_call *call, const 
     uint32_t S = o->config.block_tokens;
     bool inside;
 
+    meet(c, COVER_swapped_refused, out->status == KVP_E_STATE && before->tier == KVP_HOST);
     if (out->status != KVP_OK || place == ORACLE_NONE)
         return;
+    meet(c, COVER_truncate_with_steps_out, call->op == KVP_CALL_TRUNCATE && before->n_steps);
     inside = seq->tokens % S != 0;
     if (call->op == KVP_CALL_FORK) {
         meet(c, COVER_fork_inside_block, inside);
@@ -141,6 +211,87 @@ static void count_seq(coverage *c, const oracle *o, const kvp_call *call, const 
     meet(c, COVER_truncate_into_shared, inside && o->blocks[seq->row[seq->n_row - 1]].refs > 1);
 }
 
+static void count_swap_out(coverage *c, const oracle *o, const kvp_swapped *swapped,
+                           const coverage_before *before)
+{
+    const kvp_stats *then = &before->stats, *now = &o->stats;
+
+    meet(c, COVER_swap_out_copies, swapped->copied_blocks);
+    meet(c, COVER_swap_out_finds, swapped->found_blocks);
+    meet(c, COVER_swap_out_without_copy, swapped->found_blocks && !swapped->copied_blocks);
+    meet(c, COVER_swap_out_of_sharers, before->entries > before->distinct);
+    meet(c, COVER_swap_out_of_uncomputed, before->uncomputed);
+    meet(c, COVER_swap_out_inside_block, before->inside);
+    meet(c, COVER_swap_out_evicts, now->host_evicted_blocks > then->host_evicted_blocks);
+}
+
+static void count_swap_in(coverage *c, const oracle *o, const kvp_call *call,
+                          const kvp_swapped *swapped, const coverage_before *before)
+{
+    const kvp_stats *then = &before->stats, *now = &o->stats;
+    uint64_t kept = now->kept_blocks - then->kept_blocks;
+
+    meet(c, COVER_swap_in_copies, swapped->copied_blocks);
+    meet(c, COVER_swap_in_finds, swapped->found_blocks);
+    meet(c, COVER_swap_in_of_sharers, before->entries > before->distinct);
+    meet(c, COVER_swap_in_with_reserve, call->reserve_tokens);
+    meet(c, COVER_swap_in_copies_on_write,
+         now->copies - then->copies > swapped->copied_blocks + kept);
+    meet(c, COVER_swap_in_evicts, now->evicted_blocks > then->evicted_blocks);
+    meet(c, COVER_swap_in_keeps_evicted, kept);
+}
+
+static void count_swap(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
+                       const coverage_before *before)
+{
+    bool in = call->op == KVP_CALL_SWAP_IN;
+
+    meet(c, COVER_host_short, out->status == KVP_E_NO_BLOCKS && o->shortage.tier == KVP_HOST);
+    meet(c, COVER_swap_in_found_by_watermark,
+         in && out->status == KVP_E_NO_BLOCKS && o->shortage.missing_blocks <= o->watermark);
+    if (out->status != KVP_OK)
+        return;
+    meet(c, COVER_swap_with_steps_out, before->n_steps);
+    if (in)
+        count_swap_in(c, o, call, &out->u.swapped, before);
+    else
+        count_swap_out(c, o, &out->u.swapped, before);
+}
+
+static void count_plan(coverage *c, const kvp_outcome *out)
+{
+    bool to_host = false, to_device = false;
+
+    if (out->status != KVP_OK || !out->n)
+        return;
+    for (uint32_t i = 0; i < out->n; i++) {
+        to_host |= out->copies[i].dst_tier == KVP_HOST;
+        to_device |= out->copies[i].src_tier == KVP_HOST;
+    }
+    meet(c, COVER_plan_of_two_phases, out->copies[out->n - 1].phase > 0);
+    meet(c, COVER_plan_of_three_phases, out->copies[out->n - 1].phase > 1);
+    meet(c, COVER_plan_of_both_ways, to_host && to_device);
+}
+
+static void count_step(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
+                       const coverage_before *before)
+{
+    bool failed = call->op == KVP_CALL_STEP_FAILED;
+
+    if (out->status != KVP_OK)
+        return;
+    meet(c, COVER_step_done_out_of_order,
+         call->op == KVP_CALL_STEP_DONE && call->number != before->oldest_step);
+    meet(c, COVER_step_with_copies, call->op == KVP_CALL_STEP_DONE && before->n_copies_of_step);
+    meet(c, COVER_step_failed_with_copies, failed && before->n_copies_of_step);
+    meet(c, COVER_step_failed_reports, failed && out->n);
+    if (call->op != KVP_CALL_STEP_COMMIT)
+        return;
+    meet(c, COVER_step_commit_of_noted, before->noted);
+    meet(c, COVER_step_commit_twice,
+         before->n_commitments && call->n_seqs > o->n_commitments - before->n_commitments);
+}
+
 static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
                        const coverage_before *before)
 {
@@ -150,20 +301,30 @@ static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const
 
     meet(c, COVER_adoption, now->adopted_blocks > then->adopted_blocks);
     meet(c, COVER_duplicate_kept, now->duplicate_blocks > then->duplicate_blocks);
-    meet(c, COVER_duplicate_promoted, o->events.promotions > before->events.promotions);
+    meet(c, COVER_duplicate_promoted, o->marks.promotions > before->marks.promotions);
     meet(c, COVER_invalidate_withdraws, invalidate && now->detached_units > then->detached_units);
     meet(c, COVER_invalidate_reports, invalidate && out->n);
-    meet(c, COVER_invalidate_frees_cached, o->events.freed_cached > before->events.freed_cached);
+    meet(c, COVER_invalidate_frees_cached, o->marks.freed_cached > before->marks.freed_cached);
     meet(c, COVER_fill_seals, fill && now->sealed_units > then->sealed_units);
-    meet(c, COVER_copy_removed, o->events.removed_copies > before->events.removed_copies);
-    meet(c, COVER_plan_of_two_phases,
-         call->op == KVP_CALL_PLAN_TAKE && out->status == KVP_OK && out->n &&
-             out->copies[out->n - 1].phase > 0);
-    meet(c, COVER_retention_spares, o->events.spared > before->events.spared);
-    meet(c, COVER_flush_without_free_node, o->events.kept_roots > before->events.kept_roots);
+    meet(c, COVER_copy_removed, o->marks.removed_copies > before->marks.removed_copies);
+    meet(c, COVER_retention_spares, o->marks.spared > before->marks.spared);
+    meet(c, COVER_flush_without_free_node, o->marks.kept_roots > before->marks.kept_roots);
     meet(c, COVER_flush_under_sequence,
          call->op == KVP_CALL_NS_FLUSH && out->status == KVP_OK && o->open_seqs);
     meet(c, COVER_reset_with_content, call->op == KVP_CALL_RESET && before->held);
+    meet(c, COVER_reset_with_steps_out, call->op == KVP_CALL_RESET && before->n_steps);
+    meet(c, COVER_full_of_copies_out,
+         out->status == KVP_E_PLAN_FULL && o->n_copies > o->n_plan && !o->n_plan);
+    meet(c, COVER_swapped_closed,
+         call->op == KVP_CALL_CLOSE && out->status == KVP_OK && before->tier == KVP_HOST);
+    meet(c, COVER_close_with_steps_out,
+         call->op == KVP_CALL_CLOSE && out->status == KVP_OK && before->n_steps);
+    for (uint32_t i = 0; i < out->n && invalidate && out->u64; i++) {
+        uint32_t place = oracle_find_seq(o, out->u64[i]);
+
+        meet(c, COVER_swapped_reported, place != ORACLE_NONE && o->seqs[place].tier == KVP_HOST);
+    }
+    meet(c, COVER_host_units_withdrawn, o->marks.host_withdrawn > before->marks.host_withdrawn);
 }
 
 void coverage_count(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
@@ -180,11 +341,23 @@ void coverage_count(coverage *c, const oracle *o, const kvp_call *call, const kv
     case KVP_CALL_EXTEND_MANY: count_extend(c, o, call, out, before); break;
     case KVP_CALL_FORK:
     case KVP_CALL_TRUNCATE: count_seq(c, o, call, out, before); break;
-    case KVP_CALL_CAN_OPEN:
-    case KVP_CALL_CAN_EXTEND: c->verdicts[out->status == KVP_OK ? out->u.admission.verdict : 0]++;
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN: count_swap(c, o, call, out, before); break;
+    case KVP_CALL_PLAN_TAKE:
+    case KVP_CALL_STEP_BEGIN: count_plan(c, out); break;
+    case KVP_CALL_STEP_COMMIT:
+    case KVP_CALL_STEP_DONE:
+    case KVP_CALL_STEP_FAILED: count_step(c, o, call, out, before); break;
     default: break;
     }
+    for (uint32_t i = 0; i < COVERAGE_ASKED; i++) {
+        if (call->op == asking[i] && out->status == KVP_OK)
+            c->verdicts[i][out->u.admission.verdict]++;
+    }
     count_rest(c, o, call, out, before);
+#define COVERAGE_ADD(name) c->marks.name += o->marks.name - before->marks.name;
+    ORACLE_MARKS(COVERAGE_ADD)
+#undef COVERAGE_ADD
 }
 
 /* ------------------------------------------------------------------------------------ reporting */
@@ -225,10 +398,15 @@ void coverage_print(FILE *file, const coverage *c)
     fprintf(file, "match ends");
     for (uint32_t i = 0; i < COVERAGE_STOPS; i++)
         fprintf(file, " %s %" PRIu64, stop_name(i), c->stops[i]);
-    fprintf(file, "\nadmission OK %" PRIu64 " LATER %" PRIu64 " NEVER %" PRIu64 "\n",
-            c->verdicts[0], c->verdicts[1], c->verdicts[2]);
+    fprintf(file, "\n");
+    for (uint32_t i = 0; i < COVERAGE_ASKED; i++)
+        fprintf(file, "%s OK %" PRIu64 " LATER %" PRIu64 " NEVER %" PRIu64 "\n",
+                kvp_call_name(asking[i]), c->verdicts[i][0], c->verdicts[i][1], c->verdicts[i][2]);
     for (uint32_t i = 0; i < COVER_COUNT; i++)
         fprintf(file, "%-30s %" PRIu64 "\n", point_name(i), c->points[i]);
+#define COVERAGE_PRINT(name) fprintf(file, "inside: %-22s %" PRIu64 "\n", #name, c->marks.name);
+    ORACLE_MARKS(COVERAGE_PRINT)
+#undef COVERAGE_PRINT
 }
 
 static uint32_t miss(FILE *file, bool is_met, const char *what, const char *which)
@@ -252,9 +430,16 @@ uint32_t coverage_missing(FILE *file, const coverage *c)
     }
     for (uint32_t i = 0; i < COVERAGE_STOPS; i++)
         n += miss(file, c->stops[i], "a match that ends in", stop_name(i));
-    for (uint32_t i = 0; i < 3; i++)
-        n += miss(file, c->verdicts[i], "an admission verdict", i == 0 ? "0" : i == 1 ? "1" : "2");
+    for (uint32_t i = 0; i < COVERAGE_ASKED; i++) {
+        static const char *names[] = {"OK", "LATER", "NEVER"};
+
+        for (uint32_t k = 0; k < 3; k++)
+            n += miss(file, c->verdicts[i][k], kvp_call_name(asking[i]), names[k]);
+    }
     for (uint32_t i = 0; i < COVER_COUNT; i++)
         n += miss(file, c->points[i], "the situation", point_name(i));
+#define COVERAGE_MISS(name) n += miss(file, c->marks.name, "inside", #name);
+    ORACLE_MARKS(COVERAGE_MISS)
+#undef COVERAGE_MISS
     return n;
 }

@@ -6,7 +6,10 @@
 
 #include "oracle.h"
 
-enum { COVERAGE_OPS = 40, COVERAGE_STATUSES = 20, COVERAGE_STOPS = 7 };
+enum { COVERAGE_OPS = 48, COVERAGE_STATUSES = 24, COVERAGE_STOPS = 7 };
+
+/* The calls that ask for admission. */
+enum { COVERAGE_ASKED = 4 };
 
 /* X(name): situations that a long run must meet. */
 #define COVERAGE_TABLE(X)                                                                          \
@@ -43,7 +46,52 @@ enum { COVERAGE_OPS = 40, COVERAGE_STATUSES = 20, COVERAGE_STOPS = 7 };
     X(retention_spares)                                                                            \
     X(flush_under_sequence)                                                                        \
     X(flush_without_free_node)                                                                     \
-    X(reset_with_content)
+    X(reset_with_content)                                                                          \
+    X(reset_with_steps_out)                                                                        \
+    X(host_hit)                                                                                    \
+    X(host_hit_inside_block)                                                                       \
+    X(host_and_device_hit)                                                                         \
+    X(hit_cut_for_the_plan)                                                                        \
+    X(hit_of_device_only)                                                                          \
+    X(open_keeps_evicted)                                                                          \
+    X(extend_keeps_evicted)                                                                        \
+    X(swap_out_copies)                                                                             \
+    X(swap_out_finds)                                                                              \
+    X(swap_out_of_sharers)                                                                         \
+    X(swap_out_of_uncomputed)                                                                      \
+    X(swap_out_inside_block)                                                                       \
+    X(swap_out_evicts)                                                                             \
+    X(swap_out_without_copy)                                                                       \
+    X(swap_in_copies)                                                                              \
+    X(swap_in_finds)                                                                               \
+    X(swap_in_of_sharers)                                                                          \
+    X(swap_in_with_reserve)                                                                        \
+    X(swap_in_copies_on_write)                                                                     \
+    X(swap_in_evicts)                                                                              \
+    X(swap_in_keeps_evicted)                                                                       \
+    X(swap_in_found_by_watermark)                                                                  \
+    X(swap_with_steps_out)                                                                         \
+    X(swapped_closed)                                                                              \
+    X(swapped_refused)                                                                             \
+    X(swapped_reported)                                                                            \
+    X(host_units_withdrawn)                                                                        \
+    X(host_short)                                                                                  \
+    X(plan_of_three_phases)                                                                        \
+    X(plan_of_both_ways)                                                                           \
+    X(step_with_copies)                                                                            \
+    X(step_done_out_of_order)                                                                      \
+    X(step_commit_of_noted)                                                                        \
+    X(step_commit_twice)                                                                           \
+    X(step_failed_with_copies)                                                                     \
+    X(step_failed_reports)                                                                         \
+    X(full_of_copies_out)                                                                          \
+    X(close_with_steps_out)                                                                        \
+    X(truncate_with_steps_out)                                                                     \
+    X(extend_with_steps_out)                                                                       \
+    X(events_stored)                                                                               \
+    X(events_removed)                                                                              \
+    X(events_cleared)                                                                              \
+    X(events_behind)
 
 #define COVERAGE_ENUM(name) COVER_##name,
 typedef enum coverage_point { COVERAGE_TABLE(COVERAGE_ENUM) COVER_COUNT } coverage_point;
@@ -53,17 +101,20 @@ typedef struct coverage {
     uint64_t calls[COVERAGE_OPS][COVERAGE_STATUSES];
     uint64_t members[COVERAGE_STATUSES]; /* of batches with KVP_BATCH_EACH */
     uint64_t stops[COVERAGE_STOPS];
-    uint64_t verdicts[3];
+    uint64_t verdicts[COVERAGE_ASKED][3];
     uint64_t points[COVER_COUNT];
-    uint64_t total;
+    oracle_marks marks;
 } coverage;
 
 /* What has to be remembered of the time before a call. */
 typedef struct coverage_before {
     kvp_stats stats;
-    oracle_events events;
-    uint32_t available, held, n_row, public_units;
-    bool fork;
+    oracle_marks marks;
+    uint32_t available, held, n_row, public_units, n_plan, n_steps, tier;
+    uint32_t distinct, entries, uncomputed, inside; /* of a swap's sequences */
+    uint64_t oldest_step;
+    uint32_t n_commitments, n_copies_of_step;
+    bool fork, noted;
 } coverage_before;
 
 void coverage_look(const oracle *o, const kvp_call *call, coverage_before *before);

@@ -20,7 +20,9 @@ static const field open_fields[] = {
     FIELD(kvp_open_info, cached_tokens),
     FIELD(kvp_open_info, hit_tokens),
     FIELD(kvp_open_info, stop),
+    FIELD(kvp_open_info, host_tokens),
     FIELD(kvp_open_info, shared_blocks),
+    FIELD(kvp_open_info, host_blocks),
     FIELD(kvp_open_info, cached_blocks),
     FIELD(kvp_open_info, copied_tokens),
     FIELD(kvp_open_info, taken_blocks),
@@ -32,12 +34,17 @@ static const field released_fields[] = {
     FIELD(kvp_released, cached_blocks),
     {NULL, 0, 0},
 };
-static const field admission_fields[] = {
-    FIELD(kvp_admission, verdict),
-    FIELD(kvp_admission, need_blocks),
-    FIELD(kvp_admission, available),
-    FIELD(kvp_admission, missing_blocks),
+static const field swapped_fields[] = {
+    FIELD(kvp_swapped, copied_blocks),
+    FIELD(kvp_swapped, found_blocks),
+    FIELD(kvp_swapped, released.freed_blocks),
+    FIELD(kvp_swapped, released.cached_blocks),
     {NULL, 0, 0},
+};
+static const field admission_fields[] = {
+    FIELD(kvp_admission, verdict),       FIELD(kvp_admission, need_blocks),
+    FIELD(kvp_admission, available),     FIELD(kvp_admission, missing_blocks),
+    FIELD(kvp_admission, copied_blocks), {NULL, 0, 0},
 };
 static const field seq_fields[] = {
     FIELD(kvp_seq_info, ns),
@@ -55,6 +62,7 @@ static const field seq_fields[] = {
     FIELD(kvp_seq_info, last_token),
     FIELD(kvp_seq_info, retention),
     FIELD(kvp_seq_info, row_version),
+    FIELD(kvp_seq_info, tier),
     {NULL, 0, 0},
 };
 static const field block_fields[] = {
@@ -76,6 +84,12 @@ static const field stats_fields[] = {
     FIELD(kvp_stats, open_namespaces),
     FIELD(kvp_stats, nodes_used),
     FIELD(kvp_stats, pending_copies),
+    FIELD(kvp_stats, host_usable_blocks),
+    FIELD(kvp_stats, host_free_blocks),
+    FIELD(kvp_stats, host_cached_blocks),
+    FIELD(kvp_stats, host_held_blocks),
+    FIELD(kvp_stats, swapped_seqs),
+    FIELD(kvp_stats, steps_out),
     FIELD(kvp_stats, opens),
     FIELD(kvp_stats, forks),
     FIELD(kvp_stats, prompt_tokens),
@@ -90,13 +104,21 @@ static const field stats_fields[] = {
     FIELD(kvp_stats, private_units),
     FIELD(kvp_stats, unkept_units),
     FIELD(kvp_stats, refused),
+    FIELD(kvp_stats, host_tokens),
+    FIELD(kvp_stats, swap_outs),
+    FIELD(kvp_stats, swap_ins),
+    FIELD(kvp_stats, swapped_out_blocks),
+    FIELD(kvp_stats, swapped_in_blocks),
+    FIELD(kvp_stats, kept_blocks),
+    FIELD(kvp_stats, unkept_blocks),
+    FIELD(kvp_stats, host_evicted_blocks),
+    FIELD(kvp_stats, steps),
+    FIELD(kvp_stats, failed_steps),
     {NULL, 0, 0},
 };
 static const field shortage_fields[] = {
-    FIELD(kvp_shortage, status),
-    FIELD(kvp_shortage, index),
-    FIELD(kvp_shortage, missing_blocks),
-    {NULL, 0, 0},
+    FIELD(kvp_shortage, status), FIELD(kvp_shortage, index),    FIELD(kvp_shortage, missing_blocks),
+    FIELD(kvp_shortage, tier),   FIELD(kvp_shortage, reserved), {NULL, 0, 0},
 };
 static const field no_fields[] = {{NULL, 0, 0}};
 
@@ -107,8 +129,12 @@ static const field *fields_of(const kvp_call *call)
     case KVP_CALL_OPEN: return open_fields;
     case KVP_CALL_TRUNCATE:
     case KVP_CALL_CLOSE: return released_fields;
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN: return swapped_fields;
     case KVP_CALL_CAN_OPEN:
-    case KVP_CALL_CAN_EXTEND: return admission_fields;
+    case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN: return admission_fields;
     case KVP_CALL_SEQ_INFO: return seq_fields;
     case KVP_CALL_BLOCK_INFO: return block_fields;
     case KVP_CALL_STATS: return stats_fields;
@@ -117,15 +143,30 @@ static const field *fields_of(const kvp_call *call)
     }
 }
 
+/* Numbers in the array of i32: of events, U tokens each (none of them tells U if none has any). */
+static size_t count_i32(const kvp_outcome *outcome)
+{
+    uint32_t unit = 0;
+
+    if (!outcome->i32 || !outcome->events)
+        return outcome->i32 ? outcome->n : 0;
+    for (uint32_t i = 0; i < outcome->n; i++)
+        unit = outcome->events[i].n_tokens > unit ? outcome->events[i].n_tokens : unit;
+    return (size_t)outcome->n * unit;
+}
+
 static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
 {
     size_t n = b->n;
 
     if (a->n != b->n)
         return "n";
-    if (!a->i32 != !b->i32 || !a->i64 != !b->i64 || !a->u64 != !b->u64 || !a->copies != !b->copies)
+    if (!a->i32 != !b->i32 || !a->i64 != !b->i64 || !a->u64 != !b->u64 ||
+        !a->copies != !b->copies || !a->events != !b->events)
         return n ? "which array there is" : NULL;
-    if (n && b->i32 && memcmp(a->i32, b->i32, n * sizeof *a->i32) != 0)
+    if (n && b->events && memcmp(a->events, b->events, n * sizeof *a->events) != 0)
+        return "events";
+    if (n && b->i32 && memcmp(a->i32, b->i32, count_i32(b) * sizeof *a->i32) != 0)
         return "array of i32";
     if (n && b->i64 && memcmp(a->i64, b->i64, n * sizeof *a->i64) != 0)
         return "array of i64";
@@ -136,8 +177,7 @@ static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
             return "copies";
     }
     for (size_t i = 0; b->evicted && i < n; i++) {
-        if (a->evicted[i].block != b->evicted[i].block ||
-            memcmp(&a->evicted[i].hash, &b->evicted[i].hash, sizeof(kvp_hash)) != 0)
+        if (memcmp(&a->evicted[i], &b->evicted[i], sizeof *a->evicted) != 0)
             return "evicted";
     }
     return NULL;
@@ -150,6 +190,8 @@ const char *outcome_difference(const kvp_call *call, const kvp_outcome *cache,
         return "status";
     if (cache->handle != oracle->handle)
         return "handle";
+    if (cache->number != oracle->number)
+        return "number";
     for (const field *f = fields_of(call); f->name && cache->status == KVP_OK; f++) {
         if (memcmp((const char *)&cache->u + f->offset, (const char *)&oracle->u + f->offset,
                    f->size) != 0)
@@ -225,7 +267,10 @@ void call_print(FILE *file, const kvp_call *call)
     SHOW(position)
     SHOW(count)
     SHOW(group)
+    SHOW(tier)
     SHOW(block)
+    SHOW(number)
+    SHOW(with_tokens)
     SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag) SHOW(no_report) SHOW(n_hashes)
 #undef SHOW
 }
@@ -248,30 +293,56 @@ static void print_field(FILE *file, const kvp_outcome *outcome, const field *f)
     }
 }
 
+static char tier_letter(uint32_t tier)
+{
+    return tier == KVP_DEVICE ? 'd' : tier == KVP_HOST ? 'h' : '?';
+}
+
+static void print_copy(FILE *file, const kvp_copy *copy)
+{
+    fprintf(file, "%" PRIu32 ": %c%" PRId32 "->%c%" PRId32 " x%" PRIu32, copy->phase,
+            tier_letter(copy->src_tier), copy->src_block, tier_letter(copy->dst_tier),
+            copy->dst_block, copy->n_tokens);
+}
+
+static void print_event(FILE *file, const kvp_event *event)
+{
+    fprintf(file, "%" PRIu64 " %s %c ", event->number,
+            event->kind == KVP_EVENT_STORED    ? "stored"
+            : event->kind == KVP_EVENT_REMOVED ? "removed"
+                                               : "cleared",
+            tier_letter(event->tier));
+    print_bytes(file, event->hash.bytes, 8);
+    fprintf(file, " at %" PRIu32, event->position);
+}
+
 void outcome_print(FILE *file, const kvp_call *call, const kvp_outcome *outcome)
 {
     fprintf(file, "%s", kvp_status_name(outcome->status));
     if (outcome->handle)
         fprintf(file, " handle=%" PRIx64, outcome->handle);
+    if (outcome->number)
+        fprintf(file, " number=%" PRIu64, outcome->number);
     for (const field *f = fields_of(call); f->name && outcome->status == KVP_OK; f++)
         print_field(file, outcome, f);
     fprintf(file, " n=%" PRIu32, outcome->n);
     for (uint32_t i = 0; i < outcome->n && i < 64; i++) {
         fprintf(file, i ? "," : " [");
-        if (outcome->i32)
+        if (outcome->i32 && !outcome->events)
             fprintf(file, "%" PRId32, outcome->i32[i]);
         if (outcome->i64)
             fprintf(file, "%" PRId64, outcome->i64[i]);
         if (outcome->u64)
             fprintf(file, "%" PRIx64, outcome->u64[i]);
         if (outcome->copies)
-            fprintf(file, "%" PRIu32 ": %" PRId32 "->%" PRId32 " x%" PRIu32,
-                    outcome->copies[i].phase, outcome->copies[i].src_block,
-                    outcome->copies[i].dst_block, outcome->copies[i].n_tokens);
+            print_copy(file, &outcome->copies[i]);
         if (outcome->evicted) {
-            fprintf(file, "%" PRId32 " ", outcome->evicted[i].block);
+            fprintf(file, "%c%" PRId32 "%s ", tier_letter(outcome->evicted[i].tier),
+                    outcome->evicted[i].block, outcome->evicted[i].kept ? " kept" : "");
             print_bytes(file, outcome->evicted[i].hash.bytes, 16);
         }
+        if (outcome->events)
+            print_event(file, &outcome->events[i]);
     }
     fprintf(file, outcome->n ? "]" : "");
 }

@@ -1,33 +1,13 @@
 /* Calls. One function per kind of call; each has its share of wrong ones. */
-#include "generate.h"
+#include "generate_parts.h"
 #include "oracle_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t below(generator *g, uint64_t n)
-{
-    return n ? (uint32_t)(generate_random(&g->state) % n) : 0;
-}
-
-static bool chance(generator *g, uint32_t percent)
-{
-    return below(g, 100) < percent;
-}
-
-static bool rarely(generator *g)
-{
-    return below(g, 60) == 0;
-}
-
 static int32_t draw_token(generator *g)
 {
     return (int32_t)below(g, g->alphabet);
-}
-
-static uint32_t up_to(generator *g, uint64_t most)
-{
-    return below(g, most + 1);
 }
 
 /* -------------------------------------------------------------------------- streams, the making */
@@ -101,9 +81,10 @@ static void draw_weights(generator *g)
         g->weights[table[i].op] = weight;
     }
     g->weights[KVP_CALL_RESET] = 1;
+    generate_tier_weights(g);
     if (chance(g, 30)) /* plans that grow long */
         g->weights[KVP_CALL_PLAN_TAKE] = 12;
-    for (uint32_t i = 0; i < 64; i++)
+    for (uint32_t i = 0; i < GENERATE_OPS; i++)
         g->total_weight += g->weights[i];
 }
 
@@ -139,14 +120,14 @@ void generator_destroy(generator *g)
 
 /* -------------------------------------------------------------------------- handles and amounts */
 
-static uint64_t bad_handle(generator *g)
+uint64_t generate_bad_handle(generator *g)
 {
     if (g->n_stale && chance(g, 70))
         return g->stale[below(g, g->n_stale)];
     return chance(g, 20) ? 0 : generate_random(&g->state);
 }
 
-static const oracle_seq *pick_open(generator *g)
+const oracle_seq *generate_open_seq(generator *g)
 {
     uint32_t k;
 
@@ -162,9 +143,12 @@ static const oracle_seq *pick_open(generator *g)
 /* A sequence to work on, its handle in the call; NULL: none, the handle is a bad one. */
 static const oracle_seq *pick_seq(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = rarely(g) ? NULL : pick_open(g);
+    const oracle_seq *seq = rarely(g) ? NULL : generate_open_seq(g);
 
-    call->handle = seq ? seq->handle : bad_handle(g);
+    /* Of those swapped out little can be asked. */
+    for (uint32_t i = 0; seq && seq->tier == KVP_HOST && i < 3 && chance(g, 85); i++)
+        seq = generate_open_seq(g);
+    call->handle = seq ? seq->handle : generate_bad_handle(g);
     return seq;
 }
 
@@ -172,7 +156,7 @@ static void pick_ns(generator *g, kvp_call *call)
 {
     uint32_t k;
 
-    call->handle = bad_handle(g);
+    call->handle = generate_bad_handle(g);
     if (!g->o->open_namespaces || below(g, 200) == 0)
         return;
     k = below(g, g->o->open_namespaces);
@@ -320,6 +304,12 @@ static void make_prompt(generator *g, kvp_call *call)
 {
     uint32_t stream = below(g, GENERATE_STREAMS), n = prompt_length(g);
 
+    if (chance(g, 12)) { /* once more what was asked for last */
+        stream = g->last_stream;
+        n = g->last_length;
+    }
+    g->last_stream = stream;
+    g->last_length = n;
     pick_ns(g, call);
     token_space(g, n);
     if (n)
@@ -337,8 +327,10 @@ static void make_prompt(generator *g, kvp_call *call)
     if (chance(g, 6))
         put_ranges(g, call);
     call->flags = chance(g, 4) ? KVP_OPEN_NO_MATCH : 0;
+    if (chance(g, 8))
+        call->flags |= KVP_OPEN_DEVICE_ONLY;
     if (below(g, 300) == 0)
-        call->flags |= 1u << (1 + below(g, 31));
+        call->flags |= 1u << (2 + below(g, 30));
     call->retention = chance(g, 70) ? 0 : below(g, rarely(g) ? 10 : 8);
     call->tag = call->op == KVP_CALL_OPEN ? stream : 0;
 }
@@ -361,7 +353,7 @@ static void make_extend(generator *g, kvp_call *call)
 }
 
 /* Some open sequences, each once; sometimes one twice, or a bad one. */
-static uint32_t pick_members(generator *g, kvp_call *call, const oracle_seq **members)
+uint32_t generate_members(generator *g, kvp_call *call, const oracle_seq **members)
 {
     uint32_t n = 0, share = 30 + below(g, 70);
     uint32_t start = below(g, g->o->config.max_seqs);
@@ -369,7 +361,7 @@ static uint32_t pick_members(generator *g, kvp_call *call, const oracle_seq **me
     for (uint32_t i = 0; i < g->o->config.max_seqs && n < GENERATE_MEMBERS - 2; i++) {
         const oracle_seq *seq = &g->o->seqs[(start + i) % g->o->config.max_seqs];
 
-        if (seq->open && chance(g, share))
+        if (seq->open && chance(g, seq->tier == KVP_HOST ? 1 : share))
             members[n++] = seq;
     }
     if (n > 1 && chance(g, 30)) {
@@ -385,7 +377,7 @@ static uint32_t pick_members(generator *g, kvp_call *call, const oracle_seq **me
         members[n++] = NULL;
     }
     for (uint32_t i = 0; i < n; i++)
-        g->handles[i] = members[i] ? members[i]->handle : bad_handle(g);
+        g->handles[i] = members[i] ? members[i]->handle : generate_bad_handle(g);
     call->handles = g->handles;
     call->n_seqs = n;
     call->flags = chance(g, 30) && call->op != KVP_CALL_CAN_EXTEND ? KVP_BATCH_EACH : 0;
@@ -406,7 +398,7 @@ static uint32_t draw_fill(generator *g, const oracle_seq *seq)
 static void make_many(generator *g, kvp_call *call)
 {
     const oracle_seq *members[GENERATE_MEMBERS];
-    uint32_t n = pick_members(g, call, members);
+    uint32_t n = generate_members(g, call, members);
     bool fill = call->op == KVP_CALL_FILL_MANY;
     bool values = fill || (call->op == KVP_CALL_EXTEND_MANY && chance(g, 70));
     bool ones = !fill && chance(g, 40);
@@ -447,7 +439,7 @@ static void make_fill(generator *g, kvp_call *call)
     call->tokens = g->tokens;
 }
 
-static uint32_t draw_commit(generator *g, const oracle_seq *seq)
+uint32_t generate_commit(generator *g, const oracle_seq *seq)
 {
     if (!seq || chance(g, 60))
         return seq ? seq->tokens : 1;
@@ -459,15 +451,15 @@ static uint32_t draw_commit(generator *g, const oracle_seq *seq)
 static void make_commit_many(generator *g, kvp_call *call)
 {
     const oracle_seq *members[GENERATE_MEMBERS];
-    uint32_t n = pick_members(g, call, members);
+    uint32_t n = generate_members(g, call, members);
 
     call->flags = 0;
     call->counts = g->counts;
     for (uint32_t i = 0; i < n; i++)
-        g->counts[i] = draw_commit(g, members[i]);
+        g->counts[i] = generate_commit(g, members[i]);
 }
 
-/* ---------------------------------------------------------------------- the rest, one by one */
+/* ------------------------------------------------------------------------- the rest, one by one */
 
 /* A position of the sequence, its edges and the edges of units and blocks preferred. */
 static uint32_t draw_position(generator *g, const oracle_seq *seq)
@@ -523,6 +515,10 @@ static void make_fork(generator *g, kvp_call *call)
     call->position = chance(g, 30) ? KVP_END : draw_position(g, seq);
     if (seq && call->position != KVP_END && call->position > seq->computed && chance(g, 80))
         call->position = seq->computed;
+    if (seq && g->beams && chance(g, 80))
+        call->position = seq->computed;
+    if (seq && rarely(g))
+        call->position = seq->tokens + 1;
     call->tag = below(g, 3);
 }
 
@@ -559,7 +555,9 @@ static void make_read(generator *g, kvp_call *call)
 static void make_block_read(generator *g, kvp_call *call)
 {
     call->group = rarely(g);
-    call->block = (int32_t)up_to(g, g->o->config.n_blocks);
+    call->tier = rarely(g) ? 2 : chance(g, 35);
+    call->block = (int32_t)up_to(g, call->tier == KVP_HOST ? g->o->config.host_blocks
+                                                           : g->o->config.n_blocks);
     if (rarely(g))
         call->block = -1;
 }
@@ -578,8 +576,8 @@ static uint32_t draw_op(generator *g)
     if (op == KVP_CALL_OPEN && g->o->open_seqs == g->o->config.max_seqs && chance(g, 80))
         op = KVP_CALL_CLOSE;
     if (g->o->n_plan == g->o->config.max_copies && chance(g, 5))
-        op = KVP_CALL_PLAN_TAKE;
-    return op;
+        op = oracle_overlapped(g->o) ? KVP_CALL_STEP_BEGIN : KVP_CALL_PLAN_TAKE;
+    return generate_instead(g, op);
 }
 
 void generator_next(generator *g, kvp_call *call)
@@ -599,7 +597,7 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_CAN_EXTEND:
     case KVP_CALL_FILL_MANY: make_many(g, call); break;
     case KVP_CALL_FILL: make_fill(g, call); break;
-    case KVP_CALL_COMMIT: call->position = draw_commit(g, pick_seq(g, call)); break;
+    case KVP_CALL_COMMIT: call->position = generate_commit(g, pick_seq(g, call)); break;
     case KVP_CALL_COMMIT_MANY: make_commit_many(g, call); break;
     case KVP_CALL_INVALIDATE: make_invalidate(g, call); break;
     case KVP_CALL_FORK: make_fork(g, call); break;
@@ -612,6 +610,16 @@ void generator_next(generator *g, kvp_call *call)
         break;
     case KVP_CALL_BLOCK_INFO:
     case KVP_CALL_BLOCK_TOKENS: make_block_read(g, call); break;
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN:
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN: generate_swap(g, call); break;
+    case KVP_CALL_STEP_BEGIN:
+    case KVP_CALL_STEP_COMMIT:
+    case KVP_CALL_STEP_DONE:
+    case KVP_CALL_STEP_FAILED: generate_step(g, call); break;
+    case KVP_CALL_EVENTS_READ:
+    case KVP_CALL_EVENTS_SNAPSHOT: generate_events(g, call); break;
     case KVP_CALL_CHECK: call->position = 1 + below(g, 3); break;
     case KVP_CALL_SEQ_INFO:
     case KVP_CALL_SEQ_TOKENS:

@@ -10,6 +10,7 @@
 #include "oracle.h"
 
 enum { GENERATE_STREAMS = 6, GENERATE_STALE = 32, GENERATE_KEYS = 4, GENERATE_MEMBERS = 64 };
+enum { GENERATE_OPS = 64 };
 
 typedef struct generate_stream {
     int32_t *tokens; /* [max_tokens] */
@@ -22,15 +23,17 @@ typedef struct generator {
     uint64_t state;
     const oracle *o;
     uint32_t alphabet;
-    uint32_t max_tokens;     /* of a stream */
-    uint32_t typical_blocks; /* of a prompt */
-    uint32_t weights[64];    /* of each call */
+    uint32_t max_tokens;            /* of a stream */
+    uint32_t typical_blocks;        /* of a prompt */
+    uint32_t weights[GENERATE_OPS]; /* of each call */
     uint32_t total_weight;
     generate_stream streams[GENERATE_STREAMS];
     uint8_t *stream_of;             /* [max_seqs] */
+    bool beams;                     /* forks at the end, moved together */
     uint64_t stale[GENERATE_STALE]; /* handles that were closed */
     uint32_t n_stale;
-    bool lied; /* the last call's hashes are wrong between the ends */
+    uint32_t last_stream, last_length; /* of a prompt */
+    bool lied;                         /* the last call's hashes are wrong between the ends */
 
     /* storage of the call that was generated last */
     int32_t *tokens;

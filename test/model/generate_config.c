@@ -59,6 +59,41 @@ static void draw_sizes(uint64_t *state, kvp_config *config)
     config->max_namespaces = 1 + below(state, 4);
 }
 
+/* The host tier: none, tiny, about as large as the device's, larger. */
+static void draw_host(uint64_t *state, kvp_config *config)
+{
+    uint32_t kind = below(state, 100);
+
+    if (kind < 25)
+        return;
+    if (kind < 55)
+        config->host_blocks = 2 + below(state, 6);
+    else if (kind < 80)
+        config->host_blocks = 2 + below(state, config->n_blocks);
+    else
+        config->host_blocks = config->n_blocks + below(state, 2 * config->n_blocks);
+    config->keep_evicted = !chance(state, 25);
+    if (chance(state, 15))
+        config->max_copies = 5 + below(state, 12);
+}
+
+static void draw_steps(uint64_t *state, kvp_config *config)
+{
+    if (chance(state, 50))
+        config->steps = KVP_STEPS_OVERLAPPED;
+    config->max_steps_out = chance(state, 4) ? 64 : 1 + below(state, 4);
+}
+
+static void draw_events(uint64_t *state, kvp_config *config)
+{
+    uint32_t kind = below(state, 100);
+
+    if (kind < 70)
+        config->max_events = kind < 20 ? 1 + below(state, 8) : 16 + below(state, 2000);
+    if (config->block_tokens > 64 && config->max_events) /* every event has a unit's tokens */
+        config->max_events = 1 + config->max_events % 4;
+}
+
 void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
 {
     static const double watermarks[] = {0.05, 0.1, 0.25, 0.5, 0.99};
@@ -89,4 +124,7 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
         config->n_uncached_tokens = 1 + below(&state, 3);
         config->uncached_tokens = uncached;
     }
+    draw_host(&state, config);
+    draw_steps(&state, config);
+    draw_events(&state, config);
 }

@@ -44,10 +44,46 @@ int32_t *oracle_out_i32(oracle *o, uint64_t n)
     return o->i32;
 }
 
+static void create_blocks(oracle *o)
+{
+    uint32_t sizes[ORACLE_TIERS] = {o->config.n_blocks, o->config.host_blocks};
+
+    o->n_all_blocks = o->config.n_blocks + o->config.host_blocks;
+    o->blocks = oracle_allocate(o->n_all_blocks, sizeof *o->blocks);
+    o->block_count = oracle_allocate(o->n_all_blocks, sizeof *o->block_count);
+    o->block_left = oracle_allocate(o->n_all_blocks, sizeof *o->block_left);
+    o->parked = oracle_allocate(o->n_all_blocks, sizeof *o->parked);
+    for (uint32_t b = 0; b < o->n_all_blocks; b++) {
+        o->blocks[b].unit_node = oracle_allocate(o->block_units, sizeof(uint32_t));
+        o->blocks[b].unit_kind = oracle_allocate(o->block_units, 1);
+    }
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+        oracle_pool *pool = &o->pools[tier];
+
+        pool->n = sizes[tier];
+        pool->first = tier == KVP_HOST ? (int32_t)o->config.n_blocks : 0;
+        for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
+            pool->queues[c].items = oracle_allocate(pool->n, sizeof(int32_t));
+        for (uint32_t i = 1; i < pool->n; i++)
+            oracle_queue_put(o, pool->first + (int32_t)i, true);
+    }
+}
+
+static void create_seqs(oracle *o)
+{
+    uint32_t max = o->config.max_seqs;
+
+    o->seqs = oracle_allocate(max, sizeof *o->seqs);
+    o->free_places = oracle_allocate(max, sizeof *o->free_places);
+    o->n_free_places = max;
+    for (uint32_t i = 0; i < max; i++)
+        o->free_places[i] = max - 1 - i;
+}
+
 oracle *oracle_create(const kvp_config *resolved)
 {
     oracle *o = oracle_allocate(1, sizeof *o);
-    uint32_t n = resolved->n_blocks;
+    uint64_t remembered = (uint64_t)resolved->max_events * resolved->unit_tokens;
 
     o->config = *resolved;
     o->uncached_tokens = oracle_allocate(resolved->n_uncached_tokens, sizeof *o->uncached_tokens);
@@ -57,26 +93,15 @@ oracle *oracle_create(const kvp_config *resolved)
     o->config.uncached_tokens = o->uncached_tokens;
     o->unit = resolved->unit_tokens;
     o->block_units = resolved->block_tokens / resolved->unit_tokens;
-    o->watermark = (uint32_t)floor(resolved->watermark * (n - 1));
+    o->watermark = (uint32_t)floor(resolved->watermark * (resolved->n_blocks - 1));
     o->node_limit = resolved->n_nodes;
     o->free_node = ORACLE_NONE;
-    o->blocks = oracle_allocate(n, sizeof *o->blocks);
-    o->block_count = oracle_allocate(n, sizeof *o->block_count);
-    for (uint32_t b = 0; b < n; b++) {
-        o->blocks[b].unit_node = oracle_allocate(o->block_units, sizeof(uint32_t));
-        o->blocks[b].unit_kind = oracle_allocate(o->block_units, 1);
-    }
-    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
-        o->queues[c].items = oracle_allocate(n, sizeof(int32_t));
-    for (uint32_t b = 1; b < n; b++)
-        oracle_queue_put(o, (int32_t)b, true);
+    create_blocks(o);
+    create_seqs(o);
     o->namespaces = oracle_allocate(resolved->max_namespaces, sizeof *o->namespaces);
-    o->seqs = oracle_allocate(resolved->max_seqs, sizeof *o->seqs);
-    o->free_places = oracle_allocate(resolved->max_seqs, sizeof *o->free_places);
-    o->n_free_places = resolved->max_seqs;
-    for (uint32_t i = 0; i < resolved->max_seqs; i++)
-        o->free_places[i] = resolved->max_seqs - 1 - i;
-    o->plan = oracle_allocate(resolved->max_copies, sizeof *o->plan);
+    o->copies = oracle_allocate(resolved->max_copies, sizeof *o->copies);
+    o->history = oracle_allocate(resolved->max_events, sizeof *o->history);
+    o->history_tokens = oracle_allocate(remembered, sizeof *o->history_tokens);
     return o;
 }
 
@@ -95,29 +120,38 @@ void oracle_destroy(oracle *o)
     for (uint32_t i = 0; i < o->n_nodes; i++) {
         free(o->nodes[i].tokens);
         free(o->nodes[i].keys.items);
-        free(o->nodes[i].duplicates);
+        for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
+            free(o->nodes[i].at[tier].duplicates);
     }
-    for (uint32_t b = 0; b < o->config.n_blocks; b++) {
+    for (uint32_t b = 0; b < o->n_all_blocks; b++) {
         free(o->blocks[b].unit_node);
         free(o->blocks[b].unit_kind);
     }
-    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
-        free(o->queues[c].items);
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
+        free(o->pools[KVP_DEVICE].queues[c].items);
+        free(o->pools[KVP_HOST].queues[c].items);
+    }
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         destroy_seq(&o->seqs[i]);
     free(o->uncached_tokens);
     free(o->nodes);
     free(o->blocks);
     free(o->block_count);
+    free(o->block_left);
     free(o->namespaces);
     free(o->seqs);
     free(o->free_places);
-    free(o->plan);
+    free(o->copies);
+    free(o->commitments);
+    free(o->parked);
+    free(o->history);
+    free(o->history_tokens);
     free(o->evicted);
     free(o->i32);
     free(o->i64);
     free(o->u64);
-    free(o->copies);
+    free(o->wire);
+    free(o->events);
     free(o->prompt_nodes);
     free(o);
 }
@@ -141,22 +175,50 @@ uint32_t oracle_find_ns(const oracle *o, uint64_t handle)
 }
 
 /* The blocks that are in a queue: free ones and cached ones. */
-uint32_t oracle_available(const oracle *o)
+uint32_t oracle_available(const oracle *o, uint32_t tier)
 {
     uint32_t n = 0;
 
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
-        n += o->queues[c].n;
+        n += o->pools[tier].queues[c].n;
     return n;
 }
 
-/* A changing call, or one sequence of a batch, fails: remember why. */
-kvp_status oracle_fail(oracle *o, kvp_status status, uint32_t index, uint64_t missing)
+uint32_t oracle_usable(const oracle *o, uint32_t tier)
 {
+    return o->pools[tier].n ? o->pools[tier].n - 1 : 0;
+}
+
+uint32_t oracle_tier(const oracle *o, int32_t block)
+{
+    return (uint32_t)block < o->config.n_blocks ? KVP_DEVICE : KVP_HOST;
+}
+
+int32_t oracle_id(const oracle *o, int32_t block)
+{
+    return block - o->pools[oracle_tier(o, block)].first;
+}
+
+bool oracle_overlapped(const oracle *o)
+{
+    return o->config.steps == KVP_STEPS_OVERLAPPED;
+}
+
+/* A changing call, or one sequence of a batch, fails: remember why. */
+kvp_status oracle_fail_blocks(oracle *o, kvp_status status, uint32_t index, uint32_t tier,
+                              uint64_t missing)
+{
+    memset(&o->shortage, 0, sizeof o->shortage);
     o->shortage.status = status;
     o->shortage.index = index;
     o->shortage.missing_blocks = missing;
+    o->shortage.tier = tier;
     return status;
+}
+
+kvp_status oracle_fail(oracle *o, kvp_status status, uint32_t index, uint64_t missing)
+{
+    return oracle_fail_blocks(o, status, index, KVP_DEVICE, missing);
 }
 
 /* A changing call will succeed: the list of evicted blocks starts anew. */
@@ -213,17 +275,19 @@ static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
 static void leave_root(oracle *o, oracle_ns *ns)
 {
     o->nodes[ns->root].has_ns = false;
+    o->told++;
     oracle_node_prune(o, ns->root);
 }
 
 /* No node for another root: what is below the old one is withdrawn, and who uses it is private. */
 static void keep_root(oracle *o, uint32_t root)
 {
-    o->events.kept_roots++;
+    o->marks.kept_roots++;
+
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         o->seqs[i].flushed |= o->seqs[i].open && o->seqs[i].root == root;
-    for (uint32_t i = o->nodes[root].first_child; i != ORACLE_NONE; i = o->nodes[i].sibling)
-        o->nodes[i].is_private = true;
+    for (uint32_t i = 0; i < o->n_nodes; i++)
+        o->nodes[i].is_private |= !o->nodes[i].is_root && o->nodes[i].root == root;
 }
 
 static void new_root(oracle *o, oracle_ns *ns)
@@ -232,6 +296,7 @@ static void new_root(oracle *o, oracle_ns *ns)
 
     if (root->children == 0 && root->users == 0)
         return;
+    o->told++;
     if (o->nodes_used >= o->node_limit) {
         keep_root(o, ns->root);
         return;
@@ -280,6 +345,14 @@ static kvp_status check(const kvp_call *call)
 static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     switch (call->op) {
+    case KVP_CALL_SWAP_OUT:
+    case KVP_CALL_SWAP_IN: return oracle_swap(o, call, out);
+    case KVP_CALL_CAN_SWAP_OUT:
+    case KVP_CALL_CAN_SWAP_IN: return oracle_can_swap(o, call, out);
+    case KVP_CALL_STEP_BEGIN: return oracle_step_begin(o, call, out);
+    case KVP_CALL_STEP_COMMIT: return oracle_step_commit(o, call);
+    case KVP_CALL_STEP_DONE: return oracle_step_done(o, call, out);
+    case KVP_CALL_STEP_FAILED: return oracle_step_failed(o, call, out);
     case KVP_CALL_NS_OPEN: return ns_open(o, call, out);
     case KVP_CALL_NS_CLOSE:
     case KVP_CALL_NS_FLUSH: return ns_close_or_flush(o, call);
@@ -313,21 +386,22 @@ void oracle_run(oracle *o, const kvp_call *call, kvp_outcome *out)
     o->call_number++;
     o->new_place = ORACLE_NONE;
     o->lied = false;
+    o->to_come = 0;
     out->status = dispatch(o, call, out);
-    if (o->stats.peak_held_blocks < o->held)
-        o->stats.peak_held_blocks = o->held;
+    if (o->stats.peak_held_blocks < o->pools[KVP_DEVICE].held)
+        o->stats.peak_held_blocks = o->pools[KVP_DEVICE].held;
 }
 
 static void learn_version(oracle_seq *seq, const kvp_outcome *seen, kvp_outcome *foretold)
 {
-    uint32_t version = seen->u.seq.row_version;
-    bool fits = !seq->version_known ||
-                (seq->row_changed ? version > seq->version : version == seq->version);
+    uint32_t version = seen->u.seq.row_version, least = seq->version + seq->moves;
+    bool fits = !seq->version_known || (seq->row_changed ? version > least : version == least);
 
-    foretold->u.seq.row_version = fits ? version : seq->version + seq->row_changed;
+    foretold->u.seq.row_version = fits ? version : least + seq->row_changed;
     seq->version_known = true;
     seq->version = version;
     seq->row_changed = false;
+    seq->moves = 0;
 }
 
 /* "A wrong one between costs hits, never correctness": a match may fall short of the honest one. */
@@ -345,6 +419,8 @@ void oracle_learn(oracle *o, const kvp_call *call, const kvp_outcome *seen, kvp_
 
     if (seen->status != KVP_OK || foretold->status != KVP_OK)
         return;
+    if (call->op == KVP_CALL_EVENTS_SNAPSHOT)
+        oracle_learn_snapshot(o, call, seen, foretold);
     if (call->op == KVP_CALL_SEQ_INFO) {
         i = oracle_find_seq(o, call->handle);
         learn_version(&o->seqs[i], seen, foretold);

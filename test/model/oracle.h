@@ -1,17 +1,22 @@
-/* The oracle: what include/kvpager/cache.h says, as slow and plain code.
+/* The oracle: what cache.h, swap.h, steps.h and events.h in include/kvpager say, as slow and plain
+ * code.
  *
  * It takes the same calls as a cache (kvp_call) and foretells every result (kvp_outcome). It was
- * written from the header's comments alone and shares no code with the library but the content
+ * written from the headers' comments alone and shares no code with the library but the content
  * hash, whose values it must report. When the two differ, one of them is wrong, or the header is.
  *
  * How it keeps its state, all of it visible here because the generator and the runner look at it:
  *
  *   nodes    an array; a child knows its parent, a parent its list of children
- *   blocks   an array; for each unit of a block: which node's KV it has, sealed or as duplicate
- *   queues   eight arrays of block ids, the head at index 0
+ *   blocks   one array for both tiers: the device's blocks, then the host's (host block b is number
+ *            n_blocks + b in here); for each unit of a block: which node's KV it has, and how
+ *   queues   for each tier eight arrays of block numbers, the head at index 0
  *   places   an array of sequences; row, chain of nodes and tail are arrays of their own
+ *   copies   those out in steps, by step, then those of the plan
+ *   steps    those out, by number; what they are to commit; what is parked, by release
  *
- * Handles are the cache's secret: oracle_learn takes them from the cache's outcome.
+ * Handles are the cache's secret: oracle_learn takes them from the cache's outcome. So is how many
+ * events a call makes: see view.h.
  */
 #ifndef KVP_TEST_MODEL_ORACLE_H
 #define KVP_TEST_MODEL_ORACLE_H
@@ -21,10 +26,15 @@
 #include <stdint.h>
 
 #include "kvpager/cache.h"
+#include "kvpager/events.h"
 #include "kvpager/hash.h"
 #include "kvpager/oplog.h"
+#include "kvpager/steps.h"
+#include "kvpager/swap.h"
 
 #define ORACLE_NONE UINT32_MAX
+
+enum { ORACLE_TIERS = 2, ORACLE_MAX_STEPS = 64 };
 
 /* An extra key of one unit: `offset` counts from the unit's first token. */
 typedef struct oracle_key {
@@ -47,6 +57,7 @@ typedef struct oracle_node {
     bool is_private;   /* never found by a match: a private unit, or withdrawn */
     bool has_ns;       /* root: its namespace still uses it */
     uint32_t parent;   /* of a root: itself */
+    uint32_t root;     /* likewise */
     uint32_t depth;    /* units before it */
     uint32_t users;    /* sequences whose chain contains it */
     uint32_t children; /* how many */
@@ -55,27 +66,65 @@ typedef struct oracle_node {
     int32_t *tokens;  /* [U] */
     oracle_keys keys;
     kvp_hash hash;
-    int32_t block;       /* where its KV is; 0: nowhere */
-    int32_t *duplicates; /* [n_duplicates] other blocks with its KV, the oldest first */
-    uint32_t n_duplicates;
-    uint32_t duplicates_capacity;
+    uint32_t in_flight; /* blocks that will have its KV when a step takes effect */
+    struct {
+        int32_t block;       /* where its KV is in this tier; 0: nowhere */
+        int32_t *duplicates; /* [n_duplicates] other blocks with its KV, the oldest first */
+        uint32_t n_duplicates;
+        uint32_t capacity;
+    } at[ORACLE_TIERS];
 } oracle_node;
 
-enum { UNIT_EMPTY = 0, UNIT_SEALED, UNIT_DUPLICATE };
+enum { UNIT_EMPTY = 0, UNIT_SEALED, UNIT_DUPLICATE, UNIT_IN_FLIGHT };
 
 typedef struct oracle_block {
     uint32_t refs;
     uint32_t generation;
     uint32_t retention;
     uint64_t raised_in;  /* number of the call that raised the generation last */
+    uint64_t parked_for; /* step that must take effect before it is queued; 0: not parked */
+    uint64_t touched_by; /* newest step that was out when one that may write left it; 0: none */
+    uint64_t filled_by;  /* copy, in the plan or out, that its first slots come from; 0: none */
+    bool kept;           /* its content came from an evicted block */
     uint32_t *unit_node; /* [S/U] */
     uint8_t *unit_kind;  /* [S/U] UNIT_... */
 } oracle_block;
 
 typedef struct oracle_queue {
-    int32_t *items; /* [N] */
+    int32_t *items; /* [n of the pool] */
     uint32_t n;
 } oracle_queue;
+
+/* One tier's blocks: numbers first .. first + n - 1, the first of them the null block. */
+typedef struct oracle_pool {
+    int32_t first;
+    uint32_t n; /* 0: there is no such tier */
+    uint32_t held;
+    oracle_queue queues[KVP_RETENTION_CLASSES];
+} oracle_pool;
+
+typedef struct oracle_copy {
+    uint64_t id;      /* 1, 2, ... */
+    uint64_t read_of; /* the copy, not yet effective, that filled the source; 0: none */
+    uint64_t step;    /* that it is out in; 0: in the plan */
+    bool keeps;       /* of an evicted block; with overlapped steps it holds its destination */
+    bool spoiled;     /* by the step that fails in this call */
+    int32_t from, to; /* block numbers */
+    uint32_t n_tokens;
+} oracle_copy;
+
+typedef struct oracle_step {
+    uint64_t number;
+    bool reported, failed;
+} oracle_step;
+
+/* What a step that is out is to commit. */
+typedef struct oracle_commitment {
+    uint64_t step;
+    uint32_t place;
+    uint32_t n_tokens;
+    bool dropped; /* as an earlier step failed */
+} oracle_commitment;
 
 typedef struct oracle_ns {
     bool open;
@@ -91,6 +140,7 @@ typedef struct oracle_seq {
     uint64_t handle;
     uint64_t ns_handle;
     uint64_t tag;
+    uint32_t tier;
     uint32_t root;
     uint32_t tokens, known, prompt, cached, computed, writable;
     uint32_t stop, retention;
@@ -102,22 +152,65 @@ typedef struct oracle_seq {
     int32_t *tail; /* [U]: known tokens after the chain, n_tail of them */
     uint32_t n_tail;
     oracle_keys tail_keys;
-    bool unkept;  /* values after the chain are not kept */
-    bool flushed; /* private because no node was free for a new root */
+    bool unkept;     /* values after the chain are not kept */
+    bool flushed;    /* private because no node was free for a new root */
+    uint64_t cut_by; /* newest step that was out when slots to be written were cut off; 0: none */
     bool is_fork;
     bool version_known; /* row_version: the cache's number at the last look, and */
     uint32_t version;
     bool row_changed; /* whether it must have risen since */
+    uint32_t moves;   /* swaps since: each raises it by one */
 } oracle_seq;
 
-/* Things that happen inside and that no result tells: for the runner's coverage. */
-typedef struct oracle_events {
-    uint64_t promotions;     /* a duplicate took a node's place */
-    uint64_t freed_cached;   /* a cached block lost its last sealed unit without a take */
-    uint64_t removed_copies; /* from the plan */
-    uint64_t spared;         /* an eviction while blocks of a higher class waited */
-    uint64_t kept_roots;     /* a flush without a free node */
-} oracle_events;
+/* X(name): things that happen inside and that no result tells: for the runner's coverage. */
+#define ORACLE_MARKS(X)                                                                            \
+    X(promotions)       /* a duplicate took a node's place */                                      \
+    X(host_promotions)  /* on the host */                                                          \
+    X(host_withdrawn)   /* a unit that had a block there */                                        \
+    X(freed_cached)     /* a cached block lost its last sealed unit without a take */              \
+    X(freed_parked)     /* and a parked one */                                                     \
+    X(removed_copies)   /* from the plan: the destination became free */                           \
+    X(evicted_copies)   /* the destination was evicted */                                          \
+    X(needed_copies)    /* stayed, as a later one reads the destination */                         \
+    X(spared)           /* an eviction while blocks of a higher class waited */                    \
+    X(kept_roots)       /* a flush without a free node */                                          \
+    X(kept_hits)        /* an open copied from a block that was kept */                            \
+    X(kept_duplicates)  /* of units of an evicted block that is kept */                            \
+    X(unkept_no_block)  /* no host block to keep an evicted one in */                              \
+    X(unkept_plan)      /* no room in the plan for it */                                           \
+    X(kept_evicts)      /* a host block was evicted for it */                                      \
+    X(unwanted)         /* evicted, and the host has it */                                         \
+    X(unwanted_flushed) /* evicted, and nobody can find it */                                      \
+    X(left_writers)     /* a block's only holder copies it: a step may still write it */           \
+    X(settled_later)    /* a swapped block got a unit of its second holder */                      \
+    X(effect_attached)  /* a unit in flight was attached */                                        \
+    X(effect_duplicate) /* or made a duplicate */                                                  \
+    X(effect_nothing)   /* or neither: it has a block, and there are no duplicates */              \
+    X(flight_lost)      /* a unit in flight was left out: its block was released */                \
+    X(flight_withdrawn) /* or it was withdrawn */                                                  \
+    X(flight_taken)     /* or written over */                                                      \
+    X(flight_failed)    /* or its step failed */                                                   \
+    X(flight_read)      /* a copy reads what another copy, still in flight, wrote */               \
+    X(parked)           /* a block */                                                              \
+    X(parked_content)   /* with content */                                                         \
+    X(parked_hit)       /* held again */                                                           \
+    X(effects_chained)  /* a noted step took effect after the one before it */                     \
+    X(commit_left)      /* a step's commit: its sequence was closed or swapped out */              \
+    X(commit_dropped)   /* an earlier step failed */                                               \
+    X(commit_harmless)  /* none is dropped for what left nothing uncomputed */                     \
+    X(commit_passed_on) /* a dropped one drops others */                                           \
+    X(commit_cut)       /* truncated, invalidated, failed */                                       \
+    X(commit_effective) /* */                                                                      \
+    X(failed_later)     /* a failed step's KV was copied on by a later copy */                     \
+    X(failed_swapped)   /* a swapped sequence was cut */                                           \
+    X(failed_kept)      /* an evicted block's copy failed */                                       \
+    X(failed_noted)     /* a step failed while an earlier one is out */
+
+#define ORACLE_MARK_FIELD(name) uint64_t name;
+typedef struct oracle_marks {
+    ORACLE_MARKS(ORACLE_MARK_FIELD)
+} oracle_marks;
+#undef ORACLE_MARK_FIELD
 
 typedef struct oracle {
     kvp_config config;        /* resolved */
@@ -132,9 +225,9 @@ typedef struct oracle {
     uint32_t free_node; /* list of nodes[] entries to use again */
     uint32_t nodes_used;
 
-    oracle_block *blocks; /* [N] */
-    oracle_queue queues[KVP_RETENTION_CLASSES];
-    uint32_t held;
+    oracle_block *blocks; /* [of both tiers] */
+    uint32_t n_all_blocks;
+    oracle_pool pools[ORACLE_TIERS];
 
     oracle_ns *namespaces; /* [max_namespaces] */
     uint32_t open_namespaces;
@@ -144,24 +237,41 @@ typedef struct oracle {
     uint32_t *free_places; /* [n_free_places], the last is taken next */
     uint32_t n_free_places;
 
-    kvp_copy *plan; /* [n_plan] */
-    uint32_t n_plan;
+    oracle_copy *copies; /* [n_copies, of them n_plan in the plan, the last ones] */
+    uint32_t n_copies, n_plan;
+    uint64_t copy_id;                    /* of the last one made */
+    uint64_t to_come;                    /* copies that the running call will still add */
+    oracle_step steps[ORACLE_MAX_STEPS]; /* [n_steps] */
+    uint32_t n_steps;
+    uint64_t step_number, effective; /* the newest begun, the newest effective */
+    oracle_commitment *commitments;  /* [n_commitments] in the order of their calls */
+    uint32_t n_commitments, commitments_capacity;
+    int32_t *parked; /* [n_parked] in the order of their release */
+    uint32_t n_parked;
+
     kvp_evicted *evicted; /* [n_evicted] by the last changing call */
     uint32_t n_evicted, evicted_capacity;
     kvp_shortage shortage;
     kvp_stats stats; /* counters, and peak_held_blocks */
-    oracle_events events;
+    oracle_marks marks;
+
+    uint64_t told;           /* changes whenever the set that events tell may have changed */
+    kvp_event *history;      /* [max_events] event n is at index n % max_events: see view.h */
+    int32_t *history_tokens; /* [max_events x U] */
+    uint64_t newest_event;
 
     /* what the last call foretold */
     uint32_t new_place; /* of the sequence or namespace whose handle is to be learnt */
     int32_t *i32;
     int64_t *i64;
     uint64_t *u64;
-    kvp_copy *copies;
-    uint32_t i32_capacity, i64_capacity, u64_capacity, copies_capacity;
+    kvp_copy *wire;
+    kvp_event *events;
+    uint32_t i32_capacity, i64_capacity, u64_capacity, wire_capacity, events_capacity;
 
     /* scratch */
-    uint32_t *block_count;  /* [N] all zero between uses */
+    uint32_t *block_count;  /* [of both tiers] all zero between uses */
+    bool *block_left;       /* likewise: a sequence that wrote would leave it */
     uint32_t *prompt_nodes; /* nodes of a match */
     uint32_t prompt_nodes_capacity;
     bool lied;             /* the last match was given hashes that are wrong in between, */
@@ -187,15 +297,32 @@ uint32_t oracle_find_ns(const oracle *o, uint64_t handle);
 /* Leading units that are public. */
 uint32_t oracle_public_units(const oracle *o, const oracle_seq *seq);
 uint32_t oracle_kept_tokens(const oracle *o, const oracle_seq *seq);
-uint32_t oracle_available(const oracle *o);
+uint32_t oracle_available(const oracle *o, uint32_t tier);
+
+/* The blocks of a tier that can be used. */
+uint32_t oracle_usable(const oracle *o, uint32_t tier);
+
+/* The tier of a block number, and the id that the cache gives it. */
+uint32_t oracle_tier(const oracle *o, int32_t block);
+int32_t oracle_id(const oracle *o, int32_t block);
+uint32_t oracle_block_state(const oracle *o, int32_t block);
+
+/* Are steps overlapped? */
+bool oracle_overlapped(const oracle *o);
+
+/* Is the node's hash in the set that events tell, for this tier? */
+bool oracle_is_told(const oracle *o, uint32_t node, uint32_t tier);
 
 /* Where a match of a prompt ends, and what an open needs (the fields of kvp_open_info and more). */
 typedef struct oracle_match {
     uint32_t root;
     uint32_t hit_units; /* nodes in oracle.prompt_nodes */
     uint32_t stop;
-    uint32_t shared, cached, copied;
+    uint32_t full;            /* row entries that are hit */
+    uint32_t shared, on_host; /* of them */
+    uint32_t cached, copied;
     int32_t source; /* of a hit inside a block */
+    uint32_t copies;
     uint32_t total, taken, need;
     uint32_t watermark; /* that counts now */
     uint32_t limit;     /* usable minus watermark */

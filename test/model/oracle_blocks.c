@@ -1,22 +1,23 @@
-/* Blocks: the queue, taking and evicting, holding and releasing, the plan of copies.
+/* Blocks: the queues, taking and evicting, holding and releasing, parking.
  *
- * Free and cached blocks are in the queue of their class, free ones in that of class 0.
+ * Free and cached blocks are in the queue of their tier and class, free ones in that of class 0.
+ * Parked ones are in no queue.
  */
 #include "oracle_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+static oracle_pool *pool_of(oracle *o, int32_t block)
+{
+    return &o->pools[oracle_tier(o, block)];
+}
+
 static oracle_queue *queue_of(oracle *o, int32_t block)
 {
     bool cached = oracle_block_sealed(o, block);
 
-    return &o->queues[cached ? o->blocks[block].retention : 0];
-}
-
-bool oracle_block_sealed(const oracle *o, int32_t block)
-{
-    return oracle_block_depth(o, block) > 0;
+    return &pool_of(o, block)->queues[cached ? o->blocks[block].retention : 0];
 }
 
 void oracle_queue_put(oracle *o, int32_t block, bool at_tail)
@@ -35,7 +36,7 @@ void oracle_queue_put(oracle *o, int32_t block, bool at_tail)
 void oracle_queue_remove(oracle *o, int32_t block)
 {
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
-        oracle_queue *queue = &o->queues[c];
+        oracle_queue *queue = &pool_of(o, block)->queues[c];
 
         for (uint32_t i = 0; i < queue->n; i++) {
             if (queue->items[i] != block)
@@ -47,158 +48,234 @@ void oracle_queue_remove(oracle *o, int32_t block)
     }
 }
 
-/* Everything that the block had is gone: evicted, or free. */
-static void clear_content(oracle *o, int32_t block)
+/* ----------------------------------------------------------------------------- evicted, or kept */
+
+/* Can anybody find the node's KV, once it is on the host? */
+static bool is_wanted(oracle *o, const oracle_node *node)
 {
-    for (uint32_t k = 0; k < o->block_units; k++) {
-        if (o->blocks[block].unit_kind[k] != UNIT_EMPTY)
-            oracle_unit_clear(o, block, k, false);
+    if (!o->pools[KVP_HOST].n || !o->config.keep_evicted)
+        return false;
+    if (node->at[KVP_HOST].block) {
+        o->marks.unwanted++;
+        return false;
     }
+    if (node->is_private || !o->nodes[node->root].has_ns) {
+        o->marks.unwanted_flushed++;
+        return false;
+    }
+    return true;
+}
+
+static bool can_keep(oracle *o)
+{
+    bool has_block = oracle_available(o, KVP_HOST) > 0;
+    bool has_room = 2 * (o->n_copies + o->to_come) < o->config.max_copies;
+
+    o->marks.unkept_no_block += !has_block;
+    o->marks.unkept_plan += has_block && !has_room;
+    o->stats.unkept_blocks += !has_block || !has_room;
+    return has_block && has_room;
+}
+
+/* The content of a device block goes on in a host block: the units of the prefix that ends in
+ * `deepest`, from the block's start. */
+static void keep(oracle *o, int32_t block, uint32_t deepest)
+{
+    uint64_t evicted = o->stats.host_evicted_blocks;
+    uint32_t depth = oracle_block_depth(o, block);
+    int32_t copy = oracle_take(o, KVP_HOST, o->blocks[block].retention);
+
+    o->blocks[copy].kept = true;
+    o->marks.kept_evicts += o->stats.host_evicted_blocks > evicted;
+    oracle_plan_keep(o, block, copy, depth * o->unit);
+    for (uint32_t k = 0; k < depth; k++) {
+        uint32_t node = deepest;
+
+        for (uint32_t up = k; up + 1 < depth; up++)
+            node = o->nodes[node].parent;
+        if (o->nodes[node].is_private)
+            continue;
+        o->marks.kept_duplicates += o->nodes[node].at[KVP_HOST].block != 0;
+        oracle_node_copied(o, node, copy);
+    }
+    o->stats.kept_blocks++;
+    if (!oracle_overlapped(o))
+        oracle_release(o, copy, NULL);
+}
+
+static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
+{
+    kvp_evicted *e;
+
+    o->evicted =
+        oracle_grow(o->evicted, &o->evicted_capacity, o->n_evicted + 1u, sizeof *o->evicted);
+    e = &o->evicted[o->n_evicted++];
+    memset(e, 0, sizeof *e);
+    e->hash = o->nodes[deepest].hash;
+    e->block = oracle_id(o, block);
+    e->tier = (uint16_t)oracle_tier(o, block);
+    e->kept = kept;
 }
 
 static void evict(oracle *o, int32_t block)
 {
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
+    bool on_device = oracle_tier(o, block) == KVP_DEVICE;
+    bool kept = on_device && is_wanted(o, &o->nodes[deepest]) && can_keep(o);
 
-    o->evicted =
-        oracle_grow(o->evicted, &o->evicted_capacity, o->n_evicted + 1u, sizeof *o->evicted);
-    memset(&o->evicted[o->n_evicted], 0, sizeof *o->evicted);
-    o->evicted[o->n_evicted].hash = o->nodes[deepest].hash;
-    o->evicted[o->n_evicted++].block = block;
-    o->stats.evicted_blocks++;
+    if (kept)
+        keep(o, block, deepest);
+    tell_evicted(o, block, deepest, kept);
+    o->stats.evicted_blocks += on_device;
+    o->stats.host_evicted_blocks += !on_device;
     b->generation++;
-    clear_content(o, block);
+    oracle_content_clear(o, block);
+    oracle_plan_forget(o, block, &o->marks.evicted_copies);
 }
 
-/* Take the head of the lowest class. The caller knows that there is one. */
-int32_t oracle_take(oracle *o, uint32_t retention)
+/* Take the head of the lowest class of the tier. The caller knows that there is one. */
+int32_t oracle_take(oracle *o, uint32_t tier, uint32_t retention)
 {
+    oracle_pool *pool = &o->pools[tier];
     int32_t block = 0;
 
     for (uint32_t c = 0; !block; c++) {
-        if (o->queues[c].n)
-            block = o->queues[c].items[0];
+        if (pool->queues[c].n)
+            block = pool->queues[c].items[0];
     }
     oracle_queue_remove(o, block);
     if (oracle_block_sealed(o, block)) {
         for (uint32_t c = o->blocks[block].retention + 1; c < KVP_RETENTION_CLASSES; c++)
-            o->events.spared += o->queues[c].n > 0;
+            o->marks.spared += pool->queues[c].n > 0;
         evict(o, block);
     }
     o->blocks[block].refs = 1;
     o->blocks[block].retention = retention;
-    o->held++;
-    o->stats.taken_blocks++;
+    o->blocks[block].touched_by = 0;
+    o->blocks[block].kept = false;
+    pool->held++;
+    o->stats.taken_blocks += tier == KVP_DEVICE;
     return block;
+}
+
+/* ----------------------------------------------------------------------- parked, held, released */
+
+static void park(oracle *o, int32_t block)
+{
+    o->blocks[block].parked_for = o->steps[o->n_steps - 1].number;
+    o->parked[o->n_parked++] = block;
+    o->marks.parked++;
+    o->marks.parked_content += oracle_block_sealed(o, block);
+}
+
+static void leave_parked(oracle *o, uint32_t at)
+{
+    o->blocks[o->parked[at]].parked_for = 0;
+    o->n_parked--;
+    memmove(o->parked + at, o->parked + at + 1, (o->n_parked - at) * sizeof *o->parked);
+}
+
+/* May a step that is out still write into the block, for a holder that has left? */
+bool oracle_is_touched(const oracle *o, int32_t block)
+{
+    return o->n_steps && o->blocks[block].touched_by >= o->steps[0].number;
+}
+
+/* Copies into it that wait in the plan are of no use any more. */
+static void lose_content(oracle *o, int32_t block)
+{
+    oracle_content_clear(o, block);
+    oracle_plan_forget(o, block, &o->marks.removed_copies);
+    o->blocks[block].generation++;
 }
 
 void oracle_hold(oracle *o, int32_t block)
 {
-    if (o->blocks[block].refs++ == 0) {
+    if (o->blocks[block].refs++)
+        return;
+    pool_of(o, block)->held++;
+    if (!o->blocks[block].parked_for) {
         oracle_queue_remove(o, block);
-        o->held++;
+        return;
+    }
+    o->marks.parked_hit++;
+    for (uint32_t i = o->n_parked; i-- > 0;) {
+        if (o->parked[i] == block)
+            leave_parked(o, i);
     }
 }
 
-/* The plan's copies into a block that became free are of no use, but for what reads it later. */
-static void plan_forget(oracle *o, int32_t block)
+/* A block that nobody holds lost its last sealed unit (its class's queue still has it). */
+void oracle_free_cached(oracle *o, int32_t block)
 {
-    bool read_later = false;
-
-    for (uint32_t i = o->n_plan; i-- > 0;) {
-        if (o->plan[i].dst_block == block && !read_later) {
-            o->n_plan--;
-            o->events.removed_copies++;
-            memmove(&o->plan[i], &o->plan[i + 1], (o->n_plan - i) * sizeof *o->plan);
-        } else if (o->plan[i].src_block == block) {
-            read_later = true;
-        }
+    if (o->blocks[block].parked_for) {
+        o->marks.freed_parked++;
+        lose_content(o, block);
+        return;
     }
-}
-
-static void make_free(oracle *o, int32_t block)
-{
-    clear_content(o, block);
-    o->blocks[block].generation++;
-    plan_forget(o, block);
+    o->marks.freed_cached++;
+    oracle_queue_remove(o, block);
+    lose_content(o, block);
     oracle_queue_put(o, block, false);
 }
 
-/* A cached block lost its last sealed unit (its class's queue still has it). */
-void oracle_free_cached(oracle *o, int32_t block)
-{
-    o->events.freed_cached++;
-    oracle_queue_remove(o, block);
-    make_free(o, block);
-}
-
-/* One holder less. `released` counts what became free and cached; may be NULL. */
+/* One holder less. `released` counts what became free and cached, or will once it is not parked any
+ * more; may be NULL. */
 void oracle_release(oracle *o, int32_t block, kvp_released *released)
 {
+    bool sealed = oracle_block_sealed(o, block);
+    bool steps = o->n_steps && oracle_tier(o, block) == KVP_DEVICE;
     kvp_released ignored = {0};
 
     released = released ? released : &ignored;
     if (--o->blocks[block].refs)
         return;
-    o->held--;
-    if (oracle_block_sealed(o, block)) {
-        oracle_queue_put(o, block, true);
-        released->cached_blocks++;
-    } else {
-        make_free(o, block);
-        released->freed_blocks++;
-    }
+    pool_of(o, block)->held--;
+    released->cached_blocks += sealed;
+    released->freed_blocks += !sealed;
+    if (!sealed)
+        lose_content(o, block);
+    if (steps)
+        park(o, block);
+    else
+        oracle_queue_put(o, block, sealed);
 }
 
-/* ------------------------------------------------------------------------------------- the plan */
-
-void oracle_plan_add(oracle *o, int32_t source, int32_t destination, uint32_t n_tokens)
+/* May a step that is out write for the sequence? */
+bool oracle_is_writer(const oracle *o, const oracle_seq *seq)
 {
-    kvp_copy *copy = &o->plan[o->n_plan++];
-
-    memset(copy, 0, sizeof *copy);
-    copy->src_block = source;
-    copy->dst_block = destination;
-    copy->n_tokens = n_tokens;
-    o->stats.copies++;
+    return o->n_steps && (seq->writable > seq->computed || seq->cut_by >= o->steps[0].number);
 }
 
-static bool same_phase(const kvp_copy *a, const kvp_copy *b)
+/* Nothing of the sequence from n_tokens on is computed or writable any more. */
+void oracle_cut_slots(oracle *o, oracle_seq *seq, uint32_t n_tokens)
 {
-    return a->dst_block != b->dst_block && a->src_block != b->dst_block &&
-           a->dst_block != b->src_block;
+    if (o->n_steps && seq->writable > seq->computed && seq->writable > n_tokens)
+        seq->cut_by = o->steps[o->n_steps - 1].number;
+    seq->computed = oracle_lower(seq->computed, n_tokens);
+    seq->writable = oracle_lower(seq->writable, n_tokens);
 }
 
-static void set_phases(kvp_copy *copies, uint32_t n)
+/* A sequence leaves a block of its row. */
+void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released *released)
 {
-    uint32_t phase = 0, begin = 0;
+    if (oracle_is_writer(o, seq) && o->blocks[block].refs > 1)
+        o->blocks[block].touched_by = o->steps[o->n_steps - 1].number;
+    oracle_release(o, block, released);
+}
 
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t j = begin; j < i; j++) {
-            if (!same_phase(&copies[j], &copies[i])) {
-                phase++;
-                begin = i;
-                break;
-            }
+/* Queue what was parked until this step. */
+void oracle_unpark(oracle *o, uint64_t step)
+{
+    for (uint32_t i = 0; i < o->n_parked;) {
+        int32_t block = o->parked[i];
+
+        if (o->blocks[block].parked_for != step) {
+            i++;
+            continue;
         }
-        copies[i].phase = phase;
+        leave_parked(o, i);
+        oracle_queue_put(o, block, oracle_block_sealed(o, block));
     }
-}
-
-kvp_status oracle_plan_take(oracle *o, const kvp_call *call, kvp_outcome *out)
-{
-    uint32_t n = o->n_plan;
-
-    out->n = n;
-    if (n > call->count)
-        return oracle_fail(o, KVP_E_TOO_SMALL, 0, 0);
-    oracle_begin_change(o);
-    o->copies = oracle_grow(o->copies, &o->copies_capacity, n, sizeof *o->copies);
-    if (n)
-        memcpy(o->copies, o->plan, n * sizeof *o->copies);
-    set_phases(o->copies, n);
-    out->copies = o->copies;
-    o->n_plan = 0;
-    return KVP_OK;
 }

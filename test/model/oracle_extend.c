@@ -92,14 +92,21 @@ typedef struct growth {
     uint32_t copies;
 } growth;
 
-static growth measure(oracle *o, const oracle_member *member, uint32_t reserve)
+/* Must a sequence that writes into the block copy it? block_count: sequences of the batch that have
+ * left it before this one; block_left: one of them may be writing it. */
+static bool must_copy(const oracle *o, int32_t block)
 {
-    const oracle_seq *seq = &o->seqs[member->place];
+    return o->blocks[block].refs - o->block_count[block] > 1 || oracle_is_touched(o, block) ||
+           o->block_left[block];
+}
+
+static growth measure(oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
+{
     uint32_t S = o->config.block_tokens;
     growth g = {0};
     uint32_t wanted;
 
-    g.target = (uint64_t)seq->tokens + member->n_tokens + reserve;
+    g.target = (uint64_t)seq->tokens + n_tokens + reserve;
     wanted = oracle_ceil(g.target, S);
     g.first_block = seq->computed / S;
     g.end_block = wanted < seq->n_row ? wanted : seq->n_row;
@@ -110,10 +117,10 @@ static growth measure(oracle *o, const oracle_member *member, uint32_t reserve)
     for (uint32_t i = g.first_block; i < g.end_block; i++) {
         int32_t block = seq->row[i];
 
-        /* block_count: sequences of the batch that leave the block before this one does */
-        if (o->blocks[block].refs - o->block_count[block] <= 1)
+        if (!must_copy(o, block))
             continue;
         o->block_count[block]++;
+        o->block_left[block] |= oracle_is_writer(o, seq);
         g.need++;
         g.copies += seq->computed > i * S;
     }
@@ -122,13 +129,23 @@ static growth measure(oracle *o, const oracle_member *member, uint32_t reserve)
 
 static void forget_counts(oracle *o)
 {
-    memset(o->block_count, 0, o->config.n_blocks * sizeof *o->block_count);
+    memset(o->block_count, 0, o->n_all_blocks * sizeof *o->block_count);
+    memset(o->block_left, 0, o->n_all_blocks * sizeof *o->block_left);
 }
 
 /* --------------------------------------------------------------------------------------- extend */
 
+/* Would a copy be made of tokens that are not computed yet, while a step may still write them? What
+ * the sequences of the batch before this one would leave is counted, and so is this one. */
+static bool reads_in_flight(oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
+{
+    growth g = measure(o, seq, n_tokens, reserve);
+
+    return o->n_steps && g.copies && seq->tokens > seq->computed;
+}
+
 /* Values and positions, state, length: of one sequence, without looking at blocks. */
-static kvp_status extend_status(const oracle *o, const kvp_call *call, const oracle_member *member,
+static kvp_status extend_status(oracle *o, const kvp_call *call, const oracle_member *member,
                                 uint32_t n_seqs)
 {
     const oracle_seq *seq = &o->seqs[member->place];
@@ -146,16 +163,19 @@ static kvp_status extend_status(const oracle *o, const kvp_call *call, const ora
                                           seq->known / o->unit))
             return KVP_E_ARG;
     }
-    if (values && seq->known < seq->tokens)
+    if (oracle_is_out(seq) || (values && seq->known < seq->tokens))
         return KVP_E_STATE;
-    return end + call->reserve_tokens > o->config.max_seq_tokens ? KVP_E_TOO_LONG : KVP_OK;
+    if (end + call->reserve_tokens > o->config.max_seq_tokens)
+        return KVP_E_TOO_LONG;
+    return reads_in_flight(o, seq, member->n_tokens, call->reserve_tokens) ? KVP_E_IN_FLIGHT
+                                                                           : KVP_OK;
 }
 
 /* Copy-on-write of block i of the row. */
 static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t i)
 {
     uint32_t S = o->config.block_tokens, used = seq->tokens - i * S;
-    int32_t old = seq->row[i], new = oracle_take(o, seq->retention);
+    int32_t old = seq->row[i], new = oracle_take(o, KVP_DEVICE, seq->retention);
 
     seq->row[i] = new;
     seq->row_changed = true;
@@ -167,10 +187,10 @@ static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t i)
             if ((unit + 1) * o->unit <= seq->computed && unit < oracle_public_units(o, seq) &&
                 o->blocks[old].unit_kind[k] != UNIT_EMPTY &&
                 o->blocks[old].unit_node[k] == seq->chain[unit])
-                oracle_node_duplicate(o, seq->chain[unit], new);
+                oracle_node_copied(o, seq->chain[unit], new);
         }
     }
-    oracle_release(o, old, NULL);
+    oracle_leave(o, seq, old, NULL);
 }
 
 /* A block of our own: what is about to be written over is not sealed any more. */
@@ -180,68 +200,91 @@ static void take_over(oracle *o, const oracle_seq *seq, uint32_t i)
     uint32_t first = seq->computed > begin ? (seq->computed - begin) / o->unit : 0;
 
     for (uint32_t k = first; k < o->block_units; k++) {
+        o->marks.flight_taken += o->blocks[seq->row[i]].unit_kind[k] == UNIT_IN_FLIGHT;
         if (o->blocks[seq->row[i]].unit_kind[k] != UNIT_EMPTY)
             oracle_unit_clear(o, seq->row[i], k, true);
     }
 }
 
-static void extend_member(oracle *o, const kvp_call *call, const oracle_member *member)
+/* Make the slots of what is not computed, of n_tokens more and of the reserve writable. */
+void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
 {
-    oracle_seq *seq = &o->seqs[member->place];
-    growth g = measure(o, member, call->reserve_tokens);
+    growth g = measure(o, seq, n_tokens, reserve);
 
     forget_counts(o);
     for (uint32_t i = g.first_block; i < g.end_block; i++) {
-        if (o->blocks[seq->row[i]].refs > 1)
+        o->marks.left_writers += o->blocks[seq->row[i]].refs == 1 && must_copy(o, seq->row[i]);
+        if (must_copy(o, seq->row[i]))
             copy_on_write(o, seq, i);
         else
             take_over(o, seq, i);
     }
     seq->row = oracle_grow(seq->row, &seq->row_capacity, g.blocks, sizeof *seq->row);
     while (seq->n_row < g.blocks)
-        seq->row[seq->n_row++] = oracle_take(o, seq->retention);
-    seq->tokens += member->n_tokens;
+        seq->row[seq->n_row++] = oracle_take(o, KVP_DEVICE, seq->retention);
+    seq->tokens += n_tokens;
     if (seq->writable < g.target)
         seq->writable = (uint32_t)g.target;
+}
+
+static void extend_member(oracle *o, const kvp_call *call, const oracle_member *member)
+{
+    oracle_seq *seq = &o->seqs[member->place];
+
+    oracle_make_room(o, seq, member->n_tokens, call->reserve_tokens);
     if (call->tokens)
         oracle_values_add(o, seq, call, call->tokens + member->first_token, member->n_tokens);
 }
 
-/* Blocks and copies of members [0, n): the status, and the sequence at fault. */
+/* What a batch, or one sequence of it, needs. */
+typedef struct demand {
+    uint64_t need, copies, excess;
+    uint32_t never_at, short_at, full_at; /* the sequences at fault; n: none */
+} demand;
+
+static demand add_up(oracle *o, const kvp_call *call, const oracle_member *members, uint32_t n)
+{
+    uint32_t usable = oracle_usable(o, KVP_DEVICE), available = oracle_available(o, KVP_DEVICE);
+    demand d = {0, 0, 0, n, n, n};
+
+    for (uint32_t i = 0; i < n; i++) {
+        const oracle_seq *seq = &o->seqs[members[i].place];
+        growth g = measure(o, seq, members[i].n_tokens, call->reserve_tokens);
+
+        if (g.blocks > usable) {
+            d.never_at = oracle_lower(d.never_at, i);
+            d.excess = d.excess > g.blocks - usable ? d.excess : g.blocks - usable;
+        }
+        d.need += g.need;
+        d.copies += g.copies;
+        d.short_at = d.need > available ? oracle_lower(d.short_at, i) : d.short_at;
+        d.full_at = d.copies > oracle_plan_room(o) ? oracle_lower(d.full_at, i) : d.full_at;
+    }
+    forget_counts(o);
+    return d;
+}
+
+/* Blocks and copies of members [0, n): the status, and the sequence at fault. When there is room,
+ * o->to_come says how many copies will be made. */
 static kvp_status room_status(oracle *o, const kvp_call *call, const oracle_member *members,
                               uint32_t n, kvp_shortage *why)
 {
-    uint32_t usable = o->config.n_blocks - 1, available = oracle_available(o);
-    uint32_t room = o->config.max_copies - o->n_plan;
-    uint32_t never_at = n, short_at = n, full_at = n;
-    uint64_t excess = 0, need = 0, copies = 0;
+    demand d = add_up(o, call, members, n);
 
-    for (uint32_t i = 0; i < n; i++) {
-        growth g = measure(o, &members[i], call->reserve_tokens);
-
-        if (g.blocks > usable) {
-            never_at = never_at < n ? never_at : i;
-            excess = excess > g.blocks - usable ? excess : g.blocks - usable;
-        }
-        need += g.need;
-        copies += g.copies;
-        short_at = need > available && short_at == n ? i : short_at;
-        full_at = copies > room && full_at == n ? i : full_at;
-    }
-    forget_counts(o);
     memset(why, 0, sizeof *why);
-    if (never_at < n) {
-        why->index = never_at;
-        why->missing_blocks = excess;
+    o->to_come = d.copies;
+    if (d.never_at < n) {
+        why->index = d.never_at;
+        why->missing_blocks = d.excess;
         return KVP_E_NEVER;
     }
-    if (short_at < n) {
-        why->index = short_at;
-        why->missing_blocks = need - available;
+    if (d.short_at < n) {
+        why->index = d.short_at;
+        why->missing_blocks = d.need - oracle_available(o, KVP_DEVICE);
         return KVP_E_NO_BLOCKS;
     }
-    why->index = full_at < n ? full_at : 0;
-    return full_at < n ? KVP_E_PLAN_FULL : KVP_OK;
+    why->index = d.full_at < n ? d.full_at : 0;
+    return d.full_at < n ? KVP_E_PLAN_FULL : KVP_OK;
 }
 
 /* All or nothing: one verdict for the whole batch. */
@@ -252,9 +295,12 @@ static kvp_status batch_status(oracle *o, const kvp_call *call, const oracle_bat
 
     for (uint32_t i = 0; i < batch->n; i++) {
         status = extend_status(o, call, &batch->members[i], batch->n);
-        if (status != KVP_OK)
-            return oracle_fail(o, status, i, 0);
+        if (status == KVP_OK)
+            continue;
+        forget_counts(o);
+        return oracle_fail(o, status, i, 0);
     }
+    forget_counts(o);
     status = room_status(o, call, batch->members, batch->n, &why);
     o->stats.refused += status == KVP_E_NEVER || status == KVP_E_NO_BLOCKS;
     return status == KVP_OK ? KVP_OK : oracle_fail(o, status, why.index, why.missing_blocks);
@@ -268,6 +314,7 @@ static kvp_status member_status(oracle *o, const kvp_call *call, const oracle_ba
 
     if (batch->members[i].place != ORACLE_NONE)
         status = extend_status(o, call, &batch->members[i], batch->n);
+    forget_counts(o);
     if (status == KVP_OK)
         status = room_status(o, call, &batch->members[i], 1, &why);
     return status == KVP_OK ? KVP_OK : oracle_fail(o, status, i, why.missing_blocks);
@@ -300,38 +347,42 @@ kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
     return status;
 }
 
+/* Only states and lengths: values are not looked at. */
+static kvp_status can_extend_status(oracle *o, const kvp_call *call, const oracle_member *member)
+{
+    const oracle_seq *seq = &o->seqs[member->place];
+    uint64_t end = (uint64_t)seq->tokens + member->n_tokens + call->reserve_tokens;
+
+    if (oracle_is_out(seq))
+        return KVP_E_STATE;
+    if (end > o->config.max_seq_tokens)
+        return KVP_E_TOO_LONG;
+    return reads_in_flight(o, seq, member->n_tokens, call->reserve_tokens) ? KVP_E_IN_FLIGHT
+                                                                           : KVP_OK;
+}
+
 kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     kvp_admission *admission = &out->u.admission;
-    uint64_t need = 0, excess = 0;
     oracle_batch batch;
+    demand d = {0};
     kvp_status status = oracle_batch_read(o, call, false, &batch);
 
     if (status != KVP_OK)
         return status;
-    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
-        const oracle_seq *seq = &o->seqs[batch.members[i].place];
-        growth g;
-
-        if ((uint64_t)seq->tokens + batch.members[i].n_tokens + call->reserve_tokens >
-            o->config.max_seq_tokens) {
-            status = KVP_E_TOO_LONG;
-            break;
-        }
-        g = measure(o, &batch.members[i], call->reserve_tokens);
-        need += g.need;
-        if (g.blocks > o->config.n_blocks - 1 && g.blocks - (o->config.n_blocks - 1) > excess)
-            excess = g.blocks - (o->config.n_blocks - 1);
-    }
+    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++)
+        status = can_extend_status(o, call, &batch.members[i]);
     forget_counts(o);
+    if (status == KVP_OK)
+        d = add_up(o, call, batch.members, batch.n);
     oracle_batch_free(&batch);
     if (status != KVP_OK)
         return status;
-    admission->need_blocks = (uint32_t)need;
-    admission->available = oracle_available(o);
-    if (need <= admission->available)
+    admission->need_blocks = (uint32_t)d.need;
+    admission->available = oracle_available(o, KVP_DEVICE);
+    if (d.need <= admission->available)
         return KVP_OK;
-    admission->verdict = excess ? KVP_ADMIT_NEVER : KVP_ADMIT_LATER;
-    admission->missing_blocks = (uint32_t)(excess ? excess : need - admission->available);
+    admission->verdict = d.excess ? KVP_ADMIT_NEVER : KVP_ADMIT_LATER;
+    admission->missing_blocks = (uint32_t)(d.excess ? d.excess : d.need - admission->available);
     return KVP_OK;
 }

@@ -1,9 +1,7 @@
-/* Nodes: what KV is of. Where it is: blocks, of which one is attached to a node and others may be
- * its duplicates.
+/* Nodes: what KV is of.
  *
- * A node lives while a sequence's chain contains it, a block is attached, or a child lives; a root
- * while its namespace, a sequence or a child does. A duplicate is written down twice, in the node's
- * list (by age) and in the block (by position).
+ * A node lives while a sequence's chain contains it, a block is attached or will be when a step
+ * takes effect, or a child lives; a root while its namespace, a sequence or a child does.
  */
 #include "oracle_parts.h"
 
@@ -94,10 +92,12 @@ static uint32_t new_entry(oracle *o)
     node = &o->nodes[i];
     node->used = true;
     node->is_root = node->is_private = node->has_ns = false;
-    node->users = node->children = 0;
+    node->users = node->children = node->in_flight = 0;
     node->first_child = node->sibling = ORACLE_NONE;
-    node->block = 0;
-    node->n_duplicates = 0;
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+        node->at[tier].block = 0;
+        node->at[tier].n_duplicates = 0;
+    }
     o->nodes_used++;
     return i;
 }
@@ -107,7 +107,7 @@ uint32_t oracle_root_make(oracle *o, const uint8_t *name, uint32_t name_bytes)
     uint32_t i = new_entry(o);
 
     o->nodes[i].is_root = o->nodes[i].has_ns = true;
-    o->nodes[i].parent = i;
+    o->nodes[i].parent = o->nodes[i].root = i;
     o->nodes[i].depth = 0;
     o->nodes[i].keys.n = 0;
     if (kvp_hash_root(o->unit, o->config.hash_seed, name_bytes ? name : NULL, name_bytes,
@@ -144,6 +144,7 @@ uint32_t oracle_node_make(oracle *o, uint32_t parent, const int32_t *tokens,
     i = new_entry(o);
     node = &o->nodes[i];
     node->parent = parent;
+    node->root = o->nodes[parent].root;
     node->depth = o->nodes[parent].is_root ? 0 : o->nodes[parent].depth + 1;
     node->hash = *hash;
     if (!node->tokens)
@@ -174,7 +175,8 @@ void oracle_node_prune(oracle *o, uint32_t i)
         oracle_node *node = &o->nodes[i];
         uint32_t parent = node->parent;
 
-        if (!node->used || node->users || node->children || node->block || node->has_ns)
+        if (!node->used || node->users || node->children || node->has_ns || node->in_flight ||
+            node->at[KVP_DEVICE].block || node->at[KVP_HOST].block)
             return;
         if (!node->is_root)
             unlink_child(o, i);
@@ -186,108 +188,4 @@ void oracle_node_prune(oracle *o, uint32_t i)
             return;
         i = parent;
     }
-}
-
-/* --------------------------------------------------------------------------------- where KV is */
-
-static uint32_t unit_idx(const oracle *o, uint32_t node)
-{
-    return o->nodes[node].depth % o->block_units;
-}
-
-void oracle_node_attach(oracle *o, uint32_t node, int32_t block)
-{
-    oracle_block *b = &o->blocks[block];
-
-    o->nodes[node].block = block;
-    b->unit_node[unit_idx(o, node)] = node;
-    b->unit_kind[unit_idx(o, node)] = UNIT_SEALED;
-}
-
-void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block)
-{
-    oracle_node *n = &o->nodes[node];
-    oracle_block *b = &o->blocks[block];
-
-    n->duplicates = oracle_grow(n->duplicates, &n->duplicates_capacity, n->n_duplicates + 1u,
-                                sizeof *n->duplicates);
-    n->duplicates[n->n_duplicates++] = block;
-    b->unit_node[unit_idx(o, node)] = node;
-    b->unit_kind[unit_idx(o, node)] = UNIT_DUPLICATE;
-}
-
-static void strike_duplicate(oracle_node *node, int32_t block)
-{
-    uint32_t at = 0;
-
-    while (node->duplicates[at] != block)
-        at++;
-    node->n_duplicates--;
-    memmove(&node->duplicates[at], &node->duplicates[at + 1],
-            (node->n_duplicates - at) * sizeof *node->duplicates);
-}
-
-static void raise_generation(oracle *o, int32_t block)
-{
-    if (o->blocks[block].raised_in != o->call_number)
-        o->blocks[block].generation++;
-    o->blocks[block].raised_in = o->call_number;
-}
-
-/* The block does not have this unit's KV any more. The oldest duplicate takes its place. */
-void oracle_unit_clear(oracle *o, int32_t block, uint32_t idx, bool raise)
-{
-    oracle_block *b = &o->blocks[block];
-    uint32_t node = b->unit_node[idx];
-    oracle_node *n = &o->nodes[node];
-    uint8_t kind = b->unit_kind[idx];
-
-    b->unit_kind[idx] = UNIT_EMPTY;
-    if (kind == UNIT_DUPLICATE)
-        strike_duplicate(n, block);
-    if (kind != UNIT_SEALED)
-        return;
-    if (raise) {
-        o->stats.detached_units++;
-        raise_generation(o, block);
-    }
-    n->block = 0;
-    if (n->n_duplicates) {
-        int32_t heir = n->duplicates[0];
-
-        strike_duplicate(n, heir);
-        oracle_node_attach(o, node, heir);
-        o->events.promotions++;
-    } else {
-        oracle_node_prune(o, node);
-    }
-}
-
-/* Invalidated: no block has its KV, and nobody will find it again. */
-void oracle_node_withdraw(oracle *o, uint32_t node)
-{
-    oracle_node *n = &o->nodes[node];
-    uint32_t idx = unit_idx(o, node);
-
-    n->is_private = true;
-    while (n->n_duplicates)
-        oracle_unit_clear(o, n->duplicates[0], idx, false);
-    if (n->block) {
-        int32_t block = n->block;
-
-        oracle_unit_clear(o, block, idx, o->blocks[block].refs > 0);
-        o->stats.detached_units += o->blocks[block].refs == 0;
-        if (o->blocks[block].refs == 0 && !oracle_block_sealed(o, block))
-            oracle_free_cached(o, block);
-    }
-}
-
-/* Units of the block up to the deepest sealed one; 0 when there is none. */
-uint32_t oracle_block_depth(const oracle *o, int32_t block)
-{
-    uint32_t n = o->block_units;
-
-    while (n && o->blocks[block].unit_kind[n - 1] != UNIT_SEALED)
-        n--;
-    return n;
 }

@@ -95,8 +95,9 @@ static kvp_status prompt_status(const oracle *o, const kvp_call *call, uint32_t 
     if (ns == ORACLE_NONE)
         return KVP_E_HANDLE;
     *out_root = o->namespaces[ns].root;
-    if (call->flags > KVP_OPEN_NO_MATCH || call->retention >= KVP_RETENTION_CLASSES ||
-        !ranges_valid(call) || !tokens_valid(call->tokens, call->n_tokens) ||
+    if (call->flags > (KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY) ||
+        call->retention >= KVP_RETENTION_CLASSES || !ranges_valid(call) ||
+        !tokens_valid(call->tokens, call->n_tokens) ||
         !oracle_keys_valid(o, call, 0, call->n_tokens, NULL, 0) ||
         !hashes_valid(o, call, *out_root))
         return KVP_E_ARG;
@@ -129,6 +130,14 @@ static bool unit_uncached(const oracle *o, const kvp_call *call, uint32_t unit)
     return (uint64_t)(unit + 1) * o->unit > lowest_begin(call);
 }
 
+/* Is there KV of the node that the prompt may have? */
+static bool has_kv(const oracle *o, const kvp_call *call, uint32_t node)
+{
+    bool may_copy = !(call->flags & KVP_OPEN_DEVICE_ONLY);
+
+    return o->nodes[node].at[KVP_DEVICE].block || (may_copy && o->nodes[node].at[KVP_HOST].block);
+}
+
 /* Walk from the root. The nodes that were hit are in o->prompt_nodes. */
 static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *out_stop)
 {
@@ -151,7 +160,7 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
         }
         unit_keys(o, call, i, &keys);
         node = oracle_node_find(o, parent, tokens, &keys);
-        if (node == ORACLE_NONE || !o->nodes[node].block) {
+        if (node == ORACLE_NONE || !has_kv(o, call, node)) {
             *out_stop = node == ORACLE_NONE ? KVP_STOP_MISS : KVP_STOP_NO_KV;
             break;
         }
@@ -162,32 +171,71 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
     return i;
 }
 
-/* The block of the row that a hit shares: the one of the last unit in it. */
-static int32_t shared_block(const oracle *o, uint32_t block_idx)
+/* The node of the last unit in a row entry, which has all of it. */
+static const oracle_node *entry_node(const oracle *o, uint32_t entry)
 {
-    return o->nodes[o->prompt_nodes[(block_idx + 1) * o->block_units - 1]].block;
+    return &o->nodes[o->prompt_nodes[(entry + 1) * o->block_units - 1]];
+}
+
+static void count_entries(const oracle *o, oracle_match *m)
+{
+    uint32_t hit_tokens = m->hit_units * o->unit;
+
+    m->full = hit_tokens / o->config.block_tokens;
+    m->copied = hit_tokens % o->config.block_tokens;
+    m->source = 0;
+    if (m->copied) {
+        const oracle_node *last = &o->nodes[o->prompt_nodes[m->hit_units - 1]];
+
+        m->source =
+            last->at[KVP_DEVICE].block ? last->at[KVP_DEVICE].block : last->at[KVP_HOST].block;
+    }
+    m->shared = m->on_host = m->cached = 0;
+    for (uint32_t i = 0; i < m->full; i++) {
+        int32_t block = entry_node(o, i)->at[KVP_DEVICE].block;
+
+        m->shared += block != 0;
+        m->on_host += block == 0;
+        m->cached += block && oracle_block_state(o, block) == KVP_BLOCK_CACHED;
+    }
+    m->copies = m->on_host + (m->copied > 0);
+}
+
+/* Does the source of a hit inside a block leave the device's queue for the length of the call? */
+static bool source_leaves(const oracle *o, const oracle_match *m)
+{
+    return m->copied && oracle_tier(o, m->source) == KVP_DEVICE &&
+           oracle_block_state(o, m->source) == KVP_BLOCK_CACHED;
 }
 
 static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
 {
-    uint32_t hit_tokens = m->hit_units * o->unit;
-    uint32_t watermark = o->held ? o->watermark : 0;
-    uint32_t available = oracle_available(o);
+    uint32_t watermark = o->pools[KVP_DEVICE].held ? o->watermark : 0;
 
-    m->shared = hit_tokens / o->config.block_tokens;
-    m->copied = hit_tokens % o->config.block_tokens;
-    m->source = m->copied ? o->nodes[o->prompt_nodes[m->hit_units - 1]].block : 0;
-    m->cached = 0;
-    for (uint32_t i = 0; i < m->shared; i++)
-        m->cached += o->blocks[shared_block(o, i)].refs == 0;
+    count_entries(o, m);
     m->total = oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, o->config.block_tokens);
     m->taken = m->total - m->shared;
-    m->need = m->taken + m->cached;
-    if (m->copied)
-        m->need += o->blocks[m->source].refs == 0;
-    m->limit = o->config.n_blocks - 1 - watermark;
+    m->need = m->taken + m->cached + source_leaves(o, m);
+    m->limit = oracle_usable(o, KVP_DEVICE) - watermark;
     m->watermark = watermark;
-    m->fits = m->need + watermark <= available;
+    m->fits = m->need + watermark <= oracle_available(o, KVP_DEVICE);
+}
+
+/* No more row entries from the host than max_copies - 1: the hit ends before the next one. */
+static void cut_to_plan(const oracle *o, oracle_match *m)
+{
+    uint32_t on_host = 0, entry = 0;
+
+    count_entries(o, m);
+    if (m->on_host <= o->config.max_copies - 1)
+        return;
+    for (;; entry++) {
+        on_host += entry_node(o, entry)->at[KVP_DEVICE].block == 0;
+        if (on_host > o->config.max_copies - 1)
+            break;
+    }
+    m->hit_units = entry * o->block_units;
+    m->stop = KVP_STOP_NO_ROOM;
 }
 
 static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
@@ -201,9 +249,10 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
         m->hit_units = (n - 1) / S * S / o->unit;
         m->stop = KVP_STOP_FULL_HIT;
     }
+    cut_to_plan(o, m);
     count_blocks(o, call, m);
-    if (with_room && m->copied && o->blocks[m->source].refs == 0 && !m->fits) {
-        m->hit_units = m->shared * o->block_units;
+    if (with_room && source_leaves(o, m) && !m->fits) {
+        m->hit_units = m->full * o->block_units;
         m->stop = KVP_STOP_NO_ROOM;
         count_blocks(o, call, m);
     }
@@ -216,6 +265,10 @@ static void tell(const oracle *o, const kvp_call *call, const oracle_match *m, k
     info->hit_tokens = hit;
     info->cached_tokens = hit < n ? hit : n ? n - 1 : 0;
     info->stop = m->stop;
+    info->host_tokens = m->on_host * o->config.block_tokens;
+    if (m->copied && oracle_tier(o, m->source) == KVP_HOST)
+        info->host_tokens += m->copied;
+    info->host_blocks = m->on_host;
     info->shared_blocks = m->shared;
     info->cached_blocks = m->cached;
     info->copied_tokens = m->copied;
@@ -241,7 +294,7 @@ kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out)
 static uint32_t admit(const oracle *o, const oracle_match *m, kvp_admission *admission)
 {
     admission->need_blocks = m->need;
-    admission->available = oracle_available(o);
+    admission->available = oracle_available(o, KVP_DEVICE);
     admission->missing_blocks = 0;
     admission->verdict = KVP_ADMIT_OK;
     if (m->fits)
@@ -306,35 +359,59 @@ static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
         return oracle_fail(o, verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS, 0,
                            admission.missing_blocks);
     }
-    if (m->copied && o->n_plan == o->config.max_copies)
+    if (m->copies > oracle_plan_room(o))
         return oracle_fail(o, KVP_E_PLAN_FULL, 0, 0);
     return KVP_OK;
 }
 
-/* Hold the hits, in row order, then take the rest, in row order. */
-static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
+/* The block that row entry i is copied from; 0: it is not copied. */
+static int32_t source_of(const oracle *o, const oracle_match *m, uint32_t i)
 {
-    seq->row = oracle_grow(seq->row, &seq->row_capacity, m->total, sizeof *seq->row);
-    for (uint32_t i = 0; i < m->shared; i++) {
-        seq->row[i] = shared_block(o, i);
-        oracle_hold(o, seq->row[i]);
-    }
-    if (m->copied)
-        oracle_hold(o, m->source);
-    for (uint32_t i = m->shared; i < m->total; i++)
-        seq->row[i] = oracle_take(o, seq->retention);
-    seq->n_row = m->total;
+    if (i < m->full)
+        return entry_node(o, i)->at[KVP_DEVICE].block ? 0 : entry_node(o, i)->at[KVP_HOST].block;
+    return i == m->full && m->copied ? m->source : 0;
 }
 
-/* A hit inside a block: its units are copied, and are duplicates in our block. */
-static void copy_hit(oracle *o, oracle_seq *seq, const oracle_match *m)
+/* The units of entry i that were hit are in a block of our own. */
+static void copy_units(oracle *o, const oracle_seq *seq, const oracle_match *m, uint32_t i)
 {
-    if (!m->copied)
-        return;
-    oracle_plan_add(o, m->source, seq->row[m->shared], m->copied);
-    for (uint32_t i = m->shared * o->block_units; i < m->hit_units; i++)
-        oracle_node_duplicate(o, seq->chain[i], seq->row[m->shared]);
-    oracle_release(o, m->source, NULL);
+    uint32_t first = i * o->block_units, end = first + o->block_units;
+
+    for (uint32_t unit = first; unit < oracle_lower(end, m->hit_units); unit++)
+        oracle_node_copied(o, seq->chain[unit], seq->row[i]);
+}
+
+/* Hold the hits, in row order, then take the rest, in row order; then let go of what was only
+ * copied from. */
+static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
+{
+    int32_t *sources = oracle_allocate(m->total, sizeof *sources);
+
+    seq->row = oracle_grow(seq->row, &seq->row_capacity, m->total, sizeof *seq->row);
+    for (uint32_t i = 0; i < m->total; i++) {
+        sources[i] = source_of(o, m, i);
+        seq->row[i] = i < m->full && !sources[i] ? entry_node(o, i)->at[KVP_DEVICE].block : 0;
+        if (sources[i] || seq->row[i])
+            oracle_hold(o, sources[i] ? sources[i] : seq->row[i]);
+    }
+    o->to_come = m->copies;
+    for (uint32_t i = 0; i < m->total; i++) {
+        if (seq->row[i])
+            continue;
+        seq->row[i] = oracle_take(o, KVP_DEVICE, seq->retention);
+        if (!sources[i])
+            continue;
+        o->marks.kept_hits += o->blocks[sources[i]].kept;
+        oracle_plan_add(o, sources[i], seq->row[i],
+                        i < m->full ? o->config.block_tokens : m->copied);
+        copy_units(o, seq, m, i);
+    }
+    seq->n_row = m->total;
+    for (uint32_t i = 0; i < m->total; i++) {
+        if (sources[i])
+            oracle_release(o, sources[i], NULL);
+    }
+    free(sources);
 }
 
 static void start_seq(oracle *o, oracle_seq *seq, const kvp_call *call, const oracle_match *m)
@@ -366,7 +443,6 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     seq = &o->seqs[o->new_place];
     start_seq(o, seq, call, &m);
     fill_row(o, seq, &m);
-    copy_hit(o, seq, &m);
     seq->tokens = call->n_tokens;
     seq->known = hit;
     oracle_values_add(o, seq, call, call->tokens ? call->tokens + hit : NULL, call->n_tokens - hit);
@@ -378,5 +454,6 @@ kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     o->stats.opens++;
     o->stats.prompt_tokens += seq->prompt;
     o->stats.cached_tokens += seq->cached;
+    o->stats.host_tokens += out->u.open.host_tokens;
     return KVP_OK;
 }

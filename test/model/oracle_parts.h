@@ -9,9 +9,17 @@ void *oracle_allocate(size_t count, size_t size);
 void *oracle_grow(void *items, uint32_t *capacity, uint64_t needed, size_t size);
 int32_t *oracle_out_i32(oracle *o, uint64_t n);
 kvp_status oracle_fail(oracle *o, kvp_status status, uint32_t index, uint64_t missing);
+kvp_status oracle_fail_blocks(oracle *o, kvp_status status, uint32_t index, uint32_t tier,
+                              uint64_t missing);
 void oracle_begin_change(oracle *o);
 
-/* oracle_nodes.c: nodes, keys, and which block has which node's KV. */
+/* Is a call on a sequence refused because it is swapped out? */
+static inline bool oracle_is_out(const oracle_seq *seq)
+{
+    return seq->tier == KVP_HOST;
+}
+
+/* oracle_nodes.c: nodes and keys. */
 uint32_t oracle_root_make(oracle *o, const uint8_t *name, uint32_t name_bytes);
 uint32_t oracle_node_find(const oracle *o, uint32_t parent, const int32_t *tokens,
                           const oracle_keys *keys);
@@ -20,24 +28,58 @@ uint32_t oracle_node_make(oracle *o, uint32_t parent, const int32_t *tokens,
 void oracle_node_prune(oracle *o, uint32_t node);
 void oracle_unit_hash(const oracle *o, uint32_t parent, const int32_t *tokens,
                       const oracle_keys *keys, kvp_hash *out_hash);
-void oracle_node_attach(oracle *o, uint32_t node, int32_t block);
-void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block);
-void oracle_unit_clear(oracle *o, int32_t block, uint32_t unit_idx, bool raise);
-void oracle_node_withdraw(oracle *o, uint32_t node);
-uint32_t oracle_block_depth(const oracle *o, int32_t block);
 bool oracle_keys_put(oracle_keys *keys, uint32_t limit, const kvp_key *key, uint32_t unit_begin);
 void oracle_keys_copy(oracle_keys *to, const oracle_keys *from, int64_t below_offset);
 
-/* oracle_blocks.c: the queue, holding and releasing, the plan. */
+/* oracle_units.c: which block has which node's KV. */
+void oracle_node_attach(oracle *o, uint32_t node, int32_t block);
+void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block);
+bool oracle_node_found(oracle *o, uint32_t node, int32_t block);
+void oracle_node_copied(oracle *o, uint32_t node, int32_t block);
+void oracle_node_await(oracle *o, uint32_t node, int32_t block);
+void oracle_unit_clear(oracle *o, int32_t block, uint32_t unit_idx, bool raise);
+void oracle_content_clear(oracle *o, int32_t block);
+void oracle_node_withdraw(oracle *o, uint32_t node);
+uint32_t oracle_block_depth(const oracle *o, int32_t block);
+bool oracle_block_sealed(const oracle *o, int32_t block);
+
+/* oracle_blocks.c: queues, taking and evicting, holding and releasing, parking. */
 void oracle_queue_put(oracle *o, int32_t block, bool at_tail);
 void oracle_queue_remove(oracle *o, int32_t block);
-int32_t oracle_take(oracle *o, uint32_t retention);
+int32_t oracle_take(oracle *o, uint32_t tier, uint32_t retention);
 void oracle_hold(oracle *o, int32_t block);
 void oracle_release(oracle *o, int32_t block, kvp_released *released);
-bool oracle_block_sealed(const oracle *o, int32_t block);
+bool oracle_is_writer(const oracle *o, const oracle_seq *seq);
+void oracle_cut_slots(oracle *o, oracle_seq *seq, uint32_t n_tokens);
+void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released *released);
 void oracle_free_cached(oracle *o, int32_t block);
+void oracle_unpark(oracle *o, uint64_t step);
+bool oracle_is_touched(const oracle *o, int32_t block);
+
+/* oracle_plan.c: copies. */
+uint32_t oracle_plan_room(const oracle *o);
 void oracle_plan_add(oracle *o, int32_t source, int32_t destination, uint32_t n_tokens);
+void oracle_plan_keep(oracle *o, int32_t source, int32_t destination, uint32_t n_tokens);
+void oracle_plan_forget(oracle *o, int32_t block, uint64_t *mark);
 kvp_status oracle_plan_take(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+/* oracle_steps.c */
+kvp_status oracle_step_begin(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_step_commit(oracle *o, const kvp_call *call);
+kvp_status oracle_step_done(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_step_failed(oracle *o, const kvp_call *call, kvp_outcome *out);
+void oracle_commitments_cut(oracle *o, uint32_t place, uint32_t n_tokens);
+void oracle_commitments_forget(oracle *o, uint32_t place);
+
+/* oracle_swap.c */
+kvp_status oracle_swap(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_can_swap(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+/* oracle_told.c: what events tell. */
+kvp_status oracle_events_read(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_events_snapshot(oracle *o, const kvp_call *call, kvp_outcome *out);
+void oracle_learn_snapshot(oracle *o, const kvp_call *call, const kvp_outcome *seen,
+                           kvp_outcome *foretold);
 
 /* oracle_open.c */
 kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out);
@@ -55,8 +97,11 @@ bool oracle_keys_valid(const oracle *o, const kvp_call *call, uint32_t begin, ui
                        const oracle_keys *tail, uint32_t tail_unit);
 kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_commit_status(const oracle_seq *seq, uint32_t n_tokens);
+void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens);
 
 /* oracle_extend.c */
+void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t reserve);
 kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
 
@@ -77,7 +122,7 @@ typedef struct oracle_batch {
 kvp_status oracle_batch_read(oracle *o, const kvp_call *call, bool may_each, oracle_batch *out);
 void oracle_batch_free(oracle_batch *batch);
 
-/* oracle_seqs.c: invalidate, fork, truncate, close, reset, and all reading. */
+/* oracle_seqs.c: invalidate, fork, truncate, close, reset. */
 kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out);
@@ -85,9 +130,15 @@ kvp_status oracle_close(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_retain(oracle *o, const kvp_call *call);
 kvp_status oracle_uncache(oracle *o, const kvp_call *call);
 void oracle_reset(oracle *o);
+void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released);
 
 /* oracle_reads.c */
 kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out);
+
+static inline uint32_t oracle_lower(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
 
 static inline uint32_t oracle_ceil(uint64_t n, uint32_t by)
 {

@@ -24,6 +24,7 @@ static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
         info->last_token = seq->n_tail ? seq->tail[seq->n_tail - 1]
                                        : o->nodes[seq->chain[seq->n_chain - 1]].tokens[o->unit - 1];
     info->retention = seq->retention;
+    info->tier = seq->tier;
 }
 
 static int32_t value_at(const oracle *o, const oracle_seq *seq, uint32_t position)
@@ -72,8 +73,8 @@ static kvp_status row(oracle *o, const oracle_seq *seq, const kvp_call *call, kv
         return KVP_E_ARG;
     out->n = seq->n_row;
     out->i32 = oracle_out_i32(o, seq->n_row);
-    if (seq->n_row)
-        memcpy(o->i32, seq->row, seq->n_row * sizeof *o->i32);
+    for (uint32_t i = 0; i < seq->n_row; i++)
+        o->i32[i] = oracle_id(o, seq->row[i]);
     return KVP_OK;
 }
 
@@ -84,7 +85,7 @@ static kvp_status slots(oracle *o, const oracle_seq *seq, const kvp_call *call, 
 
     if (call->group || end > (uint64_t)seq->n_row * S)
         return KVP_E_ARG;
-    if (call->count && end > seq->writable)
+    if (oracle_is_out(seq) || (call->count && end > seq->writable))
         return KVP_E_STATE;
     o->i64 = oracle_grow(o->i64, &o->i64_capacity, call->count, sizeof *o->i64);
     for (uint32_t i = 0; i < call->count; i++) {
@@ -116,36 +117,45 @@ static kvp_status read_seq(oracle *o, const kvp_call *call, kvp_outcome *out)
 
 /* --------------------------------------------------------------------------------------- blocks */
 
-static uint32_t block_state(const oracle *o, int32_t block)
+uint32_t oracle_block_state(const oracle *o, int32_t block)
 {
-    if (block == 0)
+    const oracle_block *b = &o->blocks[block];
+
+    if (oracle_id(o, block) == 0)
         return KVP_BLOCK_NULL;
-    if (o->blocks[block].refs)
+    if (b->refs)
         return KVP_BLOCK_HELD;
+    if (b->parked_for)
+        return KVP_BLOCK_PARKED;
     return oracle_block_sealed(o, block) ? KVP_BLOCK_CACHED : KVP_BLOCK_FREE;
 }
 
-static bool block_valid(const oracle *o, const kvp_call *call)
+/* The number of the block that a call names; -1: there is none. */
+static int32_t named_block(const oracle *o, const kvp_call *call)
 {
-    return !call->group && call->block >= 0 && (uint32_t)call->block < o->config.n_blocks;
+    if (call->group || call->tier >= ORACLE_TIERS || call->block < 0 ||
+        (uint32_t)call->block >= o->pools[call->tier].n)
+        return -1;
+    return o->pools[call->tier].first + call->block;
 }
 
 static kvp_status block_info(const oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     kvp_block_info *info = &out->u.block;
+    int32_t block = named_block(o, call);
     const oracle_block *b;
     uint32_t depth;
 
-    if (!block_valid(o, call))
+    if (block < 0)
         return KVP_E_ARG;
-    b = &o->blocks[call->block];
-    info->state = block_state(o, call->block);
+    b = &o->blocks[block];
+    info->state = oracle_block_state(o, block);
     info->ref_count = b->refs;
     info->generation = b->generation;
     info->retention = b->retention;
     for (uint32_t k = 0; k < o->block_units; k++)
         info->sealed_units += b->unit_kind[k] == UNIT_SEALED;
-    depth = oracle_block_depth(o, call->block);
+    depth = oracle_block_depth(o, block);
     info->sealed_tokens = depth * o->unit;
     if (depth)
         info->hash = o->nodes[b->unit_node[depth - 1]].hash;
@@ -154,33 +164,50 @@ static kvp_status block_info(const oracle *o, const kvp_call *call, kvp_outcome 
 
 static kvp_status block_tokens(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
+    int32_t block = named_block(o, call);
     uint32_t depth, node;
 
-    if (!block_valid(o, call))
+    if (block < 0)
         return KVP_E_ARG;
-    depth = oracle_block_depth(o, call->block);
+    depth = oracle_block_depth(o, block);
     out->n = depth * o->unit;
     out->i32 = oracle_out_i32(o, out->n);
-    node = depth ? o->blocks[call->block].unit_node[depth - 1] : 0;
+    node = depth ? o->blocks[block].unit_node[depth - 1] : 0;
     for (uint32_t k = depth; k-- > 0; node = o->nodes[node].parent)
         memcpy(o->i32 + k * o->unit, o->nodes[node].tokens, o->unit * sizeof *o->i32);
     return KVP_OK;
 }
 
+static uint64_t count_state(const oracle *o, uint32_t tier, uint32_t state)
+{
+    const oracle_pool *pool = &o->pools[tier];
+    uint64_t n = 0;
+
+    for (uint32_t i = 1; i < pool->n; i++)
+        n += oracle_block_state(o, pool->first + (int32_t)i) == state;
+    return n;
+}
+
 static void stats(const oracle *o, kvp_stats *s)
 {
     *s = o->stats;
-    s->usable_blocks = o->config.n_blocks - 1;
-    for (uint32_t b = 1; b < o->config.n_blocks; b++) {
-        s->free_blocks += block_state(o, (int32_t)b) == KVP_BLOCK_FREE;
-        s->cached_blocks += block_state(o, (int32_t)b) == KVP_BLOCK_CACHED;
-    }
-    s->held_blocks = o->held;
+    s->usable_blocks = oracle_usable(o, KVP_DEVICE);
+    s->free_blocks = count_state(o, KVP_DEVICE, KVP_BLOCK_FREE);
+    s->cached_blocks = count_state(o, KVP_DEVICE, KVP_BLOCK_CACHED);
+    s->held_blocks = o->pools[KVP_DEVICE].held;
+    s->parked_blocks = o->n_parked;
     s->watermark_blocks = o->watermark;
     s->open_seqs = o->open_seqs;
     s->open_namespaces = o->open_namespaces;
     s->nodes_used = o->nodes_used;
     s->pending_copies = o->n_plan;
+    s->host_usable_blocks = oracle_usable(o, KVP_HOST);
+    s->host_free_blocks = count_state(o, KVP_HOST, KVP_BLOCK_FREE);
+    s->host_cached_blocks = count_state(o, KVP_HOST, KVP_BLOCK_CACHED);
+    s->host_held_blocks = o->pools[KVP_HOST].held;
+    for (uint32_t i = 0; i < o->config.max_seqs; i++)
+        s->swapped_seqs += o->seqs[i].open && oracle_is_out(&o->seqs[i]);
+    s->steps_out = o->n_steps;
 }
 
 kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out)
@@ -192,6 +219,8 @@ kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out)
         return KVP_OK;
     case KVP_CALL_BLOCK_INFO: return block_info(o, call, out);
     case KVP_CALL_BLOCK_TOKENS: return block_tokens(o, call, out);
+    case KVP_CALL_EVENTS_READ: return oracle_events_read(o, call, out);
+    case KVP_CALL_EVENTS_SNAPSHOT: return oracle_events_snapshot(o, call, out);
     case KVP_CALL_STATS: stats(o, &out->u.stats); return KVP_OK;
     case KVP_CALL_SHORTAGE: out->u.shortage = o->shortage; return KVP_OK;
     default: return read_seq(o, call, out);

@@ -4,17 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t lower(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ----------------------------------------------------------------------------------- invalidate */
 
+/* Does another sequence refer, from this position on, to a block of the row? */
 static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
                         uint32_t from)
 {
-    if (!other->open || other == seq || other->tokens <= from)
+    if (other->tokens <= from)
         return false;
     for (uint32_t i = from / o->config.block_tokens; i < seq->n_row; i++) {
         for (uint32_t k = from / o->config.block_tokens; k < other->n_row; k++) {
@@ -25,14 +21,27 @@ static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq
     return false;
 }
 
+/* Does it have the first unit that is withdrawn? */
+static bool has_withdrawn(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
+                          uint32_t from)
+{
+    uint32_t unit = from / o->unit;
+
+    return unit < oracle_public_units(o, seq) && unit < other->n_chain &&
+           other->chain[unit] == seq->chain[unit];
+}
+
 static uint32_t find_sharers(oracle *o, const oracle_seq *seq, uint32_t from)
 {
     uint32_t n = 0;
 
     o->u64 = oracle_grow(o->u64, &o->u64_capacity, o->config.max_seqs, sizeof *o->u64);
     for (uint32_t i = 0; i < o->config.max_seqs; i++) {
-        if (shares_from(o, seq, &o->seqs[i], from))
-            o->u64[n++] = o->seqs[i].handle;
+        const oracle_seq *other = &o->seqs[i];
+
+        if (other->open && other != seq &&
+            (shares_from(o, seq, other, from) || has_withdrawn(o, seq, other, from)))
+            o->u64[n++] = other->handle;
     }
     return n;
 }
@@ -47,6 +56,8 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
     seq = &o->seqs[place];
     if (from > seq->tokens)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
+    if (oracle_is_out(seq))
+        return oracle_fail(o, KVP_E_STATE, 0, 0);
     if (!call->no_report) {
         out->n = find_sharers(o, seq, from);
         if (out->n > call->count)
@@ -57,8 +68,8 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
     public_units = oracle_public_units(o, seq);
     for (uint32_t i = from / o->unit; i < public_units; i++)
         oracle_node_withdraw(o, seq->chain[i]);
-    seq->computed = lower(seq->computed, from);
-    seq->writable = lower(seq->writable, from);
+    oracle_cut_slots(o, seq, from);
+    oracle_commitments_cut(o, place, from);
     return KVP_OK;
 }
 
@@ -91,11 +102,11 @@ static void cut_tail(oracle_seq *to, const oracle_seq *from, uint32_t n)
 /* Give `to` the known tokens of `from` before n, whose chain it has up to there. */
 static void cut_values(const oracle *o, oracle_seq *to, const oracle_seq *from, uint32_t n)
 {
-    uint32_t kept = oracle_kept_tokens(o, from), end = lower(n, kept);
+    uint32_t kept = oracle_kept_tokens(o, from), end = oracle_lower(n, kept);
     uint32_t units = end / o->unit, rest = end % o->unit;
 
     to->unkept = from->unkept && n > kept;
-    to->known = lower(from->known, n);
+    to->known = oracle_lower(from->known, n);
     if (units < from->n_chain)
         cut_unit(to, &o->nodes[from->chain[units]], rest);
     else
@@ -116,7 +127,7 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
         at = parent->tokens;
     if (at > parent->tokens)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
-    if (at > parent->computed || at > parent->known)
+    if (oracle_is_out(parent) || at > parent->computed || at > parent->known)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     if (o->open_seqs == o->config.max_seqs)
         return oracle_fail(o, KVP_E_NO_SEQS, 0, 0);
@@ -128,15 +139,15 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     child->root = parent->root;
     o->nodes[child->root].users++;
     child->tokens = child->computed = child->writable = at;
-    child->prompt = lower(parent->prompt, at);
-    child->cached = lower(parent->cached, at);
+    child->prompt = oracle_lower(parent->prompt, at);
+    child->cached = oracle_lower(parent->cached, at);
     child->stop = parent->stop;
     child->is_fork = true;
     child->retention = parent->retention;
     child->uncached_from = parent->uncached_from;
     child->flushed = parent->flushed;
     cut_values(o, child, parent, at);
-    for (uint32_t i = 0; i < lower(at, oracle_kept_tokens(o, parent)) / o->unit; i++)
+    for (uint32_t i = 0; i < oracle_lower(at, oracle_kept_tokens(o, parent)) / o->unit; i++)
         oracle_chain_push(o, child, parent->chain[i]);
     child->n_row = oracle_ceil(at, o->config.block_tokens);
     child->row = oracle_grow(child->row, &child->row_capacity, child->n_row, sizeof *child->row);
@@ -149,11 +160,11 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
 }
 
 /* Release the blocks from `first` on, the last one first. */
-static void release_row(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released)
+void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released)
 {
     seq->row_changed |= seq->n_row > first;
     while (seq->n_row > first)
-        oracle_release(o, seq->row[--seq->n_row], released);
+        oracle_leave(o, seq, seq->row[--seq->n_row], released);
 }
 
 static void release_chain(oracle *o, oracle_seq *seq, uint32_t first)
@@ -176,21 +187,23 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
     seq = &o->seqs[place];
     if (n > seq->tokens)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
+    if (oracle_is_out(seq))
+        return oracle_fail(o, KVP_E_STATE, 0, 0);
     oracle_begin_change(o);
-    release_row(o, seq, oracle_ceil(n, o->config.block_tokens), &out->u.released);
+    oracle_row_release(o, seq, oracle_ceil(n, o->config.block_tokens), &out->u.released);
     cut_values(o, seq, seq, n);
     release_chain(o, seq, n / o->unit);
     seq->tokens = n;
-    seq->computed = lower(seq->computed, n);
-    seq->writable = lower(seq->writable, n);
-    seq->prompt = lower(seq->prompt, n);
-    seq->cached = lower(seq->cached, n);
+    oracle_cut_slots(o, seq, n);
+    seq->prompt = oracle_lower(seq->prompt, n);
+    seq->cached = oracle_lower(seq->cached, n);
+    oracle_commitments_cut(o, place, n);
     return KVP_OK;
 }
 
 static void close_seq(oracle *o, oracle_seq *seq, kvp_released *released)
 {
-    release_row(o, seq, 0, released);
+    oracle_row_release(o, seq, 0, released);
     release_chain(o, seq, 0);
     o->nodes[seq->root].users--;
     oracle_node_prune(o, seq->root);
@@ -205,6 +218,7 @@ kvp_status oracle_close(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (place == ORACLE_NONE)
         return oracle_fail(o, KVP_E_HANDLE, 0, 0);
     oracle_begin_change(o);
+    oracle_commitments_forget(o, place);
     close_seq(o, &o->seqs[place], &out->u.released);
     o->free_places[o->n_free_places++] = place;
     return KVP_OK;
@@ -223,14 +237,18 @@ static void forget_block(oracle *o, int32_t block)
     }
     b->generation += used;
     b->refs = b->retention = 0;
+    b->filled_by = b->parked_for = b->touched_by = 0;
 }
 
 static void forget_node(oracle *o, uint32_t i)
 {
     oracle_node *node = &o->nodes[i];
 
-    node->block = 0;
-    node->n_duplicates = 0;
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+        node->at[tier].block = 0;
+        node->at[tier].n_duplicates = 0;
+    }
+    node->in_flight = 0;
     if (node->is_root) {
         node->children = node->users = 0;
         node->first_child = ORACLE_NONE;
@@ -243,7 +261,18 @@ static void forget_node(oracle *o, uint32_t i)
     }
 }
 
-/* All sequences, content and copies are gone. The namespaces' roots stay. */
+static void forget_pool(oracle *o, oracle_pool *pool)
+{
+    pool->held = 0;
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
+        pool->queues[c].n = 0;
+    for (uint32_t i = 1; i < pool->n; i++)
+        forget_block(o, pool->first + (int32_t)i);
+    for (uint32_t i = 1; i < pool->n; i++)
+        oracle_queue_put(o, pool->first + (int32_t)i, true);
+}
+
+/* All sequences, content, copies and steps are gone. The namespaces' roots stay. */
 void oracle_reset(oracle *o)
 {
     uint32_t max = o->config.max_seqs;
@@ -254,17 +283,16 @@ void oracle_reset(oracle *o)
         o->free_places[i] = max - 1 - i;
     }
     o->n_free_places = max;
-    o->open_seqs = o->held = o->n_plan = 0;
+    o->open_seqs = o->n_plan = o->n_copies = 0;
+    o->n_steps = o->n_commitments = o->n_parked = 0;
+    o->effective = o->step_number; /* nothing is awaited any more */
+    o->told++;
     for (uint32_t i = 0; i < o->n_nodes; i++) {
         if (o->nodes[i].used)
             forget_node(o, i);
     }
-    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
-        o->queues[c].n = 0;
-    for (uint32_t b = 1; b < o->config.n_blocks; b++)
-        forget_block(o, (int32_t)b);
-    for (uint32_t b = 1; b < o->config.n_blocks; b++)
-        oracle_queue_put(o, (int32_t)b, true);
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
+        forget_pool(o, &o->pools[tier]);
 }
 
 /* ------------------------------------------------------------------------------ retain, uncache */
@@ -280,6 +308,8 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call)
     if (call->range.begin >= call->range.end || call->retention >= KVP_RETENTION_CLASSES ||
         call->range.end > (uint64_t)seq->n_row * o->config.block_tokens)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
+    if (oracle_is_out(seq))
+        return oracle_fail(o, KVP_E_STATE, 0, 0);
     oracle_begin_change(o);
     for (uint32_t i = call->range.begin / o->config.block_tokens;
          i < oracle_ceil(call->range.end, o->config.block_tokens); i++)
@@ -297,7 +327,7 @@ kvp_status oracle_uncache(oracle *o, const kvp_call *call)
     seq = &o->seqs[place];
     if (call->range.begin >= call->range.end)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
-    if (call->range.begin / o->unit < oracle_public_units(o, seq))
+    if (oracle_is_out(seq) || call->range.begin / o->unit < oracle_public_units(o, seq))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     oracle_begin_change(o);
     if (call->range.begin < seq->uncached_from)

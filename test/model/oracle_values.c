@@ -161,7 +161,7 @@ static void adopt(oracle *o, oracle_seq *seq, uint32_t block_idx, int32_t theirs
     oracle_hold(o, theirs);
     seq->row[block_idx] = theirs;
     seq->row_changed = true;
-    oracle_release(o, ours, NULL);
+    oracle_leave(o, seq, ours, NULL);
     o->stats.adopted_blocks++;
 }
 
@@ -170,9 +170,11 @@ static void seal_unit(oracle *o, oracle_seq *seq, uint32_t unit)
     uint32_t block_idx = unit / o->block_units;
     bool last = (unit + 1) % o->block_units == 0;
     bool keep = o->config.commit_policy == KVP_KEEP;
-    int32_t ours = seq->row[block_idx], theirs = o->nodes[seq->chain[unit]].block;
+    int32_t ours = seq->row[block_idx], theirs = o->nodes[seq->chain[unit]].at[KVP_DEVICE].block;
 
-    if (!theirs) {
+    if (o->blocks[ours].filled_by && (keep || !last || !theirs)) {
+        oracle_node_await(o, seq->chain[unit], ours);
+    } else if (!theirs) {
         oracle_node_attach(o, seq->chain[unit], ours);
         o->stats.sealed_units++;
     } else if (keep || !last) {
@@ -210,7 +212,7 @@ static kvp_status fill_status(const oracle *o, const kvp_call *call, const oracl
                                &seq->tail_keys, unit))
             return KVP_E_ARG;
     }
-    return member->n_tokens > seq->tokens - seq->known ? KVP_E_STATE : KVP_OK;
+    return oracle_is_out(seq) || member->n_tokens > seq->tokens - seq->known ? KVP_E_STATE : KVP_OK;
 }
 
 static void fill_member(oracle *o, const kvp_call *call, const oracle_member *member)
@@ -260,13 +262,23 @@ kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out)
 
 /* --------------------------------------------------------------------------------------- commit */
 
-static kvp_status commit_status(const oracle_seq *seq, uint32_t n_tokens)
+kvp_status oracle_commit_status(const oracle_seq *seq, uint32_t n_tokens)
 {
     if (n_tokens > seq->tokens)
         return KVP_E_ARG;
-    if (n_tokens > seq->computed && n_tokens > seq->writable)
+    if (oracle_is_out(seq) || (n_tokens > seq->computed && n_tokens > seq->writable))
         return KVP_E_STATE;
     return KVP_OK;
+}
+
+void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens)
+{
+    uint32_t from = settled_units(o, seq);
+
+    if (n_tokens <= seq->computed)
+        return;
+    seq->computed = n_tokens;
+    seal(o, seq, from);
 }
 
 kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out)
@@ -278,21 +290,14 @@ kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (status != KVP_OK)
         return oracle_fail(o, status, batch.fault, 0);
     for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
-        status = commit_status(&o->seqs[batch.members[i].place], batch.members[i].n_tokens);
+        status = oracle_commit_status(&o->seqs[batch.members[i].place], batch.members[i].n_tokens);
         if (status != KVP_OK)
             oracle_fail(o, status, i, 0);
     }
     if (status == KVP_OK)
         oracle_begin_change(o);
-    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
-        oracle_seq *seq = &o->seqs[batch.members[i].place];
-        uint32_t from = settled_units(o, seq);
-
-        if (batch.members[i].n_tokens <= seq->computed)
-            continue;
-        seq->computed = batch.members[i].n_tokens;
-        seal(o, seq, from);
-    }
+    for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++)
+        oracle_commit_seq(o, &o->seqs[batch.members[i].place], batch.members[i].n_tokens);
     oracle_batch_free(&batch);
     return status;
 }

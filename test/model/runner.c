@@ -41,7 +41,7 @@ typedef struct options {
 #endif
 
 /* A run of at least so many calls must have met everything. */
-#define LONG_RUN_OPS 200000u
+#define LONG_RUN_OPS 300000u
 
 static double now_seconds(void)
 {
@@ -58,12 +58,13 @@ static session_options session_options_of(const options *opt, uint64_t index,
 {
     session_options s = {0};
     uint32_t unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
-    uint32_t units = config->n_blocks * (config->block_tokens / unit);
+    uint32_t blocks = config->n_blocks + config->host_blocks;
+    uint32_t units = blocks * (config->block_tokens / unit);
 
     /* The whole of a large cache is looked at as often as its size allows. */
     s.check_level = opt->check_level >= 0 ? opt->check_level : OWN_CHECK_LEVEL;
     s.check_every = 1 + units / 256;
-    s.audit_every = opt->audit_every ? opt->audit_every : 61 + config->n_blocks * 2;
+    s.audit_every = opt->audit_every ? opt->audit_every : 61 + blocks * 2;
     s.own_arena = index % 3 == 1;
     s.move_every = 101;
     s.record = index % 2 == 1 && !opt->record;
@@ -75,7 +76,7 @@ static uint64_t ops_for(const kvp_config *config, uint64_t ops)
 {
     if (config->block_tokens > 64)
         ops /= 200;
-    else if (config->n_blocks > 200)
+    else if (config->n_blocks + config->host_blocks > 200)
         ops /= 4;
     return ops < 20 ? 20 : ops;
 }
@@ -86,12 +87,15 @@ static void print_config(FILE *file, const kvp_config *c)
             "block %" PRIu32 " unit %" PRIu32 " blocks %" PRIu32 " seqs %" PRIu32
             " seq_tokens %" PRIu32 " namespaces %" PRIu32 " nodes %" PRIu32 " unit_keys %" PRIu32
             " copies %" PRIu32 " %s %s prefix_cache %" PRIu32 " watermark %g hash_bits %" PRIu32
-            " uncached %" PRIu32 "\n",
+            " uncached %" PRIu32 " host %" PRIu32 "%s steps %s %" PRIu32 " events %" PRIu32 "\n",
             c->block_tokens, c->unit_tokens, c->n_blocks, c->max_seqs, c->max_seq_tokens,
             c->max_namespaces, c->n_nodes, c->max_unit_keys, c->max_copies,
             c->commit_policy == KVP_KEEP ? "keep" : "adopt",
             c->full_hit == KVP_FULL_HIT_RECOMPUTE ? "recompute" : "share", c->prefix_cache,
-            c->watermark, c->test_hash_bits, c->n_uncached_tokens);
+            c->watermark, c->test_hash_bits, c->n_uncached_tokens, c->host_blocks,
+            c->keep_evicted ? "" : " keep nothing",
+            c->steps == KVP_STEPS_OVERLAPPED ? "overlapped" : "ordered", c->max_steps_out,
+            c->max_events);
 }
 
 /* Run calls [0, ops) of a configuration. Counts into c and writes down into p, unless NULL. */
@@ -110,8 +114,8 @@ static bool run_calls(session *s, uint64_t seed, uint64_t index, uint64_t ops, c
         if (c)
             coverage_look(s->o, &call, &before);
         good = session_step(s, &call);
-        if (p && s->seen.status == KVP_OK)
-            p->opened[p->n - 1] = s->seen.handle;
+        if (p)
+            p->opened[p->n - 1] = script_opened(&call, &s->seen);
         if (c)
             coverage_count(c, s->o, &call, &s->seen, &before);
         if (c)
@@ -160,6 +164,14 @@ static void keep_failure(const options *opt, uint64_t index, const session_optio
     script_destroy(p);
 }
 
+static void count_events(coverage *c, const view *v)
+{
+    c->points[COVER_events_stored] += v->stored;
+    c->points[COVER_events_removed] += v->removed;
+    c->points[COVER_events_cleared] += v->cleared;
+    c->points[COVER_events_behind] += v->behind;
+}
+
 static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverage *c,
                        uint64_t *out_calls)
 {
@@ -199,6 +211,8 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
     }
     if (s && kvp_cache_stats(s->cache, &stats) == KVP_OK)
         c->points[COVER_hash_collision] += stats.hash_collisions > 0;
+    if (s)
+        count_events(c, s->v);
     session_destroy(s);
     if (how.record_fd >= 0)
         close(how.record_fd);

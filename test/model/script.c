@@ -5,6 +5,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void *copy_of(const void *items, size_t n, size_t size)
 {
@@ -78,6 +81,13 @@ void script_add(script *p, const kvp_call *call, uint64_t opened)
     p->keep[p->n++] = true;
 }
 
+uint64_t script_opened(const kvp_call *call, const kvp_outcome *outcome)
+{
+    if (outcome->status != KVP_OK)
+        return 0;
+    return call->op == KVP_CALL_STEP_BEGIN ? outcome->number : outcome->handle;
+}
+
 /* ----------------------------------------------------------------------------------------- logs */
 
 static uint8_t *read_file(const char *path, size_t *out_n_bytes)
@@ -99,8 +109,8 @@ static uint8_t *read_file(const char *path, size_t *out_n_bytes)
     return bytes;
 }
 
-/* A log has no handles that its calls gave: run it once to learn them. */
-static void learn_opened(script *p)
+/* Run the calls, and tell through the pipe what each has opened. */
+static void tell_opened(const script *p, int pipe)
 {
     kvp_outcome outcome = {0};
     kvp_cache *cache = NULL;
@@ -108,11 +118,43 @@ static void learn_opened(script *p)
     if (kvp_cache_create(&p->config, NULL, 0, &cache) != KVP_OK)
         return;
     for (uint32_t i = 0; i < p->n; i++) {
-        if (kvp_call_run(cache, &p->calls[i], &outcome) == KVP_OK && outcome.status == KVP_OK)
-            p->opened[i] = outcome.handle;
+        uint64_t opened = 0;
+
+        if (kvp_call_run(cache, &p->calls[i], &outcome) == KVP_OK)
+            opened = script_opened(&p->calls[i], &outcome);
+        if (write(pipe, &opened, sizeof opened) != sizeof opened)
+            return;
     }
-    kvp_outcome_free(&outcome);
-    kvp_cache_destroy(cache);
+}
+
+/* A log has no handles that its calls gave: run it once to learn them, in a child, as it may be the
+ * log of a crash. */
+static void learn_opened(script *p)
+{
+    int ends[2];
+    pid_t child;
+
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return;
+    child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        if (freopen("/dev/null", "w", stderr)) /* of a crash we know */
+            tell_opened(p, ends[1]);
+        _exit(0);
+    }
+    close(ends[1]);
+    for (uint32_t i = 0; i < p->n; i++) {
+        uint64_t opened;
+
+        if (read(ends[0], &opened, sizeof opened) != sizeof opened)
+            break;
+        p->opened[i] = opened;
+    }
+    close(ends[0]);
+    if (child > 0)
+        waitpid(child, NULL, 0);
 }
 
 script *script_load(const char *path)
@@ -145,20 +187,41 @@ script *script_load(const char *path)
 
 /* ------------------------------------------------------------------------------------------ run */
 
-/* Names of handles, and what they are in this run. */
+/* Names of handles and steps, and what they are in this run. */
 typedef struct names {
     uint64_t *name;
     uint64_t *now;
+    bool *step;
     uint32_t n;
 } names;
 
 static uint64_t translate(const names *list, uint64_t handle)
 {
     for (uint32_t i = list->n; i-- > 0;) {
-        if (list->name[i] == handle)
+        if (!list->step[i] && list->name[i] == handle)
             return list->now[i];
     }
     return handle;
+}
+
+static bool names_step(const kvp_call *call)
+{
+    return call->op == KVP_CALL_STEP_COMMIT || call->op == KVP_CALL_STEP_DONE ||
+           call->op == KVP_CALL_STEP_FAILED;
+}
+
+/* A step that was not begun in this run is one that nobody will begin. */
+static uint64_t translate_step(const script *p, const names *list, uint64_t number)
+{
+    for (uint32_t i = list->n; i-- > 0;) {
+        if (list->step[i] && list->name[i] == number)
+            return list->now[i];
+    }
+    for (uint32_t i = 0; i < p->n; i++) {
+        if (p->calls[i].op == KVP_CALL_STEP_BEGIN && p->opened[i] == number)
+            return UINT64_MAX;
+    }
+    return number;
 }
 
 static bool step(const script *p, session *s, names *list, uint32_t i, bool verbose)
@@ -171,10 +234,13 @@ static bool step(const script *p, session *s, names *list, uint32_t i, bool verb
     for (uint32_t k = 0; k < call.n_seqs; k++)
         handles[k] = translate(list, handles[k]);
     call.handles = handles;
+    if (names_step(&call))
+        call.number = translate_step(p, list, call.number);
     good = session_step(s, &call);
     if (p->opened[i] && s->seen.status == KVP_OK) {
         list->name[list->n] = p->opened[i];
-        list->now[list->n++] = s->seen.handle;
+        list->step[list->n] = call.op == KVP_CALL_STEP_BEGIN;
+        list->now[list->n++] = script_opened(&call, &s->seen);
     }
     if (verbose) {
         printf("%6u  ", i);
@@ -199,6 +265,7 @@ bool script_run(const script *p, const session_options *options, bool verbose, u
 
     list.name = oracle_allocate(p->n, sizeof *list.name);
     list.now = oracle_allocate(p->n, sizeof *list.now);
+    list.step = oracle_allocate(p->n, sizeof *list.step);
     for (i = 0; i < p->n && good; i++) {
         if (p->keep[i])
             good = step(p, s, &list, i, verbose);
@@ -212,6 +279,7 @@ bool script_run(const script *p, const session_options *options, bool verbose, u
     *out_signature = s ? s->signature : 121;
     free(list.name);
     free(list.now);
+    free(list.step);
     session_destroy(s);
     return good;
 }

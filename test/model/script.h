@@ -1,8 +1,9 @@
 /* A script: a configuration and calls, kept to be run again, whole or in part.
  *
- * Handles in a script are names for what was opened when it was written. When it runs, they are
- * replaced by what the same call opens now; what nobody opened this time is a stale handle. So any
- * subset of the calls can be run, which is what shrinking does.
+ * Handles and steps in a script are names for what was opened or begun when it was written. When
+ * it runs, they are replaced by what the same call opens or begins now; what nobody opened this
+ * time is a stale handle, what nobody began is no step. So any subset of the calls can be run,
+ * which is what shrinking does.
  */
 #ifndef KVP_TEST_MODEL_SCRIPT_H
 #define KVP_TEST_MODEL_SCRIPT_H
@@ -15,7 +16,7 @@ typedef struct script {
     kvp_config config;
     int32_t *uncached_tokens;
     kvp_call *calls;  /* [n] with arrays of their own */
-    uint64_t *opened; /* [n] the handle that this call gave, 0: none */
+    uint64_t *opened; /* [n] the handle, or the step, that this call gave, 0: none */
     bool *keep;       /* [n] run this call */
     uint32_t n, capacity, opened_capacity, keep_capacity;
 } script;
@@ -23,6 +24,9 @@ typedef struct script {
 script *script_create(const kvp_config *config);
 void script_destroy(script *p);
 void script_add(script *p, const kvp_call *call, uint64_t opened);
+
+/* What a call has opened or begun: its handle or number; 0: nothing. */
+uint64_t script_opened(const kvp_call *call, const kvp_outcome *outcome);
 
 /* Read an operation log; NULL with a message when it cannot be read. */
 script *script_load(const char *path);

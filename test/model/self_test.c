@@ -1,4 +1,4 @@
-/* See self_test.h. Each test is a handful of calls with the numbers that the header names; the last
+/* See self_test.h. Each test is a handful of calls with the numbers that the headers name; the last
  * shows that the comparison sees a changed field. */
 #include "self_test.h"
 #include "describe.h"
@@ -33,25 +33,39 @@ static kvp_outcome run(oracle *o, const kvp_call *call)
     return out;
 }
 
-static oracle *make(uint32_t block_tokens, uint32_t unit_tokens, uint32_t n_blocks,
-                    double watermark)
+static kvp_config configure(uint32_t block_tokens, uint32_t unit_tokens, uint32_t n_blocks)
 {
-    kvp_call call = {.op = KVP_CALL_NS_OPEN};
     kvp_config config;
-    oracle *o;
 
     kvp_config_init(&config);
     config.block_tokens = block_tokens;
     config.unit_tokens = unit_tokens;
     config.n_blocks = n_blocks;
-    config.watermark = watermark;
     config.n_nodes = 1000;
     config.max_copies = 16;
     config.max_seqs = 8;
+    config.max_seq_tokens = 64;
+    return config;
+}
+
+/* An oracle with a namespace, whose handle is 100. */
+static oracle *make_of(const kvp_config *config)
+{
+    kvp_call call = {.op = KVP_CALL_NS_OPEN};
+    oracle *o = oracle_create(config);
+
     next_handle = 100;
-    o = oracle_create(&config);
     run(o, &call);
     return o;
+}
+
+static oracle *make(uint32_t block_tokens, uint32_t unit_tokens, uint32_t n_blocks,
+                    double watermark)
+{
+    kvp_config config = configure(block_tokens, unit_tokens, n_blocks);
+
+    config.watermark = watermark;
+    return make_of(&config);
 }
 
 static const int32_t counting[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
@@ -119,11 +133,11 @@ static void test_copy_on_write(void)
 
     on(o, KVP_CALL_COMMIT, parent, 6);
     child = on(o, KVP_CALL_FORK, parent, KVP_END).handle;
-    expect(o->held, 2, "held blocks after a fork");
+    expect(o->pools[KVP_DEVICE].held, 2, "held blocks after a fork");
     extend.handle = child;
     expect((uint64_t)run(o, &extend).status, KVP_OK, "extend the child");
     expect(o->n_plan, 1, "copies");
-    expect(o->held, 3, "held blocks after copy-on-write");
+    expect(o->pools[KVP_DEVICE].held, 3, "held blocks after copy-on-write");
     extend.handle = parent;
     run(o, &extend);
     expect(o->n_plan, 1, "the parent owns its block again");
@@ -157,8 +171,133 @@ static void test_adoption(void)
     on(o, KVP_CALL_COMMIT, a, 4);
     on(o, KVP_CALL_COMMIT, b, 4);
     expect(o->stats.adopted_blocks, 1, "adopted blocks");
-    expect(o->held, 1, "held blocks");
+    expect(o->pools[KVP_DEVICE].held, 1, "held blocks");
     expect(on(o, KVP_CALL_INVALIDATE, b, 5).status == KVP_E_ARG, 1, "invalidate beyond the tokens");
+    oracle_destroy(o);
+}
+
+/* Take every block of the device, and give it back empty. */
+static void sweep(oracle *o)
+{
+    kvp_call open = {.op = KVP_CALL_OPEN, .handle = 100};
+
+    open.reserve_tokens = oracle_usable(o, KVP_DEVICE) * o->config.block_tokens;
+    on(o, KVP_CALL_CLOSE, run(o, &open).handle, 0);
+}
+
+/* "Four beams with 37 computed tokens each, S = 16, that share the first two blocks, the third one
+ * too, nothing left on the device: 3 new blocks; with reserve 1, 6." */
+static void test_beams(void)
+{
+    static const int32_t zeros[37];
+    kvp_config config = configure(16, 16, 12);
+    kvp_call open = {.op = KVP_CALL_OPEN, .handle = 100, .tokens = zeros, .n_tokens = 37};
+    kvp_call group = {.op = KVP_CALL_SWAP_OUT, .n_seqs = 4};
+    uint64_t beams[4];
+    oracle *o;
+
+    config.host_blocks = 8;
+    config.keep_evicted = 0;
+    config.max_seq_tokens = 256;
+    o = make_of(&config);
+    beams[0] = run(o, &open).handle;
+    on(o, KVP_CALL_COMMIT, beams[0], 37);
+    for (uint32_t i = 1; i < 4; i++)
+        beams[i] = on(o, KVP_CALL_FORK, beams[0], KVP_END).handle;
+    group.handles = beams;
+    expect(run(o, &group).u.swapped.copied_blocks, 3, "blocks copied by the swap-out");
+    sweep(o);
+    group.op = KVP_CALL_CAN_SWAP_IN;
+    expect(run(o, &group).u.admission.need_blocks, 3, "blocks that four beams need");
+    group.reserve_tokens = 1;
+    expect(run(o, &group).u.admission.need_blocks, 6, "and with a reserve");
+    group.op = KVP_CALL_SWAP_IN;
+    expect(run(o, &group).u.swapped.copied_blocks, 3, "blocks copied by the swap-in");
+    expect(o->pools[KVP_DEVICE].held, 6, "held blocks after the swap-in");
+    expect(o->pools[KVP_HOST].held, 0, "held host blocks after it");
+    oracle_destroy(o);
+}
+
+/* "What is evicted from the device is kept on the host"; "kvp_seq_open finds it there". */
+static void test_kept(void)
+{
+    kvp_config config = configure(4, 4, 4);
+    kvp_call evicted = {.op = KVP_CALL_EVICTED};
+    uint64_t first;
+    kvp_outcome out;
+    oracle *o;
+
+    config.host_blocks = 4;
+    o = make_of(&config);
+    first = open_first(o, 8).handle;
+    on(o, KVP_CALL_COMMIT, first, 8);
+    on(o, KVP_CALL_CLOSE, first, 0);
+    open_first(o, 0); /* so that the list below is the sweep's */
+    sweep(o);
+    expect(o->stats.kept_blocks, 2, "kept blocks");
+    out = open_first(o, 9);
+    expect(out.u.open.host_blocks, 2, "blocks copied from the host");
+    expect(out.u.open.host_tokens, 8, "tokens copied from the host");
+    expect(out.u.open.cached_tokens, 8, "cached tokens");
+    expect(run(o, &evicted).n, 0, "nothing was evicted for it");
+    expect(o->n_plan, 4, "copies there and back");
+    oracle_destroy(o);
+}
+
+/* "What a plan writes is found when its step is done; not before." "A device block whose last
+ * reference goes while steps are out is parked." */
+static void test_steps(void)
+{
+    kvp_config config = configure(4, 4, 4);
+    kvp_call begin = {.op = KVP_CALL_STEP_BEGIN, .count = 16};
+    kvp_call done = {.op = KVP_CALL_STEP_DONE, .number = 1};
+    kvp_call match = {.op = KVP_CALL_MATCH, .handle = 100, .tokens = counting, .n_tokens = 4};
+    uint64_t first;
+    oracle *o;
+
+    config.host_blocks = 4;
+    config.steps = KVP_STEPS_OVERLAPPED;
+    o = make_of(&config);
+    first = open_first(o, 4).handle;
+    on(o, KVP_CALL_COMMIT, first, 4);
+    on(o, KVP_CALL_CLOSE, first, 0);
+    sweep(o); /* evicted; on its way to the host */
+    expect(run(o, &match).u.open.stop, KVP_STOP_NO_KV, "not found while it is copied");
+    expect(run(o, &begin).number, 1, "the first step");
+    first = open_first(o, 4).handle;
+    on(o, KVP_CALL_CLOSE, first, 0);
+    expect(o->n_parked, 1, "parked while the step is out");
+    expect(run(o, &done).number, 1, "the newest step in effect");
+    expect(o->n_parked, 0, "parked when it is done");
+    expect(run(o, &match).u.open.host_tokens, 4, "found when it is done");
+    oracle_destroy(o);
+}
+
+/* "Each sequence whose row refers to a block that a copy of it should have filled has computed
+ * tokens up to that row entry only." */
+static void test_failed_step(void)
+{
+    kvp_config config = configure(4, 4, 8);
+    kvp_call begin = {.op = KVP_CALL_STEP_BEGIN, .count = 16};
+    kvp_call failed = {.op = KVP_CALL_STEP_FAILED, .number = 1, .count = 8};
+    kvp_call swap = {.op = KVP_CALL_SWAP_OUT, .n_seqs = 1};
+    uint64_t first;
+    kvp_outcome out;
+    oracle *o;
+
+    config.host_blocks = 4;
+    config.steps = KVP_STEPS_OVERLAPPED;
+    o = make_of(&config);
+    first = open_first(o, 6).handle;
+    on(o, KVP_CALL_COMMIT, first, 6);
+    swap.handles = &first;
+    run(o, &swap);
+    expect(run(o, &begin).n, 2, "copies of the step");
+    out = run(o, &failed);
+    expect(out.n, 1, "sequences that are cut");
+    expect(o->seqs[0].computed, 0, "computed tokens after a failure");
+    expect(o->seqs[0].n_row, 0, "row entries after a failure");
+    expect(o->pools[KVP_HOST].held, 0, "held host blocks after a failure");
     oracle_destroy(o);
 }
 
@@ -175,7 +314,36 @@ static void test_difference(void)
     b = a;
     b.status = KVP_E_ARG;
     expect(outcome_difference(&call, &a, &b) != NULL, 1, "a changed status is seen");
+    b = a;
+    b.number = 1;
+    expect(outcome_difference(&call, &a, &b) != NULL, 1, "a changed number is seen");
     oracle_destroy(o);
+}
+
+/* The tier of a copy, of an evicted block, of an event. */
+static void test_array_difference(void)
+{
+    kvp_copy copies[2] = {{.src_block = 1, .dst_block = 2}, {.src_block = 1, .dst_block = 2}};
+    kvp_evicted evicted[2] = {{.block = 1}, {.block = 1}};
+    kvp_event events[2] = {{.number = 1}, {.number = 1}};
+    kvp_call call = {.op = KVP_CALL_PLAN_TAKE};
+    kvp_outcome a = {.n = 1}, b = {.n = 1};
+
+    copies[1].dst_tier = KVP_HOST;
+    evicted[1].tier = KVP_HOST;
+    events[1].tier = KVP_HOST;
+    a.copies = b.copies = &copies[0];
+    expect(outcome_difference(&call, &a, &b) == NULL, 1, "equal copies");
+    b.copies = &copies[1];
+    expect(outcome_difference(&call, &a, &b) != NULL, 1, "a copy's tier is seen");
+    a.copies = b.copies = NULL;
+    a.evicted = &evicted[0];
+    b.evicted = &evicted[1];
+    expect(outcome_difference(&call, &a, &b) != NULL, 1, "an evicted block's tier is seen");
+    a.evicted = b.evicted = NULL;
+    a.events = &events[0];
+    b.events = &events[1];
+    expect(outcome_difference(&call, &a, &b) != NULL, 1, "an event's tier is seen");
 }
 
 int self_test_run(void)
@@ -185,7 +353,12 @@ int self_test_run(void)
     test_copy_on_write();
     test_admission();
     test_adoption();
+    test_beams();
+    test_kept();
+    test_steps();
+    test_failed_step();
     test_difference();
+    test_array_difference();
     printf("self-test: %d failures\n", n_failures);
     return n_failures ? 1 : 0;
 }

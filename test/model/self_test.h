@@ -1,4 +1,4 @@
-/* The oracle against the examples and sentences of cache.h, without a cache. */
+/* The oracle against the examples and sentences of the headers, without a cache. */
 #ifndef KVP_TEST_MODEL_SELF_TEST_H
 #define KVP_TEST_MODEL_SELF_TEST_H
 

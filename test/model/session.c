@@ -43,6 +43,20 @@ static kvp_status create_cache(session *s, const kvp_config *config)
     return kvp_cache_create(config, s->arena, n_bytes, &s->cache);
 }
 
+static uint32_t default_copies(const kvp_config *config)
+{
+    return config->max_seqs + 64 + (config->host_blocks ? config->n_blocks : 0);
+}
+
+/* The fields of tiers, steps and events. */
+static bool tiers_resolved_well(const kvp_config *wanted, const kvp_config *resolved)
+{
+    return resolved->host_blocks == wanted->host_blocks &&
+           resolved->keep_evicted == wanted->keep_evicted && resolved->steps == wanted->steps &&
+           resolved->max_steps_out == wanted->max_steps_out &&
+           resolved->max_events == wanted->max_events;
+}
+
 /* "Every default resolved", and nothing else changed. */
 static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
 {
@@ -50,8 +64,9 @@ static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
     uint32_t units;
 
     wanted.unit_tokens = given->unit_tokens ? given->unit_tokens : given->block_tokens;
-    wanted.max_copies = given->max_copies ? given->max_copies : given->max_seqs + 64;
-    units = (given->n_blocks - 1) * (given->block_tokens / wanted.unit_tokens);
+    wanted.max_copies = given->max_copies ? given->max_copies : default_copies(given);
+    units = (given->n_blocks - 1 + (given->host_blocks ? given->host_blocks - 1 : 0)) *
+            (given->block_tokens / wanted.unit_tokens);
     wanted.n_nodes = given->n_nodes ? given->n_nodes : resolved->n_nodes;
     return resolved->block_tokens == wanted.block_tokens &&
            resolved->unit_tokens == wanted.unit_tokens && resolved->n_blocks == wanted.n_blocks &&
@@ -66,7 +81,8 @@ static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
            resolved->full_hit == wanted.full_hit && resolved->hash_seed == wanted.hash_seed &&
            resolved->prefix_cache == wanted.prefix_cache &&
            resolved->test_hash_bits == wanted.test_hash_bits &&
-           resolved->watermark >= wanted.watermark && resolved->watermark <= wanted.watermark &&
+           tiers_resolved_well(&wanted, resolved) && resolved->watermark >= wanted.watermark &&
+           resolved->watermark <= wanted.watermark &&
            resolved->n_uncached_tokens == wanted.n_uncached_tokens &&
            (!wanted.n_uncached_tokens || memcmp(resolved->uncached_tokens, wanted.uncached_tokens,
                                                 wanted.n_uncached_tokens * sizeof(int32_t)) == 0);
@@ -101,6 +117,7 @@ session *session_create(const kvp_config *config, const session_options *options
         return NULL;
     }
     s->o = oracle_create(&resolved);
+    s->v = view_create(s->o);
     return s;
 }
 
@@ -110,6 +127,7 @@ void session_destroy(session *s)
         return;
     kvp_cache_destroy(s->cache);
     oracle_destroy(s->o);
+    view_destroy(s->v);
     kvp_outcome_free(&s->seen);
     kvp_outcome_free(&s->audit_seen);
     free(s->arena);
@@ -188,13 +206,25 @@ static bool move(session *s)
     return true;
 }
 
+/* Do the events that the call made tell what there is now? */
+static bool follow(session *s)
+{
+    const char *why = view_follow(s->v, s->cache);
+
+    if (!why)
+        return true;
+    sign(s, 0, why);
+    snprintf(s->why, sizeof s->why, "after the call, events: %s", why);
+    return false;
+}
+
 bool session_step(session *s, const kvp_call *call)
 {
     s->n_calls++;
     if (s->options.move_every && s->arena && !s->recording &&
         s->n_calls % s->options.move_every == 0 && !move(s))
         return false;
-    if (!compare(s, call, &s->seen, &s->foretold) || !check(s))
+    if (!compare(s, call, &s->seen, &s->foretold) || !check(s) || !follow(s))
         return false;
     if (!s->options.audit_every || s->n_calls % s->options.audit_every)
         return true;
@@ -210,8 +240,9 @@ static bool audit_call(session *s, kvp_call *call)
         return true;
     s->in_audit = true;
     snprintf(text, sizeof text, "%.150s", s->why);
-    snprintf(s->why, sizeof s->why, "audit, %s (handle %" PRIx64 ", block %" PRId32 "): %.120s",
-             kvp_call_name(call->op), call->handle, call->block, text);
+    snprintf(s->why, sizeof s->why,
+             "audit, %s (handle %" PRIx64 ", tier %" PRIu32 ", block %" PRId32 "): %.120s",
+             kvp_call_name(call->op), call->handle, call->tier, call->block, text);
     s->audit_call = *call;
     return false;
 }
@@ -231,6 +262,18 @@ static bool audit_seq(session *s, const oracle_seq *seq)
     return true;
 }
 
+static bool audit_blocks(session *s, uint32_t tier)
+{
+    kvp_call call = {.op = KVP_CALL_BLOCK_INFO, .tier = tier};
+
+    for (uint32_t b = 0; b < s->o->pools[tier].n; b++) {
+        call.block = (int32_t)b;
+        if (!audit_call(s, &call))
+            return false;
+    }
+    return true;
+}
+
 bool session_audit(session *s)
 {
     static const uint32_t ops[] = {KVP_CALL_STATS, KVP_CALL_EVICTED, KVP_CALL_SHORTAGE};
@@ -241,12 +284,8 @@ bool session_audit(session *s)
         if (!audit_call(s, &call))
             return false;
     }
-    call.op = KVP_CALL_BLOCK_INFO;
-    for (uint32_t b = 0; b < s->o->config.n_blocks; b++) {
-        call.block = (int32_t)b;
-        if (!audit_call(s, &call))
-            return false;
-    }
+    if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST))
+        return false;
     for (uint32_t i = 0; i < s->o->config.max_seqs; i++) {
         if (s->o->seqs[i].open && !audit_seq(s, &s->o->seqs[i]))
             return false;
@@ -278,14 +317,14 @@ bool session_replay_log(session *s)
     if (status == KVP_OK)
         status = kvp_oplog_open(s->log, s->log_bytes, &log);
     if (status == KVP_OK)
-        status = count_records(log, s->n_made);
+        status = count_records(log, s->n_made + s->v->n_made);
     if (status == KVP_OK)
         status = kvp_oplog_replay(log, 0, &index);
     kvp_oplog_close(log);
     if (status != KVP_OK)
         snprintf(s->why, sizeof s->why,
-                 "replaying the log of %" PRIu64 " calls: %s at record %" PRIu64, s->n_made,
-                 kvp_status_name(status), index);
+                 "replaying the log of %" PRIu64 " calls: %s at record %" PRIu64,
+                 s->n_made + s->v->n_made, kvp_status_name(status), index);
     return status == KVP_OK;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "oracle.h"
+#include "view.h"
 
 typedef struct session_options {
     int check_level;      /* kvp_check of this level after every call; 0: none; */
@@ -23,13 +24,14 @@ typedef struct session_options {
 typedef struct session {
     kvp_cache *cache;
     oracle *o;
+    view *v;
     void *arena;
     size_t arena_bytes;
     session_options options;
     kvp_outcome seen, foretold;
     kvp_outcome audit_seen, audit_foretold;
     uint64_t n_calls;
-    uint64_t n_made; /* calls on the cache, those of audits and checks too */
+    uint64_t n_made; /* calls on the cache, those of audits and checks too, but not the view's */
     uint8_t *log;    /* [log_bytes] what was recorded */
     size_t log_bytes, log_capacity;
     bool recording;
@@ -43,8 +45,8 @@ typedef struct session {
 session *session_create(const kvp_config *config, const session_options *options);
 void session_destroy(session *s);
 
-/* Make one call on both. False when they differ, or the check finds something: then s->why, s->seen
- * and s->foretold tell. */
+/* Make one call on both, and follow the events. False when they differ, or the check finds
+ * something: then s->why, s->seen and s->foretold tell. */
 bool session_step(session *s, const kvp_call *call);
 
 /* Read and compare every sequence, every block, the evicted list, counters and shortage. */

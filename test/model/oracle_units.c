@@ -1,0 +1,187 @@
+/* Where KV is: for each unit of a block, whose KV it has.
+ *
+ * In each tier one block is attached to a node, and others may be its duplicates. A duplicate is
+ * written down twice, in the node's list (by age) and in the block (by position). With overlapped
+ * steps a copied unit is in flight until its step takes effect: the block has it written down, the
+ * node only counts it.
+ */
+#include "oracle_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t unit_idx(const oracle *o, uint32_t node)
+{
+    return o->nodes[node].depth % o->block_units;
+}
+
+static void write_down(oracle *o, uint32_t node, int32_t block, uint8_t kind)
+{
+    o->blocks[block].unit_node[unit_idx(o, node)] = node;
+    o->blocks[block].unit_kind[unit_idx(o, node)] = kind;
+}
+
+void oracle_node_attach(oracle *o, uint32_t node, int32_t block)
+{
+    o->nodes[node].at[oracle_tier(o, block)].block = block;
+    o->told++;
+    write_down(o, node, block, UNIT_SEALED);
+}
+
+void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block)
+{
+    oracle_node *n = &o->nodes[node];
+    uint32_t tier = oracle_tier(o, block);
+
+    n->at[tier].duplicates = oracle_grow(n->at[tier].duplicates, &n->at[tier].capacity,
+                                         n->at[tier].n_duplicates + 1u, sizeof(int32_t));
+    n->at[tier].duplicates[n->at[tier].n_duplicates++] = block;
+    write_down(o, node, block, UNIT_DUPLICATE);
+}
+
+/* With KVP_ADOPT and units as large as blocks there are no duplicates. */
+static bool has_duplicates(const oracle *o)
+{
+    return o->config.commit_policy == KVP_KEEP || o->block_units > 1;
+}
+
+/* The block has the node's KV by a copy that has run: attached if it is the first of its tier, else
+ * a duplicate. Tells whether it was attached. */
+bool oracle_node_found(oracle *o, uint32_t node, int32_t block)
+{
+    bool first = !o->nodes[node].at[oracle_tier(o, block)].block;
+
+    if (first)
+        oracle_node_attach(o, node, block);
+    else if (has_duplicates(o))
+        oracle_node_duplicate(o, node, block);
+    return first;
+}
+
+/* The block gets the node's KV by a copy of the plan: found at once, or when the step is done. */
+void oracle_node_copied(oracle *o, uint32_t node, int32_t block)
+{
+    if (oracle_overlapped(o))
+        oracle_node_await(o, node, block);
+    else
+        oracle_node_found(o, node, block);
+}
+
+/* The block has the node's KV when the copy that fills the block has taken effect. */
+void oracle_node_await(oracle *o, uint32_t node, int32_t block)
+{
+    if (o->blocks[block].unit_kind[unit_idx(o, node)] != UNIT_EMPTY)
+        return;
+    write_down(o, node, block, UNIT_IN_FLIGHT);
+    o->nodes[node].in_flight++;
+}
+
+static void strike_duplicate(oracle_node *node, uint32_t tier, int32_t block)
+{
+    int32_t *list = node->at[tier].duplicates;
+    uint32_t at = 0;
+
+    while (list[at] != block)
+        at++;
+    node->at[tier].n_duplicates--;
+    memmove(&list[at], &list[at + 1], (node->at[tier].n_duplicates - at) * sizeof *list);
+}
+
+static void raise_generation(oracle *o, int32_t block)
+{
+    if (o->blocks[block].raised_in != o->call_number)
+        o->blocks[block].generation++;
+    o->blocks[block].raised_in = o->call_number;
+}
+
+/* The node's block of a tier does not have its KV any more. The oldest duplicate takes over. */
+static void detach(oracle *o, uint32_t node, uint32_t tier)
+{
+    oracle_node *n = &o->nodes[node];
+
+    n->at[tier].block = 0;
+    o->told++;
+    if (n->at[tier].n_duplicates) {
+        int32_t heir = n->at[tier].duplicates[0];
+
+        strike_duplicate(n, tier, heir);
+        oracle_node_attach(o, node, heir);
+        o->marks.promotions += tier == KVP_DEVICE;
+        o->marks.host_promotions += tier == KVP_HOST;
+    } else {
+        oracle_node_prune(o, node);
+    }
+}
+
+/* The block does not have this unit's KV any more. */
+void oracle_unit_clear(oracle *o, int32_t block, uint32_t idx, bool raise)
+{
+    oracle_block *b = &o->blocks[block];
+    uint32_t node = b->unit_node[idx], tier = oracle_tier(o, block);
+    uint8_t kind = b->unit_kind[idx];
+
+    b->unit_kind[idx] = UNIT_EMPTY;
+    if (kind == UNIT_DUPLICATE)
+        strike_duplicate(&o->nodes[node], tier, block);
+    if (kind == UNIT_IN_FLIGHT) {
+        o->nodes[node].in_flight--;
+        oracle_node_prune(o, node);
+    }
+    if (kind != UNIT_SEALED)
+        return;
+    if (raise) {
+        o->stats.detached_units++;
+        raise_generation(o, block);
+    }
+    detach(o, node, tier);
+}
+
+/* Everything that the block had is gone: evicted, or free. */
+void oracle_content_clear(oracle *o, int32_t block)
+{
+    for (uint32_t k = 0; k < o->block_units; k++) {
+        o->marks.flight_lost += o->blocks[block].unit_kind[k] == UNIT_IN_FLIGHT;
+        if (o->blocks[block].unit_kind[k] != UNIT_EMPTY)
+            oracle_unit_clear(o, block, k, false);
+    }
+    o->blocks[block].filled_by = 0;
+}
+
+/* Invalidated: no block has its KV, and nobody will find it again. What is in flight stays so, and
+ * will be left out. */
+void oracle_node_withdraw(oracle *o, uint32_t node)
+{
+    oracle_node *n = &o->nodes[node];
+    uint32_t idx = unit_idx(o, node);
+
+    n->is_private = true;
+    o->told++;
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+        int32_t block = n->at[tier].block;
+
+        while (n->at[tier].n_duplicates)
+            oracle_unit_clear(o, n->at[tier].duplicates[0], idx, false);
+        if (!block)
+            continue;
+        o->marks.host_withdrawn += tier == KVP_HOST;
+        oracle_unit_clear(o, block, idx, o->blocks[block].refs > 0);
+        o->stats.detached_units += o->blocks[block].refs == 0;
+        if (o->blocks[block].refs == 0 && !oracle_block_sealed(o, block))
+            oracle_free_cached(o, block);
+    }
+}
+
+/* Units of the block up to the deepest sealed one; 0 when there is none. */
+uint32_t oracle_block_depth(const oracle *o, int32_t block)
+{
+    uint32_t n = o->block_units;
+
+    while (n && o->blocks[block].unit_kind[n - 1] != UNIT_SEALED)
+        n--;
+    return n;
+}
+
+bool oracle_block_sealed(const oracle *o, int32_t block)
+{
+    return oracle_block_depth(o, block) > 0;
+}

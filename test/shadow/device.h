@@ -1,0 +1,123 @@
+/* device: an engine's back end that takes its time.
+ *
+ * Work comes in steps: a plan, and a forward pass over some sequences. Nothing runs when it is
+ * submitted; device_move makes one small move that the promises of steps.h allow, chosen at random:
+ *
+ *   ordered      one stream: the copies of a step's plan, then its forward pass, then the next step
+ *   overlapped   plans in the order of steps, phase after phase, whatever forward passes do;
+ *                a forward pass any time after its plan, but after the earlier ones of the same
+ *                sequences; beside other passes, and beside later plans
+ *
+ * A forward pass goes through its sequences one by one, in any order. It starts with one: the KV of
+ * every position before must be right; then it writes its tokens' KV. Later it is finished with it:
+ * everything must still be right. So whoever writes in between to what is read is found out.
+ *
+ * Work may fail: a plan after some of its copies, or a forward pass. What it should have written is
+ * garbage then, and what is computed from garbage is garbage of the same step. To read garbage is
+ * forgiven only in a step that was submitted before the caller told that it knows (device_told).
+ */
+#ifndef KVP_TEST_SHADOW_DEVICE_H
+#define KVP_TEST_SHADOW_DEVICE_H
+
+#include "shadow.h"
+#include "truth.h"
+
+/* Defects on purpose: what the shadow must be able to see. */
+typedef enum plant {
+    PLANT_NOTHING = 0,
+    PLANT_SKIPPED_COPY,   /* one copy of a plan is not run */
+    PLANT_EARLY_COPY,     /* a copy runs before the phase before it */
+    PLANT_NO_PARKING,     /* overlapped work on a cache that thinks it is ordered */
+    PLANT_EARLY_DONE,     /* a step is reported done that is not */
+    PLANT_SHORT_COPY,     /* a copy moves a slot too few */
+    PLANT_WRONG_SLOT,     /* a token's KV goes to the slot of the token before */
+    PLANT_FORGOTTEN_STEP, /* a failed step is reported done */
+    PLANT_OTHER_SPACE,    /* one namespace's KV is taken for another's */
+    PLANTS
+} plant;
+
+const char *plant_name(plant what);
+
+/* A block that lost content since the last step. */
+typedef struct work_drop {
+    uint32_t tier;
+    int32_t block;
+    uint32_t valid; /* when the plan has run, slots from here on hold nothing */
+    bool is_whole;  /* all of it is gone before the plan writes to it */
+    bool is_poisoned[SHADOW_MEMORIES];
+    uint64_t call;
+} work_drop;
+
+/* One sequence of a forward pass: computes positions [begin, end). */
+typedef struct work_item {
+    uint64_t serial; /* of the sequence */
+    uint32_t begin, end;
+    int32_t *row;   /* [ceil(end / S)] as it was when this was scheduled */
+    int64_t *slots; /* [end - begin] */
+    uint64_t *tags; /* [end] what is right */
+    bool writes;
+    bool is_declared;   /* the cache was told to commit it with the step */
+    uint32_t commit_to; /* what of it still counts: cut when the sequence is */
+    uint64_t garbage;   /* the failed step whose garbage it read; 0: none */
+    uint32_t stage;     /* 0 waits, 1 runs, 2 finished */
+} work_item;
+
+typedef struct work_step {
+    uint64_t number;
+    uint64_t submitted; /* 1, 2, ... */
+    kvp_copy *copies;   /* [n_copies] */
+    uint32_t *order;    /* [n_copies] in which the second memory runs them */
+    uint32_t n_copies, n_run;
+    work_drop *drops; /* [n_drops] */
+    uint32_t n_drops;
+    work_item *items; /* [n_items] */
+    uint32_t n_items;
+    bool plan_done;
+    bool fails;
+    uint32_t fail_after; /* copies; n_copies or more: the forward pass fails, not the plan */
+    bool is_finished;
+    bool is_reported; /* too early */
+} work_step;
+
+typedef struct work_failure {
+    uint64_t step;
+    uint64_t told; /* steps submitted when the caller was told; UINT64_MAX: it was not */
+} work_failure;
+
+enum { DEVICE_STEPS = 72 };
+
+typedef struct device {
+    shadow *memory;
+    verdict *verdict;
+    uint64_t random;
+    bool overlapped;
+    uint32_t taste; /* of which steps move first: 0 the oldest, 1 the newest, 2 any */
+    plant planted;
+    uint64_t n_planted;             /* how often it was done */
+    work_step *steps[DEVICE_STEPS]; /* [n_steps] in the order of submission, until removed */
+    uint32_t n_steps;
+    uint64_t n_submitted;
+    work_failure *failures; /* [n_failures] */
+    uint32_t n_failures;
+    uint64_t n_copies[SHADOW_TIERS][SHADOW_TIERS];
+    uint64_t n_later_phases, n_items, n_reads, n_forgiven, n_poisoned, n_beside;
+} device;
+
+void device_init(device *d, shadow *memory, verdict *v, bool overlapped, uint64_t seed);
+void device_end(device *d);
+
+/* Give the device a step: it owns it, and its arrays, from now on. */
+void device_submit(device *d, work_step *step);
+
+/* Make one move. False when there is nothing to do. */
+bool device_move(device *d);
+void device_drain(device *d);
+
+/* Forget a finished step, or all of them: nothing runs any more. */
+void device_remove(device *d, work_step *step);
+void device_cancel(device *d);
+
+/* The caller knows that the step failed. */
+void device_told(device *d, uint64_t step);
+
+#endif

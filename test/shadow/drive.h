@@ -1,0 +1,125 @@
+/* drive: an engine that does anything that it may do, in any order.
+ *
+ * Random calls over the public interface: sequences are opened, computed in chunks, extended,
+ * forked, rolled back, swapped, closed; steps are submitted to a device that runs them late, and
+ * reported in any order. What the engine promises (cache.h, steps.h) it keeps; nothing else.
+ *
+ *   ordered      commits when it schedules, or later; when a pass failed it lets the device come to
+ *                rest, invalidates what the pass was to write, and what is reported to share it.
+ *                Where steps may fail, it does not close, cut or move a sequence before all that
+ *                was submitted is known to have run
+ *   overlapped   up to max_steps_out steps; commits with the step, or when the work is finished
+ *
+ * A configuration and everything that happens in it is decided by a seed and an index.
+ */
+#ifndef KVP_TEST_SHADOW_DRIVE_H
+#define KVP_TEST_SHADOW_DRIVE_H
+
+#include "coverage.h"
+#include "watch.h"
+
+enum { DRIVE_STREAMS = 5, DRIVE_SPACES = 3, DRIVE_MEMBERS = 32 };
+
+typedef enum drive_engine {
+    DRIVE_ORDERED = 0,
+    DRIVE_OVERLAPPED = 1,
+    DRIVE_SCHED = 2,
+    DRIVE_ENGINES = 3
+} drive_engine;
+
+typedef struct drive_options {
+    drive_engine engine;
+    uint64_t seed, index;
+    uint64_t ops;
+    plant planted;
+    bool trace;        /* print what is done */
+    const char *block; /* with it: each change of this block, "d7" or "h7"; NULL: none */
+} drive_options;
+
+/* Tokens that several sequences have in common. */
+typedef struct drive_stream {
+    int32_t *tokens; /* [max_seq_tokens] */
+    truth_line keys; /* only its keys are used */
+} drive_stream;
+
+typedef struct drive {
+    drive_options options;
+    watch *w;
+    verdict *verdict;
+    coverage *seen;
+    uint64_t random;
+    uint64_t n_ops;
+    bool has_failures;   /* steps fail now and then */
+    uint32_t max_queued; /* steps that may be out */
+    uint32_t alphabet;
+    drive_stream streams[DRIVE_STREAMS];
+    kvp_ns spaces[DRIVE_SPACES];
+    bool space_open[DRIVE_SPACES];
+    uint32_t *finished; /* [max_seqs] by place of the subject: tokens that may be committed late */
+    int32_t *tokens;    /* [max_seq_tokens] scratch */
+    kvp_hash *hashes;   /* [max_seq_tokens] scratch */
+    kvp_block_info traced; /* options.block when last looked at */
+} drive;
+
+/* Draw the configuration `index` of a seed for an engine. */
+void drive_config(const drive_options *options, kvp_config *out_config, bool *out_failures);
+
+/* Run one configuration. False with the reason in the verdict when something was wrong. */
+bool drive_run(const drive_options *options, verdict *v, coverage *seen);
+
+/* The parts that every engine has: cache, streams, counters; after drive_begin, drive_end once. */
+bool drive_begin(drive *d, const drive_options *options);
+void drive_end(drive *d);
+
+/* ------------------------------------------------ drive_calls.c, drive_steps.c */
+
+void drive_trace(const drive *d, const char *format, ...) VERDICT_FORMAT;
+
+/* Whether the status is OK; one that is neither OK nor on the list is a bad verdict. Every call
+ * that may change the cache ends here. */
+bool drive_went(drive *d, const char *call, kvp_status status, const kvp_status *also,
+                size_t n_also);
+
+subject *drive_pick(drive *d, bool swapped); /* a random open sequence; NULL: none */
+const char *drive_space_name(uint32_t space);
+uint32_t *drive_finished(drive *d, const subject *s);
+
+/* The engine's own account when a sequence is cut to n tokens that count. */
+void drive_cut(drive *d, subject *s, uint32_t n);
+
+bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve);
+void drive_close(drive *d, subject *s);
+void drive_close_now(drive *d, subject *s);
+
+void drive_open_op(drive *d);
+void drive_extend_op(drive *d);
+void drive_extend_many_op(drive *d);
+void drive_fill_op(drive *d);
+void drive_fork_op(drive *d);
+void drive_beam_op(drive *d);
+void drive_replace_op(drive *d);
+void drive_truncate_op(drive *d);
+void drive_close_op(drive *d);
+void drive_invalidate_op(drive *d);
+void drive_space_op(drive *d);
+void drive_mark_op(drive *d);
+void drive_swap_op(drive *d);
+void drive_reset_op(drive *d);
+
+void drive_step(drive *d, subject *first); /* first: one that takes part, or NULL */
+void drive_step_op(drive *d);
+void drive_commit_op(drive *d);
+void drive_device_op(drive *d);
+void drive_flush_plan(drive *d); /* a step without sequences */
+bool drive_report(drive *d);     /* one finished step; false: there is none */
+void drive_settle(drive *d);     /* everything runs and is reported */
+void drive_rest(drive *d);       /* and audited, the plan too */
+
+/* Before an ordered engine gives something up that may yet turn out to have failed: everything runs
+ * and is reported. False: the sequence was closed for it. */
+bool drive_before_release(drive *d, const subject *s);
+
+/* The KV of s from `from` on is bad: tell the cache, and go on with those that share it. */
+void drive_invalidate(drive *d, subject *s, uint32_t from);
+
+#endif
