@@ -1,13 +1,14 @@
 /* Continuous batching with the scheduler: more requests than there is memory for.
  *
- * Eight blocks of four tokens. Three requests share a prompt's first block, one of them has two
- * samples. What waits, is admitted, preempted and ends is printed step by step; the model is a
- * function of the position. */
+ * Eight blocks of four tokens, and as many on the host. Three requests share a prompt's first
+ * block, one of them has two samples. What waits, is admitted, goes to the host, comes back and
+ * ends is printed step by step, with the copies that the engine has to make (d: device, h: host);
+ * the model is a function of the position. */
 #include <kvpager/kvpager.h>
 #include <kvpager/sched.h>
 #include <stdio.h>
 
-enum { N_REQUESTS = 4, MAX_TOKENS = 16 };
+enum { N_REQUESTS = 4, MAX_TOKENS = 16, MAX_COPIES = 32 };
 
 static const int32_t prompts[N_REQUESTS][10] = {
     {1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
@@ -28,8 +29,10 @@ static unsigned number_of(const kvp_sched *sched, kvp_request request)
 static void print_step(const kvp_sched *sched, const kvp_step *step)
 {
     printf("step %llu:", (unsigned long long)step->number);
-    for (uint32_t i = 0; i < step->n_preempted; i++)
-        printf("  preempt %u", number_of(sched, step->preempted[i]));
+    for (uint32_t i = 0; i < step->n_swapped_out; i++)
+        printf("  swap out %u", number_of(sched, step->swapped_out[i]));
+    for (uint32_t i = 0; i < step->n_swapped_in; i++)
+        printf("  swap in %u", number_of(sched, step->swapped_in[i]));
     for (uint32_t i = 0; i < step->n_admitted; i++)
         printf("  admit %u", number_of(sched, step->admitted[i]));
     for (uint32_t i = 0; i < step->n_seqs; i++) {
@@ -37,19 +40,29 @@ static void print_step(const kvp_sched *sched, const kvp_step *step)
         printf("  %u.%u[%u..%u]", number_of(sched, item->request), item->sample, item->begin,
                item->begin + item->n_tokens - 1);
     }
-    if (step->waited[KVP_WAIT_BLOCKS] > 0)
-        printf("  (%u wait for blocks)", step->waited[KVP_WAIT_BLOCKS]);
+    if (step->waited[KVP_WAIT_BLOCKS] + step->waited_swapped[KVP_WAIT_BLOCKS] > 0)
+        printf("  (%u wait for blocks)",
+               step->waited[KVP_WAIT_BLOCKS] + step->waited_swapped[KVP_WAIT_BLOCKS]);
     printf("\n");
+}
+
+static void print_copies(const kvp_copy *copies, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        printf("%s%c%d to %c%d", i == 0 ? "        copy " : ", ", "dh"[copies[i].src_tier],
+               (int)copies[i].src_block, "dh"[copies[i].dst_tier], (int)copies[i].dst_block);
+    printf("%s", n > 0 ? "\n" : "");
 }
 
 /* Where an engine would run the plan's copies and the forward pass, and sample. */
 static kvp_status run_model(kvp_cache *cache, kvp_sched *sched, const kvp_step *step)
 {
-    kvp_copy copies[MAX_TOKENS];
+    kvp_copy copies[MAX_COPIES];
     int32_t sampled[MAX_TOKENS];
     uint32_t n_copies = 0;
     kvp_step_end end;
-    kvp_status status = kvp_plan_take(cache, copies, MAX_TOKENS, &n_copies);
+    kvp_status status = kvp_plan_take(cache, copies, MAX_COPIES, &n_copies);
+    print_copies(copies, n_copies);
     for (uint32_t i = 0; i < step->n_sampled; i++)
         sampled[i] = (int32_t)(100 + step->number * 10 + i);
     if (status == KVP_OK)
@@ -104,8 +117,11 @@ int main(void)
     config.block_tokens = 4;
     config.n_blocks = 9;
     config.max_seqs = 8;
+    config.host_blocks = 9;
+    config.max_copies = MAX_COPIES;
     kvp_sched_config_init(&sched_config);
     sched_config.step_tokens = MAX_TOKENS;
+    sched_config.preempt = KVP_PREEMPT_SWAP;
     kvp_status status = kvp_cache_create(&config, NULL, 0, &cache);
     if (status != KVP_OK)
         return 1;

@@ -1,12 +1,18 @@
 /* Fuzz target: bytes become calls on a scheduler, submit, step, finish, fail, abort, pause, resume,
- * reorder, flush, sequences of the caller's own, with kvp_check and kvp_sched_check after each.
+ * reorder, flush, sequences and overlapped steps of the caller's own, with kvp_check and
+ * kvp_sched_check after each. With and without a host tier, all ways to preempt.
  *
  * What requests should contain is kept aside, and everything that the scheduler says of them is
  * compared: every input token and position of a step, every token read back. Sampled tokens are a
- * function of all that is before them, so a step that computes the wrong sequence shows. In the end
- * whatever is left must finish within a bounded number of steps, and every block come back. */
+ * function of all that is before them, so a step that computes the wrong sequence shows. Plans and
+ * steps run on a memory of sums (sched_memory.h), so KV that is not the sequence's own shows. In
+ * the end whatever is left must finish within a bounded number of steps, and every block come back.
+ * */
 #include <kvpager/kvpager.h>
 #include <kvpager/sched.h>
+#include <kvpager/steps.h>
+
+#include "../test/common/sched_memory.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +31,7 @@ enum {
     MAX_TEXT = MAX_PROMPT + MAX_NEW,
     MAX_RUNNING = 8,
     MAX_BUDGET = 64,
+    MAX_COPIES = 256,
     DRAIN_STEPS = 40000
 };
 
@@ -40,7 +47,7 @@ struct known {
     kvp_request handle;
     int is_here;
     int is_paused;
-    int is_admitted; /* in the step that was just made */
+    int came_in; /* in the step that was just made: 1 swapped in, 2 admitted */
     uint32_t prompt;
     uint32_t n_samples;
     uint32_t max_new;
@@ -66,7 +73,12 @@ struct session {
     uint64_t n_over;
     int is_out;
     kvp_step step;
-    kvp_seq own; /* the caller's */
+    kvp_copy copies[MAX_COPIES]; /* of the step */
+    uint32_t n_copies;
+    uint64_t step_number; /* overlapped: the cache's */
+    kvp_seq own;          /* the caller's */
+    uint64_t own_step;
+    sched_memory memory;
 };
 
 static uint32_t take(struct session *s, uint32_t below)
@@ -100,7 +112,12 @@ static int begin(struct session *s)
     s->cache_config.commit_policy = take(s, 4) == 0 ? KVP_KEEP : KVP_ADOPT;
     s->cache_config.full_hit = take(s, 4) == 0;
     s->cache_config.prefix_cache = take(s, 8) != 0;
-    s->cache_config.max_copies = take(s, 4) == 0 ? MAX_RUNNING : 0;
+    s->cache_config.max_copies = take(s, 4) == 0 ? MAX_RUNNING + take(s, 8) : 0;
+    static const uint32_t hosts[] = {0, 0, 2, 3, 6, 17, 40, 80};
+    s->cache_config.host_blocks = hosts[take(s, 8)];
+    s->cache_config.keep_evicted = take(s, 2);
+    s->cache_config.steps = take(s, 2);
+    s->cache_config.max_seqs += take(s, 2) * MAX_RUNNING;
     kvp_sched_config_init(&s->config);
     s->config.max_requests = MAX_REQUESTS;
     s->config.max_samples = 2 * MAX_REQUESTS;
@@ -110,10 +127,17 @@ static int begin(struct session *s)
     s->config.max_passed_over = take(s, 4);
     s->config.max_tries = 1 + take(s, 4);
     s->config.arena_tokens = take(s, 4) == 0 ? 256 : 4096;
+    s->config.preempt = take(s, 3);
+    s->config.swap_ahead = take(s, 2);
+    s->config.swap_cost = take(s, 3);
+    s->config.swap_block_cost = take(s, 8);
+    s->config.recompute_cost = take(s, 3);
+    s->config.recompute_token_cost = take(s, 3);
     if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
         return 0;
     require(kvp_ns_open(s->cache, "a", 1, &s->ns) == KVP_OK);
     require(kvp_sched_create(&s->config, s->cache, NULL, 0, &s->sched) == KVP_OK);
+    require(sched_memory_create(&s->memory, s->cache));
     return 1;
 }
 
@@ -234,7 +258,14 @@ static int ranks_before(const struct known *a, const struct known *b)
     return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
 }
 
-/* A request that was admitted past another that waits counts for that one. */
+/* Did `other` come in past one that did not? Swapped requests stand before waiting ones. */
+static int is_past(const struct known *other, const struct known *waiting, uint32_t state)
+{
+    if (state == KVP_REQUEST_SWAPPED)
+        return other->came_in == 2 || (other->came_in == 1 && ranks_before(waiting, other));
+    return other->came_in == 2 && ranks_before(waiting, other);
+}
+
 static void check_order(struct session *s)
 {
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
@@ -244,11 +275,11 @@ static void check_order(struct session *s)
             continue;
         require(kvp_request_info_get(s->sched, waiting->handle, &info) == KVP_OK);
         uint32_t n_past = 0;
-        for (uint32_t j = 0; j < MAX_REQUESTS && info.state == KVP_REQUEST_WAITING; j++) {
+        for (uint32_t j = 0; j < MAX_REQUESTS; j++) {
             const struct known *other = &s->known[j];
-            n_past += other->is_here && other->is_admitted && ranks_before(waiting, other);
+            n_past += other->is_here && is_past(other, waiting, info.state);
         }
-        if (info.state == KVP_REQUEST_WAITING)
+        if (info.state == KVP_REQUEST_WAITING || info.state == KVP_REQUEST_SWAPPED)
             require(info.passed_over == waiting->passed + n_past);
         waiting->passed = info.passed_over;
     }
@@ -295,11 +326,109 @@ static void note_ended(struct session *s, const kvp_ended *ended)
         over(s, k);
 }
 
-static void take_plan(struct session *s)
+/* Overlapped, or not. */
+static void take_plan(struct session *s, kvp_copy *copies, uint32_t *n, uint64_t *step)
 {
-    kvp_copy copies[128];
+    if (s->cache_config.steps == KVP_STEPS_OVERLAPPED)
+        require(kvp_step_begin(s->cache, copies, MAX_COPIES, n, step) == KVP_OK);
+    else
+        require(kvp_plan_take(s->cache, copies, MAX_COPIES, n) == KVP_OK);
+}
+
+/* The plan runs, and the forward pass: of requests that are still here. */
+static void run_work(struct session *s)
+{
+    const kvp_step *step = &s->step;
+    require(sched_memory_copy(&s->memory, s->copies, s->n_copies));
+    for (int is_reading = 0; is_reading < 2; is_reading++) {
+        for (uint32_t i = 0; i < step->n_seqs; i++) {
+            const kvp_step_seq *item = &step->seqs[i];
+            const struct known *k = find(s, item->request);
+            const kvp_range range = {item->begin, item->begin + item->n_tokens};
+            if (k == NULL)
+                continue;
+            const int32_t *text = k->text[item->sample];
+            require(is_reading ? sched_memory_read(&s->memory, s->cache, item->seq, text, range.end)
+                               : sched_memory_write(&s->memory, s->cache, item->seq, text, range));
+        }
+    }
+}
+
+static void end_work(struct session *s)
+{
+    run_work(s);
+    if (s->cache_config.steps == KVP_STEPS_OVERLAPPED)
+        require(kvp_step_done(s->cache, s->step_number, NULL) == KVP_OK);
+}
+
+/* Of a step that fails, ordered ones have run their plan at least. */
+static void fail_work(struct session *s)
+{
+    if (s->cache_config.steps == KVP_STEPS_OVERLAPPED) {
+        require(sched_memory_spoil(&s->memory, s->copies, s->n_copies));
+        require(kvp_step_failed(s->cache, s->step_number, NULL, 0, NULL) == KVP_OK);
+    } else {
+        require(sched_memory_copy(&s->memory, s->copies, s->n_copies));
+    }
+}
+
+static void note_in(struct session *s, const kvp_request *requests, uint32_t n, int how)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct known *k = find(s, requests[i]);
+        require(k != NULL && !k->came_in);
+        k->came_in = how;
+    }
+}
+
+static void check_out(struct session *s, const kvp_request *requests, uint32_t n, int is_swap)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct known *k = find(s, requests[i]);
+        kvp_request_info info;
+        require(k != NULL && !k->came_in);
+        require(kvp_request_info_get(s->sched, requests[i], &info) == KVP_OK);
+        require(!info.holds_blocks && (int)info.is_swapped <= is_swap);
+    }
+}
+
+static void check_waited(struct session *s)
+{
+    kvp_sched_stats stats;
+    uint32_t n_waiting = 0;
+    uint32_t n_swapped = 0;
+    require(kvp_sched_stats_get(s->sched, &stats) == KVP_OK);
+    for (uint32_t i = 0; i < KVP_WAIT_REASONS; i++) {
+        n_waiting += s->step.waited[i];
+        n_swapped += s->step.waited_swapped[i];
+    }
+    require(n_waiting == stats.waiting_requests && n_swapped == stats.swapped_requests);
+    require(stats.preemptions == stats.recomputed + stats.swapped_out);
+}
+
+/* A step of the caller's own, with nothing but a plan, that is out for a while. */
+static void step_own(struct session *s)
+{
+    kvp_copy copies[MAX_COPIES];
     uint32_t n;
-    require(kvp_plan_take(s->cache, copies, 128, &n) == KVP_OK);
+    if (s->cache_config.steps != KVP_STEPS_OVERLAPPED || s->is_out)
+        return;
+    if (s->own_step != 0) {
+        require(kvp_step_done(s->cache, s->own_step, NULL) == KVP_OK);
+        s->own_step = 0;
+    } else {
+        take_plan(s, copies, &n, &s->own_step);
+        require(sched_memory_copy(&s->memory, copies, n));
+    }
+}
+
+/* Steps that are done wait for one before them; not for too long. */
+static void limit_steps(struct session *s)
+{
+    kvp_stats stats;
+    require(kvp_cache_stats(s->cache, &stats) == KVP_OK);
+    if (stats.steps_out == s->cache_config.max_steps_out)
+        step_own(s);
 }
 
 static void make_step(struct session *s)
@@ -308,24 +437,36 @@ static void make_step(struct session *s)
         require(kvp_sched_step(s->sched, &s->step) == KVP_E_STATE);
         return;
     }
-    take_plan(s);
+    limit_steps(s);
     require(kvp_sched_step(s->sched, &s->step) == KVP_OK);
+    take_plan(s, s->copies, &s->n_copies, &s->step_number);
     for (uint32_t i = 0; i < MAX_REQUESTS; i++)
-        s->known[i].is_admitted = 0;
-    for (uint32_t i = 0; i < s->step.n_admitted; i++) {
-        struct known *k = find(s, s->step.admitted[i]);
-        require(k != NULL && !k->is_admitted);
-        k->is_admitted = 1;
-    }
-    for (uint32_t i = 0; i < s->step.n_preempted; i++) {
-        const struct known *k = find(s, s->step.preempted[i]);
-        require(k == NULL || !k->is_admitted);
-    }
+        s->known[i].came_in = 0;
     for (uint32_t i = 0; i < s->step.n_ended; i++)
         note_ended(s, &s->step.ended[i]);
+    note_in(s, s->step.swapped_in, s->step.n_swapped_in, 1);
+    note_in(s, s->step.admitted, s->step.n_admitted, 2);
+    check_out(s, s->step.preempted, s->step.n_preempted, 0);
+    check_out(s, s->step.swapped_out, s->step.n_swapped_out, 1);
     check_order(s);
     check_step(s);
+    check_waited(s);
     s->is_out = s->step.n_seqs > 0;
+    if (!s->is_out)
+        end_work(s);
+}
+
+static void use_own(struct session *s)
+{
+    static const int32_t tokens[MAX_PROMPT];
+    kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens};
+    prompt.n_tokens = 1 + take(s, MAX_PROMPT);
+    if (s->own.bits != 0) {
+        require(kvp_seq_close(s->cache, s->own, NULL) == KVP_OK);
+        s->own.bits = 0;
+    } else if (kvp_seq_open(s->cache, s->ns, &prompt, &s->own, NULL) != KVP_OK) {
+        s->own.bits = 0;
+    }
 }
 
 static int32_t token_after(const int32_t *text, uint32_t n, uint32_t salt)
@@ -366,9 +507,15 @@ static void finish(struct session *s)
         require(kvp_sched_finish(s->sched, NULL, NULL, NULL) == KVP_E_STATE);
         return;
     }
+    end_work(s);
     const uint32_t n = sample(s, tokens, ended);
     require(n == s->step.n_sampled);
-    require(kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end) == KVP_OK);
+    kvp_status status = kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end);
+    if (status == KVP_E_NO_SEQS && s->own.bits != 0) {
+        use_own(s);
+        status = kvp_sched_finish(s->sched, n > 0 ? tokens : NULL, ended, &end);
+    }
+    require(status == KVP_OK);
     s->is_out = 0;
     for (uint32_t i = 0; i < end.n_ended; i++)
         note_ended(s, &end.ended[i]);
@@ -386,11 +533,16 @@ static void reorder(struct session *s, struct known *k)
         tokens[i] = (int32_t)take(s, 3);
     }
     const kvp_status status = kvp_sched_reorder(s->sched, k->handle, parents, tokens);
-    require(status == KVP_OK || status == KVP_E_STATE);
+    int is_wrong = 0;
+    for (uint32_t i = 0; i < k->n_samples; i++)
+        is_wrong |= !k->has_ended[i] && k->has_ended[parents[i]];
+    require(is_wrong ? status == KVP_E_ARG : status == KVP_OK || status == KVP_E_STATE);
     if (status != KVP_OK)
         return;
     before = *k;
     for (uint32_t i = 0; i < k->n_samples; i++) {
+        if (k->has_ended[i])
+            continue;
         memcpy(k->text[i], before.text[parents[i]], sizeof k->text[i]);
         k->n[i] = before.n[parents[i]];
         k->text[i][k->n[i] - 1] = tokens[i];
@@ -401,19 +553,6 @@ static void renew_namespace(struct session *s)
 {
     require(kvp_ns_close(s->cache, s->ns) == KVP_OK);
     require(kvp_ns_open(s->cache, "a", 1, &s->ns) == KVP_OK);
-}
-
-static void use_own(struct session *s)
-{
-    static const int32_t tokens[MAX_PROMPT];
-    kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens};
-    prompt.n_tokens = 1 + take(s, MAX_PROMPT);
-    if (s->own.bits != 0) {
-        require(kvp_seq_close(s->cache, s->own, NULL) == KVP_OK);
-        s->own.bits = 0;
-    } else if (kvp_seq_open(s->cache, s->ns, &prompt, &s->own, NULL) != KVP_OK) {
-        s->own.bits = 0;
-    }
 }
 
 static void pause_or_resume(struct session *s, struct known *k, int is_pause)
@@ -434,6 +573,8 @@ static void run_call(struct session *s)
     } else if (call < 25) {
         submit(s);
     } else if (call == 25) {
+        if (s->is_out)
+            fail_work(s);
         require(kvp_sched_fail(s->sched) == (s->is_out ? KVP_OK : KVP_E_STATE));
         s->is_out = 0;
     } else if (call == 26) {
@@ -442,7 +583,10 @@ static void run_call(struct session *s)
         else
             require(kvp_ns_flush(s->cache, s->ns) == KVP_OK);
     } else if (call == 27) {
-        use_own(s);
+        if (take(s, 2))
+            use_own(s);
+        else
+            step_own(s);
     } else if ((k = choose(s)) != NULL) {
         if (call == 28)
             cancel(s, k);
@@ -460,6 +604,10 @@ static void drain(struct session *s)
 {
     if (s->own.bits != 0)
         use_own(s);
+    if (s->is_out)
+        finish(s);
+    if (s->own_step != 0)
+        step_own(s);
     for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
         if (s->known[i].is_here)
             pause_or_resume(s, &s->known[i], 0);
@@ -467,19 +615,21 @@ static void drain(struct session *s)
     uint32_t n_steps = 0;
     while (s->n_over < s->n_submitted) {
         require(n_steps++ < DRAIN_STEPS);
-        if (!s->is_out)
-            make_step(s);
-        finish(s);
+        make_step(s);
+        if (s->is_out)
+            finish(s);
         check(s);
     }
     kvp_stats stats;
     kvp_sched_stats sched_stats;
+    make_step(s); /* what sequences of our own left in the plan */
     require(kvp_cache_stats(s->cache, &stats) == KVP_OK);
-    require(stats.held_blocks == 0 && stats.open_seqs == 0);
+    require(stats.held_blocks == 0 && stats.open_seqs == 0 && stats.host_held_blocks == 0);
     require(kvp_sched_stats_get(s->sched, &sched_stats) == KVP_OK);
     require(sched_stats.reserved_pages == 0 && sched_stats.promised_blocks == 0);
     require(sched_stats.submitted == s->n_submitted);
     require(sched_stats.ended + sched_stats.aborted == s->n_over);
+    require(sched_stats.running_seqs == 0 && sched_stats.swapped_seqs == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -500,5 +650,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     kvp_sched_destroy(s.sched);
     kvp_cache_destroy(s.cache);
+    sched_memory_destroy(&s.memory);
     return 0;
 }

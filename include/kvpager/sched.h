@@ -18,9 +18,11 @@
  *   1. Decoding sequences: one token each, all of them. (step_tokens >= max_running, so they always
  *      fit, and a prompt that is under way always gets at least one token.) When blocks are
  *      short, victims are preempted.
- *   2. Prompts under way, first admitted first: a chunk each, while the token budget lasts.
- *   3. Waiting requests by (priority, arrival), while the budget and places last, and unless the
- *      step preempted or left out somebody.
+ *   2. Swapped requests by (priority, arrival), while blocks and places last, and unless the step
+ *      preempted or left out somebody. Those that decode compute their token in the same step.
+ *   3. Prompts under way, a chunk each, while the token budget lasts: in the order in which they
+ *      came in (or back, after they were paused or left out).
+ *   4. Waiting requests by (priority, arrival), as the swapped ones, and while the budget lasts.
  *
  * Rules:
  *
@@ -30,47 +32,83 @@
  *     (what vLLM's users saw, and why it offers the same now). The price: blocks of a long prompt's
  *     end are held some steps before they are written.
  *   - Admission counts prefix hits and the watermark as kvp_can_open does, and for a request of n
- *     samples one block more for each sample after the first. Hits cost no token budget.
- *   - A waiting request that does not fit may be passed over by later ones, max_passed_over times
- *     in all since it was last admitted; then nobody behind it is admitted before it. In one step
- *     at most max_tries requests that do not fit are tried. A try costs a match of the prompt (pass
- *     kvp_prompt.hashes to save the hashing); none is made while so little changed in the cache
- *     since the last one that it must fail again.
+ *     samples one block more for each live sample after the first, or, when generated tokens come
+ *     back, all blocks after the prompt's full ones. Until the samples are forked these blocks are
+ *     promised: nobody else comes in into them. Hits cost no token budget. (When every usable block
+ *     is available and all that does not fit only for the source of a hit inside a block, the hits
+ *     are given up.)
+ *   - Swapping in counts as kvp_can_swap_in does, watermark included, all live samples together,
+ *     with room for the next token of each when they decode. If not: samples that are not forked
+ *     yet count as at admission; and generated tokens that have no room yet, as the blocks from
+ *     where the sequence ends to where it must go.
+ *   - A request that does not fit may be passed over by later ones, max_passed_over times in all
+ *     since it last came in; then nobody behind it comes in before it. Swapped requests stand
+ *     before all waiting ones, whatever their priorities: who was admitted once is finished first,
+ *     and the host's blocks come back. In one step at most max_tries requests that do not fit are
+ *     tried, swapped and waiting together. A try costs a match of the prompt (pass
+ *     kvp_prompt.hashes to save the hashing) or a look at the swapped rows; none is made while so
+ *     little changed in the cache since the last one that it must fail again.
  *   - Victims: paused requests first, then larger priority value, then later arrival; never one
- *     that ranks before the request that needs the blocks, and never one that would release
- *     nothing, all its blocks being shared with others that stay. When no victim is left, the
- *     request that needs blocks is left out of the step and keeps what it has. Only for the first
- *     in rank are victims taken that release nothing by themselves: several may do so together.
- *   - Preemption is by recompute: the sequences are closed, the request waits again at its old
- *     place in the order, and later computes its prompt and generated tokens anew. Full units stay
- *     cached, so that much of it is hit unless it was evicted meanwhile. Of a request with n > 1
- *     live samples the first finds these hits; the others are forked from it at the prompt's end
- *     and compute their generated tokens again.
- *   - A request that grew past usable - watermark blocks and was preempted is admitted when nothing
+ *     that ranks before the request that needs the blocks, never one that came in in the same step,
+ *     and never one that would release nothing, all its blocks being shared with others that stay.
+ *     When no victim is left, the request that needs blocks is left out of the step and keeps what
+ *     it has. Only for the first in rank are victims taken that release nothing by themselves:
+ *     several may do so together. Requests that want to come in get paused victims only; while
+ *     nobody runs, and when they lack places of max_running, also such that release nothing.
+ *   - Preemption by recompute: the sequences are closed, the request waits again at its old place
+ *     in the order, and later computes its prompt and generated tokens anew. Full units stay
+ *     cached, so that much of it is hit unless it was evicted meanwhile (and with
+ *     kvp_config.keep_evicted, even then). Of a request with n > 1 live samples the first finds
+ *     these hits; the others are forked from it at the prompt's end and compute their generated
+ *     tokens again.
+ *   - Preemption by swap (config.preempt): all its sequences move to the host in one call
+ *     (kvp_seq_swap_out), sharing kept, and later back, all or nothing. Nothing is computed twice.
+ *     Recompute takes its place when the host or the plan has no room for it now, and when the way
+ *     back might not fit a plan: the blocks of its rows, each row counted for itself (usable blocks
+ *     at most), and its live samples exceed max_copies.
+ *   - Samples of a request advance together: none samples a token while another one is behind, so
+ *     live samples always have equally many tokens. (They differ in what is computed only after a
+ *     preemption by recompute, while the others catch up with the first.)
+ *   - A request that grew past usable - watermark blocks and was preempted comes in when nothing
  *     else is held: it waits in order, is passed over max_passed_over times at most, and finishes.
  *   - So everything submitted ends: the first in rank advances in every step. (Sequences that the
- *     caller opens in the same cache beside the scheduler take blocks away from this promise.)
- *   - Take the plan (kvp_plan_take) after every step. When copies of several steps fill it,
- *     sequences that would need one more are left out, or wait, until it is taken.
+ *     caller opens in the same cache beside the scheduler, and steps of its own that are out, take
+ *     blocks away from this promise.)
+ *   - Swapped requests keep their sequences in the cache: max_seqs should exceed max_running by the
+ *     samples that may be swapped out. When sequences are short, waiting requests wait
+ *     (KVP_WAIT_SEQS), and swapped ones that are paused are closed, last in rank first: they will
+ *     compute anew (they are in step.preempted).
+ *   - Take the plan (kvp_plan_take) after every step, also when it computes nothing. When copies of
+ *     several steps fill it, sequences that would need one more are left out, or wait, until it is
+ *     taken.
  *   - KV counts as computed when the step is finished, not when it is scheduled: a step that failed
  *     leaves nothing to take back (kvp_sched_fail).
  *   - One step at a time: kvp_sched_step is KVP_E_STATE until the step before it was finished.
  *     Tokens must be known when the next step is made; asynchronous scheduling is not offered yet.
  *   - Submit, abort, pause and resume may come at any time, also while a step is out. Work of the
  *     step that is out goes on: what it sampled for an aborted request is ignored. Blocks that an
- *     abort releases may be taken at once: work runs in the order in which it was scheduled.
+ *     abort releases may be taken at once: work runs in the order in which it was scheduled; or are
+ *     parked, see next.
+ *   - With KVP_STEPS_OVERLAPPED (steps.h): kvp_step_begin after kvp_sched_step (also when it
+ *     computes nothing: it takes the plan), kvp_step_done before kvp_sched_finish; when the step
+ *     failed, kvp_step_failed before kvp_sched_fail. Parked blocks are on their way back: nobody is
+ *     preempted for blocks that parked ones will make up for; who needs them is left out, or waits,
+ *     until they are there. A copy that must wait for steps that are out (KVP_E_IN_FLIGHT) is
+ *     treated as a full plan is.
  *
  * States of a request:
  *
- *            submit            admitted               all samples ended
- *              |      +------------------------+      ^
- *              v      |                        v      |
- *            WAITING -+<----- preempted ----- RUNNING-+
- *              ^  |                            |  ^
- *       resume |  | pause                pause |  | resume, blocks still held
- *              |  v                            v  |
- *            PAUSED, holds nothing <---------- PAUSED, holds its blocks
- *                                   preempted
+ *     submit                   admitted                  all samples ended
+ *       |      +------------------------------------+      ^
+ *       v      |                                    v      |
+ *     WAITING -+<------ preempted: recompute ----- RUNNING-+
+ *                                                   |  ^
+ *                       preempted: swap             v  |  swapped in
+ *                                                  SWAPPED
+ *
+ * Each of the three can be paused (PAUSED); it keeps what it has until somebody needs the blocks,
+ * and is then preempted by the same means. Resumed, a request goes on where its blocks are: RUNNING
+ * if they were not needed, SWAPPED if they are on the host, WAITING if it holds nothing.
  *
  * When a request has ended or was aborted, its handle is stale (KVP_E_HANDLE).
  *
@@ -96,9 +134,28 @@ typedef struct kvp_request {
 
 /* ---------------------------------------------------------------- configuration, the scheduler */
 
-/* How a victim gives its blocks up. */
+/* How a victim gives its blocks up.
+ *
+ * KVP_PREEMPT_CHEAPER: by swap when that costs no more, in whole numbers of any unit:
+ *
+ *   swap       swap_cost + swap_block_cost x copied
+ *              copied: copied_blocks of kvp_can_swap_out for its sequences
+ *   recompute  recompute_cost + recompute_token_cost x lost
+ *              lost: computed tokens of its first live sample, but for those in leading blocks that
+ *              other requests hold, too (they will be hit); and of each other live sample its
+ *              computed tokens after the prompt
+ *
+ * Example: S = 16, prices in us: swap_cost 20, swap_block_cost 80 (2 MiB, there and back, at 50
+ * GB/s), recompute_cost 0, recompute_token_cost 40 (8 G parameters at 400 TFLOP/s). The victim has
+ * a prompt of 40 tokens and two samples, each with 60 computed tokens. Others hold its first block,
+ * too. Its samples share two blocks and have two each: copied = 6. lost = (60 - 16) + (60 - 40) =
+ * 64. Swap costs 20 + 480 = 500, recompute 2560: it is swapped out. Of a single sample with 17
+ * computed tokens, the first 16 of them in a block that others hold, swap costs 20 + 160 = 180,
+ * recompute 40: it is closed. */
 enum {
-    KVP_PREEMPT_RECOMPUTE = 0 /* close; compute anew when admitted again */
+    KVP_PREEMPT_RECOMPUTE = 0, /* close; compute anew when admitted again (default) */
+    KVP_PREEMPT_SWAP = 1,      /* to the host; recompute when that has no room */
+    KVP_PREEMPT_CHEAPER = 2    /* whichever costs less; recompute when the host has no room */
 };
 
 /* Tokens are kept in pages of this many. */
@@ -108,17 +165,26 @@ typedef struct kvp_sched_config {
     size_t struct_size;       /* set by kvp_sched_config_init */
     uint32_t max_requests;    /* submitted and not ended, 1..2^20; default 1024 */
     uint32_t max_samples;     /* their samples, all together, >= max_requests; 0 = max_requests */
-    uint32_t max_running;     /* sequences admitted at once, paused ones that hold blocks included:
-                                 1..max_seqs and max_copies of the cache (samples
-                                 that are forked copy a block each); 0 = max_seqs */
+    uint32_t max_running;     /* sequences on the device at once, paused ones included: 1..max_seqs
+                                 and max_copies of the cache (samples that are forked copy a block
+                                 each); 0 = max_seqs */
     uint32_t step_tokens;     /* token budget of a step, >= max_running, up to 2^24; default 8192 */
     uint32_t chunk_tokens;    /* most prompt tokens of one sequence in a step; 0 = no such limit */
     uint32_t max_passed_over; /* K; 0: strict order; default 16 */
-    uint32_t
-        max_tries;    /* requests that do not fit, tried in one step, 1..max_requests; default 4 */
-    uint32_t preempt; /* KVP_PREEMPT_... */
-    uint64_t arena_tokens; /* room for prompts that are copied and for generated tokens, rounded
+    uint32_t max_tries;       /* requests that do not fit, tried in one step, 1..max_requests;
+                                 default 4 */
+    uint32_t preempt;         /* KVP_PREEMPT_... */
+    uint32_t swap_ahead;      /* 1: when fewer blocks than the watermark are available as a step
+                                 begins, victims are swapped out ahead of need, whatever `preempt`
+                                 says, until that many are: in the order of victims, never the
+                                 first in rank that runs; up to the first that the host or the plan
+                                 has no room for. Default 0 */
+    uint64_t arena_tokens;    /* room for prompts that are copied and for generated tokens, rounded
                                  up to whole pages; default 2^20 */
+    uint64_t swap_cost;       /* prices for KVP_PREEMPT_CHEAPER, any unit; default 0 */
+    uint64_t swap_block_cost;
+    uint64_t recompute_cost;
+    uint64_t recompute_token_cost;
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -199,12 +265,14 @@ KVP_API kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *subm
 KVP_API kvp_status kvp_sched_abort(kvp_sched *sched, kvp_request request);
 
 /* Keep a request from being scheduled. If it runs, it keeps its blocks, and its places of
- * max_running, until somebody needs them. Pausing a paused request does nothing. In the step that
- * is out, if any, it still takes part. Thread: sched. Cost: O(samples + log requests). */
+ * max_running, until somebody needs them; if it is on the host, it stays there. Pausing a paused
+ * request does nothing. In the step that is out, if any, it still takes part. Thread: sched. Cost:
+ * O(samples + log requests). */
 KVP_API kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request request);
 
 /* Let a paused request go on, from the next step, or, if it lost its blocks, at its place among the
- * waiting. Resuming one that is not paused does nothing. Thread: sched. Cost: as pause. */
+ * swapped or the waiting. Resuming one that is not paused does nothing. Thread: sched. Cost: as
+ * pause. */
 KVP_API kvp_status kvp_sched_resume(kvp_sched *sched, kvp_request request);
 
 /* -------------------------------------------------------------------------------------- a step */
@@ -216,16 +284,17 @@ typedef struct kvp_step_seq {
     uint32_t sample;    /* 0..n_samples-1 */
     uint32_t begin;     /* position of the first token to compute */
     uint32_t n_tokens;  /* >= 1 */
-    uint32_t n_sampled; /* tokens to sample after the last of them: 0 in the middle of a prompt, n
-                           at the end of the prompt of a request with n samples, else 1 */
+    uint32_t n_sampled; /* tokens to sample after the last of them: 0 in the middle of a prompt, or
+                           of what is computed again; n at the end of the prompt of a request with
+                           n samples; else 1 */
 } kvp_step_seq;
 
-/* Why requests wait. */
+/* Why requests wait, or stay swapped out. */
 enum {
     KVP_WAIT_BLOCKS = 0, /* tried, and its blocks are not there */
     KVP_WAIT_SEQS = 1,   /* tried, and its sequences would exceed max_running (or the cache's) */
-    KVP_WAIT_TOKENS = 2, /* the token budget is spent */
-    KVP_WAIT_PLAN = 3,   /* tried, and the cache's plan is full: take it */
+    KVP_WAIT_TOKENS = 2, /* the token budget is spent (never for swapped ones) */
+    KVP_WAIT_PLAN = 3,   /* tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT) */
     KVP_WAIT_PREEMPTION = 4, /* the step preempted or left out somebody: it admits nobody */
     KVP_WAIT_ORDER = 5,      /* behind one that may not be passed over, or max_tries were tried */
     KVP_WAIT_REASONS = 6
@@ -265,15 +334,22 @@ typedef struct kvp_step {
     const int32_t *tokens;    /* [T] their input tokens, concatenated */
     uint32_t n_admitted;
     uint32_t n_preempted;
-    uint32_t n_ended;                  /* refused at admission; others end in kvp_sched_finish */
-    uint32_t n_left_out;               /* running requests that found no blocks in this step */
-    const kvp_request *admitted;       /* [n_admitted] in order */
-    const kvp_request *preempted;      /* [n_preempted] in order */
-    const kvp_ended *ended;            /* [n_ended] */
-    uint32_t waited[KVP_WAIT_REASONS]; /* waiting requests by reason: their sum is all of them */
+    uint32_t n_swapped_out;
+    uint32_t n_swapped_in;
+    uint32_t n_ended;               /* refused at admission; others end in kvp_sched_finish */
+    uint32_t n_left_out;            /* running requests that found no blocks in this step */
+    const kvp_request *admitted;    /* [n_admitted] in order */
+    const kvp_request *preempted;   /* [n_preempted] in order: by recompute, and swapped ones that
+                                       were closed. Their sequences are gone */
+    const kvp_request *swapped_out; /* [n_swapped_out] in order: preempted by swap, also ahead of
+                                       need. Their sequences are on the host */
+    const kvp_request *swapped_in;  /* [n_swapped_in] in order */
+    const kvp_ended *ended;         /* [n_ended] */
+    uint32_t waited[KVP_WAIT_REASONS]; /* waiting requests by reason, and swapped ones that */
+    uint32_t waited_swapped[KVP_WAIT_REASONS]; /* are not paused: each sum is all of them */
 } kvp_step;
 
-/* Make the next step: choose, extend, preempt, admit.
+/* Make the next step: choose, extend, preempt, swap in, admit.
  *
  * Gives:   out_step
  * Returns: KVP_OK, also when there is nothing to compute; KVP_E_STATE: a step is out. A request
@@ -281,8 +357,8 @@ typedef struct kvp_step {
  *          (KVP_END_REFUSED), the others go on
  * Thread:  sched
  * Cost:    O(scheduled + changed): with the finish, less than 40 ns per decoding sequence at 1,024
- *          of them (bench/README.md); plus O(tokens) for each waiting request that is tried;
- *          allocates nothing
+ *          of them (bench/README.md); plus O(tokens) for each waiting request that is tried, and
+ *          O(blocks) for each that is swapped, or tried to be; allocates nothing
  */
 KVP_API kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
 
@@ -309,21 +385,42 @@ typedef struct kvp_step_end {
 KVP_API kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
                                     kvp_step_end *out_end);
 
-/* Report that a step failed, its plan or its forward pass: whatever it was to write counts for
- * nothing. Its requests are preempted and wait again (or are paused, holding nothing).
- * Returns: KVP_OK; KVP_E_STATE when no step is out. Thread: sched. Cost: as closing them. */
+/* Report that a step failed: whatever it was to write counts for nothing. Its requests are
+ * preempted by recompute and wait again (or are paused, holding nothing).
+ *
+ * When copies of its plan may not have run, KV is missing elsewhere, too: in what was swapped out,
+ * or kept on the host. With overlapped steps kvp_step_failed takes all of that back; call it first,
+ * and every request that lost KV by it is preempted here as well. With ordered steps nothing knows
+ * which copies ran: the cache must be reset, and the scheduler made anew.
+ *
+ * Returns: KVP_OK; KVP_E_STATE when no step is out
+ * Thread:  sched. Cost: O(sequences) and closing them */
 KVP_API kvp_status kvp_sched_fail(kvp_sched *sched);
 
 /* Reorder a group: beam search's survivors, by fork and close, all or nothing.
  *
- * Call it after a finish, before the next step. Sample i becomes a copy of what sample parents[i]
- * was before its newest token, and tokens[i] is its newest token. A sample named by nobody is
- * dropped; one named twice is forked. Shared blocks stay shared.
+ * Call it after a finish in which the request sampled, before the next step. Sample i becomes a
+ * copy of what sample parents[i] was before its newest token, and tokens[i] is its newest token. A
+ * sample named by nobody is dropped; one named twice is forked. Shared blocks stay shared. Samples
+ * that have ended stay as they are: their entries are not looked at, and they cannot be parents.
+ *
+ * Example: beam search with 4 beams. Submit with n_samples 4. The prompt's step samples 4 tokens:
+ * give the best 4 of its distribution. After each later finish (with any tokens, and none ended),
+ * the best 4 of all continuations are, say, two of beam 1, and one each of beams 3 and 0:
+ *
+ *     parents = {1, 1, 3, 0}, tokens = {17, 4, 99, 17}
+ *     kvp_sched_reorder(sched, request, parents, tokens);
+ *
+ * Beam 2 is closed and its place taken by a fork of beam 1: whoever of the two writes first copies
+ * the last block, if it is partly filled. A continuation that ends a hypothesis is the caller's to
+ * keep: name the next best one instead. Submit with max_new_tokens one larger than hypotheses may
+ * be, and abort the request when the search is over; its samples never end by themselves then.
  *
  * Takes:   parents      [n_samples] each 0..n_samples-1
  *          tokens       [n_samples] >= 0; NULL: each keeps the newest token that it had
- * Returns: KVP_OK; KVP_E_STATE: a step is out, a sample has ended, or the samples do not all hold
- *          a sequence that is computed up to the newest token (preempted, or still catching up)
+ * Returns: KVP_OK; KVP_E_ARG also for a parent that has ended; KVP_E_STATE: a step is out, or the
+ *          live samples do not all have a sequence on the device that is computed up to the newest
+ *          token (waiting, swapped, or catching up: it has sampled nothing then)
  * Thread:  sched. Cost: O(n_samples + blocks and generated tokens of those that are forked)
  */
 KVP_API kvp_status kvp_sched_reorder(kvp_sched *sched, kvp_request request, const uint32_t *parents,
@@ -331,19 +428,26 @@ KVP_API kvp_status kvp_sched_reorder(kvp_sched *sched, kvp_request request, cons
 
 /* --------------------------------------------------------------------------- what can be asked */
 
-enum { KVP_REQUEST_WAITING = 0, KVP_REQUEST_RUNNING = 1, KVP_REQUEST_PAUSED = 2 };
+enum {
+    KVP_REQUEST_WAITING = 0,
+    KVP_REQUEST_RUNNING = 1,
+    KVP_REQUEST_PAUSED = 2,
+    KVP_REQUEST_SWAPPED = 3 /* and not paused */
+};
 
 typedef struct kvp_request_info {
     uint32_t state;        /* KVP_REQUEST_... */
-    uint32_t holds_blocks; /* 1: sequences of it are open */
+    uint32_t holds_blocks; /* 1: sequences of it are open, on the device */
+    uint32_t is_swapped;   /* 1: they are on the host, paused or not */
     int32_t priority;
     uint32_t n_samples;
     uint32_t n_live; /* samples that have not ended */
     uint32_t prompt_tokens;
     uint32_t max_tokens;  /* prompt_tokens + max_new_tokens */
-    uint32_t passed_over; /* by others, since it was last admitted */
-    uint32_t preemptions;
-    uint64_t arrival; /* 1, 2, ... by submission */
+    uint32_t passed_over; /* by others, since it last came in */
+    uint32_t preemptions; /* of both kinds */
+    uint32_t swaps;       /* of them, by swap */
+    uint64_t arrival;     /* 1, 2, ... by submission */
     uint64_t tag;
     kvp_ns ns;
 } kvp_request_info;
@@ -353,7 +457,7 @@ KVP_API kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request requ
                                         kvp_request_info *out_info);
 
 typedef struct kvp_sample_info {
-    kvp_seq seq; /* all zero when none is open */
+    kvp_seq seq; /* all zero when none is open; of a swapped request, on the host */
     uint32_t has_ended;
     uint32_t tokens;          /* prompt and generated; the newest one included */
     uint32_t computed_tokens; /* steps that are out not counted; 0 when no sequence is open */
@@ -375,8 +479,10 @@ typedef struct kvp_sched_stats {
     /* gauges */
     uint64_t waiting_requests;
     uint64_t running_requests;
+    uint64_t swapped_requests; /* not paused */
     uint64_t paused_requests;
-    uint64_t running_seqs;   /* places of max_running in use */
+    uint64_t running_seqs; /* places of max_running in use */
+    uint64_t swapped_seqs; /* of swapped requests, paused or not: places of the cache's max_seqs */
     uint64_t reserved_pages; /* of the token arena, promised to requests */
     uint64_t total_pages;
     uint64_t promised_blocks; /* counted at admission for samples that are not forked yet */
@@ -387,15 +493,23 @@ typedef struct kvp_sched_stats {
     uint64_t refused; /* submissions that failed */
     uint64_t steps;
     uint64_t admissions;
-    uint64_t preemptions;
-    uint64_t left_out;    /* sum of step.n_left_out */
-    uint64_t tries;       /* prompts of waiting requests that were matched */
-    uint64_t passed_over; /* times that a request was passed over */
+    uint64_t preemptions;        /* = recomputed + swapped_out */
+    uint64_t recomputed;         /* preemptions by recompute, failed steps included */
+    uint64_t swapped_out;        /* preemptions by swap */
+    uint64_t swapped_ahead;      /* of them, ahead of need */
+    uint64_t swapped_in;         /* requests */
+    uint64_t swapped_out_blocks; /* copied */
+    uint64_t swapped_in_blocks;  /* copied */
+    uint64_t left_out;           /* sum of step.n_left_out */
+    uint64_t tries;              /* prompts of waiting requests that were matched, and swapped
+                                    requests that were tried */
+    uint64_t passed_over;        /* times that a request was passed over */
     uint64_t scheduled_tokens;
     uint64_t sampled_tokens;
-    uint64_t cached_tokens;            /* not computed thanks to the cache, at admissions */
-    uint64_t lost_tokens;              /* computed tokens given up by preemptions */
-    uint64_t waited[KVP_WAIT_REASONS]; /* sums of step.waited */
+    uint64_t cached_tokens;                    /* not computed thanks to the cache, at admissions */
+    uint64_t lost_tokens;                      /* computed tokens given up by preemptions */
+    uint64_t waited[KVP_WAIT_REASONS];         /* sums of step.waited */
+    uint64_t waited_swapped[KVP_WAIT_REASONS]; /* sums of step.waited_swapped */
 } kvp_sched_stats;
 
 /* Thread: read. Cost: O(1). */

@@ -44,8 +44,8 @@ static kvp_status resolve(const kvp_sched_config *config, const kvp_config *cach
         out->max_running >= 1 && out->max_running <= cache->max_seqs &&
         out->max_running <= cache->max_copies && out->step_tokens >= out->max_running &&
         out->step_tokens <= MAX_STEP_TOKENS && out->max_tries >= 1 &&
-        out->max_tries <= out->max_requests && out->preempt == KVP_PREEMPT_RECOMPUTE &&
-        out->arena_tokens <= (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX;
+        out->max_tries <= out->max_requests && out->preempt <= KVP_PREEMPT_CHEAPER &&
+        out->swap_ahead <= 1 && out->arena_tokens <= (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX;
     return is_valid ? KVP_OK : KVP_E_ARG;
 }
 
@@ -79,7 +79,7 @@ static uint32_t count_pages(const kvp_sched_config *config)
 
 /* Lay the arrays out; `sched` is the scheduler, or any place to write to when sizes are asked. */
 static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_config *config,
-                    uint32_t max_seq_tokens)
+                    const kvp_config *cache)
 {
     const uint32_t running = config->max_running;
     const uint32_t n_pages = count_pages(config);
@@ -94,15 +94,18 @@ static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_con
     sched->item_ends = take(layout, running, sizeof(*sched->item_ends));
     sched->tokens = take(layout, config->step_tokens, sizeof(*sched->tokens));
     sched->admitted = take(layout, running, sizeof(*sched->admitted));
-    sched->preempted = take(layout, 2 * (uint64_t)running, sizeof(*sched->preempted));
-    sched->refused = take(layout, 2 * (uint64_t)running, sizeof(*sched->refused));
+    sched->preempted = take(layout, (uint64_t)cache->max_seqs + running, sizeof(*sched->preempted));
+    sched->swapped_out = take(layout, running, sizeof(*sched->swapped_out));
+    sched->swapped_in = take(layout, running, sizeof(*sched->swapped_in));
+    sched->refused = take(layout, config->max_requests, sizeof(*sched->refused));
     sched->ended = take(layout, running, sizeof(*sched->ended));
-    sched->text = take(layout, max_seq_tokens, sizeof(*sched->text));
+    sched->text = take(layout, cache->max_seq_tokens, sizeof(*sched->text));
     sched->newest = take(layout, running, sizeof(*sched->newest));
     sched->few_seqs = take(layout, running, sizeof(*sched->few_seqs));
     sched->few_counts = take(layout, running, sizeof(*sched->few_counts));
     sched->few_ids = take(layout, running, sizeof(*sched->few_ids));
     sched->more_ids = take(layout, running, sizeof(*sched->more_ids));
+    sched->swap_seqs = take(layout, running, sizeof(*sched->swap_seqs));
     sched->tried = take(layout, config->max_tries, sizeof(*sched->tried));
 }
 
@@ -117,7 +120,7 @@ kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cach
     }
     kvp_sched ignored = {0};
     struct layout layout = {0};
-    lay_out(&layout, &ignored, &resolved, cache_config.max_seq_tokens);
+    lay_out(&layout, &ignored, &resolved, &cache_config);
     if (layout.overflow) {
         return KVP_E_TOO_LONG;
     }
@@ -157,6 +160,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     sched->block_tokens = cache_config->block_tokens;
     sched->max_seqs = cache_config->max_seqs;
     sched->max_seq_tokens = cache_config->max_seq_tokens;
+    sched->max_copies = cache_config->max_copies;
     sched->usable_blocks = (uint32_t)stats.usable_blocks;
     sched->watermark_blocks = (uint32_t)stats.watermark_blocks;
     init_places(sched);
@@ -186,7 +190,7 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
     (void)kvp_cache_config(cache, &cache_config);
     (void)resolve(config, &cache_config, &sched->config);
     struct layout layout = {.base = memory};
-    lay_out(&layout, sched, &sched->config, cache_config.max_seq_tokens);
+    lay_out(&layout, sched, &sched->config, &cache_config);
     sched->owns_memory = arena == NULL;
     init(sched, cache, &cache_config);
     *out_sched = sched;
@@ -200,7 +204,7 @@ void kvp_sched_destroy(kvp_sched *sched)
     }
     for (uint32_t i = 0; i < sched->config.max_requests; i++) {
         if (sched->requests[i].queue != KVPI_QUEUE_UNUSED) {
-            kvpi_life_release(sched, &sched->requests[i]);
+            kvpi_life_release(sched, &sched->requests[i], KVPI_QUEUE_UNUSED);
         }
     }
     if (sched->owns_memory) {
@@ -391,7 +395,6 @@ kvp_status kvp_sched_abort(kvp_sched *sched, kvp_request handle)
     if (request == NULL) {
         return KVP_E_HANDLE;
     }
-    kvpi_life_release(sched, request);
     kvpi_life_forget(sched, request);
     sched->stats.aborted++;
     return KVP_OK;
@@ -406,13 +409,14 @@ kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request handle)
     if (request == NULL) {
         return KVP_E_HANDLE;
     }
-    if (request->queue == KVPI_QUEUE_WAITING) {
-        kvpi_life_move(sched, request, KVPI_QUEUE_IDLE);
-        sched->n_paused++;
-    } else if (kvpi_life_holds(request) && request->queue != KVPI_QUEUE_HALTED) {
-        kvpi_life_leave(sched, request, KVPI_QUEUE_HALTED);
-        sched->n_paused++;
+    switch (request->queue) {
+    case KVPI_QUEUE_WAITING: kvpi_life_move(sched, request, KVPI_QUEUE_IDLE); break;
+    case KVPI_QUEUE_SWAPPED: kvpi_life_move(sched, request, KVPI_QUEUE_STORED); break;
+    case KVPI_QUEUE_RUNNING:
+    case KVPI_QUEUE_JOINING: kvpi_life_leave(sched, request, KVPI_QUEUE_HALTED); break;
+    default: return KVP_OK;
     }
+    sched->n_paused++;
     return KVP_OK;
 }
 
@@ -425,12 +429,12 @@ kvp_status kvp_sched_resume(kvp_sched *sched, kvp_request handle)
     if (request == NULL) {
         return KVP_E_HANDLE;
     }
-    if (request->queue == KVPI_QUEUE_IDLE) {
-        kvpi_life_move(sched, request, KVPI_QUEUE_WAITING);
-        sched->n_paused--;
-    } else if (request->queue == KVPI_QUEUE_HALTED) {
-        kvpi_life_move(sched, request, KVPI_QUEUE_JOINING);
-        sched->n_paused--;
+    switch (request->queue) {
+    case KVPI_QUEUE_IDLE: kvpi_life_move(sched, request, KVPI_QUEUE_WAITING); break;
+    case KVPI_QUEUE_STORED: kvpi_life_move(sched, request, KVPI_QUEUE_SWAPPED); break;
+    case KVPI_QUEUE_HALTED: kvpi_life_move(sched, request, KVPI_QUEUE_JOINING); break;
+    default: return KVP_OK;
     }
+    sched->n_paused--;
     return KVP_OK;
 }

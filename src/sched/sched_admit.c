@@ -1,9 +1,8 @@
-/* sched_admit: what a step does with the rest of its token budget. Chunks of prompts under way,
- * then waiting requests in order of rank.
+/* sched_admit: who comes in, and what a step does with the rest of its token budget. Swapped
+ * requests, chunks of prompts under way, waiting requests; each in order of rank.
  *
- * Admission opens the first live sample's sequence, the trunk, for all its tokens. The other
- * samples are forked from it when its prompt is computed; until then the blocks that they will need
- * are promised to them: nobody is admitted into them.
+ * Requests that come in are tried one after the other. Those that do not fit are noted in `tried`,
+ * swapped and waiting ones together; each is passed over when somebody comes in after it.
  */
 #include "sched_state.h"
 
@@ -11,7 +10,8 @@
 
 /* ------------------------------------------------------------------------------------ chunks */
 
-/* Tokens to sample after a chunk that ends at `end`: all samples' first ones after a prompt. */
+/* Tokens to sample after a chunk that ends at `end`: all samples' first ones after a prompt, none
+ * of a group whose generated tokens are computed again. */
 static uint32_t sampled_after(const struct kvpi_request *request, const struct kvpi_sample *sample,
                               uint32_t end)
 {
@@ -25,7 +25,8 @@ static void add_chunk(kvp_sched *sched, struct kvpi_sample *sample, uint32_t *bu
 {
     struct kvpi_request *request = &sched->requests[sample->request];
     const uint32_t most = sched->config.chunk_tokens;
-    const uint32_t n = kvpi_sched_min(kvpi_sample_gap(sample), kvpi_sched_min(*budget, most));
+    const uint32_t gap = kvpi_sample_goal(request, sample) - sample->computed;
+    const uint32_t n = kvpi_sched_min(gap, kvpi_sched_min(*budget, most));
     const uint32_t slot = sched->n_items++;
     const kvp_range range = {sample->computed, sample->computed + n};
     kvpi_text_read(sched, sample, &request->cursor, range, sched->tokens + sched->n_tokens);
@@ -56,118 +57,13 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
     }
 }
 
-/* -------------------------------------------------------------------------------------- open */
-
-static struct kvpi_sample *trunk_of(const kvp_sched *sched, const struct kvpi_request *request)
-{
-    struct kvpi_sample *sample = kvpi_sched_first(sched, request);
-    while (sample->stage == KVPI_STAGE_ENDED) {
-        sample = kvpi_sched_next(sched, sample);
-    }
-    return sample;
-}
-
-/* Blocks that the live samples after the trunk will take when they are forked: one each for a new
- * request; when generated tokens come back, all that are not the prompt's full ones. */
-static uint32_t blocks_for_others(const kvp_sched *sched, const struct kvpi_request *request,
-                                  const struct kvpi_sample *trunk)
-{
-    const uint32_t S = sched->block_tokens;
-    uint32_t n = 0;
-    for (const struct kvpi_sample *s = kvpi_sched_next(sched, trunk); s;
-         s = kvpi_sched_next(sched, s)) {
-        if (s->stage != KVPI_STAGE_ENDED) {
-            const uint32_t own = kvpi_sched_ceil(s->known, S) - request->prompt.n_tokens / S;
-            n += kvpi_sched_max(own, 1);
-        }
-    }
-    return n;
-}
-
-static kvp_prompt prompt_of(kvp_sched *sched, struct kvpi_request *request,
-                            const struct kvpi_sample *trunk)
-{
-    kvp_prompt prompt = request->prompt;
-    if (trunk->known > prompt.n_tokens) {
-        prompt.hashes = NULL; /* there are none of the generated tokens */
-    }
-    if (prompt.tokens == NULL || trunk->known > prompt.n_tokens) {
-        const kvp_range all = {0, trunk->known};
-        kvpi_text_read(sched, trunk, &request->cursor, all, sched->text);
-        prompt.tokens = sched->text;
-        prompt.n_tokens = trunk->known;
-    }
-    return prompt;
-}
-
-/* Whether the trunk and the blocks that are promised fit together. The block that a hit inside a
- * block is copied from counts as needed, though the cache could do without that hit: with nothing
- * held, when that block makes the difference, all hits are given up, for the request must fit. */
-static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *request,
-                                 kvp_prompt *prompt, uint32_t others)
-{
-    kvp_admission admission;
-    const kvp_status status = kvp_can_open(sched->cache, request->ns, prompt, &admission);
-    if (status != KVP_OK) {
-        return status;
-    }
-    const int is_empty = admission.available == sched->usable_blocks;
-    const uint64_t watermark = is_empty ? 0 : sched->watermark_blocks;
-    const uint64_t promised = (uint64_t)others + sched->promised_blocks;
-    if (admission.need_blocks + promised + watermark <= admission.available) {
-        return KVP_OK;
-    }
-    if (!is_empty) {
-        sched->missing = admission.need_blocks + promised + watermark - admission.available;
-        return KVP_E_NO_BLOCKS;
-    }
-    prompt->flags |= KVP_OPEN_NO_MATCH;
-    return KVP_OK;
-}
-
-static kvp_status open_trunk(kvp_sched *sched, struct kvpi_request *request)
-{
-    struct kvpi_sample *trunk = trunk_of(sched, request);
-    const uint32_t others = blocks_for_others(sched, request, trunk);
-    kvp_prompt prompt = prompt_of(sched, request, trunk);
-    kvp_open_info info;
-    kvp_shortage shortage;
-    kvp_status status = KVP_OK;
-    sched->missing = 0;
-    sched->stats.tries++;
-    if (others + sched->promised_blocks > 0) {
-        status = check_promises(sched, request, &prompt, others);
-    }
-    if (status == KVP_OK) {
-        status = kvp_seq_open(sched->cache, request->ns, &prompt, &trunk->seq, &info);
-        if (status == KVP_E_NO_BLOCKS && kvp_cache_shortage(sched->cache, &shortage) == KVP_OK) {
-            sched->missing = shortage.missing_blocks;
-        }
-    }
-    if (status != KVP_OK) {
-        return status;
-    }
-    trunk->core = trunk->known;
-    trunk->computed = info.cached_tokens;
-    request->n_unforked = request->n_live - 1;
-    request->promised = others;
-    sched->promised_blocks += others;
-    sched->stats.cached_tokens += info.cached_tokens;
-    kvpi_life_list(sched, trunk);
-    return KVP_OK;
-}
-
-static int is_short_of_places(const kvp_sched *sched, const struct kvpi_request *request)
-{
-    return sched->n_running + request->n_live > sched->config.max_running;
-}
-
 /* ----------------------------------------------------------------------- what was tried before
  *
- * A request that lacked blocks is not matched again while it cannot fit. Since it was tried, blocks
+ * A request that lacked blocks is not tried again while it cannot fit. Since it was tried, blocks
  * may have become available, and its need may have shrunk: by a block for each unit that was
- * sealed, adopted or found twice; by any number when a sequence was opened or forked. Two more for
- * a hit inside a block, whose source may or may not be counted.
+ * sealed, adopted or found twice, and for each copy that a plan made; by any number when a sequence
+ * was opened, forked or swapped in. For each of its rows two more for the block that the row ends
+ * in, whose source, or copy, may or may not be counted.
  */
 
 static struct kvpi_try look(const kvp_sched *sched)
@@ -177,8 +73,9 @@ static struct kvpi_try look(const kvp_sched *sched)
     return (struct kvpi_try){
         .missing = sched->missing,
         .available = stats.free_blocks + stats.cached_blocks,
-        .opened = stats.opens + stats.forks,
+        .opened = stats.opens + stats.forks + stats.swap_ins,
         .sealed = stats.sealed_units + stats.adopted_blocks + stats.duplicate_blocks,
+        .copied = stats.copies - stats.pending_copies,
         .promised = sched->promised_blocks,
     };
 }
@@ -194,26 +91,26 @@ static int is_namespace_open(const kvp_sched *sched, kvp_ns ns)
 static int is_hopeless(const kvp_sched *sched, const struct kvpi_request *request)
 {
     const struct kvpi_try *then = &request->last_try;
+    kvp_stats stats;
     if (then->missing == 0) {
         return 0;
     }
+    (void)kvp_cache_stats(sched->cache, &stats);
     const struct kvpi_try now = look(sched);
     const uint64_t gained =
         (now.available > then->available ? now.available - then->available : 0) + now.sealed -
-        then->sealed + 2;
-    return now.available < sched->usable_blocks && now.opened == then->opened &&
-           now.promised >= then->promised && gained < then->missing &&
-           is_namespace_open(sched, request->ns);
+        then->sealed + stats.copies - then->copied + 2 * (uint64_t)request->n_live;
+    return stats.held_blocks > 0 && now.opened == then->opened && now.promised >= then->promised &&
+           gained < then->missing &&
+           (kvpi_life_is_swapped(request) || is_namespace_open(sched, request->ns));
 }
 
 #if KVP_CHECK >= 1
 /* What is_hopeless rules out must not fit. */
 static void assert_hopeless(kvp_sched *sched, struct kvpi_request *request)
 {
-    struct kvpi_sample *trunk = trunk_of(sched, request);
-    kvp_prompt prompt = prompt_of(sched, request, trunk);
-    assert(check_promises(sched, request, &prompt, blocks_for_others(sched, request, trunk)) ==
-           KVP_E_NO_BLOCKS);
+    assert((kvpi_life_is_swapped(request) ? kvpi_swap_check(sched, request)
+                                          : kvpi_open_check(sched, request)) == KVP_E_NO_BLOCKS);
 }
 #else
 static void assert_hopeless(kvp_sched *sched, const struct kvpi_request *request)
@@ -223,39 +120,63 @@ static void assert_hopeless(kvp_sched *sched, const struct kvpi_request *request
 }
 #endif
 
-/* Paused requests make room for waiting ones. */
-static kvp_status try_open(kvp_sched *sched, struct kvpi_request *request)
+/* ------------------------------------------------------------------------------------ coming in */
+
+static kvp_status bring_in(kvp_sched *sched, struct kvpi_request *request)
 {
-    while (is_short_of_places(sched, request)) {
+    sched->stats.tries++;
+    return kvpi_life_is_swapped(request) ? kvpi_swap_in(sched, request)
+                                         : kvpi_open_trunk(sched, request);
+}
+
+/* Sequences on the device; and those of the cache, which swapped requests have, too. Paused
+ * requests make room. */
+static int has_places(kvp_sched *sched, const struct kvpi_request *request)
+{
+    const uint32_t n = request->n_live;
+    while (sched->n_running + n > sched->config.max_running) {
         if (!kvpi_victims_take(sched, NULL, 1)) {
-            return KVP_E_NO_SEQS;
+            return 0;
         }
+    }
+    if (kvpi_life_is_swapped(request)) {
+        return 1;
+    }
+    const uint64_t others = (uint64_t)sched->n_running + sched->n_swapped + n;
+    while (others <= sched->max_seqs && others + sched->n_stored > sched->max_seqs &&
+           kvpi_victims_close_stored(sched)) {}
+    return others + sched->n_stored <= sched->max_seqs;
+}
+
+static kvp_status try_request(kvp_sched *sched, struct kvpi_request *request)
+{
+    if (!has_places(sched, request)) {
+        return KVP_E_NO_SEQS;
     }
     if (sched->queues[KVPI_QUEUE_HALTED].n == 0 && is_hopeless(sched, request)) {
         assert_hopeless(sched, request);
         return KVP_E_NO_BLOCKS;
     }
-    kvp_status status = open_trunk(sched, request);
+    kvp_status status = bring_in(sched, request);
     while (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
-        if (!kvpi_victims_take(sched, NULL, sched->queues[KVPI_QUEUE_RUNNING].n == 0)) {
+        const int by_force = sched->queues[KVPI_QUEUE_RUNNING].n == 0;
+        if (kvpi_victims_are_pointless(sched, sched->missing) ||
+            !kvpi_victims_take(sched, NULL, by_force)) {
             request->last_try = look(sched);
             return KVP_E_NO_BLOCKS;
         }
-        status = open_trunk(sched, request);
+        status = bring_in(sched, request);
     }
     return status;
 }
 
-/* ----------------------------------------------------------------------------------- waiting */
-
-static void admit(kvp_sched *sched, struct kvpi_request *request)
+/* It has come in. */
+static void let_run(kvp_sched *sched, struct kvpi_request *request)
 {
-    sched->n_running += request->n_live;
     request->passed = 0;
     request->last_try.missing = 0;
     kvpi_life_move(sched, request, KVPI_QUEUE_RUNNING);
-    sched->admitted[sched->report.n_admitted++] = kvpi_sched_handle(sched, request);
-    sched->stats.admissions++;
+    kvpi_life_join_samples(sched, request);
 }
 
 static uint32_t reason_of(kvp_status status)
@@ -263,49 +184,77 @@ static uint32_t reason_of(kvp_status status)
     switch (status) {
     case KVP_E_NO_BLOCKS: return KVP_WAIT_BLOCKS;
     case KVP_E_NO_SEQS: return KVP_WAIT_SEQS;
-    case KVP_E_PLAN_FULL: return KVP_WAIT_PLAN;
+    case KVP_E_PLAN_FULL:
+    case KVP_E_IN_FLIGHT: return KVP_WAIT_PLAN;
     default: return KVP_WAIT_REASONS;
     }
 }
 
-/* Somebody behind them was admitted. Gives 1 when one of them may not be passed over again. */
-static int pass_over(kvp_sched *sched, uint32_t n_tried)
+/* Somebody behind them came in. One of them may be one that may not be passed over again. */
+static void pass_over(kvp_sched *sched)
 {
-    int is_over = 0;
-    for (uint32_t i = 0; i < n_tried; i++) {
+    for (uint32_t i = 0; i < sched->n_tried; i++) {
         struct kvpi_request *request = &sched->requests[sched->tried[i]];
         request->passed++;
         sched->stats.passed_over++;
-        is_over |= request->passed >= sched->config.max_passed_over;
+        sched->is_blocked |= request->passed >= sched->config.max_passed_over;
     }
-    return is_over;
+}
+
+/* Try a request; gives 1 when it came in. What becomes of the others is noted. */
+static int try_and_note(kvp_sched *sched, struct kvpi_request *request, uint32_t *waited)
+{
+    const kvp_status status = try_request(sched, request);
+    const uint32_t reason = reason_of(status);
+    if (status == KVP_OK) {
+        let_run(sched, request);
+        pass_over(sched);
+        return 1;
+    }
+    if (reason == KVP_WAIT_REASONS) {
+        kvpi_life_refuse(sched, request, status, &sched->refused[sched->report.n_ended++]);
+        return 0;
+    }
+    waited[reason]++;
+    sched->tried[sched->n_tried++] = kvpi_sched_place(sched, request);
+    sched->is_blocked |= request->passed >= sched->config.max_passed_over ||
+                         sched->n_tried == sched->config.max_tries;
+    return 0;
+}
+
+void kvpi_admit_swapped(kvp_sched *sched)
+{
+    const struct kvpi_queue *swapped = &sched->queues[KVPI_QUEUE_SWAPPED];
+    uint32_t *waited = sched->report.waited_swapped;
+    uint32_t place = kvpi_queue_after(swapped, NULL);
+    while (place != KVPI_QUEUE_NONE && !sched->is_blocked) {
+        struct kvpi_request *request = &sched->requests[place];
+        const struct kvpi_rank rank = request->rank;
+        if (try_and_note(sched, request, waited)) {
+            sched->swapped_in[sched->report.n_swapped_in++] = kvpi_sched_handle(sched, request);
+            kvpi_extend_swapped_in(sched, request);
+        }
+        place = kvpi_queue_after(swapped, &rank);
+    }
+    waited[KVP_WAIT_ORDER] += swapped->n - sched->n_tried;
 }
 
 void kvpi_admit_waiting(kvp_sched *sched, uint32_t budget)
 {
     const struct kvpi_queue *waiting = &sched->queues[KVPI_QUEUE_WAITING];
-    uint32_t n_tried = 0;
-    int is_blocked = 0;
+    const uint32_t n_swapped = sched->n_tried;
+    uint32_t *waited = sched->report.waited;
     uint32_t place = kvpi_queue_after(waiting, NULL);
-    while (place != KVPI_QUEUE_NONE && budget > 0 && !is_blocked &&
-           sched->report.n_ended < 2 * sched->config.max_running) {
+    while (place != KVPI_QUEUE_NONE && budget > 0 && !sched->is_blocked) {
         struct kvpi_request *request = &sched->requests[place];
-        const kvp_status status = try_open(sched, request);
-        const uint32_t reason = reason_of(status);
-        if (status == KVP_OK) {
-            admit(sched, request);
+        const struct kvpi_rank rank = request->rank;
+        if (try_and_note(sched, request, waited)) {
+            sched->admitted[sched->report.n_admitted++] = kvpi_sched_handle(sched, request);
+            sched->stats.admissions++;
             add_chunk(sched, &sched->samples[sched->prefill_last], &budget);
-            is_blocked = pass_over(sched, n_tried);
-        } else if (reason == KVP_WAIT_REASONS) {
-            kvpi_life_refuse(sched, request, status, &sched->refused[sched->report.n_ended++]);
-        } else {
-            sched->report.waited[reason]++;
-            sched->tried[n_tried++] = place;
-            is_blocked = request->passed >= sched->config.max_passed_over ||
-                         n_tried == sched->config.max_tries;
         }
-        place = kvpi_queue_after(waiting, &request->rank);
+        place = kvpi_queue_after(waiting, &rank);
     }
     const uint32_t rest = budget == 0 ? KVP_WAIT_TOKENS : KVP_WAIT_ORDER;
-    sched->report.waited[rest] += waiting->n - n_tried;
+    waited[rest] += waiting->n - (sched->n_tried - n_swapped);
 }

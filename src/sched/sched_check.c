@@ -10,6 +10,8 @@ struct audit {
     uint64_t object;
     uint32_t n_by_queue[KVPI_QUEUE_UNUSED + 1];
     uint32_t n_running;
+    uint32_t n_swapped;
+    uint32_t n_stored;
     uint32_t n_promised;
     uint32_t n_pages;
     uint32_t n_used_pages;
@@ -86,7 +88,8 @@ static uint32_t core_tokens(const kvp_sched *sched, const struct kvpi_sample *sa
 static int check_seq(struct audit *audit, const struct kvpi_sample *sample, uint64_t place)
 {
     const kvp_sched *sched = audit->sched;
-    const int has_seq = sample->stage != KVPI_STAGE_NONE && sample->stage != KVPI_STAGE_ENDED;
+    const struct kvpi_request *request = &sched->requests[sample->request];
+    const int has_seq = kvpi_sample_has_seq(sample);
     if (has_seq != (sample->seq.bits != 0)) {
         return fail(audit, place, "Q3 a sample's stage and its sequence disagree");
     }
@@ -97,10 +100,12 @@ static int check_seq(struct audit *audit, const struct kvpi_sample *sample, uint
     if (kvp_seq_info_get(sched->cache, sample->seq, &info) != KVP_OK) {
         return fail(audit, place, "Q3 a sample's sequence is not open");
     }
-    const uint32_t computed =
-        sample->stage == KVPI_STAGE_DECODE ? sample->known - 1 : sample->computed;
-    if (info.tokens != core_tokens(sched, sample) || info.computed_tokens < computed) {
+    if (info.tokens != core_tokens(sched, sample) ||
+        info.computed_tokens < kvpi_sample_computed(sample)) {
         return fail(audit, place, "Q3 a sample's sequence is not as long as it should be");
+    }
+    if (info.tier != (kvpi_life_is_swapped(request) ? KVP_HOST : KVP_DEVICE)) {
+        return fail(audit, place, "Q3 a sample's sequence is on the wrong tier");
     }
     return 1;
 }
@@ -143,7 +148,8 @@ static int check_sample(struct audit *audit, const struct kvpi_request *request,
     audit->n_samples++;
     audit->n_prefill += sample->stage == KVPI_STAGE_PREFILL;
     audit->n_decode += sample->stage == KVPI_STAGE_DECODE;
-    audit->n_catching_up += sample->stage == KVPI_STAGE_PREFILL && sample->core < sample->known;
+    audit->n_catching_up +=
+        sample->stage == KVPI_STAGE_PREFILL && sample->core < kvpi_sample_goal(request, sample);
     audit->n_used_pages += pages_of(&sample->generated);
     return check_seq(audit, sample, place) && check_item(audit, sample, place);
 }
@@ -159,14 +165,14 @@ static int fits_queue(const kvp_sched *sched, const struct kvpi_request *request
     if (sample->stage == KVPI_STAGE_ENDED) {
         return 1;
     }
-    if (!kvpi_life_holds(request)) {
+    if (!kvpi_life_holds(request) && !kvpi_life_is_swapped(request)) {
         return sample->stage == KVPI_STAGE_NONE;
     }
     if (sample->stage == KVPI_STAGE_NONE) {
         return request->n_unforked > 0;
     }
     if (request->queue == KVPI_QUEUE_RUNNING) {
-        return is_active;
+        return is_active || (kvpi_sample_is_ready(sample) && !kvpi_life_is_ready(sched, request));
     }
     return !is_active || (sched->is_out && sample->slot != KVPI_NONE);
 }
@@ -177,6 +183,7 @@ static int check_request(struct audit *audit, const struct kvpi_request *request
     const uint32_t place = kvpi_sched_place(sched, request);
     uint32_t n = 0;
     uint32_t n_ended = 0;
+    uint32_t known = 0;
     uint32_t n_pages = pages_of(&request->pages);
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
@@ -186,6 +193,12 @@ static int check_request(struct audit *audit, const struct kvpi_request *request
         }
         n_ended += s->stage == KVPI_STAGE_ENDED;
         n_pages += pages_of(&s->generated);
+        if (known == 0 && s->stage != KVPI_STAGE_ENDED) {
+            known = s->known;
+        }
+        if (s->stage != KVPI_STAGE_ENDED && s->known != known) {
+            return fail(audit, place, "Q3 live samples of a request are not equally long");
+        }
         if (!check_sample(audit, request, s)) {
             return 0;
         }
@@ -200,6 +213,8 @@ static int check_request(struct audit *audit, const struct kvpi_request *request
     audit->n_pages += request->n_pages;
     audit->n_promised += request->promised;
     audit->n_running += kvpi_life_holds(request) ? request->n_live : 0;
+    audit->n_swapped += request->queue == KVPI_QUEUE_SWAPPED ? request->n_live : 0;
+    audit->n_stored += request->queue == KVPI_QUEUE_STORED ? request->n_live : 0;
     return 1;
 }
 
@@ -224,10 +239,12 @@ static int check_requests(struct audit *audit)
 static int check_sums(struct audit *audit)
 {
     const kvp_sched *sched = audit->sched;
-    const uint32_t n_paused =
-        audit->n_by_queue[KVPI_QUEUE_HALTED] + audit->n_by_queue[KVPI_QUEUE_IDLE];
+    const uint32_t n_paused = audit->n_by_queue[KVPI_QUEUE_HALTED] +
+                              audit->n_by_queue[KVPI_QUEUE_STORED] +
+                              audit->n_by_queue[KVPI_QUEUE_IDLE];
     const uint64_t n_here = sched->config.max_requests - audit->n_by_queue[KVPI_QUEUE_UNUSED];
     if (sched->n_running != audit->n_running || sched->promised_blocks != audit->n_promised ||
+        sched->n_swapped != audit->n_swapped || sched->n_stored != audit->n_stored ||
         sched->n_paused != n_paused || sched->n_running > sched->config.max_running ||
         sched->n_catching_up != audit->n_catching_up ||
         sched->n_free_samples + audit->n_samples != sched->config.max_samples) {

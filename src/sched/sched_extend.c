@@ -20,11 +20,11 @@ static kvp_status extend_all(kvp_sched *sched)
 }
 
 /* Tokens that a sample needs room for. */
-static uint32_t missing_tokens(const struct kvpi_sample *sample)
+static uint32_t missing_tokens(const struct kvpi_request *request, const struct kvpi_sample *sample)
 {
     switch (sample->stage) {
     case KVPI_STAGE_DECODE: return 1;
-    case KVPI_STAGE_PREFILL: return sample->known - sample->core;
+    case KVPI_STAGE_PREFILL: return kvpi_sample_goal(request, sample) - sample->core;
     default: return 0;
     }
 }
@@ -34,7 +34,7 @@ static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
     uint32_t n = 0;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        const uint32_t missing = missing_tokens(s);
+        const uint32_t missing = missing_tokens(request, s);
         if (missing > 0) {
             sched->few_ids[n] = (uint32_t)(s - sched->samples);
             sched->few_seqs[n] = s->seq;
@@ -44,25 +44,42 @@ static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
     return n;
 }
 
-static kvp_status fill(kvp_sched *sched, uint32_t n)
+static kvp_status fill(kvp_sched *sched, const struct kvpi_request *request, uint32_t n)
 {
     kvp_status status = KVP_OK;
     for (uint32_t i = 0; i < n && status == KVP_OK; i++) {
         struct kvpi_sample *sample = &sched->samples[sched->few_ids[i]];
         const uint32_t missing = sched->few_counts[i];
-        const kvp_range range = {sample->known - missing, sample->known};
+        const int is_prefill = sample->stage == KVPI_STAGE_PREFILL;
+        const uint32_t end = is_prefill ? kvpi_sample_goal(request, sample) : sample->known;
+        const kvp_range range = {end - missing, end};
         struct kvpi_cursor cursor = kvpi_cursor_start();
         kvpi_text_read(sched, sample, &cursor, range, sched->text);
         status = kvp_seq_fill(sched->cache, sample->seq, sched->text, missing);
-        if (sample->stage == KVPI_STAGE_PREFILL) {
-            sample->core = sample->known;
+        if (is_prefill) {
+            sample->core = end;
             sched->n_catching_up--;
         }
     }
     return status;
 }
 
-static void extend_request(kvp_sched *sched, struct kvpi_request *request, int is_first)
+static int is_left_out(kvp_status status)
+{
+    return status == KVP_E_NO_BLOCKS || status == KVP_E_PLAN_FULL || status == KVP_E_IN_FLIGHT;
+}
+
+/* Are there victims for what the extend lacked? */
+static int make_room(kvp_sched *sched, const struct kvpi_request *request, int is_first)
+{
+    kvp_shortage shortage;
+    return kvp_cache_shortage(sched->cache, &shortage) == KVP_OK &&
+           !kvpi_victims_are_pointless(sched, shortage.missing_blocks) &&
+           kvpi_victims_take(sched, request, is_first);
+}
+
+static void extend_request(kvp_sched *sched, struct kvpi_request *request, int takes_victims,
+                           int is_first)
 {
     const uint32_t n = gather(sched, request);
     const kvp_batch batch = {
@@ -75,19 +92,26 @@ static void extend_request(kvp_sched *sched, struct kvpi_request *request, int i
         return;
     }
     kvp_status status = kvp_seq_extend_many(sched->cache, &batch);
-    while (status == KVP_E_NO_BLOCKS && kvpi_victims_take(sched, request, is_first)) {
+    while (status == KVP_E_NO_BLOCKS && takes_victims && make_room(sched, request, is_first)) {
         status = kvp_seq_extend_many(sched->cache, &batch);
     }
     if (status == KVP_OK) {
-        status = fill(sched, n);
+        status = fill(sched, request, n);
     }
-    if (status == KVP_E_NO_BLOCKS || status == KVP_E_PLAN_FULL) {
+    if (is_left_out(status)) {
         sched->report.n_left_out++;
         sched->stats.left_out++;
         kvpi_life_leave(sched, request, KVPI_QUEUE_JOINING);
     } else if (status != KVP_OK) {
         kvpi_life_refuse(sched, request, status, &sched->refused[sched->report.n_ended++]);
     }
+}
+
+/* Of what it needs now, the swap-in has reserved the tokens that decode; nobody gives way for the
+ * rest. */
+void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request)
+{
+    extend_request(sched, request, 0, 0);
 }
 
 void kvpi_extend_running(kvp_sched *sched)
@@ -100,7 +124,7 @@ void kvpi_extend_running(kvp_sched *sched)
     uint32_t place = kvpi_queue_after(running, NULL);
     while (place != KVPI_QUEUE_NONE) {
         struct kvpi_request *request = &sched->requests[place];
-        extend_request(sched, request, is_first);
+        extend_request(sched, request, 1, is_first);
         is_first = 0;
         place = kvpi_queue_after(running, &request->rank);
     }

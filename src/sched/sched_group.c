@@ -35,51 +35,55 @@ kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,
  *     after    [b c d a]    c closed, and forked from b
  */
 
-static int is_ready(const kvp_sched *sched, const struct kvpi_sample *sample)
+static int has_ended(const struct kvpi_sample *sample)
 {
-    const uint32_t prompt = sched->requests[sample->request].prompt.n_tokens;
-    return sample->known > prompt &&
-           (sample->stage == KVPI_STAGE_DECODE ||
-            (sample->stage == KVPI_STAGE_HELD && sample->core + 1 == sample->known &&
-             sample->computed == sample->core));
+    return sample->stage == KVPI_STAGE_ENDED;
+}
+
+/* places[i]: of sample i. */
+static uint32_t list_places(const kvp_sched *sched, const struct kvpi_request *request,
+                            uint32_t *places)
+{
+    uint32_t n = 0;
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        places[n++] = (uint32_t)(s - sched->samples);
+    }
+    return n;
 }
 
 static kvp_status check_reorder(const kvp_sched *sched, const struct kvpi_request *request,
                                 const uint32_t *parents, const int32_t *tokens)
 {
+    const uint32_t *before = sched->few_ids;
     for (uint32_t i = 0; i < request->n_samples; i++) {
-        if (parents[i] >= request->n_samples || (tokens != NULL && tokens[i] < 0)) {
+        if (!has_ended(&sched->samples[before[i]]) &&
+            (parents[i] >= request->n_samples || (tokens != NULL && tokens[i] < 0) ||
+             has_ended(&sched->samples[before[parents[i]]]))) {
             return KVP_E_ARG;
         }
     }
-    if (sched->is_out) {
-        return KVP_E_STATE;
-    }
-    for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
-         s = kvpi_sched_next(sched, s)) {
-        if (!is_ready(sched, s)) {
-            return KVP_E_STATE;
-        }
-    }
-    return KVP_OK;
+    const int is_on_time = !sched->is_out && kvpi_life_holds(request) &&
+                           kvpi_life_is_ready(sched, request) &&
+                           kvpi_open_trunk_of(sched, request)->known > request->prompt.n_tokens;
+    return is_on_time ? KVP_OK : KVP_E_STATE;
 }
 
-/* before[i]: place of sample i; after[i]: KVPI_NONE or the parent's, for its first child. */
+/* before[i]: place of sample i; after[i]: KVPI_NONE or the parent's, for its first child. Samples
+ * that have ended are their own. */
 static void choose_first_children(kvp_sched *sched, const struct kvpi_request *request,
                                   const uint32_t *parents)
 {
-    uint32_t *before = sched->few_ids;
+    const uint32_t *before = sched->few_ids;
     uint32_t *after = sched->more_ids;
     uint32_t *is_taken = sched->few_counts;
-    uint32_t n = 0;
-    for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
-         s = kvpi_sched_next(sched, s)) {
-        is_taken[n] = 0;
-        before[n++] = (uint32_t)(s - sched->samples);
+    for (uint32_t i = 0; i < request->n_samples; i++) {
+        is_taken[i] = 0;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        after[i] = is_taken[parents[i]] ? KVPI_NONE : before[parents[i]];
-        is_taken[parents[i]] = 1;
+    for (uint32_t i = 0; i < request->n_samples; i++) {
+        const uint32_t parent = has_ended(&sched->samples[before[i]]) ? i : parents[i];
+        after[i] = is_taken[parent] ? KVPI_NONE : before[parent];
+        is_taken[parent] = 1;
     }
 }
 
@@ -138,7 +142,9 @@ static void number_anew(kvp_sched *sched, struct kvpi_request *request, const in
         sample->idx = i;
         sample->next = next;
         next = sched->more_ids[i];
-        *kvpi_pages_last(&sched->pages, &sample->generated) = newest[i];
+        if (!has_ended(sample)) {
+            *kvpi_pages_last(&sched->pages, &sample->generated) = newest[i];
+        }
         if (sample->stage == KVPI_STAGE_DECODE) {
             kvpi_life_fill_item(sched, sample);
         }
@@ -156,19 +162,20 @@ kvp_status kvp_sched_reorder(kvp_sched *sched, kvp_request handle, const uint32_
     if (request == NULL) {
         return KVP_E_HANDLE;
     }
+    const uint32_t n = list_places(sched, request, sched->few_ids);
     kvp_status status = check_reorder(sched, request, parents, tokens);
     if (status != KVP_OK) {
         return status;
     }
-    uint32_t i = 0;
-    for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
-         s = kvpi_sched_next(sched, s)) {
-        sched->newest[i] =
-            tokens != NULL ? tokens[i] : *kvpi_pages_last(&sched->pages, &s->generated);
-        i++;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kvpi_sample *sample = &sched->samples[sched->few_ids[i]];
+        if (!has_ended(sample)) {
+            sched->newest[i] =
+                tokens != NULL ? tokens[i] : *kvpi_pages_last(&sched->pages, &sample->generated);
+        }
     }
     choose_first_children(sched, request, parents);
-    status = fork_others(sched, request->n_samples, parents);
+    status = fork_others(sched, n, parents);
     number_anew(sched, request, sched->newest);
     return status;
 }

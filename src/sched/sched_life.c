@@ -8,8 +8,9 @@
  *       |   close (preempted)                                           |
  *       +------------------------------------------------- from any ----+---> ENDED
  *
- * Leaving while a step is out is put off for samples that are part of it: their request is in its
- * new queue at once, they follow when the step is finished (kvp_sched_finish looks at n_strayed).
+ * A HELD sample that is ready joins when all of its request are. Leaving while a step is out is put
+ * off for samples that are part of it: their request is in its new queue at once, they follow when
+ * the step is finished (kvp_sched_finish looks at n_strayed).
  */
 #include "sched_state.h"
 
@@ -21,14 +22,40 @@ int kvpi_life_holds(const struct kvpi_request *request)
            request->queue == KVPI_QUEUE_HALTED;
 }
 
+int kvpi_life_is_swapped(const struct kvpi_request *request)
+{
+    return request->queue == KVPI_QUEUE_SWAPPED || request->queue == KVPI_QUEUE_STORED;
+}
+
+/* What counts the live samples of a request that has sequences; NULL: it has none. */
+static uint32_t *places_of(kvp_sched *sched, const struct kvpi_request *request)
+{
+    switch (request->queue) {
+    case KVPI_QUEUE_RUNNING:
+    case KVPI_QUEUE_JOINING:
+    case KVPI_QUEUE_HALTED: return &sched->n_running;
+    case KVPI_QUEUE_SWAPPED: return &sched->n_swapped;
+    case KVPI_QUEUE_STORED: return &sched->n_stored;
+    default: return NULL;
+    }
+}
+
 void kvpi_life_move(kvp_sched *sched, struct kvpi_request *request, uint32_t queue)
 {
+    uint32_t *places = places_of(sched, request);
+    if (places != NULL) {
+        *places -= request->n_live;
+    }
     if (request->queue < KVPI_QUEUES) {
         kvpi_queue_remove(&sched->queues[request->queue], kvpi_sched_place(sched, request));
     }
     request->queue = queue;
     if (queue < KVPI_QUEUES) {
         kvpi_queue_insert(&sched->queues[queue], kvpi_sched_place(sched, request));
+    }
+    places = places_of(sched, request);
+    if (places != NULL) {
+        *places += request->n_live;
     }
 }
 
@@ -37,6 +64,11 @@ void kvpi_life_move(kvp_sched *sched, struct kvpi_request *request, uint32_t que
 static uint32_t place_of(const kvp_sched *sched, const struct kvpi_sample *sample)
 {
     return (uint32_t)(sample - sched->samples);
+}
+
+static uint32_t is_catching_up(const kvp_sched *sched, const struct kvpi_sample *sample)
+{
+    return sample->core < kvpi_sample_goal(&sched->requests[sample->request], sample);
 }
 
 void kvpi_life_list(kvp_sched *sched, struct kvpi_sample *sample)
@@ -50,7 +82,7 @@ void kvpi_life_list(kvp_sched *sched, struct kvpi_sample *sample)
         sched->samples[sched->prefill_last].list_after = place_of(sched, sample);
     }
     sched->prefill_last = place_of(sched, sample);
-    sched->n_catching_up += sample->core < sample->known;
+    sched->n_catching_up += is_catching_up(sched, sample);
 }
 
 void kvpi_life_unlist(kvp_sched *sched, struct kvpi_sample *sample)
@@ -65,7 +97,7 @@ void kvpi_life_unlist(kvp_sched *sched, struct kvpi_sample *sample)
     } else {
         sched->samples[sample->list_after].list_before = sample->list_before;
     }
-    sched->n_catching_up -= sample->core < sample->known;
+    sched->n_catching_up -= is_catching_up(sched, sample);
     sample->stage = KVPI_STAGE_HELD;
 }
 
@@ -121,24 +153,37 @@ void kvpi_life_hold(kvp_sched *sched, struct kvpi_sample *sample)
     }
 }
 
-void kvpi_life_join_sample(kvp_sched *sched, struct kvpi_sample *sample)
+/* Are all live samples ready to decode, or decoding? */
+int kvpi_life_is_ready(const kvp_sched *sched, const struct kvpi_request *request)
 {
-    if (sample->core + 1 == sample->known && sample->computed == sample->core) {
-        sample->stage = KVPI_STAGE_DECODE;
-        sample->slot = sched->n_decoding++;
-        kvpi_life_fill_item(sched, sample);
-    } else {
-        kvpi_life_list(sched, sample);
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        const int is_ready = s->stage == KVPI_STAGE_ENDED || s->stage == KVPI_STAGE_DECODE ||
+                             (s->stage == KVPI_STAGE_HELD && kvpi_sample_is_ready(s));
+        if (!is_ready) {
+            return 0;
+        }
     }
+    return 1;
 }
 
-void kvpi_life_join(kvp_sched *sched, struct kvpi_request *request)
+static void begin_to_decode(kvp_sched *sched, struct kvpi_sample *sample)
 {
-    kvpi_life_move(sched, request, KVPI_QUEUE_RUNNING);
+    sample->stage = KVPI_STAGE_DECODE;
+    sample->slot = sched->n_decoding++;
+    kvpi_life_fill_item(sched, sample);
+}
+
+/* Samples of a RUNNING request that are HELD: to where they can go on. */
+void kvpi_life_join_samples(kvp_sched *sched, struct kvpi_request *request)
+{
+    const int all_ready = kvpi_life_is_ready(sched, request);
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        if (s->stage == KVPI_STAGE_HELD) {
-            kvpi_life_join_sample(sched, s);
+        if (s->stage == KVPI_STAGE_HELD && all_ready) {
+            begin_to_decode(sched, s);
+        } else if (s->stage == KVPI_STAGE_HELD && !kvpi_sample_is_ready(s)) {
+            kvpi_life_list(sched, s);
         }
     }
 }
@@ -180,21 +225,20 @@ static void close_sample(kvp_sched *sched, struct kvpi_sample *sample)
     sample->core = sample->computed = 0;
 }
 
-static void unpromise(kvp_sched *sched, struct kvpi_request *request)
+void kvpi_life_unpromise(kvp_sched *sched, struct kvpi_request *request)
 {
     sched->promised_blocks -= request->promised;
     request->promised = 0;
-    request->n_unforked = 0;
 }
 
-/* Give up every sequence and place. Sequences are closed last sample first, so that the first one's
- * blocks are evicted last. */
-void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request)
+/* Close every sequence; the request moves to `queue`. Sequences are closed last sample first, so
+ * that the first one's blocks are evicted last. */
+void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t queue)
 {
     uint32_t n = 0;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        if (s->stage != KVPI_STAGE_ENDED && s->stage != KVPI_STAGE_NONE) {
+        if (kvpi_sample_has_seq(s)) {
             sched->more_ids[n++] = place_of(sched, s);
         }
     }
@@ -203,10 +247,9 @@ void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request)
         close_sample(sched, sample);
         sample->stage = KVPI_STAGE_NONE;
     }
-    if (kvpi_life_holds(request)) {
-        sched->n_running -= request->n_live;
-    }
-    unpromise(sched, request);
+    kvpi_life_unpromise(sched, request);
+    request->n_unforked = 0;
+    kvpi_life_move(sched, request, queue);
 }
 
 /* The sample's item, if any, is not touched when the sample has lost its slot before. */
@@ -245,17 +288,16 @@ void kvpi_life_refuse(kvp_sched *sched, struct kvpi_request *request, kvp_status
         .is_last = 1,
     };
     sched->stats.ended++;
-    kvpi_life_release(sched, request);
     kvpi_life_forget(sched, request);
 }
 
-/* Free the places and pages of a request that holds no sequence any more. */
+/* Free everything that a request has. */
 void kvpi_life_forget(kvp_sched *sched, struct kvpi_request *request)
 {
-    if (request->queue == KVPI_QUEUE_HALTED || request->queue == KVPI_QUEUE_IDLE) {
-        sched->n_paused--;
-    }
-    kvpi_life_move(sched, request, KVPI_QUEUE_UNUSED);
+    const int is_paused = request->queue == KVPI_QUEUE_HALTED ||
+                          request->queue == KVPI_QUEUE_STORED || request->queue == KVPI_QUEUE_IDLE;
+    sched->n_paused -= is_paused ? 1u : 0u;
+    kvpi_life_release(sched, request, KVPI_QUEUE_UNUSED);
     struct kvpi_sample *sample = kvpi_sched_first(sched, request);
     while (sample != NULL) {
         struct kvpi_sample *next = kvpi_sched_next(sched, sample);

@@ -5,7 +5,9 @@ static uint32_t state_of(const struct kvpi_request *request)
 {
     switch (request->queue) {
     case KVPI_QUEUE_WAITING: return KVP_REQUEST_WAITING;
+    case KVPI_QUEUE_SWAPPED: return KVP_REQUEST_SWAPPED;
     case KVPI_QUEUE_HALTED:
+    case KVPI_QUEUE_STORED:
     case KVPI_QUEUE_IDLE: return KVP_REQUEST_PAUSED;
     default: return KVP_REQUEST_RUNNING;
     }
@@ -24,6 +26,7 @@ kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request handle,
     *out_info = (kvp_request_info){
         .state = state_of(request),
         .holds_blocks = kvpi_life_holds(request) ? 1u : 0u,
+        .is_swapped = kvpi_life_is_swapped(request) ? 1u : 0u,
         .priority = request->rank.priority,
         .n_samples = request->n_samples,
         .n_live = request->n_live,
@@ -31,6 +34,7 @@ kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request handle,
         .max_tokens = request->limit,
         .passed_over = request->passed,
         .preemptions = request->preemptions,
+        .swaps = request->swaps,
         .arrival = request->rank.arrival,
         .tag = request->prompt.tag,
         .ns = request->ns,
@@ -68,7 +72,7 @@ kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request, uint3
         .seq = found->seq,
         .has_ended = found->stage == KVPI_STAGE_ENDED,
         .tokens = found->known,
-        .computed_tokens = found->stage == KVPI_STAGE_DECODE ? found->known - 1 : found->computed,
+        .computed_tokens = kvpi_sample_computed(found),
     };
     return KVP_OK;
 }
@@ -101,8 +105,10 @@ kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stat
     *out_stats = sched->stats;
     out_stats->waiting_requests = queues[KVPI_QUEUE_WAITING].n;
     out_stats->running_requests = queues[KVPI_QUEUE_RUNNING].n + queues[KVPI_QUEUE_JOINING].n;
+    out_stats->swapped_requests = queues[KVPI_QUEUE_SWAPPED].n;
     out_stats->paused_requests = sched->n_paused;
     out_stats->running_seqs = sched->n_running;
+    out_stats->swapped_seqs = (uint64_t)sched->n_swapped + sched->n_stored;
     out_stats->reserved_pages = sched->pages.n_reserved;
     out_stats->total_pages = sched->pages.n_pages;
     out_stats->promised_blocks = sched->promised_blocks;

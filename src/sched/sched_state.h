@@ -8,9 +8,11 @@
  * Queues (treaps, sched_queue.c), every request is in exactly one, or in none (IDLE):
  *
  *   WAITING   holds nothing, wants to be admitted
+ *   SWAPPED   its sequences (or its trunk) are on the host, wants to come back
  *   RUNNING   holds sequences (or its trunk), is scheduled
  *   JOINING   holds sequences, will be RUNNING at the next step: resumed, or left out of this step
  *   HALTED    holds sequences, is paused
+ *   STORED    its sequences are on the host, is paused
  *   IDLE      holds nothing, is paused
  *
  * Stages of a sample, and where it is found:
@@ -18,12 +20,18 @@
  *   NONE      no sequence is open (waiting, or not forked yet)       nowhere
  *   PREFILL   more than one token to compute, or not yet sampled     list `prefill`
  *   DECODE    one token to compute, it is not in the core yet        items [0, n_decoding)
- *   HELD      has a sequence, its request is JOINING or HALTED       nowhere
+ *   HELD      has a sequence, is not scheduled: its request is not   nowhere
+ *             RUNNING, or the others have to catch up with it
  *   ENDED     its tokens are kept until the request ends             nowhere
+ *
+ * Samples of a request advance together: either all live ones are in DECODE, or none is. A sample
+ * that would decode next is ready (kvpi_sample_is_ready); when all are, they join. So live samples
+ * have the same number of known tokens.
  *
  * Invariants (Q3), of a sample with `known` tokens, prompt and generated:
  *
- *   PREFILL, HELD   its sequence has `core` tokens, core <= known; `computed` <= core
+ *   PREFILL, HELD   its sequence has `core` tokens, core <= known; `computed` <= core. What a
+ *                   PREFILL computes ends at its goal (kvpi_sample_goal)
  *   DECODE          its sequence has known - 1 tokens between steps, all computed, and known tokens
  *                   while a step is out; `core` and `computed` are not kept up to date
  *   prompt <= known <= limit, and known < limit unless ENDED; generated = known - prompt
@@ -38,6 +46,7 @@
 #define KVPI_SCHED_STATE_H
 
 #include <kvpager/sched.h>
+#include <kvpager/swap.h>
 
 #include "sched_pages.h"
 #include "sched_queue.h"
@@ -48,9 +57,11 @@ enum { KVPI_STAGE_NONE, KVPI_STAGE_PREFILL, KVPI_STAGE_DECODE, KVPI_STAGE_HELD, 
 
 enum {
     KVPI_QUEUE_WAITING,
+    KVPI_QUEUE_SWAPPED,
     KVPI_QUEUE_RUNNING,
     KVPI_QUEUE_JOINING,
     KVPI_QUEUE_HALTED,
+    KVPI_QUEUE_STORED,
     KVPI_QUEUES,
     KVPI_QUEUE_IDLE = KVPI_QUEUES,
     KVPI_QUEUE_UNUSED /* the place holds no request */
@@ -73,12 +84,13 @@ struct kvpi_sample {
     uint32_t list_after;
 };
 
-/* What was seen when a waiting request was last tried and lacked blocks. */
+/* What was seen when a request was last tried and lacked blocks. */
 struct kvpi_try {
     uint64_t missing; /* 0: nothing is known */
     uint64_t available;
     uint64_t opened; /* the cache's counters that tell how far the need may have shrunk since */
     uint64_t sealed;
+    uint64_t copied; /* copies that have taken effect, or may have */
     uint32_t promised;
 };
 
@@ -89,12 +101,12 @@ struct kvpi_request {
     uint32_t first_sample;
     uint32_t n_samples;
     uint32_t n_live;
-    uint32_t
-        n_unforked;    /* admitted samples without a sequence, which the trunk will be forked to */
-    uint32_t promised; /* blocks for them, in sched->promised_blocks */
+    uint32_t n_unforked; /* live samples without a sequence, which the trunk will be forked to */
+    uint32_t promised;   /* blocks for them, in sched->promised_blocks; on the host: 0 */
     uint32_t limit;
     uint32_t passed;
     uint32_t preemptions;
+    uint32_t swaps;
     uint32_t n_pages; /* reserved */
     uint32_t next_free;
     struct kvpi_try last_try;
@@ -110,6 +122,7 @@ struct kvp_sched {
     uint32_t block_tokens;
     uint32_t max_seqs; /* the cache's */
     uint32_t max_seq_tokens;
+    uint32_t max_copies;
     uint32_t usable_blocks;
     uint32_t watermark_blocks;
     int owns_memory;
@@ -130,7 +143,7 @@ struct kvp_sched {
     uint32_t n_dead;    /* items whose request was aborted while the step is out */
     uint32_t n_strayed; /* requests that left RUNNING while the step is out */
     uint32_t n_tokens;
-    uint32_t n_catching_up; /* samples in `prefill` with core < known */
+    uint32_t n_catching_up; /* samples in `prefill` with core < goal */
     kvp_step_seq *items;    /* [max_running] */
     uint32_t *item_samples; /* [max_running] */
     kvp_seq *item_seqs;     /* [max_running] for the calls for many */
@@ -141,15 +154,19 @@ struct kvp_sched {
 
     /* gauges */
     uint32_t n_running; /* places of max_running in use */
+    uint32_t n_swapped; /* live samples of SWAPPED requests */
+    uint32_t n_stored;  /* of STORED ones */
     uint32_t promised_blocks;
     uint32_t n_paused;
 
     /* reports */
     kvp_step report;
-    kvp_request *admitted;  /* [max_running] */
-    kvp_request *preempted; /* [2 max_running] */
-    kvp_ended *refused;     /* [2 max_running] in a step */
-    kvp_ended *ended;       /* [max_running] in a finish */
+    kvp_request *admitted;    /* [max_running] */
+    kvp_request *preempted;   /* [max_seqs + max_running] in a step, and when it fails */
+    kvp_request *swapped_out; /* [max_running] */
+    kvp_request *swapped_in;  /* [max_running] */
+    kvp_ended *refused;       /* [max_requests] in a step */
+    kvp_ended *ended;         /* [max_running] in a finish */
     uint32_t n_ended;
 
     /* scratch */
@@ -159,8 +176,11 @@ struct kvp_sched {
     uint32_t *few_counts; /* [max_running] */
     uint32_t *few_ids;    /* [max_running] */
     uint32_t *more_ids;   /* [max_running] */
+    kvp_seq *swap_seqs;   /* [max_running] */
     uint64_t missing;     /* blocks that the last try lacked; 0: not known */
-    uint32_t *tried;      /* [max_tries] */
+    uint32_t *tried;      /* [max_tries] requests that did not fit, in this step */
+    uint32_t n_tried;
+    int is_blocked; /* one of them may not be passed over, or max_tries were tried */
 
     kvp_sched_stats stats; /* counters only; gauges are filled in when asked for */
 };
@@ -192,9 +212,30 @@ static inline kvp_request kvpi_sched_handle(const kvp_sched *sched,
     return (kvp_request){(uint64_t)request->generation << 32 | place};
 }
 
-static inline uint32_t kvpi_sample_gap(const struct kvpi_sample *sample)
+/* Where the sample's chunks end. Of a group whose generated tokens are computed again, each stops
+ * before its newest token, which all then decode in one step. */
+static inline uint32_t kvpi_sample_goal(const struct kvpi_request *request,
+                                        const struct kvpi_sample *sample)
 {
-    return sample->known - sample->computed;
+    const int waits = request->n_live > 1 && sample->known > request->prompt.n_tokens;
+    return sample->known - (waits ? 1u : 0u);
+}
+
+/* Has it one token to compute, which is not in the core? (Not for DECODE.) */
+static inline int kvpi_sample_is_ready(const struct kvpi_sample *sample)
+{
+    return sample->core + 1 == sample->known && sample->computed == sample->core;
+}
+
+/* Tokens of it that are computed, in any stage. */
+static inline uint32_t kvpi_sample_computed(const struct kvpi_sample *sample)
+{
+    return sample->stage == KVPI_STAGE_DECODE ? sample->known - 1 : sample->computed;
+}
+
+static inline int kvpi_sample_has_seq(const struct kvpi_sample *sample)
+{
+    return sample->stage != KVPI_STAGE_NONE && sample->stage != KVPI_STAGE_ENDED;
 }
 
 /* for (sample of request): the loop that every file needs. */
@@ -225,28 +266,50 @@ void kvpi_life_unlist(kvp_sched *sched, struct kvpi_sample *sample);
 void kvpi_life_fill_item(kvp_sched *sched, struct kvpi_sample *sample);
 void kvpi_life_drop_item(kvp_sched *sched, uint32_t slot);
 void kvpi_life_hold(kvp_sched *sched, struct kvpi_sample *sample);
-void kvpi_life_join_sample(kvp_sched *sched, struct kvpi_sample *sample);
-void kvpi_life_join(kvp_sched *sched, struct kvpi_request *request);
+void kvpi_life_join_samples(kvp_sched *sched, struct kvpi_request *request);
 void kvpi_life_leave(kvp_sched *sched, struct kvpi_request *request, uint32_t queue);
-void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request);
+void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t queue);
+void kvpi_life_unpromise(kvp_sched *sched, struct kvpi_request *request);
 void kvpi_life_end_sample(kvp_sched *sched, struct kvpi_sample *sample, uint32_t reason);
 void kvpi_life_refuse(kvp_sched *sched, struct kvpi_request *request, kvp_status status,
                       kvp_ended *out_ended);
 void kvpi_life_forget(kvp_sched *sched, struct kvpi_request *request);
 int kvpi_life_holds(const struct kvpi_request *request);
+int kvpi_life_is_swapped(const struct kvpi_request *request);
+int kvpi_life_is_ready(const kvp_sched *sched, const struct kvpi_request *request);
 
 /* sched_text.c: tokens of a sample, of its prompt and of what it generated. */
 void kvpi_text_read(const kvp_sched *sched, const struct kvpi_sample *sample,
                     struct kvpi_cursor *cursor, kvp_range range, int32_t *out_tokens);
 
-/* sched_victims.c */
+/* sched_victims.c: who gives blocks up, and how. */
 int kvpi_victims_take(kvp_sched *sched, const struct kvpi_request *beneficiary, int by_force);
-void kvpi_victims_preempt(kvp_sched *sched, struct kvpi_request *victim);
+int kvpi_victims_are_pointless(const kvp_sched *sched, uint64_t missing);
+int kvpi_victims_close_stored(kvp_sched *sched);
+void kvpi_victims_recompute(kvp_sched *sched, struct kvpi_request *victim);
+void kvpi_victims_swap_ahead(kvp_sched *sched);
+
+/* sched_swap.c: to the host and back. */
+int kvpi_swap_is_possible(const kvp_sched *sched, const struct kvpi_request *request);
+int kvpi_swap_is_cheaper(kvp_sched *sched, const struct kvpi_request *request);
+int kvpi_swap_out(kvp_sched *sched, struct kvpi_request *request);
+kvp_status kvpi_swap_in(kvp_sched *sched, struct kvpi_request *request);
+kvp_status kvpi_swap_check(kvp_sched *sched, const struct kvpi_request *request);
 
 /* sched_extend.c: room for what running sequences compute next. */
 void kvpi_extend_running(kvp_sched *sched);
+void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request);
 
-/* sched_admit.c: prompts under way, then waiting requests, within the budget. */
+/* sched_open.c: the sequence of a request that is admitted; what others will need. */
+kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request);
+kvp_status kvpi_open_check(kvp_sched *sched, struct kvpi_request *request);
+uint32_t kvpi_open_blocks_for_others(const kvp_sched *sched, const struct kvpi_request *request,
+                                     const struct kvpi_sample *trunk);
+struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi_request *request);
+uint64_t kvpi_open_watermark(const kvp_sched *sched);
+
+/* sched_admit.c: swapped requests, prompts under way, waiting requests, within the budget. */
+void kvpi_admit_swapped(kvp_sched *sched);
 void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget);
 void kvpi_admit_waiting(kvp_sched *sched, uint32_t budget);
 

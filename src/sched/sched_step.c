@@ -13,13 +13,17 @@ static void begin_report(kvp_sched *sched)
     const uint64_t number = sched->report.number + 1;
     memset(&sched->report, 0, sizeof(sched->report));
     sched->report.number = number;
+    sched->n_tried = 0;
+    sched->is_blocked = 0;
 }
 
 static void join_all(kvp_sched *sched)
 {
     const struct kvpi_queue *joining = &sched->queues[KVPI_QUEUE_JOINING];
     while (joining->n > 0) {
-        kvpi_life_join(sched, &sched->requests[kvpi_queue_after(joining, NULL)]);
+        struct kvpi_request *request = &sched->requests[kvpi_queue_after(joining, NULL)];
+        kvpi_life_move(sched, request, KVPI_QUEUE_RUNNING);
+        kvpi_life_join_samples(sched, request);
     }
 }
 
@@ -34,6 +38,8 @@ static void end_report(kvp_sched *sched)
     report->tokens = sched->tokens;
     report->admitted = sched->admitted;
     report->preempted = sched->preempted;
+    report->swapped_out = sched->swapped_out;
+    report->swapped_in = sched->swapped_in;
     report->ended = sched->refused;
     sched->is_out = sched->n_items > 0;
     sched->n_dead = 0;
@@ -42,6 +48,7 @@ static void end_report(kvp_sched *sched)
     sched->stats.scheduled_tokens += report->n_tokens;
     for (uint32_t i = 0; i < KVP_WAIT_REASONS; i++) {
         sched->stats.waited[i] += report->waited[i];
+        sched->stats.waited_swapped[i] += report->waited_swapped[i];
     }
 }
 
@@ -55,15 +62,23 @@ kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step)
     }
     begin_report(sched);
     join_all(sched);
+    kvpi_victims_swap_ahead(sched);
     kvpi_extend_running(sched);
+    const int is_tight =
+        sched->report.n_preempted + sched->report.n_swapped_out + sched->report.n_left_out > 0;
+    if (is_tight) {
+        sched->report.waited_swapped[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_SWAPPED].n;
+    } else {
+        kvpi_admit_swapped(sched);
+    }
     sched->n_items = sched->n_decoding;
     sched->n_tokens = sched->n_decoding;
     uint32_t budget = sched->config.step_tokens - sched->n_decoding;
     kvpi_admit_chunks(sched, &budget);
-    if (sched->report.n_preempted + sched->report.n_left_out == 0) {
-        kvpi_admit_waiting(sched, budget);
-    } else {
+    if (is_tight || sched->report.n_left_out > 0) {
         sched->report.waited[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_WAITING].n;
+    } else {
+        kvpi_admit_waiting(sched, budget);
     }
     end_report(sched);
     *out_step = sched->report;
@@ -169,32 +184,11 @@ static void give_first(kvp_sched *sched, const struct kvpi_request *request, str
     }
 }
 
-/* Note a sample that holds a sequence and is in no item: it joins at the end. */
-static uint32_t note_held(kvp_sched *sched, const struct kvpi_sample *sample, uint32_t n)
-{
-    if (sample->stage == KVPI_STAGE_HELD) {
-        sched->few_ids[n++] = (uint32_t)(sample - sched->samples);
-    }
-    return n;
-}
-
-/* The same for all of a request, whose only item was the trunk's. */
-static uint32_t note_all_held(kvp_sched *sched, const struct kvpi_request *request, uint32_t n)
-{
-    for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
-         s = kvpi_sched_next(sched, s)) {
-        n = note_held(sched, s, n);
-    }
-    return n;
-}
-
-/* A prompt's chunk is computed. Gives the new number of samples that will join. */
-static uint32_t finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *sampled,
-                             uint32_t n_joining)
+/* A chunk is computed. */
+static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
 {
     struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
     struct kvpi_request *request = &sched->requests[sample->request];
-    const int is_running = request->queue == KVPI_QUEUE_RUNNING;
     const int is_new = sample->known == request->prompt.n_tokens;
     const int is_forking =
         request->n_unforked > 0 && sched->item_ends[slot] >= request->prompt.n_tokens;
@@ -203,34 +197,31 @@ static uint32_t finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampl
     const kvp_status status = is_forking ? kvpi_group_fork(sched, request, sample) : KVP_OK;
     if (status != KVP_OK) {
         kvpi_life_refuse(sched, request, status, &sched->ended[sched->n_ended++]);
-        return n_joining;
+        return;
     }
     if (sched->items[slot].n_sampled > 0 && is_new) {
         give_first(sched, request, *sampled);
     } else if (sched->items[slot].n_sampled > 0) {
         give(sched, sample, sampled);
-    } else if (!is_running) {
+    } else if (request->queue != KVPI_QUEUE_RUNNING || kvpi_sample_is_ready(sample)) {
         kvpi_life_hold(sched, sample);
     }
-    if (!is_running) {
-        return n_joining;
-    }
-    return is_forking ? note_all_held(sched, request, n_joining)
-                      : note_held(sched, sample, n_joining);
 }
 
+/* Gives how many requests are noted in few_ids: those whose samples may go on otherwise now. */
 static uint32_t finish_chunks(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
 {
-    uint32_t n_joining = 0;
+    uint32_t n = 0;
     uint32_t at = sched->n_decoding;
     for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
         const struct sampled sampled = sampled_at(tokens, ended, at);
         at += sched->items[k].n_sampled;
         if (sched->item_samples[k] != KVPI_NONE) {
-            n_joining = finish_chunk(sched, k, &sampled, n_joining);
+            sched->few_ids[n++] = sched->samples[sched->item_samples[k]].request;
+            finish_chunk(sched, k, &sampled);
         }
     }
-    return n_joining;
+    return n;
 }
 
 /* A sample at `slot` decoded one token. Gives 1 when the item is not needed any more. */
@@ -278,9 +269,9 @@ static void finish_decodes(kvp_sched *sched, const int32_t *tokens, const uint8_
 static void join_noted(kvp_sched *sched, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        struct kvpi_sample *sample = &sched->samples[sched->few_ids[i]];
-        if (sample->stage == KVPI_STAGE_HELD) {
-            kvpi_life_join_sample(sched, sample);
+        struct kvpi_request *request = &sched->requests[sched->few_ids[i]];
+        if (request->queue == KVPI_QUEUE_RUNNING) {
+            kvpi_life_join_samples(sched, request);
         }
     }
 }
@@ -305,10 +296,10 @@ kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8
         return status;
     }
     sched->n_ended = 0;
-    const uint32_t n_joining = finish_chunks(sched, tokens, ended);
+    const uint32_t n_noted = finish_chunks(sched, tokens, ended);
     finish_decodes(sched, tokens, ended);
     sched->is_out = 0;
-    join_noted(sched, n_joining);
+    join_noted(sched, n_noted);
     sched->stats.sampled_tokens += sched->report.n_sampled;
     if (out_end != NULL) {
         *out_end = (kvp_step_end){sched->n_ended, sched->ended};
@@ -318,14 +309,23 @@ kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8
 
 /* ---------------------------------------------------------------------------------------- fail */
 
-kvp_status kvp_sched_fail(kvp_sched *sched)
+/* Does the cache have less of it computed than it should? */
+static int has_lost_kv(const kvp_sched *sched, const struct kvpi_request *request)
 {
-    if (sched == NULL) {
-        return KVP_E_ARG;
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        kvp_seq_info info;
+        if (kvpi_sample_has_seq(s) && (kvp_seq_info_get(sched->cache, s->seq, &info) != KVP_OK ||
+                                       info.computed_tokens < kvpi_sample_computed(s))) {
+            return 1;
+        }
     }
-    if (!sched->is_out) {
-        return KVP_E_STATE;
-    }
+    return 0;
+}
+
+/* By recompute: what was to be written by the step is nobody's, wherever it lies. */
+static void preempt_items(kvp_sched *sched)
+{
     uint32_t n = 0;
     for (uint32_t k = 0; k < sched->n_items; k++) {
         if (sched->item_samples[k] != KVPI_NONE) {
@@ -335,12 +335,29 @@ kvp_status kvp_sched_fail(kvp_sched *sched)
     for (uint32_t i = 0; i < n; i++) {
         struct kvpi_request *request = &sched->requests[sched->few_ids[i]];
         if (kvpi_life_holds(request)) {
-            kvpi_victims_preempt(sched, request);
+            kvpi_victims_recompute(sched, request);
         }
     }
+}
+
+kvp_status kvp_sched_fail(kvp_sched *sched)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!sched->is_out) {
+        return KVP_E_STATE;
+    }
+    preempt_items(sched);
     for (uint32_t k = sched->n_decoding; k-- > 0;) {
         kvpi_life_drop_item(sched, k); /* every one of them is dead now */
     }
     sched->is_out = 0;
+    for (uint32_t i = 0; i < sched->config.max_requests; i++) {
+        struct kvpi_request *request = &sched->requests[i];
+        if (request->queue != KVPI_QUEUE_UNUSED && has_lost_kv(sched, request)) {
+            kvpi_victims_recompute(sched, request);
+        }
+    }
     return KVP_OK;
 }

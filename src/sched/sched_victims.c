@@ -1,9 +1,12 @@
-/* sched_victims: whose blocks are taken when there are none.
+/* sched_victims: whose blocks are taken when there are none, and by which means.
  *
  * Paused requests first, then the last in rank; never one before the request that needs the blocks,
  * and, unless by force, never one that would release nothing. A block is released with a request
  * when every row that refers to it is a row of that request. Samples of a request share blocks only
  * at the same place of their rows: a fork's row begins as its parent's does.
+ *
+ * Released while steps are out, blocks are parked. They will come back, so victims are taken only
+ * for what parked blocks do not make up for.
  */
 #include "sched_state.h"
 
@@ -38,7 +41,7 @@ static int is_released(const kvp_sched *sched, const struct kvpi_request *reques
                        int32_t block)
 {
     kvp_block_info info;
-    if (kvp_block_info_get(sched->cache, 0, block, &info) != KVP_OK) {
+    if (kvp_block_info_get(sched->cache, 0, KVP_DEVICE, block, &info) != KVP_OK) {
         return 0;
     }
     return info.ref_count == 1 || (request->n_live > 1 && info.ref_count <= request->n_live &&
@@ -60,28 +63,50 @@ static int releases_something(const kvp_sched *sched, const struct kvpi_request 
     return 0;
 }
 
-static uint32_t computed_tokens(const struct kvpi_sample *sample)
-{
-    return sample->stage == KVPI_STAGE_DECODE ? sample->known - 1 : sample->computed;
-}
+/* ------------------------------------------------------------------------------------- means */
 
-void kvpi_victims_preempt(kvp_sched *sched, struct kvpi_request *victim)
+void kvpi_victims_recompute(kvp_sched *sched, struct kvpi_request *victim)
 {
+    const int is_paused = victim->queue == KVPI_QUEUE_HALTED || victim->queue == KVPI_QUEUE_STORED;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, victim); s;
          s = kvpi_sched_next(sched, s)) {
-        sched->stats.lost_tokens += computed_tokens(s);
+        sched->stats.lost_tokens += kvpi_sample_has_seq(s) ? kvpi_sample_computed(s) : 0;
     }
     sched->stats.preemptions++;
+    sched->stats.recomputed++;
     sched->preempted[sched->report.n_preempted++] = kvpi_sched_handle(sched, victim);
     victim->preemptions++;
-    const int is_paused = victim->queue == KVPI_QUEUE_HALTED;
-    kvpi_life_release(sched, victim);
-    kvpi_life_move(sched, victim, is_paused ? KVPI_QUEUE_IDLE : KVPI_QUEUE_WAITING);
+    victim->last_try.missing = 0;
+    kvpi_life_release(sched, victim, is_paused ? KVPI_QUEUE_IDLE : KVPI_QUEUE_WAITING);
 }
 
-/* The last in rank of a queue, after `beneficiary`; `any`: also one that releases nothing. */
+static void preempt(kvp_sched *sched, struct kvpi_request *victim)
+{
+    const int is_swap =
+        sched->config.preempt != KVP_PREEMPT_RECOMPUTE && kvpi_swap_is_possible(sched, victim) &&
+        (sched->config.preempt == KVP_PREEMPT_SWAP || kvpi_swap_is_cheaper(sched, victim));
+    if (!is_swap || !kvpi_swap_out(sched, victim)) {
+        kvpi_victims_recompute(sched, victim);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- choice */
+
+/* What a victim must be. */
+enum { RELEASES_SOMETHING, ANY, CAN_COME_BACK /* from the host, and releases something */ };
+
+static int suits(const kvp_sched *sched, const struct kvpi_request *request, int what)
+{
+    if (what == ANY) {
+        return 1;
+    }
+    return (what != CAN_COME_BACK || kvpi_swap_is_possible(sched, request)) &&
+           releases_something(sched, request);
+}
+
+/* The last in rank of a queue, after `beneficiary`, that suits. */
 static struct kvpi_request *last_of(kvp_sched *sched, uint32_t queue,
-                                    const struct kvpi_request *beneficiary, int any)
+                                    const struct kvpi_request *beneficiary, int what)
 {
     const struct kvpi_queue *q = &sched->queues[queue];
     uint32_t place = kvpi_queue_before(q, NULL);
@@ -90,7 +115,7 @@ static struct kvpi_request *last_of(kvp_sched *sched, uint32_t queue,
         if (beneficiary != NULL && !kvpi_rank_before(&beneficiary->rank, &request->rank)) {
             return NULL;
         }
-        if (any || releases_something(sched, request)) {
+        if (suits(sched, request, what)) {
             return request;
         }
         place = kvpi_queue_before(q, &request->rank);
@@ -103,15 +128,68 @@ static struct kvpi_request *last_of(kvp_sched *sched, uint32_t queue,
 int kvpi_victims_take(kvp_sched *sched, const struct kvpi_request *beneficiary, int by_force)
 {
     struct kvpi_request *victim = NULL;
-    for (int any = 0; any <= by_force && victim == NULL; any++) {
-        victim = last_of(sched, KVPI_QUEUE_HALTED, NULL, any);
+    for (int what = RELEASES_SOMETHING; what <= (by_force ? ANY : 0) && victim == NULL; what++) {
+        victim = last_of(sched, KVPI_QUEUE_HALTED, NULL, what);
         if (victim == NULL && beneficiary != NULL) {
-            victim = last_of(sched, KVPI_QUEUE_RUNNING, beneficiary, any);
+            victim = last_of(sched, KVPI_QUEUE_RUNNING, beneficiary, what);
         }
     }
     if (victim == NULL) {
         return 0;
     }
-    kvpi_victims_preempt(sched, victim);
+    preempt(sched, victim);
     return 1;
+}
+
+/* Are the missing blocks parked already? `missing` 0: not known. */
+int kvpi_victims_are_pointless(const kvp_sched *sched, uint64_t missing)
+{
+    kvp_stats stats;
+    return missing > 0 && kvp_cache_stats(sched->cache, &stats) == KVP_OK &&
+           stats.parked_blocks >= missing;
+}
+
+/* Close the last in rank of the paused requests on the host, whose sequences are needed. */
+int kvpi_victims_close_stored(kvp_sched *sched)
+{
+    const uint32_t place = kvpi_queue_before(&sched->queues[KVPI_QUEUE_STORED], NULL);
+    if (place == KVPI_QUEUE_NONE) {
+        return 0;
+    }
+    kvpi_victims_recompute(sched, &sched->requests[place]);
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------ ahead of need */
+
+static int is_below_watermark(const kvp_sched *sched)
+{
+    kvp_stats stats;
+    (void)kvp_cache_stats(sched->cache, &stats);
+    return stats.free_blocks + stats.cached_blocks + stats.parked_blocks < stats.watermark_blocks;
+}
+
+/* Who would go next. */
+static struct kvpi_request *next_ahead(kvp_sched *sched)
+{
+    struct kvpi_request *victim = last_of(sched, KVPI_QUEUE_HALTED, NULL, CAN_COME_BACK);
+    const uint32_t first = kvpi_queue_after(&sched->queues[KVPI_QUEUE_RUNNING], NULL);
+    if (victim == NULL && first != KVPI_QUEUE_NONE) {
+        victim = last_of(sched, KVPI_QUEUE_RUNNING, &sched->requests[first], CAN_COME_BACK);
+    }
+    return victim;
+}
+
+void kvpi_victims_swap_ahead(kvp_sched *sched)
+{
+    if (!sched->config.swap_ahead) {
+        return;
+    }
+    while (is_below_watermark(sched)) {
+        struct kvpi_request *victim = next_ahead(sched);
+        if (victim == NULL || !kvpi_swap_out(sched, victim)) {
+            return;
+        }
+        sched->stats.swapped_ahead++;
+    }
 }

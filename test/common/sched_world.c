@@ -17,7 +17,9 @@ kvp_sched_config sched_config_of(uint32_t max_running, uint32_t step_tokens)
 sched_world make_sched_world(const kvp_config *cache_config, const kvp_sched_config *config)
 {
     sched_world s = {.w = make_world(cache_config)};
+    s.is_overlapped = cache_config->steps == KVP_STEPS_OVERLAPPED;
     assert_ok(kvp_sched_create(config, s.w.cache, NULL, 0, &s.sched));
+    assert_true(sched_memory_create(&s.memory, s.w.cache));
     return s;
 }
 
@@ -26,6 +28,18 @@ sched_world small_sched_world(uint32_t usable)
     const kvp_config cache_config = config_of(4, 4, usable);
     const kvp_sched_config config = sched_config_of(8, 64);
     return make_sched_world(&cache_config, &config);
+}
+
+sched_world swap_world(uint32_t usable, uint32_t host_usable)
+{
+    kvp_config cache_config = config_of(4, 4, usable);
+    kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.host_blocks = host_usable + 1;
+    cache_config.max_seqs = 16;
+    config.preempt = KVP_PREEMPT_SWAP;
+    sched_world s = make_sched_world(&cache_config, &config);
+    s.reads_kv = 1;
+    return s;
 }
 
 void check_sched(const sched_world *s)
@@ -44,6 +58,7 @@ void end_sched_world(sched_world *s)
     kvp_sched_destroy(s->sched);
     assert_int_equal(stats_of(&s->w).open_seqs, 0);
     assert_int_equal(stats_of(&s->w).held_blocks, 0);
+    sched_memory_destroy(&s->memory);
     end_world(&s->w);
 }
 
@@ -85,14 +100,47 @@ kvp_request submit_rank(sched_world *s, int32_t first, uint32_t prompt_tokens, u
     return submit_with(s, &submission);
 }
 
+static void take(sched_world *s)
+{
+    const uint32_t most = sizeof s->copies / sizeof s->copies[0];
+    assert_ok(s->is_overlapped
+                  ? kvp_step_begin(s->w.cache, s->copies, most, &s->n_copies, &s->number)
+                  : kvp_plan_take(s->w.cache, s->copies, most, &s->n_copies));
+}
+
 kvp_step make_step(sched_world *s)
 {
     kvp_step step;
-    kvp_copy copies[64];
-    (void)take_plan(&s->w, copies, 64);
     assert_ok(kvp_sched_step(s->sched, &step));
     check_sched(s);
+    take(s);
+    if (step.n_seqs == 0) {
+        run_work(s, &step);
+    }
     return step;
+}
+
+static void compute(sched_world *s, const kvp_step_seq *item, int is_reading)
+{
+    int32_t text[4096];
+    const kvp_range range = {item->begin, item->begin + item->n_tokens};
+    if (kvp_request_tokens(s->sched, item->request, item->sample, (kvp_range){0, range.end},
+                           text) != KVP_OK) {
+        return; /* aborted */
+    }
+    assert_true(is_reading ? sched_memory_read(&s->memory, s->w.cache, item->seq, text, range.end)
+                           : sched_memory_write(&s->memory, s->w.cache, item->seq, text, range));
+}
+
+void run_work(sched_world *s, const kvp_step *step)
+{
+    assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
+    for (uint32_t i = 0; i < (s->reads_kv ? 2 : 1) * step->n_seqs; i++) {
+        compute(s, &step->seqs[i % step->n_seqs], i >= step->n_seqs);
+    }
+    if (s->is_overlapped) {
+        assert_ok(kvp_step_done(s->w.cache, s->number, NULL));
+    }
 }
 
 /* The i-th token of a step is 1000 + i. */
@@ -100,6 +148,7 @@ kvp_step_end finish_step(sched_world *s, const kvp_step *step)
 {
     kvp_step_end end = {0, NULL};
     if (step->n_seqs > 0) {
+        run_work(s, step);
         assert_ok(kvp_sched_finish(s->sched, ints(1000), NULL, &end));
     }
     check_sched(s);
@@ -111,6 +160,14 @@ kvp_step run_step(sched_world *s)
     const kvp_step step = make_step(s);
     (void)finish_step(s, &step);
     return step;
+}
+
+void run_until_over(sched_world *s, uint64_t n_requests)
+{
+    for (uint32_t n = 0; sched_stats_of(s).ended < n_requests; n++) {
+        assert_true(n < 10000);
+        (void)run_step(s);
+    }
 }
 
 kvp_request_info request_of(const sched_world *s, kvp_request request)

@@ -311,7 +311,8 @@ static void test_promises_keep_the_watermark(void **state)
 }
 
 /* A group that comes back: the first sample finds what was cached, the others are forked from it
- * and compute what they had generated; admission counts all of it. */
+ * and compute what they had generated; admission counts all of it. Nobody samples before all are
+ * there. */
 static void test_group_comes_back(void **state)
 {
     (void)state;
@@ -325,20 +326,55 @@ static void test_group_comes_back(void **state)
     }
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
-    kvp_step step = make_step(&s); /* 17 tokens each */
+    kvp_step step = make_step(&s); /* 17 tokens each: 16 of the first are cached */
     assert_int_equal(step.n_seqs, 1);
-    assert_int_equal(step.seqs[0].begin, 16);
-    assert_int_equal(step.n_sampled, 1);
+    assert_int_equal(step.seqs[0].begin, 15);
+    assert_int_equal(step.seqs[0].n_tokens, 1);
+    assert_int_equal(step.n_sampled, 0);
     assert_int_equal(sched_stats_of(&s).promised_blocks, 2 * 3); /* 5 less the prompt's full 2 */
     (void)finish_step(&s, &step);
     step = make_step(&s);
-    assert_int_equal(step.n_seqs, 3);
-    assert_int_equal(step.n_decoding, 1);
+    assert_int_equal(step.n_seqs, 2);
+    assert_int_equal(step.n_decoding, 0);
     assert_int_equal(item_of(&step, r, 1)->begin, 10);
-    assert_int_equal(item_of(&step, r, 2)->n_tokens, 7);
-    assert_int_equal(step.n_sampled, 3);
+    assert_int_equal(item_of(&step, r, 2)->n_tokens, 6);
+    assert_int_equal(step.n_sampled, 0);
     (void)finish_step(&s, &step);
-    assert_int_equal(make_step(&s).n_decoding, 3);
+    step = make_step(&s);
+    assert_int_equal(step.n_decoding, 3);
+    assert_int_equal(step.seqs[0].begin, 16);
+    end_sched_world(&s);
+}
+
+/* One sample catches up faster than another: it waits for it. */
+static void test_samples_wait_for_each_other(void **state)
+{
+    (void)state;
+    const kvp_config cache_config = config_of(4, 4, 32);
+    kvp_sched_config config = sched_config_of(8, 64);
+    config.chunk_tokens = 4;
+    sched_world s = make_sched_world(&cache_config, &config);
+    const kvp_request r = submit_rank(&s, 1, 8, 20, 0, 3);
+    const kvp_request other = submit(&s, 100, 4, 40);
+    for (int i = 0; i < 8; i++) {
+        (void)run_step(&s);
+    }
+    const uint32_t length = sample_of(&s, r, 0).tokens;
+    (void)make_step(&s);
+    assert_ok(kvp_sched_fail(s.sched));
+    kvp_step step = make_step(&s);
+    assert_int_equal(step.n_admitted, 2);
+    while (item_of(&step, r, 0) == NULL || item_of(&step, r, 0)->n_sampled == 0) {
+        assert_true(step.number < 20);
+        (void)finish_step(&s, &step);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(sample_of(&s, r, i).tokens, length);
+        }
+        step = make_step(&s);
+    }
+    assert_int_equal(step.number, 13); /* one chunk for the first, two for the others */
+    assert_int_equal(step.n_decoding, 4);
+    assert_non_null(item_of(&step, other, 0));
     end_sched_world(&s);
 }
 
@@ -523,8 +559,8 @@ static void test_configuration_refused(void **state)
     kvp_sched_config good;
     kvp_sched_config_init(&good);
     assert_ok(kvp_sched_bytes(&good, w.cache, &bytes));
-    kvp_sched_config bad[8];
-    for (int i = 0; i < 8; i++) {
+    kvp_sched_config bad[9];
+    for (int i = 0; i < 9; i++) {
         bad[i] = good;
     }
     bad[0].struct_size = 1;
@@ -533,9 +569,10 @@ static void test_configuration_refused(void **state)
     bad[3].max_running = cache_config.max_seqs + 1;
     bad[4].step_tokens = 0;
     bad[5].max_tries = 0;
-    bad[6].preempt = 1;
+    bad[6].preempt = 3;
     bad[7].arena_tokens = UINT64_MAX;
-    for (int i = 0; i < 8; i++) {
+    bad[8].swap_ahead = 2;
+    for (int i = 0; i < 9; i++) {
         assert_status(KVP_E_ARG, kvp_sched_create(&bad[i], w.cache, NULL, 0, &sched));
     }
     assert_status(KVP_E_ARG, kvp_sched_create(&good, NULL, NULL, 0, &sched));
@@ -717,6 +754,7 @@ int main(void)
         cmocka_unit_test(test_admission_counts_a_block_per_sample),
         cmocka_unit_test(test_promises_keep_the_watermark),
         cmocka_unit_test(test_group_comes_back),
+        cmocka_unit_test(test_samples_wait_for_each_other),
         cmocka_unit_test(test_samples_end_one_by_one),
         cmocka_unit_test(test_reorder),
         cmocka_unit_test(test_reorder_refuses),

@@ -1,0 +1,130 @@
+/* sched_memory: KV memory for tests of the scheduler, one number for each slot: a sum of all tokens
+ * up to the one whose KV it would be. Plans are run on it, a step writes its slots and then reads
+ * every slot that attention would; what is read must be the sequence's own. A header, for it is the
+ * fuzz target's as well. Functions give 0 when something is wrong. */
+#ifndef TEST_SCHED_MEMORY_H
+#define TEST_SCHED_MEMORY_H
+
+#include <kvpager/kvpager.h>
+#include <kvpager/sched.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sched_memory {
+    uint32_t S;
+    uint32_t n_blocks[2]; /* of each tier */
+    uint64_t *slots[2];   /* [n_blocks][S] */
+} sched_memory;
+
+static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cache)
+{
+    kvp_config config;
+    if (kvp_cache_config(cache, &config) != KVP_OK) {
+        return 0;
+    }
+    memory->S = config.block_tokens;
+    memory->n_blocks[KVP_DEVICE] = config.n_blocks;
+    memory->n_blocks[KVP_HOST] = config.host_blocks;
+    for (int tier = 0; tier < 2; tier++) {
+        memory->slots[tier] =
+            calloc((size_t)memory->n_blocks[tier] * memory->S + 1, sizeof(uint64_t));
+        if (memory->slots[tier] == NULL) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline void sched_memory_destroy(sched_memory *memory)
+{
+    free(memory->slots[KVP_DEVICE]);
+    free(memory->slots[KVP_HOST]);
+}
+
+static inline uint64_t *sched_memory_block(const sched_memory *memory, uint32_t tier, int32_t block)
+{
+    if (tier > KVP_HOST || block <= 0 || (uint32_t)block >= memory->n_blocks[tier]) {
+        return NULL;
+    }
+    return memory->slots[tier] + (size_t)block * memory->S;
+}
+
+/* Run a plan. The copies of a phase must not depend on each other: they run backwards. */
+static inline int sched_memory_copy(const sched_memory *memory, const kvp_copy *copies, uint32_t n)
+{
+    for (uint32_t begin = 0, end; begin < n; begin = end) {
+        for (end = begin; end < n && copies[end].phase == copies[begin].phase; end++) {}
+        for (uint32_t i = end; i-- > begin;) {
+            const uint64_t *from =
+                sched_memory_block(memory, copies[i].src_tier, copies[i].src_block);
+            uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);
+            if (from == NULL || to == NULL || copies[i].n_tokens > memory->S) {
+                return 0;
+            }
+            memcpy(to, from, copies[i].n_tokens * sizeof(*to));
+        }
+    }
+    return 1;
+}
+
+/* What copies that did not run have left behind. */
+static inline int sched_memory_spoil(const sched_memory *memory, const kvp_copy *copies, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t *to = sched_memory_block(memory, copies[i].dst_tier, copies[i].dst_block);
+        if (to == NULL) {
+            return 0;
+        }
+        memset(to, 0xee, memory->S * sizeof(*to));
+    }
+    return 1;
+}
+
+static inline uint64_t sched_memory_sum(uint64_t sum, int32_t token)
+{
+    return (sum ^ (uint32_t)token) * UINT64_C(0x100000001b3) + 1;
+}
+
+/* Write the KV of tokens [begin, end) of a sequence whose tokens are `text`. */
+static inline int sched_memory_write(const sched_memory *memory, const kvp_cache *cache,
+                                     kvp_seq seq, const int32_t *text, kvp_range range)
+{
+    uint64_t sum = 14695981039346656037u;
+    for (uint32_t at = 0; at < range.end; at++) {
+        int64_t slot;
+        sum = sched_memory_sum(sum, text[at]);
+        if (at < range.begin) {
+            continue;
+        }
+        if (kvp_seq_slots(cache, seq, 0, at, 1, &slot) != KVP_OK) {
+            return 0;
+        }
+        if (slot != KVP_NO_SLOT) {
+            memory->slots[KVP_DEVICE][slot] = sum;
+        }
+    }
+    return 1;
+}
+
+/* Read the KV of tokens [0, end): is it theirs? */
+static inline int sched_memory_read(const sched_memory *memory, const kvp_cache *cache, kvp_seq seq,
+                                    const int32_t *text, uint32_t end)
+{
+    const int32_t *row;
+    uint32_t n;
+    uint64_t sum = 14695981039346656037u;
+    if (kvp_seq_row(cache, seq, 0, &row, &n) != KVP_OK || (uint64_t)n * memory->S < end) {
+        return 0;
+    }
+    for (uint32_t at = 0; at < end; at++) {
+        const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, row[at / memory->S]);
+        sum = sched_memory_sum(sum, text[at]);
+        if (block == NULL || block[at % memory->S] != sum) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+#endif

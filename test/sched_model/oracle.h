@@ -1,0 +1,137 @@
+/* The scheduler's oracle: include/kvpager/sched.h as slow and obvious code.
+ *
+ * It keeps its own books of requests, in an array that is searched from end to end, and makes every
+ * decision of a step anew. How many blocks there are it asks a copy of the cache, made right before
+ * the step: what the scheduler does to the cache, the oracle does to the copy. Nothing is shared
+ * with src/sched. Calls in between (finish, pause, abort ...) change its books only. */
+#ifndef SCHED_MODEL_ORACLE_H
+#define SCHED_MODEL_ORACLE_H
+
+#include <kvpager/kvpager.h>
+#include <kvpager/sched.h>
+
+enum { MAX_REQUESTS = 14, MAX_SAMPLES = 4, MAX_PROMPT = 40, MAX_NEW = 40, MAX_TEXT = 80 };
+enum { MAX_SEQS = 40 };
+
+/* Where a request's sequences are. */
+enum { NOWHERE, ON_DEVICE, ON_HOST };
+
+typedef struct sample {
+    int has_ended;
+    kvp_seq seq;       /* zero: none is open */
+    uint32_t core;     /* tokens that the cache has */
+    uint32_t computed; /* of them */
+    uint32_t n;        /* tokens of the sample */
+    int32_t text[MAX_TEXT];
+    uint64_t under_way; /* since when it has chunks to compute: larger is later; 0: it has none */
+} sample;
+
+typedef struct request {
+    int is_here;
+    kvp_request handle;
+    kvp_ns ns;
+    int32_t priority;
+    uint64_t arrival;
+    uint32_t prompt;
+    uint32_t max_new;
+    uint32_t n_samples;
+    uint32_t n_pages;
+    uint32_t flags; /* of the prompt */
+    sample samples[MAX_SAMPLES];
+    int where;
+    int is_paused;
+    int decodes;    /* in this step, all live samples */
+    int takes_part; /* on the device, and scheduled; else from the next step on, or paused */
+    uint32_t promised;
+    uint32_t passed;
+    uint32_t preemptions;
+    uint32_t swaps;
+} request;
+
+/* What a step should be. Requests are named by their index in oracle.requests. */
+enum { GONE = MAX_REQUESTS }; /* aborted since */
+
+typedef struct plan_item {
+    uint32_t request; /* or GONE */
+    uint32_t sample;
+    uint32_t begin;
+    uint32_t n_tokens;
+    uint32_t n_sampled;
+    int decodes;
+} plan_item;
+
+typedef struct step_plan {
+    plan_item items[MAX_SEQS]; /* those that decode first, in any order; then chunks in order */
+    uint32_t n_items;
+    kvp_request admitted[MAX_SEQS];
+    kvp_request preempted[2 * MAX_SEQS];
+    kvp_request swapped_out[MAX_SEQS];
+    kvp_request swapped_in[MAX_SEQS];
+    kvp_ended ended[2 * MAX_SEQS];
+    uint32_t n_admitted, n_preempted, n_swapped_out, n_swapped_in, n_ended, n_left_out;
+    uint32_t waited[KVP_WAIT_REASONS];
+    uint32_t waited_swapped[KVP_WAIT_REASONS];
+} step_plan;
+
+/* Situations that a long run must have met, and a very long one. */
+/* clang-format off */
+#define SITUATIONS(X) \
+    X(PREEMPTED) X(SWAPPED_OUT) X(SWAPPED_IN) X(AHEAD) X(CHEAPER_SWAP) X(CHEAPER_RECOMPUTE) \
+    X(NO_HOST_ROOM) X(WAY_BACK_TOO_LONG) X(PAUSED_VICTIM) X(BY_FORCE) X(RELEASES_NOTHING) \
+    X(LEFT_OUT) X(CLOSED_STORED) X(PARKED_ENOUGH) X(GROUP_WAITS) X(REFUSED) X(K_REACHED) \
+    X(TRIES_REACHED) X(SWAPPED_PASSED) X(PLACES_SHORT) X(CACHE_SEQS_SHORT) X(GROUP_SWAPPED) \
+    X(REORDERED) X(REORDERED_AFTER_SWAP) X(REORDERED_WITH_ENDED) X(FAILED) X(RESUMED_SWAPPED) \
+    X(ABORTED_SWAPPED) X(TOO_LONG) X(NEVER) X(ARENA_FULL) X(REQUESTS_FULL) X(WAIT_TOKENS) \
+    X(SWAPPED_WAIT_SEQS)
+#define RARE_SITUATIONS(X) \
+    X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
+    X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN)
+/* clang-format on */
+
+#define SITUATION_NAME(name) MET_##name,
+enum {
+    SITUATIONS(SITUATION_NAME) N_COMMON,
+    MET_BEFORE_RARE = N_COMMON - 1,
+    RARE_SITUATIONS(SITUATION_NAME) N_SITUATIONS
+};
+#undef SITUATION_NAME
+
+typedef struct oracle {
+    kvp_sched_config config; /* as given; resolved by oracle_begin */
+    kvp_config cache_config; /* resolved */
+    uint32_t usable;
+    uint32_t watermark;
+    kvp_cache *cache; /* the copy */
+    request requests[MAX_REQUESTS];
+    uint64_t arrivals;
+    uint64_t clock; /* for sample.under_way */
+    int is_out;
+    step_plan plan;
+    uint64_t n_preempted, n_swapped_out, n_swapped_ahead, n_swapped_in, lost_tokens;
+    uint64_t met[N_SITUATIONS];
+} oracle;
+
+void oracle_begin(oracle *o, const kvp_sched_config *config, const kvp_cache *cache);
+
+/* What calls should return, and what becomes of the books. */
+kvp_status oracle_submit(oracle *o, const kvp_submission *submission, kvp_sched_limit *out_limit,
+                         request **out_request);
+void oracle_abort(oracle *o, request *r);
+void oracle_pause(oracle *o, request *r);
+void oracle_resume(oracle *o, request *r);
+void oracle_step(oracle *o, kvp_cache *copy);
+void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_ended *out_ended,
+                   uint32_t *out_n_ended);
+void oracle_fail(oracle *o, const kvp_cache *cache);
+kvp_status oracle_reorder(oracle *o, request *r, const uint32_t *parents, const int32_t *tokens);
+
+/* oracle.c, for oracle_step.c */
+request *oracle_find(oracle *o, kvp_request handle);
+int oracle_before(const request *a, const request *b);
+uint32_t oracle_live(const request *r);
+uint32_t oracle_goal(const request *r, const sample *s);
+int oracle_is_ready(const request *r);
+void oracle_drop_sequences(request *r);
+kvp_ended oracle_refusal(oracle *o, request *r, kvp_status status);
+
+#endif

@@ -1,0 +1,18 @@
+# Runs of kvp_sched_model (runner.c). Included by test/CMakeLists.txt after the target is made.
+# Every run is decided by its seed; one of 200,000 calls or more also fails when a situation was
+# never met.
+
+set(calls 200000)
+if(KVP_SANITIZE)
+  set(calls 40000)
+endif()
+foreach(seed 1 2)
+  kvp_add_test(NAME sched_model_random_${seed}
+               COMMAND kvp_sched_model --seed ${seed} --calls ${calls} LABELS model)
+endforeach()
+
+# A library that does not audit itself is fast: many more calls.
+if(KVP_CHECK EQUAL 0)
+  kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 3000000
+               LABELS model release)
+endif()

@@ -1,0 +1,111 @@
+/* The scheduler with a host tier when far more is asked for than there is room for, for a long
+ * time: nothing that comes in goes out in the same step, every request finishes, KV is always its
+ * own. */
+#include "sched_world.h"
+
+struct load {
+    sched_world s;
+    uint64_t random;
+    uint64_t n_submitted;
+};
+
+static void submit_random(struct load *load)
+{
+    const uint32_t n_samples = draw(&load->random, 4) == 0 ? 1 + draw(&load->random, 4) : 1;
+    const kvp_prompt prompt =
+        prompt_of(ints((int32_t)(100 * draw(&load->random, 12))), 1 + draw(&load->random, 50));
+    const kvp_submission submission = {.struct_size = sizeof submission,
+                                       .prompt = &prompt,
+                                       .ns = load->s.w.ns,
+                                       .priority = (int32_t)draw(&load->random, 3),
+                                       .n_samples = n_samples,
+                                       .max_new_tokens = 1 + draw(&load->random, 40)};
+    kvp_request request;
+    load->n_submitted += kvp_sched_submit(load->s.sched, &submission, &request, NULL) == KVP_OK;
+}
+
+static int is_in(const kvp_request *requests, uint32_t n, kvp_request request)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (requests[i].bits == request.bits) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void run_load_step(struct load *load)
+{
+    const kvp_step step = make_step(&load->s);
+    for (uint32_t i = 0; i < step.n_swapped_out; i++) {
+        assert_false(is_in(step.swapped_in, step.n_swapped_in, step.swapped_out[i]));
+        assert_false(is_in(step.admitted, step.n_admitted, step.swapped_out[i]));
+    }
+    for (uint32_t i = 0; i < step.n_preempted; i++) {
+        assert_false(is_in(step.swapped_in, step.n_swapped_in, step.preempted[i]));
+        assert_false(is_in(step.admitted, step.n_admitted, step.preempted[i]));
+    }
+    if (step.n_seqs > 0) {
+        int32_t tokens[16];
+        for (uint32_t i = 0; i < step.n_sampled; i++) {
+            tokens[i] = (int32_t)draw(&load->random, 5);
+        }
+        run_work(&load->s, &step);
+        assert_ok(kvp_sched_finish(load->s.sched, tokens, NULL, NULL));
+    }
+}
+
+static void overload(uint32_t steps, uint32_t preempt, uint32_t host_usable)
+{
+    kvp_config cache_config = config_of(4, 4, 36);
+    cache_config.host_blocks = host_usable + 1;
+    cache_config.watermark = 0.08;
+    cache_config.max_seqs = 28;
+    cache_config.steps = steps;
+    cache_config.keep_evicted = preempt != KVP_PREEMPT_SWAP;
+    kvp_sched_config config = sched_config_of(16, 48);
+    config.chunk_tokens = 16;
+    config.max_passed_over = 3;
+    config.preempt = preempt;
+    config.swap_ahead = preempt == KVP_PREEMPT_CHEAPER;
+    config.swap_cost = 30;
+    config.swap_block_cost = 4;
+    config.recompute_token_cost = 2;
+    struct load load = {.s = make_sched_world(&cache_config, &config), .random = 5};
+    load.s.reads_kv = 1;
+    uint32_t n_steps = 0;
+    for (; n_steps < 3000; n_steps++) {
+        while (sched_stats_of(&load.s).waiting_requests < 20) {
+            submit_random(&load);
+        }
+        run_load_step(&load);
+    }
+    while (sched_stats_of(&load.s).ended < load.n_submitted) {
+        assert_true(n_steps++ < 8000);
+        run_load_step(&load);
+    }
+    const kvp_sched_stats stats = sched_stats_of(&load.s);
+    assert_true(stats.submitted > 400);
+    assert_true(stats.swapped_out > 100);
+    assert_true(preempt == KVP_PREEMPT_SWAP || stats.recomputed > 15);
+    assert_true(preempt == KVP_PREEMPT_SWAP || stats.swapped_ahead > 30);
+    assert_int_equal(stats.swapped_in, stats.swapped_out);
+    end_sched_world(&load.s);
+}
+
+/* Far more is asked for than there is room for, all the time; everything finishes, in bounded
+ * time. */
+static void test_overload_finishes(void **state)
+{
+    (void)state;
+    overload(KVP_STEPS_ORDERED, KVP_PREEMPT_SWAP, 64);
+    overload(KVP_STEPS_ORDERED, KVP_PREEMPT_CHEAPER, 64);
+    overload(KVP_STEPS_OVERLAPPED, KVP_PREEMPT_SWAP, 64);
+    overload(KVP_STEPS_OVERLAPPED, KVP_PREEMPT_CHEAPER, 12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_overload_finishes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
