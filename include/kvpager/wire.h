@@ -20,7 +20,8 @@
  *       assumes nothing, and goes on from there. The first message of a sender is a full one.
  *   R2  All workers of a sender get the same messages.
  *   R3  A message is taken wholly or not at all: it is checked to its end before anything changes.
- *   R4  What a worker has of a sequence is what it was in the last message that named it.
+ *   R4  What a worker has of a sequence is what it was in the last message that named it. One that
+ *       is swapped out is not named; when it is back, it is named with its new row.
  *   R5  Nothing allocates after creation, nothing blocks, nothing reads a clock. The same calls
  *       give the same bytes.
  *
@@ -47,7 +48,8 @@ extern "C" {
 typedef struct kvp_wire_config {
     size_t struct_size;       /* set by kvp_wire_config_init */
     uint32_t block_tokens;    /* S, as the cache's; a mirror of another S takes no message */
-    uint32_t n_blocks;        /* N: ids in rows and copies are below it */
+    uint32_t n_blocks;        /* N: the device's ids in rows and copies are below it */
+    uint32_t host_blocks;     /* the host's ids in copies are below it; 0: no host tier (default) */
     uint32_t max_seqs;        /* worker ids are 0..max_seqs-1; at most KVP_WIRE_MAX_SEQS */
     uint32_t max_row_blocks;  /* M, of one sequence */
     uint32_t max_step_tokens; /* values in one message, full ones too */
@@ -142,11 +144,12 @@ typedef struct kvp_wire_step {
  *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
  *          out of range, a status or step_tokens out of range, an id that another sequence has, a
- *          closed id that nobody has, a copy that names a block not below n_blocks, or whose phase
- *          is below that of the copy before; KVP_E_HANDLE; KVP_E_UNKNOWN: the cache does not keep
- *          the values (give kvp_wire_item.tokens); KVP_E_TOO_SMALL: the buffer, or more values,
- *          copies or blocks of a row than the configuration has (then out_n_bytes is not written);
- *          KVP_E_TOO_LONG: 4 GiB or more
+ *          closed id that nobody has, a copy that names a block that its tier has not, or whose
+ *          phase is below that of the copy before; KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped
+ *          out (leave it out until it is back: R4; its copies travel); KVP_E_UNKNOWN: the cache
+ *          does not keep the values (give kvp_wire_item.tokens); KVP_E_TOO_SMALL: the buffer, or
+ *          more values, copies or blocks of a row than the configuration has (then out_n_bytes is
+ *          not written); KVP_E_TOO_LONG: 4 GiB or more
  * After-failure: unchanged
  * Thread:  read (of the cache); the sender needs exclusive access
  * Cost:    O(items + what is sent + tokens not computed + blocks of rows with a risen version)

@@ -176,11 +176,11 @@ static int is_known(struct reading *r, uint32_t id)
     return r->apply || (!r->full && !is_closed(r, id));
 }
 
-static int get_block(struct reading *r, uint32_t *at_block, int32_t *out_block)
+static int get_block(struct reading *r, uint32_t tier, uint32_t *at_block, int32_t *out_block)
 {
     if (!kvpi_wire_get_way(&r->in, at_block))
         return 0;
-    if (*at_block >= r->m->config.n_blocks)
+    if (*at_block > INT32_MAX || !kvpi_wire_is_block(&r->m->config, tier, (int32_t)*at_block))
         return too_small(r);
     *out_block = (int32_t)*at_block;
     return 1;
@@ -190,8 +190,12 @@ static int read_copy(struct reading *r, uint32_t *phase, uint32_t *at_block, kvp
 {
     uint32_t phases, group, src_tier, dst_tier;
     if (!kvpi_wire_get(&r->in, &phases) || !kvpi_wire_get(&r->in, &group) ||
-        !kvpi_wire_get_byte(&r->in, &src_tier) || !kvpi_wire_get_byte(&r->in, &dst_tier) ||
-        !get_block(r, at_block, &copy->src_block) || !get_block(r, at_block, &copy->dst_block) ||
+        !kvpi_wire_get_byte(&r->in, &src_tier) || !kvpi_wire_get_byte(&r->in, &dst_tier))
+        return 0;
+    if (src_tier > KVP_HOST || dst_tier > KVP_HOST)
+        return wrong(r);
+    if (!get_block(r, src_tier, at_block, &copy->src_block) ||
+        !get_block(r, dst_tier, at_block, &copy->dst_block) ||
         !kvpi_wire_get(&r->in, &copy->n_tokens))
         return 0;
     if (phases > UINT32_MAX - *phase || group > UINT16_MAX || copy->n_tokens < 1 ||
@@ -264,7 +268,7 @@ static int read_appended(struct reading *r, uint32_t id, uint32_t n, struct kvpi
         return too_small(r);
     for (uint32_t i = 0; i < n; i++) {
         int32_t block;
-        if (!get_block(r, &r->at_block, &block))
+        if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
             return 0;
         if (r->apply)
             row[now->blocks + i] = block;
@@ -286,7 +290,7 @@ static int read_replaced(struct reading *r, uint32_t id, const struct kvpi_wire_
             return 0;
         if (next >= now->blocks || gap >= now->blocks - next)
             return wrong(r);
-        if (!get_block(r, &r->at_block, &block))
+        if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
             return 0;
         if (r->apply)
             row[next + gap] = block;

@@ -105,7 +105,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
     if (status != KVP_OK)
         return status;
     if (config->block_tokens != cache_config.block_tokens ||
-        config->n_blocks < cache_config.n_blocks)
+        config->n_blocks < cache_config.n_blocks || config->host_blocks < cache_config.host_blocks)
         return KVP_E_ARG;
     status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
     if (status != KVP_OK)
@@ -221,6 +221,8 @@ static kvp_status read_seq(const sender *s, const kvp_wire_item *item, struct pe
         return status;
     if (item->status < 1 || item->status > 255 || item->step_tokens > info.tokens)
         return KVP_E_ARG;
+    if (info.tier != KVP_DEVICE)
+        return KVP_E_STATE;
     p->now.status = item->status;
     p->now.tokens = info.tokens;
     p->now.known = info.known_tokens;
@@ -285,10 +287,9 @@ static kvp_status check_copies(const sender *s, const kvp_wire_step *step)
         return KVP_E_TOO_SMALL;
     for (uint32_t i = 0; i < step->n_copies; i++) {
         const kvp_copy *copy = &step->copies[i];
-        if (copy->src_block < 0 || copy->dst_block < 0 ||
-            (uint32_t)copy->src_block >= s->config.n_blocks ||
-            (uint32_t)copy->dst_block >= s->config.n_blocks || copy->n_tokens < 1 ||
-            copy->n_tokens > s->config.block_tokens ||
+        if (!kvpi_wire_is_block(&s->config, copy->src_tier, copy->src_block) ||
+            !kvpi_wire_is_block(&s->config, copy->dst_tier, copy->dst_block) ||
+            copy->n_tokens < 1 || copy->n_tokens > s->config.block_tokens ||
             copy->phase < (i > 0 ? step->copies[i - 1].phase : 0))
             return KVP_E_ARG;
     }

@@ -46,6 +46,7 @@ kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_confi
     kvp_wire_config_init(out_config);
     out_config->block_tokens = config.block_tokens;
     out_config->n_blocks = config.n_blocks;
+    out_config->host_blocks = config.host_blocks;
     out_config->max_seqs = config.max_seqs;
     out_config->max_row_blocks =
         (uint32_t)kvp_blocks_for_tokens(config.block_tokens, config.max_seq_tokens);
@@ -58,10 +59,19 @@ int kvpi_wire_config_is_valid(const kvp_wire_config *config)
 {
     return config != NULL && config->struct_size == sizeof *config && config->block_tokens >= 1 &&
            config->block_tokens <= KVP_BLOCK_TOKENS_MAX && config->n_blocks >= 2 &&
-           config->n_blocks <= INT32_MAX && config->max_seqs >= 1 &&
-           config->max_seqs <= KVP_WIRE_MAX_SEQS && config->max_row_blocks >= 1 &&
-           config->max_row_blocks <= INT32_MAX && config->max_step_tokens <= INT32_MAX &&
-           config->max_copies <= INT32_MAX && config->epoch >= 1;
+           config->n_blocks <= INT32_MAX && config->host_blocks <= INT32_MAX &&
+           config->max_seqs >= 1 && config->max_seqs <= KVP_WIRE_MAX_SEQS &&
+           config->max_row_blocks >= 1 && config->max_row_blocks <= INT32_MAX &&
+           config->max_step_tokens <= INT32_MAX && config->max_copies <= INT32_MAX &&
+           config->epoch >= 1;
+}
+
+int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block)
+{
+    const uint32_t n = tier == KVP_DEVICE ? config->n_blocks
+                       : tier == KVP_HOST ? config->host_blocks
+                                          : 0;
+    return block >= 0 && (uint32_t)block < n;
 }
 
 size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size)

@@ -36,6 +36,9 @@ struct kvpi_wire_layout {
 /* Reserve n x size bytes; give their offset. */
 size_t kvpi_wire_layout_take(struct kvpi_wire_layout *layout, size_t n, size_t size);
 
+/* Is this the id of a block of the tier? */
+int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block);
+
 int kvpi_wire_config_is_valid(const kvp_wire_config *config);
 
 /* Find memory for an object: the caller's, or allocated. Gives: out_owned, 1 when allocated. */

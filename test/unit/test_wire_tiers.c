@@ -1,0 +1,142 @@
+/* Worker messages and the host tier: copies name blocks of both tiers, and a sequence that was
+ * swapped out comes back with a new row. */
+#include "world.h"
+
+#include <kvpager/wire.h>
+#include <string.h>
+
+enum { ROOM = 4096 };
+
+struct pair {
+    world w;
+    kvp_wire_config config;
+    kvp_wire_sender *sender;
+    kvp_wire_mirror *mirror;
+    uint8_t bytes[ROOM];
+    size_t n_bytes;
+};
+
+static void begin(struct pair *p)
+{
+    kvp_config config = config_of(4, 4, 7);
+    config.host_blocks = 32; /* more than the device has */
+    config.keep_evicted = 0;
+    memset(p, 0, sizeof *p);
+    p->w = make_world(&config);
+    assert_ok(kvp_wire_config_of(p->w.cache, &p->config));
+    assert_int_equal(p->config.host_blocks, 32);
+    assert_ok(kvp_wire_sender_create(&p->config, p->w.cache, NULL, 0, &p->sender));
+    assert_ok(kvp_wire_mirror_create(&p->config, NULL, 0, &p->mirror));
+}
+
+static void end(struct pair *p)
+{
+    kvp_wire_sender_destroy(p->sender);
+    kvp_wire_mirror_destroy(p->mirror);
+    end_world(&p->w);
+}
+
+static kvp_wire_step step_of(const kvp_wire_item *items, uint32_t n_items, const kvp_copy *copies,
+                             uint32_t n_copies)
+{
+    return (kvp_wire_step){.struct_size = sizeof(kvp_wire_step),
+                           .n_items = n_items,
+                           .items = items,
+                           .n_copies = n_copies,
+                           .copies = copies};
+}
+
+static kvp_status encode(struct pair *p, const kvp_wire_step *step)
+{
+    return kvp_wire_sender_encode(p->sender, step, p->bytes, ROOM, &p->n_bytes);
+}
+
+static void test_a_swap_crosses_and_comes_back_with_a_new_row(void **state)
+{
+    (void)state;
+    struct pair p;
+    kvp_copy copies[8];
+    kvp_wire_news news;
+    kvp_wire_seq seen;
+    begin(&p);
+    const kvp_seq seq = open_done(&p.w, ints(0), 10);
+    const kvp_wire_item item = {.seq = seq, .worker_id = 3, .status = 1};
+    kvp_wire_step step = step_of(&item, 1, NULL, 0);
+    assert_ok(encode(&p, &step));
+    assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
+
+    assert_ok(kvp_seq_swap_out(p.w.cache, &seq, 1, NULL));
+    assert_status(KVP_E_STATE, encode(&p, &step)); /* not named while it is out */
+    step = step_of(NULL, 0, copies, take_plan(&p.w, copies, 8));
+    assert_int_equal(step.n_copies, 3);
+    assert_ok(encode(&p, &step));
+    assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
+    assert_int_equal(news.n_copies, 3);
+    assert_memory_equal(news.copies, copies, 3 * sizeof *copies);
+    assert_int_equal(news.copies[2].dst_tier, KVP_HOST);
+    assert_int_equal(news.copies[2].n_tokens, 2);
+
+    leave_cached(&p.w, ints(100), 28); /* takes every device block */
+    assert_ok(kvp_seq_swap_in(p.w.cache, &seq, 1, 2, NULL));
+    step = step_of(&item, 1, copies, take_plan(&p.w, copies, 8));
+    assert_ok(encode(&p, &step));
+    assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
+    assert_int_equal(news.copies[0].src_tier, KVP_HOST);
+    assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seen));
+    assert_int_equal(seen.blocks, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(seen.row[i], row_entry(&p.w, seq, i));
+    }
+    assert_int_equal(kvp_wire_mirror_digest(p.mirror), kvp_wire_sender_digest(p.sender));
+    end(&p);
+}
+
+static void test_a_block_must_be_one_of_its_tier(void **state)
+{
+    (void)state;
+    struct pair p;
+    begin(&p);
+    kvp_copy copy = {.src_block = 7, .dst_block = 31, .dst_tier = KVP_HOST, .n_tokens = 4};
+    kvp_wire_step step = step_of(NULL, 0, &copy, 1);
+    assert_ok(encode(&p, &step));
+    assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, NULL));
+    assert_ok(encode(&p, &step)); /* for a mirror that is too small, below */
+    kvp_copy wrong = copy;
+    step.copies = &wrong;
+    uint8_t before[ROOM];
+    memcpy(before, p.bytes, ROOM);
+    wrong.dst_block = 32;
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    wrong = copy;
+    wrong.src_block = 8;
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    wrong = copy;
+    wrong.dst_tier = 2;
+    assert_status(KVP_E_ARG, encode(&p, &step));
+    memcpy(p.bytes, before, ROOM);
+
+    kvp_wire_config small = p.config;
+    small.host_blocks = 31;
+    kvp_wire_mirror *mirror;
+    kvp_wire_sender *sender;
+    assert_status(KVP_E_ARG, kvp_wire_sender_create(&small, p.w.cache, NULL, 0, &sender));
+    assert_ok(kvp_wire_mirror_create(&small, NULL, 0, &mirror));
+    step.flags = KVP_WIRE_FULL;
+    wrong = copy;
+    assert_ok(encode(&p, &step));
+    assert_status(KVP_E_TOO_SMALL, kvp_wire_mirror_apply(mirror, p.bytes, p.n_bytes, NULL));
+    wrong.dst_block = 30;
+    assert_ok(encode(&p, &step));
+    assert_ok(kvp_wire_mirror_apply(mirror, p.bytes, p.n_bytes, NULL));
+    kvp_wire_mirror_destroy(mirror);
+    end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_swap_crosses_and_comes_back_with_a_new_row),
+        cmocka_unit_test(test_a_block_must_be_one_of_its_tier),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
