@@ -1,0 +1,158 @@
+/* Batch metadata of a decode step: 64 sequences of 1,024 to 2,024 tokens, one token each. The
+ * yardstick makes the same arrays through the calls for one sequence. */
+#include "world.h"
+
+#include <kvpager/meta.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQS = 64, SHORTEST = 1024, STEP = 16, SHARED = 512, FILLS = 64 };
+
+typedef struct meta_state {
+    world *w;
+    kvp_seq seqs[SEQS];
+    kvp_meta_batch batch;
+    kvp_meta_sizes sizes;
+    kvp_meta_csr csr;
+    kvp_meta_csr plain; /* the yardstick's */
+    kvp_meta_dense dense;
+    kvp_meta_cascade cascade;
+    kvp_meta_level levels[4];
+    int32_t order[SEQS];
+    void *buffers[3];
+} meta_state;
+
+static void *set_up(const bench_options *options)
+{
+    meta_state *s = allocate(sizeof *s);
+    size_t n_bytes;
+    memset(s, 0, sizeof *s);
+    s->w = world_create(options, SEQS + 8, 4096, NULL);
+    world_shuffle(s->w);
+    int32_t *tokens = s->w->tokens;
+    world_fill_tokens(s->w->next_number++, tokens, SHARED);
+    for (uint32_t i = 0; i < SEQS; i++) {
+        const int32_t token = 1;
+        world_fill_tokens(s->w->next_number++, tokens + SHARED, SHORTEST + i * STEP - SHARED);
+        s->seqs[i] = world_open_committed(s->w, tokens, SHORTEST + i * STEP - 1);
+        REQUIRE_OK(kvp_seq_extend(s->w->cache, s->seqs[i], &token, 1, 0));
+    }
+    s->batch = (kvp_meta_batch){.struct_size = sizeof s->batch, .n_seqs = SEQS, .seqs = s->seqs};
+    REQUIRE_OK(kvp_meta_measure(s->w->cache, &s->batch, &s->sizes));
+    s->csr.struct_size = s->plain.struct_size = sizeof s->csr;
+    s->dense.struct_size = sizeof s->dense;
+    REQUIRE_OK(kvp_meta_place_dense(&s->dense, &s->sizes, NULL, 0, &n_bytes));
+    s->buffers[2] = aligned_alloc(KVP_META_ALIGN, n_bytes);
+    REQUIRE_OK(kvp_meta_place_dense(&s->dense, &s->sizes, s->buffers[2], n_bytes, &n_bytes));
+    REQUIRE_OK(kvp_meta_place_csr(&s->csr, &s->sizes, NULL, 0, &n_bytes));
+    s->buffers[0] = aligned_alloc(KVP_META_ALIGN, n_bytes);
+    s->buffers[1] = aligned_alloc(KVP_META_ALIGN, n_bytes);
+    REQUIRE_OK(kvp_meta_place_csr(&s->csr, &s->sizes, s->buffers[0], n_bytes, &n_bytes));
+    REQUIRE_OK(kvp_meta_place_csr(&s->plain, &s->sizes, s->buffers[1], n_bytes, &n_bytes));
+    for (uint32_t l = 0; l < 4; l++) {
+        s->levels[l] = (kvp_meta_level){allocate((SEQS + 1) * sizeof(int32_t)),
+                                        allocate((SEQS + 1) * sizeof(int32_t)),
+                                        allocate(s->sizes.n_entries * sizeof(int32_t)),
+                                        allocate(SEQS * sizeof(int32_t)),
+                                        0,
+                                        0};
+    }
+    s->cascade =
+        (kvp_meta_cascade){sizeof s->cascade, 4, s->sizes.n_entries, s->order, s->levels, 0};
+    return s;
+}
+
+static void tear_down(void *state)
+{
+    meta_state *s = state;
+    for (int i = 0; i < 3; i++) {
+        free(s->buffers[i]);
+    }
+    for (int l = 0; l < 4; l++) {
+        free(s->levels[l].qo_indptr);
+        free(s->levels[l].kv_indptr);
+        free(s->levels[l].kv_indices);
+        free(s->levels[l].last_block_len);
+    }
+    world_destroy(s->w);
+    free(s);
+}
+
+static double fill_csr(void *state)
+{
+    const meta_state *s = state;
+    const uint64_t begin = now_ns();
+    for (int i = 0; i < FILLS; i++) {
+        REQUIRE_OK(kvp_meta_fill_csr(s->w->cache, &s->batch, &s->csr));
+    }
+    return (double)(now_ns() - begin) / FILLS;
+}
+
+/* One sequence after the other. */
+static void fill_plainly(const meta_state *s)
+{
+    const kvp_meta_csr *csr = &s->plain;
+    csr->qo_indptr[0] = csr->kv_indptr[0] = 0;
+    for (uint32_t b = 0; b < SEQS; b++) {
+        kvp_seq_info info;
+        const int32_t *row;
+        uint32_t n_blocks;
+        REQUIRE_OK(kvp_seq_info_get(s->w->cache, s->seqs[b], &info));
+        REQUIRE_OK(kvp_seq_row(s->w->cache, s->seqs[b], 0, &row, &n_blocks));
+        const uint32_t n = (info.tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+        memcpy(csr->kv_indices + csr->kv_indptr[b], row, n * sizeof *row);
+        csr->kv_indptr[b + 1] = csr->kv_indptr[b] + (int32_t)n;
+        csr->qo_indptr[b + 1] = csr->qo_indptr[b] + 1;
+        csr->last_block_len[b] = (int32_t)((info.tokens - 1) % BLOCK_TOKENS + 1);
+        csr->batch_indices[b] = (int32_t)b;
+        csr->positions[b] = (int32_t)info.computed_tokens;
+        REQUIRE_OK(kvp_seq_slots(s->w->cache, s->seqs[b], 0, info.computed_tokens, 1,
+                                 &csr->slot_mapping[b]));
+    }
+}
+
+static double fill_csr_plainly(void *state)
+{
+    const meta_state *s = state;
+    const uint64_t begin = now_ns();
+    for (int i = 0; i < FILLS; i++) {
+        fill_plainly(s);
+    }
+    const double ns = (double)(now_ns() - begin) / FILLS;
+    REQUIRE(memcmp(s->csr.kv_indices, s->plain.kv_indices, s->sizes.n_entries * sizeof(int32_t)) ==
+            0);
+    REQUIRE(memcmp(s->csr.slot_mapping, s->plain.slot_mapping, SEQS * sizeof(int64_t)) == 0);
+    return ns;
+}
+
+static double fill_dense(void *state)
+{
+    const meta_state *s = state;
+    const uint64_t begin = now_ns();
+    for (int i = 0; i < FILLS; i++) {
+        REQUIRE_OK(kvp_meta_fill_dense(s->w->cache, &s->batch, &s->dense));
+    }
+    return (double)(now_ns() - begin) / FILLS;
+}
+
+static double fill_cascade(void *state)
+{
+    meta_state *s = state;
+    const uint64_t begin = now_ns();
+    for (int i = 0; i < FILLS; i++) {
+        REQUIRE_OK(kvp_meta_fill_cascade(s->w->cache, &s->batch, &s->cascade));
+    }
+    const double ns = (double)(now_ns() - begin) / FILLS;
+    REQUIRE(s->cascade.n_levels == 2 && s->levels[0].n_entries == SHARED / BLOCK_TOKENS);
+    return ns;
+}
+
+static const measurement measurements[] = {
+    {"meta_csr_64", "ns", 4000, 51, fill_csr, fill_csr_plainly,
+     "64 sequences of 1,024 to 2,024 tokens; yardstick: one call each"},
+    {"meta_dense_64", "ns", 0, 51, fill_dense, NULL, "the same"},
+    {"meta_cascade_64", "ns", 0, 51, fill_cascade, NULL, "the same, 512 tokens shared by all"},
+};
+
+const group meta_group = {measurements, sizeof measurements / sizeof *measurements, set_up,
+                          tear_down};

@@ -1,0 +1,197 @@
+/* Any bytes as a cache's sequences and batches of them: every format of metadata, into arrays of
+ * exactly the size that the batch asks for, with guards behind them. Nothing may crash or write
+ * beyond; what is refused writes nothing; what is filled adds up. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvpager/kvpager.h>
+#include <kvpager/meta.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_SEQS = 12, MAX_TOKENS = 64, LEVELS = 4, GUARD = 0x5A };
+
+/* The input, byte by byte; zeros behind its end. */
+typedef struct input {
+    const uint8_t *data;
+    size_t size;
+    size_t at;
+} input;
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static uint32_t next(input *in)
+{
+    return in->at < in->size ? in->data[in->at++] : 0;
+}
+
+/* An array of n items and a guard, on the heap so that a tool sees what is written beyond. */
+static void *guarded(size_t n, size_t size)
+{
+    uint8_t *array = malloc(n * size + 1);
+    require(array != NULL);
+    memset(array, GUARD, n * size + 1);
+    return array;
+}
+
+static void check_and_free(void *array, size_t n, size_t size)
+{
+    require(((const uint8_t *)array)[n * size] == GUARD);
+    free(array);
+}
+
+static uint32_t make_seqs(kvp_cache *cache, kvp_ns ns, input *in, kvp_seq *seqs)
+{
+    uint32_t n = 0;
+    int32_t tokens[MAX_TOKENS];
+    while (n < MAX_SEQS && in->at < in->size / 2) {
+        kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens};
+        prompt.n_tokens = next(in) % MAX_TOKENS;
+        for (uint32_t i = 0; i < prompt.n_tokens; i++)
+            tokens[i] = (int32_t)(i % 4 == 3 ? next(in) % 2 : i);
+        const uint32_t what = next(in);
+        if ((what & 3) == 3 && n > 0) {
+            if (kvp_seq_fork(cache, seqs[n - 1], next(in) % MAX_TOKENS, 0, &seqs[n]) == KVP_OK)
+                n++;
+            continue;
+        }
+        if (kvp_seq_open(cache, ns, &prompt, &seqs[n], NULL) != KVP_OK)
+            break;
+        if (what & 4)
+            (void)kvp_seq_commit(cache, seqs[n], prompt.n_tokens);
+        if (what & 8)
+            (void)kvp_seq_extend(cache, seqs[n], tokens, prompt.n_tokens % 7, what >> 6);
+        if (what & 16)
+            (void)kvp_seq_truncate(cache, seqs[n], prompt.n_tokens / 2, NULL);
+        if ((what & 0xE0) == 0xE0)
+            (void)kvp_seq_swap_out(cache, &seqs[n], 1, NULL);
+        n++;
+    }
+    return n;
+}
+
+static void check_csr(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z)
+{
+    kvp_meta_csr csr = {
+        .struct_size = sizeof csr, .max_entries = z->n_entries, .max_tokens = z->n_tokens};
+    csr.qo_indptr = guarded(z->n_seqs + 1, 4);
+    csr.kv_indptr = guarded(z->n_seqs + 1, 4);
+    csr.kv_indices = guarded(z->n_entries, 4);
+    csr.last_block_len = guarded(z->n_seqs, 4);
+    csr.batch_indices = guarded(z->n_tokens, 4);
+    csr.positions = guarded(z->n_tokens, 4);
+    csr.slot_mapping = guarded(z->n_tokens, 8);
+    require(kvp_meta_fill_csr(cache, batch, &csr) == KVP_OK);
+    require(csr.qo_indptr[z->n_seqs] == (int32_t)z->n_tokens);
+    require(csr.kv_indptr[z->n_seqs] == (int32_t)z->n_entries);
+    for (uint32_t e = 0; e < z->n_entries; e++)
+        require(csr.kv_indices[e] > 0);
+    if (z->n_entries > 0) {
+        csr.max_entries--;
+        require(kvp_meta_fill_csr(cache, batch, &csr) == KVP_E_TOO_SMALL);
+    }
+    check_and_free(csr.qo_indptr, z->n_seqs + 1, 4);
+    check_and_free(csr.kv_indptr, z->n_seqs + 1, 4);
+    check_and_free(csr.kv_indices, z->n_entries, 4);
+    check_and_free(csr.last_block_len, z->n_seqs, 4);
+    check_and_free(csr.batch_indices, z->n_tokens, 4);
+    check_and_free(csr.positions, z->n_tokens, 4);
+    check_and_free(csr.slot_mapping, z->n_tokens, 8);
+}
+
+static void check_dense(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z)
+{
+    kvp_meta_dense dense = {.struct_size = sizeof dense};
+    size_t n_bytes;
+    require(kvp_meta_place_dense(&dense, z, NULL, 0, &n_bytes) == KVP_OK);
+    uint8_t *buffer = aligned_alloc(KVP_META_ALIGN, n_bytes + KVP_META_ALIGN);
+    require(buffer != NULL);
+    memset(buffer, GUARD, n_bytes + KVP_META_ALIGN);
+    require(kvp_meta_place_dense(&dense, z, buffer, n_bytes, &n_bytes) == KVP_OK);
+    require(kvp_meta_fill_dense(cache, batch, &dense) == KVP_OK);
+    require(dense.query_start[z->n_seqs] == (int32_t)z->n_tokens);
+    require(buffer[n_bytes] == GUARD);
+    free(buffer);
+}
+
+static void check_cascade(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z,
+                          uint32_t max_levels)
+{
+    kvp_meta_level levels[LEVELS];
+    kvp_meta_cascade cascade = {.struct_size = sizeof cascade,
+                                .max_levels = max_levels,
+                                .max_entries = z->n_entries,
+                                .levels = levels};
+    cascade.order = guarded(z->n_seqs, 4);
+    for (uint32_t l = 0; l < max_levels; l++) {
+        levels[l] = (kvp_meta_level){guarded(z->n_seqs + 1, 4),
+                                     guarded(z->n_seqs + 1, 4),
+                                     guarded(z->n_entries, 4),
+                                     guarded(z->n_seqs, 4),
+                                     0,
+                                     0};
+    }
+    require(kvp_meta_fill_cascade(cache, batch, &cascade) == KVP_OK);
+    require(cascade.n_levels >= 1 && cascade.n_levels <= max_levels);
+    for (uint32_t l = 0; l < max_levels; l++) {
+        if (l < cascade.n_levels) {
+            require(levels[l].n_groups <= z->n_seqs && levels[l].n_entries <= z->n_entries);
+            require(levels[l].qo_indptr[levels[l].n_groups] == (int32_t)z->n_tokens);
+        }
+        check_and_free(levels[l].qo_indptr, z->n_seqs + 1, 4);
+        check_and_free(levels[l].kv_indptr, z->n_seqs + 1, 4);
+        check_and_free(levels[l].kv_indices, z->n_entries, 4);
+        check_and_free(levels[l].last_block_len, z->n_seqs, 4);
+    }
+    check_and_free(cascade.order, z->n_seqs, 4);
+}
+
+static void check_batch(kvp_cache *cache, input *in, const kvp_seq *seqs, uint32_t n_seqs)
+{
+    kvp_seq chosen[MAX_SEQS + 1];
+    uint32_t begin[MAX_SEQS + 1], n_tokens[MAX_SEQS + 1];
+    kvp_meta_batch batch = {.struct_size = sizeof batch, .seqs = chosen};
+    kvp_meta_sizes sizes;
+    batch.n_seqs = next(in) % (n_seqs + 2);
+    for (uint32_t b = 0; b < batch.n_seqs; b++) {
+        chosen[b] = n_seqs > 0 ? seqs[(b + next(in)) % n_seqs] : (kvp_seq){next(in)};
+        begin[b] = next(in) % (MAX_TOKENS + 8);
+        n_tokens[b] = next(in) % 16;
+    }
+    const uint32_t flags = next(in);
+    batch.begin = flags & 1 ? begin : NULL;
+    batch.n_tokens = flags & 2 ? n_tokens : NULL;
+    if (kvp_meta_measure(cache, &batch, &sizes) == KVP_OK) {
+        check_csr(cache, &batch, &sizes);
+        check_dense(cache, &batch, &sizes);
+        check_cascade(cache, &batch, &sizes, 1 + (flags >> 2) % LEVELS);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in = {data, size, 0};
+    kvp_config config;
+    kvp_cache *cache;
+    kvp_ns ns;
+    kvp_seq seqs[MAX_SEQS];
+    kvp_config_init(&config);
+    config.block_tokens = 1u << next(&in) % 4;
+    config.unit_tokens = next(&in) % 2 ? 1 : 0;
+    config.n_blocks = 64;
+    config.host_blocks = 16;
+    config.max_seqs = MAX_SEQS;
+    config.max_seq_tokens = MAX_TOKENS + 16;
+    require(kvp_cache_create(&config, NULL, 0, &cache) == KVP_OK);
+    require(kvp_ns_open(cache, "fuzz", 4, &ns) == KVP_OK);
+    const uint32_t n_seqs = make_seqs(cache, ns, &in, seqs);
+    while (in.at < in.size)
+        check_batch(cache, &in, seqs, n_seqs);
+    require(kvp_check(cache, 3, NULL) == KVP_OK);
+    kvp_cache_destroy(cache);
+    return 0;
+}

@@ -1,0 +1,209 @@
+/* kvpager/meta.h: batch metadata. The rows of a batch as the arrays that attention kernels read.
+ *
+ *   kvp_meta_batch batch = {.struct_size = sizeof batch, .n_seqs = B, .seqs = seqs};
+ *   kvp_meta_sizes sizes;
+ *   kvp_meta_csr csr = {.struct_size = sizeof csr};
+ *   kvp_meta_measure(cache, &batch, &sizes);
+ *   kvp_meta_place_csr(&csr, &sizes, buffer, capacity, &n_bytes);     one buffer, one upload
+ *   kvp_meta_fill_csr(cache, &batch, &csr);
+ *
+ * A batch is B sequences and the tokens that a step computes for each: positions begin[b] ..
+ * begin[b] + n_tokens[b] - 1. T is their sum. A sequence's length in a step is begin[b] +
+ * n_tokens[b]: what the step writes is counted, reserved slots are not. Example, S = 4: a decoding
+ * sequence with row 7 3 9 and 9 computed tokens, begin 9, one token: length 10, three blocks, last
+ * block length 2, position 9, slot 9 * 4 + 1 = 37.
+ *
+ * Rules that hold for every call:
+ *
+ *   - Memory is the caller's: ask for sizes first, then give arrays, or let one buffer be cut into
+ *     them (kvp_meta_place_...). An array pointer that is NULL is not filled. Nothing allocates.
+ *   - Index arrays are int32, slots int64. Same cache, same batch: same bytes.
+ *   - All or nothing: nothing is written unless the call succeeds. In this order: pointers and
+ *     struct_size, n_seqs 0, group (KVP_E_ARG); handles (KVP_E_HANDLE); a sequence named twice
+ *     (KVP_E_ARG); then for each sequence positions beyond its tokens (KVP_E_ARG), swapped out, or
+ *     slots of the step that are neither computed nor writable: extend first (KVP_E_STATE); totals
+ *     that do not fit int32 (KVP_E_TOO_LONG); arrays too small (KVP_E_TOO_SMALL).
+ *   - Sequences may come in any order; a step's prefills, chunks and decodes may be mixed.
+ *   - Thread: cache, for all that take a cache (they use scratch marks; they change nothing, and
+ *     are not recorded).
+ *
+ * Formats: dense (vLLM, FlashAttention, trtllm-gen), CSR (FlashInfer, TVM), cascade (CSR per
+ *          level),
+ * TensorRT-LLM block offsets, and delta (what changed in rows that the caller has).
+ */
+#ifndef KVPAGER_META_H
+#define KVPAGER_META_H
+
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------ the batch */
+
+/* A batch. Zero it, set struct_size = sizeof(kvp_meta_batch), then the fields. */
+typedef struct kvp_meta_batch {
+    size_t struct_size;
+    uint32_t n_seqs;          /* B, >= 1 */
+    uint32_t group;           /* layer group: 0 */
+    const kvp_seq *seqs;      /* [B], each once */
+    const uint32_t *begin;    /* [B] position of the first token that the step computes; NULL: the
+                                 first that is not computed, or the last token if all are */
+    const uint32_t *n_tokens; /* [B] tokens that it computes, may be 0; NULL: all from begin on */
+} kvp_meta_batch;
+
+/* How large the arrays of a batch are. */
+typedef struct kvp_meta_sizes {
+    uint32_t n_seqs;     /* B */
+    uint32_t n_tokens;   /* T: tokens of the step */
+    uint32_t n_entries;  /* E: blocks of all sequences up to their lengths */
+    uint32_t max_blocks; /* M: blocks of the longest */
+} kvp_meta_sizes;
+
+/* Measure a batch. Returns: as above. Cost: O(B). */
+KVP_API kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
+                                    kvp_meta_sizes *out_sizes);
+
+/* ---------------------------------------------------------------------------------------- dense */
+
+/* Padded table. Zero it, set struct_size, then the capacities and the arrays that are wanted. */
+typedef struct kvp_meta_dense {
+    size_t struct_size;
+    uint32_t row_stride;   /* entries from one row to the next, >= M; rows are padded with 0 */
+    uint32_t max_tokens;   /* capacity of slot_mapping and positions, >= T */
+    int32_t *block_table;  /* [B, row_stride] */
+    int32_t *seq_lens;     /* [B] */
+    int32_t *query_start;  /* [B + 1] prefix sums of the tokens of the step */
+    int64_t *slot_mapping; /* [T] block * S + offset; KVP_NO_SLOT: computed, do not write */
+    int32_t *positions;    /* [T] */
+} kvp_meta_dense;
+
+/* Fill a dense table. Cost: O(B x row_stride + T). */
+KVP_API kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
+                                       const kvp_meta_dense *dense);
+
+/* ------------------------------------------------------------------------------------------ CSR */
+
+typedef struct kvp_meta_csr {
+    size_t struct_size;
+    uint32_t max_entries;    /* capacity of kv_indices, >= E */
+    uint32_t max_tokens;     /* capacity of batch_indices and positions, >= T */
+    int32_t *qo_indptr;      /* [B + 1] prefix sums of the tokens of the step */
+    int32_t *kv_indptr;      /* [B + 1] prefix sums of the blocks */
+    int32_t *kv_indices;     /* [E] block ids, sequence after sequence */
+    int32_t *last_block_len; /* [B] tokens in the last block, 1..S; 0 for a sequence of length 0 */
+    int32_t *batch_indices;  /* [T] index of the token's sequence; -1: do not write */
+    int32_t *positions;      /* [T] */
+    int64_t *slot_mapping;   /* [T] as kvp_meta_dense */
+} kvp_meta_csr;
+
+/* Fill CSR arrays. Cost: O(E + T). */
+KVP_API kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch,
+                                     const kvp_meta_csr *csr);
+
+/* -------------------------------------------------------------------------------------- cascade */
+
+#define KVP_META_LEVELS_MAX 32u
+
+/* One level: groups of adjacent sequences (in the order of `order`) that attend to the same blocks.
+ * Every level has every query once; a group may have no blocks. */
+typedef struct kvp_meta_level {
+    int32_t *qo_indptr;      /* [G + 1] prefix sums of the step's tokens, in the order of `order` */
+    int32_t *kv_indptr;      /* [G + 1] */
+    int32_t *kv_indices;     /* [entries of the level] */
+    int32_t *last_block_len; /* [G] tokens in the last block, 1..S; 0 for a group without blocks */
+    uint32_t n_groups;       /* G, written */
+    uint32_t n_entries;      /* written */
+} kvp_meta_level;
+
+/* Sequences that share leading blocks, computed together there. Level 0 has what most share, the
+ * last level what each has alone. A level but the last holds only full blocks whose keys all lie
+ * before the first query of every member, so no mask is needed there. A shared block appears once
+ * for the sequences that share it, unless more levels would be needed than max_levels.
+ *
+ * Attention: for each level, all queries in the order of `order` against their group's blocks; the
+ * results merge by their log-sum-exp. */
+typedef struct kvp_meta_cascade {
+    size_t struct_size;
+    uint32_t max_levels;    /* 1..KVP_META_LEVELS_MAX; 1: nothing is shared */
+    uint32_t max_entries;   /* capacity of each level's kv_indices, >= E */
+    int32_t *order;         /* [B] index in the batch of the k-th sequence */
+    kvp_meta_level *levels; /* [max_levels]; arrays of B + 1, B + 1, max_entries and B entries: all
+                               must be there */
+    uint32_t n_levels;      /* written: levels used, >= 1 */
+} kvp_meta_cascade;
+
+/* Fill a cascade. Sequences are ordered by their leading blocks that may be shared, compared id by
+ * id, the shorter first; equal ones by their place in the batch. Cost: O(E log B). */
+KVP_API kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
+                                         kvp_meta_cascade *cascade);
+
+/* --------------------------------------------------------------------------------- TensorRT-LLM */
+
+/* Block offsets [B, 2, M] (K row, V row), counted in units of one layer's K or V of one block.
+ * These lie as [block, layer, K and V]: the K entry of block b is b * layers_per_block * 2, for the
+ * first layer; the V entry is one more. Padding: -1. For [pools, B, 2, M], call once for each pool.
+ */
+typedef struct kvp_meta_trtllm {
+    size_t struct_size;
+    uint32_t layers_per_block; /* layers of the pool, >= 1 */
+    uint32_t row_stride;       /* entries from the K row to the V row, >= M */
+    int32_t *block_offsets;    /* [B, 2, row_stride] */
+    int32_t *seq_lens;         /* [B] */
+} kvp_meta_trtllm;
+
+/* Fill block offsets. Returns: also KVP_E_TOO_LONG when an offset does not fit int32.
+ * Cost: O(B x row_stride). */
+KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
+                                        const kvp_meta_trtllm *trtllm);
+
+/* ---------------------------------------------------------------------------------------- delta */
+
+/* What changed in rows that the caller has a copy of, on a device for instance.
+ *
+ * The caller keeps two numbers for each sequence: the row version and the number of entries that it
+ * has (both 0 for a new one, or to have it whole), from the delta before. */
+typedef struct kvp_meta_delta {
+    size_t struct_size;
+    uint32_t max_entries;       /* capacity of entries */
+    const uint32_t *had_version; /* [B] */
+    const uint32_t *had_blocks;  /* [B] */
+    uint32_t *version;          /* [B] now; pass it as had_version next time */
+    uint32_t *blocks;           /* [B] entries now */
+    int32_t *indptr;            /* [B + 1] into entries */
+    int32_t *start;             /* [B] row index of the first entry given: had_blocks, or 0 when an
+                                   entry that was there changed */
+    int32_t *entries;           /* [indptr[B]] block ids */
+    uint32_t n_entries;         /* written, also on KVP_E_TOO_SMALL: how many there are */
+} kvp_meta_delta;
+
+/* Fill a delta: whole rows, reserved blocks too. begin and n_tokens of the batch are not looked at.
+ * Cost: O(B + entries). */
+KVP_API kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch,
+                                       kvp_meta_delta *delta);
+
+/* ----------------------------------------------------------------------------------- one buffer */
+
+/* Arrays within one buffer begin at multiples of this, so that copies and loads are aligned. */
+#define KVP_META_ALIGN 64u
+
+/* Cut a buffer into the arrays of one format, for a batch of these sizes, all of them. Offsets
+ * depend on the sizes only.
+ *
+ * Takes:   sizes        of the largest batch that will be filled into it
+ *          buffer       [capacity] bytes, aligned to KVP_META_ALIGN; NULL: measure only
+ * Gives:   out_n_bytes  used; also on KVP_E_TOO_SMALL
+ *          dense, csr   every array, and the capacities; unchanged when buffer is NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL; KVP_E_TOO_LONG when the size does not fit size_t
+ * Thread:  pure
+ */
+KVP_API kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *sizes,
+                                        void *buffer, size_t capacity, size_t *out_n_bytes);
+KVP_API kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, void *buffer,
+                                      size_t capacity, size_t *out_n_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
