@@ -1,0 +1,334 @@
+/* layout: is a description of strides right, and what part of it is a device's.
+ *
+ * A part is a box of elements: for each dimension a count and a stride, and innermost a run of
+ * bytes that lie side by side. Boxes in one tensor must not overlap, neither themselves nor each
+ * other. In general that is a hard question about integers; the boxes that come from tensors are
+ * nested, and then it is easy:
+ *
+ *   I1  ordered by stride, each stride is at least the span of what lies inside it. So the elements
+ *       of one box are apart, and a box's span is known:
+ *
+ *         stride 48  |aaaa aaaa aaaa      |aaaa aaaa aaaa      |     span = (2-1) 48 + (3-1) 5 + 4
+ *         stride 5    |    |    |
+ *
+ *   I2  two boxes that begin `delta` bytes apart are apart if their spans are; else if their
+ *       outermost strides are equal, and so are the boxes inside at every distance that is
+ *       possible: by I1 these are delta modulo stride, and that minus one stride.
+ *
+ * Dimensions of count 1 take no part. Layers are a dimension where one tensor has them all;
+ * otherwise a tensor has at most one layer of each part.
+ */
+#include "layout.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { MAX_DIMS = 5 }; /* layer, block, token, head, run */
+
+struct dim {
+    uint64_t count;
+    uint64_t stride;
+};
+
+struct box {
+    struct dim dims[MAX_DIMS];    /* ascending by stride */
+    uint64_t spans[MAX_DIMS + 1]; /* [i] of the dimensions before i, and the run */
+    int n_dims;
+};
+
+static bool add_overflows(uint64_t a, uint64_t b, uint64_t *out_sum)
+{
+    return __builtin_add_overflow(a, b, out_sum);
+}
+
+static bool multiply_overflows(uint64_t a, uint64_t b, uint64_t *out_product)
+{
+    return __builtin_mul_overflow(a, b, out_product);
+}
+
+void kvp_layout_init(kvp_layout *layout)
+{
+    if (layout) {
+        *layout = (kvp_layout){.struct_size = sizeof(*layout)};
+    }
+}
+
+/* ----------------------------------------------------------------------------------- one box */
+
+static void add_dim(struct box *box, uint64_t count, uint64_t stride)
+{
+    int at = box->n_dims;
+    if (count == 1) {
+        return;
+    }
+    for (; at > 0 && box->dims[at - 1].stride > stride; at--) {
+        box->dims[at] = box->dims[at - 1];
+    }
+    box->dims[at] = (struct dim){count, stride};
+    box->n_dims++;
+}
+
+/* The box of a part, all its layers if they are in one tensor. Gives what is wrong with it (I1). */
+static const char *make_box(const kvp_layout *layout, int part_index, struct box *box)
+{
+    const kvp_part *part = kvpi_layout_part(layout, part_index);
+    const size_t element = kvpi_layout_element_bytes(layout, part_index);
+    box->n_dims = 0;
+    add_dim(box, part->tensor_step == 0 ? layout->n_layers : 1, part->layer_stride);
+    add_dim(box, layout->n_blocks, part->block_stride);
+    add_dim(box, part_index < 2 ? layout->block_tokens : 1, part->token_stride);
+    add_dim(box, layout->n_heads, part->head_stride);
+    add_dim(box, part->size / part->run, part->run_stride);
+    uint64_t span = part->run * element;
+    for (int i = 0; i < box->n_dims; i++) {
+        const struct dim *dim = &box->dims[i];
+        uint64_t reach;
+        if (dim->stride % element != 0) {
+            return "a stride does not keep elements aligned";
+        }
+        if (dim->stride < span) {
+            return "strides overlap";
+        }
+        box->spans[i] = span;
+        if (multiply_overflows(dim->count - 1, dim->stride, &reach) ||
+            add_overflows(span, reach, &span)) {
+            return "the strides reach further than memory does";
+        }
+    }
+    box->spans[box->n_dims] = span;
+    return NULL;
+}
+
+/* Does every layer of the part lie inside its tensor? */
+static const char *check_extent(const kvp_layout *layout, const kvp_part *part,
+                                const struct box *box)
+{
+    const uint64_t last_layer = layout->n_layers - 1;
+    uint64_t end = box->spans[box->n_dims];
+    uint64_t layers = 0;
+    if (part->tensor + last_layer * part->tensor_step >= layout->n_tensors) {
+        return "a part names a tensor that there is not";
+    }
+    if (part->tensor_bytes > PTRDIFF_MAX) {
+        return "a tensor is larger than memory";
+    }
+    if (add_overflows(end, part->offset, &end) ||
+        (part->tensor_step > 0 && (multiply_overflows(last_layer, part->layer_stride, &layers) ||
+                                   add_overflows(end, layers, &end))) ||
+        end > part->tensor_bytes) {
+        return "a part does not fit its tensor";
+    }
+    return NULL;
+}
+
+static const char *check_part(const kvp_layout *layout, int part_index, struct box *out_box)
+{
+    const kvp_part *part = kvpi_layout_part(layout, part_index);
+    const size_t element = kvpi_layout_element_bytes(layout, part_index);
+    if (part->run == 0 || part->run > part->size || part->size % part->run != 0) {
+        return "run does not divide size";
+    }
+    if (part->offset % element != 0 ||
+        (layout->n_layers > 1 && part->layer_stride % element != 0)) {
+        return "an offset does not keep elements aligned";
+    }
+    const char *why = make_box(layout, part_index, out_box);
+    return why ? why : check_extent(layout, part, out_box);
+}
+
+/* ----------------------------------------------------------------------------------- two boxes */
+
+/* I2, for the dimensions below a and b; box b begins delta bytes after box a. */
+static bool boxes_apart(const struct box *box_a, int a, const struct box *box_b, int b,
+                        int64_t delta)
+{
+    if (delta >= (int64_t)box_a->spans[a] || -delta >= (int64_t)box_b->spans[b]) {
+        return true;
+    }
+    if (a == 0 || b == 0 || box_a->dims[a - 1].stride != box_b->dims[b - 1].stride) {
+        return false;
+    }
+    const int64_t stride = (int64_t)box_a->dims[a - 1].stride;
+    const int64_t most = (int64_t)box_a->dims[a - 1].count - 1;
+    const int64_t least = -((int64_t)box_b->dims[b - 1].count - 1);
+    int64_t steps = delta / stride;
+    steps -= delta % stride < 0;
+    for (int64_t k = steps; k <= steps + 1; k++) {
+        if (k >= least && k <= most &&
+            !boxes_apart(box_a, a - 1, box_b, b - 1, delta - k * stride)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The place of a layer of a part in its tensor. */
+static int64_t layer_offset(const kvp_part *part, uint64_t layer)
+{
+    return (int64_t)(part->offset + layer * part->layer_stride);
+}
+
+/* The layer of a part that lies in a tensor; 0 where all do, or -1. */
+static int64_t layer_in(const kvp_layout *layout, const kvp_part *part, uint64_t tensor)
+{
+    if (tensor < part->tensor) {
+        return -1;
+    }
+    if (part->tensor_step == 0) {
+        return tensor == part->tensor ? 0 : -1;
+    }
+    const uint64_t layer = (tensor - part->tensor) / part->tensor_step;
+    return (tensor - part->tensor) % part->tensor_step == 0 && layer < layout->n_layers
+               ? (int64_t)layer
+               : -1;
+}
+
+static const char *check_pair(const kvp_layout *layout, const kvp_part *a, const struct box *box_a,
+                              const kvp_part *b, const struct box *box_b)
+{
+    const uint32_t n_tensors = a->tensor_step == 0 ? 1 : layout->n_layers;
+    for (uint32_t i = 0; i < n_tensors; i++) {
+        const uint64_t tensor = a->tensor + (uint64_t)i * a->tensor_step;
+        const int64_t layer = layer_in(layout, b, tensor);
+        if (layer < 0) {
+            continue;
+        }
+        if (a->tensor_bytes != b->tensor_bytes) {
+            return "two parts of a tensor differ in its bytes";
+        }
+        const int64_t delta = layer_offset(b, (uint64_t)layer) - layer_offset(a, i);
+        if (!boxes_apart(box_a, box_a->n_dims, box_b, box_b->n_dims, delta)) {
+            return "two parts overlap, or cannot be shown apart";
+        }
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ the whole */
+
+static bool in_range(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value >= least && value <= most;
+}
+
+const char *kvpi_layout_check_shape(const kvp_layout *layout)
+{
+    if (layout->struct_size != sizeof(*layout)) {
+        return "struct_size is of another version";
+    }
+    if (kvp_type_bytes(layout->type) == 0) {
+        return "no such type";
+    }
+    if (!in_range(layout->n_blocks, 2, INT32_MAX) ||
+        !in_range(layout->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+        !in_range(layout->n_layers, 1, KVP_LAYERS_MAX) ||
+        !in_range(layout->n_heads, 1, KVP_HEADS_MAX)) {
+        return "blocks, tokens, layers or heads out of range";
+    }
+    if (!in_range(layout->k.size, 1, KVP_HEAD_SIZE_MAX) || layout->v.size > KVP_HEAD_SIZE_MAX) {
+        return "size of a head out of range";
+    }
+    if (layout->first_layer > UINT32_MAX - layout->n_layers ||
+        layout->first_head > UINT32_MAX - layout->n_heads) {
+        return "slice out of range";
+    }
+    return NULL;
+}
+
+static const char *check_scales(const kvp_layout *layout)
+{
+    const kvp_part *k = &layout->k_scales;
+    const kvp_part *v = &layout->v_scales;
+    if (k->size > 1 || v->size > 1 || (k->size && k->token_stride) ||
+        (v->size && v->token_stride)) {
+        return "a scale is for all tokens and elements of a block and head";
+    }
+    if (v->size && layout->v.size == 0) {
+        return "scales of a V that there is not";
+    }
+    if ((k->size || v->size) && !kvpi_type_has_scales(layout->type)) {
+        return "the type has no scales";
+    }
+    return NULL;
+}
+
+const char *kvpi_layout_check(const kvp_layout *layout)
+{
+    struct box boxes[KVPI_PARTS];
+    const char *why = kvpi_layout_check_shape(layout);
+    if (!why && !in_range(layout->n_tensors, 1, 4 * KVP_LAYERS_MAX)) {
+        why = "number of tensors out of range";
+    }
+    if (!why) {
+        why = check_scales(layout);
+    }
+    for (int a = 0; !why && a < KVPI_PARTS; a++) {
+        const kvp_part *part = kvpi_layout_part(layout, a);
+        if (part->size == 0) {
+            continue;
+        }
+        why = check_part(layout, a, &boxes[a]);
+        for (int b = 0; !why && b < a; b++) {
+            const kvp_part *other = kvpi_layout_part(layout, b);
+            if (other->size) {
+                why = check_pair(layout, part, &boxes[a], other, &boxes[b]);
+            }
+        }
+    }
+    return why;
+}
+
+kvp_status kvp_layout_check(const kvp_layout *layout, const char **out_why)
+{
+    const char *why = layout ? kvpi_layout_check(layout) : "no layout";
+    if (out_why) {
+        *out_why = why ? why : "";
+    }
+    return why ? KVP_E_ARG : KVP_OK;
+}
+
+/* --------------------------------------------------------------------------------------- slices */
+
+static void slice_part(kvp_part *part, uint32_t layers, uint32_t heads)
+{
+    if (part->size) {
+        part->tensor += layers * part->tensor_step;
+        part->offset += layers * part->layer_stride + heads * part->head_stride;
+    }
+}
+
+kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice, kvp_layout *out_slice)
+{
+    if (!layout || !slice || !out_slice || kvpi_layout_check(layout)) {
+        return KVP_E_ARG;
+    }
+    const uint64_t layers = (uint64_t)slice->first_layer - layout->first_layer;
+    const uint64_t heads = (uint64_t)slice->first_head - layout->first_head;
+    if (slice->first_layer < layout->first_layer || slice->first_head < layout->first_head ||
+        slice->n_layers == 0 || slice->n_heads == 0 ||
+        layers + slice->n_layers > layout->n_layers || heads + slice->n_heads > layout->n_heads) {
+        return KVP_E_ARG;
+    }
+    kvp_layout result = *layout;
+    result.first_layer = slice->first_layer;
+    result.n_layers = slice->n_layers;
+    result.first_head = slice->first_head;
+    result.n_heads = slice->n_heads;
+    slice_part(&result.k, (uint32_t)layers, (uint32_t)heads);
+    slice_part(&result.v, (uint32_t)layers, (uint32_t)heads);
+    slice_part(&result.k_scales, (uint32_t)layers, (uint32_t)heads);
+    slice_part(&result.v_scales, (uint32_t)layers, (uint32_t)heads);
+    *out_slice = result;
+    return KVP_OK;
+}
+
+uint64_t kvp_layout_block_bytes(const kvp_layout *layout)
+{
+    if (!layout) {
+        return 0;
+    }
+    const uint64_t rows = (uint64_t)layout->n_heads * layout->n_layers;
+    const uint64_t elements = ((uint64_t)layout->k.size + layout->v.size) * layout->block_tokens;
+    const uint64_t scales = (uint64_t)layout->k_scales.size + layout->v_scales.size;
+    return rows * (elements * kvp_type_bytes(layout->type) + scales * sizeof(float));
+}

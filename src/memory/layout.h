@@ -1,0 +1,34 @@
+/* layout: what the other files ask of a layout that was checked. */
+#ifndef KVPI_LAYOUT_H
+#define KVPI_LAYOUT_H
+
+#include <kvpager/memory.h>
+
+enum { KVPI_PARTS = 4 }; /* K, V, K's scales, V's scales */
+
+/* Part i of a layout, in the order above; its size is 0 if there is none. */
+static inline const kvp_part *kvpi_layout_part(const kvp_layout *layout, int i)
+{
+    const kvp_part *const parts[KVPI_PARTS] = {&layout->k, &layout->v, &layout->k_scales,
+                                               &layout->v_scales};
+    return parts[i];
+}
+
+/* Bytes of an element of part i. */
+static inline size_t kvpi_layout_element_bytes(const kvp_layout *layout, int i)
+{
+    return i < 2 ? kvp_type_bytes(layout->type) : sizeof(float);
+}
+
+static inline int kvpi_type_has_scales(uint32_t type)
+{
+    return type == KVP_INT8 || type == KVP_E4M3;
+}
+
+/* NULL, or what is wrong with the numbers of blocks, layers, heads and elements, and the type. */
+const char *kvpi_layout_check_shape(const kvp_layout *layout);
+
+/* NULL, or what is wrong with the layout: kvp_layout_check. */
+const char *kvpi_layout_check(const kvp_layout *layout);
+
+#endif

@@ -1,0 +1,556 @@
+/* Layouts: where each order of kvpager/memory.h puts an element, against the row-major index of the
+ * engine's tensor, written down for each by hand; and what is refused, with its reason. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <kvpager/memory.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* All different, so that a dimension in the wrong place shows. */
+enum { N = 5, S = 4, L = 3, H = 2, D = 16 };
+
+/* An element: layer, K or V, block, token, head, element. */
+struct at {
+    size_t l, c, b, t, h, e;
+    size_t Dv; /* of V */
+};
+
+/* Tensor and index of an element in it. */
+struct in {
+    size_t tensor;
+    size_t index;
+};
+
+/* (2, N, S, H, D) for each layer */
+static struct in vllm_nhd(struct at a)
+{
+    return (struct in){a.l, (((a.c * N + a.b) * S + a.t) * H + a.h) * D + a.e};
+}
+
+/* (2, N, H, S, D) */
+static struct in vllm_hnd(struct at a)
+{
+    return (struct in){a.l, (((a.c * N + a.b) * H + a.h) * S + a.t) * D + a.e};
+}
+
+/* K (N, H, D/8, S, 8), V (N, H, D, S), one behind the other; bf16 */
+static struct in vllm_paged(struct at a)
+{
+    if (a.c == 0) {
+        return (struct in){a.l, (((a.b * H + a.h) * (D / 8) + a.e / 8) * S + a.t) * 8 + a.e % 8};
+    }
+    return (struct in){a.l, (size_t)N * H * D * S + ((a.b * H + a.h) * D + a.e) * S + a.t};
+}
+
+/* K (N, H, D, S), V (N, H, S, D), one behind the other */
+static struct in vllm_cpu(struct at a)
+{
+    if (a.c == 0) {
+        return (struct in){a.l, ((a.b * H + a.h) * D + a.e) * S + a.t};
+    }
+    return (struct in){a.l, (size_t)N * H * D * S + ((a.b * H + a.h) * S + a.t) * D + a.e};
+}
+
+/* (N, 2, S, H, D) */
+static struct in flashinfer_nhd(struct at a)
+{
+    return (struct in){a.l, (((a.b * 2 + a.c) * S + a.t) * H + a.h) * D + a.e};
+}
+
+/* (N, 2, H, S, D) */
+static struct in flashinfer_hnd(struct at a)
+{
+    return (struct in){a.l, (((a.b * 2 + a.c) * H + a.h) * S + a.t) * D + a.e};
+}
+
+/* (N, S, H, D), all K tensors before all V tensors */
+static struct in apart_nhd(struct at a)
+{
+    const size_t size = a.c == 0 ? D : a.Dv;
+    return (struct in){a.c * L + a.l, ((a.b * S + a.t) * H + a.h) * size + a.e};
+}
+
+/* (N, H, S, D), the same */
+static struct in apart_hnd(struct at a)
+{
+    const size_t size = a.c == 0 ? D : a.Dv;
+    return (struct in){a.c * L + a.l, ((a.b * H + a.h) * S + a.t) * size + a.e};
+}
+
+/* K (cells, H, D), V (H, D, cells): cell = slot */
+static struct in cells(struct at a)
+{
+    const size_t cell = a.b * S + a.t;
+    if (a.c == 0) {
+        return (struct in){a.l, (cell * H + a.h) * D + a.e};
+    }
+    return (struct in){L + a.l, (a.h * a.Dv + a.e) * (size_t)(N * S) + cell};
+}
+
+/* (L, N, 2, H, S, D) */
+static struct in tvm_nvshmem(struct at a)
+{
+    return (struct in){0, ((((a.l * N + a.b) * 2 + a.c) * H + a.h) * S + a.t) * D + a.e};
+}
+
+/* (N, L, 2, H, S, D) */
+static struct in tensorrt_llm(struct at a)
+{
+    return (struct in){0, ((((a.b * L + a.l) * 2 + a.c) * H + a.h) * S + a.t) * D + a.e};
+}
+
+/* (N, L, H, 2, S, D) */
+static struct in cpu(struct at a)
+{
+    return (struct in){0, ((((a.b * L + a.l) * H + a.h) * 2 + a.c) * S + a.t) * D + a.e};
+}
+
+static const struct known {
+    const char *k_order;
+    const char *v_order;
+    struct in (*in)(struct at at);
+    uint32_t n_tensors;
+    uint32_t may_differ; /* K and V in tensors of their own: D may be another for V */
+} known[] = {
+    {KVP_ORDER_VLLM_NHD, NULL, vllm_nhd, L, 0},
+    {KVP_ORDER_VLLM_HND, NULL, vllm_hnd, L, 0},
+    {KVP_ORDER_VLLM_PAGED_K, KVP_ORDER_VLLM_PAGED_V, vllm_paged, L, 0},
+    {KVP_ORDER_VLLM_CPU_K, KVP_ORDER_VLLM_CPU_V, vllm_cpu, L, 0},
+    {KVP_ORDER_FLASHINFER_NHD, NULL, flashinfer_nhd, L, 0},
+    {KVP_ORDER_FLASHINFER_HND, NULL, flashinfer_hnd, L, 0},
+    {KVP_ORDER_APART_NHD, NULL, apart_nhd, 2 * L, 1},
+    {KVP_ORDER_APART_HND, NULL, apart_hnd, 2 * L, 1},
+    {KVP_ORDER_APART_NHD, KVP_ORDER_CELLS_V, cells, 2 * L, 1},
+    {KVP_ORDER_TVM_NVSHMEM, NULL, tvm_nvshmem, 1, 0},
+    {KVP_ORDER_TENSORRT_LLM, NULL, tensorrt_llm, 1, 0},
+    {KVP_ORDER_CPU, NULL, cpu, 1, 0},
+};
+
+static kvp_layout shape_of(uint32_t type, uint32_t v_size)
+{
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = type;
+    layout.n_blocks = N;
+    layout.block_tokens = S;
+    layout.n_layers = L;
+    layout.n_heads = H;
+    layout.k.size = D;
+    layout.v.size = v_size;
+    return layout;
+}
+
+static size_t offset_in(const kvp_part *part, struct at a, size_t element)
+{
+    return part->offset + a.l * part->layer_stride + a.b * part->block_stride +
+           a.t * part->token_stride + a.h * part->head_stride + a.e / part->run * part->run_stride +
+           a.e % part->run * element;
+}
+
+static void expect_everywhere(const kvp_layout *layout, struct in (*in)(struct at at))
+{
+    const size_t element = kvp_type_bytes(layout->type);
+    size_t ends[2] = {0, 0};
+    for (size_t i = 0; i < 2u * L * N * S * H * D; i++) {
+        const struct at a = {.l = i / (2 * N * S * H * D),
+                             .c = i / (N * S * H * D) % 2,
+                             .b = i / (S * H * D) % N,
+                             .t = i / (H * D) % S,
+                             .h = i / D % H,
+                             .e = i % D,
+                             .Dv = layout->v.size};
+        const kvp_part *part = a.c == 0 ? &layout->k : &layout->v;
+        if (a.e >= part->size) {
+            continue;
+        }
+        const struct in expected = in(a);
+        assert_int_equal(part->tensor + a.l * part->tensor_step, expected.tensor);
+        assert_int_equal(offset_in(part, a, element), expected.index * element);
+        if (ends[a.c] < (expected.index + 1) * element) {
+            ends[a.c] = (expected.index + 1) * element;
+        }
+    }
+    /* Dense: the last element ends the tensor. */
+    assert_int_equal(layout->v.size && layout->k.tensor == layout->v.tensor && ends[1] > ends[0]
+                         ? ends[1]
+                         : ends[0],
+                     layout->k.tensor_bytes);
+}
+
+static void test_orders(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(known); i++) {
+        kvp_layout layout = shape_of(KVP_BF16, D);
+        assert_int_equal(kvp_layout_arrange(&layout, known[i].k_order, known[i].v_order), KVP_OK);
+        assert_int_equal(layout.n_tensors, known[i].n_tensors);
+        expect_everywhere(&layout, known[i].in);
+        assert_int_equal(kvp_layout_check(&layout, NULL), KVP_OK);
+        if (known[i].may_differ) {
+            layout = shape_of(KVP_F32, D / 2);
+            assert_int_equal(kvp_layout_arrange(&layout, known[i].k_order, known[i].v_order),
+                             KVP_OK);
+            expect_everywhere(&layout, known[i].in);
+        }
+    }
+}
+
+/* (N, S, 576), no V; the orders with a 2 give the same. */
+static struct in latent(struct at a)
+{
+    return (struct in){a.l, ((a.b * S + a.t) * H + a.h) * D + a.e};
+}
+
+static void test_latent(void **state)
+{
+    (void)state;
+    kvp_layout layout = shape_of(KVP_BF16, 0);
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_LATENT, "nonsense"), KVP_OK);
+    assert_int_equal(layout.n_tensors, L);
+    expect_everywhere(&layout, latent);
+    assert_int_equal(kvp_layout_arrange(&layout, "2NSHD", NULL), KVP_OK);
+    expect_everywhere(&layout, latent);
+    assert_int_equal(kvp_layout_block_bytes(&layout), (size_t)L * S * H * D * 2);
+}
+
+/* K and V of different sizes in one tensor: (N, S, H, [K 16 | V 8]). */
+static void test_sizes_differ_in_a_tensor(void **state)
+{
+    (void)state;
+    kvp_layout layout = shape_of(KVP_F16, 8);
+    assert_int_equal(kvp_layout_arrange(&layout, "NSH2D", NULL), KVP_OK);
+    assert_int_equal(layout.k.head_stride, (16 + 8) * 2);
+    assert_int_equal(layout.v.head_stride, (16 + 8) * 2);
+    assert_int_equal(layout.v.offset, 16 * 2);
+    assert_int_equal(layout.k.tensor_bytes, N * S * H * (16 + 8) * 2);
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD2", NULL), KVP_E_ARG); /* D split by 2 */
+    layout = shape_of(KVP_F16, D);
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD2", NULL), KVP_OK);
+    assert_int_equal(layout.k.run, 1);
+    assert_int_equal(layout.k.run_stride, 4);
+    assert_int_equal(layout.v.offset, 2);
+}
+
+static void test_header_example(void **state)
+{
+    (void)state;
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = KVP_BF16;
+    layout.n_blocks = 4096;
+    layout.block_tokens = 16;
+    layout.n_layers = 32;
+    layout.n_heads = 8;
+    layout.k.size = layout.v.size = 128;
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_VLLM_NHD, NULL), KVP_OK);
+    assert_int_equal(layout.n_tensors, 32);
+    assert_int_equal(layout.v.token_stride, 2048);
+    assert_int_equal(layout.v.head_stride, 256);
+    assert_int_equal(layout.v.block_stride, 32768);
+    assert_int_equal(layout.v.tensor_step, 1);
+    assert_int_equal(layout.v.layer_stride, 0);
+    assert_int_equal(layout.v.offset, 4096 * 32768);
+    assert_int_equal(kvp_layout_block_bytes(&layout), 2 << 20); /* 128 KiB for a token */
+}
+
+/* --------------------------------------------------------------------------------------- scales */
+
+static void test_scales(void **state)
+{
+    (void)state;
+    kvp_layout layout = shape_of(KVP_INT8, D);
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_TENSORRT_LLM, NULL), KVP_OK);
+    const kvp_layout without = layout;
+    assert_int_equal(kvp_layout_add_scales(&layout, "NL2H"), KVP_OK);
+    assert_int_equal(layout.n_tensors, 2);
+    for (uint32_t b = 0; b < N; b++) {
+        for (uint32_t l = 0; l < L; l++) {
+            for (uint32_t h = 0; h < H; h++) {
+                const struct at a = {.l = l, .b = b, .h = h};
+                assert_int_equal(offset_in(&layout.k_scales, a, 4),
+                                 4 * (((b * L + l) * 2) * H + h));
+                assert_int_equal(offset_in(&layout.v_scales, a, 4),
+                                 4 * (((b * L + l) * 2 + 1) * H + h));
+            }
+        }
+    }
+    assert_int_equal(kvp_layout_block_bytes(&layout), L * H * 2 * (S * D + 4));
+    assert_int_equal(kvp_layout_add_scales(&layout, "NL2H"), KVP_E_ARG); /* there are some */
+    layout = without;
+    assert_int_equal(kvp_layout_add_scales(&layout, "2NH"), KVP_OK);
+    assert_int_equal(layout.n_tensors, 1 + L);
+    assert_int_equal(layout.v_scales.tensor, 1);
+    assert_int_equal(layout.v_scales.offset, 4 * N * H);
+    layout = without;
+    assert_int_equal(kvp_layout_add_scales(&layout, "NH"), KVP_OK);
+    assert_int_equal(layout.n_tensors, 1 + 2 * L);
+    layout = without;
+    assert_int_equal(kvp_layout_add_scales(&layout, "NHD"), KVP_E_ARG);
+    assert_int_equal(kvp_layout_add_scales(&layout, "N"), KVP_E_ARG);
+    assert_int_equal(kvp_layout_add_scales(&layout, NULL), KVP_E_ARG);
+    assert_memory_equal(&layout, &without, sizeof layout);
+    layout = shape_of(KVP_BF16, D);
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_OK);
+    assert_int_equal(kvp_layout_add_scales(&layout, "NH"), KVP_E_ARG);
+}
+
+/* An engine's own: a block is K, V, and the scales of both behind them. */
+static void test_scales_inside_blocks(void **state)
+{
+    (void)state;
+    enum { DATA = S * H * D, BLOCK = 2 * DATA + 2 * H * 4 };
+    kvp_layout layout = shape_of(KVP_E4M3, D);
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_FLASHINFER_HND, NULL), KVP_OK);
+    layout.k.block_stride = layout.v.block_stride = BLOCK;
+    layout.k_scales = (kvp_part){.size = 1,
+                                 .run = 1,
+                                 .tensor_step = 1,
+                                 .offset = 2 * DATA,
+                                 .block_stride = BLOCK,
+                                 .head_stride = 4};
+    layout.v_scales = layout.k_scales;
+    layout.v_scales.offset += H * 4;
+    layout.k.tensor_bytes = layout.v.tensor_bytes = N * BLOCK;
+    layout.k_scales.tensor_bytes = layout.v_scales.tensor_bytes = N * BLOCK;
+    assert_int_equal(kvp_layout_check(&layout, NULL), KVP_OK);
+    const char *why;
+    layout.v_scales.offset -= 4; /* on K's last scale */
+    assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);
+    assert_string_equal(why, "two parts overlap, or cannot be shown apart");
+    layout.v_scales.offset = 2 * DATA - 4; /* on V's last elements */
+    assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);
+}
+
+/* --------------------------------------------------------------------------------------- slices */
+
+static void test_slices(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(known); i++) {
+        kvp_layout whole = shape_of(KVP_E4M3, D);
+        kvp_layout part;
+        whole.first_layer = 10;
+        whole.first_head = 20;
+        if (kvp_layout_arrange(&whole, known[i].k_order, known[i].v_order) != KVP_OK) {
+            continue; /* 16 bytes of a type of one are all of D */
+        }
+        assert_int_equal(kvp_layout_add_scales(&whole, "N2H"), KVP_OK);
+        const kvp_slice slice = {11, 2, 21, 1};
+        assert_int_equal(kvp_layout_slice(&whole, &slice, &part), KVP_OK);
+        assert_int_equal(kvp_layout_check(&part, NULL), KVP_OK);
+        assert_int_equal(part.first_layer, 11);
+        assert_int_equal(part.n_layers, 2);
+        for (uint32_t l = 0; l < 2; l++) {
+            const struct at here = {.l = l, .b = 3, .t = 1, .e = 5};
+            const struct at there = {.l = l + 1, .b = 3, .t = 1, .h = 1, .e = 5};
+            assert_int_equal(part.v.tensor + l * part.v.tensor_step,
+                             whole.v.tensor + (l + 1) * whole.v.tensor_step);
+            assert_int_equal(offset_in(&part.v, here, 1), offset_in(&whole.v, there, 1));
+            const struct at scale = {.l = l, .b = 3};
+            const struct at whole_scale = {.l = l + 1, .b = 3, .h = 1};
+            assert_int_equal(offset_in(&part.k_scales, scale, 4),
+                             offset_in(&whole.k_scales, whole_scale, 4));
+        }
+    }
+}
+
+static void test_slice_refusals(void **state)
+{
+    (void)state;
+    kvp_layout whole = shape_of(KVP_BF16, D);
+    kvp_layout part = shape_of(KVP_F32, 1);
+    const kvp_layout before = part;
+    whole.first_layer = 10;
+    assert_int_equal(kvp_layout_arrange(&whole, "NSHD", NULL), KVP_OK);
+    const kvp_slice wrong[] = {
+        {9, 1, 0, 1},  {10, 0, 0, 1},          {10, 4, 0, 1},         {13, 1, 0, 1},
+        {10, 1, 0, 0}, {10, 1, 2, 1},          {10, 1, 1, 2},         {10, 1, 0, UINT32_MAX},
+        {0, 1, 0, 1},  {10, UINT32_MAX, 0, 1}, {UINT32_MAX, 1, 0, 1},
+    };
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        assert_int_equal(kvp_layout_slice(&whole, &wrong[i], &part), KVP_E_ARG);
+    }
+    const kvp_slice right = {10, 1, 0, 1};
+    assert_int_equal(kvp_layout_slice(NULL, &right, &part), KVP_E_ARG);
+    assert_int_equal(kvp_layout_slice(&whole, NULL, &part), KVP_E_ARG);
+    assert_int_equal(kvp_layout_slice(&whole, &right, NULL), KVP_E_ARG);
+    whole.k.run = 0;
+    assert_int_equal(kvp_layout_slice(&whole, &right, &part), KVP_E_ARG);
+    assert_memory_equal(&part, &before, sizeof part);
+}
+
+/* ------------------------------------------------------------------------------------- refusals */
+
+static void test_order_refusals(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "",       "NSH",   "NSHDD",  "NSHDQ", "NSxHD",   "nshd", "NSHDxx",
+        "22NSHD", "NLSHL", "N SHD2", "xNSHD", "NSHDL2S", "NSHx", "NL2HSDNL2",
+    };
+    kvp_layout layout = shape_of(KVP_BF16, D);
+    const kvp_layout before = layout;
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        assert_int_equal(kvp_layout_arrange(&layout, wrong[i], NULL), KVP_E_ARG);
+        assert_int_equal(kvp_layout_arrange(&layout, "NSHD", wrong[i]), KVP_E_ARG);
+    }
+    static const char *const wrong_pairs[][2] = {
+        {"2NSHD", "NSHD"},   /* one has a 2 */
+        {"N2SHD", "2NSHD"},  /* not the same before the 2 */
+        {"2LNSHD", "2NSHD"}, /* layers in one tensor, and not */
+        {"NHD2Sx", "NHD2S"}, /* D before the 2, in runs and not */
+    };
+    for (size_t i = 0; i < COUNT(wrong_pairs); i++) {
+        assert_int_equal(kvp_layout_arrange(&layout, wrong_pairs[i][0], wrong_pairs[i][1]),
+                         KVP_E_ARG);
+    }
+    assert_int_equal(kvp_layout_arrange(NULL, "NSHD", NULL), KVP_E_ARG);
+    assert_int_equal(kvp_layout_arrange(&layout, NULL, NULL), KVP_E_ARG);
+    assert_memory_equal(&layout, &before, sizeof layout);
+    layout.k.size = 12; /* 24 bytes: no runs of 16 */
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_VLLM_PAGED_K, KVP_ORDER_VLLM_PAGED_V),
+                     KVP_E_ARG);
+}
+
+static void test_too_large(void **state)
+{
+    (void)state;
+    kvp_layout layout = shape_of(KVP_F32, KVP_HEAD_SIZE_MAX);
+    layout.k.size = KVP_HEAD_SIZE_MAX;
+    layout.n_blocks = INT32_MAX;
+    layout.block_tokens = KVP_BLOCK_TOKENS_MAX;
+    layout.n_heads = KVP_HEADS_MAX;
+    layout.n_layers = KVP_LAYERS_MAX;
+    const kvp_layout before = layout;
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_E_TOO_LONG);
+    assert_int_equal(kvp_layout_arrange(&layout, "LN2HSD", NULL), KVP_E_TOO_LONG);
+    layout.type = KVP_INT8;
+    layout.block_tokens = 1;
+    layout.n_heads = 8;
+    layout.k.size = layout.v.size = 1;
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_OK);
+    layout = before;
+    layout.n_blocks = 1 << 29; /* 2^29 x 2^16 x 2^16 x 4 is 2^63: half of memory at most */
+    layout.n_heads = 1;
+    layout.n_layers = 1;
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_E_TOO_LONG);
+    layout.n_blocks = 1 << 28;
+    assert_int_equal(kvp_layout_arrange(&layout, "NSHD", NULL), KVP_OK);
+    assert_int_equal(kvp_layout_arrange(&layout, "2NSHD", NULL), KVP_E_TOO_LONG); /* 2^62 twice */
+}
+
+/* What each field may not be, and what is said about it. */
+static void test_check_refusals(void **state)
+{
+    (void)state;
+    kvp_layout good = shape_of(KVP_INT8, D);
+    kvp_layout layout;
+    const char *why = NULL;
+    assert_int_equal(kvp_layout_arrange(&good, KVP_ORDER_FLASHINFER_NHD, NULL), KVP_OK);
+    assert_int_equal(kvp_layout_add_scales(&good, "N2H"), KVP_OK);
+    assert_int_equal(kvp_layout_check(&good, &why), KVP_OK);
+    assert_string_equal(why, "");
+    assert_int_equal(kvp_layout_check(NULL, &why), KVP_E_ARG);
+    assert_string_equal(why, "no layout");
+
+#define REFUSED(change, text)                                                                      \
+    do {                                                                                           \
+        layout = good;                                                                             \
+        change;                                                                                    \
+        assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);                              \
+        assert_string_equal(why, text);                                                            \
+    } while (0)
+    REFUSED(layout.struct_size--, "struct_size is of another version");
+    REFUSED(layout.type = 0, "no such type");
+    REFUSED(layout.type = 6, "no such type");
+    REFUSED(layout.n_blocks = 1, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.n_blocks = 1u << 31, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.block_tokens = 0, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.block_tokens = 65537, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.n_layers = 0, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.n_layers = 1025, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.n_heads = 0, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.n_heads = 65537, "blocks, tokens, layers or heads out of range");
+    REFUSED(layout.k.size = 0, "size of a head out of range");
+    REFUSED(layout.v.size = 65537, "size of a head out of range");
+    REFUSED(layout.first_layer = UINT32_MAX, "slice out of range");
+    REFUSED(layout.first_head = UINT32_MAX - 1, "slice out of range");
+    REFUSED(layout.n_tensors = 0, "number of tensors out of range");
+    REFUSED(layout.n_tensors = 4097, "number of tensors out of range");
+    REFUSED(layout.n_tensors--, "a part names a tensor that there is not");
+    REFUSED(layout.k.tensor_step = UINT32_MAX, "a part names a tensor that there is not");
+    REFUSED(layout.k.tensor = UINT32_MAX, "a part names a tensor that there is not");
+    REFUSED(layout.k.run = 0, "run does not divide size");
+    REFUSED(layout.k.run = 5, "run does not divide size");
+    REFUSED(layout.v.run = 32, "run does not divide size");
+    REFUSED(layout.k.block_stride = 0, "strides overlap");
+    REFUSED(layout.k.token_stride--, "strides overlap");
+    REFUSED(layout.k.head_stride = layout.k.token_stride, "strides overlap");
+    REFUSED(layout.k.run = 1, "strides overlap"); /* run_stride 0 */
+    REFUSED(layout.k.block_stride = SIZE_MAX, "the strides reach further than memory does");
+    REFUSED(layout.v.block_stride += 1, "a part does not fit its tensor");
+    REFUSED(layout.k.tensor_bytes = SIZE_MAX, "a tensor is larger than memory");
+    REFUSED(layout.v.tensor_bytes--, "a part does not fit its tensor");
+    REFUSED(layout.v.offset++, "a part does not fit its tensor");
+    REFUSED(layout.v.offset = SIZE_MAX, "a part does not fit its tensor");
+    REFUSED(layout.v.layer_stride = SIZE_MAX, "a part does not fit its tensor");
+    REFUSED(layout.v.tensor_bytes++, "two parts of a tensor differ in its bytes");
+    REFUSED(layout.v.offset--, "two parts overlap, or cannot be shown apart");
+    REFUSED(layout.v.offset = 0, "two parts overlap, or cannot be shown apart");
+    REFUSED(layout.k.offset = layout.v.offset - 1;
+            layout.v.offset = 0, "two parts overlap, or cannot be shown apart");
+    REFUSED(layout.v.tensor = 1; layout.v.tensor_step = 0, "strides overlap");
+    REFUSED(layout.k_scales.size = 2, "a scale is for all tokens and elements of a block and head");
+    REFUSED(layout.v_scales.token_stride = 4,
+            "a scale is for all tokens and elements of a block and head");
+    REFUSED(layout.v.size = 0, "scales of a V that there is not");
+    REFUSED(layout.type = KVP_BF16, "the type has no scales");
+    REFUSED(layout.k_scales.head_stride = 6, "a stride does not keep elements aligned");
+    REFUSED(layout.k_scales.offset = 2, "an offset does not keep elements aligned");
+    REFUSED(layout.k_scales.layer_stride = 2, "an offset does not keep elements aligned");
+#undef REFUSED
+    assert_int_equal(kvp_layout_check(&good, NULL), KVP_OK);
+}
+
+/* What is legal though it looks odd: gaps, counts of 1 with any stride, tensors nobody lies in. */
+static void test_odd_and_right(void **state)
+{
+    (void)state;
+    kvp_layout layout = shape_of(KVP_BF16, D);
+    layout.n_heads = 1;
+    assert_int_equal(kvp_layout_arrange(&layout, KVP_ORDER_FLASHINFER_NHD, NULL), KVP_OK);
+    layout.k.head_stride = 12345; /* of the only head */
+    layout.n_tensors += 7;
+    assert_int_equal(kvp_layout_check(&layout, NULL), KVP_OK);
+    layout.k.block_stride += 64;
+    layout.v.block_stride += 64;
+    layout.k.tensor_bytes += N * 64;
+    layout.v.tensor_bytes += N * 64;
+    layout.v.offset += 32;
+    assert_int_equal(kvp_layout_check(&layout, NULL), KVP_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_sizes_differ_in_a_tensor),
+        cmocka_unit_test(test_header_example),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_scales_inside_blocks),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_slice_refusals),
+        cmocka_unit_test(test_order_refusals),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_check_refusals),
+        cmocka_unit_test(test_odd_and_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
