@@ -1,0 +1,171 @@
+/* A model that runs on kvpager: a tiny Llama with random weights.
+ *
+ * The same requests are generated with the KV of each sequence in one piece (plain.c) and with the
+ * cache (engine.c), in one way after another. Some requests have samples, which are forked, and
+ * beams, which are forked and closed at every token. Each time the tokens must be the same. */
+#include <kvpager/attention.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine.h"
+#include "model.h"
+#include "plain.h"
+
+enum { N_REQUESTS = 6, N_SYSTEM = 18, MAX_PROMPT = 40, N_NEW = 16, MAX_BEAMS = 3, MAX_OUT = 48 };
+
+/* Requests, and room for what is generated. */
+struct requests {
+    int32_t prompts[N_REQUESTS][MAX_PROMPT];
+    int32_t out[N_REQUESTS][MAX_OUT];
+    struct generation generations[N_REQUESTS];
+};
+
+/* Prompts that begin alike: the first 18 tokens, of half of them 30. The last two have samples and
+ * beams. */
+static void make_requests(struct requests *requests)
+{
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        struct generation *g = &requests->generations[i];
+        for (uint32_t at = 0; at < MAX_PROMPT; at++) {
+            const uint32_t who = at < N_SYSTEM ? 0 : at < 30 ? 1 + i % 2 : 10 + i;
+            requests->prompts[i][at] = (int32_t)((at * 37 + who * 101 + at * at * who) % 211);
+        }
+        *g = (struct generation){.prompt = requests->prompts[i],
+                                 .n_prompt = 20 + 3 * i,
+                                 .n_new = N_NEW,
+                                 .n_samples = i + 2 < N_REQUESTS ? 1 : MAX_BEAMS,
+                                 .is_beam = i + 1 == N_REQUESTS,
+                                 .seed = 1000 + i,
+                                 .out = requests->out[i]};
+    }
+}
+
+static uint32_t count_differences(const struct requests *a, const struct requests *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        const struct generation *g = &a->generations[i];
+        for (uint32_t j = 0; j < g->n_samples * g->n_new; j++)
+            n += a->out[i][j] != b->out[i][j];
+    }
+    return n;
+}
+
+static void print_tokens(const struct requests *requests)
+{
+    for (uint32_t i = 0; i < N_REQUESTS; i++) {
+        const struct generation *g = &requests->generations[i];
+        for (uint32_t sample = 0; sample < g->n_samples; sample++) {
+            printf("%u.%u:", i, sample);
+            for (uint32_t j = 0; j < g->n_new; j++)
+                printf(" %d", (int)g->out[sample * g->n_new + j]);
+            printf("%s\n", g->is_beam ? "   (beam)" : "");
+        }
+    }
+}
+
+/* One way to run them: `times` times in the same engine. */
+struct way {
+    const char *name;
+    engine_options options;
+    uint32_t times;
+};
+
+static int run_way(struct model *model, const struct way *way, const struct requests *expected)
+{
+    static struct requests found;
+    struct engine *engine = NULL;
+    kvp_status status = engine_create(model, &way->options, &engine);
+    uint32_t n_different = 0;
+    for (uint32_t i = 0; i < way->times && status == KVP_OK; i++) {
+        found = *expected;
+        for (uint32_t j = 0; j < N_REQUESTS; j++) {
+            memset(found.out[j], 0xFF, sizeof found.out[j]);
+            found.generations[j].out = found.out[j];
+        }
+        status = engine_run(engine, found.generations, N_REQUESTS);
+        if (status == KVP_OK)
+            n_different += count_differences(&found, expected);
+    }
+    if (status == KVP_OK) {
+        const engine_counts counts = engine_counts_of(engine);
+        printf("%-34s %5u %8u %6u %9u %5u %6u  %s\n", way->name, (unsigned)counts.steps,
+               (unsigned)counts.computed_tokens, (unsigned)counts.cached_tokens,
+               (unsigned)counts.preemptions, (unsigned)counts.swaps, (unsigned)counts.copied_blocks,
+               n_different == 0 ? "same tokens" : "OTHER TOKENS");
+    } else {
+        printf("%-34s %s\n", way->name, kvp_status_text(status));
+    }
+    engine_destroy(engine);
+    return status != KVP_OK || n_different > 0;
+}
+
+static int run_ways(struct model *model, const struct requests *expected)
+{
+    const engine_options plain = engine_default_options();
+    engine_options few = plain; /* blocks: not enough for all requests at once */
+    few.n_blocks = 28;
+    struct way ways[] = {
+        {"one after the other", plain, 1},
+        {"together", plain, 1},
+        {"no prefix cache", plain, 1},
+        {"twice: prompts are cached", plain, 2},
+        {"chunks of 5 tokens", plain, 1},
+        {"blocks of 1 token", plain, 1},
+        {"blocks of 7 tokens", plain, 1},
+        {"K turned when it is read", plain, 1},
+        {"cascade", plain, 1},
+        {"few blocks: recompute", few, 1},
+        {"the same without prefix cache", few, 1},
+        {"few blocks: swap", few, 1},
+        {"what is evicted stays on the host", few, 2},
+        {"steps are overlapped", few, 1},
+        {"steps are lost: 2, 4, 8, ...", plain, 1},
+    };
+    int failed = 0;
+    ways[0].options.max_running = MAX_BEAMS;
+    ways[2].options.prefix_cache = 0;
+    ways[4].options.chunk_tokens = 5;
+    ways[5].options.block_tokens = 1;
+    ways[6].options.block_tokens = 7;
+    ways[7].options.rope_mode = KVP_ROPE_AT_READ;
+    ways[8].options.cascade = 1;
+    ways[10].options.prefix_cache = 0;
+    ways[11].options.preempt = KVP_PREEMPT_SWAP;
+    ways[11].options.host_blocks = 64;
+    ways[12].options.host_blocks = 64;
+    ways[13].options.overlapped = 1;
+    ways[14].options.lose_steps = 1;
+    printf("%-34s %5s %8s %6s %9s %5s %6s\n", "", "steps", "computed", "cached", "preempted",
+           "swaps", "copies");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        failed |= run_way(model, &ways[i], expected);
+    return failed;
+}
+
+int main(void)
+{
+    static struct requests expected;
+    const model_config config = {.n_layers = 3,
+                                 .n_heads = 6,
+                                 .n_kv_heads = 2,
+                                 .head_size = 16,
+                                 .width = 48,
+                                 .hidden = 96,
+                                 .vocabulary = 211,
+                                 .max_tokens = 64,
+                                 .seed = 2,
+                                 .theta = 10000.0};
+    struct model *model = model_create(&config);
+    if (model == NULL)
+        return 1;
+    make_requests(&expected);
+    int failed = 0;
+    for (uint32_t i = 0; i < N_REQUESTS; i++)
+        failed |= plain_generate(model, &expected.generations[i]);
+    print_tokens(&expected);
+    if (!failed)
+        failed = run_ways(model, &expected);
+    model_destroy(model);
+    return failed;
+}
