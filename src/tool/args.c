@@ -147,12 +147,15 @@ int kvpi_args_milli(const kvpi_args *args, int option, const char *text, const u
 {
     uint64_t value;
     const char *at = text;
+    char decimals[8] = "";
+    if (range[1] % 1000 != 0)
+        snprintf(decimals, sizeof decimals, ".%03u", (unsigned)(range[1] % 1000));
     if (!read_milli(&at, &value) || *at != '\0' || value < range[0] || value > range[1])
         return kvpi_args_wrong(args,
                                "%s is '%s', expected a number from %" PRIu64 ".%03u to %" PRIu64
-                               " with at most three decimals",
+                               "%s with at most three decimals",
                                args->options[option].name, text, range[0] / 1000,
-                               (unsigned)(range[0] % 1000), range[1] / 1000);
+                               (unsigned)(range[0] % 1000), range[1] / 1000, decimals);
     *out = value;
     return 0;
 }

@@ -9,24 +9,15 @@
 
 #include "args.h"
 #include "devices.h"
-#include "models.h"
+#include "model_args.h"
 #include "size.h"
 #include "size_report.h"
 #include "tool.h"
 
-/* Activations of a prefill step of a few thousand tokens, captured graphs, buffers of collectives:
- * between one and four GiB in engines of today. Measure yours. */
-#define DEFAULT_OVERHEAD_BYTES (UINT64_C(2) << 30)
-
 #define MAX_CONTEXT_TOKENS (UINT64_C(1) << 27) /* models.h counts on it */
 
 typedef struct size_command {
-    kvpi_size_options size;
-    const char *model_name;
-    const char *config_path;
-    const kvpi_device *device;
-    bool kv_dtype_given;
-    bool weights_dtype_given;
+    kvpi_model_args model;
     bool json;
     bool list;
     bool help;
@@ -115,50 +106,26 @@ static void print_help(void)
 
 /* ---------------------------------------------------------------------------------- options */
 
-static int apply_dtype(const kvpi_args *args, int option, const char *value, size_command *command)
-{
-    size_t choice = 0;
-    bool of_kv = option == OPT_DTYPE;
-    if (kvpi_args_choice(args, option, value,
-                         of_kv ? kvpi_models_kv_dtypes : kvpi_models_weights_dtypes, &choice) != 0)
-        return KVPI_ARGS_WRONG;
-    if (of_kv) {
-        command->size.kv_dtype = (kvpi_dtype)choice;
-        command->kv_dtype_given = true;
-    } else {
-        command->size.weights_dtype = (kvpi_dtype)choice;
-        command->weights_dtype_given = true;
-    }
-    return 0;
-}
-
 static int apply_number(const kvpi_args *args, int option, const char *value, size_command *command)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
     static const uint64_t context[2] = {1, MAX_CONTEXT_TOKENS}, sinks[2] = {0, MAX_CONTEXT_TOKENS};
-    static const uint64_t tp[2] = {1, KVPI_MODELS_MAX_HEADS}, share[2] = {1, 1000};
-    kvpi_size_options *size = &command->size;
-    uint64_t number = 0;
+    kvpi_size_options *size = &command->model.size;
     switch (option) {
     case OPT_BLOCK_TOKENS:
         return kvpi_args_number(args, option, value, block_tokens, &size->block_tokens);
     case OPT_CONTEXT: return kvpi_args_number(args, option, value, context, &size->context_tokens);
     case OPT_SINKS: return kvpi_args_number(args, option, value, sinks, &size->sink_tokens);
-    case OPT_UTILIZATION:
-        return kvpi_args_milli(args, option, value, share, &size->utilization_milli);
-    case OPT_TP:
-        if (kvpi_args_number(args, option, value, tp, &number) != 0)
-            return KVPI_ARGS_WRONG;
-        size->tensor_parallel = (uint32_t)number;
-        return 0;
+    case OPT_UTILIZATION: return kvpi_model_args_utilization(args, option, value, &command->model);
+    case OPT_TP: return kvpi_model_args_tp(args, option, value, &command->model);
     default: return KVPI_ARGS_WRONG;
     }
 }
 
 static int apply_device(const kvpi_args *args, const char *value, size_command *command)
 {
-    command->device = kvpi_devices_find(value);
-    if (command->device == NULL)
+    command->model.device = kvpi_devices_find(value);
+    if (command->model.device == NULL)
         return kvpi_args_wrong(args, "--device is '%s', which is not in --list (or give --memory)",
                                value);
     return 0;
@@ -166,19 +133,17 @@ static int apply_device(const kvpi_args *args, const char *value, size_command *
 
 static int apply_option(const kvpi_args *args, int option, const char *value, size_command *command)
 {
-    kvpi_size_options *size = &command->size;
+    kvpi_size_options *size = &command->model.size;
     switch (option) {
-    case OPT_MODEL: command->model_name = value; return 0;
-    case OPT_MODEL_CONFIG: command->config_path = value; return 0;
+    case OPT_MODEL: command->model.model_name = value; return 0;
+    case OPT_MODEL_CONFIG: command->model.config_path = value; return 0;
     case OPT_DEVICE: return apply_device(args, value, command);
     case OPT_MEMORY: return kvpi_args_size(args, option, value, &size->memory_bytes);
     case OPT_WEIGHTS: return kvpi_args_size(args, option, value, &size->weights_bytes);
-    case OPT_OVERHEAD:
-        size->overhead_bytes = 0;
-        return strcmp(value, "0") == 0 ? 0
-                                       : kvpi_args_size(args, option, value, &size->overhead_bytes);
-    case OPT_DTYPE:
-    case OPT_WEIGHTS_DTYPE: return apply_dtype(args, option, value, command);
+    case OPT_OVERHEAD: return kvpi_model_args_overhead(args, option, value, &command->model);
+    case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &command->model);
+    case OPT_WEIGHTS_DTYPE:
+        return kvpi_model_args_dtype(args, option, value, false, &command->model);
     case OPT_JSON: command->json = true; return 0;
     case OPT_LIST: command->list = true; return 0;
     case OPT_HELP: command->help = true; return 0;
@@ -191,16 +156,17 @@ static int apply_option(const kvpi_args *args, int option, const char *value, si
 
 static int check_options(const kvpi_args *args, size_command *command)
 {
+    kvpi_model_args *model = &command->model;
     if (command->list)
         return 0;
-    if (command->model_name == NULL && command->config_path == NULL)
+    if (model->model_name == NULL && model->config_path == NULL)
         return kvpi_args_wrong(args, "no model is named: --model, --model-config");
-    if (command->model_name != NULL && command->config_path != NULL)
+    if (model->model_name != NULL && model->config_path != NULL)
         return kvpi_args_wrong(args, "--model and --model-config exclude each other");
-    if (command->device != NULL && command->size.memory_bytes != 0)
+    if (model->device != NULL && model->size.memory_bytes != 0)
         return kvpi_args_wrong(args, "--device and --memory exclude each other");
-    if (command->device != NULL)
-        command->size.memory_bytes = command->device->memory_bytes;
+    if (model->device != NULL)
+        model->size.memory_bytes = model->device->memory_bytes;
     return 0;
 }
 
@@ -220,85 +186,27 @@ static int parse_options(kvpi_args *args, size_command *command)
 
 /* ------------------------------------------------------------------------------- the command */
 
-static int find_model(const kvpi_args *args, const size_command *command, kvpi_model *out)
-{
-    if (command->config_path != NULL) {
-        kvpi_models_error error;
-        if (kvpi_models_read(command->config_path, out, &error) != 0)
-            return kvpi_tool_fail("size", "%s", error.text);
-        return TOOL_OK;
-    }
-    const kvpi_model *row = kvpi_models_find(command->model_name);
-    if (row == NULL) {
-        kvpi_args_wrong(args, "--model is '%s', which is not in --list (or give --model-config)",
-                        command->model_name);
-        return TOOL_USAGE;
-    }
-    *out = *row;
-    return TOOL_OK;
-}
-
-/* Options that the model does not go with. */
 static int check_model(const kvpi_args *args, kvpi_model *model, size_command *command)
 {
-    kvpi_size_options *size = &command->size;
-    if (!kvpi_models_divides(model, size->tensor_parallel)) {
-        kvpi_args_wrong(args,
-                        "--tp is %" PRIu32 ", which does not divide %" PRIu32
-                        " query heads with %" PRIu32 " KV heads",
-                        size->tensor_parallel, model->attention.q_heads, model->attention.kv_heads);
-        return TOOL_USAGE;
-    }
+    const kvpi_size_options *size = &command->model.size;
     if (size->sink_tokens > 0 && model->attention.n_windowed == 0) {
         kvpi_args_wrong(args, "--sinks needs a model with sliding-window layers");
         return TOOL_USAGE;
     }
-    if (!command->kv_dtype_given)
-        size->kv_dtype = model->kv_dtype;
-    if (!command->weights_dtype_given)
-        size->weights_dtype = model->weights_dtype;
-    else
-        model->unknown_dtype[0] = '\0';
-    if (size->memory_bytes == 0 || size->weights_bytes != 0)
-        return TOOL_OK;
-    if (model->unknown[0] != '\0')
-        return kvpi_tool_fail("size", "%s: %s, needed to count the weights (or give --weights)",
-                              model->name, model->unknown);
-    if (model->unknown_dtype[0] != '\0')
-        return kvpi_tool_fail("size", "%s: %s: give --weights-dtype or --weights", model->name,
-                              model->unknown_dtype);
-    return TOOL_OK;
+    bool needs_weights = size->memory_bytes != 0 && size->weights_bytes == 0;
+    return kvpi_model_args_check(args, needs_weights, model, &command->model);
 }
 
-/* Looks for the smallest number of accelerators on which the model leaves room for KV. */
-static int fail_full(const kvpi_model *model, const kvpi_size_options *options,
-                     const kvpi_size *size)
-{
-    kvpi_size_options other = *options;
-    kvpi_size result;
-    char hint[64] = "";
-    for (other.tensor_parallel = 1; other.tensor_parallel <= model->attention.q_heads;
-         other.tensor_parallel++)
-        if (kvpi_models_divides(model, other.tensor_parallel) &&
-            kvpi_size_count(model, &other, &result) == 0) {
-            snprintf(hint, sizeof hint, "; --tp %" PRIu32 " would fit", other.tensor_parallel);
-            break;
-        }
-    return kvpi_tool_fail("size",
-                          "%s: no room for KV: of %.2f GiB usable, weights take %.2f GiB and "
-                          "overhead %.2f GiB%s",
-                          model->name, kvpi_size_gib(size->usable_bytes),
-                          kvpi_size_gib(size->weights_bytes),
-                          kvpi_size_gib(options->overhead_bytes), hint);
-}
-
-static int count_and_report(const kvpi_model *model, const size_command *command)
+static int count_and_report(const kvpi_args *args, const kvpi_model *model,
+                            const size_command *command)
 {
     kvpi_size size;
-    const kvpi_size_report report = {
-        .model = model, .device = command->device, .options = &command->size, .size = &size};
-    if (kvpi_size_count(model, &command->size, &size) != 0)
-        return fail_full(model, &command->size, &size);
+    const kvpi_size_report report = {.model = model,
+                                     .device = command->model.device,
+                                     .options = &command->model.size,
+                                     .size = &size};
+    if (kvpi_size_count(model, &command->model.size, &size) != 0)
+        return kvpi_model_args_fail_full(args, model, &command->model, &size);
     if (!command->json)
         kvpi_size_print(&report, stdout);
     else if (kvpi_size_print_json(&report, stdout) != 0 && !ferror(stdout))
@@ -323,12 +231,9 @@ int cmd_size(int argc, char **argv)
                       .options = options_table,
                       .n_options = N_OPTIONS,
                       .next = 1};
-    size_command command = {.size = {.tensor_parallel = 1,
-                                     .block_tokens = 16,
-                                     .context_tokens = 8192,
-                                     .utilization_milli = 900,
-                                     .overhead_bytes = DEFAULT_OVERHEAD_BYTES}};
+    size_command command = {.json = false};
     kvpi_model model;
+    kvpi_model_args_init(&command.model, "--list", true);
     if (parse_options(&args, &command) != 0)
         return TOOL_USAGE;
     if (command.help) {
@@ -337,10 +242,10 @@ int cmd_size(int argc, char **argv)
     }
     if (command.list)
         return list(&command);
-    int status = find_model(&args, &command, &model);
+    int status = kvpi_model_args_find(&args, &command.model, &model);
     if (status == TOOL_OK)
         status = check_model(&args, &model, &command);
     if (status == TOOL_OK)
-        status = count_and_report(&model, &command);
+        status = count_and_report(&args, &model, &command);
     return status;
 }

@@ -242,6 +242,19 @@ uint64_t kvpi_models_weights_bytes(const kvpi_model *model, kvpi_dtype dtype)
     return stored(quantised, dtype) + stored(total - quantised, KVPI_DTYPE_BF16);
 }
 
+kvpi_models_traffic kvpi_models_count_traffic(const kvpi_model *model, kvpi_dtype dtype)
+{
+    kvpi_models_count count = kvpi_models_count_parameters(model);
+    uint64_t input = model->mlp.tied ? 0 : (uint64_t)model->mlp.hidden * model->mlp.vocab;
+    kvpi_models_traffic traffic = {.experts = stored(count.experts, dtype)};
+    uint64_t unread =
+        traffic.experts + stored(input, dtype <= KVPI_DTYPE_F32 ? dtype : KVPI_DTYPE_BF16);
+    traffic.every_step = kvpi_models_weights_bytes(model, dtype);
+    assert(unread <= traffic.every_step);
+    traffic.every_step -= unread;
+    return traffic;
+}
+
 /* ----------------------------------------------------------------------------------------- KV */
 
 uint64_t kvpi_models_kv_values(const kvpi_model *model, uint32_t tensor_parallel)

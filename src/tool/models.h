@@ -130,6 +130,18 @@ kvpi_models_count kvpi_models_count_parameters(const kvpi_model *model);
  */
 uint64_t kvpi_models_weights_bytes(const kvpi_model *model, kvpi_dtype dtype);
 
+/* Bytes of weights that a step reads. */
+typedef struct kvpi_models_traffic {
+    uint64_t every_step; /* all but the routed experts and an input embedding of its own */
+    uint64_t experts;    /* all routed experts: a step reads those that its tokens use */
+} kvpi_models_traffic;
+
+/* Count the bytes that a step reads, as kvpi_models_weights_bytes counts them.
+ *
+ * Takes:   model    with `unknown` empty
+ */
+kvpi_models_traffic kvpi_models_count_traffic(const kvpi_model *model, kvpi_dtype dtype);
+
 /* Give how many values one token's KV has in one layer on one accelerator. Heads are divided; when
  * there are more accelerators than heads, each keeps one; a latent vector is on all of them.
  *

@@ -12,17 +12,13 @@
  * Times are taken around the calls only, making tokens is not in them. The decoding of a request is
  * timed as a whole: two clock readings cost as much as a token.
  */
-#define _DEFAULT_SOURCE /* _SC_PHYS_PAGES */
-
 #include "replay.h"
 
-#include <errno.h>
 #include <kvpager/kvpager.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "progress.h"
+#include "replay_cache.h"
 #include "tool.h"
 
 typedef struct replay {
@@ -32,16 +28,8 @@ typedef struct replay {
     uint64_t n_requests;
     uint64_t max_tokens; /* of a request that is not rejected, output included; >= 1 */
     int32_t *tokens;     /* [max_tokens] input, then output */
-    kvp_cache *cache;
-    kvp_ns ns;
-    FILE *log;
+    kvpi_replay_cache cache;
 } replay;
-
-static int fail_status(const char *call, kvp_status status)
-{
-    return kvpi_tool_fail("replay", "%s: %s (%s)", call, kvp_status_text(status),
-                          kvp_status_name(status));
-}
 
 /* -------------------------------------------------------------------------------- preparing */
 
@@ -78,22 +66,7 @@ static void measure_requests(replay *run)
     kvpi_report_timeline_init(&run->report->timeline, first_us, last_us, run->n_requests);
 }
 
-/* Creating touches all of the bookkeeping, and systems that overcommit would kill the process. */
-static int refuse_too_large(const kvp_config *config)
-{
-    size_t needed = 0;
-    kvp_status status = kvp_cache_bytes(config, &needed);
-    if (status != KVP_OK)
-        return fail_status("sizing the cache", status);
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (pages <= 0 || page_bytes <= 0 || needed / (size_t)page_bytes <= (size_t)pages)
-        return TOOL_OK;
-    return kvpi_tool_fail("replay",
-                          "%u blocks need %zu MiB of bookkeeping, more than the machine has",
-                          config->n_blocks - 1, needed >> 20);
-}
-
-static int create_cache(replay *run)
+static kvp_config configure(const replay *run)
 {
     kvp_config config;
     kvp_config_init(&config);
@@ -103,51 +76,7 @@ static int create_cache(replay *run)
     config.max_seq_tokens = (uint32_t)run->max_tokens;
     config.max_namespaces = 1;
     config.prefix_cache = run->options->prefix_cache;
-    if (refuse_too_large(&config) != TOOL_OK)
-        return TOOL_FAILED;
-    kvp_status status = kvp_cache_create(&config, NULL, 0, &run->cache);
-    return status == KVP_OK ? TOOL_OK : fail_status("creating the cache", status);
-}
-
-static int open_namespace(replay *run)
-{
-    static const char name[] = "replay";
-    kvp_status status = kvp_ns_open(run->cache, name, sizeof name - 1, &run->ns);
-    return status == KVP_OK ? TOOL_OK : fail_status("opening the namespace", status);
-}
-
-/* -------------------------------------------------------------------------- the operation log */
-
-static int write_log(void *context, const void *bytes, size_t n_bytes)
-{
-    return fwrite(bytes, 1, n_bytes, context) == n_bytes ? 0 : -1;
-}
-
-static int start_log(replay *run)
-{
-    const char *path = run->options->record;
-    if (path == NULL)
-        return TOOL_OK;
-    run->log = fopen(path, "wb");
-    if (run->log == NULL)
-        return kvpi_tool_fail("replay", "cannot write %s: %s", path, strerror(errno));
-    kvp_sink sink = {.context = run->log, .write = write_log};
-    kvp_status status = kvp_record_start(run->cache, &sink);
-    return status == KVP_OK ? TOOL_OK : fail_status("starting the operation log", status);
-}
-
-/* The file is closed whatever happened; it is only complete if all of this worked. */
-static int stop_log(replay *run)
-{
-    if (run->log == NULL)
-        return TOOL_OK;
-    errno = 0;
-    bool written = kvp_record_stop(run->cache) == KVP_OK;
-    written = fclose(run->log) == 0 && written;
-    run->log = NULL;
-    return written ? TOOL_OK
-                   : kvpi_tool_fail("replay", "cannot write %s: %s", run->options->record,
-                                    errno != 0 ? strerror(errno) : "the log is incomplete");
+    return config;
 }
 
 /* ------------------------------------------------------------------------------- a request */
@@ -168,11 +97,11 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
                          .n_tokens = (uint32_t)request->input_length,
                          .tag = request->number};
     uint64_t start = kvpi_progress_now_ns();
-    kvp_status status = kvp_seq_open(run->cache, run->ns, &prompt, seq, info);
+    kvp_status status = kvp_seq_open(run->cache.cache, run->cache.ns, &prompt, seq, info);
     uint64_t opened = kvpi_progress_now_ns();
     if (status != KVP_OK)
         return status;
-    status = kvp_seq_commit(run->cache, *seq, prompt.n_tokens);
+    status = kvp_seq_commit(run->cache.cache, *seq, prompt.n_tokens);
     run->report->open_ns += opened - start;
     run->report->commit_ns += kvpi_progress_now_ns() - opened;
     return status;
@@ -183,9 +112,9 @@ static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
     uint32_t n = (uint32_t)request->input_length, end = (uint32_t)tokens_of(run, request);
     uint64_t start = kvpi_progress_now_ns();
     for (; n < end; n++) {
-        kvp_status status = kvp_seq_extend(run->cache, seq, &run->tokens[n], 1, 0);
+        kvp_status status = kvp_seq_extend(run->cache.cache, seq, &run->tokens[n], 1, 0);
         if (status == KVP_OK)
-            status = kvp_seq_commit(run->cache, seq, n + 1);
+            status = kvp_seq_commit(run->cache.cache, seq, n + 1);
         if (status != KVP_OK)
             return status;
     }
@@ -197,7 +126,7 @@ static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
 static kvp_status close_request(replay *run, kvp_seq seq)
 {
     uint64_t start = kvpi_progress_now_ns();
-    kvp_status status = kvp_seq_close(run->cache, seq, NULL);
+    kvp_status status = kvp_seq_close(run->cache.cache, seq, NULL);
     run->report->close_ns += kvpi_progress_now_ns() - start;
     return status;
 }
@@ -261,25 +190,12 @@ static int replay_all(replay *run)
 static int read_counters(replay *run)
 {
     kvp_stats stats;
-    kvp_status status = kvp_cache_stats(run->cache, &stats);
+    kvp_status status = kvp_cache_stats(run->cache.cache, &stats);
     if (status != KVP_OK)
-        return fail_status("reading the counters", status);
+        return kvpi_replay_cache_fail("reading the counters", status);
     run->report->evictions = stats.evicted_blocks;
     run->report->peak_held_blocks = stats.peak_held_blocks;
     return TOOL_OK;
-}
-
-static int run_with_cache(replay *run)
-{
-    int status = start_log(run);
-    if (status == TOOL_OK)
-        status = open_namespace(run);
-    if (status == TOOL_OK)
-        status = replay_all(run);
-    if (status == TOOL_OK)
-        status = read_counters(run);
-    int log_status = stop_log(run);
-    return status != TOOL_OK ? status : log_status;
 }
 
 int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
@@ -291,10 +207,13 @@ int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *op
     if (run.tokens == NULL)
         return kvpi_tool_fail("replay", "out of memory for a request of %llu tokens",
                               (unsigned long long)run.max_tokens);
-    int status = create_cache(&run);
+    kvp_config config = configure(&run);
+    int status = kvpi_replay_cache_open(&config, options->record, &run.cache);
     if (status == TOOL_OK)
-        status = run_with_cache(&run);
-    kvp_cache_destroy(run.cache);
+        status = replay_all(&run);
+    if (status == TOOL_OK)
+        status = read_counters(&run);
+    status = kvpi_replay_cache_close(&run.cache, status);
     free(run.tokens);
     return status;
 }

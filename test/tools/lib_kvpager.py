@@ -47,13 +47,23 @@ def run(*arguments, stdin=None, env=None):
                           env=environment, check=False)
 
 
-def replay(path, *options, stdin=None):
+def replay_as(*arguments, stdin=None):
     """Replays with --json; gives the object, or fails the whole test."""
-    done = run("replay", "--json", *options, path, stdin=stdin)
+    done = run("replay", "--json", *arguments, stdin=stdin)
     if done.returncode != 0:
-        print("FAILED: replay", options, path, "status", done.returncode, done.stderr.decode())
+        print("FAILED: replay", arguments, "status", done.returncode, done.stderr.decode())
         sys.exit(1)
     return json.loads(done.stdout)
+
+
+def replay(path, *options, stdin=None):
+    """One request after the other."""
+    return replay_as("--sequential", *options, path, stdin=stdin)
+
+
+def replay_load(path, *options, stdin=None):
+    """Under load, with what is simulated only."""
+    return replay_as("--no-measure", *options, path, stdin=stdin)
 
 
 def directory():

@@ -36,7 +36,7 @@ fenced c "$KVP_SOURCE/docs/EMBEDDING.md" >"$work/embedding.c"
 fenced text "$KVP_SOURCE/docs/EMBEDDING.md" >"$work/wanted"
 # shellcheck disable=SC2086 # no word at all when there are no sanitizers
 if "${compiler:-cc}" -std=c11 -Wall -Wextra -Werror $sanitize -I "$KVP_SOURCE/include" \
-    -o "$work/embedding" "$work/embedding.c" "$KVP_BUILD/libkvpager.a"; then
+    -o "$work/embedding" "$work/embedding.c" "$KVP_BUILD/libkvpager.a" -lm; then
     "$work/embedding" >"$work/got" || fail "the program in docs/EMBEDDING.md ends with $?"
     [ -s "$work/wanted" ] || fail "no output in docs/EMBEDDING.md"
     diff -u "$work/wanted" "$work/got" || fail "it prints something else than docs/EMBEDDING.md says"

@@ -1,4 +1,4 @@
-"""Replays tiny traces whose figures were computed by hand."""
+"""Replays tiny traces one request after the other; the figures were computed by hand."""
 
 import os
 
@@ -117,17 +117,17 @@ def check_case(path, name, trace, options, figures):
     check(found["wall_seconds"] > 0 and found["ns_per_open"] >= 0, name, "times")
 
 
-def check_record(path, folder):
+def check_record(path, folder, *mode):
     """The log is the same, bit for bit, each time."""
     logs = []
     for name in ["a.log", "b.log"]:
         log = os.path.join(folder, name)
-        done = run("replay", "--trace-block", 8, "--block-tokens", 4, "--record", log, path)
+        done = run("replay", *mode, "--trace-block", 8, "--block-tokens", 4, "--record", log, path)
         check_equal(done.returncode, 0, "record", done.stderr)
         with open(log, "rb") as file:
             logs.append(file.read())
     check(len(logs[0]) > 16 and logs[0] == logs[1], "record: the logs differ")
-    done = run("replay", "--record", os.path.join(folder, "no", "such"), path)
+    done = run("replay", *mode, "--record", os.path.join(folder, "no", "such"), path)
     check_equal(done.returncode, 1, "record in no directory")
 
 
@@ -138,10 +138,11 @@ def main():
             check_case(path, *case)
         with open(path, "w", encoding="utf-8") as file:
             file.write(SHARING)
-        options = ["--trace-block", 8, "--block-tokens", 4, "--sequential"]
+        options = ["--trace-block", 8, "--block-tokens", 4]
         from_file = replay(path, *options)
         from_pipe = replay("-", *options, stdin=SHARING.encode())
         check_equal(from_pipe["hit_tokens"], from_file["hit_tokens"], "standard input")
+        check_record(path, folder, "--sequential")
         check_record(path, folder)
     finish()
 

@@ -1,4 +1,4 @@
-"""The report for people: the figures of --json, bars in the terminal's character set, 80 columns."""
+"""The report for people of a sequential replay: the figures of --json, bars in the terminal's character set, 80 columns."""
 
 import os
 import re
@@ -10,7 +10,7 @@ BLOCKS = "▏▎▍▌▋▊▉█"
 
 
 def report(path, *options, locale="C"):
-    done = run("replay", *options, path, env={"LC_ALL": locale, "LANG": locale})
+    done = run("replay", "--sequential", *options, path, env={"LC_ALL": locale, "LANG": locale})
     check_equal(done.returncode, 0, options, done.stderr)
     check_equal(done.stderr, b"", "stderr")
     return done.stdout.decode()

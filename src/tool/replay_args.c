@@ -1,0 +1,555 @@
+/* Owns the options of `kvpager replay`: what there is, what values are allowed, and which of them
+ * go together. What they come to, with a model read and blocks counted, is in replay_setup.c.
+ */
+#include "replay_args.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+#include "trace/requests.h"
+
+#define DEFAULT_MODEL  "llama-3.1-8b"
+#define DEFAULT_DEVICE "h100-80gb"
+
+/* Peaks are not reached. Matrices of large steps and streams of memory come to about these shares;
+ * launching and sampling cost something beside. All of it is a choice: measure yours. */
+#define DEFAULT_COMPUTE_MILLI    500
+#define DEFAULT_BANDWIDTH_MILLI  800
+#define DEFAULT_HOST_BANDWIDTH   UINT64_C(50000000000)
+#define DEFAULT_ROOFLINE_STEP_NS 1000000
+
+enum {
+    /* the trace */
+    OPT_LIMIT,
+    OPT_SPEEDUP,
+    OPT_OUTPUT_TOKENS,
+    OPT_TRACE_BLOCK,
+    OPT_LENIENT,
+    OPT_SEED,
+    /* the cache */
+    OPT_BLOCK_TOKENS,
+    OPT_BLOCKS,
+    OPT_MEMORY,
+    OPT_KV_BYTES,
+    OPT_HOST_BLOCKS,
+    OPT_HOST_MEMORY,
+    OPT_KEEP_EVICTED,
+    OPT_NO_PREFIX_CACHE,
+    /* the scheduler */
+    OPT_MAX_RUNNING,
+    OPT_STEP_TOKENS,
+    OPT_CHUNK_TOKENS,
+    OPT_WATERMARK,
+    OPT_PREEMPT,
+    OPT_SWAP_AHEAD,
+    OPT_MAX_PASSED_OVER,
+    OPT_MAX_TRIES,
+    /* the roofline */
+    OPT_MODEL,
+    OPT_MODEL_CONFIG,
+    OPT_DEVICE,
+    OPT_TP,
+    OPT_DTYPE,
+    OPT_WEIGHTS_DTYPE,
+    OPT_UTILIZATION,
+    OPT_OVERHEAD,
+    OPT_COMPUTE_SHARE,
+    OPT_BANDWIDTH_SHARE,
+    OPT_HOST_BANDWIDTH,
+    OPT_STEP_NS,
+    /* plain rates */
+    OPT_PROMPT_TOKEN_NS,
+    OPT_DECODE_TOKEN_NS,
+    OPT_CONTEXT_TOKEN_NS,
+    OPT_COPY_TOKEN_NS,
+    /* the output */
+    OPT_SEQUENTIAL,
+    OPT_RECORD,
+    OPT_NO_MEASURE,
+    OPT_JSON,
+    OPT_HELP,
+    N_OPTIONS
+};
+
+_Static_assert(N_OPTIONS <= 64, "a bit for each in `given`");
+
+static const kvpi_args_option options_table[] = {
+    [OPT_LIMIT] = {"--limit", "N", "replay the first N requests only", 0},
+    [OPT_SPEEDUP] = {"--speedup", "X", "requests arrive X times as fast (default 1)", 0},
+    [OPT_OUTPUT_TOKENS] = {"--output-tokens", "on|off",
+                           "generate output tokens (default on); off: a request\n"
+                           "ends with its prompt",
+                           0},
+    [OPT_TRACE_BLOCK] = {"--trace-block", "N", "tokens per id in the trace (default 512)", 0},
+    [OPT_LENIENT] = {"--lenient", NULL,
+                     "go on when a request has too few ids (what they do\n"
+                     "not cover is unshared) or too many (they are dropped)",
+                     0},
+    [OPT_SEED] = {"--seed", "S", "other token values with the same sharing (default 0)", 0},
+
+    [OPT_BLOCK_TOKENS] = {"--block-tokens", "N",
+                          "tokens per block, 1 to 65536 (default 16); must\n"
+                          "divide the trace's block",
+                          0},
+    [OPT_BLOCKS] = {"--blocks", "N",
+                    "usable blocks (default: what the model leaves of the\n"
+                    "accelerator's memory; without one, 262144 tokens)",
+                    0},
+    [OPT_MEMORY] = {"--memory", "SIZE",
+                    "instead of --blocks: KV memory, such as 40GiB or 80G\n"
+                    "(K, M, G, T are powers of 1024, kB, MB ... of 1000)",
+                    0},
+    [OPT_KV_BYTES] = {"--kv-bytes-per-token", "N",
+                      "KV bytes of one token, where no model says so: 2 x\n"
+                      "layers x KV heads x head size x bytes each",
+                      0},
+    [OPT_HOST_BLOCKS] = {"--host-blocks", "N", "usable blocks of host memory (default none)", 0},
+    [OPT_HOST_MEMORY] = {"--host-memory", "SIZE", "instead of --host-blocks", 0},
+    [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
+                          "copy what is evicted to the host (default on)", 0},
+    [OPT_NO_PREFIX_CACHE] = {"--no-prefix-cache", NULL, "share nothing, for comparison", 0},
+
+    [OPT_MAX_RUNNING] = {"--max-running", "N", "requests that run at once (default 256)", 0},
+    [OPT_STEP_TOKENS] = {"--step-tokens", "N", "tokens computed in a step (default 8192)", 0},
+    [OPT_CHUNK_TOKENS] = {"--chunk-tokens", "N",
+                          "of one prompt in a step (default 0: no such limit)", 0},
+    [OPT_WATERMARK] = {"--watermark", "F",
+                       "share of the blocks that is kept free when requests\n"
+                       "are admitted, 0 to 0.9 (default 0.01)",
+                       0},
+    [OPT_PREEMPT] = {"--preempt", "HOW",
+                     "recompute (default), swap, or cheaper: whichever the\n"
+                     "model prices lower",
+                     0},
+    [OPT_SWAP_AHEAD] = {"--swap-ahead", NULL, "swap out before blocks run out", 0},
+    [OPT_MAX_PASSED_OVER] = {"--max-passed-over", "N",
+                             "times that later requests may overtake one that does\n"
+                             "not fit (default 16; 0: strict order)",
+                             0},
+    [OPT_MAX_TRIES] = {"--max-tries", "N", "requests that do not fit, tried in a step (default 4)",
+                       0},
+
+    [OPT_MODEL] = {"--model", "NAME",
+                   "a model of 'kvpager size --list' (default\n"
+                   "llama-3.1-8b)",
+                   0},
+    [OPT_MODEL_CONFIG] = {"--model-config", "FILE", "or its Hugging Face config.json", 0},
+    [OPT_DEVICE] = {"--device", "NAME",
+                    "an accelerator of 'kvpager size --list' (default\n"
+                    "h100-80gb)",
+                    0},
+    [OPT_TP] = {"--tp", "N", "tensor parallel over N of them (default 1)", 0},
+    [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8\n(default: the model's)",
+                   0},
+    [OPT_WEIGHTS_DTYPE] = {"--weights-dtype", "TYPE",
+                           "bf16, f16, f32, fp8, int8, int4, mxfp4 (default: the\n"
+                           "model's)",
+                           0},
+    [OPT_UTILIZATION] = {"--utilization", "F", "share of the memory that is used (default 0.9)", 0},
+    [OPT_OVERHEAD] = {"--overhead", "SIZE", "of it, for other than weights and KV (default 2GiB)",
+                      0},
+    [OPT_COMPUTE_SHARE] = {"--compute-share", "F",
+                           "of the peak FLOP/s that is reached (default 0.5)", 0},
+    [OPT_BANDWIDTH_SHARE] = {"--bandwidth-share", "F", "of the peak memory bandwidth (default 0.8)",
+                             0},
+    [OPT_HOST_BANDWIDTH] = {"--host-bandwidth", "SIZE",
+                            "a second, between host and device (default 50GB)", 0},
+    [OPT_STEP_NS] = {"--step-ns", "N",
+                     "fixed part of a step, with a model or with rates\n"
+                     "(default 1000000 with a model, else 0)",
+                     0},
+
+    [OPT_PROMPT_TOKEN_NS] = {"--prompt-token-ns", "X", "for each prompt token that is computed", 0},
+    [OPT_DECODE_TOKEN_NS] = {"--decode-token-ns", "X", "for each sequence that decodes", 0},
+    [OPT_CONTEXT_TOKEN_NS] = {"--context-token-ns", "X",
+                              "for each token that a sequence of the step attends to", 0},
+    [OPT_COPY_TOKEN_NS] = {"--copy-token-ns", "X", "for each token copied between host and device",
+                           0},
+
+    [OPT_SEQUENTIAL] = {"--sequential", NULL,
+                        "one request after the other instead: hit rates of an\n"
+                        "unhurried server, no scheduler, no time",
+                        0},
+    [OPT_RECORD] = {"--record", "FILE", "record every call on the cache in an operation log", 0},
+    [OPT_NO_MEASURE] = {"--no-measure", NULL,
+                        "leave out what was measured: equal input, equal bytes", 0},
+    [OPT_JSON] = {"--json", NULL, "print one JSON object instead of the table", 0},
+    [OPT_HELP] = {"--help", NULL, "print this text", 'h'},
+};
+
+/* ------------------------------------------------------------------------------------ the help */
+
+static void print_group(const char *title, int first, int end)
+{
+    printf("\n%s:\n", title);
+    kvpi_args_print(options_table + first, (size_t)(end - first));
+}
+
+static void print_sequential_help(void)
+{
+    fputs("\n"
+          "Figures of --sequential, by their names in --json:\n"
+          "  requests          replayed, rejected ones included\n"
+          "  rejected          needed more blocks than there are; the cache was left alone\n"
+          "  input_tokens      of all requests, rejected ones included\n"
+          "  output_tokens     appended\n"
+          "  hit_tokens        input tokens that need not be computed; of a request at most\n"
+          "                    all but the last, which the model must see\n"
+          "  hit_ratio         hit_tokens / input_tokens\n"
+          "  blocks_looked_up  full blocks of all prompts, rejected ones included\n"
+          "  block_hits        leading blocks of the prompts that were shared\n"
+          "  evictions         cached blocks whose content was dropped to make room\n"
+          "  peak_held_blocks  most blocks in use at once\n"
+          "  wall_seconds      of the replay; reading the file is not in it\n"
+          "  ns_per_open, ns_per_commit, ns_per_close   mean of a request's call\n"
+          "  ns_per_extend     mean of an output token, its commit included\n",
+          stdout);
+}
+
+void kvpi_replay_args_help(void)
+{
+    fputs("Usage: kvpager replay [OPTIONS] FILE\n"
+          "\n"
+          "Replay a request trace under load: requests arrive at their times, the scheduler\n"
+          "batches, preempts and shares, and a model of a language model on an accelerator\n"
+          "says how long each step takes. Times are simulated, never measured. All figures\n"
+          "and the model's formula: docs/REPLAY.md.\n"
+          "\n"
+          "FILE is '-' for standard input. Formats, told apart by the first line:\n"
+          "\n"
+          "  Mooncake JSONL   timestamp, input_length, output_length, hash_ids\n"
+          "  token JSONL      arrival_time_ns, input_toks, output_toks, input_tok_ids\n"
+          "  Azure CSV        TIMESTAMP,ContextTokens,GeneratedTokens   (nothing shared)\n"
+          "  BurstGPT CSV     Timestamp,Model,Request tokens,...        (nothing shared)\n",
+          stdout);
+    print_group("Trace", 0, OPT_BLOCK_TOKENS);
+    print_group("Cache", OPT_BLOCK_TOKENS, OPT_MAX_RUNNING);
+    print_group("Scheduler", OPT_MAX_RUNNING, OPT_MODEL);
+    print_group("Time, by a roofline (the default)", OPT_MODEL, OPT_PROMPT_TOKEN_NS);
+    print_group("Time, by plain rates: any of these instead of a model; the others are 0",
+                OPT_PROMPT_TOKEN_NS, OPT_SEQUENTIAL);
+    print_group("Output", OPT_SEQUENTIAL, N_OPTIONS);
+    print_sequential_help();
+}
+
+/* ------------------------------------------------------------------------------ single options */
+
+static int apply_number32(const kvpi_args *args, int option, const char *value,
+                          const uint64_t range[2], uint32_t *out)
+{
+    uint64_t number = 0;
+    if (kvpi_args_number(args, option, value, range, &number) != 0)
+        return KVPI_ARGS_WRONG;
+    *out = (uint32_t)number;
+    return 0;
+}
+
+static int apply_on_off(const kvpi_args *args, int option, const char *value, bool *out)
+{
+    static const char *const on_off[] = {"on", "off", NULL};
+    size_t choice = 0;
+    if (kvpi_args_choice(args, option, value, on_off, &choice) != 0)
+        return KVPI_ARGS_WRONG;
+    *out = choice == 0;
+    return 0;
+}
+
+static int apply_trace(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
+{
+    static const uint64_t positive[2] = {1, UINT64_MAX}, any[2] = {0, INT64_MAX};
+    static const uint64_t trace_block[2] = {1, KVPI_REQUESTS_MAX_TRACE_BLOCK};
+    static const uint64_t speedup[2] = {1, UINT64_C(1000000000)};
+    kvpi_replay_options *replay = &out->load.replay;
+    uint32_t block = 0;
+    int result = 0;
+    switch (option) {
+    case OPT_LIMIT: return kvpi_args_number(args, option, value, positive, &replay->limit);
+    case OPT_SPEEDUP:
+        return kvpi_args_milli(args, option, value, speedup, &out->load.speedup_milli);
+    case OPT_OUTPUT_TOKENS: return apply_on_off(args, option, value, &replay->output);
+    case OPT_TRACE_BLOCK:
+        result = apply_number32(args, option, value, trace_block, &block);
+        replay->trace_block = (int32_t)block;
+        return result;
+    case OPT_LENIENT: out->lenient = true; return 0;
+    case OPT_SEED: return kvpi_args_number(args, option, value, any, &replay->seed);
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
+{
+    static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
+    static const uint64_t blocks[2] = {1, KVPI_REPLAY_MAX_BLOCKS};
+    kvpi_replay_options *replay = &out->load.replay;
+    switch (option) {
+    case OPT_BLOCK_TOKENS:
+        return kvpi_args_number(args, option, value, block_tokens, &replay->block_tokens);
+    case OPT_BLOCKS: return kvpi_args_number(args, option, value, blocks, &replay->blocks);
+    case OPT_MEMORY: return kvpi_args_size(args, option, value, &out->memory_bytes);
+    case OPT_KV_BYTES: return kvpi_args_size(args, option, value, &out->kv_bytes_per_token);
+    case OPT_HOST_BLOCKS:
+        return kvpi_args_number(args, option, value, blocks, &out->load.host_blocks);
+    case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
+    case OPT_KEEP_EVICTED: return apply_on_off(args, option, value, &out->load.keep_evicted);
+    case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_preempt(const kvpi_args *args, const char *value, kvpi_replay_args *out)
+{
+    static const char *const means[] = {"recompute", "swap", "cheaper", NULL};
+    static const uint32_t numbers[] = {KVP_PREEMPT_RECOMPUTE, KVP_PREEMPT_SWAP,
+                                       KVP_PREEMPT_CHEAPER};
+    size_t choice = 0;
+    if (kvpi_args_choice(args, OPT_PREEMPT, value, means, &choice) != 0)
+        return KVPI_ARGS_WRONG;
+    out->load.preempt = numbers[choice];
+    return 0;
+}
+
+static int apply_sched(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
+{
+    static const uint64_t running[2] = {1, 65536}, step[2] = {1, 1 << 24};
+    static const uint64_t chunk[2] = {0, 1 << 24}, watermark[2] = {0, 900};
+    static const uint64_t passed[2] = {0, 1000000}, tries[2] = {1, 65536};
+    kvpi_simulate_options *load = &out->load;
+    switch (option) {
+    case OPT_MAX_RUNNING: return apply_number32(args, option, value, running, &load->max_running);
+    case OPT_STEP_TOKENS: return apply_number32(args, option, value, step, &load->step_tokens);
+    case OPT_CHUNK_TOKENS: return apply_number32(args, option, value, chunk, &load->chunk_tokens);
+    case OPT_WATERMARK:
+        return kvpi_args_milli(args, option, value, watermark, &load->watermark_milli);
+    case OPT_PREEMPT: return apply_preempt(args, value, out);
+    case OPT_SWAP_AHEAD: load->swap_ahead = true; return 0;
+    case OPT_MAX_PASSED_OVER:
+        return apply_number32(args, option, value, passed, &load->max_passed_over);
+    case OPT_MAX_TRIES: return apply_number32(args, option, value, tries, &load->max_tries);
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_device(const kvpi_args *args, const char *value, kvpi_replay_args *out)
+{
+    out->model.device = kvpi_devices_find(value);
+    if (out->model.device == NULL)
+        return kvpi_args_wrong(args, "--device is '%s', which is not in 'kvpager size --list'",
+                               value);
+    return 0;
+}
+
+static int apply_roofline(const kvpi_args *args, int option, const char *value,
+                          kvpi_replay_args *out)
+{
+    static const uint64_t share[2] = {1, 1000}, step_ns[2] = {0, UINT64_C(1000000000000)};
+    switch (option) {
+    case OPT_MODEL: out->model.model_name = value; return 0;
+    case OPT_MODEL_CONFIG: out->model.config_path = value; return 0;
+    case OPT_DEVICE: return apply_device(args, value, out);
+    case OPT_TP: return kvpi_model_args_tp(args, option, value, &out->model);
+    case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &out->model);
+    case OPT_WEIGHTS_DTYPE: return kvpi_model_args_dtype(args, option, value, false, &out->model);
+    case OPT_UTILIZATION: return kvpi_model_args_utilization(args, option, value, &out->model);
+    case OPT_OVERHEAD: return kvpi_model_args_overhead(args, option, value, &out->model);
+    case OPT_COMPUTE_SHARE:
+        return kvpi_args_milli(args, option, value, share, &out->shares.compute_milli);
+    case OPT_BANDWIDTH_SHARE:
+        return kvpi_args_milli(args, option, value, share, &out->shares.bandwidth_milli);
+    case OPT_HOST_BANDWIDTH:
+        return kvpi_args_size(args, option, value, &out->shares.host_bytes_per_second);
+    case OPT_STEP_NS: return kvpi_args_number(args, option, value, step_ns, &out->step.step_ns);
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_rate(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
+{
+    static const uint64_t rate[2] = {0, UINT64_C(1000000000)};
+    kvpi_step_rates *rates = &out->step.rates;
+    out->step.is_roofline = false;
+    switch (option) {
+    case OPT_PROMPT_TOKEN_NS:
+        return kvpi_args_milli(args, option, value, rate, &rates->prompt_token_ps);
+    case OPT_DECODE_TOKEN_NS:
+        return kvpi_args_milli(args, option, value, rate, &rates->decode_token_ps);
+    case OPT_CONTEXT_TOKEN_NS:
+        return kvpi_args_milli(args, option, value, rate, &rates->context_token_ps);
+    case OPT_COPY_TOKEN_NS:
+        return kvpi_args_milli(args, option, value, rate, &rates->copy_token_ps);
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_output(int option, const char *value, kvpi_replay_args *out)
+{
+    switch (option) {
+    case OPT_SEQUENTIAL: out->sequential = true; return 0;
+    case OPT_RECORD: out->load.replay.record = value; return 0;
+    case OPT_NO_MEASURE: out->load.measured = false; return 0;
+    case OPT_JSON: out->json = true; return 0;
+    case OPT_HELP: out->help = true; return 0;
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_operand(const kvpi_args *args, const char *value, kvpi_replay_args *out)
+{
+    if (out->path != NULL)
+        return kvpi_args_wrong(args, "'%s' is one file too many, after '%s'", value, out->path);
+    out->path = value;
+    return 0;
+}
+
+static int apply_option(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
+{
+    if (option == KVPI_ARGS_OPERAND)
+        return apply_operand(args, value, out);
+    if (option < 0)
+        return option;
+    out->given |= UINT64_C(1) << option;
+    if (option < OPT_BLOCK_TOKENS)
+        return apply_trace(args, option, value, out);
+    if (option < OPT_MAX_RUNNING)
+        return apply_cache(args, option, value, out);
+    if (option < OPT_MODEL)
+        return apply_sched(args, option, value, out);
+    if (option < OPT_PROMPT_TOKEN_NS)
+        return apply_roofline(args, option, value, out);
+    if (option < OPT_SEQUENTIAL)
+        return apply_rate(args, option, value, out);
+    return apply_output(option, value, out);
+}
+
+/* -------------------------------------------------------------------------------- together */
+
+static bool is_given(const kvpi_replay_args *out, int option)
+{
+    return (out->given >> option & 1) != 0;
+}
+
+/* The first of options first..end-1 that was given, or -1. */
+static int first_given(const kvpi_replay_args *out, int first, int end)
+{
+    for (int option = first; option < end; option++)
+        if (is_given(out, option))
+            return option;
+    return -1;
+}
+
+static int exclude(const kvpi_args *args, int a, int b)
+{
+    return kvpi_args_wrong(args, "%s and %s exclude each other", options_table[a].name,
+                           options_table[b].name);
+}
+
+/* Options that say nothing when requests are replayed one after the other. */
+static int check_sequential(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    static const int others[] = {OPT_SPEEDUP, OPT_HOST_BLOCKS, OPT_HOST_MEMORY, OPT_KEEP_EVICTED,
+                                 OPT_NO_MEASURE};
+    int option = first_given(out, OPT_MAX_RUNNING, OPT_SEQUENTIAL);
+    for (size_t i = 0; option < 0 && i < sizeof others / sizeof *others; i++)
+        option = is_given(out, others[i]) ? others[i] : -1;
+    return option < 0 ? 0 : exclude(args, option, OPT_SEQUENTIAL);
+}
+
+static int check_rates(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    int rate = first_given(out, OPT_PROMPT_TOKEN_NS, OPT_SEQUENTIAL);
+    int model = first_given(out, OPT_MODEL, OPT_STEP_NS);
+    if (rate >= 0 && model >= 0)
+        return exclude(args, model, rate);
+    return 0;
+}
+
+static int check_roofline(const kvpi_args *args, kvpi_replay_args *out)
+{
+    if (is_given(out, OPT_MODEL) && is_given(out, OPT_MODEL_CONFIG))
+        return exclude(args, OPT_MODEL, OPT_MODEL_CONFIG);
+    if (is_given(out, OPT_KV_BYTES))
+        return kvpi_args_wrong(args, "--kv-bytes-per-token is for --sequential and plain rates: "
+                                     "the model says how many they are");
+    if (out->model.model_name == NULL && out->model.config_path == NULL)
+        out->model.model_name = DEFAULT_MODEL;
+    if (out->model.device == NULL)
+        out->model.device = kvpi_devices_find(DEFAULT_DEVICE);
+    out->model.size.memory_bytes = out->model.device->memory_bytes;
+    if (!is_given(out, OPT_STEP_NS))
+        out->step.step_ns = DEFAULT_ROOFLINE_STEP_NS;
+    return 0;
+}
+
+static int check_load(const kvpi_args *args, kvpi_replay_args *out)
+{
+    const kvpi_simulate_options *load = &out->load;
+    bool host = load->host_blocks > 0 || out->host_memory_bytes > 0;
+    if (load->host_blocks > 0 && out->host_memory_bytes > 0)
+        return exclude(args, OPT_HOST_BLOCKS, OPT_HOST_MEMORY);
+    if (load->max_running > load->step_tokens)
+        return kvpi_args_wrong(args,
+                               "--step-tokens %" PRIu32 " is less than --max-running %" PRIu32
+                               ": each running request decodes one token in a step",
+                               load->step_tokens, load->max_running);
+    if ((load->preempt != KVP_PREEMPT_RECOMPUTE || load->swap_ahead) && !host)
+        return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory",
+                               load->swap_ahead ? "--swap-ahead" : "--preempt swap or cheaper");
+    if (is_given(out, OPT_KEEP_EVICTED) && !host)
+        return kvpi_args_wrong(args, "--keep-evicted needs --host-blocks or --host-memory");
+    if (check_rates(args, out) != 0)
+        return KVPI_ARGS_WRONG;
+    return out->step.is_roofline ? check_roofline(args, out) : 0;
+}
+
+static int check_options(const kvpi_args *args, kvpi_replay_args *out)
+{
+    if (out->path == NULL)
+        return kvpi_args_wrong(args, "no trace file is named");
+    if (out->load.replay.blocks != 0 && out->memory_bytes != 0)
+        return exclude(args, OPT_BLOCKS, OPT_MEMORY);
+    return out->sequential ? check_sequential(args, out) : check_load(args, out);
+}
+
+static void init(kvpi_replay_args *out)
+{
+    *out = (kvpi_replay_args){
+        .load = {.replay = {.block_tokens = 16,
+                            .limit = UINT64_MAX,
+                            .trace_block = 512,
+                            .prefix_cache = true,
+                            .output = true},
+                 .speedup_milli = 1000,
+                 .watermark_milli = 10,
+                 .max_running = 256,
+                 .step_tokens = 8192,
+                 .max_passed_over = 16,
+                 .max_tries = 4,
+                 .keep_evicted = true,
+                 .measured = true},
+        .shares = {DEFAULT_COMPUTE_MILLI, DEFAULT_BANDWIDTH_MILLI, DEFAULT_HOST_BANDWIDTH},
+        .step = {.is_roofline = true}};
+    kvpi_model_args_init(&out->model, "'kvpager size --list'", false);
+}
+
+int kvpi_replay_args_parse(int argc, char **argv, kvpi_args *args, kvpi_replay_args *out)
+{
+    const char *value = NULL;
+    *args = (kvpi_args){.command = "replay",
+                        .argc = argc,
+                        .argv = argv,
+                        .options = options_table,
+                        .n_options = N_OPTIONS,
+                        .next = 1};
+    init(out);
+    for (;;) {
+        int option = kvpi_args_next(args, &value);
+        if (option == KVPI_ARGS_END)
+            return check_options(args, out);
+        if (apply_option(args, option, value, out) != 0)
+            return -1;
+        if (out->help)
+            return 0;
+    }
+}

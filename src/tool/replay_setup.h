@@ -1,0 +1,31 @@
+/* What the options of a replay come to: blocks counted, a model read, the step model made. */
+#ifndef KVPI_REPLAY_SETUP_H
+#define KVPI_REPLAY_SETUP_H
+
+#include "load_report.h"
+#include "models.h"
+#include "replay_args.h"
+#include "size.h"
+
+typedef struct kvpi_replay_setup {
+    kvpi_model model; /* of a roofline, as are the next two */
+    kvpi_size size;
+    kvpi_step_model step;
+    uint64_t token_bytes; /* of KV; 0: not known */
+    uint64_t block_tokens;
+} kvpi_replay_setup;
+
+/* Count what follows from the options.
+ *
+ * Gives:   options  blocks, of both tiers
+ *          out      must outlive the replay: options->load.model points into it
+ * Returns: TOOL_OK; TOOL_USAGE, TOOL_FAILED, a message was printed
+ */
+int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options,
+                           kvpi_replay_setup *out);
+
+/* Say what is modelled, for the report. Owns: points into both. */
+kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,
+                                            const kvpi_replay_args *options);
+
+#endif
