@@ -33,7 +33,7 @@ typedef struct bench_options {
 typedef struct measurement {
     const char *name;
     const char *unit;
-    double aim;         /* 0: none */
+    double aim;         /* 0: none; of a rate (GB/s): how many times the yardstick's, at least */
     uint32_t n_samples; /* 1: a number that is known, not measured */
     double (*ours)(void *state);
     double (*yardstick)(void *state); /* NULL: none */
@@ -57,6 +57,10 @@ extern const group sched_evicted_group;
 extern const group record_group;
 extern const group wire_group;
 extern const group memory_group;
+extern const group meta_group;
+extern const group swap_group;
+extern const group copy_64k_group;
+extern const group copy_1m_group;
 
 typedef struct result {
     const char *name;

@@ -12,7 +12,8 @@ enum { MAX_RESULTS = 64 };
 static const group *const groups[] = {
     &long_prompts_group, &evictions_group,  &decode_free_group,   &decode_evicted_group,
     &fork_close_group,   &sched_free_group, &sched_evicted_group, &record_group,
-    &wire_group,         &memory_group,
+    &wire_group,         &memory_group,     &meta_group,          &swap_group,
+    &copy_64k_group,     &copy_1m_group,
 };
 
 /* Named after the worse of its variants. */
@@ -136,6 +137,12 @@ static void format_number(char out[24], double value)
     snprintf(out, 24, value < 1000 ? "%.1f" : "%.0f", value);
 }
 
+/* More is better, and the aim is a multiple of the yardstick. */
+static bool is_rate(const result *r)
+{
+    return strcmp(r->unit, "GB/s") == 0;
+}
+
 static void print_row(const result *r)
 {
     char median[24];
@@ -154,7 +161,12 @@ static void print_row(const result *r)
         format_number(yardstick, r->yardstick_median);
         snprintf(ratio, sizeof ratio, "%.1fx", r->yardstick_median / r->median);
     }
-    if (r->aim > 0) {
+    if (is_rate(r)) {
+        double times = r->median / r->yardstick_median;
+        snprintf(ratio, sizeof ratio, "%.2fx", times);
+        snprintf(aim, sizeof aim, "%.2fx", r->aim);
+        mark = times >= r->aim ? "met. " : "MISSED. ";
+    } else if (r->aim > 0) {
         snprintf(aim, sizeof aim, "%.0f", r->aim);
         mark = r->median <= r->aim ? "met. " : "MISSED. ";
     }

@@ -4,3 +4,22 @@ set_tests_properties(unit_nano_defects PROPERTIES LABELS "unit;release")
 target_sources(test_sched_random PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/fuzz_sched.c")
 # A hundred thousand steps between two processes are for the build without the audit.
 set_tests_properties(unit_wire_process PROPERTIES LABELS "unit;release")
+# Parts of the command that are arithmetic.
+set(tool "${PROJECT_SOURCE_DIR}/src/tool")
+target_sources(test_percentiles PRIVATE "${tool}/percentiles.c")
+target_sources(test_load_timeline PRIVATE "${tool}/load_timeline.c")
+target_sources(test_step_model PRIVATE
+    "${tool}/step_model.c" "${tool}/models.c" "${tool}/devices.c" "${tool}/size.c")
+
+# Random memory is the fuzz target's, too.
+target_sources(test_memory_random PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/fuzz_memory.c")
+# Requests to the system fail when the test says so.
+target_link_options(test_memory_faults PRIVATE
+    LINKER:--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap
+    LINKER:--wrap=pthread_create,--wrap=pthread_join)
+
+# The example model, without its main.
+target_sources(test_tiny_llama PRIVATE
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/model.c"
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/plain.c"
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/engine.c")
