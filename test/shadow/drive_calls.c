@@ -213,6 +213,20 @@ static bool draw_key(drive *d, subject *s, uint32_t n, truth_key *out_key)
            truth_key_fits(&d->w->truth, &s->line, &key, d->w->config.max_unit_keys);
 }
 
+/* Whether a step that is out computes a token of it again: it must wait for that. */
+static bool waits_for_output(const drive *d, const subject *s)
+{
+    for (uint32_t i = 0; d->w->overlapped && i < d->w->device.n_steps; i++) {
+        const work_step *step = d->w->device.steps[i];
+        for (uint32_t k = 0; k < step->n_items; k++) {
+            if (step->items[k].serial == s->serial && !step->items[k].writes) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve)
 {
     truth_key key = {0};
@@ -228,7 +242,7 @@ bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve)
                        .reserve_tokens = reserve,
                        .n_keys = has_key,
                        .keys = has_key ? &new_key : NULL};
-    if ((uint64_t)from + n > d->w->config.max_seq_tokens) {
+    if ((uint64_t)from + n > d->w->config.max_seq_tokens || waits_for_output(d, s)) {
         return false;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -274,7 +288,7 @@ void drive_extend_many_op(drive *d)
     for (uint32_t i = 0; i < d->w->n_subjects && n < DRIVE_MEMBERS; i++) {
         subject *s = &d->w->subjects[i];
         if (s->is_open && !s->is_swapped && s->known == s->line.n &&
-            s->line.n < d->w->config.max_seq_tokens && percent(d, 60)) {
+            s->line.n < d->w->config.max_seq_tokens && !waits_for_output(d, s) && percent(d, 60)) {
             members[n] = s;
             seqs[n] = s->handle;
             counts[n] = 1;
