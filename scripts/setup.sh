@@ -59,6 +59,7 @@ missing_packages() {
     have ninja || echo ninja-build
     have pkg-config || echo pkg-config
     have python3 || echo python3
+    have spin || echo spin
     # One call for all three when they are there: the usual case is the fast one.
     if ! have_module libxxhash cmocka jansson; then
         have_module libxxhash || echo libxxhash-dev

@@ -116,6 +116,11 @@ KVP_API kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_
  * declared again; should their step fail, they drop others as if they had not been); commits of
  * steps before it end where the sequences were cut.
  *
+ * Not reported are sequences of which commits were dropped and nothing was cut: those that the
+ * caller declared for the failed step. What is to be computed again begins at each one's
+ * computed_tokens; work of steps that are out and rest on nothing of the failed one must not be
+ * done twice.
+ *
  * Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, in the order of
  *                       their places; NULL: capacity is 0
  *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL; NULL: do not report
