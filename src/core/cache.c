@@ -257,16 +257,6 @@ kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
 
 /* --------------------------------------------------------------------------------------- commit */
 
-static inline kvp_status check_commit(const struct kvpi_seq *seq, uint32_t n_tokens)
-{
-    if (n_tokens > seq->tokens) {
-        return KVP_E_ARG;
-    }
-    return seq->tier != KVP_DEVICE || (n_tokens > seq->computed && n_tokens > seq->writable)
-               ? KVP_E_STATE
-               : KVP_OK;
-}
-
 void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
 {
     const uint32_t U = cache->config.unit_tokens;
@@ -294,7 +284,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, check_commit(seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, kvpi_check_commit(seq, n_tokens[i]), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);

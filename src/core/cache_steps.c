@@ -164,16 +164,6 @@ kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capac
 
 /* --------------------------------------------------------------------------------------- commit */
 
-static kvp_status check_commit(const struct kvpi_seq *seq, uint32_t n_tokens)
-{
-    if (n_tokens > seq->tokens) {
-        return KVP_E_ARG;
-    }
-    return seq->tier != KVP_DEVICE || (n_tokens > seq->computed && n_tokens > seq->writable)
-               ? KVP_E_STATE
-               : KVP_OK;
-}
-
 static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
                          const uint32_t *n_tokens, uint32_t n_seqs)
 {
@@ -187,7 +177,7 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, check_commit(seq, n_tokens[i]), i);
+        kvpi_faults_other(&faults, kvpi_check_commit(seq, n_tokens[i]), i);
     }
     if (kvpi_faults_any(&faults)) {
         return kvpi_faults_fail(cache, &faults);
