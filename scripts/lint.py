@@ -39,8 +39,9 @@ MAY_INCLUDE = [
     ("src/trace/*",           [PUBLIC, "src/trace/*"]),
     ("src/tool/*",            [PUBLIC, "src/trace/*", "src/tool/*"]),
     ("src/sched/*",           [PUBLIC, "src/sched/*"]),
-    ("src/memory/*",          [PUBLIC, "src/memory/*"]),
-    ("src/attention/*",       [PUBLIC, "src/attention/*"]),
+    ("src/threads/*",         [PUBLIC, "src/threads/*"]),
+    ("src/memory/*",          [PUBLIC, "src/memory/*", "src/threads/*"]),
+    ("src/attention/*",       [PUBLIC, "src/attention/*", "src/threads/*"]),
     ("src/tiers/*",           [PUBLIC, "src/tiers/*"]),
     # An example of several files includes its own; others are one file and the public headers.
     ("examples/tiny_llama/*", [PUBLIC, "examples/tiny_llama/*"]),

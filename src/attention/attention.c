@@ -2,14 +2,17 @@
  * written; cuts its scratch memory; and hands over to an implementation, which checks nothing.
  *
  * An implementation is three functions (append, attention, merge) and what they need of scratch
- * memory. There is one. Another one is chosen here, by `impl`, and sees the same checked arguments:
- * strides and defaults resolved, rows found (struct kvpi_batch).
+ * memory. There are two, the reference and the fast one, which has kernels for several processors;
+ * `impl` chooses. Both see the same checked arguments: strides and defaults resolved, rows found
+ * (struct kvpi_batch).
  */
 #include "kvpager/attention.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "attention/fast.h"
+#include "attention/kernels.h"
 #include "attention/keys.h"
 #include "attention/reference.h"
 #include "attention/rope.h"
@@ -51,6 +54,17 @@ kvp_status kvp_rope_frequencies(const kvp_rope *rope, uint32_t dims, double *out
 
 /* ---------------------------------------------------------------------------------------
  * scratch */
+
+/* NULL: the reference. */
+static const struct kvpi_kernels *kernels_of(uint32_t impl)
+{
+    return impl == KVP_ATTN_REFERENCE ? NULL : kvpi_kernels_find(impl);
+}
+
+int kvp_attn_has(uint32_t impl)
+{
+    return kvpi_impl_is_valid(impl);
+}
 
 /* May the caller's scratch memory be used, and is it enough? */
 static kvp_status check_scratch(const struct kvpi_scratch *needed, const void *scratch,
@@ -278,7 +292,9 @@ static kvp_attention resolve(const kvp_attention *attention)
 struct attention_scratch {
     int32_t *rows;   /* [n_levels, B] */
     int32_t *places; /* [B] */
+    uint32_t *seen;  /* [max_keys] for checks */
     struct kvpi_attention_scratch reference;
+    struct kvpi_fast fast;
 };
 
 static void cut_attention(struct attention_scratch *out, const kvp_attention *resolved,
@@ -290,7 +306,13 @@ static void cut_attention(struct attention_scratch *out, const kvp_attention *re
         max_keys = INT32_MAX; /* a sequence with more is refused */
     out->rows = kvpi_scratch_take(scratch, n_seqs * resolved->n_levels, sizeof *out->rows);
     out->places = kvpi_scratch_take(scratch, n_seqs, sizeof *out->places);
+    if (kernels_of(resolved->impl) != NULL) {
+        out->seen = kvpi_scratch_take(scratch, max_keys, sizeof *out->seen);
+        kvpi_fast_scratch(&out->fast, resolved, kernels_of(resolved->impl), scratch);
+        return;
+    }
     kvpi_reference_attention_scratch(&out->reference, resolved, max_keys, scratch);
+    out->seen = out->reference.seen;
 }
 
 kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *out_bytes)
@@ -335,9 +357,12 @@ kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size
     cut_attention(&parts, &resolved, &cut);
     struct kvpi_batch batch = {.rows = parts.rows};
     if (!kvpi_batch_make(&batch, &resolved, parts.places) ||
-        !are_sequences_valid(&batch, parts.reference.seen))
+        !are_sequences_valid(&batch, parts.seen))
         return KVP_E_ARG;
-    kvpi_reference_attention(&resolved, &batch, &parts.reference);
+    if (kernels_of(resolved.impl) != NULL)
+        kvpi_fast_attention(&parts.fast, &batch, parts.places);
+    else
+        kvpi_reference_attention(&resolved, &batch, &parts.reference);
     return KVP_OK;
 }
 
@@ -378,6 +403,9 @@ kvp_status kvp_merge_run(const kvp_merge *merge)
     kvpi_rows_out_resolve(&resolved.out,
                           &(struct kvpi_shape){merge->n_tokens, merge->n_heads, merge->size});
     kvpi_rows_out_resolve(&resolved.lse, &(struct kvpi_shape){merge->n_tokens, merge->n_heads, 1});
-    kvpi_reference_merge(&resolved);
+    if (kernels_of(resolved.impl) != NULL)
+        kvpi_fast_merge(&resolved, kernels_of(resolved.impl));
+    else
+        kvpi_reference_merge(&resolved);
     return KVP_OK;
 }

@@ -88,8 +88,7 @@ int kvpi_levels_are_valid(const kvp_attention *attention)
     return 1;
 }
 
-/* List slots of a row. */
-static uint64_t row_slots(const kvp_attn_level *level, uint32_t row, uint32_t block_tokens)
+uint64_t kvpi_level_row_keys(const kvp_attn_level *level, uint32_t row, uint32_t block_tokens)
 {
     if (level->row_stride > 0)
         return (uint32_t)level->lengths[row];
@@ -111,7 +110,7 @@ uint64_t kvpi_levels_max_keys(const kvp_attention *attention)
         const kvp_attn_level *level = &attention->levels[i];
         uint64_t most = 0;
         for (uint32_t row = 0; row < level->n_rows; row++) {
-            const uint64_t n = row_slots(level, row, attention->layer->block_tokens);
+            const uint64_t n = kvpi_level_row_keys(level, row, attention->layer->block_tokens);
             most = n > most ? n : most;
         }
         sum += most;
@@ -196,7 +195,7 @@ static uint64_t count_slots(const struct kvpi_keys *keys)
     for (uint32_t i = 0; i < attention->n_levels; i++) {
         uint32_t row;
         const kvp_attn_level *level = level_row(keys, i, &row);
-        sum += row_slots(level, row, attention->layer->block_tokens);
+        sum += kvpi_level_row_keys(level, row, attention->layer->block_tokens);
     }
     return sum;
 }
@@ -258,12 +257,6 @@ static int take_tree(struct kvpi_keys *keys)
     return keys->intervals == NULL || are_intervals_valid(keys->intervals, n_uncommitted);
 }
 
-/* Without a mask that says otherwise, queries are the last keys. */
-static int needs_own_keys(const struct kvpi_keys *keys)
-{
-    return keys->bits == NULL && (keys->batch->attention->causal || keys->intervals != NULL);
-}
-
 int kvpi_keys_make(struct kvpi_keys *keys, const struct kvpi_batch *batch, uint32_t seq)
 {
     const int32_t *query_start = batch->attention->query_start;
@@ -272,7 +265,7 @@ int kvpi_keys_make(struct kvpi_keys *keys, const struct kvpi_batch *batch, uint3
     keys->first_query = (uint32_t)query_start[seq];
     keys->n_queries = (uint32_t)(query_start[seq + 1] - query_start[seq]);
     return take_window(keys, count_slots(keys)) && take_tree(keys) &&
-           (!needs_own_keys(keys) || keys->n_queries <= keys->n_keys);
+           (!kvpi_keys_are_causal(keys) || keys->n_queries <= keys->n_keys);
 }
 
 /* --------------------------------------------------------------------------------- what is seen */
@@ -284,7 +277,7 @@ static int32_t block_at(const struct kvpi_keys *keys, uint64_t slot, uint32_t *o
     for (uint32_t i = 0;; i++) {
         uint32_t row;
         const kvp_attn_level *level = level_row(keys, i, &row);
-        const uint64_t n_slots = row_slots(level, row, block_tokens);
+        const uint64_t n_slots = kvpi_level_row_keys(level, row, block_tokens);
         if (slot < n_slots) {
             *out_offset = (uint32_t)(slot % block_tokens);
             return row_blocks(level, row)[slot / block_tokens];
@@ -301,13 +294,13 @@ int64_t kvpi_keys_slot(const struct kvpi_keys *keys, uint32_t key)
     return block * keys->batch->attention->layer->block_tokens + offset;
 }
 
-static int may_see(const struct kvpi_keys *keys, uint32_t query, uint32_t key)
+int kvpi_keys_may_see(const struct kvpi_keys *keys, uint32_t query, uint32_t key)
 {
     if (keys->bits != NULL) {
         const uint64_t bit = (uint64_t)query * keys->n_keys + key;
         return keys->bits[bit / 8] >> (bit % 8) & 1;
     }
-    if (!needs_own_keys(keys))
+    if (!kvpi_keys_are_causal(keys))
         return 1;
     const uint32_t self = keys->n_keys - keys->n_queries + query;
     if (key > self)
@@ -319,9 +312,53 @@ static int may_see(const struct kvpi_keys *keys, uint32_t query, uint32_t key)
     return k[0] <= q[0] && q[0] < k[1];
 }
 
+struct kvpi_span kvpi_keys_span(const struct kvpi_keys *keys, uint32_t key)
+{
+    const uint32_t block_tokens = keys->batch->attention->layer->block_tokens;
+    const uint64_t slot = key < keys->sink_len ? key : (uint64_t)key + keys->gap_slots;
+    const uint32_t border = key < keys->sink_len ? keys->sink_len : keys->n_keys;
+    uint64_t before = 0, in_row = 0;
+    uint32_t row = 0;
+    const kvp_attn_level *level = NULL;
+    for (uint32_t i = 0; slot >= before + in_row; i++) {
+        before += in_row;
+        level = level_row(keys, i, &row);
+        in_row = kvpi_level_row_keys(level, row, block_tokens);
+    }
+    const uint64_t at = slot - before;
+    const uint32_t offset = (uint32_t)(at % block_tokens);
+    uint64_t n = block_tokens - offset;
+    n = in_row - at < n ? in_row - at : n;
+    n = border - key < n ? border - key : n;
+    return (struct kvpi_span){row_blocks(level, row)[at / block_tokens], offset, (uint32_t)n};
+}
+
 static int64_t position_of(const struct kvpi_keys *keys, uint32_t key)
 {
     return key < keys->sink_len ? key : (int64_t)key + keys->gap_keys;
+}
+
+/* The first key at a position or behind it. */
+static uint32_t first_key_at(const struct kvpi_keys *keys, int64_t position)
+{
+    if (position < keys->sink_len)
+        return position < 0 ? 0 : (uint32_t)position;
+    const int64_t key = position - keys->gap_keys;
+    const int64_t first = key < keys->sink_len ? keys->sink_len : key;
+    return first < keys->n_keys ? (uint32_t)first : keys->n_keys;
+}
+
+struct kvpi_reach kvpi_keys_reach(const struct kvpi_keys *keys, uint32_t query)
+{
+    struct kvpi_reach reach = {0, 0, keys->n_keys};
+    if (kvpi_keys_are_causal(keys))
+        reach.end = keys->n_keys - keys->n_queries + query + 1;
+    if (keys->recent == 0 || reach.end == 0)
+        return reach;
+    reach.first = first_key_at(keys, position_of(keys, reach.end - 1) - keys->recent + 1);
+    reach.sink_end = first_key_at(keys, keys->sinks);
+    reach.sink_end = reach.sink_end < reach.end ? reach.sink_end : reach.end;
+    return reach;
 }
 
 /* Position of the i-th of the keys that the mask shows: uncommitted ones follow each other. */
@@ -354,7 +391,7 @@ uint32_t kvpi_keys_seen(const struct kvpi_keys *keys, uint32_t query, uint32_t *
 {
     uint32_t n = 0;
     for (uint32_t key = 0; key < keys->n_keys; key++) {
-        if (may_see(keys, query, key))
+        if (kvpi_keys_may_see(keys, query, key))
             out_seen[n++] = key;
     }
     return keys->recent == 0 ? n : cut_window(keys, out_seen, n);
@@ -369,7 +406,7 @@ static int are_entries_from(const struct kvpi_keys *keys, int32_t first)
     for (uint32_t i = 0; i < keys->batch->attention->n_levels; i++) {
         uint32_t row;
         const kvp_attn_level *level = level_row(keys, i, &row);
-        const uint64_t n_slots = row_slots(level, row, layer->block_tokens);
+        const uint64_t n_slots = kvpi_level_row_keys(level, row, layer->block_tokens);
         const int32_t *blocks = row_blocks(level, row);
         for (uint64_t entry = 0; entry * layer->block_tokens < n_slots; entry++) {
             if (blocks[entry] < first || (uint32_t)blocks[entry] >= layer->n_blocks)
@@ -379,13 +416,32 @@ static int are_entries_from(const struct kvpi_keys *keys, int32_t first)
     return 1;
 }
 
-/* Dropped blocks may be null, as long as nobody needs them: that takes looking at every query. */
+/* No key in [from, to) lies in the null block. */
+static int are_blocks_there(const struct kvpi_keys *keys, uint32_t from, uint32_t to)
+{
+    while (from < to) {
+        const struct kvpi_span span = kvpi_keys_span(keys, from);
+        if (span.block == KVP_NULL_BLOCK)
+            return 0;
+        from += span.n_keys;
+    }
+    return 1;
+}
+
+/* Dropped blocks may be null, as long as nobody needs them. Windows of queries that follow each
+ * other leave no gap between them; masks and trees take looking at every query. */
 int kvpi_keys_are_there(const struct kvpi_keys *keys, uint32_t *seen)
 {
     if (keys->recent == 0)
         return are_entries_from(keys, KVP_NULL_BLOCK + 1);
     if (!are_entries_from(keys, KVP_NULL_BLOCK))
         return 0;
+    if (!kvpi_keys_have_mask(keys)) {
+        const struct kvpi_reach first = kvpi_keys_reach(keys, 0);
+        const struct kvpi_reach last = kvpi_keys_reach(keys, keys->n_queries - 1);
+        return are_blocks_there(keys, 0, last.sink_end) &&
+               are_blocks_there(keys, first.first, last.end);
+    }
     for (uint32_t query = 0; query < keys->n_queries; query++) {
         const uint32_t n = kvpi_keys_seen(keys, query, seen);
         for (uint32_t i = 0; i < n; i++) {

@@ -66,4 +66,41 @@ uint32_t kvpi_keys_seen(const struct kvpi_keys *keys, uint32_t query, uint32_t *
 /* The slot in KV memory of a key. */
 int64_t kvpi_keys_slot(const struct kvpi_keys *keys, uint32_t key);
 
+/* Keys that follow each other in one block: of a key, and what comes after it. */
+struct kvpi_span {
+    int32_t block;
+    uint32_t offset; /* in the block */
+    uint32_t n_keys; /* 1 or more */
+};
+
+struct kvpi_span kvpi_keys_span(const struct kvpi_keys *keys, uint32_t key);
+
+/* What a query sees without a mask and a tree: keys [0, sink_end) and [first, end), the sinks only
+ * up to `end`. */
+struct kvpi_reach {
+    uint32_t sink_end;
+    uint32_t first;
+    uint32_t end;
+};
+
+struct kvpi_reach kvpi_keys_reach(const struct kvpi_keys *keys, uint32_t query);
+
+/* May a query see a key, as far as tree and bits say? */
+int kvpi_keys_may_see(const struct kvpi_keys *keys, uint32_t query, uint32_t key);
+
+/* Is there something besides the reach that decides? */
+static inline int kvpi_keys_have_mask(const struct kvpi_keys *keys)
+{
+    return keys->bits != NULL || keys->intervals != NULL;
+}
+
+/* Without a mask that says otherwise, queries are the last keys. */
+static inline int kvpi_keys_are_causal(const struct kvpi_keys *keys)
+{
+    return keys->bits == NULL && (keys->batch->attention->causal || keys->intervals != NULL);
+}
+
+/* The keys that a row of a level has. */
+uint64_t kvpi_level_row_keys(const kvp_attn_level *level, uint32_t row, uint32_t block_tokens);
+
 #endif

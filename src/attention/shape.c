@@ -6,9 +6,11 @@
  */
 #include "attention/shape.h"
 
+#include "attention/kernels.h"
+
 int kvpi_impl_is_valid(uint32_t impl)
 {
-    return impl == KVP_ATTN_AUTO || impl == KVP_ATTN_REFERENCE;
+    return impl == KVP_ATTN_REFERENCE || kvpi_kernels_find(impl) != NULL;
 }
 
 /* ----------------------------------------------------------------------------------------

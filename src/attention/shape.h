@@ -17,6 +17,7 @@ static inline int kvpi_is_aligned(const void *pointer, size_t align)
     return pointer != NULL && (uintptr_t)pointer % align == 0;
 }
 
+/* One that exists, and that this processor can run. */
 int kvpi_impl_is_valid(uint32_t impl);
 
 /* A layer whose numbers make sense, as far as that can be told without knowing its tensors. */

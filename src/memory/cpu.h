@@ -4,7 +4,7 @@
 
 #include "copier.h"
 #include "strips.h"
-#include "team.h"
+#include "threads/team.h"
 
 /* What a thread has for itself. */
 struct kvpi_worker {

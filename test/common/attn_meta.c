@@ -348,6 +348,8 @@ attn_meta *attn_describe(const attn_world *world, const attn_how *how)
     meta->world = world;
     meta->how = *how;
     kvp_attention_init(a);
+    a->impl = how->impl != 0 ? how->impl : KVP_ATTN_REFERENCE;
+    a->team = how->team;
     a->causal = world->params.causal;
     a->layer = &world->layer;
     a->n_seqs = how->n_batch;

@@ -18,6 +18,8 @@ enum {
 typedef struct attn_how {
     uint32_t format;
     int has_bits;                  /* trees as a bit mask; else as intervals */
+    uint32_t impl;                 /* KVP_ATTN_...; 0: the reference */
+    kvp_attn_team *team;           /* NULL: none */
     int has_gaps;                  /* strides with room between vectors */
     uint32_t n_batch;              /* sequences of the batch ... */
     uint32_t batch[ATTN_MAX_SEQS]; /* ... in this order */

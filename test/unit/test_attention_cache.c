@@ -105,6 +105,7 @@ static void attend(struct model *model, const int32_t *query_start, const kvp_at
     kvp_attention attention;
     size_t n_bytes;
     kvp_attention_init(&attention);
+    attention.impl = KVP_ATTN_REFERENCE;
     attention.layer = &model->layer;
     attention.n_seqs = model->n_seqs;
     attention.n_tokens = MAX_T;

@@ -170,6 +170,7 @@ static void make_tiny(struct tiny *tiny)
                                    .row_stride = 2,
                                    .lengths = tiny_lengths};
     kvp_attention_init(&tiny->attention);
+    tiny->attention.impl = KVP_ATTN_REFERENCE;
     tiny->attention.layer = &tiny->layer;
     tiny->attention.n_seqs = tiny->attention.n_tokens = tiny->attention.n_heads = 1;
     tiny->attention.query_start = tiny_queries;
@@ -433,7 +434,7 @@ static void test_merge_refused(void **state)
     assert_int_equal(kvp_merge_run(NULL), KVP_E_ARG);
     kvp_merge_init(NULL);
     MERGE_REFUSED(m->struct_size++);
-    MERGE_REFUSED(m->impl = 2);
+    MERGE_REFUSED(m->impl = 99);
     MERGE_REFUSED(m->n_partials = 0);
     MERGE_REFUSED(m->n_partials = KVP_MERGE_MAX + 1);
     MERGE_REFUSED(m->size = 0);

@@ -84,7 +84,7 @@ static void test_options(void **state)
     kvp_attention_init(NULL);
     RUN(ATTN_DENSE, KVP_OK, (void)0);
     REFUSED(ATTN_DENSE, a->struct_size = 8);
-    REFUSED(ATTN_DENSE, a->impl = 2);
+    REFUSED(ATTN_DENSE, a->impl = 99);
     REFUSED(ATTN_DENSE, a->causal = 2);
     REFUSED(ATTN_DENSE, a->layer = NULL);
     REFUSED(ATTN_DENSE, a->n_heads = 0);

@@ -1,0 +1,106 @@
+/* kernels: what is done with a tile of keys, in one form for each set of instructions.
+ *
+ * fast.c walks over sequences, blocks and heads, and knows nothing of vectors; a kernel knows
+ * nothing of sequences and blocks. Between them is the tile: up to 64 keys of one KV head, and the
+ * rows of queries that look at them (every query of an item, times the query heads that share the
+ * KV head):
+ *
+ *     scores    s[row][key]  = q . k              [M, 64]
+ *     softmax   s becomes weights; largest, total and sums keep the running softmax
+ *     values    sums[row]   += weights . v        [M, Dv padded]
+ *
+ * A path is the pair of scores and values for one type of elements: on the type itself where the
+ * processor can multiply it, else on rows of f32 that fast.c has converted.
+ *
+ * Scores are in base 2: queries come multiplied by log2(e), so that a weight is a power of two.
+ */
+#ifndef KVPI_KERNELS_H
+#define KVPI_KERNELS_H
+
+#include "kvpager/attention.h"
+
+enum {
+    KVPI_TILE = 64,    /* keys of a tile, at most: bits of a mask */
+    KVPI_ROW_PAD = 16, /* floats: rows of sums and of f32 are padded to it, with zeros */
+    KVPI_WIDE_PAD = 64 /* bytes: rows of other types likewise */
+};
+
+/* Rows of a tile, K or V: row i at rows[i] + offset. */
+struct kvpi_tile_rows {
+    const unsigned char *const *rows; /* [n_keys] */
+    size_t offset;
+    size_t stride;       /* bytes from row to row within each 16 keys; 0: not even */
+    const float *scales; /* [n_keys]; NULL: 1 */
+};
+
+struct kvpi_tile {
+    uint32_t n_rows; /* M, a multiple of the padding that the path asks for */
+    uint32_t n_keys; /* 1..64 */
+    uint32_t dims;   /* D, padded */
+    uint32_t v_dims; /* Dv, padded */
+    struct kvpi_tile_rows k, v;
+    const void *queries; /* as `pack` left them */
+    void *work;          /* the path's own memory */
+    /* What is looked at next: asked for while this tile is computed. NULL: nothing. */
+    const unsigned char *const *next_k; /* [n_next] */
+    const unsigned char *const *next_v;
+    size_t next_k_offset, next_v_offset;
+    uint32_t n_next;
+    uint32_t k_bytes, v_bytes; /* of a row */
+};
+
+/* How one type of elements is multiplied. */
+struct kvpi_path {
+    uint32_t type;      /* of the rows that it reads: KVP_F32 for the one that takes all types */
+    uint32_t row_pad;   /* M is padded to a multiple of it */
+    uint32_t dims_pad;  /* elements: D and Dv are padded to it; rows with others are copied */
+    float slack;        /* how far a weight may exceed 1 before sums are scaled; in powers of 2 */
+    size_t query_bytes; /* of a packed query, for each padded element */
+    size_t (*work_bytes)(uint32_t dims, uint32_t v_dims); /* of the path's own memory */
+    void (*pack)(const float *rows, uint32_t n_rows, uint32_t dims, void *out);
+    void (*scores)(const struct kvpi_tile *tile, float *s);
+    void (*values)(const struct kvpi_tile *tile, const float *weights, float *sums);
+    void (*order)(float *sums, uint32_t v_dims); /* a row as it should be; NULL: it is */
+};
+
+/* The running softmax of the rows of one KV head. */
+struct kvpi_softmax {
+    uint32_t n_rows;
+    uint32_t n_keys;
+    uint32_t group;  /* rows that share a mask */
+    uint32_t v_dims; /* padded */
+    float cap;       /* soft cap, of scores that are not in base 2 yet; 0: none */
+    float slack;
+    const uint64_t *masks; /* [M / group] the keys that a query sees; NULL: all */
+    float *s;              /* [M, 64] scores, then weights; 0 behind n_keys */
+    float *largest;        /* [M] what weights are relative to */
+    float *total;          /* [M] */
+    float *sums;           /* [M, v_dims] */
+};
+
+struct kvpi_kernels {
+    uint32_t impl; /* KVP_ATTN_... */
+    const struct kvpi_path *f32;
+    const struct kvpi_path *f16, *bf16, *int8; /* NULL: by f32 */
+    void (*read)(uint32_t type, float scale, const void *elements, uint32_t n, float *out);
+    void (*softmax)(const struct kvpi_softmax *softmax);
+    /* out[e] = sum of shares[i] * rows[i][e]; shares of 0 are skipped */
+    void (*combine)(const float *const *rows, const float *shares, uint32_t n, uint32_t size,
+                    float *out);
+    /* Elements of f32, f16 or bf16; 0: nothing written, there is a NaN among them. */
+    int (*write)(uint32_t type, const float *values, uint32_t n, void *out);
+};
+
+/* The kernels of an implementation; NULL for the reference, and for one that this processor does
+ * not have. */
+const struct kvpi_kernels *kvpi_kernels_find(uint32_t impl);
+
+/* Of each file; NULL where it was compiled for another processor. */
+const struct kvpi_kernels *kvpi_kernels_portable(void);
+const struct kvpi_kernels *kvpi_kernels_avx2(void);
+const struct kvpi_kernels *kvpi_kernels_avx512(void);
+const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void);
+const struct kvpi_kernels *kvpi_kernels_avx512_fp16(void);
+const struct kvpi_kernels *kvpi_kernels_amx(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* kernels_avx2: AVX2, FMA and F16C. Compiled with them where CMakeLists.txt finds an x86-64. */
+#include "attention/kernels.h"
+
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+
+#include "attention/vec_avx2.h"
+
+#include "attention/kernels_body.h"
+
+const struct kvpi_kernels *kvpi_kernels_avx2(void)
+{
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX2,
+                                                .f32 = &kvpi_f32_path,
+                                                .read = kvpi_read_elements,
+                                                .softmax = kvpi_softmax_f32,
+                                                .combine = kvpi_combine_rows,
+                                                .write = kvpi_write_elements};
+    return &kernels;
+}
+
+#else
+
+const struct kvpi_kernels *kvpi_kernels_avx2(void)
+{
+    return NULL;
+}
+
+#endif

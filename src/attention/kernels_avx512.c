@@ -1,0 +1,28 @@
+/* kernels_avx512: AVX-512 F, BW, DQ and VL. Compiled with them as kernels_avx2.c is. */
+#include "attention/kernels.h"
+
+#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+
+#include "attention/vec_avx512.h"
+
+#include "attention/kernels_body.h"
+
+const struct kvpi_kernels *kvpi_kernels_avx512(void)
+{
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512,
+                                                .f32 = &kvpi_f32_path,
+                                                .read = kvpi_read_elements,
+                                                .softmax = kvpi_softmax_f32,
+                                                .combine = kvpi_combine_rows,
+                                                .write = kvpi_write_elements};
+    return &kernels;
+}
+
+#else
+
+const struct kvpi_kernels *kvpi_kernels_avx512(void)
+{
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,8 @@
+#include "attention/kernels.h"
+
+#include <stddef.h>
+
+const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void)
+{
+    return NULL;
+}

@@ -1,0 +1,321 @@
+/* kernels_body: the kernels on f32, written once for vectors of any length. Included by one file
+ * for each set of instructions, after its vec_....h, which has: vec, LANES (floats of a vector),
+ * ROWS (queries whose sums fit the registers together with what they are multiplied by).
+ *
+ * Rows of the elements' own type are read as f32 (kvpi_read_elements) or used as they lie. */
+#ifndef KVPI_KERNELS_BODY_H
+#define KVPI_KERNELS_BODY_H
+
+#include <math.h>
+#include <string.h>
+
+#include "attention/kernels.h"
+
+enum { LINE = 64, KEYS = 4, COLUMNS = 4 };
+
+/* ---------------------------------------------------------------------------------------- read */
+
+/* The values of e4m3 codes without a sign, by their two fields; there is no vector form. */
+static float kvpi_read_e4m3(uint8_t code)
+{
+    const uint32_t exponent = code >> 3 & 15u, mantissa = code & 7u;
+    float value;
+    if (exponent == 15 && mantissa == 7)
+        value = NAN;
+    else if (exponent == 0)
+        value = (float)mantissa * 0x1p-9f;
+    else
+        value = (float)(8 + mantissa) * (float)(1u << exponent) * 0x1p-10f;
+    return code & 0x80u ? -value : value;
+}
+
+static float kvpi_read_one(uint32_t type, const void *elements, uint32_t i)
+{
+    float padded[16];
+    uint16_t half[16] = {0};
+    switch (type) {
+    case KVP_F32: return ((const float *)elements)[i];
+    case KVP_INT8: return ((const int8_t *)elements)[i];
+    case KVP_E4M3: return kvpi_read_e4m3(((const uint8_t *)elements)[i]);
+    default: break;
+    }
+    half[0] = ((const uint16_t *)elements)[i];
+    kvpi_vec_store(padded, type == KVP_F16 ? kvpi_vec_read_f16(half) : kvpi_vec_read_bf16(half));
+    return padded[0];
+}
+
+static vec kvpi_read_vec(uint32_t type, const void *elements, uint32_t i)
+{
+    switch (type) {
+    case KVP_F32: return kvpi_vec_load((const float *)elements + i);
+    case KVP_F16: return kvpi_vec_read_f16((const uint16_t *)elements + i);
+    case KVP_BF16: return kvpi_vec_read_bf16((const uint16_t *)elements + i);
+    default: return kvpi_vec_read_int8((const int8_t *)elements + i);
+    }
+}
+
+/* [n] elements side by side, x scale. */
+static void kvpi_read_elements(uint32_t type, float scale, const void *elements, uint32_t n,
+                               float *out)
+{
+    uint32_t i = 0;
+    if (type != KVP_E4M3) {
+        for (; i + LANES <= n; i += LANES)
+            kvpi_vec_store(out + i,
+                           kvpi_vec_mul(kvpi_read_vec(type, elements, i), kvpi_vec_all(scale)));
+    }
+    for (; i < n; i++)
+        out[i] = kvpi_read_one(type, elements, i) * scale;
+}
+
+static int kvpi_write_elements(uint32_t type, const float *values, uint32_t n, void *out)
+{
+    uint32_t i = 0;
+    float rest[16] = {0};
+    uint16_t halves[16];
+    for (uint32_t e = 0; e < n; e++) {
+        if (values[e] != values[e])
+            return 0;
+    }
+    if (type == KVP_F32) {
+        memcpy(out, values, n * sizeof *values);
+        return 1;
+    }
+    for (; i + LANES <= n; i += LANES) {
+        if (type == KVP_F16)
+            kvpi_vec_write_f16((uint16_t *)out + i, kvpi_vec_load(values + i));
+        else
+            kvpi_vec_write_bf16((uint16_t *)out + i, kvpi_vec_load(values + i));
+    }
+    if (i < n) {
+        memcpy(rest, values + i, (n - i) * sizeof *values);
+        if (type == KVP_F16)
+            kvpi_vec_write_f16(halves, kvpi_vec_load(rest));
+        else
+            kvpi_vec_write_bf16(halves, kvpi_vec_load(rest));
+        memcpy((uint16_t *)out + i, halves, (n - i) * sizeof *halves);
+    }
+    return 1;
+}
+
+/* --------------------------------------------------------------------------------------- scores */
+
+static size_t kvpi_no_work_bytes(uint32_t dims, uint32_t v_dims)
+{
+    (void)dims;
+    (void)v_dims;
+    return 0;
+}
+
+static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
+{
+    memcpy(out, rows, (size_t)n_rows * dims * sizeof *rows);
+}
+
+/* Ask for a part of the next tile's row. */
+static inline void kvpi_ask(const unsigned char *row, uint32_t begin, uint32_t end)
+{
+    for (uint32_t at = begin; at < end; at += LINE)
+        __builtin_prefetch(row + at, 0, 3);
+}
+
+static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint32_t i)
+{
+    return (const float *)(const void *)(rows->rows[i] + rows->offset);
+}
+
+/* ROWS queries, KEYS keys. */
+static inline void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint32_t key,
+                                    float *out)
+{
+    vec sums[ROWS][KEYS];
+    const float *k[KEYS];
+    for (uint32_t j = 0; j < KEYS; j++)
+        k[j] = kvpi_f32_row(&tile->k, key + j);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        for (uint32_t j = 0; j < KEYS; j++)
+            sums[r][j] = kvpi_vec_zero();
+    }
+    for (uint32_t e = 0; e < tile->dims; e += LANES) {
+        vec x[KEYS];
+        for (uint32_t j = 0; j < KEYS; j++)
+            x[j] = kvpi_vec_load(k[j] + e);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            const vec y = kvpi_vec_load(q + (size_t)r * tile->dims + e);
+            for (uint32_t j = 0; j < KEYS; j++)
+                sums[r][j] = kvpi_vec_fma(x[j], y, sums[r][j]);
+        }
+    }
+    for (uint32_t r = 0; r < ROWS; r++)
+        kvpi_vec_sum4(sums[r], out + (size_t)r * KVPI_TILE + key);
+}
+
+static void kvpi_scores_f32(const struct kvpi_tile *tile, float *s)
+{
+    const float *q = tile->queries;
+    for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
+        for (uint32_t key = 0; key < tile->n_keys; key += KEYS) {
+            for (uint32_t i = key; row == 0 && i < key + KEYS && i < tile->n_next; i++)
+                kvpi_ask(tile->next_k[i] + tile->next_k_offset, 0, tile->k_bytes);
+            kvpi_score_block(tile, q + (size_t)row * tile->dims, key, s + (size_t)row * KVPI_TILE);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------------- values */
+
+/* ROWS rows, COLUMNS vectors of each. */
+static inline void kvpi_value_block(const struct kvpi_tile *tile, const float *weights, float *sums,
+                                    uint32_t column)
+{
+    vec block[ROWS][COLUMNS];
+    for (uint32_t r = 0; r < ROWS; r++) {
+        for (uint32_t c = 0; c < COLUMNS; c++)
+            block[r][c] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column + c * LANES);
+    }
+    for (uint32_t key = 0; key < tile->n_keys; key++) {
+        const float *v = kvpi_f32_row(&tile->v, key) + column;
+        vec x[COLUMNS];
+        for (uint32_t c = 0; c < COLUMNS; c++)
+            x[c] = kvpi_vec_load(v + c * LANES);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            const vec w = kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]);
+            for (uint32_t c = 0; c < COLUMNS; c++)
+                block[r][c] = kvpi_vec_fma(x[c], w, block[r][c]);
+        }
+    }
+    for (uint32_t r = 0; r < ROWS; r++) {
+        for (uint32_t c = 0; c < COLUMNS; c++)
+            kvpi_vec_store(sums + (size_t)r * tile->v_dims + column + c * LANES, block[r][c]);
+    }
+}
+
+/* ROWS rows, one vector of each: what is left of a row. */
+static inline void kvpi_value_column(const struct kvpi_tile *tile, const float *weights,
+                                     float *sums, uint32_t column)
+{
+    vec block[ROWS];
+    for (uint32_t r = 0; r < ROWS; r++)
+        block[r] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column);
+    for (uint32_t key = 0; key < tile->n_keys; key++) {
+        const vec x = kvpi_vec_load(kvpi_f32_row(&tile->v, key) + column);
+        for (uint32_t r = 0; r < ROWS; r++)
+            block[r] =
+                kvpi_vec_fma(x, kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]), block[r]);
+    }
+    for (uint32_t r = 0; r < ROWS; r++)
+        kvpi_vec_store(sums + (size_t)r * tile->v_dims + column, block[r]);
+}
+
+static void kvpi_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    for (uint32_t i = 0; i < tile->n_next; i++)
+        kvpi_ask(tile->next_v[i] + tile->next_v_offset, 0, tile->v_bytes);
+    for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
+        const float *w = weights + (size_t)row * KVPI_TILE;
+        float *rows = sums + (size_t)row * tile->v_dims;
+        uint32_t column = 0;
+        for (; column + COLUMNS * LANES <= tile->v_dims; column += COLUMNS * LANES)
+            kvpi_value_block(tile, w, rows, column);
+        for (; column < tile->v_dims; column += LANES)
+            kvpi_value_column(tile, w, rows, column);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- softmax */
+
+/* c x tanh(x / c) x log2(e): what a soft cap makes of a score, in base 2. */
+static inline vec kvpi_cap_scores(vec x, float cap)
+{
+    const vec y = kvpi_vec_exp2(kvpi_vec_mul(x, kvpi_vec_all(2.0f * 1.44269504f / cap)));
+    const vec t = kvpi_vec_sub(
+        kvpi_vec_all(1.0f), kvpi_vec_div(kvpi_vec_all(2.0f), kvpi_vec_add(y, kvpi_vec_all(1.0f))));
+    return kvpi_vec_mul(t, kvpi_vec_all(cap * 1.44269504f));
+}
+
+/* Hides what is not seen; returns the largest score. */
+static inline float kvpi_settle_scores(const struct kvpi_softmax *softmax, float *s, uint64_t mask)
+{
+    const vec none = kvpi_vec_all(-INFINITY);
+    vec largest = none;
+    for (uint32_t i = 0; i < softmax->n_keys; i += LANES) {
+        vec x = kvpi_vec_load(s + i);
+        if (softmax->cap > 0.0f)
+            x = kvpi_cap_scores(x, softmax->cap);
+        x = kvpi_vec_pick(mask >> i, x, none);
+        kvpi_vec_store(s + i, x);
+        largest = kvpi_vec_max(x, largest);
+    }
+    return kvpi_vec_largest(largest);
+}
+
+/* What was summed so far, relative to a larger weight. */
+static inline void kvpi_scale_row(const struct kvpi_softmax *softmax, uint32_t row, float largest)
+{
+    float *sums = softmax->sums + (size_t)row * softmax->v_dims;
+    float factors[16];
+    kvpi_vec_store(factors, kvpi_vec_exp2(kvpi_vec_all(softmax->largest[row] - largest)));
+    softmax->largest[row] = largest;
+    if (softmax->total[row] == 0.0f) /* and so are the sums */
+        return;
+    softmax->total[row] *= factors[0];
+    for (uint32_t e = 0; e < softmax->v_dims; e += LANES)
+        kvpi_vec_store(sums + e, kvpi_vec_mul(kvpi_vec_load(sums + e), kvpi_vec_all(factors[0])));
+}
+
+static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
+{
+    const uint64_t all = UINT64_MAX >> (KVPI_TILE - softmax->n_keys);
+    for (uint32_t row = 0; row < softmax->n_rows; row++) {
+        float *s = softmax->s + (size_t)row * KVPI_TILE;
+        const uint64_t mask = softmax->masks != NULL ? softmax->masks[row / softmax->group] : all;
+        const float largest = kvpi_settle_scores(softmax, s, mask & all);
+        if (largest > softmax->largest[row] + softmax->slack)
+            kvpi_scale_row(softmax, row, largest);
+        const vec base = kvpi_vec_all(softmax->largest[row]);
+        vec total = kvpi_vec_zero();
+        uint32_t i = 0;
+        for (; i < softmax->n_keys; i += LANES) {
+            const vec x = kvpi_vec_exp2(kvpi_vec_sub(kvpi_vec_load(s + i), base));
+            kvpi_vec_store(s + i, x);
+            total = kvpi_vec_add(total, x);
+        }
+        for (; i < KVPI_TILE; i += LANES)
+            kvpi_vec_store(s + i, kvpi_vec_zero());
+        softmax->total[row] += kvpi_vec_sum(total);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- combine */
+
+static void kvpi_combine_rows(const float *const *rows, const float *shares, uint32_t n,
+                              uint32_t size, float *out)
+{
+    uint32_t e = 0;
+    for (; e + LANES <= size; e += LANES) {
+        vec sum = kvpi_vec_zero();
+        for (uint32_t i = 0; i < n; i++) {
+            if (shares[i] != 0.0f)
+                sum = kvpi_vec_fma(kvpi_vec_load(rows[i] + e), kvpi_vec_all(shares[i]), sum);
+        }
+        kvpi_vec_store(out + e, sum);
+    }
+    for (; e < size; e++) {
+        float sum = 0.0f;
+        for (uint32_t i = 0; i < n; i++)
+            sum += shares[i] != 0.0f ? shares[i] * rows[i][e] : 0.0f;
+        out[e] = sum;
+    }
+}
+
+static const struct kvpi_path kvpi_f32_path = {.type = KVP_F32,
+                                               .row_pad = ROWS,
+                                               .dims_pad = KVPI_ROW_PAD,
+                                               .slack = 8.0f,
+                                               .query_bytes = sizeof(float),
+                                               .work_bytes = kvpi_no_work_bytes,
+                                               .pack = kvpi_pack_f32,
+                                               .scores = kvpi_scores_f32,
+                                               .values = kvpi_values_f32};
+
+#endif

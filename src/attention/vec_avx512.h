@@ -1,0 +1,145 @@
+/* vec_avx512: sixteen floats. See kernels_body.h. */
+#ifndef KVPI_VEC_AVX512_H
+#define KVPI_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+enum { LANES = 16, ROWS = 4 };
+
+typedef __m512 vec;
+
+static inline vec kvpi_vec_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+static inline vec kvpi_vec_all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
+static inline vec kvpi_vec_load(const float *at)
+{
+    return _mm512_loadu_ps(at);
+}
+
+static inline void kvpi_vec_store(float *at, vec x)
+{
+    _mm512_storeu_ps(at, x);
+}
+
+static inline vec kvpi_vec_add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+static inline vec kvpi_vec_sub(vec a, vec b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+static inline vec kvpi_vec_mul(vec a, vec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+static inline vec kvpi_vec_div(vec a, vec b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+static inline vec kvpi_vec_fma(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* b where either is NaN. */
+static inline vec kvpi_vec_max(vec a, vec b)
+{
+    return _mm512_max_ps(a, b);
+}
+
+static inline float kvpi_vec_sum(vec x)
+{
+    return _mm512_reduce_add_ps(x);
+}
+
+static inline float kvpi_vec_largest(vec x)
+{
+    return _mm512_reduce_max_ps(x);
+}
+
+/* out[i] = sum of x[i] */
+static inline void kvpi_vec_sum4(const vec x[4], float *out)
+{
+    const vec ab = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
+    const vec cd = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+    const vec low =
+        _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
+    const vec high =
+        _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
+    const vec sums = _mm512_add_ps(low, high);
+    const __m256 half =
+        _mm256_add_ps(_mm512_castps512_ps256(sums), _mm512_extractf32x8_ps(sums, 1));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+
+/* x where the lane's bit is set, else y. */
+static inline vec kvpi_vec_pick(uint64_t bits, vec x, vec y)
+{
+    return _mm512_mask_blend_ps((__mmask16)bits, y, x);
+}
+
+/* 2^x; NaN stays NaN. */
+static inline vec kvpi_vec_exp2(vec x)
+{
+    const vec low = _mm512_max_ps(kvpi_vec_all(-160.0f), x); /* -infinity has no fraction */
+    const vec whole = _mm512_roundscale_ps(low, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const vec f = _mm512_sub_ps(low, whole);
+    vec y = kvpi_vec_fma(f, kvpi_vec_all(1.5252734e-5f), kvpi_vec_all(1.5403530e-4f));
+    y = kvpi_vec_fma(f, y, kvpi_vec_all(1.3333558e-3f));
+    y = kvpi_vec_fma(f, y, kvpi_vec_all(9.6181291e-3f));
+    y = kvpi_vec_fma(f, y, kvpi_vec_all(5.5504109e-2f));
+    y = kvpi_vec_fma(f, y, kvpi_vec_all(2.4022651e-1f));
+    y = kvpi_vec_fma(f, y, kvpi_vec_all(6.9314718e-1f));
+    y = kvpi_vec_fma(f, y, kvpi_vec_all(1.0f));
+    return _mm512_scalef_ps(y, whole);
+}
+
+static inline vec kvpi_vec_read_f16(const uint16_t *at)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)at));
+}
+
+static inline vec kvpi_vec_read_bf16(const uint16_t *at)
+{
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)at));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+
+static inline vec kvpi_vec_read_int8(const int8_t *at)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)at)));
+}
+
+static inline void kvpi_vec_write_f16(uint16_t *at, vec x)
+{
+    _mm256_storeu_si256((void *)at, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* To the nearest, ties to even. */
+static inline void kvpi_vec_write_bf16(uint16_t *at, vec x)
+{
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    _mm256_storeu_si256((void *)at, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
+}
+
+static inline int kvpi_vec_has_nan(vec x)
+{
+    return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q) != 0;
+}
+
+#endif

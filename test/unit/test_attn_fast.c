@@ -1,0 +1,117 @@
+/* Fast attention against the reference: every implementation that this machine has, on the worlds
+ * of attn_world: all options in combination, every format of metadata, every type and layout. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "attn_meta.h"
+
+enum { CASES = 1500 };
+
+static uint64_t running_case; /* 0: none; named when a test fails */
+static uint32_t running_impl;
+
+static int name_the_case(void **state)
+{
+    (void)state;
+    if (running_case != 0)
+        print_message("case %u, implementation %u\n", (unsigned)running_case,
+                      (unsigned)running_impl);
+    running_case = 0;
+    return 0;
+}
+
+static uint32_t pool_for(const attn_params *params)
+{
+    return 8 + ATTN_MAX_SEQS * (2 + 40 / params->block_tokens);
+}
+
+static double tolerance_of(uint32_t type)
+{
+    switch (type) {
+    case KVP_F32: return 1e-5;
+    case KVP_F16:
+    case KVP_BF16: return 1e-2;
+    default: return 3e-2;
+    }
+}
+
+/* A number that was not written in one must not be in the other; largest error over largest out. */
+static void assert_close(const attn_meta *found, const attn_meta *expected)
+{
+    double largest = 0.0, off = 0.0;
+    for (size_t i = 0; i < expected->n_out; i++) {
+        if (expected->out[i] == -12345.5f || found->out[i] == -12345.5f) {
+            assert_true(expected->out[i] == found->out[i]);
+            continue;
+        }
+        if (isnan(found->out[i]))
+            fail_msg("NaN at %u", (unsigned)i);
+        largest = fmax(largest, fabs(expected->out[i]));
+        off = fmax(off, fabs(expected->out[i] - (double)found->out[i]));
+    }
+    if (off > tolerance_of(found->world->params.type) * largest)
+        fail_msg("off by %g of %g, type %u", off, largest, (unsigned)found->world->params.type);
+    for (size_t i = 0; i < expected->n_lse; i++) {
+        const double a = expected->lse[i], b = found->lse[i];
+        if (isinf(a) || isinf(b))
+            assert_true(a == b);
+        else if (fabs(a - b) > 2.0 * tolerance_of(found->world->params.type) * fmax(1.0, fabs(a)))
+            fail_msg("lse %g, not %g", b, a);
+    }
+}
+
+static void check_case(uint64_t seed, kvp_attn_team *team)
+{
+    uint64_t random = seed;
+    attn_world world;
+    const attn_params params = attn_draw_params(&random);
+    attn_begin(&world, &params, pool_for(&params), random);
+    attn_add_some(&world, 1 + attn_draw(&world.random, ATTN_MAX_SEQS), seed % 2 == 0, seed % 3 > 0);
+    attn_append_all(&world);
+    attn_how how = attn_draw_how(&world);
+    attn_meta *expected = attn_describe(&world, &how);
+    assert_int_equal(attn_run(expected), KVP_OK);
+    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+        if (!kvp_attn_has(running_impl))
+            continue;
+        how.impl = running_impl;
+        how.team = NULL;
+        attn_meta *alone = attn_describe(&world, &how);
+        assert_int_equal(attn_run(alone), KVP_OK);
+        assert_close(alone, expected);
+        how.team = team;
+        attn_meta *together = attn_describe(&world, &how);
+        assert_int_equal(attn_run(together), KVP_OK);
+        assert_memory_equal(alone->out, together->out, alone->n_out * sizeof(float));
+        assert_memory_equal(alone->lse, together->lse, alone->n_lse * sizeof(float));
+        attn_forget(alone);
+        attn_forget(together);
+    }
+    attn_forget(expected);
+    attn_end(&world);
+}
+
+static void test_random_cases_against_the_reference(void **state)
+{
+    kvp_attn_team *team = NULL;
+    (void)state;
+    assert_int_equal(kvp_attn_team_create(3, &team), KVP_OK);
+    for (running_case = 1; running_case <= CASES; running_case++)
+        check_case(running_case, team);
+    running_case = 0;
+    kvp_attn_team_destroy(team);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_random_cases_against_the_reference, name_the_case),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
