@@ -33,7 +33,8 @@ typedef struct bench_options {
 typedef struct measurement {
     const char *name;
     const char *unit;
-    double aim;         /* 0: none; of a rate (GB/s): how many times the yardstick's, at least */
+    double aim; /* 0: none; of a rate (anything per second): at least so many, or where there
+                           is a yardstick, so many times its; else at most */
     uint32_t n_samples; /* 1: a number that is known, not measured */
     double (*ours)(void *state);
     double (*yardstick)(void *state); /* NULL: none */
@@ -61,6 +62,16 @@ extern const group meta_group;
 extern const group swap_group;
 extern const group copy_64k_group;
 extern const group copy_1m_group;
+extern const group attn_f32_1t_group;
+extern const group attn_f32_2t_group;
+extern const group attn_f16_1t_group;
+extern const group attn_f16_2t_group;
+extern const group attn_bf16_1t_group;
+extern const group attn_bf16_2t_group;
+extern const group attn_int8_1t_group;
+extern const group attn_int8_2t_group;
+extern const group attn_cascade_group;
+extern const group attn_prefill_group;
 
 typedef struct result {
     const char *name;

@@ -10,10 +10,12 @@
 enum { MAX_RESULTS = 64 };
 
 static const group *const groups[] = {
-    &long_prompts_group, &evictions_group,  &decode_free_group,   &decode_evicted_group,
-    &fork_close_group,   &sched_free_group, &sched_evicted_group, &record_group,
-    &wire_group,         &memory_group,     &meta_group,          &swap_group,
-    &copy_64k_group,     &copy_1m_group,
+    &long_prompts_group, &evictions_group,    &decode_free_group,   &decode_evicted_group,
+    &fork_close_group,   &sched_free_group,   &sched_evicted_group, &record_group,
+    &wire_group,         &memory_group,       &meta_group,          &swap_group,
+    &copy_64k_group,     &copy_1m_group,      &attn_f32_1t_group,   &attn_f32_2t_group,
+    &attn_f16_1t_group,  &attn_f16_2t_group,  &attn_bf16_1t_group,  &attn_bf16_2t_group,
+    &attn_int8_1t_group, &attn_int8_2t_group, &attn_cascade_group,  &attn_prefill_group,
 };
 
 /* Named after the worse of its variants. */
@@ -137,10 +139,10 @@ static void format_number(char out[24], double value)
     snprintf(out, 24, value < 1000 ? "%.1f" : "%.0f", value);
 }
 
-/* More is better, and the aim is a multiple of the yardstick. */
+/* More is better, and the aim is a multiple of the yardstick, if there is one. */
 static bool is_rate(const result *r)
 {
-    return strcmp(r->unit, "GB/s") == 0;
+    return strstr(r->unit, "/s") != NULL;
 }
 
 static void print_row(const result *r)
@@ -162,10 +164,14 @@ static void print_row(const result *r)
         snprintf(ratio, sizeof ratio, "%.1fx", r->yardstick_median / r->median);
     }
     if (is_rate(r)) {
-        double times = r->median / r->yardstick_median;
-        snprintf(ratio, sizeof ratio, "%.2fx", times);
-        snprintf(aim, sizeof aim, "%.2fx", r->aim);
-        mark = times >= r->aim ? "met. " : "MISSED. ";
+        const bool is_multiple = r->yardstick_median >= 0;
+        const double reached = is_multiple ? r->median / r->yardstick_median : r->median;
+        if (is_multiple)
+            snprintf(ratio, sizeof ratio, "%.2fx", reached);
+        if (r->aim > 0) {
+            snprintf(aim, sizeof aim, is_multiple ? "%.2fx" : "%.0f", r->aim);
+            mark = reached >= r->aim ? "met. " : "MISSED. ";
+        }
     } else if (r->aim > 0) {
         snprintf(aim, sizeof aim, "%.0f", r->aim);
         mark = r->median <= r->aim ? "met. " : "MISSED. ";

@@ -373,6 +373,7 @@ static void run_head(const struct job *job, uint32_t head, const struct kvpi_pla
     const struct kvpi_places *places = both[0];
     const size_t row = (size_t)(head - job->item.first_head) * job->padded_rows;
     struct kvpi_tile tile = {.n_rows = job->padded_rows,
+                             .n_used = job->n_rows,
                              .n_keys = places->n_keys,
                              .dims = fast->dims,
                              .v_dims = fast->v_dims,

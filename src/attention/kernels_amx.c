@@ -1,8 +1,377 @@
+/* kernels_amx: tiles of bf16 and int8. Compiled as kernels_avx2.c is.
+ *
+ * A tile has up to 16 rows of 64 bytes. K is used as it lies: 16 keys are the rows of one tile,
+ * queries are the columns of the other, and scores come out with a key in each row; they are turned
+ * round on the way to s. V is interleaved, 2 rows of bf16 or 4 of int8, because products are summed
+ * over neighbours:
+ *
+ *     scores   [16 keys, 32 or 64 dims] x [dims, 16 queries]   s, transposed
+ *     values   [16 queries, 32 or 64 keys] x [keys, 16 dims]   sums, dims in the order of
+ *                                                              unpacking (`order` mends it)
+ *
+ * int8: a query is two numbers of 8 bits, q = scale x (high + low / 254), and so is a weight; sums
+ * of products are exact. Tiles of one call are set up and given back in it. */
 #include "attention/kernels.h"
 
-#include <stddef.h>
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AMX_INT8__)
+
+#include "attention/vec_avx512.h"
+
+#include "attention/kernels_body.h"
+
+enum { GROUP = 16, CHUNK = 64 /* bytes of a row */, TILE_BYTES = GROUP * CHUNK };
+
+/* ------------------------------------------------------------------------------------- the tiles */
+
+struct config {
+    uint8_t palette;
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* Tiles 0..3 take sums and 6, 7 the weights, of `rows` rows; the others are full. */
+static void set_tiles(uint32_t rows)
+{
+    struct config config;
+    memset(&config, 0, sizeof config);
+    config.palette = 1;
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = CHUNK;
+        config.rows[i] = (uint8_t)(i < 4 || i > 5 ? rows : GROUP);
+    }
+    /* The intrinsic is declared as if it read eight bytes: the others must not be thought unused. */
+    __asm__ volatile("" : : "r"(&config) : "memory");
+    _tile_loadconfig(&config);
+}
+
+/* ------------------------------------------------------------------------------- rows of a tile */
+
+static const unsigned char *row_at(const struct kvpi_tile_rows *rows, uint32_t i)
+{
+    return rows->rows[i] + rows->offset;
+}
+
+static void copy_row(unsigned char *to, const unsigned char *from)
+{
+    _mm512_store_si512((void *)to, _mm512_loadu_si512((const void *)from));
+}
+
+/* K in memory of our own, [chunks, 64 keys, 64 bytes], zeros behind n_keys. */
+static void gather_keys(const struct kvpi_tile *tile, uint32_t n_chunks, unsigned char *out)
+{
+    const uint32_t n = (tile->n_keys + GROUP - 1) / GROUP * GROUP;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t c = 0; c < n_chunks; c++) {
+            unsigned char *to = out + ((size_t)c * KVPI_TILE + i) * CHUNK;
+            if (i < tile->n_keys)
+                copy_row(to, row_at(&tile->k, i) + (size_t)c * CHUNK);
+            else
+                _mm512_store_si512((void *)to, _mm512_setzero_si512());
+        }
+    }
+}
+
+/* Where 16 keys and 64 bytes of them lie, and how far apart. */
+struct keys_at {
+    const unsigned char *first;
+    size_t group_bytes; /* 0: each group by its first row */
+    size_t chunk_bytes;
+    size_t stride;
+    const struct kvpi_tile *tile;
+};
+
+static struct keys_at find_keys(const struct kvpi_tile *tile, uint32_t n_chunks)
+{
+    /* Many queries look at each key, so that it is worth moving it to where reading is cheap. */
+    if (tile->k.stride != 0 && tile->n_rows == GROUP && tile->n_keys % GROUP == 0)
+        return (struct keys_at){.chunk_bytes = CHUNK, .stride = tile->k.stride, .tile = tile};
+    gather_keys(tile, n_chunks, tile->work);
+    return (struct keys_at){.first = tile->work,
+                            .group_bytes = TILE_BYTES,
+                            .chunk_bytes = (size_t)KVPI_TILE * CHUNK,
+                            .stride = CHUNK};
+}
+
+static inline const unsigned char *keys_of(const struct keys_at *at, uint32_t group, uint32_t chunk)
+{
+    const unsigned char *first = at->group_bytes != 0 ? at->first + group * at->group_bytes
+                                                      : row_at(&at->tile->k, group * GROUP);
+    return first + chunk * at->chunk_bytes;
+}
+
+/* A part of the next tile's K: the c-th of n. */
+static void ask_keys(const struct kvpi_tile *tile, uint32_t c, uint32_t n)
+{
+    const uint32_t from = tile->n_next * c / n, to = tile->n_next * (c + 1) / n;
+    for (uint32_t i = from; i < to; i++)
+        kvpi_ask(tile->next_k[i] + tile->next_k_offset, 0, tile->k_bytes);
+}
+
+static void ask_values(const struct kvpi_tile *tile, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to && i < tile->n_next; i++)
+        kvpi_ask(tile->next_v[i] + tile->next_v_offset, 0, tile->v_bytes);
+}
+
+/* Four columns of [16 keys, 16] as rows of s. */
+static void turn_round(const float *c, uint32_t column, __m512 out[4])
+{
+    __m512 x[4];
+    for (int i = 0; i < 4; i++) {
+        const float *at = c + (size_t)i * GROUP + column;
+        __m512 y = _mm512_castps128_ps512(_mm_load_ps(at));
+        y = _mm512_insertf32x4(y, _mm_load_ps(at + (size_t)4 * GROUP), 1);
+        y = _mm512_insertf32x4(y, _mm_load_ps(at + (size_t)8 * GROUP), 2);
+        x[i] = _mm512_insertf32x4(y, _mm_load_ps(at + (size_t)12 * GROUP), 3);
+    }
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
+    const __m512d c2 = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
+    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c2, d));
+    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c2, d));
+}
+
+/* Rows of the group that are more than padding. */
+static uint32_t used_rows(const struct kvpi_tile *tile, uint32_t row)
+{
+    const uint32_t left = tile->n_used > row ? tile->n_used - row : 0;
+    return left < GROUP ? left : GROUP;
+}
+
+/* ----------------------------------------------------------------------------------------- bf16 */
+
+/* A query as two rows of bf16, the second one what the first one leaves out. */
+static void split_bf16(const float *row, uint16_t *high, uint16_t *low)
+{
+    const vec x = kvpi_vec_load(row);
+    kvpi_vec_write_bf16(high, x);
+    kvpi_vec_write_bf16(low, kvpi_vec_sub(x, kvpi_vec_read_bf16(high)));
+}
+
+/* [rows / 16, dims / 32, high and low, 16, 64 bytes]: row p of a tile has elements 2p, 2p + 1 of 16
+ * queries. */
+static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
+{
+    for (uint32_t row = 0; row < n_rows; row++) {
+        uint32_t *to = (uint32_t *)out + (size_t)row / GROUP * GROUP * dims + row % GROUP;
+        for (uint32_t e = 0; e < dims; e += 32, to += 2 * GROUP * GROUP) {
+            uint32_t pairs[2][GROUP];
+            for (uint32_t i = 0; i < 2; i++)
+                split_bf16(rows + (size_t)row * dims + e + (size_t)i * GROUP,
+                           (uint16_t *)(void *)pairs[0] + i * GROUP,
+                           (uint16_t *)(void *)pairs[1] + i * GROUP);
+            for (uint32_t p = 0; p < GROUP; p++) {
+                to[p * GROUP] = pairs[0][p];
+                to[(p + GROUP) * GROUP] = pairs[1][p];
+            }
+        }
+    }
+}
+
+static void score_group_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
+                             float *c)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES) {
+        _tile_loadd(6, q, CHUNK);
+        _tile_loadd(7, q + TILE_BYTES, CHUNK);
+        _tile_loadd(4, keys_of(at, 0, chunk), at->stride);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, keys_of(at, 1, chunk), at->stride);
+        _tile_dpbf16ps(1, 5, 6);
+        _tile_dpbf16ps(0, 4, 7);
+        _tile_loadd(4, keys_of(at, 2, chunk), at->stride);
+        _tile_dpbf16ps(1, 5, 7);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_loadd(5, keys_of(at, 3, chunk), at->stride);
+        _tile_dpbf16ps(3, 5, 6);
+        _tile_dpbf16ps(2, 4, 7);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, CHUNK);
+    _tile_stored(1, c + GROUP * GROUP, CHUNK);
+    _tile_stored(2, c + 2 * GROUP * GROUP, CHUNK);
+    _tile_stored(3, c + 3 * GROUP * GROUP, CHUNK);
+}
+
+/* The same for the first of a tile's keys, where there are fewer than 64. */
+static void score_some_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
+                            uint32_t n_groups, float *c)
+{
+    for (uint32_t group = 0; group < n_groups; group++) {
+        _tile_zero(0);
+        for (uint32_t chunk = 0; chunk < n_chunks; chunk++) {
+            const unsigned char *from = q + (size_t)chunk * 2 * TILE_BYTES;
+            _tile_loadd(4, keys_of(at, group, chunk), at->stride);
+            _tile_loadd(6, from, CHUNK);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(7, from + TILE_BYTES, CHUNK);
+            _tile_dpbf16ps(0, 4, 7);
+        }
+        _tile_stored(0, c + (size_t)group * GROUP * GROUP, CHUNK);
+    }
+}
+
+static void store_scores(const float *c, uint32_t n_groups, uint32_t n_used, float *s)
+{
+    for (uint32_t group = 0; group < n_groups; group++) {
+        for (uint32_t r = 0; r < n_used; r += 4) {
+            __m512 rows[4];
+            turn_round(c + (size_t)group * GROUP * GROUP, r, rows);
+            for (uint32_t i = 0; i < 4; i++)
+                _mm512_storeu_ps(s + (size_t)(r + i) * KVPI_TILE + (size_t)group * GROUP, rows[i]);
+        }
+    }
+}
+
+static void scores_bf16(const struct kvpi_tile *tile, float *s)
+{
+    _Alignas(64) float c[KVPI_TILE * GROUP];
+    const uint32_t n_chunks = tile->dims * 2 / CHUNK;
+    const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
+    const unsigned char *q = tile->queries;
+    const struct keys_at at = find_keys(tile, n_chunks);
+    set_tiles(GROUP);
+    for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
+        if (row == 0)
+            ask_keys(tile, 0, 1);
+        if (n_groups == 4)
+            score_group_bf16(&at, q, n_chunks, c);
+        else
+            score_some_bf16(&at, q, n_chunks, n_groups, c);
+        store_scores(c, n_groups, used_rows(tile, row), s + (size_t)row * KVPI_TILE);
+        q += (size_t)n_chunks * 2 * TILE_BYTES;
+    }
+    _tile_release();
+}
+
+static __m512i value_chunk(const struct kvpi_tile *tile, uint32_t key, uint32_t at)
+{
+    return key < tile->n_keys ? _mm512_loadu_si512((const void *)(row_at(&tile->v, key) + at))
+                              : _mm512_setzero_si512();
+}
+
+/* V as [keys / 32, dims / 16, 16 pairs, 64 bytes]. */
+static void interleave_bf16(const struct kvpi_tile *tile, unsigned char *out)
+{
+    const uint32_t n_pairs = tile->n_keys > 32 ? 32 : 16, row_bytes = tile->v_dims * 2;
+    const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
+    for (uint32_t pair = 0; pair < n_pairs; pair++) {
+        unsigned char *to = out + pair / 16 * chunk_bytes + pair % 16 * CHUNK;
+        ask_values(tile, 2 * pair, 2 * pair + 2);
+        for (uint32_t at = 0; at < row_bytes; at += CHUNK, to += 2 * TILE_BYTES) {
+            const __m512i a = value_chunk(tile, 2 * pair, at);
+            const __m512i b = value_chunk(tile, 2 * pair + 1, at);
+            _mm512_store_si512((void *)to, _mm512_unpacklo_epi16(a, b));
+            _mm512_store_si512((void *)(to + TILE_BYTES), _mm512_unpackhi_epi16(a, b));
+        }
+    }
+}
+
+/* Weights of 16 rows as [2, 16, 32] bf16. */
+static void pack_weights(const float *weights, uint32_t n_used, unsigned char *out)
+{
+    for (uint32_t r = 0; r < n_used; r++) {
+        const float *w = weights + (size_t)r * KVPI_TILE;
+        for (uint32_t half = 0; half < 2; half++) {
+            const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(w + 32 * half + 16),
+                                                       _mm512_loadu_ps(w + 32 * half));
+            memcpy(out + (size_t)half * TILE_BYTES + (size_t)r * CHUNK, &pairs, CHUNK);
+        }
+    }
+}
+
+static void values_bf16(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    _Alignas(64) unsigned char packed[2 * TILE_BYTES];
+    const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
+    const size_t stride = tile->v_dims * sizeof *sums;
+    const unsigned char *v = tile->work;
+    interleave_bf16(tile, tile->work);
+    set_tiles(tile->n_used < GROUP ? tile->n_used : GROUP);
+    for (uint32_t row = 0; row < tile->n_used; row += GROUP) {
+        if (row > 0 && used_rows(tile, row) < GROUP)
+            set_tiles(used_rows(tile, row));
+        pack_weights(weights + (size_t)row * KVPI_TILE, used_rows(tile, row), packed);
+        _tile_loadd(6, packed, CHUNK);
+        _tile_loadd(7, packed + TILE_BYTES, CHUNK);
+        for (uint32_t block = 0; block < tile->v_dims / GROUP; block += 2) {
+            float *to = sums + (size_t)row * tile->v_dims + (size_t)block * GROUP;
+            const unsigned char *from = v + (size_t)block * TILE_BYTES;
+            _tile_loadd(0, to, stride);
+            _tile_loadd(1, to + GROUP, stride);
+            _tile_loadd(4, from, CHUNK);
+            _tile_dpbf16ps(0, 6, 4);
+            _tile_loadd(5, from + TILE_BYTES, CHUNK);
+            _tile_dpbf16ps(1, 6, 5);
+            if (tile->n_keys > 32) {
+                _tile_loadd(4, from + chunk_bytes, CHUNK);
+                _tile_dpbf16ps(0, 7, 4);
+                _tile_loadd(5, from + chunk_bytes + TILE_BYTES, CHUNK);
+                _tile_dpbf16ps(1, 7, 5);
+            }
+            _tile_stored(0, to, stride);
+            _tile_stored(1, to + GROUP, stride);
+        }
+    }
+    _tile_release();
+}
+
+/* Each 32 dims came apart into [0-3 8-11 16-19 24-27] and [4-7 12-15 20-23 28-31]. */
+static void order_bf16(float *sums, uint32_t v_dims)
+{
+    float row[32];
+    for (uint32_t e = 0; e < v_dims; e += 32) {
+        memcpy(row, sums + e, sizeof row);
+        for (uint32_t i = 0; i < 4; i++) {
+            memcpy(sums + e + 8 * i, row + 4 * i, 4 * sizeof *row);
+            memcpy(sums + e + 8 * i + 4, row + 16 + 4 * i, 4 * sizeof *row);
+        }
+    }
+}
+
+/* K gathered, or V interleaved: 64 rows. */
+static size_t work_bytes_16(uint32_t dims, uint32_t v_dims)
+{
+    return (size_t)KVPI_TILE * 2 * (dims > v_dims ? dims : v_dims);
+}
+
+static const struct kvpi_path bf16_path = {.type = KVP_BF16,
+                                           .row_pad = GROUP,
+                                           .dims_pad = 32,
+                                           .slack = 8.0f,
+                                           .query_bytes = 4,
+                                           .work_bytes = work_bytes_16,
+                                           .pack = pack_bf16,
+                                           .scores = scores_bf16,
+                                           .values = values_bf16,
+                                           .order = order_bf16};
+
+const struct kvpi_kernels *kvpi_kernels_amx(void)
+{
+    static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AMX,
+                                                .f32 = &kvpi_f32_path,
+                                                .bf16 = &bf16_path,
+                                                .read = kvpi_read_elements,
+                                                .softmax = kvpi_softmax_f32,
+                                                .combine = kvpi_combine_rows,
+                                                .write = kvpi_write_elements};
+    return &kernels;
+}
+
+#else
 
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {
     return NULL;
 }
+
+#endif
