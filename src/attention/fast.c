@@ -143,7 +143,8 @@ struct job {
     struct kvpi_desk *desk;
     struct kvpi_item item;
     struct kvpi_keys keys; /* of the segment's sequence */
-    uint32_t n_rows;       /* of a head */
+    const struct kvpi_path *path;
+    uint32_t n_rows; /* of a head */
     uint32_t padded_rows;
     uint32_t n_listed; /* keys in the list */
 };
@@ -238,7 +239,7 @@ static void *packed_queries(const struct job *job, uint32_t head)
 {
     const struct kvpi_fast *fast = job->call->fast;
     return job->desk->queries + (size_t)(head - job->item.first_head) * job->padded_rows *
-                                    fast->dims * fast->path->query_bytes;
+                                    fast->dims * job->path->query_bytes;
 }
 
 /* Rows of a head: query after query, the heads of the group side by side. */
@@ -258,7 +259,7 @@ static void load_queries(const struct job *job)
         }
         memset(rows + (size_t)job->n_rows * fast->dims, 0,
                (size_t)(job->padded_rows - job->n_rows) * fast->dims * sizeof *rows);
-        fast->path->pack(rows, job->padded_rows, fast->dims, packed_queries(job, head));
+        job->path->pack(rows, job->padded_rows, fast->dims, packed_queries(job, head));
     }
 }
 
@@ -390,15 +391,15 @@ static void run_head(const struct job *job, uint32_t head, const struct kvpi_pla
                                          .group = call->group,
                                          .v_dims = fast->v_dims,
                                          .cap = (float)call->attention->soft_cap,
-                                         .slack = fast->path->slack,
+                                         .slack = job->path->slack,
                                          .masks = places->has_masks ? masks : NULL,
                                          .s = desk->s,
                                          .largest = desk->largest + row,
                                          .total = desk->total + row,
                                          .sums = desk->sums + row * fast->v_dims};
-    fast->path->scores(&tile, desk->s);
+    job->path->scores(&tile, desk->s);
     fast->kernels->softmax(&softmax);
-    fast->path->values(&tile, desk->s, softmax.sums);
+    job->path->values(&tile, desk->s, softmax.sums);
 }
 
 static void run_tiles(struct job *job, struct kvpi_walk *walk)
@@ -505,8 +506,8 @@ static void end_item(const struct job *job)
         for (uint32_t i = 0; i < job->n_rows; i++) {
             const size_t row = (size_t)h * job->padded_rows + i;
             const uint32_t head = (job->item.first_head + h) * group + i % group;
-            if (fast->path->order != NULL)
-                fast->path->order(job->desk->sums + row * fast->v_dims, fast->v_dims);
+            if (job->path->order != NULL)
+                job->path->order(job->desk->sums + row * fast->v_dims, fast->v_dims);
             if (is_whole)
                 write_whole(job, i / group, head, row);
             else
@@ -520,7 +521,10 @@ static void run_item(struct call *call, struct kvpi_desk *desk, uint64_t index)
     struct job job = {.call = call, .desk = desk, .item = kvpi_plan_item(&call->fast->plan, index)};
     (void)kvpi_keys_make(&job.keys, call->batch, job.item.segment->seq);
     job.n_rows = job.item.n_queries * call->group;
-    job.padded_rows = pad(job.n_rows, call->fast->path->row_pad);
+    job.path = call->fast->path;
+    if (job.path->few != NULL && job.n_rows <= job.path->few_rows)
+        job.path = job.path->few;
+    job.padded_rows = pad(job.n_rows, job.path->row_pad);
     struct kvpi_walk walk = begin_walk(&job);
     load_queries(&job);
     begin_state(&job);

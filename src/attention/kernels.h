@@ -62,6 +62,8 @@ struct kvpi_path {
     void (*scores)(const struct kvpi_tile *tile, float *s);
     void (*values)(const struct kvpi_tile *tile, const float *weights, float *sums);
     void (*order)(float *sums, uint32_t v_dims); /* a row as it should be; NULL: it is */
+    uint32_t few_rows;           /* items of up to so many rows are better done by `few` */
+    const struct kvpi_path *few; /* the same type and padding of dims; NULL: they are not */
 };
 
 /* The running softmax of the rows of one KV head. */

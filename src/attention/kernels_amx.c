@@ -17,6 +17,7 @@
 
 #include "attention/vec_avx512.h"
 
+#include "attention/bf16_rows.h"
 #include "attention/kernels_body.h"
 
 enum { GROUP = 16, CHUNK = 64 /* bytes of a row */, TILE_BYTES = GROUP * CHUNK };
@@ -145,26 +146,20 @@ static uint32_t used_rows(const struct kvpi_tile *tile, uint32_t row)
 
 /* ----------------------------------------------------------------------------------------- bf16 */
 
-/* A query as two rows of bf16, the second one what the first one leaves out. */
-static void split_bf16(const float *row, uint16_t *high, uint16_t *low)
-{
-    const vec x = kvpi_vec_load(row);
-    kvpi_vec_write_bf16(high, x);
-    kvpi_vec_write_bf16(low, kvpi_vec_sub(x, kvpi_vec_read_bf16(high)));
-}
-
 /* [rows / 16, dims / 32, high and low, 16, 64 bytes]: row p of a tile has elements 2p, 2p + 1 of 16
  * queries. */
 static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
+    const uint32_t has_low = (uint32_t)kvpi_has_long(rows, n_rows, dims);
+    memcpy((uint32_t *)out + (size_t)n_rows * dims, &has_low, sizeof has_low);
     for (uint32_t row = 0; row < n_rows; row++) {
         uint32_t *to = (uint32_t *)out + (size_t)row / GROUP * GROUP * dims + row % GROUP;
         for (uint32_t e = 0; e < dims; e += 32, to += 2 * GROUP * GROUP) {
             uint32_t pairs[2][GROUP];
             for (uint32_t i = 0; i < 2; i++)
-                split_bf16(rows + (size_t)row * dims + e + (size_t)i * GROUP,
-                           (uint16_t *)(void *)pairs[0] + i * GROUP,
-                           (uint16_t *)(void *)pairs[1] + i * GROUP);
+                kvpi_split_bf16(rows + (size_t)row * dims + e + (size_t)i * GROUP,
+                                (uint16_t *)(void *)pairs[0] + i * GROUP,
+                                (uint16_t *)(void *)pairs[1] + i * GROUP);
             for (uint32_t p = 0; p < GROUP; p++) {
                 to[p * GROUP] = pairs[0][p];
                 to[(p + GROUP) * GROUP] = pairs[1][p];
@@ -173,8 +168,8 @@ static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *o
     }
 }
 
-static void score_group_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                             float *c)
+static void score_long_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
+                            float *c)
 {
     _tile_zero(0);
     _tile_zero(1);
@@ -195,6 +190,31 @@ static void score_group_bf16(const struct keys_at *at, const unsigned char *q, u
         _tile_dpbf16ps(3, 5, 6);
         _tile_dpbf16ps(2, 4, 7);
         _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, c, CHUNK);
+    _tile_stored(1, c + GROUP * GROUP, CHUNK);
+    _tile_stored(2, c + 2 * GROUP * GROUP, CHUNK);
+    _tile_stored(3, c + 3 * GROUP * GROUP, CHUNK);
+}
+
+/* Only the high rows of queries. */
+static void score_short_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
+                             float *c)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES) {
+        _tile_loadd(6, q, CHUNK);
+        _tile_loadd(4, keys_of(at, 0, chunk), at->stride);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_loadd(5, keys_of(at, 1, chunk), at->stride);
+        _tile_dpbf16ps(1, 5, 6);
+        _tile_loadd(4, keys_of(at, 2, chunk), at->stride);
+        _tile_dpbf16ps(2, 4, 6);
+        _tile_loadd(5, keys_of(at, 3, chunk), at->stride);
+        _tile_dpbf16ps(3, 5, 6);
     }
     _tile_stored(0, c, CHUNK);
     _tile_stored(1, c + GROUP * GROUP, CHUNK);
@@ -239,12 +259,17 @@ static void scores_bf16(const struct kvpi_tile *tile, float *s)
     const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
     const unsigned char *q = tile->queries;
     const struct keys_at at = find_keys(tile, n_chunks);
+    uint32_t has_low;
+    memcpy(&has_low, (const uint32_t *)tile->queries + (size_t)tile->n_rows * tile->dims,
+           sizeof has_low);
     set_tiles(GROUP);
     for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
         if (row == 0)
             ask_keys(tile, 0, 1);
-        if (n_groups == 4)
-            score_group_bf16(&at, q, n_chunks, c);
+        if (n_groups == 4 && has_low)
+            score_long_bf16(&at, q, n_chunks, c);
+        else if (n_groups == 4)
+            score_short_bf16(&at, q, n_chunks, c);
         else
             score_some_bf16(&at, q, n_chunks, n_groups, c);
         store_scores(c, n_groups, used_rows(tile, row), s + (size_t)row * KVPI_TILE);
@@ -325,19 +350,6 @@ static void values_bf16(const struct kvpi_tile *tile, const float *weights, floa
     _tile_release();
 }
 
-/* Each 32 dims came apart into [0-3 8-11 16-19 24-27] and [4-7 12-15 20-23 28-31]. */
-static void order_bf16(float *sums, uint32_t v_dims)
-{
-    float row[32];
-    for (uint32_t e = 0; e < v_dims; e += 32) {
-        memcpy(row, sums + e, sizeof row);
-        for (uint32_t i = 0; i < 4; i++) {
-            memcpy(sums + e + 8 * i, row + 4 * i, 4 * sizeof *row);
-            memcpy(sums + e + 8 * i + 4, row + 16 + 4 * i, 4 * sizeof *row);
-        }
-    }
-}
-
 /* K gathered, or V interleaved: 64 rows. */
 static size_t work_bytes_16(uint32_t dims, uint32_t v_dims)
 {
@@ -348,12 +360,14 @@ static const struct kvpi_path bf16_path = {.type = KVP_BF16,
                                            .row_pad = GROUP,
                                            .dims_pad = 32,
                                            .slack = 8.0f,
-                                           .query_bytes = 4,
+                                           .query_bytes = 5,
                                            .work_bytes = work_bytes_16,
                                            .pack = pack_bf16,
                                            .scores = scores_bf16,
                                            .values = values_bf16,
-                                           .order = order_bf16};
+                                           .order = kvpi_order_bf16,
+                                           .few_rows = 8,
+                                           .few = &kvpi_bf16_rows_path};
 
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {
