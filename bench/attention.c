@@ -58,7 +58,7 @@ static float draw_value(uint64_t *state)
 
 /* ----------------------------------------------------------------------------------------- pool */
 
-/* Vectors of numbers, of the type: one MiB of them, again and again, each time from another place. */
+/* Numbers of the type: the same again and again, each time from another place. */
 static void fill(kvp_memory *memory, uint32_t type, size_t n_bytes)
 {
     enum { N = 1 << 18 };

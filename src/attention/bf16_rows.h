@@ -53,16 +53,20 @@ static inline __m512bh kvpi_pairs_at(const void *at)
     return (__m512bh)_mm512_loadu_si512(at);
 }
 
-static inline void kvpi_score_pairs(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
-                                    vec sums[PAIR_ROWS][KEYS])
+INLINE void kvpi_score_pairs(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
+                             int asks, vec sums[PAIR_ROWS][KEYS])
 {
-    const unsigned char *k[KEYS];
-    for (uint32_t j = 0; j < KEYS; j++)
+    const unsigned char *k[KEYS], *next[KEYS];
+    for (uint32_t j = 0; j < KEYS; j++) {
         k[j] = tile->k.rows[key + j] + tile->k.offset;
+        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
+    }
     for (uint32_t e = 0; e < tile->dims; e += 2 * LANES) {
         __m512bh x[KEYS];
-        for (uint32_t j = 0; j < KEYS; j++)
+        for (uint32_t j = 0; j < KEYS; j++) {
+            kvpi_ask(next[j] + 2 * (size_t)e);
             x[j] = kvpi_pairs_at(k[j] + 2 * (size_t)e);
+        }
         for (uint32_t r = 0; r < PAIR_ROWS; r++) {
             const __m512bh y = kvpi_pairs_at(q + (size_t)r * tile->dims + e);
             for (uint32_t j = 0; j < KEYS; j++)
@@ -81,15 +85,13 @@ static void kvpi_scores_bf16_rows(const struct kvpi_tile *tile, float *s)
         const uint16_t *rows = q + (size_t)row * tile->dims;
         for (uint32_t key = 0; key < tile->n_keys; key += KEYS) {
             vec sums[PAIR_ROWS][KEYS];
-            for (uint32_t i = key; row == 0 && i < key + KEYS && i < tile->n_next; i++)
-                kvpi_ask(tile->next_k[i] + tile->next_k_offset, 0, tile->k_bytes);
             for (uint32_t r = 0; r < PAIR_ROWS; r++) {
                 for (uint32_t j = 0; j < KEYS; j++)
                     sums[r][j] = kvpi_vec_zero();
             }
-            kvpi_score_pairs(tile, rows, key, sums);
+            kvpi_score_pairs(tile, rows, key, row == 0, sums);
             if (has_low)
-                kvpi_score_pairs(tile, rows + low, key, sums);
+                kvpi_score_pairs(tile, rows + low, key, 0, sums);
             for (uint32_t r = 0; r < PAIR_ROWS; r++)
                 kvpi_vec_sum4(sums[r], s + (size_t)(row + r) * KVPI_TILE + key);
         }
@@ -111,7 +113,7 @@ static inline void kvpi_pair_weights(const float *weights, uint32_t *out)
 
 enum { PAIR_COLUMNS = 2 }; /* of 32 dims each */
 
-static inline __m512i kvpi_value_pairs(const struct kvpi_tile *tile, uint32_t key, size_t at)
+INLINE __m512i kvpi_value_pairs(const struct kvpi_tile *tile, uint32_t key, size_t at)
 {
     return key < tile->n_keys
                ? _mm512_loadu_si512((const void *)(tile->v.rows[key] + tile->v.offset + at))
@@ -119,8 +121,8 @@ static inline __m512i kvpi_value_pairs(const struct kvpi_tile *tile, uint32_t ke
 }
 
 /* PAIR_ROWS rows of sums, `n` times 32 dims from `e` on: each 32 come apart in unpacking. */
-static inline void kvpi_value_pair_block(const struct kvpi_tile *tile, const uint32_t *pairs,
-                                         float *sums, uint32_t e, uint32_t n)
+INLINE void kvpi_value_pair_block(const struct kvpi_tile *tile, const uint32_t *pairs, float *sums,
+                                  uint32_t e, uint32_t n, int asks)
 {
     vec block[PAIR_ROWS][PAIR_COLUMNS][2];
     for (uint32_t r = 0; r < PAIR_ROWS; r++) {
@@ -129,8 +131,14 @@ static inline void kvpi_value_pair_block(const struct kvpi_tile *tile, const uin
                 kvpi_vec_load(sums + (size_t)r * tile->v_dims + e + (size_t)c * LANES);
     }
     for (uint32_t pair = 0; 2 * pair < tile->n_keys; pair++) {
+        const unsigned char *row = tile->v.rows[2 * pair] + tile->v.offset;
+        const unsigned char *next[2];
+        for (uint32_t i = 0; i < 2; i++)
+            next[i] = kvpi_next_row(&tile->next_v, 2 * pair + i, asks, row);
         for (uint32_t c = 0; c < n; c++) {
             const size_t at = 2 * ((size_t)e + 32 * (size_t)c);
+            kvpi_ask(next[0] + at);
+            kvpi_ask(next[1] + at);
             const __m512i a = kvpi_value_pairs(tile, 2 * pair, at);
             const __m512i b = kvpi_value_pairs(tile, 2 * pair + 1, at);
             const __m512bh low = (__m512bh)_mm512_unpacklo_epi16(a, b);
@@ -158,12 +166,10 @@ static void kvpi_values_bf16_rows(const struct kvpi_tile *tile, const float *wei
         uint32_t e = 0;
         kvpi_pair_weights(weights + (size_t)row * KVPI_TILE, pairs);
         for (; e + 64 <= tile->v_dims; e += 64) {
-            for (uint32_t i = 0; row == 0 && e == 0 && i < tile->n_next; i++)
-                kvpi_ask(tile->next_v[i] + tile->next_v_offset, 0, tile->v_bytes);
-            kvpi_value_pair_block(tile, pairs, rows, e, 2);
+            kvpi_value_pair_block(tile, pairs, rows, e, 2, row == 0);
         }
         if (e < tile->v_dims)
-            kvpi_value_pair_block(tile, pairs, rows, e, 1);
+            kvpi_value_pair_block(tile, pairs, rows, e, 1, row == 0);
     }
 }
 

@@ -43,13 +43,14 @@ static unsigned ask(void)
         return found;
     found |= KVPI_CPU_AVX512;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
-        (a >= 1 && !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) || !bit(a1, 5))
+        (a >= 1 && !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) || !bit(a1, 5) ||
+        !bit(c, 11)) /* VNNI */
         return found;
     found |= KVPI_CPU_AVX512_BF16;
     if (!bit(d, 23))
         return found;
     found |= KVPI_CPU_AVX512_FP16;
-    if (bit(d, 22) && bit(d, 24) && bit(d, 25) && may_use_tiles())
+    if (bit(d, 22) && bit(d, 24) && may_use_tiles())
         found |= KVPI_CPU_AMX;
     return found;
 }

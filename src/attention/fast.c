@@ -341,6 +341,7 @@ static void put_scales(const struct job *job, struct kvpi_tile *tile,
     const struct call *call = job->call;
     if (call->fast->path->type == KVP_F32)
         return;
+    memset(job->desk->scales, 0, 2 * KVPI_TILE * sizeof *job->desk->scales);
     if (kvpi_scales(&call->layer->k, places, head, job->desk->scales))
         tile->k.scales = job->desk->scales;
     if (kvpi_scales(call->v_part, places, head, job->desk->scales + KVPI_TILE))
@@ -355,14 +356,12 @@ static void put_next(const struct job *job, struct kvpi_tile *tile, uint32_t hea
     const int is_last = head + 1 == job->item.first_head + job->item.n_heads;
     const struct kvpi_places *places = both[is_last];
     const uint32_t next_head = is_last ? job->item.first_head : head + 1;
-    const size_t element = kvp_type_bytes(call->layer->type);
-    tile->next_k = places->k;
-    tile->next_v = places->v;
-    tile->next_k_offset = next_head * call->layer->k.head_stride;
-    tile->next_v_offset = next_head * call->v_part->head_stride;
-    tile->n_next = places->n_keys;
-    tile->k_bytes = (uint32_t)(call->layer->k.run * element);
-    tile->v_bytes = call->layer->v.base != NULL ? (uint32_t)(call->v_part->run * element) : 0;
+    if (call->k_is_direct)
+        tile->next_k = (struct kvpi_tile_next){places->k, next_head * call->layer->k.head_stride,
+                                               places->n_keys};
+    if (call->v_is_direct && call->layer->v.base != NULL)
+        tile->next_v = (struct kvpi_tile_next){places->v, next_head * call->v_part->head_stride,
+                                               places->n_keys};
 }
 
 static void run_head(const struct job *job, uint32_t head, const struct kvpi_places *const both[2],

@@ -33,6 +33,13 @@ struct kvpi_tile_rows {
     const float *scales; /* [n_keys]; NULL: 1 */
 };
 
+/* What is looked at next, and is asked for while this tile is computed: rows of the same size. */
+struct kvpi_tile_next {
+    const unsigned char *const *rows; /* [n] */
+    size_t offset;
+    uint32_t n;
+};
+
 struct kvpi_tile {
     uint32_t n_rows; /* M, a multiple of the padding that the path asks for */
     uint32_t n_used; /* of them, those that are not padding: the first */
@@ -42,12 +49,7 @@ struct kvpi_tile {
     struct kvpi_tile_rows k, v;
     const void *queries; /* as `pack` left them */
     void *work;          /* the path's own memory */
-    /* What is looked at next: asked for while this tile is computed. NULL: nothing. */
-    const unsigned char *const *next_k; /* [n_next] */
-    const unsigned char *const *next_v;
-    size_t next_k_offset, next_v_offset;
-    uint32_t n_next;
-    uint32_t k_bytes, v_bytes; /* of a row */
+    struct kvpi_tile_next next_k, next_v;
 };
 
 /* How one type of elements is multiplied. */

@@ -1,28 +1,27 @@
-/* kernels_amx: tiles of bf16 and int8. Compiled as kernels_avx2.c is.
+/* kernels_amx: tiles of bf16, for many queries. Compiled as kernels_avx2.c is.
  *
  * A tile has up to 16 rows of 64 bytes. K is used as it lies: 16 keys are the rows of one tile,
  * queries are the columns of the other, and scores come out with a key in each row; they are turned
- * round on the way to s. V is interleaved, 2 rows of bf16 or 4 of int8, because products are summed
- * over neighbours:
+ * round on the way to s. V is interleaved two by two, because products are summed over neighbours:
  *
- *     scores   [16 keys, 32 or 64 dims] x [dims, 16 queries]   s, transposed
- *     values   [16 queries, 32 or 64 keys] x [keys, 16 dims]   sums, dims in the order of
- *                                                              unpacking (`order` mends it)
+ *     scores   [16 keys, 32 dims] x [32 dims, 16 queries]   s, transposed
+ *     values   [16 queries, 32 keys] x [32 keys, 16 dims]   sums, dims in the order of unpacking
+ *                                                           (`order` mends it)
  *
- * int8: a query is two numbers of 8 bits, q = scale x (high + low / 254), and so is a weight; sums
- * of products are exact. Tiles of one call are set up and given back in it. */
+ * Tiles of one call are set up and given back in it. */
 #include "attention/kernels.h"
 
-#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AMX_INT8__)
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__)
 
 #include "attention/vec_avx512.h"
 
 #include "attention/bf16_rows.h"
+#include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
 
 enum { GROUP = 16, CHUNK = 64 /* bytes of a row */, TILE_BYTES = GROUP * CHUNK };
 
-/* ------------------------------------------------------------------------------------- the tiles */
+/* ----------------------------------------------------------------------------------- the tiles */
 
 struct config {
     uint8_t palette;
@@ -42,7 +41,7 @@ static void set_tiles(uint32_t rows)
         config.row_bytes[i] = CHUNK;
         config.rows[i] = (uint8_t)(i < 4 || i > 5 ? rows : GROUP);
     }
-    /* The intrinsic is declared as if it read eight bytes: the others must not be thought unused. */
+    /* The intrinsic is declared as if it read eight bytes; the others are used as well. */
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
 }
@@ -102,18 +101,14 @@ static inline const unsigned char *keys_of(const struct keys_at *at, uint32_t gr
     return first + chunk * at->chunk_bytes;
 }
 
-/* A part of the next tile's K: the c-th of n. */
-static void ask_keys(const struct kvpi_tile *tile, uint32_t c, uint32_t n)
+/* Many queries are computed longer than their tile takes to come: all of it at once. */
+static void ask_rows(const struct kvpi_tile_next *next, uint32_t from, uint32_t to,
+                     uint32_t row_bytes)
 {
-    const uint32_t from = tile->n_next * c / n, to = tile->n_next * (c + 1) / n;
-    for (uint32_t i = from; i < to; i++)
-        kvpi_ask(tile->next_k[i] + tile->next_k_offset, 0, tile->k_bytes);
-}
-
-static void ask_values(const struct kvpi_tile *tile, uint32_t from, uint32_t to)
-{
-    for (uint32_t i = from; i < to && i < tile->n_next; i++)
-        kvpi_ask(tile->next_v[i] + tile->next_v_offset, 0, tile->v_bytes);
+    for (uint32_t i = from; i < to && i < next->n; i++) {
+        for (uint32_t at = 0; at < row_bytes; at += CHUNK)
+            kvpi_ask(next->rows[i] + next->offset + at);
+    }
 }
 
 /* Four columns of [16 keys, 16] as rows of s. */
@@ -265,7 +260,7 @@ static void scores_bf16(const struct kvpi_tile *tile, float *s)
     set_tiles(GROUP);
     for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
         if (row == 0)
-            ask_keys(tile, 0, 1);
+            ask_rows(&tile->next_k, 0, KVPI_TILE, tile->dims * 2);
         if (n_groups == 4 && has_low)
             score_long_bf16(&at, q, n_chunks, c);
         else if (n_groups == 4)
@@ -291,7 +286,7 @@ static void interleave_bf16(const struct kvpi_tile *tile, unsigned char *out)
     const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
     for (uint32_t pair = 0; pair < n_pairs; pair++) {
         unsigned char *to = out + pair / 16 * chunk_bytes + pair % 16 * CHUNK;
-        ask_values(tile, 2 * pair, 2 * pair + 2);
+        ask_rows(&tile->next_v, 2 * pair, 2 * pair + 2, row_bytes);
         for (uint32_t at = 0; at < row_bytes; at += CHUNK, to += 2 * TILE_BYTES) {
             const __m512i a = value_chunk(tile, 2 * pair, at);
             const __m512i b = value_chunk(tile, 2 * pair + 1, at);
@@ -374,6 +369,7 @@ const struct kvpi_kernels *kvpi_kernels_amx(void)
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AMX,
                                                 .f32 = &kvpi_f32_path,
                                                 .bf16 = &bf16_path,
+                                                .int8 = &kvpi_int8_rows_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

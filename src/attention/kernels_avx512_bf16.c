@@ -1,12 +1,13 @@
-/* kernels_avx512_bf16: products of bf16. Compiled as kernels_avx2.c is; bf16_rows.h has the kernels,
- * which others use for few rows. */
+/* kernels_avx512_bf16: products of bf16 and of int8. Compiled as kernels_avx2.c is; bf16_rows.h and
+ * int8_rows.h have the kernels, which others use for few rows. */
 #include "attention/kernels.h"
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
 
 #include "attention/vec_avx512.h"
 
 #include "attention/bf16_rows.h"
+#include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void)
@@ -14,6 +15,7 @@ const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void)
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512_BF16,
                                                 .f32 = &kvpi_f32_path,
                                                 .bf16 = &kvpi_bf16_rows_path,
+                                                .int8 = &kvpi_int8_rows_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

@@ -13,6 +13,9 @@
 
 enum { LINE = 64, KEYS = 4, COLUMNS = 4 };
 
+/* Sums are kept in arrays that must become registers, and do only where they are used. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* ---------------------------------------------------------------------------------------- read */
 
 /* The values of e4m3 codes without a sign, by their two fields; there is no vector form. */
@@ -112,11 +115,18 @@ static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, voi
     memcpy(out, rows, (size_t)n_rows * dims * sizeof *rows);
 }
 
-/* Ask for a part of the next tile's row. */
-static inline void kvpi_ask(const unsigned char *row, uint32_t begin, uint32_t end)
+/* What the next tile has where this one has row i. Each line of it is asked for when the line here
+ * is used: at the pace of the work, because a processor waits for no more than a dozen or so lines
+ * at a time; and into the second cache. Where nothing is next, row i itself. */
+INLINE const unsigned char *kvpi_next_row(const struct kvpi_tile_next *next, uint32_t i, int asks,
+                                          const unsigned char *row)
 {
-    for (uint32_t at = begin; at < end; at += LINE)
-        __builtin_prefetch(row + at, 0, 3);
+    return asks && i < next->n ? next->rows[i] + next->offset : row;
+}
+
+static inline void kvpi_ask(const unsigned char *at)
+{
+    __builtin_prefetch(at, 0, 2);
 }
 
 static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint32_t i)
@@ -125,21 +135,26 @@ static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint3
 }
 
 /* ROWS queries, KEYS keys. */
-static inline void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint32_t key,
-                                    float *out)
+INLINE void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint32_t key, int asks,
+                             float *out)
 {
     vec sums[ROWS][KEYS];
     const float *k[KEYS];
-    for (uint32_t j = 0; j < KEYS; j++)
+    const unsigned char *next[KEYS];
+    for (uint32_t j = 0; j < KEYS; j++) {
         k[j] = kvpi_f32_row(&tile->k, key + j);
+        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, (const unsigned char *)k[j]);
+    }
     for (uint32_t r = 0; r < ROWS; r++) {
         for (uint32_t j = 0; j < KEYS; j++)
             sums[r][j] = kvpi_vec_zero();
     }
     for (uint32_t e = 0; e < tile->dims; e += LANES) {
         vec x[KEYS];
-        for (uint32_t j = 0; j < KEYS; j++)
+        for (uint32_t j = 0; j < KEYS; j++) {
+            kvpi_ask(next[j] + e * sizeof(float));
             x[j] = kvpi_vec_load(k[j] + e);
+        }
         for (uint32_t r = 0; r < ROWS; r++) {
             const vec y = kvpi_vec_load(q + (size_t)r * tile->dims + e);
             for (uint32_t j = 0; j < KEYS; j++)
@@ -154,19 +169,17 @@ static void kvpi_scores_f32(const struct kvpi_tile *tile, float *s)
 {
     const float *q = tile->queries;
     for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
-        for (uint32_t key = 0; key < tile->n_keys; key += KEYS) {
-            for (uint32_t i = key; row == 0 && i < key + KEYS && i < tile->n_next; i++)
-                kvpi_ask(tile->next_k[i] + tile->next_k_offset, 0, tile->k_bytes);
-            kvpi_score_block(tile, q + (size_t)row * tile->dims, key, s + (size_t)row * KVPI_TILE);
-        }
+        for (uint32_t key = 0; key < tile->n_keys; key += KEYS)
+            kvpi_score_block(tile, q + (size_t)row * tile->dims, key, row == 0,
+                             s + (size_t)row * KVPI_TILE);
     }
 }
 
 /* --------------------------------------------------------------------------------------- values */
 
 /* ROWS rows, COLUMNS vectors of each. */
-static inline void kvpi_value_block(const struct kvpi_tile *tile, const float *weights, float *sums,
-                                    uint32_t column)
+INLINE void kvpi_value_block(const struct kvpi_tile *tile, const float *weights, float *sums,
+                             uint32_t column, int asks)
 {
     vec block[ROWS][COLUMNS];
     for (uint32_t r = 0; r < ROWS; r++) {
@@ -175,9 +188,14 @@ static inline void kvpi_value_block(const struct kvpi_tile *tile, const float *w
     }
     for (uint32_t key = 0; key < tile->n_keys; key++) {
         const float *v = kvpi_f32_row(&tile->v, key) + column;
+        const unsigned char *next =
+            kvpi_next_row(&tile->next_v, key, asks, (const unsigned char *)(v - column)) +
+            column * sizeof(float);
         vec x[COLUMNS];
-        for (uint32_t c = 0; c < COLUMNS; c++)
+        for (uint32_t c = 0; c < COLUMNS; c++) {
+            kvpi_ask(next + c * LANES * sizeof(float));
             x[c] = kvpi_vec_load(v + c * LANES);
+        }
         for (uint32_t r = 0; r < ROWS; r++) {
             const vec w = kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]);
             for (uint32_t c = 0; c < COLUMNS; c++)
@@ -191,8 +209,8 @@ static inline void kvpi_value_block(const struct kvpi_tile *tile, const float *w
 }
 
 /* ROWS rows, one vector of each: what is left of a row. */
-static inline void kvpi_value_column(const struct kvpi_tile *tile, const float *weights,
-                                     float *sums, uint32_t column)
+INLINE void kvpi_value_column(const struct kvpi_tile *tile, const float *weights, float *sums,
+                              uint32_t column)
 {
     vec block[ROWS];
     for (uint32_t r = 0; r < ROWS; r++)
@@ -209,14 +227,12 @@ static inline void kvpi_value_column(const struct kvpi_tile *tile, const float *
 
 static void kvpi_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums)
 {
-    for (uint32_t i = 0; i < tile->n_next; i++)
-        kvpi_ask(tile->next_v[i] + tile->next_v_offset, 0, tile->v_bytes);
     for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
         const float *w = weights + (size_t)row * KVPI_TILE;
         float *rows = sums + (size_t)row * tile->v_dims;
         uint32_t column = 0;
         for (; column + COLUMNS * LANES <= tile->v_dims; column += COLUMNS * LANES)
-            kvpi_value_block(tile, w, rows, column);
+            kvpi_value_block(tile, w, rows, column, row == 0);
         for (; column < tile->v_dims; column += LANES)
             kvpi_value_column(tile, w, rows, column);
     }

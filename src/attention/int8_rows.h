@@ -1,0 +1,270 @@
+/* int8_rows: K and V of int8 as they lie, multiplied four by four (VPDPBUSD), four queries at a
+ * time.
+ *
+ * The instruction multiplies unsigned by signed numbers and adds up exactly. So K becomes k + 128,
+ * and 128 times the sum of the query is taken off again. A query is high + low / 128 times a scale,
+ * and a weight high + low / 255 times the largest of its tile: with one number of 8 bits, many
+ * small weights beside a large one would all become nothing. */
+#ifndef KVPI_INT8_ROWS_H
+#define KVPI_INT8_ROWS_H
+
+#include "attention/kernels_body.h"
+
+enum { QUAD_ROWS = 4, QUAD_KEYS = 4 };
+
+/* Of each row: what its numbers are multiplied by, and 128 times their sums. */
+struct kvpi_int8_query {
+    float scale;
+    int32_t high_128;
+    int32_t low_128;
+};
+
+static inline void kvpi_pack_int8_row(const float *row, uint32_t dims, int8_t *high, int8_t *low,
+                                      struct kvpi_int8_query *query)
+{
+    float largest = 0.0f;
+    int32_t high_sum = 0, low_sum = 0;
+    for (uint32_t e = 0; e < dims; e++)
+        largest = fabsf(row[e]) <= largest ? largest : fabsf(row[e]);
+    query->scale = largest / 127.0f;
+    const float times = largest > 0.0f ? 127.0f / largest : 0.0f;
+    const int is_number = isfinite(times) && isfinite(largest);
+    for (uint32_t e = 0; e < dims; e++) {
+        const float x = is_number ? row[e] * times : 0.0f;
+        const float h = rintf(x), l = rintf((x - h) * 128.0f);
+        high[e] = (int8_t)h;
+        low[e] = (int8_t)l;
+        high_sum += high[e];
+        low_sum += low[e];
+    }
+    query->high_128 = 128 * high_sum;
+    query->low_128 = 128 * low_sum;
+}
+
+/* [rows, dims] high, [rows, dims] low, [rows] kvpi_int8_query. */
+static void kvpi_pack_int8_rows(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
+{
+    int8_t *high = out, *low = high + (size_t)n_rows * dims;
+    struct kvpi_int8_query *queries =
+        (struct kvpi_int8_query *)(void *)(low + (size_t)n_rows * dims);
+    for (uint32_t row = 0; row < n_rows; row++) {
+        const size_t at = (size_t)row * dims;
+        kvpi_pack_int8_row(rows + at, dims, high + at, low + at, &queries[row]);
+    }
+}
+
+/* Of each x the sum. */
+INLINE __m128i kvpi_sum4_int(const __m512i x[4])
+{
+    const __m512i ab =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
+    const __m512i cd =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
+    const __m512i sums =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    const __m256i half =
+        _mm256_add_epi32(_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64(sums, 1));
+    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+}
+
+INLINE void kvpi_score_quads(const struct kvpi_tile *tile, const int8_t *q, uint32_t key, int asks,
+                             __m512i sums[QUAD_ROWS][QUAD_KEYS])
+{
+    const __m512i flip = _mm512_set1_epi8((char)-128);
+    const unsigned char *k[QUAD_KEYS], *next[QUAD_KEYS];
+    for (uint32_t j = 0; j < QUAD_KEYS; j++) {
+        k[j] = tile->k.rows[key + j] + tile->k.offset;
+        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
+    }
+    for (uint32_t e = 0; e < tile->dims; e += LINE) {
+        __m512i x[QUAD_KEYS];
+        for (uint32_t j = 0; j < QUAD_KEYS; j++) {
+            kvpi_ask(next[j] + e);
+            x[j] = _mm512_xor_si512(_mm512_loadu_si512((const void *)(k[j] + e)), flip);
+        }
+        for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+            const __m512i y = _mm512_loadu_si512((const void *)(q + (size_t)r * tile->dims + e));
+            for (uint32_t j = 0; j < QUAD_KEYS; j++)
+                sums[r][j] = _mm512_dpbusd_epi32(sums[r][j], x[j], y);
+        }
+    }
+}
+
+INLINE void kvpi_sum_quads(const struct kvpi_tile *tile, const int8_t *q, uint32_t key, int asks,
+                           __m128i out[QUAD_ROWS])
+{
+    __m512i sums[QUAD_ROWS][QUAD_KEYS];
+    for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+        for (uint32_t j = 0; j < QUAD_KEYS; j++)
+            sums[r][j] = _mm512_setzero_si512();
+    }
+    kvpi_score_quads(tile, q, key, asks, sums);
+    for (uint32_t r = 0; r < QUAD_ROWS; r++)
+        out[r] = kvpi_sum4_int(sums[r]);
+}
+
+/* Scores of QUAD_KEYS keys for the QUAD_ROWS rows from `row` on. */
+INLINE void kvpi_score_quad_block(const struct kvpi_tile *tile, uint32_t row, uint32_t key,
+                                  float *s)
+{
+    const size_t n = (size_t)tile->n_rows * tile->dims;
+    const int8_t *q = tile->queries;
+    const struct kvpi_int8_query *queries =
+        (const struct kvpi_int8_query *)(const void *)(q + 2 * n) + row;
+    __m128i high[QUAD_ROWS], low[QUAD_ROWS];
+    q += (size_t)row * tile->dims;
+    kvpi_sum_quads(tile, q, key, row == 0, high);
+    kvpi_sum_quads(tile, q + n, key, 0, low);
+    for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+        const __m128i a = _mm_sub_epi32(high[r], _mm_set1_epi32(queries[r].high_128));
+        const __m128i b = _mm_sub_epi32(low[r], _mm_set1_epi32(queries[r].low_128));
+        const __m128 sum =
+            _mm_fmadd_ps(_mm_cvtepi32_ps(b), _mm_set1_ps(1.0f / 128.0f), _mm_cvtepi32_ps(a));
+        __m128 scale = _mm_set1_ps(queries[r].scale);
+        if (tile->k.scales != NULL)
+            scale = _mm_mul_ps(scale, _mm_loadu_ps(tile->k.scales + key));
+        _mm_storeu_ps(s + (size_t)(row + r) * KVPI_TILE + key, _mm_mul_ps(sum, scale));
+    }
+}
+
+static void kvpi_scores_int8_rows(const struct kvpi_tile *tile, float *s)
+{
+    for (uint32_t row = 0; row < tile->n_used; row += QUAD_ROWS) {
+        for (uint32_t key = 0; key < tile->n_keys; key += QUAD_KEYS)
+            kvpi_score_quad_block(tile, row, key, s);
+    }
+}
+
+/* Weights of a row, times the keys' scales, as two rows of bytes; returns what they stand for. */
+static inline float kvpi_split_weights(const struct kvpi_tile *tile, const float *weights,
+                                       uint32_t *high, uint32_t *low)
+{
+    vec w[KVPI_TILE / LANES];
+    vec largest = kvpi_vec_zero(), sum = kvpi_vec_zero();
+    for (uint32_t i = 0; i < KVPI_TILE / LANES; i++) {
+        w[i] = kvpi_vec_load(weights + (size_t)i * LANES);
+        if (tile->v.scales != NULL)
+            w[i] = kvpi_vec_mul(w[i], kvpi_vec_load(tile->v.scales + (size_t)i * LANES));
+        largest = kvpi_vec_max(w[i], largest);
+        sum = kvpi_vec_add(sum, w[i]);
+    }
+    const float most = kvpi_vec_largest(largest), total = kvpi_vec_sum(sum);
+    const vec times = kvpi_vec_all(most > 0.0f ? 255.0f / most : 0.0f);
+    for (uint32_t i = 0; i < KVPI_TILE / LANES; i++) {
+        const vec x = kvpi_vec_mul(w[i], times);
+        const __m512i h = _mm512_cvttps_epi32(x);
+        const vec rest = kvpi_vec_sub(x, _mm512_cvtepi32_ps(h));
+        const __m512i l = _mm512_cvtps_epi32(kvpi_vec_mul(rest, kvpi_vec_all(255.0f)));
+        _mm_storeu_si128((void *)(high + (size_t)i * 4), _mm512_cvtusepi32_epi8(h));
+        _mm_storeu_si128((void *)(low + (size_t)i * 4), _mm512_cvtusepi32_epi8(l));
+    }
+    return isfinite(total) ? most / 255.0f : NAN;
+}
+
+/* Weights of QUAD_ROWS rows as bytes, four keys in each number. */
+struct kvpi_quad_weights {
+    uint32_t high[QUAD_ROWS][KVPI_TILE / 4];
+    uint32_t low[QUAD_ROWS][KVPI_TILE / 4];
+    float scale[QUAD_ROWS];
+};
+
+/* 32 of 64 dims of four keys, key by key beside each other: the lower or the upper halves of what
+ * unpacking makes of 128 bits. */
+INLINE void kvpi_unpack_quad(const struct kvpi_tile *tile, uint32_t quad, size_t at, uint32_t half,
+                             __m512i out[2])
+{
+    __m512i x[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t key = 4 * quad + i;
+        x[i] = key < tile->n_keys
+                   ? _mm512_loadu_si512((const void *)(tile->v.rows[key] + tile->v.offset + at))
+                   : _mm512_setzero_si512();
+    }
+    const __m512i a =
+        half == 0 ? _mm512_unpacklo_epi8(x[0], x[1]) : _mm512_unpackhi_epi8(x[0], x[1]);
+    const __m512i b =
+        half == 0 ? _mm512_unpacklo_epi8(x[2], x[3]) : _mm512_unpackhi_epi8(x[2], x[3]);
+    out[0] = _mm512_unpacklo_epi16(a, b);
+    out[1] = _mm512_unpackhi_epi16(a, b);
+}
+
+INLINE void kvpi_add_quads(const struct kvpi_quad_weights *w, __m512i sums[QUAD_ROWS][2][2],
+                           float *to, size_t stride)
+{
+    for (uint32_t r = 0; r < QUAD_ROWS; r++, to += stride) {
+        for (uint32_t i = 0; i < 2; i++) {
+            const vec sum =
+                kvpi_vec_fma(_mm512_cvtepi32_ps(sums[r][i][1]), kvpi_vec_all(1.0f / 255.0f),
+                             _mm512_cvtepi32_ps(sums[r][i][0]));
+            float *at = to + (size_t)i * LANES;
+            kvpi_vec_store(at, kvpi_vec_fma(sum, kvpi_vec_all(w->scale[r]), kvpi_vec_load(at)));
+        }
+    }
+}
+
+/* Half of 64 dims for QUAD_ROWS rows of sums. */
+INLINE void kvpi_value_quad_block(const struct kvpi_tile *tile, const struct kvpi_quad_weights *w,
+                                  float *sums, size_t at, uint32_t half, int asks)
+{
+    __m512i block[QUAD_ROWS][2][2]; /* high and low */
+    for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+        for (uint32_t i = 0; i < 4; i++)
+            block[r][i / 2][i % 2] = _mm512_setzero_si512();
+    }
+    for (uint32_t quad = 0; 4 * quad < tile->n_keys; quad++) {
+        __m512i y[2];
+        for (uint32_t i = 0; i < 4 && half == 0; i++)
+            kvpi_ask(kvpi_next_row(&tile->next_v, 4 * quad + i, asks,
+                                   tile->v.rows[4 * quad] + tile->v.offset) +
+                     at);
+        kvpi_unpack_quad(tile, quad, at, half, y);
+        for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+            const __m512i h = _mm512_set1_epi32((int32_t)w->high[r][quad]);
+            const __m512i l = _mm512_set1_epi32((int32_t)w->low[r][quad]);
+            for (uint32_t i = 0; i < 2; i++) {
+                block[r][i][0] = _mm512_dpbusd_epi32(block[r][i][0], h, y[i]);
+                block[r][i][1] = _mm512_dpbusd_epi32(block[r][i][1], l, y[i]);
+            }
+        }
+    }
+    kvpi_add_quads(w, block, sums + at + (size_t)half * 2 * LANES, tile->v_dims);
+}
+
+static void kvpi_values_int8_rows(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    struct kvpi_quad_weights w;
+    for (uint32_t row = 0; row < tile->n_used; row += QUAD_ROWS) {
+        for (uint32_t r = 0; r < QUAD_ROWS; r++)
+            w.scale[r] = kvpi_split_weights(tile, weights + (size_t)(row + r) * KVPI_TILE,
+                                            w.high[r], w.low[r]);
+        for (size_t at = 0; at < tile->v_dims; at += LINE) {
+            float *rows = sums + (size_t)row * tile->v_dims;
+            kvpi_value_quad_block(tile, &w, rows, at, 0, row == 0);
+            kvpi_value_quad_block(tile, &w, rows, at, 1, 0);
+        }
+    }
+}
+
+/* Each 64 dims came apart into four times 16: [0-3 16-19 32-35 48-51], [4-7 20-23 ...], ... */
+static void kvpi_order_int8(float *sums, uint32_t v_dims)
+{
+    float row[LINE];
+    for (uint32_t e = 0; e < v_dims; e += LINE) {
+        memcpy(row, sums + e, sizeof row);
+        for (size_t i = 0; i < 16; i++)
+            memcpy(sums + e + 16 * (i % 4) + 4 * (i / 4), row + 4 * i, 4 * sizeof *row);
+    }
+}
+
+static const struct kvpi_path kvpi_int8_rows_path = {.type = KVP_INT8,
+                                                     .row_pad = QUAD_ROWS,
+                                                     .dims_pad = LINE,
+                                                     .slack = 8.0f,
+                                                     .query_bytes = 3,
+                                                     .work_bytes = kvpi_no_work_bytes,
+                                                     .pack = kvpi_pack_int8_rows,
+                                                     .scores = kvpi_scores_int8_rows,
+                                                     .values = kvpi_values_int8_rows,
+                                                     .order = kvpi_order_int8};
+
+#endif
