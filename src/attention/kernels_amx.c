@@ -16,6 +16,7 @@
 #include "attention/vec_avx512.h"
 
 #include "attention/bf16_rows.h"
+#include "attention/f16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
 
@@ -368,6 +369,7 @@ const struct kvpi_kernels *kvpi_kernels_amx(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AMX,
                                                 .f32 = &kvpi_f32_path,
+                                                .f16 = &kvpi_f16_rows_path,
                                                 .bf16 = &bf16_path,
                                                 .int8 = &kvpi_int8_rows_path,
                                                 .read = kvpi_read_elements,

@@ -1,0 +1,210 @@
+/* f16_rows: K and V of f16 as they lie, in products of f16, four queries at a time.
+ *
+ * Few products are added up before a sum becomes f32: four of each 128 dims of a score, then two
+ * sums of neighbours twice; of values, those of 16 keys. Queries and weights are scaled so that no
+ * such sum exceeds the largest element of K or V: nothing overflows that was not infinite. */
+#ifndef KVPI_F16_ROWS_H
+#define KVPI_F16_ROWS_H
+
+#include "attention/kernels_body.h"
+
+enum { HALF_LANES = 32, HALF_ROWS = 4, HALF_KEYS = 4, HALF_FLUSH = 16 };
+
+static inline float kvpi_largest_of(const float *row, uint32_t n)
+{
+    float largest = 0.0f;
+    for (uint32_t e = 0; e < n; e++)
+        largest = fabsf(row[e]) <= largest ? largest : fabsf(row[e]);
+    return largest;
+}
+
+/* [rows, dims] f16, then [rows] what they were divided by. A score of D dims is a sum of D / 32
+ * products in each lane, and of four lanes: dims / 8 products in all. */
+static void kvpi_pack_f16_rows(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
+{
+    uint16_t *halves = out;
+    float *scales = (float *)(void *)(halves + (size_t)n_rows * dims);
+    for (uint32_t row = 0; row < n_rows; row++) {
+        const float *from = rows + (size_t)row * dims;
+        const float largest = kvpi_largest_of(from, dims);
+        const float scale =
+            largest > 0.0f || largest != largest ? largest * (float)dims / 8.0f : 1.0f;
+        for (uint32_t e = 0; e < dims; e += LANES)
+            kvpi_vec_write_f16(halves + (size_t)row * dims + e,
+                               kvpi_vec_div(kvpi_vec_load(from + e), kvpi_vec_all(scale)));
+        scales[row] = scale;
+    }
+}
+
+INLINE __m512h kvpi_halves_at(const void *at)
+{
+    return _mm512_castsi512_ph(_mm512_loadu_si512(at));
+}
+
+/* Both halves of a register as f32, added up. */
+INLINE vec kvpi_fold_halves(__m512h x)
+{
+    const __m512i bits = _mm512_castph_si512(x);
+    return _mm512_add_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(bits)),
+                         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1)));
+}
+
+/* Of each x the sum. */
+INLINE __m128 kvpi_sum4_halves(const __m512h x[4])
+{
+    const __m512i a = _mm512_castph_si512(x[0]), b = _mm512_castph_si512(x[1]);
+    const __m512i c = _mm512_castph_si512(x[2]), d = _mm512_castph_si512(x[3]);
+    const __m512i ab =
+        _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(a, b)),
+                                          _mm512_castsi512_ph(_mm512_unpackhi_epi16(a, b))));
+    const __m512i cd =
+        _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(c, d)),
+                                          _mm512_castsi512_ph(_mm512_unpackhi_epi16(c, d))));
+    const vec sums =
+        kvpi_fold_halves(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi32(ab, cd)),
+                                       _mm512_castsi512_ph(_mm512_unpackhi_epi32(ab, cd))));
+    const __m256 half =
+        _mm256_add_ps(_mm512_castps512_ps256(sums), _mm512_extractf32x8_ps(sums, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+}
+
+INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
+                              int asks, __m512h sums[HALF_ROWS][HALF_KEYS])
+{
+    const unsigned char *k[HALF_KEYS], *next[HALF_KEYS];
+    for (uint32_t j = 0; j < HALF_KEYS; j++) {
+        k[j] = tile->k.rows[key + j] + tile->k.offset;
+        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
+    }
+    for (uint32_t e = 0; e < tile->dims; e += HALF_LANES) {
+        __m512h x[HALF_KEYS];
+        for (uint32_t j = 0; j < HALF_KEYS; j++) {
+            kvpi_ask(next[j] + 2 * (size_t)e);
+            x[j] = kvpi_halves_at(k[j] + 2 * (size_t)e);
+        }
+        for (uint32_t r = 0; r < HALF_ROWS; r++) {
+            const __m512h y = kvpi_halves_at(q + (size_t)r * tile->dims + e);
+            for (uint32_t j = 0; j < HALF_KEYS; j++)
+                sums[r][j] = _mm512_fmadd_ph(x[j], y, sums[r][j]);
+        }
+    }
+}
+
+static void kvpi_scores_f16_rows(const struct kvpi_tile *tile, float *s)
+{
+    const uint16_t *q = tile->queries;
+    const float *scales = (const float *)(const void *)(q + (size_t)tile->n_rows * tile->dims);
+    for (uint32_t row = 0; row < tile->n_used; row += HALF_ROWS) {
+        for (uint32_t key = 0; key < tile->n_keys; key += HALF_KEYS) {
+            __m512h sums[HALF_ROWS][HALF_KEYS];
+            for (uint32_t r = 0; r < HALF_ROWS; r++) {
+                for (uint32_t j = 0; j < HALF_KEYS; j++)
+                    sums[r][j] = _mm512_setzero_ph();
+            }
+            kvpi_score_halves(tile, q + (size_t)row * tile->dims, key, row == 0, sums);
+            for (uint32_t r = 0; r < HALF_ROWS; r++)
+                _mm_storeu_ps(s + (size_t)(row + r) * KVPI_TILE + key,
+                              _mm_mul_ps(kvpi_sum4_halves(sums[r]), _mm_set1_ps(scales[row + r])));
+        }
+    }
+}
+
+/* Weights of HALF_ROWS rows as f16, of which any 16 add up to 1 at most. */
+struct kvpi_half_weights {
+    uint16_t w[HALF_ROWS][KVPI_TILE];
+    float scale[HALF_ROWS];
+};
+
+static inline void kvpi_halve_weights(const float *weights, struct kvpi_half_weights *out)
+{
+    for (uint32_t r = 0; r < HALF_ROWS; r++) {
+        const float *w = weights + (size_t)r * KVPI_TILE;
+        vec most = kvpi_vec_zero();
+        for (uint32_t i = 0; i < KVPI_TILE; i += LANES)
+            most = kvpi_vec_max(most, kvpi_vec_load(w + i));
+        const float largest = kvpi_vec_largest(most);
+        out->scale[r] = largest > 0.0f ? largest * HALF_FLUSH : HALF_FLUSH;
+        const vec times = kvpi_vec_all(1.0f / out->scale[r]);
+        for (uint32_t i = 0; i < KVPI_TILE; i += LANES)
+            kvpi_vec_write_f16(out->w[r] + i, kvpi_vec_mul(kvpi_vec_load(w + i), times));
+    }
+}
+
+enum { HALF_COLUMNS = 4 }; /* of 32 dims each */
+
+/* Sums of f16 to sums of f32. */
+INLINE void kvpi_flush_halves(__m512h block[HALF_ROWS][HALF_COLUMNS],
+                              const struct kvpi_half_weights *w, float *sums, size_t stride,
+                              uint32_t n)
+{
+    for (uint32_t r = 0; r < HALF_ROWS; r++, sums += stride) {
+        const vec scale = kvpi_vec_all(w->scale[r]);
+        for (uint32_t c = 0; c < n; c++) {
+            const __m512i bits = _mm512_castph_si512(block[r][c]);
+            float *at = sums + (size_t)c * HALF_LANES;
+            const vec low = _mm512_cvtph_ps(_mm512_castsi512_si256(bits));
+            const vec high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1));
+            kvpi_vec_store(at, kvpi_vec_fma(low, scale, kvpi_vec_load(at)));
+            kvpi_vec_store(at + LANES, kvpi_vec_fma(high, scale, kvpi_vec_load(at + LANES)));
+            block[r][c] = _mm512_setzero_ph();
+        }
+    }
+}
+
+/* HALF_ROWS rows of sums, `n` times 32 dims from `e` on. */
+INLINE void kvpi_value_halves(const struct kvpi_tile *tile, const struct kvpi_half_weights *w,
+                              float *sums, uint32_t e, uint32_t n, int asks)
+{
+    __m512h block[HALF_ROWS][HALF_COLUMNS];
+    for (uint32_t r = 0; r < HALF_ROWS; r++) {
+        for (uint32_t c = 0; c < n; c++)
+            block[r][c] = _mm512_setzero_ph();
+    }
+    for (uint32_t key = 0; key < tile->n_keys;) {
+        const uint32_t left = tile->n_keys - key,
+                       end = key + (left < HALF_FLUSH ? left : HALF_FLUSH);
+        for (; key < end; key++) {
+            const unsigned char *v = tile->v.rows[key] + tile->v.offset;
+            const unsigned char *next = kvpi_next_row(&tile->next_v, key, asks, v);
+            __m512h x[HALF_COLUMNS];
+            for (uint32_t c = 0; c < n; c++) {
+                const size_t at = 2 * ((size_t)e + (size_t)c * HALF_LANES);
+                kvpi_ask(next + at);
+                x[c] = kvpi_halves_at(v + at);
+            }
+            for (uint32_t r = 0; r < HALF_ROWS; r++) {
+                const __m512h y = _mm512_castsi512_ph(_mm512_set1_epi16((int16_t)w->w[r][key]));
+                for (uint32_t c = 0; c < n; c++)
+                    block[r][c] = _mm512_fmadd_ph(x[c], y, block[r][c]);
+            }
+        }
+        kvpi_flush_halves(block, w, sums + e, tile->v_dims, n);
+    }
+}
+
+static void kvpi_values_f16_rows(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    enum { WIDE = HALF_COLUMNS * HALF_LANES };
+    struct kvpi_half_weights w;
+    for (uint32_t row = 0; row < tile->n_used; row += HALF_ROWS) {
+        float *rows = sums + (size_t)row * tile->v_dims;
+        uint32_t e = 0;
+        kvpi_halve_weights(weights + (size_t)row * KVPI_TILE, &w);
+        for (; e + WIDE <= tile->v_dims; e += WIDE)
+            kvpi_value_halves(tile, &w, rows, e, HALF_COLUMNS, row == 0);
+        for (; e < tile->v_dims; e += HALF_LANES)
+            kvpi_value_halves(tile, &w, rows, e, 1, row == 0);
+    }
+}
+
+static const struct kvpi_path kvpi_f16_rows_path = {.type = KVP_F16,
+                                                    .row_pad = HALF_ROWS,
+                                                    .dims_pad = HALF_LANES,
+                                                    .slack = 8.0f,
+                                                    .query_bytes = 3,
+                                                    .work_bytes = kvpi_no_work_bytes,
+                                                    .pack = kvpi_pack_f16_rows,
+                                                    .scores = kvpi_scores_f16_rows,
+                                                    .values = kvpi_values_f16_rows};
+
+#endif
