@@ -1,0 +1,288 @@
+/* Fast attention against the reference where a batch is cut: long sequences in splits, many queries
+ * in tiles, shared prefixes in segments; heads of usual sizes, blocks that kernels use as they lie
+ * and blocks that they do not. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <kvpager/attention.h>
+#include <kvpager/memory.h>
+
+#include "attn_world.h"
+
+/* What is to be tried: sequences of the same length, the first `shared` tokens in common. */
+struct shape {
+    uint32_t heads;
+    uint32_t group;
+    uint32_t dims;
+    uint32_t block_tokens;
+    uint32_t n_seqs;
+    uint32_t n_tokens;
+    uint32_t n_queries;
+    uint32_t shared;
+    uint32_t recent;
+    const char *order;
+};
+
+static const struct shape shapes[] = {
+    {2, 4, 128, 64, 2, 2500, 1, 0, 0, KVP_ORDER_CPU},
+    {2, 4, 128, 16, 1, 1100, 3, 0, 0, KVP_ORDER_FLASHINFER_NHD},
+    {1, 4, 128, 16, 1, 200, 100, 0, 0, KVP_ORDER_FLASHINFER_HND},
+    {2, 2, 64, 16, 2, 300, 150, 0, 70, KVP_ORDER_CPU},
+    {2, 3, 80, 5, 3, 330, 20, 0, 0, KVP_ORDER_CPU},
+    {2, 4, 128, 16, 5, 1400, 1, 1200, 0, KVP_ORDER_CPU},
+    {1, 8, 64, 16, 12, 200, 6, 160, 0, KVP_ORDER_VLLM_NHD},
+    {1, 1, 96, 32, 3, 2100, 1, 0, 1500, KVP_ORDER_VLLM_HND},
+    {1, 1, 16, 64, 1, 70000, 1, 0, 0, KVP_ORDER_CPU},
+    {1, 130, 48, 16, 1, 120, 2, 0, 0, KVP_ORDER_CPU},
+    {2, 4, 128, 16, 2, 150, 8, 128, 0, KVP_ORDER_VLLM_PAGED_K},
+};
+
+static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
+
+struct batch {
+    const struct shape *shape;
+    kvp_memory *memory;
+    kvp_layer layer;
+    int32_t *blocks[2];
+    int32_t *row_start[2];
+    int32_t *last_len[2];
+    int32_t *level_start[2];
+    int32_t *query_start;
+    kvp_attn_level levels[2];
+    float *q;
+    size_t n_out;
+};
+
+static void *take(size_t n_bytes)
+{
+    void *made = calloc(1, n_bytes + 1);
+    assert_non_null(made);
+    return made;
+}
+
+static void fill(struct batch *b, uint64_t *random)
+{
+    const struct shape *shape = b->shape;
+    float *values = take(shape->dims * sizeof *values);
+    for (uint32_t block = 1; block < b->layer.n_blocks; block++) {
+        for (uint32_t i = 0; i < shape->block_tokens * shape->heads * 2; i++) {
+            const int64_t slot = (int64_t)block * shape->block_tokens + i / 2 / shape->heads;
+            for (uint32_t e = 0; e < shape->dims; e++)
+                values[e] = (float)(1.7 * attn_draw_real(random));
+            assert_int_equal(
+                kvp_layer_write(&b->layer, (int)i % 2, slot, i / 2 % shape->heads, values), KVP_OK);
+        }
+    }
+    free(values);
+}
+
+static void make_memory(struct batch *b, uint32_t type, uint32_t n_blocks, uint64_t *random)
+{
+    kvp_layout layout;
+    kvp_layout_init(&layout);
+    layout.type = type;
+    layout.n_blocks = n_blocks;
+    layout.block_tokens = b->shape->block_tokens;
+    layout.n_layers = 1;
+    layout.n_heads = b->shape->heads;
+    layout.k.size = layout.v.size = b->shape->dims;
+    const int is_split = b->shape->order == shapes[10].order;
+    assert_int_equal(
+        kvp_layout_arrange(&layout, b->shape->order, is_split ? KVP_ORDER_VLLM_PAGED_V : NULL),
+        KVP_OK);
+    if (type == KVP_INT8 || type == KVP_E4M3)
+        assert_int_equal(kvp_layout_add_scales(&layout, "N2H"), KVP_OK);
+    assert_int_equal(kvp_memory_create(&layout, NULL, &b->memory), KVP_OK);
+    assert_int_equal(kvp_memory_layer(b->memory, 0, &b->layer), KVP_OK);
+    fill(b, random);
+}
+
+/* Level 0: what all share; level 1: the rest of each. Without shared blocks, level 1 only. */
+static void make_rows(struct batch *b)
+{
+    const struct shape *s = b->shape;
+    const uint32_t shared = s->shared / s->block_tokens;
+    const uint32_t own = (s->n_tokens + s->block_tokens - 1) / s->block_tokens - shared;
+    for (int i = 0; i < 2; i++) {
+        b->blocks[i] = take((shared + (size_t)s->n_seqs * own) * sizeof(int32_t));
+        b->row_start[i] = take((s->n_seqs + 1) * sizeof(int32_t));
+        b->last_len[i] = take(s->n_seqs * sizeof(int32_t));
+        b->level_start[i] = take((s->n_seqs + 1) * sizeof(int32_t));
+    }
+    b->query_start = take((s->n_seqs + 1) * sizeof(int32_t));
+    for (uint32_t i = 0; i < shared; i++)
+        b->blocks[0][i] = 1 + (int32_t)i;
+    b->row_start[0][1] = (int32_t)shared;
+    b->last_len[0][0] = (int32_t)s->block_tokens;
+    b->level_start[0][1] = (int32_t)(s->n_seqs * s->n_queries);
+    for (uint32_t i = 0; i < s->n_seqs; i++) {
+        for (uint32_t j = 0; j < own; j++)
+            b->blocks[1][i * own + j] = 1 + (int32_t)(shared + (j * 7 % own) * s->n_seqs + i);
+        if (own % 7 == 0) /* not a permutation then */
+            for (uint32_t j = 0; j < own; j++)
+                b->blocks[1][i * own + j] = 1 + (int32_t)(shared + j * s->n_seqs + i);
+        b->row_start[1][i + 1] = (int32_t)((i + 1) * own);
+        b->last_len[1][i] = (int32_t)((s->n_tokens - 1) % s->block_tokens) + 1;
+        b->query_start[i + 1] = b->level_start[1][i + 1] = (int32_t)((i + 1) * s->n_queries);
+    }
+    for (int i = 0; i < 2; i++)
+        b->levels[i] = (kvp_attn_level){.n_rows = i == 0 ? 1 : s->n_seqs,
+                                        .n_blocks = i == 0 ? shared : s->n_seqs * own,
+                                        .blocks = b->blocks[i],
+                                        .row_start = b->row_start[i],
+                                        .last_len = b->last_len[i],
+                                        .query_start = b->level_start[i]};
+}
+
+static void make_batch(struct batch *b, const struct shape *shape, uint32_t type)
+{
+    uint64_t random = type;
+    *b = (struct batch){.shape = shape};
+    const uint32_t n_blocks =
+        shape->n_seqs * ((shape->n_tokens + shape->block_tokens - 1) / shape->block_tokens) + 1;
+    make_memory(b, type, n_blocks, &random);
+    make_rows(b);
+    b->n_out = (size_t)shape->n_seqs * shape->n_queries * shape->heads * shape->group * shape->dims;
+    b->q = take(b->n_out * sizeof *b->q);
+    for (size_t i = 0; i < b->n_out; i++)
+        b->q[i] = (float)(1.7 * attn_draw_real(&random));
+}
+
+static void end_batch(struct batch *b)
+{
+    kvp_memory_destroy(b->memory);
+    for (int i = 0; i < 2; i++) {
+        free(b->blocks[i]);
+        free(b->row_start[i]);
+        free(b->last_len[i]);
+        free(b->level_start[i]);
+    }
+    free(b->query_start);
+    free(b->q);
+}
+
+/* Results of one implementation: out, then lse. */
+static float *run(const struct batch *b, uint32_t impl, uint32_t rope_mode, kvp_attn_team *team)
+{
+    const struct shape *s = b->shape;
+    kvp_attention attention;
+    size_t n_bytes;
+    float *found = take((b->n_out + b->n_out / s->dims) * sizeof *found);
+    kvp_attention_init(&attention);
+    attention.impl = impl;
+    attention.team = team;
+    attention.layer = &b->layer;
+    attention.n_seqs = s->n_seqs;
+    attention.n_tokens = s->n_seqs * s->n_queries;
+    attention.n_heads = s->heads * s->group;
+    attention.query_start = b->query_start;
+    attention.levels = s->shared > 0 ? b->levels : b->levels + 1;
+    attention.n_levels = s->shared > 0 ? 2 : 1;
+    attention.q.data = b->q;
+    attention.out.data = found;
+    attention.lse.data = found + b->n_out;
+    attention.window.recent_tokens = s->recent;
+    attention.window.sink_tokens = s->recent > 0 ? 4 : 0;
+    attention.rope.mode = rope_mode;
+    assert_int_equal(kvp_attention_bytes(&attention, &n_bytes), KVP_OK);
+    void *scratch = aligned_alloc(KVP_SCRATCH_ALIGN, n_bytes + KVP_SCRATCH_ALIGN);
+    assert_non_null(scratch);
+    memset(scratch, 0xA5, n_bytes);
+    assert_int_equal(kvp_attention_run(&attention, scratch, n_bytes), KVP_OK);
+    free(scratch);
+    return found;
+}
+
+static double tolerance_of(uint32_t type)
+{
+    return type == KVP_F32 ? 1e-5 : type == KVP_F16 || type == KVP_BF16 ? 1e-2 : 3e-2;
+}
+
+static void assert_close(const struct batch *b, const float *found, const float *expected)
+{
+    const double tolerance = tolerance_of(b->layer.type);
+    double largest = 0.0, off = 0.0;
+    for (size_t i = 0; i < b->n_out; i++) {
+        largest = fmax(largest, fabs(expected[i]));
+        off = isnan(found[i]) ? INFINITY : fmax(off, fabs(expected[i] - (double)found[i]));
+    }
+    if (!(off <= tolerance * largest))
+        fail_msg("off by %g of %g", off, largest);
+    for (size_t i = b->n_out; i < b->n_out + b->n_out / b->shape->dims; i++)
+        assert_true(fabs(expected[i] - (double)found[i]) <= tolerance * fmax(1, fabs(expected[i])));
+}
+
+static void check(const struct shape *shape, uint32_t type, uint32_t rope_mode, kvp_attn_team *team)
+{
+    struct batch b;
+    make_batch(&b, shape, type);
+    float *expected = run(&b, KVP_ATTN_REFERENCE, rope_mode, NULL);
+    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_AMX; impl++) {
+        if (!kvp_attn_has(impl))
+            continue;
+        float *alone = run(&b, impl, rope_mode, NULL), *together = run(&b, impl, rope_mode, team);
+        assert_memory_equal(alone, together, (b.n_out + b.n_out / shape->dims) * sizeof *alone);
+        assert_close(&b, alone, expected);
+        free(alone);
+        free(together);
+    }
+    free(expected);
+    end_batch(&b);
+}
+
+static void test_shapes_against_the_reference(void **state)
+{
+    kvp_attn_team *team = NULL;
+    (void)state;
+    assert_int_equal(kvp_attn_team_create(4, &team), KVP_OK);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            print_message("shape %u, type %u\n", (unsigned)i, (unsigned)types[t]);
+            check(&shapes[i], types[t], KVP_ROPE_NONE, team);
+        }
+        if (shapes[i].n_tokens < 1000)
+            check(&shapes[i], KVP_BF16, KVP_ROPE_AT_READ, team);
+    }
+    kvp_attn_team_destroy(team);
+}
+
+static void test_teams(void **state)
+{
+    kvp_attn_team *team = NULL;
+    (void)state;
+    assert_int_equal(kvp_attn_team_create(0, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_create(KVP_ATTN_TEAM_MAX + 1, &team), KVP_E_ARG);
+    assert_int_equal(kvp_attn_team_create(1, NULL), KVP_E_ARG);
+    assert_null(team);
+    assert_int_equal(kvp_attn_team_create(1, &team), KVP_OK);
+    kvp_attn_team_destroy(team);
+    kvp_attn_team_destroy(NULL);
+}
+
+static void test_implementations(void **state)
+{
+    (void)state;
+    assert_true(kvp_attn_has(KVP_ATTN_AUTO));
+    assert_true(kvp_attn_has(KVP_ATTN_REFERENCE));
+    assert_true(kvp_attn_has(KVP_ATTN_PORTABLE));
+    assert_false(kvp_attn_has(KVP_ATTN_AMX + 1));
+    for (uint32_t impl = KVP_ATTN_AVX2; impl < KVP_ATTN_AMX; impl++)
+        assert_true(kvp_attn_has(impl) || !kvp_attn_has(impl + 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_against_the_reference),
+        cmocka_unit_test(test_teams),
+        cmocka_unit_test(test_implementations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
