@@ -221,7 +221,8 @@ KVP_API void kvp_append_init(kvp_append *append);
 KVP_API kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes);
 
 /* Write new K and V to their slots, token after token, as kvp_layer_write does (scales of blocks
- * included). K is turned in double precision and rounded to f32 first.
+ * included). K is turned in double precision and rounded to f32 first. Every implementation writes
+ * the same bits.
  *
  * Takes:   scratch      [n_bytes], aligned to KVP_SCRATCH_ALIGN; NULL only when 0 bytes are needed
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: n_bytes

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention/append.h"
 #include "attention/fast.h"
 #include "attention/kernels.h"
 #include "attention/keys.h"
@@ -128,13 +129,28 @@ static int is_append_valid(const kvp_append *append)
     return are_targets_valid(append);
 }
 
+/* Scratch memory of the implementation that is asked for. */
+struct append_scratch {
+    struct kvpi_append_scratch reference;
+    struct kvpi_fast_append fast;
+};
+
+static void cut_append(struct append_scratch *out, const kvp_append *append,
+                       struct kvpi_scratch *scratch)
+{
+    if (kernels_of(append->impl) != NULL)
+        kvpi_fast_append_scratch(&out->fast, append, scratch);
+    else
+        kvpi_reference_append_scratch(&out->reference, append, scratch);
+}
+
 kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 {
     struct kvpi_scratch scratch = {NULL, 0, 0};
-    struct kvpi_append_scratch parts;
+    struct append_scratch parts;
     if (!is_append_shaped(append) || out_bytes == NULL)
         return KVP_E_ARG;
-    kvpi_reference_append_scratch(&parts, append, &scratch);
+    cut_append(&parts, append, &scratch);
     *out_bytes = scratch.used;
     return KVP_OK;
 }
@@ -142,10 +158,10 @@ kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_bytes)
 {
     struct kvpi_scratch cut = {NULL, 0, 0};
-    struct kvpi_append_scratch parts;
+    struct append_scratch parts;
     if (!is_append_shaped(append) || !is_append_valid(append))
         return KVP_E_ARG;
-    kvpi_reference_append_scratch(&parts, append, &cut);
+    cut_append(&parts, append, &cut);
     const kvp_status status = check_scratch(&cut, scratch, n_bytes);
     if (status != KVP_OK)
         return status;
@@ -155,8 +171,11 @@ kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_byte
     kvpi_rows_resolve(&resolved.v, &(struct kvpi_shape){append->n_tokens, append->layer->n_heads,
                                                         append->layer->v.size});
     cut = (struct kvpi_scratch){scratch, 0, 0};
-    kvpi_reference_append_scratch(&parts, append, &cut);
-    kvpi_reference_append(&resolved, &parts);
+    cut_append(&parts, append, &cut);
+    if (kernels_of(append->impl) != NULL)
+        kvpi_fast_append(&resolved, kernels_of(append->impl), &parts.fast);
+    else
+        kvpi_reference_append(&resolved, &parts.reference);
     return KVP_OK;
 }
 

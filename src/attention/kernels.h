@@ -94,6 +94,10 @@ struct kvpi_kernels {
                     float *out);
     /* Elements of f32, f16 or bf16; 0: nothing written, there is a NaN among them. */
     int (*write)(uint32_t type, const float *values, uint32_t n, void *out);
+    /* The largest |value|; more than any number if one of them is none. */
+    float (*largest)(const float *values, uint32_t n);
+    /* Numbers / scale, rounded to the nearest, ties to even. */
+    void (*write_int8)(const float *values, float scale, uint32_t n, int8_t *out);
 };
 
 /* The kernels of an implementation; NULL for the reference, and for one that this processor does

@@ -14,7 +14,9 @@ const struct kvpi_kernels *kvpi_kernels_avx512(void)
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,
-                                                .write = kvpi_write_elements};
+                                                .write = kvpi_write_elements,
+                                                .largest = kvpi_largest_value,
+                                                .write_int8 = kvpi_write_int8};
     return &kernels;
 }
 

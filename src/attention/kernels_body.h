@@ -101,6 +101,27 @@ static int kvpi_write_elements(uint32_t type, const float *values, uint32_t n, v
     return 1;
 }
 
+static float kvpi_largest_value(const float *values, uint32_t n)
+{
+    float largest = 0.0f;
+    for (uint32_t i = 0; i < n; i++) {
+        const float magnitude = fabsf(values[i]);
+        largest = magnitude <= largest ? largest : magnitude;
+        if (!(magnitude <= 0x1.fffffep127f))
+            return INFINITY;
+    }
+    return largest;
+}
+
+/* In double precision, as memory.h has it: a quotient is a tie only if the true one is. */
+static void kvpi_write_int8(const float *values, float scale, uint32_t n, int8_t *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const double x = rint((double)values[i] / (double)scale);
+        out[i] = (int8_t)(x > 127.0 ? 127.0 : x < -127.0 ? -127.0 : x);
+    }
+}
+
 /* --------------------------------------------------------------------------------------- scores */
 
 static size_t kvpi_no_work_bytes(uint32_t dims, uint32_t v_dims)

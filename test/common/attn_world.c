@@ -157,6 +157,7 @@ void attn_begin(attn_world *world, const attn_params *params, uint32_t n_blocks,
     world->memory = malloc(bytes);
     assert_non_null(world->memory);
     memset(world->memory, 0xFF, bytes);
+    world->n_bytes = bytes;
     (void)lay_out(world);
     if (params->type == KVP_INT8 || params->type == KVP_E4M3)
         add_scales(world);
@@ -362,6 +363,7 @@ void attn_append(attn_world *world, uint32_t seq_index, uint32_t from, uint32_t 
     kvp_append append;
     size_t n_bytes;
     kvp_append_init(&append);
+    append.impl = world->append_impl;
     append.layer = &world->layer;
     append.n_tokens = to - from;
     append.slots = slots;

@@ -68,6 +68,8 @@ typedef struct attn_world {
     attn_seq seqs[ATTN_MAX_SEQS];
     float *sink_logits; /* [Q] */
     uint64_t random;
+    uint32_t append_impl; /* KVP_ATTN_... */
+    size_t n_bytes;       /* of memory */
 } attn_world;
 
 /* 0 .. n-1; and a number in -1 .. 1. */

@@ -108,9 +108,45 @@ static void test_random_cases_against_the_reference(void **state)
     kvp_attn_team_destroy(team);
 }
 
+/* What is appended is the same, bit for bit, scales included. */
+static void check_append(uint64_t seed)
+{
+    uint64_t random = seed;
+    const attn_params params = attn_draw_params(&random);
+    const attn_wish wish = {.n_tokens = 40, .n_queries = 1};
+    attn_world expected, found;
+    attn_begin(&expected, &params, pool_for(&params), random);
+    expected.append_impl = KVP_ATTN_REFERENCE;
+    attn_add(&expected, &wish);
+    attn_append_all(&expected);
+    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+        if (!kvp_attn_has(running_impl))
+            continue;
+        attn_begin(&found, &params, pool_for(&params), random);
+        found.append_impl = running_impl;
+        attn_add(&found, &wish);
+        attn_append_all(&found);
+        assert_memory_equal(found.memory, expected.memory, expected.n_bytes);
+        if (expected.scales != NULL)
+            assert_memory_equal(found.scales, expected.scales,
+                                (size_t)2 * expected.n_blocks * params.n_heads * sizeof(float));
+        attn_end(&found);
+    }
+    attn_end(&expected);
+}
+
+static void test_append_is_the_reference_bit_for_bit(void **state)
+{
+    (void)state;
+    for (running_case = 1; running_case <= 600; running_case++)
+        check_append(running_case);
+    running_case = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_append_is_the_reference_bit_for_bit, name_the_case),
         cmocka_unit_test_teardown(test_random_cases_against_the_reference, name_the_case),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
