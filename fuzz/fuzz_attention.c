@@ -3,8 +3,9 @@
  * numbers, and the call is made.
  *
  * Every array is an allocation of its own, as long as its count says, so that a look behind it is
- * seen. A call that fails must have written nothing. One that succeeds gives weighted means of V:
- * no larger than the largest of V, and not NaN, which is what the null block is full of. */
+ * seen. The call is made with every implementation. One that fails must have written nothing. One
+ * that succeeds gives weighted means of V: no larger than the largest of V, and not NaN, which is
+ * what the null block is full of. */
 #include <kvpager/attention.h>
 #include <math.h>
 #include <stdio.h>
@@ -286,9 +287,11 @@ static void check(const struct session *s, kvp_status status, const float *out, 
     }
 }
 
-static void run(struct session *s)
+static kvp_status run(struct session *s, uint32_t impl)
 {
     kvp_attention *a = &s->attention;
+    kvp_status status = KVP_OK;
+    a->impl = impl;
     const size_t n = (size_t)a->n_tokens * Q;
     float *q = rows(n * D, 0.0f), *out = rows(n * D, 7.5f), *lse = rows(n, 7.5f);
     size_t n_bytes = 0;
@@ -302,17 +305,19 @@ static void run(struct session *s)
     if (sized == KVP_OK && n_bytes < 1u << 24) {
         void *scratch = aligned_alloc(KVP_SCRATCH_ALIGN, n_bytes + KVP_SCRATCH_ALIGN);
         require(scratch != NULL);
-        check(s, kvp_attention_run(a, scratch, n_bytes), out, lse);
+        status = kvp_attention_run(a, scratch, n_bytes);
+        check(s, status, out, lse);
         free(scratch);
     } else {
         static _Alignas(KVP_SCRATCH_ALIGN) unsigned char little[64];
-        const kvp_status status = kvp_attention_run(a, little, sizeof little);
+        status = kvp_attention_run(a, little, sizeof little);
         require(sized == KVP_OK ? status == KVP_E_TOO_SMALL || status == KVP_E_ARG
                                 : status == sized);
     }
     free(q);
     free(out);
     free(lse);
+    return status;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -332,7 +337,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.attention.rope.original_tokens = 16;
     for (uint32_t n = below(&s, 6); n > 0; n--)
         overwrite(&s);
-    run(&s);
+    const kvp_status status = run(&s, KVP_ATTN_REFERENCE);
+    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_AMX; impl++) {
+        if (kvp_attn_has(impl)) {
+            const kvp_status other = run(&s, impl);
+            require(other == status || other == KVP_E_TOO_SMALL || status == KVP_E_TOO_SMALL);
+        }
+    }
     for (uint32_t i = 0; i < s.n_arrays; i++)
         free(s.arrays[i]);
     free(s.kv);

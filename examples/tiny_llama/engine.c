@@ -265,6 +265,7 @@ static kvp_status append(struct engine *engine, const model_attention *a)
     kvp_append append;
     size_t n_bytes;
     kvp_append_init(&append);
+    append.impl = engine->options.impl;
     append.layer = &engine->layers[a->layer];
     append.n_tokens = a->n_tokens;
     append.slots = engine->csr.slot_mapping;
@@ -286,6 +287,7 @@ static int attend(void *context, const model_attention *a)
     kvp_attention attention;
     size_t n_bytes;
     kvp_attention_init(&attention);
+    attention.impl = engine->options.impl;
     attention.layer = &engine->layers[a->layer];
     attention.n_seqs = engine->n_seqs;
     attention.n_tokens = a->n_tokens;

@@ -2,11 +2,14 @@
  *
  * The same requests are generated with the KV of each sequence in one piece (plain.c) and with the
  * cache (engine.c), in one way after another. Some requests have samples, which are forked, and
- * beams, which are forked and closed at every token. Each time the tokens must be the same. */
+ * beams, which are forked and closed at every token. Each time the tokens must be the same.
+ *
+ * tiny_llama --bench: a somewhat larger model, and how many tokens a second it makes. */
 #include <kvpager/attention.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "bench.h"
 #include "engine.h"
 #include "model.h"
 #include "plain.h"
@@ -143,7 +146,7 @@ static int run_ways(struct model *model, const struct requests *expected)
     return failed;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     static struct requests expected;
     const model_config config = {.n_layers = 3,
@@ -156,6 +159,8 @@ int main(void)
                                  .max_tokens = 64,
                                  .seed = 2,
                                  .theta = 10000.0};
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0)
+        return bench_run();
     struct model *model = model_create(&config);
     if (model == NULL)
         return 1;
