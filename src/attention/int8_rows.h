@@ -12,12 +12,18 @@
 
 enum { QUAD_ROWS = 4, QUAD_KEYS = 4 };
 
-/* Of each row: what its numbers are multiplied by, and 128 times their sums. */
+/* Of each row: what its numbers are multiplied by, 128 times their sums, and whether the low ones
+ * count. */
 struct kvpi_int8_query {
     float scale;
     int32_t high_128;
     int32_t low_128;
+    uint32_t has_low;
 };
+
+/* Rounding a query to 8 bits moves its scores by about largest / 254 x sqrt(D / 3), in base 2,
+ * where keys have elements around 1: up to so much is left alone. */
+static const float most_off = 0.02f;
 
 static inline void kvpi_pack_int8_row(const float *row, uint32_t dims, int8_t *high, int8_t *low,
                                       struct kvpi_int8_query *query)
@@ -37,6 +43,7 @@ static inline void kvpi_pack_int8_row(const float *row, uint32_t dims, int8_t *h
         high_sum += high[e];
         low_sum += low[e];
     }
+    query->has_low = !(largest / 254.0f * sqrtf((float)dims / 3.0f) <= most_off);
     query->high_128 = 128 * high_sum;
     query->low_128 = 128 * low_sum;
 }
@@ -113,13 +120,18 @@ INLINE void kvpi_score_quad_block(const struct kvpi_tile *tile, uint32_t row, ui
         (const struct kvpi_int8_query *)(const void *)(q + 2 * n) + row;
     __m128i high[QUAD_ROWS], low[QUAD_ROWS];
     q += (size_t)row * tile->dims;
+    const uint32_t has_low =
+        queries[0].has_low | queries[1].has_low | queries[2].has_low | queries[3].has_low;
     kvpi_sum_quads(tile, q, key, row == 0, high);
-    kvpi_sum_quads(tile, q + n, key, 0, low);
+    if (has_low)
+        kvpi_sum_quads(tile, q + n, key, 0, low);
     for (uint32_t r = 0; r < QUAD_ROWS; r++) {
         const __m128i a = _mm_sub_epi32(high[r], _mm_set1_epi32(queries[r].high_128));
-        const __m128i b = _mm_sub_epi32(low[r], _mm_set1_epi32(queries[r].low_128));
-        const __m128 sum =
-            _mm_fmadd_ps(_mm_cvtepi32_ps(b), _mm_set1_ps(1.0f / 128.0f), _mm_cvtepi32_ps(a));
+        __m128 sum = _mm_cvtepi32_ps(a);
+        if (has_low) {
+            const __m128i b = _mm_sub_epi32(low[r], _mm_set1_epi32(queries[r].low_128));
+            sum = _mm_fmadd_ps(_mm_cvtepi32_ps(b), _mm_set1_ps(1.0f / 128.0f), sum);
+        }
         __m128 scale = _mm_set1_ps(queries[r].scale);
         if (tile->k.scales != NULL)
             scale = _mm_mul_ps(scale, _mm_loadu_ps(tile->k.scales + key));
@@ -135,9 +147,14 @@ static void kvpi_scores_int8_rows(const struct kvpi_tile *tile, float *s)
     }
 }
 
-/* Weights of a row, times the keys' scales, as two rows of bytes; returns what they stand for. */
-static inline float kvpi_split_weights(const struct kvpi_tile *tile, const float *weights,
-                                       uint32_t *high, uint32_t *low)
+/* Where all weights of a tile add up to so many times the largest, one byte is enough for each:
+ * what 64 of them are off is below 64 / 2 / 255 / 8 = 1.6 % of the sum, were they all off alike. */
+static const float flat_weights = 8.0f;
+
+/* Weights of a row, times the keys' scales, as two rows of bytes; returns whether the second one
+ * counts. Gives what a unit of the first one stands for. */
+static inline int kvpi_split_weights(const struct kvpi_tile *tile, const float *weights,
+                                     uint32_t *high, uint32_t *low, float *out_scale)
 {
     vec w[KVPI_TILE / LANES];
     vec largest = kvpi_vec_zero(), sum = kvpi_vec_zero();
@@ -149,29 +166,30 @@ static inline float kvpi_split_weights(const struct kvpi_tile *tile, const float
         sum = kvpi_vec_add(sum, w[i]);
     }
     const float most = kvpi_vec_largest(largest), total = kvpi_vec_sum(sum);
+    const __m512i none = _mm512_setzero_si512();
+    const int has_low = !(total >= flat_weights * most);
     const vec times = kvpi_vec_all(most > 0.0f ? 255.0f / most : 0.0f);
     for (uint32_t i = 0; i < KVPI_TILE / LANES; i++) {
         const vec x = kvpi_vec_mul(w[i], times);
-        const __m512i h = _mm512_cvttps_epi32(x);
+        const __m512i h = has_low ? _mm512_cvttps_epi32(x) : _mm512_cvtps_epi32(x);
         const vec rest = kvpi_vec_sub(x, _mm512_cvtepi32_ps(h));
-        const __m512i l = _mm512_cvtps_epi32(kvpi_vec_mul(rest, kvpi_vec_all(255.0f)));
+        const __m512i l =
+            has_low ? _mm512_cvtps_epi32(kvpi_vec_mul(rest, kvpi_vec_all(255.0f))) : none;
         _mm_storeu_si128((void *)(high + (size_t)i * 4), _mm512_cvtusepi32_epi8(h));
         _mm_storeu_si128((void *)(low + (size_t)i * 4), _mm512_cvtusepi32_epi8(l));
     }
-    return isfinite(total) ? most / 255.0f : NAN;
+    *out_scale = isfinite(total) ? most / 255.0f : NAN;
+    return has_low;
 }
 
 /* Weights of QUAD_ROWS rows as bytes, four keys in each number. */
 struct kvpi_quad_weights {
-    uint32_t high[QUAD_ROWS][KVPI_TILE / 4];
-    uint32_t low[QUAD_ROWS][KVPI_TILE / 4];
+    uint32_t w[QUAD_ROWS][KVPI_TILE / 4];
     float scale[QUAD_ROWS];
 };
 
-/* 32 of 64 dims of four keys, key by key beside each other: the lower or the upper halves of what
- * unpacking makes of 128 bits. */
-INLINE void kvpi_unpack_quad(const struct kvpi_tile *tile, uint32_t quad, size_t at, uint32_t half,
-                             __m512i out[2])
+/* 64 dims of four keys, key by key beside each other: they come apart into four times 16. */
+INLINE void kvpi_unpack_quad(const struct kvpi_tile *tile, uint32_t quad, size_t at, __m512i out[4])
 {
     __m512i x[4];
     for (uint32_t i = 0; i < 4; i++) {
@@ -180,67 +198,60 @@ INLINE void kvpi_unpack_quad(const struct kvpi_tile *tile, uint32_t quad, size_t
                    ? _mm512_loadu_si512((const void *)(tile->v.rows[key] + tile->v.offset + at))
                    : _mm512_setzero_si512();
     }
-    const __m512i a =
-        half == 0 ? _mm512_unpacklo_epi8(x[0], x[1]) : _mm512_unpackhi_epi8(x[0], x[1]);
-    const __m512i b =
-        half == 0 ? _mm512_unpacklo_epi8(x[2], x[3]) : _mm512_unpackhi_epi8(x[2], x[3]);
+    const __m512i a = _mm512_unpacklo_epi8(x[0], x[1]), b = _mm512_unpacklo_epi8(x[2], x[3]);
+    const __m512i c = _mm512_unpackhi_epi8(x[0], x[1]), d = _mm512_unpackhi_epi8(x[2], x[3]);
     out[0] = _mm512_unpacklo_epi16(a, b);
     out[1] = _mm512_unpackhi_epi16(a, b);
+    out[2] = _mm512_unpacklo_epi16(c, d);
+    out[3] = _mm512_unpackhi_epi16(c, d);
 }
 
-INLINE void kvpi_add_quads(const struct kvpi_quad_weights *w, __m512i sums[QUAD_ROWS][2][2],
-                           float *to, size_t stride)
-{
-    for (uint32_t r = 0; r < QUAD_ROWS; r++, to += stride) {
-        for (uint32_t i = 0; i < 2; i++) {
-            const vec sum =
-                kvpi_vec_fma(_mm512_cvtepi32_ps(sums[r][i][1]), kvpi_vec_all(1.0f / 255.0f),
-                             _mm512_cvtepi32_ps(sums[r][i][0]));
-            float *at = to + (size_t)i * LANES;
-            kvpi_vec_store(at, kvpi_vec_fma(sum, kvpi_vec_all(w->scale[r]), kvpi_vec_load(at)));
-        }
-    }
-}
-
-/* Half of 64 dims for QUAD_ROWS rows of sums. */
+/* 64 dims of QUAD_ROWS rows of sums. */
 INLINE void kvpi_value_quad_block(const struct kvpi_tile *tile, const struct kvpi_quad_weights *w,
-                                  float *sums, size_t at, uint32_t half, int asks)
+                                  float *sums, size_t at, int asks)
 {
-    __m512i block[QUAD_ROWS][2][2]; /* high and low */
+    __m512i block[QUAD_ROWS][4];
     for (uint32_t r = 0; r < QUAD_ROWS; r++) {
         for (uint32_t i = 0; i < 4; i++)
-            block[r][i / 2][i % 2] = _mm512_setzero_si512();
+            block[r][i] = _mm512_setzero_si512();
     }
     for (uint32_t quad = 0; 4 * quad < tile->n_keys; quad++) {
-        __m512i y[2];
-        for (uint32_t i = 0; i < 4 && half == 0; i++)
+        __m512i y[4];
+        for (uint32_t i = 0; i < 4; i++)
             kvpi_ask(kvpi_next_row(&tile->next_v, 4 * quad + i, asks,
                                    tile->v.rows[4 * quad] + tile->v.offset) +
                      at);
-        kvpi_unpack_quad(tile, quad, at, half, y);
+        kvpi_unpack_quad(tile, quad, at, y);
         for (uint32_t r = 0; r < QUAD_ROWS; r++) {
-            const __m512i h = _mm512_set1_epi32((int32_t)w->high[r][quad]);
-            const __m512i l = _mm512_set1_epi32((int32_t)w->low[r][quad]);
-            for (uint32_t i = 0; i < 2; i++) {
-                block[r][i][0] = _mm512_dpbusd_epi32(block[r][i][0], h, y[i]);
-                block[r][i][1] = _mm512_dpbusd_epi32(block[r][i][1], l, y[i]);
-            }
+            const __m512i x = _mm512_set1_epi32((int32_t)w->w[r][quad]);
+            for (uint32_t i = 0; i < 4; i++)
+                block[r][i] = _mm512_dpbusd_epi32(block[r][i], x, y[i]);
         }
     }
-    kvpi_add_quads(w, block, sums + at + (size_t)half * 2 * LANES, tile->v_dims);
+    for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            float *to = sums + (size_t)r * tile->v_dims + at + (size_t)i * LANES;
+            kvpi_vec_store(to, kvpi_vec_fma(_mm512_cvtepi32_ps(block[r][i]),
+                                            kvpi_vec_all(w->scale[r]), kvpi_vec_load(to)));
+        }
+    }
 }
 
 static void kvpi_values_int8_rows(const struct kvpi_tile *tile, const float *weights, float *sums)
 {
-    struct kvpi_quad_weights w;
+    struct kvpi_quad_weights high, low;
     for (uint32_t row = 0; row < tile->n_used; row += QUAD_ROWS) {
-        for (uint32_t r = 0; r < QUAD_ROWS; r++)
-            w.scale[r] = kvpi_split_weights(tile, weights + (size_t)(row + r) * KVPI_TILE,
-                                            w.high[r], w.low[r]);
+        float *rows = sums + (size_t)row * tile->v_dims;
+        int has_low = 0;
+        for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+            has_low |= kvpi_split_weights(tile, weights + (size_t)(row + r) * KVPI_TILE, high.w[r],
+                                          low.w[r], &high.scale[r]);
+            low.scale[r] = high.scale[r] / 255.0f;
+        }
         for (size_t at = 0; at < tile->v_dims; at += LINE) {
-            float *rows = sums + (size_t)row * tile->v_dims;
-            kvpi_value_quad_block(tile, &w, rows, at, 0, row == 0);
-            kvpi_value_quad_block(tile, &w, rows, at, 1, 0);
+            kvpi_value_quad_block(tile, &high, rows, at, row == 0);
+            if (has_low)
+                kvpi_value_quad_block(tile, &low, rows, at, 0);
         }
     }
 }
