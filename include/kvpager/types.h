@@ -85,7 +85,9 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_CORRUPT, -18, SYSTEM, "an invariant of the cache does not hold")                           \
     X(E_NO_STEPS, -19, RETRY, "max_steps_out steps are out: report one first")                     \
     X(E_IN_FLIGHT, -20, RETRY, "a step that is out still writes what must be copied")              \
-    X(E_BEHIND, -21, DATA, "these events are gone: take a snapshot")
+    X(E_BEHIND, -21, DATA, "these events are gone: take a snapshot")                               \
+    X(E_AGAIN, -30, RETRY, "the link takes, or has, nothing now: make progress, and call again")   \
+    X(E_PEER, -31, SYSTEM, "the peer is gone, or gave up")
 
 #define KVP_STATUS_ENUM(name, number, class_, text) KVP_##name = (number),
 typedef enum kvp_status { KVP_STATUS_TABLE(KVP_STATUS_ENUM) } kvp_status;

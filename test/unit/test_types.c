@@ -38,6 +38,8 @@ static const struct {
     {-19, "KVP_E_NO_STEPS", KVP_CLASS_RETRY},
     {-20, "KVP_E_IN_FLIGHT", KVP_CLASS_RETRY},
     {-21, "KVP_E_BEHIND", KVP_CLASS_DATA},
+    {-30, "KVP_E_AGAIN", KVP_CLASS_RETRY},
+    {-31, "KVP_E_PEER", KVP_CLASS_SYSTEM},
 };
 
 enum { N = sizeof(statuses) / sizeof(*statuses) };

@@ -1,0 +1,406 @@
+/* kvpager/transfer.h: a sequence's KV, moved to another process. Disaggregated prefill.
+ *
+ *   receiver (decodes)                               sender (prefills)
+ *   kvp_seq_open(cache, ns, &prompt, &seq, NULL);    kvp_seq_open(...): the same prompt
+ *   kvp_receiver_reserve(receiver, &receive,
+ *                        bytes, .., &n, &id);
+ *        `--- the ticket, by any way there is --->   kvp_sender_mark(sender, &send, &id);
+ *                                                    for each layer of each step:
+ *                                                        ... the layer's K and V are written ...
+ *                                                        kvp_sender_ready(sender, id, layer, n);
+ *   kvp_receiver_progress(receiver, .., &n_ended);   kvp_sender_progress(sender, &n_ended);
+ *   kvp_receiver_info(...): KVP_TRANSFER_COMPLETE    kvp_seq_commit(cache, seq, n);
+ *   kvp_seq_commit(cache, seq, info.end);            kvp_sender_info(...): KVP_TRANSFER_COMPLETE
+ *   kvp_receiver_close(receiver, id);                kvp_sender_close(sender, id);
+ *
+ * A receiver has room for tokens [begin, end) of a sequence: begin is what is computed, so a prefix
+ * that it has cached is not sent; the values of the tokens may be known or not (kvp_seq_extend). It
+ * hands out a ticket: whose KV, in what shape, and the slots as runs. A sender marks a sequence
+ * with it: what the sequence has from begin on, and what it will have, goes there, layer by layer,
+ * as soon as it is said to be ready. What arrives is verified, then written, and is nobody's KV
+ * until all of it is there: then the receiver's caller commits.
+ *
+ * Rules:
+ *   R1  The receiver believes nothing. Type, sizes, model, version, namespace, range and slice are
+ *       compared before the first byte is written into the pool; every chunk is taken only from
+ *       the link that began its layers and heads, only at the next position, only whole, and only
+ *       if its checksum is right. What is refused changes nothing.
+ *   R2  Before each write the sequence is looked at: one that was closed, truncated, committed,
+ *       swapped out, or whose row was changed since, is not written to. The transfer fails.
+ *   R3  A transfer is complete when every layer and head has every token, the sender's own cache
+ *       counts these tokens as computed, and both have the same values for the tokens that the
+ *       receiver knows. Nothing here commits, opens or closes anything: a transfer that failed
+ *       leaves the sequence as it was before kvp_receiver_reserve, to be closed, or to be computed
+ *       here.
+ *   R4  No clock, no timer, no thread: everything happens inside calls. Whoever does not want to
+ *       wait any longer aborts.
+ *   R5  Nothing allocates after creation and attach, nothing blocks. The same calls and messages
+ *       give the same bytes.
+ *
+ * Shapes. The two memories may lie differently, have other block sizes, and other numbers of
+ * blocks. They must have the same type, sizes of K and V, and scales in both or in none. A memory
+ * may have a part of the model's layers and heads (kvp_layout.first_layer, first_head): what both
+ * have is sent, and a receiver that needs more takes it from other senders, with the same ticket:
+ * one of 8 heads from two senders of 4 each, over two links. A sender of 8 heads serves two
+ * receivers of 4, each with its own ticket.
+ * With scales, which belong to blocks: block_tokens must be equal, begin a multiple of it, and a
+ * block is sent when it is full, or is the last one.
+ *
+ * States, of both sides; every other call is KVP_E_STATE:
+ *
+ *   state      receiver                          sender                            calls
+ *   WAITING    no sender has begun               its first message is not sent     abort, ready
+ *   MOVING     KV arrives                        KV is sent                        abort, ready
+ *   SENT       -                                 all is sent: no answer yet        abort, ready
+ *   COMPLETE   all of it is there                the receiver says so              close
+ *   FAILED     see info.status; never again      see info.status                   close
+ *
+ *   WAITING -> MOVING -> (SENT ->) COMPLETE;  WAITING, MOVING, SENT -> FAILED
+ *
+ * The bytes are in docs/TRANSFER.md. Checksums find damage; they are no signature: use a channel
+ * that you trust with your users' prompts.
+ */
+#ifndef KVPAGER_TRANSFER_H
+#define KVPAGER_TRANSFER_H
+
+#include "cache.h"
+#include "memory.h"
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------- links */
+
+/* Largest message that every link can take, at least. */
+#define KVP_LINK_MESSAGE_MIN 1024u
+
+/* Links of one sender or receiver. */
+#define KVP_TRANSFER_LINKS_MAX 64u
+
+/* Messages to one peer, and from it. What a back end offers; kvp_loopback_create and
+ * kvpager/ucx/link.h make them. Messages come whole and in the order in which they were sent; a
+ * link that cannot keep that any more says KVP_E_PEER. (The protocol notices a link that lies.)
+ *
+ * Used by one sender or one receiver at a time, from one thread. No function blocks.
+ *
+ *   lend        give a buffer for the next message, 16-byte aligned. Lent again before it is
+ *               posted, it is the same one. KVP_OK; KVP_E_AGAIN: none is free until progress was
+ *               made; KVP_E_PEER, KVP_E_IO: the link is broken, for good
+ *   post        send the first n_bytes of the lent buffer: 1 .. what was lent. KVP_OK; KVP_E_PEER,
+ *               KVP_E_IO
+ *   take        give the next message, 16-byte aligned, valid until give_back. Taken again before
+ *               that, it is the same one. KVP_OK; KVP_E_AGAIN: none has arrived; KVP_E_PEER,
+ *               KVP_E_IO: broken, and nothing that arrived is left
+ *   give_back   the message that was taken is not needed any more
+ *   progress    move things. What goes wrong is told by the next lend or take */
+typedef struct kvp_link {
+    size_t struct_size; /* sizeof(kvp_link) */
+    size_t max_message; /* bytes of the largest message, >= KVP_LINK_MESSAGE_MIN */
+    void *context;
+    kvp_status (*lend)(void *context, size_t n_bytes, void **out_buffer);
+    kvp_status (*post)(void *context, size_t n_bytes);
+    kvp_status (*take)(void *context, const void **out_bytes, size_t *out_n_bytes);
+    void (*give_back)(void *context);
+    void (*progress)(void *context);
+} kvp_link;
+
+/* Two links that are each other's peer, in this process. Messages wait in memory. */
+typedef struct kvp_loopback kvp_loopback;
+
+/* Make a loopback.
+ *
+ * Takes:   max_message  KVP_LINK_MESSAGE_MIN .. 2^31-1
+ *          n_messages   that may wait, in each direction, 1..65536
+ * Gives:   out_ends     [2] the links
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG; KVP_E_NO_MEMORY
+ * Thread:  any; then both ends from one thread at a time
+ */
+KVP_API kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages,
+                                       kvp_loopback **out_loopback, kvp_link *out_ends);
+
+/* Cut it: both ends say KVP_E_PEER, once they have taken what has arrived. NULL is ignored. */
+KVP_API void kvp_loopback_cut(kvp_loopback *loopback);
+
+/* Free it. NULL is ignored. */
+KVP_API void kvp_loopback_destroy(kvp_loopback *loopback);
+
+/* ------------------------------------------------------------------------------ what both have */
+
+/* What a sender or a receiver is made for. */
+typedef struct kvp_transfer_config {
+    size_t struct_size;       /* set by kvp_transfer_config_init */
+    kvp_cache *cache;         /* read only: what its sequences are is looked up */
+    const kvp_memory *memory; /* of the cache's device tier: block_tokens as the cache's, n_blocks
+                                 not below it. Memory that the CPU reaches */
+    const void *model;        /* [model_bytes] what the KV is computed with: both sides' must be
+                                 equal. Copied, as a hash */
+    uint32_t model_bytes;     /* default 0 */
+    uint32_t max_transfers;   /* not closed yet, 1..4096; default 64 */
+    uint64_t model_version;   /* the same; default 0 */
+    uint64_t epoch;           /* of a receiver: other than that of every receiver before it that a
+                                 sender may still know; default 0 */
+    uint32_t max_links;       /* attached at once, 1..KVP_TRANSFER_LINKS_MAX; default 8 */
+    uint32_t reserved;        /* 0 */
+} kvp_transfer_config;
+
+/* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
+KVP_API void kvp_transfer_config_init(kvp_transfer_config *config);
+
+enum {
+    KVP_TRANSFER_WAITING = 1,
+    KVP_TRANSFER_MOVING = 2,
+    KVP_TRANSFER_SENT = 3,
+    KVP_TRANSFER_COMPLETE = 4,
+    KVP_TRANSFER_FAILED = 5
+};
+
+typedef struct kvp_transfer_info {
+    uint32_t state;    /* KVP_TRANSFER_... */
+    kvp_status status; /* FAILED: why; else KVP_OK. A receiver: see kvp_receiver_progress; a sender:
+                          see kvp_sender_progress */
+    uint32_t by_peer;  /* FAILED: 1: the other side said so */
+    uint32_t begin;    /* tokens [begin, end) */
+    uint32_t end;
+    uint32_t owed; /* messages that tell a peer how it ended, and that its link did not take yet:
+                          call progress before close, or the peer is not told */
+    kvp_seq seq;
+    uint64_t chunks; /* sent, or taken */
+    uint64_t bytes;  /* of K, V and scales in them */
+} kvp_transfer_info;
+
+/* ------------------------------------------------------------------------------------- tickets */
+
+/* Slots slot, slot + 1, ... of the receiver's pool. */
+typedef struct kvp_slot_run {
+    int64_t slot;
+    uint32_t n_tokens; /* >= 1 */
+} kvp_slot_run;
+
+/* What a ticket says. */
+typedef struct kvp_ticket {
+    uint64_t epoch; /* of the receiver */
+    uint64_t id;    /* of the transfer there */
+    uint64_t model_version;
+    uint32_t type; /* KVP_F32 ... */
+    uint32_t k_size;
+    uint32_t v_size;
+    uint32_t block_tokens;
+    kvp_slice slice; /* the receiver's, in the model's numbers */
+    uint32_t begin;  /* tokens [begin, end) */
+    uint32_t end;
+    uint32_t n_runs;
+} kvp_ticket;
+
+/* Read a ticket: for those who move KV by other means, straight into the slots.
+ *
+ * Takes:   bytes        [n_bytes]
+ *          capacity     of out_runs; 0 asks for the number only
+ * Gives:   out_ticket   written also on KVP_E_TOO_SMALL; may be NULL
+ *          out_runs     [n_runs] the slots of tokens begin .. end-1, in order; no run can be joined
+ *                       with the next
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_TOO_SMALL, unless capacity is 0
+ * Thread:  pure. Cost: O(n_bytes)
+ */
+KVP_API kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                                   kvp_slot_run *out_runs, uint32_t capacity);
+
+/* --------------------------------------------------------------------------------- the receiver */
+
+typedef struct kvp_receiver kvp_receiver;
+
+/* Make a receiver.
+ *
+ * Takes:   config       copied; cache and memory are used until destroy
+ * Returns: KVP_OK; KVP_E_ARG: also a memory that does not fit the cache; KVP_E_TOO_LONG;
+ *          KVP_E_NO_MEMORY
+ * Thread:  cache. Cost: O(max_transfers x L x H): with attach the only calls that allocate
+ */
+KVP_API kvp_status kvp_receiver_create(const kvp_transfer_config *config,
+                                       kvp_receiver **out_receiver);
+
+/* Destroy a receiver. Nobody is told, sequences and links stay the caller's. NULL is ignored. */
+KVP_API void kvp_receiver_destroy(kvp_receiver *receiver);
+
+/* Take messages from a link from now on.
+ *
+ * Takes:   link         copied; its context is used until detach or destroy
+ * Gives:   out_link     0 .. max_links-1: its number
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_AGAIN: max_links are attached
+ */
+KVP_API kvp_status kvp_receiver_attach(kvp_receiver *receiver, const kvp_link *link,
+                                       uint32_t *out_link);
+
+/* Leave a link alone from now on; transfers that a sender behind it has begun fail: KVP_E_PEER.
+ * Returns: KVP_OK; KVP_E_ARG: no such link */
+KVP_API kvp_status kvp_receiver_detach(kvp_receiver *receiver, uint32_t link);
+
+/* What is to be received. Zero it, set struct_size = sizeof(kvp_receive), then the fields. */
+typedef struct kvp_receive {
+    size_t struct_size;
+    kvp_seq seq;  /* its tokens from computed on; their slots must be writable, as they are
+                             after kvp_seq_open and kvp_seq_extend */
+    uint32_t end; /* up to here; KVP_END: all tokens */
+    uint32_t space_bytes;
+    const void *space; /* [space_bytes] the namespace's name, and what else the KV depends on
+                             besides the tokens: the sender must give the same */
+} kvp_receive;
+
+/* Reserve a transfer: its slots are from now on where a sender's KV goes.
+ *
+ * The ticket takes about 160 bytes and, for each run of slots, 2 to 12. A copy that waits in the
+ * plan for this sequence may run before or after KV arrives.
+ *
+ * Gives:   out_bytes    [out_n_bytes] the ticket
+ *          out_n_bytes  written also on KVP_E_TOO_SMALL; capacity 0 asks for the size
+ *          out_id       never 0
+ * Returns: KVP_OK; KVP_E_ARG: end exceeds the tokens, or every token before it is computed;
+ *          KVP_E_HANDLE; KVP_E_STATE: swapped out, slots that were never made writable, or a
+ *          transfer of this sequence that is not closed; KVP_E_MISMATCH: scales, and begin is not
+ *          at the start of a block; KVP_E_TOO_SMALL; KVP_E_AGAIN: max_transfers are not closed
+ * After-failure: unchanged
+ * Thread:  cache. Cost: O(end + L x H)
+ */
+KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receive *receive,
+                                        void *out_bytes, size_t capacity, size_t *out_n_bytes,
+                                        uint64_t *out_id);
+
+/* Take what has arrived.
+ *
+ * A message that begins a sender's part is refused, the sender told, and the transfer left waiting
+ * for a better one, when it is of another version (E_VERSION), a transfer that is not here
+ * (E_HANDLE) or ended, layers or heads that somebody has begun (E_STATE), another type, size,
+ * model, namespace, range, slice or ticket (E_MISMATCH). After that a part that is wrong fails the
+ * transfer:
+ *
+ *   KVP_E_FORMAT    a chunk is damaged, cut, of a wrong length, out of its place, or missing
+ *   KVP_E_MISMATCH  the sender's tokens are others
+ *   KVP_E_STATE     the sequence was changed; KVP_E_HANDLE: or closed
+ *   KVP_E_PEER      a link is broken; or what the sender gave as its reason
+ *
+ * Messages whose head is damaged are dropped and counted.
+ *
+ * Takes:   max_messages from each link at most; 0: no limit
+ * Gives:   out_n_ended  transfers that became COMPLETE or FAILED since this was last given, or NULL
+ * Returns: KVP_OK
+ * Thread:  cache, and exclusive: the slots of the transfers. Blocks: never
+ * Cost:    O(bytes that have arrived)
+ */
+KVP_API kvp_status kvp_receiver_progress(kvp_receiver *receiver, uint32_t max_messages,
+                                         uint32_t *out_n_ended);
+
+/* Read how a transfer is. Returns: KVP_OK; KVP_E_HANDLE: closed, or never was. Thread: read. */
+KVP_API kvp_status kvp_receiver_info(const kvp_receiver *receiver, uint64_t id,
+                                     kvp_transfer_info *out_info);
+
+/* Give up: FAILED, with the caller's reason, which its senders are told. The slots are the caller's
+ * again.
+ * Takes:   reason       a status that is no success: KVP_E_PEER if there is nothing better
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG; KVP_E_STATE: it has ended */
+KVP_API kvp_status kvp_receiver_abort(kvp_receiver *receiver, uint64_t id, kvp_status reason);
+
+/* Forget a transfer that has ended; its id is stale.
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: it has not ended */
+KVP_API kvp_status kvp_receiver_close(kvp_receiver *receiver, uint64_t id);
+
+typedef struct kvp_receiver_stats {
+    uint64_t messages;
+    uint64_t damaged;     /* dropped: no message, or its head was damaged */
+    uint64_t refused;     /* parts refused; last_refusal says why */
+    uint64_t late;        /* messages of transfers that have ended or are not here, dropped */
+    uint64_t chunks;      /* written */
+    uint64_t bytes;       /* of K, V and scales */
+    int32_t last_refusal; /* kvp_status */
+    uint32_t reserved;
+} kvp_receiver_stats;
+
+/* Read the counters. Returns: KVP_OK; KVP_E_ARG. Thread: read. */
+KVP_API kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
+                                          kvp_receiver_stats *out_stats);
+
+/* ----------------------------------------------------------------------------------- the sender */
+
+typedef struct kvp_sender kvp_sender;
+
+/* Make, destroy, attach, detach: as for a receiver. (epoch is not looked at.) Transfers over a link
+ * that is detached fail: KVP_E_PEER. */
+KVP_API kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out_sender);
+KVP_API void kvp_sender_destroy(kvp_sender *sender);
+KVP_API kvp_status kvp_sender_attach(kvp_sender *sender, const kvp_link *link, uint32_t *out_link);
+KVP_API kvp_status kvp_sender_detach(kvp_sender *sender, uint32_t link);
+
+/* All layers of the memory: for kvp_sender_ready. */
+#define KVP_LAYERS_ALL UINT32_MAX
+
+/* What is to be sent. Zero it, set struct_size = sizeof(kvp_send), then the fields. */
+typedef struct kvp_send {
+    size_t struct_size;
+    kvp_seq seq;        /* kept open until the transfer is SENT at least */
+    const void *ticket; /* [ticket_bytes] read during the call only */
+    size_t ticket_bytes;
+    uint32_t link;        /* to the receiver that made the ticket */
+    uint32_t space_bytes; /* as the receiver's */
+    const void *space;
+    uint32_t ready_tokens; /* whose KV is there in all layers: at most the tokens. KVP_END: all
+                                that are computed, for engines that commit when it is written */
+    uint32_t reserved;     /* 0 */
+} kvp_send;
+
+/* Mark a sequence: tokens [begin, end) of the ticket are sent, once they are ready.
+ *
+ * The sequence may have fewer tokens than the ticket's end; what comes later is sent when it is
+ * ready.
+ *
+ * Returns: KVP_OK; KVP_E_ARG: also no such link; KVP_E_FORMAT, KVP_E_VERSION: no ticket that this
+ *          library reads; KVP_E_HANDLE; KVP_E_STATE: this ticket is marked on this link already;
+ *          KVP_E_MISMATCH: another type, size, model, version, space, scales and other blocks, no
+ *          layer or head in common, or other tokens, as far as both know them by now;
+ *          KVP_E_TOO_SMALL: the link's messages do not hold one token (with scales: one block);
+ *          KVP_E_PEER: the link is broken; KVP_E_AGAIN: max_transfers are not closed
+ * After-failure: unchanged
+ * Thread:  cache. Cost: O(ticket + tokens)
+ */
+KVP_API kvp_status kvp_sender_mark(kvp_sender *sender, const kvp_send *send, uint64_t *out_id);
+
+/* Say that K and V of the first n_tokens tokens are written in a layer, and send what is new there,
+ * as far as the link takes it; progress sends the rest.
+ *
+ * They are not written again until the transfer has sent them (it reads them where they are).
+ * Whoever takes KV back that was said to be ready (kvp_seq_invalidate, a step that failed) aborts.
+ *
+ * Takes:   layer        0..L-1 of this memory, or KVP_LAYERS_ALL
+ *          n_tokens     of the sequence; below what was said before: nothing happens
+ * Returns: KVP_OK; KVP_E_HANDLE: no such transfer; KVP_E_ARG: no such layer, or more than the
+ *          sequence's tokens; KVP_E_STATE: it has ended. (It may end in this call: see info)
+ * Thread:  cache. Cost: O(bytes sent)
+ */
+KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t layer,
+                                    uint32_t n_tokens);
+
+/* Send what is ready, and take answers. When all is sent and the sequence's tokens are computed
+ * (kvp_seq_commit), the receiver is told; its answer ends the transfer.
+ *
+ * A transfer fails with
+ *   KVP_E_HANDLE    the sequence was closed; KVP_E_STATE: truncated below what was ready, swapped
+ *                   out
+ *   KVP_E_MISMATCH  the tokens are not the receiver's; KVP_E_UNKNOWN: the cache does not keep their
+ *                   values, so that nobody can say
+ *   KVP_E_PEER      the link is broken, or the receiver's reason; or any that it gave (by_peer)
+ *
+ * Gives:   out_n_ended  as kvp_receiver_progress; may be NULL
+ * Returns: KVP_OK
+ * Thread:  cache; nobody writes the slots that are ready. Blocks: never
+ */
+KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended);
+
+/* As for a receiver. An abort tells the receiver, whose transfer fails. */
+KVP_API kvp_status kvp_sender_info(const kvp_sender *sender, uint64_t id,
+                                   kvp_transfer_info *out_info);
+KVP_API kvp_status kvp_sender_abort(kvp_sender *sender, uint64_t id, kvp_status reason);
+KVP_API kvp_status kvp_sender_close(kvp_sender *sender, uint64_t id);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

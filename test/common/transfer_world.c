@@ -1,0 +1,429 @@
+/* transfer_world: see the header. KV is written and read through kvp_layer_write and _read, which
+ * know of strides and types but nothing of transfers. */
+#include "transfer_world.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --------------------------------------------------------------------------------------- places */
+
+place_shape small_place(void)
+{
+    return (place_shape){.order = KVP_ORDER_VLLM_NHD,
+                         .type = KVP_F32,
+                         .S = 4,
+                         .usable = 16,
+                         .slice = {0, 2, 0, 2},
+                         .k_size = 4,
+                         .v_size = 4};
+}
+
+static kvp_memory *make_memory(const kvp_layout *layout)
+{
+    kvp_memory *memory;
+    kvp_memory_options options;
+    kvp_memory_options_init(&options);
+    options.pages = KVP_PAGES_SMALL;
+    assert_ok(kvp_memory_create(layout, &options, &memory));
+    return memory;
+}
+
+place make_place(const place_shape *shape)
+{
+    const kvp_config config = config_of(shape->S, shape->S, shape->usable);
+    place p = {.w = make_world(&config)};
+    kvp_layout_init(&p.layout);
+    p.layout.type = shape->type;
+    p.layout.n_blocks = shape->usable + 1;
+    p.layout.block_tokens = shape->S;
+    p.layout.n_layers = shape->slice.n_layers;
+    p.layout.n_heads = shape->slice.n_heads;
+    p.layout.first_layer = shape->slice.first_layer;
+    p.layout.first_head = shape->slice.first_head;
+    p.layout.k.size = shape->k_size;
+    p.layout.v.size = shape->v_size;
+    assert_ok(kvp_layout_arrange(&p.layout, shape->order, NULL));
+    if (shape->has_scales)
+        assert_ok(kvp_layout_add_scales(&p.layout, "2NH"));
+    p.memory = make_memory(&p.layout);
+    p.before = make_memory(&p.layout);
+    return p;
+}
+
+void end_place(place *p)
+{
+    const kvp_stats stats = stats_of(&p->w);
+    assert_int_equal(stats.held_blocks, 0);
+    assert_int_equal(stats.open_seqs, 0);
+    assert_int_equal(stats.free_blocks + stats.cached_blocks, stats.usable_blocks);
+    kvp_memory_destroy(p->memory);
+    kvp_memory_destroy(p->before);
+    end_world(&p->w);
+}
+
+kvp_transfer_config transfer_config_of(place *p)
+{
+    kvp_transfer_config config;
+    kvp_transfer_config_init(&config);
+    config.cache = p->w.cache;
+    config.memory = p->memory;
+    config.model = "test";
+    config.model_bytes = 4;
+    config.model_version = 3;
+    config.max_transfers = 3;
+    config.max_links = 3;
+    config.epoch = 77;
+    return config;
+}
+
+/* Small whole numbers: every type but E4M3 and INT8 has them exactly, and those round them. */
+static float value_of(uint32_t position, uint32_t layer, uint32_t head, uint32_t which, uint32_t e)
+{
+    uint32_t mixed = position * 2654435761u ^ layer * 40503u ^ head * 9973u ^ which * 131u ^ e;
+    mixed = (mixed ^ mixed >> 15) * 2246822519u;
+    return (float)(1 + (mixed >> 8) % 120);
+}
+
+static int64_t slot_of(const place *p, kvp_seq seq, uint32_t position)
+{
+    const uint32_t S = p->layout.block_tokens;
+    return (int64_t)row_entry(&p->w, seq, position / S) * S + position % S;
+}
+
+/* One token of one layer (of the memory), all heads; 0: it is not what it should be. */
+static int each_token(const place *p, kvp_seq seq, uint32_t position, uint32_t l, int write)
+{
+    kvp_layer layer;
+    float values[64], found[64];
+    const int64_t slot = slot_of(p, seq, position);
+    assert_ok(kvp_memory_layer(p->memory, l, &layer));
+    for (uint32_t i = 0; i < 2 * layer.n_heads; i++) {
+        const uint32_t which = i % 2, size = which == KVP_K ? layer.k.size : layer.v.size;
+        for (uint32_t e = 0; e < size; e++)
+            values[e] = value_of(position, p->layout.first_layer + l, p->layout.first_head + i / 2,
+                                 which, e);
+        if (size > 0 && write) {
+            assert_ok(kvp_layer_write(&layer, (int)which, slot, i / 2, values));
+        } else if (size > 0) {
+            assert_ok(kvp_layer_read(&layer, (int)which, slot, i / 2, found));
+            /* Elements with scales are off by their roundings. */
+            for (uint32_t e = 0; e < size; e++)
+                if (layer.k.scales ? fabsf(found[e] - values[e]) > 12 : found[e] != values[e])
+                    return 0;
+        }
+    }
+    return 1;
+}
+
+void write_kv(place *p, kvp_seq seq, kvp_range range, uint32_t layer)
+{
+    for (uint32_t l = 0; l < p->layout.n_layers; l++)
+        for (uint32_t at = range.begin; at < range.end; at++)
+            if (layer == l || layer == KVP_LAYERS_ALL)
+                (void)each_token(p, seq, at, l, 1);
+}
+
+int has_kv(const place *p, kvp_seq seq, kvp_range range)
+{
+    for (uint32_t l = 0; l < p->layout.n_layers; l++)
+        for (uint32_t at = range.begin; at < range.end; at++)
+            if (!each_token(p, seq, at, l, 0))
+                return 0;
+    return 1;
+}
+
+int same_kv(const place *a, kvp_seq seq_a, const place *b, kvp_seq seq_b, kvp_range range)
+{
+    for (uint32_t at = range.begin; at < range.end; at++) {
+        for (uint32_t i = 0; i < a->layout.n_layers * a->layout.n_heads * 2; i++) {
+            kvp_layer from, to;
+            float x[64], y[64];
+            const uint32_t l = i / 2 / a->layout.n_heads, h = i / 2 % a->layout.n_heads;
+            assert_ok(kvp_memory_layer(a->memory, l, &from));
+            assert_ok(kvp_memory_layer(b->memory, l, &to));
+            const uint32_t size = i % 2 ? from.v.size : from.k.size;
+            if (size == 0)
+                continue;
+            const int which = i % 2 ? KVP_V : KVP_K;
+            assert_ok(kvp_layer_read(&from, which, slot_of(a, seq_a, at), h, x));
+            assert_ok(kvp_layer_read(&to, which, slot_of(b, seq_b, at), h, y));
+            if (memcmp(x, y, size * sizeof(float)) != 0)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static size_t tensor_bytes(const kvp_layout *layout, uint32_t tensor)
+{
+    const kvp_part *parts[4] = {&layout->k, &layout->v, &layout->k_scales, &layout->v_scales};
+    for (int i = 0; i < 4; i++)
+        for (uint32_t l = 0; parts[i]->size > 0 && l < layout->n_layers; l++)
+            if (parts[i]->tensor + l * parts[i]->tensor_step == tensor)
+                return parts[i]->tensor_bytes;
+    return 0;
+}
+
+void watch_place(place *p)
+{
+    for (uint32_t i = 0; i < p->layout.n_tensors; i++) {
+        const void *from = kvp_memory_tensor(p->memory, i);
+        if (from)
+            memcpy(kvp_memory_tensor(p->before, i), from, tensor_bytes(&p->layout, i));
+    }
+}
+
+/* Put the slots of the range back to what they were, in the copy that is thrown away after. */
+static void undo(const place *p, int64_t slot, uint32_t l)
+{
+    kvp_layer now, then;
+    const size_t bytes = kvp_type_bytes(p->layout.type);
+    assert_ok(kvp_memory_layer(p->memory, l, &now));
+    assert_ok(kvp_memory_layer(p->before, l, &then));
+    const kvp_layer_part *parts[2][2] = {{&now.k, &then.k}, {&now.v, &then.v}};
+    const size_t block = (size_t)slot / now.block_tokens, token = (size_t)slot % now.block_tokens;
+    for (int i = 0; i < 2; i++) {
+        const kvp_layer_part *a = parts[i][0], *b = parts[i][1];
+        for (uint32_t k = 0; a->base && k < now.n_heads * a->size; k++) {
+            const uint32_t h = k / a->size, e = k % a->size;
+            const size_t at = block * a->block_stride + token * a->token_stride +
+                              h * a->head_stride + e / a->run * a->run_stride + e % a->run * bytes;
+            memcpy(b->base + at, a->base + at, bytes);
+            const size_t scale = block * a->scale_block_stride + h * a->scale_head_stride;
+            if (a->scales)
+                memcpy((char *)b->scales + scale, (char *)a->scales + scale, sizeof(float));
+        }
+    }
+}
+
+void assert_nothing_else_changed(const place *p, kvp_seq seq, kvp_range range)
+{
+    for (uint32_t at = range.begin; at < range.end; at++)
+        for (uint32_t l = 0; l < p->layout.n_layers; l++)
+            undo(p, slot_of(p, seq, at), l);
+    for (uint32_t i = 0; i < p->layout.n_tensors; i++) {
+        const void *now = kvp_memory_tensor(p->memory, i);
+        if (now)
+            assert_memory_equal(now, kvp_memory_tensor(p->before, i), tensor_bytes(&p->layout, i));
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- links */
+
+static int comes_now(link_faults *f, uint32_t kind, uint32_t count)
+{
+    if (f->kind != kind || f->n != count)
+        return 0;
+    f->happened = 1;
+    return 1;
+}
+
+static kvp_status lend(void *context, size_t n_bytes, void **out_buffer)
+{
+    link_faults *f = context;
+    f->n_lends++;
+    if (comes_now(f, FAULT_LEND, f->n_lends))
+        f->broken = KVP_E_IO;
+    if (f->broken != KVP_OK)
+        return f->broken;
+    if (comes_now(f, FAULT_AGAIN, f->n_lends))
+        return KVP_E_AGAIN;
+    return f->inner.lend(f->inner.context, n_bytes, out_buffer);
+}
+
+/* The buffer that is lent: its owner has written into it. */
+static uint8_t *lent(link_faults *f, size_t n_bytes)
+{
+    void *buffer = NULL;
+    assert_ok(f->inner.lend(f->inner.context, n_bytes, &buffer));
+    return buffer;
+}
+
+static kvp_status post_copy(link_faults *f, const uint8_t *bytes, size_t n_bytes)
+{
+    void *buffer;
+    if (f->inner.lend(f->inner.context, n_bytes, &buffer) != KVP_OK)
+        return KVP_OK; /* no room for a second one: it is lost */
+    memcpy(buffer, bytes, n_bytes);
+    return f->inner.post(f->inner.context, n_bytes);
+}
+
+static kvp_status post(void *context, size_t n_bytes)
+{
+    link_faults *f = context;
+    const uint32_t n = ++f->n_posts;
+    if (comes_now(f, FAULT_POST, n))
+        f->broken = KVP_E_IO;
+    if (comes_now(f, FAULT_BREAK, n))
+        f->broken = KVP_E_PEER;
+    if (f->broken != KVP_OK)
+        return f->broken;
+    if (comes_now(f, FAULT_CALL, n))
+        f->call(f->context);
+    uint8_t *message = lent(f, n_bytes);
+    if (comes_now(f, FAULT_DROP, n))
+        return KVP_OK;
+    if (comes_now(f, FAULT_FLIP_HEAD, n))
+        message[17] ^= 0x10;
+    if (comes_now(f, FAULT_FLIP_BODY, n))
+        message[n_bytes - 2] ^= 0x01;
+    if (comes_now(f, FAULT_CUT, n))
+        n_bytes -= 3;
+    if (comes_now(f, FAULT_TWICE, n) || comes_now(f, FAULT_SWAP, n)) {
+        f->n_held = n_bytes;
+        assert_true(n_bytes <= sizeof f->held);
+        memcpy(f->held, message, n_bytes);
+        if (f->kind == FAULT_SWAP)
+            return KVP_OK;
+    }
+    const kvp_status status = f->inner.post(f->inner.context, n_bytes);
+    if (status != KVP_OK || f->n_held == 0)
+        return status;
+    n_bytes = f->n_held;
+    f->n_held = 0;
+    return post_copy(f, f->held, n_bytes);
+}
+
+static kvp_status take(void *context, const void **out_bytes, size_t *out_n_bytes)
+{
+    link_faults *f = context;
+    f->n_takes++;
+    if (comes_now(f, FAULT_TAKE, f->n_takes))
+        f->broken = KVP_E_IO;
+    if (f->broken != KVP_OK)
+        return f->broken;
+    if (comes_now(f, FAULT_AGAIN, f->n_takes))
+        return KVP_E_AGAIN;
+    return f->inner.take(f->inner.context, out_bytes, out_n_bytes);
+}
+
+static void give_back(void *context)
+{
+    link_faults *f = context;
+    f->inner.give_back(f->inner.context);
+}
+
+static void progress(void *context)
+{
+    link_faults *f = context;
+    f->inner.progress(f->inner.context);
+}
+
+kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_t n)
+{
+    *faults = (link_faults){.inner = *inner, .kind = kind, .n = n};
+    return (kvp_link){.struct_size = sizeof(kvp_link),
+                      .max_message = inner->max_message,
+                      .context = faults,
+                      .lend = lend,
+                      .post = post,
+                      .take = take,
+                      .give_back = give_back,
+                      .progress = progress};
+}
+
+/* ---------------------------------------------------------------------------------------- pairs */
+
+pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages)
+{
+    pair p = {.a = make_place(a), .b = make_place(b)};
+    const kvp_transfer_config config_a = transfer_config_of(&p.a);
+    const kvp_transfer_config config_b = transfer_config_of(&p.b);
+    assert_ok(kvp_loopback_create(KVP_LINK_MESSAGE_MIN, n_messages, &p.loopback, p.ends));
+    assert_ok(kvp_sender_create(&config_a, &p.sender));
+    assert_ok(kvp_receiver_create(&config_b, &p.receiver));
+    assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &p.link_a));
+    assert_ok(kvp_receiver_attach(p.receiver, &p.ends[1], &p.link_b));
+    return p;
+}
+
+void end_pair(pair *p)
+{
+    kvp_sender_destroy(p->sender);
+    kvp_receiver_destroy(p->receiver);
+    kvp_loopback_destroy(p->loopback);
+    if (p->seq_a.bits != 0)
+        (void)kvp_seq_close(p->a.w.cache, p->seq_a, NULL);
+    if (p->seq_b.bits != 0)
+        (void)kvp_seq_close(p->b.w.cache, p->seq_b, NULL);
+    end_place(&p->a);
+    end_place(&p->b);
+}
+
+void open_both(pair *p, uint32_t n, uint32_t cached)
+{
+    if (cached > 0) {
+        const kvp_seq seq = open_seq(&p->b.w, ints(1), cached, NULL);
+        write_kv(&p->b, seq, (kvp_range){0, cached}, KVP_LAYERS_ALL);
+        assert_ok(kvp_seq_commit(p->b.w.cache, seq, cached));
+        close_seq(&p->b.w, seq);
+    }
+    p->seq_a = open_seq(&p->a.w, ints(1), n, NULL);
+    p->seq_b = open_seq(&p->b.w, ints(1), n, NULL);
+}
+
+kvp_receive receive_of(const pair *p)
+{
+    return (kvp_receive){.struct_size = sizeof(kvp_receive),
+                         .seq = p->seq_b,
+                         .end = KVP_END,
+                         .space_bytes = 5,
+                         .space = "space"};
+}
+
+kvp_send send_of(const pair *p)
+{
+    return (kvp_send){.struct_size = sizeof(kvp_send),
+                      .seq = p->seq_a,
+                      .ticket = p->ticket,
+                      .ticket_bytes = p->n_ticket,
+                      .link = p->link_a,
+                      .space_bytes = 5,
+                      .space = "space",
+                      .ready_tokens = KVP_END};
+}
+
+void reserve(pair *p)
+{
+    const kvp_receive receive = receive_of(p);
+    assert_ok(kvp_receiver_reserve(p->receiver, &receive, p->ticket, sizeof p->ticket, &p->n_ticket,
+                                   &p->id_b));
+}
+
+void mark(pair *p)
+{
+    const kvp_send send = send_of(p);
+    assert_ok(kvp_sender_mark(p->sender, &send, &p->id_a));
+}
+
+void prefill(pair *p, kvp_range range)
+{
+    for (uint32_t l = 0; l < p->a.layout.n_layers; l++) {
+        write_kv(&p->a, p->seq_a, range, l);
+        if (p->id_a != 0 && info_a(p).state < KVP_TRANSFER_COMPLETE)
+            assert_ok(kvp_sender_ready(p->sender, p->id_a, l, range.end));
+    }
+    assert_ok(kvp_seq_commit(p->a.w.cache, p->seq_a, range.end));
+}
+
+void progress_both(pair *p, uint32_t rounds)
+{
+    for (uint32_t i = 0; i < rounds; i++) {
+        assert_ok(kvp_sender_progress(p->sender, NULL));
+        assert_ok(kvp_receiver_progress(p->receiver, 0, NULL));
+    }
+}
+
+kvp_transfer_info info_a(const pair *p)
+{
+    kvp_transfer_info info;
+    assert_ok(kvp_sender_info(p->sender, p->id_a, &info));
+    return info;
+}
+
+kvp_transfer_info info_b(const pair *p)
+{
+    kvp_transfer_info info;
+    assert_ok(kvp_receiver_info(p->receiver, p->id_b, &info));
+    return info;
+}

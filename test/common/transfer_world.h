@@ -1,0 +1,130 @@
+/* transfer_world: a cache with a memory behind it, whose KV is a number that follows from position,
+ * layer, head and element; and links that do harm. For the tests of transfers. */
+#ifndef TEST_TRANSFER_WORLD_H
+#define TEST_TRANSFER_WORLD_H
+
+#include "world.h"
+
+#include <kvpager/memory.h>
+#include <kvpager/transfer.h>
+
+/* --------------------------------------------------------------------------------------- places */
+
+typedef struct place_shape {
+    const char *order;
+    uint32_t type;
+    uint32_t S;
+    uint32_t usable; /* blocks */
+    kvp_slice slice;
+    uint32_t k_size;
+    uint32_t v_size;
+    int has_scales;
+} place_shape;
+
+/* f32, S = 4, 2 layers, 2 heads of 4. */
+place_shape small_place(void);
+
+typedef struct place {
+    world w;
+    kvp_layout layout;
+    kvp_memory *memory;
+    kvp_memory *before; /* what watch_place saw */
+} place;
+
+place make_place(const place_shape *shape);
+void end_place(place *p); /* nothing is held, and every invariant holds */
+
+kvp_transfer_config transfer_config_of(place *p);
+
+/* Write K and V of tokens [from, to): of one layer of the memory, or KVP_LAYERS_ALL. */
+void write_kv(place *p, kvp_seq seq, kvp_range range, uint32_t layer);
+
+/* Everything of tokens [from, to) is as write_kv has it; nothing of it is. */
+int has_kv(const place *p, kvp_seq seq, kvp_range range);
+
+/* Two places have the same elements, times their scales, of tokens [from, to), all heads. */
+int same_kv(const place *a, kvp_seq seq_a, const place *b, kvp_seq seq_b, kvp_range range);
+
+/* Remember the memory; then: nothing but the slots of tokens [from, to) has changed. */
+void watch_place(place *p);
+void assert_nothing_else_changed(const place *p, kvp_seq seq, kvp_range range);
+
+/* ---------------------------------------------------------------------------------------- links */
+
+enum {
+    FAULT_NONE = 0,
+    FAULT_DROP = 1,      /* the n-th message that is posted is lost */
+    FAULT_TWICE = 2,     /* ... comes twice */
+    FAULT_SWAP = 3,      /* ... comes after the next one */
+    FAULT_CUT = 4,       /* ... lacks its end */
+    FAULT_FLIP_HEAD = 5, /* ... has a bit turned over */
+    FAULT_FLIP_BODY = 6,
+    FAULT_BREAK = 7, /* the link is broken from then on, in both directions */
+    FAULT_AGAIN = 8, /* the n-th lend or take says KVP_E_AGAIN */
+    FAULT_LEND = 9,  /* the n-th lend says KVP_E_IO, and so does everything from then on */
+    FAULT_POST = 10,
+    FAULT_TAKE = 11,
+    FAULT_CALL = 12, /* before the n-th message is posted, `call` is called */
+    FAULTS = 13
+};
+
+typedef struct link_faults {
+    kvp_link inner;
+    uint32_t kind;
+    uint32_t n;       /* from 1 */
+    uint32_t n_posts; /* so far */
+    uint32_t n_lends;
+    uint32_t n_takes;
+    int happened;
+    kvp_status broken;
+    void (*call)(void *context);
+    void *context;
+    size_t n_held;
+    uint8_t held[8192];
+} link_faults;
+
+/* A link that is `inner`, but for one fault. */
+kvp_link harm(link_faults *faults, const kvp_link *inner, uint32_t kind, uint32_t n);
+
+/* ---------------------------------------------------------------------------------------- pairs */
+
+/* A sender at `a`, a receiver at `b`, and a loopback between them. */
+typedef struct pair {
+    place a;
+    place b;
+    kvp_loopback *loopback;
+    kvp_link ends[2]; /* of the sender, of the receiver */
+    link_faults faults[2];
+    kvp_sender *sender;
+    kvp_receiver *receiver;
+    uint32_t link_a;
+    uint32_t link_b;
+    kvp_seq seq_a;
+    kvp_seq seq_b;
+    uint64_t id_a;
+    uint64_t id_b;
+    uint8_t ticket[1024];
+    size_t n_ticket;
+} pair;
+
+/* Both sides of one shape, messages of 1024 bytes, `n_messages` of which may wait. */
+pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages);
+void end_pair(pair *p); /* closes what is open */
+
+/* Open `n` tokens on both sides, the first `cached` of them computed and written at the receiver. */
+void open_both(pair *p, uint32_t n, uint32_t cached);
+
+kvp_receive receive_of(const pair *p);
+kvp_send send_of(const pair *p);
+
+void reserve(pair *p); /* all tokens that are not computed */
+void mark(pair *p);    /* what is computed is ready */
+
+/* The sender's model: write, say so layer by layer, commit. */
+void prefill(pair *p, kvp_range range);
+
+void progress_both(pair *p, uint32_t rounds);
+kvp_transfer_info info_a(const pair *p);
+kvp_transfer_info info_b(const pair *p);
+
+#endif
