@@ -16,6 +16,11 @@ static const uint8_t MAGIC[4] = {'k', 'v', 'p', 't'};
 
 /* ------------------------------------------------------------------------------------- the head */
 
+uint64_t kvpi_transfer_checksum(const uint8_t *bytes, size_t n_bytes)
+{
+    return XXH3_64bits(bytes, n_bytes);
+}
+
 void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, uint32_t kind, uint64_t epoch,
                         uint64_t id)
 {
@@ -29,9 +34,9 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, uint32_t kind, uint64_
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, epoch, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, id, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_BODY,
-                        XXH3_64bits(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
+                        kvpi_transfer_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
-                        XXH3_64bits(message, KVPI_TRANSFER_AT_HEAD), 8);
+                        kvpi_transfer_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
 }
 
 int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
@@ -39,7 +44,7 @@ int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
 {
     if (n_bytes < KVPI_TRANSFER_HEAD_BYTES || memcmp(message, MAGIC, sizeof MAGIC) != 0 ||
         kvpi_transfer_load(message + KVPI_TRANSFER_AT_HEAD, 8) !=
-            XXH3_64bits(message, KVPI_TRANSFER_AT_HEAD))
+            kvpi_transfer_checksum(message, KVPI_TRANSFER_AT_HEAD))
         return 0;
     out_head->version = message[KVPI_TRANSFER_AT_VERSION];
     out_head->kind = message[KVPI_TRANSFER_AT_KIND];
@@ -57,8 +62,8 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
         return KVP_E_VERSION;
     if (head->n_bytes != n_bytes || kvpi_transfer_load(message + KVPI_TRANSFER_AT_ZERO, 2) != 0 ||
         kvpi_transfer_load(message + KVPI_TRANSFER_AT_ZERO_2, 4) != 0 ||
-        head->body !=
-            XXH3_64bits(message + KVPI_TRANSFER_HEAD_BYTES, n_bytes - KVPI_TRANSFER_HEAD_BYTES))
+        head->body != kvpi_transfer_checksum(message + KVPI_TRANSFER_HEAD_BYTES,
+                                             n_bytes - KVPI_TRANSFER_HEAD_BYTES))
         return KVP_E_FORMAT;
     return KVP_OK;
 }

@@ -108,6 +108,9 @@ static inline uint32_t kvpi_transfer_load32(const uint8_t *at)
     return (uint32_t)kvpi_transfer_load(at, 4);
 }
 
+/* XXH3-64, seed 0. */
+uint64_t kvpi_transfer_checksum(const uint8_t *bytes, size_t n_bytes);
+
 /* Write the head of a message whose body is there. */
 void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, uint32_t kind, uint64_t epoch,
                         uint64_t id);

@@ -231,14 +231,6 @@ static kvp_status lend(void *context, size_t n_bytes, void **out_buffer)
     return f->inner.lend(f->inner.context, n_bytes, out_buffer);
 }
 
-/* The buffer that is lent: its owner has written into it. */
-static uint8_t *lent(link_faults *f, size_t n_bytes)
-{
-    void *buffer = NULL;
-    assert_ok(f->inner.lend(f->inner.context, n_bytes, &buffer));
-    return buffer;
-}
-
 static kvp_status post_copy(link_faults *f, const uint8_t *bytes, size_t n_bytes)
 {
     void *buffer;
@@ -260,7 +252,11 @@ static kvp_status post(void *context, size_t n_bytes)
         return f->broken;
     if (comes_now(f, FAULT_CALL, n))
         f->call(f->context);
-    uint8_t *message = lent(f, n_bytes);
+    void *buffer; /* that is lent: its owner has written into it */
+    const kvp_status lent = f->inner.lend(f->inner.context, n_bytes, &buffer);
+    if (lent != KVP_OK)
+        return lent;
+    uint8_t *message = buffer;
     if (comes_now(f, FAULT_DROP, n))
         return KVP_OK;
     if (comes_now(f, FAULT_FLIP_HEAD, n))

@@ -111,7 +111,7 @@ typedef struct pair {
 pair make_pair(const place_shape *a, const place_shape *b, uint32_t n_messages);
 void end_pair(pair *p); /* closes what is open */
 
-/* Open `n` tokens on both sides, the first `cached` of them computed and written at the receiver. */
+/* Open `n` tokens on both sides; the first `cached` of them are computed, at the receiver. */
 void open_both(pair *p, uint32_t n, uint32_t cached);
 
 kvp_receive receive_of(const pair *p);

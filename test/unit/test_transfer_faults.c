@@ -1,0 +1,259 @@
+/* The n-th message, lend, post or take goes wrong, for every n and on either side; the n-th
+ * allocation fails. What is complete is right; what is not leaves the cache as it was. */
+#include "transfer_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------- allocations */
+
+static size_t fail_at = SIZE_MAX; /* which request, from 0 */
+static size_t n_requests;
+static long n_allocated;
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void __real_free(void *memory);
+
+static int is_granted(void)
+{
+    const int granted = n_requests++ != fail_at;
+    n_allocated += granted;
+    return granted;
+}
+
+void *__wrap_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes)
+{
+    return is_granted() ? __real_malloc(bytes) : NULL;
+}
+
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return is_granted() ? __real_calloc(n, bytes) : NULL;
+}
+
+void __wrap_free(void *memory);
+void __wrap_free(void *memory)
+{
+    n_allocated -= memory != NULL;
+    __real_free(memory);
+}
+
+static void the_nth_allocation_fails(void **state)
+{
+    (void)state;
+    const place_shape shape = small_place();
+    place p = make_place(&shape);
+    const kvp_transfer_config config = transfer_config_of(&p);
+    for (int what = 0; what < 3; what++) {
+        kvp_status status = KVP_E_NO_MEMORY;
+        size_t n = 0;
+        for (; status != KVP_OK; n++) {
+            const long before = n_allocated;
+            kvp_receiver *receiver = NULL;
+            kvp_sender *sender = NULL;
+            kvp_loopback *loopback = NULL;
+            kvp_link ends[2];
+            n_requests = 0;
+            fail_at = n;
+            status = what == 0   ? kvp_receiver_create(&config, &receiver)
+                     : what == 1 ? kvp_sender_create(&config, &sender)
+                                 : kvp_loopback_create(4096, 2, &loopback, ends);
+            fail_at = SIZE_MAX;
+            if (status != KVP_OK)
+                assert_int_equal(status, KVP_E_NO_MEMORY);
+            assert_true(status == KVP_OK || (!receiver && !sender && !loopback));
+            kvp_receiver_destroy(receiver);
+            kvp_sender_destroy(sender);
+            kvp_loopback_destroy(loopback);
+            assert_int_equal(n_allocated, before);
+        }
+        assert_true(n >= 4);
+    }
+    end_place(&p);
+}
+
+/* ---------------------------------------------------------------------------------- messages */
+
+enum { N_TOKENS = 19, CACHED = 4 };
+
+static pair make_harmed(uint32_t side, uint32_t kind, uint32_t n, kvp_link *harmed)
+{
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, 3);
+    p.faults[side] = (link_faults){0};
+    *harmed = harm(&p.faults[side], &p.ends[side], kind, n);
+    return p;
+}
+
+/* The link's context is in the pair: attach when the pair has its place. */
+static void attach(pair *p, uint32_t side, kvp_link harmed)
+{
+    harmed.context = &p->faults[side];
+    if (side == 0) {
+        assert_ok(kvp_sender_detach(p->sender, p->link_a));
+        assert_ok(kvp_sender_attach(p->sender, &harmed, &p->link_a));
+    } else {
+        assert_ok(kvp_receiver_detach(p->receiver, p->link_b));
+        assert_ok(kvp_receiver_attach(p->receiver, &harmed, &p->link_b));
+    }
+}
+
+static void run(pair *p)
+{
+    open_both(p, N_TOKENS, CACHED);
+    reserve(p);
+    watch_place(&p->b);
+    prefill(p, (kvp_range){0, 7});
+    mark(p);
+    progress_both(p, 1);
+    for (uint32_t from = 7; from < N_TOKENS; from += 4) {
+        prefill(p, (kvp_range){from, from + 4});
+        progress_both(p, 1);
+    }
+    progress_both(p, 10);
+}
+
+/* Whoever has no end by now gives up; then everything must be in order. 1: it went well. */
+static int settle(pair *p)
+{
+    if (info_a(p).state < KVP_TRANSFER_COMPLETE)
+        assert_ok(kvp_sender_abort(p->sender, p->id_a, KVP_E_PEER));
+    if (info_b(p).state < KVP_TRANSFER_COMPLETE)
+        assert_ok(kvp_receiver_abort(p->receiver, p->id_b, KVP_E_PEER));
+    const int complete = info_b(p).state == KVP_TRANSFER_COMPLETE;
+    assert_true(complete || info_a(p).state == KVP_TRANSFER_FAILED);
+    assert_nothing_else_changed(&p->b, p->seq_b, (kvp_range){CACHED, N_TOKENS});
+    assert_int_equal(info_of(&p->b.w, p->seq_b).computed_tokens, CACHED);
+    assert_int_equal(match(&p->b.w, ints(1), N_TOKENS).hit_tokens, CACHED);
+    if (complete) {
+        assert_true(has_kv(&p->b, p->seq_b, (kvp_range){0, N_TOKENS}));
+        assert_ok(kvp_seq_commit(p->b.w.cache, p->seq_b, N_TOKENS));
+    } else if (draw(&(uint64_t){p->faults[0].n_lends}, 2)) {
+        /* Computed here instead. */
+        write_kv(&p->b, p->seq_b, (kvp_range){CACHED, N_TOKENS}, KVP_LAYERS_ALL);
+        assert_ok(kvp_seq_commit(p->b.w.cache, p->seq_b, N_TOKENS));
+    }
+    assert_ok(kvp_sender_close(p->sender, p->id_a));
+    assert_ok(kvp_receiver_close(p->receiver, p->id_b));
+    return complete && kvp_check(p->b.w.cache, 3, NULL) == KVP_OK;
+}
+
+static void the_nth_message_goes_wrong(void **state)
+{
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        for (uint32_t kind = FAULT_NONE; kind < FAULTS; kind++) {
+            uint32_t n_happened = 0, n_failed = 0;
+            int happened = kind != FAULT_CALL;
+            for (uint32_t n = 1; happened; n++) {
+                kvp_link harmed;
+                pair p = make_harmed(side, kind, n, &harmed);
+                attach(&p, side, harmed);
+                run(&p);
+                happened = p.faults[side].happened;
+                n_happened += (uint32_t)happened;
+                const int well = settle(&p);
+                n_failed += (uint32_t)!well;
+                if (!happened || kind == FAULT_AGAIN)
+                    assert_true(well);
+                end_pair(&p);
+            }
+            const int does_no_harm = kind == FAULT_NONE || kind == FAULT_AGAIN;
+            assert_true(does_no_harm || kind == FAULT_CALL || n_happened > 0);
+            /* The sender's messages all count; without the answer the receiver still has its KV. */
+            if (side == 0 && !does_no_harm && kind != FAULT_CALL)
+                assert_true(n_failed > 0);
+            print_message("side %u, fault %u: %u runs, %u failed\n", side, kind, n_happened,
+                          n_failed);
+        }
+    }
+}
+
+/* The other side is gone, at each message: the links say so, in the order in which they notice. */
+static void cut_it(void *context)
+{
+    kvp_loopback_cut(context);
+}
+
+static void a_peer_that_is_gone(void **state)
+{
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        int happened = 1;
+        uint32_t n_failed = 0;
+        for (uint32_t n = 1; happened; n++) {
+            kvp_link harmed;
+            pair p = make_harmed(side, FAULT_CALL, n, &harmed);
+            attach(&p, side, harmed);
+            p.faults[side].call = cut_it;
+            p.faults[side].context = p.loopback;
+            run(&p);
+            happened = p.faults[side].happened;
+            if (happened) {
+                /* Nobody waits for anything any more, but a receiver that never heard of it. */
+                assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
+                assert_int_equal(info_a(&p).status, KVP_E_PEER);
+                assert_true(info_b(&p).state >= KVP_TRANSFER_COMPLETE || (side == 0 && n == 1));
+            }
+            n_failed += (uint32_t)!settle(&p);
+            end_pair(&p);
+        }
+        assert_true(n_failed > 0 || side == 1);
+    }
+}
+
+/* A side ends, and its process with it, at each call of progress: nothing of the other is held. */
+static void a_side_that_goes_at_any_time(void **state)
+{
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        for (uint32_t rounds = 0; rounds < 10; rounds++) {
+            const place_shape shape = small_place();
+            pair p = make_pair(&shape, &shape, 2);
+            open_both(&p, N_TOKENS, CACHED);
+            reserve(&p);
+            watch_place(&p.b);
+            prefill(&p, (kvp_range){0, N_TOKENS});
+            mark(&p);
+            progress_both(&p, rounds);
+            if (side == 0) {
+                kvp_sender_destroy(p.sender);
+                p.sender = NULL;
+            } else {
+                kvp_receiver_destroy(p.receiver);
+                p.receiver = NULL;
+            }
+            kvp_loopback_cut(p.loopback);
+            if (side == 0) {
+                assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+                if (info_b(&p).state == KVP_TRANSFER_WAITING)
+                    assert_ok(kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
+                assert_true(info_b(&p).state >= KVP_TRANSFER_COMPLETE);
+                if (info_b(&p).state == KVP_TRANSFER_COMPLETE)
+                    assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, N_TOKENS}));
+                assert_ok(kvp_receiver_close(p.receiver, p.id_b));
+            } else {
+                assert_ok(kvp_sender_progress(p.sender, NULL));
+                assert_true(info_a(&p).state >= KVP_TRANSFER_COMPLETE);
+                assert_ok(kvp_sender_close(p.sender, p.id_a));
+            }
+            assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){CACHED, N_TOKENS});
+            assert_int_equal(info_of(&p.b.w, p.seq_b).computed_tokens, CACHED);
+            end_pair(&p);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_nth_allocation_fails),
+        cmocka_unit_test(the_nth_message_goes_wrong),
+        cmocka_unit_test(a_peer_that_is_gone),
+        cmocka_unit_test(a_side_that_goes_at_any_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

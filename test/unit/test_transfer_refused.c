@@ -1,0 +1,518 @@
+/* Transfers that must not happen: wrong peers, wrong messages, tickets that are damaged. Here the
+ * test itself plays the sender, with messages of its own making. */
+#include "transfer_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiers/transfer_bytes.h"
+
+enum { HEAD = KVPI_TRANSFER_HEAD_BYTES };
+
+/* --------------------------------------------------------------------------- a sender by hand */
+
+/* A message with its body, sealed for the transfer of p. */
+static size_t make_message(const pair *p, uint32_t kind, const void *body, size_t n, uint8_t *out)
+{
+    if (n > 0)
+        memcpy(out + HEAD, body, n);
+    kvpi_transfer_seal(out, HEAD + n, kind, 77, p->id_b);
+    return HEAD + n;
+}
+
+static void post(const kvp_link *link, const uint8_t *bytes, size_t n)
+{
+    void *buffer;
+    assert_ok(link->lend(link->context, n, &buffer));
+    memcpy(buffer, bytes, n);
+    assert_ok(link->post(link->context, n));
+}
+
+static void send_body(pair *p, uint32_t kind, const void *body, size_t n)
+{
+    uint8_t message[KVP_LINK_MESSAGE_MIN];
+    post(&p->ends[0], message, make_message(p, kind, body, n, message));
+    assert_ok(kvp_receiver_progress(p->receiver, 0, NULL));
+}
+
+/* The answer, or KVP_E_AGAIN when there is none. */
+static kvp_status answer(const pair *p)
+{
+    const void *bytes;
+    size_t n;
+    struct kvpi_transfer_head head;
+    if (p->ends[0].take(p->ends[0].context, &bytes, &n) != KVP_OK)
+        return KVP_E_AGAIN;
+    assert_true(kvpi_transfer_read_head(bytes, n, &head));
+    assert_ok(kvpi_transfer_verify(&head, bytes, n));
+    assert_int_equal(head.kind, KVPI_TRANSFER_RESULT);
+    const kvp_status status =
+        (kvp_status)(int32_t)kvpi_transfer_load32((const uint8_t *)bytes + HEAD);
+    p->ends[0].give_back(p->ends[0].context);
+    return status;
+}
+
+/* What a right sender would say of itself. */
+static struct kvpi_shape right_shape(const pair *p)
+{
+    struct kvpi_ticket ticket;
+    assert_ok(kvpi_ticket_get(p->ticket, p->n_ticket, &ticket, NULL, 0));
+    return ticket.shape;
+}
+
+static void send_begin(pair *p, const struct kvpi_shape *shape)
+{
+    uint8_t body[KVPI_TRANSFER_BEGIN_BYTES];
+    kvpi_shape_put(shape, body);
+    memcpy(body + KVPI_TRANSFER_SHAPE_BYTES, p->ticket + KVPI_TRANSFER_AT_BODY, 8);
+    send_body(p, KVPI_TRANSFER_BEGIN, body, sizeof body);
+}
+
+static void begin(pair *p)
+{
+    const struct kvpi_shape shape = right_shape(p);
+    send_begin(p, &shape);
+    assert_int_equal(info_b(p).state, KVP_TRANSFER_MOVING);
+}
+
+static const struct kvpi_chunk FIRST_CHUNK = {0, 0, 2, 0, 5};
+
+/* A chunk with bytes that are in no memory here. */
+static void send_chunk(pair *p, const struct kvpi_chunk *chunk, size_t kv_bytes)
+{
+    uint8_t body[KVP_LINK_MESSAGE_MIN - HEAD];
+    memset(body, 0x5A, sizeof body);
+    kvpi_chunk_put(chunk, body);
+    send_body(p, KVPI_TRANSFER_CHUNK, body, KVPI_TRANSFER_CHUNK_BYTES + kv_bytes);
+}
+
+static size_t bytes_of(const struct kvpi_chunk *chunk)
+{
+    return (size_t)chunk->n_tokens * chunk->n_heads * 8 * 4;
+}
+
+static void send_done(pair *p, const kvp_slice *slice, int other_tokens)
+{
+    uint8_t body[KVPI_TRANSFER_DONE_BYTES];
+    struct kvpi_ticket ticket;
+    assert_ok(kvpi_ticket_get(p->ticket, p->n_ticket, &ticket, NULL, 0));
+    kvpi_slice_put(slice, body);
+    memcpy(body + 16, ticket.tokens.bytes, 16);
+    body[31] ^= (uint8_t)other_tokens;
+    send_body(p, KVPI_TRANSFER_DONE, body, sizeof body);
+}
+
+static pair make_waiting(uint32_t n_tokens)
+{
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, 8);
+    open_both(&p, n_tokens, 0);
+    reserve(&p);
+    watch_place(&p.b);
+    return p;
+}
+
+/* It failed with this status, the peer was told, and the memory and the sequence are untouched. */
+static void failed(pair *p, kvp_status status, int told)
+{
+    assert_int_equal(info_b(p).state, KVP_TRANSFER_FAILED);
+    assert_int_equal(info_b(p).status, status);
+    assert_int_equal(answer(p), told ? status : KVP_E_AGAIN);
+    assert_nothing_else_changed(&p->b, p->seq_b, (kvp_range){0, 0});
+    assert_ok(kvp_receiver_close(p->receiver, p->id_b));
+}
+
+/* ------------------------------------------------------------------------------ wrong peers */
+
+/* A sender that was made for something else does not even begin. */
+static void senders_of_something_else(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 11; wrong++) {
+        place_shape a = small_place();
+        const place_shape b = small_place();
+        a.type = wrong == 0 ? KVP_F16 : KVP_F32;
+        a.k_size = wrong == 1 ? 8 : 4;
+        a.v_size = wrong == 2 ? 2 : 4;
+        a.slice.first_head = wrong == 3 ? 2 : 0;
+        a.slice.first_layer = wrong == 4 ? 2 : 0;
+        pair p = make_pair(&a, &b, 8);
+        kvp_transfer_config config = transfer_config_of(&p.a);
+        config.model = wrong == 5 ? "tesd" : "test";
+        config.model_bytes = wrong == 6 ? 3 : 4;
+        config.model_version = wrong == 7 ? 2 : 3;
+        kvp_sender_destroy(p.sender);
+        assert_ok(kvp_sender_create(&config, &p.sender));
+        assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &p.link_a));
+        open_both(&p, 9, 0);
+        if (wrong == 10) {
+            close_seq(&p.a.w, p.seq_a);
+            p.seq_a = open_seq(&p.a.w, ints(2), 9, NULL);
+        }
+        reserve(&p);
+        kvp_send send = send_of(&p);
+        send.space = wrong == 8 ? "Space" : "space";
+        send.space_bytes = wrong == 9 ? 4 : 5;
+        assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
+        assert_int_equal(p.id_a, 0);
+        end_pair(&p);
+    }
+}
+
+/* One that lies, or has no such check, is refused, and the transfer waits for a better one. */
+static void receivers_compare_for_themselves(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    for (int wrong = 0; wrong < 21; wrong++) {
+        struct kvpi_shape shape = right_shape(&p);
+        uint32_t *const numbers[] = {&shape.type,
+                                     &shape.flags,
+                                     &shape.k_size,
+                                     &shape.v_size,
+                                     &shape.slice.n_layers,
+                                     &shape.slice.n_heads,
+                                     &shape.slice.first_layer,
+                                     &shape.slice.first_head,
+                                     &shape.begin,
+                                     &shape.end};
+        if (wrong < 10)
+            (*numbers[wrong])++;
+        else if (wrong < 14)
+            *numbers[wrong - 6] = UINT32_MAX;
+        else if (wrong < 16)
+            *numbers[wrong - 10] = 0;
+        else if (wrong < 18)
+            *numbers[wrong - 8] += 3;
+        shape.model_version += wrong == 18;
+        shape.model.bytes[15] ^= wrong == 19;
+        shape.space.bytes[0] ^= wrong == 20;
+        send_begin(&p, &shape);
+        assert_int_equal(answer(&p), KVP_E_MISMATCH);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
+        /* Nor is what such a sender sends taken. */
+        send_chunk(&p, &FIRST_CHUNK, bytes_of(&FIRST_CHUNK));
+        assert_int_equal(answer(&p), KVP_E_AGAIN);
+    }
+    assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
+    kvp_receiver_stats stats;
+    assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
+    assert_int_equal(stats.refused, 21);
+    assert_int_equal(stats.late, 21);
+    assert_int_equal(stats.chunks, 0);
+    assert_int_equal(stats.last_refusal, KVP_E_MISMATCH);
+    prefill(&p, (kvp_range){0, 9});
+    mark(&p);
+    progress_both(&p, 6);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_true(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}));
+    end_pair(&p);
+}
+
+/* Another version, another ticket, another transfer, another epoch, a body that is cut. */
+static void messages_that_begin_nothing(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 6; wrong++) {
+        static const kvp_status expected[] = {KVP_E_VERSION, KVP_E_MISMATCH, KVP_E_HANDLE,
+                                              KVP_E_HANDLE,  KVP_E_FORMAT,   KVP_E_HANDLE};
+        pair p = make_waiting(9);
+        uint8_t body[KVPI_TRANSFER_BEGIN_BYTES], message[256];
+        const struct kvpi_shape shape = right_shape(&p);
+        kvpi_shape_put(&shape, body);
+        memcpy(body + KVPI_TRANSFER_SHAPE_BYTES, p.ticket + KVPI_TRANSFER_AT_BODY, 8);
+        body[88] ^= wrong == 1;
+        const size_t n = sizeof body - (wrong == 4);
+        const uint64_t id = p.id_b;
+        p.id_b += wrong == 2;
+        p.id_b += wrong == 5 ? UINT64_C(1) << 32 : 0;
+        size_t n_bytes = make_message(&p, KVPI_TRANSFER_BEGIN, body, n, message);
+        p.id_b = id;
+        if (wrong == 3)
+            kvpi_transfer_seal(message, n_bytes, KVPI_TRANSFER_BEGIN, 76, id);
+        if (wrong == 0) {
+            /* A head whose checksum is right, of a version to come. */
+            uint8_t other[256];
+            memcpy(other, message, sizeof other);
+            other[KVPI_TRANSFER_AT_VERSION]++;
+            kvpi_transfer_store(other + KVPI_TRANSFER_AT_HEAD,
+                                kvpi_transfer_checksum(other, KVPI_TRANSFER_AT_HEAD), 8);
+            memcpy(message, other, sizeof other);
+        }
+        post(&p.ends[0], message, n_bytes);
+        assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+        assert_int_equal(answer(&p), expected[wrong]);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
+        begin(&p);
+        assert_int_equal(answer(&p), KVP_E_AGAIN);
+        end_pair(&p);
+    }
+}
+
+/* What somebody has begun nobody else begins, nor goes on with, nor ends. */
+static void a_part_has_one_sender(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    const place_shape shape = small_place();
+    pair q = make_pair(&shape, &shape, 8);
+    uint32_t link;
+    assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
+    begin(&p);
+    const kvp_link right = p.ends[0];
+    p.ends[0] = q.ends[0];
+    struct kvpi_shape part = right_shape(&p);
+    part.slice = (kvp_slice){1, 1, 1, 1};
+    send_begin(&p, &part);
+    assert_int_equal(answer(&p), KVP_E_STATE);
+    send_chunk(&p, &FIRST_CHUNK, bytes_of(&FIRST_CHUNK));
+    send_body(&p, KVPI_TRANSFER_GIVE_UP, "\xff\xff\xff\xff\0\0\0", 8);
+    send_done(&p, &part.slice, 0);
+    assert_int_equal(answer(&p), KVP_E_AGAIN);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
+    assert_int_equal(info_b(&p).chunks, 0);
+    p.ends[0] = right;
+    send_chunk(&p, &FIRST_CHUNK, bytes_of(&FIRST_CHUNK));
+    assert_int_equal(info_b(&p).chunks, 1);
+    assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 5});
+    end_pair(&p);
+    end_pair(&q);
+}
+
+/* ------------------------------------------------------------------------- wrong messages */
+
+static void chunks_out_of_place(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 14; wrong++) {
+        pair p = make_waiting(9);
+        struct kvpi_chunk chunk = FIRST_CHUNK;
+        chunk.layer = wrong == 0 ? 2 : wrong == 1 ? UINT32_MAX : 0;
+        chunk.first_head = wrong == 2 ? 1 : wrong == 3 ? UINT32_MAX : 0;
+        chunk.n_heads = wrong == 4 ? 0 : wrong == 5 ? 3 : wrong == 6 ? UINT32_MAX : 2;
+        chunk.position = wrong == 7 ? 1 : wrong == 8 ? UINT32_MAX : wrong == 9 ? 9 : 0;
+        chunk.n_tokens = wrong == 10 ? 0 : wrong == 11 ? 10 : wrong == 12 ? UINT32_MAX : 5;
+        begin(&p);
+        send_chunk(&p, &chunk, bytes_of(&FIRST_CHUNK) - (wrong == 13));
+        failed(&p, KVP_E_FORMAT, 1);
+        end_pair(&p);
+    }
+}
+
+/* The same chunk again; and one after a gap. */
+static void chunks_twice_and_lost(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        pair p = make_waiting(9);
+        struct kvpi_chunk chunk = FIRST_CHUNK;
+        begin(&p);
+        send_chunk(&p, &chunk, bytes_of(&chunk));
+        assert_int_equal(info_b(&p).chunks, 1);
+        watch_place(&p.b);
+        chunk.position = lost ? 6 : 0;
+        chunk.n_tokens = 3;
+        send_chunk(&p, &chunk, bytes_of(&chunk));
+        failed(&p, KVP_E_FORMAT, 1);
+        end_pair(&p);
+    }
+}
+
+static void messages_that_are_damaged(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 6; wrong++) {
+        pair p = make_waiting(9);
+        uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
+        kvpi_chunk_put(&FIRST_CHUNK, body);
+        begin(&p);
+        size_t n = make_message(&p,
+                                wrong == 0   ? 9
+                                : wrong == 5 ? KVPI_TRANSFER_TICKET
+                                             : KVPI_TRANSFER_CHUNK,
+                                body, sizeof body, message);
+        message[n - 1] ^= wrong == 1;
+        message[HEAD] ^= wrong == 2;
+        n -= wrong == 3;
+        n = wrong == 4 ? HEAD : n;
+        post(&p.ends[0], message, n);
+        assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+        failed(&p, KVP_E_FORMAT, 1);
+        end_pair(&p);
+    }
+}
+
+/* Nobody knows whose they are: they are dropped. */
+static void heads_that_are_damaged(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    begin(&p);
+    uint8_t message[HEAD + 8] = {0};
+    for (size_t byte = 0; byte < HEAD; byte++) {
+        const size_t n = make_message(&p, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
+        message[byte] ^= (uint8_t)(1 << byte % 8);
+        post(&p.ends[0], message, n);
+        assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+    }
+    for (size_t n = 1; n < HEAD; n++) {
+        (void)make_message(&p, KVPI_TRANSFER_GIVE_UP, "\0\0\0\0\0\0\0", 8, message);
+        post(&p.ends[0], message, n);
+        assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+    }
+    kvp_receiver_stats stats;
+    assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
+    assert_int_equal(stats.damaged, HEAD + HEAD - 1);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
+    end_pair(&p);
+}
+
+static void an_end_that_is_none(void **state)
+{
+    (void)state;
+    const kvp_slice all = {0, 2, 0, 2}, layer = {0, 1, 0, 2}, beyond = {0, 3, 0, 2};
+    for (int wrong = 0; wrong < 5; wrong++) {
+        pair p = make_waiting(9);
+        struct kvpi_chunk chunk = {0, 0, 2, 0, 9};
+        begin(&p);
+        for (chunk.layer = 0; chunk.layer < (wrong == 0 ? 1 : 2); chunk.layer++)
+            send_chunk(&p, &chunk, bytes_of(&chunk));
+        watch_place(&p.b);
+        if (wrong == 0) { /* a layer is missing */
+            send_done(&p, &all, 0);
+        } else if (wrong == 1) { /* twice the same layer */
+            send_done(&p, &layer, 0);
+            assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
+            send_done(&p, &layer, 0);
+        } else if (wrong == 2) {
+            send_done(&p, &beyond, 0);
+        } else if (wrong == 3) {
+            send_body(&p, KVPI_TRANSFER_DONE, "", 0);
+        } else {
+            send_done(&p, &all, 1);
+        }
+        failed(&p, wrong == 4 ? KVP_E_MISMATCH : KVP_E_FORMAT, 1);
+        end_pair(&p);
+    }
+}
+
+static void a_sender_that_gives_up(void **state)
+{
+    (void)state;
+    static const int32_t reasons[] = {KVP_E_NO_BLOCKS, KVP_OK, -22, 5, INT32_MIN};
+    for (int i = 0; i < 6; i++) {
+        pair p = make_waiting(9);
+        uint8_t body[8] = {0};
+        begin(&p);
+        if (i < 5)
+            kvpi_transfer_store(body, (uint32_t)reasons[i], 4);
+        send_body(&p, KVPI_TRANSFER_GIVE_UP, body, i < 5 ? 8 : 7);
+        assert_int_equal(info_b(&p).by_peer, 1);
+        failed(&p, i == 0 ? KVP_E_NO_BLOCKS : i < 5 ? KVP_E_PEER : KVP_E_FORMAT, 0);
+        end_pair(&p);
+    }
+}
+
+/* Every bit of every message turned over: what is complete is right, and nothing else changes. */
+static void every_bit(void **state)
+{
+    (void)state;
+    place_shape shape = small_place();
+    shape.slice = (kvp_slice){0, 1, 0, 1};
+    shape.k_size = shape.v_size = 1;
+    uint32_t n_completed = 0, n_ran = 0;
+    for (uint32_t message = 0; message < 3; message++) {
+        static const size_t sizes[] = {HEAD + KVPI_TRANSFER_BEGIN_BYTES,
+                                       HEAD + KVPI_TRANSFER_CHUNK_BYTES + 16,
+                                       HEAD + KVPI_TRANSFER_DONE_BYTES};
+        for (size_t byte = 0; byte < sizes[message]; byte++) {
+            pair p = make_pair(&shape, &shape, 8);
+            open_both(&p, 2, 0);
+            reserve(&p);
+            prefill(&p, (kvp_range){0, 2});
+            mark(&p);
+            watch_place(&p.b);
+            assert_ok(kvp_sender_progress(p.sender, NULL));
+            const void *bytes;
+            size_t n;
+            uint8_t messages[3][256];
+            for (uint32_t i = 0; i < 3; i++) {
+                assert_ok(p.ends[1].take(p.ends[1].context, &bytes, &n));
+                assert_int_equal(n, sizes[i]);
+                memcpy(messages[i], bytes, n);
+                p.ends[1].give_back(p.ends[1].context);
+            }
+            messages[message][byte] ^= (uint8_t)(1 << (byte * 5 + message) % 8);
+            for (uint32_t i = 0; i < 3; i++) {
+                post(&p.ends[0], messages[i], sizes[i]);
+                assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+            }
+            n_ran++;
+            n_completed += info_b(&p).state == KVP_TRANSFER_COMPLETE;
+            assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 2});
+            assert_int_equal(info_of(&p.b.w, p.seq_b).computed_tokens, 0);
+            end_pair(&p);
+        }
+    }
+    assert_int_equal(n_completed, 0);
+    assert_int_equal(n_ran, 144 + 96 + 80);
+}
+
+/* ------------------------------------------------------------------------------- tickets */
+
+static void tickets_that_are_damaged(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    prefill(&p, (kvp_range){0, 9});
+    kvp_ticket ticket;
+    for (size_t n = 0; n < p.n_ticket; n++) {
+        uint8_t *copy = malloc(p.n_ticket);
+        assert_non_null(copy);
+        memcpy(copy, p.ticket, p.n_ticket);
+        assert_status(KVP_E_FORMAT, kvp_ticket_read(copy, n, &ticket, NULL, 0));
+        copy[n] ^= (uint8_t)(1 << n % 8);
+        assert_status(KVP_E_FORMAT, kvp_ticket_read(copy, p.n_ticket, &ticket, NULL, 0));
+        free(copy);
+    }
+    /* With a right checksum: what it says is looked at all the same. */
+    for (size_t at = HEAD; at < p.n_ticket; at++) {
+        for (int value = 0; value < 2; value++) {
+            uint8_t copy[1024];
+            memcpy(copy, p.ticket, p.n_ticket);
+            copy[at] = value ? 0xff : (uint8_t)(copy[at] + 1);
+            kvpi_transfer_seal(copy, p.n_ticket, KVPI_TRANSFER_TICKET, 77, p.id_b);
+            (void)kvp_ticket_read(copy, p.n_ticket, &ticket, NULL, 0);
+            kvp_send send = send_of(&p);
+            send.ticket = copy;
+            if (kvp_sender_mark(p.sender, &send, &p.id_a) != KVP_OK)
+                continue;
+            /* Slots alone, or how many tokens are known: the receiver has its own ticket. */
+            progress_both(&p, 3);
+            assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
+            assert_ok(kvp_sender_close(p.sender, p.id_a));
+        }
+    }
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
+    assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
+    end_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(senders_of_something_else),
+        cmocka_unit_test(receivers_compare_for_themselves),
+        cmocka_unit_test(messages_that_begin_nothing),
+        cmocka_unit_test(a_part_has_one_sender),
+        cmocka_unit_test(chunks_out_of_place),
+        cmocka_unit_test(chunks_twice_and_lost),
+        cmocka_unit_test(messages_that_are_damaged),
+        cmocka_unit_test(heads_that_are_damaged),
+        cmocka_unit_test(an_end_that_is_none),
+        cmocka_unit_test(a_sender_that_gives_up),
+        cmocka_unit_test(every_bit),
+        cmocka_unit_test(tickets_that_are_damaged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,464 @@
+/* Every call in every state; sequences that change under a transfer; arguments. */
+#include "transfer_world.h"
+
+#include <string.h>
+
+static pair make_small(uint32_t n_tokens)
+{
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, 32);
+    open_both(&p, n_tokens, 0);
+    return p;
+}
+
+/* ------------------------------------------------------------------------------------- states */
+
+/* Bring both sides to a state: WAITING, MOVING, SENT (the receiver: MOVING), COMPLETE, FAILED. */
+static pair make_in(uint32_t state)
+{
+    pair p = make_small(9);
+    reserve(&p);
+    mark(&p);
+    if (state == KVP_TRANSFER_WAITING)
+        return p;
+    const int in_part = state == KVP_TRANSFER_MOVING || state == KVP_TRANSFER_FAILED;
+    prefill(&p, (kvp_range){0, in_part ? 5 : 9});
+    if (state == KVP_TRANSFER_SENT) {
+        assert_ok(kvp_receiver_progress(p.receiver, 2, NULL));
+        assert_ok(kvp_sender_progress(p.sender, NULL));
+        return p;
+    }
+    progress_both(&p, 1);
+    if (state == KVP_TRANSFER_COMPLETE)
+        progress_both(&p, 4);
+    if (state == KVP_TRANSFER_FAILED) {
+        assert_ok(kvp_sender_abort(p.sender, p.id_a, KVP_E_NO_MEMORY));
+        progress_both(&p, 2);
+    }
+    return p;
+}
+
+static void every_call_in_every_state(void **state)
+{
+    (void)state;
+    for (uint32_t s = KVP_TRANSFER_WAITING; s <= KVP_TRANSFER_FAILED; s++) {
+        const int lives = s < KVP_TRANSFER_COMPLETE;
+        const kvp_status if_lives = lives ? KVP_OK : KVP_E_STATE;
+        const kvp_status if_ended = lives ? KVP_E_STATE : KVP_OK;
+        for (int call = 0; call < 7; call++) {
+            pair p = make_in(s);
+            const uint32_t b = s == KVP_TRANSFER_SENT ? KVP_TRANSFER_MOVING : s;
+            assert_int_equal(info_a(&p).state, s);
+            assert_int_equal(info_b(&p).state, b);
+            kvp_send send = send_of(&p);
+            kvp_receive receive = receive_of(&p);
+            uint64_t id;
+            size_t n;
+            uint8_t ticket[1024];
+            switch (call) {
+            case 0: assert_status(if_lives, kvp_sender_ready(p.sender, p.id_a, 0, 9)); break;
+            case 1:
+                assert_status(if_lives, kvp_sender_abort(p.sender, p.id_a, KVP_E_PEER));
+                assert_status(KVP_E_STATE, kvp_sender_abort(p.sender, p.id_a, KVP_E_PEER));
+                assert_ok(kvp_sender_close(p.sender, p.id_a));
+                break;
+            case 2: assert_status(if_ended, kvp_sender_close(p.sender, p.id_a)); break;
+            case 3:
+                assert_status(if_lives, kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
+                assert_status(KVP_E_STATE, kvp_receiver_abort(p.receiver, p.id_b, KVP_E_PEER));
+                assert_ok(kvp_receiver_close(p.receiver, p.id_b));
+                break;
+            case 4: assert_status(if_ended, kvp_receiver_close(p.receiver, p.id_b)); break;
+            case 5: assert_status(KVP_E_STATE, kvp_sender_mark(p.sender, &send, &id)); break;
+            default:
+                assert_status(KVP_E_STATE, kvp_receiver_reserve(p.receiver, &receive, ticket,
+                                                                sizeof ticket, &n, &id));
+            }
+            progress_both(&p, 3);
+            end_pair(&p);
+        }
+    }
+}
+
+static void ids_that_are_closed(void **state)
+{
+    (void)state;
+    pair p = make_in(KVP_TRANSFER_COMPLETE);
+    const uint64_t a = p.id_a, b = p.id_b;
+    kvp_transfer_info info;
+    assert_ok(kvp_sender_close(p.sender, a));
+    assert_ok(kvp_receiver_close(p.receiver, b));
+    reserve(&p); /* in the same places */
+    mark(&p);
+    assert_true(p.id_a != a && p.id_b != b);
+    const uint64_t none[] = {0, 4, UINT64_MAX, a};
+    for (int i = 0; i < 4; i++) {
+        const uint64_t other = i == 3 ? b : none[i];
+        assert_status(KVP_E_HANDLE, kvp_sender_ready(p.sender, none[i], 0, 1));
+        assert_status(KVP_E_HANDLE, kvp_sender_abort(p.sender, none[i], KVP_E_PEER));
+        assert_status(KVP_E_HANDLE, kvp_sender_close(p.sender, none[i]));
+        assert_status(KVP_E_HANDLE, kvp_sender_info(p.sender, none[i], &info));
+        assert_status(KVP_E_HANDLE, kvp_receiver_abort(p.receiver, other, KVP_E_PEER));
+        assert_status(KVP_E_HANDLE, kvp_receiver_close(p.receiver, other));
+        assert_status(KVP_E_HANDLE, kvp_receiver_info(p.receiver, other, &info));
+    }
+    /* It goes well a second time. */
+    progress_both(&p, 5);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    end_pair(&p);
+}
+
+/* The receiver gives up: the sender learns why; and the other way round. */
+static void giving_up(void **state)
+{
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        for (uint32_t s = KVP_TRANSFER_MOVING; s <= KVP_TRANSFER_SENT; s++) {
+            pair p = make_in(s);
+            const kvp_transfer_info before = info_b(&p);
+            assert_ok(side == 0 ? kvp_sender_abort(p.sender, p.id_a, KVP_E_NO_SEQS)
+                                : kvp_receiver_abort(p.receiver, p.id_b, KVP_E_NO_SEQS));
+            progress_both(&p, 2);
+            const kvp_transfer_info a = info_a(&p), b = info_b(&p);
+            assert_int_equal(before.state, KVP_TRANSFER_MOVING);
+            assert_int_equal(a.state, KVP_TRANSFER_FAILED);
+            assert_int_equal(a.status, KVP_E_NO_SEQS);
+            assert_int_equal(a.by_peer, side);
+            if (side == 0 && s == KVP_TRANSFER_SENT) {
+                /* All had been sent: the receiver has it before it hears of this. */
+                assert_int_equal(b.state, KVP_TRANSFER_COMPLETE);
+            } else {
+                assert_int_equal(b.state, KVP_TRANSFER_FAILED);
+                assert_int_equal(b.status, KVP_E_NO_SEQS);
+                assert_int_equal(b.by_peer, !side);
+            }
+            assert_int_equal(a.owed + b.owed, 0);
+            end_pair(&p);
+        }
+    }
+}
+
+/* -------------------------------------------------------------- sequences under a transfer */
+
+static void a_receivers_sequence_that_changes(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 6; change++) {
+        pair p = make_in(KVP_TRANSFER_MOVING); /* 5 of 9 tokens are there */
+        kvp_cache *cache = p.b.w.cache;
+        kvp_seq child = {0};
+        kvp_status expected = KVP_E_STATE;
+        if (change == 0) {
+            close_seq(&p.b.w, p.seq_b);
+            p.seq_b.bits = 0;
+            expected = KVP_E_HANDLE;
+        } else if (change == 1) {
+            assert_ok(kvp_seq_truncate(cache, p.seq_b, 8, NULL));
+        } else if (change == 2) {
+            assert_ok(kvp_seq_commit(cache, p.seq_b, 1));
+        } else if (change == 3) { /* it shares a block, and has another one for its own */
+            assert_ok(kvp_seq_commit(cache, p.seq_b, 1));
+            child = fork_seq(&p.b.w, p.seq_b, 1);
+            assert_ok(kvp_seq_extend(cache, p.seq_b, NULL, 0, 0));
+            assert_ok(kvp_seq_invalidate(cache, p.seq_b, 0, NULL, 0, NULL));
+            assert_ok(kvp_seq_extend(cache, p.seq_b, NULL, 0, 0));
+        } else if (change == 4) {
+            assert_ok(kvp_seq_invalidate(cache, p.seq_b, 0, NULL, 0, NULL));
+        } else {
+            assert_ok(kvp_seq_truncate(cache, p.seq_b, 2, NULL));
+            assert_ok(kvp_seq_extend(cache, p.seq_b, ints(3), 7, 0));
+        }
+        watch_place(&p.b);
+        prefill(&p, (kvp_range){5, 9});
+        progress_both(&p, 3);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_b(&p).status, expected);
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_a(&p).status, expected);
+        assert_int_equal(info_a(&p).by_peer, 1);
+        if (p.seq_b.bits != 0)
+            assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, 0});
+        if (child.bits != 0)
+            close_seq(&p.b.w, child);
+        end_pair(&p);
+    }
+}
+
+static void a_senders_sequence_that_changes(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 3; change++) {
+        pair p = make_in(KVP_TRANSFER_MOVING);
+        kvp_cache *cache = p.a.w.cache;
+        if (change == 0) {
+            close_seq(&p.a.w, p.seq_a);
+            p.seq_a.bits = 0;
+        } else if (change == 1) {
+            assert_ok(kvp_seq_truncate(cache, p.seq_a, 4, NULL));
+        } else {
+            assert_ok(kvp_seq_invalidate(cache, p.seq_a, 3, NULL, 0, NULL));
+        }
+        progress_both(&p, 2);
+        const kvp_status expected = change == 0 ? KVP_E_HANDLE : KVP_E_STATE;
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_a(&p).status, expected);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_b(&p).status, expected);
+        assert_int_equal(info_b(&p).by_peer, 1);
+        end_pair(&p);
+    }
+}
+
+/* What cannot be reserved, and what cannot be marked. */
+static void sequences_that_do_not_fit(void **state)
+{
+    (void)state;
+    pair p = make_small(9);
+    kvp_cache *cache = p.b.w.cache;
+    kvp_receive receive = receive_of(&p);
+    size_t n;
+    receive.end = 10;
+    assert_status(KVP_E_ARG, kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket,
+                                                  &n, &p.id_b));
+    receive.end = 0;
+    assert_status(KVP_E_ARG, kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket,
+                                                  &n, &p.id_b));
+    receive.end = KVP_END;
+    const kvp_seq child =
+        (assert_ok(kvp_seq_commit(cache, p.seq_b, 5)), fork_seq(&p.b.w, p.seq_b, 5));
+    receive.seq = child;
+    assert_status(KVP_E_ARG, kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket,
+                                                  &n, &p.id_b));
+    close_seq(&p.b.w, child);
+    assert_status(KVP_E_HANDLE, kvp_receiver_reserve(p.receiver, &receive, p.ticket,
+                                                     sizeof p.ticket, &n, &p.id_b));
+    receive.seq = p.seq_b;
+    assert_ok(kvp_seq_invalidate(cache, p.seq_b, 0, NULL, 0, NULL));
+    assert_status(KVP_E_STATE, kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket,
+                                                    &n, &p.id_b));
+    assert_ok(kvp_seq_extend(cache, p.seq_b, NULL, 0, 0));
+    reserve(&p);
+
+    kvp_send send = send_of(&p);
+    send.ready_tokens = 10;
+    assert_status(KVP_E_ARG, kvp_sender_mark(p.sender, &send, &p.id_a));
+    send.ready_tokens = KVP_END;
+    send.link = 1;
+    assert_status(KVP_E_ARG, kvp_sender_mark(p.sender, &send, &p.id_a));
+    send.link = 0;
+    send.seq.bits ^= 1;
+    assert_status(KVP_E_HANDLE, kvp_sender_mark(p.sender, &send, &p.id_a));
+    mark(&p);
+    assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 2, 9));
+    assert_status(KVP_E_ARG, kvp_sender_ready(p.sender, p.id_a, 0, 10));
+    end_pair(&p);
+}
+
+/* With scales a block is sent whole: it must begin at its start, and fit a message. */
+static void scales_that_do_not_fit(void **state)
+{
+    (void)state;
+    place_shape a = small_place(), b = small_place();
+    a.type = b.type = KVP_INT8;
+    a.has_scales = b.has_scales = 1;
+    b.S = 8;
+    pair p = make_pair(&a, &b, 8);
+    open_both(&p, 9, 0);
+    reserve(&p);
+    kvp_send send = send_of(&p);
+    assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
+    end_pair(&p);
+
+    b.S = 4;
+    p = make_pair(&a, &b, 8);
+    open_both(&p, 9, 0);
+    assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 3));
+    kvp_receive receive = receive_of(&p);
+    assert_status(KVP_E_MISMATCH, kvp_receiver_reserve(p.receiver, &receive, p.ticket,
+                                                       sizeof p.ticket, &p.n_ticket, &p.id_b));
+    end_pair(&p);
+
+    a.S = b.S = 64; /* 64 x 2 heads x 8 bytes do not fit 1024 */
+    p = make_pair(&a, &b, 8);
+    open_both(&p, 9, 0);
+    reserve(&p);
+    send = send_of(&p);
+    assert_status(KVP_E_TOO_SMALL, kvp_sender_mark(p.sender, &send, &p.id_a));
+    end_pair(&p);
+
+    a = b = small_place();
+    a.k_size = b.k_size = 128; /* a token of 2 heads x 132 x 4 bytes does not either */
+    p = make_pair(&a, &b, 8);
+    open_both(&p, 9, 0);
+    reserve(&p);
+    send = send_of(&p);
+    assert_status(KVP_E_TOO_SMALL, kvp_sender_mark(p.sender, &send, &p.id_a));
+    end_pair(&p);
+}
+
+/* ---------------------------------------------------------------------------------- arguments */
+
+static void configurations(void **state)
+{
+    (void)state;
+    const place_shape shape = small_place();
+    place_shape other = small_place();
+    place p = make_place(&shape);
+    other.S = 8;
+    place q = make_place(&other);
+    other = small_place();
+    other.usable = 8;
+    place small = make_place(&other);
+    for (int wrong = 0; wrong < 13; wrong++) {
+        kvp_transfer_config c = transfer_config_of(&p);
+        kvp_sender *sender = NULL;
+        kvp_receiver *receiver = NULL;
+        c.struct_size -= wrong == 0;
+        c.cache = wrong == 1 ? NULL : c.cache;
+        c.memory = wrong == 2 ? NULL : wrong == 3 ? q.memory : wrong == 4 ? small.memory : c.memory;
+        c.model = wrong == 5 ? NULL : c.model;
+        c.max_transfers = wrong == 6 ? 0 : wrong == 7 ? 4097 : 3;
+        c.max_links = wrong == 8 ? 0 : wrong == 9 ? KVP_TRANSFER_LINKS_MAX + 1 : 3;
+        c.reserved = wrong == 10;
+        assert_status(wrong < 11 ? KVP_E_ARG : KVP_OK, kvp_sender_create(&c, &sender));
+        assert_status(wrong < 11 ? KVP_E_ARG : KVP_OK, kvp_receiver_create(&c, &receiver));
+        kvp_sender_destroy(sender);
+        kvp_receiver_destroy(receiver);
+    }
+    assert_status(KVP_E_ARG, kvp_sender_create(NULL, NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_create(NULL, NULL));
+    kvp_transfer_config_init(NULL);
+    end_place(&small);
+    end_place(&q);
+    end_place(&p);
+}
+
+static void links(void **state)
+{
+    (void)state;
+    pair p = make_small(9);
+    uint32_t link;
+    for (int wrong = 0; wrong < 8; wrong++) {
+        kvp_link l = p.ends[0];
+        l.struct_size -= wrong == 0;
+        l.max_message = wrong == 1 ? KVP_LINK_MESSAGE_MIN - 1 : l.max_message;
+        l.lend = wrong == 2 ? NULL : l.lend;
+        l.post = wrong == 3 ? NULL : l.post;
+        l.take = wrong == 4 ? NULL : l.take;
+        l.give_back = wrong == 5 ? NULL : l.give_back;
+        l.progress = wrong == 6 ? NULL : l.progress;
+        const kvp_status expected = wrong < 7 ? KVP_E_ARG : KVP_OK;
+        assert_status(expected, kvp_sender_attach(p.sender, &l, &link));
+        assert_status(expected, kvp_receiver_attach(p.receiver, &l, &link));
+    }
+    assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &link));
+    assert_int_equal(link, 2);
+    assert_status(KVP_E_AGAIN, kvp_sender_attach(p.sender, &p.ends[0], &link));
+    assert_ok(kvp_sender_detach(p.sender, 1));
+    assert_status(KVP_E_ARG, kvp_sender_detach(p.sender, 1));
+    assert_status(KVP_E_ARG, kvp_sender_detach(p.sender, 3));
+    assert_status(KVP_E_ARG, kvp_receiver_detach(p.receiver, 3));
+    assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &link));
+    assert_int_equal(link, 1);
+
+    kvp_loopback *loopback = NULL;
+    kvp_link ends[2];
+    assert_status(KVP_E_ARG, kvp_loopback_create(KVP_LINK_MESSAGE_MIN - 1, 1, &loopback, ends));
+    assert_status(KVP_E_ARG, kvp_loopback_create(KVP_LINK_MESSAGE_MIN, 0, &loopback, ends));
+    assert_status(KVP_E_ARG, kvp_loopback_create(KVP_LINK_MESSAGE_MIN, 65537, &loopback, ends));
+    assert_status(KVP_E_ARG, kvp_loopback_create(KVP_LINK_MESSAGE_MIN, 1, NULL, ends));
+    kvp_loopback_cut(NULL);
+    kvp_loopback_destroy(NULL);
+    end_pair(&p);
+}
+
+static void a_link_that_is_detached(void **state)
+{
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        pair p = make_in(KVP_TRANSFER_MOVING);
+        assert_ok(side == 0 ? kvp_sender_detach(p.sender, p.link_a)
+                            : kvp_receiver_detach(p.receiver, p.link_b));
+        const kvp_transfer_info info = side == 0 ? info_a(&p) : info_b(&p);
+        assert_int_equal(info.state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info.status, KVP_E_PEER);
+        assert_int_equal(info.owed, 0);
+        end_pair(&p);
+    }
+}
+
+static void null_pointers(void **state)
+{
+    (void)state;
+    pair p = make_in(KVP_TRANSFER_WAITING);
+    kvp_transfer_info info;
+    kvp_receiver_stats stats;
+    size_t n;
+    uint64_t id;
+    const kvp_send send = send_of(&p);
+    const kvp_receive receive = receive_of(&p);
+    assert_status(KVP_E_ARG, kvp_sender_mark(p.sender, NULL, &id));
+    assert_status(KVP_E_ARG, kvp_sender_mark(p.sender, &send, NULL));
+    assert_status(KVP_E_ARG, kvp_sender_mark(NULL, &send, &id));
+    for (int wrong = 0; wrong < 4; wrong++) {
+        kvp_send s = send;
+        s.struct_size -= wrong == 0;
+        s.ticket = wrong == 1 ? NULL : s.ticket;
+        s.space = wrong == 2 ? NULL : s.space;
+        s.reserved = wrong == 3;
+        assert_status(KVP_E_ARG, kvp_sender_mark(p.sender, &s, &id));
+    }
+    for (int wrong = 0; wrong < 6; wrong++) {
+        kvp_receive r = receive;
+        r.struct_size -= wrong == 0;
+        r.space = wrong == 1 ? NULL : r.space;
+        assert_status(KVP_E_ARG,
+                      kvp_receiver_reserve(wrong == 2 ? NULL : p.receiver, &r,
+                                           wrong == 3 ? NULL : p.ticket, 1024,
+                                           wrong == 4 ? NULL : &n, wrong == 5 ? NULL : &id));
+    }
+    assert_status(KVP_E_ARG, kvp_receiver_reserve(p.receiver, NULL, p.ticket, 1, &n, &id));
+    assert_status(KVP_E_ARG, kvp_sender_ready(NULL, p.id_a, 0, 0));
+    assert_status(KVP_E_ARG, kvp_sender_progress(NULL, NULL));
+    assert_status(KVP_E_ARG, kvp_sender_info(NULL, p.id_a, &info));
+    assert_status(KVP_E_ARG, kvp_sender_info(p.sender, p.id_a, NULL));
+    assert_status(KVP_E_ARG, kvp_sender_abort(NULL, p.id_a, KVP_E_PEER));
+    assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, KVP_OK));
+    assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, (kvp_status)-22));
+    assert_status(KVP_E_ARG, kvp_sender_close(NULL, p.id_a));
+    assert_status(KVP_E_ARG, kvp_receiver_progress(NULL, 0, NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_info(NULL, p.id_b, &info));
+    assert_status(KVP_E_ARG, kvp_receiver_info(p.receiver, p.id_b, NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_abort(NULL, p.id_b, KVP_E_PEER));
+    assert_status(KVP_E_ARG, kvp_receiver_abort(p.receiver, p.id_b, KVP_OK));
+    assert_status(KVP_E_ARG, kvp_receiver_close(NULL, p.id_b));
+    assert_status(KVP_E_ARG, kvp_receiver_stats_get(NULL, &stats));
+    assert_status(KVP_E_ARG, kvp_receiver_stats_get(p.receiver, NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_attach(NULL, &p.ends[0], NULL));
+    assert_status(KVP_E_ARG, kvp_receiver_detach(NULL, 0));
+    assert_status(KVP_E_ARG, kvp_sender_attach(NULL, &p.ends[0], NULL));
+    assert_status(KVP_E_ARG, kvp_sender_detach(NULL, 0));
+    assert_status(KVP_E_ARG, kvp_ticket_read(NULL, 5, NULL, NULL, 0));
+    assert_status(KVP_E_ARG, kvp_ticket_read(p.ticket, p.n_ticket, NULL, NULL, 1));
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_WAITING);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_WAITING);
+    end_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_call_in_every_state),
+        cmocka_unit_test(ids_that_are_closed),
+        cmocka_unit_test(giving_up),
+        cmocka_unit_test(a_receivers_sequence_that_changes),
+        cmocka_unit_test(a_senders_sequence_that_changes),
+        cmocka_unit_test(sequences_that_do_not_fit),
+        cmocka_unit_test(scales_that_do_not_fit),
+        cmocka_unit_test(configurations),
+        cmocka_unit_test(links),
+        cmocka_unit_test(a_link_that_is_detached),
+        cmocka_unit_test(null_pointers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
