@@ -60,11 +60,12 @@ missing_packages() {
     have pkg-config || echo pkg-config
     have python3 || echo python3
     have spin || echo spin
-    # One call for all three when they are there: the usual case is the fast one.
-    if ! have_module libxxhash cmocka jansson; then
+    # One call for all four when they are there: the usual case is the fast one.
+    if ! have_module libxxhash cmocka jansson ucx; then
         have_module libxxhash || echo libxxhash-dev
         have_module cmocka || echo libcmocka-dev
         have_module jansson || echo libjansson-dev
+        have_module ucx || echo libucx-dev
     fi
     if [ $want_fuzz = yes ]; then
         have clang || echo clang
@@ -72,7 +73,7 @@ missing_packages() {
     fi
 }
 
-# Without pkg-config nothing is known of the three libraries, so all are named; installing what is
+# Without pkg-config nothing is known of the four libraries, so all are named; installing what is
 # there already does no harm.
 missing=$(missing_packages | tr '\n' ' ')
 missing=${missing% }

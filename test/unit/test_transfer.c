@@ -400,6 +400,36 @@ static void many_at_once(void **state)
     end_pair(&p);
 }
 
+/* A link of one message: transfers take turns. */
+static void turns(void **state)
+{
+    (void)state;
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, 1);
+    kvp_seq a[2], b[2];
+    uint64_t id[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        open_both(&p, 28, 0);
+        reserve(&p);
+        mark(&p);
+        a[i] = p.seq_a, b[i] = p.seq_b, id[i] = p.id_a;
+        write_kv(&p.a, a[i], (kvp_range){0, 28}, KVP_LAYERS_ALL);
+        assert_ok(kvp_sender_ready(p.sender, id[i], KVP_LAYERS_ALL, 28));
+    }
+    progress_both(&p, 6); /* three places: two messages of each, and the empty one's turn */
+    for (uint32_t i = 0; i < 2; i++) {
+        p.id_a = id[i];
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+        assert_true(info_a(&p).chunks >= 1);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        close_seq(&p.a.w, a[i]);
+        close_seq(&p.b.w, b[i]);
+    }
+    p.seq_a.bits = p.seq_b.bits = 0;
+    end_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_ticket_names_the_slots),
         cmocka_unit_test(a_ticket_is_asked_for_its_size),
         cmocka_unit_test(many_at_once),
+        cmocka_unit_test(turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

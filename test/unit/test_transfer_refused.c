@@ -293,7 +293,8 @@ static void chunks_out_of_place(void **state)
         chunk.position = wrong == 7 ? 1 : wrong == 8 ? UINT32_MAX : wrong == 9 ? 9 : 0;
         chunk.n_tokens = wrong == 10 ? 0 : wrong == 11 ? 10 : wrong == 12 ? UINT32_MAX : 5;
         begin(&p);
-        send_chunk(&p, &chunk, bytes_of(&FIRST_CHUNK) - (wrong == 13));
+        const struct kvpi_chunk *measure = wrong == 11 ? &chunk : &FIRST_CHUNK;
+        send_chunk(&p, &chunk, bytes_of(measure) - (wrong == 13));
         failed(&p, KVP_E_FORMAT, 1);
         end_pair(&p);
     }
@@ -338,6 +339,49 @@ static void messages_that_are_damaged(void **state)
         post(&p.ends[0], message, n);
         assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
         failed(&p, KVP_E_FORMAT, 1);
+        end_pair(&p);
+    }
+}
+
+/* A head that is right in itself, and names another length. */
+static void a_length_that_is_not_the_messages(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    uint8_t body[KVPI_TRANSFER_CHUNK_BYTES + 5 * 64] = {0}, message[512];
+    kvpi_chunk_put(&FIRST_CHUNK, body);
+    begin(&p);
+    const size_t n = make_message(&p, KVPI_TRANSFER_CHUNK, body, sizeof body, message);
+    message[KVPI_TRANSFER_AT_LENGTH]++;
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
+                        kvpi_transfer_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
+    post(&p.ends[0], message, n);
+    assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+    failed(&p, KVP_E_FORMAT, 1);
+    end_pair(&p);
+}
+
+/* A receiver that says it has everything before everything was sent; and answers that are none. */
+static void answers_that_are_wrong(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 5; wrong++) {
+        pair p = make_waiting(9);
+        uint8_t message[128], body[8] = {0};
+        prefill(&p, (kvp_range){0, 5});
+        mark(&p);
+        assert_ok(kvp_sender_progress(p.sender, NULL));
+        if (wrong == 1)
+            kvpi_transfer_store(body, (uint32_t)KVP_E_NO_SEQS, 4);
+        const uint32_t kind = wrong == 2 ? KVPI_TRANSFER_DONE : KVPI_TRANSFER_RESULT;
+        size_t n = make_message(&p, kind, body, wrong == 3 ? 7 : 8, message);
+        message[n - 1] ^= wrong == 4;
+        post(&p.ends[1], message, n);
+        assert_ok(kvp_sender_progress(p.sender, NULL));
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_a(&p).status, wrong == 1 ? KVP_E_NO_SEQS : KVP_E_FORMAT);
+        assert_int_equal(info_a(&p).by_peer, wrong == 1);
+        assert_int_equal(info_a(&p).owed, 0);
         end_pair(&p);
     }
 }
@@ -498,6 +542,45 @@ static void tickets_that_are_damaged(void **state)
     end_pair(&p);
 }
 
+/* Runs: as many tokens as the range, nothing behind them, joined where they touch, and numbers in
+ * their shortest form. */
+static void runs_that_are_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n_runs;
+        size_t n;
+        uint8_t bytes[8];
+    } cases[] = {
+        {1, 2, {8, 9}},                                        /* slots 4 .. 12: right */
+        {2, 4, {8, 4, 2, 5}},                                  /* 4 .. 7, 9 .. 13: right */
+        {1, 3, {8, 9, 0}},                                     /* more behind it */
+        {2, 2, {8, 9}},                                        /* fewer than said */
+        {1, 2, {8, 8}},                                        /* a token less */
+        {1, 2, {8, 10}},                                       /* a token more */
+        {2, 4, {8, 4, 0, 5}},                                  /* two that are one */
+        {1, 3, {0x88, 0, 9}},                                  /* a number with a zero too many */
+        {2, 4, {8, 9, 2, 0}},                                  /* an empty one */
+        {1, 2, {1, 9}},                                        /* a slot below 0 */
+        {1, 3, {8, 0x89, 0x80}},                               /* cut */
+        {1, 8, {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 9}}, /* beyond every pool */
+        {0, 0, {0}},
+    };
+    pair p = make_waiting(9);
+    kvp_ticket ticket;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint8_t copy[1024];
+        const size_t fixed = HEAD + KVPI_TRANSFER_TICKET_BYTES;
+        memcpy(copy, p.ticket, fixed);
+        kvpi_transfer_store(copy + HEAD + 92, cases[i].n_runs, 4);
+        memcpy(copy + fixed, cases[i].bytes, cases[i].n);
+        kvpi_transfer_seal(copy, fixed + cases[i].n, KVPI_TRANSFER_TICKET, 77, p.id_b);
+        assert_status(i < 2 ? KVP_OK : KVP_E_FORMAT,
+                      kvp_ticket_read(copy, fixed + cases[i].n, &ticket, NULL, 0));
+    }
+    end_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -511,6 +594,9 @@ int main(void)
         cmocka_unit_test(heads_that_are_damaged),
         cmocka_unit_test(an_end_that_is_none),
         cmocka_unit_test(a_sender_that_gives_up),
+        cmocka_unit_test(a_length_that_is_not_the_messages),
+        cmocka_unit_test(answers_that_are_wrong),
+        cmocka_unit_test(runs_that_are_wrong),
         cmocka_unit_test(every_bit),
         cmocka_unit_test(tickets_that_are_damaged),
     };

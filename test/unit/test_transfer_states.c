@@ -184,6 +184,24 @@ static void a_receivers_sequence_that_changes(void **state)
     }
 }
 
+/* Also between the last chunk and the last word. */
+static void a_receivers_sequence_that_changes_late(void **state)
+{
+    (void)state;
+    pair p = make_in(KVP_TRANSFER_MOVING);
+    write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
+    assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
+    progress_both(&p, 2);
+    assert_int_equal(info_b(&p).chunks, info_a(&p).chunks);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_MOVING);
+    assert_ok(kvp_seq_truncate(p.b.w.cache, p.seq_b, 8, NULL));
+    assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 9));
+    progress_both(&p, 2);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+    assert_int_equal(info_b(&p).status, KVP_E_STATE);
+    end_pair(&p);
+}
+
 static void a_senders_sequence_that_changes(void **state)
 {
     (void)state;
@@ -452,6 +470,7 @@ int main(void)
         cmocka_unit_test(ids_that_are_closed),
         cmocka_unit_test(giving_up),
         cmocka_unit_test(a_receivers_sequence_that_changes),
+        cmocka_unit_test(a_receivers_sequence_that_changes_late),
         cmocka_unit_test(a_senders_sequence_that_changes),
         cmocka_unit_test(sequences_that_do_not_fit),
         cmocka_unit_test(scales_that_do_not_fit),
