@@ -236,6 +236,10 @@ KVP_API kvp_status kvp_receiver_attach(kvp_receiver *receiver, const kvp_link *l
  * Returns: KVP_OK; KVP_E_ARG: no such link */
 KVP_API kvp_status kvp_receiver_detach(kvp_receiver *receiver, uint32_t link);
 
+/* Tell whether a link works: for a transfer that waits for a sender that is gone before it began.
+ * Returns: KVP_OK; KVP_E_PEER, KVP_E_IO: broken, found by progress; KVP_E_ARG: no such link */
+KVP_API kvp_status kvp_receiver_link(const kvp_receiver *receiver, uint32_t link);
+
 /* What is to be received. Zero it, set struct_size = sizeof(kvp_receive), then the fields. */
 typedef struct kvp_receive {
     size_t struct_size;
@@ -323,12 +327,13 @@ KVP_API kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
 
 typedef struct kvp_sender kvp_sender;
 
-/* Make, destroy, attach, detach: as for a receiver. (epoch is not looked at.) Transfers over a link
- * that is detached fail: KVP_E_PEER. */
+/* Make, destroy, attach, detach, and ask: as for a receiver. (epoch is not looked at.) Transfers
+ * over a link that is detached fail: KVP_E_PEER. */
 KVP_API kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out_sender);
 KVP_API void kvp_sender_destroy(kvp_sender *sender);
 KVP_API kvp_status kvp_sender_attach(kvp_sender *sender, const kvp_link *link, uint32_t *out_link);
 KVP_API kvp_status kvp_sender_detach(kvp_sender *sender, uint32_t link);
+KVP_API kvp_status kvp_sender_link(const kvp_sender *sender, uint32_t link);
 
 /* All layers of the memory: for kvp_sender_ready. */
 #define KVP_LAYERS_ALL UINT32_MAX

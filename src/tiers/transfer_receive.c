@@ -182,6 +182,12 @@ kvp_status kvp_receiver_detach(kvp_receiver *self, uint32_t link)
     return KVP_OK;
 }
 
+kvp_status kvp_receiver_link(const kvp_receiver *self, uint32_t link)
+{
+    return self && kvpi_side_has_link(&self->side, link) ? self->side.links[link].broken
+                                                         : KVP_E_ARG;
+}
+
 /* ------------------------------------------------------------------------------------- reserve */
 
 /* R2: is the sequence as it was when its slots were handed out? */

@@ -151,6 +151,12 @@ kvp_status kvp_sender_detach(kvp_sender *self, uint32_t link)
     return KVP_OK;
 }
 
+kvp_status kvp_sender_link(const kvp_sender *self, uint32_t link)
+{
+    return self && kvpi_side_has_link(&self->side, link) ? self->side.links[link].broken
+                                                         : KVP_E_ARG;
+}
+
 /* ---------------------------------------------------------------------------------------- mark */
 
 /* Tokens that a message holds; 0: not even the least that must go together. */

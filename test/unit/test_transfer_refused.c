@@ -279,7 +279,79 @@ static void a_part_has_one_sender(void **state)
     end_pair(&q);
 }
 
+/* Two senders, a layer each: one that writes into the other's layer ends it for both. */
+static void a_sender_beside_its_part(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    const place_shape shape = small_place();
+    pair q = make_pair(&shape, &shape, 8);
+    uint32_t link;
+    assert_ok(kvp_receiver_attach(p.receiver, &q.ends[1], &link));
+    struct kvpi_shape part = right_shape(&p);
+    part.slice.n_layers = 1;
+    send_begin(&p, &part);
+    const kvp_link right = p.ends[0];
+    p.ends[0] = q.ends[0];
+    part.slice.first_layer = 1;
+    send_begin(&p, &part);
+    assert_int_equal(answer(&p), KVP_E_AGAIN);
+    send_chunk(&p, &FIRST_CHUNK, bytes_of(&FIRST_CHUNK));
+    assert_int_equal(answer(&p), KVP_E_FORMAT);
+    p.ends[0] = right;
+    failed(&p, KVP_E_FORMAT, 1);
+    end_pair(&p);
+    end_pair(&q);
+}
+
+/* A message is left where it is while its answer has no room. */
+static void a_refusal_that_has_no_room(void **state)
+{
+    (void)state;
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, 1);
+    open_both(&p, 9, 0);
+    reserve(&p);
+    struct kvpi_shape wrong = right_shape(&p);
+    wrong.type = KVP_F16;
+    send_begin(&p, &wrong); /* its answer fills the link */
+    wrong.type = KVP_F32;
+    wrong.end--;
+    send_begin(&p, &wrong);
+    kvp_receiver_stats stats;
+    assert_ok(kvp_receiver_stats_get(p.receiver, &stats));
+    assert_int_equal(stats.messages, 1);
+    assert_int_equal(answer(&p), KVP_E_MISMATCH);
+    assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+    assert_int_equal(answer(&p), KVP_E_MISMATCH);
+    assert_int_equal(answer(&p), KVP_E_AGAIN);
+    end_pair(&p);
+}
+
 /* ------------------------------------------------------------------------- wrong messages */
+
+/* With scales: what one block has of the range, from its start. */
+static void chunks_that_are_no_blocks(void **state)
+{
+    (void)state;
+    for (uint32_t n_tokens = 1; n_tokens <= 5; n_tokens++) {
+        place_shape shape = small_place();
+        shape.type = KVP_INT8;
+        shape.has_scales = 1;
+        pair p = make_pair(&shape, &shape, 8);
+        open_both(&p, 9, 0);
+        reserve(&p);
+        watch_place(&p.b);
+        begin(&p);
+        const struct kvpi_chunk chunk = {0, 0, 2, 0, n_tokens};
+        send_chunk(&p, &chunk, (size_t)n_tokens * 16 + 16);
+        if (n_tokens == 4)
+            assert_int_equal(info_b(&p).chunks, 1);
+        else
+            failed(&p, KVP_E_FORMAT, 1);
+        end_pair(&p);
+    }
+}
 
 static void chunks_out_of_place(void **state)
 {
@@ -588,6 +660,9 @@ int main(void)
         cmocka_unit_test(receivers_compare_for_themselves),
         cmocka_unit_test(messages_that_begin_nothing),
         cmocka_unit_test(a_part_has_one_sender),
+        cmocka_unit_test(a_sender_beside_its_part),
+        cmocka_unit_test(a_refusal_that_has_no_room),
+        cmocka_unit_test(chunks_that_are_no_blocks),
         cmocka_unit_test(chunks_out_of_place),
         cmocka_unit_test(chunks_twice_and_lost),
         cmocka_unit_test(messages_that_are_damaged),

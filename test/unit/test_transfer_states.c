@@ -205,10 +205,14 @@ static void a_receivers_sequence_that_changes_late(void **state)
 static void a_senders_sequence_that_changes(void **state)
 {
     (void)state;
-    for (int change = 0; change < 3; change++) {
+    for (int change = 0; change < 4; change++) {
         pair p = make_in(KVP_TRANSFER_MOVING);
         kvp_cache *cache = p.a.w.cache;
-        if (change == 0) {
+        if (change == 3) { /* written, sent, not committed */
+            write_kv(&p.a, p.seq_a, (kvp_range){5, 9}, KVP_LAYERS_ALL);
+            assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
+            assert_ok(kvp_seq_truncate(cache, p.seq_a, 8, NULL));
+        } else if (change == 0) {
             close_seq(&p.a.w, p.seq_a);
             p.seq_a.bits = 0;
         } else if (change == 1) {
@@ -375,6 +379,14 @@ static void links(void **state)
     assert_ok(kvp_sender_detach(p.sender, 1));
     assert_status(KVP_E_ARG, kvp_sender_detach(p.sender, 1));
     assert_status(KVP_E_ARG, kvp_sender_detach(p.sender, 3));
+    assert_status(KVP_E_ARG, kvp_sender_link(p.sender, 1));
+    assert_status(KVP_E_ARG, kvp_receiver_link(p.receiver, 3));
+    assert_ok(kvp_sender_link(p.sender, 0));
+    assert_ok(kvp_receiver_link(p.receiver, 0));
+    kvp_loopback_cut(p.loopback);
+    progress_both(&p, 1);
+    assert_status(KVP_E_PEER, kvp_sender_link(p.sender, 0));
+    assert_status(KVP_E_PEER, kvp_receiver_link(p.receiver, 0));
     assert_status(KVP_E_ARG, kvp_receiver_detach(p.receiver, 3));
     assert_ok(kvp_sender_attach(p.sender, &p.ends[0], &link));
     assert_int_equal(link, 1);

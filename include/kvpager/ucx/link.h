@@ -10,9 +10,9 @@
  * messages (ucp_tag_send_nbx), so they arrive in the order in which they were sent. UCX's own
  * configuration applies: UCX_TLS=tcp, and so on.
  *
- * A peer that dies is noticed by UCX: over TCP and RDMA when it says so, over shared memory when
- * its keep-alive looks (UCX_KEEPALIVE_INTERVAL). Until then a link is merely silent; nobody has to
- * wait for that, see kvp_receiver_abort.
+ * A peer that dies: over TCP and RDMA UCX can say so, then the link says KVP_E_PEER; over shared
+ * memory (UCX 1.13) it cannot, and the link is merely silent. With KVP_UCX_REPORTED only ways that
+ * can are used; else the caller learns of it elsewhere, and gives up: kvp_receiver_abort.
  *
  * Rules: all of one kvp_ucx is used from one thread at a time. Nothing blocks but destroy. Links
  * make progress together: progress of one moves all links of its kvp_ucx.
@@ -29,12 +29,18 @@ extern "C" {
 /* A UCX context and worker. */
 typedef struct kvp_ucx kvp_ucx;
 
+/* Which ways to a peer are used. */
+enum {
+    KVP_UCX_ANY = 0,     /* the fastest there is: shared memory on one machine (default) */
+    KVP_UCX_REPORTED = 1 /* the fastest of those on which UCX reports that the peer is gone */
+};
+
 typedef struct kvp_ucx_config {
     size_t struct_size;  /* set by kvp_ucx_config_init */
     size_t max_message;  /* KVP_LINK_MESSAGE_MIN .. 2^30; default 256 KiB. Of two sides the smaller
                             one holds */
     uint32_t n_messages; /* buffers of a link in each direction, 1..1024; default 16 */
-    uint32_t reserved;   /* 0 */
+    uint32_t peers;      /* KVP_UCX_ANY, KVP_UCX_REPORTED */
 } kvp_ucx_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */

@@ -91,7 +91,8 @@ static int is_valid(const kvp_ucx_config *config)
 {
     return config->struct_size == sizeof(kvp_ucx_config) &&
            config->max_message >= KVP_LINK_MESSAGE_MIN && config->max_message <= 1u << 30 &&
-           config->n_messages >= 1 && config->n_messages <= 1024 && config->reserved == 0;
+           config->n_messages >= 1 && config->n_messages <= 1024 &&
+           config->peers <= KVP_UCX_REPORTED;
 }
 
 static kvp_status start(kvp_ucx *ucx)
@@ -469,7 +470,8 @@ kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes,
         .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER,
         .address = (const ucp_address_t *)(const void *)(bytes + CARD_BYTES),
-        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_mode = link->ucx->config.peers == KVP_UCX_REPORTED ? UCP_ERR_HANDLING_MODE_PEER
+                                                                : UCP_ERR_HANDLING_MODE_NONE,
         .err_handler = {.cb = on_error, .arg = link}};
     if (ucp_ep_create(link->ucx->worker, &params, &link->endpoint) != UCS_OK) {
         link->endpoint = NULL;

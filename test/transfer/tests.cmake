@@ -1,0 +1,27 @@
+# A sequence moves between two processes: over sockets, and over UCX where libkvpager_ucx is built.
+
+set(transfer "${CMAKE_CURRENT_SOURCE_DIR}/transfer")
+kvp_add_test_program(kvp_two_processes
+    "${transfer}/two_processes.c" "${transfer}/mini_model.c" "${transfer}/socket_link.c")
+kvp_add_test(NAME transfer_socket COMMAND kvp_two_processes socket LABELS transfer)
+if(TARGET kvpager_ucx)
+  target_compile_definitions(kvp_two_processes PRIVATE KVP_TEST_UCX)
+  target_link_libraries(kvp_two_processes PRIVATE kvpager_ucx)
+  kvp_add_test_program(kvp_ucx_link "${transfer}/ucx_link.c")
+  target_link_libraries(kvp_ucx_link PRIVATE kvpager_ucx)
+  kvp_add_test(NAME transfer_ucx_link COMMAND kvp_ucx_link LABELS transfer)
+  # Shared memory, and TCP through the loopback interface.
+  foreach(tls posix tcp)
+    kvp_add_test(NAME transfer_ucx_${tls} COMMAND kvp_two_processes ${tls},self LABELS transfer)
+  endforeach()
+  # UCX reads these when it is loaded. That peers die is the point, and no news.
+  set_property(TEST transfer_socket transfer_ucx_link transfer_ucx_posix transfer_ucx_tcp
+               APPEND PROPERTY ENVIRONMENT
+               UCX_LOG_LEVEL=fatal UCX_HANDLE_ERRORS=none UCX_WARN_UNUSED_ENV_VARS=n)
+else()
+  foreach(name link posix tcp)
+    kvp_add_test(NAME transfer_ucx_${name} LABELS transfer SKIP 77
+                 COMMAND "${KVP_BASH}" -c
+                         "echo 'skipped: UCX was not found (Debian: apt-get install libucx-dev)'; exit 77")
+  endforeach()
+endif()
