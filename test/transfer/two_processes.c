@@ -518,7 +518,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         require(undisturbed(argv[i]) == digest);
         sweep(argv[i], 1, digest);
-        if (strcmp(argv[i], "socket") == 0)
+        if (strcmp(argv[i], "socket") == 0 || strncmp(argv[i], "tcp", 3) == 0)
             sweep(argv[i], 0, digest);
     }
     return 0;
