@@ -87,8 +87,8 @@ KVP_API kvp_status kvp_ucx_open(kvp_ucx *ucx, void *out_card, size_t capacity, s
 KVP_API kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes,
                                    kvp_link *out_end);
 
-/* Ask whether everything that was posted has reached the peer: before an end is closed, or the
- * process ends.
+/* Ask whether the peer is reached, and everything that was posted has reached it: before an end is
+ * closed, or the process ends.
  * Returns: KVP_OK; KVP_E_AGAIN: call again, it makes progress; KVP_E_PEER, KVP_E_IO: broken;
  *          KVP_E_ARG; KVP_E_STATE: not connected */
 KVP_API kvp_status kvp_ucx_flush(kvp_ucx_link *link);

@@ -477,6 +477,7 @@ kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes,
         link->endpoint = NULL;
         return KVP_E_PEER;
     }
+    link->is_dirty = 1; /* a flush waits until the peer is reached */
     link->peer_tag = load(bytes + 16, 8);
     if (link->max_message > load(bytes + 12, 4))
         link->max_message = load(bytes + 12, 4);
