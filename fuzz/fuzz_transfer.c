@@ -257,7 +257,9 @@ static size_t wrap(struct world *w, const uint8_t *bytes, size_t n, uint8_t *out
         memcpy(out + KVPI_TRANSFER_HEAD_BYTES, bytes + 1, n - 1);
     n = KVPI_TRANSFER_HEAD_BYTES + (n > 0 ? n - 1 : 0);
     w->is_forged = 1;
-    kvpi_transfer_seal(out, n, bytes[0] % 8, EPOCH, w->id_b);
+    kvpi_transfer_seal(out, n,
+                       &(struct kvpi_transfer_head){
+                           .kind = bytes[0] % 8, .part = 1, .epoch = EPOCH, .id = w->id_b});
     return n;
 }
 
@@ -271,7 +273,12 @@ static size_t change(struct world *w, const uint8_t *bytes, size_t n, uint8_t *o
     const size_t at = (size_t)kvpi_transfer_load(bytes + 1, 2) % length;
     out[at] ^= bytes[3];
     if (n > 4 && at >= KVPI_TRANSFER_HEAD_BYTES) { /* the body's checksum is made right */
-        kvpi_transfer_seal(out, length, w->right[which][KVPI_TRANSFER_AT_KIND], EPOCH, w->id_b);
+        kvpi_transfer_seal(
+            out, length,
+            &(struct kvpi_transfer_head){.kind = w->right[which][KVPI_TRANSFER_AT_KIND],
+                                         .part = 1,
+                                         .epoch = EPOCH,
+                                         .id = w->id_b});
         w->is_forged = 1;
     }
     return length;
@@ -284,7 +291,9 @@ static size_t change_ticket(const struct world *w, const uint8_t *bytes, size_t 
     memcpy(out, w->ticket, w->n_ticket);
     for (size_t i = 0; i + 1 < n; i += 2)
         out[KVPI_TRANSFER_HEAD_BYTES + bytes[i] % room] = bytes[i + 1];
-    kvpi_transfer_seal(out, w->n_ticket, KVPI_TRANSFER_TICKET, EPOCH, w->id_b);
+    kvpi_transfer_seal(out, w->n_ticket,
+                       &(struct kvpi_transfer_head){
+                           .kind = KVPI_TRANSFER_TICKET, .part = 1, .epoch = EPOCH, .id = w->id_b});
     return w->n_ticket;
 }
 

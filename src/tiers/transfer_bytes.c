@@ -21,18 +21,17 @@ uint64_t kvpi_transfer_checksum(const uint8_t *bytes, size_t n_bytes)
     return XXH3_64bits(bytes, n_bytes);
 }
 
-void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, uint32_t kind, uint64_t epoch,
-                        uint64_t id)
+void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head)
 {
     const uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
     memcpy(message, MAGIC, sizeof MAGIC);
     message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
-    message[KVPI_TRANSFER_AT_KIND] = (uint8_t)kind;
+    message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_ZERO, 0, 2);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_ZERO_2, 0, 4);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, epoch, 8);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, id, 8);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PART, head->part, 4);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_BODY,
                         kvpi_transfer_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
@@ -49,6 +48,7 @@ int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
     out_head->version = message[KVPI_TRANSFER_AT_VERSION];
     out_head->kind = message[KVPI_TRANSFER_AT_KIND];
     out_head->n_bytes = kvpi_transfer_load32(message + KVPI_TRANSFER_AT_LENGTH);
+    out_head->part = kvpi_transfer_load32(message + KVPI_TRANSFER_AT_PART);
     out_head->epoch = kvpi_transfer_load(message + KVPI_TRANSFER_AT_EPOCH, 8);
     out_head->id = kvpi_transfer_load(message + KVPI_TRANSFER_AT_ID, 8);
     out_head->body = kvpi_transfer_load(message + KVPI_TRANSFER_AT_BODY, 8);
@@ -61,7 +61,6 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
     if (head->version != KVPI_TRANSFER_VERSION)
         return KVP_E_VERSION;
     if (head->n_bytes != n_bytes || kvpi_transfer_load(message + KVPI_TRANSFER_AT_ZERO, 2) != 0 ||
-        kvpi_transfer_load(message + KVPI_TRANSFER_AT_ZERO_2, 4) != 0 ||
         head->body != kvpi_transfer_checksum(message + KVPI_TRANSFER_HEAD_BYTES,
                                              n_bytes - KVPI_TRANSFER_HEAD_BYTES))
         return KVP_E_FORMAT;

@@ -36,7 +36,7 @@ enum {
     KVPI_TRANSFER_AT_KIND = 5,
     KVPI_TRANSFER_AT_ZERO = 6,
     KVPI_TRANSFER_AT_LENGTH = 8,
-    KVPI_TRANSFER_AT_ZERO_2 = 12,
+    KVPI_TRANSFER_AT_PART = 12,
     KVPI_TRANSFER_AT_EPOCH = 16,
     KVPI_TRANSFER_AT_ID = 24,
     KVPI_TRANSFER_AT_BODY = 32, /* checksum of the body */
@@ -50,6 +50,7 @@ struct kvpi_transfer_head {
     uint32_t version;
     uint32_t kind;
     uint32_t n_bytes;
+    uint32_t part; /* the sender's number of the attempt; 0 from a receiver */
     uint64_t epoch;
     uint64_t id;
     uint64_t body;
@@ -111,9 +112,8 @@ static inline uint32_t kvpi_transfer_load32(const uint8_t *at)
 /* XXH3-64, seed 0. */
 uint64_t kvpi_transfer_checksum(const uint8_t *bytes, size_t n_bytes);
 
-/* Write the head of a message whose body is there. */
-void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, uint32_t kind, uint64_t epoch,
-                        uint64_t id);
+/* Write the head of a message whose body is there: kind, part, epoch and id are `head`'s. */
+void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head);
 
 /* Read a head. 0: it is none, or is damaged, and nothing in it can be believed. */
 int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,

@@ -1,7 +1,7 @@
 /* transfer_receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
  *
  *   cells of a transfer [L, H]:  next   the position that must come next in this layer and head
- *                                link   who began it, and alone may go on
+ *                                link, part   who began it, in which attempt: alone may go on
  *                                phase  OPEN nobody has; BEGUN; DONE: all of it is there, and the
  *                                       sender stands by it
  *
@@ -22,6 +22,7 @@ enum { CELL_OPEN = 0, CELL_BEGUN = 1, CELL_DONE = 2 };
 
 struct cell {
     uint32_t next;
+    uint32_t part;
     uint16_t link;
     uint16_t phase;
 };
@@ -278,8 +279,10 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     kvpi_transfer_store(body + 88, r->n_checked, 4);
     kvpi_transfer_store(body + 92, n_runs, 4);
     memcpy(body + 96, r->tokens.bytes, 16);
-    kvpi_transfer_seal(out, *out_n_bytes, KVPI_TRANSFER_TICKET, self->side.config.epoch,
-                       kvpi_transfer_id(&r->t, place));
+    const struct kvpi_transfer_head head = {.kind = KVPI_TRANSFER_TICKET,
+                                            .epoch = self->side.config.epoch,
+                                            .id = kvpi_transfer_id(&r->t, place)};
+    kvpi_transfer_seal(out, *out_n_bytes, &head);
     r->ticket = kvpi_transfer_load(out + KVPI_TRANSFER_AT_BODY, 8);
     return KVP_OK;
 }
@@ -343,14 +346,15 @@ static struct cell *cell_at(const receiver *self, const struct receiving *r, uin
                      layout->first_head];
 }
 
-/* Are all cells of a slice in a phase (and, unless it is OPEN, this link's)? */
-static int all_cells(const receiver *self, const struct receiving *r, const kvp_slice *slice,
-                     uint32_t phase, uint32_t link)
+/* Are all cells of a slice in a phase (and, unless it is OPEN, of this message's sender)? */
+static int all_cells(const receiver *self, const struct incoming *in, const kvp_slice *slice,
+                     uint32_t phase)
 {
     for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++) {
         for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++) {
-            const struct cell *cell = cell_at(self, r, l, h);
-            if (cell->phase != phase || (phase != CELL_OPEN && cell->link != link))
+            const struct cell *cell = cell_at(self, in->r, l, h);
+            const int is_theirs = cell->link == in->link && cell->part == in->head.part;
+            if (cell->phase != phase || (phase != CELL_OPEN && !is_theirs))
                 return 0;
         }
     }
@@ -389,7 +393,7 @@ static kvp_status check_begin(const receiver *self, const struct incoming *in,
         !kvpi_slice_within(&theirs->slice, &ours.slice) ||
         kvpi_transfer_load(body_of(in) + KVPI_TRANSFER_SHAPE_BYTES, 8) != in->r->ticket)
         return KVP_E_MISMATCH;
-    return all_cells(self, in->r, &theirs->slice, CELL_OPEN, 0) ? KVP_OK : KVP_E_STATE;
+    return all_cells(self, in, &theirs->slice, CELL_OPEN) ? KVP_OK : KVP_E_STATE;
 }
 
 static void on_begin(receiver *self, const struct incoming *in)
@@ -406,7 +410,7 @@ static void on_begin(receiver *self, const struct incoming *in)
         refuse(self, in, status);
         return;
     }
-    const struct cell begun = {r->t.begin, (uint16_t)in->link, CELL_BEGUN};
+    const struct cell begun = {r->t.begin, in->head.part, (uint16_t)in->link, CELL_BEGUN};
     set_cells(self, r, &theirs.slice, &begun);
     r->begun |= UINT64_C(1) << in->link;
     r->t.state = KVP_TRANSFER_MOVING;
@@ -429,7 +433,7 @@ static int chunk_fits(const receiver *self, const struct incoming *in,
     const struct receiving *r = in->r;
     const kvp_slice slice = {chunk->layer, 1, chunk->first_head, chunk->n_heads};
     if (!kvpi_slice_within(&slice, &self->side.shape.slice) ||
-        !all_cells(self, r, &slice, CELL_BEGUN, in->link))
+        !all_cells(self, in, &slice, CELL_BEGUN))
         return 0;
     for (uint32_t h = 0; h < chunk->n_heads; h++)
         if (cell_at(self, r, chunk->layer, chunk->first_head + h)->next != chunk->position)
@@ -493,7 +497,7 @@ static kvp_status check_done(const receiver *self, const struct incoming *in, kv
         return KVP_E_FORMAT;
     kvpi_slice_get(body_of(in), slice);
     if (!kvpi_slice_within(slice, &self->side.shape.slice) ||
-        !all_cells(self, r, slice, CELL_BEGUN, in->link))
+        !all_cells(self, in, slice, CELL_BEGUN))
         return KVP_E_FORMAT;
     for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++)
         for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++)
@@ -513,7 +517,7 @@ static void on_done(receiver *self, const struct incoming *in)
         fail(self, r, status);
         return;
     }
-    const struct cell done = {r->t.end, (uint16_t)in->link, CELL_DONE};
+    const struct cell done = {r->t.end, in->head.part, (uint16_t)in->link, CELL_DONE};
     set_cells(self, r, &slice, &done);
     r->cells_left -= slice.n_layers * slice.n_heads;
     if (r->cells_left == 0)

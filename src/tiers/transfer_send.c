@@ -26,6 +26,7 @@ struct progress {
 struct sending {
     struct kvpi_transfer t;
     uint32_t link;
+    uint32_t part;         /* the number of this mark: its messages are no other's */
     uint32_t computed;     /* as last seen: it must not fall */
     uint32_t n_checked;    /* tokens whose values the receiver knows */
     uint32_t chunk_tokens; /* that a message holds at most */
@@ -42,6 +43,7 @@ struct kvp_sender {
     struct sending *sendings; /* [max_transfers] */
     struct progress *layers;
     uint32_t turn;
+    uint32_t n_marked;
     uint32_t n_ended;
 };
 
@@ -95,7 +97,8 @@ static struct sending *find(const sender *self, uint64_t id)
 
 static struct kvpi_transfer_head head_of(const struct sending *s, uint32_t kind)
 {
-    return (struct kvpi_transfer_head){.kind = kind, .epoch = s->epoch, .id = s->ticket_id};
+    return (struct kvpi_transfer_head){
+        .kind = kind, .part = s->part, .epoch = s->epoch, .id = s->ticket_id};
 }
 
 /* ------------------------------------------------------------------------------- how it ends */
@@ -267,6 +270,7 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     struct sending *s = &self->sendings[place];
     fresh.t.generation = s->t.generation + 1;
     fresh.t.state = KVP_TRANSFER_WAITING;
+    fresh.part = ++self->n_marked;
     fresh.layers = s->layers;
     *s = fresh;
     const uint32_t ready =

@@ -97,7 +97,7 @@ kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
     kvp_status status = kvpi_side_lend(side, link, n_bytes, &message); /* the same one again */
     if (status != KVP_OK)
         return status;
-    kvpi_transfer_seal(message, n_bytes, head->kind, head->epoch, head->id);
+    kvpi_transfer_seal(message, n_bytes, head);
     status = l->link.post(l->link.context, n_bytes);
     if (status != KVP_OK)
         kvpi_side_break(side, link, status);

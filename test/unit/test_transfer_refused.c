@@ -16,7 +16,8 @@ static size_t make_message(const pair *p, uint32_t kind, const void *body, size_
 {
     if (n > 0)
         memcpy(out + HEAD, body, n);
-    kvpi_transfer_seal(out, HEAD + n, kind, 77, p->id_b);
+    kvpi_transfer_seal(out, HEAD + n,
+                       &(struct kvpi_transfer_head){.kind = kind, .epoch = 77, .id = p->id_b});
     return HEAD + n;
 }
 
@@ -229,7 +230,9 @@ static void messages_that_begin_nothing(void **state)
         size_t n_bytes = make_message(&p, KVPI_TRANSFER_BEGIN, body, n, message);
         p.id_b = id;
         if (wrong == 3)
-            kvpi_transfer_seal(message, n_bytes, KVPI_TRANSFER_BEGIN, 76, id);
+            kvpi_transfer_seal(
+                message, n_bytes,
+                &(struct kvpi_transfer_head){.kind = KVPI_TRANSFER_BEGIN, .epoch = 76, .id = id});
         if (wrong == 0) {
             /* A head whose checksum is right, of a version to come. */
             uint8_t other[256];
@@ -325,6 +328,44 @@ static void a_refusal_that_has_no_room(void **state)
     assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     assert_int_equal(answer(&p), KVP_E_MISMATCH);
     assert_int_equal(answer(&p), KVP_E_AGAIN);
+    end_pair(&p);
+}
+
+/* A sender that gave up, which nobody heard, and tries again: its chunks are not mixed up with what
+ * it sent before, whatever the link loses. */
+static void a_second_attempt(void **state)
+{
+    (void)state;
+    pair p = make_waiting(9);
+    prefill(&p, (kvp_range){0, 9});
+    mark(&p);
+    const uint64_t first = p.id_a;
+    uint8_t messages[5][KVP_LINK_MESSAGE_MIN];
+    size_t sizes[5];
+    assert_ok(kvp_sender_progress(p.sender, NULL)); /* BEGIN, two chunks, DONE */
+    assert_ok(kvp_sender_abort(p.sender, first, KVP_E_PEER));
+    assert_ok(kvp_sender_close(p.sender, first));
+    for (int attempt = 0; attempt < 2; attempt++) {
+        for (int i = 0; i < 5 - attempt; i++) {
+            const void *bytes;
+            assert_ok(p.ends[1].take(p.ends[1].context, &bytes, &sizes[i]));
+            memcpy(messages[i], bytes, sizes[i]);
+            p.ends[1].give_back(p.ends[1].context);
+        }
+        if (attempt == 0) { /* all but DONE and the giving up arrives */
+            for (int i = 0; i < 3; i++)
+                post(&p.ends[0], messages[i], sizes[i]);
+            assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+            assert_int_equal(info_b(&p).chunks, 2);
+            mark(&p);
+            assert_ok(kvp_sender_progress(p.sender, NULL));
+        } else { /* DONE alone arrives */
+            post(&p.ends[0], messages[3], sizes[3]);
+            assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+        }
+    }
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+    assert_int_equal(info_b(&p).status, KVP_E_FORMAT);
     end_pair(&p);
 }
 
@@ -597,7 +638,9 @@ static void tickets_that_are_damaged(void **state)
             uint8_t copy[1024];
             memcpy(copy, p.ticket, p.n_ticket);
             copy[at] = value ? 0xff : (uint8_t)(copy[at] + 1);
-            kvpi_transfer_seal(copy, p.n_ticket, KVPI_TRANSFER_TICKET, 77, p.id_b);
+            kvpi_transfer_seal(copy, p.n_ticket,
+                               &(struct kvpi_transfer_head){
+                                   .kind = KVPI_TRANSFER_TICKET, .epoch = 77, .id = p.id_b});
             (void)kvp_ticket_read(copy, p.n_ticket, &ticket, NULL, 0);
             kvp_send send = send_of(&p);
             send.ticket = copy;
@@ -646,7 +689,9 @@ static void runs_that_are_wrong(void **state)
         memcpy(copy, p.ticket, fixed);
         kvpi_transfer_store(copy + HEAD + 92, cases[i].n_runs, 4);
         memcpy(copy + fixed, cases[i].bytes, cases[i].n);
-        kvpi_transfer_seal(copy, fixed + cases[i].n, KVPI_TRANSFER_TICKET, 77, p.id_b);
+        kvpi_transfer_seal(
+            copy, fixed + cases[i].n,
+            &(struct kvpi_transfer_head){.kind = KVPI_TRANSFER_TICKET, .epoch = 77, .id = p.id_b});
         assert_status(i < 2 ? KVP_OK : KVP_E_FORMAT,
                       kvp_ticket_read(copy, fixed + cases[i].n, &ticket, NULL, 0));
     }
@@ -661,6 +706,7 @@ int main(void)
         cmocka_unit_test(messages_that_begin_nothing),
         cmocka_unit_test(a_part_has_one_sender),
         cmocka_unit_test(a_sender_beside_its_part),
+        cmocka_unit_test(a_second_attempt),
         cmocka_unit_test(a_refusal_that_has_no_room),
         cmocka_unit_test(chunks_that_are_no_blocks),
         cmocka_unit_test(chunks_out_of_place),
