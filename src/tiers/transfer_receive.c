@@ -1,12 +1,12 @@
 /* transfer_receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
  *
- *   cells of a transfer [L, H]:  next   the position that must come next in this layer and head
- *                                link, part   who began it, in which attempt: alone may go on
- *                                phase  OPEN nobody has; BEGUN; DONE: all of it is there, and the
- *                                       sender stands by it
+ *   cells of a transfer [L, H]:  next        the position that must come next in this layer and head
+ *                                link, part  who began it, in which attempt: alone may go on
+ *                                phase       OPEN nobody has; BEGUN; DONE: all of it is there, and
+ *                                            the sender stands by it
  *
  * T1  A cell is begun once. A transfer is MOVING when one is, and COMPLETE when all are done.
- * T2  Bytes are written only: for a BEGUN cell, by its link, at `next`, below `end`, after the
+ * T2  Bytes are written only: for a BEGUN cell, by its sender, at `next`, below `end`, after the
  *     checksum, and while the sequence is what it was when its slots were handed out.
  * T3  A link that has begun nothing of a transfer cannot make it fail.
  * T4  A message is taken from a link only while a reply fits: a refusal is never lost for room.

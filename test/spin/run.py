@@ -23,6 +23,8 @@ RUNS = {
     "nohost": ("tiers.pml", "-DN_BLOCKS=3 -DN_HOST=0 -DINVALIDATE=1"),
     "host": ("tiers.pml", "-DN_BLOCKS=2 -DN_TOKENS=1 -DINVALIDATE=1"),
     "writers": ("writers.pml", "-DN_BLOCKS=2"),
+    "transfer": ("transfer.pml", "-DN_SEQS=2"),
+    "sender": ("transfer.pml", "-DN_SENDER_SEQS=2 -DN_TRANSFERS=1"),
 }
 
 

@@ -14,20 +14,23 @@
  * checksum turns it into a loss or a failure), full links. One process; each call is one atomic
  * step.
  *
- * Sizes, -D: N_LAYERS; N_SEQS, N_TRANSFERS, N_MARKS: sequences that each side ever opens, transfers
- * ever reserved, and marked; N_WAIT: messages on their way.
+ * Sizes, -D: N_LAYERS; N_SEQS, N_SENDER_SEQS, N_TRANSFERS, N_MARKS: sequences that each side ever
+ * opens, transfers ever reserved, and marked; N_WAIT: messages on their way.
  */
 #ifndef N_LAYERS
 #define N_LAYERS 2
 #endif
 #ifndef N_SEQS
-#define N_SEQS 2
+#define N_SEQS 1
+#endif
+#ifndef N_SENDER_SEQS
+#define N_SENDER_SEQS 1
 #endif
 #ifndef N_TRANSFERS
 #define N_TRANSFERS 2
 #endif
 #ifndef N_MARKS
-#define N_MARKS 3
+#define N_MARKS 2
 #endif
 #ifndef N_WAIT
 #define N_WAIT 2
@@ -109,7 +112,8 @@ inline r_forget() {
     r_begun = 0;
     r_part = 0;
     for (i : 0 .. N_LAYERS - 1) {
-        next[i] = 0
+        next[i] = 0;
+        kv[i] = (computed -> kv[i] : BAD)
     }
     i = 0
 }
@@ -254,9 +258,9 @@ inline lose() {
 /* ------------------------------------------------------------------------- the receiver's caller */
 
 inline open_seq(value_) {
+    value = value_;
     opened++;
     seq = opened;
-    value = value_;
     computed = 0
 }
 
@@ -390,8 +394,7 @@ end:
     :: (s_state == WAITING || s_state == MOVING) && nfull(to_r) -> d_step { push(); skip }
     :: nempty(to_r) || nempty(to_s) || s_lives || r_state == MOVING -> d_step { cut(); skip }
     /* the receiver's caller */
-    :: seq == 0 && opened < N_SEQS -> d_step { open_seq(1); check() }
-    :: seq == 0 && opened < N_SEQS -> d_step { open_seq(2); check() }
+    :: seq == 0 && opened < N_SEQS -> d_step { open_seq(1 + opened % 2); check() }
     :: seq != 0 -> d_step { close_seq(); check() }
     :: seq != 0 && !computed && !(r_lives && r_seq == seq) -> d_step { compute_here(); check() }
     :: seq != 0 && !computed && r_state == NONE && r_id < N_TRANSFERS -> d_step { reserve(); check() }
@@ -399,12 +402,12 @@ end:
     :: r_state == COMPLETE && seq == r_seq && !computed -> d_step { commit(); check() }
     :: r_state == COMPLETE || r_state == FAILED -> d_step { r_state = NONE; r_forget(); check() }
     /* the sender's caller */
-    :: s_seq == 0 && s_opened < N_SEQS -> d_step { s_open(1); skip }
-    :: s_seq == 0 && s_opened < N_SEQS -> d_step { s_open(2); skip }
+    :: s_seq == 0 && s_opened < N_SENDER_SEQS -> d_step { s_open(1); skip }
+    :: s_seq == 0 && s_opened < N_SENDER_SEQS -> d_step { s_open(2); skip }
     :: s_seq != 0 -> d_step { s_close(); skip }
     :: s_seq != 0 && s_state == NONE && r_lives && s_part < N_MARKS -> d_step { mark(); skip }
     :: s_seq != 0 && !s_computed && s_layer < N_LAYERS -> d_step { write_layer(s_value); skip }
-    :: s_seq != 0 && !s_computed && s_layer < N_LAYERS -> d_step { write_layer(BAD); skip }
+    :: s_seq != 0 && !s_computed && s_layer == N_LAYERS - 1 -> d_step { write_layer(BAD); skip }
     :: s_seq != 0 && !s_computed && s_layer == N_LAYERS -> d_step { end_step(); skip }
     :: s_lives -> d_step { s_fail(); skip }
     :: s_state == COMPLETE || s_state == FAILED -> d_step { s_state = NONE; skip }
