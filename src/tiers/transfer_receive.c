@@ -1,6 +1,6 @@
 /* transfer_receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
  *
- *   cells of a transfer [L, H]:  next        the position that must come next in this layer and head
+ *   cells of a transfer [L, H]:  next        position that must come next in this layer and head
  *                                link, part  who began it, in which attempt: alone may go on
  *                                phase       OPEN nobody has; BEGUN; DONE: all of it is there, and
  *                                            the sender stands by it
