@@ -52,6 +52,17 @@ fuzzer_runtime_package() {
     echo "libclang-rt-${version:-14}-dev"
 }
 
+# Headers and venv of the interpreter: the Python package is built and tested with them.
+missing_python_packages() {
+    have python3 || { echo python3-venv python3-dev; return; }
+    python3 -I -S -c '
+import importlib.util, os, sysconfig
+if importlib.util.find_spec("ensurepip") is None:
+    print("python3-venv")
+if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+    print("python3-dev")'
+}
+
 # Names the missing things, by their Debian packages.
 missing_packages() {
     have_compilers || echo build-essential
@@ -59,6 +70,7 @@ missing_packages() {
     have ninja || echo ninja-build
     have pkg-config || echo pkg-config
     have python3 || echo python3
+    missing_python_packages
     have spin || echo spin
     # One call for all four when they are there: the usual case is the fast one.
     if ! have_module libxxhash cmocka jansson ucx; then

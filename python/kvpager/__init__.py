@@ -1,0 +1,54 @@
+"""kvpager: the memory manager for the KV cache of large language models.
+
+    import numpy as np
+    import kvpager
+
+    with kvpager.Cache(n_blocks=4096, block_tokens=16) as cache:
+        model = cache.namespace("llama-8b")
+        prompt = np.arange(100, dtype=np.int32)
+        seq = model.open(prompt)            # match the prefix, hold it, take the rest
+        ...                                 # run tokens from seq.cached_tokens on
+        seq.commit(100)                     # their KV is written
+        seq.append(7)                       # room for the sampled token
+        seq.close()                         # full units stay cached
+
+Names are the C library's without the prefix: kvp_seq_commit is Sequence.commit, KVP_STOP_MISS is
+STOP_MISS, KVP_E_NO_BLOCKS is NoBlocksError. What a call does is in the headers; docs/PYTHON.md says
+what is different here.
+"""
+
+from ._base_errors import CallerError as CallerError
+from ._base_errors import ClosedError as ClosedError
+from ._base_errors import DataError as DataError
+from ._base_errors import Error as Error
+from ._base_errors import RetryError as RetryError
+from ._base_errors import SystemFailure as SystemFailure
+from ._cache import COPY_DTYPE as COPY_DTYPE
+from ._cache import EVICTED_DTYPE as EVICTED_DTYPE
+from ._cache import Cache as Cache
+from ._cache import handles_of as handles_of
+from ._constants import *  # noqa: F403
+from ._errors import *  # noqa: F403
+from ._hashing import hash_root as hash_root
+from ._hashing import hash_units as hash_units
+from ._native import ffi as _ffi
+from ._native import lib as _lib
+from ._records import *  # noqa: F403
+from ._records import ConfigFields as ConfigFields
+from ._sequence import Key as Key
+from ._sequence import Namespace as Namespace
+from ._sequence import Prompt as Prompt
+from ._sequence import Sequence as Sequence
+from ._tiers import EVENT_DTYPE as EVENT_DTYPE
+
+__version__: str = _ffi.string(_lib.kvp_version()).decode()
+
+
+def blocks_for_tokens(block_tokens: int, n_tokens: int) -> int:
+    """ceil(n_tokens / block_tokens)."""
+    return int(_lib.kvp_blocks_for_tokens(block_tokens, n_tokens))
+
+
+def blocks_for_append(block_tokens: int, n_tokens: int, n_new: int, reserve: int = 0) -> int:
+    """Blocks that a sequence of n_tokens tokens newly needs for n_new more."""
+    return int(_lib.kvp_blocks_for_append(block_tokens, n_tokens, n_new, reserve))

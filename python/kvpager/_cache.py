@@ -1,0 +1,330 @@
+"""The cache: what concerns many sequences, or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _constants as c
+from ._core import (I32, NULL, U8, I32Array, Ints, Struct, U64Array, _from_buffer, array_of,
+                    bad_number, close, i32, out_array, owned, pointer, same_length, seqs_of,
+                    set_fields, struct_dtype, u32)
+from ._core import fail as plain_fail
+from ._errors import CorruptError, HandleError, TooSmallError
+from ._native import ffi, lib
+from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats
+from ._sequence import Namespace, Sequence, fail
+from ._tiers import Tiers
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+COPY_DTYPE = struct_dtype("kvp_copy")
+EVICTED_DTYPE = struct_dtype("kvp_evicted")
+_STATS, _SHORTAGE, _ADMISSION = Struct(Stats), Struct(Shortage), Struct(Admission)
+_BLOCK_INFO = Struct(BlockInfo)
+_extend_many, _commit_many = lib.kvpy_extend_many, lib.kvpg_seq_commit_many
+_no_numbers = (TypeError, OverflowError)
+
+
+class Cache(Tiers):
+    """One cache: the bookkeeping of a pool of KV blocks. It holds no KV memory.
+
+    Keywords are the fields of kvp_config, see ConfigFields: n_blocks, block_tokens, unit_tokens,
+    max_seqs, max_seq_tokens, host_blocks, steps, ...
+
+    uncached_tokens   [n] i32 token ids that must never be matched or published
+    arena             memory for the bookkeeping, a writable buffer that begins at a multiple of 64
+                      bytes; by default the library maps it
+
+    A cache may be used from any thread, by one at a time: a call beside another one raises
+    BusyError, and stats may be asked at any time. As a context manager it closes at the end.
+    """
+
+    def __init__(self, *, uncached_tokens: Ints | None = None, arena: Any = None,
+                 **config: Unpack[ConfigFields]) -> None:
+        made = ffi.new("kvp_config *")
+        lib.kvp_config_init(made)
+        set_fields(made, config, "Cache")
+        if uncached_tokens is not None:
+            values = i32("uncached_tokens", uncached_tokens)
+            made.uncached_tokens, made.n_uncached_tokens = values, len(values)
+        memory, n_bytes = NULL, 0
+        if arena is not None:
+            memory = _from_buffer("uint8_t[]", arena, require_writable=True)
+            n_bytes = len(memory)
+        out = ffi.new("kvp_cache **")
+        status = lib.kvp_cache_create(made, memory, n_bytes, out)
+        if status:
+            plain_fail(status, "Cache", **config)
+        self._arena = memory
+        self._o = owned(out[0], lib.KVPY_CACHE)
+        self._children: list[Any] = []
+        self.config: dict[str, int | float] = self._read_config()
+        self.block_tokens = int(self.config["block_tokens"])
+        self.unit_tokens = int(self.config["unit_tokens"])
+
+    def _read_config(self) -> dict[str, int | float]:
+        room = ffi.new("kvp_config *")
+        status = lib.kvpg_config_peek(self._o, room)
+        if status:
+            plain_fail(status, "Cache.config")
+        return {name: getattr(room, name) for name, _ in ffi.typeof("kvp_config").fields
+                if name not in ("struct_size", "uncached_tokens")}
+
+    @staticmethod
+    def bytes_for(**config: Unpack[ConfigFields]) -> int:
+        """How many bytes of bookkeeping a configuration needs: the arena's size."""
+        made, out = ffi.new("kvp_config *"), ffi.new("size_t *")
+        lib.kvp_config_init(made)
+        set_fields(made, config, "Cache.bytes_for")
+        status = lib.kvp_cache_bytes(made, out)
+        if status:
+            plain_fail(status, "Cache.bytes_for", **config)
+        return int(out[0])
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "open" if lib.kvpy_object_is_open(self._o) else "closed"
+        return (f"<kvpager.Cache {state}, {self.config['n_blocks']} blocks of "
+                f"{self.block_tokens} tokens>")
+
+    @property
+    def closed(self) -> bool:
+        return not lib.kvpy_object_is_open(self._o)
+
+    def close(self) -> None:
+        """Destroy the cache, schedulers and senders on it first. Sequences and namespaces of it
+        raise ClosedError from now on; closing twice does nothing."""
+        for child in self._children:
+            child.close()
+        self._children.clear()
+        close(self._o, "Cache")
+
+    def reset(self) -> None:
+        """Close every sequence, drop all content, empty the plan."""
+        status = lib.kvpg_cache_reset(self._o)
+        if status:
+            fail(self._o, status, "Cache.reset")
+
+    def check(self, level: int = 3) -> None:
+        """Audit the cache; CorruptError names the invariant that does not hold."""
+        room = ffi.new("kvp_violation *")
+        try:
+            status = lib.kvpg_check(self._o, level, room)
+        except _no_numbers as error:
+            raise bad_number(error, level=level) from None
+        if status == lib.KVP_E_CORRUPT:
+            raise CorruptError(f"{ffi.string(room.invariant).decode()}, object {room.object}: "
+                               f"{ffi.string(room.detail).decode()}")
+        if status:
+            fail(self._o, status, "Cache.check", level=level)
+
+    def stats(self) -> Stats:
+        """Counters since creation, and gauges. Any thread, also beside a call."""
+        room = _STATS.new()
+        status = lib.kvpg_cache_stats(self._o, room)
+        if status:
+            fail(self._o, status, "Cache.stats")
+        return _STATS.read(room)
+
+    def shortage(self) -> Shortage:
+        """Why the most recent failing call failed."""
+        room = _SHORTAGE.new()
+        status = lib.kvpg_cache_shortage(self._o, room)
+        if status:
+            fail(self._o, status, "Cache.shortage")
+        return _SHORTAGE.read(room)
+
+    # ------------------------------------------------------------------ namespaces, sequences
+
+    def namespace(self, name: str | bytes = b"") -> Namespace:
+        """Open a namespace by name, at most NAME_MAX_BYTES bytes; str as UTF-8."""
+        data = name.encode() if isinstance(name, str) else name
+        if not isinstance(data, bytes):
+            raise TypeError(f"name: needs str or bytes, not {type(name).__name__}")
+        out = ffi.new("kvp_ns *")
+        status = lib.kvpg_ns_open(self._o, data, len(data), out)
+        if status:
+            fail(self._o, status, "Cache.namespace", name=name)
+        return Namespace(self._o, out.bits)
+
+    def seq(self, handle: int) -> Sequence:
+        """The sequence of a handle, as arrays have it."""
+        try:
+            return Sequence(self._o, int(ffi.cast("uint64_t", int(handle))))
+        except (TypeError, ValueError):
+            raise TypeError(f"handle: needs an int, not {type(handle).__name__}") from None
+
+    def extend_many(self, seqs: Any, tokens: Ints | None = None, *, n_tokens: Ints | None = None,
+                    reserve: int = 0, statuses: I32Array | None = None) -> None:
+        """Make room for more tokens of many sequences: all get it, or none.
+
+        seqs      [B] u64 handles, or sequences; each once
+        tokens    [sum of n_tokens] i32, one sequence's after the other's; None: values not known
+        n_tokens  [B] u32 new tokens of each; None: one each
+        statuses  [B] i32, written: each sequence for itself; those that fail (status below 0) are
+                  left unchanged. None: all or nothing
+        """
+        handles = seqs_of("seqs", seqs)
+        n = len(handles)
+        counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
+        if n_tokens is not None and len(counts) != n:
+            same_length(seqs=handles, n_tokens=counts)
+        room = NULL if statuses is None else out_array("statuses", statuses, I32, n)
+        try:
+            if tokens is None:
+                status = _extend_many(self._o, handles, n, NULL, 0, counts, reserve, room)
+            else:
+                values = i32("tokens", tokens)
+                status = _extend_many(self._o, handles, n, values, len(values), counts, reserve,
+                                      room)
+        except OverflowError as error:
+            raise bad_number(error, reserve=reserve) from None
+        if status:
+            fail(self._o, status, "Cache.extend_many", seqs=seqs, tokens=tokens,
+                 n_tokens=n_tokens, reserve=reserve)
+
+    def fill_many(self, seqs: Any, tokens: Ints, *, n_tokens: Ints | None = None,
+                  statuses: I32Array | None = None) -> None:
+        """Give the values of tokens that were extended without; arrays as for extend_many."""
+        handles, values = seqs_of("seqs", seqs), i32("tokens", tokens)
+        counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
+        same_length(seqs=handles, n_tokens=None if n_tokens is None else counts)
+        room = NULL if statuses is None else out_array("statuses", statuses, I32, len(handles))
+        status = lib.kvpy_fill_many(self._o, handles, len(handles), values, len(values), counts,
+                                    room)
+        if status:
+            fail(self._o, status, "Cache.fill_many", seqs=seqs, tokens=tokens, n_tokens=n_tokens)
+
+    def commit_many(self, seqs: Any, n_tokens: Ints) -> None:
+        """Declare the first n_tokens[i] of seqs[i] computed; seqs [B] u64, n_tokens [B] u32."""
+        handles, counts = seqs_of("seqs", seqs), u32("n_tokens", n_tokens)
+        if len(handles) != len(counts):
+            same_length(seqs=handles, n_tokens=counts)
+        status = _commit_many(self._o, ffi.cast("kvp_seq *", handles), counts, len(handles))
+        if status:
+            fail(self._o, status, "Cache.commit_many", seqs=seqs, n_tokens=n_tokens)
+
+    def can_extend(self, seqs: Any, *, n_tokens: Ints | None = None,
+                   reserve: int = 0) -> Admission:
+        """Whether extend_many (all or nothing) would find its blocks now."""
+        handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
+        counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
+        same_length(seqs=handles, n_tokens=None if n_tokens is None else counts)
+        try:
+            status = lib.kvpy_can_extend(self._o, handles, len(handles), counts, reserve, room)
+        except _no_numbers as error:
+            raise bad_number(error, reserve=reserve) from None
+        if status:
+            fail(self._o, status, "Cache.can_extend", seqs=seqs, n_tokens=n_tokens,
+                 reserve=reserve)
+        return _ADMISSION.read(room)
+
+    # --------------------------------------------------------------- what calls did; blocks
+
+    def plan_take(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
+        """Take the plan: the copies that must run, in order, before any forward pass.
+
+        Gives [n] COPY_DTYPE (phase, group, src_tier, dst_tier, src_block, dst_block, n_tokens): a
+        fresh array, or the beginning of `out`."""
+        n = ffi.new("uint32_t *")
+        array = np.empty(16, COPY_DTYPE) if out is None else out
+        room = ffi.cast("kvp_copy *", _struct_out("out", array, COPY_DTYPE))
+        status = lib.kvpg_plan_take(self._o, room, len(array), n)
+        if status == lib.KVP_E_TOO_SMALL and out is None:
+            array = np.empty(n[0], COPY_DTYPE)
+            room = ffi.cast("kvp_copy *", _struct_out("out", array, COPY_DTYPE))
+            status = lib.kvpg_plan_take(self._o, room, len(array), n)
+        if status == lib.KVP_E_TOO_SMALL:
+            raise TooSmallError(f"out: has room for {len(array)} copies, needs {n[0]}")
+        if status:
+            fail(self._o, status, "Cache.plan_take")
+        return array[:n[0]]
+
+    def evicted(self) -> npt.NDArray[Any]:
+        """What the most recent call that changed the cache evicted: [n] EVICTED_DTYPE (hash,
+        block, tier, kept)."""
+        n = ffi.new("uint32_t *")
+        capacity = 64
+        while True:
+            array = np.empty(capacity, EVICTED_DTYPE)
+            room = ffi.cast("kvp_evicted *", _struct_out("out", array, EVICTED_DTYPE))
+            status = lib.kvpy_evicted(self._o, room, capacity, n)
+            if status != lib.KVP_E_TOO_SMALL:
+                break
+            capacity = n[0]
+        if status:
+            fail(self._o, status, "Cache.evicted")
+        return array[:n[0]]
+
+    def block_info(self, block: int, tier: int = c.DEVICE, group: int = 0) -> BlockInfo:
+        """What is known of a block, 0..N-1 of its tier."""
+        room = _BLOCK_INFO.new()
+        try:
+            status = lib.kvpg_block_info_get(self._o, group, tier, block, room)
+        except _no_numbers as error:
+            raise bad_number(error, block=block, tier=tier, group=group) from None
+        if status:
+            fail(self._o, status, "Cache.block_info", block=block, tier=tier, group=group)
+        return _BLOCK_INFO.read(room)
+
+    def block_sealed_tokens(self, block: int, tier: int = c.DEVICE, group: int = 0) -> I32Array:
+        """The tokens of a block's sealed content, from its start: [0..S] i32."""
+        room, n = np.empty(self.block_tokens, I32), ffi.new("uint32_t *")
+        try:
+            status = lib.kvpg_block_tokens(self._o, group, tier, block,
+                                           out_array("out", room, I32, 0), n)
+        except _no_numbers as error:
+            raise bad_number(error, block=block, tier=tier, group=group) from None
+        if status:
+            fail(self._o, status, "Cache.block_sealed_tokens", block=block, tier=tier,
+                 group=group)
+        return room[:n[0]]
+
+    # ------------------------------------------------------------------------------ recording
+
+    @contextmanager
+    def record(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """Record every call in a file, as long as the block runs: an operation log (OpLog)."""
+        status = lib.kvpy_record_start(self._o, os.fsencode(path))
+        if status:
+            fail(self._o, status, "Cache.record", path=os.fspath(path))
+        try:
+            yield
+        finally:
+            status = lib.kvpy_record_stop(self._o)
+        if status:
+            fail(self._o, status, "Cache.record", path=os.fspath(path))
+
+
+def _struct_out(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
+    """The bytes of an array of structs that is to be written."""
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        raise TypeError(f"{name}: needs a NumPy array of the struct's dtype")
+    if array.ndim != 1 or not array.flags.c_contiguous or not array.flags.writeable:
+        raise ValueError(f"{name}: needs a contiguous, writable array of one dimension")
+    return _from_buffer("uint8_t[]", array.view(np.uint8) if array.size else np.empty(0, U8))
+
+
+def handles_of(seqs: Any) -> U64Array:
+    """An array of handles, to be used again and again: [B] u64."""
+    handles = np.array([getattr(seq, "handle", seq) for seq in seqs], np.uint64)
+    if (handles == 0).any():
+        raise HandleError("seqs: zero is no sequence")
+    return handles
+
+
+__all__ = ["COPY_DTYPE", "EVICTED_DTYPE", "Cache", "array_of", "handles_of", "pointer"]

@@ -1,0 +1,363 @@
+"""What every room stands on: arrays to pointers and back, structs to records, statuses to errors.
+
+Checks that cost something run only when a call has failed: arrays and numbers go to C as they are
+where their type already says that they fit, and the reason is worked out afterwards.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Generic, NoReturn, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ._base_errors import ClosedError, Error
+from ._errors import BY_STATUS, ArgError
+from ._native import ffi, lib
+from ._records import STRUCTS, Shortage
+
+I32Array = npt.NDArray[np.int32]
+I64Array = npt.NDArray[np.int64]
+U32Array = npt.NDArray[np.uint32]
+U64Array = npt.NDArray[np.uint64]
+U8Array = npt.NDArray[np.uint8]
+F32Array = npt.NDArray[np.float32]
+
+# What stands for an array of numbers in calls: an array of exactly that type, which is used in
+# place, or a list, tuple or range of ints, which is copied.
+Ints = Any
+
+NULL = ffi.NULL
+_ndarray = np.ndarray
+_from_buffer = ffi.from_buffer
+
+I32, I64 = np.dtype(np.int32), np.dtype(np.int64)
+U32, U64, U8 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.uint8)
+F32 = np.dtype(np.float32)
+_I32_C, _I64_C = ffi.typeof("int32_t[]"), ffi.typeof("int64_t[]")
+_U32_C, _U64_C = ffi.typeof("uint32_t[]"), ffi.typeof("uint64_t[]")
+_C_OF = {I32: _I32_C, I64: _I64_C, U32: _U32_C, U64: _U64_C, U8: ffi.typeof("uint8_t[]"),
+         F32: ffi.typeof("float[]")}
+
+
+# ------------------------------------------------------------------------------------- arrays
+
+
+def _from_numbers(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A list, tuple or range of Python ints as an array of `dtype`."""
+    array = np.asarray(value)
+    if array.ndim != 1:
+        raise ArgError(f"{name}: needs one dimension, has {array.ndim}")
+    if array.size == 0:
+        return np.empty(0, dtype)
+    if dtype.kind == "f":
+        return array.astype(dtype)
+    if array.dtype.kind not in "iu" and not all(isinstance(item, int) for item in value):
+        raise TypeError(f"{name}: needs ints, has {array.dtype}")
+    limits = np.iinfo(dtype)
+    low, high = min(value), max(value)
+    if low < limits.min or high > limits.max:
+        wrong = low if low < limits.min else high
+        raise ArgError(f"{name}: {wrong} is not in {limits.min}..{limits.max}")
+    return array.astype(dtype)
+
+
+def array_of(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """`value` as a C-contiguous array of one dimension and this type; copies lists only."""
+    if not isinstance(value, _ndarray):
+        if isinstance(value, (list, tuple, range)):
+            return _from_numbers(name, value, dtype)
+        if hasattr(value, "__dlpack__"):
+            value = np.from_dlpack(value)
+        else:
+            try:
+                value = np.asarray(memoryview(value))
+            except TypeError:
+                raise TypeError(f"{name}: needs an array of {dtype}, "
+                                f"not {type(value).__name__}") from None
+    if value.dtype != dtype:
+        raise TypeError(f"{name}: needs an array of {dtype}, not of {value.dtype}")
+    if value.ndim != 1:
+        raise ArgError(f"{name}: needs one dimension, has {value.ndim}")
+    if not value.flags.c_contiguous:
+        raise ArgError(f"{name}: the array is not contiguous")
+    return cast("npt.NDArray[Any]", value)
+
+
+def pointer(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
+    """A C array over `value`, whose length is len() of it. The value stays alive with it."""
+    return _from_buffer(_C_OF[dtype], array_of(name, value, dtype))
+
+
+def i32(name: str, value: Any) -> Any:
+    if type(value) is _ndarray and value.dtype is I32 and value.ndim == 1:
+        try:
+            return _from_buffer(_I32_C, value)
+        except (ValueError, BufferError):
+            pass
+    return pointer(name, value, I32)
+
+
+def u32(name: str, value: Any) -> Any:
+    if type(value) is _ndarray and value.dtype is U32 and value.ndim == 1:
+        try:
+            return _from_buffer(_U32_C, value)
+        except (ValueError, BufferError):
+            pass
+    return pointer(name, value, U32)
+
+
+def seqs_of(name: str, value: Any) -> Any:
+    """Handles: an array of u64, or sequences."""
+    if type(value) is _ndarray and value.dtype is U64 and value.ndim == 1:
+        try:
+            return _from_buffer(_U64_C, value)
+        except (ValueError, BufferError):
+            pass
+    if isinstance(value, (list, tuple)):
+        try:
+            value = np.array([getattr(item, "handle", item) for item in value], U64)
+        except (TypeError, ValueError, OverflowError):
+            raise TypeError(f"{name}: needs sequences, or an array of their handles") from None
+    return pointer(name, value, U64)
+
+
+def out_array(name: str, value: Any, dtype: np.dtype[Any], least: int) -> Any:
+    """A C array over an array that is to be written, with room for `least` elements."""
+    if not isinstance(value, _ndarray):
+        raise TypeError(f"{name}: needs a NumPy array, not {type(value).__name__}")
+    value = array_of(name, value, dtype)
+    if not value.flags.writeable:
+        raise ArgError(f"{name}: the array is read-only")
+    if value.size < least:
+        raise ArgError(f"{name}: has room for {value.size}, needs {least}")
+    return _from_buffer(_C_OF[dtype], value)
+
+
+def same_length(**lengths: Any) -> int:
+    """The length that all of these have; None stands for none."""
+    known = {name: len(value) for name, value in lengths.items() if value is not None}
+    first = next(iter(known))
+    for name, length in known.items():
+        if length != known[first]:
+            raise ArgError(f"{name}: has {length} elements, {first} has {known[first]}")
+    return known[first]
+
+
+def copied(address: Any, n: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """A fresh array with n elements from memory of the library's."""
+    if n == 0:
+        return np.empty(0, dtype)
+    return np.frombuffer(ffi.buffer(address, n * dtype.itemsize), dtype).copy()
+
+
+# ------------------------------------------------------------------------------------ structs
+
+_CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I",
+          (4, True): "i", (8, False): "Q", (8, True): "q"}
+_HANDLES = ("kvp_seq", "kvp_ns", "kvp_request")
+Record = TypeVar("Record")
+
+
+def _scalar_code(kind: Any) -> str:
+    if kind.cname in ("double", "float"):
+        return "d" if kind.cname == "double" else "f"
+    signed = kind.kind == "enum" or int(ffi.cast(kind, -1)) < 0
+    return _CODES[ffi.sizeof(kind), signed]
+
+
+def _name(kind: Any) -> str:
+    return str(kind.cname).removeprefix("struct ")
+
+
+def _leaves(kind: Any) -> list[tuple[str, str, int]]:
+    """[(field, struct code, offset)] of a struct, nested ones flattened."""
+    leaves = []
+    for field, description in kind.fields:
+        of, offset = description.type, description.offset
+        if of.kind == "struct" and _name(of) in _HANDLES:
+            leaves.append((field, "Q", offset))
+        elif of.kind == "struct" and _name(of) == "kvp_hash":
+            leaves.append((field, "16s", offset))
+        elif of.kind == "struct":
+            leaves += [(field, code, offset + inner) for _, code, inner in _leaves(of)]
+        elif of.kind == "array":
+            code = _scalar_code(of.item)
+            leaves += [(field, code, offset + i * ffi.sizeof(of.item)) for i in range(of.length)]
+        elif of.kind == "pointer":
+            leaves.append((field, "Q", offset))
+        else:
+            leaves.append((field, _scalar_code(of), offset))
+    return leaves
+
+
+class Struct(Generic[Record]):
+    """One C struct: room for it, and its content as a record."""
+
+    def __init__(self, record: type[Record]) -> None:
+        self.record = record
+        self.cname = STRUCTS[record]
+        self.kind = ffi.typeof(self.cname)
+        self.pointer = ffi.typeof(self.cname + " *")
+        leaves, text, at = _leaves(self.kind), "=", 0
+        for _, code, offset in leaves:
+            text += f"{offset - at}x{code}" if offset > at else code
+            at = offset + struct.calcsize("=" + code)
+        size = ffi.sizeof(self.kind)
+        self._unpack = struct.Struct(text + (f"{size - at}x" if size > at else "")).unpack
+        self._nested = self._nesting()
+        self._make: Callable[[Any], Record] = getattr(record, "_make")
+
+    def _nesting(self) -> list[tuple[int, Any]]:
+        """[(leaves, record type or tuple or None)] for each field; empty when all are plain."""
+        groups: list[tuple[int, Any]] = []
+        for _, description in self.kind.fields:
+            of = description.type
+            if of.kind == "array":
+                groups.append((of.length, tuple))
+            elif of.kind == "struct" and _name(of) not in _HANDLES and _name(of) != "kvp_hash":
+                inner = next(r for r, cname in STRUCTS.items() if cname == _name(of))
+                groups.append((len(_leaves(of)), getattr(inner, "_make")))
+            else:
+                groups.append((1, None))
+        return groups if any(make is not None for _, make in groups) else []
+
+    def new(self) -> Any:
+        return ffi.new(self.pointer)
+
+    def read(self, cdata: Any) -> Record:
+        values = self._unpack(ffi.buffer(cdata))
+        if not self._nested:
+            return self._make(values)
+        fields, at = [], 0
+        for n, make in self._nested:
+            fields.append(values[at] if make is None else make(values[at:at + n]))
+            at += n
+        return self._make(fields)
+
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of an array of these."""
+        return struct_dtype(self.cname)
+
+
+def _field_format(of: Any) -> Any:
+    if of.kind == "struct" and _name(of) in _HANDLES:
+        return U64
+    if of.kind == "struct" and _name(of) == "kvp_hash":
+        return (np.uint8, (16,))
+    if of.kind == "array":
+        return (_field_format(of.item), (of.length,))
+    if of.kind == "struct":
+        return struct_dtype(_name(of))
+    if of.kind == "pointer":
+        return U64
+    return np.dtype("=" + {"B": "u1", "b": "i1", "H": "u2", "h": "i2", "I": "u4", "i": "i4",
+                           "Q": "u8", "q": "i8", "d": "f8", "f": "f4"}[_scalar_code(of)])
+
+
+def struct_dtype(cname: str) -> np.dtype[Any]:
+    kind = ffi.typeof(cname)
+    return np.dtype({"names": [field for field, _ in kind.fields],
+                     "formats": [_field_format(d.type) for _, d in kind.fields],
+                     "offsets": [d.offset for _, d in kind.fields],
+                     "itemsize": ffi.sizeof(kind)})
+
+
+def set_fields(cdata: Any, fields: Any, what: str) -> None:
+    """Sets fields of a struct from keyword arguments."""
+    known = dict(ffi.typeof(cdata).item.fields)
+    for name, value in fields.items():
+        if name not in known or name in ("struct_size", "reserved"):
+            raise TypeError(f"{what}() got an unexpected keyword argument '{name}'")
+        try:
+            setattr(cdata, name, value)
+        except OverflowError:
+            raise ArgError(f"{name}: {value} is out of range") from None
+        except TypeError:
+            raise TypeError(f"{name}: needs a number, not {type(value).__name__}") from None
+
+
+# ------------------------------------------------------------------------------------- errors
+
+
+def bad_number(error: Exception, **arguments: Any) -> Exception:
+    """The exception for a number that cffi refused: names the argument."""
+    for name, value in arguments.items():
+        if isinstance(value, float) or not hasattr(value, "__index__"):
+            return TypeError(f"{name}: needs an int, not {type(value).__name__}")
+    for name, value in arguments.items():
+        number = int(value)
+        if number < 0:
+            return ArgError(f"{name}: {number} is negative")
+        if number >= 2 ** 32:
+            return ArgError(f"{name}: {number} is too large")
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    return ArgError(f"{shown}: {error}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, _ndarray):
+        return f"<{value.dtype}[{', '.join(str(n) for n in value.shape)}]>"
+    if isinstance(value, (list, tuple)) and len(value) > 8:
+        return f"<{len(value)} items>"
+    return repr(value)
+
+
+def _blame(arguments: dict[str, Any]) -> str:
+    """What is visibly wrong with an argument, when the library says that one is."""
+    for name, value in arguments.items():
+        if name == "tokens" and value is not None and len(value):
+            array = np.asarray(value)
+            if array.min() < 0:
+                at = int(np.argmax(array < 0))
+                return f"; {name}[{at}] is {int(array[at])}: negative"
+        if name == "seqs" and value is not None:
+            handles = [getattr(item, "handle", item) for item in value]
+            if len(set(handles)) < len(handles):
+                return f"; {name} names a sequence twice"
+    return ""
+
+
+def error_of(status: int, call: str, arguments: dict[str, Any],
+             shortage: Shortage | None = None) -> Error:
+    if status == lib.KVPY_E_CLOSED:
+        return ClosedError(f"{call}: it is closed")
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
+    if status == lib.KVPY_E_LENGTH:
+        return ArgError(f"{call}({shown}): tokens has not as many elements as n_tokens adds up to")
+    kind = BY_STATUS.get(status, Error)
+    message = f"{call}({shown}): {kind.name}: {kind.text}"
+    if kind is ArgError:
+        message += _blame(arguments)
+    if shortage is None or shortage.status != status:
+        return kind(message)
+    if shortage.missing_blocks:
+        tier = "host" if shortage.tier == lib.KVP_HOST else "device"
+        message += f"; {shortage.missing_blocks} {tier} blocks missing"
+    return kind(message, int(shortage.missing_blocks), shortage.index, shortage.tier)
+
+
+def fail(status: int, call: str, **arguments: Any) -> NoReturn:
+    raise error_of(status, call, arguments)
+
+
+def owned(raw: Any, kind: int, owner: Any = None) -> Any:
+    """A kvpy_object around what the library created; freed with the last reference to it.
+
+    The destructor has the owner, so that it lives longer."""
+    made = lib.kvpy_object_new(raw, kind, owner if owner is not None else NULL)
+    if made == NULL:
+        raise MemoryError
+
+    def free(handle: Any, keep: Any = owner) -> None:
+        lib.kvpy_object_free(handle)
+
+    return ffi.gc(made, free)
+
+
+def close(handle: Any, what: str) -> None:
+    status = lib.kvpy_object_close(handle)
+    if status:
+        fail(status, f"{what}.close")

@@ -1,0 +1,454 @@
+"""Sequences and namespaces: what one request, and one tenant, calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from . import _constants as c
+from ._core import (I32, I64, NULL, I32Array, I64Array, Ints, Struct, bad_number, error_of, i32,
+                    out_array)
+from ._errors import TooSmallError
+from ._native import ffi, lib
+from ._records import Admission, OpenInfo, Released, SeqInfo, Shortage
+
+_commit, _extend, _append = lib.kvpg_seq_commit, lib.kvpg_seq_extend, lib.kvpy_append
+_open, _close, _truncate, _fork = lib.kvpy_open, lib.kvpy_close, lib.kvpy_truncate, lib.kvpy_fork
+_new = ffi.new
+_OPENED = ffi.typeof("kvpy_opened *")
+_INT = ffi.typeof("int *")
+_SEQ_INFO, _OPEN_INFO, _ADMISSION = Struct(SeqInfo), Struct(OpenInfo), Struct(Admission)
+_SHORTAGE = Struct(Shortage)
+_MASK = (1 << 31) - 1
+_no_numbers = (TypeError, OverflowError)
+
+
+def fail(handle: Any, status: int, call: str, **arguments: Any) -> NoReturn:
+    """Raises what a call on a cache returned, with what it missed."""
+    shortage = None
+    if status in (lib.KVP_E_NO_BLOCKS, lib.KVP_E_NEVER) or arguments.get("seqs") is not None:
+        room = _SHORTAGE.new()
+        if lib.kvpg_cache_shortage(handle, room) == 0:
+            shortage = _SHORTAGE.read(room)
+    raise error_of(status, call, arguments, shortage)
+
+
+class Key(NamedTuple):
+    """An extra key: what the KV of tokens [begin, end) depends on besides token ids.
+
+    type   the caller's number; keys of two types never compare equal
+    begin  position in the sequence, tokens
+    end    > begin
+    data   at most KEY_MAX_BYTES bytes; of longer ones, pass a digest
+    """
+
+    type: int
+    begin: int
+    end: int
+    data: bytes
+
+
+class Prompt:
+    """A prompt with everything that may go along with it.
+
+    tokens     [n] i32, not negative
+    reserve    slots wanted beyond the tokens
+    tag        the caller's own number, 64 bits
+    hashes     [n // U, 16] u8: kvpager.hash_units of the same tokens; or None
+    keys       extra keys, ascending by begin
+    uncached   [(begin, end)]: positions that must not be cached
+    no_match   take no hit, compute everything
+    device_only  take no hit that would have to be copied from the host
+    retention  class, 0..7, of the blocks that the sequence takes
+    """
+
+    def __init__(self, tokens: Ints, *, reserve: int = 0, tag: int = 0, hashes: Any = None,
+                 keys: Iterable[Key] = (), uncached: Iterable[tuple[int, int]] = (),
+                 no_match: bool = False, device_only: bool = False, retention: int = 0) -> None:
+        values = i32("tokens", tokens)
+        made = ffi.new("kvp_prompt *")
+        made.struct_size = ffi.sizeof("kvp_prompt")
+        made.tokens, made.n_tokens = values, len(values)
+        try:
+            made.reserve_tokens, made.tag, made.retention = reserve, tag, retention
+        except _no_numbers as error:
+            raise bad_number(error, reserve=reserve, tag=tag, retention=retention) from None
+        made.flags = ((c.OPEN_NO_MATCH if no_match else 0)
+                      | (c.OPEN_DEVICE_ONLY if device_only else 0))
+        self._c, self._keep = made, [values]
+        self._set_keys(list(keys))
+        self._set_uncached(list(uncached))
+        if hashes is not None:
+            self._set_hashes(hashes, len(values))
+
+    def _set_keys(self, keys: list[Key]) -> None:
+        if not keys:
+            return
+        array = ffi.new("kvp_key[]", len(keys))
+        for room, key in zip(array, keys):
+            data = ffi.from_buffer(key.data)
+            self._keep.append(data)
+            try:
+                room.type, room.begin, room.end = key.type, key.begin, key.end
+            except _no_numbers as error:
+                raise bad_number(error, keys=key.type, begin=key.begin, end=key.end) from None
+            room.n_bytes, room.bytes = len(data), data
+        self._keep.append(array)
+        self._c.keys, self._c.n_keys = array, len(keys)
+
+    def _set_uncached(self, ranges: list[tuple[int, int]]) -> None:
+        if not ranges:
+            return
+        try:
+            array = ffi.new("kvp_range[]", [tuple(pair) for pair in ranges])
+        except _no_numbers:
+            raise TypeError("uncached: needs pairs (begin, end) of positions") from None
+        self._keep.append(array)
+        self._c.uncached, self._c.n_uncached = array, len(ranges)
+
+    def _set_hashes(self, hashes: Any, n_tokens: int) -> None:
+        array = np.asarray(hashes)
+        if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1:] != (16,):
+            raise TypeError(f"hashes: needs an array [units, 16] of uint8, not "
+                            f"{array.dtype}{list(array.shape)}")
+        if not array.flags.c_contiguous:
+            raise ValueError("hashes: the array is not contiguous")
+        self.n_hashes = len(array)
+        data = ffi.from_buffer("kvp_hash[]", array)
+        self._keep.append(data)
+        self._c.hashes = data
+
+
+def prompt_of(prompt: Prompt | Ints) -> Prompt:
+    return prompt if isinstance(prompt, Prompt) else Prompt(prompt)
+
+
+class Sequence:
+    """One stream of tokens with its row of blocks. Made by Namespace.open, fork and Cache.seq.
+
+    Its life: open -> (extend, commit)* -> close. `handle` is what arrays of sequences hold (u64).
+    Closing is the caller's: a sequence that is only forgotten stays open. As a context manager it
+    closes at the end.
+    """
+
+    __slots__ = ("_o", "handle", "_opened", "__weakref__")
+
+    def __init__(self, cache_handle: Any, handle: int, opened: Any = None) -> None:
+        self._o = cache_handle
+        self.handle = handle
+        self._opened = opened
+
+    def __enter__(self) -> Sequence:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if _close(self._o, self.handle) < 0 and kind is None:
+            # Closed by hand, or with its cache: nothing is left to do.
+            return
+
+    def __repr__(self) -> str:
+        return f"<kvpager.Sequence {self.handle:#x}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and other.handle == self.handle
+
+    def __hash__(self) -> int:
+        return hash(self.handle)
+
+    @property
+    def opened(self) -> OpenInfo:
+        """What open found: cached_tokens, why the match stopped, blocks taken. Of one that was not
+        opened here (a fork, Cache.seq): all zero."""
+        if self._opened is None:
+            return _OPEN_INFO.read(_OPEN_INFO.new())
+        return _OPEN_INFO.read(ffi.addressof(self._opened, "info"))
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that need not be computed."""
+        return int(self._opened.info.cached_tokens) if self._opened is not None else 0
+
+    def append(self, token: int) -> None:
+        """Make room for one more token: extend, without an array."""
+        try:
+            status = _append(self._o, self.handle, token)
+        except _no_numbers as error:
+            raise bad_number(error, token=token) from None
+        if status:
+            fail(self._o, status, "Sequence.append", seq=self, token=token)
+
+    def extend(self, tokens: Ints | None = None, reserve: int = 0) -> None:
+        """Make room for more tokens, and `reserve` slots beyond them.
+
+        tokens   [n] i32, not negative; none: makes the slots of uncomputed tokens writable
+
+        Raises NoBlocksError, NeverError (see .missing), TooLongError, StateError, PlanFullError.
+        """
+        if tokens is None:
+            values, n = NULL, 0
+        else:
+            values = i32("tokens", tokens)
+            n = len(values)
+        try:
+            status = _extend(self._o, self.handle, values, n, reserve)
+        except _no_numbers as error:
+            raise bad_number(error, reserve=reserve) from None
+        if status:
+            fail(self._o, status, "Sequence.extend", seq=self, tokens=tokens, reserve=reserve)
+
+    def extend_unknown(self, n_tokens: int, reserve: int = 0) -> None:
+        """Make room for n_tokens tokens whose values come later, with fill."""
+        try:
+            status = _extend(self._o, self.handle, NULL, n_tokens, reserve)
+        except _no_numbers as error:
+            raise bad_number(error, n_tokens=n_tokens, reserve=reserve) from None
+        if status:
+            fail(self._o, status, "Sequence.extend_unknown", seq=self, n_tokens=n_tokens,
+                 reserve=reserve)
+
+    def fill(self, tokens: Ints) -> None:
+        """Give the values of tokens that were extended without, in order. tokens: [n] i32."""
+        values = i32("tokens", tokens)
+        status = lib.kvpg_seq_fill(self._o, self.handle, values, len(values))
+        if status:
+            fail(self._o, status, "Sequence.fill", seq=self, tokens=tokens)
+
+    def commit(self, n_tokens: int) -> None:
+        """Declare the KV of the first n_tokens computed: full units become findable."""
+        try:
+            status = _commit(self._o, self.handle, n_tokens)
+        except _no_numbers as error:
+            raise bad_number(error, n_tokens=n_tokens) from None
+        if status:
+            fail(self._o, status, "Sequence.commit", seq=self, n_tokens=n_tokens)
+
+    def invalidate(self, start: int) -> list[Sequence]:
+        """Take back the KV of tokens from `start` on; gives the sequences that share it."""
+        try:
+            room, n = ffi.new("kvp_seq[]", 64), ffi.new("uint32_t *")
+            status = lib.kvpg_seq_invalidate(self._o, self.handle, start, room, len(room), n)
+            if status == lib.KVP_E_TOO_SMALL:
+                room = ffi.new("kvp_seq[]", n[0])
+                status = lib.kvpg_seq_invalidate(self._o, self.handle, start, room, len(room), n)
+        except _no_numbers as error:
+            raise bad_number(error, start=start) from None
+        if status:
+            fail(self._o, status, "Sequence.invalidate", seq=self, start=start)
+        return [Sequence(self._o, room[i].bits) for i in range(n[0])]
+
+    def fork(self, at: int = c.END, tag: int = 0) -> Sequence:
+        """A second sequence that shares everything before `at`; takes no block."""
+        out = _new(_INT)
+        try:
+            child = _fork(self._o, self.handle, at, tag, out)
+        except _no_numbers as error:
+            raise bad_number(error, at=at, tag=tag) from None
+        if out[0]:
+            fail(self._o, out[0], "Sequence.fork", seq=self, at=at)
+        return Sequence(self._o, child)
+
+    def truncate(self, n_tokens: int) -> Released:
+        """Roll back to n_tokens, at any place; gives how many blocks became free and cached."""
+        try:
+            packed = _truncate(self._o, self.handle, n_tokens)
+        except _no_numbers as error:
+            raise bad_number(error, n_tokens=n_tokens) from None
+        if packed < 0:
+            fail(self._o, packed, "Sequence.truncate", seq=self, n_tokens=n_tokens)
+        return Released(packed >> 31, packed & _MASK)
+
+    def close(self) -> Released:
+        """Release every block; sealed content stays cached."""
+        packed = _close(self._o, self.handle)
+        if packed < 0:
+            fail(self._o, packed, "Sequence.close", seq=self)
+        return Released(packed >> 31, packed & _MASK)
+
+    def info(self) -> SeqInfo:
+        """All that is known of the sequence."""
+        room = _SEQ_INFO.new()
+        status = lib.kvpg_seq_info_get(self._o, self.handle, room)
+        if status:
+            fail(self._o, status, "Sequence.info", seq=self)
+        return _SEQ_INFO.read(room)
+
+    def tokens(self, begin: int = 0, n_tokens: int | None = None,
+               out: I32Array | None = None) -> I32Array:
+        """Token values read back: [n_tokens] i32 from position `begin`; all known ones by default.
+        With `out`, it is filled and given back."""
+        if n_tokens is None:
+            n_tokens = max(self.info().known_tokens - begin, 0) if out is None else len(out)
+        try:
+            array = np.empty(n_tokens, I32) if out is None else out
+            room = out_array("out", array, I32, n_tokens)
+            status = lib.kvpg_seq_tokens(self._o, self.handle, begin, n_tokens, room)
+        except (ValueError, *_no_numbers) as error:
+            if isinstance(error, ValueError) and n_tokens >= 0:
+                raise
+            raise bad_number(error, begin=begin, n_tokens=n_tokens) from None
+        if status:
+            fail(self._o, status, "Sequence.tokens", seq=self, begin=begin, n_tokens=n_tokens)
+        return array
+
+    def block_tokens(self, block_idx: int) -> I32Array:
+        """The tokens in block `block_idx` of the row (a position, not an id): [0..S] i32."""
+        room = np.empty(c.BLOCK_TOKENS_MAX, I32)
+        n = ffi.new("uint32_t *")
+        try:
+            status = lib.kvpg_seq_block_tokens(self._o, self.handle, block_idx,
+                                               out_array("out", room, I32, 0), n)
+        except _no_numbers as error:
+            raise bad_number(error, block_idx=block_idx) from None
+        if status:
+            fail(self._o, status, "Sequence.block_tokens", seq=self, block_idx=block_idx)
+        return room[:n[0]].copy()
+
+    def row(self, out: I32Array | None = None, group: int = 0) -> I32Array:
+        """The block ids in order, reserved ones included: [blocks] i32, a fresh array, or the
+        beginning of `out`."""
+        array = np.empty(64, I32) if out is None else out
+        n = ffi.new("uint32_t *")
+        try:
+            status = lib.kvpy_row(self._o, self.handle, group, out_array("out", array, I32, 0),
+                                  len(array), n)
+            if status == lib.KVP_E_TOO_SMALL and out is None:
+                array = np.empty(n[0], I32)
+                status = lib.kvpy_row(self._o, self.handle, group,
+                                      out_array("out", array, I32, 0), len(array), n)
+        except _no_numbers as error:
+            if isinstance(group, int) and 0 <= group < 2 ** 32:
+                raise
+            raise bad_number(error, group=group) from None
+        if status == lib.KVP_E_TOO_SMALL:
+            raise TooSmallError(f"out: has room for {len(array)} blocks, needs {n[0]}")
+        if status:
+            fail(self._o, status, "Sequence.row", seq=self, group=group)
+        return array[:n[0]]
+
+    def slots(self, begin: int, n_tokens: int, out: I64Array | None = None,
+              group: int = 0) -> I64Array:
+        """The slots that the KV of tokens begin .. begin + n_tokens - 1 is to be written to:
+        [n_tokens] i64, block * S + offset; NO_SLOT for a computed token."""
+        try:
+            array = np.empty(n_tokens, I64) if out is None else out
+            status = lib.kvpg_seq_slots(self._o, self.handle, group, begin, n_tokens,
+                                        out_array("out", array, I64, n_tokens))
+        except (ValueError, *_no_numbers) as error:
+            if out is not None and isinstance(error, (ValueError, TypeError)) and isinstance(
+                    n_tokens, int) and n_tokens >= 0 and isinstance(begin, int) and begin >= 0:
+                raise
+            raise bad_number(error, begin=begin, n_tokens=n_tokens, group=group) from None
+        if status:
+            fail(self._o, status, "Sequence.slots", seq=self, begin=begin, n_tokens=n_tokens)
+        return array[:n_tokens]
+
+    def retain(self, begin: int, end: int, retention: int) -> None:
+        """Give the blocks that hold positions [begin, end) a retention class, 0..7."""
+        try:
+            status = lib.kvpg_seq_retain(self._o, self.handle, begin, end, retention)
+        except _no_numbers as error:
+            raise bad_number(error, begin=begin, end=end, retention=retention) from None
+        if status:
+            fail(self._o, status, "Sequence.retain", seq=self, begin=begin, end=end,
+                 retention=retention)
+
+    def uncache(self, begin: int, end: int) -> None:
+        """Add positions [begin, end) that must not be cached; they may lie ahead."""
+        try:
+            status = lib.kvpg_seq_uncache(self._o, self.handle, begin, end)
+        except _no_numbers as error:
+            raise bad_number(error, begin=begin, end=end) from None
+        if status:
+            fail(self._o, status, "Sequence.uncache", seq=self, begin=begin, end=end)
+
+
+class Namespace:
+    """What separates tenants, adapters and model versions; nothing is shared across two.
+
+    Made by Cache.namespace. As a context manager it closes at the end."""
+
+    __slots__ = ("_o", "handle")
+
+    def __init__(self, cache_handle: Any, handle: int) -> None:
+        self._o = cache_handle
+        self.handle = handle
+
+    def __enter__(self) -> Namespace:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        lib.kvpg_ns_close(self._o, self.handle)
+
+    def __repr__(self) -> str:
+        return f"<kvpager.Namespace {self.handle:#x}>"
+
+    def open(self, prompt: Prompt | Ints, reserve: int = 0, tag: int = 0) -> Sequence:
+        """Open a sequence: match the longest cached prefix, hold it, take blocks for the rest.
+
+        prompt   [n] i32 tokens; or a Prompt, which may have keys, hashes and more (and its own
+                 reserve and tag)
+
+        Raises NoBlocksError, NeverError (see .missing), NoSeqsError, TooLongError, PlanFullError.
+        """
+        out = _new(_OPENED)
+        if isinstance(prompt, Prompt):
+            _check_hashes(self._o, prompt)
+            status = lib.kvpy_open_prompt(self._o, self.handle, prompt._c, out)
+        else:
+            values = i32("tokens", prompt)
+            try:
+                status = _open(self._o, self.handle, values, len(values), reserve, tag, out)
+            except _no_numbers as error:
+                raise bad_number(error, reserve=reserve, tag=tag) from None
+        if status:
+            shown = {"prompt": prompt} if isinstance(prompt, Prompt) else {"tokens": prompt}
+            fail(self._o, status, "Namespace.open", **shown, reserve=reserve)
+        return Sequence(self._o, out.seq, out)
+
+    def match(self, prompt: Prompt | Ints) -> OpenInfo:
+        """How much of a prompt is cached; nothing is held or changed."""
+        given, room = prompt_of(prompt), _OPEN_INFO.new()
+        _check_hashes(self._o, given)
+        status = lib.kvpg_match(self._o, self.handle, given._c, room)
+        if status:
+            fail(self._o, status, "Namespace.match", tokens=prompt)
+        return _OPEN_INFO.read(room)
+
+    def can_open(self, prompt: Prompt | Ints) -> Admission:
+        """Whether open would find its blocks now: verdict ADMIT_OK, ADMIT_LATER, ADMIT_NEVER."""
+        given, room = prompt_of(prompt), _ADMISSION.new()
+        _check_hashes(self._o, given)
+        status = lib.kvpg_can_open(self._o, self.handle, given._c, room)
+        if status:
+            fail(self._o, status, "Namespace.can_open", tokens=prompt)
+        return _ADMISSION.read(room)
+
+    def flush(self) -> None:
+        """Forget everything cached in the namespace, at once."""
+        status = lib.kvpg_ns_flush(self._o, self.handle)
+        if status:
+            fail(self._o, status, "Namespace.flush", ns=self)
+
+    def close(self) -> None:
+        """One opener less; the last one flushes it."""
+        status = lib.kvpg_ns_close(self._o, self.handle)
+        if status:
+            fail(self._o, status, "Namespace.close", ns=self)
+
+
+def _check_hashes(cache_handle: Any, prompt: Prompt) -> None:
+    """There must be one hash for each full unit: how long a unit is, only the cache knows."""
+    if prompt._c.hashes == NULL:
+        return
+    config = ffi.new("kvp_config *")
+    status = lib.kvpg_config_peek(cache_handle, config)
+    if status:
+        fail(cache_handle, status, "config")
+    units = prompt._c.n_tokens // config.unit_tokens
+    if prompt.n_hashes < units:
+        raise ValueError(f"hashes: has {prompt.n_hashes}, the prompt has {units} full units")

@@ -1,0 +1,309 @@
+"""Makes everything that follows from the public headers alone.
+
+    generate.py --cc CC --include DIR --shim DIR --out DIR
+
+writes to --out:
+
+    native.c       the extension module kvpager._native, for cffi's API mode: every public function
+                   and type, the guarded twins (see shim.h), and what shim.h declares
+    _constants.py  every KVP_ constant, without the prefix
+    _errors.py     an exception class for each status
+    _records.py    a NamedTuple for each struct of plain numbers, its fields explained as there;
+                   a TypedDict for each configuration
+
+So a function, a field, a constant or a status that is new in a header is there after a build; what
+is left to do by hand is a method with a Python name (docs/PYTHON.md, "A new function").
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import tempfile
+import textwrap
+from typing import Any
+
+from cffi import FFI
+
+# What a kvpy_object may hold: the parameters that become guarded.
+OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog"]
+HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
+
+# "Thread: any" in the headers: may run beside another call.
+READERS = ["kvp_cache_stats"]
+
+# Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
+SHORT = [
+    "kvpg_seq_commit", "kvpg_seq_extend", "kvpg_seq_info_get", "kvpg_cache_stats",
+    "kvpg_cache_shortage", "kvpg_seq_retain", "kvpg_seq_uncache", "kvpg_step_done",
+    "kvpg_ns_close", "kvpg_sched_pause", "kvpg_sched_resume", "kvpg_request_info_get",
+    "kvpg_request_sample", "kvpy_append", "kvpy_fork", "kvpy_close", "kvpy_truncate",
+    "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info", "kvpg_wire_mirror_seq",
+    "kvpy_dl_new", "kvp_memory_tensor", "kvp_status_name", "kvp_status_text", "kvp_status_class",
+]
+
+HEADER = '"""Made from the public headers by generate.py. Do not edit."""\n'
+
+
+def preprocess(cc: str, include: pathlib.Path, shim: pathlib.Path) -> str:
+    """The headers as one text for cffi: no directives, nothing of the C library's."""
+    with tempfile.TemporaryDirectory() as empty:
+        for name in ("stddef.h", "stdint.h"):
+            (pathlib.Path(empty) / name).write_text("")
+        command = [cc, "-E", "-P", "-x", "c", "-nostdinc", "-I", empty, "-I", str(include),
+                   "-DKVPY_CDEF", "-U__GNUC__", str(shim / "shim.h")]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def macros(include: pathlib.Path) -> tuple[list[str], dict[str, str]]:
+    """Names of the macros that are numbers; those that are strings, with their text."""
+    numbers, strings = [], {}
+    for header in sorted((include / "kvpager").glob("*.h")):
+        for name, value in re.findall(r"^#define (KVP_\w+)[ \t]+(\S[^\n]*)$", header.read_text(),
+                                      re.MULTILINE):
+            value = re.sub(r"/\*.*", "", value).strip()
+            if re.fullmatch(r'"[^"\\]*"', value):
+                strings[name] = value[1:-1]
+            elif re.fullmatch(r"\(?-?\w+\)?", value) and name != "KVP_API":
+                numbers.append(name)
+    return numbers, strings
+
+
+# ---------------------------------------------------------------------------------- the twins
+
+
+def parameters(text: str) -> list[tuple[str, str]]:
+    """[(type, name)] of a prototype's parameters."""
+    found = []
+    for parameter in text.split(","):
+        match = re.fullmatch(r"\s*(.*?)(\w+)\s*", parameter, re.DOTALL)
+        assert match, parameter
+        found.append((" ".join(match[1].split()), match[2]))
+    return found
+
+
+def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """The guarded form of one function: (prototype, definition); None when it needs none.
+
+    A guarded object stands in for each pointer to an opaque type, the bits for a handle, two
+    numbers for a range. The result is a status; what is none goes out through out_value.
+    """
+    objects, declared, passed = [], [], []
+    for kind, parameter in takes:
+        bare = kind.replace("const ", "").strip()
+        if bare.endswith(" *") and bare[:-2] in OPAQUE:
+            objects.append(parameter)
+            declared.append(f"kvpy_object *{parameter}")
+            passed.append(f"atomic_load_explicit(&{parameter}->pointer, memory_order_relaxed)")
+        elif bare in HANDLES:
+            declared.append(f"uint64_t {parameter}")
+            passed.append(f"({bare}){{.bits = {parameter}}}")
+        elif bare == "kvp_range":
+            declared.append(f"uint32_t {parameter}_begin, uint32_t {parameter}_end")
+            passed.append(f"(kvp_range){{{parameter}_begin, {parameter}_end}}")
+        else:
+            declared.append(f"{kind}{'' if kind.endswith('*') else ' '}{parameter}")
+            passed.append(parameter)
+    if not objects or name.endswith(("_destroy", "_close")) and result == "void":
+        return None
+    call = f"{name}({', '.join(passed)})"
+    if result == "kvp_status":
+        body = f"    status = (int){call};\n"
+    elif result == "void":
+        body = f"    {call};\n"
+    else:
+        declared.append(f"{result}{'' if result.endswith('*') else ' '}*out_value")
+        body = f"    *out_value = {call};\n"
+    prototype = f"int kvpg_{name[4:]}({', '.join(declared)})"
+    enter, leave = "kvpy_enter", "kvpy_leave"
+    if name in READERS:
+        enter, leave = "kvpy_enter_reader", "kvpy_leave_reader"
+    # Two objects of one call share a lock (a scheduler and its cache), or one is only read.
+    definition = (f"static {prototype}\n{{\n    int status = {enter}({objects[0]});\n"
+                  f"    if (status != KVP_OK)\n        return status;\n{body}"
+                  f"    {leave}({objects[0]});\n    return status;\n}}\n")
+    return prototype + ";", definition
+
+
+def twins(text: str) -> tuple[list[str], list[str]]:
+    prototypes, definitions = [], []
+    for match in re.finditer(r"^ ?((?:const )?\w+ \*?)\s*(kvp_\w+)\(([^()]*)\);", text, re.MULTILINE):
+        made = twin(match[1].strip(), match[2], parameters(match[3]) if match[3] != "void" else [])
+        if made:
+            prototypes.append(made[0])
+            definitions.append(made[1])
+    return prototypes, definitions
+
+
+def keep_lock(code: str) -> str:
+    """Takes the release of the interpreter's lock out of the wrappers of SHORT functions."""
+    for name in SHORT:
+        pattern = re.compile(
+            r"  Py_BEGIN_ALLOW_THREADS\n  _cffi_restore_errno\(\);\n"
+            r"(  \{[^\n]*\b" + name + r"\([^\n]*\n)"
+            r"  _cffi_save_errno\(\);\n  Py_END_ALLOW_THREADS\n")
+        code, count = pattern.subn(r"\1", code)
+        assert count >= 1, f"no wrapper of {name}"
+    return code
+
+
+# ---------------------------------------------------------------------------------- Python files
+
+
+def write_constants(out: pathlib.Path, text: str, numbers: list[str],
+                    strings: dict[str, str]) -> None:
+    names = list(numbers)
+    for body in re.findall(r"\benum\s*\w*\s*\{(.*?)\}", text, re.DOTALL):
+        for entry in body.split(","):
+            name = entry.split("=")[0].strip()
+            if name.startswith("KVP_") and not name.startswith(("KVP_CALL_", "KVP_E_")):
+                names.append(name)
+    lines = [HEADER, "from typing import Final", "", "from ._native import lib", ""]
+    for name in names:
+        lines.append(f"{name[4:]}: Final[int] = lib.{name}")
+    for name, value in strings.items():
+        lines.append(f'{name[4:]}: Final = "{value}"')
+    (out / "_constants.py").write_text("\n".join(lines) + "\n")
+
+
+CLASSES = {"RETRY": "RetryError", "CALLER": "CallerError", "DATA": "DataError",
+           "SYSTEM": "SystemFailure"}
+# Also an exception that Python code already looks for.
+ALSO = {"E_ARG": "ValueError", "E_NO_MEMORY": "MemoryError", "E_IO": "OSError",
+        "E_TOO_LONG": "ValueError", "E_TOO_SMALL": "ValueError"}
+
+
+def error_name(status: str) -> str:
+    return "".join(part.capitalize() for part in status[2:].split("_")) + "Error"
+
+
+def write_errors(out: pathlib.Path, include: pathlib.Path) -> None:
+    table = (include / "kvpager" / "types.h").read_text()
+    rows = re.findall(r'X\((E_\w+), (-?\d+), (\w+), "([^"]*)"\)', table)
+    lines = [HEADER, "from ._base_errors import (CallerError, DataError, Error, RetryError,",
+             "                           SystemFailure)", ""]
+    for name, number, class_, text in rows:
+        bases = CLASSES[class_] + (f", {ALSO[name]}" if name in ALSO else "")
+        lines += ["", f"class {error_name(name)}({bases}):", f'    """KVP_{name}: {text}."""', "",
+                  f"    status = {number}", f'    name = "KVP_{name}"', f'    text = "{text}"', ""]
+    lines += ["", "BY_STATUS: dict[int, type[Error]] = {"]
+    lines += [f"    {number}: {error_name(name)}," for name, number, _, _ in rows]
+    lines += ["}", "", "__all__ = ["] + [f'    "{error_name(row[0])}",' for row in rows] + ["]"]
+    (out / "_errors.py").write_text("\n".join(lines) + "\n")
+
+
+def field_comments(include: pathlib.Path) -> dict[tuple[str, str], str]:
+    """What the headers say beside the fields: {(struct, field): text}."""
+    found: dict[tuple[str, str], str] = {}
+    for header in sorted((include / "kvpager").glob("*.h")):
+        text = header.read_text()
+        for body, name in re.findall(r"^typedef struct \w+ \{\n(.*?)^\} (\w+);", text,
+                                     re.DOTALL | re.MULTILINE):
+            for field, comment in re.findall(
+                    r"\b(\w+)(?:\[\w+\])?;[ \t]*/\*(.*?)\*/", body, re.DOTALL):
+                comment = " ".join(comment.split()).replace("\\", "\\\\")
+                found[name, field] = comment
+    return found
+
+
+def plain_fields(ffi: FFI, name: str) -> list[tuple[str, str]] | None:
+    """[(field, Python type)] of a struct that is made of numbers, hashes and such structs."""
+    kind: Any = ffi.typeof(name)
+    if kind.kind != "struct" or kind.fields is None:
+        return None
+    fields = []
+    for field, description in kind.fields:
+        of = description.type
+        if of.kind in ("primitive", "enum"):
+            fields.append((field, "float" if of.cname in ("double", "float") else "int"))
+        elif of.cname in HANDLES:
+            fields.append((field, "int"))
+        elif of.cname == "kvp_hash":
+            fields.append((field, "bytes"))
+        elif of.kind == "array" and of.item.kind == "primitive" and of.item.cname != "char":
+            fields.append((field, "tuple[int, ...]"))
+        elif of.kind == "struct" and plain_fields(ffi, of.cname) is not None:
+            fields.append((field, record_name(of.cname)))
+        else:
+            return None
+    if any(field == "struct_size" for field, _ in fields):
+        return None
+    return fields
+
+
+def record_name(struct: str) -> str:
+    return "".join(part.capitalize() for part in struct[4:].split("_"))
+
+
+def explained(field: str, width: int, comment: str) -> list[str]:
+    """One field's lines in a docstring."""
+    indent = " " * (width + 6)
+    text = textwrap.fill(comment, 98, initial_indent=indent, subsequent_indent=indent)
+    return [f"    {field:<{width}}  {text.strip()}".rstrip(), *text.rstrip().split("\n")[1:]]
+
+
+def write_records(out: pathlib.Path, ffi: FFI, text: str, include: pathlib.Path) -> None:
+    comments = field_comments(include)
+    structs = re.findall(r"^\} (kvp_\w+);", text, re.MULTILINE)
+    records: dict[str, list[tuple[str, str]]] = {}
+    for struct in structs:
+        fields = plain_fields(ffi, struct) if struct not in ("kvp_status", "kvp_call_op") else None
+        if fields and struct not in HANDLES + ["kvp_hash"]:
+            records[struct] = fields
+    lines = [HEADER, "from __future__ import annotations", "",
+             "from typing import NamedTuple, TypedDict", ""]
+    for struct, fields in records.items():
+        lines += ["", f"class {record_name(struct)}(NamedTuple):", f'    """{struct}.', ""]
+        width = max(len(field) for field, _ in fields)
+        for field, _ in fields:
+            lines += explained(field, width, comments.get((struct, field), ""))
+        lines += ['    """', ""]
+        # A tuple has methods of these names already; nobody misses them here.
+        lines += [f"    {field}: {kind}" + ("  # type: ignore[assignment]"
+                                            if field in ("index", "count") else "")
+                  for field, kind in fields] + [""]
+    inits = set(re.findall(r"void kvp_(\w+)_init\(", text))
+    for struct in sorted(f"kvp_{name}" for name in inits):
+        fields = []
+        for field, description in ffi.typeof(struct).fields:
+            of = description.type
+            if of.kind == "primitive" and field not in ("struct_size", "reserved"):
+                fields.append((field, "float" if of.cname == "double" else "int"))
+        lines += ["", f"class {record_name(struct)}Fields(TypedDict, total=False):",
+                  f'    """{struct}: what may be set.', ""]
+        width = max(len(field) for field, _ in fields)
+        for field, _ in fields:
+            lines += explained(field, width, comments.get((struct, field), ""))
+        lines += ['    """', ""] + [f"    {field}: {kind}" for field, kind in fields] + [""]
+    lines += ["", "STRUCTS: dict[type, str] = {"]
+    lines += [f'    {record_name(struct)}: "{struct}",' for struct in records]
+    lines += ["}", "", "__all__ = ["] + [f'    "{record_name(s)}",' for s in records] + ["]"]
+    (out / "_records.py").write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for option in ("--cc", "--include", "--shim", "--out"):
+        parser.add_argument(option, required=True)
+    options = parser.parse_args()
+    include, shim, out = (pathlib.Path(path) for path in
+                          (options.include, options.shim, options.out))
+    out.mkdir(parents=True, exist_ok=True)
+    text = preprocess(options.cc, include, shim)
+    numbers, strings = macros(include)
+    prototypes, definitions = twins(text)
+    ffi = FFI()
+    ffi.cdef(text + "\n".join(prototypes) + "\n"
+             + "".join(f"#define {name} ...\n" for name in numbers))
+    ffi.set_source("kvpager._native", '#include "shim.h"\n\n' + "\n".join(definitions))
+    source = out / "native.c"
+    ffi.emit_c_code(str(source))
+    source.write_text(keep_lock(source.read_text()))
+    write_constants(out, text, numbers, strings)
+    write_errors(out, include)
+    write_records(out, ffi, text, include)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+/* shim.h: what stands between cffi and the library.
+ *
+ * A cache needs exclusive access, and Python code comes from many threads: cffi lets go of the
+ * interpreter's lock during a call, and nothing then keeps another thread from a second one. So
+ * everything that the library creates is held in a kvpy_object, and each call goes through a guard
+ * that refuses the second caller (KVP_E_BUSY) and whoever comes after the close (KVPY_E_CLOSED).
+ * What lives on a cache (a scheduler, a sender) uses the cache's lock.
+ *
+ *   lock     0, or 1 while a call runs     readers   calls now inside that need no lock (counters)
+ *   pointer  NULL: closed. Set to NULL under the lock, and then waits until no reader is inside
+ *
+ * generate.py writes a guarded twin kvpg_X of every public function kvp_X that takes such an
+ * object. The kvpy_ functions are written by hand: they take apart a struct that would
+ * cost more to fill in from Python than the call, and check lengths, which only Python knows. */
+#ifndef KVPY_SHIM_H
+#define KVPY_SHIM_H
+
+#include <kvpager/attention.h>
+#include <kvpager/kvpager.h>
+#include <kvpager/memory.h>
+#include <kvpager/meta.h>
+#include <kvpager/oplog.h>
+#include <kvpager/sched.h>
+#include <kvpager/wire.h>
+
+#ifdef KVPY_CDEF /* read by cffi, to which the object is opaque */
+typedef struct kvpy_object kvpy_object;
+#else
+#include <stdatomic.h>
+#endif
+
+enum {
+    KVPY_E_CLOSED = -1001, /* the object is closed */
+    KVPY_E_LENGTH = -1002  /* arrays that do not fit each other */
+};
+
+enum {
+    KVPY_CACHE = 0,
+    KVPY_SCHED = 1,
+    KVPY_SENDER = 2,
+    KVPY_MIRROR = 3,
+    KVPY_COPIER = 4,
+    KVPY_OPLOG = 5,
+    KVPY_MEMORY = 6
+};
+
+#ifndef KVPY_CDEF
+typedef struct kvpy_object {
+    void *_Atomic pointer;
+    struct kvpy_object *owner; /* whose lock counts; NULL: its own */
+    atomic_int lock;
+    atomic_int readers;
+    int kind; /* KVPY_CACHE ... */
+    void *sink; /* a cache's recording: FILE */
+} kvpy_object;
+
+static inline atomic_int *kvpy_lock_of(kvpy_object *object)
+{
+    return object->owner != NULL ? &object->owner->lock : &object->lock;
+}
+
+/* KVP_OK, and the caller is alone inside until kvpy_leave; or why not. */
+static inline int kvpy_enter(kvpy_object *object)
+{
+    atomic_int *lock = kvpy_lock_of(object);
+    if (atomic_exchange_explicit(lock, 1, memory_order_acquire) != 0)
+        return KVP_E_BUSY;
+    if (atomic_load_explicit(&object->pointer, memory_order_relaxed) != NULL)
+        return KVP_OK;
+    atomic_store_explicit(lock, 0, memory_order_release);
+    return KVPY_E_CLOSED;
+}
+
+static inline void kvpy_leave(kvpy_object *object)
+{
+    atomic_store_explicit(kvpy_lock_of(object), 0, memory_order_release);
+}
+
+/* For calls that may run beside others: only the close waits for them. */
+static inline int kvpy_enter_reader(kvpy_object *object)
+{
+    atomic_fetch_add(&object->readers, 1);
+    if (atomic_load(&object->pointer) != NULL)
+        return KVP_OK;
+    atomic_fetch_sub(&object->readers, 1);
+    return KVPY_E_CLOSED;
+}
+
+static inline void kvpy_leave_reader(kvpy_object *object)
+{
+    atomic_fetch_sub(&object->readers, 1);
+}
+#endif
+
+/* ------------------------------------------------------------------------------- objects */
+
+kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner);
+int kvpy_object_close(kvpy_object *object);  /* KVP_E_BUSY while a call runs; else KVP_OK */
+void kvpy_object_free(kvpy_object *object);  /* waits for the call that runs; then closes */
+int kvpy_object_is_open(kvpy_object *object);
+int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
+void kvpy_object_unlock(kvpy_object *object);
+
+/* ------------------------------------------------------------------------------- the cache */
+
+typedef struct kvpy_opened {
+    uint64_t seq;
+    kvp_open_info info;
+} kvpy_opened;
+
+int kvpy_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+              uint32_t reserve_tokens, uint64_t tag, kvpy_opened *out);
+int kvpy_open_prompt(kvpy_object *object, uint64_t ns, const kvp_prompt *prompt, kvpy_opened *out);
+int kvpy_append(kvpy_object *object, uint64_t seq, int32_t token);
+uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag,
+                   int *out_status);
+int64_t kvpy_close(kvpy_object *object, uint64_t seq);
+int64_t kvpy_truncate(kvpy_object *object, uint64_t seq, uint32_t n_tokens);
+
+int kvpy_extend_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+                     const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
+                     uint32_t reserve_tokens, int32_t *statuses);
+int kvpy_can_extend(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+                    const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out);
+int kvpy_fill_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+                   const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
+                   int32_t *statuses);
+int kvpy_row(kvpy_object *object, uint64_t seq, uint32_t group, int32_t *out, uint32_t capacity,
+             uint32_t *out_n);
+int kvpy_evicted(kvpy_object *object, kvp_evicted *out, uint32_t capacity, uint32_t *out_n);
+int kvpy_record_start(kvpy_object *object, const char *path);
+int kvpy_record_stop(kvpy_object *object);
+
+/* ------------------------------------------------------------------------------- metadata */
+
+int kvpy_measure(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs, const uint32_t *begin,
+                 const uint32_t *n_tokens, kvp_meta_sizes *out);
+int kvpy_fill_dense(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+                    const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense);
+int kvpy_fill_csr(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+                  const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr);
+
+/* ------------------------------------------------------------------------------- DLPack */
+
+/* The structs of DLPack's C interface, version 0.x, which every library reads. */
+typedef struct kvpy_dl_tensor {
+    void *data;
+    int32_t device_type;
+    int32_t device_id;
+    int32_t ndim;
+    uint8_t code;
+    uint8_t bits;
+    uint16_t lanes;
+    int64_t *shape;
+    int64_t *strides;
+    uint64_t byte_offset;
+} kvpy_dl_tensor;
+
+typedef struct kvpy_dl_managed {
+    kvpy_dl_tensor tensor;
+    void *manager;
+    void (*deleter)(struct kvpy_dl_managed *self);
+} kvpy_dl_managed;
+
+/* A managed tensor of up to 8 dimensions; `owner` is the address of a Python object whose
+ * reference it takes over, and gives back when it is deleted. NULL without memory. */
+kvpy_dl_managed *kvpy_dl_new(uintptr_t owner, void *data, uint32_t type, int ndim,
+                             const int64_t *shape, const int64_t *strides);
+void kvpy_dl_delete(kvpy_dl_managed *managed);
+
+#endif
