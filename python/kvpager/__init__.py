@@ -31,10 +31,28 @@ from ._constants import *  # noqa: F403
 from ._errors import *  # noqa: F403
 from ._hashing import hash_root as hash_root
 from ._hashing import hash_units as hash_units
+from ._meta import Cascade as Cascade
+from ._meta import Csr as Csr
+from ._meta import CsrBuffers as CsrBuffers
+from ._meta import Delta as Delta
+from ._meta import Dense as Dense
+from ._meta import DenseBuffers as DenseBuffers
+from ._meta import Level as Level
+from ._meta import TrtLlm as TrtLlm
+from ._meta import cascade as cascade
+from ._meta import csr as csr
+from ._meta import delta as delta
+from ._meta import dense as dense
+from ._meta import measure as measure
+from ._meta import trtllm as trtllm
 from ._native import ffi as _ffi
 from ._native import lib as _lib
 from ._records import *  # noqa: F403
 from ._records import ConfigFields as ConfigFields
+from ._sched import ENDED_DTYPE as ENDED_DTYPE
+from ._sched import STEP_SEQ_DTYPE as STEP_SEQ_DTYPE
+from ._sched import Scheduler as Scheduler
+from ._sched import Step as Step
 from ._sequence import Key as Key
 from ._sequence import Namespace as Namespace
 from ._sequence import Prompt as Prompt

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (I32, NULL, U8, I32Array, Ints, Struct, U64Array, _from_buffer, array_of,
-                    bad_number, close, i32, out_array, owned, pointer, same_length, seqs_of,
-                    set_fields, struct_dtype, u32)
+from ._core import (I32, NULL, U8, I32Array, Ints, Struct, U64Array, _from_buffer, bad_number,
+                    close, i32, out_array, owned, same_length, seqs_of, set_fields,
+                    struct_dtype, u32)
 from ._core import fail as plain_fail
 from ._errors import CorruptError, HandleError, TooSmallError
 from ._native import ffi, lib
@@ -63,9 +64,8 @@ class Cache(Tiers):
         status = lib.kvp_cache_create(made, memory, n_bytes, out)
         if status:
             plain_fail(status, "Cache", **config)
-        self._arena = memory
-        self._o = owned(out[0], lib.KVPY_CACHE)
-        self._children: list[Any] = []
+        self._o = owned(out[0], lib.KVPY_CACHE, held=memory if n_bytes else None)
+        self._children: WeakSet[Any] = WeakSet()
         self.config: dict[str, int | float] = self._read_config()
         self.block_tokens = int(self.config["block_tokens"])
         self.unit_tokens = int(self.config["unit_tokens"])
@@ -108,7 +108,7 @@ class Cache(Tiers):
     def close(self) -> None:
         """Destroy the cache, schedulers and senders on it first. Sequences and namespaces of it
         raise ClosedError from now on; closing twice does nothing."""
-        for child in self._children:
+        for child in list(self._children):
             child.close()
         self._children.clear()
         close(self._o, "Cache")
@@ -326,5 +326,3 @@ def handles_of(seqs: Any) -> U64Array:
         raise HandleError("seqs: zero is no sequence")
     return handles
 
-
-__all__ = ["COPY_DTYPE", "EVICTED_DTYPE", "Cache", "array_of", "handles_of", "pointer"]

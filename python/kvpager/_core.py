@@ -343,18 +343,18 @@ def fail(status: int, call: str, **arguments: Any) -> NoReturn:
     raise error_of(status, call, arguments)
 
 
-def owned(raw: Any, kind: int, owner: Any = None) -> Any:
+def owned(raw: Any, kind: int, owner: Any = None, held: Any = None) -> Any:
     """A kvpy_object around what the library created; freed with the last reference to it.
 
-    The destructor has the owner, so that it lives longer."""
-    made = lib.kvpy_object_new(raw, kind, owner if owner is not None else NULL)
+    owner   the object whose lock counts: a cache's, for what lives on it
+    held    what must outlive it besides: memory that it uses
+    """
+    keep = owner if held is None else held
+    made = lib.kvpy_object_new(raw, kind, NULL if owner is None else owner,
+                               0 if keep is None else id(keep))
     if made == NULL:
         raise MemoryError
-
-    def free(handle: Any, keep: Any = owner) -> None:
-        lib.kvpy_object_free(handle)
-
-    return ffi.gc(made, free)
+    return ffi.gc(made, lib.kvpy_object_free)
 
 
 def close(handle: Any, what: str) -> None:

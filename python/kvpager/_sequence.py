@@ -79,6 +79,7 @@ class Prompt:
         made.flags = ((c.OPEN_NO_MATCH if no_match else 0)
                       | (c.OPEN_DEVICE_ONLY if device_only else 0))
         self._c, self._keep = made, [values]
+        self.n_hashes = 0
         self._set_keys(list(keys))
         self._set_uncached(list(uncached))
         if hashes is not None:
@@ -120,6 +121,11 @@ class Prompt:
         data = ffi.from_buffer("kvp_hash[]", array)
         self._keep.append(data)
         self._c.hashes = data
+
+    @property
+    def _borrows(self) -> bool:
+        """Whether a scheduler would look at parts of it later."""
+        return len(self._keep) > 1
 
 
 def prompt_of(prompt: Prompt | Ints) -> Prompt:

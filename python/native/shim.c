@@ -7,10 +7,20 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ------------------------------------------------------------------------------- objects */
 
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner)
+static void change_references(void *held, void (*change)(PyObject *))
+{
+    if (held != NULL && Py_IsInitialized()) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        change(held);
+        PyGILState_Release(state);
+    }
+}
+
+kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held)
 {
     kvpy_object *object = calloc(1, sizeof *object);
     if (object == NULL)
@@ -20,6 +30,8 @@ kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner)
     atomic_init(&object->readers, 0);
     object->kind = kind;
     object->owner = owner;
+    object->held = (void *)held;
+    change_references(object->held, Py_IncRef);
     return object;
 }
 
@@ -53,12 +65,13 @@ int kvpy_object_close(kvpy_object *object)
     return KVP_OK;
 }
 
-/* Runs with the interpreter's lock held, in a thread that is inside no call; whoever is inside one
- * needs no lock of the interpreter to come out. */
+/* Runs in a thread that is inside no call; whoever is inside one comes out without the
+ * interpreter's lock, which may be held here. */
 void kvpy_object_free(kvpy_object *object)
 {
     while (kvpy_object_close(object) != KVP_OK)
         sched_yield();
+    change_references(object->held, Py_DecRef);
     free(object);
 }
 
@@ -75,6 +88,11 @@ int kvpy_object_lock(kvpy_object *object)
 void kvpy_object_unlock(kvpy_object *object)
 {
     kvpy_leave(object);
+}
+
+void *kvpy_object_pointer(kvpy_object *object)
+{
+    return atomic_load(&object->pointer);
 }
 
 /* ------------------------------------------------------------------------------- the cache */
@@ -356,6 +374,108 @@ int kvpy_fill_csr(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
     return status;
 }
 
+/* ------------------------------------------------------------------------------- scheduler */
+
+void kvpy_free(void *memory)
+{
+    free(memory);
+}
+
+/* Appends n_bytes at *at, which moves on to a multiple of 8. */
+static const void *append_copy(unsigned char **at, const void *bytes, size_t n_bytes)
+{
+    unsigned char *copy = *at;
+    if (n_bytes > 0)
+        memcpy(copy, bytes, n_bytes);
+    *at = copy + (n_bytes + 7) / 8 * 8;
+    return copy;
+}
+
+static kvpy_step *copy_step(const kvp_step *step)
+{
+    const size_t n_lists = (size_t)step->n_admitted + step->n_preempted + step->n_swapped_out +
+                           step->n_swapped_in;
+    kvpy_step *copy = malloc(sizeof *copy + step->n_seqs * sizeof *step->seqs +
+                             step->n_tokens * sizeof *step->tokens + 8 +
+                             n_lists * sizeof *step->admitted +
+                             step->n_ended * sizeof *step->ended);
+    if (copy == NULL)
+        return NULL;
+    unsigned char *at = (unsigned char *)(copy + 1);
+    copy->step = *step;
+    copy->step.seqs = append_copy(&at, step->seqs, step->n_seqs * sizeof *step->seqs);
+    copy->step.tokens = append_copy(&at, step->tokens, step->n_tokens * sizeof *step->tokens);
+    copy->step.admitted =
+        append_copy(&at, step->admitted, step->n_admitted * sizeof *step->admitted);
+    copy->step.preempted =
+        append_copy(&at, step->preempted, step->n_preempted * sizeof *step->preempted);
+    copy->step.swapped_out =
+        append_copy(&at, step->swapped_out, step->n_swapped_out * sizeof *step->swapped_out);
+    copy->step.swapped_in =
+        append_copy(&at, step->swapped_in, step->n_swapped_in * sizeof *step->swapped_in);
+    copy->step.ended = append_copy(&at, step->ended, step->n_ended * sizeof *step->ended);
+    return copy;
+}
+
+kvpy_step *kvpy_sched_step(kvpy_object *object, int *out_status)
+{
+    kvp_step step;
+    kvpy_step *copy = NULL;
+    *out_status = kvpy_enter(object);
+    if (*out_status != KVP_OK)
+        return NULL;
+    *out_status = kvp_sched_step(cache_of(object), &step);
+    if (*out_status == KVP_OK) {
+        object->n_sampled = step.n_sampled;
+        copy = copy_step(&step);
+        if (copy == NULL) {
+            *out_status = KVP_E_NO_MEMORY;
+            if (step.n_seqs > 0) /* nobody knows of the step: its requests wait again */
+                (void)kvp_sched_fail(cache_of(object));
+        }
+    }
+    kvpy_leave(object);
+    return copy;
+}
+
+int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
+                      uint32_t n_sampled, kvp_ended *out_ended, uint32_t capacity,
+                      uint32_t *out_n_ended)
+{
+    kvp_step_end end = {0};
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    if (n_sampled != object->n_sampled)
+        status = KVPY_E_LENGTH;
+    else
+        status = kvp_sched_finish(cache_of(object), tokens, ended, &end);
+    if (status == KVP_OK) {
+        *out_n_ended = end.n_ended < capacity ? end.n_ended : capacity;
+        if (end.n_ended > 0)
+            memcpy(out_ended, end.ended, *out_n_ended * sizeof *out_ended);
+    }
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
+                       const int32_t *tokens, uint32_t n_samples)
+{
+    const kvp_request handle = {.bits = request};
+    kvp_request_info info;
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_request_info_get(cache_of(object), handle, &info);
+    if (status == KVP_OK && info.n_samples != n_samples)
+        status = KVPY_E_LENGTH;
+    if (status == KVP_OK)
+        status = kvp_sched_reorder(cache_of(object), handle, parents, tokens);
+    kvpy_leave(object);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------- DLPack */
 
 typedef struct held_tensor {
@@ -366,13 +486,9 @@ typedef struct held_tensor {
 
 void kvpy_dl_delete(kvpy_dl_managed *managed)
 {
-    PyObject *owner = managed->manager;
+    void *owner = managed->manager;
     free(managed);
-    if (owner != NULL && Py_IsInitialized()) {
-        PyGILState_STATE state = PyGILState_Ensure();
-        Py_DecRef(owner);
-        PyGILState_Release(state);
-    }
+    change_references(owner, Py_DecRef);
 }
 
 /* DLPack's type codes: 0 int, 2 float, 4 bfloat, 10 float8_e4m3fn. */
@@ -402,6 +518,7 @@ kvpy_dl_managed *kvpy_dl_new(uintptr_t owner, void *data, uint32_t type, int ndi
     held->managed.tensor.strides = held->strides;
     set_type(&held->managed.tensor, type);
     held->managed.manager = (void *)owner;
+    change_references(held->managed.manager, Py_IncRef);
     held->managed.deleter = kvpy_dl_delete;
     return &held->managed;
 }

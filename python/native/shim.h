@@ -51,7 +51,11 @@ typedef struct kvpy_object {
     atomic_int lock;
     atomic_int readers;
     int kind; /* KVPY_CACHE ... */
+    void *held; /* a Python object that must outlive this one: an owner, an arena, memories. Not by
+                   a reference in Python: the cycle collector frees what refers to each other in any
+                   order */
     void *sink; /* a cache's recording: FILE */
+    uint32_t n_sampled; /* a scheduler's: tokens that the finish of the step that is out must give */
 } kvpy_object;
 
 static inline atomic_int *kvpy_lock_of(kvpy_object *object)
@@ -94,12 +98,13 @@ static inline void kvpy_leave_reader(kvpy_object *object)
 
 /* ------------------------------------------------------------------------------- objects */
 
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner);
+kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held);
 int kvpy_object_close(kvpy_object *object);  /* KVP_E_BUSY while a call runs; else KVP_OK */
 void kvpy_object_free(kvpy_object *object);  /* waits for the call that runs; then closes */
 int kvpy_object_is_open(kvpy_object *object);
 int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
 void kvpy_object_unlock(kvpy_object *object);
+void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
 
 /* ------------------------------------------------------------------------------- the cache */
 
@@ -140,6 +145,22 @@ int kvpy_fill_dense(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
 int kvpy_fill_csr(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
                   const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr);
 
+/* ------------------------------------------------------------------------------- scheduler */
+
+/* A step, or what a finish ended, with copies of its arrays behind it: those of the scheduler may
+ * be gone as soon as another thread is let in. */
+typedef struct kvpy_step {
+    kvp_step step;
+} kvpy_step;
+
+kvpy_step *kvpy_sched_step(kvpy_object *object, int *out_status); /* free it with kvpy_free */
+int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
+                      uint32_t n_sampled, kvp_ended *out_ended, uint32_t capacity,
+                      uint32_t *out_n_ended);
+int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
+                       const int32_t *tokens, uint32_t n_samples);
+void kvpy_free(void *memory);
+
 /* ------------------------------------------------------------------------------- DLPack */
 
 /* The structs of DLPack's C interface, version 0.x, which every library reads. */
@@ -162,8 +183,8 @@ typedef struct kvpy_dl_managed {
     void (*deleter)(struct kvpy_dl_managed *self);
 } kvpy_dl_managed;
 
-/* A managed tensor of up to 8 dimensions; `owner` is the address of a Python object whose
- * reference it takes over, and gives back when it is deleted. NULL without memory. */
+/* A managed tensor of up to 8 dimensions; `owner` is the address of a Python object to which
+ * it takes a reference, and gives back when it is deleted. NULL without memory. */
 kvpy_dl_managed *kvpy_dl_new(uintptr_t owner, void *data, uint32_t type, int ndim,
                              const int64_t *shape, const int64_t *strides);
 void kvpy_dl_delete(kvpy_dl_managed *managed);

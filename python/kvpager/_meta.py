@@ -1,0 +1,350 @@
+"""Batch metadata: the rows of a batch as the arrays that attention kernels read.
+
+Each format has a function that gives fresh arrays of exactly the right size, and, where a step is
+made many times a second, buffers that are filled again and again. Shape letters: B sequences, T
+tokens of the step, E blocks of all sequences up to their lengths, M blocks of the longest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._cache import Cache
+from ._core import (I32, I64, NULL, U32, I32Array, I64Array, Ints, Struct, U8Array, U32Array,
+                    bad_number, same_length, seqs_of, u32)
+from ._errors import TooSmallError
+from ._native import ffi, lib
+from ._records import MetaSizes
+from ._sequence import fail
+
+_SIZES = Struct(MetaSizes)
+_fill_csr, _fill_dense = lib.kvpy_fill_csr, lib.kvpy_fill_dense
+
+
+class Dense(NamedTuple):
+    """Padded table: vLLM, FlashAttention, trtllm-gen.
+
+    block_table   [B, M] i32, padding 0
+    seq_lens      [B] i32, tokens of the step included
+    query_start   [B + 1] i32
+    slot_mapping  [T] i64; NO_SLOT: computed, do not write
+    positions     [T] i32
+    """
+
+    block_table: I32Array
+    seq_lens: I32Array
+    query_start: I32Array
+    slot_mapping: I64Array
+    positions: I32Array
+
+
+class Csr(NamedTuple):
+    """One list: FlashInfer, TVM.
+
+    qo_indptr       [B + 1] i32, prefix sums of the tokens of the step
+    kv_indptr       [B + 1] i32, prefix sums of the blocks
+    kv_indices      [E] i32, block ids
+    last_block_len  [B] i32, 1..S; 0 for a sequence of length 0
+    batch_indices   [T] i32; -1: do not write
+    positions       [T] i32
+    slot_mapping    [T] i64
+    """
+
+    qo_indptr: I32Array
+    kv_indptr: I32Array
+    kv_indices: I32Array
+    last_block_len: I32Array
+    batch_indices: I32Array
+    positions: I32Array
+    slot_mapping: I64Array
+
+
+class Level(NamedTuple):
+    """A level of a cascade, of G groups: CSR arrays as in Csr, [G + 1], [G + 1], [E], [G]."""
+
+    qo_indptr: I32Array
+    kv_indptr: I32Array
+    kv_indices: I32Array
+    last_block_len: I32Array
+
+
+class Cascade(NamedTuple):
+    """Sequences that share leading blocks, computed together there.
+
+    order   [B] i32: index in the batch of the k-th sequence
+    levels  level 0 has what most share, the last one what each has alone
+    """
+
+    order: I32Array
+    levels: list[Level]
+
+
+class TrtLlm(NamedTuple):
+    """block_offsets [B, 2, M] i32 (K row, V row; padding -1), seq_lens [B] i32."""
+
+    block_offsets: I32Array
+    seq_lens: I32Array
+
+
+class Delta(NamedTuple):
+    """What changed in rows that the caller has a copy of.
+
+    version, blocks  [B] u32: give them back as had_version, had_blocks next time
+    indptr           [B + 1] i32 into entries
+    start            [B] i32: row index of the first entry given
+    entries          [indptr[B]] i32
+    """
+
+    version: U32Array
+    blocks: U32Array
+    indptr: I32Array
+    start: I32Array
+    entries: I32Array
+
+
+class _Batch:
+    """seqs [B] u64, begin [B] u32 or None, n_tokens [B] u32 or None, as C arrays."""
+
+    __slots__ = ("seqs", "n", "begin", "n_tokens")
+
+    def __init__(self, seqs: Any, begin: Ints | None, n_tokens: Ints | None) -> None:
+        self.seqs = seqs_of("seqs", seqs)
+        self.n = len(self.seqs)
+        self.begin = NULL if begin is None else u32("begin", begin)
+        self.n_tokens = NULL if n_tokens is None else u32("n_tokens", n_tokens)
+        if begin is not None or n_tokens is not None:
+            same_length(seqs=self.seqs, begin=None if begin is None else self.begin,
+                        n_tokens=None if n_tokens is None else self.n_tokens)
+
+    def struct(self) -> Any:
+        made = ffi.new("kvp_meta_batch *")
+        made.struct_size, made.n_seqs = ffi.sizeof("kvp_meta_batch"), self.n
+        made.seqs = ffi.cast("kvp_seq *", self.seqs)
+        made.begin, made.n_tokens = self.begin, self.n_tokens
+        return made
+
+
+def measure(cache: Cache, seqs: Any, begin: Ints | None = None,
+            n_tokens: Ints | None = None) -> MetaSizes:
+    """How large the arrays of a batch are."""
+    return _measure(cache, _Batch(seqs, begin, n_tokens))
+
+
+def _measure(cache: Cache, batch: _Batch) -> MetaSizes:
+    room = _SIZES.new()
+    status = lib.kvpy_measure(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, room)
+    if status:
+        fail(cache._o, status, "measure", seqs=batch.seqs)
+    return _SIZES.read(room)
+
+
+class _Buffers:
+    """One buffer, cut into the arrays of a format: `buffer` [bytes] u8, one copy uploads it."""
+
+    buffer: U8Array
+    _c: Any
+
+    def _place(self, struct: str, place: Any, sizes: tuple[int, int, int, int]) -> None:
+        room, n_bytes = ffi.new("kvp_meta_sizes *"), ffi.new("size_t *")
+        names = ("max_seqs", "max_tokens", "max_entries", "max_blocks")
+        try:
+            room.n_seqs, room.n_tokens, room.n_entries, room.max_blocks = sizes
+        except (TypeError, OverflowError) as error:
+            raise bad_number(error, **dict(zip(names, sizes))) from None
+        self._c = ffi.new(struct + " *")
+        self._c.struct_size = ffi.sizeof(struct)
+        status = place(self._c, room, NULL, 0, n_bytes)
+        if status:
+            raise TooSmallError(f"sizes of {struct}: {sizes}")
+        align = lib.KVP_META_ALIGN
+        memory = np.empty(n_bytes[0] + align, np.uint8)
+        skip = -memory.__array_interface__["data"][0] % align
+        self.buffer = memory[skip:skip + n_bytes[0]]
+        self._keep = ffi.from_buffer("uint8_t[]", self.buffer)
+        status = place(self._c, room, self._keep, n_bytes[0], n_bytes)
+        assert status == 0
+        self.max_seqs = sizes[0]
+        self._base = int(ffi.cast("uintptr_t", self._keep))
+
+    def _view(self, field: str, n: int, dtype: Any) -> Any:
+        at = int(ffi.cast("uintptr_t", getattr(self._c, field))) - self._base
+        return self.buffer[at:at + n * np.dtype(dtype).itemsize].view(dtype)
+
+    def _check(self, batch: _Batch) -> None:
+        if batch.n > self.max_seqs:
+            raise TooSmallError(f"seqs: {batch.n} of them, out has room for {self.max_seqs}")
+
+
+class CsrBuffers(_Buffers):
+    """Room for CSR metadata of up to max_seqs sequences, max_tokens tokens of the step and
+    max_entries blocks. After fill, the arrays' beginnings are valid: kv_indices up to kv_indptr[B],
+    batch_indices, positions and slot_mapping up to qo_indptr[B]."""
+
+    def __init__(self, max_seqs: int, max_tokens: int, max_entries: int) -> None:
+        self._place("kvp_meta_csr", lib.kvp_meta_place_csr, (max_seqs, max_tokens, max_entries, 0))
+        self.qo_indptr: I32Array = self._view("qo_indptr", max_seqs + 1, I32)
+        self.kv_indptr: I32Array = self._view("kv_indptr", max_seqs + 1, I32)
+        self.kv_indices: I32Array = self._view("kv_indices", max_entries, I32)
+        self.last_block_len: I32Array = self._view("last_block_len", max_seqs, I32)
+        self.batch_indices: I32Array = self._view("batch_indices", max_tokens, I32)
+        self.positions: I32Array = self._view("positions", max_tokens, I32)
+        self.slot_mapping: I64Array = self._view("slot_mapping", max_tokens, I64)
+
+    def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
+             n_tokens: Ints | None = None) -> None:
+        """Fill in a batch: seqs [B] u64, begin [B] u32, n_tokens [B] u32 (see kvp_meta_batch)."""
+        batch = _Batch(seqs, begin, n_tokens)
+        if batch.n > self.max_seqs:
+            self._check(batch)
+        status = _fill_csr(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
+        if status:
+            fail(cache._o, status, "CsrBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens)
+
+    def view(self, n_seqs: int) -> Csr:
+        """What was filled in for n_seqs sequences, cut to size; no copy."""
+        t, e = int(self.qo_indptr[n_seqs]), int(self.kv_indptr[n_seqs])
+        return Csr(self.qo_indptr[:n_seqs + 1], self.kv_indptr[:n_seqs + 1], self.kv_indices[:e],
+                   self.last_block_len[:n_seqs], self.batch_indices[:t], self.positions[:t],
+                   self.slot_mapping[:t])
+
+
+class DenseBuffers(_Buffers):
+    """Room for dense metadata of up to max_seqs sequences of max_blocks blocks, and max_tokens
+    tokens of the step. block_table is [max_seqs, max_blocks]."""
+
+    def __init__(self, max_seqs: int, max_tokens: int, max_blocks: int) -> None:
+        self._place("kvp_meta_dense", lib.kvp_meta_place_dense,
+                    (max_seqs, max_tokens, 0, max_blocks))
+        stride = self._c.row_stride
+        self.block_table: I32Array = self._view("block_table", max_seqs * stride, I32).reshape(
+            max_seqs, stride)
+        self.seq_lens: I32Array = self._view("seq_lens", max_seqs, I32)
+        self.query_start: I32Array = self._view("query_start", max_seqs + 1, I32)
+        self.slot_mapping: I64Array = self._view("slot_mapping", max_tokens, I64)
+        self.positions: I32Array = self._view("positions", max_tokens, I32)
+
+    def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
+             n_tokens: Ints | None = None) -> None:
+        """Fill in a batch, as CsrBuffers.fill."""
+        batch = _Batch(seqs, begin, n_tokens)
+        self._check(batch)
+        status = _fill_dense(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
+        if status:
+            fail(cache._o, status, "DenseBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens)
+
+    def view(self, n_seqs: int) -> Dense:
+        """What was filled in for n_seqs sequences; block_table has all its columns."""
+        t = int(self.query_start[n_seqs])
+        return Dense(self.block_table[:n_seqs], self.seq_lens[:n_seqs],
+                     self.query_start[:n_seqs + 1], self.slot_mapping[:t], self.positions[:t])
+
+
+def csr(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None) -> Csr:
+    """CSR metadata in fresh arrays.
+
+    seqs      [B] u64, or sequences
+    begin     [B] u32, position of the first token that the step computes; None: the first that is
+              not computed, or the last token if all are
+    n_tokens  [B] u32, tokens that it computes; None: all from begin on
+    """
+    sizes = measure(cache, seqs, begin, n_tokens)
+    buffers = CsrBuffers(sizes.n_seqs, sizes.n_tokens, sizes.n_entries)
+    buffers.fill(cache, seqs, begin, n_tokens)
+    return buffers.view(sizes.n_seqs)
+
+
+def dense(cache: Cache, seqs: Any, begin: Ints | None = None,
+          n_tokens: Ints | None = None) -> Dense:
+    """Dense metadata in fresh arrays; arguments as for csr."""
+    sizes = measure(cache, seqs, begin, n_tokens)
+    buffers = DenseBuffers(sizes.n_seqs, sizes.n_tokens, sizes.max_blocks)
+    buffers.fill(cache, seqs, begin, n_tokens)
+    filled = buffers.view(sizes.n_seqs)
+    return filled._replace(block_table=filled.block_table[:, :sizes.max_blocks])
+
+
+def cascade(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+            max_levels: int = 8) -> Cascade:
+    """A cascade in fresh arrays, of at most max_levels levels, 1..META_LEVELS_MAX."""
+    batch = _Batch(seqs, begin, n_tokens)
+    sizes = _measure(cache, batch)
+    if not isinstance(max_levels, int):
+        raise TypeError(f"max_levels: needs an int, not {type(max_levels).__name__}")
+    if not 1 <= max_levels <= lib.KVP_META_LEVELS_MAX:
+        raise ValueError(f"max_levels: {max_levels} is not in 1..{lib.KVP_META_LEVELS_MAX}")
+    n, order = batch.n, np.empty(batch.n, I32)
+    shapes = (n + 1, n + 1, max(sizes.n_entries, 1), n)
+    arrays = [[np.empty(size, I32) for size in shapes] for _ in range(max_levels)]
+    room = ffi.new("kvp_meta_level[]", max_levels)
+    keep = [[ffi.from_buffer("int32_t[]", array) for array in level] for level in arrays]
+    for level, (qo, kv, indices, last) in zip(room, keep):
+        level.qo_indptr, level.kv_indptr = qo, kv
+        level.kv_indices, level.last_block_len = indices, last
+    made = ffi.new("kvp_meta_cascade *")
+    made.struct_size = ffi.sizeof("kvp_meta_cascade")
+    made.max_levels, made.max_entries = max_levels, shapes[2]
+    order_room = ffi.from_buffer("int32_t[]", order)
+    made.order, made.levels = order_room, room
+    status = lib.kvpg_meta_fill_cascade(cache._o, batch.struct(), made)
+    if status:
+        fail(cache._o, status, "cascade", seqs=seqs, begin=begin, n_tokens=n_tokens)
+    levels = []
+    for level, (qo, kv, indices, last) in zip(room[0:made.n_levels], arrays):
+        g = level.n_groups
+        levels.append(Level(qo[:g + 1], kv[:g + 1], indices[:level.n_entries], last[:g]))
+    return Cascade(order, levels)
+
+
+def trtllm(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+           layers_per_block: int = 1) -> TrtLlm:
+    """TensorRT-LLM's block offsets for one pool, in fresh arrays."""
+    batch = _Batch(seqs, begin, n_tokens)
+    sizes = _measure(cache, batch)
+    stride = max(sizes.max_blocks, 1)
+    offsets, lens = np.empty((batch.n, 2, stride), I32), np.empty(batch.n, I32)
+    made = ffi.new("kvp_meta_trtllm *")
+    made.struct_size, made.row_stride = ffi.sizeof("kvp_meta_trtllm"), stride
+    try:
+        made.layers_per_block = layers_per_block
+    except (TypeError, OverflowError) as error:
+        raise bad_number(error, layers_per_block=layers_per_block) from None
+    keep = ffi.from_buffer("int32_t[]", offsets), ffi.from_buffer("int32_t[]", lens)
+    made.block_offsets, made.seq_lens = keep
+    status = lib.kvpg_meta_fill_trtllm(cache._o, batch.struct(), made)
+    if status:
+        fail(cache._o, status, "trtllm", seqs=seqs, layers_per_block=layers_per_block)
+    return TrtLlm(offsets[:, :, :sizes.max_blocks], lens)
+
+
+def delta(cache: Cache, seqs: Any, had_version: Ints | None = None,
+          had_blocks: Ints | None = None) -> Delta:
+    """What changed in rows since the delta before: had_version, had_blocks [B] u32 as that one gave
+    them; None: everything is new."""
+    batch = _Batch(seqs, None, None)
+    n = batch.n
+    version = np.zeros(n, U32) if had_version is None else had_version
+    blocks = np.zeros(n, U32) if had_blocks is None else had_blocks
+    had = u32("had_version", version), u32("had_blocks", blocks)
+    same_length(seqs=batch.seqs, had_version=had[0], had_blocks=had[1])
+    now = np.empty(n, U32), np.empty(n, U32)
+    indptr, start = np.empty(n + 1, I32), np.empty(n, I32)
+    made = ffi.new("kvp_meta_delta *")
+    made.struct_size = ffi.sizeof("kvp_meta_delta")
+    made.had_version, made.had_blocks = had
+    keep = [ffi.from_buffer("uint32_t[]", array) for array in now]
+    keep += [ffi.from_buffer("int32_t[]", array) for array in (indptr, start)]
+    made.version, made.blocks, made.indptr, made.start = keep
+    capacity = n + 64
+    while True:
+        entries = np.empty(capacity, I32)
+        room = ffi.from_buffer("int32_t[]", entries)
+        made.entries, made.max_entries = room, capacity
+        status = lib.kvpg_meta_fill_delta(cache._o, batch.struct(), made)
+        if status != lib.KVP_E_TOO_SMALL:
+            break
+        capacity = made.n_entries
+    if status:
+        fail(cache._o, status, "delta", seqs=seqs)
+    return Delta(now[0], now[1], indptr, start, entries[:indptr[n]])

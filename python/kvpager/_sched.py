@@ -1,0 +1,298 @@
+"""The scheduler: requests, queues, continuous batching, preemption."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ._cache import Cache
+from ._core import (I32, NULL, U8, U64, I32Array, Ints, Struct, U64Array, bad_number, close,
+                    copied, error_of, i32, out_array, owned, pointer, same_length, set_fields,
+                    struct_dtype, u32)
+from ._errors import ArgError, CorruptError
+from ._native import ffi, lib
+from ._records import RequestInfo, SampleInfo, SchedConfigFields, SchedLimit, SchedStats
+from ._sequence import Namespace, Prompt, _check_hashes, prompt_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+STEP_SEQ_DTYPE = struct_dtype("kvp_step_seq")
+ENDED_DTYPE = struct_dtype("kvp_ended")
+_INFO, _SAMPLE, _STATS = Struct(RequestInfo), Struct(SampleInfo), Struct(SchedStats)
+_LIMIT = Struct(SchedLimit)
+_no_numbers = (TypeError, OverflowError)
+
+
+class Step(NamedTuple):
+    """What to compute now. Fresh arrays, good for ever.
+
+    number       1, 2, ...
+    n_sampled    tokens that finish must be given
+    n_decoding   the first so many of seqs compute one token and sample one
+    seqs         [B] STEP_SEQ_DTYPE (seq, request, sample, begin, n_tokens, n_sampled)
+    tokens       [T] i32, their input tokens, concatenated
+    admitted, preempted, swapped_out, swapped_in   [n] u64 requests, in order
+    ended        [n] ENDED_DTYPE, refused at admission
+    n_left_out   running requests that found no blocks in this step
+    waited, waited_swapped   requests by reason, WAIT_BLOCKS ...
+    """
+
+    number: int
+    n_sampled: int
+    n_decoding: int
+    seqs: npt.NDArray[Any]
+    tokens: I32Array
+    admitted: U64Array
+    preempted: U64Array
+    swapped_out: U64Array
+    swapped_in: U64Array
+    ended: npt.NDArray[Any]
+    n_left_out: int
+    waited: tuple[int, ...]
+    waited_swapped: tuple[int, ...]
+
+    @property
+    def handles(self) -> U64Array:
+        """[B] u64: the sequences, for metadata."""
+        return np.ascontiguousarray(self.seqs["seq"])
+
+
+def _step_of(block: Any) -> Step:
+    step = block.step
+    return Step(step.number, step.n_sampled, step.n_decoding,
+                copied(step.seqs, step.n_seqs, STEP_SEQ_DTYPE),
+                copied(step.tokens, step.n_tokens, I32),
+                copied(step.admitted, step.n_admitted, U64),
+                copied(step.preempted, step.n_preempted, U64),
+                copied(step.swapped_out, step.n_swapped_out, U64),
+                copied(step.swapped_in, step.n_swapped_in, U64),
+                copied(step.ended, step.n_ended, ENDED_DTYPE), step.n_left_out,
+                tuple(step.waited), tuple(step.waited_swapped))
+
+
+class Scheduler:
+    """A scheduler over a cache. Keywords are the fields of kvp_sched_config, see
+    SchedConfigFields: max_requests, step_tokens, max_running, preempt, ...
+
+        step = scheduler.step()
+        copies = cache.plan_take()           run them first
+        ...                                  run step.tokens, sample step.n_sampled tokens
+        for ended in scheduler.finish(sampled): ...
+
+    It lives on its cache, closes with it, and shares its rule: one thread at a time.
+    """
+
+    def __init__(self, cache: Cache, **config: Unpack[SchedConfigFields]) -> None:
+        made, out = ffi.new("kvp_sched_config *"), ffi.new("kvp_sched **")
+        lib.kvp_sched_config_init(made)
+        set_fields(made, config, "Scheduler")
+        status = lib.kvpg_sched_create(made, cache._o, NULL, 0, out)
+        if status:
+            raise error_of(status, "Scheduler", dict(config))
+        self._o = owned(out[0], lib.KVPY_SCHED, cache._o)
+        self.cache = cache
+        # What a request borrows until it has ended: hashes, keys, ranges.
+        self._borrowed: dict[int, Prompt] = {}
+        samples = made.max_samples or made.max_requests
+        self._ended = np.empty(samples + made.max_requests, ENDED_DTYPE)
+        cache._children.add(self)
+
+    def __enter__(self) -> Scheduler:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Abort every request and destroy the scheduler. Closing twice does nothing."""
+        close(self._o, "Scheduler")
+        self._borrowed.clear()
+        self.cache._children.discard(self)
+
+    def _fail(self, status: int, call: str, **arguments: Any) -> NoReturn:
+        if status == lib.KVPY_E_LENGTH:
+            name = next(iter(arguments))
+            raise ArgError(f"{call}: {name} has {len(arguments[name])} elements, not as many as "
+                           "the step samples, or the request has samples")
+        raise error_of(status, call, arguments)
+
+    def submit(self, ns: Namespace, prompt: Prompt | Ints, *, max_new_tokens: int,
+               n_samples: int = 1, priority: int = 0, tag: int | None = None) -> int:
+        """Submit a request: it waits from now on. Gives its handle.
+
+        prompt          [n] i32, at least one token, copied; or a Prompt
+        max_new_tokens  a sample ends when it has generated so many
+        n_samples       sequences that continue the prompt, which is computed once
+        priority        smaller goes first
+
+        Raises TooLongError, NeverError (never could be served; .limit says the longest that can),
+        NoSeqsError, NoBlocksError (later).
+        """
+        given = prompt_of(prompt)
+        _check_hashes(self.cache._o, given)
+        made, out, limit = ffi.new("kvp_submission *"), ffi.new("kvp_request *"), _LIMIT.new()
+        made.struct_size, made.prompt = ffi.sizeof("kvp_submission"), given._c
+        made.ns.bits = ns.handle
+        try:
+            made.max_new_tokens, made.n_samples, made.priority = (max_new_tokens, n_samples,
+                                                                  priority)
+            if tag is not None:
+                given._c.tag = tag
+        except _no_numbers as error:
+            raise bad_number(error, max_new_tokens=max_new_tokens, n_samples=n_samples,
+                             tag=tag or 0, priority=priority) from None
+        status = lib.kvpg_sched_submit(self._o, made, out, limit)
+        if status:
+            failed = error_of(status, "Scheduler.submit",
+                              {"tokens": prompt, "max_new_tokens": max_new_tokens,
+                               "n_samples": n_samples})
+            failed.limit = _LIMIT.read(limit)  # type: ignore[attr-defined]
+            raise failed
+        if given._borrows:
+            self._borrowed[out.bits] = given
+        return int(out.bits)
+
+    def _request(self, function: Any, call: str, request: int) -> None:
+        try:
+            status = function(self._o, request)
+        except _no_numbers as error:
+            raise bad_number(error, request=request) from None
+        if status:
+            self._fail(status, call, request=request)
+
+    def abort(self, request: int) -> None:
+        """End a request now."""
+        self._request(lib.kvpg_sched_abort, "Scheduler.abort", request)
+        self._borrowed.pop(request, None)
+
+    def pause(self, request: int) -> None:
+        """Keep a request from being scheduled; it keeps its blocks until somebody needs them."""
+        self._request(lib.kvpg_sched_pause, "Scheduler.pause", request)
+
+    def resume(self, request: int) -> None:
+        """Let a paused request go on."""
+        self._request(lib.kvpg_sched_resume, "Scheduler.resume", request)
+
+    def step(self) -> Step:
+        """Make the next step: choose, extend, preempt, swap in, admit."""
+        out = ffi.new("int *")
+        block = lib.kvpy_sched_step(self._o, out)
+        if out[0]:
+            self._fail(out[0], "Scheduler.step")
+        try:
+            step = _step_of(block)
+        finally:
+            lib.kvpy_free(block)
+        self._forget(step.ended)
+        return step
+
+    def finish(self, tokens: Ints, ended: Any = None) -> npt.NDArray[Any]:
+        """Report a step done: its KV is written, these tokens were sampled.
+
+        tokens   [step.n_sampled] i32, not negative
+        ended    [step.n_sampled] u8 or bool: the sample ends with this token; None: none
+
+        Gives what ended: [n] ENDED_DTYPE (request, tag, sample, reason, status, new_tokens,
+        is_last)."""
+        values = i32("tokens", tokens)
+        flags = NULL
+        if ended is not None:
+            array = np.asarray(ended)
+            array = array.view(np.uint8) if array.dtype == np.bool_ else array
+            flags = pointer("ended", array if array.size else np.empty(0, U8), U8)
+            same_length(tokens=values, ended=flags)
+        n = ffi.new("uint32_t *")
+        room = ffi.cast("kvp_ended *", ffi.from_buffer("uint8_t[]", self._ended.view(np.uint8)))
+        status = lib.kvpy_sched_finish(self._o, values, flags, len(values), room,
+                                       len(self._ended), n)
+        if status:
+            self._fail(status, "Scheduler.finish", tokens=tokens)
+        found = self._ended[:n[0]].copy()
+        self._forget(found)
+        return found
+
+    def _forget(self, ended: npt.NDArray[Any]) -> None:
+        if self._borrowed and len(ended):
+            for request in ended["request"][ended["is_last"] != 0].tolist():
+                self._borrowed.pop(request, None)
+
+    def fail(self) -> None:
+        """Report that a step failed: its requests are preempted by recompute."""
+        status = lib.kvpg_sched_fail(self._o)
+        if status:
+            self._fail(status, "Scheduler.fail")
+
+    def reorder(self, request: int, parents: Ints, tokens: Ints | None = None) -> None:
+        """Reorder a group (beam search): sample i becomes what parents[i] was before its newest
+        token, and tokens[i] is its newest. parents [n_samples] u32, tokens [n_samples] i32."""
+        rows = u32("parents", parents)
+        values = NULL if tokens is None else i32("tokens", tokens)
+        if tokens is not None:
+            same_length(parents=rows, tokens=values)
+        try:
+            status = lib.kvpy_sched_reorder(self._o, request, rows, values, len(rows))
+        except _no_numbers as error:
+            raise bad_number(error, request=request) from None
+        if status:
+            self._fail(status, "Scheduler.reorder", parents=parents, request=request,
+                       tokens=tokens)
+
+    def request_info(self, request: int) -> RequestInfo:
+        room = _INFO.new()
+        try:
+            status = lib.kvpg_request_info_get(self._o, request, room)
+        except _no_numbers as error:
+            raise bad_number(error, request=request) from None
+        if status:
+            self._fail(status, "Scheduler.request_info", request=request)
+        return _INFO.read(room)
+
+    def sample_info(self, request: int, sample: int = 0) -> SampleInfo:
+        room = _SAMPLE.new()
+        try:
+            status = lib.kvpg_request_sample(self._o, request, sample, room)
+        except _no_numbers as error:
+            raise bad_number(error, request=request, sample=sample) from None
+        if status:
+            self._fail(status, "Scheduler.sample_info", request=request, sample=sample)
+        return _SAMPLE.read(room)
+
+    def tokens(self, request: int, sample: int = 0, begin: int = 0,
+               end: int | None = None) -> I32Array:
+        """Tokens of a sample, prompt and generated: positions [begin, end), a fresh [n] i32."""
+        if end is None:
+            end = self.sample_info(request, sample).tokens
+        try:
+            room = np.empty(max(end - begin, 0), I32)
+            status = lib.kvpg_request_tokens(self._o, request, sample, begin, end,
+                                             out_array("out", room, I32, 0))
+        except (ValueError, *_no_numbers) as error:
+            raise bad_number(error, request=request, sample=sample, begin=begin, end=end) from None
+        if status:
+            self._fail(status, "Scheduler.tokens", request=request, sample=sample, begin=begin,
+                       end=end)
+        return room
+
+    def stats(self) -> SchedStats:
+        """Gauges and counters."""
+        room = _STATS.new()
+        status = lib.kvpg_sched_stats_get(self._o, room)
+        if status:
+            self._fail(status, "Scheduler.stats")
+        return _STATS.read(room)
+
+    def check(self) -> None:
+        """Audit the scheduler; CorruptError names the invariant that does not hold."""
+        room = ffi.new("kvp_violation *")
+        status = lib.kvpg_sched_check(self._o, room)
+        if status == lib.KVP_E_CORRUPT:
+            raise CorruptError(f"{ffi.string(room.invariant).decode()}, object {room.object}: "
+                               f"{ffi.string(room.detail).decode()}")
+        if status:
+            self._fail(status, "Scheduler.check")
+

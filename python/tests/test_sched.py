@@ -1,0 +1,161 @@
+"""The scheduler: a loop as an engine has it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kvpager
+from kvpager import Cache, Key, Prompt, Scheduler
+
+
+def make(n_blocks: int = 9, **config: int) -> tuple[Cache, Scheduler]:
+    cache = Cache(n_blocks=n_blocks, block_tokens=4, max_seqs=8, host_blocks=9, max_copies=32,
+                  max_unit_keys=1)
+    return cache, Scheduler(cache, step_tokens=16, preempt=kvpager.PREEMPT_SWAP)
+
+
+def run(cache: Cache, scheduler: Scheduler) -> dict[int, list[int]]:
+    """Runs all; gives {tag: new tokens by sample}."""
+    done: dict[int, list[int]] = {}
+    for _ in range(200):
+        step = scheduler.step()
+        if len(step.seqs) == 0:
+            return done
+        assert len(step.tokens) == int(step.seqs["n_tokens"].sum())
+        cache.plan_take()
+        kvpager.csr(cache, step.handles, step.seqs["begin"].copy(), step.seqs["n_tokens"].copy())
+        sampled = np.arange(100, 100 + step.n_sampled, dtype=np.int32)
+        for ended in scheduler.finish(sampled):
+            done.setdefault(int(ended["tag"]), []).append(int(ended["new_tokens"]))
+        scheduler.check()
+        cache.check()
+    raise AssertionError("does not end")
+
+
+def test_more_requests_than_memory() -> None:
+    cache, scheduler = make()
+    ns = cache.namespace()
+    prompts = [list(range(1, 11)), [1, 2, 3, 4, 11, 12], list(range(21, 29)), [1, 2, 3, 4, 5]]
+    for tag, prompt in enumerate(prompts):
+        scheduler.submit(ns, prompt, max_new_tokens=5, n_samples=2 if tag == 1 else 1, tag=tag)
+    assert run(cache, scheduler) == {0: [5], 1: [5, 5], 2: [5], 3: [5]}
+    stats = scheduler.stats()
+    assert (stats.submitted, stats.ended) == (4, 4)
+    assert cache.stats().open_seqs == 0
+
+
+def test_life_of_a_request() -> None:
+    cache, scheduler = make()
+    ns = cache.namespace()
+    request = scheduler.submit(ns, [1, 2, 3], max_new_tokens=4, priority=-2, tag=7)
+    info = scheduler.request_info(request)
+    assert (info.state, info.priority, info.tag) == (kvpager.REQUEST_WAITING, -2, 7)
+    step = scheduler.step()
+    assert step.admitted.tolist() == [request]
+    assert step.tokens.tolist() == [1, 2, 3]
+    with pytest.raises(kvpager.StateError):
+        scheduler.step()
+    scheduler.finish([42])
+    assert scheduler.tokens(request).tolist() == [1, 2, 3, 42]
+    assert scheduler.tokens(request, begin=2, end=4).tolist() == [3, 42]
+    assert scheduler.sample_info(request).computed_tokens == 3
+    scheduler.pause(request)
+    assert len(scheduler.step().seqs) == 0
+    scheduler.resume(request)
+    assert len(scheduler.step().seqs) == 1
+    scheduler.fail()
+    scheduler.abort(request)
+    with pytest.raises(kvpager.HandleError):
+        scheduler.request_info(request)
+
+
+def test_end_of_sequence() -> None:
+    cache, scheduler = make()
+    scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=10, tag=5)
+    assert scheduler.step().n_sampled == 1
+    ended = scheduler.finish([9], ended=np.array([True]))
+    assert ended[["tag", "reason", "new_tokens", "is_last"]].tolist() == [
+        (5, kvpager.END_STOPPED, 1, 1)]
+
+
+def test_beams() -> None:
+    cache, scheduler = make(n_blocks=32)
+    request = scheduler.submit(cache.namespace(), [1, 2, 3, 4, 5], max_new_tokens=8, n_samples=3)
+    assert scheduler.step().n_sampled == 3
+    scheduler.finish([10, 11, 12])
+    scheduler.step()
+    scheduler.finish([20, 21, 22])
+    scheduler.reorder(request, [1, 1, 0], [30, 31, 32])
+    assert [scheduler.tokens(request, i).tolist()[5:] for i in range(3)] == [
+        [11, 30], [11, 31], [10, 32]]
+    with pytest.raises(kvpager.ArgError, match="parents"):
+        scheduler.reorder(request, [0, 1])
+    scheduler.check()
+
+
+def test_wrong_number_of_samples() -> None:
+    cache, scheduler = make()
+    scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=4)
+    scheduler.step()
+    for tokens in ([], [1, 2]):
+        with pytest.raises(kvpager.ArgError, match="tokens"):
+            scheduler.finish(tokens)
+    with pytest.raises(kvpager.ArgError, match="ended"):
+        scheduler.finish([1], ended=np.zeros(2, np.uint8))
+    scheduler.finish([1])
+
+
+def test_never_tells_the_limit() -> None:
+    cache, scheduler = make()
+    with pytest.raises(kvpager.NeverError) as never:
+        scheduler.submit(cache.namespace(), range(40), max_new_tokens=1)
+    assert never.value.limit.max_prompt_tokens == 31  # type: ignore[attr-defined]
+
+
+def test_borrowed_parts_live_until_the_end() -> None:
+    cache, scheduler = make()
+    ns = cache.namespace()
+    hashes = kvpager.hash_units(range(8), 4, kvpager.hash_root(4))
+    prompt = Prompt(range(8), keys=[Key(1, 0, 4, b"x")], uncached=[(6, 7)])
+    scheduler.submit(ns, prompt, max_new_tokens=2)
+    scheduler.submit(ns, Prompt(range(8), hashes=hashes), max_new_tokens=2)
+    del prompt, hashes
+    assert len(scheduler._borrowed) == 2
+    run(cache, scheduler)
+    assert len(scheduler._borrowed) == 0
+
+
+def test_closes_with_its_cache() -> None:
+    cache, scheduler = make()
+    request = scheduler.submit(cache.namespace(), [1], max_new_tokens=1)
+    cache.close()
+    for call in (scheduler.step, scheduler.stats, lambda: scheduler.abort(request)):
+        with pytest.raises(kvpager.ClosedError):
+            call()
+
+
+def test_shares_the_lock_of_its_cache() -> None:
+    from kvpager._native import lib
+
+    cache, scheduler = make()
+    assert lib.kvpy_object_lock(cache._o) == 0
+    with pytest.raises(kvpager.BusyError):
+        scheduler.step()
+    lib.kvpy_object_unlock(cache._o)
+    assert len(scheduler.step().seqs) == 0
+
+
+def test_collected_in_a_cycle() -> None:
+    """The collector frees a cycle in any order; a scheduler goes before its cache all the same."""
+    import gc
+
+    for _ in range(20):
+        cache, scheduler = make()
+        scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=2)
+        scheduler.step()
+        cycle: list[object] = [cache, scheduler]
+        cycle.append(cycle)
+        cache.cycle = cycle  # type: ignore[attr-defined]
+        del cache, scheduler, cycle
+        gc.collect()
