@@ -17,6 +17,14 @@ STOP_MISS, KVP_E_NO_BLOCKS is NoBlocksError. What a call does is in the headers;
 what is different here.
 """
 
+from ._attention import CsrLists as CsrLists
+from ._attention import DenseLists as DenseLists
+from ._attention import Rope as Rope
+from ._attention import Tree as Tree
+from ._attention import Window as Window
+from ._attention import append as append
+from ._attention import attention as attention
+from ._attention import merge as merge
 from ._base_errors import CallerError as CallerError
 from ._base_errors import ClosedError as ClosedError
 from ._base_errors import DataError as DataError
@@ -31,6 +39,16 @@ from ._constants import *  # noqa: F403
 from ._errors import *  # noqa: F403
 from ._hashing import hash_root as hash_root
 from ._hashing import hash_units as hash_units
+from ._memory import SLOT_MOVE_DTYPE as SLOT_MOVE_DTYPE
+from ._memory import Copier as Copier
+from ._memory import Layer as Layer
+from ._memory import Layout as Layout
+from ._memory import Memory as Memory
+from ._memory import Tensor as Tensor
+from ._memory import type_bytes as type_bytes
+from ._memory import type_from_f32 as type_from_f32
+from ._memory import type_scale as type_scale
+from ._memory import type_to_f32 as type_to_f32
 from ._meta import Cascade as Cascade
 from ._meta import Csr as Csr
 from ._meta import CsrBuffers as CsrBuffers
@@ -47,6 +65,9 @@ from ._meta import measure as measure
 from ._meta import trtllm as trtllm
 from ._native import ffi as _ffi
 from ._native import lib as _lib
+from ._oplog import Call as Call
+from ._oplog import OpLog as OpLog
+from ._oplog import call_name as call_name
 from ._records import *  # noqa: F403
 from ._records import ConfigFields as ConfigFields
 from ._sched import ENDED_DTYPE as ENDED_DTYPE
@@ -58,6 +79,13 @@ from ._sequence import Namespace as Namespace
 from ._sequence import Prompt as Prompt
 from ._sequence import Sequence as Sequence
 from ._tiers import EVENT_DTYPE as EVENT_DTYPE
+from ._wire import Mirror as Mirror
+from ._wire import News as News
+from ._wire import NewsItem as NewsItem
+from ._wire import Sender as Sender
+from ._wire import WorkerSeq as WorkerSeq
+from ._wire import wire_config as wire_config
+from ._wire import wire_peek as wire_peek
 
 __version__: str = _ffi.string(_lib.kvp_version()).decode()
 

@@ -491,6 +491,13 @@ void kvpy_dl_delete(kvpy_dl_managed *managed)
     change_references(owner, Py_DecRef);
 }
 
+/* Runs in PyCapsule's destructor: with the interpreter's lock. */
+void kvpy_dl_capsule_free(void *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        kvpy_dl_delete(PyCapsule_GetPointer(capsule, "dltensor"));
+}
+
 /* DLPack's type codes: 0 int, 2 float, 4 bfloat, 10 float8_e4m3fn. */
 static void set_type(kvpy_dl_tensor *tensor, uint32_t type)
 {

@@ -188,5 +188,6 @@ typedef struct kvpy_dl_managed {
 kvpy_dl_managed *kvpy_dl_new(uintptr_t owner, void *data, uint32_t type, int ndim,
                              const int64_t *shape, const int64_t *strides);
 void kvpy_dl_delete(kvpy_dl_managed *managed);
+void kvpy_dl_capsule_free(void *capsule); /* of a PyCapsule "dltensor" that nobody took */
 
 #endif

@@ -1,0 +1,53 @@
+"""Operation logs: written by record, read and run again."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+import kvpager
+from kvpager import Cache, OpLog
+
+
+def write(path: pathlib.Path) -> None:
+    with Cache(n_blocks=16, block_tokens=4) as cache, cache.record(path):
+        ns = cache.namespace("a")
+        seq = ns.open(range(10), tag=5)
+        seq.commit(10)
+        cache.extend_many([seq], [1])
+        with pytest.raises(kvpager.ArgError):
+            seq.commit(99)
+        seq.close()
+
+
+def test_read_and_replay(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.kvplog"
+    write(path)
+    with OpLog(path) as log:
+        assert (log.config["n_blocks"], log.config["block_tokens"]) == (16, 4)
+        calls = [call for call in log if call.name != "config"]
+        assert [call.name for call in calls] == [
+            "ns_open", "seq_open", "seq_commit", "seq_extend_many", "seq_commit", "seq_close"]
+        assert calls[1].tokens is not None and calls[1].tokens.tolist() == list(range(10))
+        assert calls[1].arguments["tag"] == 5
+        assert (calls[4].status, calls[4].arguments["position"]) == (-1, 99)
+        assert len(calls[3].handles) == 1
+        log.replay(check_level=3)
+    with pytest.raises(kvpager.ClosedError):
+        log.replay()
+    assert kvpager.call_name(5) == "seq_open" and kvpager.call_name(999) == "?"
+
+
+def test_damaged_logs(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.kvplog"
+    write(path)
+    data = path.read_bytes()
+    with pytest.raises(kvpager.DataError):
+        OpLog(b"nonsense")
+    cut = OpLog(data[:-3])
+    with pytest.raises(kvpager.FormatError, match="byte="):
+        list(cut)
+    with pytest.raises(kvpager.FormatError) as caught:
+        cut.replay()
+    assert caught.value.index == 5

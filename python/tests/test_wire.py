@@ -1,0 +1,64 @@
+"""Worker messages: a mirror has every row after each step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kvpager
+from kvpager import Cache, Mirror, Sender
+
+
+def test_mirror_follows() -> None:
+    cache = Cache(n_blocks=64, block_tokens=4, max_seqs=8, max_seq_tokens=64)
+    ns, sender = cache.namespace(), Sender(cache)
+    mirror = Mirror(**kvpager.wire_config(cache))
+    a, b = ns.open(range(10)), ns.open(range(100, 105))
+    first = sender.encode([a, b], [0, 3], statuses=[1, 2], step_tokens=[10, 5])
+    head = kvpager.wire_peek(first)
+    assert (head.number, head.full, head.n_bytes) == (1, 1, len(first))
+    news = mirror.apply(first)
+    assert news.full and [item.worker_id for item in news.items] == [0, 3]
+    assert news.items[1].values.tolist() == list(range(100, 105))
+    for step in range(12):
+        cache.commit_many([a, b], [a.info().tokens, b.info().tokens])
+        cache.extend_many([a, b], [step, step + 50])
+        news = mirror.apply(sender.encode([a, b], [0, 3], statuses=[1, 1], step_tokens=[1, 1],
+                                          copies=cache.plan_take()))
+        assert [item.values.tolist() for item in news.items] == [[step], [step + 50]]
+        for seq, worker_id in ((a, 0), (b, 3)):
+            known = mirror.seq(worker_id)
+            assert known.row.tolist() == seq.row().tolist()
+            assert (known.tokens, known.last_token) == (seq.info().tokens, seq.info().last_token)
+        assert mirror.digest() == sender.digest()
+    a.close()
+    news = mirror.apply(sender.encode([b], [3], statuses=[1], closed=[0]))
+    assert news.closed.tolist() == [0] and mirror.seq(0).status == 0
+    assert mirror.info().n_seqs == 1
+
+
+def test_large_messages_and_bad_bytes() -> None:
+    cache = Cache(n_blocks=4096, block_tokens=16, max_seqs=2, max_seq_tokens=20000)
+    sender, ns = Sender(cache), cache.namespace()
+    seq = ns.open(np.random.default_rng(7).integers(0, 2 ** 31, 15000).astype(np.int32))
+    message = sender.encode([seq], [1], statuses=[1])
+    assert len(message) > 4096
+    mirror = Mirror(**kvpager.wire_config(cache))
+    damaged = message[:-1] + bytes([message[-1] ^ 1])
+    for wrong in (damaged, message[:100], b""):
+        with pytest.raises((kvpager.FormatError, kvpager.ArgError)):
+            mirror.apply(wrong)
+    assert mirror.apply(message).items[0].values.tolist() == seq.tokens().tolist()
+    with pytest.raises(kvpager.StateError):
+        mirror.apply(message)
+    for arguments in ({"worker_ids": [2]}, {"worker_ids": [1, 1]}, {"statuses": [0]},
+                      {"closed": [1, 1]}):
+        given = {"worker_ids": [1], "statuses": [1], **arguments}
+        with pytest.raises(kvpager.ArgError):
+            sender.encode([seq], **given)  # type: ignore[arg-type]
+    cache.close()
+    with pytest.raises(kvpager.ClosedError):
+        sender.encode([seq], [1], statuses=[1])
+    mirror.close()
+    with pytest.raises(kvpager.ClosedError):
+        mirror.seq(0)
