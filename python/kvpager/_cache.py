@@ -31,6 +31,7 @@ EVICTED_DTYPE = struct_dtype("kvp_evicted")
 _STATS, _SHORTAGE, _ADMISSION = Struct(Stats), Struct(Shortage), Struct(Admission)
 _BLOCK_INFO = Struct(BlockInfo)
 _extend_many, _commit_many = lib.kvpy_extend_many, lib.kvpg_seq_commit_many
+_extend_by_one = lib.kvpy_extend_each_by_one
 _no_numbers = (TypeError, OverflowError)
 
 
@@ -180,6 +181,12 @@ class Cache(Tiers):
         """
         handles = seqs_of("seqs", seqs)
         n = len(handles)
+        if n_tokens is None and statuses is None and not reserve and tokens is not None:
+            values = i32("tokens", tokens)
+            status = _extend_by_one(self._o, handles, n, values, len(values))
+            if status:
+                fail(self._o, status, "Cache.extend_many", seqs=seqs, tokens=tokens)
+            return
         counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
         if n_tokens is not None and len(counts) != n:
             same_length(seqs=handles, n_tokens=counts)
@@ -191,7 +198,7 @@ class Cache(Tiers):
                 values = i32("tokens", tokens)
                 status = _extend_many(self._o, handles, n, values, len(values), counts, reserve,
                                       room)
-        except OverflowError as error:
+        except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if status:
             fail(self._o, status, "Cache.extend_many", seqs=seqs, tokens=tokens,
@@ -214,7 +221,7 @@ class Cache(Tiers):
         handles, counts = seqs_of("seqs", seqs), u32("n_tokens", n_tokens)
         if len(handles) != len(counts):
             same_length(seqs=handles, n_tokens=counts)
-        status = _commit_many(self._o, ffi.cast("kvp_seq *", handles), counts, len(handles))
+        status = _commit_many(self._o, handles, counts, len(handles))
         if status:
             fail(self._o, status, "Cache.commit_many", seqs=seqs, n_tokens=n_tokens)
 

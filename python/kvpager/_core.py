@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -38,6 +39,7 @@ U32, U64, U8 = np.dtype(np.uint32), np.dtype(np.uint64), np.dtype(np.uint8)
 F32 = np.dtype(np.float32)
 _I32_C, _I64_C = ffi.typeof("int32_t[]"), ffi.typeof("int64_t[]")
 _U32_C, _U64_C = ffi.typeof("uint32_t[]"), ffi.typeof("uint64_t[]")
+_SEQ_C = ffi.typeof("kvp_seq[]")
 _C_OF = {I32: _I32_C, I64: _I64_C, U32: _U32_C, U64: _U64_C, U8: ffi.typeof("uint8_t[]"),
          F32: ffi.typeof("float[]")}
 
@@ -92,36 +94,46 @@ def pointer(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def i32(name: str, value: Any) -> Any:
-    if type(value) is _ndarray and value.dtype is I32 and value.ndim == 1:
-        try:
+    try:
+        if value.dtype is I32 and value.ndim == 1:
             return _from_buffer(_I32_C, value)
-        except (ValueError, BufferError):
-            pass
+    except (AttributeError, ValueError, BufferError, TypeError):
+        pass
     return pointer(name, value, I32)
 
 
 def u32(name: str, value: Any) -> Any:
-    if type(value) is _ndarray and value.dtype is U32 and value.ndim == 1:
-        try:
+    try:
+        if value.dtype is U32 and value.ndim == 1:
             return _from_buffer(_U32_C, value)
-        except (ValueError, BufferError):
-            pass
+    except (AttributeError, ValueError, BufferError, TypeError):
+        pass
     return pointer(name, value, U32)
 
 
 def seqs_of(name: str, value: Any) -> Any:
-    """Handles: an array of u64, or sequences."""
-    if type(value) is _ndarray and value.dtype is U64 and value.ndim == 1:
-        try:
-            return _from_buffer(_U64_C, value)
-        except (ValueError, BufferError):
-            pass
+    """Handles: an array of u64, or sequences; as a C array of kvp_seq."""
+    try:
+        if value.dtype is U64 and value.ndim == 1:
+            return _from_buffer(_SEQ_C, value)
+    except (AttributeError, ValueError, BufferError, TypeError):
+        pass
     if isinstance(value, (list, tuple)):
         try:
             value = np.array([getattr(item, "handle", item) for item in value], U64)
         except (TypeError, ValueError, OverflowError):
             raise TypeError(f"{name}: needs sequences, or an array of their handles") from None
-    return pointer(name, value, U64)
+    return _from_buffer(_SEQ_C, array_of(name, value, U64))
+
+
+def i64_out(name: str, value: Any, least: int) -> Any:
+    """out_array for slots, where it is called most."""
+    try:
+        if value.dtype is I64 and value.ndim == 1 and value.size >= least:
+            return _from_buffer(_I64_C, value, True)
+    except (AttributeError, ValueError, BufferError, TypeError):
+        pass
+    return out_array(name, value, I64, least)
 
 
 def out_array(name: str, value: Any, dtype: np.dtype[Any], least: int) -> Any:
@@ -198,6 +210,7 @@ class Struct(Generic[Record]):
 
     def __init__(self, record: type[Record]) -> None:
         self.record = record
+        self._pool: list[Any] = []
         self.cname = STRUCTS[record]
         self.kind = ffi.typeof(self.cname)
         self.pointer = ffi.typeof(self.cname + " *")
@@ -208,7 +221,9 @@ class Struct(Generic[Record]):
         size = ffi.sizeof(self.kind)
         self._unpack = struct.Struct(text + (f"{size - at}x" if size > at else "")).unpack
         self._nested = self._nesting()
-        self._make: Callable[[Any], Record] = getattr(record, "_make")
+        # What record._make does, without its checks.
+        self._make: Callable[[Any], Record] = partial(tuple.__new__, record)  # type: ignore
+        self.read = self._read_nested if self._nested else self._plain_reader()
 
     def _nesting(self) -> list[tuple[int, Any]]:
         """[(leaves, record type or tuple or None)] for each field; empty when all are plain."""
@@ -227,10 +242,31 @@ class Struct(Generic[Record]):
     def new(self) -> Any:
         return ffi.new(self.pointer)
 
-    def read(self, cdata: Any) -> Record:
+    def take(self) -> Any:
+        """Room that was used before: (cdata, its bytes). list.pop is one step, so no two threads
+        get the same; what a failed call does not give back is forgotten."""
+        try:
+            return self._pool.pop()
+        except IndexError:
+            room = ffi.new(self.pointer)
+            return room, ffi.buffer(room)
+
+    def give(self, pair: Any) -> Record:
+        """Gives room back, and its content as a record; of plain fields only."""
+        made = self._make(self._unpack(pair[1]))
+        self._pool.append(pair)
+        return made
+
+    def _plain_reader(self) -> Callable[[Any], Record]:
+        unpack, make, buffer = self._unpack, self._make, ffi.buffer
+
+        def read(cdata: Any) -> Record:
+            return make(unpack(buffer(cdata)))
+
+        return read
+
+    def _read_nested(self, cdata: Any) -> Record:
         values = self._unpack(ffi.buffer(cdata))
-        if not self._nested:
-            return self._make(values)
         fields, at = [], 0
         for n, make in self._nested:
             fields.append(values[at] if make is None else make(values[at:at + n]))
@@ -314,7 +350,7 @@ def _blame(arguments: dict[str, Any]) -> str:
                 at = int(np.argmax(array < 0))
                 return f"; {name}[{at}] is {int(array[at])}: negative"
         if name == "seqs" and value is not None:
-            handles = [getattr(item, "handle", item) for item in value]
+            handles = [int(getattr(item, "handle", item)) for item in value]
             if len(set(handles)) < len(handles):
                 return f"; {name} names a sequence twice"
     return ""

@@ -121,7 +121,7 @@ class _Batch:
     def struct(self) -> Any:
         made = ffi.new("kvp_meta_batch *")
         made.struct_size, made.n_seqs = ffi.sizeof("kvp_meta_batch"), self.n
-        made.seqs = ffi.cast("kvp_seq *", self.seqs)
+        made.seqs = self.seqs
         made.begin, made.n_tokens = self.begin, self.n_tokens
         return made
 
@@ -136,7 +136,7 @@ def _measure(cache: Cache, batch: _Batch) -> MetaSizes:
     room = _SIZES.new()
     status = lib.kvpy_measure(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, room)
     if status:
-        fail(cache._o, status, "measure", seqs=batch.seqs)
+        fail(cache._o, status, "measure", seqs=[seq.bits for seq in batch.seqs])
     return _SIZES.read(room)
 
 
@@ -172,9 +172,9 @@ class _Buffers:
         at = int(ffi.cast("uintptr_t", getattr(self._c, field))) - self._base
         return self.buffer[at:at + n * np.dtype(dtype).itemsize].view(dtype)
 
-    def _check(self, batch: _Batch) -> None:
-        if batch.n > self.max_seqs:
-            raise TooSmallError(f"seqs: {batch.n} of them, out has room for {self.max_seqs}")
+    def _check(self, n_seqs: int) -> None:
+        if n_seqs > self.max_seqs:
+            raise TooSmallError(f"seqs: {n_seqs} of them, there is room for {self.max_seqs}")
 
 
 class CsrBuffers(_Buffers):
@@ -195,10 +195,16 @@ class CsrBuffers(_Buffers):
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
              n_tokens: Ints | None = None) -> None:
         """Fill in a batch: seqs [B] u64, begin [B] u32, n_tokens [B] u32 (see kvp_meta_batch)."""
-        batch = _Batch(seqs, begin, n_tokens)
-        if batch.n > self.max_seqs:
-            self._check(batch)
-        status = _fill_csr(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
+        if begin is None and n_tokens is None:
+            handles = seqs_of("seqs", seqs)
+            n = len(handles)
+            if n > self.max_seqs:
+                self._check(n)
+            status = _fill_csr(cache._o, handles, n, NULL, NULL, self._c)
+        else:
+            batch = _Batch(seqs, begin, n_tokens)
+            self._check(batch.n)
+            status = _fill_csr(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
         if status:
             fail(cache._o, status, "CsrBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens)
 
@@ -229,7 +235,7 @@ class DenseBuffers(_Buffers):
              n_tokens: Ints | None = None) -> None:
         """Fill in a batch, as CsrBuffers.fill."""
         batch = _Batch(seqs, begin, n_tokens)
-        self._check(batch)
+        self._check(batch.n)
         status = _fill_dense(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
         if status:
             fail(cache._o, status, "DenseBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens)

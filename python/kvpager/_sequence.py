@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _constants as c
 from ._core import (I32, I64, NULL, I32Array, I64Array, Ints, Struct, bad_number, error_of, i32,
-                    out_array)
+                    i64_out, out_array)
 from ._errors import TooSmallError
 from ._native import ffi, lib
 from ._records import Admission, OpenInfo, Released, SeqInfo, Shortage
@@ -19,10 +19,25 @@ _commit, _extend, _append = lib.kvpg_seq_commit, lib.kvpg_seq_extend, lib.kvpy_a
 _open, _close, _truncate, _fork = lib.kvpy_open, lib.kvpy_close, lib.kvpy_truncate, lib.kvpy_fork
 _new = ffi.new
 _OPENED = ffi.typeof("kvpy_opened *")
-_INT = ffi.typeof("int *")
 _SEQ_INFO, _OPEN_INFO, _ADMISSION = Struct(SeqInfo), Struct(OpenInfo), Struct(Admission)
 _SHORTAGE = Struct(Shortage)
+_open_plain = lib.kvpy_open_plain
+_END, _fork_end = c.END, lib.kvpy_fork_end
 _MASK = (1 << 31) - 1
+_match, _can_open = lib.kvpy_match, lib.kvpy_can_open
+_object_new, _slots = object.__new__, lib.kvpg_seq_slots
+# What close and truncate give, by what C gives: most are among a few, and a look-up costs less than
+# a new one.
+_RELEASED: dict[int, Released] = {}
+
+
+def _released(packed: int) -> Released:
+    made = Released(packed >> 31, packed & _MASK)
+    if len(_RELEASED) < 4096:
+        _RELEASED[packed] = made
+    return made
+
+
 _no_numbers = (TypeError, OverflowError)
 
 
@@ -246,16 +261,18 @@ class Sequence:
             fail(self._o, status, "Sequence.invalidate", seq=self, start=start)
         return [Sequence(self._o, room[i].bits) for i in range(n[0])]
 
-    def fork(self, at: int = c.END, tag: int = 0) -> Sequence:
+    def fork(self, at: int = _END, tag: int = 0) -> Sequence:
         """A second sequence that shares everything before `at`; takes no block."""
-        out = _new(_INT)
         try:
-            child = _fork(self._o, self.handle, at, tag, out)
+            child = (_fork_end(self._o, self.handle) if at is _END and not tag
+                     else _fork(self._o, self.handle, at, tag))
         except _no_numbers as error:
             raise bad_number(error, at=at, tag=tag) from None
-        if out[0]:
-            fail(self._o, out[0], "Sequence.fork", seq=self, at=at)
-        return Sequence(self._o, child)
+        if not child:
+            fail(self._o, lib.kvpy_last_status(), "Sequence.fork", seq=self, at=at)
+        made = _object_new(Sequence)
+        made._o, made.handle, made._opened = self._o, child, None
+        return made
 
     def truncate(self, n_tokens: int) -> Released:
         """Roll back to n_tokens, at any place; gives how many blocks became free and cached."""
@@ -265,14 +282,14 @@ class Sequence:
             raise bad_number(error, n_tokens=n_tokens) from None
         if packed < 0:
             fail(self._o, packed, "Sequence.truncate", seq=self, n_tokens=n_tokens)
-        return Released(packed >> 31, packed & _MASK)
+        return _RELEASED.get(packed) or _released(packed)
 
     def close(self) -> Released:
         """Release every block; sealed content stays cached."""
         packed = _close(self._o, self.handle)
         if packed < 0:
             fail(self._o, packed, "Sequence.close", seq=self)
-        return Released(packed >> 31, packed & _MASK)
+        return _RELEASED.get(packed) or _released(packed)
 
     def info(self) -> SeqInfo:
         """All that is known of the sequence."""
@@ -341,8 +358,8 @@ class Sequence:
         [n_tokens] i64, block * S + offset; NO_SLOT for a computed token."""
         try:
             array = np.empty(n_tokens, I64) if out is None else out
-            status = lib.kvpg_seq_slots(self._o, self.handle, group, begin, n_tokens,
-                                        out_array("out", array, I64, n_tokens))
+            status = _slots(self._o, self.handle, group, begin, n_tokens,
+                            i64_out("out", array, n_tokens))
         except (ValueError, *_no_numbers) as error:
             if out is not None and isinstance(error, (ValueError, TypeError)) and isinstance(
                     n_tokens, int) and n_tokens >= 0 and isinstance(begin, int) and begin >= 0:
@@ -402,37 +419,49 @@ class Namespace:
         Raises NoBlocksError, NeverError (see .missing), NoSeqsError, TooLongError, PlanFullError.
         """
         out = _new(_OPENED)
-        if isinstance(prompt, Prompt):
+        if type(prompt) is Prompt:
             _check_hashes(self._o, prompt)
             status = lib.kvpy_open_prompt(self._o, self.handle, prompt._c, out)
         else:
             values = i32("tokens", prompt)
             try:
-                status = _open(self._o, self.handle, values, len(values), reserve, tag, out)
+                status = (_open(self._o, self.handle, values, len(values), reserve, tag, out)
+                          if reserve or tag else
+                          _open_plain(self._o, self.handle, values, len(values), out))
             except _no_numbers as error:
                 raise bad_number(error, reserve=reserve, tag=tag) from None
         if status:
             shown = {"prompt": prompt} if isinstance(prompt, Prompt) else {"tokens": prompt}
             fail(self._o, status, "Namespace.open", **shown, reserve=reserve)
-        return Sequence(self._o, out.seq, out)
+        made = _object_new(Sequence)
+        made._o, made.handle, made._opened = self._o, out.seq, out
+        return made
 
     def match(self, prompt: Prompt | Ints) -> OpenInfo:
         """How much of a prompt is cached; nothing is held or changed."""
-        given, room = prompt_of(prompt), _OPEN_INFO.new()
-        _check_hashes(self._o, given)
-        status = lib.kvpg_match(self._o, self.handle, given._c, room)
+        pair = _OPEN_INFO.take()
+        if type(prompt) is Prompt:
+            _check_hashes(self._o, prompt)
+            status = lib.kvpg_match(self._o, self.handle, prompt._c, pair[0])
+        else:
+            values = i32("tokens", prompt)
+            status = _match(self._o, self.handle, values, len(values), pair[0])
         if status:
             fail(self._o, status, "Namespace.match", tokens=prompt)
-        return _OPEN_INFO.read(room)
+        return _OPEN_INFO.give(pair)
 
     def can_open(self, prompt: Prompt | Ints) -> Admission:
         """Whether open would find its blocks now: verdict ADMIT_OK, ADMIT_LATER, ADMIT_NEVER."""
-        given, room = prompt_of(prompt), _ADMISSION.new()
-        _check_hashes(self._o, given)
-        status = lib.kvpg_can_open(self._o, self.handle, given._c, room)
+        pair = _ADMISSION.take()
+        if type(prompt) is Prompt:
+            _check_hashes(self._o, prompt)
+            status = lib.kvpg_can_open(self._o, self.handle, prompt._c, pair[0])
+        else:
+            values = i32("tokens", prompt)
+            status = _can_open(self._o, self.handle, values, len(values), pair[0])
         if status:
             fail(self._o, status, "Namespace.can_open", tokens=prompt)
-        return _ADMISSION.read(room)
+        return _ADMISSION.give(pair)
 
     def flush(self) -> None:
         """Forget everything cached in the namespace, at once."""

@@ -20,10 +20,6 @@ _SWAPPED, _ADMISSION = Struct(Swapped), Struct(Admission)
 _no_numbers = (TypeError, OverflowError)
 
 
-def _as_seqs(handles: Any) -> Any:
-    return ffi.cast("kvp_seq *", handles)
-
-
 class Tiers:
     """The part of the cache that swap.h, steps.h and events.h describe."""
 
@@ -35,7 +31,7 @@ class Tiers:
     def swap_out(self, seqs: Any) -> Swapped:
         """Move sequences to the host, all or nothing; the plan copies their KV. seqs: [B] u64."""
         handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
-        status = lib.kvpg_seq_swap_out(self._o, _as_seqs(handles), len(handles), room)
+        status = lib.kvpg_seq_swap_out(self._o, handles, len(handles), room)
         if status:
             fail(self._o, status, "Cache.swap_out", seqs=seqs)
         return _SWAPPED.read(room)
@@ -44,7 +40,7 @@ class Tiers:
         """Move sequences back, with room for `reserve` more tokens of each, all or nothing."""
         handles, room = seqs_of("seqs", seqs), _SWAPPED.new()
         try:
-            status = lib.kvpg_seq_swap_in(self._o, _as_seqs(handles), len(handles), reserve, room)
+            status = lib.kvpg_seq_swap_in(self._o, handles, len(handles), reserve, room)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if status:
@@ -54,7 +50,7 @@ class Tiers:
     def can_swap_out(self, seqs: Any) -> Admission:
         """Whether swap_out would find its blocks now, on the host."""
         handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
-        status = lib.kvpg_can_swap_out(self._o, _as_seqs(handles), len(handles), room)
+        status = lib.kvpg_can_swap_out(self._o, handles, len(handles), room)
         if status:
             fail(self._o, status, "Cache.can_swap_out", seqs=seqs)
         return _ADMISSION.read(room)
@@ -63,7 +59,7 @@ class Tiers:
         """Whether swap_in would find its blocks now, on the device."""
         handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
         try:
-            status = lib.kvpg_can_swap_in(self._o, _as_seqs(handles), len(handles), reserve, room)
+            status = lib.kvpg_can_swap_in(self._o, handles, len(handles), reserve, room)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
         if status:
@@ -93,7 +89,7 @@ class Tiers:
         handles, counts = seqs_of("seqs", seqs), u32("n_tokens", n_tokens)
         same_length(seqs=handles, n_tokens=counts)
         try:
-            status = lib.kvpg_step_commit(self._o, step, _as_seqs(handles), counts, len(handles))
+            status = lib.kvpg_step_commit(self._o, step, handles, counts, len(handles))
         except _no_numbers as error:
             raise bad_number(error, step=step) from None
         if status:
@@ -115,11 +111,11 @@ class Tiers:
         """
         n, room = ffi.new("uint32_t *"), np.empty(64, np.uint64)
         try:
-            status = lib.kvpg_step_failed(self._o, step, _as_seqs(seqs_of("out", room)),
+            status = lib.kvpg_step_failed(self._o, step, seqs_of("out", room),
                                           len(room), n)
             if status == lib.KVP_E_TOO_SMALL:
                 room = np.empty(n[0], np.uint64)
-                status = lib.kvpg_step_failed(self._o, step, _as_seqs(seqs_of("out", room)),
+                status = lib.kvpg_step_failed(self._o, step, seqs_of("out", room),
                                               len(room), n)
         except _no_numbers as error:
             raise bad_number(error, step=step) from None

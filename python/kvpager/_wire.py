@@ -154,7 +154,7 @@ class Sender(_Closing):
                              ffi.new("kvp_wire_step *"))
         for i in range(n):
             item = items[i]
-            item.seq.bits, item.worker_id, item.status = handles[i], ids[i], states[i]
+            item.seq, item.worker_id, item.status = handles[i], ids[i], states[i]
             item.step_tokens, item.first_token = counts[i], firsts[i]
         made.struct_size, made.flags = ffi.sizeof("kvp_wire_step"), c.WIRE_FULL if full else 0
         made.n_items, made.items, made.closed, made.n_closed = n, items, ends, len(ends)

@@ -102,13 +102,6 @@ static kvp_seq seq_of(uint64_t bits)
     return (kvp_seq){.bits = bits};
 }
 
-/* Arrays of handles are arrays of u64: kvp_seq has no other field. */
-static const kvp_seq *seqs_of(const uint64_t *bits)
-{
-    _Static_assert(sizeof(kvp_seq) == sizeof(uint64_t), "a handle is its bits");
-    return (const kvp_seq *)(const void *)bits;
-}
-
 static void *cache_of(kvpy_object *object)
 {
     return atomic_load_explicit(&object->pointer, memory_order_relaxed);
@@ -147,15 +140,59 @@ int kvpy_append(kvpy_object *object, uint64_t seq, int32_t token)
     return status;
 }
 
-uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag, int *out_status)
+int kvpy_open_plain(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+                    kvpy_opened *out)
+{
+    return kvpy_open(object, ns, tokens, n_tokens, 0, 0, out);
+}
+
+int kvpy_match(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+               kvp_open_info *out)
+{
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_match(cache_of(object), (kvp_ns){.bits = ns}, &prompt, out);
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+                  kvp_admission *out)
+{
+    const kvp_prompt prompt = {
+        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_can_open(cache_of(object), (kvp_ns){.bits = ns}, &prompt, out);
+    kvpy_leave(object);
+    return status;
+}
+
+static _Thread_local int last_status;
+
+int kvpy_last_status(void)
+{
+    return last_status;
+}
+
+uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag)
 {
     kvp_seq child = {0};
-    *out_status = kvpy_enter(object);
-    if (*out_status != KVP_OK)
+    last_status = kvpy_enter(object);
+    if (last_status != KVP_OK)
         return 0;
-    *out_status = kvp_seq_fork(cache_of(object), seq_of(parent), at, tag, &child);
+    last_status = kvp_seq_fork(cache_of(object), seq_of(parent), at, tag, &child);
     kvpy_leave(object);
-    return child.bits;
+    return last_status == KVP_OK ? child.bits : 0;
+}
+
+uint64_t kvpy_fork_end(kvpy_object *object, uint64_t parent)
+{
+    return kvpy_fork(object, parent, KVP_END, 0);
 }
 
 /* Two counts below 2^31 in one number; a status is negative. */
@@ -200,11 +237,12 @@ static int values_fit(const uint32_t *n_tokens, uint32_t n_seqs, uint64_t n_valu
     return sum == n_values;
 }
 
-int kvpy_extend_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                      const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
                      uint32_t reserve_tokens, int32_t *statuses)
 {
     _Static_assert(sizeof(kvp_status) == sizeof(int32_t), "statuses are an array of i32");
+    _Static_assert(sizeof(kvp_seq) == sizeof(uint64_t), "handles are an array of u64");
     if (tokens != NULL && !values_fit(n_tokens, n_seqs, n_values))
         return KVPY_E_LENGTH;
     int status = kvpy_enter(object);
@@ -213,7 +251,7 @@ int kvpy_extend_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
     const kvp_batch batch = {.struct_size = sizeof batch,
                              .n_seqs = n_seqs,
                              .flags = statuses != NULL ? KVP_BATCH_EACH : 0,
-                             .seqs = seqs_of(seqs),
+                             .seqs = seqs,
                              .n_tokens = n_tokens,
                              .tokens = tokens,
                              .reserve_tokens = reserve_tokens,
@@ -223,7 +261,13 @@ int kvpy_extend_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_can_extend(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_extend_each_by_one(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
+                            const int32_t *tokens, uint32_t n_values)
+{
+    return kvpy_extend_many(object, seqs, n_seqs, tokens, n_values, NULL, 0, NULL);
+}
+
+int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out)
 {
     int status = kvpy_enter(object);
@@ -231,7 +275,7 @@ int kvpy_can_extend(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
         return status;
     const kvp_batch batch = {.struct_size = sizeof batch,
                              .n_seqs = n_seqs,
-                             .seqs = seqs_of(seqs),
+                             .seqs = seqs,
                              .n_tokens = n_tokens,
                              .reserve_tokens = reserve_tokens};
     status = kvp_can_extend(cache_of(object), &batch, out);
@@ -239,7 +283,7 @@ int kvpy_can_extend(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_fill_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                    const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
                    int32_t *statuses)
 {
@@ -251,7 +295,7 @@ int kvpy_fill_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
     const kvp_batch batch = {.struct_size = sizeof batch,
                              .n_seqs = n_seqs,
                              .flags = statuses != NULL ? KVP_BATCH_EACH : 0,
-                             .seqs = seqs_of(seqs),
+                             .seqs = seqs,
                              .n_tokens = n_tokens,
                              .tokens = tokens,
                              .statuses = (kvp_status *)(void *)statuses};
@@ -328,17 +372,17 @@ int kvpy_record_stop(kvpy_object *object)
 
 /* ------------------------------------------------------------------------------- metadata */
 
-static kvp_meta_batch batch_of(const uint64_t *seqs, uint32_t n_seqs, const uint32_t *begin,
+static kvp_meta_batch batch_of(const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
                                const uint32_t *n_tokens)
 {
     return (kvp_meta_batch){.struct_size = sizeof(kvp_meta_batch),
                             .n_seqs = n_seqs,
-                            .seqs = seqs_of(seqs),
+                            .seqs = seqs,
                             .begin = begin,
                             .n_tokens = n_tokens};
 }
 
-int kvpy_measure(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs, const uint32_t *begin,
+int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
                  const uint32_t *n_tokens, kvp_meta_sizes *out)
 {
     const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);
@@ -350,7 +394,7 @@ int kvpy_measure(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs, con
     return status;
 }
 
-int kvpy_fill_dense(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense)
 {
     const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);
@@ -362,7 +406,7 @@ int kvpy_fill_dense(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_fill_csr(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                   const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr)
 {
     const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);

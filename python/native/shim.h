@@ -115,19 +115,33 @@ typedef struct kvpy_opened {
 
 int kvpy_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
               uint32_t reserve_tokens, uint64_t tag, kvpy_opened *out);
+int kvpy_open_plain(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+                    kvpy_opened *out); /* without reserve and tag */
 int kvpy_open_prompt(kvpy_object *object, uint64_t ns, const kvp_prompt *prompt, kvpy_opened *out);
 int kvpy_append(kvpy_object *object, uint64_t seq, int32_t token);
-uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag,
-                   int *out_status);
+int kvpy_match(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+               kvp_open_info *out);
+int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
+                  kvp_admission *out);
+
+/* Gives the child, or 0: then kvpy_last_status, of this thread, says why. */
+uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag);
+uint64_t kvpy_fork_end(kvpy_object *object, uint64_t parent); /* all of it, without a tag */
+int kvpy_last_status(void);
+
+/* Give freed << 31 | cached blocks, or a status, which is negative. */
 int64_t kvpy_close(kvpy_object *object, uint64_t seq);
 int64_t kvpy_truncate(kvpy_object *object, uint64_t seq, uint32_t n_tokens);
 
-int kvpy_extend_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+/* One token each, all or nothing: what a decode step calls. */
+int kvpy_extend_each_by_one(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
+                            const int32_t *tokens, uint32_t n_values);
+int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                      const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
                      uint32_t reserve_tokens, int32_t *statuses);
-int kvpy_can_extend(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out);
-int kvpy_fill_many(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                    const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
                    int32_t *statuses);
 int kvpy_row(kvpy_object *object, uint64_t seq, uint32_t group, int32_t *out, uint32_t capacity,
@@ -138,11 +152,11 @@ int kvpy_record_stop(kvpy_object *object);
 
 /* ------------------------------------------------------------------------------- metadata */
 
-int kvpy_measure(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs, const uint32_t *begin,
+int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
                  const uint32_t *n_tokens, kvp_meta_sizes *out);
-int kvpy_fill_dense(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense);
-int kvpy_fill_csr(kvpy_object *object, const uint64_t *seqs, uint32_t n_seqs,
+int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                   const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr);
 
 /* ------------------------------------------------------------------------------- scheduler */
