@@ -34,4 +34,5 @@ cd "$build"
     -p kvpager
 "$venv/bin/mypy" --config-file "$here/pyproject.toml" --cache-dir "$build/mypy-cache" \
     "$here/tests"
-exec "$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" "$here/tests" "$@"
+exec "$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" \
+    -o faulthandler_timeout=240 "$here/tests" "$@"

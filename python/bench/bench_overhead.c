@@ -124,8 +124,8 @@ static double commit_many_case(void)
 static double extend_many_case(void)
 {
     const int32_t values[2] = {1, 2};
-    const kvp_batch batch = {.struct_size = sizeof batch, .n_seqs = 2, .seqs = pair,
-                             .tokens = values};
+    const kvp_batch batch = {
+        .struct_size = sizeof batch, .n_seqs = 2, .seqs = pair, .tokens = values};
     double start = now();
     for (uint32_t i = 0; i < n_batch; i++)
         kvp_seq_extend_many(cache, &batch);
@@ -158,8 +158,8 @@ static double step_case(void)
     static unsigned char *buffer;
     static kvp_meta_csr csr;
     static uint32_t made, grown;
-    const kvp_meta_sizes sizes = {.n_seqs = STEP_SEQS, .n_tokens = STEP_SEQS,
-                                  .n_entries = STEP_SEQS * 64};
+    const kvp_meta_sizes sizes = {
+        .n_seqs = STEP_SEQS, .n_tokens = STEP_SEQS, .n_entries = STEP_SEQS * 64};
     size_t n_bytes = 0;
     if (!made) {
         csr.struct_size = sizeof csr;
@@ -173,8 +173,8 @@ static double step_case(void)
         }
         made = 1;
     }
-    const kvp_batch batch = {.struct_size = sizeof batch, .n_seqs = STEP_SEQS, .seqs = seqs,
-                             .tokens = long_tokens};
+    const kvp_batch batch = {
+        .struct_size = sizeof batch, .n_seqs = STEP_SEQS, .seqs = seqs, .tokens = long_tokens};
     const kvp_meta_batch meta = {.struct_size = sizeof meta, .n_seqs = STEP_SEQS, .seqs = seqs};
     double best[9];
     for (int turn = 0; turn < 9 && grown < 800; turn++, grown++) {
@@ -195,18 +195,30 @@ static double step_case(void)
 
 static double run_case(const char *name)
 {
-    if (strcmp(name, "commit") == 0) return commit_case();
-    if (strcmp(name, "append") == 0) return append_case(1);
-    if (strcmp(name, "extend by 4") == 0) return append_case(4);
-    if (strcmp(name, "truncate") == 0) return truncate_case();
-    if (strcmp(name, "fork, close") == 0) return fork_case();
-    if (strcmp(name, "open of 64, close") == 0) return open_case();
-    if (strcmp(name, "slots of 4") == 0) return slots_case();
-    if (strcmp(name, "match of 64") == 0) return match_case();
-    if (strcmp(name, "commit_many of 2") == 0) return commit_many_case();
-    if (strcmp(name, "extend_many of 2") == 0) return extend_many_case();
-    if (strcmp(name, "csr of 2") == 0) return csr_case();
-    if (strcmp(name, "decode step") == 0) return step_case();
+    if (strcmp(name, "commit") == 0)
+        return commit_case();
+    if (strcmp(name, "append") == 0)
+        return append_case(1);
+    if (strcmp(name, "extend by 4") == 0)
+        return append_case(4);
+    if (strcmp(name, "truncate") == 0)
+        return truncate_case();
+    if (strcmp(name, "fork, close") == 0)
+        return fork_case();
+    if (strcmp(name, "open of 64, close") == 0)
+        return open_case();
+    if (strcmp(name, "slots of 4") == 0)
+        return slots_case();
+    if (strcmp(name, "match of 64") == 0)
+        return match_case();
+    if (strcmp(name, "commit_many of 2") == 0)
+        return commit_many_case();
+    if (strcmp(name, "extend_many of 2") == 0)
+        return extend_many_case();
+    if (strcmp(name, "csr of 2") == 0)
+        return csr_case();
+    if (strcmp(name, "decode step") == 0)
+        return step_case();
     return -1;
 }
 

@@ -181,7 +181,7 @@ class Cache(Tiers):
         """
         handles = seqs_of("seqs", seqs)
         n = len(handles)
-        if n_tokens is None and statuses is None and not reserve and tokens is not None:
+        if n_tokens is None and statuses is None and reserve == 0 and tokens is not None:
             values = i32("tokens", tokens)
             status = _extend_by_one(self._o, handles, n, values, len(values))
             if status:

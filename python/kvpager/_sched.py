@@ -149,7 +149,7 @@ class Scheduler:
         status = lib.kvpg_sched_submit(self._o, made, out, limit)
         if status:
             failed = error_of(status, "Scheduler.submit",
-                              {"tokens": prompt, "max_new_tokens": max_new_tokens,
+                              {"tokens": given.tokens, "max_new_tokens": max_new_tokens,
                                "n_samples": n_samples})
             failed.limit = _LIMIT.read(limit)  # type: ignore[attr-defined]
             raise failed

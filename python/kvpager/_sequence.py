@@ -94,6 +94,7 @@ class Prompt:
         made.flags = ((c.OPEN_NO_MATCH if no_match else 0)
                       | (c.OPEN_DEVICE_ONLY if device_only else 0))
         self._c, self._keep = made, [values]
+        self.tokens = tokens
         self.n_hashes = 0
         self._set_keys(list(keys))
         self._set_uncached(list(uncached))
@@ -141,6 +142,14 @@ class Prompt:
     def _borrows(self) -> bool:
         """Whether a scheduler would look at parts of it later."""
         return len(self._keep) > 1
+
+
+def _shown(prompt: Prompt | Ints) -> dict[str, Any]:
+    """A prompt as the arguments of an error message."""
+    if not isinstance(prompt, Prompt):
+        return {"tokens": prompt}
+    return {"tokens": prompt.tokens, "retention": prompt._c.retention,
+            "n_keys": prompt._c.n_keys, "hashes": prompt.n_hashes}
 
 
 def prompt_of(prompt: Prompt | Ints) -> Prompt:
@@ -264,7 +273,7 @@ class Sequence:
     def fork(self, at: int = _END, tag: int = 0) -> Sequence:
         """A second sequence that shares everything before `at`; takes no block."""
         try:
-            child = (_fork_end(self._o, self.handle) if at is _END and not tag
+            child = (_fork_end(self._o, self.handle) if at is _END and tag == 0
                      else _fork(self._o, self.handle, at, tag))
         except _no_numbers as error:
             raise bad_number(error, at=at, tag=tag) from None
@@ -425,14 +434,13 @@ class Namespace:
         else:
             values = i32("tokens", prompt)
             try:
-                status = (_open(self._o, self.handle, values, len(values), reserve, tag, out)
-                          if reserve or tag else
-                          _open_plain(self._o, self.handle, values, len(values), out))
+                status = (_open_plain(self._o, self.handle, values, len(values), out)
+                          if reserve == 0 and tag == 0 else
+                          _open(self._o, self.handle, values, len(values), reserve, tag, out))
             except _no_numbers as error:
                 raise bad_number(error, reserve=reserve, tag=tag) from None
         if status:
-            shown = {"prompt": prompt} if isinstance(prompt, Prompt) else {"tokens": prompt}
-            fail(self._o, status, "Namespace.open", **shown, reserve=reserve)
+            fail(self._o, status, "Namespace.open", **_shown(prompt), reserve=reserve)
         made = _object_new(Sequence)
         made._o, made.handle, made._opened = self._o, out.seq, out
         return made
@@ -447,7 +455,7 @@ class Namespace:
             values = i32("tokens", prompt)
             status = _match(self._o, self.handle, values, len(values), pair[0])
         if status:
-            fail(self._o, status, "Namespace.match", tokens=prompt)
+            fail(self._o, status, "Namespace.match", **_shown(prompt))
         return _OPEN_INFO.give(pair)
 
     def can_open(self, prompt: Prompt | Ints) -> Admission:
@@ -460,7 +468,7 @@ class Namespace:
             values = i32("tokens", prompt)
             status = _can_open(self._o, self.handle, values, len(values), pair[0])
         if status:
-            fail(self._o, status, "Namespace.can_open", tokens=prompt)
+            fail(self._o, status, "Namespace.can_open", **_shown(prompt))
         return _ADMISSION.give(pair)
 
     def flush(self) -> None:

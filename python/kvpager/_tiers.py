@@ -141,7 +141,8 @@ class Tiers:
             room = ffi.cast("kvp_event *", _from_buffer("uint8_t[]", array.view(np.uint8)))
             status = lib.kvpg_events_read(self._o, start, room, capacity, values, n)
         except (ValueError, *_no_numbers) as error:
-            if isinstance(capacity, int) and capacity > 0 and isinstance(start, int) and start >= 0:
+            if type(capacity) is int and 0 <= capacity < 2 ** 31 and type(start) is int and \
+                    0 <= start < 2 ** 64:
                 raise
             raise bad_number(error, start=start, capacity=capacity) from None
         if status:

@@ -1,5 +1,6 @@
 /* shim.c: objects with their guards, and the calls that are written by hand. See shim.h. */
-#define Py_LIMITED_API 0x030a0000
+#define _POSIX_C_SOURCE 200809L
+#define Py_LIMITED_API  0x030a0000
 #include <Python.h>
 
 #include "shim.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ------------------------------------------------------------------------------- objects */
 
@@ -66,11 +68,17 @@ int kvpy_object_close(kvpy_object *object)
 }
 
 /* Runs in a thread that is inside no call; whoever is inside one comes out without the
- * interpreter's lock, which may be held here. */
+ * interpreter's lock, which may be held here. A lock that nobody gives back (a thread that was
+ * killed inside) leaves the memory where it is, rather than hang the interpreter's end. */
 void kvpy_object_free(kvpy_object *object)
 {
-    while (kvpy_object_close(object) != KVP_OK)
-        sched_yield();
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+    int turns = 20000;
+    while (kvpy_object_close(object) != KVP_OK) {
+        if (--turns == 0)
+            return;
+        nanosleep(&millisecond, NULL);
+    }
     change_references(object->held, Py_DecRef);
     free(object);
 }
@@ -283,9 +291,8 @@ int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                   const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
-                   int32_t *statuses)
+int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const int32_t *tokens,
+                   uint64_t n_values, const uint32_t *n_tokens, int32_t *statuses)
 {
     if (!values_fit(n_tokens, n_seqs, n_values))
         return KVPY_E_LENGTH;
@@ -406,8 +413,8 @@ int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                  const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr)
+int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
+                  const uint32_t *n_tokens, const kvp_meta_csr *csr)
 {
     const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);
     int status = kvpy_enter(object);
@@ -437,12 +444,11 @@ static const void *append_copy(unsigned char **at, const void *bytes, size_t n_b
 
 static kvpy_step *copy_step(const kvp_step *step)
 {
-    const size_t n_lists = (size_t)step->n_admitted + step->n_preempted + step->n_swapped_out +
-                           step->n_swapped_in;
-    kvpy_step *copy = malloc(sizeof *copy + step->n_seqs * sizeof *step->seqs +
-                             step->n_tokens * sizeof *step->tokens + 8 +
-                             n_lists * sizeof *step->admitted +
-                             step->n_ended * sizeof *step->ended);
+    const size_t n_lists =
+        (size_t)step->n_admitted + step->n_preempted + step->n_swapped_out + step->n_swapped_in;
+    kvpy_step *copy = malloc(
+        sizeof *copy + step->n_seqs * sizeof *step->seqs + step->n_tokens * sizeof *step->tokens +
+        8 + n_lists * sizeof *step->admitted + step->n_ended * sizeof *step->ended);
     if (copy == NULL)
         return NULL;
     unsigned char *at = (unsigned char *)(copy + 1);
@@ -545,8 +551,8 @@ void kvpy_dl_capsule_free(void *capsule)
 /* DLPack's type codes: 0 int, 2 float, 4 bfloat, 10 float8_e4m3fn. */
 static void set_type(kvpy_dl_tensor *tensor, uint32_t type)
 {
-    static const uint8_t codes[] = {[KVP_F32] = 2, [KVP_F16] = 2, [KVP_BF16] = 4, [KVP_INT8] = 0,
-                                    [KVP_E4M3] = 10};
+    static const uint8_t codes[] = {
+        [KVP_F32] = 2, [KVP_F16] = 2, [KVP_BF16] = 4, [KVP_INT8] = 0, [KVP_E4M3] = 10};
     tensor->code = type < sizeof codes ? codes[type] : 0;
     tensor->bits = (uint8_t)(8 * kvp_type_bytes(type));
     tensor->lanes = 1;

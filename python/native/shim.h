@@ -50,12 +50,13 @@ typedef struct kvpy_object {
     struct kvpy_object *owner; /* whose lock counts; NULL: its own */
     atomic_int lock;
     atomic_int readers;
-    int kind; /* KVPY_CACHE ... */
+    int kind;   /* KVPY_CACHE ... */
     void *held; /* a Python object that must outlive this one: an owner, an arena, memories. Not by
                    a reference in Python: the cycle collector frees what refers to each other in any
                    order */
     void *sink; /* a cache's recording: FILE */
-    uint32_t n_sampled; /* a scheduler's: tokens that the finish of the step that is out must give */
+    uint32_t
+        n_sampled; /* a scheduler's: tokens that the finish of the step that is out must give */
 } kvpy_object;
 
 static inline atomic_int *kvpy_lock_of(kvpy_object *object)
@@ -99,8 +100,8 @@ static inline void kvpy_leave_reader(kvpy_object *object)
 /* ------------------------------------------------------------------------------- objects */
 
 kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held);
-int kvpy_object_close(kvpy_object *object);  /* KVP_E_BUSY while a call runs; else KVP_OK */
-void kvpy_object_free(kvpy_object *object);  /* waits for the call that runs; then closes */
+int kvpy_object_close(kvpy_object *object); /* KVP_E_BUSY while a call runs; else KVP_OK */
+void kvpy_object_free(kvpy_object *object); /* waits for the call that runs; then closes */
 int kvpy_object_is_open(kvpy_object *object);
 int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
 void kvpy_object_unlock(kvpy_object *object);
@@ -141,9 +142,8 @@ int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                      uint32_t reserve_tokens, int32_t *statuses);
 int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out);
-int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                   const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
-                   int32_t *statuses);
+int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const int32_t *tokens,
+                   uint64_t n_values, const uint32_t *n_tokens, int32_t *statuses);
 int kvpy_row(kvpy_object *object, uint64_t seq, uint32_t group, int32_t *out, uint32_t capacity,
              uint32_t *out_n);
 int kvpy_evicted(kvpy_object *object, kvp_evicted *out, uint32_t capacity, uint32_t *out_n);
@@ -156,8 +156,8 @@ int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, cons
                  const uint32_t *n_tokens, kvp_meta_sizes *out);
 int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense);
-int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                  const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr);
+int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
+                  const uint32_t *n_tokens, const kvp_meta_csr *csr);
 
 /* ------------------------------------------------------------------------------- scheduler */
 

@@ -1,0 +1,289 @@
+"""Every argument of every call, wrong in every way: an exception that names it, and nothing changed.
+
+The table says what each argument is; what can be wrong with such a thing is said once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kvpager
+from kvpager import Cache, CsrBuffers, DenseBuffers, Namespace, Scheduler, Sequence
+from kvpager._native import lib
+
+I32, I64, U32, U64 = np.int32, np.int64, np.uint32, np.uint64
+
+
+def twice(array: Any) -> Any:
+    """The same values, not contiguous."""
+    return np.repeat(array, 2)[::2]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "tokens": {
+        "floats": np.zeros(2), "int64": np.zeros(2, I64), "big-endian": np.zeros(2, ">i4"),
+        "bool": np.zeros(2, bool), "2-D": np.zeros((1, 2), I32),
+        "not contiguous": twice(np.zeros(2, I32)), "negative": np.array([1, -2], I32),
+        "negative in a list": [1, -2], "above 2**31 - 1": [1, 2 ** 31], "huge": [1, 2 ** 70],
+        "strings": ["a", "b"], "a float in a list": [1, 2.5], "nested": [[1, 2]], "a number": 5,
+        "an object": object(),
+    },
+    "counts": {
+        "int32": np.ones(2, I32), "floats": np.ones(2), "2-D": np.ones((1, 2), U32),
+        "not contiguous": twice(np.ones(2, U32)), "negative": [1, -1], "too large": [1, 2 ** 32],
+        "too few": [1], "too many": [1, 1, 1], "strings": ["a", "b"], "a number": 5,
+    },
+    "seqs": {
+        "int64": np.ones(2, I64), "floats": np.ones(2), "2-D": np.ones((1, 2), U64),
+        "not contiguous": twice(np.ones(2, U64)), "strings": ["a", "b"], "nothing": [None, None],
+        "a number": 5, "negative": [-1, -2],
+    },
+    "number": {"negative": -1, "huge": 2 ** 70, "float": 1.5, "string": "1", "nothing": None},
+    "room for slots": {"int32": np.empty(8, I32), "2-D": np.empty((2, 8), I64), "a list": [0] * 8,
+                       "too small": np.empty(1, I64), "not contiguous": twice(np.empty(8, I64)),
+                       "read-only": np.frombuffer(bytes(64), I64)},
+    "room for i32": {"int64": np.empty(8, I64), "2-D": np.empty((2, 8), I32), "a list": [0] * 8,
+                     "not contiguous": twice(np.empty(8, I32)),
+                     "read-only": np.frombuffer(bytes(32), I32)},
+    "room for copies": {"int32": np.empty(8, I32), "a list": [],
+                        "2-D": np.empty((2, 8), kvpager.COPY_DTYPE)},
+}
+
+
+class World:
+    """Everything that the calls are made on."""
+
+    def __init__(self) -> None:
+        self.cache = Cache(n_blocks=64, block_tokens=4, max_seqs=16, host_blocks=16, max_events=16)
+        self.ns = self.cache.namespace("m")
+        self.seqs = [self.ns.open(range(10)), self.ns.open(range(100, 107))]
+        for seq, n in zip(self.seqs, (10, 7)):
+            seq.commit(n)
+            seq.extend_unknown(1)
+        self.handles = kvpager.handles_of(self.seqs)
+        self.scheduler = Scheduler(self.cache, step_tokens=64)
+        self.request = self.scheduler.submit(self.ns, [1, 2, 3], max_new_tokens=4)
+        self.csr, self.dense = CsrBuffers(4, 16, 64), DenseBuffers(4, 16, 16)
+
+    def state(self) -> Any:
+        self.cache.check()
+        self.scheduler.check()
+        stats = self.cache.stats()._replace(refused=0)
+        return stats, self.scheduler.stats()._replace(refused=0), [s.info() for s in self.seqs]
+
+
+PAIR, VALUES = np.ones(2, U32), np.ones(2, I32)
+
+
+def seq0(world: World) -> Sequence:
+    return world.seqs[0]
+
+
+# name: (the call, with one argument replaced by `value`; {argument: what it is})
+CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] = {
+    "Namespace.open": (lambda w, a: w.ns.open(a.get("tokens", [1]), reserve=a.get("reserve", 0),
+                                              tag=a.get("tag", 0)),
+                       {"tokens": "tokens", "reserve": "number", "tag": "number"}),
+    "Namespace.match": (lambda w, a: w.ns.match(a["tokens"]), {"tokens": "tokens"}),
+    "Namespace.can_open": (lambda w, a: w.ns.can_open(a["tokens"]), {"tokens": "tokens"}),
+    "Prompt": (lambda w, a: w.ns.open(kvpager.Prompt(
+        a.get("tokens", [1]), reserve=a.get("reserve", 0), tag=a.get("tag", 0),
+        retention=a.get("retention", 0))),
+               {"tokens": "tokens", "reserve": "number", "tag": "number", "retention": "number"}),
+    "Sequence.append": (lambda w, a: seq0(w).append(a["token"]), {"token": "number"}),
+    "Sequence.extend": (lambda w, a: seq0(w).extend(a.get("tokens"), a.get("reserve", 0)),
+                        {"tokens": "tokens", "reserve": "number"}),
+    "Sequence.extend_unknown": (
+        lambda w, a: seq0(w).extend_unknown(a.get("n_tokens", 1), a.get("reserve", 0)),
+        {"n_tokens": "number", "reserve": "number"}),
+    "Sequence.fill": (lambda w, a: seq0(w).fill(a["tokens"]), {"tokens": "tokens"}),
+    "Sequence.commit": (lambda w, a: seq0(w).commit(a["n_tokens"]), {"n_tokens": "number"}),
+    "Sequence.truncate": (lambda w, a: seq0(w).truncate(a["n_tokens"]), {"n_tokens": "number"}),
+    "Sequence.invalidate": (lambda w, a: seq0(w).invalidate(a["start"]), {"start": "number"}),
+    "Sequence.fork": (lambda w, a: seq0(w).fork(a["at"]), {"at": "number"}),
+    "Sequence.tokens": (lambda w, a: seq0(w).tokens(a.get("begin", 0), a.get("n_tokens", 2),
+                                                    a.get("out")),
+                        {"begin": "number", "out": "room for i32"}),
+    "Sequence.block_tokens": (lambda w, a: seq0(w).block_tokens(a["block_idx"]),
+                              {"block_idx": "number"}),
+    "Sequence.row": (lambda w, a: seq0(w).row(a.get("out"), a.get("group", 0)),
+                     {"out": "room for i32", "group": "number"}),
+    "Sequence.slots": (lambda w, a: seq0(w).slots(a.get("begin", 0), a.get("n_tokens", 2),
+                                                  a.get("out"), a.get("group", 0)),
+                       {"begin": "number", "n_tokens": "number", "group": "number",
+                        "out": "room for slots"}),
+    "Sequence.retain": (lambda w, a: seq0(w).retain(a.get("begin", 0), a.get("end", 4),
+                                                    a.get("retention", 0)),
+                        {"begin": "number", "end": "number", "retention": "number"}),
+    "Sequence.uncache": (lambda w, a: seq0(w).uncache(a.get("begin", 90), a.get("end", 91)),
+                         {"begin": "number", "end": "number"}),
+    "Cache.extend_many": (lambda w, a: w.cache.extend_many(
+        a.get("seqs", w.handles), a.get("tokens"), n_tokens=a.get("n_tokens"),
+        reserve=a.get("reserve", 0), statuses=a.get("statuses")),
+        {"seqs": "seqs", "tokens": "tokens", "n_tokens": "counts", "reserve": "number",
+         "statuses": "room for i32"}),
+    "Cache.fill_many": (lambda w, a: w.cache.fill_many(
+        a.get("seqs", w.handles), a.get("tokens", VALUES), n_tokens=a.get("n_tokens"),
+        statuses=a.get("statuses")),
+        {"seqs": "seqs", "tokens": "tokens", "n_tokens": "counts", "statuses": "room for i32"}),
+    "Cache.commit_many": (lambda w, a: w.cache.commit_many(
+        a.get("seqs", w.handles), a.get("n_tokens", PAIR)),
+        {"seqs": "seqs", "n_tokens": "counts"}),
+    "Cache.can_extend": (lambda w, a: w.cache.can_extend(
+        a.get("seqs", w.handles), n_tokens=a.get("n_tokens"), reserve=a.get("reserve", 0)),
+        {"seqs": "seqs", "n_tokens": "counts", "reserve": "number"}),
+    "Cache.plan_take": (lambda w, a: w.cache.plan_take(a["out"]), {"out": "room for copies"}),
+    "Cache.check": (lambda w, a: w.cache.check(a["level"]), {"level": "number"}),
+    "Cache.block_info": (lambda w, a: w.cache.block_info(
+        a.get("block", 1), a.get("tier", 0), a.get("group", 0)),
+        {"block": "number", "tier": "number", "group": "number"}),
+    "Cache.block_sealed_tokens": (lambda w, a: w.cache.block_sealed_tokens(
+        a.get("block", 1), a.get("tier", 0)), {"block": "number", "tier": "number"}),
+    "Cache.swap_out": (lambda w, a: w.cache.swap_out(a["seqs"]), {"seqs": "seqs"}),
+    "Cache.swap_in": (lambda w, a: w.cache.swap_in(a.get("seqs", w.handles), a.get("reserve", 0)),
+                      {"seqs": "seqs", "reserve": "number"}),
+    "Cache.can_swap_out": (lambda w, a: w.cache.can_swap_out(a["seqs"]), {"seqs": "seqs"}),
+    "Cache.can_swap_in": (lambda w, a: w.cache.can_swap_in(
+        a.get("seqs", w.handles), a.get("reserve", 0)), {"seqs": "seqs", "reserve": "number"}),
+    "Cache.step_commit": (lambda w, a: w.cache.step_commit(
+        a.get("step", 1), a.get("seqs", w.handles), a.get("n_tokens", PAIR)),
+        {"step": "number", "seqs": "seqs", "n_tokens": "counts"}),
+    "Cache.step_done": (lambda w, a: w.cache.step_done(a["step"]), {"step": "number"}),
+    "Cache.step_failed": (lambda w, a: w.cache.step_failed(a["step"]), {"step": "number"}),
+    "Cache.events": (lambda w, a: w.cache.events(a.get("start", 1), a.get("capacity", 2),
+                                                 a.get("tokens")),
+                     {"start": "number", "capacity": "number", "tokens": "room for i32"}),
+    "Cache.seq": (lambda w, a: w.cache.seq(a["handle"]).info(), {"handle": "number"}),
+    "measure": (lambda w, a: kvpager.measure(w.cache, a.get("seqs", w.handles), a.get("begin"),
+                                             a.get("n_tokens")),
+                {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
+    "csr": (lambda w, a: kvpager.csr(w.cache, a.get("seqs", w.handles), a.get("begin"),
+                                     a.get("n_tokens")),
+            {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
+    "CsrBuffers.fill": (lambda w, a: w.csr.fill(w.cache, a.get("seqs", w.handles), a.get("begin"),
+                                                a.get("n_tokens")),
+                        {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
+    "DenseBuffers.fill": (lambda w, a: w.dense.fill(w.cache, a.get("seqs", w.handles),
+                                                    a.get("begin"), a.get("n_tokens")),
+                          {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
+    "CsrBuffers": (lambda w, a: CsrBuffers(**{"max_seqs": 1, "max_tokens": 1, "max_entries": 1,
+                                              **a}),
+                   {"max_seqs": "number", "max_tokens": "number", "max_entries": "number"}),
+    "cascade": (lambda w, a: kvpager.cascade(w.cache, a.get("seqs", w.handles),
+                                             max_levels=a.get("max_levels", 2)),
+                {"seqs": "seqs", "max_levels": "number"}),
+    "trtllm": (lambda w, a: kvpager.trtllm(w.cache, a.get("seqs", w.handles),
+                                           layers_per_block=a.get("layers_per_block", 1)),
+               {"seqs": "seqs", "layers_per_block": "number"}),
+    "delta": (lambda w, a: kvpager.delta(w.cache, a.get("seqs", w.handles), a.get("had_version"),
+                                         a.get("had_blocks")),
+              {"seqs": "seqs", "had_version": "counts", "had_blocks": "counts"}),
+    "Scheduler.submit": (lambda w, a: w.scheduler.submit(
+        w.ns, a.get("tokens", [1]), max_new_tokens=a.get("max_new_tokens", 1),
+        n_samples=a.get("n_samples", 1)),
+        {"tokens": "tokens", "max_new_tokens": "number", "n_samples": "number"}),
+    "Scheduler.abort": (lambda w, a: w.scheduler.abort(a["request"]), {"request": "number"}),
+    "Scheduler.pause": (lambda w, a: w.scheduler.pause(a["request"]), {"request": "number"}),
+    "Scheduler.resume": (lambda w, a: w.scheduler.resume(a["request"]), {"request": "number"}),
+    "Scheduler.finish": (lambda w, a: w.scheduler.finish(a["tokens"]), {"tokens": "tokens"}),
+    "Scheduler.reorder": (lambda w, a: w.scheduler.reorder(
+        a.get("request", w.request), a.get("parents", [0]), a.get("tokens")),
+        {"request": "number", "parents": "counts"}),
+    "Scheduler.request_info": (lambda w, a: w.scheduler.request_info(a["request"]),
+                               {"request": "number"}),
+    "Scheduler.sample_info": (lambda w, a: w.scheduler.sample_info(
+        a.get("request", w.request), a.get("sample", 0)),
+        {"request": "number", "sample": "number"}),
+    "Scheduler.tokens": (lambda w, a: w.scheduler.tokens(
+        w.request, a.get("sample", 0), a.get("begin", 0), a.get("end", 1)),
+        {"sample": "number", "begin": "number", "end": "number"}),
+    "hash_units": (lambda w, a: kvpager.hash_units(
+        a.get("tokens", [1]), a.get("unit_tokens", 4), bytes(16),
+        first_position=a.get("first_position", 0)),
+        {"tokens": "tokens", "unit_tokens": "number", "first_position": "number"}),
+    "hash_root": (lambda w, a: kvpager.hash_root(a["unit_tokens"]), {"unit_tokens": "number"}),
+}
+
+# What is right there, though the table would have it wrong.
+FINE = {
+    # The hash takes any 32 bits for a token, and a negative one is a matter of open.
+    ("hash_units", "tokens", "negative"), ("hash_units", "tokens", "negative in a list"),
+    # None is a default.
+    ("Scheduler.tokens", "end", "nothing"),
+    # One count each is what a batch of another length needs: compared with seqs only.
+    ("Scheduler.reorder", "parents", "too few"),
+}
+
+
+def cases() -> Iterator[Any]:
+    for name, (_, arguments) in CALLS.items():
+        for argument, kind in arguments.items():
+            for what in WRONG[kind]:
+                if (name, argument, what) not in FINE:
+                    yield pytest.param(name, argument, what, id=f"{name}-{argument}-{what}")
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize(("name", "argument", "what"), list(cases()))
+def test_wrong_argument(world: World, name: str, argument: str, what: str) -> None:
+    call, arguments = CALLS[name]
+    before = world.state()
+    with pytest.raises((TypeError, ValueError, kvpager.CallerError)) as caught:
+        call(world, {argument: WRONG[arguments[argument]][what]})
+    assert argument in str(caught.value), f"{caught.value!r} does not name {argument}"
+    assert world.state() == before
+
+
+def good_arguments(name: str) -> dict[str, Any]:
+    good = {"tokens": [1, 2], "counts": [1, 1], "number": 1, "room for slots": np.empty(8, I64),
+            "room for i32": np.empty(8, I32), "room for copies": np.empty(8, kvpager.COPY_DTYPE)}
+    return {argument: good[kind] for argument, kind in CALLS[name][1].items() if kind in good}
+
+
+# Calls that touch no cache.
+PURE = {"CsrBuffers", "hash_units", "hash_root"}
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - PURE))
+def test_while_another_thread_is_inside(name: str) -> None:
+    world = World()
+    arguments = {"seqs": world.handles, "request": world.request,
+                 **{n: v for n, v in good_arguments(name).items() if n != "request"}}
+    assert lib.kvpy_object_lock(world.cache._o) == 0
+    try:
+        with pytest.raises(kvpager.BusyError):
+            CALLS[name][0](world, arguments)
+    finally:
+        lib.kvpy_object_unlock(world.cache._o)
+    world.state()
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - PURE))
+def test_after_close(name: str) -> None:
+    world = World()
+    world.cache.close()
+    with pytest.raises(kvpager.ClosedError):
+        CALLS[name][0](world, {"seqs": world.handles, "request": world.request,
+                               **{n: v for n, v in good_arguments(name).items()
+                                  if n != "request"}})
+
+
+def test_every_public_method_is_in_the_table() -> None:
+    """A method that is new has to be added here."""
+    special = {"Cache": {"bytes_for", "close", "closed", "reset", "stats", "shortage", "namespace",
+                         "evicted", "record", "events_snapshot", "step_begin"},
+               "Namespace": {"flush", "close", "handle"},
+               "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
+               "Scheduler": {"close", "step", "fail", "stats", "check"}}
+    for kind in (Cache, Namespace, Sequence, Scheduler):
+        methods = {name for name in dir(kind) if not name.startswith("_")}
+        tested = {name.split(".")[1] for name in CALLS if name.startswith(kind.__name__ + ".")}
+        assert methods - special[kind.__name__] == tested, kind.__name__
