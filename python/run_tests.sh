@@ -17,12 +17,14 @@ venv="$build/python-venv"
 # Without this, a run under ctest would build the wheel with the flags of whoever started it.
 unset CFLAGS LDFLAGS
 
-needs="$("$python" --version) $(cat "$here/pyproject.toml")"
+packages="numpy cffi pytest hypothesis mypy typing_extensions xxhash"
+
+needs="$("$python" --version) $packages"
 if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check \
-        numpy cffi pytest hypothesis mypy typing_extensions
+    # shellcheck disable=SC2086
+    "$venv/bin/pip" install --quiet --disable-pip-version-check $packages
     printf '%s' "$needs" >"$venv/needs"
 fi
 "$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps \

@@ -1,0 +1,174 @@
+"""nano-vllm's scheduler on kvpager: its own code where it is installed, and a stand-in everywhere.
+
+Its package needs a GPU to be imported as a whole, its scheduler and sequences do not: they are
+loaded by themselves. A checkout can be named with KVP_NANO_VLLM."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pathlib
+import random
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from kvpager.adapters.nano_vllm import BlockManager
+
+
+class Seq:
+    """What the adapter uses of a sequence."""
+
+    def __init__(self, seq_id: int, token_ids: list[int]) -> None:
+        self.seq_id, self.token_ids = seq_id, list(token_ids)
+        self.num_cached_tokens, self.num_scheduled_tokens = 0, 0
+        self.block_table: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.token_ids)
+
+
+def test_newer_protocol() -> None:
+    manager = BlockManager(8, 4)
+    a = Seq(1, list(range(10)))
+    assert manager.can_allocate(a) == 0
+    manager.allocate(a, 0)
+    assert (a.block_table, a.num_cached_tokens) == ([0, 1, 2], 0)
+    a.num_scheduled_tokens = 10
+    b = Seq(2, list(range(8)))
+    assert manager.can_allocate(b) == 0, "nothing is shared before it is computed"
+    manager.hash_blocks(a)
+    assert manager.can_allocate(b) == 1, "the last block is never a hit"
+    manager.allocate(b, 1)
+    assert (b.block_table, b.num_cached_tokens) == ([0, 3], 4)
+    for _ in range(3):
+        a.token_ids.append(7)
+        assert manager.can_append(a)
+        manager.may_append(a)
+    assert a.block_table == [0, 1, 2, 4]
+    c = Seq(3, list(range(100, 116)))
+    assert manager.can_allocate(c) == -1 and not manager.can_allocate(c)
+    manager.deallocate(a)
+    assert (a.block_table, a.num_cached_tokens) == ([], 0)
+    assert manager.can_allocate(c) == 0 and bool(manager.can_allocate(c))
+    manager.cache.check()
+
+
+def test_older_protocol() -> None:
+    """allocate without a number: what is computed follows from the tokens that come."""
+    manager = BlockManager(8, 4)
+    a, b = Seq(1, list(range(8))), Seq(2, list(range(8)))
+    assert manager.can_allocate(a)
+    manager.allocate(a)
+    assert manager.can_allocate(b) == 0
+    a.token_ids.append(50)
+    assert manager.can_append(a)
+    manager.may_append(a)
+    assert len(a.block_table) == 3
+    assert manager.can_allocate(b) == 1
+    manager.deallocate(a)
+    manager.allocate(b)
+    assert b.num_cached_tokens == 4
+    manager.deallocate(b)
+
+
+def test_tokens_that_must_not_be_shared() -> None:
+    manager = BlockManager(8, 4, non_cache_token_ids={99})
+    a = Seq(1, [1, 2, 3, 4, 5, 99, 7, 8, 9, 10, 11, 12, 13])
+    manager.allocate(a, 0)
+    a.num_scheduled_tokens = 13
+    manager.hash_blocks(a)
+    assert manager.can_allocate(Seq(2, a.token_ids)) == 1
+
+
+def test_compute_hash() -> None:
+    pytest.importorskip("xxhash", reason="xxhash is not installed")
+    first = BlockManager.compute_hash([1, 2, 3])
+    assert first == BlockManager.compute_hash([1, 2, 3]) != BlockManager.compute_hash([1, 2, 4])
+    assert BlockManager.compute_hash([1, 2, 3], first) != first
+
+
+# --------------------------------------------------------------------------- the engine's own code
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """nanovllm.engine's scheduler and sequence modules, without the rest of the package."""
+    where = os.environ.get("KVP_NANO_VLLM")
+    if where is None:
+        spec = importlib.util.find_spec("nanovllm")
+        if spec is None or not spec.submodule_search_locations:
+            pytest.skip("nano-vllm is not installed (and KVP_NANO_VLLM names no checkout)")
+        folder = pathlib.Path(spec.submodule_search_locations[0])
+    else:
+        folder = pathlib.Path(where) / "nanovllm"
+    if importlib.util.find_spec("xxhash") is None:
+        pytest.skip("xxhash, which nano-vllm needs, is not installed")
+    for name in [name for name in sys.modules if name.split(".")[0] == "nanovllm"]:
+        monkeypatch.delitem(sys.modules, name)
+    package = types.ModuleType("nanovllm")
+    package.__path__ = [str(folder)]
+    config = types.ModuleType("nanovllm.config")
+    config.Config = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "nanovllm", package)
+    monkeypatch.setitem(sys.modules, "nanovllm.config", config)
+    scheduler = importlib.import_module("nanovllm.engine.scheduler")
+    sequence = importlib.import_module("nanovllm.engine.sequence")
+    params = importlib.import_module("nanovllm.sampling_params")
+    monkeypatch.setattr(scheduler, "BlockManager", BlockManager)
+    yield types.SimpleNamespace(scheduler=scheduler, sequence=sequence, params=params)
+    for name in [name for name in sys.modules if name.split(".")[0] == "nanovllm"]:
+        sys.modules.pop(name)
+
+
+def test_the_engines_scheduler(engine: Any) -> None:
+    """Random requests with shared prefixes, too little memory, chunked prompts. A memory that knows
+    whose KV each slot holds: no sequence ever reads another one's."""
+    s = 4
+    engine.sequence.Sequence.block_size = s
+    config = types.SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=24, eos=-1,
+                                   kvcache_block_size=s, num_kvcache_blocks=24, hf_config=None)
+    scheduler = engine.scheduler.Scheduler(config)
+    assert isinstance(scheduler.block_manager, BlockManager)
+    draw = random.Random(5)
+    todo, memory, finished, hits = 60, {}, 0, 0
+    while todo or not scheduler.is_finished():
+        if todo and draw.random() < 0.4:
+            base = draw.randrange(3) * 1000
+            prompt = [base + i for i in range(draw.randrange(1, 30))] + [draw.randrange(9)]
+            scheduler.add(engine.sequence.Sequence(prompt, engine.params.SamplingParams(
+                temperature=1.0, max_tokens=draw.randrange(1, 20), ignore_eos=True)))
+            todo -= 1
+        if scheduler.is_finished():
+            continue
+        seqs, is_prefill = scheduler.schedule()
+        for seq in seqs:
+            n = getattr(seq, "num_scheduled_tokens", 0) or (
+                len(seq) - seq.num_cached_tokens if is_prefill else 1)
+            begin = seq.num_cached_tokens if is_prefill else len(seq) - 1
+            hits += begin if is_prefill else 0
+            for position in range(begin, begin + n):
+                slot = seq.block_table[position // s] * s + position % s
+                memory[slot] = tuple(seq.token_ids[:position + 1])
+            for position in range(begin + n):
+                slot = seq.block_table[position // s] * s + position % s
+                assert memory[slot] == tuple(seq.token_ids[:position + 1])
+        before = len(scheduler.running)
+        sampled = [draw.randrange(9) for _ in seqs]
+        try:
+            scheduler.postprocess(seqs, sampled, is_prefill)
+        except TypeError:
+            scheduler.postprocess(seqs, sampled)
+        finished += before - len(scheduler.running)
+        scheduler.block_manager.cache.check()
+    assert finished == 60 and hits > 0
+    assert scheduler.block_manager.num_free_blocks == 24
+
+
+def test_the_engines_hash(engine: Any) -> None:
+    theirs = importlib.import_module("nanovllm.engine.block_manager").BlockManager
+    for tokens, prefix in (([1, 2, 3], -1), ([7] * 256, 2 ** 63 + 5)):
+        assert BlockManager.compute_hash(tokens, prefix) == theirs.compute_hash(tokens, prefix)
