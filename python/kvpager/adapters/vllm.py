@@ -1,0 +1,380 @@
+"""vLLM V1: a KV-cache manager with the interface that its scheduler calls, on kvpager.
+
+    manager = KVCacheManager(num_blocks=8192, block_size=16, max_model_len=32768)
+    blocks, num_computed, _ = manager.get_computed_blocks(request)
+    new = manager.allocate_slots(request, num_new_tokens, num_computed, blocks)
+    if new is None: ...                         # no room now: preempt somebody, or wait
+
+One group of full attention. vLLM's rules, where kvpager's are others: blocks are committed when they
+are scheduled; tables are append-only, duplicates are kept; a prompt that is cached whole computes
+its last block again; block ids are the same (block 0 is the null block of both). Draft tokens beyond
+request.num_tokens get slots and are never cached.
+
+What separates requests: cache_salt and the LoRA's name, as keys of the first block. What follows a
+multimodal item is neither matched nor published.
+
+Not here: groups of other kinds (sliding windows, Mamba), evict_blocks, pop_blocks_for_free.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence as SequenceOf
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _constants as c
+from .._cache import Cache
+from .._core import I32Array
+from .._errors import BehindError, NeverError, NoBlocksError, NoSeqsError
+from .._sequence import Key, Prompt, Sequence
+
+_SALT, _LORA = 1, 2
+MAX_EVENTS = 65536
+
+
+class Block(NamedTuple):
+    """What the scheduler reads of a block."""
+
+    block_id: int
+
+
+@dataclass(frozen=True)
+class KVCacheBlocks:
+    """The scheduler's view of an allocation: blocks[group][i]; one group."""
+
+    ids: tuple[list[int], ...]
+
+    @property
+    def blocks(self) -> tuple[list[Block], ...]:
+        return tuple([Block(block) for block in group] for group in self.ids)
+
+    def __add__(self, other: KVCacheBlocks) -> KVCacheBlocks:
+        return KVCacheBlocks(tuple(a + b for a, b in zip(self.ids, other.ids)))
+
+    def get_block_ids(self, allow_none: bool = False, *,
+                      group_ids: SequenceOf[int] | None = None) -> tuple[list[int], ...] | None:
+        groups = self.ids if group_ids is None else tuple(self.ids[i] for i in group_ids)
+        if allow_none and not any(groups):
+            return None
+        return groups
+
+    def new_empty(self) -> KVCacheBlocks:
+        return KVCacheBlocks(tuple([] for _ in self.ids))
+
+
+class BlockStored(NamedTuple):
+    """Blocks that can be found from now on. Hashes are kvpager's, 16 bytes (kvpager.hash_units)."""
+
+    block_hashes: list[bytes]
+    parent_block_hash: bytes | None
+    token_ids: list[int]
+    block_size: int
+    medium: str = "GPU"
+
+
+class BlockRemoved(NamedTuple):
+    block_hashes: list[bytes]
+    medium: str = "GPU"
+
+
+class AllBlocksCleared(NamedTuple):
+    medium: str = "GPU"
+
+
+Event = BlockStored | BlockRemoved | AllBlocksCleared
+
+
+class _Tokens:
+    """A request's tokens as an array that grows: each value is taken from its list once."""
+
+    __slots__ = ("values", "n")
+
+    def __init__(self) -> None:
+        self.values, self.n = np.empty(0, np.int32), 0
+
+    def upto(self, request: Any, n_tokens: int) -> I32Array:
+        if n_tokens > self.n:
+            n = int(request.num_tokens)
+            if n > len(self.values):
+                grown = np.empty(max(n + 64, 2 * len(self.values)), np.int32)
+                grown[:self.n] = self.values[:self.n]
+                self.values = grown
+            self.values[self.n:n] = request.all_token_ids[self.n:n]
+            self.n = n
+        return self.values[:n_tokens]
+
+
+class _Held:
+    """A running request: its sequence, tokens with values, length of the row."""
+
+    __slots__ = ("seq", "n_tokens", "n_blocks")
+
+    def __init__(self, seq: Sequence, n_tokens: int, n_blocks: int) -> None:
+        self.seq, self.n_tokens, self.n_blocks = seq, n_tokens, n_blocks
+
+
+class KVCacheManager:
+    """vLLM's interface: get_computed_blocks, allocate_slots, free, cache_blocks, get_blocks,
+    get_block_ids, reset_prefix_cache, get_num_common_prefix_blocks, take_events, usage.
+
+    num_blocks       of the KV cache, the null block included
+    block_size       tokens of a block
+    max_num_seqs     requests that have blocks at once
+    watermark        part of num_blocks that is kept free when a waiting request is admitted beside
+                     scheduled ones
+    """
+
+    def __init__(self, num_blocks: int, block_size: int, max_model_len: int, *,
+                 enable_caching: bool = True, max_num_seqs: int = 1024,
+                 enable_kv_cache_events: bool = False, watermark: float = 0.0) -> None:
+        # A look-ahead may reach past the last token.
+        room = max_model_len + 4 * block_size
+        self.cache = Cache(n_blocks=num_blocks, block_tokens=block_size,
+                           max_seqs=max_num_seqs, max_seq_tokens=room,
+                           prefix_cache=int(enable_caching), commit_policy=c.KEEP,
+                           full_hit=c.FULL_HIT_RECOMPUTE, max_unit_keys=2,
+                           max_events=MAX_EVENTS if enable_kv_cache_events else 0)
+        self.block_size, self.max_model_len = block_size, max_model_len
+        self.enable_caching = enable_caching
+        self.enable_kv_cache_events = enable_kv_cache_events
+        self.num_kv_cache_groups = 1
+        self.watermark_blocks = int(watermark * num_blocks)
+        self.empty_kv_cache_blocks = KVCacheBlocks(([],))
+        self._ns = self.cache.namespace()
+        self._held: dict[str, _Held] = {}
+        self._tokens: dict[str, _Tokens] = {}
+        self._next_event = 1
+        self._usable = num_blocks - 1
+
+    # ----------------------------------------------------------------------- what a request is
+
+    def _tokens_of(self, request: Any, n_tokens: int) -> I32Array:
+        tokens = self._tokens.get(request.request_id)
+        if tokens is None:
+            tokens = self._tokens[request.request_id] = _Tokens()
+        return tokens.upto(request, n_tokens)
+
+    def _prompt(self, request: Any, n_tokens: int, reserve: int = 0,
+                match: bool = True) -> Prompt | I32Array:
+        """The first n_tokens tokens; with what separates the request from others, if anything."""
+        tokens = self._tokens_of(request, n_tokens)
+        salt = getattr(request, "cache_salt", None)
+        lora = getattr(request, "lora_request", None)
+        items = getattr(request, "mm_features", None)
+        if not (salt or lora or items or reserve or not match):
+            return tokens
+        keys = []
+        for kind, text in ((_SALT, salt), (_LORA, lora and lora.lora_name)):
+            if text:
+                digest = hashlib.blake2b(str(text).encode(), digest_size=32).digest()
+                keys.append(Key(kind, 0, min(self.block_size, n_tokens), digest))
+        uncached = []
+        if items:
+            first = min(int(item.mm_position.offset) for item in items)
+            uncached.append((first, first + 1))
+        return Prompt(tokens, reserve=reserve, keys=keys, uncached=uncached, no_match=not match)
+
+    # ----------------------------------------------------------------------- the interface
+
+    @property
+    def usage(self) -> float:
+        """Part of the blocks that requests hold."""
+        return 1.0 - self._free_blocks() / self._usable
+
+    def _free_blocks(self) -> int:
+        stats = self.cache.stats()
+        return stats.free_blocks + stats.cached_blocks
+
+    def get_computed_blocks(self, request: Any, max_cache_hit_length: int | None = None) -> tuple[
+            KVCacheBlocks, int, int]:
+        """(cached blocks, their tokens, 0): whole blocks, at most num_tokens - 1 tokens. Nothing is
+        held: allocate_slots does, which finds them again."""
+        if not self.enable_caching or getattr(request, "skip_reading_prefix_cache", False):
+            return self.empty_kv_cache_blocks, 0, 0
+        hit = self._ns.match(self._prompt(request, request.num_tokens)).hit_tokens
+        if max_cache_hit_length is not None:
+            hit = min(hit, max_cache_hit_length // self.block_size * self.block_size)
+        # Ids are not told before the blocks are held; the scheduler hands these back as they are.
+        return self.empty_kv_cache_blocks, hit, 0
+
+    def allocate_slots(self, request: Any, num_new_tokens: int, num_new_computed_tokens: int = 0,
+                       new_computed_blocks: KVCacheBlocks | None = None,
+                       num_lookahead_tokens: int = 0, num_external_computed_tokens: int = 0,
+                       delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
+                       full_sequence_must_fit: bool = False, reserved_blocks: int = 0,
+                       has_scheduled_reqs: bool = True, **_: Any) -> KVCacheBlocks | None:
+        """Blocks for the request's next tokens: those that are new, cached ones not among them; None
+        when there is no room, and then nothing has changed."""
+        if num_new_tokens == 0 and num_external_computed_tokens == 0 and \
+                num_new_computed_tokens == 0:
+            raise ValueError("num_new_tokens must be greater than 0")
+        local = request.num_computed_tokens + num_new_computed_tokens
+        total = min(local + num_external_computed_tokens, self.max_model_len)
+        known = min(total + num_new_tokens, request.num_tokens)
+        slots = max(min(total + num_new_tokens + num_lookahead_tokens, self.max_model_len), known)
+        held = self._held.get(request.request_id)
+        if held is None:
+            spare = reserved_blocks + self._watermark(request, has_scheduled_reqs)
+            if full_sequence_must_fit and not self._fits(request, num_new_computed_tokens, spare):
+                return None
+            held = self._open(request, known, slots, num_new_computed_tokens, spare)
+            if held is None:
+                return None
+            before = num_new_computed_tokens // self.block_size
+        else:
+            before = held.n_blocks
+            if not self._grow(request, held, known, slots, reserved_blocks):
+                return None
+        if not delay_cache_blocks and self.enable_caching:
+            held.seq.commit(known)
+        if held.n_blocks <= before:
+            return self.empty_kv_cache_blocks
+        return KVCacheBlocks((held.seq.row()[before:].tolist(),))
+
+    def _watermark(self, request: Any, has_scheduled_reqs: bool) -> int:
+        status = getattr(getattr(request, "status", None), "name", "")
+        waits = status in ("WAITING", "PREEMPTED")
+        return self.watermark_blocks if has_scheduled_reqs and waits else 0
+
+    def _fits(self, request: Any, num_computed: int, spare: int) -> bool:
+        """Whether the whole request would find its blocks, and leave `spare`."""
+        n_tokens = min(request.num_tokens, self.max_model_len)
+        answer = self._ns.can_open(self._prompt(request, n_tokens, match=num_computed > 0))
+        return answer.need_blocks + spare <= answer.available
+
+    def _open(self, request: Any, known: int, slots: int, num_computed: int,
+              spare: int) -> _Held | None:
+        reserve = slots - known
+        prompt = self._prompt(request, known, reserve, match=num_computed > 0)
+        if spare:
+            answer = self._ns.can_open(prompt)
+            if answer.need_blocks + spare > answer.available:
+                return None
+        try:
+            seq = self._ns.open(prompt)
+            if num_computed and seq.opened.hit_tokens > num_computed:
+                # The scheduler takes less than there is: begin again with just that.
+                seq.close()
+                seq = self._ns.open(self._prompt(request, num_computed + 1))
+                try:
+                    seq.extend(self._tokens_of(request, known)[num_computed + 1:], reserve)
+                except (NoBlocksError, NeverError):
+                    seq.close()
+                    raise
+        except (NoBlocksError, NeverError, NoSeqsError):
+            return None
+        held = _Held(seq, known, -(-slots // self.block_size))
+        self._held[request.request_id] = held
+        return held
+
+    def _grow(self, request: Any, held: _Held, known: int, slots: int, spare: int) -> bool:
+        missing = known - held.n_tokens
+        n_blocks = -(-slots // self.block_size)
+        if missing <= 0 and n_blocks <= held.n_blocks:
+            return True
+        if spare and n_blocks - held.n_blocks + spare > self._free_blocks():
+            return False
+        reserve = max(slots - max(known, held.n_tokens), 0)
+        try:
+            if missing == 1 and reserve == 0:
+                held.seq.append(request.all_token_ids[known - 1])
+            elif missing > 0:
+                held.seq.extend(self._tokens_of(request, known)[held.n_tokens:], reserve)
+            else:
+                held.seq.extend_unknown(0, reserve)
+        except (NoBlocksError, NeverError):
+            return False
+        held.n_tokens = max(known, held.n_tokens)
+        held.n_blocks = max(n_blocks, held.n_blocks)
+        return True
+
+    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
+        """Let full blocks of the first num_computed_tokens tokens be found (what delay_cache_blocks
+        put off)."""
+        held = self._held.get(request.request_id)
+        if held is not None and self.enable_caching:
+            held.seq.commit(min(num_computed_tokens, held.n_tokens))
+
+    def free(self, request: Any) -> None:
+        """Give the request's blocks back, the last one first. One without blocks is fine."""
+        self._tokens.pop(request.request_id, None)
+        held = self._held.pop(request.request_id, None)
+        if held is not None:
+            held.seq.close()
+
+    def get_blocks(self, request_id: str) -> KVCacheBlocks:
+        held = self._held.get(request_id)
+        if held is None:
+            return self.empty_kv_cache_blocks
+        return KVCacheBlocks((held.seq.row().tolist(),))
+
+    def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
+        return self.get_blocks(request_id).ids
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget everything; False, and nothing happens, while a request has blocks."""
+        if self._held:
+            return False
+        self.cache.reset()
+        return True
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        """Leading blocks of this request that every request with blocks has."""
+        n = 0
+        for block in self._held[running_request_id].seq.row().tolist():
+            if self.cache.block_info(block).ref_count != len(self._held):
+                break
+            n += 1
+        return [n]
+
+    def create_kv_cache_blocks(self, blocks: tuple[list[int], ...]) -> KVCacheBlocks:
+        return KVCacheBlocks(blocks) if any(blocks) else self.empty_kv_cache_blocks
+
+    def new_step_starts(self) -> None:
+        """A step begins: nothing to do for full attention."""
+
+    # ----------------------------------------------------------------------- events
+
+    def take_events(self) -> list[Event]:
+        """What has changed since the last call. Who was too far behind gets AllBlocksCleared and
+        then everything."""
+        if not self.enable_kv_cache_events:
+            return []
+        taken: list[Event] = []
+        values = np.empty(256 * self.block_size, np.int32)
+        while True:
+            try:
+                events = self.cache.events(self._next_event, 256, values)
+            except BehindError:
+                number, events = self.cache.events_snapshot()
+                values = np.empty(len(events) * self.block_size, np.int32)
+                number, events = self.cache.events_snapshot(values)
+                taken = [AllBlocksCleared()]
+                self._next_event = number + 1
+                self._tell(taken, events, values)
+                values = np.empty(256 * self.block_size, np.int32)
+                continue
+            if len(events) == 0:
+                return taken
+            self._next_event += len(events)
+            self._tell(taken, events, values)
+
+    def _tell(self, taken: list[Event], events: Any, values: I32Array) -> None:
+        for i, event in enumerate(events):
+            name = bytes(event["hash"])
+            if event["kind"] == c.EVENT_STORED:
+                tokens = values[i * self.block_size:(i + 1) * self.block_size].tolist()
+                parent = None if event["position"] == 0 else bytes(event["parent"])
+                last = taken[-1] if taken else None
+                if isinstance(last, BlockStored) and last.block_hashes[-1] == parent:
+                    last.block_hashes.append(name)
+                    last.token_ids.extend(tokens)
+                else:
+                    taken.append(BlockStored([name], parent, tokens, self.block_size))
+            elif event["kind"] == c.EVENT_REMOVED:
+                taken.append(BlockRemoved([name]))
+            else:
+                taken.append(AllBlocksCleared())

@@ -1,0 +1,234 @@
+"""vLLM's interface on kvpager: by itself, and beside vLLM's own manager where that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import types
+from typing import Any
+
+import pytest
+
+from kvpager.adapters.vllm import (AllBlocksCleared, BlockRemoved, BlockStored, KVCacheManager)
+
+
+class Request:
+    """What the adapter uses of vLLM's Request."""
+
+    def __init__(self, request_id: str, tokens: list[int], **more: Any) -> None:
+        self.request_id, self.all_token_ids, self.num_computed_tokens = request_id, tokens, 0
+        self.cache_salt: str | None = None
+        self.__dict__.update(more)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.all_token_ids)
+
+
+def make(num_blocks: int = 11, **more: Any) -> KVCacheManager:
+    return KVCacheManager(num_blocks, 4, 64, **more)
+
+
+def start(manager: KVCacheManager, request: Request) -> Any:
+    """Looks up and allocates the whole request."""
+    blocks, hit, _ = manager.get_computed_blocks(request)
+    return hit, manager.allocate_slots(request, request.num_tokens - hit, hit, blocks)
+
+
+def test_prefill_and_hits() -> None:
+    manager = make()
+    a = Request("a", list(range(10)))
+    hit, new = start(manager, a)
+    assert (hit, new.get_block_ids()) == (0, ([1, 2, 3],))
+    b = Request("b", list(range(8)))
+    hit, new = start(manager, b)
+    assert (hit, new.get_block_ids()) == (4, ([4],)), "the last block is computed again"
+    assert manager.get_block_ids("b") == ([1, 4],)
+    assert manager.get_num_common_prefix_blocks("a") == [1]
+    assert manager.usage == pytest.approx(0.4)
+    assert not manager.reset_prefix_cache()
+    manager.free(a)
+    manager.free(b)
+    manager.free(b)
+    assert manager.usage == 0.0
+    assert manager.get_computed_blocks(Request("c", list(range(10))))[1] == 8
+    assert manager.reset_prefix_cache()
+    assert manager.get_computed_blocks(Request("c", list(range(10))))[1] == 0
+
+
+def test_decode_chunks_drafts_and_no_room() -> None:
+    manager = make()
+    a = Request("a", list(range(30)))
+    new = manager.allocate_slots(a, 8)
+    assert new is not None and new.get_block_ids() == ([1, 2],)
+    a.num_computed_tokens = 8
+    new = manager.allocate_slots(a, 22, num_lookahead_tokens=3)
+    assert new is not None and new.get_block_ids() == ([3, 4, 5, 6, 7, 8, 9],)
+    a.num_computed_tokens = 30
+    a.all_token_ids.append(77)
+    new = manager.allocate_slots(a, 3)
+    assert new is not None and new.get_block_ids() == ([],) and new.get_block_ids(True) is None
+    a.num_computed_tokens = 31
+    assert manager.allocate_slots(a, 12) is None
+    assert manager.get_block_ids("a")[0] == list(range(1, 10))
+    b = Request("b", [5] * 9)
+    assert start(manager, b)[1] is None
+    assert manager.get_block_ids("b") == ([],)
+    with pytest.raises(ValueError, match="num_new_tokens"):
+        manager.allocate_slots(a, 0)
+
+
+def test_what_separates_requests() -> None:
+    manager = make(num_blocks=64)
+    lora = types.SimpleNamespace(lora_name="x")
+    image = types.SimpleNamespace(mm_position=types.SimpleNamespace(offset=5))
+    for i, more in enumerate(({}, {"cache_salt": "s"}, {"lora_request": lora})):
+        hit, _ = start(manager, Request(str(i), list(range(13)), **more))
+        assert hit == 0
+        assert manager.get_computed_blocks(Request("n", list(range(13)), **more))[1] == 12
+    hit, _ = start(manager, Request("image", list(range(13)), mm_features=[image]))
+    assert hit == 4, "nothing is shared from the item's block on"
+    skips = Request("skips", list(range(13)), skip_reading_prefix_cache=True)
+    assert start(manager, skips)[0] == 0
+
+
+def test_delayed_caching() -> None:
+    manager = make()
+    a = Request("a", list(range(9)))
+    manager.allocate_slots(a, 9, delay_cache_blocks=True)
+    assert manager.get_computed_blocks(Request("b", list(range(9))))[1] == 0
+    manager.cache_blocks(a, 8)
+    assert manager.get_computed_blocks(Request("b", list(range(9))))[1] == 8
+
+
+def test_less_than_there_is() -> None:
+    """A scheduler that takes fewer cached tokens than were found."""
+    manager = make()
+    a = Request("a", list(range(13)))
+    start(manager, a)
+    b = Request("b", list(range(13)))
+    new = manager.allocate_slots(b, 9, 4, manager.empty_kv_cache_blocks)
+    assert new is not None and len(new.get_block_ids()[0]) == 3  # type: ignore[index]
+    assert manager.get_block_ids("b")[0][0] == manager.get_block_ids("a")[0][0]
+
+
+def test_watermark_and_whole_sequence() -> None:
+    status = types.SimpleNamespace(name="WAITING")
+    manager = make(watermark=0.3)
+    a = Request("a", list(range(30)), status=status)
+    assert manager.allocate_slots(a, 30) is None
+    assert manager.allocate_slots(a, 30, has_scheduled_reqs=False) is not None
+    b = Request("b", [9] * 20)
+    assert manager.allocate_slots(b, 4, full_sequence_must_fit=True) is None
+    assert manager.allocate_slots(b, 4) is not None
+
+
+def test_events() -> None:
+    manager = make(num_blocks=4, enable_kv_cache_events=True)
+    a = Request("a", list(range(9)))
+    start(manager, a)
+    stored, = manager.take_events()
+    assert isinstance(stored, BlockStored)
+    assert (len(stored.block_hashes), stored.parent_block_hash) == (2, None)
+    assert stored.token_ids == list(range(8))
+    manager.free(a)
+    start(manager, Request("b", [50] * 9))
+    kinds = [type(event) for event in manager.take_events()]
+    assert kinds == [BlockRemoved, BlockRemoved, BlockStored]
+    assert manager.take_events() == []
+    manager.free(Request("b", []))
+    assert manager.reset_prefix_cache()
+    assert [type(event) for event in manager.take_events()] == [AllBlocksCleared]
+
+
+# --------------------------------------------------------------------------- vLLM's own manager
+
+
+def vllm_parts() -> Any:
+    """vLLM's manager and request classes; skips, saying why, where they cannot be had."""
+    if importlib.util.find_spec("vllm") is None:
+        pytest.skip("vllm is not installed")
+    try:
+        import torch
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.core import kv_cache_manager, kv_cache_utils
+        from vllm.v1 import kv_cache_interface, request
+        from vllm.utils.hashing import sha256
+    except ImportError as error:
+        pytest.skip(f"vllm is installed, and cannot be imported: {error}")
+    return types.SimpleNamespace(torch=torch, params=SamplingParams, manager=kv_cache_manager,
+                                 utils=kv_cache_utils, spec=kv_cache_interface, request=request,
+                                 sha256=sha256)
+
+
+def vllm_manager(parts: Any, num_blocks: int, size: int, max_model_len: int) -> Any:
+    spec = parts.spec.FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=1,
+                                        dtype=parts.torch.float32)
+    config = parts.spec.KVCacheConfig(num_blocks=num_blocks, kv_cache_tensors=[], kv_cache_groups=[
+        parts.spec.KVCacheGroupSpec(["layer"], spec)])
+    return parts.manager.KVCacheManager(config, max_model_len, size, size)
+
+
+def vllm_request(parts: Any, name: str, tokens: list[int], size: int) -> Any:
+    parts.utils.init_none_hash(parts.sha256)
+    return parts.request.Request(
+        request_id=name, prompt_token_ids=list(tokens),
+        sampling_params=parts.params(max_tokens=64), pooling_params=None,
+        block_hasher=parts.utils.get_request_block_hasher(size, parts.sha256))
+
+
+def test_beside_vllms_own_manager() -> None:
+    """The same requests on both: the same hits, the same refusals, the same usage."""
+    parts = vllm_parts()
+    size, num_blocks = 4, 40
+    theirs = vllm_manager(parts, num_blocks, size, 256)
+    ours = KVCacheManager(num_blocks, size, 256)
+    draw, running, waiting, hits, refusals = random.Random(3), [], [], 0, 0
+    for turn in range(2000):
+        if len(waiting) < 2 and draw.random() < 0.3:
+            base = draw.randrange(3) * 1000
+            tokens = [base + i for i in range(draw.randrange(1, 40))] + [draw.randrange(5)]
+            waiting.append(vllm_request(parts, f"r{turn}", tokens, size))
+        if waiting and draw.random() < 0.5:
+            request = waiting[0]
+            found = theirs.get_computed_blocks(request)
+            mine = ours.get_computed_blocks(request)
+            assert mine[1] == found[1]
+            n = min(request.num_tokens - found[1], draw.randrange(4, 30))
+            given = theirs.allocate_slots(request, n, found[1], found[0])
+            new = ours.allocate_slots(request, n, mine[1], mine[0])
+            assert (given is None) == (new is None)
+            if given is None:
+                refusals += 1
+            else:
+                hits += found[1]
+                request.num_computed_tokens = found[1] + n
+                running.append(waiting.pop(0))
+        for request in list(running):
+            n = min(request.num_tokens - request.num_computed_tokens, 8)
+            if n == 0:
+                request.append_output_token_ids(draw.randrange(5))
+                n = 1
+            given, new = theirs.allocate_slots(request, n), ours.allocate_slots(request, n)
+            assert (given is None) == (new is None)
+            if given is None or request.num_tokens > 60:
+                refusals += given is None
+                for manager in (theirs, ours):
+                    manager.free(request)
+                running.remove(request)
+                if given is None:
+                    request.num_computed_tokens = 0
+                    waiting.insert(0, request)
+                continue
+            assert new is not None
+            assert len(new.get_block_ids()[0]) == len(given.get_block_ids()[0])
+            request.num_computed_tokens += n
+            assert len(ours.get_block_ids(request.request_id)[0]) == len(
+                theirs.get_block_ids(request.request_id)[0])
+        assert ours.usage == pytest.approx(theirs.usage)
+        ours.cache.check()
+    assert hits > 1000 and refusals > 20
+    for request in running:
+        theirs.free(request)
+        ours.free(request)
+    assert theirs.reset_prefix_cache() and ours.reset_prefix_cache()
