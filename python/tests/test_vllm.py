@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import random
 import types
@@ -82,7 +83,8 @@ def test_what_separates_requests() -> None:
     manager = make(num_blocks=64)
     lora = types.SimpleNamespace(lora_name="x")
     image = types.SimpleNamespace(mm_position=types.SimpleNamespace(offset=5))
-    for i, more in enumerate(({}, {"cache_salt": "s"}, {"lora_request": lora})):
+    kinds: list[dict[str, Any]] = [{}, {"cache_salt": "s"}, {"lora_request": lora}]
+    for i, more in enumerate(kinds):
         hit, _ = start(manager, Request(str(i), list(range(13)), **more))
         assert hit == 0
         assert manager.get_computed_blocks(Request("n", list(range(13)), **more))[1] == 12
@@ -108,7 +110,7 @@ def test_less_than_there_is() -> None:
     start(manager, a)
     b = Request("b", list(range(13)))
     new = manager.allocate_slots(b, 9, 4, manager.empty_kv_cache_blocks)
-    assert new is not None and len(new.get_block_ids()[0]) == 3  # type: ignore[index]
+    assert new is not None and len(new.ids[0]) == 3
     assert manager.get_block_ids("b")[0][0] == manager.get_block_ids("a")[0][0]
 
 
@@ -148,17 +150,14 @@ def vllm_parts() -> Any:
     """vLLM's manager and request classes; skips, saying why, where they cannot be had."""
     if importlib.util.find_spec("vllm") is None:
         pytest.skip("vllm is not installed")
+    names = {"torch": "torch", "sampling": "vllm.sampling_params", "hashing": "vllm.utils.hashing",
+             "manager": "vllm.v1.core.kv_cache_manager", "utils": "vllm.v1.core.kv_cache_utils",
+             "spec": "vllm.v1.kv_cache_interface", "request": "vllm.v1.request"}
     try:
-        import torch
-        from vllm.sampling_params import SamplingParams
-        from vllm.v1.core import kv_cache_manager, kv_cache_utils
-        from vllm.v1 import kv_cache_interface, request
-        from vllm.utils.hashing import sha256
+        parts = {name: importlib.import_module(module) for name, module in names.items()}
     except ImportError as error:
         pytest.skip(f"vllm is installed, and cannot be imported: {error}")
-    return types.SimpleNamespace(torch=torch, params=SamplingParams, manager=kv_cache_manager,
-                                 utils=kv_cache_utils, spec=kv_cache_interface, request=request,
-                                 sha256=sha256)
+    return types.SimpleNamespace(**parts)
 
 
 def vllm_manager(parts: Any, num_blocks: int, size: int, max_model_len: int) -> Any:
@@ -170,11 +169,11 @@ def vllm_manager(parts: Any, num_blocks: int, size: int, max_model_len: int) -> 
 
 
 def vllm_request(parts: Any, name: str, tokens: list[int], size: int) -> Any:
-    parts.utils.init_none_hash(parts.sha256)
+    parts.utils.init_none_hash(parts.hashing.sha256)
     return parts.request.Request(
         request_id=name, prompt_token_ids=list(tokens),
-        sampling_params=parts.params(max_tokens=64), pooling_params=None,
-        block_hasher=parts.utils.get_request_block_hasher(size, parts.sha256))
+        sampling_params=parts.sampling.SamplingParams(max_tokens=64), pooling_params=None,
+        block_hasher=parts.utils.get_request_block_hasher(size, parts.hashing.sha256))
 
 
 def test_beside_vllms_own_manager() -> None:
@@ -183,7 +182,9 @@ def test_beside_vllms_own_manager() -> None:
     size, num_blocks = 4, 40
     theirs = vllm_manager(parts, num_blocks, size, 256)
     ours = KVCacheManager(num_blocks, size, 256)
-    draw, running, waiting, hits, refusals = random.Random(3), [], [], 0, 0
+    running: list[Any] = []
+    waiting: list[Any] = []
+    draw, hits, refusals = random.Random(3), 0, 0
     for turn in range(2000):
         if len(waiting) < 2 and draw.random() < 0.3:
             base = draw.randrange(3) * 1000
@@ -221,7 +222,7 @@ def test_beside_vllms_own_manager() -> None:
                     waiting.insert(0, request)
                 continue
             assert new is not None
-            assert len(new.get_block_ids()[0]) == len(given.get_block_ids()[0])
+            assert len(new.ids[0]) == len(given.get_block_ids()[0])
             request.num_computed_tokens += n
             assert len(ours.get_block_ids(request.request_id)[0]) == len(
                 theirs.get_block_ids(request.request_id)[0])
