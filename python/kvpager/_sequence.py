@@ -211,13 +211,18 @@ class Sequence:
         if status:
             fail(self._o, status, "Sequence.append", seq=self, token=token)
 
-    def extend(self, tokens: Ints | None = None, reserve: int = 0) -> None:
+    def extend(self, tokens: Ints | None = None, reserve: int = 0,
+               keys: Iterable[Key] = ()) -> None:
         """Make room for more tokens, and `reserve` slots beyond them.
 
         tokens   [n] i32, not negative; none: makes the slots of uncomputed tokens writable
+        keys     extra keys inside the new tokens, ascending, positions in the sequence
 
         Raises NoBlocksError, NeverError (see .missing), TooLongError, StateError, PlanFullError.
         """
+        if keys:
+            self._with_keys(lib.kvpg_seq_extend_many, "extend", () if tokens is None else tokens, reserve, keys)
+            return
         if tokens is None:
             values, n = NULL, 0
         else:
@@ -240,8 +245,26 @@ class Sequence:
             fail(self._o, status, "Sequence.extend_unknown", seq=self, n_tokens=n_tokens,
                  reserve=reserve)
 
-    def fill(self, tokens: Ints) -> None:
-        """Give the values of tokens that were extended without, in order. tokens: [n] i32."""
+    def _with_keys(self, function: Any, name: str, tokens: Ints, reserve: int,
+                   keys: Iterable[Key]) -> None:
+        """extend or fill as a batch of one, which may have keys."""
+        given = Prompt(tokens, reserve=reserve, keys=keys)
+        batch, one = ffi.new("kvp_batch *"), ffi.new("kvp_seq *", {"bits": self.handle})
+        count = ffi.new("uint32_t *", given._c.n_tokens)
+        batch.struct_size, batch.n_seqs, batch.seqs = ffi.sizeof("kvp_batch"), 1, one
+        batch.n_tokens, batch.tokens, batch.reserve_tokens = count, given._c.tokens, reserve
+        batch.keys, batch.n_keys = given._c.keys, given._c.n_keys
+        status = function(self._o, batch)
+        if status:
+            fail(self._o, status, f"Sequence.{name}", seq=self, tokens=tokens, reserve=reserve,
+                 keys=list(keys))
+
+    def fill(self, tokens: Ints, keys: Iterable[Key] = ()) -> None:
+        """Give the values of tokens that were extended without, in order. tokens: [n] i32; keys as
+        for extend, inside these."""
+        if keys:
+            self._with_keys(lib.kvpg_seq_fill_many, "fill", tokens, 0, keys)
+            return
         values = i32("tokens", tokens)
         status = lib.kvpg_seq_fill(self._o, self.handle, values, len(values))
         if status:

@@ -169,6 +169,27 @@ def test_prompt_options(cache: Cache, ns: Namespace) -> None:
         Prompt(range(12), hashes=hashes.astype(np.int32))
 
 
+def test_keys_of_later_tokens() -> None:
+    cache = Cache(n_blocks=64, block_tokens=4, max_unit_keys=2)
+    ns = cache.namespace()
+    image = Key(1, 4, 8, b"digest")
+    whole = Prompt(range(12), keys=[image])
+    for fill in (False, True):
+        seq = ns.open(range(4))
+        if fill:
+            seq.extend_unknown(4)
+            seq.fill(np.arange(4, 8, dtype=np.int32), keys=[image])
+        else:
+            seq.extend(np.arange(4, 8, dtype=np.int32), keys=[image])
+        seq.commit(8)
+        assert ns.match(whole).hit_tokens == 8 and ns.match(range(12)).hit_tokens == 4
+        seq.close()
+        cache.reset()
+    seq = ns.open(range(4))
+    with pytest.raises(kvpager.ArgError, match="keys"):
+        seq.extend([4, 5], keys=[Key(1, 0, 2, b"before the new tokens")])
+
+
 def test_hash_vector() -> None:
     """The first vectors of test/golden/hash_vectors.json."""
     import json
