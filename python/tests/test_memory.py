@@ -98,6 +98,21 @@ def test_dlpack_to_numpy() -> None:
     gc.collect()
 
 
+def test_wrap_by_dlpack() -> None:
+    """A tensor of another memory, by DLPack: in place when it is contiguous, refused when not."""
+    made = layout(n_layers=1).arrange(kvpager.ORDER_APART_NHD)
+    other = Memory.create(layout(n_layers=1).arrange(kvpager.ORDER_APART_NHD))
+    tensors = [other.layer(0).tensor(which) for which in (kvpager.K, kvpager.V)]
+    wrapped = Memory.wrap(made, tensors)
+    del other
+    gc.collect()
+    wrapped.layer(0).write(kvpager.V, 7, 1, np.full(8, 3.0, np.float32))
+    assert tensors[1].numpy()[1, 3, 1].tolist() == [3.0] * 8
+    strided = Memory.create(layout(n_layers=1).arrange(kvpager.ORDER_VLLM_HND)).layer(0).tensor(0)
+    with pytest.raises(ValueError, match=r"tensors\[1\]: the tensor is not contiguous"):
+        Memory.wrap(made, [tensors[0], strided])
+
+
 def test_torch_uses_it_in_place() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     for kind, name in ((kvpager.F32, torch.float32), (kvpager.BF16, torch.bfloat16),

@@ -123,3 +123,14 @@ def test_delta(cache: Cache) -> None:
     third = kvpager.delta(cache, seqs, second.version, second.blocks)
     assert third.entries.tolist() == seqs[1].row()[2:].tolist()
     assert third.start.tolist()[1] == 2
+
+
+def test_part_of_a_prompt_in_all_formats(cache: Cache) -> None:
+    """begin and n_tokens reach every format: the length ends with the step's tokens."""
+    seq = cache.namespace().open(range(14))
+    row = seq.row().tolist()
+    assert kvpager.dense(cache, [seq], [2], [4]).seq_lens.tolist() == [6]
+    assert kvpager.dense(cache, [seq], [2], [4]).block_table.tolist() == [row[:2]]
+    assert kvpager.trtllm(cache, [seq], [2], [4]).seq_lens.tolist() == [6]
+    last = kvpager.cascade(cache, [seq], [2], [4]).levels[-1]
+    assert (last.kv_indices.tolist(), last.last_block_len.tolist()) == (row[:2], [2])
