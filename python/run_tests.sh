@@ -28,7 +28,7 @@ if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     printf '%s' "$needs" >"$venv/needs"
 fi
 "$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps \
-    -C "cmake.define.KVP_CHECK=${KVP_CHECK:-0}" "$here"
+    --config-settings "cmake.define.KVP_CHECK=${KVP_CHECK:-0}" "$here"
 
 # Not from the source folder: what is imported must be what was installed.
 cd "$build"
