@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import kvpager
 from kvpager import Cache, Key, Namespace, Prompt
 
 
-def tokens(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def tokens(*values: int) -> npt.NDArray[np.int32]:
     return np.array(values, np.int32)
 
 
