@@ -257,7 +257,8 @@ def show(rows: list[Row], steps: dict[str, list[float]]) -> list[str]:
     budgets = {"scalars": SCALARS_NS, "arrays": ARRAYS_NS}
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, "
           f"NumPy {np.__version__}, kvpager {kvpager.__version__}")
-    print(f"\n{'ns a call':20} {'C':>8} {'Python':>8} {'over C':>8} {'quartiles':>17} {'budget':>7}")
+    print(f"\n{'ns a call':20} {'C':>8} {'Python':>8} {'over C':>8} {'quartiles':>17} "
+          f"{'budget':>7}")
     for row in rows:
         # fork and close are two calls of one object each: their sum has two budgets.
         calls = 2 if row.name == "open of 64, close" else 1

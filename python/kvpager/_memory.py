@@ -496,8 +496,8 @@ class Copier:
         return int(out[0])
 
     def move(self, moves: Any, group: int = 0) -> int:
-        """Move the KV of single tokens: [n, 2] i64 slots (src, dst), or [n] SLOT_MOVE_DTYPE. Gives a
-        fence for wait."""
+        """Move the KV of single tokens: [n, 2] i64 slots (src, dst), or [n] SLOT_MOVE_DTYPE. Gives
+        a fence for wait."""
         array = moves
         if isinstance(moves, np.ndarray) and moves.dtype == np.int64 and moves.ndim == 2:
             if moves.shape[1] != 2 or not moves.flags.c_contiguous:

@@ -221,7 +221,8 @@ class Sequence:
         Raises NoBlocksError, NeverError (see .missing), TooLongError, StateError, PlanFullError.
         """
         if keys:
-            self._with_keys(lib.kvpg_seq_extend_many, "extend", () if tokens is None else tokens, reserve, keys)
+            self._with_keys(lib.kvpg_seq_extend_many, "extend", () if tokens is None else tokens,
+                            reserve, keys)
             return
         if tokens is None:
             values, n = NULL, 0

@@ -93,7 +93,7 @@ def _config(cache: Cache | None, fields: Any) -> Any:
 
 
 def wire_peek(message: bytes) -> WireHead:
-    """The head of a message, of which there may be more to come: n_bytes is the length of it all."""
+    """The head of a message, of which more may be to come: n_bytes is the length of it all."""
     data, room = ffi.from_buffer(message), _HEAD.new()
     status = lib.kvp_wire_peek(data, len(data), room)
     if status:

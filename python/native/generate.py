@@ -37,7 +37,8 @@ SHORT = [
     "kvpg_seq_commit", "kvpg_seq_extend", "kvpg_seq_info_get", "kvpg_cache_stats",
     "kvpg_cache_shortage", "kvpg_seq_retain", "kvpg_seq_uncache", "kvpg_step_done",
     "kvpg_ns_close", "kvpg_sched_pause", "kvpg_sched_resume", "kvpg_request_info_get",
-    "kvpg_request_sample", "kvpy_append", "kvpy_fork", "kvpy_fork_end", "kvpy_last_status", "kvpy_close", "kvpy_truncate",
+    "kvpg_request_sample", "kvpy_append", "kvpy_fork", "kvpy_fork_end", "kvpy_last_status",
+    "kvpy_close", "kvpy_truncate",
     "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info", "kvpg_wire_mirror_seq",
     "kvpy_dl_new", "kvp_memory_tensor", "kvp_status_name", "kvp_status_text", "kvp_status_class",
 ]
@@ -128,7 +129,8 @@ def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str
 
 def twins(text: str) -> tuple[list[str], list[str]]:
     prototypes, definitions = [], []
-    for match in re.finditer(r"^ ?((?:const )?\w+ \*?)\s*(kvp_\w+)\(([^()]*)\);", text, re.MULTILINE):
+    prototype = re.compile(r"^ ?((?:const )?\w+ \*?)\s*(kvp_\w+)\(([^()]*)\);", re.MULTILINE)
+    for match in prototype.finditer(text):
         made = twin(match[1].strip(), match[2], parameters(match[3]) if match[3] != "void" else [])
         if made:
             prototypes.append(made[0])

@@ -1,4 +1,4 @@
-"""Every argument of every call, wrong in every way: an exception that names it, and nothing changed.
+"""Every argument of every call, wrong in every way: an exception names it, and nothing changed.
 
 The table says what each argument is; what can be wrong with such a thing is said once.
 """

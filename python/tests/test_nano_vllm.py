@@ -134,14 +134,14 @@ def test_the_engines_scheduler(engine: Any) -> None:
     scheduler = engine.scheduler.Scheduler(config)
     assert isinstance(scheduler.block_manager, BlockManager)
     draw = random.Random(5)
-    todo, memory, finished, hits = 60, {}, 0, 0
-    while todo or not scheduler.is_finished():
-        if todo and draw.random() < 0.4:
+    to_come, memory, finished, hits = 60, {}, 0, 0
+    while to_come or not scheduler.is_finished():
+        if to_come and draw.random() < 0.4:
             base = draw.randrange(3) * 1000
             prompt = [base + i for i in range(draw.randrange(1, 30))] + [draw.randrange(9)]
             scheduler.add(engine.sequence.Sequence(prompt, engine.params.SamplingParams(
                 temperature=1.0, max_tokens=draw.randrange(1, 20), ignore_eos=True)))
-            todo -= 1
+            to_come -= 1
         if scheduler.is_finished():
             continue
         seqs, is_prefill = scheduler.schedule()

@@ -5,10 +5,10 @@
     new = manager.allocate_slots(request, num_new_tokens, num_computed, blocks)
     if new is None: ...                         # no room now: preempt somebody, or wait
 
-One group of full attention. vLLM's rules, where kvpager's are others: blocks are committed when they
-are scheduled; tables are append-only, duplicates are kept; a prompt that is cached whole computes
-its last block again; block ids are the same (block 0 is the null block of both). Draft tokens beyond
-request.num_tokens get slots and are never cached.
+One group of full attention. vLLM's rules, where kvpager's are others: blocks are committed when
+they are scheduled; tables are append-only, duplicates are kept; a prompt that is cached whole
+computes its last block again. Block ids mean the same (block 0 is the null block of both). Draft
+tokens beyond request.num_tokens get slots and are never cached.
 
 What separates requests: cache_salt and the LoRA's name, as keys of the first block. What follows a
 multimodal item is neither matched nor published.
@@ -206,8 +206,8 @@ class KVCacheManager:
                        delay_cache_blocks: bool = False, num_encoder_tokens: int = 0,
                        full_sequence_must_fit: bool = False, reserved_blocks: int = 0,
                        has_scheduled_reqs: bool = True, **_: Any) -> KVCacheBlocks | None:
-        """Blocks for the request's next tokens: those that are new, cached ones not among them; None
-        when there is no room, and then nothing has changed."""
+        """Blocks for the request's next tokens: those that are new, cached ones not among them;
+        None when there is no room, and then nothing has changed."""
         if num_new_tokens == 0 and num_external_computed_tokens == 0 and \
                 num_new_computed_tokens == 0:
             raise ValueError("num_new_tokens must be greater than 0")
