@@ -4,12 +4,11 @@
  * src/trace. Two kinds of replay: under load (simulate.c, told by load_report*.c), and one request
  * after the other (replay.c, told by report*.c).
  */
-#include <inttypes.h>
 #include <kvpager/kvpager.h>
 
 #include "args.h"
 #include "load_report.h"
-#include "progress.h"
+#include "read_trace.h"
 #include "replay.h"
 #include "replay_args.h"
 #include "replay_setup.h"
@@ -18,51 +17,14 @@
 #include "tool.h"
 #include "trace/requests.h"
 
-static void on_progress(void *context, uint64_t bytes_read)
+static int read_trace(const kvpi_args *args, const kvpi_replay_args *options, kvpi_requests **out)
 {
-    kvpi_progress_update(context, bytes_read);
-}
-
-static int read_requests(const kvpi_replay_args *options, kvpi_requests **out)
-{
-    kvpi_requests_options reading;
-    kvpi_requests_error error;
-    kvpi_progress progress;
-    kvpi_progress_start(&progress, "reading bytes", 0);
-    kvpi_requests_options_init(&reading);
-    reading.trace_block = options->load.replay.trace_block;
-    reading.lenient = options->lenient;
-    reading.on_progress = on_progress;
-    reading.progress_context = &progress;
-    int result = kvpi_requests_read(options->path, &reading, &error, out);
-    kvpi_progress_end(&progress);
-    return result == 0 ? TOOL_OK : kvpi_tool_fail("replay", "%s", error.text);
-}
-
-/* Only content with ids has a block of its own that ours must divide. */
-static int check_block_size(const kvpi_args *args, const kvpi_replay_args *options,
-                            const kvpi_requests *requests)
-{
-    uint64_t block_tokens = options->load.replay.block_tokens;
-    uint64_t trace_block = (uint64_t)options->load.replay.trace_block;
-    if (kvpi_requests_get_format(requests) != KVPI_REQUESTS_MOONCAKE ||
-        trace_block % block_tokens == 0)
-        return TOOL_OK;
-    kvpi_args_wrong(args,
-                    "--block-tokens %" PRIu64 " does not divide the %" PRIu64
-                    " tokens that an id of the trace stands for (--trace-block)",
-                    block_tokens, trace_block);
-    return TOOL_USAGE;
-}
-
-static void tell_mended(const kvpi_replay_args *options, const kvpi_requests *requests)
-{
-    uint64_t mended = kvpi_requests_mended(requests);
-    if (mended > 0)
-        fprintf(stderr,
-                "kvpager replay: %s: %" PRIu64
-                " requests had too few or too many ids (--lenient)\n",
-                options->path, mended);
+    const kvpi_replay_options *replay = &options->load.replay;
+    const kvpi_read_trace_options reading = {.path = options->path,
+                                             .trace_block = replay->trace_block,
+                                             .block_tokens = replay->block_tokens,
+                                             .lenient = options->lenient};
+    return kvpi_read_trace(args, &reading, out);
 }
 
 static int check_written(int result)
@@ -126,14 +88,10 @@ int cmd_replay(int argc, char **argv)
     }
     int status = kvpi_replay_setup_make(&args, &options, &setup);
     if (status == TOOL_OK)
-        status = read_requests(&options, &requests);
+        status = read_trace(&args, &options, &requests);
     if (status == TOOL_OK)
-        status = check_block_size(&args, &options, requests);
-    if (status == TOOL_OK) {
-        tell_mended(&options, requests);
         status = options.sequential ? replay_sequential(&options, requests)
                                     : replay_under_load(&options, &setup, requests);
-    }
     kvpi_requests_free(requests);
     return status;
 }

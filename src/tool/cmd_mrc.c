@@ -1,0 +1,250 @@
+/* kvpager mrc: the hit ratio of a trace at every size of the cache.
+ *
+ *   trace --(mrc_refs.c)--> block references --(mrc_lru.c)------> the curve
+ *                                            --(mrc_policies.c)--> FIFO, optimum, at some sizes
+ *
+ * The options are in mrc_args.c, what is printed in mrc_report*.c. Here: which sizes are shown.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <kvpager/kvpager.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "args.h"
+#include "mrc_args.h"
+#include "mrc_lru.h"
+#include "mrc_policies.h"
+#include "mrc_refs.h"
+#include "mrc_report.h"
+#include "progress.h"
+#include "read_trace.h"
+#include "replay.h"
+#include "tool.h"
+
+typedef struct mrc_command {
+    kvpi_args args;
+    kvpi_mrc_args options;
+    kvpi_model model;
+    kvpi_requests *requests;
+    kvpi_mrc_refs refs;
+    kvpi_mrc_curve curve;
+    kvpi_mrc_report report;
+} mrc_command;
+
+/* ------------------------------------------------------------------------------------- memory */
+
+static int count_memory(mrc_command *command)
+{
+    kvpi_model_args *model = &command->options.model;
+    kvpi_size size;
+    kvpi_mrc_report *report = &command->report;
+    report->token_bytes = command->options.kv_bytes_per_token;
+    if (model->model_name == NULL && model->config_path == NULL)
+        return TOOL_OK;
+    model->size.block_tokens = command->options.options.block_tokens;
+    int status = kvpi_model_args_find(&command->args, model, &command->model);
+    if (status == TOOL_OK)
+        status =
+            kvpi_model_args_check(&command->args, model->device != NULL, &command->model, model);
+    if (status != TOOL_OK)
+        return status;
+    if (kvpi_size_count(&command->model, &model->size, &size) != 0)
+        return kvpi_model_args_fail_full(&command->args, &command->model, model, &size);
+    report->token_bytes = size.token_bytes;
+    report->model = &command->model;
+    report->device = model->device;
+    report->tensor_parallel = model->size.tensor_parallel;
+    if (model->device != NULL)
+        report->device_blocks = size.kv_bytes / size.token_bytes / model->size.block_tokens;
+    return TOOL_OK;
+}
+
+/* The report multiplies them, and a sum over sizes is never made. */
+static int check_bytes(const mrc_command *command)
+{
+    uint64_t token_bytes = command->report.token_bytes;
+    uint64_t tokens = command->curve.enough_blocks * command->refs.block_tokens;
+    if (token_bytes <= INT64_MAX / (tokens + 1))
+        return TOOL_OK;
+    kvpi_args_wrong(&command->args, "--kv-bytes-per-token makes more than 2^63 bytes of KV");
+    return TOOL_USAGE;
+}
+
+/* --------------------------------------------------------------------------------- the sizes */
+
+static void add_point(kvpi_mrc_report *report, uint64_t blocks)
+{
+    size_t at = report->n_points;
+    for (size_t i = 0; i < report->n_points; i++)
+        if (report->points[i].blocks == blocks)
+            return;
+    if (at == KVPI_MRC_MAX_POINTS)
+        return;
+    for (; at > 0 && report->points[at - 1].blocks > blocks; at--)
+        report->points[at] = report->points[at - 1];
+    report->points[at] = (kvpi_mrc_point){.blocks = blocks,
+                                          .fifo_tokens = KVPI_MRC_NONE,
+                                          .optimum_tokens = KVPI_MRC_NONE,
+                                          .is_device = blocks == report->device_blocks};
+    report->n_points++;
+}
+
+static int take_sizes(mrc_command *command)
+{
+    uint64_t block_bytes = command->report.token_bytes * command->refs.block_tokens;
+    for (size_t i = 0; i < command->options.n_sizes; i++) {
+        const kvpi_mrc_size *size = &command->options.sizes[i];
+        uint64_t blocks = size->is_bytes ? size->number / block_bytes : size->number;
+        if (blocks < command->curve.min_blocks || blocks > KVPI_REPLAY_MAX_BLOCKS) {
+            kvpi_args_wrong(&command->args,
+                            "--sizes has %" PRIu64 " blocks, expected %" PRIu64
+                            ", which the largest request needs, to %" PRIu64,
+                            blocks, command->curve.min_blocks, KVPI_REPLAY_MAX_BLOCKS);
+            return TOOL_USAGE;
+        }
+        add_point(&command->report, blocks);
+    }
+    return TOOL_OK;
+}
+
+static void choose_sizes(mrc_command *command)
+{
+    const kvpi_mrc_curve *curve = &command->curve;
+    uint64_t blocks = 1;
+    add_point(&command->report, curve->min_blocks);
+    add_point(&command->report, curve->enough_blocks);
+    if (command->report.device_blocks >= curve->min_blocks)
+        add_point(&command->report, command->report.device_blocks);
+    while (blocks <= curve->min_blocks)
+        blocks *= 2;
+    for (; blocks < curve->enough_blocks; blocks *= 2)
+        add_point(&command->report, blocks);
+}
+
+static int fill_points(mrc_command *command)
+{
+    kvpi_mrc_policies *policies = NULL;
+    kvpi_mrc_report *report = &command->report;
+    kvpi_progress progress;
+    for (size_t i = 0; i < report->n_points; i++)
+        report->points[i].lru = kvpi_mrc_lru_at(&command->curve, report->points[i].blocks);
+    if (command->options.only_lru)
+        return TOOL_OK;
+    if (kvpi_mrc_policies_make(&command->refs, "mrc", &policies) != TOOL_OK)
+        return TOOL_FAILED;
+    kvpi_progress_start(&progress, "other policies at sizes", report->n_points);
+    for (size_t i = 0; i < report->n_points; i++) {
+        kvpi_mrc_point *point = &report->points[i];
+        point->fifo_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_FIFO, point->blocks);
+        point->optimum_tokens = kvpi_mrc_policies_run(policies, KVPI_MRC_OPTIMUM, point->blocks);
+        kvpi_progress_update(&progress, i + 1);
+    }
+    kvpi_progress_end(&progress);
+    kvpi_mrc_policies_free(policies);
+    return TOOL_OK;
+}
+
+static void find_shares(mrc_command *command)
+{
+    const kvpi_mrc_curve *curve = &command->curve;
+    double most = kvpi_mrc_lru_at(curve, curve->enough_blocks).tokens;
+    for (size_t i = 0; i < KVPI_MRC_SHARES; i++)
+        command->report.share_blocks[i] =
+            kvpi_mrc_lru_size_for(curve, most * kvpi_mrc_shares[i] / 100);
+}
+
+/* --------------------------------------------------------------------------------- the output */
+
+static int write_curve(const mrc_command *command)
+{
+    const char *path = command->options.curve;
+    if (path == NULL)
+        return TOOL_OK;
+    FILE *file = fopen(path, "wb");
+    if (file == NULL)
+        return kvpi_tool_fail("mrc", "cannot write %s: %s", path, strerror(errno));
+    kvpi_mrc_report_print_curve(&command->report, file);
+    errno = 0;
+    bool written = ferror(file) == 0;
+    written = fclose(file) == 0 && written;
+    return written ? TOOL_OK
+                   : kvpi_tool_fail("mrc", "cannot write %s: %s", path,
+                                    errno != 0 ? strerror(errno) : "write error");
+}
+
+static int print(const mrc_command *command)
+{
+    if (!command->options.json)
+        kvpi_mrc_report_print(&command->report, stdout);
+    else if (kvpi_mrc_report_print_json(&command->report, stdout) != 0 && !ferror(stdout))
+        return kvpi_tool_fail("mrc", "out of memory");
+    return TOOL_OK;
+}
+
+static void describe(mrc_command *command)
+{
+    const kvpi_requests *requests = command->requests;
+    kvpi_mrc_report *report = &command->report;
+    report->path = command->options.path;
+    report->format = kvpi_requests_format_name(kvpi_requests_get_format(requests));
+    report->options = &command->options.options;
+    report->refs = &command->refs;
+    report->curve = &command->curve;
+    report->mended = kvpi_requests_mended(requests);
+    report->span_us = kvpi_requests_get(requests, command->refs.n_requests - 1)->timestamp_us -
+                      kvpi_requests_get(requests, 0)->timestamp_us;
+}
+
+static int make_report(mrc_command *command)
+{
+    int status = check_bytes(command);
+    describe(command);
+    if (status == TOOL_OK && command->options.n_sizes > 0)
+        status = take_sizes(command);
+    else if (status == TOOL_OK)
+        choose_sizes(command);
+    if (status == TOOL_OK)
+        status = fill_points(command);
+    if (status != TOOL_OK)
+        return status;
+    find_shares(command);
+    return write_curve(command);
+}
+
+static int run(mrc_command *command)
+{
+    const kvpi_mrc_args *options = &command->options;
+    const kvpi_read_trace_options reading = {.path = options->path,
+                                             .trace_block = options->options.trace_block,
+                                             .block_tokens = options->options.block_tokens,
+                                             .lenient = options->lenient};
+    int status = count_memory(command);
+    if (status == TOOL_OK)
+        status = kvpi_read_trace(&command->args, &reading, &command->requests);
+    if (status == TOOL_OK)
+        status = kvpi_mrc_refs_make(command->requests, &options->options, &command->refs);
+    if (status == TOOL_OK)
+        status = kvpi_mrc_lru_make(&command->refs, "mrc", &command->curve);
+    if (status == TOOL_OK)
+        status = make_report(command);
+    return status == TOOL_OK ? print(command) : status;
+}
+
+int cmd_mrc(int argc, char **argv)
+{
+    static char buffer[1 << 18]; /* in use until the process ends */
+    mrc_command command = {.requests = NULL};
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    if (kvpi_mrc_args_parse(argc, argv, &command.args, &command.options) != 0)
+        return TOOL_USAGE;
+    if (command.options.help) {
+        kvpi_mrc_args_help();
+        return TOOL_OK;
+    }
+    int status = run(&command);
+    kvpi_mrc_lru_free(&command.curve);
+    kvpi_mrc_refs_free(&command.refs);
+    kvpi_requests_free(command.requests);
+    return status;
+}
