@@ -23,6 +23,7 @@ typedef struct subcommand {
 static const subcommand subcommands[] = {
     {"replay", cmd_replay, "replay a request trace through the cache and report"},
     {"mrc", cmd_mrc, "say what a cache of every size would hit"},
+    {"compare", cmd_compare, "show what differs between two replays"},
     {"size", cmd_size, "say how much KV a model needs and how much of it fits"},
     {"gen", cmd_gen, "write a synthetic request trace"},
     {"trace", cmd_trace, "show, replay, compare and shrink operation logs"},

@@ -54,7 +54,7 @@ static const kvpi_args_option options_table[] = {
                    "with a unit KV memory (default: doubling, from what\n"
                    "the largest request needs)",
                    0},
-    [OPT_ONLY_LRU] = {"--only-lru", NULL, "leave out FIFO and the optimum, which cost a pass each",
+    [OPT_ONLY_LRU] = {"--only-lru", NULL, "leave out FIFO and the optimum, a pass for each size",
                       0},
     [OPT_SAMPLE] = {"--sample", "F",
                     "look at a share of the blocks, chosen by hash, and\n"
@@ -98,16 +98,17 @@ static void print_group(const char *title, int first, int end)
 
 void kvpi_mrc_args_help(void)
 {
-    fputs("Usage: kvpager mrc [OPTIONS] FILE\n"
-          "\n"
-          "Say what a cache of every size would hit (a miss-ratio curve), from one pass over\n"
-          "a request trace: one request after the other, as 'kvpager replay --sequential'\n"
-          "serves them, and with exactly its figures at each size at which no request is\n"
-          "rejected. Beside the cache's own replacement (LRU): first in, first out, and the\n"
-          "optimum that knows the future (Belady). Definitions: docs/REPLAY.md.\n"
-          "\n"
-          "FILE is '-' for standard input; formats as for replay.\n",
-          stdout);
+    fputs(
+        "Usage: kvpager mrc [OPTIONS] FILE\n"
+        "\n"
+        "Say what a cache of every size would hit (a miss-ratio curve), from one pass\n"
+        "over a request trace: one request after the other, as 'kvpager replay\n"
+        "--sequential' serves them, and with exactly its figures at each size at which no\n"
+        "request is rejected. Beside the cache's own replacement (LRU): first in, first\n"
+        "out, and the optimum that knows the future (Belady). Definitions: docs/REPLAY.md.\n"
+        "\n"
+        "FILE is '-' for standard input; formats as for replay.\n",
+        stdout);
     print_group("Trace", 0, OPT_BLOCK_TOKENS);
     print_group("Cache", OPT_BLOCK_TOKENS, OPT_KV_BYTES);
     print_group("Memory", OPT_KV_BYTES, OPT_REPORT);

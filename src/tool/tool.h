@@ -15,6 +15,7 @@ enum {
 
 /* Subcommands. argv[0] is the subcommand's name; each returns an exit status and leaves flushing
  * stdout, and noticing that this failed, to main. */
+int cmd_compare(int argc, char **argv);
 int cmd_gen(int argc, char **argv);
 int cmd_mrc(int argc, char **argv);
 int cmd_replay(int argc, char **argv);

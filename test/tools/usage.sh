@@ -32,7 +32,7 @@ empty() {
     fi
 }
 
-for words in "--help" "help" "-h" "replay --help" "gen --help" "size --help" "replay -h" "gen --seed 3 --help"; do
+for words in "--help" "help" "-h" "replay --help" "mrc --help" "compare --help" "gen --help" "size --help" "replay -h" "gen --seed 3 --help"; do
     # shellcheck disable=SC2086 # several words
     expect 0 "$words" "$KVPAGER" $words
     has out "Usage: kvpager"
@@ -42,7 +42,7 @@ for words in "--help" "help" "-h" "replay --help" "gen --help" "size --help" "re
     fi
 done
 expect 0 help "$KVPAGER" --help
-for word in replay size gen trace --version; do has out "$word"; done
+for word in replay mrc compare size gen trace --version; do has out "$word"; done
 expect 0 "replay --help" "$KVPAGER" replay --help
 for option in --block-tokens --blocks --memory --kv-bytes-per-token --no-prefix-cache --speedup --model \
               --model-config --device --tp --host-blocks --host-memory --preempt --watermark --step-tokens \

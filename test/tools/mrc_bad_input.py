@@ -1,0 +1,92 @@
+"""What wrong traces and wrong options of `kvpager mrc` get: message, status, nothing on stdout."""
+
+import os
+
+from lib_kvpager import check, check_equal, directory, finish, mooncake, run
+
+GOOD = mooncake(0, 600, 1, [1, 2])
+ROOFLINE = ["--model", "llama-3.1-8b"]
+
+# options (FILE stands for a good trace), what the message must contain
+WRONG = [
+    ([], "no trace file is named"),
+    (["FILE", "FILE"], "is one file too many"),
+    (["FILE", "--blocks", "4"], "unknown option '--blocks'"),
+    (["FILE", "--sequential"], "unknown option '--sequential'"),
+    (["FILE", "--sizes"], "--sizes needs a value"),
+    (["FILE", "--sizes", ""], "--sizes is '', expected a whole number from 1 to 2147483646"),
+    (["FILE", "--sizes", "64,"], "--sizes is '', expected"),
+    (["FILE", "--sizes", "64,x"], "--sizes is 'x', expected a size"),
+    (["FILE", "--sizes", "-4"], "--sizes is '-4', expected a size"),
+    (["FILE", "--sizes", "37"], "--sizes has 37 blocks, expected 38, which the largest request"),
+    (["FILE", "--sizes", "1GiB"], "--sizes in bytes need --kv-bytes-per-token or --model"),
+    (["FILE", "--sizes", "1KiB", "--kv-bytes-per-token", "1K"], "--sizes has 0 blocks, expected"),
+    (["FILE", "--sizes", "64," * 64 + "64"], "--sizes has more than 64 sizes"),
+    (["FILE", "--sizes", "9" * 40], "--sizes has '9999"),
+    (["FILE", "--sample", "0"], "--sample is '0', expected a number from 0.000001 to 1"),
+    (["FILE", "--sample", "1.000001"], "--sample is '1.000001', expected"),
+    (["FILE", "--sample", "0.1234567"], "--sample is '0.1234567', expected"),
+    (["FILE", "--sample", ".5"], "--sample is '.5', expected"),
+    (["FILE", "--sample", "10"], "--sample is '10', expected"),
+    (["FILE", "--sample", "half"], "--sample is 'half', expected"),
+    (["FILE", "--block-tokens", "24"], "--block-tokens 24 does not divide the 512 tokens"),
+    (["FILE", "--block-tokens", "0"], "--block-tokens is '0', expected"),
+    (["FILE", "--limit", "0"], "--limit is '0', expected"),
+    (["FILE", "--trace-block", "x"], "--trace-block is 'x', expected"),
+    (["FILE", "--output-tokens", "some"], "--output-tokens is 'some', expected one of: on, off"),
+    (["FILE", "--model", "gpt-17"], "--model is 'gpt-17', which is not in 'kvpager size --list'"),
+    (["FILE", *ROOFLINE, "--model-config", "x"], "--model and --model-config exclude each other"),
+    (["FILE", *ROOFLINE, "--kv-bytes-per-token", "1K"],
+     "--kv-bytes-per-token and --model exclude each other"),
+    (["FILE", *ROOFLINE, "--device", "abacus"], "--device is 'abacus', which is not in"),
+    (["FILE", *ROOFLINE, "--tp", "3"], "--tp is 3, which does not divide"),
+    (["FILE", *ROOFLINE, "--utilization", "0.5"], "--utilization needs --device"),
+    (["FILE", "--device", "h100"], "--device needs --model or --model-config"),
+    (["FILE", "--dtype", "fp8"], "--dtype needs --model or --model-config"),
+    (["FILE", "--kv-bytes-per-token", "16000T"], "--kv-bytes-per-token makes more than 2^63"),
+]
+
+FAILED = [
+    (["FILE", "--model", "llama-3.1-70b", "--device", "h100"], "llama-3.1-70b: no room for KV"),
+    (["FILE", "--model-config", "/no/such/file"], "/no/such/file: "),
+    (["FILE", "--curve", "/no/such/folder/x"], "cannot write /no/such/folder/x: No such file"),
+    (["FILE", "--report", "/no/such/folder/x"], "cannot write /no/such/folder/x: No such file"),
+    (["/no/such/file"], "/no/such/file: cannot open: No such file"),
+]
+
+
+def refused(words, status, message):
+    done = run("mrc", *words)
+    error = done.stderr.decode(errors="replace")
+    check_equal(done.returncode, status, words, error)
+    check(message in error, words, f"{message!r} is not in {error!r}")
+    check_equal(done.stdout, b"", words, "stdout")
+    if status == 2:
+        check(error.endswith("--help'.\n"), words, "no way to the help in", repr(error))
+
+
+def main():
+    with directory() as folder:
+        good, bad = os.path.join(folder, "good"), os.path.join(folder, "bad")
+        with open(good, "w", encoding="utf-8") as file:
+            file.write(GOOD)
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write(GOOD + mooncake(1, 600, 1, [1]))
+        for options, message in WRONG:
+            refused([good if word == "FILE" else word for word in options], 2, message)
+        for options, message in FAILED:
+            refused([good if word == "FILE" else word for word in options], 1, message)
+        refused([bad], 1, f"{bad}:2: hash_ids has 1 ids, expected exactly 2")
+        check_equal(run("mrc", "--lenient", bad).returncode, 0, "--lenient")
+        check_equal(run("mrc", "-", stdin=GOOD.encode()).returncode, 0, "standard input")
+        if os.path.exists("/dev/full"):
+            for option in ["--curve", "--report"]:
+                refused([good, option, "/dev/full"], 1, "cannot write /dev/full: No space left")
+        empty = mooncake(0, 0, 0, []).encode()
+        done = run("mrc", "-", stdin=empty)
+        check_equal(done.returncode, 0, "a request without tokens", done.stderr)
+    finish()
+
+
+if __name__ == "__main__":
+    main()
