@@ -3,7 +3,10 @@
 #
 #     scripts/setup.sh                    install what is missing (Debian, as root or with sudo)
 #     scripts/setup.sh fuzz               the same, with what the fuzzers need besides
-#     scripts/setup.sh [fuzz] --list-missing      only say what is missing; status 1 if anything
+#     scripts/setup.sh browser            and a browser, in which the report's test looks at its pages;
+#                                         without one that test is skipped
+#     scripts/setup.sh [fuzz] [browser] --list-missing
+#                                         only say what is missing; status 1 if anything
 #
 # When nothing is missing it takes a few milliseconds and says nothing, so every make target can
 # begin with it. What counts is whether a tool or library can be used, not where it came from.
@@ -11,13 +14,15 @@
 set -eu
 
 want_fuzz=no
+want_browser=no
 list_only=no
 for argument in "$@"; do
     case $argument in
     fuzz) want_fuzz=yes ;;
+    browser) want_browser=yes ;;
     --list-missing) list_only=yes ;;
     *)
-        echo "usage: scripts/setup.sh [fuzz] [--list-missing]" >&2
+        echo "usage: scripts/setup.sh [fuzz] [browser] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -44,6 +49,11 @@ have_fuzzer_runtime() {
         [ -e "$file" ] && return 0
     done
     return 1
+}
+
+# The names that test/tools/lib_browser.py knows.
+have_browser() {
+    have chromium || have chromium-browser || have google-chrome || have google-chrome-stable
 }
 
 fuzzer_runtime_package() {
@@ -82,6 +92,9 @@ missing_packages() {
     if [ $want_fuzz = yes ]; then
         have clang || echo clang
         have clang && have_fuzzer_runtime || fuzzer_runtime_package
+    fi
+    if [ $want_browser = yes ]; then
+        have_browser || echo chromium
     fi
 }
 

@@ -17,6 +17,7 @@
 #include "mrc_policies.h"
 #include "mrc_refs.h"
 #include "mrc_report.h"
+#include "page.h"
 #include "progress.h"
 #include "read_trace.h"
 #include "replay.h"
@@ -164,8 +165,8 @@ static int write_curve(const mrc_command *command)
     FILE *file = fopen(path, "wb");
     if (file == NULL)
         return kvpi_tool_fail("mrc", "cannot write %s: %s", path, strerror(errno));
+    errno = 0; /* the first failure of many writes sets it */
     kvpi_mrc_report_print_curve(&command->report, file);
-    errno = 0;
     bool written = ferror(file) == 0;
     written = fclose(file) == 0 && written;
     return written ? TOOL_OK
@@ -209,7 +210,9 @@ static int make_report(mrc_command *command)
     if (status != TOOL_OK)
         return status;
     find_shares(command);
-    return write_curve(command);
+    if (command->options.report != NULL)
+        status = kvpi_page_mrc(command->options.report, &command->report);
+    return status == TOOL_OK ? write_curve(command) : status;
 }
 
 static int run(mrc_command *command)

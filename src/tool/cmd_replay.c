@@ -8,9 +8,11 @@
 
 #include "args.h"
 #include "load_report.h"
+#include "page.h"
 #include "read_trace.h"
 #include "replay.h"
 #include "replay_args.h"
+#include "replay_cache.h"
 #include "replay_setup.h"
 #include "report.h"
 #include "simulate.h"
@@ -45,6 +47,10 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_request
                           .mended = kvpi_requests_mended(requests)};
     report.memory_bytes = report.blocks * report.block_tokens * options->kv_bytes_per_token;
     int status = kvpi_replay_run(requests, replay, &report);
+    if (status == TOOL_OK && options->report != NULL) {
+        kvpi_watch_end(replay->watch);
+        status = kvpi_page_sequential(options->report, &report, replay->watch);
+    }
     if (status != TOOL_OK)
         return status;
     if (options->json)
@@ -64,10 +70,33 @@ static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_
     int status = kvpi_simulate_run(requests, &options->load, &report);
     if (status != TOOL_OK && report.unfinished == 0)
         return status;
+    if (options->report != NULL) {
+        kvpi_watch_end(options->load.replay.watch);
+        if (kvpi_page_load(options->report, &report, options->load.replay.watch) != TOOL_OK)
+            return TOOL_FAILED;
+    }
     if (!options->json)
         kvpi_load_report_print(&report, stdout);
     else if (check_written(kvpi_load_report_print_json(&report, stdout)) != TOOL_OK)
         return TOOL_FAILED;
+    return status;
+}
+
+/* The watch is there only when there is a page to be made. */
+static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                             const kvpi_requests *requests)
+{
+    kvpi_watch watch;
+    if (options->report == NULL)
+        return options->sequential ? replay_sequential(options, requests)
+                                   : replay_under_load(options, setup, requests);
+    if (kvpi_watch_begin(&watch, (uint32_t)options->load.replay.block_tokens,
+                         KVPI_REPLAY_CACHE_NAME) != TOOL_OK)
+        return TOOL_FAILED;
+    options->load.replay.watch = &watch;
+    int status = options->sequential ? replay_sequential(options, requests)
+                                     : replay_under_load(options, setup, requests);
+    kvpi_watch_free(&watch);
     return status;
 }
 
@@ -90,8 +119,7 @@ int cmd_replay(int argc, char **argv)
     if (status == TOOL_OK)
         status = read_trace(&args, &options, &requests);
     if (status == TOOL_OK)
-        status = options.sequential ? replay_sequential(&options, requests)
-                                    : replay_under_load(&options, &setup, requests);
+        status = replay_and_report(&options, &setup, requests);
     kvpi_requests_free(requests);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef KVPI_LOAD_REPORT_H
 #define KVPI_LOAD_REPORT_H
 
+#include <jansson.h>
 #include <kvpager/sched.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include "percentiles.h"
 #include "size.h"
 #include "step_model.h"
+#include "watch.h"
 
 /* Why a request was not served. */
 typedef enum kvpi_load_reason {
@@ -36,6 +38,21 @@ typedef struct kvpi_load_rejection {
 } kvpi_load_rejection;
 
 #define KVPI_LOAD_MAX_REJECTIONS 16
+
+/* Figures of requests, for the page: over time, and how they are spread. */
+enum {
+    KVPI_LOAD_QUEUE,
+    KVPI_LOAD_FIRST_TOKEN,
+    KVPI_LOAD_PER_TOKEN,
+    KVPI_LOAD_END_TO_END,
+    KVPI_LOAD_LATENCIES
+};
+
+typedef struct kvpi_load_latency {
+    kvpi_bins spread;                         /* in tenths of a millisecond */
+    uint64_t p50_ns[KVPI_LOAD_MAX_INTERVALS]; /* of those that arrived in the interval and */
+    uint64_t p90_ns[KVPI_LOAD_MAX_INTERVALS]; /* finished; 0 when there are none */
+} kvpi_load_latency;
 
 /* What was modelled. */
 typedef struct kvpi_load_setting {
@@ -96,6 +113,7 @@ typedef struct kvpi_load_report {
     kvp_stats cache; /* when all is done */
     kvp_sched_stats sched;
     kvpi_load_timeline timeline;
+    kvpi_load_latency latencies[KVPI_LOAD_LATENCIES]; /* for the page */
     /* measured on this machine, when asked for */
     bool measured;
     uint64_t sched_ns; /* in the scheduler's calls for steps */
@@ -110,5 +128,8 @@ void kvpi_load_report_print(const kvpi_load_report *report, FILE *file);
  * Returns: 0; -1 out of memory or writing failed
  */
 int kvpi_load_report_print_json(const kvpi_load_report *report, FILE *file);
+
+/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
+json_t *kvpi_load_report_json(const kvpi_load_report *report);
 
 #endif

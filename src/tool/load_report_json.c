@@ -309,7 +309,7 @@ static int add_measured(json_t *object, const kvpi_load_report *report)
     return wrong;
 }
 
-int kvpi_load_report_print_json(const kvpi_load_report *report, FILE *file)
+json_t *kvpi_load_report_json(const kvpi_load_report *report)
 {
     json_t *object = json_object();
     int wrong = add_settings(object, report) + add_counts(object, report) +
@@ -317,6 +317,16 @@ int kvpi_load_report_print_json(const kvpi_load_report *report, FILE *file)
                 add_timeline(object, report);
     if (report->measured)
         wrong += add_measured(object, report);
+    if (wrong == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+int kvpi_load_report_print_json(const kvpi_load_report *report, FILE *file)
+{
+    json_t *object = kvpi_load_report_json(report);
+    int wrong = object == NULL;
     if (wrong == 0)
         wrong = json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(object);

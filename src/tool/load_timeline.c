@@ -33,6 +33,8 @@ static void add_level(kvpi_load_level *sum, const kvpi_load_level *level, double
     sum->swapped += level->swapped * times;
     sum->held_blocks += level->held_blocks * times;
     sum->host_held_blocks += level->host_held_blocks * times;
+    sum->cached_blocks += level->cached_blocks * times;
+    sum->host_cached_blocks += level->host_cached_blocks * times;
 }
 
 static void add_interval(kvpi_load_interval *sum, const kvpi_load_interval *part)
@@ -46,6 +48,7 @@ static void add_interval(kvpi_load_interval *sum, const kvpi_load_interval *part
     sum->input_tokens += part->input_tokens;
     sum->hit_tokens += part->hit_tokens;
     sum->preemptions += part->preemptions;
+    sum->evictions += part->evictions;
 }
 
 static void widen(kvpi_load_timeline *timeline)

@@ -14,6 +14,8 @@ typedef struct kvpi_load_level {
     double swapped;
     double held_blocks;
     double host_held_blocks;
+    double cached_blocks; /* for the page only, as are the next and evictions */
+    double host_cached_blocks;
 } kvpi_load_level;
 
 /* Counts of steps belong to the interval in which the step began. */
@@ -27,6 +29,7 @@ typedef struct kvpi_load_interval {
     uint64_t input_tokens; /* of requests that were admitted for the first time */
     uint64_t hit_tokens;   /* of these */
     uint64_t preemptions;
+    uint64_t evictions;
 } kvpi_load_interval;
 
 /* The width is one that people count in, and grows with the time that is covered. */

@@ -98,17 +98,16 @@ static void print_group(const char *title, int first, int end)
 
 void kvpi_mrc_args_help(void)
 {
-    fputs(
-        "Usage: kvpager mrc [OPTIONS] FILE\n"
-        "\n"
-        "Say what a cache of every size would hit (a miss-ratio curve), from one pass\n"
-        "over a request trace: one request after the other, as 'kvpager replay\n"
-        "--sequential' serves them, and with exactly its figures at each size at which no\n"
-        "request is rejected. Beside the cache's own replacement (LRU): first in, first\n"
-        "out, and the optimum that knows the future (Belady). Definitions: docs/REPLAY.md.\n"
-        "\n"
-        "FILE is '-' for standard input; formats as for replay.\n",
-        stdout);
+    fputs("Usage: kvpager mrc [OPTIONS] FILE\n"
+          "\n"
+          "Say what a cache of every size would hit (a miss-ratio curve), from one pass\n"
+          "over a request trace: one request after the other, as 'kvpager replay\n"
+          "--sequential' serves them, and with exactly its figures at each size at which no\n"
+          "request is rejected. Beside the cache's own replacement (LRU): first in, first\n"
+          "out, and the optimum that knows the future (Belady). See docs/REPLAY.md.\n"
+          "\n"
+          "FILE is '-' for standard input; formats as for replay.\n",
+          stdout);
     print_group("Trace", 0, OPT_BLOCK_TOKENS);
     print_group("Cache", OPT_BLOCK_TOKENS, OPT_KV_BYTES);
     print_group("Memory", OPT_KV_BYTES, OPT_REPORT);

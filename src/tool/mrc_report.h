@@ -2,6 +2,7 @@
 #ifndef KVPI_MRC_REPORT_H
 #define KVPI_MRC_REPORT_H
 
+#include <jansson.h>
 #include <stdio.h>
 
 #include "devices.h"
@@ -57,6 +58,9 @@ void kvpi_mrc_report_print(const kvpi_mrc_report *report, FILE *file);
  * Returns: 0; -1 out of memory or writing failed
  */
 int kvpi_mrc_report_print_json(const kvpi_mrc_report *report, FILE *file);
+
+/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
+json_t *kvpi_mrc_report_json(const kvpi_mrc_report *report);
 
 /* Print every size at which the hits change, as CSV: blocks, tokens hit. Whether it could be
  * written shows in ferror. */

@@ -135,11 +135,21 @@ static int add_curve(json_t *object, const kvpi_mrc_report *report)
     return wrong;
 }
 
-int kvpi_mrc_report_print_json(const kvpi_mrc_report *report, FILE *file)
+json_t *kvpi_mrc_report_json(const kvpi_mrc_report *report)
 {
     json_t *object = json_object();
     int wrong = add_settings(object, report) + add_counts(object, report) +
                 add_points(object, report) + add_shares(object, report) + add_curve(object, report);
+    if (wrong == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+int kvpi_mrc_report_print_json(const kvpi_mrc_report *report, FILE *file)
+{
+    json_t *object = kvpi_mrc_report_json(report);
+    int wrong = object == NULL;
     if (wrong == 0)
         wrong = json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(object);

@@ -26,8 +26,10 @@ typedef struct replay {
     const kvpi_replay_options *options;
     kvpi_report *report;
     uint64_t n_requests;
-    uint64_t max_tokens; /* of a request that is not rejected, output included; >= 1 */
-    int32_t *tokens;     /* [max_tokens] input, then output */
+    uint64_t max_tokens;  /* of a request that is not rejected, output included; >= 1 */
+    int32_t *tokens;      /* [max_tokens] input, then output */
+    uint64_t last_blocks; /* of the request that was served last; 0 when it was rejected */
+    uint64_t n_evicted;   /* so far; these two for the page */
     kvpi_replay_cache cache;
 } replay;
 
@@ -64,6 +66,7 @@ static void measure_requests(replay *run)
     int64_t last_us = kvpi_requests_get(run->requests, run->n_requests - 1)->timestamp_us;
     run->report->span_us = last_us - first_us;
     kvpi_report_timeline_init(&run->report->timeline, first_us, last_us, run->n_requests);
+    kvpi_load_timeline_init(&run->report->course);
 }
 
 static kvp_config configure(const replay *run)
@@ -76,6 +79,8 @@ static kvp_config configure(const replay *run)
     config.max_seq_tokens = (uint32_t)run->max_tokens;
     config.max_namespaces = 1;
     config.prefix_cache = run->options->prefix_cache;
+    if (run->options->watch != NULL)
+        kvpi_watch_configure(&config);
     return config;
 }
 
@@ -131,6 +136,46 @@ static kvp_status close_request(replay *run, kvp_seq seq)
     return status;
 }
 
+/* Blocks as the request leaves them, and what was evicted for it. */
+static int note_course(replay *run, const kvpi_request *request, uint64_t place,
+                       const kvp_open_info *info)
+{
+    kvp_stats stats;
+    kvpi_load_timeline *course = &run->report->course;
+    uint64_t begin_ns = place * KVPI_REPORT_REQUEST_NS;
+    kvp_status status = kvp_cache_stats(run->cache.cache, &stats);
+    if (status != KVP_OK)
+        return kvpi_replay_cache_fail("reading the counters", status);
+    const kvpi_load_level level = {.held_blocks = (double)run->last_blocks,
+                                   .cached_blocks =
+                                       (double)(stats.cached_blocks + stats.held_blocks) -
+                                       (double)run->last_blocks};
+    kvpi_load_timeline_span(course, begin_ns, begin_ns + KVPI_REPORT_REQUEST_NS, &level);
+    kvpi_load_interval *part = kvpi_load_timeline_at(course, begin_ns);
+    part->arrived++;
+    part->input_tokens += (uint64_t)request->input_length;
+    part->hit_tokens += info->cached_tokens;
+    part->evictions += stats.evicted_blocks - run->n_evicted;
+    run->n_evicted = stats.evicted_blocks;
+    return TOOL_OK;
+}
+
+static int watch_request(replay *run, const kvpi_request *request, uint64_t place,
+                         const kvp_open_info *info)
+{
+    kvpi_watch *watch = run->options->watch;
+    const kvpi_watch_prompt prompt = {.tokens = run->tokens,
+                                      .n_tokens = (uint32_t)request->input_length,
+                                      .cached_tokens = info->cached_tokens,
+                                      .stop = info->stop,
+                                      .line = request->line};
+    run->last_blocks =
+        kvp_blocks_for_tokens((uint32_t)run->options->block_tokens, tokens_of(run, request));
+    if (kvpi_watch_admit(watch, &prompt, place) != TOOL_OK)
+        return TOOL_FAILED;
+    return kvpi_watch_look(watch, run->cache.cache, place);
+}
+
 /* Gives the request's hits. */
 static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info *info)
 {
@@ -159,7 +204,10 @@ static int replay_request(replay *run, uint64_t place)
             return kvpi_tool_fail("replay", "the request of line %llu: %s (%s)",
                                   (unsigned long long)request->line, kvp_status_text(status),
                                   kvp_status_name(status));
+        if (run->options->watch != NULL && watch_request(run, request, place, &info) != TOOL_OK)
+            return TOOL_FAILED;
     } else {
+        run->last_blocks = 0;
         report->rejected++;
     }
     report->hit_tokens += info.cached_tokens;
@@ -167,7 +215,7 @@ static int replay_request(replay *run, uint64_t place)
     part->requests++;
     part->input_tokens += input;
     part->hit_tokens += info.cached_tokens;
-    return TOOL_OK;
+    return run->options->watch != NULL ? note_course(run, request, place, &info) : TOOL_OK;
 }
 
 /* -------------------------------------------------------------------------------- the replay */

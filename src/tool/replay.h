@@ -8,6 +8,7 @@
 
 #include "report.h"
 #include "trace/requests.h"
+#include "watch.h"
 
 typedef struct kvpi_replay_options {
     uint64_t block_tokens; /* 1..KVP_BLOCK_TOKENS_MAX */
@@ -18,6 +19,7 @@ typedef struct kvpi_replay_options {
     bool prefix_cache;
     bool output;        /* append generated tokens */
     const char *record; /* file for the operation log, NULL: none */
+    kvpi_watch *watch;  /* what the page wants to know, NULL: nothing */
 } kvpi_replay_options;
 
 #define KVPI_REPLAY_MAX_BLOCKS UINT64_C(2147483646)

@@ -67,6 +67,7 @@ enum {
     /* the output */
     OPT_SEQUENTIAL,
     OPT_RECORD,
+    OPT_REPORT,
     OPT_NO_MEASURE,
     OPT_JSON,
     OPT_HELP,
@@ -173,6 +174,8 @@ static const kvpi_args_option options_table[] = {
                         "unhurried server, no scheduler, no time",
                         0},
     [OPT_RECORD] = {"--record", "FILE", "record every call on the cache in an operation log", 0},
+    [OPT_REPORT] = {"--report", "FILE", "write a page with charts, one HTML file for any\nbrowser",
+                    0},
     [OPT_NO_MEASURE] = {"--no-measure", NULL,
                         "leave out what was measured: equal input, equal bytes", 0},
     [OPT_JSON] = {"--json", NULL, "print one JSON object instead of the table", 0},
@@ -388,6 +391,7 @@ static int apply_output(int option, const char *value, kvpi_replay_args *out)
     switch (option) {
     case OPT_SEQUENTIAL: out->sequential = true; return 0;
     case OPT_RECORD: out->load.replay.record = value; return 0;
+    case OPT_REPORT: out->report = value; return 0;
     case OPT_NO_MEASURE: out->load.measured = false; return 0;
     case OPT_JSON: out->json = true; return 0;
     case OPT_HELP: out->help = true; return 0;

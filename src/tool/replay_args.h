@@ -20,7 +20,8 @@ typedef struct kvpi_replay_args {
     uint64_t memory_bytes; /* for KV */
     uint64_t host_memory_bytes;
     uint64_t kv_bytes_per_token;
-    uint64_t given; /* bit i: option i of the table */
+    uint64_t given;     /* bit i: option i of the table */
+    const char *report; /* file for the page, NULL: none */
     bool sequential;
     bool lenient;
     bool json;

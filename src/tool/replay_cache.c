@@ -42,7 +42,7 @@ static int create(const kvp_config *config, kvpi_replay_cache *out)
 
 static int open_namespace(kvpi_replay_cache *cache)
 {
-    static const char name[] = "replay";
+    static const char name[] = KVPI_REPLAY_CACHE_NAME;
     kvp_status status = kvp_ns_open(cache->cache, name, sizeof name - 1, &cache->ns);
     return status == KVP_OK ? TOOL_OK : kvpi_replay_cache_fail("opening the namespace", status);
 }

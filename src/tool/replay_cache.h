@@ -5,6 +5,9 @@
 #include <kvpager/kvpager.h>
 #include <stdio.h>
 
+/* Of the namespace: part of every content's hash. */
+#define KVPI_REPLAY_CACHE_NAME "replay"
+
 typedef struct kvpi_replay_cache {
     kvp_cache *cache;
     kvp_ns ns;

@@ -2,12 +2,19 @@
 #ifndef KVPI_REPORT_H
 #define KVPI_REPORT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "load_timeline.h"
+
 #define KVPI_REPORT_MAX_INTERVALS 20
+
+/* A replay of one request after the other has no time; its course counts requests as if each took
+ * one unit of the course's smallest width. */
+#define KVPI_REPORT_REQUEST_NS UINT64_C(1000000)
 
 typedef struct kvpi_report_interval {
     uint64_t requests; /* rejected ones included */
@@ -51,6 +58,7 @@ typedef struct kvpi_report {
     uint64_t wall_ns;
     int64_t span_us; /* from the first request to the last */
     kvpi_report_timeline timeline;
+    kvpi_load_timeline course; /* for the page: a request takes KVPI_REPORT_REQUEST_NS */
 } kvpi_report;
 
 /* Lay out the intervals.
@@ -80,5 +88,8 @@ void kvpi_report_print(const kvpi_report *report, FILE *file);
  * Returns: 0; -1 out of memory or writing failed
  */
 int kvpi_report_print_json(const kvpi_report *report, FILE *file);
+
+/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
+json_t *kvpi_report_json(const kvpi_report *report);
 
 #endif

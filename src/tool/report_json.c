@@ -91,11 +91,21 @@ static int add_timeline(json_t *object, const kvpi_report_timeline *timeline)
     return wrong;
 }
 
-int kvpi_report_print_json(const kvpi_report *report, FILE *file)
+json_t *kvpi_report_json(const kvpi_report *report)
 {
     json_t *object = json_object();
     int wrong = add_settings(object, report) + add_counts(object, report) +
                 add_times(object, report) + add_timeline(object, &report->timeline);
+    if (wrong == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+int kvpi_report_print_json(const kvpi_report *report, FILE *file)
+{
+    json_t *object = kvpi_report_json(report);
+    int wrong = object == NULL;
     if (wrong == 0)
         wrong = json_dumpf(object, file, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(object);

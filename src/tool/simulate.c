@@ -44,6 +44,7 @@ typedef struct simulation {
     size_t n_arrived; /* submitted or rejected; the others come in this order */
     bool door_closed; /* the scheduler has no place for another one until somebody leaves */
     uint64_t now_ns;
+    uint64_t n_evicted; /* so far */
     kvp_step step;
     kvpi_step_copies moved; /* by the step's plan */
 } simulation;
@@ -90,6 +91,8 @@ static kvp_config configure_cache(const simulation *sim)
     config.max_namespaces = 1;
     config.prefix_cache = options->replay.prefix_cache;
     config.watermark = (double)options->watermark_milli / 1000;
+    if (options->replay.watch != NULL)
+        kvpi_watch_configure(&config);
     return config;
 }
 
@@ -240,30 +243,57 @@ static size_t place_of(const simulation *sim, kvp_request request)
     return (size_t)info.tag;
 }
 
-static uint32_t cached_tokens_of(const simulation *sim, kvp_request request)
+/* Nothing cached when it has no sequence. */
+static kvp_seq_info sequence_of(const simulation *sim, kvp_request request)
 {
     kvp_sample_info sample;
-    kvp_seq_info seq;
-    if (kvp_request_sample(sim->sched, request, 0, &sample) != KVP_OK ||
-        kvp_seq_info_get(sim->cache.cache, sample.seq, &seq) != KVP_OK)
-        return 0;
-    return seq.cached_tokens;
+    kvp_seq_info seq = {.stop = KVP_STOP_MISS};
+    if (kvp_request_sample(sim->sched, request, 0, &sample) == KVP_OK)
+        (void)kvp_seq_info_get(sim->cache.cache, sample.seq, &seq);
+    return seq;
 }
 
-static void note_admitted(simulation *sim)
+/* Times of the page are in milliseconds. */
+static uint64_t watch_time(const simulation *sim)
+{
+    return sim->now_ns / 1000000;
+}
+
+static int watch_admitted(const simulation *sim, size_t i, const kvp_seq_info *seq)
+{
+    const kvpi_watch_prompt prompt = {.tokens = sim->jobs.all[i].tokens,
+                                      .n_tokens = kvpi_jobs_input(&sim->jobs, i),
+                                      .cached_tokens = seq->cached_tokens,
+                                      .stop = seq->stop,
+                                      .line = kvpi_requests_get(sim->jobs.requests, i)->line};
+    kvpi_watch *watch = sim->options->replay.watch;
+    return watch == NULL ? TOOL_OK : kvpi_watch_admit(watch, &prompt, watch_time(sim));
+}
+
+static int watch_cache(const simulation *sim)
+{
+    kvpi_watch *watch = sim->options->replay.watch;
+    return watch == NULL ? TOOL_OK : kvpi_watch_look(watch, sim->cache.cache, watch_time(sim));
+}
+
+static int note_admitted(simulation *sim)
 {
     for (uint32_t k = 0; k < sim->step.n_admitted; k++) {
         size_t i = place_of(sim, sim->step.admitted[k]);
         kvpi_job *job = &sim->jobs.all[i];
         if (job->admitted_ns != KVPI_JOB_NEVER)
             continue;
-        uint32_t hit = cached_tokens_of(sim, sim->step.admitted[k]);
+        const kvp_seq_info seq = sequence_of(sim, sim->step.admitted[k]);
+        uint32_t hit = seq.cached_tokens;
         kvpi_load_interval *part = kvpi_load_timeline_at(&sim->report->timeline, sim->now_ns);
         job->admitted_ns = sim->now_ns;
         sim->report->hit_tokens += hit;
         part->input_tokens += kvpi_jobs_input(&sim->jobs, i);
         part->hit_tokens += hit;
+        if (watch_admitted(sim, i, &seq) != TOOL_OK)
+            return TOOL_FAILED;
     }
+    return watch_cache(sim);
 }
 
 static int take_plan(simulation *sim)
@@ -294,8 +324,7 @@ static int make_step(simulation *sim)
     sim->report->sched_ns += clock_of(sim) - start;
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("making a step", status);
-    note_admitted(sim);
-    return take_plan(sim);
+    return note_admitted(sim) == TOOL_OK ? take_plan(sim) : TOOL_FAILED;
 }
 
 /* What holds from now until the step is done. */
@@ -313,8 +342,13 @@ static int note_levels(simulation *sim, uint64_t ns)
                                    .waiting = (double)sched.waiting_requests,
                                    .swapped = (double)sched.swapped_requests,
                                    .held_blocks = (double)cache.held_blocks,
-                                   .host_held_blocks = (double)cache.host_held_blocks};
+                                   .host_held_blocks = (double)cache.host_held_blocks,
+                                   .cached_blocks = (double)cache.cached_blocks,
+                                   .host_cached_blocks = (double)cache.host_cached_blocks};
     kvpi_load_timeline_span(&report->timeline, sim->now_ns, sim->now_ns + ns, &level);
+    kvpi_load_timeline_at(&report->timeline, sim->now_ns)->evictions +=
+        cache.evicted_blocks - sim->n_evicted;
+    sim->n_evicted = cache.evicted_blocks;
     report->held_block_ns += level.held_blocks * (double)ns;
     for (uint32_t r = 0; r < KVP_WAIT_REASONS; r++) {
         uint32_t n = sim->step.waited[r] + sim->step.waited_swapped[r];
@@ -385,7 +419,7 @@ static int finish_step(simulation *sim, uint64_t began_ns)
     }
     part->finished += end.n_ended;
     note_ended(sim, end.ended, end.n_ended);
-    return TOOL_OK;
+    return watch_cache(sim);
 }
 
 static int run_step(simulation *sim)

@@ -131,23 +131,43 @@ static void count_jobs(const kvpi_jobs *jobs, kvpi_load_report *report)
     }
 }
 
-typedef enum figure { QUEUE, FIRST_TOKEN, PER_TOKEN, END_TO_END } figure;
-
 /* Gives KVPI_JOB_NEVER when the request has no such figure. */
-static uint64_t figure_of(const kvpi_job *job, figure which)
+static uint64_t figure_of(const kvpi_job *job, int which)
 {
     switch (which) {
-    case QUEUE: return job->admitted_ns - job->arrival_ns;
-    case FIRST_TOKEN: return job->first_ns - job->arrival_ns;
-    case END_TO_END: return job->newest_ns - job->arrival_ns;
-    case PER_TOKEN:
+    case KVPI_LOAD_QUEUE: return job->admitted_ns - job->arrival_ns;
+    case KVPI_LOAD_FIRST_TOKEN: return job->first_ns - job->arrival_ns;
+    case KVPI_LOAD_END_TO_END: return job->newest_ns - job->arrival_ns;
+    case KVPI_LOAD_PER_TOKEN:
         return job->n_sampled < 2 ? KVPI_JOB_NEVER
                                   : (job->newest_ns - job->first_ns) / (job->n_sampled - 1);
+    default: return KVPI_JOB_NEVER;
     }
-    return KVPI_JOB_NEVER;
 }
 
-static kvpi_percentiles collect(const kvpi_jobs *jobs, figure which, uint64_t *values)
+/* Requests are in the order of their arrival, so those of an interval stand together. */
+static void spread_over_time(const kvpi_jobs *jobs, int which, uint64_t *values,
+                             kvpi_load_report *report)
+{
+    kvpi_load_latency *latency = &report->latencies[which];
+    size_t i = 0;
+    for (size_t part = 0; part < report->timeline.n; part++) {
+        uint64_t end_ns = (part + 1) * report->timeline.width_ns;
+        size_t n = 0;
+        for (; i < jobs->n && jobs->all[i].arrival_ns < end_ns; i++) {
+            if (jobs->all[i].stage != KVPI_JOB_FINISHED)
+                continue;
+            values[n] = figure_of(&jobs->all[i], which);
+            if (values[n] != KVPI_JOB_NEVER)
+                kvpi_bins_add(&latency->spread, values[n++] / 100000);
+        }
+        kvpi_percentiles found = kvpi_percentiles_of(values, n);
+        latency->p50_ns[part] = found.p50;
+        latency->p90_ns[part] = found.p90;
+    }
+}
+
+static kvpi_percentiles collect(const kvpi_jobs *jobs, int which, uint64_t *values)
 {
     size_t n = 0;
     for (size_t i = 0; i < jobs->n; i++) {
@@ -165,10 +185,12 @@ int kvpi_jobs_report(const kvpi_jobs *jobs, kvpi_load_report *report)
     if (values == NULL)
         return kvpi_tool_fail("replay", "out of memory for %zu requests", jobs->n);
     count_jobs(jobs, report);
-    report->queue = collect(jobs, QUEUE, values);
-    report->first_token = collect(jobs, FIRST_TOKEN, values);
-    report->per_token = collect(jobs, PER_TOKEN, values);
-    report->end_to_end = collect(jobs, END_TO_END, values);
+    report->queue = collect(jobs, KVPI_LOAD_QUEUE, values);
+    report->first_token = collect(jobs, KVPI_LOAD_FIRST_TOKEN, values);
+    report->per_token = collect(jobs, KVPI_LOAD_PER_TOKEN, values);
+    report->end_to_end = collect(jobs, KVPI_LOAD_END_TO_END, values);
+    for (int which = 0; which < KVPI_LOAD_LATENCIES; which++)
+        spread_over_time(jobs, which, values, report);
     report->gap = kvpi_histogram_percentiles(jobs->gaps);
     free(values);
     return TOOL_OK;

@@ -8,6 +8,9 @@ import os
 from lib_curve import best, fifo, served, token_trace, tree_trace
 from lib_kvpager import (SOURCE, check, check_equal, directory, finish, replay, run, traces)
 
+# With the whole cache audited after each call, a replay takes a hundred times as long.
+AUDITED = int(os.environ.get("KVP_CHECK", "0")) > 0
+
 
 def mrc(path, *options):
     done = run("mrc", "--json", *options, path)
@@ -63,16 +66,16 @@ def shown_sizes_agree(path, *options):
 
 def synthetic(folder):
     spans = 0
-    for seed in range(1, 4):
+    for seed in range(1, 2 if AUDITED else 4):
         path = tree_trace(folder, seed)
         for block_tokens in [16, 8, 4]:
             spans += same_as_replays(path, ["--trace-block", 16, "--block-tokens", block_tokens])
         same_as_replays(path, ["--trace-block", 16, "--output-tokens", "off", "--limit", 40])
-    for seed in range(1, 9):
+    for seed in range(1, 3 if AUDITED else 7):
         path = token_trace(folder, seed, letters=1 + seed % 2, n_requests=120)
-        for block_tokens in [4, 2, 3, 1]:
+        for block_tokens in [4, 3] if AUDITED else [4, 2, 3, 1]:
             spans += same_as_replays(path, ["--block-tokens", block_tokens])
-    check(spans > 500, "the curves are short:", spans)
+    check(spans > (100 if AUDITED else 500), "the curves are short:", spans)
 
 
 def other_policies(folder):
@@ -141,14 +144,13 @@ def real(folder):
 
 def main():
     mixed = os.path.join(SOURCE, "data", "mixed-small.jsonl")
-    quick = int(os.environ.get("KVP_CHECK", "0")) > 0
     with directory() as folder:
         synthetic(folder)
         other_policies(folder)
     sampled(mixed)
-    shown_sizes_agree(mixed, "--block-tokens", 128)
-    same_as_replays(mixed, ["--block-tokens", 512], [170, 180, 256, 300, 512, 1000, 4000])
-    if not quick:
+    if not AUDITED:
+        shown_sizes_agree(mixed, "--block-tokens", 128)
+        same_as_replays(mixed, ["--block-tokens", 512], [170, 180, 256, 300, 512, 1000, 4000])
         shown_sizes_agree(mixed)
         shown_sizes_agree(mixed, "--output-tokens", "off")
         same_as_replays(mixed, [], [4946, 5000, 7777, 9999, 20011, 50000, 104444, 104445])

@@ -1,0 +1,177 @@
+/* The curve of `kvpager mrc`; configuration and definitions of every report; then all is drawn. */
+"use strict";
+
+function curveTiles(parent, best) {
+  const device = result.sizes.find((s) => s.blocks === result.device_blocks);
+  if (device)
+    tile(parent, percent(device.hit_ratio), `with the ${count(device.blocks)} blocks there are`);
+  tile(parent, percent(best), "with unlimited memory");
+  for (const share of result.shares.filter((s) => [0.5, 0.9].includes(s.of_unlimited)))
+    tile(parent, atMost(share) +
+         (share.memory_bytes ? bytes(share.memory_bytes) : short(share.blocks) + " blocks"),
+         `for ${Math.round(100 * share.of_unlimited)} % of that`);
+  tile(parent, count(result.requests), "requests");
+  tile(parent, short(result.input_tokens), "input tokens");
+}
+
+/* Smaller ones than the smallest size may do, but are not known. */
+function atMost(share) {
+  return share.blocks === result.min_blocks && share.of_unlimited < 1 ? "\u2264 " : "";
+}
+
+function sizeLabel(blocks) {
+  return result.token_bytes ? bytes(blocks * result.block_tokens * result.token_bytes)
+    : short(blocks);
+}
+
+function drawCurve() {
+  const made = add(main, "header"), grid = add(main, "div", null, "grid");
+  const curve = result.curve, best = curve[curve.length - 1][1];
+  add(made, "h1", `kvpager: ${data.title}`);
+  add(made, "p", `Hit ratio at every cache size, one request after the other, ${result.format}, ` +
+    `blocks of ${count(result.block_tokens)} tokens` + (result.sample_rate < 1
+      ? `, from ${percent(result.sample_rate)} of the blocks` : ""), "soft");
+  const tiles = add(made, "div", null, "tiles");
+  curveTiles(tiles, best);
+  tiles.style.setProperty("--tiles", tiles.children.length);
+  const low = Math.log(curve[0][0]), high = Math.log(curve[curve.length - 1][0]);
+  const at = (blocks) => (high > low ? (Math.log(blocks) - low) / (high - low) : 0.5);
+  const sizes = result.sizes.filter((s) => at(s.blocks) >= 0 && at(s.blocks) <= 1);
+  const points = (key) => ({ values: sizes.map((s) => s[key]), dots: true });
+  const shown = [series("LRU (kvpager)", 0, sizes.map((s) => s.hit_ratio))];
+  if (sizes.some((s) => s.optimum_hit_ratio !== null)) {
+    shown.push(Object.assign(series("FIFO", 1), points("fifo_hit_ratio")));
+    shown.push(Object.assign(series("optimum (Belady)", 2), points("optimum_hit_ratio")));
+  }
+  const most = Math.max(best, ...sizes.map((s) => s.optimum_hit_ratio || 0));
+  chart(grid, { title: "Hit tokens per input token", series: shown, format: percent, wide: true,
+    xLabel: result.token_bytes ? "KV memory" : "blocks",
+    describe: (i) => `${count(sizes[i].blocks)} blocks` +
+      (sizes[i].memory_bytes ? ` = ${bytes(sizes[i].memory_bytes)}` : ""),
+    marks: () => sizes.map((s) => [at(s.blocks), sizeLabel(s.blocks)]) }, (root, box) => {
+    const scale = verticalScale([most], {});
+    const options = { format: percent, xLabel: result.token_bytes ? "KV memory" : "blocks",
+      marks: () => sizes.map((s) => [at(s.blocks), sizeLabel(s.blocks)]) };
+    drawFrame(root, box, scale, options);
+    if (result.device_blocks && at(result.device_blocks) >= 0 && at(result.device_blocks) <= 1) {
+      const x = box.left + at(result.device_blocks) * box.width;
+      svg(root, "line", { x1: x, x2: x, y1: box.top, y2: box.bottom, stroke: C[4],
+                          "stroke-dasharray": "3 3" });
+      svg(root, "text", { x: x + 4, y: box.top + 8 }, result.device);
+    }
+    drawLine(root, box, scale, { colour: C[0], values: curve.map((p) => p[1]) },
+             (i) => at(curve[i][0]));
+    for (const other of shown.slice(1))
+      drawLine(root, box, scale, Object.assign({ dash: true }, other), (i) => at(sizes[i].blocks));
+    return (x) => {
+      let i = 0;
+      sizes.forEach((s, k) => {
+        if (Math.abs(at(s.blocks) - x) < Math.abs(at(sizes[i].blocks) - x)) i = k;
+      });
+      return { i, x: at(sizes[i].blocks) };
+    };
+  });
+  drawSizes();
+}
+
+function drawSizes() {
+  const optional = (value) => (value === null ? "-" : percent(value));
+  const card = add(section("Sizes"), "div", null, "card wide");
+  const error = (s) => (result.sample_rate < 1 ? ` \u00b1 ${(100 * s.hit_ratio_error).toFixed(2)}`
+    : "");
+  table(card, ["#Blocks", "#Tokens", "#Memory", "#LRU", "#FIFO", "#Optimum"],
+    result.sizes.map((s) => [count(s.blocks) + (s.blocks === result.device_blocks ? " *" : ""),
+      count(s.blocks * result.block_tokens), s.memory_bytes ? bytes(s.memory_bytes) : "-",
+      percent(s.hit_ratio) + error(s), optional(s.fifo_hit_ratio),
+      optional(s.optimum_hit_ratio)]));
+  if (result.device_blocks)
+    add(card, "p", `* what the model leaves of ${result.device}`, "soft");
+  const shares_ = add(section("What memory buys",
+    "The sizes that give so much of what an unlimited cache hits."), "div", null, "card wide");
+  table(shares_, ["#Of all hits", "#Blocks", "#Memory"], result.shares.map((s) =>
+    [percent(s.of_unlimited), atMost(s) + count(s.blocks), s.memory_bytes ? bytes(s.memory_bytes) : "-"]));
+}
+
+/* ----------------------------------------------------------------- configuration and definitions */
+
+const SETTINGS = ["trace", "format", "mode", "speedup", "block_tokens", "unit_tokens", "blocks",
+  "host_blocks", "keep_evicted", "block_bytes", "memory_bytes", "prefix_cache", "output_appended",
+  "seed", "mended", "token_bytes", "model", "device", "device_blocks", "sample_rate",
+  "distinct_blocks", "min_blocks", "enough_blocks", "step_model", "scheduler"];
+
+function settingRows(object, names, prefix) {
+  const rows = [];
+  for (const name of names) {
+    const value = object[name];
+    if (value === undefined) continue;
+    if (value !== null && typeof value === "object")
+      rows.push(...settingRows(value, Object.keys(value), name + "."));
+    else rows.push([prefix + name, value === null ? "-" : String(value)]);
+  }
+  return rows;
+}
+
+const SHARED = [
+  ["input tokens, hit ratio", "The tokens of all prompts. Hit tokens need not be computed because " +
+    "their KV is there when the request is admitted; at most all but the last of a prompt."],
+  ["held, cached, free", "A held block belongs to a sequence that is open. A cached one belongs to " +
+    "nobody and keeps its content until its block is needed. A free one has no content."],
+  ["age at eviction, lifetime", "When a cached content loses its device block: the time since its " +
+    "last use, and since it was stored. A block is used when it is stored, and when a request that " +
+    "has it in its prompt is first admitted."],
+  ["reuse gap", "When a request that is first admitted has a block in its prompt that was used " +
+    "before: the time since. It is a hit, or the block was evicted in between."],
+  ["shared prefix", "A run of blocks that follow each other and were hit equally often. Its saved " +
+    "tokens are its length times the requests that found it. Line: where it first stood in the trace."],
+];
+const LOAD = [
+  ["time", "Simulated: requests arrive at the trace's times, a model says how long each step takes. " +
+    "What the scheduler and the cache decide is exact, what takes time is modelled."],
+  ["queue", "From the arrival to the start of the step that first admits the request."],
+  ["time to first token", "From the arrival to the end of the step that samples its first token."],
+  ["time per output token", "From the first token to the last, divided by the tokens after the first."],
+  ["end to end", "From the arrival to the last token."],
+  ["percentiles", "By nearest rank, over finished requests; over time, over those that arrived in " +
+    "the interval."],
+  ["preemption", "A running request gives its blocks up: by recompute it is computed anew later, by " +
+    "swap its blocks are copied to the host and back."],
+];
+const SEQUENTIAL = [
+  ["one after the other", "Each request is opened, computed, decoded token by token and closed before " +
+    "the next: no scheduler, no time. Where a time would stand, requests in between are counted."],
+];
+const CURVE = [
+  ["hit ratio", "Hit tokens / input tokens of a replay of one request after the other with a cache of " +
+    "that size. The LRU figures are exact, unless the blocks are sampled; \u00b1 is one standard error."],
+  ["LRU", "What the cache does: the block that was released first is evicted first, of one request " +
+    "the last of its blocks first."],
+  ["FIFO", "What became cached first is evicted first; a hit does not change that."],
+  ["optimum", "Whoever is looked up last in the future is evicted first (Belady): no choice of victims " +
+    "hits more blocks."],
+  ["smallest size", "What the largest request needs. Smaller caches reject requests and are not shown."],
+];
+
+function drawEnd() {
+  const card = add(section("Configuration"), "div", null, "card wide");
+  table(card, ["Setting", "Value"], settingRows(result, SETTINGS, ""), "wrap");
+  const words = data.kind === "mrc" ? CURVE : (underLoad ? LOAD : SEQUENTIAL).concat(SHARED);
+  const list = add(add(section("Definitions",
+    "docs/REPLAY.md of kvpager has all figures and the model's formula."), "div", null, "card wide"),
+    "dl");
+  for (const [word, meaning] of words) { add(list, "dt", word); add(list, "dd", meaning); }
+  add(main, "p", `kvpager ${data.version}`, "soft");
+}
+
+function redrawAll() {
+  for (const redraw of redraws) redraw();
+}
+
+if (data.kind === "mrc") drawCurve();
+else drawReplay();
+drawEnd();
+redrawAll();
+let shownWidth = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth !== shownWidth) redrawAll();
+  shownWidth = window.innerWidth;
+});

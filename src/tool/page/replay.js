@@ -1,0 +1,209 @@
+/* The report of a replay: under load, or of one request after the other. */
+"use strict";
+
+const C = ["var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)"];
+const result = data.result, watch = data.watch;
+const underLoad = data.kind === "load";
+
+function series(name, colour, values) {
+  return { name, colour: C[colour], values };
+}
+
+function seconds(values) {
+  return values.map((v) => (v > 0 ? v / 1e9 : null));
+}
+
+function tile(parent, value, label) {
+  const made = add(parent, "div", null, "tile");
+  add(made, "b", value);
+  add(made, "span", label);
+}
+
+function loadTiles(parent) {
+  const first = result.time_to_first_token_ns, per = result.time_per_output_token_ns;
+  tile(parent, percent(result.hit_ratio), "of the input tokens hit");
+  tile(parent, `${count(result.finished)}`,
+       `requests finished, ${count(result.rejected)} rejected`);
+  tile(parent, duration(first.p50 / 1e9), `to the first token, p99 ${duration(first.p99 / 1e9)}`);
+  tile(parent, duration(per.p50 / 1e9), `per output token, p99 ${duration(per.p99 / 1e9)}`);
+  tile(parent, short(result.output_tokens_per_second), "output tokens a second");
+  tile(parent, percent(result.occupancy), "of the blocks held on average");
+  tile(parent, count(result.preemptions_recompute + result.preemptions_swap),
+       `preemptions, ${count(result.preemptions_swap)} by swap`);
+  tile(parent, duration(result.simulated_seconds), "of simulated time");
+}
+
+function sequentialTiles(parent) {
+  tile(parent, percent(result.hit_ratio), "of the input tokens hit");
+  tile(parent, count(result.requests), `requests, ${count(result.rejected)} rejected`);
+  tile(parent, short(result.input_tokens), "input tokens");
+  tile(parent, short(result.output_tokens), "output tokens appended");
+  tile(parent, short(result.evictions), "blocks evicted");
+  tile(parent, percent(ratio(result.peak_held_blocks, result.blocks) || 0),
+       "of the blocks held at most");
+}
+
+function describeMachine() {
+  const blockBytes = underLoad ? result.block_bytes
+    : result.memory_bytes ? result.memory_bytes / result.blocks : null;
+  const memory = blockBytes ? ` = ${bytes(result.blocks * blockBytes)}` : "";
+  let text = `${count(result.blocks)} blocks of ${count(result.block_tokens)} tokens${memory}`;
+  if (result.host_blocks > 0)
+    text += `; host ${count(result.host_blocks)} blocks` +
+      (blockBytes ? ` = ${bytes(result.host_blocks * blockBytes)}` : "");
+  return text;
+}
+
+function head() {
+  const made = add(main, "header");
+  add(made, "h1", `kvpager: ${data.title}`);
+  const model = underLoad && result.step_model.kind === "roofline"
+    ? `${result.step_model.model || "a model"} on ${result.step_model.tensor_parallel} x ` +
+      `${result.step_model.device}, modelled; ` : "";
+  add(made, "p", `${underLoad ? "Replay under load" : "Replay of one request after the other"}, ` +
+      `${result.format}. ${model}${describeMachine()}`, "soft");
+  if (!result.prefix_cache) add(made, "p", "The prefix cache is off: nothing is shared.", "warn");
+  if (result.unfinished > 0)
+    add(made, "p", `${count(result.unfinished)} requests did not finish.`, "warn");
+  if (watch.missed_events > 0)
+    add(made, "p", `${count(watch.missed_events)} stores and evictions happened too fast to be ` +
+        "watched: the histograms of evictions lack them.", "warn");
+  const tiles = add(main, "div", null, "tiles");
+  (underLoad ? loadTiles : sequentialTiles)(tiles);
+  if (!underLoad) tiles.style.setProperty("--tiles", 6);
+}
+
+/* ----------------------------------------------------------------------------------- the course */
+
+function tierAreas(parent, title, held, cached, total) {
+  const free = held.map((h, i) => Math.max(0, total - h - cached[i]));
+  areas(parent, { title, most: total, series: [series("held", 0, held),
+    series("cached", 2, cached), series("free", 5, free)] });
+}
+
+/* Of what may not have happened at all. */
+function linesOrNone(parent, options) {
+  if (options.series.some((s) => s.values.some((v) => v > 0))) { lines(parent, options); return; }
+  const card = add(parent, "div", null, "card");
+  add(card, "h3", options.title);
+  add(card, "p", "There were none.", "soft");
+}
+
+function drawCourse() {
+  const grid = section("Over time");
+  lines(grid, { title: "Hit ratio", most: 1, format: percent, wide: true,
+    note: underLoad ? "Of the input tokens of requests first admitted in the interval"
+      : "Of the input tokens of the requests",
+    series: [series("hit", 0, course.input_tokens.map((n, i) => ratio(course.hit_tokens[i], n)))] });
+  tierAreas(grid, "Blocks on the device", course.held, course.cached, result.blocks);
+  if (result.host_blocks > 0)
+    tierAreas(grid, "Blocks on the host", course.host_held, course.host_cached, result.host_blocks);
+  linesOrNone(grid, { title: "Evictions", note: "Cached blocks dropped on the device, per interval",
+    series: [series("blocks", 1, course.evictions)] });
+  if (!underLoad) return;
+  lines(grid, { title: "Requests", note: "Mean number in the interval", series: [
+    series("running", 0, course.running), series("waiting", 1, course.waiting)].concat(
+    result.host_blocks > 0 ? [series("swapped out", 3, course.swapped)] : []) });
+  linesOrNone(grid, { title: "Preemptions", note: "Per interval",
+    series: [series("requests", 4, course.preemptions)] });
+  for (const [name, title] of [["first_token", "Time to first token"], ["queue", "Queue"],
+    ["per_token", "Time per output token"], ["end_to_end", "End to end"]])
+    lines(grid, { title, note: "Of finished requests, by their arrival", mayLog: true,
+      format: duration, series: [series("p50", 0, seconds(course[name + "_p50"])),
+        series("p90", 1, seconds(course[name + "_p90"]))] });
+  lines(grid, { title: "Tokens", note: "Computed in prompts, and generated, a second", series: [
+    series("prompt", 3, course.prompt_tokens.map((v) => v / course.width)),
+    series("output", 2, course.output_tokens.map((v) => v / course.width))] });
+}
+
+/* ------------------------------------------------------------------------------------ the hits */
+
+const PARTS = [
+  ["hit", "found in the cache", 0],
+  ["evicted", "was there before, evicted since: a larger cache would have it", 1],
+  ["unready", "another request has it, but it is not computed yet", 3],
+  ["new", "new: no request had it before", 2],
+  ["tail", "behind the last full block, and the last token of a full hit", 5],
+];
+
+function drawHits() {
+  const grid = section("Why hits stopped",
+    "Every input token of the admitted requests, by what its block was when the request came. " +
+    "The last column counts requests: by what came first after the hit.");
+  shares(grid, "Input tokens", ["", "Tokens", "Share", "Requests"], PARTS.map(([key, name, colour]) => ({ name, colour: C[colour],
+    value: watch.tokens[key], extra: key === "hit" ? "" : count(watch.stopped_at[key]) })));
+}
+
+function timeScale() {
+  return watch.unit === "ms" ? { scale: 1e-3, label: duration, xLabel: "simulated time" }
+    : { scale: 1, label: short, xLabel: "requests in between" };
+}
+
+function drawBlocks() {
+  const grid = section("Life of blocks", watch.evicted === 0 ? "Nothing was evicted."
+    : `${count(watch.evicted)} contents lost their device block; ` +
+      `${percent(watch.evicted_unused / watch.evicted)} had not been hit since they were stored.`);
+  const none = { empty: "Nothing was evicted." };
+  histogram(grid, Object.assign({ title: "Age at eviction",
+    note: "From the last use to the eviction", series: [series("blocks", 1, watch.idle)] },
+    timeScale(), none));
+  histogram(grid, Object.assign({ title: "Lifetime", note: "From the store to the eviction",
+    series: [series("blocks", 3, watch.lifetime)] }, timeScale(), none));
+  histogram(grid, Object.assign({ title: "Reuse gap", wide: true,
+    note: "From a block's last use to its next look-up: how long it pays to keep blocks",
+    series: [series("hit", 0, watch.gap_hit), series("evicted before", 1, watch.gap_lost)],
+    empty: "No block was looked up twice." }, timeScale()));
+}
+
+function drawSpread() {
+  const grid = section("How latencies are spread", "Of finished requests.");
+  for (const [key, title] of [["first_token", "Time to first token"],
+    ["per_token", "Time per output token"], ["queue", "Queue"], ["end_to_end", "End to end"]])
+    histogram(grid, { title, series: [series("requests", 0, data.spread[key])], scale: 1e-4,
+      label: duration, xLabel: "simulated time", empty: "no request has it" });
+}
+
+function drawPrefixes() {
+  const grid = section("Top shared prefixes",
+    "Runs of blocks that the same requests shared. Each hit token is counted in one run only.");
+  const card = add(grid, "div", null, "card wide");
+  if (watch.prefixes.length === 0) { add(card, "p", "Nothing was shared.", "soft"); return; }
+  table(card, ["#Prompt tokens", "#In the run", "#Found by", "#Saved tokens", "#Of all hits",
+    "#First in line"], watch.prefixes.map((p) => [
+    `${count(p.end_tokens - p.run_tokens)} \u2013 ${count(p.end_tokens)}`, count(p.run_tokens),
+    `${count(p.hits)} requests`, count(p.saved_tokens),
+    percent(p.saved_tokens / (watch.tokens.hit || 1)),
+    p.first_line > 0 ? count(p.first_line) : "generated"]));
+}
+
+/* ------------------------------------------------------------------------------ what was asked */
+
+const WAITS = { blocks: "their blocks are not there", places: "as many run as may",
+  step_tokens: "the step's tokens are spent", plan: "the plan of copies is full",
+  preemption: "the step preempted somebody", order: "behind others that do not fit" };
+
+function drawWaiting() {
+  const rows = Object.keys(WAITS).filter((key) => result.waited[key].request_steps > 0)
+    .map((key) => [WAITS[key], duration(result.waited[key].seconds),
+      count(result.waited[key].request_steps)]);
+  const grid = section("Why requests waited");
+  const card = add(grid, "div", null, "card wide");
+  if (rows.length === 0) add(card, "p", "No step left a request waiting.", "soft");
+  else table(card, ["Because", "#Together", "#Requests x steps"], rows);
+  if (result.rejections.length === 0) return;
+  const other = add(section("Rejected requests",
+    `The first of ${count(result.rejected)} that could never be served.`), "div", null,
+    "card wide");
+  table(other, ["#Line", "#Input", "#Output", "Reason", "#Longest prompt"],
+    result.rejections.map((r) => [count(r.line), count(r.input_tokens), count(r.output_tokens),
+      r.reason.replaceAll("_", " "), count(r.max_prompt_tokens)]));
+}
+
+function drawReplay() {
+  head();
+  if (course.n > 0) drawCourse();
+  drawHits();
+  drawBlocks();
+  if (underLoad) { drawSpread(); drawWaiting(); }
+  drawPrefixes();
+}

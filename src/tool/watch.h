@@ -1,0 +1,99 @@
+/* Watches the content of a cache while a trace is replayed: which blocks are stored, hit, evicted,
+ * and what prompts share. For the report; nothing here takes part in a decision. */
+#ifndef KVPI_WATCH_H
+#define KVPI_WATCH_H
+
+#include <kvpager/cache.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Counts by size, the classes of which begin at 0, 1, 2, 5, 10, 20, 50, 100 ... */
+#define KVPI_BINS 40
+typedef struct kvpi_bins {
+    uint64_t counts[KVPI_BINS];
+    uint64_t n;
+} kvpi_bins;
+
+void kvpi_bins_add(kvpi_bins *bins, uint64_t value);
+
+/* The smallest value of class i. */
+uint64_t kvpi_bins_first(size_t i);
+
+/* What became of the tokens of a prompt. */
+typedef enum kvpi_watch_part {
+    KVPI_WATCH_HIT,
+    KVPI_WATCH_EVICTED, /* in a full block that was stored once, and is not there now */
+    KVPI_WATCH_UNREADY, /* in a full block that another request is about to compute */
+    KVPI_WATCH_NEW,     /* in a full block that nobody had before */
+    KVPI_WATCH_TAIL, /* behind the last full block; or the last token, which is always computed */
+    KVPI_WATCH_PARTS
+} kvpi_watch_part;
+
+extern const char *const kvpi_watch_part_names[KVPI_WATCH_PARTS]; /* as in JSON */
+
+/* A run of blocks that the same requests shared. */
+typedef struct kvpi_watch_prefix {
+    uint64_t end_tokens;   /* of the prompt, up to the end of the run */
+    uint64_t run_tokens;   /* in the run */
+    uint64_t hits;         /* requests that found it */
+    uint64_t first_line;   /* of the trace: the first request that had it */
+    uint64_t saved_tokens; /* hits x run_tokens */
+} kvpi_watch_prefix;
+
+#define KVPI_WATCH_PREFIXES 12
+#define KVPI_WATCH_STOPS    (KVP_STOP_NO_ROOM + 1)
+
+/* Times are the caller's: of the simulation in milliseconds, or places of requests. */
+typedef struct kvpi_watch {
+    uint64_t tokens[KVPI_WATCH_PARTS];
+    uint64_t stops[KVPI_WATCH_STOPS];      /* requests by KVP_STOP_... */
+    uint64_t stopped_at[KVPI_WATCH_PARTS]; /* requests by what came after the hit */
+    kvpi_bins idle;                        /* of evicted blocks: since they were last used */
+    kvpi_bins lifetime;                    /* of evicted blocks: since they were stored */
+    kvpi_bins gap_hit;  /* of looked up blocks that were hit: since they were used before */
+    kvpi_bins gap_lost; /* that were evicted in between */
+    uint64_t evicted;
+    uint64_t evicted_unused; /* that nobody had hit since they were stored */
+    uint64_t missed_events;  /* too many at once to be remembered */
+    kvpi_watch_prefix prefixes[KVPI_WATCH_PREFIXES]; /* [n_prefixes] most saved tokens first */
+    size_t n_prefixes;
+    struct kvpi_watch_state *state;
+} kvpi_watch;
+
+/* Begin to watch.
+ *
+ * Takes:   block_tokens  of the cache, whose unit is the block; seed 0; one namespace, `name`
+ * Returns: TOOL_OK; TOOL_FAILED, a message was printed
+ */
+int kvpi_watch_begin(kvpi_watch *watch, uint32_t block_tokens, const char *name);
+
+/* Set what the configuration of the cache needs to be watched. */
+void kvpi_watch_configure(kvp_config *config);
+
+typedef struct kvpi_watch_prompt {
+    const int32_t *tokens; /* [n_tokens] */
+    uint32_t n_tokens;
+    uint32_t cached_tokens; /* as kvp_open_info has it */
+    uint32_t stop;
+    uint64_t line; /* of the trace */
+} kvpi_watch_prompt;
+
+/* A request was admitted for the first time.
+ *
+ * Returns: TOOL_OK; TOOL_FAILED, a message was printed
+ */
+int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_t now);
+
+/* Take notice of what was stored and evicted since the last call.
+ *
+ * Returns: as kvpi_watch_admit
+ */
+int kvpi_watch_look(kvpi_watch *watch, kvp_cache *cache, uint64_t now);
+
+/* Sum up: find the prefixes that saved most. */
+void kvpi_watch_end(kvpi_watch *watch);
+
+void kvpi_watch_free(kvpi_watch *watch);
+
+#endif
