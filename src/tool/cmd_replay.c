@@ -40,6 +40,7 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_request
     kvpi_report report = {.path = options->path,
                           .format = kvpi_requests_format_name(kvpi_requests_get_format(requests)),
                           .block_tokens = replay->block_tokens,
+                          .unit_tokens = replay->unit_tokens,
                           .blocks = replay->blocks,
                           .seed = replay->seed,
                           .prefix_cache = replay->prefix_cache,
@@ -90,7 +91,7 @@ static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup 
     if (options->report == NULL)
         return options->sequential ? replay_sequential(options, requests)
                                    : replay_under_load(options, setup, requests);
-    if (kvpi_watch_begin(&watch, (uint32_t)options->load.replay.block_tokens,
+    if (kvpi_watch_begin(&watch, (uint32_t)options->load.replay.unit_tokens,
                          KVPI_REPLAY_CACHE_NAME) != TOOL_OK)
         return TOOL_FAILED;
     options->load.replay.watch = &watch;

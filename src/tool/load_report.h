@@ -63,6 +63,7 @@ typedef struct kvpi_load_setting {
     const kvpi_step_shares *shares;
     uint64_t speedup_milli;
     uint64_t block_tokens;
+    uint64_t unit_tokens;
     uint64_t blocks;
     uint64_t host_blocks;
     uint64_t token_bytes; /* of KV; 0: not known */

@@ -112,6 +112,7 @@ static int add_settings(json_t *object, const kvpi_load_report *report)
     wrong += set(object, "format", json_string(report->format));
     wrong += set_real(object, "speedup", (double)setting->speedup_milli / 1000);
     wrong += set_integer(object, "block_tokens", setting->block_tokens);
+    wrong += set_integer(object, "unit_tokens", setting->unit_tokens);
     wrong += set_integer(object, "blocks", setting->blocks);
     wrong += set_integer(object, "host_blocks", setting->host_blocks);
     wrong += set(object, "keep_evicted", json_boolean(setting->keep_evicted));

@@ -21,6 +21,8 @@
 #include "replay_cache.h"
 #include "tool.h"
 
+#define MAX_COPIES 4 /* an open makes one at most */
+
 typedef struct replay {
     const kvpi_requests *requests;
     const kvpi_replay_options *options;
@@ -74,8 +76,10 @@ static kvp_config configure(const replay *run)
     kvp_config config;
     kvp_config_init(&config);
     config.block_tokens = (uint32_t)run->options->block_tokens;
+    config.unit_tokens = (uint32_t)run->options->unit_tokens;
     config.n_blocks = (uint32_t)run->options->blocks + 1;
     config.max_seqs = 1;
+    config.max_copies = MAX_COPIES;
     config.max_seq_tokens = (uint32_t)run->max_tokens;
     config.max_namespaces = 1;
     config.prefix_cache = run->options->prefix_cache;
@@ -110,6 +114,14 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
     run->report->open_ns += opened - start;
     run->report->commit_ns += kvpi_progress_now_ns() - opened;
     return status;
+}
+
+/* Hits that end inside a block are copied. Nothing is, here; but the plan must not get full. */
+static kvp_status drop_plan(replay *run)
+{
+    kvp_copy copies[MAX_COPIES];
+    uint32_t n;
+    return kvp_plan_take(run->cache.cache, copies, MAX_COPIES, &n);
 }
 
 static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
@@ -182,6 +194,8 @@ static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info 
     kvp_seq seq;
     make_tokens(run, request);
     kvp_status status = open_request(run, request, &seq, info);
+    if (status == KVP_OK)
+        status = drop_plan(run);
     if (status == KVP_OK)
         status = decode(run, request, seq);
     return status == KVP_OK ? close_request(run, seq) : status;

@@ -12,6 +12,7 @@
 
 typedef struct kvpi_replay_options {
     uint64_t block_tokens; /* 1..KVP_BLOCK_TOKENS_MAX */
+    uint64_t unit_tokens;  /* divides block_tokens */
     uint64_t blocks;       /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
     uint64_t limit;        /* requests to replay, the first in replay order */
     int32_t trace_block;

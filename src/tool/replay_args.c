@@ -30,6 +30,7 @@ enum {
     OPT_SEED,
     /* the cache */
     OPT_BLOCK_TOKENS,
+    OPT_UNIT_TOKENS,
     OPT_BLOCKS,
     OPT_MEMORY,
     OPT_KV_BYTES,
@@ -94,6 +95,10 @@ static const kvpi_args_option options_table[] = {
                           "tokens per block, 1 to 65536 (default 16); must\n"
                           "divide the trace's block",
                           0},
+    [OPT_UNIT_TOKENS] = {"--unit-tokens", "N",
+                         "tokens that are matched as one: divides the block,\n"
+                         "and equals it by default",
+                         0},
     [OPT_BLOCKS] = {"--blocks", "N",
                     "usable blocks (default: what the model leaves of the\n"
                     "accelerator's memory; without one, 262144 tokens)",
@@ -290,6 +295,8 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     switch (option) {
     case OPT_BLOCK_TOKENS:
         return kvpi_args_number(args, option, value, block_tokens, &replay->block_tokens);
+    case OPT_UNIT_TOKENS:
+        return kvpi_args_number(args, option, value, block_tokens, &replay->unit_tokens);
     case OPT_BLOCKS: return kvpi_args_number(args, option, value, blocks, &replay->blocks);
     case OPT_MEMORY: return kvpi_args_size(args, option, value, &out->memory_bytes);
     case OPT_KV_BYTES: return kvpi_args_size(args, option, value, &out->kv_bytes_per_token);
@@ -513,6 +520,13 @@ static int check_options(const kvpi_args *args, kvpi_replay_args *out)
         return kvpi_args_wrong(args, "no trace file is named");
     if (out->load.replay.blocks != 0 && out->memory_bytes != 0)
         return exclude(args, OPT_BLOCKS, OPT_MEMORY);
+    kvpi_replay_options *replay = &out->load.replay;
+    if (replay->unit_tokens == 0)
+        replay->unit_tokens = replay->block_tokens;
+    if (replay->block_tokens % replay->unit_tokens != 0)
+        return kvpi_args_wrong(
+            args, "--unit-tokens %" PRIu64 " does not divide the block of %" PRIu64 " tokens",
+            replay->unit_tokens, replay->block_tokens);
     return out->sequential ? check_sequential(args, out) : check_load(args, out);
 }
 

@@ -36,6 +36,7 @@ typedef struct kvpi_report {
     const char *path;
     const char *format;
     uint64_t block_tokens;
+    uint64_t unit_tokens;
     uint64_t blocks;       /* usable ones */
     uint64_t memory_bytes; /* of those blocks; 0 when the size of a token is not known */
     uint64_t seed;

@@ -21,6 +21,7 @@ static int add_settings(json_t *object, const kvpi_report *report)
     wrong += json_object_set_new(object, "trace", path != NULL ? path : json_null());
     wrong += json_object_set_new(object, "format", json_string(report->format));
     wrong += json_object_set_new(object, "block_tokens", integer(report->block_tokens));
+    wrong += json_object_set_new(object, "unit_tokens", integer(report->unit_tokens));
     wrong += json_object_set_new(object, "blocks", integer(report->blocks));
     wrong +=
         json_object_set_new(object, "memory_bytes",

@@ -80,6 +80,7 @@ static kvp_config configure_cache(const simulation *sim)
     kvp_config config;
     kvp_config_init(&config);
     config.block_tokens = (uint32_t)options->replay.block_tokens;
+    config.unit_tokens = (uint32_t)options->replay.unit_tokens;
     config.n_blocks = (uint32_t)options->replay.blocks + 1;
     config.max_seqs = options->max_running;
     if (options->host_blocks > 0) {

@@ -36,7 +36,7 @@ typedef struct content {
 } content;
 
 struct kvpi_watch_state {
-    uint32_t block_tokens;
+    uint32_t unit_tokens;
     kvp_hash root;
     content *contents; /* [n] */
     uint32_t n, capacity;
@@ -168,9 +168,9 @@ static kvpi_watch_part look_up(kvpi_watch *watch, content *at, bool is_hit, bool
 
 static int hash_prompt(struct kvpi_watch_state *state, const kvpi_watch_prompt *prompt)
 {
-    size_t n = prompt->n_tokens / state->block_tokens;
+    size_t n = prompt->n_tokens / state->unit_tokens;
     const kvp_hash_input input = {
-        .unit_tokens = state->block_tokens, .n_tokens = prompt->n_tokens, .tokens = prompt->tokens};
+        .unit_tokens = state->unit_tokens, .n_tokens = prompt->n_tokens, .tokens = prompt->tokens};
     if (n > state->n_hashes) {
         kvp_hash *grown = realloc(state->hashes, n * sizeof *grown);
         if (grown == NULL)
@@ -186,7 +186,7 @@ static int hash_prompt(struct kvpi_watch_state *state, const kvpi_watch_prompt *
 int kvpi_watch_admit(kvpi_watch *watch, const kvpi_watch_prompt *prompt, uint64_t now)
 {
     struct kvpi_watch_state *state = watch->state;
-    uint32_t size = state->block_tokens, n_full = prompt->n_tokens / size, parent = NONE;
+    uint32_t size = state->unit_tokens, n_full = prompt->n_tokens / size, parent = NONE;
     bool whole = prompt->cached_tokens + 1 == prompt->n_tokens && prompt->n_tokens % size == 0;
     uint32_t n_hit = (prompt->cached_tokens + whole) / size;
     kvpi_watch_part stopped_at = KVPI_WATCH_TAIL;
@@ -309,9 +309,8 @@ void kvpi_watch_end(kvpi_watch *watch)
             continue;
         for (; all[first].parent != NONE && all[all[first].parent].hits == all[i].hits; blocks++)
             first = all[first].parent;
-        uint64_t run = (uint64_t)blocks * state->block_tokens;
-        const kvpi_watch_prefix prefix = {.end_tokens =
-                                              (uint64_t)all[i].depth * state->block_tokens,
+        uint64_t run = (uint64_t)blocks * state->unit_tokens;
+        const kvpi_watch_prefix prefix = {.end_tokens = (uint64_t)all[i].depth * state->unit_tokens,
                                           .run_tokens = run,
                                           .hits = all[i].hits,
                                           .first_line = all[i].first_line,
@@ -325,21 +324,22 @@ void kvpi_watch_end(kvpi_watch *watch)
 void kvpi_watch_configure(kvp_config *config)
 {
     uint64_t blocks = (uint64_t)config->n_blocks + config->host_blocks;
-    uint64_t wanted = 4 * blocks + 4096;
+    uint64_t units = config->unit_tokens == 0 ? 1 : config->block_tokens / config->unit_tokens;
+    uint64_t wanted = 4 * blocks * units + 4096;
     config->max_events = wanted < MAX_EVENTS ? (uint32_t)wanted : MAX_EVENTS;
 }
 
-int kvpi_watch_begin(kvpi_watch *watch, uint32_t block_tokens, const char *name)
+int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, const char *name)
 {
     *watch = (kvpi_watch){.n_prefixes = 0};
     watch->state = calloc(1, sizeof *watch->state);
     if (watch->state == NULL)
         return out_of_memory();
-    watch->state->block_tokens = block_tokens;
+    watch->state->unit_tokens = unit_tokens;
     watch->state->next_event = 1;
     watch->state->events = malloc(EVENTS_AT_ONCE * sizeof *watch->state->events);
     if (watch->state->events == NULL || !grow_table(watch->state) ||
-        kvp_hash_root(block_tokens, 0, name, strlen(name), &watch->state->root) != KVP_OK) {
+        kvp_hash_root(unit_tokens, 0, name, strlen(name), &watch->state->root) != KVP_OK) {
         kvpi_watch_free(watch);
         return out_of_memory();
     }

@@ -61,12 +61,13 @@ typedef struct kvpi_watch {
     struct kvpi_watch_state *state;
 } kvpi_watch;
 
-/* Begin to watch.
+/* Begin to watch. What is called a block here is a unit: where the cache's unit is smaller than its
+ * block, units are counted.
  *
- * Takes:   block_tokens  of the cache, whose unit is the block; seed 0; one namespace, `name`
+ * Takes:   unit_tokens  of the cache, its seed 0, its one namespace `name`
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed
  */
-int kvpi_watch_begin(kvpi_watch *watch, uint32_t block_tokens, const char *name);
+int kvpi_watch_begin(kvpi_watch *watch, uint32_t unit_tokens, const char *name);
 
 /* Set what the configuration of the cache needs to be watched. */
 void kvpi_watch_configure(kvp_config *config);

@@ -40,6 +40,8 @@ BOTH = [
     (["FILE", "--block-tokens=0"], "--block-tokens is '0', expected"),
     (["FILE", "--block-tokens", "24"], "--block-tokens 24 does not divide the 512 tokens"),
     (["FILE", "--block-tokens", "1024"], "--block-tokens 1024 does not divide the 512 tokens"),
+    (["FILE", "--unit-tokens", "0"], "--unit-tokens is '0', expected a whole number from 1 to 65536"),
+    (["FILE", "--unit-tokens", "3"], "--unit-tokens 3 does not divide the block of 16 tokens"),
     (["FILE", "--limit", "0"], "--limit is '0', expected"),
     (["FILE", "--seed", "-1"], "--seed is '-1', expected"),
     (["FILE", "--trace-block", "x"], "--trace-block is 'x', expected"),

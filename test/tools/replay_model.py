@@ -3,6 +3,7 @@
 import os
 import random
 
+from lib_curve import token_trace
 from lib_kvpager import check_equal, directory, finish, mooncake, replay, run
 from lib_simulation import Simulation, read_jsonl
 
@@ -43,8 +44,25 @@ def random_tree(folder, seed):
     return path
 
 
+def units(folder):
+    """Where nothing is evicted, units smaller than the block hit what blocks of that size would."""
+    gained = 0
+    for seed in range(1, 4):
+        path = token_trace(folder, seed)
+        for block_tokens, unit_tokens in [(16, 4), (16, 1), (8, 2), (6, 3)]:
+            found = replay(path, "--blocks", 9999, "--block-tokens", block_tokens, "--unit-tokens",
+                           unit_tokens)
+            expected = replay(path, "--blocks", 9999, "--block-tokens", unit_tokens)
+            check_equal(found["unit_tokens"], unit_tokens, path)
+            check_equal(found["hit_tokens"], expected["hit_tokens"], path, block_tokens, unit_tokens)
+            whole = replay(path, "--blocks", 9999, "--block-tokens", block_tokens)
+            gained += found["hit_tokens"] - whole["hit_tokens"]
+    check_equal(gained > 500, True, "units gain nothing", gained)
+
+
 def main():
     with directory() as folder:
+        units(folder)
         evictions = 0
         for seed in range(1, 5):
             path = random_tree(folder, seed)

@@ -44,7 +44,7 @@ done
 expect 0 help "$KVPAGER" --help
 for word in replay mrc compare size gen trace --version; do has out "$word"; done
 expect 0 "replay --help" "$KVPAGER" replay --help
-for option in --block-tokens --blocks --memory --kv-bytes-per-token --no-prefix-cache --speedup --model \
+for option in --block-tokens --unit-tokens --report --blocks --memory --kv-bytes-per-token --no-prefix-cache --speedup --model \
               --model-config --device --tp --host-blocks --host-memory --preempt --watermark --step-tokens \
               --chunk-tokens --max-running --step-ns --prompt-token-ns --no-measure \
               --output-tokens --sequential --limit --trace-block --lenient --seed --record --json; do
