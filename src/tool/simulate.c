@@ -449,12 +449,24 @@ static bool did_something(const simulation *sim)
            sim->moved.host_tokens + sim->moved.device_tokens > 0;
 }
 
+/* While nothing runs, what is cached stays. */
+static void note_idle(simulation *sim, uint64_t until_ns)
+{
+    kvp_stats cache = {0};
+    (void)kvp_cache_stats(sim->cache.cache, &cache);
+    const kvpi_load_level level = {.cached_blocks = (double)cache.cached_blocks,
+                                   .host_cached_blocks = (double)cache.host_cached_blocks};
+    kvpi_load_timeline_span(&sim->report->timeline, sim->now_ns, until_ns, &level);
+}
+
 /* Gives false when nobody is to come. */
 static bool wait_for_arrival(simulation *sim)
 {
     if (sim->n_arrived == sim->jobs.n || sim->door_closed)
         return false;
-    sim->now_ns = sim->jobs.all[sim->n_arrived].arrival_ns;
+    uint64_t until_ns = sim->jobs.all[sim->n_arrived].arrival_ns;
+    note_idle(sim, until_ns);
+    sim->now_ns = until_ns;
     return true;
 }
 

@@ -103,6 +103,7 @@ def load_pages(folder):
     page = os.path.join(folder, "page.html")
     tight = ["--limit", 40, "--block-tokens", 128, "--speedup", 50]
     for options in [["--speedup", 3, "--blocks", 9000],
+                    ["--speedup", 0.3, "--limit", 300, "--blocks", 6000],
                     ["--speedup", 3, "--blocks", 7000, "--host-blocks", 9000, "--preempt", "swap"],
                     ["--limit", 60, "--no-prefix-cache"],
                     ["--limit", 60, "--block-tokens", 64, "--chunk-tokens", 512],
@@ -114,6 +115,9 @@ def load_pages(folder):
         result = replay_load(MIXED, *options)
         agrees(data, result, options)
         course = data["course"]
+        full = next((i for i, n in enumerate(course["evictions"]) if n > 0), course["n"]) + 1
+        for held, cached in list(zip(course["held"], course["cached"]))[full:]:
+            check(held + cached > 0.9 * result["blocks"], options, "blocks are free", held, cached)
         check_equal(sum(course["preemptions"]),
                     result["preemptions_recompute"] + result["preemptions_swap"], options)
         check_equal(sum(course["finished"]), result["finished"], options)

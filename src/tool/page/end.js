@@ -79,9 +79,9 @@ function drawSizes() {
   const card = add(section("Sizes"), "div", null, "card wide");
   const error = (s) => (result.sample_rate < 1 ? ` \u00b1 ${(100 * s.hit_ratio_error).toFixed(2)}`
     : "");
-  table(card, ["#Blocks", "#Tokens", "#Memory", "#LRU", "#FIFO", "#Optimum"],
+  table(card, ["#Blocks", result.token_bytes ? "#Memory" : "#Tokens", "#LRU", "#FIFO", "#Optimum"],
     result.sizes.map((s) => [count(s.blocks) + (s.blocks === result.device_blocks ? " *" : ""),
-      count(s.blocks * result.block_tokens), s.memory_bytes ? bytes(s.memory_bytes) : "-",
+      s.memory_bytes ? bytes(s.memory_bytes) : count(s.blocks * result.block_tokens),
       percent(s.hit_ratio) + error(s), optional(s.fifo_hit_ratio),
       optional(s.optimum_hit_ratio)]));
   if (result.device_blocks)

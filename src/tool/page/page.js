@@ -78,7 +78,7 @@ function duration(seconds) {
   if (seconds < 1e-3) return trim(seconds * 1e6) + " \u00b5s";
   if (seconds < 1) return trim(seconds * 1e3) + " ms";
   if (seconds < 120) return trim(seconds) + " s";
-  if (seconds < 7200) return trim(seconds / 60) + " min";
+  if (seconds < 3600) return trim(seconds / 60) + " min";
   if (seconds < 172800) return trim(seconds / 3600) + " h";
   return trim(seconds / 86400) + " d";
 }
