@@ -104,7 +104,8 @@ def make(*arguments, stdin=None):
 def hostile(browser, folder):
     """Names that would be markup or script, of the trace and of the model."""
     names = ['x</script><script>console.error("in")</script>',
-             '<img src=x onerror=alert(1)>"\'&amp;\\u003c<!--', "]]><svg onload=alert(2)>%3Cb%3E"]
+             '<img src=x onerror=alert(1)>"\'&amp;\\u003c<!--', "]]><svg onload=alert(2)>%3Cb%3E",
+             "<!--<script x", "</title <img src=x>"]
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
               "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
               "intermediate_size": 14336, "vocab_size": 1000, "torch_dtype": "bfloat16"}
