@@ -6,7 +6,7 @@ import os
 from lib_kvpager import SOURCE, check, check_equal, directory, finish, run
 
 MIXED = os.path.join(SOURCE, "data", "mixed-small.jsonl")
-SHORT = ["--limit", 150, "--block-tokens", 64, "--json", MIXED]
+SHORT = ["--limit", 40, "--block-tokens", 256, "--json", MIXED]
 
 
 def write(folder, name, *options):
@@ -39,7 +39,7 @@ def check_figures(text, a, b):
     check_equal(row(text, "hit ratio"), [f"{100 * one['hit_ratio']:.2f}", "%",
                 f"{100 * two['hit_ratio']:.2f}", "%", f"{change:+.2f}", "pp", "worse"])
     check_equal(row(text, "evictions")[:2], [f"{one['evictions']:,}", f"{two['evictions']:,}"])
-    check_equal(row(text, "requests"), ["150", "150", "same"])
+    check_equal(row(text, "requests"), ["40", "40", "same"])
     check_equal(row(text, "blocks")[-2:], [str(one["blocks"]), str(two["blocks"])], text)
     check(all(len(line) <= 80 for line in text.split("\n")[2:]), "too wide", text)
     check(all(line == line.rstrip() for line in text.split("\n")), "blanks at the end", text)
@@ -88,8 +88,8 @@ def refusals(folder, load, sequential):
 def main():
     with directory() as folder:
         a = write(folder, "a.json", "--no-measure", "--speedup", 20, *SHORT)
-        b = write(folder, "b.json", "--no-measure", "--speedup", 20, "--blocks", 1400,
-                  "--preempt", "swap", "--host-blocks", 3000, "--keep-evicted", "off", *SHORT)
+        b = write(folder, "b.json", "--no-measure", "--speedup", 20, "--blocks", 100,
+                  "--preempt", "swap", "--host-blocks", 300, "--keep-evicted", "off", *SHORT)
         text = compare(a, b)
         check_figures(text, a, b)
         check_equal(row(text, "scheduler.preempt"), ["recompute", "swap"])
@@ -103,11 +103,11 @@ def main():
         check("better" not in compare(a, a) and "worse" not in compare(a, a), "the same file")
         found = json.loads(compare("--json", a, b))
         names = {item["name"]: item for item in found["settings"]}
-        check_equal(names["blocks"]["b"], 1400, found)
+        check_equal(names["blocks"]["b"], 100, found)
         figures = {item["name"]: item for item in found["figures"]}
         check_equal(figures["hit_ratio"]["change"] < 0, True, figures["hit_ratio"])
         s = write(folder, "s.json", "--sequential", "--blocks", 4000, *SHORT)
-        t = write(folder, "t.json", "--sequential", "--blocks", 1400, *SHORT)
+        t = write(folder, "t.json", "--sequential", "--blocks", 100, *SHORT)
         check_figures(compare(s, t), s, t)
         other = write(folder, "o.json", "--sequential", "--limit", 20, "--json", MIXED)
         check("not the same requests" in compare(s, other), "other requests")
