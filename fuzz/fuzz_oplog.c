@@ -19,7 +19,8 @@ static int is_small(const kvp_config *config)
     return config->n_blocks <= 4096 && config->max_seqs <= 64 && config->max_seq_tokens <= 4096 &&
            config->max_namespaces <= 64 && config->n_nodes <= 16384 && config->max_copies <= 1024 &&
            config->max_unit_keys <= 8 && config->block_tokens <= 256 &&
-           config->host_blocks <= 4096 && config->max_events <= 16384;
+           config->host_blocks <= 4096 && config->max_events <= 16384 &&
+           config->max_tree_tokens <= 1024;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

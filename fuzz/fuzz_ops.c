@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define N_OPS      ((uint32_t)KVP_CALL_EVENTS_SNAPSHOT)
+#define N_OPS      ((uint32_t)KVP_CALL_TREE)
 #define MAX_CALLS  400u
 #define MAX_TOKENS 64u
 #define N_HANDLES  8u
@@ -37,6 +37,7 @@ struct session {
     int32_t tokens[4 * MAX_TOKENS];
     uint64_t handles[4];
     uint32_t counts[4];
+    int32_t nodes[4 * MAX_TOKENS]; /* parents, leaves */
     kvp_key keys[2];
     kvp_range ranges[2];
 };
@@ -60,6 +61,25 @@ static uint32_t take_number(struct session *s)
     return n < 240 ? n % 48 : edges[n % 6];
 }
 
+/* A sequence that was opened, as long as there is one; closed ones, too. */
+static uint64_t take_seq(struct session *s)
+{
+    uint32_t at = take(s, N_HANDLES);
+    for (uint32_t i = 0; i < N_HANDLES && s->seqs[at] == 0; i++)
+        at = (at + 1) % N_HANDLES;
+    return s->seqs[at];
+}
+
+/* What the cache says of a sequence, beside the log; zeros when there is none. */
+static kvp_seq_info look(const struct session *s, uint64_t handle)
+{
+    kvp_seq_info info;
+    const kvp_seq seq = {kvp_handle_flip(s->replay.cache, handle)};
+    if (kvp_seq_info_get(s->replay.cache, seq, &info) != KVP_OK)
+        memset(&info, 0, sizeof info);
+    return info;
+}
+
 static void take_tiers(struct session *s, kvp_config *config)
 {
     uint32_t bits = take(s, 32);
@@ -69,6 +89,24 @@ static void take_tiers(struct session *s, kvp_config *config)
     config->steps = bits >> 3 & 1;
     config->max_steps_out = 1 + (config->steps != 0 ? take(s, 4) : 0);
     config->max_events = (bits & 16) != 0 ? 1 + take(s, 32) : 0;
+}
+
+static kvp_window take_window(struct session *s)
+{
+    uint32_t sink = take(s, 8);
+    return (kvp_window){sink, take(s, 24)};
+}
+
+static void take_groups(struct session *s, kvp_config *config)
+{
+    uint32_t bits = take(s, 16);
+    config->max_tree_tokens = (bits & 3) != 0 ? 1 + take(s, 24) : 0;
+    config->n_groups = (bits & 4) != 0 ? 1 + take(s, 4) : 1;
+    for (uint32_t i = 0; i < config->n_groups && (bits & 12) != 0; i++) {
+        config->groups[i] = take_window(s);
+        if (config->groups[i].recent_tokens == 0)
+            config->groups[i].sink_tokens = 0;
+    }
 }
 
 static kvp_config take_config(struct session *s)
@@ -93,6 +131,7 @@ static kvp_config take_config(struct session *s)
     config.test_hash_bits = (bits & 16) != 0 ? 1 + take(s, 4) : 0;
     config.watermark = (bits & 32) != 0 ? 0.1 : 0;
     take_tiers(s, &config);
+    take_groups(s, &config);
     return config;
 }
 
@@ -136,7 +175,7 @@ static void take_seqs(struct session *s, kvp_call *call)
 {
     call->n_seqs = take(s, 8) < 6 ? 1 : take(s, 5);
     for (uint32_t i = 0; i < call->n_seqs; i++) {
-        s->handles[i] = s->seqs[take(s, N_HANDLES)];
+        s->handles[i] = take_seq(s);
         s->counts[i] = call->op == KVP_CALL_STEP_COMMIT ? take_number(s) : 0;
     }
     call->handles = s->handles;
@@ -168,7 +207,7 @@ static void take_batch(struct session *s, kvp_call *call)
     uint32_t sum = 0;
     call->n_seqs = take(s, 5);
     for (uint32_t i = 0; i < call->n_seqs; i++) {
-        s->handles[i] = s->seqs[take(s, N_HANDLES)];
+        s->handles[i] = take_seq(s);
         s->counts[i] = call->op == KVP_CALL_COMMIT_MANY ? take_number(s) : take(s, MAX_TOKENS / 4);
         sum += s->counts[i];
     }
@@ -183,6 +222,54 @@ static void take_batch(struct session *s, kvp_call *call)
     call->flags = take(s, 2);
     if (call->n_seqs == 1)
         take_keys(s, call);
+}
+
+/* A node of `n`, or none; now and then one that there is not. */
+static int32_t take_node(struct session *s, uint32_t n)
+{
+    uint32_t way = take(s, 16);
+    return (int32_t)(way == 0 ? take(s, 64) : take(s, n + 1)) - (way == 1 ? 2 : 1);
+}
+
+static void take_parents(struct session *s, kvp_call *call)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        uint32_t n_nodes = look(s, s->handles[i]).tree_tokens;
+        for (uint32_t j = 0; j < s->counts[i]; j++)
+            s->nodes[n++] = take_node(s, n_nodes + j);
+    }
+    call->parents = s->nodes;
+}
+
+static void take_leaves(struct session *s, kvp_call *call)
+{
+    for (uint32_t i = 0; i < call->n_seqs; i++)
+        s->nodes[i] = take_node(s, look(s, s->handles[i]).tree_tokens);
+    call->leaves = s->nodes;
+}
+
+static void take_tree_call(struct session *s, kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_EXTEND_TREE:
+        take_batch(s, call);
+        take_parents(s, call);
+        return;
+    case KVP_CALL_ACCEPT:
+        take_seqs(s, call);
+        take_leaves(s, call);
+        call->count = take(s, 4) == 0 ? take_number(s) : 60;
+        return;
+    case KVP_CALL_WINDOW: call->window = take_window(s); /* fall through */
+    case KVP_CALL_WINDOW_GET: call->group = take(s, 4); break;
+    default:
+        call->count = take_number(s);
+        call->with_tokens = take(s, 2);
+        call->with_parents = take(s, 2);
+        break;
+    }
+    call->handle = take_seq(s);
 }
 
 static kvp_call take_call(struct session *s)
@@ -205,12 +292,18 @@ static kvp_call take_call(struct session *s)
     case KVP_CALL_CAN_EXTEND: take_batch(s, &call); return call;
     default: break;
     }
+    if (call.op >= KVP_CALL_WINDOW) {
+        take_tree_call(s, &call);
+        return call;
+    }
     if (call.op >= KVP_CALL_SWAP_OUT) {
         take_tier_call(s, &call);
         return call;
     }
-    call.handle = s->seqs[take(s, N_HANDLES)];
+    call.handle = take_seq(s);
     call.position = take_number(s);
+    if (call.op == KVP_CALL_COMMIT && take(s, 2) == 0)
+        call.position = look(s, call.handle).tokens;
     if (call.op == KVP_CALL_EXTEND || call.op == KVP_CALL_FILL) {
         take_tokens(s, &call, take(s, MAX_TOKENS / 4));
         if (call.op == KVP_CALL_EXTEND && take(s, 4) == 0)
@@ -219,7 +312,7 @@ static kvp_call take_call(struct session *s)
         return call;
     }
     call.count = take_number(s);
-    call.group = take(s, 16) == 0;
+    call.group = take(s, 16) == 0 ? 1 + take(s, 4) : 0;
     call.tier = take(s, 3);
     call.block = (int32_t)take_number(s);
     call.range = (kvp_range){call.position, call.count};

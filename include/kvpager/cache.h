@@ -18,8 +18,9 @@
  *     it says so. kvp_cache_shortage() tells what was missing.
  *   - Checks run in this order, and the first to fail gives the status: pointers and struct_size
  *     (E_ARG); handles, in order (E_HANDLE); a sequence named twice (E_ARG); then for each sequence
- *     in order values and positions (E_ARG), states (E_STATE), E_TOO_LONG, E_IN_FLIGHT; then
- *     E_NO_SEQS or E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then E_PLAN_FULL.
+ *     in order values and positions (E_ARG), states (E_STATE, then E_DROPPED), E_TOO_LONG,
+ *     E_IN_FLIGHT; then E_NO_SEQS or E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then
+ *     E_PLAN_FULL.
  *   - KVP_E_ARG: a NULL pointer where none may be, struct_size of another version, a value out of
  *     range. KVP_E_HANDLE: a handle that is closed, stale, zero or of another cache. Every call
  *     can return these two, and KVP_E_BUSY in checked builds; the comments list the others.
@@ -28,9 +29,10 @@
  *   - "Thread: cache" means exclusive access to the cache during the call, from any thread.
  *     "Thread: read" may run beside other reads, not beside a change.
  *   - Pointers handed out point into the cache and are valid until the next call that changes it.
- *   - One layer group exists: pass group 0. (More will come.) Two tiers exist: the device's blocks,
- *     where sequences are opened and grow, and the host's, when config.host_blocks asks for one:
- *     swap.h. Ids of each tier count from 0. What is said of blocks here is said of the device's.
+ *   - What is said here is said of one layer group without a window: group 0, the default. Several
+ *     groups, and windows: windows.h. Tokens in trees: trees.h.
+ *   - Two tiers exist: the device's blocks, where sequences grow, and the host's, when
+ *     config.host_blocks asks for one: swap.h. What is said of blocks is said of the device's.
  *   - Work that was ordered later runs later: a released block may be taken, and what the plan
  *     writes may be found, at once. Where that is not so: steps.h.
  *
@@ -105,6 +107,9 @@ typedef struct kvp_config {
     uint32_t steps;         /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
     uint32_t max_steps_out; /* steps begun and not reported, 1..64; default 4; see steps.h */
     uint32_t max_events;    /* events that are remembered; 0 (default): none are made; events.h */
+    uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
+    uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
+    kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -206,6 +211,9 @@ typedef struct kvp_stats {
     uint64_t host_evicted_blocks; /* cached host blocks whose content was dropped by a take */
     uint64_t steps;               /* begun */
     uint64_t failed_steps;
+    uint64_t dropped_blocks;  /* row entries that became null because of windows */
+    uint64_t tree_tokens;     /* added to trees */
+    uint64_t accepted_tokens; /* of trees, that became tokens of their sequences */
 } kvp_stats;
 
 /* Read counters and gauges. Each number is consistent in itself and may be read beside a running
@@ -314,13 +322,14 @@ typedef struct kvp_open_info {
     uint32_t cached_tokens; /* tokens that need not be computed: min(hit_tokens, n_tokens - 1) */
     uint32_t hit_tokens;    /* tokens whose KV is there: a multiple of U */
     uint32_t stop;          /* KVP_STOP_... */
-    uint32_t host_tokens;   /* of hit_tokens, those that the plan copies from the host */
+    uint32_t host_tokens;   /* of hit_tokens, those that the plan copies from the host: any group */
     uint32_t shared_blocks; /* hit blocks that are shared: floor(hit_tokens / S) - host_blocks */
     uint32_t host_blocks;   /* hit blocks that are copied from the host, each to a taken one */
     uint32_t cached_blocks; /* of the shared ones, those that nobody held: they cost one each */
     uint32_t copied_tokens; /* hit_tokens % S: copied into a block of the sequence's own */
     uint32_t taken_blocks;  /* blocks taken for the rest; open: done, match: would be */
     uint32_t evicted_blocks;/* open: cached blocks that lost their content for it; match: 0 */
+    uint32_t stop_group;    /* KVP_STOP_NO_KV: the layer group that ended the match; else 0 */
 } kvp_open_info;
 
 /* Ask how much of a prompt is cached, without holding or changing anything.
@@ -571,6 +580,8 @@ typedef struct kvp_seq_info {
     uint32_t retention;
     uint32_t row_version;   /* rises when an entry that was in the row is replaced or removed */
     uint32_t tier;          /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint32_t tree_tokens;   /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
+    uint32_t reserved;      /* 0 */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence.
@@ -592,7 +603,7 @@ KVP_API kvp_status kvp_seq_block_tokens(const kvp_cache *cache, kvp_seq seq, uin
                                         int32_t *out_tokens, uint32_t *out_n_tokens);
 
 /* Give the row: the block ids, in order, reserved ones included.
- * Takes:   group        0
+ * Takes:   group        layer group
  * Gives:   out_row      [out_n_blocks] i32, in the cache: valid until the next call that changes it
  * Thread:  read. Cost: O(1) */
 KVP_API kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group,
@@ -678,7 +689,7 @@ KVP_API uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens,
 /* One block copy. */
 typedef struct kvp_copy {
     uint32_t phase;     /* 0, 1, ...: phases run in order, copies of a phase in any order */
-    uint16_t group;     /* layer group: 0 */
+    uint16_t group;     /* layer group */
     uint8_t src_tier;   /* KVP_DEVICE, KVP_HOST */
     uint8_t dst_tier;
     int32_t src_block;
@@ -707,9 +718,10 @@ KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_
 typedef struct kvp_evicted {
     kvp_hash hash;  /* of the deepest unit that was sealed in the block */
     int32_t block;
-    uint16_t tier;  /* KVP_DEVICE, KVP_HOST */
-    uint16_t kept;  /* 1: a device block whose content the plan copies to the host; the host block
+    uint8_t tier;   /* KVP_DEVICE, KVP_HOST */
+    uint8_t kept;   /* 1: a device block whose content the plan copies to the host; the host block
                        that was evicted for it, if any, stands before it */
+    uint16_t group; /* layer group */
 } kvp_evicted;
 
 /* Read what the most recent call that changed the cache evicted, in order. Every changing call
@@ -740,10 +752,12 @@ typedef struct kvp_block_info {
     uint32_t sealed_tokens; /* end of the deepest attached unit within the block, tokens; all before
                                it is valid KV of the same prefix */
     kvp_hash hash;          /* of the deepest attached unit; zero when there is none */
+    uint32_t group;         /* layer group that took it last; 0: not taken since reset */
 } kvp_block_info;
 
 /* Read what is known of a block.
- * Takes:   tier         KVP_DEVICE, KVP_HOST
+ * Takes:   group        a layer group, any of them: they share the pool
+ *          tier         KVP_DEVICE, KVP_HOST
  *          block        0..N-1 of that tier
  * Thread:  read. Cost: O(S / U) */
 KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,

@@ -8,19 +8,19 @@
  *       else next += n;
  *   }
  *
- * Events are statements about the set of (hash, tier) whose KV can be found: STORED puts one in,
- * REMOVED takes one out, CLEARED takes all of a namespace out, or all there are. Whoever applies
- * them in order to an empty set, or to a snapshot, has that set. They are numbered 1, 2, ...
- * without gap; the newest max_events are remembered; reading takes nothing away, so any number of
- * readers may keep each its own place.
+ * Events are statements about the set of (hash, tier, group) whose KV can be found: STORED puts one
+ * in, REMOVED takes one out, CLEARED takes all of a namespace out, or all there are. Whoever
+ * applies them in order to an empty set, or to a snapshot, has that set. They are numbered 1, 2,
+ * ... without gap; the newest max_events are remembered; reading takes nothing away, so any number
+ * of readers may keep each its own place.
  *
- * A unit is stored when its node gets its first block in the tier, and removed when its last one
- * goes. What a flush (or the last kvp_ns_close) makes unreachable is CLEARED, and its eviction
- * later is not told. After an invalidation, units that lay behind a withdrawn one are unreachable,
- * and stay in the set until they are evicted (a hit always begins at the root, and ends before
- * them). Equal hashes are one element: nothing is told while another node under a live root with
- * the same hash has the tier. (With hashes that callers gave, and that are wrong, the view is
- * wrong; hits never are.)
+ * A unit is stored when its node gets its first block in the tier (and group), and removed when its
+ * last one goes. What a flush (or the last kvp_ns_close) makes unreachable is CLEARED, and its
+ * eviction later is not told. After an invalidation, units that lay behind a withdrawn one are
+ * unreachable, and stay in the set until they are evicted (a hit always begins at the root, and
+ * ends before them). Equal hashes are one element: nothing is told while another node under a live
+ * root with the same hash has the tier. (With hashes that callers gave, and that are wrong, the
+ * view is wrong; hits never are.)
  */
 #ifndef KVPAGER_EVENTS_H
 #define KVPAGER_EVENTS_H
@@ -47,6 +47,8 @@ typedef struct kvp_event {
     kvp_hash root;     /* STORED: the namespace's root hash (kvp_hash_root); else zero */
     uint32_t position; /* STORED: of the unit's first token; else 0 */
     uint32_t n_tokens; /* STORED: U; else 0. Its tokens are at index x U of out_tokens */
+    uint32_t group;    /* layer group; CLEARED: 0, of all */
+    uint32_t reserved; /* 0 */
 } kvp_event;
 
 /* Read events from number `from` on.

@@ -8,5 +8,7 @@
 #include "swap.h"
 #include "steps.h"
 #include "events.h"
+#include "windows.h"
+#include "trees.h"
 
 #endif

@@ -432,12 +432,6 @@ KVP_API kvp_status kvp_memory_checksum(const kvp_memory *memory, int32_t block, 
  * the CPU reaches.) */
 typedef struct kvp_copier kvp_copier;
 
-/* One token's KV, to be moved: slots as in slot mappings. */
-typedef struct kvp_slot_move {
-    int64_t src;
-    int64_t dst;
-} kvp_slot_move;
-
 typedef struct kvp_copier_config {
     size_t struct_size;        /* set by kvp_copier_config_init */
     uint32_t n_groups;         /* layer groups, 1..64; default 1 */

@@ -13,6 +13,18 @@
  * sequence with row 7 3 9 and 9 computed tokens, begin 9, one token: length 10, three blocks, last
  * block length 2, position 9, slot 9 * 4 + 1 = 37.
  *
+ * Trees (trees.h). The nodes of a sequence's tree are counted on behind its tokens: begin and
+ * n_tokens count node j as tokens + j. What a step computes by default is every token that is not
+ * computed, and the whole tree; a later round of nodes begins at tokens + its first one. Node j is
+ * written to the slot of tokens + j and is at position tokens + its depth. A length counts all
+ * nodes up to the last one that the step computes. Who sees whom: kvp_meta_tree.
+ *
+ * Windows (windows.h). Rows are those of batch.group, and every format but `windowed` has dropped
+ * entries in place, as the null block: kernels must not use what the window hides, but may read it.
+ * (Zero the null block's V once for kernels that multiply masked values by 0 instead of leaving
+ * them out.) What a step needs is what windows.h calls kept with q = begin, or q = tokens when it
+ * begins inside a tree; an entry of it within the length that was dropped is KVP_E_DROPPED.
+ *
  * Rules that hold for every call:
  *
  *   - Memory is the caller's: ask for sizes first, then give arrays, or let one buffer be cut into
@@ -20,16 +32,18 @@
  *   - Index arrays are int32, slots int64. Same cache, same batch: same bytes.
  *   - All or nothing: nothing is written unless the call succeeds. In this order: pointers and
  *     struct_size, n_seqs 0, group (KVP_E_ARG); handles (KVP_E_HANDLE); a sequence named twice
- *     (KVP_E_ARG); then for each sequence positions beyond its tokens (KVP_E_ARG), swapped out, or
- *     slots of the step that are neither computed nor writable: extend first (KVP_E_STATE); totals
- *     that do not fit int32 (KVP_E_TOO_LONG); arrays too small (KVP_E_TOO_SMALL).
- *   - Sequences may come in any order; a step's prefills, chunks and decodes may be mixed.
- *   - Thread: cache, for all that take a cache (they use scratch marks; they change nothing, and
+ *     (KVP_E_ARG); then for each sequence positions beyond its tokens and its tree (KVP_E_ARG),
+ *     swapped out, or slots of the step that are neither computed nor writable: extend first
+ *     (KVP_E_STATE), a dropped entry (KVP_E_DROPPED); totals that do not fit int32
+ *     (KVP_E_TOO_LONG); arrays too small (KVP_E_TOO_SMALL).
+ *   - Sequences may come in any order; a step's prefills, chunks, decodes and trees may be mixed.
+ *   - Cost: where positions or trees are written, O(V) more than is said, V as in kvp_meta_sizes.
+ *   - Thread: cache, for all that take a cache (they use scratch memory; they change nothing, and
  *     are not recorded).
  *
- * Formats: dense (vLLM, FlashAttention, trtllm-gen), CSR (FlashInfer, TVM), cascade (CSR per
- *          level),
- * TensorRT-LLM block offsets, and delta (what changed in rows that the caller has).
+ * Formats: dense (vLLM, FlashAttention, trtllm-gen), CSR (FlashInfer, TVM), windowed (CSR without
+ * dropped entries), tree (who sees whom: intervals, and FlashInfer's mask), cascade (CSR per
+ * level), TensorRT-LLM block offsets, and delta (what changed in rows that the caller has).
  */
 #ifndef KVPAGER_META_H
 #define KVPAGER_META_H
@@ -46,22 +60,27 @@ extern "C" {
 typedef struct kvp_meta_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B, >= 1 */
-    uint32_t group;           /* layer group: 0 */
+    uint32_t group;           /* layer group */
     const kvp_seq *seqs;      /* [B], each once */
     const uint32_t *begin;    /* [B] position of the first token that the step computes; NULL: the
-                                 first that is not computed, or the last token if all are */
-    const uint32_t *n_tokens; /* [B] tokens that it computes, may be 0; NULL: all from begin on */
+                                 first that is not computed; if all are, the tree's first node; if
+                                 there is no tree, the last token */
+    const uint32_t *n_tokens; /* [B] tokens and nodes that it computes, may be 0; NULL: all from
+                                 begin on */
 } kvp_meta_batch;
 
 /* How large the arrays of a batch are. */
 typedef struct kvp_meta_sizes {
-    uint32_t n_seqs;     /* B */
-    uint32_t n_tokens;   /* T: tokens of the step */
-    uint32_t n_entries;  /* E: blocks of all sequences up to their lengths */
-    uint32_t max_blocks; /* M: blocks of the longest */
+    uint32_t n_seqs;       /* B */
+    uint32_t n_tokens;     /* T: tokens of the step, nodes included */
+    uint32_t n_entries;    /* E: blocks of all sequences up to their lengths */
+    uint32_t max_blocks;   /* M: blocks of the longest */
+    uint32_t n_kept;       /* F: entries of windowed lists; E when nothing is left out */
+    uint32_t n_nodes;      /* V: nodes of trees up to the sequences' lengths */
+    uint64_t n_mask_bytes; /* of a mask over rows; one over windowed lists is no larger */
 } kvp_meta_sizes;
 
-/* Measure a batch. Returns: as above. Cost: O(B). */
+/* Measure a batch. Returns: as above. Cost: O(B), V or not. */
 KVP_API kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
                                     kvp_meta_sizes *out_sizes);
 
@@ -102,6 +121,85 @@ typedef struct kvp_meta_csr {
 KVP_API kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch,
                                      const kvp_meta_csr *csr);
 
+/* ------------------------------------------------------------------------------------- windowed */
+
+/* CSR without the entries that the step has no use for, because a window left them behind or will.
+ * Listed are the entries that windows.h calls kept with q = begin (q = tokens when the step begins
+ * inside a tree). Of the keys in them, kept ones are those before K, and those from the first on
+ * that the step's first query sees: position max(K, q + 1 - R). Later queries see less: kernels
+ * apply `recent` for each. For kept key i:
+ *
+ *   list slot   i  if i < sink_len, else i - sink_len + window_offset
+ *   position    i  if i < sink_len, else i + key_offset     (a token's; a node's is by its depth)
+ *
+ * With the example of windows.h, K = 3, R = 6, S = 4, row 7 0 0 4 9, step computes position 17:
+ *
+ *   list 7 4 9, last block 2, sink_len 3, window_offset 4, key_offset 9; kept are positions 0..2
+ *   and 12..17; the query's relative position is 8.
+ *
+ * These are kvp_attn_window and kvp_attn_level of attention.h, and what TVM's kernels read. */
+typedef struct kvp_meta_windowed {
+    size_t struct_size;
+    uint32_t max_entries;    /* capacity of kv_indices, >= F */
+    uint32_t max_tokens;     /* capacity of the arrays of T, >= T */
+    int32_t *qo_indptr;      /* [B + 1], as kvp_meta_csr */
+    int32_t *kv_indptr;      /* [B + 1] prefix sums of the blocks listed */
+    int32_t *kv_indices;     /* [F] block ids, none of them null */
+    int32_t *last_block_len; /* [B] tokens in the last block listed, 1..S; 0 for an empty list */
+    int32_t *batch_indices;  /* [T] as kvp_meta_csr */
+    int32_t *positions;      /* [T] */
+    int64_t *slot_mapping;   /* [T] */
+    int32_t *relative;       /* [T] positions counted over kept keys, for kernels that turn kept key
+                                i to position i (StreamingLLM) */
+    int32_t *sink_len;       /* [B] min(K, length); 0 for a sequence without a window */
+    int32_t *window_offset;  /* [B] likewise 0 */
+    int32_t *key_offset;     /* [B] likewise 0 */
+    uint32_t *sinks;         /* [B] K; likewise 0 */
+    uint32_t *recent;        /* [B] R; 0: no window, every key is seen */
+} kvp_meta_windowed;
+
+/* Fill windowed lists. Cost: O(F + T). */
+KVP_API kvp_status kvp_meta_fill_windowed(kvp_cache *cache, const kvp_meta_batch *batch,
+                                          const kvp_meta_windowed *windowed);
+
+/* ----------------------------------------------------------------------------------------- tree */
+
+/* Whose keys a mask's columns are. */
+enum {
+    KVP_MASK_ROWS = 0,    /* slots 0 .. length - 1 of the row: with dense and CSR (default) */
+    KVP_MASK_WINDOWED = 1 /* slots of the list of kvp_meta_windowed, gap included */
+};
+
+/* The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries are the
+ * last of those. A sequence without nodes has none here, and is causal.
+ *
+ * The example of trees.h, nodes 0 -> 1 -> 3 and 0 -> 2 behind 9 tokens:
+ *
+ *   parent -1 0 0 1   depth 0 1 1 2   intervals 0 4, 1 3, 3 4, 2 3   positions 9 10 10 11
+ *
+ * Query q sees node k when enter[k] <= enter[q] < exit[k], and all tokens; of these, what the
+ * window shows to its position: K and R with tokens + depth.
+ *
+ * The mask says all of it for every sequence, those without trees too, as FlashInfer reads it
+ * (packed custom mask): bit q x keys + k of the sequence's bytes, lowest bit of a byte first. */
+typedef struct kvp_meta_tree {
+    size_t struct_size;
+    uint32_t max_nodes;      /* capacity of the arrays of V, >= V */
+    uint32_t mask_keys;      /* KVP_MASK_... */
+    uint64_t max_mask_bytes; /* capacity of mask */
+    int32_t *indptr;         /* [B + 1] prefix sums of the nodes */
+    int32_t *parent;         /* [V] index in the sequence's tree, or -1 */
+    int32_t *depth;          /* [V] 0 for a root */
+    int32_t *intervals;      /* [V, 2] enter, exit: from 0 in each sequence */
+    int32_t *mask_indptr;    /* [B + 1] bytes: ceil(queries x keys / 8) for each sequence */
+    uint8_t *mask;           /* [mask_indptr[B]] bits behind a sequence's last are 0 */
+} kvp_meta_tree;
+
+/* Fill trees and masks. Returns: also KVP_E_TOO_LONG when mask or mask_indptr is wanted and the
+ * bytes do not fit int32. Cost: O(V), and with a mask O(its bits). */
+KVP_API kvp_status kvp_meta_fill_tree(kvp_cache *cache, const kvp_meta_batch *batch,
+                                      const kvp_meta_tree *tree);
+
 /* -------------------------------------------------------------------------------------- cascade */
 
 #define KVP_META_LEVELS_MAX 32u
@@ -119,8 +217,9 @@ typedef struct kvp_meta_level {
 
 /* Sequences that share leading blocks, computed together there. Level 0 has what most share, the
  * last level what each has alone. A level but the last holds only full blocks whose keys all lie
- * before the first query of every member, so no mask is needed there. A shared block appears once
- * for the sequences that share it, unless more levels would be needed than max_levels.
+ * before the first query of every member, so no mask is needed there: tokens, not nodes; with a
+ * window, sinks only. A shared block appears once for the sequences that share it, unless more
+ * levels would be needed than max_levels.
  *
  * Attention: for each level, all queries in the order of `order` against their group's blocks; the
  * results merge by their log-sum-exp. */
@@ -143,8 +242,9 @@ KVP_API kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch 
 
 /* Block offsets [B, 2, M] (K row, V row), counted in units of one layer's K or V of one block.
  * These lie as [block, layer, K and V]: the K entry of block b is b * layers_per_block * 2, for the
- * first layer; the V entry is one more. Padding: -1. For [pools, B, 2, M], call once for each pool.
- */
+ * first layer; the V entry is one more. Padding: -1, which no kernel reads. A dropped entry is the
+ * null block's, 0 and 1: kernels load whole tiles across a window's edge and mask them afterwards,
+ * and -1 is not memory. For [pools, B, 2, M], call once for each pool. */
 typedef struct kvp_meta_trtllm {
     size_t struct_size;
     uint32_t layers_per_block; /* layers of the pool, >= 1 */
@@ -166,19 +266,20 @@ KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *
  * has (both 0 for a new one, or to have it whole), from the delta before. */
 typedef struct kvp_meta_delta {
     size_t struct_size;
-    uint32_t max_entries;       /* capacity of entries */
+    uint32_t max_entries;        /* capacity of entries */
     const uint32_t *had_version; /* [B] */
     const uint32_t *had_blocks;  /* [B] */
-    uint32_t *version;          /* [B] now; pass it as had_version next time */
-    uint32_t *blocks;           /* [B] entries now */
-    int32_t *indptr;            /* [B + 1] into entries */
-    int32_t *start;             /* [B] row index of the first entry given: had_blocks, or 0 when an
+    uint32_t *version;           /* [B] now; pass it as had_version next time */
+    uint32_t *blocks;            /* [B] entries now */
+    int32_t *indptr;             /* [B + 1] into entries */
+    int32_t *start;              /* [B] row index of the first entry given: had_blocks, or 0 when an
                                    entry that was there changed */
-    int32_t *entries;           /* [indptr[B]] block ids */
-    uint32_t n_entries;         /* written, also on KVP_E_TOO_SMALL: how many there are */
+    int32_t *entries;            /* [indptr[B]] block ids */
+    uint32_t n_entries;          /* written, also on KVP_E_TOO_SMALL: how many there are */
 } kvp_meta_delta;
 
-/* Fill a delta: whole rows, reserved blocks too. begin and n_tokens of the batch are not looked at.
+/* Fill a delta: whole rows, reserved blocks and dropped entries too. begin and n_tokens of the
+ * batch are not looked at, and nothing is refused because it was dropped.
  * Cost: O(B + entries). */
 KVP_API kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch,
                                        kvp_meta_delta *delta);
@@ -194,7 +295,7 @@ KVP_API kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *b
  * Takes:   sizes        of the largest batch that will be filled into it
  *          buffer       [capacity] bytes, aligned to KVP_META_ALIGN; NULL: measure only
  * Gives:   out_n_bytes  used; also on KVP_E_TOO_SMALL
- *          dense, csr   every array, and the capacities; unchanged when buffer is NULL
+ *          dense ...    every array, and the capacities; unchanged when buffer is NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL; KVP_E_TOO_LONG when the size does not fit size_t
  * Thread:  pure
  */
@@ -202,6 +303,12 @@ KVP_API kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_si
                                         void *buffer, size_t capacity, size_t *out_n_bytes);
 KVP_API kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, void *buffer,
                                       size_t capacity, size_t *out_n_bytes);
+KVP_API kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_sizes *sizes,
+                                           void *buffer, size_t capacity, size_t *out_n_bytes);
+
+/* With sizes.n_mask_bytes 0: mask and mask_indptr are NULL. */
+KVP_API kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
+                                       void *buffer, size_t capacity, size_t *out_n_bytes);
 
 #ifdef __cplusplus
 }

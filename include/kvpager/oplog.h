@@ -11,7 +11,7 @@
  * is taken out, so that they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
- *   "kvplog2\n", configuration, then records: op (1 byte), arguments, status, results.
+ *   "kvplog3\n", configuration, then records: op (1 byte), arguments, status, results.
  */
 #ifndef KVPAGER_OPLOG_H
 #define KVPAGER_OPLOG_H
@@ -21,6 +21,8 @@
 #include "events.h"
 #include "steps.h"
 #include "swap.h"
+#include "windows.h"
+#include "trees.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,7 +72,12 @@ extern "C" {
     X(STEP_DONE, 40, "step_done")                                                                  \
     X(STEP_FAILED, 41, "step_failed")                                                              \
     X(EVENTS_READ, 42, "events_read")                                                              \
-    X(EVENTS_SNAPSHOT, 43, "events_snapshot")
+    X(EVENTS_SNAPSHOT, 43, "events_snapshot")                                                      \
+    X(WINDOW, 44, "seq_window")                                                                    \
+    X(WINDOW_GET, 45, "seq_window_get")                                                            \
+    X(EXTEND_TREE, 46, "seq_extend_tree")                                                          \
+    X(ACCEPT, 47, "seq_accept")                                                                    \
+    X(TREE, 48, "seq_tree")
 
 #define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
 typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
@@ -82,7 +89,9 @@ typedef struct kvp_call {
     uint32_t op;       /* KVP_CALL_... */
     uint64_t handle;   /* the namespace or sequence: ns_*, match, open, can_open; seq_* */
     uint32_t position; /* from, at, n_tokens of commit and truncate, block_idx, check's level */
-    uint32_t count;    /* n_tokens of seq_tokens, slots; else the capacity of what is asked for */
+    uint32_t count;    /* n_tokens of seq_tokens, slots; else the capacity of what is asked for:
+                          max_moves of accept, which counts as n_seqs x max_tree_tokens when it
+                          is more */
     uint32_t group;
     uint32_t tier; /* block_info_get, block_tokens */
     int32_t block;
@@ -90,21 +99,25 @@ typedef struct kvp_call {
     uint32_t flags; /* of the prompt or the batch */
     uint32_t retention;
     uint64_t tag;
-    uint64_t number;      /* step_commit, done, failed: the step; events_read: from */
-    kvp_range range;      /* retain, uncache */
-    uint32_t no_report;   /* invalidate, step_failed: 1 when out_n_seqs was NULL */
-    uint32_t with_tokens; /* events_*: 1 when out_tokens was given */
+    uint64_t number;       /* step_commit, done, failed: the step; events_read: from */
+    kvp_range range;       /* retain, uncache */
+    uint32_t no_report;    /* invalidate, step_failed: 1 when out_n_seqs was NULL */
+    uint32_t with_tokens;  /* events_*, seq_tree: 1 when out_tokens was given */
+    uint32_t with_parents; /* seq_tree: 1 when out_parents was given */
+    kvp_window window;
 
     const int32_t *tokens;  /* [n_tokens]; NULL: values not given (extend) */
     uint32_t n_tokens;      /* open, match, extend, fill: how many; batches: the sum of counts */
+    const int32_t *parents; /* [n_tokens] extend_tree; or NULL */
     const kvp_hash *hashes; /* [n_hashes] or NULL */
     uint32_t n_hashes;
     const kvp_key *keys; /* [n_keys] or NULL */
     uint32_t n_keys;
     const kvp_range *ranges; /* [n_ranges] or NULL: kvp_prompt.uncached */
     uint32_t n_ranges;
-    const uint64_t *handles; /* [n_seqs] batches, swaps */
+    const uint64_t *handles; /* [n_seqs] batches, swaps, accept */
     const uint32_t *counts;  /* [n_seqs] batches: new tokens, or commit positions; NULL: one each */
+    const int32_t *leaves;   /* [n_seqs] accept */
     uint32_t n_seqs;
     const uint8_t *name; /* [name_bytes] */
     uint32_t name_bytes;
@@ -127,8 +140,9 @@ typedef struct kvp_outcome {
         kvp_stats stats;
         kvp_shortage shortage;
         kvp_violation violation;
+        kvp_window_info window;
     } u;
-    uint32_t n;          /* entries of the array that the call gives */
+    uint32_t n;          /* entries of the array that the call gives; accept: for each group */
     const int32_t *i32;  /* row, tokens; statuses of a batch with KVP_BATCH_EACH; with_tokens: those
                             of events, [n x U], 0 where an event has none */
     const int64_t *i64;  /* slots */
@@ -136,7 +150,9 @@ typedef struct kvp_outcome {
     const kvp_copy *copies;
     const kvp_evicted *evicted;
     const kvp_event *events;
-    void *storage; /* kvp_outcome_free */
+    const int32_t *parents;     /* tree */
+    const kvp_slot_move *moves; /* accept: [n_groups, n] */
+    void *storage;              /* kvp_outcome_free */
     size_t storage_bytes;
 } kvp_outcome;
 

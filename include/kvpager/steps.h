@@ -29,11 +29,12 @@
  *     the head. (A parked block that loses its content stays parked, without. Its generation rises
  *     when it is released without content, or loses it.)
  *   - Writers that have left. A sequence leaves a block (closed, truncated, swapped out, copied on
- *     write, adopted) that stays held by others, while steps are out that may write for it: it has
- *     slots that are writable and not computed, or a truncate, invalidation or failure has cut such
- *     slots off while one of these steps was out. Until the newest step that was out then is over,
- *     making a slot of that block writable is copy-on-write, also for a sequence that has it alone.
- *     (A swap forgets what was cut: the sequence has other blocks then.)
+ *     write, adopted, dropped by a window) that stays held by others, while steps are out that may
+ *     write for it: it has slots that are writable and not computed, or a truncate, invalidation or
+ *     failure has cut such slots off while one of these steps was out. Until the newest step that
+ *     was out then is over, making a slot of that block writable is copy-on-write, also for a
+ *     sequence that has it alone. (A swap forgets what was cut: the sequence has other blocks
+ *     then.)
  *   - Copies. What a plan writes counts as computed for the sequence that the copy was made for,
  *     and is found by others, that is: attached, or made a duplicate, when its step is done; not
  *     before. So is what kvp_seq_commit and kvp_seq_fill seal in such a block meanwhile (not
@@ -121,8 +122,8 @@ KVP_API kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_
  * computed_tokens; work of steps that are out and rest on nothing of the failed one must not be
  * done twice.
  *
- * Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, in the order of
- *                       their places; NULL: capacity is 0
+ * Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, or tree dropped,
+ *                       in the order of their places; NULL: capacity is 0
  *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL; NULL: do not report
  * Returns: KVP_OK; KVP_E_ARG as kvp_step_done; KVP_E_TOO_SMALL: nothing was changed
  * Thread:  cache. Cost: O(copies out + rows of all sequences)

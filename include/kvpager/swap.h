@@ -76,7 +76,8 @@ KVP_API kvp_status kvp_seq_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint3
 
 /* Move sequences back to the device, with room for `reserve_tokens` more of each, all or nothing.
  *
- * Returns: as kvp_seq_swap_out (KVP_E_STATE: one is not swapped out; blocks are the device's, see
+ * Returns: as kvp_seq_swap_out (KVP_E_STATE: one is not swapped out; KVP_E_DROPPED: one cannot go
+ *          on for want of what a window dropped; blocks are the device's, see
  *          kvp_can_swap_in), and KVP_E_TOO_LONG when tokens + reserve exceed max_seq_tokens
  * Thread:  cache. Cost: as kvp_seq_swap_out
  */
@@ -104,7 +105,7 @@ KVP_API kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint3
  * Example: four beams with 37 computed tokens each, S = 16, that share the first two blocks, the
  * third one too, nothing left on the device: 3 new blocks; with reserve 1, 6.
  *
- * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE, KVP_E_TOO_LONG as kvp_seq_swap_in
+ * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE, KVP_E_DROPPED, KVP_E_TOO_LONG as kvp_seq_swap_in
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)
  */
 KVP_API kvp_status kvp_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,

@@ -34,7 +34,7 @@ extern "C" {
 #define KVP_VERSION_MAJOR 0
 #define KVP_VERSION_MINOR 1
 #define KVP_VERSION_PATCH 0
-#define KVP_VERSION "0.1.0"
+#define KVP_VERSION       "0.1.0"
 
 /* Block id 0 of every pool: never handed out, content undefined, safe for a kernel to read. */
 #define KVP_NULL_BLOCK 0
@@ -49,10 +49,12 @@ enum { KVP_DEVICE = 0, KVP_HOST = 1 };
 #define KVP_END UINT32_MAX
 
 /* Largest sizes that any configuration may ask for. */
-#define KVP_BLOCK_TOKENS_MAX 65536u
-#define KVP_NAME_MAX_BYTES 255u
-#define KVP_KEY_MAX_BYTES 52u
+#define KVP_BLOCK_TOKENS_MAX  65536u
+#define KVP_NAME_MAX_BYTES    255u
+#define KVP_KEY_MAX_BYTES     52u
 #define KVP_RETENTION_CLASSES 8u
+#define KVP_GROUPS_MAX        8u
+#define KVP_TREE_TOKENS_MAX   65536u
 
 /* Status classes: what the caller should do about it.
  *   retry   nothing is wrong: not now. Release something, or wait, and call again
@@ -86,6 +88,7 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_NO_STEPS, -19, RETRY, "max_steps_out steps are out: report one first")                     \
     X(E_IN_FLIGHT, -20, RETRY, "a step that is out still writes what must be copied")              \
     X(E_BEHIND, -21, DATA, "these events are gone: take a snapshot")                               \
+    X(E_DROPPED, -22, DATA, "tokens that a window has dropped would be needed")                    \
     X(E_AGAIN, -30, RETRY, "the link takes, or has, nothing now: make progress, and call again")   \
     X(E_PEER, -31, SYSTEM, "the peer is gone, or gave up")
 
@@ -132,6 +135,19 @@ typedef struct kvp_range {
     uint32_t begin;
     uint32_t end;
 } kvp_range;
+
+/* What the layers of a group attend to: the query at position p sees keys 0 .. K - 1 and
+ * p - R + 1 .. p. Both 0: all keys up to p (full attention). Else R >= 1. windows.h. */
+typedef struct kvp_window {
+    uint32_t sink_tokens;   /* K: attention sinks */
+    uint32_t recent_tokens; /* R, the query's own token included */
+} kvp_window;
+
+/* One token's KV, to be moved: slots as in slot mappings. */
+typedef struct kvp_slot_move {
+    int64_t src;
+    int64_t dst;
+} kvp_slot_move;
 
 /* An extra key: something besides token ids that the KV of tokens [begin, end) depends on, such as
  * an image's digest (type "image", the placeholder's range) or an adapter (type "adapter", the

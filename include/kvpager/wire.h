@@ -24,6 +24,10 @@
  *       is swapped out is not named; when it is back, it is named with its new row.
  *   R5  Nothing allocates after creation, nothing blocks, nothing reads a clock. The same calls
  *       give the same bytes.
+ *   R6  With several layer groups a sequence has a row for each; an entry that a window has dropped
+ *       is 0, as in the cache. A sequence's windows are told when it is new, and when they change.
+ *       Its tree is told as it grows, and when it is gone; the moves of what was accepted travel in
+ *       the next message. A cache with one group, without windows and trees, sends nothing of this.
  *
  * The bytes are in docs/WIRE.md. They carry token values: protect the channel as you protect your
  * users' prompts. The checksum finds damage; it is no signature.
@@ -56,6 +60,10 @@ typedef struct kvp_wire_config {
     uint32_t max_copies;      /* copies in one message */
     uint64_t epoch;           /* of a sender: above that of every sender before it; >= 1. A mirror
                                  takes no notice of it */
+    uint32_t n_groups;        /* layer groups, as the cache's; default 1; a mirror of another number
+                                 takes no message */
+    uint32_t max_tree_tokens; /* of one sequence's tree; default 0 */
+    uint32_t max_moves;       /* moves in one message, of each group; default 0 */
 } kvp_wire_config;
 
 /* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
@@ -64,7 +72,8 @@ KVP_API void kvp_wire_config_init(kvp_wire_config *config);
 
 /* Fill `config` so that every state of this cache fits: max_seqs and max_copies as the cache's,
  * max_row_blocks = ceil(max_seq_tokens / S), max_step_tokens = max_seqs + 4 x max_seq_tokens (raise
- * it when more long prompts than four arrive in one step), epoch 1.
+ * it when more long prompts than four arrive in one step), max_moves = max_seqs x max_tree_tokens,
+ * or N x S when that is less, n_groups and max_tree_tokens as the cache's, epoch 1.
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
 
@@ -72,14 +81,15 @@ KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *o
 
 typedef struct kvp_wire_sender kvp_wire_sender;
 
-/* Say how many bytes a sender needs: about 200 + 4 x max_row_blocks for each worker id. The system
- * backs only what is touched.
+/* Say how many bytes a sender needs: about 200 + 4 x n_groups x max_row_blocks
+ * + 8 x max_tree_tokens for each worker id. The system backs only what is touched.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
 KVP_API kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_bytes);
 
 /* Create a sender for one cache.
  *
- * Takes:   config       copied; block_tokens must be the cache's, n_blocks not below the cache's
+ * Takes:   config       copied; block_tokens and n_groups must be the cache's, n_blocks not below
+ *                       the cache's
  *          cache        read by kvp_wire_sender_encode; must outlive the sender
  *          memory       NULL: allocated; else the caller's, 64-byte aligned, its content does not
  *                       matter, memory_bytes >= kvp_wire_sender_bytes
@@ -102,8 +112,9 @@ typedef struct kvp_wire_item {
     kvp_seq seq;
     uint32_t worker_id;    /* 0..max_seqs-1 */
     uint32_t status;       /* the caller's own, 1..255: running, paused, ... */
-    uint32_t step_tokens;  /* the caller's own, at most the sequence's tokens: how many of them this
-                              step computes; the worker keeps it until it is told another number */
+    uint32_t step_tokens;  /* the caller's own, at most the sequence's tokens and nodes: how many of
+                              them this step computes; the worker keeps it until it is told another
+                              number */
     uint32_t first_token;  /* where values begin when the sequence is new to the worker, and in a
                               full message; 0: all; KVP_END: none (a fork, a decoding sequence) */
     const int32_t *tokens; /* [known_tokens] all values from position 0; NULL: ask the cache, which
@@ -117,7 +128,7 @@ enum {
 /* What a message is made of. Zero it, set struct_size = sizeof(kvp_wire_step), then the fields. */
 typedef struct kvp_wire_step {
     size_t struct_size;
-    uint32_t flags;             /* KVP_WIRE_FULL; implied for a sender's first message */
+    uint32_t flags; /* KVP_WIRE_FULL; implied for a sender's first message */
     uint32_t n_items;
     const kvp_wire_item *items; /* [n_items] worker_id ascending: the order of the batch, too */
     const uint32_t *closed;     /* [n_closed] worker ids, ascending, that end here; an id may be
@@ -125,6 +136,10 @@ typedef struct kvp_wire_step {
     uint32_t n_closed;
     uint32_t n_copies;
     const kvp_copy *copies;     /* [n_copies] as kvp_plan_take gave them */
+    const kvp_slot_move *moves; /* [n_groups, max_moves] as kvp_seq_accept gave them since the
+                                   message before */
+    uint32_t n_moves;           /* of each group */
+    uint32_t max_moves;         /* the distance of the groups in `moves` */
 } kvp_wire_step;
 
 /* Make the message of a step.
@@ -145,14 +160,17 @@ typedef struct kvp_wire_step {
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
  *          out of range, a status or step_tokens out of range, an id that another sequence has, a
  *          closed id that nobody has, a copy that names a block that its tier has not, or whose
- *          phase is below that of the copy before; KVP_E_HANDLE; KVP_E_STATE: a sequence is swapped
- *          out (leave it out until it is back: R4; its copies travel); KVP_E_UNKNOWN: the cache
- *          does not keep the values (give kvp_wire_item.tokens); KVP_E_TOO_SMALL: the buffer, or
- *          more values, copies or blocks of a row than the configuration has (then out_n_bytes is
- *          not written); KVP_E_TOO_LONG: 4 GiB or more
+ *          phase is below that of the copy before; a move of a slot that the device has not, or
+ *          whose places in the block differ between the groups; KVP_E_HANDLE; KVP_E_STATE: a
+ *          sequence is swapped out (leave it out until it is back: R4; its copies travel);
+ *          KVP_E_UNKNOWN: the cache does not keep the values (give kvp_wire_item.tokens);
+ *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row
+ *          than the configuration has (then out_n_bytes is not written); KVP_E_TOO_LONG: 4 GiB or
+ *          more
  * After-failure: unchanged
  * Thread:  read (of the cache); the sender needs exclusive access
- * Cost:    O(items + what is sent + tokens not computed + blocks of rows with a risen version)
+ * Cost:    O(groups of items + what is sent + tokens not computed, and of trees + blocks of rows
+ *          with a risen version)
  */
 KVP_API kvp_status kvp_wire_sender_encode(kvp_wire_sender *sender, const kvp_wire_step *step,
                                           void *out_bytes, size_t capacity, size_t *out_n_bytes);
@@ -180,8 +198,8 @@ KVP_API kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_hea
 
 typedef struct kvp_wire_mirror kvp_wire_mirror;
 
-/* Say how many bytes a mirror needs: about 60 + 4 x max_row_blocks for each worker id, 4 for each
- * of max_step_tokens, 20 for each copy.
+/* Say how many bytes a mirror needs: about 70 + 4 x n_groups x max_row_blocks + 8 x max_tree_tokens
+ * for each worker id, 4 for each of max_step_tokens, 20 for each copy, 16 x n_groups for each move.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
 KVP_API kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes);
 
@@ -202,6 +220,9 @@ typedef struct kvp_wire_news_item {
     uint32_t from;         /* position of values[0]; older values from there on are void */
     uint32_t n_values;     /* from + n_values = known_tokens */
     const int32_t *values; /* [n_values] */
+    uint32_t from_node;    /* nodes of its tree from there on are new, older ones void; the tree's
+                              size when nothing of it has changed */
+    uint32_t reserved;     /* 0 */
 } kvp_wire_news_item;
 
 /* What a message said. The arrays lie in the mirror, until it takes the next message. */
@@ -212,7 +233,9 @@ typedef struct kvp_wire_news {
     const uint32_t *closed;          /* [n_closed] ascending; empty for a full message */
     uint32_t n_closed;
     uint32_t n_copies;
-    const kvp_copy *copies;          /* [n_copies] the plan: run it before the forward pass */
+    const kvp_copy *copies;     /* [n_copies] the plan: run it before the forward pass */
+    uint32_t n_moves;           /* of each group */
+    const kvp_slot_move *moves; /* [n_groups, n_moves] run them before the plan */
 } kvp_wire_news;
 
 /* Take a message.
@@ -225,7 +248,8 @@ typedef struct kvp_wire_news {
  *          version of the format; KVP_E_STATE: stale, repeated, out of order, of another epoch, or
  *          not full while the mirror is empty (kvp_wire_peek and kvp_wire_mirror_info tell which:
  *          above the expected number something was missed, ask for a full message);
- *          KVP_E_MISMATCH: of a cache with another block_tokens; KVP_E_TOO_SMALL: it does not fit
+ *          KVP_E_MISMATCH: of a cache with another block_tokens or
+ *          n_groups; KVP_E_TOO_SMALL: it does not fit
  *          the mirror's sizes
  * After-failure: unchanged, and the news of the message before are still there
  * Thread:  exclusive access to the mirror        Blocks: never
@@ -254,8 +278,13 @@ typedef struct kvp_wire_seq {
     uint32_t step_tokens;
     int32_t last_token;
     uint32_t blocks;
-    const int32_t *row; /* [blocks], in the mirror: at the same address for the same worker id,
-                           max_row_blocks apart from the next one's */
+    const int32_t *row; /* [blocks] of group 0, in the mirror: at the same address for the same
+                           worker id; the next group's is max_row_blocks apart, the next id's
+                           n_groups x max_row_blocks */
+    const kvp_window *windows;   /* [n_groups] in force; {0, 0}: none */
+    uint32_t tree_tokens;        /* of its tree, behind `tokens` */
+    const int32_t *node_tokens;  /* [tree_tokens] */
+    const int32_t *node_parents; /* [tree_tokens] as kvp_seq_tree gives them */
 } kvp_wire_seq;
 
 /* Read one sequence.

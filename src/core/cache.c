@@ -6,12 +6,15 @@
  *
  *   cache.c           open, commit, invalidate, fork, truncate, close
  *   cache_match.c     the walk that open begins with; admission of an open
+ *   cache_match_groups.c  which prefix every layer group has
  *   cache_extend.c    extend and fill, for one and many; copy-on-write; admission of an extend
  *   cache_tokens.c    tokens become units
  *   cache_blocks.c    take, evict, release, seal
  *   cache_swap.c      sequences move to the host and back
  *   cache_steps.c     overlapped steps: begin, commit, done, failed
  *   cache_events.c    what is stored where, told to readers
+ *   cache_windows.c   layer groups, and what windows drop
+ *   cache_trees.c     token trees: extend with parents, accept a path
  *   cache_spaces.c    namespaces
  *   cache_life.c      configuration, create, reset, destroy
  *   cache_read.c      what can be asked
@@ -31,22 +34,23 @@ static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
     }
 }
 
-/* The units of row entry i, up to `end`, come into its block by a copy. */
-static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_t tier,
+/* The units of entry i of a group's row, up to `end`, come into its block by a copy. */
+static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_t from,
                        uint32_t source, uint32_t i)
 {
+    const uint32_t group = from / KVPI_TIERS;
     const uint32_t units_per_block = kvpi_units_per_block(cache);
     const uint32_t first = i * units_per_block;
     const uint32_t end = kvpi_min_u32(match->n_hits, first + units_per_block);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
-    const uint32_t block = (uint32_t)kvpi_row_blocks(&cache->table, match->place)[i];
+    const uint32_t block = (uint32_t)kvpi_group_row(&cache->table, group, match->place)[i];
     kvpi_add_copy(cache,
-                  &(struct kvpi_copy){.src_tier = (uint8_t)tier,
+                  &(struct kvpi_copy){.src_tier = (uint8_t)KVPI_TIER_OF(from),
                                       .src = source,
                                       .dst = block,
                                       .n_tokens = (end - first) * cache->config.unit_tokens});
     for (uint32_t u = first; u < end; u++) {
-        kvpi_copied_unit(cache, KVP_DEVICE, nodes[u], block);
+        kvpi_copied_unit(cache, KVPI_WHERE(KVP_DEVICE, group), nodes[u], block);
     }
 }
 
@@ -55,17 +59,20 @@ static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_
  * stay held until close_sources, linked by `next`, which a held block does not need. */
 static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
 {
-    int32_t *row = kvpi_row_blocks(&cache->table, match->place);
+    const uint32_t n_groups = cache->config.n_groups;
     uint32_t *link = &match->first_host;
     if (match->source != 0) {
         kvpi_pool_hold(kvpi_tier_pool(cache, match->source_tier), match->source);
     }
     cache->plan.promised = match->n_host + (match->source != 0);
-    for (uint32_t i = 0; i < match->n_shared && match->n_host > 0; i++) {
-        if (row[i] < 0) {
-            const uint32_t source = (uint32_t)-row[i];
-            row[i] = (int32_t)kvpi_take_block(cache, KVP_DEVICE, seq->retention);
-            copy_units(cache, match, KVP_HOST, source, i);
+    for (uint32_t k = 0; k < match->n_shared * n_groups && match->n_host > 0; k++) {
+        const uint32_t i = k / n_groups;
+        const uint32_t g = k % n_groups;
+        int32_t *entry = &kvpi_group_row(&cache->table, g, match->place)[i];
+        if (*entry < 0) {
+            const uint32_t source = (uint32_t) - *entry;
+            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention);
+            copy_units(cache, match, KVPI_WHERE(KVP_HOST, g), source, i);
             *link = source;
             link = &kvpi_block(&cache->host, source)->next;
         }
@@ -185,6 +192,7 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     seq->computed = seq->known = info->hit_tokens;
     seq->writable = prompt->n_tokens + prompt->reserve_tokens;
     seq->n_units = seq->n_public = match->n_hits; /* their nodes are in the row */
+    kvpi_windows_open(cache, seq);
     for (uint32_t i = 0; i < prompt->n_uncached; i++) {
         seq->uncached_from = kvpi_min_u32(seq->uncached_from, prompt->uncached[i].begin);
     }
@@ -257,12 +265,10 @@ kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
 
 /* --------------------------------------------------------------------------------------- commit */
 
-void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
+/* n_tokens are computed, more than before: seal the units that are complete. */
+static inline void seal_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
 {
     const uint32_t U = cache->config.unit_tokens;
-    if (n_tokens <= seq->computed) {
-        return;
-    }
     const uint32_t before = kvpi_min_u32(seq->computed, seq->known);
     const uint32_t after = kvpi_min_u32(n_tokens, seq->known);
     seq->computed = n_tokens;
@@ -272,6 +278,16 @@ void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
     const uint32_t end = kvpi_min_u32(after / U, seq->n_public);
     for (uint32_t u = before / U; u < end; u++) {
         kvpi_seal_unit(cache, seq, u, end);
+    }
+}
+
+void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
+{
+    if (n_tokens > seq->computed) {
+        seal_up_to(cache, seq, n_tokens);
+        if (kvpi_unlikely(seq->windowed != 0)) {
+            kvpi_windows_drop(cache, seq, NULL);
+        }
     }
 }
 
@@ -335,13 +351,14 @@ kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint
 static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
                          const struct kvpi_seq *other, uint32_t first)
 {
-    const struct kvpi_table *table = &cache->table;
-    const int32_t *ours = kvpi_row_blocks(table, kvpi_seq_place(table, seq));
-    const int32_t *theirs = kvpi_row_blocks(table, kvpi_seq_place(table, other));
     const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
-    for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
-        if (ours[i] == theirs[i]) {
-            return 1;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *ours = kvpi_row(cache, seq, g);
+        const int32_t *theirs = kvpi_row(cache, other, g);
+        for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
+            if (ours[i] == theirs[i] && ours[i] != KVP_NULL_BLOCK) {
+                return 1;
+            }
         }
     }
     return 0;
@@ -392,12 +409,12 @@ static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
 }
 
 /* Raise the generation of every held block that units of one row entry are attached to, once. */
-static void raise_generations(kvp_cache *cache, uint32_t tier, const uint32_t *nodes, uint32_t n)
+static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *nodes, uint32_t n)
 {
-    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
     const struct kvpi_prefix *prefix = &cache->prefix;
     for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
-        const uint32_t block = kvpi_node(prefix, nodes[i])->at[tier].block;
+        const uint32_t block = kvpi_node_at(prefix, nodes[i], where)->block;
         struct kvpi_block *b = kvpi_block(pool, block);
         if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
             b->generation += kvpi_block_refs(b) > 0;
@@ -405,7 +422,7 @@ static void raise_generations(kvp_cache *cache, uint32_t tier, const uint32_t *n
         }
     }
     for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
-        kvpi_block(pool, kvpi_node(prefix, nodes[i])->at[tier].block)->refs &= ~KVPI_REFS_MARKED;
+        kvpi_block(pool, kvpi_node_at(prefix, nodes[i], where)->block)->refs &= ~KVPI_REFS_MARKED;
     }
 }
 
@@ -414,14 +431,14 @@ static void withdraw_unit(kvp_cache *cache, uint32_t node)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     kvpi_withdraw_node(cache, node);
-    for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
-        const struct kvpi_place *at = &kvpi_node(prefix, node)->at[tier];
+    for (uint32_t where = 0; where < prefix->n_where; where++) {
+        const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
         while (at->dups != 0) {
-            kvpi_prefix_remove_dup(prefix, at->dups);
+            kvpi_prefix_remove_dup(prefix, where, at->dups);
         }
         if (at->block != KVP_NULL_BLOCK) {
             kvpi_count(&cache->counters.detached_units, 1);
-            kvpi_detach_node(cache, tier, node);
+            kvpi_detach_node(cache, where, node);
         }
     }
 }
@@ -434,8 +451,9 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     const uint32_t n_public = seq->n_public;
     for (uint32_t u = first; u < n_public;) {
         const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
-        raise_generations(cache, KVP_DEVICE, nodes + u, end - u);
-        raise_generations(cache, KVP_HOST, nodes + u, end - u);
+        for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+            raise_generations(cache, where, nodes + u, end - u);
+        }
         for (; u < end; u++) {
             withdraw_unit(cache, nodes[u]);
         }
@@ -447,6 +465,10 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
     seq->computed = kvpi_min_u32(seq->computed, from);
     seq->writable = kvpi_min_u32(seq->writable, from);
     seq->exclusive = 0;
+    seq->n_tree = 0;
+    if (seq->windowed) {
+        kvpi_windows_back(cache, seq);
+    }
 }
 
 static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from, kvp_seq *out_seqs,
@@ -499,7 +521,24 @@ static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *pare
     if (at > parent->computed || at > parent->known || parent->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
+    if (parent->windowed &&
+        kvpi_windows_lack(cache, parent, at, kvpi_ceil_div(at, cache->config.block_tokens))) {
+        return KVP_E_DROPPED;
+    }
     return kvpi_table_next(&cache->table) < 0 ? KVP_E_NO_SEQS : KVP_OK;
+}
+
+/* Every block of the rows is held by another sequence, too: there is no queue to leave. */
+static void hold_rows(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+            blocks[row[i]].refs++;
+        }
+    }
+    blocks[KVP_NULL_BLOCK].refs = 0; /* dropped entries */
 }
 
 static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent, uint32_t at,
@@ -510,8 +549,6 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     const uint32_t from = kvpi_seq_place(table, parent);
     const uint32_t place = kvpi_seq_place(table, child);
     const uint64_t generation = child->generation;
-    int32_t *row = kvpi_row_blocks(table, place);
-    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
     *child = *parent;
     child->generation = generation;
     child->tag = tag;
@@ -521,14 +558,22 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     child->cut_step = 0;
     child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
     child->n_blocks = kvpi_ceil_div(at, cache->config.block_tokens);
-    memcpy(row, kvpi_row_blocks(table, from), child->n_blocks * sizeof(*row));
+    child->n_tree = 0;
     memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
            kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_units_per_block(cache)) *
                sizeof(uint32_t));
-    for (uint32_t i = 0; i < child->n_blocks; i++) {
-        blocks[row[i]].refs++; /* held by the parent: no queue to leave */
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        memcpy(kvpi_group_row(table, g, place), kvpi_group_row(table, g, from),
+               child->n_blocks * sizeof(int32_t));
     }
+    if (child->windowed) {
+        kvpi_windows_fork(cache, parent, child);
+    }
+    hold_rows(cache, child);
     kvpi_cut_tokens(cache, parent, child, at);
+    if (child->windowed) {
+        kvpi_windows_back(cache, child);
+    }
     kvpi_count(&cache->counters.forks, 1);
     return child;
 }
@@ -564,6 +609,23 @@ kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t 
 
 /* ------------------------------------------------------------------------------ truncate, close */
 
+static void truncate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
+                     kvp_released *released)
+{
+    const uint32_t n_blocks = seq->n_blocks;
+    kvpi_steps_cut(cache, seq, n_tokens);
+    kvpi_release_row(cache, seq, kvpi_ceil_div(n_tokens, cache->config.block_tokens), released);
+    kvpi_cut_tokens(cache, seq, seq, n_tokens);
+    seq->row_version += seq->n_blocks < n_blocks;
+    seq->computed = kvpi_min_u32(seq->computed, n_tokens);
+    seq->writable = kvpi_min_u32(seq->writable, n_tokens);
+    seq->exclusive = 0;
+    seq->n_tree = 0;
+    if (seq->windowed) {
+        kvpi_windows_back(cache, seq);
+    }
+}
+
 kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
                             kvp_released *out_released)
 {
@@ -575,21 +637,18 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
     if (status != KVP_OK) {
         return status;
     }
+    const uint32_t S = cache->config.block_tokens;
     struct kvpi_seq *s = kvpi_find_seq(cache, seq);
     if (s == NULL || n_tokens > s->tokens) {
         status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
     } else if (s->tier != KVP_DEVICE) {
         status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
+    } else if (s->windowed && kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens),
+                                                kvpi_ceil_div(n_tokens, S))) {
+        status = kvpi_fail(cache, KVP_E_DROPPED, 0, 0);
     } else {
-        const uint32_t n_blocks = s->n_blocks;
         kvpi_begin_change(cache);
-        kvpi_steps_cut(cache, s, n_tokens);
-        kvpi_release_row(cache, s, kvpi_ceil_div(n_tokens, cache->config.block_tokens), &released);
-        kvpi_cut_tokens(cache, s, s, n_tokens);
-        s->row_version += s->n_blocks < n_blocks;
-        s->computed = kvpi_min_u32(s->computed, n_tokens);
-        s->writable = kvpi_min_u32(s->writable, n_tokens);
-        s->exclusive = 0;
+        truncate(cache, s, n_tokens, &released);
         if (out_released != NULL) {
             *out_released = released;
         }
@@ -618,6 +677,9 @@ kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_releas
         kvpi_begin_change(cache);
         kvpi_prefetch(kvpi_node(&cache->prefix, node));
         kvpi_release_row(cache, s, 0, &released);
+        if (s->windowed) {
+            kvpi_windows_close(cache, s);
+        }
         kvpi_prefix_unuse(&cache->prefix, node);
         kvpi_steps_cut(cache, s, 0);
         kvpi_uncount(&cache->counters.swapped_seqs, s->tier);

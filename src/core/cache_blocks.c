@@ -5,8 +5,8 @@
  * within the block's units_per_block units (N3). Everything here keeps the two sides in step:
  *
  *   pool:    content(block) --> deepest attached node --> parent --> ...  (up to the block's start)
- *   prefix:  node->at[tier].block ----------^
- *            node->at[tier].dups  --> other blocks with the same KV, oldest first
+ *   prefix:  place in the node: block ------^      (kvpi_node_at: for each group and tier)
+ *                               dups   --> other blocks with the same KV, oldest first
  *
  * What a copy brings into a block is attached there at once when steps are ordered; else it is
  * awaited until the step takes effect (cache_steps.c).
@@ -16,9 +16,9 @@
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 
 /* The node has the block attached now: the block's content is at least that deep. */
-static void settle_content(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t node)
+static void settle_content(kvp_cache *cache, uint32_t where, uint32_t block, uint32_t node)
 {
-    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
     const uint32_t content = kvpi_block(pool, block)->content;
     if (content == KVPI_NO_NODE ||
         kvpi_node(&cache->prefix, content)->depth < kvpi_node(&cache->prefix, node)->depth) {
@@ -26,21 +26,21 @@ static void settle_content(kvp_cache *cache, uint32_t tier, uint32_t block, uint
     }
 }
 
-/* The node, which had no block in the tier, gets one. */
-static inline void attach(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block)
+/* The node, which had no block there, gets one. */
+static inline void attach(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
-    kvpi_node(&cache->prefix, node)->at[tier].block = block;
-    settle_content(cache, tier, block, node);
+    kvpi_node_at(&cache->prefix, node, where)->block = block;
+    settle_content(cache, where, block, node);
     if (kvpi_unlikely(cache->events.capacity > 0)) {
-        kvpi_tell_stored(cache, tier, node);
+        kvpi_tell_stored(cache, where, node);
     }
 }
 
-/* The node has lost its last block in the tier. */
-static inline void tell_removed(kvp_cache *cache, uint32_t tier, uint32_t node)
+/* The node has lost its last block there. */
+static inline void tell_removed(kvp_cache *cache, uint32_t where, uint32_t node)
 {
     if (kvpi_unlikely(cache->events.capacity > 0)) {
-        kvpi_tell_removed(cache, tier, node);
+        kvpi_tell_removed(cache, where, node);
     }
 }
 
@@ -48,21 +48,22 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t where = kvpi_where(cache, tier, block);
     const uint32_t deepest = kvpi_block(pool, block)->content;
     uint32_t n_detached = 0;
     uint32_t left = KVPI_NO_NODE; /* the deepest one that stays attached */
     for (uint32_t node = deepest; node != KVPI_NO_NODE && left == KVPI_NO_NODE;) {
         const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
-        if (kvpi_node(prefix, node)->at[tier].block == block) {
+        if (kvpi_node_at(prefix, node, where)->block == block) {
             if (place < from) {
                 left = node;
                 break;
             }
-            const uint32_t heir = kvpi_prefix_detach(prefix, node, tier);
+            const uint32_t heir = kvpi_prefix_detach(prefix, node, where);
             if (heir != 0) {
-                settle_content(cache, tier, heir, node);
+                settle_content(cache, where, heir, node);
             } else {
-                tell_removed(cache, tier, node);
+                tell_removed(cache, where, node);
             }
             n_detached++;
         }
@@ -72,25 +73,26 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
         kvpi_pool_set_content(pool, block, left);
         kvpi_prefix_reap(prefix, deepest); /* before what is awaited goes: it may hang from here */
     }
-    kvpi_prefix_strike_dups(prefix, tier, block, from);
+    kvpi_prefix_strike_dups(prefix, where, block, from);
     return n_detached;
 }
 
-void kvpi_detach_node(kvp_cache *cache, uint32_t tier, uint32_t node)
+void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
-    const uint32_t block = kvpi_node(prefix, node)->at[tier].block;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+    const uint32_t block = at->block;
     uint32_t left = kvpi_block(pool, block)->content;
-    kvpi_node(prefix, node)->at[tier].block = KVP_NULL_BLOCK;
-    while (left != KVPI_NO_NODE && kvpi_node(prefix, left)->at[tier].block != block) {
+    at->block = KVP_NULL_BLOCK;
+    while (left != KVPI_NO_NODE && kvpi_node_at(prefix, left, where)->block != block) {
         const struct kvpi_node *n = kvpi_node(prefix, left);
         left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }
     if (left == KVPI_NO_NODE && kvpi_pool_refs(pool, block) == 0) {
         kvpi_pool_uncache(pool, block);
-        kvpi_prefix_strike_dups(prefix, tier, block, 0);
-        kvpi_plan_drop(&cache->plan, tier, block);
+        kvpi_prefix_strike_dups(prefix, where, block, 0);
+        kvpi_plan_drop(&cache->plan, KVPI_TIER_OF(where), block);
     } else {
         kvpi_pool_set_content(pool, block, left);
     }
@@ -99,9 +101,9 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t tier, uint32_t node)
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node)
 {
     if (cache->events.capacity > 0) {
-        for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
-            if (kvpi_node(&cache->prefix, node)->at[tier].block != KVP_NULL_BLOCK) {
-                kvpi_tell_removed(cache, tier, node);
+        for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+            if (kvpi_node_at(&cache->prefix, node, where)->block != KVP_NULL_BLOCK) {
+                kvpi_tell_removed(cache, where, node);
             }
         }
     }
@@ -111,6 +113,7 @@ void kvpi_withdraw_node(kvp_cache *cache, uint32_t node)
 void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy)
 {
     struct kvpi_copy added = *copy;
+    added.group = kvpi_block_group(kvpi_block(kvpi_tier_pool(cache, copy->dst_tier), copy->dst));
     added.chained = copy->src_tier == KVP_HOST || kvpi_is_arriving(cache, copy->src);
     kvpi_plan_add(&cache->plan, &added);
     if (cache->config.steps == KVP_STEPS_OVERLAPPED && copy->dst_tier == KVP_DEVICE) {
@@ -120,28 +123,28 @@ void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy)
     kvpi_count(&cache->counters.copies, 1);
 }
 
-void kvpi_settle_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block)
+void kvpi_settle_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_node *n = kvpi_node(prefix, node);
-    const uint32_t place = kvpi_prefix_place(prefix, n);
-    if (n->at[tier].block == KVP_NULL_BLOCK) {
-        attach(cache, tier, node, block);
-    } else if (n->at[tier].block != block && prefix->has_dups == KVPI_DUPS_ALL &&
-               !kvpi_prefix_is_dup(prefix, tier, block, place)) {
-        kvpi_prefix_add_dup(prefix, node, tier, block);
+    const uint32_t has = kvpi_node_at(prefix, node, where)->block;
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    if (has == KVP_NULL_BLOCK) {
+        attach(cache, where, node, block);
+    } else if (has != block && prefix->has_dups == KVPI_DUPS_ALL &&
+               !kvpi_prefix_is_dup(prefix, where, block, place)) {
+        kvpi_prefix_add_dup(prefix, node, where, block);
     }
 }
 
-void kvpi_copied_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block)
+void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_node *n = kvpi_node(prefix, node);
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
     if (cache->config.steps == KVP_STEPS_ORDERED) {
-        kvpi_settle_unit(cache, tier, node, block);
-    } else if (n->at[tier].block != block &&
-               !kvpi_prefix_is_dup(prefix, tier, block, kvpi_prefix_place(prefix, n))) {
-        kvpi_prefix_await(prefix, node, tier, block, (uint32_t)(cache->steps.begun + 1));
+        kvpi_settle_unit(cache, where, node, block);
+    } else if (kvpi_node_at(prefix, node, where)->block != block &&
+               !kvpi_prefix_is_dup(prefix, where, block, place)) {
+        kvpi_prefix_await(prefix, node, where, block, (uint32_t)(cache->steps.begun + 1));
     }
 }
 
@@ -152,8 +155,11 @@ static int keep(kvp_cache *cache, uint32_t block)
     const struct kvpi_plan *plan = &cache->plan;
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *n = kvpi_node(prefix, deepest);
+    const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
+    const uint32_t where = KVPI_WHERE(KVP_HOST, group);
     if (!cache->config.keep_evicted || !(n->flags & KVPI_NODE_PUBLIC) ||
-        n->at[KVP_HOST].block != KVP_NULL_BLOCK || !kvpi_prefix_is_live(prefix, n)) {
+        kvpi_node_at(prefix, deepest, where)->block != KVP_NULL_BLOCK ||
+        !kvpi_prefix_is_live(prefix, n)) {
         return 0;
     }
     if (kvpi_pool_available(&cache->host) == 0 ||
@@ -164,9 +170,10 @@ static int keep(kvp_cache *cache, uint32_t block)
     const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
     const uint32_t n_units = kvpi_prefix_place(prefix, n) + 1;
     const uint32_t copy =
-        kvpi_take_block(cache, KVP_HOST, kvpi_block_class(kvpi_block(&cache->pool, block)));
+        kvpi_take_block(cache, where, kvpi_block_class(kvpi_block(&cache->pool, block)));
     kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.dst_tier = KVP_HOST,
                                                     .keeps = (uint8_t)overlapped,
+                                                    .group = group,
                                                     .src = block,
                                                     .dst = copy,
                                                     .n_tokens = n_units * prefix->unit_tokens});
@@ -175,7 +182,7 @@ static int keep(kvp_cache *cache, uint32_t block)
     uint32_t node = deepest;
     for (uint32_t i = 0; i < n_units; i++, node = kvpi_node(prefix, node)->parent) {
         if (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
-            kvpi_copied_unit(cache, KVP_HOST, node, copy);
+            kvpi_copied_unit(cache, where, node, copy);
         }
     }
     if (!overlapped) {
@@ -193,8 +200,9 @@ static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
     evicted += cache->n_evicted++;
     evicted->hash = kvpi_node(&cache->prefix, content)->hash;
     evicted->block = (int32_t)block;
-    evicted->tier = (uint16_t)tier;
-    evicted->kept = (uint16_t)kept;
+    evicted->tier = (uint8_t)tier;
+    evicted->kept = (uint8_t)kept;
+    evicted->group = (uint16_t)kvpi_block_group(kvpi_block(kvpi_tier_pool(cache, tier), block));
     kvpi_detach_units(cache, tier, block, 0);
     kvpi_plan_drop(&cache->plan, tier, block);
     kvpi_count(tier == KVP_DEVICE ? &cache->counters.evicted_blocks
@@ -223,8 +231,9 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }
 
-uint32_t kvpi_take_block(kvp_cache *cache, uint32_t tier, uint32_t retention)
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention)
 {
+    const uint32_t tier = KVPI_TIER_OF(where);
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     const uint32_t victim = kvpi_pool_victim(pool);
     if (tier == KVP_DEVICE) {
@@ -240,14 +249,16 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t tier, uint32_t retention)
             kvpi_pool_arriving(pool)[victim] = 0;
         }
     }
-    return kvpi_pool_take(pool, retention);
+    return kvpi_pool_take(pool, retention, where / KVPI_TIERS);
 }
 
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 {
-    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    for (uint32_t i = 0; i < n; i++) {
-        row[seq->n_blocks++] = (int32_t)kvpi_take_block(cache, KVP_DEVICE, seq->retention);
+    for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end; seq->n_blocks++) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            kvpi_row(cache, seq, g)[seq->n_blocks] =
+                (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention);
+        }
     }
 }
 
@@ -256,7 +267,7 @@ void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_rel
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
     const int cached = kvpi_block(pool, block)->content != KVPI_NO_NODE;
     if (kvpi_pool_refs(pool, block) == 1 && !cached) {
-        kvpi_prefix_strike_dups(&cache->prefix, tier, block, 0);
+        kvpi_prefix_strike_dups(&cache->prefix, kvpi_where(cache, tier, block), block, 0);
         kvpi_plan_drop(&cache->plan, tier, block);
     }
     if (kvpi_pool_release(pool, block) == 0 && released != NULL) {
@@ -276,8 +287,30 @@ void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t blo
     }
 }
 
+/* Of several rows, or of one with null entries. */
+static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                         kvp_released *released)
+{
+    while (seq->n_blocks > keep) {
+        seq->n_blocks--;
+        for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+            const int32_t block = kvpi_row(cache, seq, g - 1)[seq->n_blocks];
+            if (block != KVP_NULL_BLOCK) {
+                kvpi_leave_block(cache, seq, (uint32_t)block, released);
+            }
+        }
+    }
+    if (seq->windowed) {
+        kvpi_windows_cut(cache, seq);
+    }
+}
+
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
 {
+    if (kvpi_unlikely(cache->config.n_groups > 1 || seq->windowed != 0)) {
+        release_rows(cache, seq, keep, released);
+        return;
+    }
     const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
     while (seq->n_blocks > keep) {
@@ -302,44 +335,58 @@ static void adopt(kvp_cache *cache, struct kvpi_seq *seq, int32_t *entry, uint32
 
 /* A copy that has not taken effect brings what is in the block before the unit: it is found when
  * that has. */
-static void await_unit(kvp_cache *cache, uint32_t node, uint32_t block)
+static void await_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
-    if (!kvpi_prefix_is_dup(prefix, KVP_DEVICE, block, place)) {
-        kvpi_prefix_await(prefix, node, KVP_DEVICE, block, kvpi_pool_arriving(&cache->pool)[block]);
+    if (!kvpi_prefix_is_dup(prefix, where, block, place)) {
+        kvpi_prefix_await(prefix, node, where, block, kvpi_pool_arriving(&cache->pool)[block]);
+    }
+}
+
+/* Seal unit u in one group. */
+static inline void seal_in(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t node,
+                           uint32_t group)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t unit_place = units_per_block == 1 ? 0 : u % units_per_block;
+    const uint32_t block_idx = units_per_block == 1 ? u : u / units_per_block;
+    const int last_of_block = unit_place == units_per_block - 1;
+    const uint32_t where = KVPI_WHERE(KVP_DEVICE, group);
+    const uint32_t has = kvpi_node_at(&cache->prefix, node, where)->block;
+    int32_t *entry = &kvpi_row(cache, seq, group)[block_idx];
+    const uint32_t ours = (uint32_t)*entry;
+    if (kvpi_unlikely(ours == KVP_NULL_BLOCK)) {
+        return; /* dropped before its values were known */
+    }
+    if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) && has != ours &&
+        (has == KVP_NULL_BLOCK || !last_of_block || cache->config.commit_policy != KVP_ADOPT)) {
+        await_unit(cache, where, node, ours);
+    } else if (has == KVP_NULL_BLOCK) {
+        attach(cache, where, node, ours);
+        kvpi_count(&cache->counters.sealed_units, 1);
+    } else if (has == ours) {
+        return; /* a fork sealed it */
+    } else if (last_of_block && cache->config.commit_policy == KVP_ADOPT) {
+        adopt(cache, seq, entry, has);
+    } else if (!kvpi_prefix_is_dup(&cache->prefix, where, ours, unit_place)) {
+        kvpi_prefix_add_dup(&cache->prefix, node, where, ours);
+        kvpi_count(&cache->counters.duplicate_blocks, (uint64_t)last_of_block);
     }
 }
 
 void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end)
 {
     const uint32_t place = kvpi_seq_place(&cache->table, seq);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
     if (u + AHEAD < end) {
         const uint32_t ahead = (u + AHEAD) / kvpi_units_per_block(cache);
-        kvpi_prefetch(kvpi_node(&cache->prefix, kvpi_row_nodes(&cache->table, place)[u + AHEAD]));
+        kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
         kvpi_prefetch(
             kvpi_block(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]));
     }
-    const uint32_t units_per_block = kvpi_units_per_block(cache);
-    const uint32_t unit_place = units_per_block == 1 ? 0 : u % units_per_block;
-    const uint32_t block_idx = units_per_block == 1 ? u : u / units_per_block;
-    const int last_of_block = unit_place == units_per_block - 1;
-    const uint32_t node = kvpi_row_nodes(&cache->table, place)[u];
-    const uint32_t has = kvpi_node(&cache->prefix, node)->at[KVP_DEVICE].block;
-    int32_t *entry = &kvpi_row_blocks(&cache->table, place)[block_idx];
-    const uint32_t ours = (uint32_t)*entry;
-    if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) && has != ours &&
-        (has == KVP_NULL_BLOCK || !last_of_block || cache->config.commit_policy != KVP_ADOPT)) {
-        await_unit(cache, node, ours);
-    } else if (has == KVP_NULL_BLOCK) {
-        attach(cache, KVP_DEVICE, node, ours);
-        kvpi_count(&cache->counters.sealed_units, 1);
-    } else if (has == ours) {
-        return; /* a fork sealed it */
-    } else if (last_of_block && cache->config.commit_policy == KVP_ADOPT) {
-        adopt(cache, seq, entry, has);
-    } else if (!kvpi_prefix_is_dup(&cache->prefix, KVP_DEVICE, ours, unit_place)) {
-        kvpi_prefix_add_dup(&cache->prefix, node, KVP_DEVICE, ours);
-        kvpi_count(&cache->counters.duplicate_blocks, (uint64_t)last_of_block);
+    seal_in(cache, seq, u, nodes[u], 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        seal_in(cache, seq, u, nodes[u], g);
     }
 }

@@ -27,18 +27,22 @@ struct making {
     int32_t *given;  /* [B] leading blocks that levels above have given */
 };
 
-/* Leading blocks whose keys all lie before the first query: those that may be shared. */
+/* Leading blocks that may be shared: tokens before the first query, which every query sees. Behind
+ * its sinks a window hides some. */
 static uint32_t count_shareable(const struct making *making, const struct kvpi_span *span)
 {
-    return span->begin / making->cache->config.block_tokens;
+    const struct kvpi_kept kept = kvpi_span_kept(making->cache, making->batch, span);
+    const uint32_t q = kvpi_span_query(span);
+    return (kept.recent == 0 ? q : kvpi_min_u32(q, kept.sinks)) /
+           making->cache->config.block_tokens;
 }
 
 static uint32_t count_common(const struct making *making, int32_t a, int32_t b)
 {
     const struct kvpi_span first = kvpi_meta_span(making->cache, making->batch, (uint32_t)a);
     const struct kvpi_span second = kvpi_meta_span(making->cache, making->batch, (uint32_t)b);
-    const int32_t *x = kvpi_span_row(making->cache, &first);
-    const int32_t *y = kvpi_span_row(making->cache, &second);
+    const int32_t *x = kvpi_span_row(making->cache, making->batch, &first);
+    const int32_t *y = kvpi_span_row(making->cache, making->batch, &second);
     const uint32_t end =
         kvpi_min_u32(count_shareable(making, &first), count_shareable(making, &second));
     uint32_t n = 0;
@@ -59,7 +63,8 @@ static int precedes(const struct making *making, int32_t a, int32_t b)
     if (a_ends || b_ends) {
         return a_ends && b_ends ? a < b : a_ends;
     }
-    return kvpi_span_row(making->cache, &first)[n] < kvpi_span_row(making->cache, &second)[n];
+    return kvpi_span_row(making->cache, making->batch, &first)[n] <
+           kvpi_span_row(making->cache, making->batch, &second)[n];
 }
 
 /* Let order[root] sink to its place in the heap of n, largest on top. */
@@ -122,19 +127,21 @@ static int32_t run_common(const struct making *making, uint32_t first, uint32_t 
     return common;
 }
 
-/* Append a group of n_queries tokens and the row's entries [begin, end) to a level. */
+/* Append a group of n_queries tokens and the row's entries [begin, end) to a level; `last_len`
+ * tokens in the last of them. */
 static void add_group(const struct making *making, kvp_meta_level *level, uint32_t n_queries,
-                      const struct kvpi_span *span, uint32_t begin, uint32_t end, uint32_t length)
+                      const struct kvpi_span *span, uint32_t begin, uint32_t end, int32_t last_len)
 {
     const uint32_t g = level->n_groups++;
     level->qo_indptr[g + 1] = level->qo_indptr[g] + (int32_t)n_queries;
     if (end > begin) {
-        memcpy(level->kv_indices + level->n_entries, kvpi_span_row(making->cache, span) + begin,
+        memcpy(level->kv_indices + level->n_entries,
+               kvpi_span_row(making->cache, making->batch, span) + begin,
                (end - begin) * sizeof(int32_t));
     }
     level->n_entries += end - begin;
     level->kv_indptr[g + 1] = (int32_t)level->n_entries;
-    level->last_block_len[g] = end > begin ? kvpi_last_block_len(making->cache, length) : 0;
+    level->last_block_len[g] = end > begin ? last_len : 0;
 }
 
 static void begin_level(kvp_meta_level *level)
@@ -165,7 +172,7 @@ static int make_shared_level(const struct making *making, kvp_meta_level *level)
         const struct kvpi_span span =
             kvpi_meta_span(making->cache, making->batch, (uint32_t)making->order[first]);
         add_group(making, level, n_queries, &span, (uint32_t)given, (uint32_t)common,
-                  (uint32_t)common * making->cache->config.block_tokens);
+                  (int32_t)making->cache->config.block_tokens);
         any |= common > given;
         first = end;
     }
@@ -180,7 +187,8 @@ static void make_last_level(const struct making *making, kvp_meta_level *level)
         const struct kvpi_span span =
             kvpi_meta_span(making->cache, making->batch, (uint32_t)making->order[k]);
         const uint32_t given = (uint32_t)making->given[k];
-        add_group(making, level, span.n_tokens, &span, given, span.n_blocks, span.end);
+        add_group(making, level, span.n_tokens, &span, given, span.n_blocks,
+                  kvpi_last_block_len(making->cache, span.end, span.n_blocks));
     }
 }
 

@@ -58,7 +58,7 @@ static int check_counts(struct audit *audit, const struct kvpi_seq *seq, uint64_
     if (seq->known > seq->tokens || seq->computed > seq->tokens || seq->prompt > seq->tokens ||
         seq->cached > seq->tokens || seq->writable > slots || seq->exclusive > slots ||
         (seq->tier == KVP_DEVICE
-             ? seq->tokens > slots
+             ? seq->tokens + seq->n_tree > slots
              : seq->n_blocks != kvpi_ceil_div(seq->computed, cache->config.block_tokens))) {
         return fail(audit, place, "M2 a sequence's counts exceed its row");
     }
@@ -66,15 +66,19 @@ static int check_counts(struct audit *audit, const struct kvpi_seq *seq, uint64_
         (!seq->unkept && seq->known / U != seq->n_units)) {
         return fail(audit, place, "M2 a sequence's units are not those of its tokens");
     }
+    if (seq->n_tree > 0 &&
+        (seq->n_tree > cache->table.max_tree || seq->writable < seq->tokens + seq->n_tree)) {
+        return fail(audit, place, "M2 a tree has no slots");
+    }
     return 1;
 }
 
 /* Slots from computed on that count as ours alone must be: one holder, no node over them. */
-static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
+static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint32_t group)
 {
     const kvp_cache *cache = audit->cache;
     const uint32_t S = cache->config.block_tokens;
-    const int32_t *row = kvpi_row_blocks(&cache->table, place);
+    const int32_t *row = kvpi_row(cache, seq, group);
     for (uint32_t i = seq->computed / S; (uint64_t)i * S < seq->exclusive; i++) {
         const uint32_t begin = kvpi_max_u32(seq->computed, i * S) - i * S;
         const uint32_t block = (uint32_t)row[i];
@@ -95,18 +99,40 @@ static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint
     return 1;
 }
 
-static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
+/* Entries are held blocks of the group, or null where the window has dropped them. */
+static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t place,
+                     uint32_t group)
 {
     kvp_cache *cache = audit->cache;
     const struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
-    const int32_t *row = kvpi_row_blocks(&cache->table, place);
-    const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
+    const struct kvpi_window *window = &kvpi_windows(&cache->table, place)[group];
+    const uint32_t sinks = kvpi_ceil_div(window->sink, cache->config.block_tokens);
+    const int32_t *row = kvpi_row(cache, seq, group);
     for (uint32_t i = 0; i < seq->n_blocks; i++) {
+        if (seq->windowed && i >= sinks && i < window->dropped) {
+            if (row[i] != KVP_NULL_BLOCK) {
+                return fail(audit, place, "T2 a dropped entry is not null");
+            }
+            continue;
+        }
         if (row[i] <= 0 || (uint32_t)row[i] >= pool->n_blocks ||
             kvpi_pool_refs(pool, (uint32_t)row[i]) == 0) {
             return fail(audit, place, "M2 a row's entry is not a held block");
         }
+        if (kvpi_block_group(kvpi_block(pool, (uint32_t)row[i])) != group) {
+            return fail(audit, place, "M2 a row's block is of another group");
+        }
     }
+    return seq->windowed ? window->dropped <= seq->n_blocks ||
+                               fail(audit, place, "T2 more is dropped than there is")
+                         : (window->recent | window->dropped) == 0 ||
+                               fail(audit, place, "T2 a window that nobody knows of");
+}
+
+static int check_path(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
+{
+    const kvp_cache *cache = audit->cache;
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
     for (uint32_t u = 0; u < seq->n_units; u++) {
         const struct kvpi_node *node = kvpi_node(&cache->prefix, nodes[u]);
         if (nodes[u] == KVPI_NO_NODE || nodes[u] > cache->prefix.n_touched ||
@@ -115,6 +141,16 @@ static int check_row(struct audit *audit, const struct kvpi_seq *seq, uint32_t p
         }
         if (u < seq->n_public && !(node->flags & KVPI_NODE_PUBLIC)) {
             return fail(audit, place, "N1 a public unit cannot be found");
+        }
+    }
+    return 1;
+}
+
+static int check_rows(struct audit *audit, const struct kvpi_seq *seq, uint32_t place)
+{
+    for (uint32_t g = 0; g < audit->cache->config.n_groups; g++) {
+        if (!check_row(audit, seq, place, g) || !check_exclusive(audit, seq, g)) {
+            return 0;
         }
     }
     return 1;
@@ -130,8 +166,8 @@ static int check_seqs(struct audit *audit)
             continue;
         }
         n_open++;
-        if (!check_counts(audit, seq, place) || !check_row(audit, seq, place) ||
-            !check_exclusive(audit, seq, place)) {
+        if (!check_counts(audit, seq, place) || !check_rows(audit, seq, place) ||
+            !check_path(audit, seq, place)) {
             return 0;
         }
     }
@@ -168,10 +204,12 @@ static void move_counts(kvp_cache *cache, uint32_t by)
     move_copies(cache, by);
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        const int32_t *row = kvpi_row_blocks(&cache->table, place);
         struct kvpi_block *blocks = kvpi_blocks(kvpi_tier_pool(cache, seq->tier));
-        for (uint32_t i = 0; is_open(seq) && i < seq->n_blocks; i++) {
-            blocks[row[i]].refs += by;
+        for (uint32_t g = 0; is_open(seq) && g < cache->config.n_groups; g++) {
+            const int32_t *row = kvpi_row(cache, seq, g);
+            for (uint32_t i = 0; i < seq->n_blocks; i++) {
+                blocks[row[i]].refs += row[i] == KVP_NULL_BLOCK ? 0 : by;
+            }
         }
         if (is_open(seq)) {
             kvpi_node(prefix, kvpi_last_node(cache, seq))->users += by;
@@ -185,10 +223,10 @@ static void move_counts(kvp_cache *cache, uint32_t by)
     }
 }
 
-static int is_alive(const struct kvpi_node *node)
+static int is_alive(const struct kvpi_prefix *prefix, uint32_t index)
 {
-    return (node->users | node->children | node->at[KVP_DEVICE].block | node->at[KVP_HOST].block) !=
-           0;
+    const struct kvpi_node *node = kvpi_node(prefix, index);
+    return (node->users | node->children) != 0 || kvpi_node_has_block(prefix, index);
 }
 
 static void move_children(kvp_cache *cache, uint32_t by)
@@ -208,7 +246,7 @@ static uint64_t mark_alive(kvp_cache *cache)
     uint64_t n = 0;
     for (uint32_t i = 1; i <= cache->prefix.n_touched; i++) {
         struct kvpi_node *node = kvpi_node(&cache->prefix, i);
-        if (is_alive(node)) {
+        if (is_alive(&cache->prefix, i)) {
             node->flags |= KVPI_NODE_MARKED;
             n++;
         }
@@ -282,17 +320,20 @@ static int check_public(struct audit *audit, uint32_t index)
     return 1;
 }
 
-/* Where one tier has the node. */
-static int check_place(struct audit *audit, uint32_t index, uint32_t tier)
+/* Where the node is on one tier, for one group. */
+static int check_place(struct audit *audit, uint32_t index, uint32_t where)
 {
     const struct kvpi_prefix *prefix = &audit->cache->prefix;
     const struct kvpi_node *node = kvpi_node(prefix, index);
-    const struct kvpi_place *at = &node->at[tier];
+    const struct kvpi_place *at = kvpi_node_at(prefix, index, where);
     if (at->block == 0) {
         return at->dups == 0 || fail(audit, index, "N3 a node has duplicates and no block");
     }
-    const struct kvpi_pool *pool = kvpi_tier_pool(audit->cache, tier);
+    const struct kvpi_pool *pool = kvpi_tier_pool(audit->cache, KVPI_TIER_OF(where));
     const uint32_t content = kvpi_block(pool, at->block)->content;
+    if (kvpi_where(audit->cache, KVPI_TIER_OF(where), at->block) != where) {
+        return fail(audit, index, "N3 a node's block is of another group");
+    }
     if (content == KVPI_NO_NODE || kvpi_node(prefix, content)->depth < node->depth) {
         return fail(audit, index, "N3 a node's block does not know of it");
     }
@@ -304,8 +345,7 @@ static int check_node(struct audit *audit, uint32_t index)
     const struct kvpi_prefix *prefix = &audit->cache->prefix;
     const struct kvpi_node *node = kvpi_node(prefix, index);
     if (node->flags & KVPI_NODE_ROOT) {
-        return ((node->parent | node->depth | node->at[KVP_DEVICE].block |
-                 node->at[KVP_HOST].block) == 0 &&
+        return ((node->parent | node->depth) == 0 && !kvpi_node_has_block(prefix, index) &&
                 node->root == index) ||
                fail(audit, index, "N2 a root has a parent or a block");
     }
@@ -313,7 +353,12 @@ static int check_node(struct audit *audit, uint32_t index)
         node->root != kvpi_node(prefix, node->parent)->root) {
         return fail(audit, index, "N2 a node's depth or root is not its parent's");
     }
-    return check_place(audit, index, KVP_DEVICE) && check_place(audit, index, KVP_HOST);
+    for (uint32_t where = 0; where < prefix->n_where; where++) {
+        if (!check_place(audit, index, where)) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static int check_nodes(struct audit *audit)
@@ -324,7 +369,7 @@ static int check_nodes(struct audit *audit)
     uint64_t n_indexed = 0;
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
         const struct kvpi_node *node = kvpi_node(prefix, i);
-        if (!is_alive(node)) {
+        if (!is_alive(prefix, i)) {
             continue;
         }
         n_public += (node->flags & KVPI_NODE_PUBLIC) != 0;
@@ -349,18 +394,21 @@ static int check_content(struct audit *audit, uint32_t tier)
     uint64_t n_blocks_of_nodes = 0;
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
         const uint32_t content = kvpi_block(pool, b)->content;
-        if (content != KVPI_NO_NODE && kvpi_node(prefix, content)->at[tier].block != b) {
+        const uint32_t where = kvpi_where(audit->cache, tier, b);
+        if (content != KVPI_NO_NODE && kvpi_node_at(prefix, content, where)->block != b) {
             return fail(audit, b, "N3 a block's content is not attached to it");
         }
         for (uint32_t node = content; node != KVPI_NO_NODE;) {
             const struct kvpi_node *n = kvpi_node(prefix, node);
-            n_attached += n->at[tier].block == b;
+            n_attached += kvpi_node_at(prefix, node, where)->block == b;
             node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
         }
     }
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
-        const struct kvpi_node *node = kvpi_node(prefix, i);
-        n_blocks_of_nodes += is_alive(node) && node->at[tier].block != 0;
+        for (uint32_t where = tier; where < prefix->n_where; where += KVPI_TIERS) {
+            n_blocks_of_nodes +=
+                is_alive(prefix, i) && kvpi_node_at(prefix, i, where)->block != KVP_NULL_BLOCK;
+        }
     }
     return n_attached == n_blocks_of_nodes ||
            fail(audit, n_attached, "N3 an attached node is not on its block's path");
@@ -386,7 +434,8 @@ static int check_dup(struct audit *audit, uint32_t slot)
         return audit->cache->config.steps == KVP_STEPS_OVERLAPPED ||
                fail(audit, slot, "X1 a unit is awaited, and steps are ordered");
     }
-    const struct kvpi_place *at = &node->at[tier];
+    const struct kvpi_place *at =
+        kvpi_node_at(prefix, dups[slot].node, kvpi_where(audit->cache, tier, block));
     return (at->block != 0 && at->block != block && at->dups != 0 &&
             dups[dups[slot].next].prev == slot && dups[dups[slot].prev].next == slot) ||
            fail(audit, slot, "N3 a list of duplicates is broken");

@@ -9,9 +9,9 @@
 
 #include <string.h>
 
-/* Does another public node with this hash, under a live root, have a block in the tier? With
+/* Does another public node with this hash, under a live root, have a block there? With
  * `flags`, one that has them. */
-static int has_twin(const kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t flags)
+static int has_twin(const kvp_cache *cache, uint32_t where, uint32_t node, uint32_t flags)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
@@ -20,8 +20,8 @@ static int has_twin(const kvp_cache *cache, uint32_t tier, uint32_t node, uint32
     for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != KVPI_NO_NODE;) {
         const struct kvpi_node *other = kvpi_node(prefix, index[i].node);
         if (index[i].tag == tag && index[i].node != node && (other->flags & flags) == flags &&
-            other->at[tier].block != KVP_NULL_BLOCK && kvpi_prefix_is_live(prefix, other) &&
-            memcmp(&other->hash, hash, sizeof(*hash)) == 0) {
+            kvpi_node_at(prefix, index[i].node, where)->block != KVP_NULL_BLOCK &&
+            kvpi_prefix_is_live(prefix, other) && memcmp(&other->hash, hash, sizeof(*hash)) == 0) {
             return 1;
         }
         i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
@@ -29,12 +29,12 @@ static int has_twin(const kvp_cache *cache, uint32_t tier, uint32_t node, uint32
     return 0;
 }
 
-/* Is a change of the node's KV in the tier a change of the set? */
-static int is_told(const kvp_cache *cache, uint32_t tier, uint32_t node)
+/* Is a change of the node's KV there a change of the set? */
+static int is_told(const kvp_cache *cache, uint32_t where, uint32_t node)
 {
     const struct kvpi_node *n = kvpi_node(&cache->prefix, node);
     return (n->flags & KVPI_NODE_PUBLIC) && kvpi_prefix_is_live(&cache->prefix, n) &&
-           !has_twin(cache, tier, node, 0);
+           !has_twin(cache, where, node, 0);
 }
 
 static kvp_event *event_at(const kvp_cache *cache, uint64_t number)
@@ -50,13 +50,14 @@ static int32_t *tokens_at(const kvp_cache *cache, uint64_t number)
 }
 
 /* The newest event, cleared. */
-static kvp_event *next_event(kvp_cache *cache, uint32_t kind, uint32_t tier)
+static kvp_event *next_event(kvp_cache *cache, uint32_t kind, uint32_t where)
 {
     kvp_event *event = event_at(cache, ++cache->events.newest);
     memset(event, 0, sizeof(*event));
     event->number = cache->events.newest;
     event->kind = kind;
-    event->tier = tier;
+    event->tier = KVPI_TIER_OF(where);
+    event->group = where / KVPI_TIERS;
     return event;
 }
 
@@ -75,18 +76,18 @@ static void describe(const kvp_cache *cache, uint32_t node, kvp_event *event, in
     }
 }
 
-void kvpi_tell_stored(kvp_cache *cache, uint32_t tier, uint32_t node)
+void kvpi_tell_stored(kvp_cache *cache, uint32_t where, uint32_t node)
 {
-    if (is_told(cache, tier, node)) {
-        kvp_event *event = next_event(cache, KVP_EVENT_STORED, tier);
+    if (is_told(cache, where, node)) {
+        kvp_event *event = next_event(cache, KVP_EVENT_STORED, where);
         describe(cache, node, event, tokens_at(cache, event->number));
     }
 }
 
-void kvpi_tell_removed(kvp_cache *cache, uint32_t tier, uint32_t node)
+void kvpi_tell_removed(kvp_cache *cache, uint32_t where, uint32_t node)
 {
-    if (is_told(cache, tier, node)) {
-        next_event(cache, KVP_EVENT_REMOVED, tier)->hash = kvpi_node(&cache->prefix, node)->hash;
+    if (is_told(cache, where, node)) {
+        next_event(cache, KVP_EVENT_REMOVED, where)->hash = kvpi_node(&cache->prefix, node)->hash;
     }
 }
 
@@ -159,10 +160,10 @@ struct listing {
 
 static void list_unit(const kvp_cache *cache, uint32_t node, struct listing *listing)
 {
-    const struct kvpi_node *n = kvpi_node(&cache->prefix, node);
     const uint32_t U = cache->config.unit_tokens;
-    for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
-        if (n->at[tier].block == KVP_NULL_BLOCK || has_twin(cache, tier, node, KVPI_NODE_MARKED)) {
+    for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+        if (kvpi_node_at(&cache->prefix, node, where)->block == KVP_NULL_BLOCK ||
+            has_twin(cache, where, node, KVPI_NODE_MARKED)) {
             continue;
         }
         if (listing->n < listing->capacity) {
@@ -170,7 +171,8 @@ static void list_unit(const kvp_cache *cache, uint32_t node, struct listing *lis
             memset(event, 0, sizeof(*event));
             event->number = cache->events.newest;
             event->kind = KVP_EVENT_STORED;
-            event->tier = tier;
+            event->tier = KVPI_TIER_OF(where);
+            event->group = where / KVPI_TIERS;
             describe(cache, node, event,
                      listing->tokens == NULL ? NULL : listing->tokens + (size_t)listing->n * U);
         }

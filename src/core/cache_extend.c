@@ -17,8 +17,9 @@
 
 /* What an extend of one sequence needs. */
 struct need {
-    uint32_t end;    /* tokens + new + reserve */
+    uint32_t end;    /* tokens, those of the tree, new ones, reserve */
     uint32_t blocks; /* to take, shared ones to be replaced included */
+    uint64_t rows;   /* entries that the rows will have, null ones not counted */
     uint32_t shared; /* references that the count took off */
     uint32_t copies;
     int in_flight; /* a copy would read what a step that is out still writes */
@@ -30,16 +31,29 @@ struct part {
     uint32_t n_tokens;
     const kvp_key *keys;
     uint32_t n_keys;
+    const int32_t *parents; /* not NULL: they are nodes of a tree */
+    int asked;              /* the question is for room only: tokens, or nodes of a tree */
 };
 
-static struct part part_of(const kvp_batch *batch, uint32_t index, uint64_t first_token)
+static struct part part_of(const kvp_batch *batch, const int32_t *parents, uint32_t index,
+                           uint64_t first_token)
 {
-    struct part part = {NULL, batch->n_tokens == NULL ? 1 : batch->n_tokens[index], batch->keys,
-                        batch->n_keys};
+    struct part part = {NULL,        batch->n_tokens == NULL ? 1 : batch->n_tokens[index],
+                        batch->keys, batch->n_keys,
+                        NULL,        0};
     if (batch->tokens != NULL) {
         part.tokens = batch->tokens + first_token;
     }
+    if (parents != NULL) {
+        part.parents = parents + first_token;
+    }
     return part;
+}
+
+/* Where slots must be writable to. */
+static inline uint32_t end_of(const struct kvpi_seq *seq, const struct part *part, uint32_t reserve)
+{
+    return seq->tokens + seq->n_tree + part->n_tokens + reserve;
 }
 
 /* Is anything to be done to make slots [computed, end) writable? */
@@ -48,41 +62,67 @@ static inline int needs_room(const struct kvpi_seq *seq, uint32_t end)
     return end > seq->exclusive && end > seq->computed;
 }
 
-/* Count what it takes to make slots [computed, end) writable and the row long enough, taking
+/* Does the row entry hold KV that copy-on-write must keep: computed tokens, or nodes of a tree? */
+static inline int is_used(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i)
+{
+    const uint64_t begin = (uint64_t)i * cache->config.block_tokens;
+    return begin < seq->computed || (seq->n_tree > 0 && begin < seq->tokens + seq->n_tree);
+}
+
+/* May a step that is out still be writing what a copy of the entry would read? */
+static inline int is_in_flight(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return kvpi_steps_out(cache) > 0 &&
+           (seq->tokens > seq->computed || kvpi_tree_in_flight(cache, seq));
+}
+
+/* Count one entry of one row, if it is shared: a reference less, and the entry marked. */
+static inline void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, int32_t *entry,
+                               uint32_t i, struct need *need)
+{
+    struct kvpi_block *block = kvpi_block(&cache->pool, (uint32_t)*entry);
+    const uint32_t refs = block->refs;
+    if ((refs & KVPI_REFS_MASK) > 1 || (refs & KVPI_REFS_MARKED) ||
+        kvpi_is_touched(cache, (uint32_t)*entry)) {
+        /* Steps may still write for whoever leaves: then nobody of the batch keeps the block. */
+        block->refs = (refs - 1) | (kvpi_may_be_written(cache, seq) ? KVPI_REFS_MARKED : 0);
+        *entry = -*entry;
+        need->blocks++;
+        need->shared++;
+        if (is_used(cache, seq, i)) {
+            need->copies++;
+            need->in_flight |= is_in_flight(cache, seq);
+        }
+    }
+}
+
+/* Count what it takes to make slots [computed, end) writable and the rows long enough, taking
  * references off shared blocks (see the top). */
 static struct need count_need(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const uint32_t S = cache->config.block_tokens;
+    const uint32_t n_groups = cache->config.n_groups;
     const uint32_t n_blocks = kvpi_ceil_div(end, S);
-    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
-    struct need need = {end, 0, 0, 0, 0};
-    /* Steps may still write for whoever leaves: then nobody of the batch keeps the block. */
-    const uint32_t leaves_mark = kvpi_may_be_written(cache, seq) ? KVPI_REFS_MARKED : 0;
+    struct need need = {.end = end, .rows = (uint64_t)n_blocks * n_groups};
     for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-        const uint32_t refs = blocks[row[i]].refs;
-        if ((refs & KVPI_REFS_MASK) > 1 || (refs & KVPI_REFS_MARKED) ||
-            kvpi_is_touched(cache, (uint32_t)row[i])) {
-            blocks[row[i]].refs = (refs - 1) | leaves_mark;
-            row[i] = -row[i];
-            need.blocks++;
-            need.shared++;
-            if (i * S < seq->computed) {
-                need.copies++;
-                need.in_flight |= seq->tokens > seq->computed && kvpi_steps_out(cache) > 0;
-            }
+        for (uint32_t g = 0; g < n_groups; g++) {
+            count_entry(cache, seq, &kvpi_row(cache, seq, g)[i], i, &need);
         }
     }
     if (n_blocks > seq->n_blocks) {
-        need.blocks += n_blocks - seq->n_blocks;
+        need.blocks += (n_blocks - seq->n_blocks) * n_groups;
+    }
+    if (seq->windowed) {
+        need.rows -= kvpi_windows_count_null(cache, seq);
     }
     return need;
 }
 
 /* Values of a batch that belong to no sequence. */
-static kvp_status check_batch(const kvp_batch *batch)
+static kvp_status check_batch(const kvp_batch *batch, const int32_t *parents)
 {
-    return (batch->flags & ~(uint32_t)KVP_BATCH_EACH) != 0 ||
+    return (parents != NULL && (batch->flags | batch->n_keys) != 0) ||
+                   (batch->flags & ~(uint32_t)KVP_BATCH_EACH) != 0 ||
                    (batch->n_keys > 0 && batch->n_seqs != 1)
                ? KVP_E_ARG
                : KVP_OK;
@@ -92,38 +132,43 @@ static kvp_status check_batch(const kvp_batch *batch)
 static void put_back(kvp_cache *cache, struct kvpi_seq *seq)
 {
     const uint32_t S = cache->config.block_tokens;
-    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
-    for (uint32_t i = seq->computed / S; i < seq->n_blocks; i++) {
-        if (row[i] < 0) {
-            row[i] = -row[i];
-            blocks[row[i]].refs = (blocks[row[i]].refs + 1) & ~KVPI_REFS_MARKED;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = seq->computed / S; i < seq->n_blocks; i++) {
+            if (row[i] < 0) {
+                row[i] = -row[i];
+                blocks[row[i]].refs = (blocks[row[i]].refs + 1) & ~KVPI_REFS_MARKED;
+            }
         }
     }
 }
 
-/* Replace a shared block of the row by a taken one. */
-static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, int32_t *row, uint32_t i)
+/* Replace a shared block of a row by a taken one. */
+static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group, uint32_t i)
 {
     const uint32_t S = cache->config.block_tokens;
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t units_per_block = kvpi_units_per_block(cache);
-    const uint32_t old = (uint32_t)row[i];
-    const uint32_t copy = kvpi_take_block(cache, KVP_DEVICE, seq->retention);
-    if (i * S < seq->computed) {
+    const uint32_t where = KVPI_WHERE(KVP_DEVICE, group);
+    int32_t *entry = &kvpi_row(cache, seq, group)[i];
+    const uint32_t old = (uint32_t)*entry;
+    const uint32_t copy = kvpi_take_block(cache, where, seq->retention);
+    if (is_used(cache, seq, i)) {
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
         const uint32_t end = kvpi_min_u32(seq->computed / U, seq->n_public);
+        const uint32_t used = seq->tokens + seq->n_tree;
         kvpi_add_copy(cache, &(struct kvpi_copy){.src = old,
                                                  .dst = copy,
-                                                 .n_tokens = kvpi_min_u32(S, seq->tokens - i * S)});
+                                                 .n_tokens = kvpi_min_u32(S, used - i * S)});
         for (uint32_t u = i * units_per_block; u < end; u++) {
-            if (kvpi_node(&cache->prefix, nodes[u])->at[KVP_DEVICE].block == old ||
-                kvpi_prefix_is_dup(&cache->prefix, KVP_DEVICE, old, u % units_per_block)) {
-                kvpi_copied_unit(cache, KVP_DEVICE, nodes[u], copy);
+            if (kvpi_node_at(&cache->prefix, nodes[u], where)->block == old ||
+                kvpi_prefix_is_dup(&cache->prefix, where, old, u % units_per_block)) {
+                kvpi_copied_unit(cache, where, nodes[u], copy);
             }
         }
     }
-    row[i] = (int32_t)copy;
+    *entry = (int32_t)copy;
     seq->row_version++;
     kvpi_leave_block(cache, seq, old, NULL);
 }
@@ -145,13 +190,14 @@ void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end)
 {
     const uint32_t S = cache->config.block_tokens;
     const uint32_t n_blocks = kvpi_ceil_div(end, S);
-    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     for (uint32_t i = seq->computed / S; i < seq->n_blocks && i < n_blocks; i++) {
-        if (kvpi_pool_refs(&cache->pool, (uint32_t)row[i]) > 1 ||
-            kvpi_is_touched(cache, (uint32_t)row[i])) {
-            copy_on_write(cache, seq, row, i);
-        } else {
-            write_over(cache, seq, (uint32_t)row[i], i);
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            const uint32_t block = (uint32_t)kvpi_row(cache, seq, g)[i];
+            if (kvpi_pool_refs(&cache->pool, block) > 1 || kvpi_is_touched(cache, block)) {
+                copy_on_write(cache, seq, g, i);
+            } else {
+                write_over(cache, seq, block, i);
+            }
         }
     }
     if (n_blocks > seq->n_blocks) {
@@ -187,14 +233,23 @@ static inline kvp_status check_values(const kvp_cache *cache, const struct kvpi_
 static inline kvp_status check_extend(const kvp_cache *cache, const struct kvpi_seq *seq,
                                       const struct part *part, uint32_t reserve)
 {
-    if (check_values(cache, seq, part, seq->tokens) != KVP_OK) {
+    if (check_values(cache, seq, part, seq->tokens) != KVP_OK ||
+        (part->parents != NULL && !kvpi_tree_parents_valid(seq, part->parents, part->n_tokens))) {
         return KVP_E_ARG;
     }
-    if ((part->tokens != NULL && part->n_tokens > 0 && seq->known < seq->tokens) ||
+    const int grows = part->parents == NULL && part->n_tokens > 0 && !part->asked;
+    if ((grows && part->tokens != NULL && seq->known < seq->tokens) || (grows && seq->n_tree > 0) ||
         seq->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
-    return (uint64_t)seq->tokens + part->n_tokens + reserve > cache->table.max_tokens
+    const kvp_status status = kvpi_check_windows(cache, seq);
+    if (status != KVP_OK) {
+        return status;
+    }
+    return (uint64_t)seq->tokens + seq->n_tree + part->n_tokens + reserve >
+                       cache->table.max_tokens ||
+                   (part->parents != NULL &&
+                    (uint64_t)seq->n_tree + part->n_tokens > cache->table.max_tree)
                ? KVP_E_TOO_LONG
                : KVP_OK;
 }
@@ -207,6 +262,10 @@ static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct p
         kvpi_make_room(cache, seq, end);
     }
     seq->writable = kvpi_max_u32(seq->writable, end);
+    if (kvpi_unlikely(part->parents != NULL)) {
+        kvpi_tree_add(cache, seq, part->tokens, part->parents, part->n_tokens);
+        return;
+    }
     seq->tokens += part->n_tokens;
     if (part->tokens == NULL) {
         return;
@@ -235,13 +294,12 @@ static void add_need(const kvp_cache *cache, const struct need *need, uint32_t i
                      struct batch_need *total)
 {
     const uint64_t usable = cache->config.n_blocks - 1;
-    const uint64_t n_blocks = kvpi_ceil_div(need->end, cache->config.block_tokens);
-    if (n_blocks > usable) {
+    if (need->rows > usable) {
         if (total->excess == 0) {
             total->first_excess = index;
         }
-        if (n_blocks - usable > total->excess) {
-            total->excess = n_blocks - usable;
+        if (need->rows - usable > total->excess) {
+            total->excess = need->rows - usable;
         }
     }
     const uint64_t available = kvpi_pool_available(&cache->pool);
@@ -303,14 +361,14 @@ static inline int fills_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
                              const struct part *part)
 {
     return cache->config.unit_tokens == 16 && part->tokens != NULL && part->n_tokens == 1 &&
-           seq->known == seq->n_public * 16 + 15;
+           part->parents == NULL && seq->known == seq->n_public * 16 + 15;
 }
 
 /* Count one sequence of a batch. */
 static inline kvp_status count_one(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part,
                                    uint32_t reserve, uint32_t index, struct batch_need *total)
 {
-    const uint32_t end = seq->tokens + part->n_tokens + reserve;
+    const uint32_t end = end_of(seq, part, reserve);
     if (needs_room(seq, end)) {
         const struct need need = count_need(cache, seq, end);
         add_need(cache, &need, index, total);
@@ -325,16 +383,16 @@ static inline kvp_status count_one(kvp_cache *cache, struct kvpi_seq *seq, const
 }
 
 /* Count a whole batch, and put everything back. `values`: look at token values and states too. */
-static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int values,
-                              struct batch_need *total)
+static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents,
+                              int values, struct batch_need *total)
 {
     struct kvpi_faults faults = kvpi_faults_begin(cache);
     uint64_t first_token = 0;
     uint32_t i = 0;
-    kvpi_faults_other(&faults, check_batch(batch), 0);
+    kvpi_faults_other(&faults, check_batch(batch, parents), 0);
     memset(total, 0, sizeof(*total));
     for (; i < batch->n_seqs; i++) {
-        struct part part = part_of(batch, i, first_token);
+        struct part part = part_of(batch, parents, i, first_token);
         if (i + BATCH_AHEAD < batch->n_seqs) {
             prefetch_seq(cache, batch->seqs[i + BATCH_AHEAD]);
         }
@@ -349,6 +407,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int valu
         if (!values) {
             part.tokens = NULL;
             part.n_keys = 0;
+            part.asked = 1;
         }
         kvp_status status = check_extend(cache, seq, &part, batch->reserve_tokens);
         if (status == KVP_OK) {
@@ -362,11 +421,11 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, int valu
     return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
 }
 
-static kvp_status extend_all(kvp_cache *cache, const kvp_batch *batch)
+kvp_status kvpi_extend_all(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents)
 {
     struct batch_need need;
     uint64_t first_token = 0;
-    kvp_status status = count_batch(cache, batch, 1, &need);
+    kvp_status status = count_batch(cache, batch, parents, 1, &need);
     if (status == KVP_OK) {
         status = judge_need(cache, &need);
     }
@@ -377,8 +436,8 @@ static kvp_status extend_all(kvp_cache *cache, const kvp_batch *batch)
     cache->plan.promised = (uint32_t)need.copies;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
-        const struct part part = part_of(batch, i, first_token);
-        extend(cache, seq, &part, seq->tokens + part.n_tokens + batch->reserve_tokens);
+        const struct part part = part_of(batch, parents, i, first_token);
+        extend(cache, seq, &part, end_of(seq, &part, batch->reserve_tokens));
         first_token += part.n_tokens;
     }
     return KVP_OK;
@@ -406,7 +465,7 @@ static kvp_status extend_one_of(kvp_cache *cache, const kvp_batch *batch, uint32
     status = judge_need(cache, &total);
     if (status == KVP_OK) {
         cache->plan.promised = (uint32_t)total.copies;
-        extend(cache, seq, part, seq->tokens + part->n_tokens + batch->reserve_tokens);
+        extend(cache, seq, part, end_of(seq, part, batch->reserve_tokens));
     }
     return status;
 }
@@ -435,14 +494,14 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, i, first_token);
+        const struct part part = part_of(batch, NULL, i, first_token);
         batch->statuses[i] = extend_one_of(cache, batch, i, &part);
         first_token += part.n_tokens;
     }
     return KVP_OK;
 }
 
-static int bad_batch(const kvp_batch *batch)
+int kvpi_bad_batch(const kvp_batch *batch)
 {
     return batch == NULL || batch->struct_size != sizeof(*batch) ||
            (batch->seqs == NULL && batch->n_seqs > 0) ||
@@ -453,15 +512,15 @@ static int bad_batch(const kvp_batch *batch)
 static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
 {
     if (!(batch->flags & KVP_BATCH_EACH)) {
-        return extend_all(cache, batch);
+        return kvpi_extend_all(cache, batch, NULL);
     }
-    const kvp_status status = check_batch(batch);
+    const kvp_status status = check_batch(batch, NULL);
     return status != KVP_OK ? kvpi_fail(cache, status, 0, 0) : extend_each(cache, batch);
 }
 
 kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
 {
-    if (cache == NULL || bad_batch(batch)) {
+    if (cache == NULL || kvpi_bad_batch(batch)) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_enter(cache);
@@ -532,7 +591,7 @@ static void fill(kvp_cache *cache, struct kvpi_seq *seq, const struct part *part
 
 static kvp_status check_fill_batch(const kvp_batch *batch)
 {
-    return batch->reserve_tokens > 0 ? KVP_E_ARG : check_batch(batch);
+    return batch->reserve_tokens > 0 ? KVP_E_ARG : check_batch(batch, NULL);
 }
 
 static kvp_status fill_one_of(kvp_cache *cache, const kvp_batch *batch, uint32_t index,
@@ -556,7 +615,7 @@ static kvp_status fill_each(kvp_cache *cache, const kvp_batch *batch)
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, i, first_token);
+        const struct part part = part_of(batch, NULL, i, first_token);
         batch->statuses[i] = fill_one_of(cache, batch, i, &part);
         first_token += part.n_tokens;
     }
@@ -573,7 +632,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
         if (seq == NULL) {
             break;
         }
-        const struct part part = part_of(batch, i, first_token);
+        const struct part part = part_of(batch, NULL, i, first_token);
         kvpi_faults_other(&faults, check_fill(cache, seq, &part), i);
         first_token += part.n_tokens;
     }
@@ -583,7 +642,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
     kvpi_begin_change(cache);
     first_token = 0;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, i, first_token);
+        const struct part part = part_of(batch, NULL, i, first_token);
         fill(cache, kvpi_find_seq(cache, batch->seqs[i]), &part);
         first_token += part.n_tokens;
     }
@@ -592,7 +651,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
 
 static int bad_fill(const kvp_batch *batch)
 {
-    if (bad_batch(batch)) {
+    if (kvpi_bad_batch(batch)) {
         return 1;
     }
     for (uint32_t i = 0; i < batch->n_seqs && batch->tokens == NULL; i++) {
@@ -651,7 +710,7 @@ static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admis
 {
     struct batch_need need;
     const kvp_shortage shortage = cache->shortage; /* asking is not failing */
-    const kvp_status status = count_batch(cache, batch, 0, &need);
+    const kvp_status status = count_batch(cache, batch, NULL, 0, &need);
     cache->shortage = shortage;
     if (status != KVP_OK) {
         return status;
@@ -672,7 +731,7 @@ static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admis
 
 kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admission *out_admission)
 {
-    if (cache == NULL || bad_batch(batch) || out_admission == NULL) {
+    if (cache == NULL || kvpi_bad_batch(batch) || out_admission == NULL) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_enter(cache);

@@ -29,6 +29,22 @@ void kvp_config_init(kvp_config *config)
     config->prefix_cache = 1;
     config->keep_evicted = 1;
     config->max_steps_out = 4;
+    config->n_groups = 1;
+}
+
+static int groups_valid(const kvp_config *config)
+{
+    if (config->n_groups == 0 || config->n_groups > KVP_GROUPS_MAX) {
+        return 0;
+    }
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+        const kvp_window *w = &config->groups[g];
+        if ((w->recent_tokens == 0 || g >= config->n_groups) &&
+            (w->sink_tokens | w->recent_tokens) != 0) {
+            return 0;
+        }
+    }
+    return 1;
 }
 
 static int config_valid(const kvp_config *config)
@@ -51,7 +67,8 @@ static int config_valid(const kvp_config *config)
     }
     if (config->host_blocks == 1 || config->host_blocks > INT32_MAX || config->keep_evicted > 1 ||
         config->steps > KVP_STEPS_OVERLAPPED || config->max_steps_out == 0 ||
-        config->max_steps_out > KVPI_STEPS_OUT_MAX) {
+        config->max_steps_out > KVPI_STEPS_OUT_MAX ||
+        config->max_tree_tokens > KVP_TREE_TOKENS_MAX || !groups_valid(config)) {
         return 0;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
@@ -110,6 +127,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     (void)kvpi_layout_take(layout, 1, sizeof(*cache));
     cache->prefix.unit_tokens = U;
     cache->prefix.units_per_block = S / U;
+    cache->prefix.n_where = KVPI_TIERS * config->n_groups;
     cache->prefix.n_nodes = config->n_nodes;
     cache->prefix.max_unit_keys = config->max_unit_keys;
     cache->prefix.tag_mask = bits == 0 || bits == 32 ? UINT32_MAX : ((1u << bits) - 1);
@@ -128,6 +146,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->table.max_units = config->max_seq_tokens / U;
     cache->table.unit_tokens = U;
     cache->table.max_unit_keys = config->max_unit_keys;
+    cache->table.n_groups = config->n_groups;
+    cache->table.max_tree = config->max_tree_tokens;
     cache->plan.capacity = config->max_copies;
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
@@ -218,6 +238,7 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     cache->watermark = (uint32_t)(config->watermark * (double)(config->n_blocks - 1));
     cache->recorder.cache_bits = (uint64_t)kvpi_cache_number() << KVPI_HANDLE_CACHE_SHIFT;
     cache->recorder.unit_tokens = cache->config.unit_tokens;
+    cache->grouped = config->n_groups > 1 || config->groups[0].recent_tokens > 0;
     memset(kvpi_at(cache, cache->spaces_at), 0, config->max_namespaces * sizeof(struct kvpi_space));
     if (config->n_uncached_tokens > 0) {
         int32_t *set = kvpi_at(cache, cache->uncached_at);

@@ -29,7 +29,8 @@ struct walk {
     int32_t *blocks;
     uint32_t limit; /* units */
     uint32_t units_per_block;
-    int host; /* hits on the host count */
+    int host;       /* hits on the host count */
+    int nodes_only; /* where their KV is, each layer group will say */
 };
 
 static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
@@ -207,15 +208,23 @@ static void unsee_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
 
 void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match)
 {
+    if (cache->grouped) {
+        kvpi_match_groups_let_go(cache, match);
+        return;
+    }
     unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), 0, match);
 }
 
-/* Take unit u's node as matched: into the row, if a block has its KV. */
+/* Take unit u's node as matched: into the row, if a block has its KV, or whether or not. */
 static inline uint32_t take_match(const kvp_cache *cache, const struct walk *walk, uint32_t u,
                                   uint32_t node)
 {
     if (node == KVPI_NO_NODE) {
         return KVP_STOP_MISS;
+    }
+    walk->nodes[u] = node;
+    if (kvpi_unlikely(walk->nodes_only)) {
+        return KVP_STOP_END;
     }
     const struct kvpi_place *at = kvpi_node(&cache->prefix, node)->at;
     int32_t entry = (int32_t)at[KVP_DEVICE].block;
@@ -228,7 +237,6 @@ static inline uint32_t take_match(const kvp_cache *cache, const struct walk *wal
     } else {
         kvpi_prefetch(kvpi_block(&cache->pool, at[KVP_DEVICE].block));
     }
-    walk->nodes[u] = node;
     /* The last unit's block of each row entry stands: it has all units before it too. */
     walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = entry;
     return KVP_STOP_END;
@@ -332,7 +340,7 @@ static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct 
         prefetch_node(prefix, named[u % AHEAD]);
         parent = node;
         match->n_hits = u + 1;
-        if (walk->units_per_block == 1 && u >= AHEAD) {
+        if (walk->units_per_block == 1 && u >= AHEAD && !walk->nodes_only) {
             see_blocks(cache, walk->blocks, u - AHEAD, match); /* there by now, and here still */
         }
     }
@@ -364,6 +372,8 @@ static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
         match->n_hits = match->n_shared * units_per_block;
         match->stop = KVP_STOP_NO_ROOM;
     }
+    match->n_kept = match->n_shared;
+    match->n_host_entries = match->n_host;
     match->n_blocks =
         kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
     if (match->n_hits % units_per_block != 0) {
@@ -376,9 +386,11 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 {
     const int off = !cache->config.prefix_cache || (match->prompt->flags & KVP_OPEN_NO_MATCH);
     const struct walk walk = {kvpi_row_nodes(&cache->table, place),
-                              kvpi_row_blocks(&cache->table, place), off ? 0 : match->n_public,
+                              kvpi_row_blocks(&cache->table, place),
+                              off ? 0 : match->n_public,
                               kvpi_units_per_block(cache),
-                              !(match->prompt->flags & KVP_OPEN_DEVICE_ONLY)};
+                              !(match->prompt->flags & KVP_OPEN_DEVICE_ONLY),
+                              cache->grouped != 0};
     match->place = place;
     match->stop = off                                ? KVP_STOP_OFF
                   : match->n_public < match->n_units ? KVP_STOP_UNCACHED
@@ -388,8 +400,12 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
     } else {
         walk_plain(cache, match, &walk);
     }
-    cut_full_hit(cache, match);
-    count_blocks(cache, match);
+    if (cache->grouped) {
+        kvpi_match_groups(cache, match);
+    } else {
+        cut_full_hit(cache, match);
+        count_blocks(cache, match);
+    }
 }
 
 void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
@@ -400,7 +416,9 @@ void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admi
     const uint64_t usable = cache->config.n_blocks - 1;
     const uint64_t n_held = cache->pool.n_held - (match->hold ? match->n_idle : 0);
     const uint64_t watermark = n_held > 0 ? cache->watermark : 0;
-    uint64_t need = (uint64_t)match->n_blocks - match->n_shared + match->n_unheld + match->n_host;
+    const uint64_t n_new = (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups;
+    const uint64_t n_all = n_new + match->n_kept;
+    uint64_t need = n_new + match->n_unheld + match->n_host;
     if (match->source != 0 && match->source_tier == KVP_DEVICE &&
         kvpi_block_is_cached(kvpi_block(&cache->pool, match->source))) {
         if (need + 1 + watermark <= available) {
@@ -416,9 +434,9 @@ void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admi
     out->available = (uint32_t)available;
     if (need + watermark <= available) {
         out->verdict = KVP_ADMIT_OK;
-    } else if (match->n_blocks + watermark > usable) {
+    } else if (n_all + watermark > usable) {
         out->verdict = KVP_ADMIT_NEVER;
-        out->missing_blocks = (uint32_t)(match->n_blocks + watermark - usable);
+        out->missing_blocks = (uint32_t)(n_all + watermark - usable);
     } else {
         out->verdict = KVP_ADMIT_LATER;
         out->missing_blocks = (uint32_t)(need + watermark - available);
@@ -432,13 +450,15 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
     out->hit_tokens = match->n_hits * cache->config.unit_tokens;
     out->cached_tokens = kvpi_min_u32(out->hit_tokens, n > 0 ? n - 1 : 0);
     out->stop = match->stop;
-    out->shared_blocks = match->n_shared - match->n_host;
+    out->stop_group = match->stop_group;
+    out->shared_blocks = match->n_kept - match->n_host;
     out->host_blocks = match->n_host;
     out->cached_blocks = match->n_unheld;
     out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
-    out->host_tokens = match->n_host * cache->config.block_tokens +
+    out->host_tokens = match->n_host_entries * cache->config.block_tokens +
                        (match->source_tier == KVP_HOST ? out->copied_tokens : 0);
-    out->taken_blocks = match->n_blocks - out->shared_blocks;
+    out->taken_blocks =
+        (match->n_blocks - match->n_shared) * cache->config.n_groups + match->n_host;
 }
 
 int kvpi_bad_prompt(const kvp_prompt *prompt)

@@ -47,6 +47,9 @@ static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
     out->host_cached_blocks = kvpi_read(&cache->host.n_cached);
     out->host_held_blocks = kvpi_read(&cache->host.n_held);
     out->swapped_seqs = kvpi_read(&c->swapped_seqs);
+    out->dropped_blocks = kvpi_read(&c->dropped_blocks);
+    out->tree_tokens = kvpi_read(&c->tree_tokens);
+    out->accepted_tokens = kvpi_read(&c->accepted_tokens);
     out->steps = kvpi_read(&cache->steps.begun);
     out->steps_out = out->steps > effective ? out->steps - effective : 0;
     out->host_tokens = kvpi_read(&c->host_tokens);
@@ -175,6 +178,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_se
     info->retention = seq->retention;
     info->row_version = seq->row_version;
     info->tier = seq->tier;
+    info->tree_tokens = seq->n_tree;
     if (seq->known == 0 || !kvpi_read_tokens(cache, seq, seq->known - 1, 1, &info->last_token)) {
         info->last_token = -1;
     }
@@ -263,9 +267,11 @@ kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, cons
         return KVP_E_ARG;
     }
     const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
-    const kvp_status status = s == NULL ? KVP_E_HANDLE : group != 0 ? KVP_E_ARG : KVP_OK;
+    const kvp_status status = s == NULL                         ? KVP_E_HANDLE
+                              : group >= cache->config.n_groups ? KVP_E_ARG
+                                                                : KVP_OK;
     if (status == KVP_OK) {
-        *out_row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, s));
+        *out_row = kvpi_row(cache, s, group);
         *out_n_blocks = s->n_blocks;
     }
     if (kvpi_recording(cache)) {
@@ -274,11 +280,10 @@ kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, cons
     return status;
 }
 
-static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from,
-                             uint32_t n, int64_t *out)
+static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq, const int32_t *row,
+                             uint32_t from, uint32_t n, int64_t *out)
 {
     const uint32_t S = cache->config.block_tokens;
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     const uint64_t end = (uint64_t)from + n;
     if (end > (uint64_t)seq->n_blocks * S) {
         return KVP_E_ARG;
@@ -302,9 +307,11 @@ kvp_status kvp_seq_slots(const kvp_cache *cache, kvp_seq seq, uint32_t group, ui
         return KVP_E_ARG;
     }
     const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
-    kvp_status status = s == NULL ? KVP_E_HANDLE : group != 0 ? KVP_E_ARG : KVP_OK;
+    kvp_status status = s == NULL                         ? KVP_E_HANDLE
+                        : group >= cache->config.n_groups ? KVP_E_ARG
+                                                          : KVP_OK;
     if (status == KVP_OK) {
-        status = read_slots(cache, s, from, n_tokens, out_slots);
+        status = read_slots(cache, s, kvpi_row(cache, s, group), from, n_tokens, out_slots);
     }
     if (kvpi_recording(cache)) {
         kvpi_record_seq_slots(recorder_of(cache), seq, group, from, n_tokens, status, out_slots);
@@ -326,9 +333,13 @@ static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint
     if (seq->tier != KVP_DEVICE) {
         return KVP_E_STATE;
     }
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    for (uint32_t i = range.begin / S; i <= (range.end - 1) / S; i++) {
-        kvpi_pool_retain(&cache->pool, (uint32_t)row[i], retention);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = range.begin / S; i <= (range.end - 1) / S; i++) {
+            if (row[i] != KVP_NULL_BLOCK) {
+                kvpi_pool_retain(&cache->pool, (uint32_t)row[i], retention);
+            }
+        }
     }
     return KVP_OK;
 }
@@ -397,7 +408,7 @@ kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
 static int is_block(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block)
 {
     const uint32_t n = tier == KVP_DEVICE ? cache->config.n_blocks : cache->config.host_blocks;
-    return group == 0 && tier < KVPI_TIERS && block >= 0 && (uint32_t)block < n;
+    return group < cache->config.n_groups && tier < KVPI_TIERS && block >= 0 && (uint32_t)block < n;
 }
 
 static const struct kvpi_block *read_block(const kvp_cache *cache, uint32_t tier, int32_t block)
@@ -410,10 +421,12 @@ static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const struct kvpi_block *b = read_block(cache, tier, block);
+    const uint32_t where = KVPI_WHERE(tier, kvpi_block_group(b));
     memset(info, 0, sizeof(*info));
     info->ref_count = kvpi_block_refs(b);
     info->generation = b->generation;
     info->retention = kvpi_block_class(b);
+    info->group = kvpi_block_group(b);
     info->state = block == KVP_NULL_BLOCK      ? KVP_BLOCK_NULL
                   : info->ref_count > 0        ? KVP_BLOCK_HELD
                   : b->refs & KVPI_REFS_PARKED ? KVP_BLOCK_PARKED
@@ -426,7 +439,7 @@ static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block
     }
     for (uint32_t node = b->content; node != KVPI_NO_NODE;) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
-        info->sealed_units += n->at[tier].block == (uint32_t)block;
+        info->sealed_units += kvpi_node_at(prefix, node, where)->block == (uint32_t)block;
         node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }
 }

@@ -10,6 +10,8 @@
 #include <kvpager/events.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
+#include <kvpager/trees.h>
+#include <kvpager/windows.h>
 
 #include "base.h"
 #include "hash.h"
@@ -56,6 +58,9 @@ struct kvpi_counters {
     uint64_t unkept_blocks;
     uint64_t host_evicted_blocks;
     uint64_t swapped_seqs; /* a gauge */
+    uint64_t dropped_blocks;
+    uint64_t tree_tokens;
+    uint64_t accepted_tokens;
 };
 
 #define KVPI_STEPS_OUT_MAX 64u
@@ -92,6 +97,7 @@ struct kvp_cache {
     uint32_t mapped;    /* the arena is ours to unmap */
     uint32_t busy;      /* checked builds: a call is inside */
     uint32_t watermark; /* blocks */
+    uint32_t grouped;   /* several groups, or one with a window: cache_match_groups.c matches */
     uint32_t used;      /* a namespace was opened: too late to record */
     uint64_t batch;     /* number of the batch that runs */
     uint64_t n_open_spaces;
@@ -128,11 +134,15 @@ struct kvpi_match {
     uint32_t n_hits;      /* leading ones that are hit */
     uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
     uint32_t stop;
-    uint32_t n_shared; /* hit blocks; those on the host stand in the row as negative ids */
+    uint32_t stop_group;
+    uint32_t n_shared; /* hit row entries; blocks on the host stand in the row as negative ids */
+    uint32_t n_kept;   /* hit blocks: entries of all groups that are not null */
     uint32_t n_unheld; /* of them, those that are cached on the device */
     uint32_t n_idle;   /* of them, those on the device that nobody holds: cached or parked */
     uint32_t n_host;   /* of them, those on the host */
-    uint32_t n_seen;   /* how many of them were looked at, and held if `hold` */
+    uint32_t n_host_entries; /* row entries with such, in any group */
+    uint32_t n_seen;   /* how many of them were looked at, and held if `hold`; row entries of all
+                          groups */
     uint32_t hold;     /* 1: for an open. Blocks are held as they are matched, while their
                                memory is at hand; kvpi_match_let_go puts them back exactly */
     uint32_t n_blocks; /* that the sequence will have */
@@ -144,6 +154,20 @@ struct kvpi_match {
 static inline struct kvpi_pool *kvpi_tier_pool(struct kvp_cache *cache, uint32_t tier)
 {
     return tier == KVP_DEVICE ? &cache->pool : &cache->host;
+}
+
+/* Where a block's content is attached: on its tier, for its group. */
+static inline uint32_t kvpi_where(const struct kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->pool : &cache->host;
+    return KVPI_WHERE(tier, kvpi_block_group(kvpi_block(pool, block)));
+}
+
+/* The sequence's row in one group. */
+static inline int32_t *kvpi_row(const struct kvp_cache *cache, const struct kvpi_seq *seq,
+                                uint32_t group)
+{
+    return kvpi_group_row(&cache->table, group, kvpi_seq_place(&cache->table, seq));
 }
 
 static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
@@ -255,6 +279,17 @@ void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
 /* The open is refused: undo what the walk held. */
 void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match);
 
+/* --- cache_match_groups.c: the same for several groups, and for windows (windows.h) */
+
+/* The first n_hits units were found: cut them to the longest prefix of which each group has what it
+ * keeps; write its blocks into the rows, count them, and hold them for an open. */
+void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match);
+
+/* Put back in reverse order what kvpi_match_groups held. */
+void kvpi_match_groups_let_go(kvp_cache *cache, const struct kvpi_match *match);
+
+/* --- cache_match.c */
+
 /* Hash the public units that were not hit. */
 void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);
 
@@ -265,11 +300,11 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
 
 /* --- cache_blocks.c: blocks and what is in them */
 
-/* Take n blocks to the end of the row, evicting as needed; there are enough. */
+/* Take blocks for n more entries of the rows, evicting as needed; there are enough. */
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
 
-/* Take one block. */
-uint32_t kvpi_take_block(kvp_cache *cache, uint32_t tier, uint32_t retention);
+/* Take one block, for a group and of a tier. */
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention);
 
 /* One reference less; counts what became free or cached. `released` may be NULL. */
 void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_released *released);
@@ -279,7 +314,7 @@ void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_rel
 void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block,
                       kvp_released *released);
 
-/* Release the row's blocks from the last down to `keep`, counting into `released`. */
+/* Release the rows' blocks from the last entry down to `keep`, counting into `released`. */
 void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                       kvp_released *released);
 
@@ -288,7 +323,7 @@ void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
 uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from);
 
 /* Take a node without duplicates off its block; a cached block left with nothing becomes free. */
-void kvpi_detach_node(kvp_cache *cache, uint32_t tier, uint32_t node);
+void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node);
 
 /* Make the node impossible to find. */
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
@@ -298,18 +333,77 @@ void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy);
 
 /* The copy added last will bring the node's unit into the block: attached there, or a duplicate, or
  * awaited. */
-void kvpi_copied_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block);
+void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block);
 
 /* The unit's KV is in the block: attach it there, or make it a duplicate. */
-void kvpi_settle_unit(kvp_cache *cache, uint32_t tier, uint32_t node, uint32_t block);
+void kvpi_settle_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block);
 
-/* Seal unit u of the sequence: commit's rule for one unit. Those up to `end` will follow. */
+/* Seal unit u of the sequence in every group: commit's rule for one unit. Those up to `end` will
+ * follow. */
 void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end);
 
 /* --- cache_extend.c */
 
 /* Make slots [computed, end) writable and the row long enough; there are enough blocks. */
 void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end);
+
+/* All or nothing. parents: NULL, or the batch adds nodes to trees. */
+kvp_status kvpi_extend_all(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents);
+
+/* Pointers or struct_size wrong? */
+int kvpi_bad_batch(const kvp_batch *batch);
+
+/* --- cache_windows.c: see windows.h */
+
+/* The sequence has the configured windows, and nothing dropped. */
+void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq);
+
+/* The sequence closes. */
+void kvpi_windows_close(const kvp_cache *cache, struct kvpi_seq *seq);
+
+/* Would a row of n_blocks entries keep one that was dropped, with the next query at q? */
+int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
+                      uint32_t n_blocks);
+
+/* KVP_E_DROPPED when the sequence cannot go on, for want of what was dropped. */
+static inline kvp_status kvpi_check_windows(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return seq->windowed && kvpi_windows_lack(cache, seq, seq->computed, seq->n_blocks)
+               ? KVP_E_DROPPED
+               : KVP_OK;
+}
+
+/* Drop what is not kept with the next query at the computed tokens. */
+void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *released);
+
+/* The child, whose rows are the parent's, keeps what it needs at its end. */
+void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
+                       const struct kvpi_seq *child);
+
+/* The rows were cut to n_blocks entries. */
+void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq);
+
+/* It was taken back to fewer computed tokens: what it computes again with a window of its own is
+ * not what others compute. */
+void kvpi_windows_back(const kvp_cache *cache, struct kvpi_seq *seq);
+
+/* Entries of all groups that are null. */
+uint32_t kvpi_windows_count_null(const kvp_cache *cache, const struct kvpi_seq *seq);
+
+/* --- cache_trees.c: see trees.h */
+
+/* Are they -1, or nodes that come before? */
+int kvpi_tree_parents_valid(const struct kvpi_seq *seq, const int32_t *parents, uint32_t n);
+
+/* Is a step out that the tree was given to? */
+static inline int kvpi_tree_in_flight(const struct kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return seq->n_tree > 0 && cache->config.steps == KVP_STEPS_OVERLAPPED &&
+           (int32_t)(seq->tree_step - (uint32_t)cache->steps.effective) > 0;
+}
+
+void kvpi_tree_add(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens,
+                   const int32_t *parents, uint32_t n);
 
 /* --- cache_steps.c */
 
@@ -351,8 +445,8 @@ void kvpi_steps_reset(kvp_cache *cache);
 
 /* --- cache_events.c */
 
-void kvpi_tell_stored(kvp_cache *cache, uint32_t tier, uint32_t node);
-void kvpi_tell_removed(kvp_cache *cache, uint32_t tier, uint32_t node);
+void kvpi_tell_stored(kvp_cache *cache, uint32_t where, uint32_t node);
+void kvpi_tell_removed(kvp_cache *cache, uint32_t where, uint32_t node);
 
 /* The namespace of this root is flushed; NO_NODE: everything is gone. */
 void kvpi_tell_cleared(kvp_cache *cache, uint32_t root);

@@ -224,16 +224,18 @@ kvp_status kvp_step_commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
 static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t step)
 {
     struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t first = kvpi_prefix_slot(prefix, copy->dst_tier, copy->dst, 0);
+    /* Not the copy's group: the block may have been taken anew by another one in the same plan. */
+    const uint32_t where = kvpi_where(cache, copy->dst_tier, copy->dst);
+    const uint32_t first = kvpi_prefix_slot(prefix, where, copy->dst, 0);
     for (uint32_t slot = first; slot < first + prefix->units_per_block; slot++) {
         if (!kvpi_prefix_is_awaited(prefix, slot, (uint32_t)step)) {
             continue;
         }
         const uint32_t node = kvpi_prefix_dups(prefix)[slot].node;
         kvpi_prefix_use(prefix, node); /* lives on while it changes from awaited to settled */
-        kvpi_prefix_remove_dup(prefix, slot);
+        kvpi_prefix_remove_dup(prefix, where, slot);
         if (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
-            kvpi_settle_unit(cache, copy->dst_tier, node, copy->dst);
+            kvpi_settle_unit(cache, where, node, copy->dst);
         }
         kvpi_prefix_unuse(prefix, node);
     }
@@ -352,28 +354,46 @@ static void clear_bad(kvp_cache *cache)
     }
 }
 
+/* Has the sequence's row entry i bad content, in any group? */
+static int is_bad(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i)
+{
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const uint32_t block = (uint32_t)kvpi_row(cache, seq, g)[i]; /* the null block is never */
+        /* A device block that was taken anew since has nothing of a copy in it. */
+        if ((block_of(cache, seq->tier, block)->refs & KVPI_REFS_MARKED) &&
+            (seq->tier == KVP_HOST || kvpi_is_arriving(cache, block))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The tokens of a sequence that lie before its first bad block. */
 static uint32_t count_good(kvp_cache *cache, const struct kvpi_seq *seq)
 {
     const uint32_t S = cache->config.block_tokens;
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     for (uint32_t i = 0; (uint64_t)i * S < seq->computed; i++) {
-        /* A device block that was taken anew since has nothing of a copy in it. */
-        if ((block_of(cache, seq->tier, (uint32_t)row[i])->refs & KVPI_REFS_MARKED) &&
-            (seq->tier == KVP_HOST || kvpi_is_arriving(cache, (uint32_t)row[i]))) {
+        if (is_bad(cache, seq, i)) {
             return i * S;
         }
     }
     return seq->computed;
 }
 
-/* List the sequences that will be cut; give how many there are. */
-static uint32_t find_cut(kvp_cache *cache, kvp_seq *out_seqs, uint32_t capacity)
+/* Was the step, or one after it, to compute nodes of the sequence's tree? */
+static int loses_tree(const struct kvpi_seq *seq, uint64_t step)
+{
+    return seq->n_tree > 0 && (int32_t)(seq->tree_step - (uint32_t)step) >= 0;
+}
+
+/* List the sequences that will be cut, or lose their tree; give how many there are. */
+static uint32_t find_cut(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uint32_t capacity)
 {
     uint32_t n = 0;
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
-        if ((seq->generation & 1) && count_good(cache, seq) < seq->computed) {
+        if ((seq->generation & 1) &&
+            (count_good(cache, seq) < seq->computed || loses_tree(seq, step))) {
             if (n < capacity) {
                 out_seqs[n] = kvpi_table_handle(&cache->table, seq, cache->recorder.cache_bits);
             }
@@ -391,14 +411,15 @@ static void strike_awaited(kvp_cache *cache, uint64_t step)
     struct kvpi_prefix *prefix = &cache->prefix;
     for (uint64_t i = copies_before(&cache->steps, step); i < plan->n_out + plan->n; i++) {
         const uint32_t tier = copies[i].dst_tier;
-        const uint32_t first = kvpi_prefix_slot(prefix, tier, copies[i].dst, 0);
+        const uint32_t where = kvpi_where(cache, tier, copies[i].dst);
+        const uint32_t first = kvpi_prefix_slot(prefix, where, copies[i].dst, 0);
         if (!(block_of(cache, tier, copies[i].dst)->refs & KVPI_REFS_MARKED)) {
             continue;
         }
         for (uint32_t slot = first; slot < first + prefix->units_per_block; slot++) {
             const struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[slot];
             if (dup->node != KVPI_NO_NODE && dup->next == KVPI_AWAITED) {
-                kvpi_prefix_remove_dup(prefix, slot);
+                kvpi_prefix_remove_dup(prefix, where, slot);
             }
         }
     }
@@ -415,6 +436,9 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
             continue;
         }
         const uint32_t n_good = count_good(cache, seq);
+        if (loses_tree(seq, step) || n_good < seq->computed) {
+            seq->n_tree = 0;
+        }
         if (n_good < seq->computed || (until[place] & ~DROPPED) > seq->computed + 1) {
             drop_commits(cache, step, place);
         }
@@ -423,6 +447,9 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
             seq->computed = n_good;
             seq->writable = kvpi_min_u32(seq->writable, n_good);
             seq->exclusive = 0;
+            if (seq->windowed) {
+                kvpi_windows_back(cache, seq);
+            }
         }
     }
 }
@@ -478,7 +505,7 @@ static kvp_status failed(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uin
     }
     mark_bad(cache, step);
     if (out_n_seqs != NULL) {
-        *out_n_seqs = find_cut(cache, out_seqs, capacity);
+        *out_n_seqs = find_cut(cache, step, out_seqs, capacity);
         if (*out_n_seqs > capacity) {
             clear_bad(cache);
             return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);

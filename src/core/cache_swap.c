@@ -44,23 +44,36 @@ static uint32_t count_units(const kvp_cache *cache, const struct kvpi_seq *seq)
                         seq->n_public);
 }
 
-/* The block of the tier we move to that has all of row entry i; 0: there is none. */
+/* The block of the tier we move to that has all of entry i of a group's row; 0: there is none. */
 static uint32_t find_there(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i,
-                           uint32_t to)
+                           uint32_t where)
 {
     const uint32_t end = (i + 1) * kvpi_units_per_block(cache);
     const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
-    return end > count_units(cache, seq) ? 0
-                                         : kvpi_node(&cache->prefix, nodes[end - 1])->at[to].block;
+    return end > count_units(cache, seq)
+               ? 0
+               : kvpi_node_at(&cache->prefix, nodes[end - 1], where)->block;
+}
+
+/* The old block of entry i of a group's row; NULL: it was dropped. */
+static inline struct kvpi_block *old_block(kvp_cache *cache, const struct kvpi_seq *seq,
+                                           uint32_t group, uint32_t i, uint32_t tier)
+{
+    const int32_t block = kvpi_row(cache, seq, group)[i];
+    return block == KVP_NULL_BLOCK ? NULL
+                                   : kvpi_block(kvpi_tier_pool(cache, tier), (uint32_t)block);
 }
 
 /* Mark and count one row entry. */
-static void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i, struct move *move)
+static void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group, uint32_t i,
+                        struct move *move)
 {
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    struct kvpi_block *old = kvpi_block(kvpi_tier_pool(cache, move->from), (uint32_t)row[i]);
+    struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
+    if (old == NULL) {
+        return;
+    }
     if (!(old->refs & KVPI_REFS_MARKED)) {
-        const uint32_t there = find_there(cache, seq, i, move->to);
+        const uint32_t there = find_there(cache, seq, i, KVPI_WHERE(move->to, group));
         old->refs |= KVPI_REFS_MARKED;
         old->next = there;
         old->prev = 0;
@@ -84,14 +97,12 @@ static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move
     const uint32_t S = cache->config.block_tokens;
     const uint32_t end = seq->tokens + move->reserve;
     const uint32_t n_entries = count_entries(cache, seq);
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     if (end <= seq->computed) {
         return;
     }
-    move->n_room += kvpi_ceil_div(end, S) - n_entries;
-    if (seq->computed % S != 0) {
-        struct kvpi_block *old =
-            kvpi_block(kvpi_tier_pool(cache, move->from), (uint32_t)row[n_entries - 1]);
+    move->n_room += (kvpi_ceil_div(end, S) - n_entries) * cache->config.n_groups;
+    for (uint32_t g = 0; g < cache->config.n_groups && seq->computed % S != 0; g++) {
+        struct kvpi_block *old = old_block(cache, seq, g, n_entries - 1, move->from);
         if (old->next != 0 || old->prev > 1) {
             old->prev -= old->next == 0;
             move->n_room++;
@@ -105,7 +116,9 @@ static void count_move(kvp_cache *cache, struct move *move)
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_find_seq(cache, move->seqs[k]);
         for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
-            count_entry(cache, seq, i, move);
+            for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+                count_entry(cache, seq, g, i, move);
+            }
         }
     }
     for (uint32_t k = 0; k < move->n_seqs && move->to == KVP_DEVICE; k++) {
@@ -117,17 +130,21 @@ static void count_move(kvp_cache *cache, struct move *move)
  * marked tells from now on whether it is copied. */
 static void clear_marks(kvp_cache *cache, const struct move *move, int all)
 {
-    struct kvpi_block *old = kvpi_blocks(kvpi_tier_pool(cache, move->from));
     struct kvpi_block *there = kvpi_blocks(kvpi_tier_pool(cache, move->to));
     for (uint32_t k = 0; k < move->n_seqs; k++) {
         const struct kvpi_seq *seq = kvpi_find_seq(cache, move->seqs[k]);
-        const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-        for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
-            if (old[row[i]].next != 0) {
-                there[old[row[i]].next].refs &= ~KVPI_REFS_MARKED;
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
+                struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
+                if (old == NULL) {
+                    continue;
+                }
+                if (old->next != 0) {
+                    there[old->next].refs &= ~KVPI_REFS_MARKED;
+                }
+                old->prev = old->next == 0;
+                old->refs &= all ? ~KVPI_REFS_MARKED : UINT32_MAX;
             }
-            old[row[i]].prev = old[row[i]].next == 0;
-            old[row[i]].refs &= all ? ~KVPI_REFS_MARKED : UINT32_MAX;
         }
     }
 }
@@ -159,28 +176,28 @@ static void judge(kvp_cache *cache, const struct move *move, kvp_admission *out)
 /* Hold what was found, once for each row entry. */
 static void hold_found(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
 {
-    const struct kvpi_block *old = kvpi_blocks(kvpi_tier_pool(cache, move->from));
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
-        if (old[row[i]].next != 0) {
-            kvpi_pool_hold(kvpi_tier_pool(cache, move->to), old[row[i]].next);
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            const struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
+            if (old != NULL && old->next != 0) {
+                kvpi_pool_hold(kvpi_tier_pool(cache, move->to), old->next);
+            }
         }
     }
 }
 
-/* Have row entry i of the sequence copied; gives the new block. */
+/* Have an entry of a group's row copied; gives the new block. */
 static uint32_t copy_entry(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq,
-                           uint32_t i)
+                           uint32_t group, uint32_t i)
 {
     const uint32_t S = cache->config.block_tokens;
     const uint32_t n_tokens = kvpi_min_u32(S, seq->computed - i * S);
-    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
-    struct kvpi_block *old = kvpi_block(kvpi_tier_pool(cache, move->from), (uint32_t)row[i]);
+    struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
     if (old->next == 0) {
-        old->next = kvpi_take_block(cache, move->to, kvpi_block_class(old));
+        old->next = kvpi_take_block(cache, KVPI_WHERE(move->to, group), kvpi_block_class(old));
         kvpi_add_copy(cache, &(struct kvpi_copy){.src_tier = (uint8_t)move->from,
                                                  .dst_tier = (uint8_t)move->to,
-                                                 .src = (uint32_t)row[i],
+                                                 .src = (uint32_t)kvpi_row(cache, seq, group)[i],
                                                  .dst = old->next,
                                                  .n_tokens = n_tokens});
     } else { /* copied already, for a sequence that may have fewer tokens there */
@@ -190,44 +207,55 @@ static uint32_t copy_entry(kvp_cache *cache, const struct move *move, const stru
     return old->next;
 }
 
-/* Copy what was not found, and settle the units in it. */
-static void copy_entries(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
+/* Copy an entry that was not found, and settle the units in it. */
+static void move_entry(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq,
+                       uint32_t group, uint32_t i)
 {
     const uint32_t units_per_block = kvpi_units_per_block(cache);
-    const uint32_t place = kvpi_seq_place(&cache->table, seq);
-    const int32_t *row = kvpi_row_blocks(&cache->table, place);
-    const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
-    const uint32_t n_units = count_units(cache, seq);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
+    if (old == NULL || old->prev == 0) {
+        return;
+    }
+    const uint32_t there = copy_entry(cache, move, seq, group, i);
+    const uint32_t end = kvpi_min_u32(count_units(cache, seq), (i + 1) * units_per_block);
+    for (uint32_t u = i * units_per_block; u < end; u++) {
+        kvpi_copied_unit(cache, KVPI_WHERE(move->to, group), nodes[u], there);
+    }
+}
+
+static void copy_entries(kvp_cache *cache, const struct move *move, const struct kvpi_seq *seq)
+{
     for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
-        if (kvpi_block(kvpi_tier_pool(cache, move->from), (uint32_t)row[i])->prev == 0) {
-            continue;
-        }
-        const uint32_t there = copy_entry(cache, move, seq, i);
-        const uint32_t end = kvpi_min_u32(n_units, (i + 1) * units_per_block);
-        for (uint32_t u = i * units_per_block; u < end; u++) {
-            kvpi_copied_unit(cache, move->to, nodes[u], there);
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            move_entry(cache, move, seq, g, i);
         }
     }
 }
 
-/* The row's entries become the new blocks; the old ones are released, the last one first. */
+/* The rows' entries become the new blocks; the old ones are released, the last one first. */
 static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_seq *seq,
                        kvp_released *released)
 {
     const uint32_t n_entries = count_entries(cache, seq);
-    int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     kvpi_release_row(cache, seq, n_entries, released);
     for (uint32_t i = n_entries; i > 0; i--) {
-        const uint32_t source = (uint32_t)row[i - 1];
-        struct kvpi_block *old = kvpi_block(kvpi_tier_pool(cache, move->from), source);
-        row[i - 1] = (int32_t)old->next;
-        old->refs &= ~KVPI_REFS_MARKED;
-        kvpi_leave_block(cache, seq, source, released);
+        for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+            int32_t *entry = &kvpi_row(cache, seq, g - 1)[i - 1];
+            struct kvpi_block *old = old_block(cache, seq, g - 1, i - 1, move->from);
+            if (old != NULL) {
+                const uint32_t source = (uint32_t)*entry;
+                *entry = (int32_t)old->next;
+                old->refs &= ~KVPI_REFS_MARKED;
+                kvpi_leave_block(cache, seq, source, released);
+            }
+        }
     }
     seq->tier = move->to;
     seq->writable = seq->computed;
     seq->exclusive = 0;
     seq->cut_step = 0; /* no step knows the new blocks */
+    seq->n_tree = 0;
     seq->row_version++;
     kvpi_steps_cut(cache, seq, 0);
 }
@@ -255,6 +283,21 @@ static void run_move(kvp_cache *cache, const struct move *move, kvp_released *re
     }
 }
 
+static kvp_status check_seq(const kvp_cache *cache, const struct kvpi_seq *seq,
+                            const struct move *move)
+{
+    if (seq->tier != move->from) {
+        return KVP_E_STATE;
+    }
+    const kvp_status status =
+        move->to == KVP_DEVICE ? kvpi_check_windows(cache, seq) : KVP_OK; /* it is to go on there */
+    if (status != KVP_OK) {
+        return status;
+    }
+    return (uint64_t)seq->tokens + move->reserve > cache->table.max_tokens ? KVP_E_TOO_LONG
+                                                                           : KVP_OK;
+}
+
 /* Handles, names, states, lengths, as cache.h orders them. */
 static kvp_status check_move(kvp_cache *cache, const struct move *move)
 {
@@ -264,12 +307,7 @@ static kvp_status check_move(kvp_cache *cache, const struct move *move)
         if (seq == NULL) {
             break;
         }
-        const uint64_t end = (uint64_t)seq->tokens + move->reserve;
-        kvpi_faults_other(&faults,
-                          seq->tier != move->from         ? KVP_E_STATE
-                          : end > cache->table.max_tokens ? KVP_E_TOO_LONG
-                                                          : KVP_OK,
-                          k);
+        kvpi_faults_other(&faults, check_seq(cache, seq, move), k);
     }
     return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
 }

@@ -37,6 +37,11 @@ void kvpi_plan_reset(struct kvpi_plan *plan)
     memset(mark_of(plan, KVP_DEVICE, 0), 0, (size_t)plan->n_blocks + plan->host_blocks);
 }
 
+int kvpi_plan_waits(const struct kvpi_plan *plan, uint32_t tier, uint32_t block)
+{
+    return (*mark_of(plan, tier, block) & WAITING_DST) != 0;
+}
+
 void kvpi_plan_add(struct kvpi_plan *plan, const struct kvpi_copy *copy)
 {
     KVPI_ASSERT(kvpi_plan_room(plan) > 0 && copy->n_tokens > 0);
@@ -94,6 +99,7 @@ static void give(const struct kvpi_copy *copy, uint32_t phase, kvp_copy *out)
 {
     memset(out, 0, sizeof(*out));
     out->phase = phase;
+    out->group = (uint16_t)copy->group;
     out->src_tier = copy->src_tier;
     out->dst_tier = copy->dst_tier;
     out->src_block = (int32_t)copy->src;

@@ -17,6 +17,7 @@ struct kvpi_copy {
     uint8_t dst_tier;
     uint8_t keeps;   /* 1: the copy itself holds its destination, until its step takes effect */
     uint8_t chained; /* 1: its source may be what an earlier copy brings */
+    uint32_t group;
     uint32_t src;
     uint32_t dst;
     uint32_t n_tokens;
@@ -48,6 +49,9 @@ static inline uint64_t kvpi_plan_room(const struct kvpi_plan *plan)
 void kvpi_plan_layout(struct kvpi_plan *plan, struct kvpi_layout *layout, size_t self);
 
 void kvpi_plan_reset(struct kvpi_plan *plan);
+
+/* Does a copy into the block wait? */
+int kvpi_plan_waits(const struct kvpi_plan *plan, uint32_t tier, uint32_t block);
 
 /* Append a copy; the caller has made sure that there is room. */
 void kvpi_plan_add(struct kvpi_plan *plan, const struct kvpi_copy *copy);

@@ -102,13 +102,13 @@ uint32_t kvpi_pool_victim(const struct kvpi_pool *pool)
     return kvpi_block(pool, pool->n_blocks + class_)->next;
 }
 
-uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention)
+uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention, uint32_t group)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
     const uint32_t block = kvpi_pool_victim(pool);
     KVPI_ASSERT(block != 0 && blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
     kvpi_pool_unlink(pool, blocks, block);
-    blocks[block].refs = 1 | retention << KVPI_REFS_CLASS_SHIFT;
+    blocks[block].refs = 1 | retention << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
     kvpi_uncount(&pool->n_free, 1);
     kvpi_count(&pool->n_held, 1);
     return block;
@@ -192,8 +192,9 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
                                       uint32_t begin)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
-    const uint32_t class_ = kvpi_block_class(&blocks[row[end - 1]]);
-    const uint32_t held_once = 1 | class_ << KVPI_REFS_CLASS_SHIFT;
+    const struct kvpi_block *first = &blocks[row[end - 1]];
+    const uint32_t class_ = kvpi_block_class(first);
+    const uint32_t held_once = 1 | (first->refs & (KVPI_REFS_CLASS_MASK | KVPI_REFS_GROUP_MASK));
     const uint32_t sentinel = pool->n_blocks + class_;
     struct kvpi_trail *trail = &pool->tail_trail[class_];
     uint32_t last = blocks[sentinel].prev;

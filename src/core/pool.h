@@ -35,12 +35,14 @@
 #define KVPI_POOL_JUMP 16u
 
 /* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it the
- * retention class and a scratch bit of one call. */
+ * retention class, a scratch bit of one call, whether it is parked, and its layer group. */
 #define KVPI_REFS_MASK        0x00FFFFFFu
 #define KVPI_REFS_CLASS_SHIFT 24
 #define KVPI_REFS_CLASS_MASK  (7u << KVPI_REFS_CLASS_SHIFT)
 #define KVPI_REFS_MARKED      (1u << 27) /* clear between calls */
 #define KVPI_REFS_PARKED      (1u << 28) /* at count 0: parked; above: was, when it was held */
+#define KVPI_REFS_GROUP_SHIFT 29         /* the layer group that took it last */
+#define KVPI_REFS_GROUP_MASK  (7u << KVPI_REFS_GROUP_SHIFT)
 
 struct kvpi_block {
     uint32_t refs;
@@ -101,6 +103,11 @@ static inline uint32_t kvpi_block_class(const struct kvpi_block *block)
     return (block->refs & KVPI_REFS_CLASS_MASK) >> KVPI_REFS_CLASS_SHIFT;
 }
 
+static inline uint32_t kvpi_block_group(const struct kvpi_block *block)
+{
+    return block->refs >> KVPI_REFS_GROUP_SHIFT;
+}
+
 static inline uint64_t kvpi_pool_available(const struct kvpi_pool *pool)
 {
     return pool->n_free + pool->n_cached;
@@ -141,7 +148,7 @@ static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
 uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
 
 /* Take the victim, which must have no content: reference count 1, class `retention`. */
-uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention);
+uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention, uint32_t group);
 
 /* One reference less. At 0 the block is queued: with content at the tail of its class; without,
  * at the head of class 0; or parked. Without content, its generation rises. Gives the number

@@ -24,7 +24,9 @@ void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, 
     const size_t tokens = (size_t)prefix->unit_tokens * sizeof(int32_t);
     const size_t align = tokens % KVPI_CACHE_LINE == 0 ? KVPI_CACHE_LINE : 8;
     const size_t n = (size_t)prefix->n_nodes + 1;
-    prefix->node_bytes = (sizeof(struct kvpi_node) + tokens + align - 1) / align * align;
+    const size_t more = (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place);
+    prefix->more_at = sizeof(struct kvpi_node) + tokens;
+    prefix->node_bytes = (prefix->more_at + more + align - 1) / align * align;
     /* 12 nodes to 19 slots: a search reads 1.9 slots on average, most of them in one line. */
     const uint64_t slots = (uint64_t)prefix->n_nodes * 19 / 12 + 8;
     prefix->n_index_slots = slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
@@ -68,6 +70,16 @@ static uint32_t new_node(struct kvpi_prefix *prefix)
     return index;
 }
 
+/* All but the tokens. */
+static inline void clear_node(const struct kvpi_prefix *prefix, struct kvpi_node *node)
+{
+    memset(node, 0, sizeof(*node));
+    if (prefix->n_where > KVPI_TIERS) {
+        memset(kvpi_at(node, prefix->more_at), 0,
+               (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place));
+    }
+}
+
 static void index_add(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
 {
     struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
@@ -108,7 +120,7 @@ uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
     const uint32_t index = new_node(prefix);
     if (index != KVPI_NO_NODE) {
         struct kvpi_node *node = kvpi_node(prefix, index);
-        memset(node, 0, sizeof(*node));
+        clear_node(prefix, node);
         node->hash = *hash;
         node->users = 1;
         node->flags = KVPI_NODE_ROOT | KVPI_NODE_LIVE;
@@ -170,7 +182,7 @@ uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_
     }
     struct kvpi_node *node = kvpi_node(prefix, index);
     struct kvpi_node *above = kvpi_node(prefix, parent);
-    memset(node, 0, sizeof(*node));
+    clear_node(prefix, node);
     node->parent = parent;
     node->root = above->root;
     node->depth = above->depth + 1;
@@ -207,7 +219,8 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
 {
     while (node != KVPI_NO_NODE) {
         struct kvpi_node *n = kvpi_node(prefix, node);
-        if ((n->users | n->children | n->at[KVP_DEVICE].block | n->at[KVP_HOST].block) != 0) {
+        if ((n->users | n->children | n->at[KVP_DEVICE].block | n->at[KVP_HOST].block) != 0 ||
+            kvpi_node_has_block(prefix, node)) {
             return;
         }
         KVPI_ASSERT((n->at[KVP_DEVICE].dups | n->at[KVP_HOST].dups) == 0);
@@ -235,22 +248,22 @@ void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
     n->flags &= ~(uint32_t)KVPI_NODE_PUBLIC;
 }
 
-void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block,
+void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
                        uint32_t step)
 {
     const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
-    struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, tier, block, place)];
+    struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, where, block, place)];
     KVPI_ASSERT(prefix->has_dups && dup->node == 0);
     *dup = (struct kvpi_dup){KVPI_AWAITED, step, node};
     kvpi_prefix_use(prefix, node);
 }
 
-void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block)
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
-    struct kvpi_node *n = kvpi_node(prefix, node);
-    struct kvpi_place *at = &n->at[tier];
-    const uint32_t slot = kvpi_prefix_slot(prefix, tier, block, kvpi_prefix_place(prefix, n));
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t slot = kvpi_prefix_slot(prefix, where, block, place);
     KVPI_ASSERT(prefix->has_dups == KVPI_DUPS_ALL && dups[slot].node == 0 && at->block != block);
     dups[slot].node = node;
     if (at->dups == 0) {
@@ -267,12 +280,11 @@ void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t tie
     dups[oldest].prev = slot;
 }
 
-void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot)
+void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t where, uint32_t slot)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
     const uint32_t node = dups[slot].node;
-    const uint32_t tier = slot / prefix->units_per_block < prefix->n_blocks ? KVP_DEVICE : KVP_HOST;
-    struct kvpi_place *at = &kvpi_node(prefix, node)->at[tier];
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
     if (dups[slot].next == KVPI_AWAITED) {
         dups[slot] = (struct kvpi_dup){0, 0, 0};
         kvpi_prefix_unuse(prefix, node);
@@ -290,29 +302,30 @@ void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot)
     dups[slot] = (struct kvpi_dup){0, 0, 0};
 }
 
-void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t tier, uint32_t block,
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t where, uint32_t block,
                              uint32_t from)
 {
     if (!prefix->has_dups) {
         return;
     }
-    const uint32_t first = kvpi_prefix_slot(prefix, tier, block, 0);
+    const uint32_t first = kvpi_prefix_slot(prefix, where, block, 0);
     for (uint32_t place = from; place < prefix->units_per_block; place++) {
         if (kvpi_prefix_dups(prefix)[first + place].node != 0) {
-            kvpi_prefix_remove_dup(prefix, first + place);
+            kvpi_prefix_remove_dup(prefix, where, first + place);
         }
     }
 }
 
-uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier)
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t where)
 {
-    struct kvpi_place *at = &kvpi_node(prefix, node)->at[tier];
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
     KVPI_ASSERT(at->block != 0);
     at->block = 0;
     if (at->dups != 0) {
         const uint32_t slot = at->dups;
-        kvpi_prefix_remove_dup(prefix, slot);
-        at->block = slot / prefix->units_per_block - (tier == KVP_HOST ? prefix->n_blocks : 0);
+        kvpi_prefix_remove_dup(prefix, where, slot);
+        at->block = slot / prefix->units_per_block -
+                    (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
     }
     return at->block;
 }

@@ -6,15 +6,17 @@
  * hash. A candidate is taken only if its parent IS the node before, and tokens and keys are equal:
  * by induction the whole prefix is equal, whatever the hash does. Private nodes only store tokens.
  *
- * In each tier a node has at most one attached block; other blocks with the same valid content are
- * its duplicates there, oldest first, and the oldest takes its place when the block goes. The unit
- * of depth d (1 for the first) lies in its block at place (d - 1) % units_per_block. A unit that a
- * copy of a step still out will bring into a block is awaited there: neither attached nor listed as
- * a duplicate, it is a user of its node.
+ * In each tier, for each layer group, a node has at most one attached block; other blocks with the
+ * same valid content are its duplicates there, oldest first, and the oldest takes its place when
+ * the block goes. The unit of depth d (1 for the first) lies in its block at place (d - 1) %
+ * units_per_block. A unit that a copy of a step still out will bring into a block is awaited there:
+ * neither attached nor listed as a duplicate, it is a user of its node.
  *
  * In memory (U = 16: two adjacent cache lines, all that a hit touches of a node):
  *
  *   |hash 16|parent|users|children|depth|flags|n_keys|block, dups of 2 tiers|jump|root|tokens [U]|
+ *
+ * and behind the tokens, where there are several groups, block and dups of 2 tiers for each more.
  */
 #ifndef KVPI_PREFIX_H
 #define KVPI_PREFIX_H
@@ -37,7 +39,12 @@ enum {
 
 #define KVPI_TIERS 2u
 
-/* Where a node's KV is in one tier. */
+/* Where KV may be: on a tier, for a layer group. Places of group 0 lie in the node's first line,
+ * those of other groups behind its tokens. */
+#define KVPI_WHERE(tier, group) ((tier) + KVPI_TIERS * (group))
+#define KVPI_TIER_OF(where)     ((where) % KVPI_TIERS)
+
+/* Where a node's KV is on one tier, for one group. */
 struct kvpi_place {
     uint32_t block; /* attached, 0: none */
     uint32_t dups;  /* oldest duplicate, as a unit slot; 0: none */
@@ -51,13 +58,13 @@ struct kvpi_node {
     uint32_t depth; /* units from the root; 0: root */
     uint32_t flags;
     uint32_t n_keys;
-    struct kvpi_place at[KVPI_TIERS];
+    struct kvpi_place at[KVPI_TIERS]; /* of group 0; see kvpi_node_at */
     uint32_t jump; /* a hint: the node KVPI_NODE_JUMP units below, on the path opened last */
     uint32_t root; /* the root that it hangs from; a root: itself */
 };
 
-/* A unit slot that duplicates a node's content: doubly linked, circular, per node and tier. Slots
- * count units over the device's blocks, then over the host's. */
+/* A unit slot that duplicates a node's content: doubly linked, circular, per node, tier and group.
+ * Slots count units over the device's blocks, then over the host's. */
 struct kvpi_dup {
     uint32_t next; /* KVPI_AWAITED: not in the list yet */
     uint32_t prev; /* awaited: the step's number */
@@ -85,6 +92,7 @@ struct kvpi_prefix {
     uint32_t n_index_slots;
     uint32_t tag_mask; /* tests cut it to few bits */
     uint32_t has_dups; /* KVPI_DUPS_... */
+    uint32_t n_where;  /* tiers x groups */
     uint32_t n_blocks;
     uint32_t host_blocks;
     uint32_t first_free; /* freed nodes, last freed first; a free node's jump, a hint, is the
@@ -95,6 +103,7 @@ struct kvpi_prefix {
     uint64_t n_used;
     uint64_t n_collisions;
     size_t node_bytes; /* stride */
+    size_t more_at;    /* places of groups from 1 on, in a node */
     size_t nodes_at;
     size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t index_at; /* struct kvpi_index_slot [n_index_slots] */
@@ -111,6 +120,27 @@ struct kvpi_unit {
 static inline struct kvpi_node *kvpi_node(const struct kvpi_prefix *prefix, uint32_t node)
 {
     return kvpi_at(prefix, prefix->nodes_at + node * prefix->node_bytes);
+}
+
+static inline struct kvpi_place *kvpi_node_at(const struct kvpi_prefix *prefix, uint32_t node,
+                                              uint32_t where)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    if (where < KVPI_TIERS) {
+        return &n->at[where];
+    }
+    struct kvpi_place *more = kvpi_at(n, prefix->more_at);
+    return &more[where - KVPI_TIERS];
+}
+
+/* Is a block attached to the node anywhere? */
+static inline int kvpi_node_has_block(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    uint32_t any = 0;
+    for (uint32_t where = 0; where < prefix->n_where; where++) {
+        any |= kvpi_node_at(prefix, node, where)->block;
+    }
+    return any != 0;
 }
 
 static inline const int32_t *kvpi_node_tokens(const struct kvpi_node *node)
@@ -160,10 +190,12 @@ static inline uint32_t kvpi_prefix_place(const struct kvpi_prefix *prefix,
 }
 
 /* The slot of a block's unit at `place`. */
-static inline uint32_t kvpi_prefix_slot(const struct kvpi_prefix *prefix, uint32_t tier,
+static inline uint32_t kvpi_prefix_slot(const struct kvpi_prefix *prefix, uint32_t where,
                                         uint32_t block, uint32_t place)
 {
-    return (block + (tier == KVP_HOST ? prefix->n_blocks : 0)) * prefix->units_per_block + place;
+    return (block + (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0)) *
+               prefix->units_per_block +
+           place;
 }
 
 /* Does the root that the node hangs from belong to a namespace still? */
@@ -233,18 +265,18 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node);
 void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node);
 
 /* Add the block as the node's youngest duplicate. */
-void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block);
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block);
 
 /* The node's unit is awaited in the block, until `step` takes effect. */
-void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier, uint32_t block,
+void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
                        uint32_t step);
 
 /* Is the unit at `place` of the block a duplicate, or awaited? */
-static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t tier,
+static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t where,
                                      uint32_t block, uint32_t place)
 {
     return prefix->has_dups &&
-           kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, tier, block, place)].node != 0;
+           kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, where, block, place)].node != 0;
 }
 
 /* Is the unit in this slot awaited until `step` takes effect? */
@@ -256,14 +288,14 @@ static inline int kvpi_prefix_is_awaited(const struct kvpi_prefix *prefix, uint3
 }
 
 /* Strike one duplicate, or awaited unit, given as a unit slot. The latter may be the node's end. */
-void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t slot);
+void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t where, uint32_t slot);
 
 /* Strike what the block duplicates, or awaits, from unit place `from` on. Cost: O(S / U). */
-void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t tier, uint32_t block,
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t where, uint32_t block,
                              uint32_t from);
 
-/* Take the tier's block away from the node, which has it attached; the oldest duplicate takes its
+/* Take the block there away from the node, which has it attached; the oldest duplicate takes its
  * place. Gives that duplicate's block, or 0. The node is not reaped. */
-uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t tier);
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t where);
 
 #endif

@@ -2,7 +2,8 @@
  * reads them: the two share nothing but that page, so that a mistake in one shows.
  *
  * Here: the header, and the calls that change sequences and namespaces or ask about a prompt or a
- * batch; record_tiers.c: plans, swaps, steps; record_read.c: what only reads.
+ * batch; record_tiers.c: plans, swaps, steps; record_trees.c: windows and trees; record_read.c: all
+ * other calls that only read.
  *
  * A record is put together in a small buffer on the stack and handed to the sink in one piece;
  * arrays too long for it go to the sink from where they lie. Nothing is allocated, and no length
@@ -25,19 +26,6 @@
 
 #include "record_put.h"
 
-static void put_keys(struct kvpi_writer *writer, const kvp_key *keys, uint32_t n_keys)
-{
-    kvpi_put_room(writer, KVPI_VARINT_BYTES);
-    kvpi_put_varint(writer, n_keys);
-    for (uint32_t i = 0; i < n_keys; i++) {
-        kvpi_put_room(writer, KVPI_GROUP_BYTES);
-        kvpi_put_fields(
-            writer, (const uint32_t[]){keys[i].type, keys[i].begin, keys[i].end, keys[i].n_bytes},
-            4);
-        kvpi_put_bytes(writer, keys[i].bytes, keys[i].n_bytes);
-    }
-}
-
 static void put_ranges(struct kvpi_writer *writer, const kvp_range *ranges, uint32_t n_ranges)
 {
     kvpi_put_room(writer, KVPI_VARINT_BYTES);
@@ -51,25 +39,12 @@ static void put_ranges(struct kvpi_writer *writer, const kvp_range *ranges, uint
 
 /* ---------------------------------------------------------------------- arguments, results */
 
-/* Which pointers were given: a bit each, so that "none" and "none of them" stay two things. */
-enum {
-    HAS_TOKENS = 1,
-    HAS_KEYS = 2,
-    HAS_HASHES = 4,   /* prompt */
-    HAS_UNCACHED = 8, /* prompt */
-    HAS_COUNTS = 16   /* batch */
-};
-
-static uint8_t has(const void *pointer, unsigned bit)
-{
-    return (uint8_t)(pointer != NULL ? bit : 0);
-}
-
 static void put_prompt(struct kvpi_writer *writer, const kvp_prompt *prompt)
 {
-    kvpi_put_byte(writer,
-                  (uint8_t)(has(prompt->tokens, HAS_TOKENS) | has(prompt->keys, HAS_KEYS) |
-                            has(prompt->hashes, HAS_HASHES) | has(prompt->uncached, HAS_UNCACHED)));
+    kvpi_put_byte(writer, (uint8_t)(kvpi_put_has(prompt->tokens, KVPI_HAS_TOKENS) |
+                                    kvpi_put_has(prompt->keys, KVPI_HAS_KEYS) |
+                                    kvpi_put_has(prompt->hashes, KVPI_HAS_HASHES) |
+                                    kvpi_put_has(prompt->uncached, KVPI_HAS_UNCACHED)));
     kvpi_put_fields(
         writer, (const uint32_t[]){prompt->reserve_tokens, prompt->flags, prompt->retention}, 3);
     kvpi_put_varint(writer, prompt->tag);
@@ -82,34 +57,9 @@ static void put_prompt(struct kvpi_writer *writer, const kvp_prompt *prompt)
                            sizeof(kvp_hash),
                        KVPI_ELEMENT_BYTE);
     if (prompt->keys != NULL)
-        put_keys(writer, prompt->keys, prompt->n_keys);
+        kvpi_put_keys(writer, prompt->keys, prompt->n_keys);
     if (prompt->uncached != NULL)
         put_ranges(writer, prompt->uncached, prompt->n_uncached);
-}
-
-static size_t sum_of_counts(const kvp_batch *batch)
-{
-    if (batch->n_tokens == NULL)
-        return batch->n_seqs;
-    size_t sum = 0;
-    for (uint32_t i = 0; i < batch->n_seqs; i++)
-        sum += batch->n_tokens[i];
-    return sum;
-}
-
-static void put_batch(struct kvpi_writer *writer, const kvp_batch *batch)
-{
-    kvpi_put_byte(writer, (uint8_t)(has(batch->tokens, HAS_TOKENS) | has(batch->keys, HAS_KEYS) |
-                                    has(batch->n_tokens, HAS_COUNTS)));
-    kvpi_put_fields(writer, (const uint32_t[]){batch->reserve_tokens, batch->flags, batch->n_seqs},
-                    3);
-    kvpi_put_handles(writer, batch->seqs, batch->n_seqs);
-    if (batch->n_tokens != NULL)
-        kvpi_put_varints(writer, batch->n_tokens, batch->n_seqs);
-    if (batch->tokens != NULL)
-        kvpi_put_array(writer, batch->tokens, sum_of_counts(batch), KVPI_ELEMENT_32);
-    if (batch->keys != NULL)
-        put_keys(writer, batch->keys, batch->n_keys);
 }
 
 static void put_statuses(struct kvpi_writer *writer, const kvp_batch *batch)
@@ -126,8 +76,8 @@ static void put_open_info(struct kvpi_writer *writer, const kvp_open_info *info)
                     (const uint32_t[]){info->cached_tokens, info->hit_tokens, info->stop,
                                        info->host_tokens, info->shared_blocks, info->host_blocks,
                                        info->cached_blocks, info->copied_tokens, info->taken_blocks,
-                                       info->evicted_blocks},
-                    10);
+                                       info->evicted_blocks, info->stop_group},
+                    11);
 }
 
 static void put_config(struct kvpi_writer *writer, const kvp_config *config)
@@ -137,13 +87,17 @@ static void put_config(struct kvpi_writer *writer, const kvp_config *config)
     kvpi_put_room(writer, KVPI_GROUP_BYTES);
     kvpi_put_fields(
         writer,
-        (const uint32_t[]){config->block_tokens, config->unit_tokens, config->n_blocks,
-                           config->max_seqs, config->max_seq_tokens, config->max_namespaces,
-                           config->n_nodes, config->max_unit_keys, config->max_copies,
-                           config->commit_policy, config->full_hit, config->prefix_cache,
-                           config->test_hash_bits, config->host_blocks, config->keep_evicted,
-                           config->steps, config->max_steps_out, config->max_events},
-        18);
+        (const uint32_t[]){config->block_tokens,    config->unit_tokens,    config->n_blocks,
+                           config->max_seqs,        config->max_seq_tokens, config->max_namespaces,
+                           config->n_nodes,         config->max_unit_keys,  config->max_copies,
+                           config->commit_policy,   config->full_hit,       config->prefix_cache,
+                           config->test_hash_bits,  config->host_blocks,    config->keep_evicted,
+                           config->steps,           config->max_steps_out,  config->max_events,
+                           config->max_tree_tokens, config->n_groups},
+        20);
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
+    for (uint32_t i = 0; i < config->n_groups; i++)
+        kvpi_put_window(writer, config->groups[i]);
     kvpi_put_fixed(writer, watermark, 8);
     kvpi_put_fixed(writer, config->hash_seed, 8);
     kvpi_put_varint(writer, config->n_uncached_tokens);
@@ -160,11 +114,13 @@ kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sin
     recorder->sink = *sink;
     recorder->decisions = 0;
     recorder->unit_tokens = resolved->unit_tokens;
+    recorder->max_seqs = resolved->max_seqs;
+    recorder->max_tree_tokens = resolved->max_tree_tokens;
     recorder->failed = 0;
     struct kvpi_writer writer;
     writer.recorder = recorder;
     writer.n_bytes = 0;
-    kvpi_put_bytes(&writer, "kvplog2\n", 8);
+    kvpi_put_bytes(&writer, "kvplog3\n", 8);
     put_config(&writer, resolved);
     kvpi_put_flush(&writer);
     if (recorder->failed != 0) {
@@ -268,7 +224,7 @@ void kvpi_record_can_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_p
 
 static void put_values(struct kvpi_writer *writer, const int32_t *tokens, uint32_t n_tokens)
 {
-    kvpi_put_byte(writer, has(tokens, HAS_TOKENS));
+    kvpi_put_byte(writer, kvpi_put_has(tokens, KVPI_HAS_TOKENS));
     kvpi_put_varint(writer, n_tokens);
     if (tokens != NULL)
         kvpi_put_array(writer, tokens, n_tokens, KVPI_ELEMENT_32);
@@ -291,7 +247,7 @@ static void batch_call(struct kvpi_recorder *recorder, uint8_t op, const kvp_bat
 {
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, op);
-    put_batch(&writer, batch);
+    kvpi_put_batch(&writer, batch, NULL);
     kvpi_put_status(&writer, status);
     if (status == KVP_OK && (batch->flags & KVP_BATCH_EACH) != 0)
         put_statuses(&writer, batch);
@@ -315,7 +271,7 @@ void kvpi_record_can_extend(struct kvpi_recorder *recorder, const kvp_batch *bat
 {
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, KVP_CALL_CAN_EXTEND);
-    put_batch(&writer, batch);
+    kvpi_put_batch(&writer, batch, NULL);
     kvpi_put_status(&writer, status);
     if (status == KVP_OK)
         kvpi_put_admission(&writer, admission);
@@ -383,16 +339,6 @@ void kvpi_record_seq_fork(struct kvpi_recorder *recorder, kvp_seq parent, uint32
     kvpi_put_finish(&writer);
 }
 
-static void put_released(struct kvpi_writer *writer, kvp_status status,
-                         const kvp_released *released)
-{
-    kvpi_put_status(writer, status);
-    if (status != KVP_OK)
-        return;
-    kvpi_put_varint(writer, released->freed_blocks);
-    kvpi_put_varint(writer, released->cached_blocks);
-}
-
 void kvpi_record_seq_truncate(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t n_tokens,
                               kvp_status status, const kvp_released *released)
 {
@@ -400,7 +346,7 @@ void kvpi_record_seq_truncate(struct kvpi_recorder *recorder, kvp_seq seq, uint3
     kvpi_put_begin(&writer, recorder, KVP_CALL_TRUNCATE);
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_varint(&writer, n_tokens);
-    put_released(&writer, status, released);
+    kvpi_put_released(&writer, status, released);
     kvpi_put_finish(&writer);
 }
 
@@ -410,7 +356,7 @@ void kvpi_record_seq_close(struct kvpi_recorder *recorder, kvp_seq seq, kvp_stat
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, KVP_CALL_CLOSE);
     kvpi_put_handle(&writer, seq.bits);
-    put_released(&writer, status, released);
+    kvpi_put_released(&writer, status, released);
     kvpi_put_finish(&writer);
 }
 

@@ -13,11 +13,12 @@
  *     public one records itself only.
  *   - Passes as outputs its own out arguments, in their order, as const pointers. They are followed
  *     only when the status is KVP_OK; n_seqs of invalidate and step_failed, n_copies of plan_take
- *     and step_begin, n_events and number of events_snapshot also for KVP_E_TOO_SMALL, the
- *     violation of check only for KVP_E_CORRUPT. Outputs that a caller may leave out (info of open,
- *     released, swapped, violation) must be here all the same: pass a local one. Only n_seqs of
- *     invalidate and step_failed may be NULL: the caller asked for no report. Of the tokens of
- *     events, those of events with n_tokens above 0 are followed.
+ *     and step_begin, n_events and number of events_snapshot, n_moves of accept, n_nodes of tree
+ *     also for KVP_E_TOO_SMALL, the violation of check only for KVP_E_CORRUPT. Outputs that a
+ *     caller may leave out (info of open, released, swapped, violation) must be here all the same:
+ *     pass a local one. Only n_seqs of invalidate and step_failed may be NULL (the caller asked for
+ *     no report), and the arrays of tree. Of the tokens of events, those of events with n_tokens
+ *     above 0 are followed.
  *   - Calls kvpi_record_decision for every block that it takes and every block that it evicts, in
  *     order, whether a recording runs or not (it is three instructions). Ids of host blocks are
  *     passed negative.
@@ -35,14 +36,18 @@
 #include <kvpager/events.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
+#include <kvpager/trees.h>
+#include <kvpager/windows.h>
 
 struct kvpi_recorder {
     kvp_sink sink;
     uint64_t cache_bits;  /* XORed out of handles: the cache's number at its place in a handle */
     uint64_t decisions;   /* of the call that runs: blocks taken and evicted, mixed; 0 between */
     uint32_t unit_tokens; /* U: a prompt of n tokens comes with n / U hashes */
-    uint32_t on;          /* a recording runs */
-    uint32_t failed;      /* the sink refused bytes: the recording ended there, stop will say so */
+    uint32_t max_seqs;    /* of the configuration: most moves there can be, with max_tree_tokens */
+    uint32_t max_tree_tokens;
+    uint32_t on;     /* a recording runs */
+    uint32_t failed; /* the sink refused bytes: the recording ended there, stop will say so */
 };
 
 /* Mix a block id into the digest of what the call decides: a host block's negative, so that taking
@@ -177,5 +182,19 @@ void kvpi_record_events_read(struct kvpi_recorder *recorder, uint64_t from, uint
 void kvpi_record_events_snapshot(struct kvpi_recorder *recorder, uint32_t capacity, int with_tokens,
                                  kvp_status status, const kvp_event *events, const int32_t *tokens,
                                  uint32_t n_events, uint64_t number);
+
+/* --- windows and trees */
+
+void kvpi_record_seq_window(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t group,
+                            kvp_window window, kvp_status status, const kvp_released *released);
+void kvpi_record_seq_window_get(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t group,
+                                kvp_status status, const kvp_window_info *info);
+void kvpi_record_seq_extend_tree(struct kvpi_recorder *recorder, const kvp_batch *batch,
+                                 const int32_t *parents, kvp_status status);
+void kvpi_record_seq_accept(struct kvpi_recorder *recorder, const kvp_accept *accept,
+                            uint32_t n_groups, kvp_status status);
+void kvpi_record_seq_tree(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t capacity,
+                          kvp_status status, const int32_t *tokens, const int32_t *parents,
+                          const uint32_t *n_nodes);
 
 #endif

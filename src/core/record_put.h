@@ -13,7 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-/* Longest run of fixed fields: a configuration, 18 varints of 5 bytes, two of 8, a count. */
+/* Longest run of fixed fields: the windows of a configuration, 16 varints of 5 bytes, two numbers
+ * of 8, a count. */
 #define KVPI_GROUP_BYTES  128u
 #define KVPI_BUFFER_BYTES 512u
 #define KVPI_VARINT_BYTES 10u
@@ -111,33 +112,38 @@ enum kvpi_element {
     KVPI_ELEMENT_64,
     KVPI_ELEMENT_COPY,
     KVPI_ELEMENT_EVICTED,
-    KVPI_ELEMENT_EVENT
+    KVPI_ELEMENT_EVENT,
+    KVPI_ELEMENT_MOVE
 };
 
-static const size_t KVPI_ELEMENT_BYTES[] = {1, 4, 8, 20, 24, 72};
-#define KVPI_ELEMENT_BYTES_MAX 72u
+static const size_t KVPI_ELEMENT_BYTES[] = {1, 4, 8, 20, 24, 80, 16};
+#define KVPI_ELEMENT_BYTES_MAX 80u
 
-_Static_assert(sizeof(kvp_copy) == 20 && sizeof(kvp_evicted) == 24 && sizeof(kvp_event) == 72,
+_Static_assert(sizeof(kvp_copy) == 20 && sizeof(kvp_evicted) == 24 && sizeof(kvp_event) == 80 &&
+                   sizeof(kvp_slot_move) == 16,
                "no padding");
 _Static_assert(offsetof(kvp_copy, group) == 4 && offsetof(kvp_copy, src_tier) == 6 &&
                    offsetof(kvp_copy, dst_tier) == 7 && offsetof(kvp_copy, src_block) == 8 &&
                    offsetof(kvp_copy, dst_block) == 12 && offsetof(kvp_copy, n_tokens) == 16,
                "the order that the log has");
 _Static_assert(offsetof(kvp_evicted, block) == 16 && offsetof(kvp_evicted, tier) == 20 &&
-                   offsetof(kvp_evicted, kept) == 22,
+                   offsetof(kvp_evicted, kept) == 21 && offsetof(kvp_evicted, group) == 22,
                "the order that the log has");
 _Static_assert(offsetof(kvp_event, kind) == 8 && offsetof(kvp_event, tier) == 12 &&
                    offsetof(kvp_event, hash) == 16 && offsetof(kvp_event, parent) == 32 &&
                    offsetof(kvp_event, root) == 48 && offsetof(kvp_event, position) == 64 &&
-                   offsetof(kvp_event, n_tokens) == 68,
+                   offsetof(kvp_event, n_tokens) == 68 && offsetof(kvp_event, group) == 72 &&
+                   offsetof(kvp_event, reserved) == 76,
                "the order that the log has");
+_Static_assert(offsetof(kvp_slot_move, dst) == 8, "the order that the log has");
 _Static_assert(sizeof(kvp_hash) == 16 && sizeof(kvp_status) == 4 && sizeof(kvp_range) == 8,
                "packed");
 _Static_assert(sizeof(kvp_stats) % 8 == 0, "64-bit numbers only");
-_Static_assert(sizeof(kvp_open_info) == 10 * 4 && sizeof(kvp_admission) == 5 * 4 &&
+_Static_assert(sizeof(kvp_open_info) == 11 * 4 && sizeof(kvp_admission) == 5 * 4 &&
                    sizeof(kvp_swapped) == 4 * 4 && sizeof(kvp_released) == 2 * 4 &&
-                   sizeof(kvp_block_info) == 6 * 4 + 16 && sizeof(kvp_shortage) == 4 * 4 + 8 &&
-                   sizeof(kvp_seq_info) == 2 * 8 + 14 * 4,
+                   sizeof(kvp_block_info) == 7 * 4 + 16 && sizeof(kvp_shortage) == 4 * 4 + 8 &&
+                   sizeof(kvp_seq_info) == 2 * 8 + 16 * 4 && sizeof(kvp_window) == 2 * 4 &&
+                   sizeof(kvp_window_info) == 4 * 4,
                "every field is recorded");
 
 /* KVPI_RECORD_PORTABLE: a test takes the other way on a little-endian machine, too. */
@@ -171,8 +177,9 @@ static inline void kvpi_put_store_evicted(uint8_t *out, const kvp_evicted *evict
 {
     memcpy(out, evicted->hash.bytes, sizeof evicted->hash.bytes);
     kvpi_put_store(out + 16, (uint32_t)evicted->block, 4);
-    kvpi_put_store(out + 20, evicted->tier, 2);
-    kvpi_put_store(out + 22, evicted->kept, 2);
+    kvpi_put_store(out + 20, evicted->tier, 1);
+    kvpi_put_store(out + 21, evicted->kept, 1);
+    kvpi_put_store(out + 22, evicted->group, 2);
 }
 
 static inline void kvpi_put_store_event(uint8_t *out, const kvp_event *event)
@@ -185,6 +192,14 @@ static inline void kvpi_put_store_event(uint8_t *out, const kvp_event *event)
     memcpy(out + 48, event->root.bytes, sizeof event->root.bytes);
     kvpi_put_store(out + 64, event->position, 4);
     kvpi_put_store(out + 68, event->n_tokens, 4);
+    kvpi_put_store(out + 72, event->group, 4);
+    kvpi_put_store(out + 76, event->reserved, 4);
+}
+
+static inline void kvpi_put_store_move(uint8_t *out, const kvp_slot_move *move)
+{
+    kvpi_put_store(out, (uint64_t)move->src, 8);
+    kvpi_put_store(out + 8, (uint64_t)move->dst, 8);
 }
 
 /* Stores one element as the log has it. */
@@ -198,6 +213,7 @@ static inline void kvpi_put_store_element(uint8_t *out, const void *data, size_t
     case KVPI_ELEMENT_COPY: kvpi_put_store_copy(out, (const kvp_copy *)data + idx); break;
     case KVPI_ELEMENT_EVICTED: kvpi_put_store_evicted(out, (const kvp_evicted *)data + idx); break;
     case KVPI_ELEMENT_EVENT: kvpi_put_store_event(out, (const kvp_event *)data + idx); break;
+    case KVPI_ELEMENT_MOVE: kvpi_put_store_move(out, (const kvp_slot_move *)data + idx); break;
     }
 }
 
@@ -289,6 +305,71 @@ static inline void kvpi_put_varints(struct kvpi_writer *writer, const uint32_t *
     }
 }
 
+/* Which pointers were given: a bit each, so that "none" and "none of them" stay two things. */
+enum {
+    KVPI_HAS_TOKENS = 1,
+    KVPI_HAS_KEYS = 2,
+    KVPI_HAS_HASHES = 4,   /* prompt */
+    KVPI_HAS_UNCACHED = 8, /* prompt */
+    KVPI_HAS_COUNTS = 16,  /* batch */
+    KVPI_HAS_PARENTS = 32  /* trees */
+};
+
+static inline uint8_t kvpi_put_has(const void *pointer, unsigned bit)
+{
+    return (uint8_t)(pointer != NULL ? bit : 0);
+}
+
+static inline void kvpi_put_keys(struct kvpi_writer *writer, const kvp_key *keys, uint32_t n_keys)
+{
+    kvpi_put_room(writer, KVPI_VARINT_BYTES);
+    kvpi_put_varint(writer, n_keys);
+    for (uint32_t i = 0; i < n_keys; i++) {
+        kvpi_put_room(writer, KVPI_GROUP_BYTES);
+        kvpi_put_fields(
+            writer, (const uint32_t[]){keys[i].type, keys[i].begin, keys[i].end, keys[i].n_bytes},
+            4);
+        kvpi_put_bytes(writer, keys[i].bytes, keys[i].n_bytes);
+    }
+}
+
+static inline size_t kvpi_put_sum_of_counts(const kvp_batch *batch)
+{
+    if (batch->n_tokens == NULL)
+        return batch->n_seqs;
+    size_t sum = 0;
+    for (uint32_t i = 0; i < batch->n_seqs; i++)
+        sum += batch->n_tokens[i];
+    return sum;
+}
+
+/* Parents stand behind all that the other batches have, too. */
+static inline void kvpi_put_batch(struct kvpi_writer *writer, const kvp_batch *batch,
+                                  const int32_t *parents)
+{
+    kvpi_put_byte(writer, (uint8_t)(kvpi_put_has(batch->tokens, KVPI_HAS_TOKENS) |
+                                    kvpi_put_has(batch->keys, KVPI_HAS_KEYS) |
+                                    kvpi_put_has(batch->n_tokens, KVPI_HAS_COUNTS) |
+                                    kvpi_put_has(parents, KVPI_HAS_PARENTS)));
+    kvpi_put_fields(writer, (const uint32_t[]){batch->reserve_tokens, batch->flags, batch->n_seqs},
+                    3);
+    kvpi_put_handles(writer, batch->seqs, batch->n_seqs);
+    if (batch->n_tokens != NULL)
+        kvpi_put_varints(writer, batch->n_tokens, batch->n_seqs);
+    if (batch->tokens != NULL)
+        kvpi_put_array(writer, batch->tokens, kvpi_put_sum_of_counts(batch), KVPI_ELEMENT_32);
+    if (batch->keys != NULL)
+        kvpi_put_keys(writer, batch->keys, batch->n_keys);
+    if (parents != NULL)
+        kvpi_put_array(writer, parents, kvpi_put_sum_of_counts(batch), KVPI_ELEMENT_32);
+}
+
+static inline void kvpi_put_window(struct kvpi_writer *writer, kvp_window window)
+{
+    kvpi_put_varint(writer, window.sink_tokens);
+    kvpi_put_varint(writer, window.recent_tokens);
+}
+
 /* Ends the arguments: status, decisions (R3). Leaves room for a group of results. */
 static inline void kvpi_put_status(struct kvpi_writer *writer, kvp_status status)
 {
@@ -311,6 +392,16 @@ static inline void kvpi_put_admission(struct kvpi_writer *writer, const kvp_admi
                                        admission->available, admission->missing_blocks,
                                        admission->copied_blocks},
                     5);
+}
+
+static inline void kvpi_put_released(struct kvpi_writer *writer, kvp_status status,
+                                     const kvp_released *released)
+{
+    kvpi_put_status(writer, status);
+    if (status != KVP_OK)
+        return;
+    kvpi_put_varint(writer, released->freed_blocks);
+    kvpi_put_varint(writer, released->cached_blocks);
 }
 
 /* Sequences whose KV is wrong: their number when it was asked for, they themselves when they

@@ -16,7 +16,8 @@ void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, siz
     table->seqs_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_seq)) - self;
     table->free_at = kvpi_layout_take(layout, table->max_seqs, sizeof(uint32_t)) - self;
     /* n is at most 2^20 + 1 and each row at most 2^31 entries: no product overflows 64 bits. */
-    wide = n * table->max_blocks;
+    wide = n * table->max_blocks; /* times 8 at most */
+    wide *= table->n_groups;
     table->blocks_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
     wide = n * table->max_units;
     table->nodes_at = kvpi_layout_take(layout, wide, sizeof(uint32_t)) - self;
@@ -24,6 +25,10 @@ void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, siz
     table->partial_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
     wide = n * table->max_unit_keys;
     table->keys_at = kvpi_layout_take(layout, wide, sizeof(struct kvpi_key)) - self;
+    wide = n * table->n_groups;
+    table->windows_at = kvpi_layout_take(layout, wide, sizeof(struct kvpi_window)) - self;
+    wide = n * 2 * table->max_tree;
+    table->trees_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
     table->place_bits = kvpi_handle_place_bits(table->max_seqs);
 }
 
@@ -42,6 +47,8 @@ void kvpi_table_reset(struct kvpi_table *table, int fresh)
         }
     }
     memset(kvpi_seq_at(table, kvpi_table_scratch(table)), 0, sizeof(struct kvpi_seq));
+    memset(kvpi_windows(table, 0), 0,
+           ((size_t)table->max_seqs + 1) * table->n_groups * sizeof(struct kvpi_window));
     kvpi_set(&table->n_open, 0);
 }
 

@@ -4,9 +4,12 @@
  * of block ids, the nodes of its kept units, the tokens of its last, unfilled unit, and the extra
  * keys of that unit. One place more, the last, is scratch for questions that hold nothing.
  *
- *   row_blocks [max_seq_blocks] i32   block ids in order; T1: each counts one reference
+ *   group_row  [max_seq_blocks] i32   a row for each layer group: block ids in order; 0: dropped.
+ *                                     T1: each counts one reference
  *   row_nodes  [max_seq_units]  u32   node of unit u, u < n_units; the last one counts one user
  *   partial    [U]              i32   tokens of unit n_units, known % U of them
+ *   windows    [n_groups]             what each group keeps, and has dropped
+ *   tree       [2][max_tree]    i32   values and parents of the tree behind the tokens
  *
  * Counts, always:  computed <= writable, public <= n_units,
  *                  n_units * U <= known <= tokens (kept), n_blocks * S >= tokens
@@ -49,7 +52,18 @@ struct kvpi_seq {
     uint64_t batch;    /* number of the last batch that named it */
     uint32_t tier;     /* KVP_HOST: swapped out, the row's ids are the host's */
     uint32_t cut_step; /* newest step that was out when slots that it may write were cut; 0: none */
-    uint32_t reserved[4]; /* two cache lines in all */
+    uint32_t windowed; /* 1: it has, or had, a window in some group */
+    uint32_t n_tree;   /* tokens of its tree */
+    uint32_t tree_step; /* the step that its last round is for: begun + 1 then */
+    uint32_t reserved;  /* two cache lines in all */
+};
+
+/* A sequence's window in one group. Entries [sink blocks, dropped) of the row are null, when
+ * `dropped` is above the sink blocks, ceil(K / S). */
+struct kvpi_window {
+    uint32_t sink;   /* K */
+    uint32_t recent; /* R; 0: none */
+    uint32_t dropped;
 };
 
 struct kvpi_table {
@@ -59,15 +73,19 @@ struct kvpi_table {
     uint32_t max_units;
     uint32_t unit_tokens;
     uint32_t max_unit_keys;
+    uint32_t n_groups;
+    uint32_t max_tree;   /* tokens of a tree */
     uint32_t n_free;     /* on the stack */
     uint32_t place_bits; /* of a handle */
     uint64_t n_open;
     size_t seqs_at;    /* struct kvpi_seq [max_seqs + 1] */
     size_t free_at;    /* u32 [max_seqs] stack of free places */
-    size_t blocks_at;  /* i32 [max_seqs + 1][max_blocks] */
+    size_t blocks_at;  /* i32 [n_groups][max_seqs + 1][max_blocks] */
     size_t nodes_at;   /* u32 [max_seqs + 1][max_units] */
     size_t partial_at; /* i32 [max_seqs + 1][U] */
     size_t keys_at;    /* struct kvpi_key [max_seqs + 1][max_unit_keys] */
+    size_t windows_at; /* struct kvpi_window [max_seqs + 1][n_groups] */
+    size_t trees_at;   /* i32 [max_seqs + 1][2][max_tree] values, then parents */
 };
 
 static inline struct kvpi_seq *kvpi_seq_at(const struct kvpi_table *table, uint32_t place)
@@ -81,10 +99,40 @@ static inline uint32_t kvpi_seq_place(const struct kvpi_table *table, const stru
     return (uint32_t)(seq - kvpi_seq_at(table, 0));
 }
 
-static inline int32_t *kvpi_row_blocks(const struct kvpi_table *table, uint32_t place)
+static inline int32_t *kvpi_group_row(const struct kvpi_table *table, uint32_t group,
+                                      uint32_t place)
 {
     int32_t *blocks = kvpi_at(table, table->blocks_at);
-    return blocks + (size_t)place * table->max_blocks;
+    return blocks + ((size_t)group * (table->max_seqs + 1) + place) * table->max_blocks;
+}
+
+/* Group 0's. */
+static inline int32_t *kvpi_row_blocks(const struct kvpi_table *table, uint32_t place)
+{
+    return kvpi_group_row(table, 0, place);
+}
+
+static inline struct kvpi_window *kvpi_windows(const struct kvpi_table *table, uint32_t place)
+{
+    struct kvpi_window *windows = kvpi_at(table, table->windows_at);
+    return windows + (size_t)place * table->n_groups;
+}
+
+static inline int32_t *kvpi_tree_tokens(const struct kvpi_table *table, uint32_t place)
+{
+    int32_t *trees = kvpi_at(table, table->trees_at);
+    return trees + (size_t)place * 2 * table->max_tree;
+}
+
+static inline int32_t *kvpi_tree_parents(const struct kvpi_table *table, uint32_t place)
+{
+    return kvpi_tree_tokens(table, place) + table->max_tree;
+}
+
+/* The first row entry that the window keeps behind its sinks, with q the next query's position. */
+static inline uint32_t kvpi_window_begin(const struct kvpi_window *window, uint32_t q, uint32_t S)
+{
+    return window->recent == 0 || q + 1 <= window->recent ? 0 : (q + 1 - window->recent) / S;
 }
 
 static inline uint32_t *kvpi_row_nodes(const struct kvpi_table *table, uint32_t place)

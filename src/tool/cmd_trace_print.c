@@ -58,20 +58,26 @@ static void end_array(FILE *out, uint32_t n)
         fputc(']', out);
 }
 
+static void print_values(FILE *out, int *first, const char *name, const int32_t *values, uint32_t n)
+{
+    if (values == NULL)
+        return;
+    print_separator(out, first);
+    fprintf(out, "%s=[", name);
+    for (uint32_t i = 0; i < n && i < SHOWN; i++)
+        fprintf(out, "%s%" PRId32, i > 0 ? " " : "", values[i]);
+    end_array(out, n);
+}
+
 /* Token values; or their number, when they are not given. */
 static void print_tokens(FILE *out, int *first, const kvp_call *call)
 {
-    if (call->tokens == NULL && call->n_tokens == 0)
-        return;
-    print_separator(out, first);
-    if (call->tokens == NULL) {
+    if (call->tokens != NULL) {
+        print_values(out, first, "tokens", call->tokens, call->n_tokens);
+    } else if (call->n_tokens != 0) {
+        print_separator(out, first);
         fprintf(out, "n_tokens=%" PRIu32, call->n_tokens);
-        return;
     }
-    fputs("tokens=[", out);
-    for (uint32_t i = 0; i < call->n_tokens && i < SHOWN; i++)
-        fprintf(out, "%s%" PRId32, i > 0 ? " " : "", call->tokens[i]);
-    end_array(out, call->n_tokens);
 }
 
 /* A number that tells something when it is 0, too. */
@@ -176,11 +182,21 @@ static void print_batch(FILE *out, int *first, const kvp_call *call)
     print_handles(out, first, call->handles, call->n_seqs);
     print_counts(out, first, "counts", call);
     print_tokens(out, first, call);
+    print_values(out, first, "parents", call->parents, call->n_tokens);
     print_number(out, first, "reserve", call->reserve_tokens);
     print_keys(out, first, call);
     if ((call->flags & KVP_BATCH_EACH) != 0)
         print_flag(out, first, "EACH");
     print_number(out, first, "flags", call->flags & ~(uint32_t)KVP_BATCH_EACH);
+}
+
+static void print_window(FILE *out, int *first, kvp_window window)
+{
+    print_separator(out, first);
+    if (window.sink_tokens == 0 && window.recent_tokens == 0)
+        fputs("window=full", out);
+    else
+        fprintf(out, "window=%" PRIu32 "+%" PRIu32, window.sink_tokens, window.recent_tokens);
 }
 
 static void print_report(FILE *out, int *first, const kvp_call *call)
@@ -216,7 +232,19 @@ static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
         print_position(out, first, "n_tokens", call->count);
         break;
     case KVP_CALL_SEQ_BLOCK_TOKENS: print_position(out, first, "block_idx", call->position); break;
-    case KVP_CALL_ROW: print_number(out, first, "group", call->group); break;
+    case KVP_CALL_ROW:
+    case KVP_CALL_WINDOW_GET: print_number(out, first, "group", call->group); break;
+    case KVP_CALL_WINDOW:
+        print_number(out, first, "group", call->group);
+        print_window(out, first, call->window);
+        break;
+    case KVP_CALL_TREE:
+        print_position(out, first, "capacity", call->count);
+        if (call->with_tokens != 0)
+            print_flag(out, first, "tokens");
+        if (call->with_parents != 0)
+            print_flag(out, first, "parents");
+        break;
     case KVP_CALL_RETAIN:
         print_range(out, first, "range", call->range);
         print_position(out, first, "class", call->retention);
@@ -280,7 +308,13 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call)
     case KVP_CALL_CAN_OPEN: print_prompt(out, &first, call); break;
     case KVP_CALL_EXTEND_MANY:
     case KVP_CALL_FILL_MANY:
-    case KVP_CALL_CAN_EXTEND: print_batch(out, &first, call); break;
+    case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_EXTEND_TREE: print_batch(out, &first, call); break;
+    case KVP_CALL_ACCEPT:
+        print_handles(out, &first, call->handles, call->n_seqs);
+        print_values(out, &first, "leaves", call->leaves, call->n_seqs);
+        print_position(out, &first, "max_moves", call->count);
+        break;
     case KVP_CALL_COMMIT_MANY:
         print_handles(out, &first, call->handles, call->n_seqs);
         print_counts(out, &first, "n_tokens", call);
@@ -340,6 +374,8 @@ static void print_open_info(FILE *out, const kvp_open_info *info)
                  {"shared_blocks", info->shared_blocks}, {"host_blocks", info->host_blocks},
                  {"cached_blocks", info->cached_blocks}, {"copied_tokens", info->copied_tokens},
                  {"taken_blocks", info->taken_blocks}, {"evicted_blocks", info->evicted_blocks});
+    if (info->stop == KVP_STOP_NO_KV)
+        PRINT_FIELDS(out, {"stop_group", info->stop_group});
 }
 
 static void print_seq_info(FILE *out, const kvp_seq_info *info)
@@ -352,13 +388,16 @@ static void print_seq_info(FILE *out, const kvp_seq_info *info)
                  {"kept_tokens", info->kept_tokens}, {"blocks", info->blocks}, {"stop", info->stop},
                  {"retention", info->retention}, {"row_version", info->row_version});
     fprintf(out, " last_token=%" PRId32 " tier=%s", info->last_token, tier_name(info->tier));
+    if (info->tree_tokens != 0)
+        PRINT_FIELDS(out, {"tree_tokens", info->tree_tokens});
 }
 
 static void print_block_info(FILE *out, const kvp_block_info *info)
 {
     PRINT_FIELDS(out, {"state", info->state}, {"ref_count", info->ref_count},
                  {"generation", info->generation}, {"retention", info->retention},
-                 {"sealed_units", info->sealed_units}, {"sealed_tokens", info->sealed_tokens});
+                 {"sealed_units", info->sealed_units}, {"sealed_tokens", info->sealed_tokens},
+                 {"group", info->group});
     fputs(" hash=", out);
     for (size_t i = 0; i < sizeof info->hash.bytes; i++)
         fprintf(out, "%02x", info->hash.bytes[i]);
@@ -377,6 +416,14 @@ static void print_swapped(FILE *out, const kvp_swapped *swapped)
                  {"found_blocks", swapped->found_blocks},
                  {"freed_blocks", swapped->released.freed_blocks},
                  {"cached_blocks", swapped->released.cached_blocks});
+}
+
+static void print_window_info(FILE *out, const kvp_window_info *info)
+{
+    int first = 1;
+    fputc(' ', out);
+    print_window(out, &first, info->window);
+    fprintf(out, " dropped=%" PRIu32 "..%" PRIu32, info->dropped_begin, info->dropped_end);
 }
 
 static void print_violation(FILE *out, const kvp_violation *violation)
@@ -399,6 +446,7 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
     case KVP_CALL_MATCH: print_open_info(out, &o->u.open); break;
     case KVP_CALL_TRUNCATE:
     case KVP_CALL_CLOSE:
+    case KVP_CALL_WINDOW:
         PRINT_FIELDS(out, {"freed_blocks", o->u.released.freed_blocks},
                      {"cached_blocks", o->u.released.cached_blocks});
         break;
@@ -417,6 +465,7 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
     case KVP_CALL_SEQ_INFO: print_seq_info(out, &o->u.seq); break;
     case KVP_CALL_BLOCK_INFO: print_block_info(out, &o->u.block); break;
     case KVP_CALL_SHORTAGE: print_shortage(out, &o->u.shortage); break;
+    case KVP_CALL_WINDOW_GET: print_window_info(out, &o->u.window); break;
     default: break;
     }
 }
@@ -425,7 +474,8 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
 static int tells_how_many(const kvp_call *call)
 {
     return call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN ||
-           call->op == KVP_CALL_EVENTS_SNAPSHOT ||
+           call->op == KVP_CALL_EVENTS_SNAPSHOT || call->op == KVP_CALL_ACCEPT ||
+           call->op == KVP_CALL_TREE ||
            ((call->op == KVP_CALL_INVALIDATE || call->op == KVP_CALL_STEP_FAILED) &&
             call->no_report == 0);
 }
@@ -485,6 +535,12 @@ void kvpi_trace_print_results(FILE *out, const kvp_call *call,
         fprintf(out, " decisions=%08" PRIx32, results->decisions);
 }
 
+/* Anything but the one group that attends to all. */
+static int has_windows(const kvp_config *config)
+{
+    return config->n_groups > 1 || config->groups[0].recent_tokens != 0;
+}
+
 void kvpi_trace_print_config(FILE *out, const kvp_config *config)
 {
     fprintf(out,
@@ -509,5 +565,15 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
         fprintf(out, " steps=overlapped max_steps_out=%" PRIu32, config->max_steps_out);
     if (config->max_events != 0)
         fprintf(out, " max_events=%" PRIu32, config->max_events);
+    if (config->max_tree_tokens != 0)
+        fprintf(out, " max_tree_tokens=%" PRIu32, config->max_tree_tokens);
+    if (has_windows(config)) {
+        fprintf(out, " n_groups=%" PRIu32, config->n_groups);
+        for (uint32_t i = 0; i < config->n_groups; i++) {
+            int first = 1;
+            fputc(' ', out);
+            print_window(out, &first, config->groups[i]);
+        }
+    }
     fputc('\n', out);
 }

@@ -13,7 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HAS_TOKENS = 1, HAS_KEYS = 2, HAS_HASHES = 4, HAS_UNCACHED = 8, HAS_COUNTS = 16 };
+enum {
+    HAS_TOKENS = 1,
+    HAS_KEYS = 2,
+    HAS_HASHES = 4,
+    HAS_UNCACHED = 8,
+    HAS_COUNTS = 16,
+    HAS_PARENTS = 32
+};
 
 typedef struct kvpi_oplog_decoder decoder;
 typedef struct kvpi_oplog_results results;
@@ -157,6 +164,7 @@ static void *make(decoder *d, struct kvpi_oplog_buffer *buffer, size_t n, size_t
 void kvpi_oplog_decoder_free(decoder *d)
 {
     free(d->tokens.data);
+    free(d->parents.data);
     free(d->keys.data);
     free(d->ranges.data);
     free(d->handles.data);
@@ -167,18 +175,23 @@ void kvpi_oplog_decoder_free(decoder *d)
 
 /* --------------------------------------------------------------------------------------- arrays */
 
-static int take_tokens(decoder *d, uint64_t n, const int32_t **out)
+static int take_i32s(decoder *d, struct kvpi_oplog_buffer *buffer, uint64_t n, const int32_t **out)
 {
     if (d->status != KVP_OK || n > left(d) / 4)
         return damaged(d, d->at);
-    int32_t *tokens = make(d, &d->tokens, (size_t)n, sizeof *tokens);
-    if (tokens == NULL)
+    int32_t *values = make(d, buffer, (size_t)n, sizeof *values);
+    if (values == NULL)
         return 0;
     for (size_t i = 0; i < n; i++)
-        tokens[i] = (int32_t)(uint32_t)load(d->at + 4 * i, 4);
+        values[i] = (int32_t)(uint32_t)load(d->at + 4 * i, 4);
     d->at += 4 * n;
-    *out = tokens;
+    *out = values;
     return 1;
+}
+
+static int take_tokens(decoder *d, uint64_t n, const int32_t **out)
+{
+    return take_i32s(d, &d->tokens, n, out);
 }
 
 static int take_handles(decoder *d, struct kvpi_oplog_buffer *buffer, uint32_t n,
@@ -307,7 +320,8 @@ static uint64_t batch_tokens(const kvp_call *call)
 static int take_batch(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    if (!take_bits(d, HAS_TOKENS | HAS_KEYS | HAS_COUNTS, &bits) ||
+    unsigned more = call->op == KVP_CALL_EXTEND_TREE ? HAS_PARENTS : 0;
+    if (!take_bits(d, HAS_TOKENS | HAS_KEYS | HAS_COUNTS | more, &bits) ||
         !TAKE_FIELDS(d, &call->reserve_tokens, &call->flags) || !take_count(d, 1, &call->n_seqs) ||
         !take_handles(d, &d->handles, call->n_seqs, &call->handles) ||
         ((bits & HAS_COUNTS) != 0 && !take_counts(d, call->n_seqs, &call->counts)))
@@ -315,7 +329,8 @@ static int take_batch(decoder *d, kvp_call *call)
     uint64_t n_tokens = batch_tokens(call);
     call->n_tokens = n_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)n_tokens;
     return ((bits & HAS_TOKENS) == 0 || take_tokens(d, n_tokens, &call->tokens)) &&
-           ((bits & HAS_KEYS) == 0 || take_keys(d, call));
+           ((bits & HAS_KEYS) == 0 || take_keys(d, call)) &&
+           ((bits & HAS_PARENTS) == 0 || take_i32s(d, &d->parents, n_tokens, &call->parents));
 }
 
 static int take_commits(decoder *d, kvp_call *call)
@@ -323,6 +338,41 @@ static int take_commits(decoder *d, kvp_call *call)
     return take_count(d, 2, &call->n_seqs) &&
            take_handles(d, &d->handles, call->n_seqs, &call->handles) &&
            take_counts(d, call->n_seqs, &call->counts);
+}
+
+static int take_leaves(decoder *d, kvp_call *call)
+{
+    int32_t *leaves = make(d, &d->parents, call->n_seqs, sizeof *leaves);
+    if (leaves == NULL)
+        return 0;
+    for (uint32_t i = 0; i < call->n_seqs; i++)
+        if (!take_signed(d, &leaves[i]))
+            return 0;
+    call->leaves = leaves;
+    return 1;
+}
+
+static int take_accept(decoder *d, kvp_call *call)
+{
+    return take_count(d, 2, &call->n_seqs) &&
+           take_handles(d, &d->handles, call->n_seqs, &call->handles) && take_leaves(d, call) &&
+           take_u32(d, &call->count);
+}
+
+/* Which nodes to read, and what of them. */
+static int take_nodes_call(decoder *d, kvp_call *call)
+{
+    unsigned bits;
+    if (!take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS | HAS_PARENTS, &bits))
+        return 0;
+    call->with_tokens = (bits & HAS_TOKENS) != 0;
+    call->with_parents = (bits & HAS_PARENTS) != 0;
+    return 1;
+}
+
+static int take_window(decoder *d, kvp_window *window)
+{
+    return TAKE_FIELDS(d, &window->sink_tokens, &window->recent_tokens);
 }
 
 static int take_seqs(decoder *d, kvp_call *call)
@@ -368,7 +418,10 @@ static int take_seq_call(decoder *d, kvp_call *call)
         return TAKE_FIELDS(d, &call->position, &call->count) && take_no_report(d, call);
     case KVP_CALL_FORK: return take_u32(d, &call->position) && take_u64(d, &call->tag);
     case KVP_CALL_SEQ_TOKENS: return TAKE_FIELDS(d, &call->position, &call->count);
-    case KVP_CALL_ROW: return take_u32(d, &call->group);
+    case KVP_CALL_ROW:
+    case KVP_CALL_WINDOW_GET: return take_u32(d, &call->group);
+    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_window(d, &call->window);
+    case KVP_CALL_TREE: return take_nodes_call(d, call);
     case KVP_CALL_SLOTS: return TAKE_FIELDS(d, &call->group, &call->position, &call->count);
     case KVP_CALL_RETAIN:
         return TAKE_FIELDS(d, &call->range.begin, &call->range.end, &call->retention);
@@ -403,7 +456,9 @@ static int take_arguments(decoder *d, kvp_call *call)
     case KVP_CALL_CAN_OPEN: return take_prompt(d, call);
     case KVP_CALL_EXTEND_MANY:
     case KVP_CALL_FILL_MANY:
-    case KVP_CALL_CAN_EXTEND: return take_batch(d, call);
+    case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_EXTEND_TREE: return take_batch(d, call);
+    case KVP_CALL_ACCEPT: return take_accept(d, call);
     case KVP_CALL_COMMIT_MANY: return take_commits(d, call);
     case KVP_CALL_PLAN_TAKE:
     case KVP_CALL_STEP_BEGIN: return take_u32(d, &call->count);
@@ -486,7 +541,8 @@ static int take_open_info(decoder *d, kvp_open_info *info)
 {
     return TAKE_FIELDS(d, &info->cached_tokens, &info->hit_tokens, &info->stop, &info->host_tokens,
                        &info->shared_blocks, &info->host_blocks, &info->cached_blocks,
-                       &info->copied_tokens, &info->taken_blocks, &info->evicted_blocks);
+                       &info->copied_tokens, &info->taken_blocks, &info->evicted_blocks,
+                       &info->stop_group);
 }
 
 static int take_admission(decoder *d, kvp_admission *admission)
@@ -501,7 +557,7 @@ static int take_seq_info(decoder *d, kvp_seq_info *info)
            TAKE_FIELDS(d, &info->tokens, &info->known_tokens, &info->prompt_tokens,
                        &info->cached_tokens, &info->computed_tokens, &info->writable_tokens,
                        &info->public_tokens, &info->kept_tokens, &info->blocks, &info->stop,
-                       &info->retention, &info->row_version, &info->tier) &&
+                       &info->retention, &info->row_version, &info->tier, &info->tree_tokens) &&
            take_signed(d, &info->last_token);
 }
 
@@ -509,7 +565,7 @@ static int take_block_info(decoder *d, kvp_block_info *info)
 {
     const uint8_t *hash;
     if (!TAKE_FIELDS(d, &info->state, &info->ref_count, &info->generation, &info->retention,
-                     &info->sealed_units, &info->sealed_tokens) ||
+                     &info->sealed_units, &info->sealed_tokens, &info->group) ||
         !take_bytes(d, sizeof info->hash.bytes, &hash))
         return 0;
     memcpy(info->hash.bytes, hash, sizeof info->hash.bytes);
@@ -526,6 +582,20 @@ static int take_violation(decoder *d, kvp_violation *violation)
     return 1;
 }
 
+/* There is always one group at least. */
+static int take_groups(decoder *d, kvp_config *config)
+{
+    const uint8_t *start = d->at;
+    if (!take_u32(d, &config->n_groups))
+        return 0;
+    if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
+        return damaged(d, start);
+    for (uint32_t i = 0; i < config->n_groups; i++)
+        if (!take_window(d, &config->groups[i]))
+            return 0;
+    return 1;
+}
+
 static int take_config(decoder *d, kvp_config *config)
 {
     uint64_t watermark, seed;
@@ -534,8 +604,9 @@ static int take_config(decoder *d, kvp_config *config)
                      &config->n_nodes, &config->max_unit_keys, &config->max_copies,
                      &config->commit_policy, &config->full_hit, &config->prefix_cache,
                      &config->test_hash_bits, &config->host_blocks, &config->keep_evicted,
-                     &config->steps, &config->max_steps_out, &config->max_events) ||
-        !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
+                     &config->steps, &config->max_steps_out, &config->max_events,
+                     &config->max_tree_tokens) ||
+        !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
         !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
         return 0;
@@ -554,6 +625,12 @@ static int take_swapped(decoder *d, kvp_swapped *swapped)
 {
     return TAKE_FIELDS(d, &swapped->copied_blocks, &swapped->found_blocks,
                        &swapped->released.freed_blocks, &swapped->released.cached_blocks);
+}
+
+static int take_window_info(decoder *d, kvp_window_info *info)
+{
+    return take_window(d, &info->window) &&
+           TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
 }
 
 static int take_events(decoder *d, const kvp_call *call, results *r)
@@ -602,6 +679,7 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_FILL_MANY: return take_statuses(d, call, r);
     case KVP_CALL_TRUNCATE:
     case KVP_CALL_CLOSE:
+    case KVP_CALL_WINDOW:
         return TAKE_FIELDS(d, &o->u.released.freed_blocks, &o->u.released.cached_blocks);
     case KVP_CALL_SEQ_INFO: return take_seq_info(d, &o->u.seq);
     case KVP_CALL_SEQ_TOKENS:
@@ -611,7 +689,10 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_PLAN_TAKE:
     case KVP_CALL_EVICTED:
     case KVP_CALL_BLOCK_TOKENS:
+    case KVP_CALL_ACCEPT:
+    case KVP_CALL_TREE:
     case KVP_CALL_STATS: return take_digest(d, r);
+    case KVP_CALL_WINDOW_GET: return take_window_info(d, &o->u.window);
     case KVP_CALL_CAN_OPEN:
     case KVP_CALL_CAN_EXTEND:
     case KVP_CALL_CAN_SWAP_OUT:
@@ -628,6 +709,13 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     }
 }
 
+/* Calls that say how long the array is that did not fit. */
+static int tells_how_many(uint32_t op)
+{
+    return op == KVP_CALL_PLAN_TAKE || op == KVP_CALL_STEP_BEGIN || op == KVP_CALL_ACCEPT ||
+           op == KVP_CALL_TREE;
+}
+
 static int take_outcome(decoder *d, const kvp_call *call, results *r)
 {
     if (!take_status(d, r))
@@ -639,8 +727,7 @@ static int take_outcome(decoder *d, const kvp_call *call, results *r)
         return take_snapshot(d, call, r);
     if (call->op == KVP_CALL_CHECK && status == KVP_E_CORRUPT)
         return take_violation(d, &r->outcome.u.violation);
-    if ((call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN) &&
-        status == KVP_E_TOO_SMALL)
+    if (status == KVP_E_TOO_SMALL && tells_how_many(call->op))
         return take_u32(d, &r->outcome.n);
     return status != KVP_OK || take_results(d, call, r);
 }
@@ -653,7 +740,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     const uint8_t *magic;
     if (!take_bytes(d, 8, &magic))
         return d->status;
-    if (memcmp(magic, "kvplog2\n", 8) != 0) {
+    if (memcmp(magic, "kvplog3\n", 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
         wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
@@ -683,7 +770,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_EVENTS_SNAPSHOT) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_TREE) {
         damaged(d, start);
         return d->status;
     }

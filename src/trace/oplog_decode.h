@@ -16,13 +16,13 @@ struct kvpi_oplog_decoder {
     const uint8_t *end;
     kvp_status status;    /* KVP_OK, KVP_E_FORMAT, KVP_E_VERSION, KVP_E_NO_MEMORY */
     uint32_t unit_tokens; /* U of the configuration */
-    struct kvpi_oplog_buffer tokens, keys, ranges, handles, counts, shared;
+    struct kvpi_oplog_buffer tokens, parents, keys, ranges, handles, counts, shared;
 };
 
 /* What a record says about the results. Long arrays are known by number and digest only. */
 struct kvpi_oplog_results {
     kvp_outcome outcome; /* status, handle, number, u, n; u64 of reports; no other array */
-    int has_array;       /* the call gave an array of n entries */
+    int has_array;       /* the call gave an array of n entries; tree: one or two, or none */
     int has_digest;      /* and n is not 0 */
     uint64_t digest;
     int has_tokens; /* events with tokens, n_tokens in all; a digest when that is not 0 */

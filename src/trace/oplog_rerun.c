@@ -132,6 +132,8 @@ void kvpi_oplog_rerun_close(rerun_state *r)
     free(r->batch_handles.data);
     free(r->batch_counts.data);
     free(r->batch_tokens.data);
+    free(r->batch_parents.data);
+    free(r->batch_leaves.data);
     memset(r, 0, sizeof *r);
 }
 
@@ -165,14 +167,23 @@ static void *make(struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes
     return buffer->data;
 }
 
-/* Copies the entries of a batch whose sequences there are. Calls without tokens have none here. */
+static int has_sum(uint32_t op)
+{
+    return op == KVP_CALL_EXTEND_MANY || op == KVP_CALL_FILL_MANY || op == KVP_CALL_CAN_EXTEND ||
+           op == KVP_CALL_EXTEND_TREE;
+}
+
+/* Copies the entries of a batch whose sequences there are. Calls without tokens have none here.
+ * Parents count within their sequence's tree, and stay what they are. */
 static kvp_status translate_batch(rerun_state *r, kvp_call *call)
 {
-    int has_tokens = call->tokens != NULL;
+    int has_tokens = call->tokens != NULL, has_parents = call->parents != NULL;
     uint64_t *handles = make(&r->batch_handles, call->n_seqs, sizeof *handles);
     uint32_t *counts = make(&r->batch_counts, call->n_seqs, sizeof *counts);
     int32_t *tokens = make(&r->batch_tokens, has_tokens ? call->n_tokens : 0, sizeof *tokens);
-    if (handles == NULL || counts == NULL || tokens == NULL)
+    int32_t *parents = make(&r->batch_parents, has_parents ? call->n_tokens : 0, sizeof *parents);
+    int32_t *leaves = make(&r->batch_leaves, call->n_seqs, sizeof *leaves);
+    if (handles == NULL || counts == NULL || tokens == NULL || parents == NULL || leaves == NULL)
         return KVP_E_NO_MEMORY;
     uint32_t n = 0;
     size_t from = 0, to = 0;
@@ -181,8 +192,11 @@ static kvp_status translate_batch(rerun_state *r, kvp_call *call)
         uint32_t count = call->counts != NULL ? call->counts[i] : 1;
         handles[n] = translate(&r->handles, call->handles[i], &lost);
         counts[n] = count;
+        leaves[n] = call->leaves != NULL ? call->leaves[i] : 0;
         if (has_tokens && !lost)
             memcpy(tokens + to, call->tokens + from, count * sizeof *tokens);
+        if (has_parents && !lost)
+            memcpy(parents + to, call->parents + from, count * sizeof *parents);
         from += count;
         to += lost ? 0 : count;
         n += lost ? 0 : 1;
@@ -191,11 +205,14 @@ static kvp_status translate_batch(rerun_state *r, kvp_call *call)
     call->n_seqs = n;
     if (call->counts != NULL)
         call->counts = counts;
-    if (call->op == KVP_CALL_EXTEND_MANY || call->op == KVP_CALL_FILL_MANY ||
-        call->op == KVP_CALL_CAN_EXTEND)
+    if (call->leaves != NULL)
+        call->leaves = leaves;
+    if (has_sum(call->op))
         call->n_tokens = to > UINT32_MAX ? UINT32_MAX : (uint32_t)to;
     if (has_tokens)
         call->tokens = tokens;
+    if (has_parents)
+        call->parents = parents;
     return KVP_OK;
 }
 
@@ -205,6 +222,8 @@ static int is_batch(uint32_t op)
     case KVP_CALL_EXTEND_MANY:
     case KVP_CALL_FILL_MANY:
     case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_EXTEND_TREE:
+    case KVP_CALL_ACCEPT:
     case KVP_CALL_COMMIT_MANY:
     case KVP_CALL_STEP_COMMIT:
     case KVP_CALL_SWAP_OUT:

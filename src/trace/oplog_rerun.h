@@ -19,7 +19,7 @@ struct kvpi_oplog_rerun {
     uint64_t *offsets; /* [n_records] */
     uint32_t n_records;
     struct kvpi_oplog_list handles, steps;
-    struct kvpi_oplog_buffer batch_handles, batch_counts, batch_tokens;
+    struct kvpi_oplog_buffer batch_handles, batch_counts, batch_tokens, batch_parents, batch_leaves;
     uint32_t n_calls;        /* made by the last run */
     kvp_violation violation; /* after KVP_E_CORRUPT */
 };

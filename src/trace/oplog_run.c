@@ -133,7 +133,7 @@ static int counts_fit(const kvp_call *call)
     uint64_t sum = call->counts == NULL ? call->n_seqs : 0;
     for (uint32_t i = 0; call->counts != NULL && i < call->n_seqs; i++)
         sum += call->counts[i];
-    return call->tokens == NULL || sum == call->n_tokens;
+    return (call->tokens == NULL && call->parents == NULL) || sum == call->n_tokens;
 }
 
 static kvp_status run_batch(run *r)
@@ -163,6 +163,8 @@ static kvp_status run_batch(run *r)
         out->status = kvp_seq_extend_many(r->cache, &batch);
     else if (call->op == KVP_CALL_FILL_MANY)
         out->status = kvp_seq_fill_many(r->cache, &batch);
+    else if (call->op == KVP_CALL_EXTEND_TREE)
+        out->status = kvp_seq_extend_tree(r->cache, &batch, call->parents);
     else
         out->status = kvp_can_extend(r->cache, &batch, &out->u.admission);
     if (each && out->status == KVP_OK && call->op != KVP_CALL_CAN_EXTEND) {
@@ -364,13 +366,13 @@ static kvp_status run_evicted(run *r)
 }
 
 /* How many events a call can give: those that are remembered; of a snapshot, every node in every
- * tier. */
+ * tier and group. */
 static uint32_t event_room(const run *r)
 {
     const uint32_t n_tiers = 2;
     if (r->call->op == KVP_CALL_EVENTS_READ)
         return at_most(r->call->count, r->config.max_events);
-    uint64_t most = (uint64_t)n_tiers * r->config.n_nodes;
+    uint64_t most = (uint64_t)n_tiers * r->config.n_groups * r->config.n_nodes;
     return most < r->call->count ? (uint32_t)most : r->call->count;
 }
 
@@ -406,6 +408,86 @@ static kvp_status run_events(run *r)
     if (tokens != NULL)
         clear_untold(r, events, tokens, n);
     out->i32 = tokens;
+    return KVP_OK;
+}
+
+static kvp_status run_window(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    kvp_seq seq = local_seq(r, call->handle);
+    if (call->op == KVP_CALL_WINDOW)
+        out->status = kvp_seq_window(r->cache, seq, call->group, call->window, &out->u.released);
+    else
+        out->status = kvp_seq_window_get(r->cache, seq, call->group, &out->u.window);
+    return KVP_OK;
+}
+
+/* The moves of one group behind those of another, with nothing between them. */
+static void gather_moves(kvp_slot_move *moves, size_t n_groups, size_t n_moves, size_t room)
+{
+    for (size_t group = 1; group < n_groups; group++)
+        memmove(moves + group * n_moves, moves + group * room, n_moves * sizeof *moves);
+}
+
+/* Room for the moves is also their distance: what the call has beyond all that can be needed is
+ * left out here, as the recorder does. */
+static kvp_status run_accept(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    if (call->n_seqs > 0 && (call->handles == NULL || call->leaves == NULL))
+        return KVP_E_ARG;
+    uint64_t most = (uint64_t)at_most(call->n_seqs, r->config.max_seqs) * r->config.max_tree_tokens;
+    uint32_t room = most < call->count ? (uint32_t)most : call->count;
+    uint64_t seq_bytes = (uint64_t)call->n_seqs * sizeof(kvp_seq);
+    uint64_t move_bytes = (uint64_t)room * sizeof(kvp_slot_move);
+    if (move_bytes > (UINT64_MAX - seq_bytes) / r->config.n_groups)
+        return KVP_E_NO_MEMORY;
+    kvp_slot_move *moves = storage(out, move_bytes * r->config.n_groups + seq_bytes);
+    if (moves == NULL)
+        return KVP_E_NO_MEMORY;
+    kvp_seq *seqs = (kvp_seq *)(void *)(moves + (size_t)room * r->config.n_groups);
+    for (uint32_t i = 0; i < call->n_seqs; i++)
+        seqs[i] = local_seq(r, call->handles[i]);
+    kvp_accept accept;
+    memset(&accept, 0, sizeof accept);
+    accept.struct_size = sizeof accept;
+    accept.n_seqs = call->n_seqs;
+    accept.max_moves = room;
+    accept.seqs = seqs;
+    accept.leaves = call->leaves;
+    accept.moves = room > 0 ? moves : NULL;
+    out->status = kvp_seq_accept(r->cache, &accept);
+    if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
+        out->n = accept.n_moves;
+    if (out->status == KVP_OK && room > 0) {
+        gather_moves(moves, r->config.n_groups, out->n, room);
+        out->moves = moves;
+    }
+    return KVP_OK;
+}
+
+static kvp_status run_tree(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    uint32_t room = at_most(call->count, r->config.max_tree_tokens);
+    int32_t *tokens = storage(out, 2 * (uint64_t)room * sizeof *tokens);
+    if (tokens == NULL)
+        return KVP_E_NO_MEMORY;
+    int32_t *parents = call->with_parents != 0 ? tokens + room : NULL;
+    uint32_t n = 0;
+    if (call->with_tokens == 0)
+        tokens = NULL;
+    out->status =
+        kvp_seq_tree(r->cache, local_seq(r, call->handle), tokens, parents, call->count, &n);
+    if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
+        out->n = n;
+    if (out->status == KVP_OK) {
+        out->i32 = tokens;
+        out->parents = parents;
+    }
     return KVP_OK;
 }
 
@@ -470,7 +552,12 @@ kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out
     case KVP_CALL_CAN_OPEN: return run_prompt(&r);
     case KVP_CALL_EXTEND_MANY:
     case KVP_CALL_FILL_MANY:
-    case KVP_CALL_CAN_EXTEND: return run_batch(&r);
+    case KVP_CALL_CAN_EXTEND:
+    case KVP_CALL_EXTEND_TREE: return run_batch(&r);
+    case KVP_CALL_WINDOW:
+    case KVP_CALL_WINDOW_GET: return run_window(&r);
+    case KVP_CALL_ACCEPT: return run_accept(&r);
+    case KVP_CALL_TREE: return run_tree(&r);
     case KVP_CALL_COMMIT_MANY:
     case KVP_CALL_STEP_COMMIT: return run_commits(&r);
     case KVP_CALL_SWAP_OUT:

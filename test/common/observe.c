@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kvpager/trees.h>
+#include <kvpager/windows.h>
+
 #include "core/cache_state.h"
 
 static void put(observed *o, const void *bytes, size_t n)
@@ -48,29 +51,53 @@ static void put_queues(observed *o, const struct kvpi_pool *pool)
     }
 }
 
+/* A sequence's rows, its windows, and where it may write. */
+static void put_rows(observed *o, const world *w, kvp_seq seq, const kvp_seq_info *info)
+{
+    int64_t *slots = calloc(info->writable_tokens + 1, sizeof(*slots));
+    assert_non_null(slots);
+    for (uint32_t g = 0; g < w->cache->config.n_groups; g++) {
+        kvp_window_info window;
+        const int32_t *row;
+        uint32_t n_blocks;
+        assert_ok(kvp_seq_row(w->cache, seq, g, &row, &n_blocks));
+        assert_ok(kvp_seq_window_get(w->cache, seq, g, &window));
+        if (info->tier == KVP_DEVICE) {
+            assert_ok(kvp_seq_slots(w->cache, seq, g, 0, info->writable_tokens, slots));
+        }
+        put(o, row, n_blocks * sizeof(*row));
+        put(o, &window, sizeof(window));
+        put(o, slots, info->writable_tokens * sizeof(*slots));
+    }
+    free(slots);
+}
+
+static void put_tree(observed *o, const world *w, kvp_seq seq, uint32_t n_tree)
+{
+    int32_t *nodes = calloc(2 * (size_t)n_tree + 1, sizeof(*nodes));
+    uint32_t n;
+    assert_non_null(nodes);
+    assert_ok(kvp_seq_tree(w->cache, seq, nodes, nodes + n_tree, n_tree, &n));
+    put(o, nodes, 2 * (size_t)n * sizeof(*nodes));
+    free(nodes);
+}
+
 static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
 {
     const kvp_seq seq = kvpi_table_handle(&w->cache->table, s, w->cache->recorder.cache_bits);
     const kvp_seq_info info = info_of(w, seq);
-    const int32_t *row;
-    uint32_t n_blocks;
     int32_t *tokens = calloc(info.kept_tokens + 1, sizeof(*tokens));
-    int64_t *slots = calloc(info.writable_tokens + 1, sizeof(*slots));
-    assert_true(tokens != NULL && slots != NULL);
-    assert_ok(kvp_seq_row(w->cache, seq, 0, &row, &n_blocks));
+    assert_non_null(tokens);
     assert_ok(kvp_seq_tokens(w->cache, seq, 0, info.kept_tokens, tokens));
-    if (info.tier == KVP_DEVICE) {
-        assert_ok(kvp_seq_slots(w->cache, seq, 0, 0, info.writable_tokens, slots));
-    }
     put(o, &seq, sizeof(seq));
     put(o, &info, sizeof(info));
-    put(o, row, n_blocks * sizeof(*row));
     put(o, tokens, info.kept_tokens * sizeof(*tokens));
-    put(o, slots, info.writable_tokens * sizeof(*slots));
+    put_rows(o, w, seq, &info);
+    put_tree(o, w, seq, info.tree_tokens);
     put_u32(o, s->uncached_from);
     put_u32(o, s->n_partial_keys);
+    put_u32(o, info.tree_tokens > 0 ? s->tree_step : 0);
     free(tokens);
-    free(slots);
 }
 
 static void put_spaces(observed *o, const kvp_cache *cache)
@@ -152,6 +179,7 @@ observed observe(const world *w)
         put(&o, &evicted[i].block, sizeof(evicted[i].block));
         put(&o, &evicted[i].tier, sizeof(evicted[i].tier));
         put(&o, &evicted[i].kept, sizeof(evicted[i].kept));
+        put(&o, &evicted[i].group, sizeof(evicted[i].group));
     }
     return o;
 }

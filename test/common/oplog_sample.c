@@ -35,6 +35,10 @@ kvp_config sample_config(void)
     config.steps = KVP_STEPS_OVERLAPPED;
     config.max_steps_out = 7;
     config.max_events = 1u << 20;
+    config.max_tree_tokens = 300;
+    config.n_groups = SAMPLE_GROUPS;
+    config.groups[1] = (kvp_window){4, 1024};
+    config.groups[2] = (kvp_window){0, UINT32_MAX};
     config.n_uncached_tokens = 3;
     config.uncached_tokens = sample_uncached_set;
     return config;
@@ -75,28 +79,50 @@ static kvp_batch full_batch(void)
                        sample_statuses};
 }
 
-const kvp_open_info sample_open_info = {9, 8, KVP_STOP_FULL_HIT, 6, 1, 7, 2, 3, 400, 500};
+const kvp_open_info sample_open_info = {9, 8, KVP_STOP_FULL_HIT, 6, 1, 7, 2, 3, 400, 500, 600};
 const kvp_admission sample_admission = {KVP_ADMIT_LATER, 20, 300, UINT32_MAX, 6};
 const kvp_released sample_released = {1, 70000};
 const kvp_swapped sample_swapped = {300, 2, {4, 70001}};
-const kvp_block_info sample_block_info = {KVP_BLOCK_HELD, 3, 1000, 7, 2, 8, {{9, 8, 7}}};
+const kvp_block_info sample_block_info = {KVP_BLOCK_HELD, 3, 1000, 7, 2, 8, {{9, 8, 7}}, 6};
 const kvp_shortage sample_shortage = {KVP_E_NEVER, 5, UINT64_C(1) << 40, KVP_HOST, 0};
 static const kvp_violation VIOLATION = {"T1", 12345, "detail"};
 static const kvp_copy COPIES[] = {{0, 0, 0, 0, 5, 6, 3}, {1, 2, 3, 4, 7, 1 << 29, 8}};
-static const kvp_evicted EVICTED[] = {{{{4, 3, 2, 1}}, 9, KVP_DEVICE, 1}};
+static const kvp_evicted EVICTED[] = {{{{4, 3, 2, 1}}, 9, KVP_DEVICE, 1, 2}};
+const int32_t sample_parents[] = {-1, 0, INT32_MAX, -1, 300};
+const int32_t sample_leaves[] = {-1, 299, 0};
+const kvp_window sample_window = {4, 1u << 20};
+const kvp_window_info sample_window_info = {{7, UINT32_MAX}, 2, 90000};
+#define NO_MOVE                                                                                    \
+    {                                                                                              \
+        -1, -1                                                                                     \
+    }
+const kvp_slot_move sample_moves[] = {
+    {40, 33}, {41, 34}, NO_MOVE, NO_MOVE, NO_MOVE,  {INT64_C(1) << 40, 7},
+    {9, 8},   NO_MOVE,  NO_MOVE, NO_MOVE, {72, 65}, {73, 66},
+    NO_MOVE,  NO_MOVE,  NO_MOVE,
+};
 static const int64_t SLOTS[] = {40, KVP_NO_SLOT, INT64_MAX};
 
 const kvp_event sample_events[] = {
-    {UINT64_C(1) << 33, KVP_EVENT_STORED, KVP_DEVICE, {{1, 2}}, {{3, 4}}, {{5}}, 8, SAMPLE_U},
-    {UINT64_C(1) << 34, KVP_EVENT_REMOVED, KVP_HOST, {{5, 6}}, {{0}}, {{0}}, 0, 0},
-    {UINT64_C(1) << 35, KVP_EVENT_STORED, KVP_HOST, {{7, 8}}, {{9, 10}}, {{11}}, 12, SAMPLE_U},
+    {UINT64_C(1) << 33, KVP_EVENT_STORED, KVP_DEVICE, {{1, 2}}, {{3, 4}}, {{5}}, 8, SAMPLE_U, 1, 0},
+    {UINT64_C(1) << 34, KVP_EVENT_REMOVED, KVP_HOST, {{5, 6}}, {{0}}, {{0}}, 0, 0, 2, 0},
+    {UINT64_C(1) << 35,
+     KVP_EVENT_STORED,
+     KVP_HOST,
+     {{7, 8}},
+     {{9, 10}},
+     {{11}},
+     12,
+     SAMPLE_U,
+     0,
+     0},
 };
 const int32_t sample_event_tokens[] = {1, 2, 3, 4, -1, -1, -1, -1, 9, 10, 11, 12};
 
 kvp_seq_info sample_seq_info(void)
 {
-    static const uint32_t fields[] = {11, 10, 9, 8,          7, 600,        5,
-                                      4,  3,  2, UINT32_MAX, 6, UINT32_MAX, 1};
+    static const uint32_t fields[] = {11, 10, 9,          8, 7,          600, 5, 4,
+                                      3,  2,  UINT32_MAX, 6, UINT32_MAX, 1,   12};
     kvp_seq_info info = {.ns = sample_ns, .tag = UINT64_MAX - 1};
     memcpy((char *)&info + offsetof(kvp_seq_info, tokens), fields, sizeof fields);
     return info;
@@ -188,6 +214,38 @@ static void write_tier_call(struct kvpi_recorder *r, uint32_t op, kvp_status sta
     }
 }
 
+static void write_accept(struct kvpi_recorder *r, kvp_status status)
+{
+    kvp_slot_move moves[SAMPLE_GROUPS * SAMPLE_MAX_MOVES];
+    memcpy(moves, sample_moves, sizeof moves);
+    const kvp_accept accept = {sizeof accept, 3,     SAMPLE_MAX_MOVES, sample_seqs,
+                               sample_leaves, moves, SAMPLE_MOVES,     0};
+    kvpi_record_seq_accept(r, &accept, SAMPLE_GROUPS, status);
+}
+
+static void write_tree_call(struct kvpi_recorder *r, uint32_t op, kvp_status status)
+{
+    const uint32_t five = 5;
+    kvp_batch batch = full_batch();
+    batch.flags = 0;
+    switch (op) {
+    case KVP_CALL_WINDOW:
+        kvpi_record_seq_window(r, SEQ, 2, sample_window, status, &sample_released);
+        break;
+    case KVP_CALL_WINDOW_GET:
+        kvpi_record_seq_window_get(r, SEQ, 2, status, &sample_window_info);
+        break;
+    case KVP_CALL_EXTEND_TREE:
+        kvpi_record_seq_extend_tree(r, &batch, sample_parents, status);
+        break;
+    case KVP_CALL_ACCEPT: write_accept(r, status); break;
+    case KVP_CALL_TREE:
+        kvpi_record_seq_tree(r, SEQ, 9, status, sample_tokens, sample_parents, &five);
+        break;
+    default: fail_msg("op %u has no writer", (unsigned)op);
+    }
+}
+
 static void write_cache_call(struct kvpi_recorder *r, uint32_t op, kvp_status status)
 {
     const kvp_evicted *evicted = EVICTED;
@@ -216,7 +274,9 @@ static void write_cache_call(struct kvpi_recorder *r, uint32_t op, kvp_status st
     case KVP_CALL_RESET: kvpi_record_cache_reset(r, status); break;
     case KVP_CALL_CONFIG: kvpi_record_cache_config(r, status, &config); break;
     default:
-        if (op >= KVP_CALL_SWAP_OUT)
+        if (op >= KVP_CALL_WINDOW)
+            write_tree_call(r, op, status);
+        else if (op >= KVP_CALL_SWAP_OUT)
             write_tier_call(r, op, status);
         else
             write_seq_call(r, op, status);

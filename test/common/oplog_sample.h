@@ -12,9 +12,12 @@
 
 enum {
     SAMPLE_U = 4,
-    SAMPLE_CALLS = KVP_CALL_EVENTS_SNAPSHOT,
+    SAMPLE_CALLS = KVP_CALL_TREE,
     SAMPLE_OUTCOMES = 4,
-    SAMPLE_EVENTS = 3
+    SAMPLE_EVENTS = 3,
+    SAMPLE_GROUPS = 3,
+    SAMPLE_MOVES = 2, /* of each group */
+    SAMPLE_MAX_MOVES = 5
 };
 
 /* What the records say. Handles are those of a cache with SAMPLE_CACHE_BITS. */
@@ -33,6 +36,12 @@ extern const kvp_released sample_released;
 extern const kvp_swapped sample_swapped;
 extern const kvp_block_info sample_block_info;
 extern const kvp_shortage sample_shortage;
+extern const int32_t sample_parents[5];
+extern const int32_t sample_leaves[3];
+extern const kvp_window sample_window;
+extern const kvp_window_info sample_window_info;
+extern const kvp_slot_move
+    sample_moves[SAMPLE_GROUPS * SAMPLE_MAX_MOVES]; /* of -1: not looked at */
 extern const kvp_event sample_events[SAMPLE_EVENTS];
 extern const int32_t sample_event_tokens[SAMPLE_EVENTS * SAMPLE_U]; /* -1: not to be looked at */
 kvp_seq_info sample_seq_info(void);

@@ -76,7 +76,7 @@ void wipe_device(world *w)
     kvp_seq seq;
     assert_ok(kvp_cache_config(w->cache, &config));
     kvp_prompt prompt = prompt_of(NULL, 0);
-    prompt.reserve_tokens = (config.n_blocks - 1) * config.block_tokens;
+    prompt.reserve_tokens = (config.n_blocks - 1) / config.n_groups * config.block_tokens;
     assert_ok(kvp_seq_open(w->cache, w->ns, &prompt, &seq, NULL));
     assert_ok(kvp_seq_close(w->cache, seq, NULL));
     assert_int_equal(stats_of(w).free_blocks, config.n_blocks - 1);

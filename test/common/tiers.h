@@ -76,8 +76,8 @@ kvp_admission can_swap_in(world *w, const kvp_seq *seqs, uint32_t n_seqs, uint32
 kvp_block_info host_block(const world *w, int32_t block);
 void drop_plan(world *w); /* take it, whatever it is */
 
-/* Make every block of the device lose its content: none may be held. What is kept on the host by
- * that is kept. */
+/* Make every block of the device lose its content: none may be held, and groups divide their
+ * number. What is kept on the host by that is kept. */
 void wipe_device(world *w);
 
 /* Open a sequence that takes all free blocks of the device and the first that is cached. */

@@ -5,18 +5,42 @@
 
 enum { USABLE = 60, STREAMS = 3 };
 
-void drive_begin(driver *d, uint64_t seed)
+static void begin(driver *d, const kvp_config *config, uint64_t seed)
 {
-    memset(d, 0, sizeof *d);
-    kvp_config config = config_of(4, 2, USABLE);
-    config.max_seqs = DRIVE_SEQS;
-    config.max_seq_tokens = DRIVE_TOKENS;
-    d->w = make_world(&config);
+    d->w = make_world(config);
     d->random = seed;
     assert_ok(kvp_wire_config_of(d->w.cache, &d->config));
     assert_int_equal(d->config.max_copies, DRIVE_COPIES);
     d->config.max_step_tokens = DRIVE_SEQS * DRIVE_TOKENS;
     assert_ok(kvp_wire_sender_create(&d->config, d->w.cache, NULL, 0, &d->sender));
+}
+
+static kvp_config small_config(uint32_t usable)
+{
+    kvp_config config = config_of(4, 2, usable);
+    config.max_seqs = DRIVE_SEQS;
+    config.max_seq_tokens = DRIVE_TOKENS;
+    config.max_copies = DRIVE_COPIES;
+    return config;
+}
+
+void drive_begin(driver *d, uint64_t seed)
+{
+    kvp_config config = small_config(USABLE);
+    memset(d, 0, sizeof *d);
+    begin(d, &config, seed);
+}
+
+void drive_begin_rich(driver *d, uint64_t seed)
+{
+    kvp_config config = small_config(DRIVE_GROUPS * USABLE);
+    config.n_groups = DRIVE_GROUPS;
+    config.groups[1] = (kvp_window){3, 6};
+    config.groups[2] = (kvp_window){0, 9};
+    config.max_tree_tokens = DRIVE_NODES;
+    memset(d, 0, sizeof *d);
+    d->rich = 1;
+    begin(d, &config, seed);
 }
 
 void drive_end(driver *d)
@@ -150,9 +174,84 @@ static int redraft_one(driver *d, uint32_t id)
     uint32_t n = 1 + draw(&d->random, 4);
     if (info.known_tokens != info.tokens || info.tokens < info.computed_tokens + n)
         return 0;
-    assert_ok(kvp_seq_truncate(d->w.cache, seq, info.tokens - n, NULL));
+    if (kvp_seq_truncate(d->w.cache, seq, info.tokens - n, NULL) != KVP_OK)
+        return 0; /* a window has dropped what it would need */
     tokens[0] = (int32_t)draw(&d->random, 200000);
     return kvp_seq_extend(d->w.cache, seq, tokens, n, 0) == KVP_OK;
+}
+
+static int window_one(driver *d, uint32_t id)
+{
+    kvp_window window = {draw(&d->random, 6), draw(&d->random, 20)};
+    if (window.recent_tokens == 0)
+        window.sink_tokens = 0;
+    return kvp_seq_window(d->w.cache, d->seqs[id].seq, draw(&d->random, DRIVE_GROUPS), window,
+                          NULL) == KVP_OK;
+}
+
+static int grow_tree(driver *d, uint32_t id)
+{
+    int32_t tokens[DRIVE_NODES];
+    int32_t parents[DRIVE_NODES];
+    const uint32_t n_nodes = info_of(&d->w, d->seqs[id].seq).tree_tokens;
+    uint32_t n = draw(&d->random, 7);
+    for (uint32_t i = 0; i < n; i++) {
+        tokens[i] = (int32_t)draw(&d->random, draw(&d->random, 2) ? 3 : 200000);
+        parents[i] = (int32_t)draw(&d->random, n_nodes + i + 1) - 1;
+    }
+    kvp_batch batch = {.struct_size = sizeof batch,
+                       .n_seqs = 1,
+                       .seqs = &d->seqs[id].seq,
+                       .n_tokens = &n,
+                       .tokens = tokens};
+    return kvp_seq_extend_tree(d->w.cache, &batch, parents) == KVP_OK && n > 0;
+}
+
+static int accept_one(driver *d, uint32_t id)
+{
+    kvp_slot_move moves[DRIVE_GROUPS * DRIVE_NODES];
+    kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
+    int32_t leaf = (int32_t)draw(&d->random, info.tree_tokens + 1) - 1;
+    kvp_accept accept = {.struct_size = sizeof accept,
+                         .n_seqs = 1,
+                         .max_moves = DRIVE_NODES,
+                         .seqs = &d->seqs[id].seq,
+                         .leaves = &leaf,
+                         .moves = moves};
+    if (info.tree_tokens == 0 || d->n_moves + DRIVE_NODES > DRIVE_MOVES ||
+        kvp_seq_accept(d->w.cache, &accept) != KVP_OK)
+        return 0;
+    for (uint32_t group = 0; group < DRIVE_GROUPS; group++)
+        memcpy(d->moves + group * DRIVE_MOVES + d->n_moves, moves + group * DRIVE_NODES,
+               accept.n_moves * sizeof *moves);
+    d->n_moves += accept.n_moves;
+    return 1;
+}
+
+/* The tree goes; another of the same size comes: no count tells. */
+static int regrow_tree(driver *d, uint32_t id)
+{
+    int32_t nodes[2][DRIVE_NODES];
+    uint32_t n;
+    kvp_seq seq = d->seqs[id].seq;
+    assert_ok(kvp_seq_tree(d->w.cache, seq, nodes[0], nodes[1], DRIVE_NODES, &n));
+    if (n == 0 || kvp_seq_truncate(d->w.cache, seq, info_of(&d->w, seq).tokens, NULL) != KVP_OK)
+        return 0;
+    nodes[draw(&d->random, 2)][n - 1] = (int32_t)draw(&d->random, n);
+    kvp_batch batch = {
+        .struct_size = sizeof batch, .n_seqs = 1, .seqs = &seq, .n_tokens = &n, .tokens = nodes[0]};
+    return kvp_seq_extend_tree(d->w.cache, &batch, nodes[1]) == KVP_OK;
+}
+
+static int change_rich(driver *d, uint32_t kind, uint32_t id)
+{
+    d->seqs[id].touched = 1;
+    switch (kind) {
+    case DRIVE_PLAIN: return window_one(d, id);
+    case DRIVE_PLAIN + 1: return accept_one(d, id);
+    case DRIVE_PLAIN + 2: return regrow_tree(d, id);
+    default: return grow_tree(d, id);
+    }
 }
 
 static int change_one(driver *d, uint32_t kind, uint32_t id)
@@ -177,13 +276,16 @@ void drive_change(driver *d)
 {
     uint32_t n = 1 + draw(&d->random, 6);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t kind = draw(&d->random, 16);
+        uint32_t kind = draw(&d->random, d->rich ? DRIVE_KINDS + 2 : DRIVE_PLAIN);
+        kind = kind < DRIVE_KINDS ? kind : kind - 4; /* twice as often: windows, accepts */
         uint32_t id = find(d, 1);
         int done = 0;
         if (kind == 0 || kind == 1)
             done = open_one(d);
         else if (kind == 2)
             done = fork_one(d);
+        else if (id != DRIVE_SEQS && kind >= DRIVE_PLAIN)
+            done = change_rich(d, kind, id);
         else if (id != DRIVE_SEQS)
             done = change_one(d, kind, id);
         d->n_changes[kind] += done != 0;
@@ -210,7 +312,8 @@ static uint32_t fill_items(driver *d, int full, kvp_wire_item *items)
         driven *s = &d->seqs[id];
         if (s->status == 0 || (!full && !s->touched && draw(&d->random, 3) != 0))
             continue;
-        uint32_t n_tokens = info_of(&d->w, s->seq).tokens;
+        kvp_seq_info info = info_of(&d->w, s->seq);
+        uint32_t n_tokens = info.tokens + info.tree_tokens;
         if (s->step_tokens > n_tokens || draw(&d->random, 4) == 0)
             s->step_tokens = draw(&d->random, 4) ? n_tokens > 0 : draw(&d->random, n_tokens + 1);
         items[n++] = (kvp_wire_item){.seq = s->seq,
@@ -228,6 +331,7 @@ void drive_message(driver *d, int full)
 {
     kvp_wire_item items[DRIVE_SEQS];
     size_t needed = 0;
+    uint32_t n_moves = d->n_moves;
     d->n_copies = take_plan(&d->w, d->copies, DRIVE_COPIES);
     sort_closed(d);
     kvp_wire_step step = {.struct_size = sizeof step,
@@ -237,11 +341,17 @@ void drive_message(driver *d, int full)
                           .closed = d->closed,
                           .n_closed = d->n_closed,
                           .n_copies = d->n_copies,
-                          .copies = d->copies};
+                          .copies = d->copies,
+                          .moves = d->moves,
+                          .n_moves = n_moves,
+                          .max_moves = DRIVE_MOVES};
     assert_status(KVP_E_TOO_SMALL, kvp_wire_sender_encode(d->sender, &step, NULL, 0, &needed));
     assert_ok(kvp_wire_sender_encode(d->sender, &step, d->bytes, sizeof d->bytes, &d->n_bytes));
     assert_int_equal(d->n_bytes, needed);
     d->n_closed = 0;
+    d->n_told = n_moves;
+    memcpy(d->told, d->moves, sizeof d->told);
+    d->n_moves = 0;
 }
 
 /* ------------------------------------------------------------------------------------ the sums */
@@ -261,6 +371,34 @@ static uint64_t mix_all(uint64_t sum, uint32_t id, const uint32_t *counts, uint3
     for (uint32_t i = 0; i < n_blocks; i++)
         sum = mix(sum, (uint32_t)row[i]);
     return sum;
+}
+
+/* Rows of the other groups, windows, the tree. */
+static uint64_t sum_of_groups(const driver *d, kvp_seq seq, uint32_t n_groups, uint64_t sum)
+{
+    int32_t tokens[DRIVE_NODES];
+    int32_t parents[DRIVE_NODES];
+    uint32_t n;
+    for (uint32_t group = 0; group < n_groups; group++) {
+        const int32_t *row;
+        kvp_window_info info;
+        assert_ok(kvp_seq_row(d->w.cache, seq, group, &row, &n));
+        assert_ok(kvp_seq_window_get(d->w.cache, seq, group, &info));
+        sum = mix_all(sum, group, (const uint32_t *)&info.window, 2, row, n);
+    }
+    assert_ok(kvp_seq_tree(d->w.cache, seq, tokens, parents, DRIVE_NODES, &n));
+    sum = mix_all(sum, n, NULL, 0, tokens, n);
+    return mix_all(sum, n, NULL, 0, parents, n);
+}
+
+static uint64_t sum_of_groups_told(const kvp_wire_seq *s, uint32_t n_groups, size_t row_blocks,
+                                   uint64_t sum)
+{
+    for (uint32_t group = 0; group < n_groups; group++)
+        sum = mix_all(sum, group, (const uint32_t *)&s->windows[group], 2,
+                      s->row + group * row_blocks, s->blocks);
+    sum = mix_all(sum, s->tree_tokens, NULL, 0, s->node_tokens, s->tree_tokens);
+    return mix_all(sum, s->tree_tokens, NULL, 0, s->node_parents, s->tree_tokens);
 }
 
 uint64_t drive_sum_cache(const driver *d)
@@ -283,14 +421,15 @@ uint64_t drive_sum_cache(const driver *d)
                              n,
                              (uint32_t)info.last_token};
         sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, row, n);
+        sum = sum_of_groups(d, s->seq, d->config.n_groups, sum);
     }
     return sum;
 }
 
-uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, uint32_t max_seqs)
+uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
 {
     uint64_t sum = 1;
-    for (uint32_t id = 0; id < max_seqs; id++) {
+    for (uint32_t id = 0; id < config->max_seqs; id++) {
         kvp_wire_seq s;
         assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
         if (s.status == 0)
@@ -299,6 +438,7 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, uint32_t max_seqs)
             s.status,        s.tokens,      s.known_tokens, s.computed_tokens,
             s.cached_tokens, s.step_tokens, s.blocks,       (uint32_t)s.last_token};
         sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.blocks);
+        sum = sum_of_groups_told(&s, config->n_groups, config->max_row_blocks, sum);
     }
     return sum;
 }

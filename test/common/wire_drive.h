@@ -10,6 +10,11 @@ enum {
     DRIVE_SEQS = 12, /* worker ids, and sequences of the cache */
     DRIVE_TOKENS = 96,
     DRIVE_COPIES = 76,
+    DRIVE_PLAIN = 16, /* kinds of changes */
+    DRIVE_KINDS = 20, /* and those that only rich ones make */
+    DRIVE_GROUPS = 3,
+    DRIVE_NODES = 12, /* of one tree */
+    DRIVE_MOVES = DRIVE_SEQS * DRIVE_NODES,
     DRIVE_BYTES = 65536
 };
 
@@ -33,12 +38,20 @@ typedef struct driver {
     uint32_t n_closed;
     kvp_copy copies[DRIVE_COPIES]; /* of the last message */
     uint32_t n_copies;
-    uint32_t n_changes[16];     /* calls that succeeded, by kind */
-    uint8_t bytes[DRIVE_BYTES]; /* the last message */
+    kvp_slot_move moves[DRIVE_GROUPS * DRIVE_MOVES]; /* since the last message */
+    uint32_t n_moves;
+    kvp_slot_move told[DRIVE_GROUPS * DRIVE_MOVES]; /* in the last message */
+    uint32_t n_told;
+    int rich;
+    uint32_t n_changes[DRIVE_KINDS]; /* calls that succeeded, by kind */
+    uint8_t bytes[DRIVE_BYTES];      /* the last message */
     size_t n_bytes;
 } driver;
 
 void drive_begin(driver *d, uint64_t seed);
+
+/* The same of a cache with three layer groups, two of them with a window, and with token trees. */
+void drive_begin_rich(driver *d, uint64_t seed);
 void drive_end(driver *d);
 
 /* Do a few random things to the cache. */
@@ -49,6 +62,6 @@ void drive_message(driver *d, int full);
 
 /* A sum of everything that a worker has to know, from the cache or from a mirror. */
 uint64_t drive_sum_cache(const driver *d);
-uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, uint32_t max_seqs);
+uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *config);
 
 #endif

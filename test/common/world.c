@@ -201,8 +201,8 @@ static void print_ints(const char *name, const int32_t *values, size_t n)
     print_error("]\n");
 }
 
-static void assert_ints(const int32_t *got, size_t n_got, const int32_t *expected, size_t n,
-                        const char *file, int line)
+void assert_ints_are(const int32_t *got, size_t n_got, const int32_t *expected, size_t n,
+                     const char *file, int line)
 {
     if (n_got != n || (n > 0 && memcmp(got, expected, n * sizeof(*got)) != 0)) {
         print_ints("got     ", got, n_got);
@@ -217,7 +217,7 @@ void assert_row_is(const world *w, kvp_seq seq, const int32_t *expected, size_t 
     const int32_t *row;
     uint32_t n_row;
     assert_ok(kvp_seq_row(w->cache, seq, 0, &row, &n_row));
-    assert_ints(row, n_row, expected, n, file, line);
+    assert_ints_are(row, n_row, expected, n, file, line);
 }
 
 static void assert_pool_queue(const struct kvpi_pool *pool, uint32_t class_,
@@ -230,7 +230,7 @@ static void assert_pool_queue(const struct kvpi_pool *pool, uint32_t class_,
          b = kvpi_block(pool, b)->next) {
         queue[n_queue++] = (int32_t)b;
     }
-    assert_ints(queue, n_queue, expected, n, file, line);
+    assert_ints_are(queue, n_queue, expected, n, file, line);
 }
 
 void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,

@@ -99,6 +99,10 @@ void assert_queue_is(const world *w, uint32_t class_, const int32_t *expected, s
 void assert_host_queue_is(const world *w, uint32_t class_, const int32_t *expected, size_t n,
                           const char *file, int line);
 
+/* got, [n_got], is expected, [n]. */
+void assert_ints_are(const int32_t *got, size_t n_got, const int32_t *expected, size_t n,
+                     const char *file, int line);
+
 /* Everything that can be observed, now or by any calls to come, but for what is said to be kept up
  * by failing calls: the last shortage and the counter of refused calls. */
 typedef struct observed {

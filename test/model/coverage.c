@@ -7,7 +7,7 @@
 /* Statuses that each call must have given in a long run. */
 typedef struct expected {
     uint32_t op;
-    int32_t statuses[10]; /* KVP_OK and what is before the first 0 */
+    int32_t statuses[11]; /* KVP_OK and what is before the first 0 */
 } expected;
 
 static const expected expectations[] = {
@@ -20,17 +20,17 @@ static const expected expectations[] = {
       KVP_E_PLAN_FULL}},
     {KVP_CALL_EXTEND,
      {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_NEVER,
-      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL}},
+      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL, KVP_E_DROPPED}},
     {KVP_CALL_EXTEND_MANY,
      {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_NEVER,
-      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL}},
+      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL, KVP_E_DROPPED}},
     {KVP_CALL_FILL, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_FILL_MANY, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_COMMIT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_COMMIT_MANY, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_INVALIDATE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_SMALL}},
-    {KVP_CALL_FORK, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_NO_SEQS}},
-    {KVP_CALL_TRUNCATE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
+    {KVP_CALL_FORK, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_NO_SEQS, KVP_E_DROPPED}},
+    {KVP_CALL_TRUNCATE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_DROPPED}},
     {KVP_CALL_CLOSE, {KVP_E_HANDLE}},
     {KVP_CALL_SEQ_INFO, {KVP_E_HANDLE}},
     {KVP_CALL_SEQ_TOKENS, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_UNKNOWN}},
@@ -40,7 +40,8 @@ static const expected expectations[] = {
     {KVP_CALL_RETAIN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_UNCACHE, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_CAN_OPEN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_TOO_LONG}},
-    {KVP_CALL_CAN_EXTEND, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT}},
+    {KVP_CALL_CAN_EXTEND,
+     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_DROPPED}},
     {KVP_CALL_PLAN_TAKE, {KVP_E_STATE, KVP_E_TOO_SMALL}},
     {KVP_CALL_EVICTED, {0}},
     {KVP_CALL_BLOCK_INFO, {KVP_E_ARG}},
@@ -54,15 +55,23 @@ static const expected expectations[] = {
      {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_NEVER, KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL}},
     {KVP_CALL_SWAP_IN,
      {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_NEVER, KVP_E_NO_BLOCKS,
-      KVP_E_PLAN_FULL}},
+      KVP_E_PLAN_FULL, KVP_E_DROPPED}},
     {KVP_CALL_CAN_SWAP_OUT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
-    {KVP_CALL_CAN_SWAP_IN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG}},
+    {KVP_CALL_CAN_SWAP_IN, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_DROPPED}},
     {KVP_CALL_STEP_BEGIN, {KVP_E_STATE, KVP_E_NO_STEPS, KVP_E_TOO_SMALL}},
     {KVP_CALL_STEP_COMMIT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
     {KVP_CALL_STEP_DONE, {KVP_E_ARG}},
     {KVP_CALL_STEP_FAILED, {KVP_E_ARG, KVP_E_TOO_SMALL}},
     {KVP_CALL_EVENTS_READ, {KVP_E_ARG, KVP_E_STATE, KVP_E_BEHIND}},
     {KVP_CALL_EVENTS_SNAPSHOT, {KVP_E_STATE, KVP_E_TOO_SMALL}},
+    {KVP_CALL_WINDOW, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_DROPPED}},
+    {KVP_CALL_WINDOW_GET, {KVP_E_ARG, KVP_E_HANDLE}},
+    {KVP_CALL_EXTEND_TREE,
+     {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_NEVER,
+      KVP_E_NO_BLOCKS, KVP_E_PLAN_FULL, KVP_E_DROPPED}},
+    /* What drops a tree is what can make its sequence lack something: no KVP_E_DROPPED. */
+    {KVP_CALL_ACCEPT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_SMALL, KVP_E_IN_FLIGHT}},
+    {KVP_CALL_TREE, {KVP_E_HANDLE, KVP_E_TOO_SMALL}},
 };
 
 /* Calls that answer with an admission. */
@@ -85,12 +94,36 @@ static void look_at_group(const oracle *o, const kvp_call *call, coverage_before
         for (uint32_t k = 0; k < seq->n_row; k++) {
             uint32_t at = 0;
 
-            while (at < before->distinct && seen[at] != seq->row[k])
+            while (at < before->distinct && seen[at] != seq->rows[0][k])
                 at++;
             if (at == before->distinct && at < sizeof seen / sizeof *seen)
-                seen[before->distinct++] = seq->row[k];
+                seen[before->distinct++] = seq->rows[0][k];
             before->entries++;
         }
+    }
+}
+
+static bool has_holes(const oracle *o, const oracle_seq *seq)
+{
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t i = 0; i < seq->n_row; i++) {
+            if (!seq->rows[k][i])
+                return true;
+        }
+    }
+    return false;
+}
+
+/* What the sequences of a call have of trees and windows before it. */
+static void look_at_members(const oracle *o, const kvp_call *call, coverage_before *before)
+{
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        uint32_t place = oracle_find_seq(o, call->handles[i]);
+
+        if (place == ORACLE_NONE)
+            continue;
+        before->n_trees += o->seqs[place].n_tree > 0;
+        before->holes |= has_holes(o, &o->seqs[place]);
     }
 }
 
@@ -118,17 +151,48 @@ void coverage_look(const oracle *o, const kvp_call *call, coverage_before *befor
     if (call->op == KVP_CALL_SWAP_OUT || call->op == KVP_CALL_SWAP_IN)
         look_at_group(o, call, before);
     look_at_step(o, call, before);
+    look_at_members(o, call, before);
     if (place == ORACLE_NONE)
         return;
     before->n_row = o->seqs[place].n_row;
     before->public_units = oracle_public_units(o, &o->seqs[place]);
     before->fork = o->seqs[place].is_fork;
     before->tier = o->seqs[place].tier;
+    before->holes |= has_holes(o, &o->seqs[place]);
+    before->n_tree = o->seqs[place].n_tree;
+    if (call->group < o->config.n_groups)
+        before->window = o->seqs[place].windows[call->group];
 }
 
 static void meet(coverage *c, coverage_point point, bool is_met)
 {
     c->points[point] += is_met;
+}
+
+static bool is_windowed(kvp_window window)
+{
+    return window.recent_tokens > 0;
+}
+
+static bool has_windows(const oracle *o)
+{
+    bool has = false;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        has |= is_windowed(o->config.groups[k]);
+    return has;
+}
+
+static void count_group_hit(coverage *c, const oracle *o, const kvp_call *call,
+                            const kvp_open_info *info)
+{
+    bool windows = has_windows(o), several = o->config.n_groups > 1;
+
+    meet(c, COVER_hit_of_several_groups, several && info->hit_tokens);
+    meet(c, COVER_hit_with_window, windows && info->hit_tokens);
+    meet(c, COVER_hit_cut_by_group, info->stop == KVP_STOP_NO_KV && info->stop_group > 0);
+    meet(c, COVER_hit_full_with_window,
+         windows && info->hit_tokens && info->hit_tokens == call->n_tokens);
 }
 
 static void count_open(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
@@ -156,6 +220,7 @@ static void count_open(coverage *c, const oracle *o, const kvp_call *call, const
     meet(c, COVER_host_and_device_hit, info->host_blocks && info->shared_blocks);
     meet(c, COVER_hit_cut_for_the_plan,
          info->stop == KVP_STOP_NO_ROOM && info->host_blocks == o->config.max_copies - 1);
+    count_group_hit(c, o, call, info);
     meet(c, COVER_hit_of_device_only, (call->flags & KVP_OPEN_DEVICE_ONLY) && info->hit_tokens);
     meet(c, COVER_unkept_unit, o->stats.unkept_units > before->stats.unkept_units);
     meet(c, COVER_private_unit, o->stats.private_units > before->stats.private_units);
@@ -174,6 +239,7 @@ static void count_extend(coverage *c, const oracle *o, const kvp_call *call, con
     meet(c, COVER_extend_keeps_evicted, o->stats.kept_blocks > before->stats.kept_blocks);
     meet(c, COVER_extend_with_steps_out, before->n_steps > 0);
     meet(c, COVER_units_overwritten, o->stats.detached_units > before->stats.detached_units);
+    meet(c, COVER_extend_behind_tree, before->n_tree > 0);
     meet(c, COVER_unknown_values, call->n_tokens && !call->tokens);
     meet(c, COVER_copy_on_write_without_copy,
          call->op == KVP_CALL_EXTEND && place != ORACLE_NONE && !copied &&
@@ -203,12 +269,14 @@ static void count_seq(coverage *c, const oracle *o, const kvp_call *call, const 
     if (call->op == KVP_CALL_FORK) {
         meet(c, COVER_fork_inside_block, inside);
         meet(c, COVER_fork_of_fork, before->fork);
+        meet(c, COVER_fork_with_holes, before->holes);
         return;
     }
+    meet(c, COVER_truncate_before_holes, before->holes && !has_holes(o, seq));
     meet(c, COVER_truncate_into_sealed,
          inside && before->public_units > seq->tokens / o->unit &&
              oracle_public_units(o, seq) < before->public_units);
-    meet(c, COVER_truncate_into_shared, inside && o->blocks[seq->row[seq->n_row - 1]].refs > 1);
+    meet(c, COVER_truncate_into_shared, inside && o->blocks[seq->rows[0][seq->n_row - 1]].refs > 1);
 }
 
 static void count_swap_out(coverage *c, const oracle *o, const kvp_swapped *swapped,
@@ -252,6 +320,7 @@ static void count_swap(coverage *c, const oracle *o, const kvp_call *call, const
     if (out->status != KVP_OK)
         return;
     meet(c, COVER_swap_with_steps_out, before->n_steps);
+    meet(c, in ? COVER_swap_in_with_holes : COVER_swap_out_with_holes, before->holes);
     if (in)
         count_swap_in(c, o, call, &out->u.swapped, before);
     else
@@ -260,17 +329,19 @@ static void count_swap(coverage *c, const oracle *o, const kvp_call *call, const
 
 static void count_plan(coverage *c, const kvp_outcome *out)
 {
-    bool to_host = false, to_device = false;
+    bool to_host = false, to_device = false, groups = false;
 
     if (out->status != KVP_OK || !out->n)
         return;
     for (uint32_t i = 0; i < out->n; i++) {
         to_host |= out->copies[i].dst_tier == KVP_HOST;
         to_device |= out->copies[i].src_tier == KVP_HOST;
+        groups |= out->copies[i].group != out->copies[0].group;
     }
     meet(c, COVER_plan_of_two_phases, out->copies[out->n - 1].phase > 0);
     meet(c, COVER_plan_of_three_phases, out->copies[out->n - 1].phase > 1);
     meet(c, COVER_plan_of_both_ways, to_host && to_device);
+    meet(c, COVER_plan_of_several_groups, groups);
 }
 
 static void count_step(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
@@ -285,11 +356,71 @@ static void count_step(coverage *c, const oracle *o, const kvp_call *call, const
     meet(c, COVER_step_with_copies, call->op == KVP_CALL_STEP_DONE && before->n_copies_of_step);
     meet(c, COVER_step_failed_with_copies, failed && before->n_copies_of_step);
     meet(c, COVER_step_failed_reports, failed && out->n);
+    meet(c, COVER_failed_with_window, failed && out->n && has_windows(o));
     if (call->op != KVP_CALL_STEP_COMMIT)
         return;
     meet(c, COVER_step_commit_of_noted, before->noted);
     meet(c, COVER_step_commit_twice,
          before->n_commitments && call->n_seqs > o->n_commitments - before->n_commitments);
+}
+
+static void count_window(coverage *c, const kvp_call *call, const kvp_outcome *out,
+                         const coverage_before *before)
+{
+    bool full = !is_windowed(call->window), was_full = !is_windowed(before->window);
+
+    if (out->status != KVP_OK)
+        return;
+    meet(c, COVER_window_drops, out->u.released.freed_blocks + out->u.released.cached_blocks);
+    meet(c, COVER_window_taken_back, full && !was_full);
+    meet(c, COVER_window_widened,
+         !full && !was_full && before->holes &&
+             call->window.recent_tokens > before->window.recent_tokens);
+}
+
+static uint32_t count_roots(const oracle_seq *seq)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < seq->n_tree; i++)
+        n += seq->tree_parents[i] < 0;
+    return n;
+}
+
+static void count_extend_tree(coverage *c, const oracle *o, const kvp_call *call,
+                              const kvp_outcome *out, const coverage_before *before)
+{
+    meet(c, COVER_tree_of_several, out->status == KVP_OK && call->n_seqs > 1 && call->n_tokens > 1);
+    meet(c, COVER_tree_in_rounds, out->status == KVP_OK && before->n_trees && call->n_tokens);
+    for (uint32_t i = 0; i < call->n_seqs && out->status == KVP_OK; i++) {
+        const oracle_seq *seq = &o->seqs[oracle_find_seq(o, call->handles[i])];
+
+        meet(c, COVER_tree_of_several_roots, count_roots(seq) > 1);
+        meet(c, COVER_tree_behind_uncomputed, seq->n_tree && seq->computed < seq->tokens);
+        meet(c, COVER_tree_behind_unknown, seq->n_tree && seq->known < seq->tokens);
+    }
+}
+
+static void count_accept(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
+                         const coverage_before *before)
+{
+    uint64_t accepted = o->stats.accepted_tokens - before->stats.accepted_tokens;
+
+    meet(c, COVER_accept_before_done, out->status == KVP_E_IN_FLIGHT);
+    if (out->status == KVP_E_STATE && o->shortage.index < call->n_seqs) {
+        uint32_t place = oracle_find_seq(o, call->handles[o->shortage.index]);
+        const oracle_seq *seq = &o->seqs[place];
+
+        meet(c, COVER_accept_waits_for_plan,
+             seq->n_tree && seq->computed == seq->tokens && seq->known == seq->tokens);
+    }
+    if (out->status != KVP_OK)
+        return;
+    meet(c, COVER_accept_nothing, before->n_trees && !accepted);
+    meet(c, COVER_accept_in_place, accepted && !out->n);
+    meet(c, COVER_accept_with_moves, out->n);
+    meet(c, COVER_accept_of_several, before->n_trees > 1 && accepted > 1);
+    meet(c, COVER_accept_for_several_groups, out->n && o->config.n_groups > 1);
 }
 
 static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
@@ -324,6 +455,8 @@ static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const
 
         meet(c, COVER_swapped_reported, place != ORACLE_NONE && o->seqs[place].tier == KVP_HOST);
     }
+    for (uint32_t i = 0; i < o->n_evicted; i++)
+        meet(c, COVER_evicted_of_a_group, o->evicted[i].group > 0);
     meet(c, COVER_host_units_withdrawn, o->marks.host_withdrawn > before->marks.host_withdrawn);
 }
 
@@ -348,6 +481,9 @@ void coverage_count(coverage *c, const oracle *o, const kvp_call *call, const kv
     case KVP_CALL_STEP_COMMIT:
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED: count_step(c, o, call, out, before); break;
+    case KVP_CALL_WINDOW: count_window(c, call, out, before); break;
+    case KVP_CALL_EXTEND_TREE: count_extend_tree(c, o, call, out, before); break;
+    case KVP_CALL_ACCEPT: count_accept(c, o, call, out, before); break;
     default: break;
     }
     for (uint32_t i = 0; i < COVERAGE_ASKED; i++) {

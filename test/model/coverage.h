@@ -6,7 +6,7 @@
 
 #include "oracle.h"
 
-enum { COVERAGE_OPS = 48, COVERAGE_STATUSES = 24, COVERAGE_STOPS = 7 };
+enum { COVERAGE_OPS = 52, COVERAGE_STATUSES = 24, COVERAGE_STOPS = 7 };
 
 /* The calls that ask for admission. */
 enum { COVERAGE_ASKED = 4 };
@@ -88,6 +88,33 @@ enum { COVERAGE_ASKED = 4 };
     X(close_with_steps_out)                                                                        \
     X(truncate_with_steps_out)                                                                     \
     X(extend_with_steps_out)                                                                       \
+    X(hit_of_several_groups)                                                                       \
+    X(hit_with_window)                                                                             \
+    X(hit_cut_by_group)                                                                            \
+    X(hit_full_with_window)                                                                        \
+    X(plan_of_several_groups)                                                                      \
+    X(evicted_of_a_group)                                                                          \
+    X(window_drops)                                                                                \
+    X(window_widened)                                                                              \
+    X(window_taken_back)                                                                           \
+    X(fork_with_holes)                                                                             \
+    X(truncate_before_holes)                                                                       \
+    X(swap_out_with_holes)                                                                         \
+    X(swap_in_with_holes)                                                                          \
+    X(failed_with_window)                                                                          \
+    X(tree_of_several_roots)                                                                       \
+    X(tree_in_rounds)                                                                              \
+    X(tree_behind_uncomputed)                                                                      \
+    X(tree_behind_unknown)                                                                         \
+    X(tree_of_several)                                                                             \
+    X(extend_behind_tree)                                                                          \
+    X(accept_nothing)                                                                              \
+    X(accept_in_place)                                                                             \
+    X(accept_with_moves)                                                                           \
+    X(accept_of_several)                                                                           \
+    X(accept_for_several_groups)                                                                   \
+    X(accept_before_done)                                                                          \
+    X(accept_waits_for_plan)                                                                       \
     X(events_stored)                                                                               \
     X(events_removed)                                                                              \
     X(events_cleared)                                                                              \
@@ -114,7 +141,9 @@ typedef struct coverage_before {
     uint32_t distinct, entries, uncomputed, inside; /* of a swap's sequences */
     uint64_t oldest_step;
     uint32_t n_commitments, n_copies_of_step;
-    bool fork, noted;
+    bool fork, noted, holes;
+    uint32_t n_tree, n_trees;
+    kvp_window window;
 } coverage_before;
 
 void coverage_look(const oracle *o, const kvp_call *call, coverage_before *before);

@@ -17,17 +17,12 @@ typedef struct field {
     }
 
 static const field open_fields[] = {
-    FIELD(kvp_open_info, cached_tokens),
-    FIELD(kvp_open_info, hit_tokens),
-    FIELD(kvp_open_info, stop),
-    FIELD(kvp_open_info, host_tokens),
-    FIELD(kvp_open_info, shared_blocks),
-    FIELD(kvp_open_info, host_blocks),
-    FIELD(kvp_open_info, cached_blocks),
-    FIELD(kvp_open_info, copied_tokens),
-    FIELD(kvp_open_info, taken_blocks),
-    FIELD(kvp_open_info, evicted_blocks),
-    {NULL, 0, 0},
+    FIELD(kvp_open_info, cached_tokens), FIELD(kvp_open_info, hit_tokens),
+    FIELD(kvp_open_info, stop),          FIELD(kvp_open_info, host_tokens),
+    FIELD(kvp_open_info, shared_blocks), FIELD(kvp_open_info, host_blocks),
+    FIELD(kvp_open_info, cached_blocks), FIELD(kvp_open_info, copied_tokens),
+    FIELD(kvp_open_info, taken_blocks),  FIELD(kvp_open_info, evicted_blocks),
+    FIELD(kvp_open_info, stop_group),    {NULL, 0, 0},
 };
 static const field released_fields[] = {
     FIELD(kvp_released, freed_blocks),
@@ -63,13 +58,27 @@ static const field seq_fields[] = {
     FIELD(kvp_seq_info, retention),
     FIELD(kvp_seq_info, row_version),
     FIELD(kvp_seq_info, tier),
+    FIELD(kvp_seq_info, tree_tokens),
+    FIELD(kvp_seq_info, reserved),
     {NULL, 0, 0},
 };
 static const field block_fields[] = {
-    FIELD(kvp_block_info, state),        FIELD(kvp_block_info, ref_count),
-    FIELD(kvp_block_info, generation),   FIELD(kvp_block_info, retention),
-    FIELD(kvp_block_info, sealed_units), FIELD(kvp_block_info, sealed_tokens),
-    FIELD(kvp_block_info, hash),         {NULL, 0, 0},
+    FIELD(kvp_block_info, state),
+    FIELD(kvp_block_info, ref_count),
+    FIELD(kvp_block_info, generation),
+    FIELD(kvp_block_info, retention),
+    FIELD(kvp_block_info, sealed_units),
+    FIELD(kvp_block_info, sealed_tokens),
+    FIELD(kvp_block_info, hash),
+    FIELD(kvp_block_info, group),
+    {NULL, 0, 0},
+};
+static const field window_fields[] = {
+    FIELD(kvp_window_info, window.sink_tokens),
+    FIELD(kvp_window_info, window.recent_tokens),
+    FIELD(kvp_window_info, dropped_begin),
+    FIELD(kvp_window_info, dropped_end),
+    {NULL, 0, 0},
 };
 /* All but nodes_total and hash_collisions: both are matters of the implementation. */
 static const field stats_fields[] = {
@@ -114,6 +123,9 @@ static const field stats_fields[] = {
     FIELD(kvp_stats, host_evicted_blocks),
     FIELD(kvp_stats, steps),
     FIELD(kvp_stats, failed_steps),
+    FIELD(kvp_stats, dropped_blocks),
+    FIELD(kvp_stats, tree_tokens),
+    FIELD(kvp_stats, accepted_tokens),
     {NULL, 0, 0},
 };
 static const field shortage_fields[] = {
@@ -128,7 +140,9 @@ static const field *fields_of(const kvp_call *call)
     case KVP_CALL_MATCH:
     case KVP_CALL_OPEN: return open_fields;
     case KVP_CALL_TRUNCATE:
+    case KVP_CALL_WINDOW:
     case KVP_CALL_CLOSE: return released_fields;
+    case KVP_CALL_WINDOW_GET: return window_fields;
     case KVP_CALL_SWAP_OUT:
     case KVP_CALL_SWAP_IN: return swapped_fields;
     case KVP_CALL_CAN_OPEN:
@@ -155,14 +169,15 @@ static size_t count_i32(const kvp_outcome *outcome)
     return (size_t)outcome->n * unit;
 }
 
-static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
+static const char *array_difference(uint32_t n_groups, const kvp_outcome *a, const kvp_outcome *b)
 {
     size_t n = b->n;
 
     if (a->n != b->n)
         return "n";
     if (!a->i32 != !b->i32 || !a->i64 != !b->i64 || !a->u64 != !b->u64 ||
-        !a->copies != !b->copies || !a->events != !b->events)
+        !a->copies != !b->copies || !a->events != !b->events || !a->parents != !b->parents ||
+        !a->moves != !b->moves)
         return n ? "which array there is" : NULL;
     if (n && b->events && memcmp(a->events, b->events, n * sizeof *a->events) != 0)
         return "events";
@@ -172,6 +187,10 @@ static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
         return "array of i64";
     if (n && b->u64 && memcmp(a->u64, b->u64, n * sizeof *a->u64) != 0)
         return "array of handles";
+    if (n && b->parents && memcmp(a->parents, b->parents, n * sizeof *a->parents) != 0)
+        return "parents";
+    if (n && b->moves && memcmp(a->moves, b->moves, n * n_groups * sizeof *a->moves) != 0)
+        return "moves";
     for (size_t i = 0; b->copies && i < n; i++) {
         if (memcmp(&a->copies[i], &b->copies[i], sizeof *a->copies) != 0)
             return "copies";
@@ -183,7 +202,7 @@ static const char *array_difference(const kvp_outcome *a, const kvp_outcome *b)
     return NULL;
 }
 
-const char *outcome_difference(const kvp_call *call, const kvp_outcome *cache,
+const char *outcome_difference(const kvp_call *call, uint32_t n_groups, const kvp_outcome *cache,
                                const kvp_outcome *oracle)
 {
     if (cache->status != oracle->status)
@@ -197,7 +216,7 @@ const char *outcome_difference(const kvp_call *call, const kvp_outcome *cache,
                    f->size) != 0)
             return f->name;
     }
-    return array_difference(cache, oracle);
+    return array_difference(n_groups, cache, oracle);
 }
 
 /* ---------------------------------------------------------------------------------------- words */
@@ -240,6 +259,8 @@ static void print_members(FILE *file, const kvp_call *call)
         fprintf(file, " %" PRIx64, call->handles[i]);
         if (call->counts)
             fprintf(file, ":%" PRIu32, call->counts[i]);
+        if (call->leaves)
+            fprintf(file, " leaf %" PRId32, call->leaves[i]);
     }
 }
 
@@ -255,6 +276,11 @@ void call_print(FILE *file, const kvp_call *call)
     }
     if (call->tokens || call->n_tokens)
         print_tokens(file, call->tokens, call->n_tokens);
+    for (uint32_t i = 0; i < call->n_tokens && i < 64 && call->parents; i++)
+        fprintf(file, "%s%" PRId32, i ? "," : " parents=", call->parents[i]);
+    if (call->op == KVP_CALL_WINDOW)
+        fprintf(file, " window{%" PRIu32 ",%" PRIu32 "}", call->window.sink_tokens,
+                call->window.recent_tokens);
     print_keys(file, call);
     for (uint32_t i = 0; i < call->n_ranges; i++)
         fprintf(file, " uncached[%" PRIu32 ",%" PRIu32 ")", call->ranges[i].begin,
@@ -271,6 +297,7 @@ void call_print(FILE *file, const kvp_call *call)
     SHOW(block)
     SHOW(number)
     SHOW(with_tokens)
+    SHOW(with_parents)
     SHOW(reserve_tokens) SHOW(flags) SHOW(retention) SHOW(tag) SHOW(no_report) SHOW(n_hashes)
 #undef SHOW
 }
@@ -300,9 +327,9 @@ static char tier_letter(uint32_t tier)
 
 static void print_copy(FILE *file, const kvp_copy *copy)
 {
-    fprintf(file, "%" PRIu32 ": %c%" PRId32 "->%c%" PRId32 " x%" PRIu32, copy->phase,
+    fprintf(file, "%" PRIu32 ": %c%" PRId32 "->%c%" PRId32 " x%" PRIu32 " g%u", copy->phase,
             tier_letter(copy->src_tier), copy->src_block, tier_letter(copy->dst_tier),
-            copy->dst_block, copy->n_tokens);
+            copy->dst_block, copy->n_tokens, (unsigned)copy->group);
 }
 
 static void print_event(FILE *file, const kvp_event *event)
@@ -313,10 +340,17 @@ static void print_event(FILE *file, const kvp_event *event)
                                                : "cleared",
             tier_letter(event->tier));
     print_bytes(file, event->hash.bytes, 8);
-    fprintf(file, " at %" PRIu32, event->position);
+    fprintf(file, " at %" PRIu32 " g%" PRIu32, event->position, event->group);
 }
 
-void outcome_print(FILE *file, const kvp_call *call, const kvp_outcome *outcome)
+static void print_moves(FILE *file, uint32_t n_groups, const kvp_outcome *outcome)
+{
+    for (size_t i = 0; i < (size_t)n_groups * outcome->n && i < 64; i++)
+        fprintf(file, "%s%" PRId64 "->%" PRId64, i % outcome->n ? "," : " moves ",
+                outcome->moves[i].src, outcome->moves[i].dst);
+}
+
+void outcome_print(FILE *file, const kvp_call *call, uint32_t n_groups, const kvp_outcome *outcome)
 {
     fprintf(file, "%s", kvp_status_name(outcome->status));
     if (outcome->handle)
@@ -330,6 +364,8 @@ void outcome_print(FILE *file, const kvp_call *call, const kvp_outcome *outcome)
         fprintf(file, i ? "," : " [");
         if (outcome->i32 && !outcome->events)
             fprintf(file, "%" PRId32, outcome->i32[i]);
+        if (outcome->parents)
+            fprintf(file, " after %" PRId32, outcome->parents[i]);
         if (outcome->i64)
             fprintf(file, "%" PRId64, outcome->i64[i]);
         if (outcome->u64)
@@ -337,12 +373,15 @@ void outcome_print(FILE *file, const kvp_call *call, const kvp_outcome *outcome)
         if (outcome->copies)
             print_copy(file, &outcome->copies[i]);
         if (outcome->evicted) {
-            fprintf(file, "%c%" PRId32 "%s ", tier_letter(outcome->evicted[i].tier),
-                    outcome->evicted[i].block, outcome->evicted[i].kept ? " kept" : "");
+            fprintf(file, "%c%" PRId32 "%s g%u ", tier_letter(outcome->evicted[i].tier),
+                    outcome->evicted[i].block, outcome->evicted[i].kept ? " kept" : "",
+                    (unsigned)outcome->evicted[i].group);
             print_bytes(file, outcome->evicted[i].hash.bytes, 16);
         }
         if (outcome->events)
             print_event(file, &outcome->events[i]);
     }
     fprintf(file, outcome->n ? "]" : "");
+    if (outcome->moves)
+        print_moves(file, n_groups, outcome);
 }

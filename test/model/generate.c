@@ -82,6 +82,7 @@ static void draw_weights(generator *g)
     }
     g->weights[KVP_CALL_RESET] = 1;
     generate_tier_weights(g);
+    generate_group_weights(g);
     if (chance(g, 30)) /* plans that grow long */
         g->weights[KVP_CALL_PLAN_TAKE] = 12;
     for (uint32_t i = 0; i < GENERATE_OPS; i++)
@@ -115,6 +116,7 @@ void generator_destroy(generator *g)
     free(g->stream_of);
     free(g->tokens);
     free(g->hashes);
+    free(g->parents);
     free(g);
 }
 
@@ -141,7 +143,7 @@ const oracle_seq *generate_open_seq(generator *g)
 }
 
 /* A sequence to work on, its handle in the call; NULL: none, the handle is a bad one. */
-static const oracle_seq *pick_seq(generator *g, kvp_call *call)
+const oracle_seq *generate_seq(generator *g, kvp_call *call)
 {
     const oracle_seq *seq = rarely(g) ? NULL : generate_open_seq(g);
 
@@ -181,7 +183,7 @@ static uint32_t draw_new(generator *g)
     return up_to(g, (kind < 92 ? 1u : 2u) * (uint64_t)g->o->config.block_tokens);
 }
 
-static uint32_t draw_reserve(generator *g)
+uint32_t generate_reserve(generator *g)
 {
     if (chance(g, 75))
         return 0;
@@ -191,27 +193,34 @@ static uint32_t draw_reserve(generator *g)
 }
 
 /* Space for n tokens of the call after those that are there. */
-static int32_t *token_space(generator *g, uint32_t n)
+int32_t *generate_token_space(generator *g, uint32_t n)
 {
     g->tokens = oracle_grow(g->tokens, &g->tokens_capacity, (uint64_t)n + 1, sizeof *g->tokens);
     return g->tokens;
 }
 
-static int32_t token_at(generator *g, uint32_t stream, uint32_t position)
+/* What most likely comes at this position of a sequence: as in its stream. */
+int32_t generate_token_at(generator *g, const oracle_seq *seq, uint32_t position)
 {
+    uint32_t stream = g->stream_of[seq - g->o->seqs];
+
     if (position >= g->max_tokens || below(g, 50) == 0)
         return draw_token(g);
     return g->streams[stream].tokens[position];
 }
 
+/* A layer group, or rarely one that there is not. */
+uint32_t generate_group(generator *g)
+{
+    return rarely(g) ? g->o->config.n_groups + below(g, 2) : below(g, g->o->config.n_groups);
+}
+
 /* Continue a sequence: n values of positions from `from`, put at `at` of the call's tokens. */
 static void put_values(generator *g, const oracle_seq *seq, uint32_t from, uint32_t at, uint32_t n)
 {
-    uint32_t stream = g->stream_of[seq - g->o->seqs];
-
-    token_space(g, at + n);
+    generate_token_space(g, at + n);
     for (uint32_t i = 0; i < n; i++)
-        g->tokens[at + i] = token_at(g, stream, from + i);
+        g->tokens[at + i] = generate_token_at(g, seq, from + i);
     if (n && below(g, 150) == 0)
         g->tokens[at + below(g, n)] = -1;
 }
@@ -311,7 +320,7 @@ static void make_prompt(generator *g, kvp_call *call)
     g->last_stream = stream;
     g->last_length = n;
     pick_ns(g, call);
-    token_space(g, n);
+    generate_token_space(g, n);
     if (n)
         memcpy(g->tokens, g->streams[stream].tokens, n * sizeof *g->tokens);
     if (n && chance(g, 15))
@@ -320,7 +329,7 @@ static void make_prompt(generator *g, kvp_call *call)
         g->tokens[below(g, n)] = INT32_MIN;
     call->tokens = n ? g->tokens : NULL;
     call->n_tokens = n;
-    call->reserve_tokens = draw_reserve(g);
+    call->reserve_tokens = generate_reserve(g);
     put_keys(g, call, stream, 0, n);
     if (chance(g, 25))
         put_hashes(g, call);
@@ -339,10 +348,10 @@ static void make_prompt(generator *g, kvp_call *call)
 
 static void make_extend(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = pick_seq(g, call);
+    const oracle_seq *seq = generate_seq(g, call);
 
-    call->n_tokens = draw_new(g);
-    call->reserve_tokens = draw_reserve(g);
+    call->n_tokens = seq && seq->n_tree && chance(g, 70) ? 0 : draw_new(g);
+    call->reserve_tokens = generate_reserve(g);
     if (!seq || chance(g, seq->known < seq->tokens ? 85 : 20)) {
         if (below(g, 200) == 0)
             call->n_tokens = UINT32_MAX - below(g, 3);
@@ -410,13 +419,13 @@ static void make_many(generator *g, kvp_call *call)
         if (values && seq)
             put_values(g, seq, fill ? seq->known : seq->tokens, call->n_tokens, g->counts[i]);
         else if (values)
-            token_space(g, call->n_tokens + 1)[call->n_tokens] = 1;
+            generate_token_space(g, call->n_tokens + 1)[call->n_tokens] = 1;
         call->n_tokens += g->counts[i];
     }
-    token_space(g, 1);
+    generate_token_space(g, 1);
     call->counts = ones && chance(g, 50) ? NULL : g->counts;
     call->tokens = values ? g->tokens : NULL;
-    call->reserve_tokens = fill ? n < 2 && below(g, 60) == 0 : draw_reserve(g);
+    call->reserve_tokens = fill ? n < 2 && below(g, 60) == 0 : generate_reserve(g);
     if (n == 1 && members[0] && values && !members[0]->unkept &&
         (fill || members[0]->known == members[0]->tokens)) {
         uint32_t from = fill ? members[0]->known : members[0]->tokens;
@@ -427,15 +436,15 @@ static void make_many(generator *g, kvp_call *call)
 
 static void make_fill(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = pick_seq(g, call);
+    const oracle_seq *seq = generate_seq(g, call);
 
     for (uint32_t tries = 0; seq && seq->known == seq->tokens && tries < 4; tries++)
-        seq = pick_seq(g, call);
+        seq = generate_seq(g, call);
     call->n_tokens = seq ? draw_fill(g, seq) : 1;
     if (seq)
         put_values(g, seq, seq->known, 0, call->n_tokens);
     else
-        token_space(g, 1)[0] = 0;
+        generate_token_space(g, 1)[0] = 0;
     call->tokens = g->tokens;
 }
 
@@ -481,7 +490,7 @@ static uint32_t draw_position(generator *g, const oracle_seq *seq)
 
 static void make_range(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = pick_seq(g, call);
+    const oracle_seq *seq = generate_seq(g, call);
     uint32_t most = !seq ? 4 : seq->tokens > seq->writable ? seq->tokens : seq->writable;
 
     call->range.begin = up_to(g, most);
@@ -510,12 +519,17 @@ static void make_ns(generator *g, kvp_call *call)
 
 static void make_fork(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = pick_seq(g, call);
+    const oracle_seq *seq = generate_seq(g, call);
+    bool tree = seq && g->o->config.max_tree_tokens && chance(g, 30);
 
+    if (tree) { /* what shares a block with nodes */
+        seq = generate_seq_with_tree(g);
+        call->handle = seq->handle;
+    }
     call->position = chance(g, 30) ? KVP_END : draw_position(g, seq);
     if (seq && call->position != KVP_END && call->position > seq->computed && chance(g, 80))
         call->position = seq->computed;
-    if (seq && g->beams && chance(g, 80))
+    if (seq && (g->beams || tree) && chance(g, 80))
         call->position = seq->computed;
     if (seq && rarely(g))
         call->position = seq->tokens + 1;
@@ -524,7 +538,7 @@ static void make_fork(generator *g, kvp_call *call)
 
 static void make_invalidate(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = pick_seq(g, call);
+    const oracle_seq *seq = generate_seq(g, call);
 
     call->position = draw_position(g, seq);
     call->no_report = chance(g, 20);
@@ -534,10 +548,11 @@ static void make_invalidate(generator *g, kvp_call *call)
 
 static void make_read(generator *g, kvp_call *call)
 {
-    const oracle_seq *seq = pick_seq(g, call);
+    const oracle_seq *seq = generate_seq(g, call);
     uint32_t most = !seq ? 4 : seq->tokens > seq->writable ? seq->tokens : seq->writable;
 
-    call->group = call->op == KVP_CALL_ROW || call->op == KVP_CALL_SLOTS ? rarely(g) : 0;
+    if (call->op == KVP_CALL_ROW || call->op == KVP_CALL_SLOTS)
+        call->group = generate_group(g);
     if (call->op == KVP_CALL_SEQ_BLOCK_TOKENS)
         call->position = up_to(g, seq ? seq->n_row : 1);
     if (call->op != KVP_CALL_SEQ_TOKENS && call->op != KVP_CALL_SLOTS)
@@ -554,7 +569,7 @@ static void make_read(generator *g, kvp_call *call)
 
 static void make_block_read(generator *g, kvp_call *call)
 {
-    call->group = rarely(g);
+    call->group = generate_group(g);
     call->tier = rarely(g) ? 2 : chance(g, 35);
     call->block = (int32_t)up_to(g, call->tier == KVP_HOST ? g->o->config.host_blocks
                                                            : g->o->config.n_blocks);
@@ -577,13 +592,15 @@ static uint32_t draw_op(generator *g)
         op = KVP_CALL_CLOSE;
     if (g->o->n_plan == g->o->config.max_copies && chance(g, 5))
         op = oracle_overlapped(g->o) ? KVP_CALL_STEP_BEGIN : KVP_CALL_PLAN_TAKE;
-    return generate_instead(g, op);
+    return generate_instead_of_tree(g, generate_instead(g, op));
 }
 
 void generator_next(generator *g, kvp_call *call)
 {
     memset(call, 0, sizeof *call);
     g->lied = false;
+    if (generate_following(g, call))
+        return;
     call->op = draw_op(g);
     switch (call->op) {
     case KVP_CALL_NS_OPEN:
@@ -597,12 +614,12 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_CAN_EXTEND:
     case KVP_CALL_FILL_MANY: make_many(g, call); break;
     case KVP_CALL_FILL: make_fill(g, call); break;
-    case KVP_CALL_COMMIT: call->position = generate_commit(g, pick_seq(g, call)); break;
+    case KVP_CALL_COMMIT: call->position = generate_commit(g, generate_seq(g, call)); break;
     case KVP_CALL_COMMIT_MANY: make_commit_many(g, call); break;
     case KVP_CALL_INVALIDATE: make_invalidate(g, call); break;
     case KVP_CALL_FORK: make_fork(g, call); break;
-    case KVP_CALL_TRUNCATE: call->position = draw_position(g, pick_seq(g, call)); break;
-    case KVP_CALL_CLOSE: pick_seq(g, call); break;
+    case KVP_CALL_TRUNCATE: call->position = draw_position(g, generate_seq(g, call)); break;
+    case KVP_CALL_CLOSE: generate_seq(g, call); break;
     case KVP_CALL_RETAIN:
     case KVP_CALL_UNCACHE: make_range(g, call); break;
     case KVP_CALL_PLAN_TAKE:
@@ -620,6 +637,11 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_STEP_FAILED: generate_step(g, call); break;
     case KVP_CALL_EVENTS_READ:
     case KVP_CALL_EVENTS_SNAPSHOT: generate_events(g, call); break;
+    case KVP_CALL_WINDOW:
+    case KVP_CALL_WINDOW_GET: generate_window_call(g, call); break;
+    case KVP_CALL_EXTEND_TREE:
+    case KVP_CALL_ACCEPT:
+    case KVP_CALL_TREE: generate_tree_call(g, call); break;
     case KVP_CALL_CHECK: call->position = 1 + below(g, 3); break;
     case KVP_CALL_SEQ_INFO:
     case KVP_CALL_SEQ_TOKENS:
@@ -634,6 +656,7 @@ void generator_saw(generator *g, const kvp_call *call, const kvp_outcome *outcom
 {
     uint32_t place;
 
+    generate_follow(g, call, outcome);
     if (outcome->status != KVP_OK)
         return;
     if (call->op == KVP_CALL_CLOSE || call->op == KVP_CALL_NS_CLOSE)

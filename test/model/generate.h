@@ -33,6 +33,8 @@ typedef struct generator {
     uint64_t stale[GENERATE_STALE]; /* handles that were closed */
     uint32_t n_stale;
     uint32_t last_stream, last_length; /* of a prompt */
+    uint32_t follow;                   /* the next call, of what the last one led to; 0: any */
+    uint64_t follow_what;              /* its sequence or step */
     bool lied;                         /* the last call's hashes are wrong between the ends */
 
     /* storage of the call that was generated last */
@@ -44,6 +46,9 @@ typedef struct generator {
     kvp_range ranges[3];
     uint64_t handles[GENERATE_MEMBERS];
     uint32_t counts[GENERATE_MEMBERS];
+    int32_t leaves[GENERATE_MEMBERS];
+    int32_t *parents;
+    uint32_t parents_capacity;
     uint8_t name[KVP_NAME_MAX_BYTES + 1];
 } generator;
 

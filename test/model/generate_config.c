@@ -1,5 +1,5 @@
 /* Configurations: mostly small, so that everything is scarce. */
-#include "generate.h"
+#include "generate_parts.h"
 
 #include <string.h>
 
@@ -12,26 +12,26 @@ uint64_t generate_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-static uint32_t below(uint64_t *state, uint32_t n)
+static uint32_t draw(uint64_t *state, uint32_t n)
 {
     return (uint32_t)(generate_random(state) % n);
 }
 
-static bool chance(uint64_t *state, uint32_t percent)
+static bool likely(uint64_t *state, uint32_t percent)
 {
-    return below(state, 100) < percent;
+    return draw(state, 100) < percent;
 }
 
 static uint32_t draw_unit(uint64_t *state, uint32_t block_tokens)
 {
     uint32_t unit;
 
-    if (chance(state, 35))
+    if (likely(state, 35))
         return 0;
     if (block_tokens == 65536)
-        return 65536u >> below(state, 6);
+        return 65536u >> draw(state, 6);
     do {
-        unit = 1 + below(state, block_tokens);
+        unit = 1 + draw(state, block_tokens);
     } while (block_tokens % unit);
     return unit;
 }
@@ -39,59 +39,83 @@ static uint32_t draw_unit(uint64_t *state, uint32_t block_tokens)
 static void draw_sizes(uint64_t *state, kvp_config *config)
 {
     static const uint32_t blocks[] = {1, 2, 2, 3, 4, 4, 4, 5, 6, 8, 8, 16, 16, 16, 64};
-    uint32_t s = blocks[below(state, sizeof blocks / sizeof *blocks)];
+    uint32_t s = blocks[draw(state, sizeof blocks / sizeof *blocks)];
     uint64_t most;
 
-    config->n_blocks = 2 + below(state, chance(state, 30) ? 8 : 63);
-    if (chance(state, 4))
+    config->n_blocks = 2 + draw(state, likely(state, 30) ? 8 : 63);
+    if (likely(state, 4))
         config->n_blocks = 1000;
-    if (below(state, 200) == 0) {
+    if (draw(state, 200) == 0) {
         s = 65536;
-        config->n_blocks = 2 + below(state, 5);
+        config->n_blocks = 2 + draw(state, 5);
     }
     config->block_tokens = s;
     config->unit_tokens = draw_unit(state, s);
-    config->max_seqs = 1 + below(state, chance(state, 30) ? 4 : 16);
+    config->max_seqs = 1 + draw(state, likely(state, 30) ? 4 : 16);
     most = (uint64_t)config->n_blocks * s;
-    config->max_seq_tokens = (uint32_t)(chance(state, 50)   ? most + s
-                                        : chance(state, 50) ? most / 2 + 1
-                                                            : 1 + most * below(state, 300) / 100);
-    config->max_namespaces = 1 + below(state, 4);
+    config->max_seq_tokens = (uint32_t)(likely(state, 50)   ? most + s
+                                        : likely(state, 50) ? most / 2 + 1
+                                                            : 1 + most * draw(state, 300) / 100);
+    config->max_namespaces = 1 + draw(state, 4);
 }
 
 /* The host tier: none, tiny, about as large as the device's, larger. */
 static void draw_host(uint64_t *state, kvp_config *config)
 {
-    uint32_t kind = below(state, 100);
+    uint32_t kind = draw(state, 100);
 
     if (kind < 25)
         return;
     if (kind < 55)
-        config->host_blocks = 2 + below(state, 6);
+        config->host_blocks = 2 + draw(state, 6);
     else if (kind < 80)
-        config->host_blocks = 2 + below(state, config->n_blocks);
+        config->host_blocks = 2 + draw(state, config->n_blocks);
     else
-        config->host_blocks = config->n_blocks + below(state, 2 * config->n_blocks);
-    config->keep_evicted = !chance(state, 25);
-    if (chance(state, 15))
-        config->max_copies = 5 + below(state, 12);
+        config->host_blocks = config->n_blocks + draw(state, 2 * config->n_blocks);
+    config->keep_evicted = !likely(state, 25);
+    if (likely(state, 15))
+        config->max_copies = 5 + draw(state, 12);
 }
 
 static void draw_steps(uint64_t *state, kvp_config *config)
 {
-    if (chance(state, 50))
+    if (likely(state, 50))
         config->steps = KVP_STEPS_OVERLAPPED;
-    config->max_steps_out = chance(state, 4) ? 64 : 1 + below(state, 4);
+    config->max_steps_out = likely(state, 4) ? 64 : 1 + draw(state, 4);
 }
 
 static void draw_events(uint64_t *state, kvp_config *config)
 {
-    uint32_t kind = below(state, 100);
+    uint32_t kind = draw(state, 100);
 
     if (kind < 70)
-        config->max_events = kind < 20 ? 1 + below(state, 8) : 16 + below(state, 2000);
+        config->max_events = kind < 20 ? 1 + draw(state, 8) : 16 + draw(state, 2000);
     if (config->block_tokens > 64 && config->max_events) /* every event has a unit's tokens */
         config->max_events = 1 + config->max_events % 4;
+}
+
+/* Layer groups with their windows, and trees: also none. Pools grow with the groups, mostly. */
+static void draw_groups(uint64_t *state, kvp_config *config)
+{
+    static const uint32_t counts[] = {1, 1, 1, 2, 2, 2, 2, 3, 3, 4};
+
+    if (likely(state, 55))
+        config->max_tree_tokens = 1 + draw(state, 12);
+    if (likely(state, 30))
+        return;
+    config->n_groups = counts[draw(state, sizeof counts / sizeof *counts)];
+    for (uint32_t k = 0; k < config->n_groups; k++) {
+        if (likely(state, k ? 70 : 55))
+            config->groups[k] = generate_window(state, config);
+    }
+    if (config->host_blocks && likely(state, 25)) { /* hits with more on the host than fits */
+        config->max_copies = 2 + draw(state, 4);
+        config->full_hit = likely(state, 60) ? KVP_FULL_HIT_RECOMPUTE : KVP_FULL_HIT_SHARE;
+    }
+    if (config->n_blocks < 100 && likely(state, 80))
+        config->n_blocks *= config->n_groups;
+    if (config->host_blocks && config->host_blocks < 100 && likely(state, 50))
+        config->host_blocks *= config->n_groups;
 }
 
 void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
@@ -105,26 +129,27 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
     kvp_config_init(config);
     draw_sizes(&state, config);
     unit = config->unit_tokens ? config->unit_tokens : config->block_tokens;
-    if (chance(&state, 35)) {
+    if (likely(&state, 35)) {
         uint32_t units = config->n_blocks * (config->block_tokens / unit);
 
-        config->n_nodes = config->max_namespaces + 2 + below(&state, units < 400 ? units + 8 : 400);
+        config->n_nodes = config->max_namespaces + 2 + draw(&state, units < 400 ? units + 8 : 400);
     }
-    config->max_unit_keys = chance(&state, 50) ? below(&state, 4) : 0;
-    config->max_copies = chance(&state, 25) ? 1 + below(&state, 4) : 0;
-    config->commit_policy = chance(&state, 40) ? KVP_KEEP : KVP_ADOPT;
-    config->full_hit = chance(&state, 30) ? KVP_FULL_HIT_RECOMPUTE : KVP_FULL_HIT_SHARE;
-    config->prefix_cache = !chance(&state, 6);
-    config->watermark = chance(&state, 60) ? 0 : watermarks[below(&state, 5)];
-    config->hash_seed = chance(&state, 50) ? 0 : generate_random(&state);
-    config->test_hash_bits = chance(&state, 50) ? 0 : chance(&state, 50) ? 1 : 4;
+    config->max_unit_keys = likely(&state, 50) ? draw(&state, 4) : 0;
+    config->max_copies = likely(&state, 25) ? 1 + draw(&state, 4) : 0;
+    config->commit_policy = likely(&state, 40) ? KVP_KEEP : KVP_ADOPT;
+    config->full_hit = likely(&state, 30) ? KVP_FULL_HIT_RECOMPUTE : KVP_FULL_HIT_SHARE;
+    config->prefix_cache = !likely(&state, 6);
+    config->watermark = likely(&state, 60) ? 0 : watermarks[draw(&state, 5)];
+    config->hash_seed = likely(&state, 50) ? 0 : generate_random(&state);
+    config->test_hash_bits = likely(&state, 50) ? 0 : likely(&state, 50) ? 1 : 4;
     if (config->n_blocks * (config->block_tokens / unit) > 300 && config->test_hash_bits)
         config->test_hash_bits = 10; /* collisions, but not all look-ups of many */
-    if (chance(&state, 25)) {
-        config->n_uncached_tokens = 1 + below(&state, 3);
+    if (likely(&state, 25)) {
+        config->n_uncached_tokens = 1 + draw(&state, 3);
         config->uncached_tokens = uncached;
     }
     draw_host(&state, config);
     draw_steps(&state, config);
     draw_events(&state, config);
+    draw_groups(&state, config);
 }

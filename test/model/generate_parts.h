@@ -24,11 +24,16 @@ static inline bool rarely(generator *g)
     return below(g, 60) == 0;
 }
 
-/* generate.c: handles, members of a batch. */
+/* generate.c: handles, values, members of a batch. */
 uint64_t generate_bad_handle(generator *g);
 const oracle_seq *generate_open_seq(generator *g);
 uint32_t generate_members(generator *g, kvp_call *call, const oracle_seq **members);
 uint32_t generate_commit(generator *g, const oracle_seq *seq);
+uint32_t generate_reserve(generator *g);
+int32_t *generate_token_space(generator *g, uint32_t n);
+int32_t generate_token_at(generator *g, const oracle_seq *seq, uint32_t position);
+const oracle_seq *generate_seq(generator *g, kvp_call *call);
+uint32_t generate_group(generator *g);
 
 /* generate_tiers.c: swaps, steps, events. */
 void generate_tier_weights(generator *g);
@@ -36,5 +41,15 @@ uint32_t generate_instead(generator *g, uint32_t op);
 void generate_swap(generator *g, kvp_call *call);
 void generate_step(generator *g, kvp_call *call);
 void generate_events(generator *g, kvp_call *call);
+
+/* generate_groups.c: windows, trees. */
+void generate_group_weights(generator *g);
+uint32_t generate_instead_of_tree(generator *g, uint32_t op);
+const oracle_seq *generate_seq_with_tree(generator *g);
+kvp_window generate_window(uint64_t *state, const kvp_config *config);
+bool generate_following(generator *g, kvp_call *call);
+void generate_follow(generator *g, const kvp_call *call, const kvp_outcome *outcome);
+void generate_window_call(generator *g, kvp_call *call);
+void generate_tree_call(generator *g, kvp_call *call);
 
 #endif

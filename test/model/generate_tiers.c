@@ -70,7 +70,7 @@ uint32_t generate_instead(generator *g, uint32_t op)
         return KVP_CALL_STEP_BEGIN;
     if (op == KVP_CALL_STEP_BEGIN && o->n_steps == o->config.max_steps_out && chance(g, 85))
         return KVP_CALL_STEP_DONE;
-    if (op == KVP_CALL_STEP_DONE && dropped_step(g) && chance(g, 50))
+    if (op == KVP_CALL_STEP_DONE && dropped_step(g) && chance(g, 80))
         return KVP_CALL_STEP_FAILED;
     if (op == KVP_CALL_SWAP_IN && !swapped && o->config.host_blocks && chance(g, 90))
         return KVP_CALL_SWAP_OUT;
@@ -84,7 +84,7 @@ uint32_t generate_instead(generator *g, uint32_t op)
 
 static bool shares_blocks(const oracle_seq *a, const oracle_seq *b)
 {
-    return a->tier == b->tier && a->n_row && b->n_row && a->row[0] == b->row[0];
+    return a->tier == b->tier && a->n_row && b->n_row && a->rows[0][0] == b->rows[0][0];
 }
 
 /* An open sequence of this tier, if a few tries find one. */
@@ -200,7 +200,7 @@ void generate_step(generator *g, kvp_call *call)
     case KVP_CALL_STEP_COMMIT: make_step_commit(g, call); break;
     case KVP_CALL_STEP_DONE: call->number = pick_unreported(g); break;
     default:
-        call->number = chance(g, 60) ? dropped_step(g) : 0;
+        call->number = chance(g, 80) ? dropped_step(g) : 0;
         call->number = call->number ? call->number : pick_unreported(g);
         call->no_report = chance(g, 15);
         if (!call->no_report)

@@ -107,7 +107,10 @@ oracle *oracle_create(const kvp_config *resolved)
 
 static void destroy_seq(oracle_seq *seq)
 {
-    free(seq->row);
+    for (uint32_t k = 0; k < KVP_GROUPS_MAX; k++)
+        free(seq->rows[k]);
+    free(seq->tree_tokens);
+    free(seq->tree_parents);
     free(seq->chain);
     free(seq->tail);
     free(seq->tail_keys.items);
@@ -120,8 +123,8 @@ void oracle_destroy(oracle *o)
     for (uint32_t i = 0; i < o->n_nodes; i++) {
         free(o->nodes[i].tokens);
         free(o->nodes[i].keys.items);
-        for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
-            free(o->nodes[i].at[tier].duplicates);
+        for (uint32_t k = 0; k < ORACLE_TIERS * KVP_GROUPS_MAX; k++)
+            free(o->nodes[i].at[k / ORACLE_TIERS][k % ORACLE_TIERS].duplicates);
     }
     for (uint32_t b = 0; b < o->n_all_blocks; b++) {
         free(o->blocks[b].unit_node);
@@ -152,6 +155,7 @@ void oracle_destroy(oracle *o)
     free(o->u64);
     free(o->wire);
     free(o->events);
+    free(o->moves);
     free(o->prompt_nodes);
     free(o);
 }
@@ -359,7 +363,10 @@ static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_MATCH: return oracle_match_call(o, call, out);
     case KVP_CALL_OPEN: return oracle_open(o, call, out);
     case KVP_CALL_EXTEND:
-    case KVP_CALL_EXTEND_MANY: return oracle_extend(o, call, out);
+    case KVP_CALL_EXTEND_MANY:
+    case KVP_CALL_EXTEND_TREE: return oracle_extend(o, call, out);
+    case KVP_CALL_ACCEPT: return oracle_accept(o, call, out);
+    case KVP_CALL_WINDOW: return oracle_window(o, call, out);
     case KVP_CALL_FILL:
     case KVP_CALL_FILL_MANY: return oracle_fill(o, call, out);
     case KVP_CALL_COMMIT:

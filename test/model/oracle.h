@@ -1,5 +1,5 @@
-/* The oracle: what cache.h, swap.h, steps.h and events.h in include/kvpager say, as slow and plain
- * code.
+/* The oracle: what cache.h, windows.h, trees.h, swap.h, steps.h and events.h in include/kvpager
+ * say, as slow and plain code.
  *
  * It takes the same calls as a cache (kvp_call) and foretells every result (kvp_outcome). It was
  * written from the headers' comments alone and shares no code with the library but the content
@@ -11,7 +11,8 @@
  *   blocks   one array for both tiers: the device's blocks, then the host's (host block b is number
  *            n_blocks + b in here); for each unit of a block: which node's KV it has, and how
  *   queues   for each tier eight arrays of block numbers, the head at index 0
- *   places   an array of sequences; row, chain of nodes and tail are arrays of their own
+ *   places   an array of sequences; rows (one for each layer group, 0: dropped), chain of nodes,
+ *            tail and tree are arrays of their own
  *   copies   those out in steps, by step, then those of the plan
  *   steps    those out, by number; what they are to commit; what is parked, by release
  *
@@ -31,6 +32,8 @@
 #include "kvpager/oplog.h"
 #include "kvpager/steps.h"
 #include "kvpager/swap.h"
+#include "kvpager/trees.h"
+#include "kvpager/windows.h"
 
 #define ORACLE_NONE UINT32_MAX
 
@@ -50,6 +53,14 @@ typedef struct oracle_keys {
     uint32_t capacity;
 } oracle_keys;
 
+/* Where a node's KV is, in one tier, for one layer group. */
+typedef struct oracle_spot {
+    int32_t block;       /* 0: nowhere */
+    int32_t *duplicates; /* [n_duplicates] other blocks with its KV, the oldest first */
+    uint32_t n_duplicates;
+    uint32_t capacity;
+} oracle_spot;
+
 /* What KV is of: one unit after a given prefix; or the root of a namespace. */
 typedef struct oracle_node {
     bool used;
@@ -67,12 +78,7 @@ typedef struct oracle_node {
     oracle_keys keys;
     kvp_hash hash;
     uint32_t in_flight; /* blocks that will have its KV when a step takes effect */
-    struct {
-        int32_t block;       /* where its KV is in this tier; 0: nowhere */
-        int32_t *duplicates; /* [n_duplicates] other blocks with its KV, the oldest first */
-        uint32_t n_duplicates;
-        uint32_t capacity;
-    } at[ORACLE_TIERS];
+    oracle_spot at[KVP_GROUPS_MAX][ORACLE_TIERS];
 } oracle_node;
 
 enum { UNIT_EMPTY = 0, UNIT_SEALED, UNIT_DUPLICATE, UNIT_IN_FLIGHT };
@@ -81,6 +87,7 @@ typedef struct oracle_block {
     uint32_t refs;
     uint32_t generation;
     uint32_t retention;
+    uint32_t group;      /* that took it last */
     uint64_t raised_in;  /* number of the call that raised the generation last */
     uint64_t parked_for; /* step that must take effect before it is queued; 0: not parked */
     uint64_t touched_by; /* newest step that was out when one that may write left it; 0: none */
@@ -110,6 +117,7 @@ typedef struct oracle_copy {
     bool keeps;       /* of an evicted block; with overlapped steps it holds its destination */
     bool spoiled;     /* by the step that fails in this call */
     int32_t from, to; /* block numbers */
+    uint32_t group;
     uint32_t n_tokens;
 } oracle_copy;
 
@@ -144,16 +152,21 @@ typedef struct oracle_seq {
     uint32_t root;
     uint32_t tokens, known, prompt, cached, computed, writable;
     uint32_t stop, retention;
-    uint64_t uncached_from; /* lowest begin of its uncached ranges */
-    int32_t *row;           /* [n_row] */
-    uint32_t n_row, row_capacity;
+    uint64_t uncached_from;        /* lowest begin of its uncached ranges */
+    uint64_t private_from;         /* first token whose KV a window of its own made another */
+    int32_t *rows[KVP_GROUPS_MAX]; /* [n_row] each */
+    uint32_t n_row, row_capacity[KVP_GROUPS_MAX];
+    kvp_window windows[KVP_GROUPS_MAX];
     uint32_t *chain; /* [n_chain] nodes of the full kept units */
     uint32_t n_chain, chain_capacity;
     int32_t *tail; /* [U]: known tokens after the chain, n_tail of them */
     uint32_t n_tail;
     oracle_keys tail_keys;
-    bool unkept;     /* values after the chain are not kept */
-    bool flushed;    /* private because no node was free for a new root */
+    int32_t *tree_tokens, *tree_parents; /* [n_tree] */
+    uint32_t n_tree, tree_capacity, parents_capacity;
+    uint64_t tree_step; /* that the last round of its nodes is for */
+    bool unkept;        /* values after the chain are not kept */
+    bool flushed;       /* private because no node was free for a new root */
     uint64_t cut_by; /* newest step that was out when slots to be written were cut off; 0: none */
     bool is_fork;
     bool version_known; /* row_version: the cache's number at the last look, and */
@@ -204,7 +217,29 @@ typedef struct oracle_seq {
     X(failed_later)     /* a failed step's KV was copied on by a later copy */                     \
     X(failed_swapped)   /* a swapped sequence was cut */                                           \
     X(failed_kept)      /* an evicted block's copy failed */                                       \
-    X(failed_noted)     /* a step failed while an earlier one is out */
+    X(failed_noted)     /* a step failed while an earlier one is out */                            \
+    X(dropped)          /* entries, by a commit or an accepted path */                             \
+    X(dropped_free)     /* without content */                                                      \
+    X(dropped_parked)   /* a step is out */                                                        \
+    X(dropped_shared)   /* others hold the block */                                                \
+    X(dropped_effect)   /* by a commit that a step made */                                         \
+    X(fork_dropped)     /* entries that a fork does not take over */                               \
+    X(fill_dropped)     /* a unit was filled whose entry is null */                                \
+    X(lacking)          /* a sequence came to need what was dropped */                             \
+    X(lacking_healed)   /* and not any more: truncated, or by another window */                    \
+    X(window_private)   /* public units became private by a window of its own */                   \
+    X(match_hole)       /* a hit that has null entries */                                          \
+    X(match_back)       /* a prefix was found behind a shorter one that has no KV */               \
+    X(match_passed)     /* over: a longer prefix, for the plan's room */                           \
+    X(group_evicts)     /* a block was taken by another group than before */                       \
+    X(tree_copied)      /* copy-on-write of an entry with nodes */                                 \
+    X(tree_dropped)     /* by truncate, invalidate, swap-out, close */                             \
+    X(tree_failed)      /* by a failed step, nothing was cut */                                    \
+    X(tree_cut)         /* by a failed step, of a sequence that was cut for another reason */      \
+    X(tree_sealed)      /* a unit, by an accepted path */                                          \
+    X(tree_adopts)      /* a block, by an accepted path */                                         \
+    X(tree_drops)       /* entries, by an accepted path */                                         \
+    X(tree_releases)    /* blocks behind an accepted path */
 
 #define ORACLE_MARK_FIELD(name) uint64_t name;
 typedef struct oracle_marks {
@@ -267,6 +302,8 @@ typedef struct oracle {
     uint64_t *u64;
     kvp_copy *wire;
     kvp_event *events;
+    kvp_slot_move *moves; /* [n_groups, n] */
+    uint32_t moves_capacity;
     uint32_t i32_capacity, i64_capacity, u64_capacity, wire_capacity, events_capacity;
 
     /* scratch */
@@ -310,20 +347,31 @@ uint32_t oracle_block_state(const oracle *o, int32_t block);
 /* Are steps overlapped? */
 bool oracle_overlapped(const oracle *o);
 
-/* Is the node's hash in the set that events tell, for this tier? */
-bool oracle_is_told(const oracle *o, uint32_t node, uint32_t tier);
+/* Is the node's hash in the set that events tell, for this tier and group? */
+bool oracle_is_told(const oracle *o, uint32_t node, uint32_t tier, uint32_t group);
+
+/* Is the call refused before it gets to the cache's state? */
+bool oracle_lacks_pointers(const kvp_call *call);
+
+/* Does the sequence need an entry that was dropped, to go on? */
+bool oracle_lacks(const oracle *o, const oracle_seq *seq);
 
 /* Where a match of a prompt ends, and what an open needs (the fields of kvp_open_info and more). */
 typedef struct oracle_match {
     uint32_t root;
     uint32_t hit_units; /* nodes in oracle.prompt_nodes */
-    uint32_t stop;
-    uint32_t full;            /* row entries that are hit */
-    uint32_t shared, on_host; /* of them */
+    uint32_t stop, stop_group;
+    uint32_t full;            /* row entries that are hit, */
+    uint32_t query;           /* the position that comes next */
+    uint32_t dropped;         /* blocks of them that windows do not keep */
+    uint32_t shared, on_host; /* blocks of them */
+    uint32_t host_tokens;
     uint32_t cached, copied;
     int32_t source; /* of a hit inside a block */
     uint32_t copies;
-    uint32_t total, taken, need;
+    uint32_t entries; /* of the row */
+    uint32_t total;   /* blocks of all rows */
+    uint32_t taken, need;
     uint32_t watermark; /* that counts now */
     uint32_t limit;     /* usable minus watermark */
     bool fits;          /* need <= available minus watermark */

@@ -51,11 +51,11 @@ void oracle_queue_remove(oracle *o, int32_t block)
 /* ----------------------------------------------------------------------------- evicted, or kept */
 
 /* Can anybody find the node's KV, once it is on the host? */
-static bool is_wanted(oracle *o, const oracle_node *node)
+static bool is_wanted(oracle *o, const oracle_node *node, uint32_t group)
 {
     if (!o->pools[KVP_HOST].n || !o->config.keep_evicted)
         return false;
-    if (node->at[KVP_HOST].block) {
+    if (node->at[group][KVP_HOST].block) {
         o->marks.unwanted++;
         return false;
     }
@@ -83,7 +83,7 @@ static void keep(oracle *o, int32_t block, uint32_t deepest)
 {
     uint64_t evicted = o->stats.host_evicted_blocks;
     uint32_t depth = oracle_block_depth(o, block);
-    int32_t copy = oracle_take(o, KVP_HOST, o->blocks[block].retention);
+    int32_t copy = oracle_take(o, KVP_HOST, o->blocks[block].group, o->blocks[block].retention);
 
     o->blocks[copy].kept = true;
     o->marks.kept_evicts += o->stats.host_evicted_blocks > evicted;
@@ -95,7 +95,7 @@ static void keep(oracle *o, int32_t block, uint32_t deepest)
             node = o->nodes[node].parent;
         if (o->nodes[node].is_private)
             continue;
-        o->marks.kept_duplicates += o->nodes[node].at[KVP_HOST].block != 0;
+        o->marks.kept_duplicates += oracle_spot_of(o, node, copy)->block != 0;
         oracle_node_copied(o, node, copy);
     }
     o->stats.kept_blocks++;
@@ -113,8 +113,9 @@ static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
     memset(e, 0, sizeof *e);
     e->hash = o->nodes[deepest].hash;
     e->block = oracle_id(o, block);
-    e->tier = (uint16_t)oracle_tier(o, block);
+    e->tier = (uint8_t)oracle_tier(o, block);
     e->kept = kept;
+    e->group = (uint16_t)o->blocks[block].group;
 }
 
 static void evict(oracle *o, int32_t block)
@@ -122,7 +123,7 @@ static void evict(oracle *o, int32_t block)
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
     bool on_device = oracle_tier(o, block) == KVP_DEVICE;
-    bool kept = on_device && is_wanted(o, &o->nodes[deepest]) && can_keep(o);
+    bool kept = on_device && is_wanted(o, &o->nodes[deepest], b->group) && can_keep(o);
 
     if (kept)
         keep(o, block, deepest);
@@ -135,7 +136,7 @@ static void evict(oracle *o, int32_t block)
 }
 
 /* Take the head of the lowest class of the tier. The caller knows that there is one. */
-int32_t oracle_take(oracle *o, uint32_t tier, uint32_t retention)
+int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention)
 {
     oracle_pool *pool = &o->pools[tier];
     int32_t block = 0;
@@ -148,9 +149,11 @@ int32_t oracle_take(oracle *o, uint32_t tier, uint32_t retention)
     if (oracle_block_sealed(o, block)) {
         for (uint32_t c = o->blocks[block].retention + 1; c < KVP_RETENTION_CLASSES; c++)
             o->marks.spared += pool->queues[c].n > 0;
+        o->marks.group_evicts += o->blocks[block].group != group;
         evict(o, block);
     }
     o->blocks[block].refs = 1;
+    o->blocks[block].group = group;
     o->blocks[block].retention = retention;
     o->blocks[block].touched_by = 0;
     o->blocks[block].kept = false;
@@ -255,6 +258,7 @@ void oracle_cut_slots(oracle *o, oracle_seq *seq, uint32_t n_tokens)
         seq->cut_by = o->steps[o->n_steps - 1].number;
     seq->computed = oracle_lower(seq->computed, n_tokens);
     seq->writable = oracle_lower(seq->writable, n_tokens);
+    oracle_windows_cut(o, seq);
 }
 
 /* A sequence leaves a block of its row. */

@@ -1,4 +1,4 @@
-/* Batches, and extend: copy-on-write, taking over, growing.
+/* Batches, and extend, of tokens and of trees: copy-on-write, taking over, growing.
  *
  * The single form of a call is a batch of one. Blocks that a batch needs are counted before
  * anything is changed, sequence by sequence, as the calls one after the other would need them.
@@ -84,10 +84,11 @@ void oracle_batch_free(oracle_batch *batch)
 
 /* What one sequence of a batch is about to need. */
 typedef struct growth {
-    uint64_t target;      /* tokens and reserve afterwards */
+    uint64_t target;      /* tokens, tree and reserve afterwards */
     uint32_t first_block; /* the first block of the row that holds a slot to be made writable */
     uint32_t end_block;   /* after the last such block that is in the row now */
-    uint32_t blocks;      /* blocks of the row afterwards */
+    uint32_t entries;     /* of the row afterwards */
+    uint64_t blocks;      /* of all rows afterwards */
     uint32_t need;        /* blocks to take */
     uint32_t copies;
 } growth;
@@ -100,29 +101,35 @@ static bool must_copy(const oracle *o, int32_t block)
            o->block_left[block];
 }
 
+/* One block of the row, of which a slot is to be made writable. */
+static void measure_block(oracle *o, const oracle_seq *seq, int32_t block, bool computed, growth *g)
+{
+    if (!must_copy(o, block))
+        return;
+    o->block_count[block]++;
+    o->block_left[block] |= oracle_is_writer(o, seq);
+    g->need++;
+    g->copies += computed;
+}
+
 static growth measure(oracle *o, const oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
 {
-    uint32_t S = o->config.block_tokens;
+    uint32_t S = o->config.block_tokens, n_groups = o->config.n_groups;
     growth g = {0};
     uint32_t wanted;
 
-    g.target = (uint64_t)seq->tokens + n_tokens + reserve;
+    g.target = (uint64_t)seq->tokens + seq->n_tree + n_tokens + reserve;
     wanted = oracle_ceil(g.target, S);
     g.first_block = seq->computed / S;
     g.end_block = wanted < seq->n_row ? wanted : seq->n_row;
     if (g.target <= seq->computed)
         g.end_block = g.first_block;
-    g.blocks = wanted > seq->n_row ? wanted : seq->n_row;
-    g.need = g.blocks - seq->n_row;
+    g.entries = wanted > seq->n_row ? wanted : seq->n_row;
+    g.need = (g.entries - seq->n_row) * n_groups;
+    g.blocks = (uint64_t)oracle_n_blocks(o, seq) + g.need;
     for (uint32_t i = g.first_block; i < g.end_block; i++) {
-        int32_t block = seq->row[i];
-
-        if (!must_copy(o, block))
-            continue;
-        o->block_count[block]++;
-        o->block_left[block] |= oracle_is_writer(o, seq);
-        g.need++;
-        g.copies += seq->computed > i * S;
+        for (uint32_t k = 0; k < n_groups; k++)
+            measure_block(o, seq, seq->rows[k][i], seq->computed > i * S, &g);
     }
     return g;
 }
@@ -141,7 +148,7 @@ static bool reads_in_flight(oracle *o, const oracle_seq *seq, uint32_t n_tokens,
 {
     growth g = measure(o, seq, n_tokens, reserve);
 
-    return o->n_steps && g.copies && seq->tokens > seq->computed;
+    return o->n_steps && g.copies && (seq->tokens > seq->computed || oracle_tree_awaited(o, seq));
 }
 
 /* Values and positions, state, length: of one sequence, without looking at blocks. */
@@ -149,7 +156,7 @@ static kvp_status extend_status(oracle *o, const kvp_call *call, const oracle_me
                                 uint32_t n_seqs)
 {
     const oracle_seq *seq = &o->seqs[member->place];
-    bool values = call->tokens && member->n_tokens;
+    bool values = call->tokens && member->n_tokens, tree = call->op == KVP_CALL_EXTEND_TREE;
     uint64_t end = (uint64_t)seq->tokens + member->n_tokens;
 
     for (uint32_t i = 0; values && i < member->n_tokens; i++) {
@@ -163,23 +170,31 @@ static kvp_status extend_status(oracle *o, const kvp_call *call, const oracle_me
                                           seq->known / o->unit))
             return KVP_E_ARG;
     }
-    if (oracle_is_out(seq) || (values && seq->known < seq->tokens))
+    if (tree && !oracle_parents_valid(seq, call, member->first_token, member->n_tokens))
+        return KVP_E_ARG;
+    if (oracle_is_out(seq) || (!tree && values && seq->known < seq->tokens) ||
+        (!tree && seq->n_tree && member->n_tokens))
         return KVP_E_STATE;
-    if (end + call->reserve_tokens > o->config.max_seq_tokens)
+    if (oracle_lacks(o, seq))
+        return KVP_E_DROPPED;
+    if (end + seq->n_tree + call->reserve_tokens > o->config.max_seq_tokens ||
+        (tree && (uint64_t)seq->n_tree + member->n_tokens > o->config.max_tree_tokens))
         return KVP_E_TOO_LONG;
     return reads_in_flight(o, seq, member->n_tokens, call->reserve_tokens) ? KVP_E_IN_FLIGHT
                                                                            : KVP_OK;
 }
 
-/* Copy-on-write of block i of the row. */
-static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t i)
+/* Copy-on-write of block i of a group's row. */
+static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i)
 {
-    uint32_t S = o->config.block_tokens, used = seq->tokens - i * S;
-    int32_t old = seq->row[i], new = oracle_take(o, KVP_DEVICE, seq->retention);
+    uint32_t S = o->config.block_tokens, used = seq->tokens + seq->n_tree - i * S;
+    int32_t old = seq->rows[group][i];
+    int32_t new = oracle_take(o, KVP_DEVICE, group, seq->retention);
 
-    seq->row[i] = new;
+    seq->rows[group][i] = new;
     seq->row_changed = true;
     if (seq->computed > i * S) {
+        o->marks.tree_copied += seq->n_tree && seq->tokens < (i + 1) * S;
         oracle_plan_add(o, old, new, used < S ? used : S);
         for (uint32_t k = 0; k < o->block_units; k++) {
             uint32_t unit = i * o->block_units + k;
@@ -194,35 +209,54 @@ static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t i)
 }
 
 /* A block of our own: what is about to be written over is not sealed any more. */
-static void take_over(oracle *o, const oracle_seq *seq, uint32_t i)
+static void take_over(oracle *o, const oracle_seq *seq, uint32_t group, uint32_t i)
 {
     uint32_t begin = i * o->config.block_tokens;
     uint32_t first = seq->computed > begin ? (seq->computed - begin) / o->unit : 0;
 
     for (uint32_t k = first; k < o->block_units; k++) {
-        o->marks.flight_taken += o->blocks[seq->row[i]].unit_kind[k] == UNIT_IN_FLIGHT;
-        if (o->blocks[seq->row[i]].unit_kind[k] != UNIT_EMPTY)
-            oracle_unit_clear(o, seq->row[i], k, true);
+        int32_t block = seq->rows[group][i];
+
+        o->marks.flight_taken += o->blocks[block].unit_kind[k] == UNIT_IN_FLIGHT;
+        if (o->blocks[block].unit_kind[k] != UNIT_EMPTY)
+            oracle_unit_clear(o, block, k, true);
     }
 }
 
-/* Make the slots of what is not computed, of n_tokens more and of the reserve writable. */
+static void make_writable(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i)
+{
+    int32_t block = seq->rows[group][i];
+
+    o->marks.left_writers += o->blocks[block].refs == 1 && must_copy(o, block);
+    if (must_copy(o, block))
+        copy_on_write(o, seq, group, i);
+    else
+        take_over(o, seq, group, i);
+}
+
+void oracle_rows_grow(oracle_seq *seq, uint32_t n_groups, uint32_t n)
+{
+    for (uint32_t k = 0; k < n_groups; k++)
+        seq->rows[k] = oracle_grow(seq->rows[k], &seq->row_capacity[k], n, sizeof *seq->rows[k]);
+}
+
+/* Make the slots of what is not computed, of n_tokens more and of the reserve writable. The caller
+ * adds the tokens. */
 void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t reserve)
 {
     growth g = measure(o, seq, n_tokens, reserve);
+    uint32_t n_groups = o->config.n_groups;
 
     forget_counts(o);
     for (uint32_t i = g.first_block; i < g.end_block; i++) {
-        o->marks.left_writers += o->blocks[seq->row[i]].refs == 1 && must_copy(o, seq->row[i]);
-        if (must_copy(o, seq->row[i]))
-            copy_on_write(o, seq, i);
-        else
-            take_over(o, seq, i);
+        for (uint32_t k = 0; k < n_groups; k++)
+            make_writable(o, seq, k, i);
     }
-    seq->row = oracle_grow(seq->row, &seq->row_capacity, g.blocks, sizeof *seq->row);
-    while (seq->n_row < g.blocks)
-        seq->row[seq->n_row++] = oracle_take(o, KVP_DEVICE, seq->retention);
-    seq->tokens += n_tokens;
+    oracle_rows_grow(seq, n_groups, g.entries);
+    for (; seq->n_row < g.entries; seq->n_row++) {
+        for (uint32_t k = 0; k < n_groups; k++)
+            seq->rows[k][seq->n_row] = oracle_take(o, KVP_DEVICE, k, seq->retention);
+    }
     if (seq->writable < g.target)
         seq->writable = (uint32_t)g.target;
 }
@@ -232,6 +266,11 @@ static void extend_member(oracle *o, const kvp_call *call, const oracle_member *
     oracle_seq *seq = &o->seqs[member->place];
 
     oracle_make_room(o, seq, member->n_tokens, call->reserve_tokens);
+    if (call->op == KVP_CALL_EXTEND_TREE) {
+        oracle_tree_grow(o, seq, call, member->first_token, member->n_tokens);
+        return;
+    }
+    seq->tokens += member->n_tokens;
     if (call->tokens)
         oracle_values_add(o, seq, call, call->tokens + member->first_token, member->n_tokens);
 }
@@ -320,13 +359,35 @@ static kvp_status member_status(oracle *o, const kvp_call *call, const oracle_ba
     return status == KVP_OK ? KVP_OK : oracle_fail(o, status, i, why.missing_blocks);
 }
 
+/* Is a NULL where none may be? A tree's values and parents may be left out only when there are no
+ * nodes. The cache does not record such a call. */
+bool oracle_lacks_pointers(const kvp_call *call)
+{
+    uint64_t n = call->counts ? 0 : call->n_seqs;
+
+    if (call->op != KVP_CALL_EXTEND_TREE)
+        return false;
+
+    for (uint32_t i = 0; i < call->n_seqs && call->counts; i++)
+        n += call->counts[i];
+    return n && (!call->tokens || !call->parents);
+}
+
 kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
+    bool tree = call->op == KVP_CALL_EXTEND_TREE;
     oracle_batch batch;
-    kvp_status status = oracle_batch_read(o, call, true, &batch);
+    kvp_status status;
 
+    if (oracle_lacks_pointers(call))
+        return KVP_E_ARG;
+    status = oracle_batch_read(o, call, !tree, &batch);
     if (status != KVP_OK)
         return oracle_fail(o, status, batch.fault, 0);
+    if (tree && call->n_keys) {
+        oracle_batch_free(&batch);
+        return oracle_fail(o, KVP_E_ARG, 0, 0);
+    }
     if (!batch.each)
         status = batch_status(o, call, &batch);
     if (status == KVP_OK)
@@ -351,10 +412,12 @@ kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out)
 static kvp_status can_extend_status(oracle *o, const kvp_call *call, const oracle_member *member)
 {
     const oracle_seq *seq = &o->seqs[member->place];
-    uint64_t end = (uint64_t)seq->tokens + member->n_tokens + call->reserve_tokens;
+    uint64_t end = (uint64_t)seq->tokens + seq->n_tree + member->n_tokens + call->reserve_tokens;
 
     if (oracle_is_out(seq))
         return KVP_E_STATE;
+    if (oracle_lacks(o, seq))
+        return KVP_E_DROPPED;
     if (end > o->config.max_seq_tokens)
         return KVP_E_TOO_LONG;
     return reads_in_flight(o, seq, member->n_tokens, call->reserve_tokens) ? KVP_E_IN_FLIGHT

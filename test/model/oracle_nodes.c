@@ -94,9 +94,11 @@ static uint32_t new_entry(oracle *o)
     node->is_root = node->is_private = node->has_ns = false;
     node->users = node->children = node->in_flight = 0;
     node->first_child = node->sibling = ORACLE_NONE;
-    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
-        node->at[tier].block = 0;
-        node->at[tier].n_duplicates = 0;
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+        for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+            node->at[g][tier].block = 0;
+            node->at[g][tier].n_duplicates = 0;
+        }
     }
     o->nodes_used++;
     return i;
@@ -168,6 +170,15 @@ static void unlink_child(oracle *o, uint32_t i)
     parent->children--;
 }
 
+static bool has_block(const oracle_node *node)
+{
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+        if (node->at[g][KVP_DEVICE].block || node->at[g][KVP_HOST].block)
+            return true;
+    }
+    return false;
+}
+
 /* Let the node go if nothing needs it any more, and then its parent likewise. */
 void oracle_node_prune(oracle *o, uint32_t i)
 {
@@ -176,7 +187,7 @@ void oracle_node_prune(oracle *o, uint32_t i)
         uint32_t parent = node->parent;
 
         if (!node->used || node->users || node->children || node->has_ns || node->in_flight ||
-            node->at[KVP_DEVICE].block || node->at[KVP_HOST].block)
+            has_block(node))
             return;
         if (!node->is_root)
             unlink_child(o, i);

@@ -130,15 +130,17 @@ static bool unit_uncached(const oracle *o, const kvp_call *call, uint32_t unit)
     return (uint64_t)(unit + 1) * o->unit > lowest_begin(call);
 }
 
-/* Is there KV of the node that the prompt may have? */
-static bool has_kv(const oracle *o, const kvp_call *call, uint32_t node)
+/* Is there KV of the node, for a group, that the prompt may have? */
+static bool has_kv(const oracle *o, const kvp_call *call, uint32_t node, uint32_t group)
 {
     bool may_copy = !(call->flags & KVP_OPEN_DEVICE_ONLY);
 
-    return o->nodes[node].at[KVP_DEVICE].block || (may_copy && o->nodes[node].at[KVP_HOST].block);
+    return o->nodes[node].at[group][KVP_DEVICE].block ||
+           (may_copy && o->nodes[node].at[group][KVP_HOST].block);
 }
 
-/* Walk from the root. The nodes that were hit are in o->prompt_nodes. */
+/* Walk from the root. The nodes that were found are in o->prompt_nodes; where there is one group
+ * without a window, they are hit. */
 static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *out_stop)
 {
     uint32_t n = call->n_tokens / o->unit, parent = root, i;
@@ -160,7 +162,7 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
         }
         unit_keys(o, call, i, &keys);
         node = oracle_node_find(o, parent, tokens, &keys);
-        if (node == ORACLE_NONE || !has_kv(o, call, node)) {
+        if (node == ORACLE_NONE || (oracle_is_plain(o) && !has_kv(o, call, node, 0))) {
             *out_stop = node == ORACLE_NONE ? KVP_STOP_MISS : KVP_STOP_NO_KV;
             break;
         }
@@ -177,7 +179,32 @@ static const oracle_node *entry_node(const oracle *o, uint32_t entry)
     return &o->nodes[o->prompt_nodes[(entry + 1) * o->block_units - 1]];
 }
 
-static void count_entries(const oracle *o, oracle_match *m)
+/* The position of the query that comes next after a hit of so many tokens of a prompt. */
+static uint32_t next_query(const kvp_call *call, uint32_t hit_tokens)
+{
+    return call->n_tokens ? oracle_lower(hit_tokens, call->n_tokens - 1) : 0;
+}
+
+/* Does a new sequence keep entry i of a hit in this group? */
+static bool is_hit(const oracle *o, const oracle_match *m, uint32_t group, uint32_t i)
+{
+    return i < m->full && oracle_keeps(o, o->config.groups[group], i, m->query);
+}
+
+/* One block of the row that is hit. */
+static void count_entry(const oracle *o, oracle_match *m, uint32_t group, uint32_t i)
+{
+    int32_t block = entry_node(o, i)->at[group][KVP_DEVICE].block;
+
+    m->dropped += !is_hit(o, m, group, i);
+    if (!is_hit(o, m, group, i))
+        return;
+    m->shared += block != 0;
+    m->on_host += block == 0;
+    m->cached += block && oracle_block_state(o, block) == KVP_BLOCK_CACHED;
+}
+
+static void count_entries(const oracle *o, const kvp_call *call, oracle_match *m)
 {
     uint32_t hit_tokens = m->hit_units * o->unit;
 
@@ -187,16 +214,17 @@ static void count_entries(const oracle *o, oracle_match *m)
     if (m->copied) {
         const oracle_node *last = &o->nodes[o->prompt_nodes[m->hit_units - 1]];
 
-        m->source =
-            last->at[KVP_DEVICE].block ? last->at[KVP_DEVICE].block : last->at[KVP_HOST].block;
+        m->source = last->at[0][KVP_DEVICE].block ? last->at[0][KVP_DEVICE].block
+                                                  : last->at[0][KVP_HOST].block;
     }
-    m->shared = m->on_host = m->cached = 0;
+    m->query = next_query(call, hit_tokens);
+    m->shared = m->on_host = m->cached = m->dropped = m->host_tokens = 0;
     for (uint32_t i = 0; i < m->full; i++) {
-        int32_t block = entry_node(o, i)->at[KVP_DEVICE].block;
+        uint32_t before = m->on_host;
 
-        m->shared += block != 0;
-        m->on_host += block == 0;
-        m->cached += block && oracle_block_state(o, block) == KVP_BLOCK_CACHED;
+        for (uint32_t k = 0; k < o->config.n_groups; k++)
+            count_entry(o, m, k, i);
+        m->host_tokens += m->on_host > before ? o->config.block_tokens : 0;
     }
     m->copies = m->on_host + (m->copied > 0);
 }
@@ -212,8 +240,10 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
 {
     uint32_t watermark = o->pools[KVP_DEVICE].held ? o->watermark : 0;
 
-    count_entries(o, m);
-    m->total = oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, o->config.block_tokens);
+    count_entries(o, call, m);
+    m->entries =
+        oracle_ceil((uint64_t)call->n_tokens + call->reserve_tokens, o->config.block_tokens);
+    m->total = m->entries * o->config.n_groups - m->dropped;
     m->taken = m->total - m->shared;
     m->need = m->taken + m->cached + source_leaves(o, m);
     m->limit = oracle_usable(o, KVP_DEVICE) - watermark;
@@ -222,20 +252,70 @@ static void count_blocks(const oracle *o, const kvp_call *call, oracle_match *m)
 }
 
 /* No more row entries from the host than max_copies - 1: the hit ends before the next one. */
-static void cut_to_plan(const oracle *o, oracle_match *m)
+static void cut_to_plan(const oracle *o, const kvp_call *call, oracle_match *m)
 {
     uint32_t on_host = 0, entry = 0;
 
-    count_entries(o, m);
+    count_entries(o, call, m);
     if (m->on_host <= o->config.max_copies - 1)
         return;
     for (;; entry++) {
-        on_host += entry_node(o, entry)->at[KVP_DEVICE].block == 0;
+        on_host += entry_node(o, entry)->at[0][KVP_DEVICE].block == 0;
         if (on_host > o->config.max_copies - 1)
             break;
     }
     m->hit_units = entry * o->block_units;
     m->stop = KVP_STOP_NO_ROOM;
+}
+
+/* The first group that lacks the KV of something that it keeps after so many row entries; n_groups:
+ * none does. */
+static uint32_t lacking_group(const oracle *o, const kvp_call *call, uint32_t n_entries)
+{
+    uint32_t query = next_query(call, n_entries * o->config.block_tokens), k;
+
+    for (k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t unit = 0; unit < n_entries * o->block_units; unit++) {
+            if (oracle_keeps(o, o->config.groups[k], unit / o->block_units, query) &&
+                !has_kv(o, call, o->prompt_nodes[unit], k))
+                return k;
+        }
+    }
+    return k;
+}
+
+/* Of the whole blocks of the path that was walked, the longest prefix for which every group has
+ * what it keeps. */
+static void choose_prefix(oracle *o, const kvp_call *call, oracle_match *m)
+{
+    uint32_t S = o->config.block_tokens, path = m->hit_units / o->block_units, best = path;
+    bool full_hit = false, passed = false;
+
+    for (;; best--) {
+        bool all = (uint64_t)best * S == call->n_tokens && best;
+
+        m->hit_units = best * o->block_units;
+        if (lacking_group(o, call, best) < o->config.n_groups)
+            continue;
+        count_entries(o, call, m);
+        if (all && o->config.full_hit == KVP_FULL_HIT_RECOMPUTE)
+            full_hit = true;
+        else if (m->on_host > o->config.max_copies - 1)
+            passed = true;
+        else
+            break;
+    }
+    o->marks.match_passed += passed;
+    for (uint32_t shorter = 1; shorter < best; shorter++)
+        o->marks.match_back += lacking_group(o, call, shorter) < o->config.n_groups;
+    if (passed) {
+        m->stop = KVP_STOP_NO_ROOM;
+    } else if (full_hit) {
+        m->stop = KVP_STOP_FULL_HIT;
+    } else if (best < path) {
+        m->stop = KVP_STOP_NO_KV;
+        m->stop_group = lacking_group(o, call, best + 1);
+    }
 }
 
 static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room, oracle_match *m)
@@ -245,11 +325,16 @@ static void match(oracle *o, const kvp_call *call, uint32_t root, bool with_room
     memset(m, 0, sizeof *m);
     m->root = root;
     m->hit_units = walk(o, call, root, &m->stop);
+    if (!oracle_is_plain(o)) {
+        choose_prefix(o, call, m);
+        count_blocks(o, call, m);
+        return;
+    }
     if (o->config.full_hit == KVP_FULL_HIT_RECOMPUTE && n && m->hit_units * o->unit == n) {
         m->hit_units = (n - 1) / S * S / o->unit;
         m->stop = KVP_STOP_FULL_HIT;
     }
-    cut_to_plan(o, m);
+    cut_to_plan(o, call, m);
     count_blocks(o, call, m);
     if (with_room && source_leaves(o, m) && !m->fits) {
         m->hit_units = m->full * o->block_units;
@@ -265,7 +350,8 @@ static void tell(const oracle *o, const kvp_call *call, const oracle_match *m, k
     info->hit_tokens = hit;
     info->cached_tokens = hit < n ? hit : n ? n - 1 : 0;
     info->stop = m->stop;
-    info->host_tokens = m->on_host * o->config.block_tokens;
+    info->stop_group = m->stop_group;
+    info->host_tokens = m->host_tokens;
     if (m->copied && oracle_tier(o, m->source) == KVP_HOST)
         info->host_tokens += m->copied;
     info->host_blocks = m->on_host;
@@ -329,14 +415,19 @@ uint32_t oracle_place_take(oracle *o)
     oracle_seq kept = *seq;
 
     memset(seq, 0, sizeof *seq);
-    seq->row = kept.row;
-    seq->row_capacity = kept.row_capacity;
+    memcpy(seq->rows, kept.rows, sizeof seq->rows);
+    memcpy(seq->row_capacity, kept.row_capacity, sizeof seq->row_capacity);
+    seq->tree_tokens = kept.tree_tokens;
+    seq->tree_capacity = kept.tree_capacity;
+    seq->tree_parents = kept.tree_parents;
+    seq->parents_capacity = kept.parents_capacity;
     seq->chain = kept.chain;
     seq->chain_capacity = kept.chain_capacity;
     seq->tail = kept.tail ? kept.tail : oracle_allocate(o->unit, sizeof *seq->tail);
     seq->tail_keys = kept.tail_keys;
     seq->tail_keys.n = 0;
-    seq->uncached_from = UINT64_MAX;
+    memcpy(seq->windows, o->config.groups, sizeof seq->windows);
+    seq->uncached_from = seq->private_from = UINT64_MAX;
     seq->open = true;
     o->open_seqs++;
     return place;
@@ -365,49 +456,71 @@ static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
 }
 
 /* The block that row entry i is copied from; 0: it is not copied. */
-static int32_t source_of(const oracle *o, const oracle_match *m, uint32_t i)
+static int32_t source_of(const oracle *o, const oracle_match *m, uint32_t group, uint32_t i)
 {
-    if (i < m->full)
-        return entry_node(o, i)->at[KVP_DEVICE].block ? 0 : entry_node(o, i)->at[KVP_HOST].block;
+    if (i < m->full) {
+        const oracle_spot *at = entry_node(o, i)->at[group];
+
+        return at[KVP_DEVICE].block || !is_hit(o, m, group, i) ? 0 : at[KVP_HOST].block;
+    }
     return i == m->full && m->copied ? m->source : 0;
 }
 
 /* The units of entry i that were hit are in a block of our own. */
-static void copy_units(oracle *o, const oracle_seq *seq, const oracle_match *m, uint32_t i)
+static void copy_units(oracle *o, const oracle_seq *seq, const oracle_match *m, uint32_t i,
+                       int32_t block)
 {
     uint32_t first = i * o->block_units, end = first + o->block_units;
 
     for (uint32_t unit = first; unit < oracle_lower(end, m->hit_units); unit++)
-        oracle_node_copied(o, seq->chain[unit], seq->row[i]);
+        oracle_node_copied(o, seq->chain[unit], block);
+}
+
+/* Hold what is hit: the block itself, or the one that it is copied from. */
+static int32_t hold_hit(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_t group,
+                        uint32_t i)
+{
+    int32_t source = source_of(o, m, group, i);
+
+    seq->rows[group][i] = 0;
+    if (is_hit(o, m, group, i) && !source)
+        seq->rows[group][i] = entry_node(o, i)->at[group][KVP_DEVICE].block;
+    if (source || seq->rows[group][i])
+        oracle_hold(o, source ? source : seq->rows[group][i]);
+    return source;
+}
+
+static void take_rest(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_t group, uint32_t i,
+                      int32_t source)
+{
+    int32_t block = seq->rows[group][i];
+
+    if (block || (i < m->full && !is_hit(o, m, group, i)))
+        return;
+    block = seq->rows[group][i] = oracle_take(o, KVP_DEVICE, group, seq->retention);
+    if (!source)
+        return;
+    o->marks.kept_hits += o->blocks[source].kept;
+    oracle_plan_add(o, source, block, i < m->full ? o->config.block_tokens : m->copied);
+    copy_units(o, seq, m, i, block);
 }
 
 /* Hold the hits, in row order, then take the rest, in row order; then let go of what was only
  * copied from. */
 static void fill_row(oracle *o, oracle_seq *seq, const oracle_match *m)
 {
-    int32_t *sources = oracle_allocate(m->total, sizeof *sources);
+    uint32_t n_groups = o->config.n_groups, n = m->entries * n_groups;
+    int32_t *sources = oracle_allocate(n, sizeof *sources);
 
-    seq->row = oracle_grow(seq->row, &seq->row_capacity, m->total, sizeof *seq->row);
-    for (uint32_t i = 0; i < m->total; i++) {
-        sources[i] = source_of(o, m, i);
-        seq->row[i] = i < m->full && !sources[i] ? entry_node(o, i)->at[KVP_DEVICE].block : 0;
-        if (sources[i] || seq->row[i])
-            oracle_hold(o, sources[i] ? sources[i] : seq->row[i]);
-    }
+    oracle_rows_grow(seq, n_groups, m->entries);
+    for (uint32_t i = 0; i < n; i++)
+        sources[i] = hold_hit(o, seq, m, i % n_groups, i / n_groups);
     o->to_come = m->copies;
-    for (uint32_t i = 0; i < m->total; i++) {
-        if (seq->row[i])
-            continue;
-        seq->row[i] = oracle_take(o, KVP_DEVICE, seq->retention);
-        if (!sources[i])
-            continue;
-        o->marks.kept_hits += o->blocks[sources[i]].kept;
-        oracle_plan_add(o, sources[i], seq->row[i],
-                        i < m->full ? o->config.block_tokens : m->copied);
-        copy_units(o, seq, m, i);
-    }
-    seq->n_row = m->total;
-    for (uint32_t i = 0; i < m->total; i++) {
+    for (uint32_t i = 0; i < n; i++)
+        take_rest(o, seq, m, i % n_groups, i / n_groups, sources[i]);
+    seq->n_row = m->entries;
+    o->marks.match_hole += m->dropped > 0;
+    for (uint32_t i = 0; i < n; i++) {
         if (sources[i])
             oracle_release(o, sources[i], NULL);
     }

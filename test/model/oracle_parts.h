@@ -32,6 +32,7 @@ bool oracle_keys_put(oracle_keys *keys, uint32_t limit, const kvp_key *key, uint
 void oracle_keys_copy(oracle_keys *to, const oracle_keys *from, int64_t below_offset);
 
 /* oracle_units.c: which block has which node's KV. */
+oracle_spot *oracle_spot_of(oracle *o, uint32_t node, int32_t block);
 void oracle_node_attach(oracle *o, uint32_t node, int32_t block);
 void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block);
 bool oracle_node_found(oracle *o, uint32_t node, int32_t block);
@@ -39,14 +40,14 @@ void oracle_node_copied(oracle *o, uint32_t node, int32_t block);
 void oracle_node_await(oracle *o, uint32_t node, int32_t block);
 void oracle_unit_clear(oracle *o, int32_t block, uint32_t unit_idx, bool raise);
 void oracle_content_clear(oracle *o, int32_t block);
-void oracle_node_withdraw(oracle *o, uint32_t node);
+void oracle_node_withdraw(oracle *o, uint32_t node, uint32_t group);
 uint32_t oracle_block_depth(const oracle *o, int32_t block);
 bool oracle_block_sealed(const oracle *o, int32_t block);
 
 /* oracle_blocks.c: queues, taking and evicting, holding and releasing, parking. */
 void oracle_queue_put(oracle *o, int32_t block, bool at_tail);
 void oracle_queue_remove(oracle *o, int32_t block);
-int32_t oracle_take(oracle *o, uint32_t tier, uint32_t retention);
+int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention);
 void oracle_hold(oracle *o, int32_t block);
 void oracle_release(oracle *o, int32_t block, kvp_released *released);
 bool oracle_is_writer(const oracle *o, const oracle_seq *seq);
@@ -97,10 +98,32 @@ bool oracle_keys_valid(const oracle *o, const kvp_call *call, uint32_t begin, ui
                        const oracle_keys *tail, uint32_t tail_unit);
 kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out);
-kvp_status oracle_commit_status(const oracle_seq *seq, uint32_t n_tokens);
+kvp_status oracle_commit_status(const oracle *o, const oracle_seq *seq, uint32_t n_tokens);
 void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens);
+uint32_t oracle_settled_units(const oracle *o, const oracle_seq *seq);
+void oracle_seal(oracle *o, oracle_seq *seq, uint32_t from_unit);
+
+/* oracle_windows.c: what windows keep, and drop. */
+bool oracle_is_plain(const oracle *o);
+bool oracle_keeps(const oracle *o, kvp_window window, uint32_t entry, uint64_t query);
+bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_entries, uint64_t query);
+uint32_t oracle_n_blocks(const oracle *o, const oracle_seq *seq);
+uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_released *released);
+void oracle_windows_cut(const oracle *o, oracle_seq *seq);
+kvp_status oracle_window(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_window_get(oracle *o, const oracle_seq *seq, const kvp_call *call,
+                             kvp_outcome *out);
+
+/* oracle_trees.c */
+bool oracle_tree_drop(oracle *o, oracle_seq *seq);
+bool oracle_tree_awaited(const oracle *o, const oracle_seq *seq);
+void oracle_tree_grow(oracle *o, oracle_seq *seq, const kvp_call *call, uint64_t first, uint32_t n);
+bool oracle_parents_valid(const oracle_seq *seq, const kvp_call *call, uint64_t first, uint32_t n);
+kvp_status oracle_accept(oracle *o, const kvp_call *call, kvp_outcome *out);
+kvp_status oracle_tree(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out);
 
 /* oracle_extend.c */
+void oracle_rows_grow(oracle_seq *seq, uint32_t n_groups, uint32_t n);
 void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t reserve);
 kvp_status oracle_extend(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_can_extend(oracle *o, const kvp_call *call, kvp_outcome *out);

@@ -19,6 +19,7 @@ static oracle_copy *add(oracle *o, int32_t source, int32_t destination, uint32_t
     copy->read_of = o->blocks[source].filled_by;
     copy->from = source;
     copy->to = destination;
+    copy->group = o->blocks[destination].group;
     copy->n_tokens = n_tokens;
     o->marks.flight_read += copy->read_of > 0;
     if (oracle_overlapped(o))
@@ -84,6 +85,7 @@ static void put_wire(oracle *o)
         }
         memset(&o->wire[i], 0, sizeof o->wire[i]);
         o->wire[i].phase = phase;
+        o->wire[i].group = (uint16_t)plan[i].group;
         o->wire[i].src_tier = (uint8_t)oracle_tier(o, plan[i].from);
         o->wire[i].dst_tier = (uint8_t)oracle_tier(o, plan[i].to);
         o->wire[i].src_block = oracle_id(o, plan[i].from);

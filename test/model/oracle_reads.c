@@ -25,6 +25,7 @@ static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
                                        : o->nodes[seq->chain[seq->n_chain - 1]].tokens[o->unit - 1];
     info->retention = seq->retention;
     info->tier = seq->tier;
+    info->tree_tokens = seq->n_tree;
 }
 
 static int32_t value_at(const oracle *o, const oracle_seq *seq, uint32_t position)
@@ -69,12 +70,12 @@ static kvp_status seq_block_tokens(oracle *o, const oracle_seq *seq, const kvp_c
 
 static kvp_status row(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out)
 {
-    if (call->group)
+    if (call->group >= o->config.n_groups)
         return KVP_E_ARG;
     out->n = seq->n_row;
     out->i32 = oracle_out_i32(o, seq->n_row);
     for (uint32_t i = 0; i < seq->n_row; i++)
-        o->i32[i] = oracle_id(o, seq->row[i]);
+        o->i32[i] = oracle_id(o, seq->rows[call->group][i]);
     return KVP_OK;
 }
 
@@ -82,16 +83,18 @@ static kvp_status slots(oracle *o, const oracle_seq *seq, const kvp_call *call, 
 {
     uint64_t end = (uint64_t)call->position + call->count;
     uint32_t S = o->config.block_tokens;
+    const int32_t *row;
 
-    if (call->group || end > (uint64_t)seq->n_row * S)
+    if (call->group >= o->config.n_groups || end > (uint64_t)seq->n_row * S)
         return KVP_E_ARG;
     if (oracle_is_out(seq) || (call->count && end > seq->writable))
         return KVP_E_STATE;
+    row = seq->rows[call->group];
     o->i64 = oracle_grow(o->i64, &o->i64_capacity, call->count, sizeof *o->i64);
     for (uint32_t i = 0; i < call->count; i++) {
         uint32_t at = call->position + i;
 
-        o->i64[i] = at < seq->computed ? KVP_NO_SLOT : (int64_t)seq->row[at / S] * S + at % S;
+        o->i64[i] = at < seq->computed ? KVP_NO_SLOT : (int64_t)row[at / S] * S + at % S;
     }
     out->n = call->count;
     out->i64 = o->i64;
@@ -111,6 +114,8 @@ static kvp_status read_seq(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_SEQ_TOKENS: return seq_tokens(o, seq, call, out);
     case KVP_CALL_SEQ_BLOCK_TOKENS: return seq_block_tokens(o, seq, call, out);
     case KVP_CALL_ROW: return row(o, seq, call, out);
+    case KVP_CALL_WINDOW_GET: return oracle_window_get(o, seq, call, out);
+    case KVP_CALL_TREE: return oracle_tree(o, seq, call, out);
     default: return slots(o, seq, call, out);
     }
 }
@@ -130,10 +135,11 @@ uint32_t oracle_block_state(const oracle *o, int32_t block)
     return oracle_block_sealed(o, block) ? KVP_BLOCK_CACHED : KVP_BLOCK_FREE;
 }
 
-/* The number of the block that a call names; -1: there is none. */
+/* The number of the block that a call names; -1: there is none. Its group may be any
+ * that there is. */
 static int32_t named_block(const oracle *o, const kvp_call *call)
 {
-    if (call->group || call->tier >= ORACLE_TIERS || call->block < 0 ||
+    if (call->group >= o->config.n_groups || call->tier >= ORACLE_TIERS || call->block < 0 ||
         (uint32_t)call->block >= o->pools[call->tier].n)
         return -1;
     return o->pools[call->tier].first + call->block;
@@ -153,6 +159,7 @@ static kvp_status block_info(const oracle *o, const kvp_call *call, kvp_outcome 
     info->ref_count = b->refs;
     info->generation = b->generation;
     info->retention = b->retention;
+    info->group = b->group;
     for (uint32_t k = 0; k < o->block_units; k++)
         info->sealed_units += b->unit_kind[k] == UNIT_SEALED;
     depth = oracle_block_depth(o, block);

@@ -6,28 +6,36 @@
 
 /* ----------------------------------------------------------------------------------- invalidate */
 
-/* Does another sequence refer, from this position on, to a block of the row? */
-static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
-                        uint32_t from)
+/* Do two rows of a group have a block in common from this entry on? */
+static bool rows_share(const oracle_seq *a, const oracle_seq *b, uint32_t group, uint32_t entry)
 {
-    if (other->tokens <= from)
-        return false;
-    for (uint32_t i = from / o->config.block_tokens; i < seq->n_row; i++) {
-        for (uint32_t k = from / o->config.block_tokens; k < other->n_row; k++) {
-            if (other->row[k] == seq->row[i])
+    for (uint32_t i = entry; i < a->n_row; i++) {
+        for (uint32_t k = entry; k < b->n_row; k++) {
+            if (b->rows[group][k] == a->rows[group][i] && a->rows[group][i])
                 return true;
         }
     }
     return false;
 }
 
-/* Does it have the first unit that is withdrawn? */
+/* Does another sequence refer, from this position on, to a block of the row? */
+static bool shares_from(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
+                        uint32_t from)
+{
+    bool shares = false;
+
+    for (uint32_t k = 0; k < o->config.n_groups && other->tokens > from; k++)
+        shares |= rows_share(seq, other, k, from / o->config.block_tokens);
+    return shares;
+}
+
+/* Does it have the first unit that is withdrawn? (Where a window made it private, it does not.) */
 static bool has_withdrawn(const oracle *o, const oracle_seq *seq, const oracle_seq *other,
                           uint32_t from)
 {
     uint32_t unit = from / o->unit;
 
-    return unit < oracle_public_units(o, seq) && unit < other->n_chain &&
+    return unit < oracle_public_units(o, seq) && unit < oracle_public_units(o, other) &&
            other->chain[unit] == seq->chain[unit];
 }
 
@@ -46,9 +54,21 @@ static uint32_t find_sharers(oracle *o, const oracle_seq *seq, uint32_t from)
     return n;
 }
 
+/* Unit by unit, group by group. */
+static void withdraw(oracle *o, const oracle_seq *seq, uint32_t from_unit)
+{
+    uint32_t end = oracle_public_units(o, seq);
+
+    for (uint32_t i = from_unit; i < end; i++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++)
+            oracle_node_withdraw(o, seq->chain[i], k);
+    }
+}
+
 kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
-    uint32_t place = oracle_find_seq(o, call->handle), from = call->position, public_units;
+    uint32_t place = oracle_find_seq(o, call->handle), from = call->position;
+    bool lacked;
     oracle_seq *seq;
 
     if (place == ORACLE_NONE)
@@ -65,10 +85,11 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
         out->u64 = o->u64;
     }
     oracle_begin_change(o);
-    public_units = oracle_public_units(o, seq);
-    for (uint32_t i = from / o->unit; i < public_units; i++)
-        oracle_node_withdraw(o, seq->chain[i]);
+    lacked = oracle_lacks(o, seq);
+    withdraw(o, seq, from / o->unit);
     oracle_cut_slots(o, seq, from);
+    o->marks.tree_dropped += oracle_tree_drop(o, seq);
+    o->marks.lacking += !lacked && oracle_lacks(o, seq);
     oracle_commitments_cut(o, place, from);
     return KVP_OK;
 }
@@ -113,6 +134,25 @@ static void cut_values(const oracle *o, oracle_seq *to, const oracle_seq *from, 
         cut_tail(to, from, rest);
 }
 
+/* The child refers to what it keeps. */
+static void fork_rows(oracle *o, oracle_seq *child, const oracle_seq *parent)
+{
+    uint32_t n_groups = o->config.n_groups;
+
+    child->n_row = oracle_ceil(child->tokens, o->config.block_tokens);
+    oracle_rows_grow(child, n_groups, child->n_row);
+    for (uint32_t i = 0; i < child->n_row * n_groups; i++) {
+        uint32_t group = i % n_groups, entry = i / n_groups;
+        bool kept = oracle_keeps(o, child->windows[group], entry, child->tokens);
+        int32_t block = kept ? parent->rows[group][entry] : 0;
+
+        o->marks.fork_dropped += !kept && parent->rows[group][entry];
+        child->rows[group][entry] = block;
+        if (block)
+            oracle_hold(o, block);
+    }
+}
+
 kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t place = oracle_find_seq(o, call->handle), at = call->position;
@@ -129,6 +169,8 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (oracle_is_out(parent) || at > parent->computed || at > parent->known)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
+    if (oracle_lacks_at(o, parent, oracle_ceil(at, o->config.block_tokens), at))
+        return oracle_fail(o, KVP_E_DROPPED, 0, 0);
     if (o->open_seqs == o->config.max_seqs)
         return oracle_fail(o, KVP_E_NO_SEQS, 0, 0);
     oracle_begin_change(o);
@@ -146,15 +188,13 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
     child->retention = parent->retention;
     child->uncached_from = parent->uncached_from;
     child->flushed = parent->flushed;
+    child->private_from = parent->private_from;
+    memcpy(child->windows, parent->windows, sizeof child->windows);
+    oracle_windows_cut(o, child);
     cut_values(o, child, parent, at);
     for (uint32_t i = 0; i < oracle_lower(at, oracle_kept_tokens(o, parent)) / o->unit; i++)
         oracle_chain_push(o, child, parent->chain[i]);
-    child->n_row = oracle_ceil(at, o->config.block_tokens);
-    child->row = oracle_grow(child->row, &child->row_capacity, child->n_row, sizeof *child->row);
-    for (uint32_t i = 0; i < child->n_row; i++) {
-        child->row[i] = parent->row[i];
-        oracle_hold(o, child->row[i]);
-    }
+    fork_rows(o, child, parent);
     o->stats.forks++;
     return KVP_OK;
 }
@@ -163,8 +203,12 @@ kvp_status oracle_fork(oracle *o, const kvp_call *call, kvp_outcome *out)
 void oracle_row_release(oracle *o, oracle_seq *seq, uint32_t first, kvp_released *released)
 {
     seq->row_changed |= seq->n_row > first;
-    while (seq->n_row > first)
-        oracle_leave(o, seq, seq->row[--seq->n_row], released);
+    for (; seq->n_row > first; seq->n_row--) {
+        for (uint32_t k = o->config.n_groups; k-- > 0;) {
+            if (seq->rows[k][seq->n_row - 1])
+                oracle_leave(o, seq, seq->rows[k][seq->n_row - 1], released);
+        }
+    }
 }
 
 static void release_chain(oracle *o, oracle_seq *seq, uint32_t first)
@@ -180,6 +224,8 @@ static void release_chain(oracle *o, oracle_seq *seq, uint32_t first)
 kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t place = oracle_find_seq(o, call->handle), n = call->position;
+    uint32_t S = o->config.block_tokens;
+    bool lacked;
     oracle_seq *seq;
 
     if (place == ORACLE_NONE)
@@ -189,12 +235,17 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     if (oracle_is_out(seq))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
+    if (oracle_lacks_at(o, seq, oracle_ceil(n, S), oracle_lower(seq->computed, n)))
+        return oracle_fail(o, KVP_E_DROPPED, 0, 0);
     oracle_begin_change(o);
-    oracle_row_release(o, seq, oracle_ceil(n, o->config.block_tokens), &out->u.released);
+    lacked = oracle_lacks(o, seq);
+    oracle_row_release(o, seq, oracle_ceil(n, S), &out->u.released);
     cut_values(o, seq, seq, n);
     release_chain(o, seq, n / o->unit);
     seq->tokens = n;
     oracle_cut_slots(o, seq, n);
+    o->marks.tree_dropped += oracle_tree_drop(o, seq);
+    o->marks.lacking_healed += lacked && !oracle_lacks(o, seq);
     seq->prompt = oracle_lower(seq->prompt, n);
     seq->cached = oracle_lower(seq->cached, n);
     oracle_commitments_cut(o, place, n);
@@ -204,6 +255,7 @@ kvp_status oracle_truncate(oracle *o, const kvp_call *call, kvp_outcome *out)
 static void close_seq(oracle *o, oracle_seq *seq, kvp_released *released)
 {
     oracle_row_release(o, seq, 0, released);
+    o->marks.tree_dropped += oracle_tree_drop(o, seq);
     release_chain(o, seq, 0);
     o->nodes[seq->root].users--;
     oracle_node_prune(o, seq->root);
@@ -236,7 +288,7 @@ static void forget_block(oracle *o, int32_t block)
         b->unit_kind[k] = UNIT_EMPTY;
     }
     b->generation += used;
-    b->refs = b->retention = 0;
+    b->refs = b->retention = b->group = 0;
     b->filled_by = b->parked_for = b->touched_by = 0;
 }
 
@@ -244,9 +296,11 @@ static void forget_node(oracle *o, uint32_t i)
 {
     oracle_node *node = &o->nodes[i];
 
-    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
-        node->at[tier].block = 0;
-        node->at[tier].n_duplicates = 0;
+    for (uint32_t k = 0; k < KVP_GROUPS_MAX; k++) {
+        for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+            node->at[k][tier].block = 0;
+            node->at[k][tier].n_duplicates = 0;
+        }
     }
     node->in_flight = 0;
     if (node->is_root) {
@@ -279,7 +333,7 @@ void oracle_reset(oracle *o)
 
     for (uint32_t i = 0; i < max; i++) {
         o->seqs[i].open = false;
-        o->seqs[i].n_row = o->seqs[i].n_chain = 0;
+        o->seqs[i].n_row = o->seqs[i].n_chain = o->seqs[i].n_tree = 0;
         o->free_places[i] = max - 1 - i;
     }
     o->n_free_places = max;
@@ -312,8 +366,12 @@ kvp_status oracle_retain(oracle *o, const kvp_call *call)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     oracle_begin_change(o);
     for (uint32_t i = call->range.begin / o->config.block_tokens;
-         i < oracle_ceil(call->range.end, o->config.block_tokens); i++)
-        o->blocks[seq->row[i]].retention = call->retention;
+         i < oracle_ceil(call->range.end, o->config.block_tokens); i++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+            if (seq->rows[k][i])
+                o->blocks[seq->rows[k][i]].retention = call->retention;
+        }
+    }
     return KVP_OK;
 }
 

@@ -96,7 +96,8 @@ kvp_status oracle_step_commit(oracle *o, const kvp_call *call)
     if (!step || step->failed)
         status = oracle_fail(o, KVP_E_ARG, 0, 0);
     for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
-        status = oracle_commit_status(&o->seqs[batch.members[i].place], batch.members[i].n_tokens);
+        status =
+            oracle_commit_status(o, &o->seqs[batch.members[i].place], batch.members[i].n_tokens);
         if (status != KVP_OK)
             oracle_fail(o, status, i, 0);
     }
@@ -158,9 +159,11 @@ static void copy_done(oracle *o, const oracle_copy *copy)
 static void commit(oracle *o, const oracle_commitment *c)
 {
     oracle_seq *seq = &o->seqs[c->place];
+    uint64_t dropped = o->marks.dropped;
 
     o->marks.commit_effective += c->n_tokens > seq->computed;
     oracle_commit_seq(o, seq, c->n_tokens);
+    o->marks.dropped_effect += o->marks.dropped > dropped;
 }
 
 /* The first step that is out takes effect. */
@@ -229,25 +232,40 @@ static void mark_spoiled(oracle *o, uint64_t step)
     }
 }
 
-/* The first entry of the row that a spoiled copy should have filled; n_row: none, or it is not
+static bool is_spoiled(const oracle *o, int32_t block)
+{
+    uint64_t filler = block ? o->blocks[block].filled_by : 0;
+
+    for (uint32_t i = 0; i < o->n_copies && filler; i++) {
+        if (o->copies[i].spoiled && o->copies[i].id == filler)
+            return true;
+    }
+    return false;
+}
+
+/* The first entry of the rows that a spoiled copy should have filled; n_row: none, or it is not
  * computed. */
 static uint32_t spoiled_entry(const oracle *o, const oracle_seq *seq)
 {
-    uint32_t first = 0, S = o->config.block_tokens;
+    uint32_t S = o->config.block_tokens;
 
-    for (; first < seq->n_row && seq->computed > first * S; first++) {
-        uint64_t filler = o->blocks[seq->row[first]].filled_by;
-
-        for (uint32_t i = 0; i < o->n_copies && filler; i++) {
-            if (o->copies[i].spoiled && o->copies[i].id == filler)
-                return first;
+    for (uint32_t i = 0; i < seq->n_row && seq->computed > i * S; i++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++) {
+            if (is_spoiled(o, seq->rows[k][i]))
+                return i;
         }
     }
     return seq->n_row;
 }
 
-/* Handles of the sequences that lose computed tokens, into o->u64. */
-static uint32_t find_cut(oracle *o)
+/* Does the sequence have nodes of this step, or of a later one? */
+static bool has_late_nodes(const oracle_seq *seq, uint64_t step)
+{
+    return seq->n_tree && seq->tree_step >= step;
+}
+
+/* Handles of the sequences that lose computed tokens or their tree, into o->u64. */
+static uint32_t find_cut(oracle *o, uint64_t step)
 {
     uint32_t n = 0;
 
@@ -256,7 +274,7 @@ static uint32_t find_cut(oracle *o)
         const oracle_seq *seq = &o->seqs[i];
         uint32_t at = seq->open ? spoiled_entry(o, seq) : 0;
 
-        if (seq->open && at < seq->n_row)
+        if (seq->open && (at < seq->n_row || has_late_nodes(seq, step)))
             o->u64[n++] = seq->handle;
     }
     return n;
@@ -266,14 +284,18 @@ static void cut_seq(oracle *o, uint32_t place, uint32_t entry, uint64_t step)
 {
     oracle_seq *seq = &o->seqs[place];
     uint32_t n_tokens = entry * o->config.block_tokens;
+    bool lacked = oracle_lacks(o, seq);
 
     oracle_cut_slots(o, seq, n_tokens);
+    o->marks.tree_cut += seq->n_tree && !has_late_nodes(seq, step);
+    oracle_tree_drop(o, seq);
     drop_later(o, place, step);
     oracle_commitments_cut(o, place, n_tokens);
     if (seq->tier == KVP_HOST) {
         o->marks.failed_swapped++;
         oracle_row_release(o, seq, entry, NULL);
     }
+    o->marks.lacking += !lacked && oracle_lacks(o, seq);
 }
 
 /* What the step was to commit, and what rests on that; computed tokens are not cut yet. */
@@ -328,6 +350,8 @@ static void fail_step(oracle *o, uint64_t step)
 
         if (o->seqs[i].open && entry < o->seqs[i].n_row)
             cut_seq(o, i, entry, step);
+        else if (o->seqs[i].open && has_late_nodes(&o->seqs[i], step))
+            o->marks.tree_failed += oracle_tree_drop(o, &o->seqs[i]);
     }
     spoil(o, step);
 }
@@ -340,7 +364,7 @@ kvp_status oracle_step_failed(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
     mark_spoiled(o, call->number);
     if (!call->no_report) {
-        out->n = find_cut(o);
+        out->n = find_cut(o, call->number);
         if (out->n > call->count)
             return oracle_fail(o, KVP_E_TOO_SMALL, 0, 0);
         out->u64 = o->u64;

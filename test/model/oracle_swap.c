@@ -48,13 +48,14 @@ static moved *find_moved(const move *m, int32_t from)
 }
 
 /* The block of the other tier that has all that a row entry has; 0: none. */
-static int32_t find_there(const oracle *o, const oracle_seq *seq, uint32_t entry, uint32_t tier)
+static int32_t find_there(const oracle *o, const oracle_seq *seq, uint32_t group, uint32_t entry,
+                          uint32_t tier)
 {
     uint32_t units = (entry + 1) * o->block_units;
 
     if (seq->computed < units * o->unit || oracle_public_units(o, seq) < units)
         return 0;
-    return o->nodes[seq->chain[units - 1]].at[tier].block;
+    return o->nodes[seq->chain[units - 1]].at[group][tier].block;
 }
 
 static void count_found(const oracle *o, move *m, int32_t block)
@@ -67,15 +68,18 @@ static void count_found(const oracle *o, move *m, int32_t block)
     m->n_cached += oracle_block_state(o, block) == KVP_BLOCK_CACHED;
 }
 
-static void list_entry(const oracle *o, move *m, uint32_t place, uint32_t entry)
+static void list_entry(const oracle *o, move *m, const oracle_seq *seq, uint32_t group,
+                       uint32_t entry)
 {
-    const oracle_seq *seq = &o->seqs[place];
     uint32_t S = o->config.block_tokens;
     uint32_t slots = oracle_lower(seq->computed - entry * S, S);
-    moved *b = find_moved(m, seq->row[entry]);
+    int32_t from = seq->rows[group][entry];
+    moved *b = find_moved(m, from);
 
+    if (!from)
+        return;
     if (!b) {
-        int32_t to = find_there(o, seq, entry, m->tier);
+        int32_t to = find_there(o, seq, group, entry, m->tier);
 
         if (to)
             count_found(o, m, to);
@@ -83,7 +87,7 @@ static void list_entry(const oracle *o, move *m, uint32_t place, uint32_t entry)
         m->blocks = oracle_grow(m->blocks, &m->capacity, m->n_blocks + 1u, sizeof *m->blocks);
         b = &m->blocks[m->n_blocks++];
         memset(b, 0, sizeof *b);
-        b->from = seq->row[entry];
+        b->from = from;
         b->to = to;
         b->found = to != 0;
     }
@@ -103,18 +107,9 @@ static uint32_t holders_then(const oracle *o, const move *m, const moved *b)
     return n + o->blocks[b->to].refs;
 }
 
-/* What making room for a sequence takes, once it has moved, after those before it in the call. */
-static void count_room(const oracle *o, move *m, const oracle_seq *seq)
+/* Is the last block copied on write when room is made? */
+static void count_copy(const oracle *o, move *m, moved *b)
 {
-    uint32_t S = o->config.block_tokens, moves = n_entries(o, seq);
-    uint64_t target = (uint64_t)seq->tokens + m->reserve;
-    uint32_t wanted = oracle_ceil(target, S);
-    moved *b;
-
-    m->room += wanted > moves ? wanted - moves : 0;
-    if (target <= seq->computed || seq->computed % S == 0)
-        return;
-    b = find_moved(m, seq->row[moves - 1]);
     for (uint32_t i = 0; b->found && m->blocks + i < b; i++)
         b = m->blocks[i].to == b->to ? &m->blocks[i] : b;
     /* No step writes yet for those that have moved: none of them marks what it leaves. */
@@ -125,13 +120,29 @@ static void count_room(const oracle *o, move *m, const oracle_seq *seq)
     m->copies++;
 }
 
+/* What making room for a sequence takes, once it has moved, after those before it in the call. */
+static void count_room(const oracle *o, move *m, const oracle_seq *seq)
+{
+    uint32_t S = o->config.block_tokens, moves = n_entries(o, seq);
+    uint64_t target = (uint64_t)seq->tokens + m->reserve;
+    uint32_t wanted = oracle_ceil(target, S);
+
+    m->room += wanted > moves ? (wanted - moves) * o->config.n_groups : 0;
+    if (target <= seq->computed || seq->computed % S == 0)
+        return;
+    for (uint32_t k = 0; k < o->config.n_groups; k++)
+        count_copy(o, m, find_moved(m, seq->rows[k][moves - 1]));
+}
+
 static void list_blocks(const oracle *o, move *m)
 {
+    uint32_t n_groups = o->config.n_groups;
+
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         const oracle_seq *seq = &o->seqs[m->places[i]];
 
-        for (uint32_t k = 0; k < n_entries(o, seq); k++)
-            list_entry(o, m, m->places[i], k);
+        for (uint32_t k = 0; k < n_entries(o, seq) * n_groups; k++)
+            list_entry(o, m, seq, k % n_groups, k / n_groups);
     }
     for (uint32_t i = 0; i < m->n_seqs && m->tier == KVP_DEVICE; i++)
         count_room(o, m, &o->seqs[m->places[i]]);
@@ -160,6 +171,8 @@ static kvp_status read_move(oracle *o, const kvp_call *call, move *m, uint32_t *
         *out_fault = i;
         if (seq->tier == m->tier)
             status = KVP_E_STATE;
+        else if (in && oracle_lacks(o, seq))
+            status = KVP_E_DROPPED;
         else if (in && (uint64_t)seq->tokens + m->reserve > o->config.max_seq_tokens)
             status = KVP_E_TOO_LONG;
     }
@@ -257,43 +270,56 @@ static void settle(oracle *o, const oracle_seq *seq, uint32_t entry, int32_t blo
     }
 }
 
+static void take_entry(oracle *o, const move *m, const oracle_seq *seq, uint32_t group,
+                       uint32_t entry)
+{
+    int32_t from = seq->rows[group][entry];
+    moved *b = find_moved(m, from);
+    bool later;
+
+    if (!from || b->found)
+        return;
+    later = b->to != 0;
+    if (!later) {
+        b->to = oracle_take(o, m->tier, group, o->blocks[b->from].retention);
+        o->blocks[b->to].refs = b->holders;
+        oracle_plan_add(o, b->from, b->to, b->slots);
+    }
+    settle(o, seq, entry, b->to, later);
+}
+
 /* Step 2: take what is not there, entry by entry, sequence by sequence. */
 static void take_new(oracle *o, const move *m)
 {
+    uint32_t n_groups = o->config.n_groups;
+
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         const oracle_seq *seq = &o->seqs[m->places[i]];
 
-        for (uint32_t k = 0; k < n_entries(o, seq); k++) {
-            moved *b = find_moved(m, seq->row[k]);
-            bool later = b->to != 0;
-
-            if (b->found)
-                continue;
-            if (!later) {
-                b->to = oracle_take(o, m->tier, o->blocks[b->from].retention);
-                o->blocks[b->to].refs = b->holders;
-                oracle_plan_add(o, b->from, b->to, b->slots);
-            }
-            settle(o, seq, k, b->to, later);
-        }
+        for (uint32_t k = 0; k < n_entries(o, seq) * n_groups; k++)
+            take_entry(o, m, seq, k % n_groups, k / n_groups);
     }
 }
 
 /* Step 3: the rows refer to the new tier, and let go of the old one. */
 static void change_rows(oracle *o, const move *m, kvp_released *released)
 {
+    uint32_t n_groups = o->config.n_groups;
+
     for (uint32_t i = 0; i < m->n_seqs; i++) {
         oracle_seq *seq = &o->seqs[m->places[i]];
         uint32_t n = n_entries(o, seq);
 
-        for (uint32_t k = seq->n_row; k-- > 0;) {
-            int32_t old = seq->row[k];
+        for (uint32_t k = seq->n_row * n_groups; k-- > 0;) {
+            int32_t *entry = &seq->rows[k % n_groups][k / n_groups], old = *entry;
 
-            if (k < n)
-                seq->row[k] = find_moved(m, old)->to;
-            oracle_leave(o, seq, old, released);
+            if (old && k < n * n_groups)
+                *entry = find_moved(m, old)->to;
+            if (old)
+                oracle_leave(o, seq, old, released);
         }
         seq->n_row = n;
+        o->marks.tree_dropped += oracle_tree_drop(o, seq);
         seq->tier = m->tier;
         seq->writable = seq->computed;
         seq->cut_by = 0;

@@ -1,4 +1,4 @@
-/* What events tell: the set of (hash, tier) whose KV can be found.
+/* What events tell: the set of (hash, tier, group) whose KV can be found.
  *
  * How many events a call makes is not foretold, only what they come to. The runner reads them after
  * every call (view.h) and leaves those that are still remembered in o->history; from there reads
@@ -9,19 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool oracle_is_told(const oracle *o, uint32_t i, uint32_t tier)
+bool oracle_is_told(const oracle *o, uint32_t i, uint32_t tier, uint32_t group)
 {
     const oracle_node *node = &o->nodes[i];
 
-    return node->used && !node->is_root && !node->is_private && node->at[tier].block &&
+    return node->used && !node->is_root && !node->is_private && node->at[group][tier].block &&
            o->nodes[node->root].has_ns;
 }
 
 /* Does a node before this one tell the same? Equal hashes are one element. */
-static bool told_before(const oracle *o, uint32_t i, uint32_t tier)
+static bool told_before(const oracle *o, uint32_t i, uint32_t tier, uint32_t group)
 {
     for (uint32_t k = 0; k < i; k++) {
-        if (oracle_is_told(o, k, tier) &&
+        if (oracle_is_told(o, k, tier, group) &&
             memcmp(&o->nodes[k].hash, &o->nodes[i].hash, sizeof(kvp_hash)) == 0)
             return true;
     }
@@ -33,8 +33,11 @@ static uint32_t count_told(const oracle *o)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < o->n_nodes; i++) {
-        for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++)
-            n += oracle_is_told(o, i, tier) && !told_before(o, i, tier);
+        for (uint32_t k = 0; k < ORACLE_TIERS * o->config.n_groups; k++) {
+            uint32_t tier = k % ORACLE_TIERS, group = k / ORACLE_TIERS;
+
+            n += oracle_is_told(o, i, tier, group) && !told_before(o, i, tier, group);
+        }
     }
     return n;
 }
@@ -79,8 +82,10 @@ kvp_status oracle_events_snapshot(oracle *o, const kvp_call *call, kvp_outcome *
 /* The next node after i that tells what an event says; ORACLE_NONE: there is none. */
 static uint32_t next_told(const oracle *o, const kvp_event *event, uint32_t i)
 {
-    for (i++; i < o->n_nodes && event->tier < ORACLE_TIERS; i++) {
-        if (oracle_is_told(o, i, event->tier) &&
+    bool is_place = event->tier < ORACLE_TIERS && event->group < o->config.n_groups;
+
+    for (i++; i < o->n_nodes && is_place; i++) {
+        if (oracle_is_told(o, i, event->tier, event->group) &&
             memcmp(&o->nodes[i].hash, &event->hash, sizeof event->hash) == 0)
             return i;
     }
@@ -96,12 +101,20 @@ static bool is_listed(const kvp_outcome *snapshot, uint32_t n, const kvp_hash *h
     return false;
 }
 
+static bool is_told_anywhere(const oracle *o, uint32_t i)
+{
+    for (uint32_t k = 0; k < ORACLE_TIERS * o->config.n_groups; k++) {
+        if (oracle_is_told(o, i, k % ORACLE_TIERS, k / ORACLE_TIERS))
+            return true;
+    }
+    return false;
+}
+
 /* "Ancestors before descendants": is one of the node's not among the first n events? */
 static bool comes_early(const oracle *o, uint32_t i, const kvp_outcome *snapshot, uint32_t n)
 {
     for (uint32_t up = o->nodes[i].parent; !o->nodes[up].is_root; up = o->nodes[up].parent) {
-        if ((oracle_is_told(o, up, KVP_DEVICE) || oracle_is_told(o, up, KVP_HOST)) &&
-            !is_listed(snapshot, n, &o->nodes[up].hash))
+        if (is_told_anywhere(o, up) && !is_listed(snapshot, n, &o->nodes[up].hash))
             return true;
     }
     return false;
@@ -117,6 +130,7 @@ static bool event_fits(const oracle *o, uint32_t i, const kvp_event *event, cons
     wanted.number = o->newest_event;
     wanted.kind = KVP_EVENT_STORED;
     wanted.tier = event->tier;
+    wanted.group = event->group;
     wanted.hash = node->hash;
     wanted.parent = o->nodes[node->parent].hash;
     wanted.root = o->nodes[node->root].hash;
@@ -134,7 +148,7 @@ static bool comes_well(const oracle *o, const kvp_call *call, const kvp_outcome 
     const int32_t *tokens = call->with_tokens ? snapshot->i32 + (size_t)at * o->unit : NULL;
 
     for (uint32_t i = 0; i < at; i++) {
-        if (snapshot->events[i].tier == event->tier &&
+        if (snapshot->events[i].tier == event->tier && snapshot->events[i].group == event->group &&
             memcmp(&snapshot->events[i].hash, &event->hash, sizeof event->hash) == 0)
             return false;
     }

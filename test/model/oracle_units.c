@@ -1,9 +1,9 @@
 /* Where KV is: for each unit of a block, whose KV it has.
  *
- * In each tier one block is attached to a node, and others may be its duplicates. A duplicate is
- * written down twice, in the node's list (by age) and in the block (by position). With overlapped
- * steps a copied unit is in flight until its step takes effect: the block has it written down, the
- * node only counts it.
+ * In each tier, for each layer group, one block is attached to a node, and others may be its
+ * duplicates. A duplicate is written down twice, in the node's list (by age) and in the block (by
+ * position). With overlapped steps a copied unit is in flight until its step takes effect: the
+ * block has it written down, the node only counts it.
  */
 #include "oracle_parts.h"
 
@@ -21,21 +21,26 @@ static void write_down(oracle *o, uint32_t node, int32_t block, uint8_t kind)
     o->blocks[block].unit_kind[unit_idx(o, node)] = kind;
 }
 
+/* Where KV such as this block's is, of the tier and of the group that took it. */
+oracle_spot *oracle_spot_of(oracle *o, uint32_t node, int32_t block)
+{
+    return &o->nodes[node].at[o->blocks[block].group][oracle_tier(o, block)];
+}
+
 void oracle_node_attach(oracle *o, uint32_t node, int32_t block)
 {
-    o->nodes[node].at[oracle_tier(o, block)].block = block;
+    oracle_spot_of(o, node, block)->block = block;
     o->told++;
     write_down(o, node, block, UNIT_SEALED);
 }
 
 void oracle_node_duplicate(oracle *o, uint32_t node, int32_t block)
 {
-    oracle_node *n = &o->nodes[node];
-    uint32_t tier = oracle_tier(o, block);
+    oracle_spot *spot = oracle_spot_of(o, node, block);
 
-    n->at[tier].duplicates = oracle_grow(n->at[tier].duplicates, &n->at[tier].capacity,
-                                         n->at[tier].n_duplicates + 1u, sizeof(int32_t));
-    n->at[tier].duplicates[n->at[tier].n_duplicates++] = block;
+    spot->duplicates = oracle_grow(spot->duplicates, &spot->capacity, spot->n_duplicates + 1u,
+                                   sizeof *spot->duplicates);
+    spot->duplicates[spot->n_duplicates++] = block;
     write_down(o, node, block, UNIT_DUPLICATE);
 }
 
@@ -49,7 +54,7 @@ static bool has_duplicates(const oracle *o)
  * a duplicate. Tells whether it was attached. */
 bool oracle_node_found(oracle *o, uint32_t node, int32_t block)
 {
-    bool first = !o->nodes[node].at[oracle_tier(o, block)].block;
+    bool first = !oracle_spot_of(o, node, block)->block;
 
     if (first)
         oracle_node_attach(o, node, block);
@@ -76,15 +81,15 @@ void oracle_node_await(oracle *o, uint32_t node, int32_t block)
     o->nodes[node].in_flight++;
 }
 
-static void strike_duplicate(oracle_node *node, uint32_t tier, int32_t block)
+static void strike_duplicate(oracle_spot *spot, int32_t block)
 {
-    int32_t *list = node->at[tier].duplicates;
+    int32_t *list = spot->duplicates;
     uint32_t at = 0;
 
     while (list[at] != block)
         at++;
-    node->at[tier].n_duplicates--;
-    memmove(&list[at], &list[at + 1], (node->at[tier].n_duplicates - at) * sizeof *list);
+    spot->n_duplicates--;
+    memmove(&list[at], &list[at + 1], (spot->n_duplicates - at) * sizeof *list);
 }
 
 static void raise_generation(oracle *o, int32_t block)
@@ -94,17 +99,19 @@ static void raise_generation(oracle *o, int32_t block)
     o->blocks[block].raised_in = o->call_number;
 }
 
-/* The node's block of a tier does not have its KV any more. The oldest duplicate takes over. */
-static void detach(oracle *o, uint32_t node, uint32_t tier)
+/* The block that is attached does not have the node's KV any more. The oldest duplicate takes over.
+ */
+static void detach(oracle *o, uint32_t node, int32_t block)
 {
-    oracle_node *n = &o->nodes[node];
+    oracle_spot *spot = oracle_spot_of(o, node, block);
+    uint32_t tier = oracle_tier(o, block);
 
-    n->at[tier].block = 0;
+    spot->block = 0;
     o->told++;
-    if (n->at[tier].n_duplicates) {
-        int32_t heir = n->at[tier].duplicates[0];
+    if (spot->n_duplicates) {
+        int32_t heir = spot->duplicates[0];
 
-        strike_duplicate(n, tier, heir);
+        strike_duplicate(spot, heir);
         oracle_node_attach(o, node, heir);
         o->marks.promotions += tier == KVP_DEVICE;
         o->marks.host_promotions += tier == KVP_HOST;
@@ -117,12 +124,12 @@ static void detach(oracle *o, uint32_t node, uint32_t tier)
 void oracle_unit_clear(oracle *o, int32_t block, uint32_t idx, bool raise)
 {
     oracle_block *b = &o->blocks[block];
-    uint32_t node = b->unit_node[idx], tier = oracle_tier(o, block);
+    uint32_t node = b->unit_node[idx];
     uint8_t kind = b->unit_kind[idx];
 
     b->unit_kind[idx] = UNIT_EMPTY;
     if (kind == UNIT_DUPLICATE)
-        strike_duplicate(&o->nodes[node], tier, block);
+        strike_duplicate(oracle_spot_of(o, node, block), block);
     if (kind == UNIT_IN_FLIGHT) {
         o->nodes[node].in_flight--;
         oracle_node_prune(o, node);
@@ -133,7 +140,7 @@ void oracle_unit_clear(oracle *o, int32_t block, uint32_t idx, bool raise)
         o->stats.detached_units++;
         raise_generation(o, block);
     }
-    detach(o, node, tier);
+    detach(o, node, block);
 }
 
 /* Everything that the block had is gone: evicted, or free. */
@@ -147,20 +154,20 @@ void oracle_content_clear(oracle *o, int32_t block)
     o->blocks[block].filled_by = 0;
 }
 
-/* Invalidated: no block has its KV, and nobody will find it again. What is in flight stays so, and
- * will be left out. */
-void oracle_node_withdraw(oracle *o, uint32_t node)
+/* Invalidated: no block of the group has its KV, and nobody will find it again. What is in flight
+ * stays so, and will be left out. */
+void oracle_node_withdraw(oracle *o, uint32_t node, uint32_t group)
 {
-    oracle_node *n = &o->nodes[node];
     uint32_t idx = unit_idx(o, node);
 
-    n->is_private = true;
+    o->nodes[node].is_private = true;
     o->told++;
     for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
-        int32_t block = n->at[tier].block;
+        const oracle_spot *spot = &o->nodes[node].at[group][tier];
+        int32_t block = spot->block;
 
-        while (n->at[tier].n_duplicates)
-            oracle_unit_clear(o, n->at[tier].duplicates[0], idx, false);
+        while (spot->n_duplicates)
+            oracle_unit_clear(o, spot->duplicates[0], idx, false);
         if (!block)
             continue;
         o->marks.host_withdrawn += tier == KVP_HOST;

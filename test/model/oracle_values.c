@@ -8,7 +8,8 @@ uint32_t oracle_public_units(const oracle *o, const oracle_seq *seq)
 {
     uint32_t n = 0;
 
-    while (!seq->flushed && n < seq->n_chain && !o->nodes[seq->chain[n]].is_private)
+    while (!seq->flushed && n < seq->n_chain && !o->nodes[seq->chain[n]].is_private &&
+           (uint64_t)(n + 1) * o->unit <= seq->private_from)
         n++;
     return n;
 }
@@ -23,7 +24,8 @@ bool oracle_is_public(const oracle *o, const oracle_seq *seq, uint32_t unit_idx,
                       const int32_t *tokens)
 {
     if (!o->config.prefix_cache || seq->flushed ||
-        (uint64_t)(unit_idx + 1) * o->unit > seq->uncached_from)
+        (uint64_t)(unit_idx + 1) * o->unit > seq->uncached_from ||
+        (uint64_t)(unit_idx + 1) * o->unit > seq->private_from)
         return false;
     for (uint32_t i = 0; i < o->unit; i++) {
         for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {
@@ -146,7 +148,7 @@ void oracle_values_add(oracle *o, oracle_seq *seq, const kvp_call *call, const i
 /* ----------------------------------------------------------------------------------------- seal */
 
 /* Units of the sequence that are known, kept and computed. */
-static uint32_t settled_units(const oracle *o, const oracle_seq *seq)
+uint32_t oracle_settled_units(const oracle *o, const oracle_seq *seq)
 {
     uint32_t tokens = seq->computed < seq->known ? seq->computed : seq->known;
     uint32_t units = tokens / o->unit;
@@ -154,24 +156,29 @@ static uint32_t settled_units(const oracle *o, const oracle_seq *seq)
     return units < seq->n_chain ? units : seq->n_chain;
 }
 
-static void adopt(oracle *o, oracle_seq *seq, uint32_t block_idx, int32_t theirs)
+static void adopt(oracle *o, oracle_seq *seq, uint32_t group, uint32_t block_idx, int32_t theirs)
 {
-    int32_t ours = seq->row[block_idx];
+    int32_t ours = seq->rows[group][block_idx];
 
     oracle_hold(o, theirs);
-    seq->row[block_idx] = theirs;
+    seq->rows[group][block_idx] = theirs;
     seq->row_changed = true;
     oracle_leave(o, seq, ours, NULL);
     o->stats.adopted_blocks++;
 }
 
-static void seal_unit(oracle *o, oracle_seq *seq, uint32_t unit)
+/* One unit, in one group. A block that was dropped has nothing to be sealed. */
+static void seal_unit(oracle *o, oracle_seq *seq, uint32_t group, uint32_t unit)
 {
     uint32_t block_idx = unit / o->block_units;
     bool last = (unit + 1) % o->block_units == 0;
     bool keep = o->config.commit_policy == KVP_KEEP;
-    int32_t ours = seq->row[block_idx], theirs = o->nodes[seq->chain[unit]].at[KVP_DEVICE].block;
+    int32_t ours = seq->rows[group][block_idx];
+    int32_t theirs = o->nodes[seq->chain[unit]].at[group][KVP_DEVICE].block;
 
+    o->marks.fill_dropped += !ours;
+    if (!ours)
+        return;
     if (o->blocks[ours].filled_by && (keep || !last || !theirs)) {
         oracle_node_await(o, seq->chain[unit], ours);
     } else if (!theirs) {
@@ -181,16 +188,18 @@ static void seal_unit(oracle *o, oracle_seq *seq, uint32_t unit)
         oracle_node_duplicate(o, seq->chain[unit], ours);
         o->stats.duplicate_blocks += last;
     } else {
-        adopt(o, seq, block_idx, theirs);
+        adopt(o, seq, group, block_idx, theirs);
     }
 }
 
-static void seal(oracle *o, oracle_seq *seq, uint32_t from_unit)
+void oracle_seal(oracle *o, oracle_seq *seq, uint32_t from_unit)
 {
-    uint32_t end = settled_units(o, seq), public_units = oracle_public_units(o, seq);
+    uint32_t end = oracle_settled_units(o, seq), public_units = oracle_public_units(o, seq);
 
-    for (uint32_t i = from_unit; i < end && i < public_units; i++)
-        seal_unit(o, seq, i);
+    for (uint32_t i = from_unit; i < end && i < public_units; i++) {
+        for (uint32_t k = 0; k < o->config.n_groups; k++)
+            seal_unit(o, seq, k, i);
+    }
 }
 
 /* ----------------------------------------------------------------------------------------- fill */
@@ -218,11 +227,11 @@ static kvp_status fill_status(const oracle *o, const kvp_call *call, const oracl
 static void fill_member(oracle *o, const kvp_call *call, const oracle_member *member)
 {
     oracle_seq *seq = &o->seqs[member->place];
-    uint32_t from = settled_units(o, seq);
+    uint32_t from = oracle_settled_units(o, seq);
 
     oracle_values_add(o, seq, call, call->tokens ? call->tokens + member->first_token : NULL,
                       member->n_tokens);
-    seal(o, seq, from);
+    oracle_seal(o, seq, from);
 }
 
 kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out)
@@ -262,23 +271,24 @@ kvp_status oracle_fill(oracle *o, const kvp_call *call, kvp_outcome *out)
 
 /* --------------------------------------------------------------------------------------- commit */
 
-kvp_status oracle_commit_status(const oracle_seq *seq, uint32_t n_tokens)
+kvp_status oracle_commit_status(const oracle *o, const oracle_seq *seq, uint32_t n_tokens)
 {
     if (n_tokens > seq->tokens)
         return KVP_E_ARG;
     if (oracle_is_out(seq) || (n_tokens > seq->computed && n_tokens > seq->writable))
         return KVP_E_STATE;
-    return KVP_OK;
+    return n_tokens > seq->computed && oracle_lacks(o, seq) ? KVP_E_DROPPED : KVP_OK;
 }
 
 void oracle_commit_seq(oracle *o, oracle_seq *seq, uint32_t n_tokens)
 {
-    uint32_t from = settled_units(o, seq);
+    uint32_t from = oracle_settled_units(o, seq);
 
     if (n_tokens <= seq->computed)
         return;
     seq->computed = n_tokens;
-    seal(o, seq, from);
+    oracle_seal(o, seq, from);
+    o->marks.dropped += oracle_windows_drop(o, seq, n_tokens, NULL);
 }
 
 kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out)
@@ -290,7 +300,8 @@ kvp_status oracle_commit(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (status != KVP_OK)
         return oracle_fail(o, status, batch.fault, 0);
     for (uint32_t i = 0; i < batch.n && status == KVP_OK; i++) {
-        status = oracle_commit_status(&o->seqs[batch.members[i].place], batch.members[i].n_tokens);
+        status =
+            oracle_commit_status(o, &o->seqs[batch.members[i].place], batch.members[i].n_tokens);
         if (status != KVP_OK)
             oracle_fail(o, status, i, 0);
     }

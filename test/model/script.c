@@ -42,6 +42,8 @@ static void free_call(kvp_call *call)
     free((void *)(uintptr_t)call->ranges);
     free((void *)(uintptr_t)call->handles);
     free((void *)(uintptr_t)call->counts);
+    free((void *)(uintptr_t)call->leaves);
+    free((void *)(uintptr_t)call->parents);
     free((void *)(uintptr_t)call->name);
 }
 
@@ -76,6 +78,8 @@ void script_add(script *p, const kvp_call *call, uint64_t opened)
     copy->ranges = copy_of(call->ranges, call->n_ranges, sizeof *call->ranges);
     copy->handles = copy_of(call->handles, call->n_seqs, sizeof *call->handles);
     copy->counts = copy_of(call->counts, call->n_seqs, sizeof *call->counts);
+    copy->leaves = copy_of(call->leaves, call->n_seqs, sizeof *call->leaves);
+    copy->parents = copy_of(call->parents, call->n_tokens, sizeof *call->parents);
     copy->name = copy_of(call->name, call->name_bytes, 1);
     p->opened[p->n] = opened;
     p->keep[p->n++] = true;
@@ -246,7 +250,7 @@ static bool step(const script *p, session *s, names *list, uint32_t i, bool verb
         printf("%6u  ", i);
         call_print(stdout, &call);
         printf("\n        -> ");
-        outcome_print(stdout, &call, &s->seen);
+        outcome_print(stdout, &call, p->config.n_groups, &s->seen);
         printf("\n");
     }
     if (verbose && !good)

@@ -301,6 +301,127 @@ static void test_failed_step(void)
     oracle_destroy(o);
 }
 
+static kvp_outcome set_window(oracle *o, uint64_t seq, uint32_t group, kvp_window window)
+{
+    kvp_call call = {.op = KVP_CALL_WINDOW, .handle = seq, .group = group, .window = window};
+
+    return run(o, &call);
+}
+
+static kvp_window_info window_of(oracle *o, uint64_t seq, uint32_t group)
+{
+    kvp_call call = {.op = KVP_CALL_WINDOW_GET, .handle = seq, .group = group};
+
+    return run(o, &call).u.window;
+}
+
+/* "K = 3, R = 6, S = 4, q = 17: entries 1 and 2 are dropped."
+ * The other group keeps all of it. */
+static void test_window_figure(void)
+{
+    static const int32_t ones[17] = {1};
+    kvp_config config = configure(4, 4, 24);
+    kvp_call open = {.op = KVP_CALL_OPEN, .handle = 100, .tokens = ones, .n_tokens = 17};
+    kvp_window_info info;
+    uint64_t seq;
+    oracle *o;
+
+    config.n_groups = 2;
+    config.groups[1] = (kvp_window){3, 6};
+    o = make_of(&config);
+    seq = run(o, &open).handle;
+    on(o, KVP_CALL_COMMIT, seq, 17);
+    info = window_of(o, seq, 1);
+    expect(info.dropped_begin, 1, "the first entry that is dropped");
+    expect(info.dropped_end, 3, "the entry after the last one");
+    expect(window_of(o, seq, 0).dropped_end, 0, "nothing of a group without a window");
+    expect(o->pools[KVP_DEVICE].held, 8, "held blocks");
+    expect(o->stats.dropped_blocks, 2, "dropped blocks");
+    expect((uint64_t)on(o, KVP_CALL_TRUNCATE, seq, 12).status, (uint64_t)KVP_E_DROPPED,
+           "truncate to where a dropped entry is needed");
+    expect((uint64_t)on(o, KVP_CALL_FORK, seq, 4).status, KVP_OK, "fork to where none is");
+    oracle_destroy(o);
+}
+
+/* "Of the prefixes of that path the longest is taken for which each group has what it keeps." */
+static void test_window_hit(void)
+{
+    kvp_config config = configure(2, 2, 8);
+    kvp_call match = {.op = KVP_CALL_MATCH, .handle = 100, .tokens = counting, .n_tokens = 9};
+    uint64_t seq;
+    oracle *o;
+
+    config.groups[0] = (kvp_window){0, 2};
+    o = make_of(&config);
+    seq = open_first(o, 8).handle;
+    on(o, KVP_CALL_COMMIT, seq, 8); /* entries 0 .. 2 are dropped, and cached */
+    expect(window_of(o, seq, 0).dropped_end, 3, "dropped entries");
+    match.n_tokens = 12;
+    match.op = KVP_CALL_OPEN;
+    match.flags = KVP_OPEN_NO_MATCH;
+    on(o, KVP_CALL_CLOSE, run(o, &match).handle, 0); /* takes all but the one that is held */
+    match.op = KVP_CALL_MATCH;
+    match.flags = 0;
+    match.n_tokens = 9;
+    expect(run(o, &match).u.open.hit_tokens, 8, "hit tokens behind a hole");
+    expect(run(o, &match).u.open.shared_blocks, 1, "blocks that are hit");
+    match.n_tokens = 7;
+    expect(run(o, &match).u.open.stop, KVP_STOP_NO_KV, "a prefix that ends in the hole");
+    oracle_destroy(o);
+}
+
+/* "From the first such position on its units are private: max(computed, the smaller of K + R)"; "or
+ * lower: as of when the sequence was taken back". */
+static void test_own_window(void)
+{
+    uint64_t seq;
+    oracle *o = make(2, 1, 16, 0);
+
+    seq = open_first(o, 8).handle;
+    on(o, KVP_CALL_COMMIT, seq, 6);
+    set_window(o, seq, 0, (kvp_window){0, 4});
+    expect(on(o, KVP_CALL_SEQ_INFO, seq, 0).u.seq.public_tokens, 6, "public tokens");
+    on(o, KVP_CALL_TRUNCATE, seq, 5);
+    expect(on(o, KVP_CALL_SEQ_INFO, seq, 0).u.seq.public_tokens, 5, "public ones, taken back");
+    expect(o->seqs[0].private_from, 5, "where they become private");
+    oracle_destroy(o);
+}
+
+/* "7 -> 8 -> 5, and 7 -> 9; leaf 1: tokens 7 and 8 are the sequence's now". And leaf 3 moves 5. */
+static void test_tree(void)
+{
+    static const int32_t tokens[] = {7, 8, 9, 5}, parents[] = {-1, 0, 0, 1};
+    kvp_config config = configure(4, 4, 16);
+    uint64_t seq;
+    uint32_t count = 4;
+    int32_t leaf = 3;
+    kvp_call extend = {.op = KVP_CALL_EXTEND_TREE, .n_seqs = 1, .n_tokens = 4};
+    kvp_call accept = {.op = KVP_CALL_ACCEPT, .n_seqs = 1, .leaves = &leaf};
+    kvp_outcome out;
+    oracle *o;
+
+    config.max_tree_tokens = 4;
+    o = make_of(&config);
+    seq = open_first(o, 6).handle;
+    on(o, KVP_CALL_COMMIT, seq, 6);
+    extend.handles = accept.handles = &seq;
+    extend.counts = &count;
+    extend.tokens = tokens;
+    extend.parents = parents;
+    expect((uint64_t)run(o, &extend).status, KVP_OK, "extend by a tree");
+    expect(o->seqs[0].n_row, 3, "row entries with a tree");
+    out = run(o, &accept);
+    expect((uint64_t)out.status, (uint64_t)KVP_E_TOO_SMALL, "no room for the move");
+    expect(out.n, 1, "moves");
+    accept.count = 1;
+    out = run(o, &accept);
+    expect((uint64_t)out.moves[0].src, 3 * 4 + 1, "the slot of node 3");
+    expect((uint64_t)out.moves[0].dst, 3 * 4 + 0, "the slot of position 8");
+    expect(on(o, KVP_CALL_SEQ_INFO, seq, 0).u.seq.computed_tokens, 9, "computed tokens");
+    expect(o->stats.sealed_units, 2, "sealed units");
+    oracle_destroy(o);
+}
+
 static void test_difference(void)
 {
     kvp_call call = {.op = KVP_CALL_STATS};
@@ -308,15 +429,15 @@ static void test_difference(void)
     oracle *o = make(4, 4, 16, 0);
 
     a = b = run(o, &call);
-    expect(outcome_difference(&call, &a, &b) == NULL, 1, "equal outcomes");
+    expect(outcome_difference(&call, 1, &a, &b) == NULL, 1, "equal outcomes");
     b.u.stats.refused++;
-    expect(outcome_difference(&call, &a, &b) != NULL, 1, "a changed counter is seen");
+    expect(outcome_difference(&call, 1, &a, &b) != NULL, 1, "a changed counter is seen");
     b = a;
     b.status = KVP_E_ARG;
-    expect(outcome_difference(&call, &a, &b) != NULL, 1, "a changed status is seen");
+    expect(outcome_difference(&call, 1, &a, &b) != NULL, 1, "a changed status is seen");
     b = a;
     b.number = 1;
-    expect(outcome_difference(&call, &a, &b) != NULL, 1, "a changed number is seen");
+    expect(outcome_difference(&call, 1, &a, &b) != NULL, 1, "a changed number is seen");
     oracle_destroy(o);
 }
 
@@ -333,17 +454,17 @@ static void test_array_difference(void)
     evicted[1].tier = KVP_HOST;
     events[1].tier = KVP_HOST;
     a.copies = b.copies = &copies[0];
-    expect(outcome_difference(&call, &a, &b) == NULL, 1, "equal copies");
+    expect(outcome_difference(&call, 1, &a, &b) == NULL, 1, "equal copies");
     b.copies = &copies[1];
-    expect(outcome_difference(&call, &a, &b) != NULL, 1, "a copy's tier is seen");
+    expect(outcome_difference(&call, 1, &a, &b) != NULL, 1, "a copy's tier is seen");
     a.copies = b.copies = NULL;
     a.evicted = &evicted[0];
     b.evicted = &evicted[1];
-    expect(outcome_difference(&call, &a, &b) != NULL, 1, "an evicted block's tier is seen");
+    expect(outcome_difference(&call, 1, &a, &b) != NULL, 1, "an evicted block's tier is seen");
     a.evicted = b.evicted = NULL;
     a.events = &events[0];
     b.events = &events[1];
-    expect(outcome_difference(&call, &a, &b) != NULL, 1, "an event's tier is seen");
+    expect(outcome_difference(&call, 1, &a, &b) != NULL, 1, "an event's tier is seen");
 }
 
 int self_test_run(void)
@@ -357,6 +478,10 @@ int self_test_run(void)
     test_kept();
     test_steps();
     test_failed_step();
+    test_window_figure();
+    test_window_hit();
+    test_own_window();
+    test_tree();
     test_difference();
     test_array_difference();
     printf("self-test: %d failures\n", n_failures);

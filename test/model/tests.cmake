@@ -11,7 +11,7 @@ kvp_add_test(NAME model_allocations COMMAND kvp_model --allocations --seed 71 --
              LABELS model release)
 kvp_add_test(NAME model_self COMMAND kvp_model --self-test LABELS model)
 # Sanitizers make everything ten times slower.
-set(ops 400000)
+set(ops 600000)
 if(KVP_SANITIZE)
   set(ops 60000)
 endif()

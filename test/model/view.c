@@ -31,14 +31,14 @@ void view_destroy(view *v)
 /* -------------------------------------------------------------------------------------- the set */
 
 /* The element, or the place where it can be put. */
-static view_element *find(const view *v, const kvp_hash *hash, uint32_t tier)
+static view_element *find(const view *v, const kvp_hash *hash, uint32_t tier, uint32_t group)
 {
     uint64_t key;
     uint32_t at;
 
     memcpy(&key, hash->bytes, sizeof key);
     for (at = (uint32_t)(key % v->size); v->table[at].used; at = (at + 1) % v->size) {
-        if (!v->table[at].gone && v->table[at].tier == tier &&
+        if (!v->table[at].gone && v->table[at].tier == tier && v->table[at].group == group &&
             memcmp(&v->table[at].hash, hash, sizeof *hash) == 0)
             break;
     }
@@ -47,7 +47,7 @@ static view_element *find(const view *v, const kvp_hash *hash, uint32_t tier)
 
 static void insert(view *v, const view_element *element)
 {
-    *find(v, &element->hash, element->tier) = *element;
+    *find(v, &element->hash, element->tier, element->group) = *element;
     v->n_used++;
     v->n++;
 }
@@ -100,7 +100,8 @@ static bool stored_well(const view *v, const kvp_event *event, const int32_t *to
 {
     const oracle_node *node = find_node(v->o, &event->hash);
 
-    if (event->n_tokens != v->o->unit || event->tier >= ORACLE_TIERS)
+    if (event->n_tokens != v->o->unit || event->tier >= ORACLE_TIERS || event->reserved ||
+        event->group >= v->o->config.n_groups)
         return false;
     if (!node)
         return true;
@@ -128,8 +129,9 @@ static const char *apply_stored(view *v, const kvp_event *event, const int32_t *
     memset(&e, 0, sizeof e);
     e.hash = event->hash;
     e.tier = event->tier;
+    e.group = event->group;
     e.used = true;
-    if (find(v, &e.hash, e.tier)->used)
+    if (find(v, &e.hash, e.tier, e.group)->used)
         return "an event that stores what was stored";
     e.root = event->root;
     grow(v);
@@ -139,15 +141,16 @@ static const char *apply_stored(view *v, const kvp_event *event, const int32_t *
 
 static const char *apply(view *v, const kvp_event *event, const int32_t *tokens)
 {
-    bool bare =
-        !event->position && !event->n_tokens && is_zero(&event->parent, sizeof event->parent) &&
-        is_zero(&event->root, sizeof event->root) && is_zero(tokens, v->o->unit * sizeof *tokens);
+    bool bare = !event->reserved && !event->position && !event->n_tokens &&
+                is_zero(&event->parent, sizeof event->parent) &&
+                is_zero(&event->root, sizeof event->root) &&
+                is_zero(tokens, v->o->unit * sizeof *tokens);
     view_element *e;
 
     switch (event->kind) {
     case KVP_EVENT_STORED: v->stored++; return apply_stored(v, event, tokens);
     case KVP_EVENT_REMOVED:
-        e = find(v, &event->hash, event->tier);
+        e = find(v, &event->hash, event->tier, event->group);
         if (!bare || !e->used)
             return "an event that removes what was not stored";
         e->gone = true;
@@ -157,7 +160,7 @@ static const char *apply(view *v, const kvp_event *event, const int32_t *tokens)
     case KVP_EVENT_CLEARED:
         clear(v, &event->hash);
         v->cleared++;
-        return bare && !event->tier ? NULL : "what an event that clears says";
+        return bare && !event->tier && !event->group ? NULL : "what an event that clears says";
     default: return "the kind of an event";
     }
 }
@@ -239,12 +242,13 @@ static const char *compare(view *v)
 
     v->round++;
     for (uint32_t i = 0; i < o->n_nodes; i++) {
-        for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+        for (uint32_t k = 0; k < ORACLE_TIERS * o->config.n_groups; k++) {
+            uint32_t tier = k % ORACLE_TIERS, group = k / ORACLE_TIERS;
             view_element *e;
 
-            if (!oracle_is_told(o, i, tier))
+            if (!oracle_is_told(o, i, tier, group))
                 continue;
-            e = find(v, &o->nodes[i].hash, tier);
+            e = find(v, &o->nodes[i].hash, tier, group);
             if (!e->used)
                 return "the set that events tell: one is missing";
             n += e->round != v->round;

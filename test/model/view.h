@@ -1,8 +1,8 @@
 /* A view: a reader of the cache's events, as a router would be.
  *
- * After every call it reads what is new and applies it to its set of (hash, tier), which must then
- * be the oracle's set. When it has fallen behind it takes a snapshot, as it is told to. It leaves
- * what it has read in the oracle's history, so that other reads can be foretold.
+ * After every call it reads what is new and applies it to its set of (hash, tier, group), which
+ * must then be the oracle's set. When it has fallen behind it takes a snapshot, as it is told to.
+ * It leaves what it has read in the oracle's history, so that other reads can be foretold.
  */
 #ifndef KVP_TEST_MODEL_VIEW_H
 #define KVP_TEST_MODEL_VIEW_H
@@ -12,7 +12,7 @@
 typedef struct view_element {
     kvp_hash hash;
     kvp_hash root;
-    uint32_t tier;
+    uint32_t tier, group;
     bool used, gone; /* gone: a later one may lie behind it in the table */
     uint64_t round;  /* of the comparison that saw it last */
 } view_element;

@@ -1,12 +1,12 @@
-/* Batch metadata: worked numbers of meta.h, refusals, and random batches against a slow
- * construction from rows and infos that shares nothing with the library's. */
+/* Batch metadata: worked numbers of meta.h, one buffer, deltas, refusals. Windows, trees and random
+ * batches have files of their own: test_meta_*.c. */
 #include "world.h"
 
 #include <kvpager/meta.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_B = 24, MAX_T = 512, MAX_E = 512, MAX_M = 32, LEVELS = 6 };
+enum { MAX_B = 24, MAX_T = 512, MAX_E = 512, MAX_M = 32 };
 
 static kvp_meta_batch batch_for(const kvp_seq *seqs, uint32_t n)
 {
@@ -115,6 +115,37 @@ static void test_an_empty_sequence_is_an_empty_row(void **state)
     end_world(&w);
 }
 
+/* A chunk of a prompt and a decode, one of them with computed tokens again. */
+static void test_dense_rows_are_padded(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_seq(&w, ints(50), 3, NULL)};
+    const uint32_t begin[2] = {4, 0}, n[2] = {2, 2};
+    struct arrays a;
+    clear(&a);
+    assert_ok(kvp_seq_commit(w.cache, seqs[1], 1));
+    kvp_meta_batch batch = batch_for(seqs, 2);
+    batch.begin = begin;
+    batch.n_tokens = n;
+    const kvp_meta_dense dense = dense_in(&a);
+    assert_ok(kvp_meta_fill_dense(w.cache, &batch, &dense));
+    assert_int_equal(a.table[0], row_entry(&w, seqs[0], 0));
+    assert_int_equal(a.table[1], row_entry(&w, seqs[0], 1));
+    assert_int_equal(a.table[2] | a.table[MAX_M - 1], 0);
+    assert_int_equal(a.table[MAX_M], row_entry(&w, seqs[1], 0));
+    assert_int_equal(a.table[MAX_M + 1], 0);
+    assert_int_equal(a.lens[0], 6);
+    assert_int_equal(a.lens[1], 2);
+    assert_int_equal(a.start[2], 4);
+    const int32_t positions[4] = {4, 5, 0, 1};
+    const int64_t slots[4] = {-1, -1, -1, row_entry(&w, seqs[1], 0) * 4 + 1};
+    assert_memory_equal(a.positions, positions, sizeof positions);
+    assert_memory_equal(a.slots, slots, sizeof slots);
+    assert_int_equal(a.positions[4], 0x5A5A5A5A);
+    end_world(&w);
+}
+
 static void test_trtllm_offsets_count_layers_of_k_and_v(void **state)
 {
     (void)state;
@@ -140,7 +171,7 @@ static void test_trtllm_offsets_count_layers_of_k_and_v(void **state)
 static void test_one_buffer_is_cut_into_aligned_arrays(void **state)
 {
     (void)state;
-    const kvp_meta_sizes sizes = {3, 5, 7, 4};
+    const kvp_meta_sizes sizes = {3, 5, 7, 4, 7, 0, 0};
     kvp_meta_csr csr = {.struct_size = sizeof csr};
     kvp_meta_dense dense = {.struct_size = sizeof dense};
     size_t n_bytes = 0;
@@ -160,7 +191,7 @@ static void test_one_buffer_is_cut_into_aligned_arrays(void **state)
     assert_ok(kvp_meta_place_dense(&dense, &sizes, buffer, n_bytes, &n_bytes));
     assert_int_equal(n_bytes, 5 * 64);
     assert_int_equal(dense.row_stride, 4);
-    const kvp_meta_sizes huge = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    const kvp_meta_sizes huge = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, 0, 0, 0};
     assert_status(KVP_E_TOO_LONG, kvp_meta_place_dense(&dense, &huge, NULL, 0, &n_bytes));
     free(buffer);
 }
@@ -292,237 +323,18 @@ static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
     end_world(&w);
 }
 
-/* --------------------------------------------------------------------------------------- random */
-
-static uint32_t seed_now;
-
-static uint32_t below(uint32_t n)
-{
-    seed_now = seed_now * 1664525u + 1013904223u;
-    return (seed_now >> 8) % n;
-}
-
-/* What a step computes of one sequence, told by infos and rows. */
-struct told {
-    uint32_t begin, n, length, computed;
-    const int32_t *row;
-};
-
-static struct told tell(const world *w, const kvp_meta_batch *batch, uint32_t b)
-{
-    const kvp_seq_info info = info_of(w, batch->seqs[b]);
-    struct told t = {batch->begin[b], batch->n_tokens[b], batch->begin[b] + batch->n_tokens[b],
-                     info.computed_tokens, NULL};
-    uint32_t n_blocks;
-    assert_ok(kvp_seq_row(w->cache, batch->seqs[b], 0, &t.row, &n_blocks));
-    return t;
-}
-
-static int64_t slot_of(const struct told *t, uint32_t position, uint32_t S)
-{
-    return position < t->computed ? -1 : (int64_t)t->row[position / S] * S + position % S;
-}
-
-static void compare_flat(world *w, const kvp_meta_batch *batch, uint32_t S)
-{
-    struct arrays a, d, t;
-    clear(&a);
-    clear(&d);
-    clear(&t);
-    const kvp_meta_csr csr = csr_in(&a);
-    const kvp_meta_dense dense = dense_in(&d);
-    const kvp_meta_trtllm trtllm = trtllm_in(&t);
-    assert_ok(kvp_meta_fill_csr(w->cache, batch, &csr));
-    assert_ok(kvp_meta_fill_dense(w->cache, batch, &dense));
-    assert_ok(kvp_meta_fill_trtllm(w->cache, batch, &trtllm));
-    int32_t n = 0, e = 0;
-    for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        const struct told s = tell(w, batch, b);
-        assert_int_equal(a.start[b], n);
-        assert_int_equal(d.start[b], n);
-        assert_int_equal(a.indptr[b], e);
-        assert_int_equal(d.lens[b], s.length);
-        for (uint32_t i = 0; i * S < s.length; i++, e++) {
-            assert_int_equal(a.indices[e], s.row[i]);
-            assert_int_equal(d.table[b * MAX_M + i], s.row[i]);
-            assert_int_equal(t.offsets[(b * 2 + 1) * MAX_M + i], s.row[i] * 6 + 1);
-        }
-        for (uint32_t i = (s.length + S - 1) / S; i < MAX_M; i++) {
-            assert_int_equal(d.table[b * MAX_M + i], 0);
-            assert_int_equal(t.offsets[b * 2 * MAX_M + i], -1);
-        }
-        assert_int_equal((a.indptr[b] == e ? 0 : (e - a.indptr[b] - 1) * (int32_t)S) + a.last[b],
-                         s.length);
-        for (uint32_t p = s.begin; p < s.length; p++, n++) {
-            const int64_t slot = slot_of(&s, p, S);
-            assert_int_equal(a.positions[n], p);
-            assert_int_equal(d.positions[n], p);
-            assert_int_equal(a.slots[n], slot);
-            assert_int_equal(d.slots[n], slot);
-            assert_int_equal(a.batch[n], slot < 0 ? -1 : (int32_t)b);
-        }
-    }
-    assert_int_equal(a.start[batch->n_seqs], n);
-    assert_int_equal(a.indptr[batch->n_seqs], e);
-    assert_int_equal(a.indices[e], 0x5A5A5A5A);
-    assert_int_equal(a.positions[n], 0x5A5A5A5A);
-}
-
-/* The levels, read as a kernel would: every sequence must see its blocks, once, in order; what is
- * shared, before its first query; and no block twice in a level, for those that could share it. */
-static void compare_cascade(world *w, const kvp_meta_batch *batch, uint32_t S, uint32_t max_levels)
-{
-    static int32_t store[LEVELS][4][MAX_E];
-    kvp_meta_level levels[LEVELS];
-    int32_t order[MAX_B];
-    kvp_meta_cascade cascade = {sizeof cascade, max_levels, MAX_E, order, levels, 0};
-    for (uint32_t l = 0; l < max_levels; l++) {
-        levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
-    }
-    assert_ok(kvp_meta_fill_cascade(w->cache, batch, &cascade));
-    assert_in_range(cascade.n_levels, 1, max_levels);
-    uint32_t seen[MAX_B] = {0}; /* a bit for each place in the batch */
-    int32_t query = 0;
-    for (uint32_t k = 0; k < batch->n_seqs; k++) {
-        const uint32_t b = (uint32_t)order[k];
-        const struct told s = tell(w, batch, b);
-        uint32_t i = 0;
-        assert_in_range(b, 0, batch->n_seqs - 1);
-        assert_int_equal(seen[b]++, 0);
-        for (uint32_t l = 0; l < cascade.n_levels; l++) {
-            const kvp_meta_level *level = &levels[l];
-            uint32_t g = 0; /* the group of sequence k: by its position among the groups' queries */
-            if (l + 1 == cascade.n_levels) {
-                g = k;
-            } else {
-                /* sequences without queries belong to the group whose blocks they have */
-                while (level->qo_indptr[g + 1] <= query && g + 1 < level->n_groups && s.n > 0) {
-                    g++;
-                }
-            }
-            if (s.n == 0) {
-                i = UINT32_MAX; /* no query: nothing is attended to */
-                break;
-            }
-            assert_true(level->qo_indptr[g] <= query &&
-                        query + (int32_t)s.n <= level->qo_indptr[g + 1]);
-            for (int32_t e = level->kv_indptr[g]; e < level->kv_indptr[g + 1]; e++, i++) {
-                assert_int_equal(level->kv_indices[e], s.row[i]);
-                if (l + 1 < cascade.n_levels) {
-                    assert_true((i + 1) * S <= s.begin);
-                }
-            }
-            const int32_t last = level->kv_indptr[g + 1] == level->kv_indptr[g] ? 0
-                                 : l + 1 < cascade.n_levels                     ? (int32_t)S
-                                                            : (int32_t)((s.length - 1) % S + 1);
-            assert_int_equal(level->last_block_len[g], last);
-        }
-        if (i != UINT32_MAX) {
-            assert_int_equal(i, (s.length + S - 1) / S);
-        }
-        query += (int32_t)s.n;
-    }
-    for (uint32_t l = 0; l < cascade.n_levels; l++) {
-        assert_int_equal(levels[l].qo_indptr[levels[l].n_groups], query);
-        assert_int_equal(levels[l].kv_indptr[levels[l].n_groups], levels[l].n_entries);
-    }
-    if (cascade.n_levels < max_levels) { /* levels were enough: no shareable block appears twice */
-        for (uint32_t a = 0; a < batch->n_seqs; a++) {
-            for (uint32_t b = a + 1; b < batch->n_seqs; b++) {
-                const struct told x = tell(w, batch, (uint32_t)order[a]);
-                const struct told y = tell(w, batch, (uint32_t)order[b]);
-                uint32_t common = 0;
-                while ((common + 1) * S <= x.begin && (common + 1) * S <= y.begin &&
-                       x.row[common] == y.row[common]) {
-                    common++;
-                }
-                const kvp_meta_level *last = &levels[cascade.n_levels - 1];
-                const uint32_t own = (uint32_t)(last->kv_indptr[a + 1] - last->kv_indptr[a]);
-                assert_true((x.length + S - 1) / S - own >= common);
-            }
-        }
-    }
-}
-
-/* A world of prompts that share prefixes, forks, partly computed sequences. */
-static uint32_t make_batch(world *w, kvp_seq *seqs, uint32_t *begin, uint32_t *n)
-{
-    uint32_t n_seqs = 0;
-    int32_t tokens[96];
-    while (n_seqs < 3 + below(MAX_B - 4)) {
-        const uint32_t length = below(64);
-        kvp_seq seq;
-        for (uint32_t i = 0; i < length; i++) {
-            tokens[i] = (int32_t)(i % 8 == 0 ? below(2) : i);
-        }
-        const kvp_prompt prompt = prompt_of(tokens, length);
-        if (n_seqs > 0 && below(4) == 0) {
-            if (kvp_seq_fork(w->cache, seqs[below(n_seqs)], KVP_END, 0, &seq) != KVP_OK) {
-                continue;
-            }
-        } else if (kvp_seq_open(w->cache, w->ns, &prompt, &seq, NULL) != KVP_OK) {
-            break;
-        }
-        if (below(3) > 0) {
-            assert_ok(kvp_seq_commit(w->cache, seq, info_of(w, seq).tokens));
-        }
-        if (below(2) && kvp_seq_extend(w->cache, seq, tokens, below(6), below(3)) != KVP_OK) {
-            assert_int_equal(kvp_seq_extend(w->cache, seq, NULL, 0, 0), KVP_OK);
-        }
-        const kvp_seq_info info = info_of(w, seq);
-        if (info.writable_tokens < info.tokens) {
-            assert_ok(kvp_seq_close(w->cache, seq, NULL));
-            continue;
-        }
-        begin[n_seqs] = info.tokens - below(info.tokens - info.computed_tokens + 1);
-        if (begin[n_seqs] > 0 && below(8) == 0) {
-            begin[n_seqs] = below(info.tokens); /* some computed ones again */
-        }
-        n[n_seqs] = below(info.tokens - begin[n_seqs] + 1);
-        seqs[n_seqs++] = seq;
-    }
-    return n_seqs;
-}
-
-static void test_random_batches_equal_the_slow_construction(void **state)
-{
-    (void)state;
-    static const uint32_t sizes[] = {1, 2, 4, 8, 16};
-    for (uint32_t turn = 0; turn < 400; turn++) {
-        seed_now = turn + 1;
-        const uint32_t S = sizes[2 + below(3)];
-        kvp_config config = config_of(S, sizes[below(3)], 200);
-        config.max_seqs = MAX_B;
-        config.max_seq_tokens = 96;
-        config.commit_policy = below(2);
-        world w = make_world(&config);
-        kvp_seq seqs[MAX_B];
-        uint32_t begin[MAX_B], n[MAX_B];
-        kvp_meta_batch batch = batch_for(seqs, make_batch(&w, seqs, begin, n));
-        batch.begin = begin;
-        batch.n_tokens = n;
-        kvp_meta_sizes measured;
-        assert_ok(kvp_meta_measure(w.cache, &batch, &measured));
-        if (measured.n_tokens < MAX_T && measured.n_entries < MAX_E) {
-            compare_flat(&w, &batch, S);
-            compare_cascade(&w, &batch, S, 1 + below(LEVELS));
-        }
-        end_world(&w);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_decoding_sequence_has_the_header_s_numbers),
         cmocka_unit_test(test_a_full_hit_writes_no_slot),
         cmocka_unit_test(test_an_empty_sequence_is_an_empty_row),
+        cmocka_unit_test(test_dense_rows_are_padded),
         cmocka_unit_test(test_trtllm_offsets_count_layers_of_k_and_v),
         cmocka_unit_test(test_one_buffer_is_cut_into_aligned_arrays),
         cmocka_unit_test(test_a_batch_is_all_or_nothing),
         cmocka_unit_test(test_asking_is_not_failing),
         cmocka_unit_test(test_deltas_keep_a_copy_of_rows_up_to_date),
-        cmocka_unit_test(test_random_batches_equal_the_slow_construction),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

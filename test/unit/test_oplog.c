@@ -17,8 +17,8 @@
 #include "trace/oplog_decode.h"
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
-#define FROZEN_BYTES   3749
-#define FROZEN_ADLER32 1982629995u
+#define FROZEN_BYTES   4257
+#define FROZEN_ADLER32 1645418983u
 
 #define SEQ sample_seqs[0]
 
@@ -83,7 +83,7 @@ static void check_batch(const kvp_call *call)
     check_tokens(call, 5);
     check_keys(call, 1);
     assert_int_equal(call->reserve_tokens, 6);
-    assert_int_equal(call->flags, KVP_BATCH_EACH);
+    assert_int_equal(call->flags, call->op == KVP_CALL_EXTEND_TREE ? 0 : KVP_BATCH_EACH);
 }
 
 static void check_seq_call(const kvp_call *call)
@@ -150,8 +150,39 @@ static void check_tier_call(const kvp_call *call)
     }
 }
 
+static void check_tree_call(const kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_WINDOW:
+        assert_memory_equal(&call->window, &sample_window, sizeof sample_window); /* fall through */
+    case KVP_CALL_WINDOW_GET:
+        assert_true(call->handle == portable(SEQ.bits));
+        assert_int_equal(call->group, 2);
+        break;
+    case KVP_CALL_EXTEND_TREE:
+        check_batch(call);
+        assert_memory_equal(call->parents, sample_parents, sizeof sample_parents);
+        break;
+    case KVP_CALL_ACCEPT:
+        check_handles(call);
+        assert_memory_equal(call->leaves, sample_leaves, sizeof sample_leaves);
+        assert_int_equal(call->count, SAMPLE_MAX_MOVES);
+        break;
+    case KVP_CALL_TREE:
+        assert_true(call->handle == portable(SEQ.bits));
+        assert_int_equal(call->count, 9);
+        assert_true(call->with_tokens == 1 && call->with_parents == 1);
+        break;
+    default: fail_msg("op %u has no check", (unsigned)call->op);
+    }
+}
+
 static void check_call(const kvp_call *call)
 {
+    if (call->op >= KVP_CALL_WINDOW) {
+        check_tree_call(call);
+        return;
+    }
     if (call->op >= KVP_CALL_SWAP_OUT) {
         check_tier_call(call);
         return;
@@ -193,7 +224,7 @@ static void check_seq_info(const kvp_seq_info *info)
     expected.ns.bits = portable(expected.ns.bits);
     assert_true(info->ns.bits == expected.ns.bits && info->tag == expected.tag);
     assert_memory_equal(&info->tokens, &expected.tokens,
-                        offsetof(kvp_seq_info, tier) + sizeof info->tier -
+                        offsetof(kvp_seq_info, reserved) + sizeof info->reserved -
                             offsetof(kvp_seq_info, tokens));
 }
 
@@ -238,6 +269,35 @@ static void check_tier_results(uint32_t op, const struct kvpi_oplog_results *res
     case KVP_CALL_EVENTS_SNAPSHOT: assert_true(o->number == step); /* fall through */
     case KVP_CALL_EVENTS_READ: check_events(results); break;
     default: assert_int_equal(op, KVP_CALL_STEP_COMMIT);
+    }
+}
+
+/* What was moved, group after group; the nodes' values, then their parents. */
+static void check_tree_results(uint32_t op, const struct kvpi_oplog_results *results)
+{
+    kvp_slot_move moves[SAMPLE_GROUPS][SAMPLE_MOVES];
+    int32_t nodes[2][5];
+    for (size_t group = 0; group < SAMPLE_GROUPS; group++)
+        memcpy(moves[group], sample_moves + group * SAMPLE_MAX_MOVES, sizeof moves[group]);
+    memcpy(nodes[0], sample_tokens, sizeof nodes[0]);
+    memcpy(nodes[1], sample_parents, sizeof nodes[1]);
+    const kvp_outcome *o = &results->outcome;
+    switch (op) {
+    case KVP_CALL_WINDOW:
+        assert_memory_equal(&o->u.released, &sample_released, sizeof sample_released);
+        break;
+    case KVP_CALL_WINDOW_GET:
+        assert_memory_equal(&o->u.window, &sample_window_info, sizeof sample_window_info);
+        break;
+    case KVP_CALL_ACCEPT:
+        check_digest(results, SAMPLE_MOVES);
+        assert_true(results->digest == XXH3_64bits(moves, sizeof moves));
+        break;
+    case KVP_CALL_TREE:
+        check_digest(results, 5);
+        assert_true(results->digest == XXH3_64bits(nodes, sizeof nodes));
+        break;
+    default: assert_int_equal(op, KVP_CALL_EXTEND_TREE);
     }
 }
 
@@ -289,7 +349,9 @@ static void check_results(uint32_t op, const struct kvpi_oplog_results *results)
     case KVP_CALL_EVICTED: check_digest(results, 1); break;
     case KVP_CALL_STATS: check_digest(results, sizeof(kvp_stats) / 8); break;
     default:
-        if (op >= KVP_CALL_SWAP_OUT)
+        if (op >= KVP_CALL_WINDOW)
+            check_tree_results(op, results);
+        else if (op >= KVP_CALL_SWAP_OUT)
             check_tier_results(op, results);
         break;
     }
@@ -303,6 +365,8 @@ static void check_too_small(uint32_t op, const kvp_outcome *o)
     case KVP_CALL_STEP_BEGIN:
     case KVP_CALL_INVALIDATE:
     case KVP_CALL_STEP_FAILED: assert_int_equal(o->n, 2); break;
+    case KVP_CALL_ACCEPT: assert_int_equal(o->n, SAMPLE_MOVES); break;
+    case KVP_CALL_TREE: assert_int_equal(o->n, 5); break;
     case KVP_CALL_EVENTS_SNAPSHOT:
         assert_int_equal(o->n, SAMPLE_EVENTS);
         assert_true(o->number == UINT64_C(1) << 40);
@@ -370,7 +434,7 @@ static void test_configuration(void **state)
                             offsetof(kvp_config, block_tokens));
     assert_int_equal(config.test_hash_bits, expected.test_hash_bits);
     assert_memory_equal(&config.host_blocks, &expected.host_blocks,
-                        offsetof(kvp_config, max_events) + sizeof config.max_events -
+                        offsetof(kvp_config, groups) + sizeof config.groups -
                             offsetof(kvp_config, host_blocks));
     kvp_oplog_close(log);
     free(made.memory.bytes);
@@ -417,6 +481,51 @@ static void test_null_and_none_differ(void **state)
     assert_int_equal(record.call.with_tokens, 0);
     assert_int_equal(kvpi_oplog_results(log)->has_tokens, 0);
     check_digest(kvpi_oplog_results(log), SAMPLE_EVENTS);
+    kvp_oplog_close(log);
+    free(made.memory.bytes);
+}
+
+/* The arrays of a tree, each given or not; no nodes, with a pointer or without; more room than can
+ * be needed. */
+static void test_trees_have_what_was_asked_for(void **state)
+{
+    (void)state;
+    struct sample_log made;
+    kvp_record record;
+    int at_end;
+    const uint32_t five = 5, zero = 0;
+    sample_begin(&made);
+    kvpi_record_seq_tree(&made.recorder, SEQ, 5, KVP_OK, sample_tokens, NULL, &five);
+    kvpi_record_seq_tree(&made.recorder, SEQ, 5, KVP_OK, NULL, sample_parents, &five);
+    kvpi_record_seq_tree(&made.recorder, SEQ, 5, KVP_OK, NULL, NULL, &zero);
+    kvp_batch batch = {.struct_size = sizeof batch, .n_seqs = 1, .seqs = sample_seqs};
+    batch.n_tokens = &zero;
+    kvpi_record_seq_extend_tree(&made.recorder, &batch, NULL, KVP_OK);
+    kvpi_record_seq_extend_tree(&made.recorder, &batch, sample_parents, KVP_OK);
+    kvp_accept accept = {sizeof accept, 0, UINT32_MAX, sample_seqs, sample_leaves, NULL, 0, 0};
+    made.recorder.max_seqs = 2;
+    for (accept.n_seqs = 0; accept.n_seqs < 4; accept.n_seqs++)
+        kvpi_record_seq_accept(&made.recorder, &accept, SAMPLE_GROUPS, KVP_OK);
+    sample_end(&made);
+    kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes);
+    const struct kvpi_oplog_results *results = kvpi_oplog_results(log);
+    for (int i = 0; i < 3; i++) {
+        const int32_t *nodes = i == 0 ? sample_tokens : sample_parents;
+        assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+        assert_int_equal(record.call.with_tokens, i == 0);
+        assert_int_equal(record.call.with_parents, i == 1);
+        assert_int_equal(results->has_digest, i < 2);
+        assert_true(i == 2 || results->digest == XXH3_64bits(nodes, 5 * sizeof *nodes));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+        assert_int_equal(record.call.n_tokens, 0);
+        assert_int_equal(record.call.parents != NULL, i == 1);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(kvp_oplog_next(log, &record, &at_end), KVP_OK);
+        assert_int_equal(record.call.count, 300 * (i < 2 ? i : 2));
+    }
     kvp_oplog_close(log);
     free(made.memory.bytes);
 }
@@ -528,7 +637,7 @@ static void test_the_bytes_are_frozen(void **state)
     kvpi_record_seq_extend(&made.recorder, SEQ, sample_tokens, 3, 5, KVP_OK);
     assert_int_equal(made.memory.n_bytes - header_bytes, sizeof extend);
     assert_memory_equal(made.memory.bytes + header_bytes, extend, sizeof extend);
-    assert_memory_equal(made.memory.bytes, "kvplog2\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
+    assert_memory_equal(made.memory.bytes, "kvplog3\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
     free(made.memory.bytes);
     /* All the rest by its Adler-32. */
     sample_write_all(&made);
@@ -548,6 +657,7 @@ int main(void)
         cmocka_unit_test(test_round_trip_of_every_call),
         cmocka_unit_test(test_configuration),
         cmocka_unit_test(test_null_and_none_differ),
+        cmocka_unit_test(test_trees_have_what_was_asked_for),
         cmocka_unit_test(test_tokens_that_no_event_has_are_not_looked_at),
         cmocka_unit_test(test_long_arrays),
         cmocka_unit_test(test_the_bytes_are_frozen),

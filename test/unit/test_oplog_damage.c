@@ -117,12 +117,12 @@ static void test_hostile_bytes(void **state)
 {
     (void)state;
     EXPECT_DAMAGE("\0", 0);                                               /* no call 0 */
-    EXPECT_DAMAGE("\x2c", 0);                                             /* no call 44 */
+    EXPECT_DAMAGE("\x31", 0);                                             /* no call 49 */
     EXPECT_DAMAGE("\x02\x80", 2);                                         /* a varint that is cut */
     EXPECT_DAMAGE("\x02\x80\x00\x00", 1);                                 /* longer than needed */
     EXPECT_DAMAGE("\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02\x00", 1); /* 2^64 */
     EXPECT_DAMAGE("\x0a\x01\x80\x80\x80\x80\x10\x00", 2);         /* 2^32 tokens to commit */
-    EXPECT_DAMAGE("\x02\x01\x16", 2);                             /* no status -22 */
+    EXPECT_DAMAGE("\x02\x01\x17", 2);                             /* no status -23 */
     EXPECT_DAMAGE("\x06\x01\x00\x02\x00\x00", 3);                 /* a bit without meaning */
     EXPECT_DAMAGE("\x06\x01\x00\x01\xff\xff\xff\xff\x0f\x00", 9); /* 2^32 - 1 tokens */
     EXPECT_DAMAGE("\x0b\xff\xff\xff\xff\x0f\x01\x01\x00", 1);     /* 2^32 - 1 sequences */
@@ -135,6 +135,12 @@ static void test_hostile_bytes(void **state)
     EXPECT_DAMAGE("\x27\x01\x02\x01\x01\x00", 2);         /* two sequences, bytes for one */
     EXPECT_DAMAGE("\x2a\x01\x09\x02\x00", 3);             /* neither tokens nor not */
     EXPECT_DAMAGE("\x2b\x09\x01\x00\x01\x00\x01\x02", 7); /* half a digest of tokens */
+    EXPECT_DAMAGE("\x07\x20\x00\x00\x00\x00", 1);         /* parents, but no tree */
+    EXPECT_DAMAGE("\x2e\x30\x00\x00\x01\x01\xff\xff\xff\xff\x0f\x00", 11);
+    EXPECT_DAMAGE("\x2f\xff\xff\xff\xff\x0f\x01\x01", 1);         /* 2^32 - 1 leaves */
+    EXPECT_DAMAGE("\x2f\x02\x01\x02\x00\x80", 6);                 /* the second leaf is cut */
+    EXPECT_DAMAGE("\x30\x01\x09\x02\x00", 3);                     /* an array that is none */
+    EXPECT_DAMAGE("\x2c\x01\x00\x80\x80\x80\x80\x10\x01\x00", 3); /* 2^32 sinks */
 }
 
 static void test_header_is_looked_at(void **state)
@@ -144,8 +150,35 @@ static void test_header_is_looked_at(void **state)
     kvp_oplog *log = NULL;
     sample_begin(&made);
     sample_end(&made);
-    made.memory.bytes[6] = '1';
-    assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log), KVP_E_VERSION);
+    /* Behind the number of groups: their windows, watermark and seed, the uncached tokens. */
+    size_t groups_at = made.memory.n_bytes - 13 - 16 - 11 - 1;
+    assert_int_equal(made.memory.bytes[groups_at], SAMPLE_GROUPS);
+    for (int i = 0; i < 2; i++) {
+        made.memory.bytes[groups_at] = i == 0 ? 0 : KVP_GROUPS_MAX + 1;
+        assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log),
+                         KVP_E_FORMAT);
+    }
+    uint8_t nine[512] = {0}; /* a header that is right, with six groups more */
+    const size_t n_front = groups_at + 12, n_back = made.memory.n_bytes - n_front;
+    assert_in_range(made.memory.n_bytes, 1, sizeof nine - 12);
+    memcpy(nine, made.memory.bytes, n_front);
+    memcpy(nine + n_front + 12, made.memory.bytes + n_front, n_back);
+    nine[groups_at] = 9;
+    assert_int_equal(kvp_oplog_open(nine, n_front + 12 + n_back, &log), KVP_E_FORMAT);
+    struct kvpi_recorder recorder = {0};
+    struct kvpi_oplog_memory memory = {0};
+    kvp_config config = sample_config();
+    kvp_sink sink = {&memory, kvpi_oplog_memory_write};
+    config.n_groups = 0; /* and not a byte of a group */
+    assert_int_equal(kvpi_record_begin(&recorder, &sink, &config), KVP_OK);
+    assert_int_equal(kvp_oplog_open(memory.bytes, memory.n_bytes, &log), KVP_E_FORMAT);
+    free(memory.bytes);
+    for (uint8_t version = '0'; version <= '9'; version++) {
+        made.memory.bytes[6] = version;
+        if (version != '3')
+            assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log),
+                             KVP_E_VERSION);
+    }
     made.memory.bytes[6] = 'x';
     assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log), KVP_E_FORMAT);
     assert_int_equal(kvp_oplog_open("", 0, &log), KVP_E_FORMAT);

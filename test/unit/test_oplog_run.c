@@ -165,6 +165,100 @@ static void test_a_snapshot_of_both_tiers(void **state)
     end(&f);
 }
 
+/* Four nodes, three of them in three groups: more events than nodes on two tiers. */
+static void test_a_snapshot_of_all_groups(void **state)
+{
+    (void)state;
+    struct fixture f;
+    kvp_config config = config_of(KVP_STEPS_ORDERED, 16);
+    config.max_namespaces = 1;
+    config.n_nodes = 4;
+    config.n_groups = 3;
+    config.n_blocks = 10;
+    begin_with(&f, &config);
+    open_computed(&f, TOKENS, 12);
+    kvp_call snapshot = {.op = KVP_CALL_EVENTS_SNAPSHOT, .count = UINT32_MAX, .with_tokens = 1};
+    assert_int_equal(make(&f, snapshot), KVP_OK);
+    assert_int_equal(f.out.n, 9);
+    uint32_t n_of_group[3] = {0};
+    for (uint32_t i = 0; i < 9; i++) {
+        const kvp_event *event = &f.out.events[i];
+        n_of_group[event->group]++;
+        assert_memory_equal(f.out.i32 + 4 * i, TOKENS + event->position, 4 * sizeof *TOKENS);
+    }
+    assert_true(n_of_group[0] == 3 && n_of_group[1] == 3 && n_of_group[2] == 3);
+    end(&f);
+}
+
+/* Two groups; the tree 7 -> 8 -> 10, 7 -> 9, of which 7, 8 and 10 are accepted. */
+static void test_a_tree_and_its_moves(void **state)
+{
+    (void)state;
+    static const int32_t parents[] = {-1, 0, 0, 1};
+    static const int32_t last = 3;
+    const uint32_t four = 4;
+    struct fixture f;
+    kvp_config config = config_of(KVP_STEPS_ORDERED, 0);
+    config.n_groups = 2;
+    config.n_blocks = 9;
+    config.max_tree_tokens = 5;
+    begin_with(&f, &config);
+    uint64_t seq = open_computed(&f, TOKENS, 6);
+    kvp_call grow = {.op = KVP_CALL_EXTEND_TREE,
+                     .handles = &seq,
+                     .n_seqs = 1,
+                     .counts = &four,
+                     .tokens = TOKENS + 6,
+                     .parents = parents,
+                     .n_tokens = 4};
+    assert_int_equal(make(&f, grow), KVP_OK);
+    kvp_call tree = {.op = KVP_CALL_TREE, .handle = seq, .count = 3, .with_tokens = 1};
+    assert_int_equal(make(&f, tree), KVP_E_TOO_SMALL);
+    assert_true(f.out.n == 4 && f.out.i32 == NULL);
+    tree.count = UINT32_MAX;
+    tree.with_parents = 1;
+    assert_int_equal(make(&f, tree), KVP_OK);
+    assert_memory_equal(f.out.i32, TOKENS + 6, 4 * sizeof *TOKENS);
+    assert_memory_equal(f.out.parents, parents, sizeof parents);
+    kvp_call slots = {.op = KVP_CALL_SLOTS, .handle = seq, .position = 8, .count = 2};
+    int64_t places[2][2];
+    for (slots.group = 0; slots.group < 2; slots.group++) {
+        assert_int_equal(make(&f, slots), KVP_OK);
+        memcpy(places[slots.group], f.out.i64, sizeof places[0]);
+    }
+    kvp_call accept = {.op = KVP_CALL_ACCEPT, .handles = &seq, .leaves = &last, .n_seqs = 1};
+    assert_int_equal(make(&f, accept), KVP_E_TOO_SMALL);
+    assert_true(f.out.n == 1 && f.out.moves == NULL);
+    accept.count = UINT32_MAX;
+    assert_int_equal(make(&f, accept), KVP_OK);
+    assert_int_equal(f.out.n, 1);
+    for (uint32_t group = 0; group < 2; group++)
+        assert_true(f.out.moves[group].dst == places[group][0] &&
+                    f.out.moves[group].src == places[group][1]);
+    grow.n_tokens = 3; /* not the sum of the counts */
+    grow.tokens = NULL;
+    assert_int_equal(kvp_call_run(f.cache, &grow, &f.out), KVP_E_ARG);
+    end(&f);
+}
+
+static void test_a_window_and_what_it_drops(void **state)
+{
+    (void)state;
+    struct fixture f;
+    begin(&f, KVP_STEPS_ORDERED, 0);
+    uint64_t seq = open_computed(&f, TOKENS, 12);
+    kvp_call set = {.op = KVP_CALL_WINDOW, .handle = seq, .window = {1, 2}};
+    assert_int_equal(make(&f, set), KVP_OK);
+    assert_int_equal(f.out.u.released.cached_blocks, 1);
+    kvp_call get = {.op = KVP_CALL_WINDOW_GET, .handle = seq};
+    assert_int_equal(make(&f, get), KVP_OK);
+    assert_int_equal(f.out.u.window.window.recent_tokens, 2);
+    assert_true(f.out.u.window.dropped_begin == 1 && f.out.u.window.dropped_end == 2);
+    get.group = 1;
+    assert_int_equal(make(&f, get), KVP_E_ARG);
+    end(&f);
+}
+
 static void test_a_step_and_its_copies(void **state)
 {
     (void)state;
@@ -243,6 +337,9 @@ int main(void)
         cmocka_unit_test(test_events_and_their_tokens),
         cmocka_unit_test(test_a_snapshot_and_its_number),
         cmocka_unit_test(test_a_snapshot_of_both_tiers),
+        cmocka_unit_test(test_a_snapshot_of_all_groups),
+        cmocka_unit_test(test_a_tree_and_its_moves),
+        cmocka_unit_test(test_a_window_and_what_it_drops),
         cmocka_unit_test(test_a_step_and_its_copies),
         cmocka_unit_test(test_a_swap_and_its_counts),
     };

@@ -36,26 +36,30 @@ static void test_elements_are_stored_little_endian(void **state)
     static const uint8_t copy[] = {4,    3,    2, 1, 6, 5, 7, 8, 0xfe, 0xff,
                                    0xff, 0xff, 9, 0, 0, 0, 3, 0, 0,    0};
     static const uint8_t evicted[] = {1,  2,  3,  4,  5,    6,    7,    8,    9, 10, 11, 12,
-                                      13, 14, 15, 16, 0xfd, 0xff, 0xff, 0xff, 1, 0,  2,  3};
-    static const uint8_t event[] = {8,  7,  6,  5,  4,  3,  2,  1,  1,  0,  0,  0,  2,  0,  0,
-                                    0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
-                                    15, 16, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
-                                    34, 35, 36, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52,
-                                    53, 54, 55, 56, 0,  1,  0,  0,  4,  0,  0,  0};
+                                      13, 14, 15, 16, 0xfd, 0xff, 0xff, 0xff, 1, 4,  2,  3};
+    static const uint8_t event[] = {8,  7,  6,  5,  4,  3,  2,  1,  1,  0,  0,  0,  2,  0,  0,  0,
+                                    1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                    21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36,
+                                    41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56,
+                                    0,  1,  0,  0,  4,  0,  0,  0,  5,  6,  0,  0,  7,  0,  0,  0};
+    static const uint8_t move[] = {8,    7,    6,    5,    4,    3,    2,    1,
+                                   0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
     static const uint8_t number[] = {8, 7, 6, 5, 4, 3, 2, 1};
     const kvp_copy copies[2] = {{0}, {0x01020304, 0x0506, 7, 8, -2, 9, 3}};
-    kvp_evicted victims[2] = {{{{0}}, 0, 0, 0}, {{{0}}, -3, 1, 0x0302}};
+    kvp_evicted victims[2] = {{{{0}}, 0, 0, 0, 0}, {{{0}}, -3, 1, 4, 0x0302}};
     kvp_event events[2] = {{0}, {0}};
     const uint64_t numbers[2] = {0, UINT64_C(0x0102030405060708)};
+    const kvp_slot_move moves[2] = {{0, 0}, {INT64_C(0x0102030405060708), -2}};
     const uint32_t words[2] = {0, 0x05060708};
     memcpy(victims[1].hash.bytes, evicted, 16);
-    events[1] = (kvp_event){numbers[1], 1, 2, {{0}}, {{0}}, {{0}}, 256, 4};
+    events[1] = (kvp_event){numbers[1], 1, 2, {{0}}, {{0}}, {{0}}, 256, 4, 0x0605, 7};
     memcpy(events[1].hash.bytes, event + 16, 16);
     memcpy(events[1].parent.bytes, event + 32, 16);
     memcpy(events[1].root.bytes, event + 48, 16);
     check_element(copies, copy, KVPI_ELEMENT_COPY);
     check_element(victims, evicted, KVPI_ELEMENT_EVICTED);
     check_element(events, event, KVPI_ELEMENT_EVENT);
+    check_element(moves, move, KVPI_ELEMENT_MOVE);
     check_element(numbers, number, KVPI_ELEMENT_64);
     check_element(words, number, KVPI_ELEMENT_32);
     check_element("\0x", (const uint8_t *)"x", KVPI_ELEMENT_BYTE);
@@ -70,7 +74,7 @@ static void test_both_ways_agree(void **state)
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
         skip();
     fill((uint8_t *)memory, sizeof memory);
-    for (int element = KVPI_ELEMENT_BYTE; element <= KVPI_ELEMENT_EVENT; element++)
+    for (int element = KVPI_ELEMENT_BYTE; element <= KVPI_ELEMENT_MOVE; element++)
         for (size_t n = 1; n <= N; n++) {
             size_t n_bytes = n * KVPI_ELEMENT_BYTES[element];
             struct kvpi_oplog_memory made = {0};

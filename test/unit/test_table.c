@@ -28,6 +28,8 @@ static void make(struct made *made)
     made->table.max_units = 4;
     made->table.unit_tokens = 2;
     made->table.max_unit_keys = 1;
+    made->table.n_groups = 1;
+    made->table.max_tree = 0;
     (void)kvpi_layout_take(&layout, 1, offsetof(struct made, arena));
     kvpi_table_layout(&made->table, &layout, 0);
     assert_true(layout.bytes <= sizeof(*made));

@@ -1,0 +1,112 @@
+/* kvpager/windows.h: layer groups and sliding windows.
+ *
+ *   config.n_groups = 2;
+ *   config.groups[0] = (kvp_window){0, 0};         layers with full attention
+ *   config.groups[1] = (kvp_window){4, 1024};      layers with 4 sinks and a window of 1,024
+ *   ...
+ *   kvp_seq_row(cache, seq, 1, &row, &n);          a row for each group; 0: dropped
+ *   kvp_seq_window(cache, seq, 0, window, NULL);   this sequence alone slides, from now on
+ *
+ * A layer group is the layers that keep the same tokens. A sequence has one row for each group, all
+ * of the same length: entry i of each holds the KV of tokens i x S .. (i + 1) x S - 1 in the layers
+ * of that group. All groups have the same S and take their blocks from one pool, so a block is of
+ * the same bytes for each of them (a memory layout says how). A node has at most one attached block
+ * for each group and tier. What cache.h, swap.h and steps.h say of a row's entry, of a block, a hit
+ * or an attached unit is said of each group. Whatever is done entry by entry is done for one entry
+ * after the other, and for each in the order of the groups; whatever goes from the last entry down
+ * goes through the groups from the last, too. Units are sealed and withdrawn one after
+ * the other, each in the order of the groups. Counts of blocks are of all groups. One group without
+ * a window is the default.
+ *
+ * A group has a window: K sinks, R recent tokens; the query at position p sees keys 0 .. K - 1 and
+ * p - R + 1 .. p. It is the group's in the configuration, until kvp_seq_window gives the sequence
+ * another. (TVM's window is K + R.) With q the position of the next query, what is kept is
+ *
+ *   entry i     when i x S < K, or (i + 1) x S > q + 1 - R
+ *
+ *                 K = 3, R = 6, S = 4, q = 17: queries from 17 on see 0..2 and 12..
+ *     tokens     0..3   4..7   8..11  12..15  16..
+ *     row         7      0      0       4      9        entries 1 and 2 are dropped
+ *
+ *   Dropped     An entry that is not kept, by q = the tokens computed, is dropped when commit
+ *               raises that number; or when the window is set (with q at most tokens - 1: the last
+ *               token of a prompt that was hit whole is run again). It becomes null (block 0) and
+ *               its block is released, the last entry first; row_version rises by one. Sealed
+ *               content stays cached, and may be hit; steps that are out park the block as ever.
+ *               So make a step's metadata before its commit.
+ *   Room        A token needs a slot while its step runs, also one that will be out of the window
+ *               at the end of it: extend and open take blocks for all new tokens. A long prompt is
+ *               opened in part (kvp_match tells how much is cached), and extended in chunks.
+ *   Needed      Fork, truncate, and whatever computes more, need all entries that are kept at that
+ *               place: fork(at) with q = at for the child, truncate(n) with q = min(computed, n),
+ *               the rest with q = computed. One that was dropped: KVP_E_DROPPED, and nothing has
+ *               changed. A fork's row has only what it keeps. An invalidation, or a failed step,
+ *               can leave a sequence that needs what was dropped: it cannot be extended or be part
+ *               of a step any more (KVP_E_DROPPED); close it, or truncate it to where it can.
+ *   KVP_E_NEVER counts the entries that are not null, of all groups.
+ *
+ * Match. Hits are of prefixes for which every group has what it keeps. Nodes are matched as ever,
+ * for as long as they are found; of the prefixes of that path the longest is taken for which each
+ * group has a block of either tier for every unit in entries that it keeps, with q = the prefix's
+ * tokens, but at most n_tokens - 1. With one group without a window this is cache.h's rule. Else
+ * hits are of whole entries only (nothing is copied from inside a block), the prefixes are those of
+ * whole blocks, and
+ *
+ *   KVP_FULL_HIT_RECOMPUTE  the prefix must be shorter than the prompt
+ *   no room              a prefix that would need more than max_copies - 1 copies from the host is
+ *                        passed over
+ *   stop                 KVP_STOP_NO_ROOM, when a longer one was passed over for that; else
+ *                        KVP_STOP_FULL_HIT, when all n_tokens were there and must not be hit; else
+ *                        KVP_STOP_NO_KV, when the prefix is shorter than the whole blocks of the
+ *                        path: stop_group is the first group that lacks something for one block
+ *                        more; else why the path ended
+ *
+ * Row entries of the prefix that a group does not keep are null from the start.
+ *
+ * A sequence's own window changes the KV of what it computes: a token that is computed while it
+ * cannot see what others see is not the same KV as theirs. From the first such position on its
+ * units are private: max(computed, the smaller of K + R of the two windows), a full one counting as
+ * without end; computed as of when the window was set, or lower: as of when the sequence, or a fork
+ * of it, was taken back to fewer. Setting the group's window again does not undo that. A private
+ * unit is nobody else's: when they invalidate theirs, the sequence is not reported for it.
+ */
+#ifndef KVPAGER_WINDOWS_H
+#define KVPAGER_WINDOWS_H
+
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Give the sequence a window of its own in one group, at any time; {0, 0}: none.
+ *
+ * Entries that it does not keep are dropped at once. It may be wider or narrower than the one
+ * before, or full, as long as what it keeps is still there. Positions stay absolute.
+ *
+ * Takes:   group        < n_groups
+ *          window       recent_tokens 0 only with sink_tokens 0
+ * Gives:   out_released may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: swapped out; KVP_E_DROPPED: it would keep, with q = the
+ *          tokens computed, an entry that was dropped
+ * After-failure: unchanged
+ * Thread:  cache. Cost: O(blocks dropped)
+ */
+KVP_API kvp_status kvp_seq_window(kvp_cache *cache, kvp_seq seq, uint32_t group, kvp_window window,
+                                  kvp_released *out_released);
+
+typedef struct kvp_window_info {
+    kvp_window window;      /* in force */
+    uint32_t dropped_begin; /* row entries [begin, end) are null; 0, 0: none are */
+    uint32_t dropped_end;
+} kvp_window_info;
+
+/* Read a sequence's window in one group, and what it has dropped.
+ * Returns: KVP_OK; KVP_E_ARG: no such group. Thread: read. Cost: O(1) */
+KVP_API kvp_status kvp_seq_window_get(const kvp_cache *cache, kvp_seq seq, uint32_t group,
+                                      kvp_window_info *out_info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,168 @@
+/* Windows: what is kept, dropped, and needed; a sequence's own window.
+ *
+ * An entry of a row is null when its group has dropped it. A sequence lacks something when an entry
+ * is null that is kept for its next query: an invalidation or a failed step has taken it back to
+ * where it would see those tokens again.
+ */
+#include "oracle_parts.h"
+
+#include <string.h>
+
+static bool is_full(kvp_window window)
+{
+    return !window.sink_tokens && !window.recent_tokens;
+}
+
+/* One group without a window: hits are those of cache.h. */
+bool oracle_is_plain(const oracle *o)
+{
+    return o->config.n_groups == 1 && is_full(o->config.groups[0]);
+}
+
+/* Is entry i kept when the next query is at this position? */
+bool oracle_keeps(const oracle *o, kvp_window window, uint32_t entry, uint64_t query)
+{
+    uint64_t begin = (uint64_t)entry * o->config.block_tokens, end = begin + o->config.block_tokens;
+
+    return is_full(window) || begin < window.sink_tokens || end + window.recent_tokens > query + 1;
+}
+
+/* Is one of the first entries null, and kept at this position? */
+bool oracle_lacks_at(const oracle *o, const oracle_seq *seq, uint32_t n_entries, uint64_t query)
+{
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t i = 0; i < n_entries && i < seq->n_row; i++) {
+            if (!seq->rows[k][i] && oracle_keeps(o, seq->windows[k], i, query))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool oracle_lacks(const oracle *o, const oracle_seq *seq)
+{
+    return oracle_lacks_at(o, seq, seq->n_row, seq->computed);
+}
+
+/* Entries of all rows that are not null. */
+uint32_t oracle_n_blocks(const oracle *o, const oracle_seq *seq)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        for (uint32_t i = 0; i < seq->n_row; i++)
+            n += seq->rows[k][i] != 0;
+    }
+    return n;
+}
+
+static void drop_entry(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i,
+                       kvp_released *released)
+{
+    int32_t block = seq->rows[group][i];
+    uint32_t parked = o->n_parked;
+    bool shared = o->blocks[block].refs > 1;
+
+    seq->rows[group][i] = 0;
+    seq->row_changed = true;
+    oracle_leave(o, seq, block, released);
+    o->stats.dropped_blocks++;
+    o->marks.dropped_shared += shared;
+    o->marks.dropped_parked += o->n_parked > parked;
+    o->marks.dropped_free += !shared && !oracle_block_sealed(o, block);
+}
+
+/* Drop what is not kept when the next query is at this position, the last entry first. Gives how
+ * many. */
+uint32_t oracle_windows_drop(oracle *o, oracle_seq *seq, uint32_t query, kvp_released *released)
+{
+    uint32_t n_groups = o->config.n_groups, n = 0;
+
+    for (uint32_t at = seq->n_row * n_groups; at-- > 0;) {
+        uint32_t group = at % n_groups, i = at / n_groups;
+
+        if (!seq->rows[group][i] || oracle_keeps(o, seq->windows[group], i, query))
+            continue;
+        drop_entry(o, seq, group, i, released);
+        n++;
+    }
+    return n;
+}
+
+/* The first position that does not see all tokens. */
+static uint64_t window_end(kvp_window window)
+{
+    return is_full(window) ? UINT64_MAX : (uint64_t)window.sink_tokens + window.recent_tokens;
+}
+
+/* What is computed from here on with a window of its own may be KV that others do not have:
+ * computed tokens were cut, or a window was set. */
+void oracle_windows_cut(const oracle *o, oracle_seq *seq)
+{
+    for (uint32_t k = 0; k < o->config.n_groups; k++) {
+        kvp_window theirs = o->config.groups[k], own = seq->windows[k];
+        uint64_t first =
+            window_end(theirs) < window_end(own) ? window_end(theirs) : window_end(own);
+
+        if (theirs.sink_tokens == own.sink_tokens && theirs.recent_tokens == own.recent_tokens)
+            continue;
+        first = first > seq->computed ? first : seq->computed;
+        seq->private_from = first < seq->private_from ? first : seq->private_from;
+    }
+}
+
+/* Would the window keep an entry that was dropped? */
+static bool keeps_dropped(const oracle *o, const oracle_seq *seq, uint32_t group, kvp_window window)
+{
+    for (uint32_t i = 0; i < seq->n_row; i++) {
+        if (!seq->rows[group][i] && oracle_keeps(o, window, i, seq->computed))
+            return true;
+    }
+    return false;
+}
+
+kvp_status oracle_window(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    uint32_t place = oracle_find_seq(o, call->handle), public_units, query;
+    oracle_seq *seq;
+    bool lacked;
+
+    if (place == ORACLE_NONE)
+        return oracle_fail(o, KVP_E_HANDLE, 0, 0);
+    seq = &o->seqs[place];
+    if (call->group >= o->config.n_groups ||
+        (call->window.sink_tokens && !call->window.recent_tokens))
+        return oracle_fail(o, KVP_E_ARG, 0, 0);
+    if (oracle_is_out(seq))
+        return oracle_fail(o, KVP_E_STATE, 0, 0);
+    if (keeps_dropped(o, seq, call->group, call->window))
+        return oracle_fail(o, KVP_E_DROPPED, 0, 0);
+    oracle_begin_change(o);
+    lacked = oracle_lacks(o, seq);
+    public_units = oracle_public_units(o, seq);
+    seq->windows[call->group] = call->window;
+    /* The last token of a prompt that was hit whole is run again. */
+    query = seq->tokens ? oracle_lower(seq->computed, seq->tokens - 1) : 0;
+    oracle_windows_drop(o, seq, query, &out->u.released);
+    oracle_windows_cut(o, seq);
+    o->marks.lacking_healed += lacked && !oracle_lacks(o, seq);
+    o->marks.window_private += oracle_public_units(o, seq) < public_units;
+    return KVP_OK;
+}
+
+kvp_status oracle_window_get(oracle *o, const oracle_seq *seq, const kvp_call *call,
+                             kvp_outcome *out)
+{
+    kvp_window_info *info = &out->u.window;
+
+    if (call->group >= o->config.n_groups)
+        return KVP_E_ARG;
+    info->window = seq->windows[call->group];
+    for (uint32_t i = seq->n_row; i-- > 0;) {
+        if (seq->rows[call->group][i])
+            continue;
+        info->dropped_begin = i;
+        info->dropped_end = info->dropped_end ? info->dropped_end : i + 1;
+    }
+    return KVP_OK;
+}
