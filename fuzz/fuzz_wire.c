@@ -31,9 +31,18 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
         require(seq.status != 0 || (seq.tokens == 0 && seq.blocks == 0));
         require(seq.known_tokens <= seq.tokens && seq.computed_tokens <= seq.tokens);
         require(seq.blocks <= config->max_row_blocks);
-        require((uint64_t)seq.blocks * config->block_tokens >= seq.tokens);
-        for (uint32_t i = 0; i < seq.blocks; i++)
-            require(seq.row[i] >= 0 && (uint32_t)seq.row[i] < config->n_blocks);
+        require((uint64_t)seq.blocks * config->block_tokens >=
+                (uint64_t)seq.tokens + seq.tree_tokens);
+        for (uint32_t group = 0; group < config->n_groups; group++) {
+            const int32_t *row = seq.row + (size_t)group * config->max_row_blocks;
+            for (uint32_t i = 0; i < seq.blocks; i++)
+                require(row[i] >= 0 && (uint32_t)row[i] < config->n_blocks);
+            require(seq.windows[group].recent_tokens > 0 || seq.windows[group].sink_tokens == 0);
+        }
+        require(seq.tree_tokens <= config->max_tree_tokens);
+        for (uint32_t i = 0; i < seq.tree_tokens; i++)
+            require(seq.node_tokens[i] >= 0 && seq.node_parents[i] >= -1 &&
+                    seq.node_parents[i] < (int32_t)i);
     }
     require(n_seqs == state.n_seqs);
 }
@@ -41,7 +50,11 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
 static void check_news(const kvp_wire_news *news, const kvp_wire_config *config)
 {
     require(news->n_items <= config->max_seqs && news->n_closed <= config->max_seqs);
-    require(news->n_copies <= config->max_copies);
+    require(news->n_copies <= config->max_copies && news->n_moves <= config->max_moves);
+    const int64_t n_slots = (int64_t)config->n_blocks * config->block_tokens;
+    for (uint32_t i = 0; i < news->n_moves * config->n_groups; i++)
+        require(news->moves[i].src >= 0 && news->moves[i].src < n_slots &&
+                news->moves[i].dst >= 0 && news->moves[i].dst < n_slots);
     for (uint32_t i = 0; i < news->n_items; i++) {
         require(i == 0 || news->items[i].worker_id > news->items[i - 1].worker_id);
         for (uint32_t k = 0; k < news->items[i].n_values; k++)
@@ -67,7 +80,8 @@ static void give(kvp_wire_mirror *mirror, const kvp_wire_config *config, const u
     free(exact);
 }
 
-/* The mirror's next message with this body; an odd first byte makes it a full one. */
+/* The mirror's next message with this body; an odd first byte makes it a full one, the next two
+ * bits are its parts. */
 static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
                    const uint8_t *body, size_t n_body, uint8_t *message)
 {
@@ -80,6 +94,8 @@ static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
     memcpy(message, "kvpw", 4);
     message[KVPI_WIRE_AT_VERSION] = KVPI_WIRE_VERSION;
     message[KVPI_WIRE_AT_KIND] = full ? KVPI_WIRE_FULL_STATE : KVPI_WIRE_STEP;
+    message[KVPI_WIRE_AT_GROUPS] = (uint8_t)config->n_groups;
+    message[KVPI_WIRE_AT_PARTS] = n_body > 0 ? body[0] >> 1 & 3 : 0;
     kvpi_wire_store(message + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
     kvpi_wire_store(message + KVPI_WIRE_AT_BLOCK_TOKENS, config->block_tokens, 4);
     kvpi_wire_store(message + KVPI_WIRE_AT_EPOCH, state.epoch ? state.epoch : 1, 8);
@@ -103,7 +119,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.max_row_blocks = data[0] & 4 ? 24 : 2;
     config.max_step_tokens = data[0] & 8 ? 1152 : 5;
     config.max_copies = data[0] & 16 ? 76 : 1;
-    config.n_blocks = data[0] & 32 ? 61 : 4;
+    config.n_blocks = data[0] & 32 ? 181 : 4;
+    config.n_groups = data[0] & 64 ? 3 : 1;
+    config.max_tree_tokens = data[0] & 128 ? 16 : 0;
+    config.max_moves = data[0] & 128 ? 144 : 0;
     require(kvp_wire_mirror_create(&config, NULL, 0, &mirror) == KVP_OK);
     for (size_t at = 1; size - at >= 2;) {
         size_t n = (size_t)kvpi_wire_load(data + at, 2) % MAX_PIECE;

@@ -9,14 +9,15 @@
 
 #include <kvpager/wire.h>
 
-#define KVPI_WIRE_VERSION 1u
+#define KVPI_WIRE_VERSION 2u
 
 /* Where the fields of the head are. */
 enum {
     KVPI_WIRE_AT_MAGIC = 0,
     KVPI_WIRE_AT_VERSION = 4,
     KVPI_WIRE_AT_KIND = 5,
-    KVPI_WIRE_AT_ZERO = 6,
+    KVPI_WIRE_AT_GROUPS = 6,
+    KVPI_WIRE_AT_PARTS = 7,
     KVPI_WIRE_AT_LENGTH = 8,
     KVPI_WIRE_AT_BLOCK_TOKENS = 12,
     KVPI_WIRE_AT_EPOCH = 16,
@@ -25,6 +26,12 @@ enum {
 };
 
 enum { KVPI_WIRE_STEP = 1, KVPI_WIRE_FULL_STATE = 2 };
+
+/* What else the body has, besides what every body has. */
+enum {
+    KVPI_WIRE_MOVES = 1, /* moves of slots, between the copies and the items */
+    KVPI_WIRE_MORE = 2   /* a second byte of bits in each change and each new item */
+};
 
 /* What a group of sequences is, in the two low bits of its head. */
 enum {
@@ -45,6 +52,9 @@ enum {
     KVPI_WIRE_LAST = 64,
     KVPI_WIRE_ROW = 128
 };
+
+/* The second byte of bits, in the same way. */
+enum { KVPI_WIRE_WINDOWS = 1, KVPI_WIRE_TREE = 2 };
 
 /* XXH3-64 of head and body, the checksum itself left out. */
 uint64_t kvpi_wire_checksum(const uint8_t *message, size_t n_bytes);

@@ -22,6 +22,7 @@ struct kvp_wire_mirror {
     uint32_t *closed;          /* [max_seqs] */
     kvp_copy *copies;          /* [max_copies] */
     int32_t *values;           /* [max_step_tokens] */
+    kvp_slot_move *moves; /* [n_groups, max_moves]; of a message's n in each group: [n_groups, n] */
     uint32_t owned;
 };
 
@@ -34,6 +35,7 @@ struct reading {
     in_bytes in;
     int apply;
     int full;
+    uint32_t parts; /* KVPI_WIRE_MOVES, KVPI_WIRE_MORE */
     kvp_wire_news news;
     uint32_t n_values;
     uint32_t at_block; /* the block id read last */
@@ -50,6 +52,7 @@ struct places {
     size_t closed;
     size_t copies;
     size_t values;
+    size_t moves;
     size_t bytes;
 };
 
@@ -63,6 +66,8 @@ static kvp_status plan(const kvp_wire_config *config, struct places *places)
     places->closed = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(uint32_t));
     places->copies = kvpi_wire_layout_take(&layout, config->max_copies, sizeof(kvp_copy));
     places->values = kvpi_wire_layout_take(&layout, config->max_step_tokens, sizeof(int32_t));
+    places->moves = kvpi_wire_layout_take(&layout, (size_t)config->n_groups * config->max_moves,
+                                          sizeof(kvp_slot_move));
     places->table = kvpi_wire_table_plan(&layout, config);
     places->bytes = layout.bytes;
     return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
@@ -96,6 +101,7 @@ kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, s
     m->closed = (uint32_t *)(void *)(start + places.closed);
     m->copies = (kvp_copy *)(void *)(start + places.copies);
     m->values = (int32_t *)(void *)(start + places.values);
+    m->moves = (kvp_slot_move *)(void *)(start + places.moves);
     kvpi_wire_table_init(&m->table, config, memory, places.table);
     *out_mirror = m;
     return KVP_OK;
@@ -229,6 +235,52 @@ static int read_copies(struct reading *r)
     return 1;
 }
 
+/* A slot, from its place in a block and the block. */
+static int read_slot(struct reading *r, uint32_t *at_block, uint32_t place, int64_t *out_slot)
+{
+    int32_t block;
+    if (!get_block(r, KVP_DEVICE, at_block, &block))
+        return 0;
+    *out_slot = (int64_t)block * r->m->config.block_tokens + place;
+    return 1;
+}
+
+static int read_move(struct reading *r, uint32_t *at_block, uint32_t i, uint32_t n)
+{
+    uint32_t src, dst;
+    if (!kvpi_wire_get(&r->in, &src) || !kvpi_wire_get(&r->in, &dst))
+        return 0;
+    if (src >= r->m->config.block_tokens || dst >= r->m->config.block_tokens)
+        return wrong(r);
+    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
+        kvp_slot_move move;
+        if (!read_slot(r, at_block, src, &move.src) || !read_slot(r, at_block, dst, &move.dst))
+            return 0;
+        if (r->apply)
+            r->m->moves[(size_t)group * n + i] = move;
+    }
+    return 1;
+}
+
+/* Messages without moves do not say so: it is in their head. */
+static int read_moves(struct reading *r)
+{
+    uint32_t n;
+    uint32_t at_block = 0;
+    if (!(r->parts & KVPI_WIRE_MOVES))
+        return 1;
+    if (!kvpi_wire_get(&r->in, &n) || n == 0)
+        return wrong(r);
+    if (n > r->m->config.max_moves)
+        return too_small(r);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!read_move(r, &at_block, i, n))
+            return 0;
+    }
+    r->news.n_moves = n;
+    return 1;
+}
+
 /* ------------------------------------------------------------------------------------- entries */
 
 /* Values of positions from .. from + n - 1; `last` becomes the last one. */
@@ -261,40 +313,57 @@ static int read_last(struct reading *r, int32_t *last)
     return 1;
 }
 
-static int read_appended(struct reading *r, uint32_t id, uint32_t n, struct kvpi_wire_seq *now)
+/* Reads row entries from `*i` on, of which there are `end`: a block, or a run of dropped ones. */
+static int read_entries(struct reading *r, int32_t *row, uint32_t *i, uint32_t end)
 {
-    int32_t *row = kvpi_wire_row(&r->m->table, id);
-    if (n > r->m->config.max_row_blocks - now->blocks)
-        return too_small(r);
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t block;
-        if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
+    const uint32_t before = r->at_block;
+    uint32_t more = 0;
+    int32_t block;
+    if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
+        return 0;
+    if (block == KVP_NULL_BLOCK) {
+        r->at_block = before;
+        if (!kvpi_wire_get(&r->in, &more))
             return 0;
-        if (r->apply)
-            row[now->blocks + i] = block;
+        if (more >= end - *i)
+            return wrong(r);
     }
-    now->blocks += n;
+    for (uint32_t k = 0; k <= more && r->apply; k++)
+        row[*i + k] = block;
+    *i += more + 1;
     return 1;
 }
 
-static int read_replaced(struct reading *r, uint32_t id, const struct kvpi_wire_seq *now)
+static int read_appended(struct reading *r, uint32_t id, uint32_t n, struct kvpi_wire_seq *now)
 {
-    int32_t *row = kvpi_wire_row(&r->m->table, id);
+    if (n > r->m->config.max_row_blocks - now->blocks)
+        return too_small(r);
+    const uint32_t end = now->blocks + n;
+    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
+        int32_t *row = kvpi_wire_row(&r->m->table, id, group);
+        for (uint32_t i = now->blocks; i < end;) {
+            if (!read_entries(r, row, &i, end))
+                return 0;
+        }
+    }
+    now->blocks = end;
+    return 1;
+}
+
+static int read_replaced(struct reading *r, int32_t *row, uint32_t n_blocks)
+{
     uint32_t n;
     if (!kvpi_wire_get(&r->in, &n))
         return 0;
     for (uint32_t i = 0, next = 0; i < n; i++) {
         uint32_t gap;
-        int32_t block;
         if (!kvpi_wire_get(&r->in, &gap))
             return 0;
-        if (next >= now->blocks || gap >= now->blocks - next)
+        if (next >= n_blocks || gap >= n_blocks - next)
             return wrong(r);
-        if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
+        next += gap;
+        if (!read_entries(r, row, &next, n_blocks))
             return 0;
-        if (r->apply)
-            row[next + gap] = block;
-        next += gap + 1;
     }
     return 1;
 }
@@ -307,7 +376,86 @@ static int read_row(struct reading *r, uint32_t id, struct kvpi_wire_seq *now)
     if (n > now->blocks)
         return wrong(r);
     now->blocks -= n;
-    return read_replaced(r, id, now) && kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, now);
+    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
+        if (!read_replaced(r, kvpi_wire_row(&r->m->table, id, group), now->blocks))
+            return 0;
+    }
+    return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, now);
+}
+
+/* --------------------------------------------------------------------------- windows and trees */
+
+static int read_windows(struct reading *r, uint32_t id)
+{
+    kvp_window *windows = kvpi_wire_windows(&r->m->table, id);
+    uint32_t n;
+    if (!kvpi_wire_get(&r->in, &n) || n == 0)
+        return wrong(r);
+    for (uint32_t i = 0, next = 0; i < n; i++) {
+        uint32_t gap;
+        kvp_window window;
+        if (!kvpi_wire_get(&r->in, &gap) || gap >= r->m->config.n_groups - next)
+            return wrong(r);
+        if (!kvpi_wire_get(&r->in, &window.sink_tokens) ||
+            !kvpi_wire_get(&r->in, &window.recent_tokens))
+            return 0;
+        if (window.recent_tokens == 0 && window.sink_tokens > 0)
+            return wrong(r);
+        next += gap;
+        if (r->apply)
+            windows[next] = window;
+        next++;
+    }
+    return 1;
+}
+
+/* A node's parent is told as how far before it stands; 0: it is a root. */
+static int read_node(struct reading *r, uint32_t id, uint32_t node)
+{
+    uint32_t token, before;
+    if (!kvpi_wire_get_31(&r->in, &token) || !kvpi_wire_get(&r->in, &before))
+        return 0;
+    if (before > node)
+        return wrong(r);
+    if (r->apply) {
+        kvpi_wire_node_tokens(&r->m->table, id)[node] = (int32_t)token;
+        kvpi_wire_node_parents(&r->m->table, id)[node] =
+            before == 0 ? -1 : (int32_t)(node - before);
+    }
+    return 1;
+}
+
+/* How many of the last nodes are void, and those that follow what is left. */
+static int read_tree(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                     kvp_wire_news_item *item)
+{
+    uint32_t n_void, n;
+    if (!kvpi_wire_get(&r->in, &n_void) || n_void > now->nodes || !kvpi_wire_get(&r->in, &n) ||
+        (n == 0 && n_void == 0))
+        return wrong(r);
+    now->nodes -= n_void;
+    item->from_node = now->nodes;
+    if (n > r->m->config.max_tree_tokens - now->nodes)
+        return too_small(r);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!read_node(r, id, now->nodes + i))
+            return 0;
+    }
+    now->nodes += n;
+    return 1;
+}
+
+/* The second byte of bits, where the message has them, and what it announces. */
+static int read_more(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                     kvp_wire_news_item *item)
+{
+    uint32_t bits;
+    if (!(r->parts & KVPI_WIRE_MORE))
+        return 1;
+    if (!kvpi_wire_get_byte(&r->in, &bits) || bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE))
+        return wrong(r);
+    return (!(bits & KVPI_WIRE_WINDOWS) || read_windows(r, id)) &&
+           (!(bits & KVPI_WIRE_TREE) || read_tree(r, id, now, item));
 }
 
 static int read_new(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
@@ -327,7 +475,8 @@ static int read_new(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
     now->known = item->from + item->n_values;
     if (item->n_values == 0 && !read_last(r, &now->last))
         return 0;
-    return kvpi_wire_get(in, &n_blocks) && read_appended(r, id, n_blocks, now);
+    return kvpi_wire_get(in, &n_blocks) && read_appended(r, id, n_blocks, now) &&
+           read_more(r, id, now, item);
 }
 
 /* How many of the known values are void, and the values that follow what is left. */
@@ -356,7 +505,7 @@ static int read_change(struct reading *r, uint32_t id, struct kvpi_wire_seq *now
            (!(flags & KVPI_WIRE_STEP_TOKENS) || kvpi_wire_get(in, &now->step)) &&
            (!(flags & KVPI_WIRE_VALUES) || read_changed_values(r, now, item)) &&
            (!(flags & KVPI_WIRE_LAST) || read_last(r, &now->last)) &&
-           (!(flags & KVPI_WIRE_ROW) || read_row(r, id, now));
+           (!(flags & KVPI_WIRE_ROW) || read_row(r, id, now)) && read_more(r, id, now, item);
 }
 
 static int read_decode(struct reading *r, uint32_t id, uint32_t kind, struct kvpi_wire_seq *now,
@@ -374,15 +523,17 @@ static int read_decode(struct reading *r, uint32_t id, uint32_t kind, struct kvp
 static int is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
     return seq->status != 0 && seq->tokens <= INT32_MAX && seq->known <= seq->tokens &&
-           seq->computed <= seq->tokens && seq->cached <= seq->tokens && seq->step <= seq->tokens &&
-           kvp_blocks_for_tokens(m->config.block_tokens, seq->tokens) <= seq->blocks;
+           seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
+           seq->step <= seq->tokens + seq->nodes &&
+           kvp_blocks_for_tokens(m->config.block_tokens, (uint64_t)seq->tokens + seq->nodes) <=
+               seq->blocks;
 }
 
 static int read_item(struct reading *r, uint32_t id, uint32_t kind)
 {
     mirror *m = r->m;
     struct kvpi_wire_seq now = m->table.seqs[id];
-    kvp_wire_news_item item = {.worker_id = id, .from = now.known};
+    kvp_wire_news_item item = {.worker_id = id, .from = now.known, .from_node = now.nodes};
     int ok;
     if (kind != KVPI_WIRE_NEW && !is_known(r, id))
         return wrong(r);
@@ -436,11 +587,16 @@ static kvp_status read_body(mirror *m, const uint8_t *bytes, const kvp_wire_head
         .in = {bytes + KVP_WIRE_HEAD_BYTES, bytes + head->n_bytes, KVP_OK},
         .apply = apply,
         .full = head->full != 0,
-        .news = {.full = head->full, .items = m->items, .closed = m->closed, .copies = m->copies},
+        .parts = bytes[KVPI_WIRE_AT_PARTS],
+        .news = {.full = head->full,
+                 .items = m->items,
+                 .closed = m->closed,
+                 .copies = m->copies,
+                 .moves = m->moves},
     };
     if (apply && r.full)
         kvpi_wire_table_clear(&m->table);
-    if (!read_closed(&r) || !read_copies(&r) || !read_items(&r))
+    if (!read_closed(&r) || !read_copies(&r) || !read_moves(&r) || !read_items(&r))
         return r.in.status;
     *out_news = r.news;
     return KVP_OK;
@@ -461,9 +617,10 @@ kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_head *out_h
         .full = at[KVPI_WIRE_AT_KIND] == KVPI_WIRE_FULL_STATE,
         .n_bytes = (uint32_t)kvpi_wire_load(at + KVPI_WIRE_AT_LENGTH, 4),
     };
-    if ((!head.full && at[KVPI_WIRE_AT_KIND] != KVPI_WIRE_STEP) ||
-        kvpi_wire_load(at + KVPI_WIRE_AT_ZERO, 2) != 0 || head.epoch == 0 || head.number == 0 ||
-        head.n_bytes < KVP_WIRE_HEAD_BYTES)
+    if ((!head.full && at[KVPI_WIRE_AT_KIND] != KVPI_WIRE_STEP) || at[KVPI_WIRE_AT_GROUPS] < 1 ||
+        at[KVPI_WIRE_AT_GROUPS] > KVP_GROUPS_MAX ||
+        at[KVPI_WIRE_AT_PARTS] > (KVPI_WIRE_MOVES | KVPI_WIRE_MORE) || head.epoch == 0 ||
+        head.number == 0 || head.n_bytes < KVP_WIRE_HEAD_BYTES)
         return KVP_E_FORMAT;
     *out_head = head;
     return KVP_OK;
@@ -486,7 +643,8 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     if (head->n_bytes != n_bytes ||
         kvpi_wire_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
         return KVP_E_FORMAT;
-    if (kvpi_wire_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens)
+    if (kvpi_wire_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens ||
+        bytes[KVPI_WIRE_AT_GROUPS] != m->config.n_groups)
         return KVP_E_MISMATCH;
     if (!is_next(m, head))
         return KVP_E_STATE;
@@ -536,7 +694,11 @@ kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp
         .step_tokens = seq->step,
         .last_token = seq->last,
         .blocks = seq->blocks,
-        .row = kvpi_wire_row(&m->table, worker_id),
+        .row = kvpi_wire_row(&m->table, worker_id, 0),
+        .windows = kvpi_wire_windows(&m->table, worker_id),
+        .tree_tokens = seq->nodes,
+        .node_tokens = kvpi_wire_node_tokens(&m->table, worker_id),
+        .node_parents = kvpi_wire_node_parents(&m->table, worker_id),
     };
     return KVP_OK;
 }

@@ -1,10 +1,13 @@
 /* wire_table: the table that sender and mirror have in common, their sizes, and the checksum.
  *
- *   seqs   [max_seqs]                     counts of each worker id
- *   rows   [max_seqs, max_row_blocks]     a row has its place for good: no row ever moves
+ *   seqs     [max_seqs]                             counts of each worker id
+ *   rows     [max_seqs, n_groups, max_row_blocks]   a row has its place for good: none ever moves
+ *   windows  [max_seqs, n_groups]
+ *   nodes    [max_seqs, 2, max_tree_tokens]         of its tree: values, parents
  *
- * T1  seqs[i].status is 0 exactly while no sequence has the id i; n_seqs counts the others.
- * T2  seqs[i].blocks <= max_row_blocks.
+ * T1  seqs[i].status is 0 exactly while no sequence has the id i; n_seqs counts the others. Then
+ *     its windows are {0, 0}: none, which is what a new sequence has until others are told.
+ * T2  seqs[i].blocks <= max_row_blocks, seqs[i].nodes <= max_tree_tokens.
  */
 #include "wire_table.h"
 
@@ -31,7 +34,17 @@ void kvp_wire_config_init(kvp_wire_config *config)
         .max_step_tokens = 256 + 4 * 32768,
         .max_copies = 320,
         .epoch = 1,
+        .n_groups = 1,
     };
+}
+
+/* Each moves to a slot of its own, so there are no more of them than slots. */
+static uint32_t most_moves(const kvp_config *config)
+{
+    uint64_t n_nodes = (uint64_t)config->max_seqs * config->max_tree_tokens;
+    uint64_t n_slots = (uint64_t)config->n_blocks * config->block_tokens;
+    uint64_t n = n_nodes < n_slots ? n_nodes : n_slots;
+    return n <= INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
 kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config)
@@ -52,6 +65,9 @@ kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_confi
         (uint32_t)kvp_blocks_for_tokens(config.block_tokens, config.max_seq_tokens);
     out_config->max_step_tokens = step_tokens <= INT32_MAX ? (uint32_t)step_tokens : INT32_MAX;
     out_config->max_copies = config.max_copies;
+    out_config->n_groups = config.n_groups;
+    out_config->max_tree_tokens = config.max_tree_tokens;
+    out_config->max_moves = most_moves(&config);
     return KVP_OK;
 }
 
@@ -63,7 +79,8 @@ int kvpi_wire_config_is_valid(const kvp_wire_config *config)
            config->max_seqs >= 1 && config->max_seqs <= KVP_WIRE_MAX_SEQS &&
            config->max_row_blocks >= 1 && config->max_row_blocks <= INT32_MAX &&
            config->max_step_tokens <= INT32_MAX && config->max_copies <= INT32_MAX &&
-           config->epoch >= 1;
+           config->epoch >= 1 && config->n_groups >= 1 && config->n_groups <= KVP_GROUPS_MAX &&
+           config->max_tree_tokens <= KVP_TREE_TOKENS_MAX && config->max_moves <= INT32_MAX;
 }
 
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block)
@@ -98,16 +115,25 @@ kvp_status kvpi_wire_memory(void **memory, size_t memory_bytes, size_t bytes, ui
     return *memory != NULL ? KVP_OK : KVP_E_NO_MEMORY;
 }
 
+/* At most 2^27 times 2^31 of them, which 64 bits hold; where size_t has 32 it may not. */
+static size_t take_entries(struct kvpi_wire_layout *layout, uint64_t n, uint64_t each, size_t size)
+{
+    if (n * each > SIZE_MAX)
+        layout->overflow = 1;
+    return kvpi_wire_layout_take(layout, (size_t)(n * each), size);
+}
+
 struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layout,
                                                    const kvp_wire_config *config)
 {
     struct kvpi_wire_table_places places;
+    const uint64_t n_groups = config->n_groups;
     places.seqs = kvpi_wire_layout_take(layout, config->max_seqs, sizeof(struct kvpi_wire_seq));
-    /* Both factors are below 2^31: the product fits 64 bits; where size_t has 32 it may not. */
-    uint64_t entries = (uint64_t)config->max_seqs * config->max_row_blocks;
-    if (entries > SIZE_MAX)
-        layout->overflow = 1;
-    places.rows = kvpi_wire_layout_take(layout, (size_t)entries, sizeof(int32_t));
+    places.rows =
+        take_entries(layout, config->max_seqs * n_groups, config->max_row_blocks, sizeof(int32_t));
+    places.windows = take_entries(layout, config->max_seqs, n_groups, sizeof(kvp_window));
+    places.nodes =
+        take_entries(layout, config->max_seqs, 2 * config->max_tree_tokens, sizeof(int32_t));
     return places;
 }
 
@@ -117,32 +143,50 @@ void kvpi_wire_table_init(struct kvpi_wire_table *table, const kvp_wire_config *
     table->max_seqs = config->max_seqs;
     table->max_row_blocks = config->max_row_blocks;
     table->seqs = (struct kvpi_wire_seq *)(void *)((char *)memory + places.seqs);
+    table->n_groups = config->n_groups;
+    table->max_nodes = config->max_tree_tokens;
     table->rows = (int32_t *)(void *)((char *)memory + places.rows);
+    table->windows = (kvp_window *)(void *)((char *)memory + places.windows);
+    table->nodes = (int32_t *)(void *)((char *)memory + places.nodes);
     kvpi_wire_table_clear(table);
 }
 
 void kvpi_wire_table_clear(struct kvpi_wire_table *table)
 {
     memset(table->seqs, 0, table->max_seqs * sizeof *table->seqs);
+    memset(table->windows, 0, (size_t)table->max_seqs * table->n_groups * sizeof *table->windows);
     table->n_seqs = 0;
 }
 
 void kvpi_wire_table_remove(struct kvpi_wire_table *table, uint32_t id)
 {
     table->seqs[id] = (struct kvpi_wire_seq){0};
+    memset(kvpi_wire_windows(table, id), 0, table->n_groups * sizeof *table->windows);
     table->n_seqs--;
+}
+
+static uint64_t digest_of_seq(const struct kvpi_wire_table *table, uint32_t id, uint64_t digest)
+{
+    const struct kvpi_wire_seq *seq = &table->seqs[id];
+    digest = XXH3_64bits_withSeed(seq, sizeof *seq, digest ^ id);
+    for (uint32_t group = 0; group < table->n_groups; group++)
+        digest = XXH3_64bits_withSeed(kvpi_wire_row(table, id, group),
+                                      seq->blocks * sizeof(int32_t), digest);
+    digest = XXH3_64bits_withSeed(kvpi_wire_windows(table, id),
+                                  table->n_groups * sizeof(kvp_window), digest);
+    if (seq->nodes == 0)
+        return digest;
+    const size_t n_bytes = seq->nodes * sizeof(int32_t);
+    digest = XXH3_64bits_withSeed(kvpi_wire_node_tokens(table, id), n_bytes, digest);
+    return XXH3_64bits_withSeed(kvpi_wire_node_parents(table, id), n_bytes, digest);
 }
 
 uint64_t kvpi_wire_table_digest(const struct kvpi_wire_table *table)
 {
     uint64_t digest = table->n_seqs;
     for (uint32_t id = 0; id < table->max_seqs; id++) {
-        const struct kvpi_wire_seq *seq = &table->seqs[id];
-        if (seq->status == 0)
-            continue;
-        digest = XXH3_64bits_withSeed(seq, sizeof *seq, digest ^ id);
-        digest =
-            XXH3_64bits_withSeed(kvpi_wire_row(table, id), seq->blocks * sizeof(int32_t), digest);
+        if (table->seqs[id].status != 0)
+            digest = digest_of_seq(table, id, digest);
     }
     return digest;
 }

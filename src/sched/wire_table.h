@@ -14,16 +14,22 @@ struct kvpi_wire_seq {
     uint32_t computed;
     uint32_t cached;
     uint32_t step;
-    uint32_t blocks;
+    uint32_t blocks; /* of each group's row */
     int32_t last;
+    uint32_t nodes; /* of its tree */
 };
 
 struct kvpi_wire_table {
     uint32_t max_seqs;
     uint32_t max_row_blocks;
+    uint32_t n_groups;
+    uint32_t max_nodes;
     uint32_t n_seqs;            /* with a status */
     struct kvpi_wire_seq *seqs; /* [max_seqs] */
-    int32_t *rows;              /* [max_seqs, max_row_blocks]; behind seqs[i].blocks: anything */
+    int32_t *rows;              /* [max_seqs, n_groups, max_row_blocks]; behind seqs[i].blocks:
+                                   anything */
+    kvp_window *windows;        /* [max_seqs, n_groups] */
+    int32_t *nodes;             /* [max_seqs, 2, max_nodes] values, then parents */
 };
 
 /* Plans memory: arrays one after the other, each 64-byte aligned. A size that does not fit size_t
@@ -48,6 +54,8 @@ kvp_status kvpi_wire_memory(void **memory, size_t memory_bytes, size_t bytes, ui
 struct kvpi_wire_table_places {
     size_t seqs;
     size_t rows;
+    size_t windows;
+    size_t nodes;
 };
 
 struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layout,
@@ -55,9 +63,25 @@ struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layo
 void kvpi_wire_table_init(struct kvpi_wire_table *table, const kvp_wire_config *config,
                           void *memory, struct kvpi_wire_table_places places);
 
-static inline int32_t *kvpi_wire_row(const struct kvpi_wire_table *table, uint32_t id)
+static inline int32_t *kvpi_wire_row(const struct kvpi_wire_table *table, uint32_t id,
+                                     uint32_t group)
 {
-    return table->rows + (size_t)id * table->max_row_blocks;
+    return table->rows + ((size_t)id * table->n_groups + group) * table->max_row_blocks;
+}
+
+static inline kvp_window *kvpi_wire_windows(const struct kvpi_wire_table *table, uint32_t id)
+{
+    return table->windows + (size_t)id * table->n_groups;
+}
+
+static inline int32_t *kvpi_wire_node_tokens(const struct kvpi_wire_table *table, uint32_t id)
+{
+    return table->nodes + (size_t)id * 2 * table->max_nodes;
+}
+
+static inline int32_t *kvpi_wire_node_parents(const struct kvpi_wire_table *table, uint32_t id)
+{
+    return kvpi_wire_node_tokens(table, id) + table->max_nodes;
 }
 
 void kvpi_wire_table_clear(struct kvpi_wire_table *table);

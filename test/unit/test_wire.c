@@ -414,7 +414,7 @@ static void mirror_is_the_cache_after_each_message(void **state)
         uint8_t *bytes = copy_of(d.bytes, d.n_bytes);
         assert_ok(kvp_wire_mirror_apply(m.mirror, bytes, d.n_bytes, &news));
         free(bytes); /* what the news say lies in the mirror */
-        assert_int_equal(drive_sum_mirror(m.mirror, DRIVE_SEQS), drive_sum_cache(&d));
+        assert_int_equal(drive_sum_mirror(m.mirror, &d.config), drive_sum_cache(&d));
         assert_int_equal(kvp_wire_mirror_digest(m.mirror), kvp_wire_sender_digest(d.sender));
         assert_int_equal(news.n_copies, d.n_copies);
         assert_memory_equal(news.copies, d.copies, d.n_copies * sizeof *d.copies);
@@ -514,10 +514,20 @@ static void sealed_nonsense(void **state)
     kvpi_wire_store(b + KVPI_WIRE_AT_LENGTH, p.n_bytes, 4);
     kvpi_wire_store(b + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(b, p.n_bytes + 1), 8);
     refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes + 1);
-    b[KVPI_WIRE_AT_ZERO] = 1;
-    seal(b, p.n_bytes);
-    refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes);
-    b[KVPI_WIRE_AT_ZERO] = 0;
+    for (uint32_t groups = 0; groups < 256; groups++) {
+        b[KVPI_WIRE_AT_GROUPS] = (uint8_t)groups;
+        seal(b, p.n_bytes);
+        if (groups != 1)
+            refuse(&p.m, groups >= 2 && groups <= 8 ? KVP_E_MISMATCH : KVP_E_FORMAT, b, p.n_bytes);
+    }
+    b[KVPI_WIRE_AT_GROUPS] = 1;
+    /* Neither moves nor second bytes of bits are there; no other part has a meaning. */
+    for (uint32_t parts = 1; parts < 256; parts++) {
+        b[KVPI_WIRE_AT_PARTS] = (uint8_t)parts;
+        seal(b, p.n_bytes);
+        refuse(&p.m, parts < 4 ? KVP_OK : KVP_E_FORMAT, b, p.n_bytes);
+    }
+    b[KVPI_WIRE_AT_PARTS] = 0;
     b[KVPI_WIRE_AT_KIND] = 3;
     seal(b, p.n_bytes);
     refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes);
@@ -571,7 +581,7 @@ static void order_is_kept(void **state)
     }
     drive_message(&d, 1);
     assert_ok(kvp_wire_mirror_apply(m.mirror, d.bytes, d.n_bytes, NULL));
-    assert_int_equal(drive_sum_mirror(m.mirror, DRIVE_SEQS), drive_sum_cache(&d));
+    assert_int_equal(drive_sum_mirror(m.mirror, &d.config), drive_sum_cache(&d));
     assert_ok(kvp_wire_mirror_info(m.mirror, &at));
     assert_int_equal(at.epoch, 2);
     assert_int_equal(at.number, 6);
@@ -600,8 +610,8 @@ static void late_join(void **state)
         drive_message(&d, i == 0);
         assert_ok(kvp_wire_mirror_apply(early.mirror, d.bytes, d.n_bytes, NULL));
         assert_ok(kvp_wire_mirror_apply(late.mirror, d.bytes, d.n_bytes, NULL));
-        assert_int_equal(drive_sum_mirror(late.mirror, DRIVE_SEQS), drive_sum_cache(&d));
-        assert_int_equal(drive_sum_mirror(early.mirror, DRIVE_SEQS), drive_sum_cache(&d));
+        assert_int_equal(drive_sum_mirror(late.mirror, &d.config), drive_sum_cache(&d));
+        assert_int_equal(drive_sum_mirror(early.mirror, &d.config), drive_sum_cache(&d));
         drive_change(&d);
     }
     unwatch(&early);
