@@ -100,6 +100,8 @@ static void expect_sums(const kvpi_load_timeline *timeline, uint64_t n, double s
         sum.levels.swapped += part->levels.swapped;
         sum.levels.held_blocks += part->levels.held_blocks;
         sum.levels.host_held_blocks += part->levels.host_held_blocks;
+        sum.levels.cached_blocks += part->levels.cached_blocks;
+        sum.levels.host_cached_blocks += part->levels.host_cached_blocks;
         sum.arrived += part->arrived;
         sum.finished += part->finished;
         sum.steps += part->steps;
@@ -122,12 +124,14 @@ static void expect_sums(const kvpi_load_timeline *timeline, uint64_t n, double s
     assert_true(sum.levels.swapped == 3 * span_ns);
     assert_true(sum.levels.held_blocks == 4 * span_ns);
     assert_true(sum.levels.host_held_blocks == 5 * span_ns);
+    assert_true(sum.levels.cached_blocks == 6 * span_ns);
+    assert_true(sum.levels.host_cached_blocks == 7 * span_ns);
 }
 
 /* Twelve hours of spans and counts, in a clock of 77 ms, and earlier ones filled in late. */
 static void test_widening_loses_nothing(void **state)
 {
-    static const kvpi_load_level levels = {1, 2, 3, 4, 5};
+    static const kvpi_load_level levels = {1, 2, 3, 4, 5, 6, 7};
     kvpi_load_timeline timeline;
     uint64_t n = 0, late_ns = 0, end_ns = 12 * 3600 * S;
     (void)state;

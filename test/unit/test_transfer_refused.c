@@ -556,7 +556,7 @@ static void an_end_that_is_none(void **state)
 static void a_sender_that_gives_up(void **state)
 {
     (void)state;
-    static const int32_t reasons[] = {KVP_E_NO_BLOCKS, KVP_OK, -22, 5, INT32_MIN};
+    static const int32_t reasons[] = {KVP_E_NO_BLOCKS, KVP_OK, -29, 5, INT32_MIN};
     for (int i = 0; i < 6; i++) {
         pair p = make_waiting(9);
         uint8_t body[8] = {0};

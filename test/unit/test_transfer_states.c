@@ -454,7 +454,7 @@ static void null_pointers(void **state)
     assert_status(KVP_E_ARG, kvp_sender_info(p.sender, p.id_a, NULL));
     assert_status(KVP_E_ARG, kvp_sender_abort(NULL, p.id_a, KVP_E_PEER));
     assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, KVP_OK));
-    assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, (kvp_status)-22));
+    assert_status(KVP_E_ARG, kvp_sender_abort(p.sender, p.id_a, (kvp_status)-29));
     assert_status(KVP_E_ARG, kvp_sender_close(NULL, p.id_a));
     assert_status(KVP_E_ARG, kvp_receiver_progress(NULL, 0, NULL));
     assert_status(KVP_E_ARG, kvp_receiver_info(NULL, p.id_b, &info));

@@ -1,0 +1,547 @@
+/* Which prefix is hit when there are several layer groups: the longest of which each group has what
+ * it keeps. First every way in which the blocks of a prompt can be on the device, on the host, or
+ * gone, against the rule of windows.h; then single cases in full. */
+#include <string.h>
+
+#include "groups.h"
+
+enum { S = 4, ENTRIES = 3, GROUPS = 2, BLOCKS = ENTRIES * GROUPS, WAYS = 729 };
+
+enum place { GONE, ON_HOST, HERE };
+
+/* ---------------------------------------------------------------------------- all ways, by rule */
+
+struct scene {
+    kvp_window windows[GROUPS];
+    uint32_t full_hit;
+    uint32_t max_copies; /* 0: plenty */
+    enum place at[ENTRIES][GROUPS];
+    uint32_t n_host;
+    uint32_t n_gone;
+};
+
+/* What a match of a prompt should say. */
+struct answer {
+    uint32_t best; /* entries */
+    uint32_t stop;
+    uint32_t stop_group;
+    uint32_t n_here; /* kept entries of the prefix */
+    uint32_t n_host;
+    uint32_t host_tokens;
+};
+
+/* Count what the groups keep of a prefix of n entries; the first group that lacks something, GROUPS
+ * when none does. */
+static uint32_t judge(const struct scene *scene, uint32_t n_tokens, uint32_t n, int device_only,
+                      struct answer *out)
+{
+    const uint32_t q = n * S < n_tokens ? n * S : n_tokens - 1;
+    uint32_t lacking = GROUPS;
+    out->n_here = out->n_host = out->host_tokens = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t any = 0;
+        for (uint32_t g = 0; g < GROUPS; g++) {
+            const int kept = keeps(scene->windows[g], S, i, q);
+            const int host = scene->at[i][g] == ON_HOST && !device_only;
+            if (kept && scene->at[i][g] != HERE && !host) {
+                lacking = g < lacking ? g : lacking;
+            }
+            out->n_here += kept && scene->at[i][g] == HERE;
+            out->n_host += kept && host;
+            any |= (uint32_t)(kept && host);
+        }
+        out->host_tokens += any * S;
+    }
+    return lacking;
+}
+
+/* Nodes live while something has a block of them, or of one after them. */
+static uint32_t path_of(const struct scene *scene, uint32_t n_tokens)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ENTRIES && (i + 1) * S <= n_tokens; i++) {
+        for (uint32_t k = i; k < ENTRIES; k++) {
+            n = scene->at[k][0] != GONE || scene->at[k][1] != GONE ? i + 1 : n;
+        }
+    }
+    return n;
+}
+
+static struct answer answer_of(const struct scene *scene, uint32_t n_tokens, int device_only)
+{
+    const uint32_t n_path = path_of(scene, n_tokens);
+    const uint32_t room = scene->max_copies == 0 ? UINT32_MAX : scene->max_copies - 1;
+    struct answer answer = {0};
+    struct answer unused;
+    uint32_t no_room = 0;
+    int full = 0;
+    for (uint32_t n = 1; n <= n_path; n++) {
+        struct answer now = {.best = n};
+        if (judge(scene, n_tokens, n, device_only, &now) < GROUPS) {
+            continue;
+        }
+        if (scene->full_hit == KVP_FULL_HIT_RECOMPUTE && n * S == n_tokens) {
+            full = 1;
+        } else if (now.n_host > room) {
+            no_room = n;
+        } else {
+            answer = now;
+        }
+    }
+    answer.stop = no_room > answer.best   ? KVP_STOP_NO_ROOM
+                  : full                  ? KVP_STOP_FULL_HIT
+                  : answer.best < n_path  ? KVP_STOP_NO_KV
+                  : n_path < n_tokens / S ? KVP_STOP_MISS
+                                          : KVP_STOP_END;
+    if (answer.stop == KVP_STOP_NO_KV) {
+        answer.stop_group = judge(scene, n_tokens, answer.best + 1, device_only, &unused);
+    }
+    return answer;
+}
+
+/* Blocks 1 to 6 hold twelve tokens, in both groups. What is to go is of the lowest class and goes
+ * first, to the host too, as long as there is room; what is to be on the host goes after it. */
+static world make_scene(const struct scene *scene)
+{
+    const uint32_t n_evict = scene->n_gone + scene->n_host;
+    kvp_config config = groups_config(S, BLOCKS + n_evict % GROUPS, scene->windows, GROUPS);
+    config.host_blocks = scene->n_host == 0 ? 0 : scene->n_host + 1;
+    config.full_hit = scene->full_hit;
+    config.max_copies = scene->max_copies;
+    world w = make_world(&config);
+    const kvp_seq seq = open_seq(&w, ints(0), ENTRIES * S, NULL);
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        for (uint32_t i = 0; i < ENTRIES; i++) {
+            retain_block(&w, row_of(&w, g, seq)[i], scene->at[i][g]);
+        }
+    }
+    assert_ok(kvp_seq_commit(w.cache, seq, ENTRIES * S));
+    close_seq(&w, seq);
+    for (uint32_t n = GROUPS; n <= n_evict + n_evict % GROUPS; n += GROUPS) {
+        evict_blocks(&w, n); /* those freed before, and two more */
+        drop_plan(&w);
+    }
+    assert_int_equal(stats_of(&w).cached_blocks, BLOCKS - n_evict);
+    assert_int_equal(stats_of(&w).host_cached_blocks, scene->n_host);
+    return w;
+}
+
+static void expect_info(const kvp_open_info *info, const struct answer *answer, uint32_t n_tokens)
+{
+    const uint32_t hit = answer->best * S;
+    const uint32_t n_blocks = (n_tokens + S - 1) / S;
+    assert_int_equal(info->hit_tokens, hit);
+    assert_int_equal(info->cached_tokens, hit < n_tokens ? hit : n_tokens - 1);
+    assert_int_equal(info->stop, answer->stop);
+    assert_int_equal(info->stop_group, answer->stop_group);
+    assert_int_equal(info->host_blocks, answer->n_host);
+    assert_int_equal(info->host_tokens, answer->host_tokens);
+    assert_int_equal(info->shared_blocks, answer->n_here);
+    assert_int_equal(info->cached_blocks, answer->n_here);
+    assert_int_equal(info->copied_tokens, 0);
+    assert_int_equal(info->taken_blocks, (n_blocks - answer->best) * GROUPS + answer->n_host);
+}
+
+/* Copies in the plan that come from the host: what an open evicts is copied there. */
+static uint32_t count_from_host(world *w)
+{
+    kvp_copy copies[4 * BLOCKS];
+    uint32_t n_from_host = 0;
+    const uint32_t n = take_plan(w, copies, 4 * BLOCKS);
+    for (uint32_t i = 0; i < n; i++) {
+        n_from_host += copies[i].src_tier == KVP_HOST && copies[i].dst_tier == KVP_DEVICE;
+    }
+    return n_from_host;
+}
+
+/* An open does what the match said: rows with what is kept, the rest null. */
+static void expect_open(world *w, const struct scene *scene, const kvp_prompt *prompt,
+                        const struct answer *answer)
+{
+    const uint32_t n_tokens = prompt->n_tokens;
+    const uint32_t hit = answer->best * S;
+    const uint32_t q = hit < n_tokens ? hit : n_tokens - 1;
+    kvp_open_info info;
+    const kvp_seq seq = open_with(w, prompt, &info);
+    info.evicted_blocks = 0;
+    expect_info(&info, answer, n_tokens);
+    assert_int_equal(count_from_host(w), answer->n_host);
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        for (uint32_t i = 0; i < answer->best; i++) {
+            const int kept = keeps(scene->windows[g], S, i, q);
+            assert_int_equal(row_of(w, g, seq)[i] != KVP_NULL_BLOCK, kept);
+        }
+    }
+    assert_ok(kvp_seq_commit(w->cache, seq, n_tokens));
+    close_seq(w, seq);
+}
+
+static void check_scene(const struct scene *scene)
+{
+    const uint32_t lengths[] = {8, 11, 12, 13, 17};
+    world w = make_scene(scene);
+    for (uint32_t i = 0; i < 5; i++) {
+        for (uint32_t only = 0; only <= 1; only++) {
+            kvp_prompt prompt = prompt_of(ints(0), lengths[i]);
+            prompt.flags = only ? KVP_OPEN_DEVICE_ONLY : 0u;
+            const struct answer answer = answer_of(scene, lengths[i], (int)only);
+            kvp_open_info info;
+            assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+            expect_info(&info, &answer, lengths[i]);
+            const uint32_t need = info.taken_blocks + info.cached_blocks;
+            const kvp_admission admission = can_open(&w, &prompt);
+            const uint32_t usable = (uint32_t)stats_of(&w).usable_blocks;
+            assert_int_equal(admission.need_blocks, need);
+            assert_int_equal(admission.verdict, need <= usable ? KVP_ADMIT_OK : KVP_ADMIT_NEVER);
+            if (need > usable) {
+                kvp_seq seq;
+                assert_unchanged(&w, assert_status(KVP_E_NEVER, kvp_seq_open(w.cache, w.ns, &prompt,
+                                                                             &seq, NULL)));
+            }
+        }
+    }
+    kvp_prompt prompt = prompt_of(ints(0), 12);
+    const struct answer answer = answer_of(scene, 12, 0);
+    expect_open(&w, scene, &prompt, &answer);
+    end_world(&w);
+}
+
+static void check_windows(const kvp_window windows[GROUPS], uint32_t full_hit, uint32_t max_copies)
+{
+    for (uint32_t way = 0; way < WAYS; way++) {
+        struct scene scene = {.full_hit = full_hit, .max_copies = max_copies};
+        memcpy(scene.windows, windows, sizeof(scene.windows));
+        uint32_t rest = way;
+        for (uint32_t k = 0; k < BLOCKS; k++, rest /= 3) {
+            const enum place place = (enum place)(rest % 3);
+            scene.at[k / GROUPS][k % GROUPS] = place;
+            scene.n_host += place == ON_HOST;
+            scene.n_gone += place == GONE;
+        }
+        check_scene(&scene);
+    }
+}
+
+static void test_every_way_of_full_attention_and_a_window(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    check_windows(windows, KVP_FULL_HIT_SHARE, 0);
+}
+
+static void test_every_way_of_two_windows(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{4, 1}, {0, 6}};
+    check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 0);
+}
+
+static void test_every_way_with_little_room_in_the_plan(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 3}, {5, 2}};
+    check_windows(windows, KVP_FULL_HIT_SHARE, 3);
+}
+
+static void test_every_way_of_two_full_groups_with_little_room(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 0}};
+    check_windows(windows, KVP_FULL_HIT_RECOMPUTE, 3);
+}
+
+/* --------------------------------------------------------------------------------- single cases */
+
+static world two_world(uint32_t usable)
+{
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    const kvp_config config = groups_config(S, usable, windows, 2);
+    return make_world(&config);
+}
+
+static void test_a_full_hit_is_shared_and_its_last_token_run_again(void **state)
+{
+    (void)state;
+    world w = two_world(9);
+    kvp_open_info info;
+    int64_t slot;
+    leave_cached(&w, ints(0), 8);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
+    assert_int_equal(info.hit_tokens, 8);
+    assert_int_equal(info.cached_tokens, 7);
+    assert_int_equal(info.stop, KVP_STOP_END);
+    assert_row_in(&w, 0, seq, 1, 3);
+    assert_row_in(&w, 1, seq, 0, 4); /* the query at 7 sees 4 and after */
+    assert_ok(kvp_seq_slots(w.cache, seq, 1, 7, 1, &slot));
+    assert_int_equal(slot, KVP_NO_SLOT);
+    assert_ok(kvp_seq_commit(w.cache, seq, 8));
+    decode(&w, seq, 4);
+    assert_dropped(&w, 1, seq, 0, 2);
+    end_world(&w);
+}
+
+/* At 8 the window {0, 1} needs nothing of 8 tokens; the last one, run again, needs entry 1. */
+static void test_a_full_hit_keeps_what_its_last_token_sees(void **state)
+{
+    (void)state;
+    world w = window_world(9, 0, 1);
+    leave_cached(&w, ints(0), 8);
+    assert_queue(&w, 0, 3, 4, 5, 6, 7, 8, 9, 2, 1);
+    const kvp_seq longer = open_seq(&w, ints(0), 9, NULL);
+    assert_row(&w, longer, 0, 0, 3);
+    close_seq(&w, longer);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    assert_row(&w, seq, 0, 2);
+    assert_dropped(&w, 0, seq, 0, 1);
+    assert_ok(kvp_seq_extend(w.cache, seq, ints(8), 1, 0));
+    assert_ok(kvp_seq_commit(w.cache, seq, 9));
+    assert_dropped(&w, 0, seq, 0, 2);
+    end_world(&w);
+}
+
+static void test_a_full_hit_is_computed_again_where_it_must_be(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    kvp_config config = groups_config(S, 9, windows, 2);
+    config.full_hit = KVP_FULL_HIT_RECOMPUTE;
+    world w = make_world(&config);
+    kvp_open_info info;
+    leave_cached(&w, ints(0), 8);
+    assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
+    assert_int_equal(info.hit_tokens, 4);
+    assert_int_equal(info.stop, KVP_STOP_FULL_HIT);
+    assert_int_equal(info.stop_group, 0);
+    assert_row_in(&w, 0, seq, 1, 5);
+    assert_row_in(&w, 1, seq, 2, 6);
+    end_world(&w);
+}
+
+/* The plan has room for two copies at a time: three of the prefix of 12 are too many, two of the
+ * prefix of 16 are not, though it is longer. */
+static void test_a_longer_prefix_may_need_fewer_copies(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 8}};
+    kvp_config config = groups_config(S, 8, windows, 2);
+    config.host_blocks = 9;
+    config.max_copies = 3;
+    world w = make_world(&config);
+    const kvp_seq seq = open_seq(&w, ints(0), 16, NULL);
+    const int on_host[] = {2, 4, 6, 7}; /* of the window's entries 0, 1, 2; the last of the other */
+    for (uint32_t g = 0; g < 2; g++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            retain_block(&w, row_of(&w, g, seq)[i], 1);
+        }
+    }
+    for (uint32_t k = 0; k < 4; k++) {
+        retain_block(&w, on_host[k], 0);
+    }
+    assert_ok(kvp_seq_commit(w.cache, seq, 16));
+    close_seq(&w, seq);
+    evict_blocks(&w, 2);
+    drop_plan(&w);
+    evict_blocks(&w, 4);
+    drop_plan(&w);
+    assert_int_equal(stats_of(&w).host_cached_blocks, 4);
+
+    kvp_open_info info = match(&w, ints(0), 12); /* entries 1 and 2 of the window: two copies */
+    assert_int_equal(info.hit_tokens, 12);
+    assert_int_equal(info.host_blocks, 2);
+    info = match(&w, ints(0), 17); /* entry 3 of the one, 2 of the other */
+    assert_int_equal(info.hit_tokens, 16);
+    assert_int_equal(info.host_blocks, 2);
+    info = match(&w, ints(0), 8); /* entries 0 and 1 */
+    assert_int_equal(info.hit_tokens, 8);
+    end_world(&w);
+}
+
+static void test_why_the_path_ended(void **state)
+{
+    (void)state;
+    world w = two_world(15);
+    const kvp_range uncached = {6, 7};
+    kvp_open_info info;
+    kvp_prompt prompt = prompt_of(ints(0), 13);
+    leave_cached(&w, ints(0), 12);
+    prompt.flags = KVP_OPEN_NO_MATCH;
+    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_int_equal(info.stop, KVP_STOP_OFF);
+    assert_int_equal(info.hit_tokens, 0);
+    prompt.flags = 0;
+    prompt.uncached = &uncached;
+    prompt.n_uncached = 1;
+    assert_ok(kvp_match(w.cache, w.ns, &prompt, &info));
+    assert_int_equal(info.stop, KVP_STOP_UNCACHED);
+    assert_int_equal(info.hit_tokens, 4);
+    assert_int_equal(match(&w, ints(0), 17).stop, KVP_STOP_MISS);
+    assert_int_equal(match(&w, ints(0), 13).stop, KVP_STOP_END);
+    (void)open_seq(&w, ints(100), 8, NULL); /* nothing of it is computed */
+    info = match(&w, ints(100), 9);
+    assert_int_equal(info.stop, KVP_STOP_NO_KV);
+    assert_int_equal(info.stop_group, 0);
+    end_world(&w);
+}
+
+static void test_hits_are_of_whole_entries(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    kvp_config config = groups_config(S, 9, windows, 2);
+    config.unit_tokens = 2;
+    world w = make_world(&config);
+    kvp_open_info info;
+    leave_cached(&w, ints(0), 6);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, &info);
+    assert_int_equal(info.hit_tokens, 4);
+    assert_int_equal(info.copied_tokens, 0);
+    assert_int_equal(info.stop, KVP_STOP_MISS);
+    assert_int_equal(match(&w, ints(0), 6).stop, KVP_STOP_END);
+    assert_no_plan(&w);
+    assert_row_in(&w, 0, seq, 1, 5);
+    end_world(&w);
+}
+
+/* Units of one entry may be in different blocks: the deepest one's block has them all. */
+static void test_an_entry_with_a_gap_inside_is_not_hit(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 8}};
+    kvp_config config = groups_config(S, 9, windows, 2);
+    config.unit_tokens = 2;
+    world w = make_world(&config);
+    const kvp_seq seq = open_seq(&w, ints(0), 4, NULL);
+    assert_ok(kvp_seq_commit(w.cache, seq, 2));
+    assert_int_equal(match(&w, ints(0), 5).stop, KVP_STOP_NO_KV);
+    assert_ok(kvp_seq_commit(w.cache, seq, 4));
+    assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
+    assert_ok(kvp_seq_truncate(w.cache, seq, 3, NULL));
+    assert_int_equal(match(&w, ints(0), 5).hit_tokens, 4);
+    assert_ok(kvp_seq_extend(w.cache, seq, ints(50), 1, 0)); /* written over, in both groups */
+    const kvp_open_info info = match(&w, ints(0), 5);
+    assert_int_equal(info.hit_tokens, 0);
+    assert_int_equal(info.stop, KVP_STOP_MISS);
+    end_world(&w);
+}
+
+static void test_parked_blocks_are_hit_for_nothing(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    kvp_config config = groups_config(S, 9, windows, 2);
+    config.steps = KVP_STEPS_OVERLAPPED;
+    world w = make_world(&config);
+    const kvp_seq seq = open_seq(&w, ints(0), 8, NULL);
+    const uint64_t step = begin_step(&w);
+    assert_ok(kvp_seq_commit(w.cache, seq, 8));
+    assert_int_equal(block_of(&w, 2).state, KVP_BLOCK_PARKED);
+    kvp_prompt prompt = prompt_of(ints(0), 5); /* entry 0 of both groups */
+    assert_int_equal(can_open(&w, &prompt).need_blocks, 2);
+    const kvp_seq other = open_with(&w, &prompt, NULL);
+    assert_row_in(&w, 1, other, 2, 6);
+    (void)done_step(&w, step);
+    assert_int_equal(block_of(&w, 2).ref_count, 1);
+    end_world(&w);
+}
+
+/* What a refused open held goes back to where it stood, in every queue. */
+static void test_a_refused_open_puts_its_hits_back(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{4, 4}, {0, 0}};
+    kvp_config config = groups_config(S, 8, windows, 2);
+    config.host_blocks = 9;
+    config.watermark = 0.25;
+    world w = make_world(&config);
+    kvp_seq seq = {77};
+    leave_cached(&w, ints(0), 12);
+    evict_blocks(&w, 4); /* two free ones, and two that go to the host */
+    drop_plan(&w);
+    const kvp_seq other = open_seq(&w, ints(100), 3, NULL);
+    const kvp_prompt prompt = prompt_of(ints(0), 13);
+    const kvp_open_info info = match(&w, ints(0), 13);
+    assert_int_equal(info.hit_tokens, 12);
+    assert_int_equal(info.host_blocks, 1); /* and the window's entry 1, which it does not need */
+    assert_unchanged(&w,
+                     assert_status(KVP_E_NEVER, kvp_seq_open(w.cache, w.ns, &prompt, &seq, NULL)));
+    assert_shortage(&w, KVP_E_NEVER, 0, 1);
+    close_seq(&w, other);
+    assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK); /* nothing is held now */
+    assert_int_equal(seq.bits, 77);
+    end_world(&w);
+}
+
+/* The watermark is for when something is held: what the open itself holds does not count. */
+static void test_hits_hold_nothing_for_the_watermark(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 4}};
+    kvp_config config = groups_config(S, 9, windows, 2);
+    config.watermark = 0.25; /* two blocks */
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 12);
+    const kvp_prompt prompt = prompt_of(ints(0), 20);
+    assert_int_equal(can_open(&w, &prompt).need_blocks, 8);
+    assert_int_equal(can_open(&w, &prompt).verdict, KVP_ADMIT_OK);
+    (void)open_with(&w, &prompt, NULL);
+    end_world(&w);
+}
+
+static void test_hits_on_the_host_come_back_entry_by_entry(void **state)
+{
+    (void)state;
+    const kvp_window windows[] = {{0, 0}, {0, 8}};
+    kvp_config config = groups_config(S, 8, windows, 2);
+    config.host_blocks = 9;
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 8);
+    wipe_device(&w); /* 4 3 2 1 become 1 2 3 4 */
+    drop_plan(&w);
+    const kvp_seq seq = open_seq(&w, ints(0), 9, NULL);
+    assert_row_in(&w, 0, seq, 5, 7, 4);
+    assert_row_in(&w, 1, seq, 6, 8, 3);
+    assert_plan(&w, TO_DEVICE(0, 4, 5, 4), {0, 1, KVP_HOST, KVP_DEVICE, 3, 6, 4},
+                TO_DEVICE(0, 2, 7, 4), {0, 1, KVP_HOST, KVP_DEVICE, 1, 8, 4});
+    assert_int_equal(stats_of(&w).cached_blocks, 0);
+    assert_int_equal(stats_of(&w).host_cached_blocks, 4);
+    end_world(&w);
+}
+
+static void test_hits_are_retained_and_released_like_any_blocks(void **state)
+{
+    (void)state;
+    world w = two_world(9);
+    leave_cached(&w, ints(0), 12); /* 4 2 | 6 5 3 1 */
+    kvp_prompt prompt = prompt_of(ints(0), 13);
+    const kvp_seq seq = open_with(&w, &prompt, NULL);
+    assert_row_in(&w, 0, seq, 1, 3, 5, 7);
+    assert_row_in(&w, 1, seq, 0, 0, 6, 8);
+    assert_queue(&w, 0, 9, 4, 2);
+    assert_released(close_seq(&w, seq), 2, 4);
+    assert_queue(&w, 0, 7, 8, 9, 4, 2, 6, 5, 3, 1);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_way_of_full_attention_and_a_window),
+        cmocka_unit_test(test_every_way_of_two_windows),
+        cmocka_unit_test(test_every_way_with_little_room_in_the_plan),
+        cmocka_unit_test(test_every_way_of_two_full_groups_with_little_room),
+        cmocka_unit_test(test_a_full_hit_is_shared_and_its_last_token_run_again),
+        cmocka_unit_test(test_a_full_hit_keeps_what_its_last_token_sees),
+        cmocka_unit_test(test_a_full_hit_is_computed_again_where_it_must_be),
+        cmocka_unit_test(test_a_longer_prefix_may_need_fewer_copies),
+        cmocka_unit_test(test_why_the_path_ended),
+        cmocka_unit_test(test_hits_are_of_whole_entries),
+        cmocka_unit_test(test_an_entry_with_a_gap_inside_is_not_hit),
+        cmocka_unit_test(test_parked_blocks_are_hit_for_nothing),
+        cmocka_unit_test(test_a_refused_open_puts_its_hits_back),
+        cmocka_unit_test(test_hits_hold_nothing_for_the_watermark),
+        cmocka_unit_test(test_hits_on_the_host_come_back_entry_by_entry),
+        cmocka_unit_test(test_hits_are_retained_and_released_like_any_blocks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
