@@ -58,7 +58,7 @@ has out "decisions="
 expect 0 show a.kvplog --from 1000
 lines out 1
 # A host tier, overlapped steps, events.
-"$writer" --write tiers.kvplog 4 800 || exit 1
+"$writer" --write tiers.kvplog 24 800 || exit 1
 expect 0 show --results tiers.kvplog
 has out "host_blocks=14 keep_evicted=1 steps=overlapped max_steps_out=3 max_events=16"
 has out "seq_swap_out(seqs=[0x"
@@ -76,12 +76,31 @@ has out "KVP_E_TOO_SMALL number="
 has out "block_info_get(host, block="
 has out " tier=device"
 
+# Groups, windows, trees.
+"$writer" --write trees.kvplog 5 800 || exit 1
+expect 0 show --results trees.kvplog
+has out " max_tree_tokens=10 n_groups=3 window=full window=3+6 window=0+9"
+has out "seq_window(seq=0x"
+has out "seq_window_get(seq=0x"
+has out " dropped=1.."
+has out " parents=["
+has out " leaves=["
+has out "max_moves="
+has out "seq_tree(seq=0x"
+has out "capacity="
+has out ", tokens, parents) = KVP_OK n="
+has out " tree_tokens="
+has out "KVP_E_DROPPED"
+has out " group="
+
 # ---- replay
 for level in 0 1 2 3; do
     expect 0 replay a.kvplog --check $level
     has out "300 calls, every result as recorded"
 done
 expect 0 replay tiers.kvplog --check 3
+has out "800 calls, every result as recorded"
+expect 0 replay trees.kvplog --check 3
 has out "800 calls, every result as recorded"
 
 # The last call's results: another byte there is another result.
@@ -131,7 +150,7 @@ has err "wrong.kvplog: offset $size: damaged, in call #300"
 : >empty
 echo '{"timestamp": 0}' >not_a_log
 cp a.kvplog newer.kvplog
-poke newer.kvplog 6 063
+poke newer.kvplog 6 064
 head -c 20 a.kvplog >stump
 for subcommand in show replay; do
     expect 1 $subcommand empty
@@ -173,6 +192,13 @@ has out "800 calls -> 2 after"
 expect 0 show small.kvplog
 has out "step_begin("
 has out "step_done(step=1) = KVP_OK effective=1"
+# A path that moves needs a tree, its tokens computed, and what made them.
+fails='! "$KVPAGER" trace show --results {} | grep -q "seq_accept(.*= KVP_OK n=[1-9]"'
+expect 0 shrink trees.kvplog -o small.kvplog --command "$fails"
+expect 0 show small.kvplog
+has out "seq_extend_tree("
+has out "seq_accept("
+expect 0 replay small.kvplog --check 3
 rm small.kvplog
 expect 1 shrink a.kvplog -o small.kvplog --command 'true {}'
 has err "nothing to shrink: the command succeeds"
