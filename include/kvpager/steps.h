@@ -30,11 +30,11 @@
  *     when it is released without content, or loses it.)
  *   - Writers that have left. A sequence leaves a block (closed, truncated, swapped out, copied on
  *     write, adopted, dropped by a window) that stays held by others, while steps are out that may
- *     write for it: it has slots that are writable and not computed, or a truncate, invalidation or
- *     failure has cut such slots off while one of these steps was out. Until the newest step that
- *     was out then is over, making a slot of that block writable is copy-on-write, also for a
- *     sequence that has it alone. (A swap forgets what was cut: the sequence has other blocks
- *     then.)
+ *     write for it: it has slots that are writable and not computed, or a truncate, an
+ *     invalidation, an accepted tree or a failure has cut such slots off while one of these steps
+ *     was out. Until the newest step that was out then is over, making a slot of that block
+ *     writable is copy-on-write, also for a sequence that has it alone. (A swap forgets what was
+ *     cut: the sequence has other blocks then.)
  *   - Copies. What a plan writes counts as computed for the sequence that the copy was made for,
  *     and is found by others, that is: attached, or made a duplicate, when its step is done; not
  *     before. So is what kvp_seq_commit and kvp_seq_fill seal in such a block meanwhile (not

@@ -11,8 +11,8 @@
  * have at most one attached block in each tier. What is on both tiers is the same KV.
  *
  * A sequence is on one tier. Swapped out, its row holds the host's ids, its tokens stay, and it can
- * be asked (kvp_seq_info_get, _tokens, _block_tokens, _row), closed or swapped in; every other call
- * on it is KVP_E_STATE. Moving sequences to a tier, in the order given:
+ * be asked (kvp_seq_info_get, _tokens, _block_tokens, _row, _window_get, _tree), closed or swapped
+ * in; every other call on it is KVP_E_STATE. Moving sequences to a tier, in the order given:
  *
  *   1. Row entries that hold computed tokens move, ceil(computed / S) of them; what lies behind has
  *      no KV and is only released. For each entry, in order, that no earlier one of this call had:

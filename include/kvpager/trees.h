@@ -25,7 +25,7 @@
  * was added for; before: KVP_E_IN_FLIGHT, as from an extend that would copy an entry with nodes on
  * write then, while steps are out. kvp_step_failed drops the trees of sequences that it cuts, and
  * every tree whose last round was added for that step or a later one, and reports those sequences,
- * too.
+ * too. A tree that goes alone leaves its slots as reserve.
  */
 #ifndef KVPAGER_TREES_H
 #define KVPAGER_TREES_H
@@ -40,7 +40,8 @@ extern "C" {
  *
  * Slots of all nodes, of tokens that are not computed, and of reserve_tokens behind the trees, are
  * writable then; blocks are taken, copied on write or written over as by kvp_seq_extend_many.
- * kvp_can_extend answers for this call, too.
+ * Tokens before the tree may be without value. kvp_can_extend answers for this call, too: it counts
+ * new tokens behind the tree, and does not look at max_tree_tokens.
  *
  * Takes:   batch        tokens: values of the new nodes, may be NULL only when there are none;
  *                       flags 0, no keys
@@ -75,8 +76,9 @@ typedef struct kvp_accept {
  * (kvp_copier_move). They must run after the plan that was taken last, and before the next one and
  * the next forward pass. Full units are sealed as by commit, and found at once; what windows do not
  * keep is dropped; then the blocks behind ceil(tokens / S) are released, reserved ones, too, the
- * last first (row_version rises by one if there were any). A sequence without a tree is left as it
- * is, but must not be swapped out.
+ * last first (row_version rises by one if there were any). writable is at most the tokens then. A
+ * sequence without a tree is left as it is, but must not be swapped out. With leaf -1 nothing else
+ * is looked at: a tree can be dropped while its step is out.
  *
  * Returns: KVP_OK; KVP_E_ARG: leaf below -1, or not in the tree; KVP_E_STATE: something is accepted
  *          and tokens before the tree are not computed, or have no value, or a copy into a block

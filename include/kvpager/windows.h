@@ -15,8 +15,9 @@
  * or an attached unit is said of each group. Whatever is done entry by entry is done for one entry
  * after the other, and for each in the order of the groups; whatever goes from the last entry down
  * goes through the groups from the last, too. Units are sealed and withdrawn one after
- * the other, each in the order of the groups. Counts of blocks are of all groups. One group without
- * a window is the default.
+ * the other, each in the order of the groups. Counts of blocks, and of units sealed, detached,
+ * adopted or duplicate, are of all groups; those of units private or not kept count once. One group
+ * without a window is the default.
  *
  * A group has a window: K sinks, R recent tokens; the query at position p sees keys 0 .. K - 1 and
  * p - R + 1 .. p. It is the group's in the configuration, until kvp_seq_window gives the sequence
@@ -40,9 +41,11 @@
  *   Needed      Fork, truncate, and whatever computes more, need all entries that are kept at that
  *               place: fork(at) with q = at for the child, truncate(n) with q = min(computed, n),
  *               the rest with q = computed. One that was dropped: KVP_E_DROPPED, and nothing has
- *               changed. A fork's row has only what it keeps. An invalidation, or a failed step,
- *               can leave a sequence that needs what was dropped: it cannot be extended or be part
- *               of a step any more (KVP_E_DROPPED); close it, or truncate it to where it can.
+ *               changed. A fork has the windows of its parent, and only what it keeps of its rows
+ *               (stats.dropped_blocks counts neither that, nor what a hit leaves null). An
+ *               invalidation, or a failed step, can leave a sequence that needs what was dropped:
+ *               it cannot be extended or be part of a step any more (KVP_E_DROPPED); close it, or
+ *               truncate it to where it can.
  *   KVP_E_NEVER counts the entries that are not null, of all groups.
  *
  * Match. Hits are of prefixes for which every group has what it keeps. Nodes are matched as ever,
@@ -68,7 +71,8 @@
  * units are private: max(computed, the smaller of K + R of the two windows), a full one counting as
  * without end; computed as of when the window was set, or lower: as of when the sequence, or a fork
  * of it, was taken back to fewer. Setting the group's window again does not undo that. A private
- * unit is nobody else's: when they invalidate theirs, the sequence is not reported for it.
+ * unit is nobody else's: when they invalidate theirs, the sequence is not reported for it. (Nor
+ * does a sequence know who shares an entry that it has dropped, but by the first withdrawn unit.)
  */
 #ifndef KVPAGER_WINDOWS_H
 #define KVPAGER_WINDOWS_H

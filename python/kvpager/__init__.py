@@ -17,11 +17,11 @@ STOP_MISS, KVP_E_NO_BLOCKS is NoBlocksError. What a call does is in the headers;
 what is different here.
 """
 
+from ._attention import AttnTree as AttnTree
+from ._attention import AttnWindow as AttnWindow
 from ._attention import CsrLists as CsrLists
 from ._attention import DenseLists as DenseLists
 from ._attention import Rope as Rope
-from ._attention import Tree as Tree
-from ._attention import Window as Window
 from ._attention import append as append
 from ._attention import attention as attention
 from ._attention import merge as merge

@@ -75,7 +75,7 @@ class CsrLists(NamedTuple):
     query_start: Any = None
 
 
-class Tree(NamedTuple):
+class AttnTree(NamedTuple):
     """What queries may see of uncommitted tokens, the sequences' last keys.
 
     start       [B + 1] i32, first uncommitted token of each sequence
@@ -89,7 +89,7 @@ class Tree(NamedTuple):
     bits_start: Any = None
 
 
-class Window(NamedTuple):
+class AttnWindow(NamedTuple):
     """The first sink_tokens and the last recent_tokens keys are seen; recent_tokens 0: all.
 
     sinks, recent   [B] u32, of each sequence, in place of the two numbers
@@ -221,7 +221,7 @@ def _set_level(level: Any, lists: DenseLists | CsrLists, keep: list[Any]) -> int
     return len(last)
 
 
-def _set_window(made: Any, window: Window, n_seqs: int, keep: list[Any]) -> None:
+def _set_window(made: Any, window: AttnWindow, n_seqs: int, keep: list[Any]) -> None:
     room = made.window
     try:
         room.sink_tokens, room.recent_tokens = window.sink_tokens, window.recent_tokens
@@ -239,7 +239,7 @@ def _set_window(made: Any, window: Window, n_seqs: int, keep: list[Any]) -> None
             keep.append(data)
 
 
-def _set_tree(made: Any, tree: Tree, n_seqs: int, keep: list[Any]) -> None:
+def _set_tree(made: Any, tree: AttnTree, n_seqs: int, keep: list[Any]) -> None:
     room = made.tree
     for name in ("start", "bits_start"):
         value = getattr(tree, name)
@@ -269,8 +269,9 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
               out: F32Array | None = None, lse: F32Array | None = None, v_size: int = 0,
               causal: bool = True, scale: float = 0.0, soft_cap: float = 0.0,
               sink_logits: F32Array | None = None, order: Ints | None = None,
-              window: Window | None = None, tree: Tree | None = None, rope: Rope | None = None,
-              positions: Ints | None = None, impl: int = c.ATTN_AUTO) -> F32Array:
+              window: AttnWindow | None = None, tree: AttnTree | None = None,
+              rope: Rope | None = None, positions: Ints | None = None,
+              impl: int = c.ATTN_AUTO) -> F32Array:
     """Attention: prefill, chunks of it, decode, trees, in one batch. attention.h has the terms.
 
     q            [T, Q, D] f32

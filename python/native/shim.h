@@ -21,6 +21,7 @@
 #include <kvpager/meta.h>
 #include <kvpager/oplog.h>
 #include <kvpager/sched.h>
+#include <kvpager/transfer.h>
 #include <kvpager/wire.h>
 
 #ifdef KVPY_CDEF /* read by cffi, to which the object is opaque */

@@ -277,7 +277,7 @@ def test_attention_windows_and_rope() -> None:
     q = np.random.default_rng(3).standard_normal((12, 4, 8)).astype(np.float32)
     layer = memory.layer(0)
     alone = kvpager.attention(layer, q, meta.qo_indptr, lists,
-                              window=kvpager.Window(recent_tokens=1))
+                              window=kvpager.AttnWindow(recent_tokens=1))
     assert np.allclose(alone[3], v[3].repeat(2, 0), atol=1e-6)
     rope = kvpager.Rope(mode=kvpager.ROPE_AT_READ, theta=10000.0)
     turned = kvpager.attention(layer, q, meta.qo_indptr, lists, rope=rope)
@@ -304,9 +304,9 @@ def test_attention_bad_input() -> None:
         (lambda: run(layer, q, meta.qo_indptr, lists, sink_logits=np.zeros(3, np.float32)),
          "sink_logits"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
-                     window=kvpager.Window(sinks=[1], recent=[1])), "sinks"),
+                     window=kvpager.AttnWindow(sinks=[1], recent=[1])), "sinks"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
-                     tree=kvpager.Tree(start=[0, 0])), "start"),
+                     tree=kvpager.AttnTree(start=[0, 0])), "start"),
         (lambda: run(layer, q, meta.qo_indptr, lists._replace(last_len=[1])), "row_start"),
         (lambda: run(layer, q, meta.qo_indptr, lists._replace(blocks=meta.kv_indices[:1])),
          "attention"),
