@@ -10,5 +10,6 @@
 #include "events.h"
 #include "windows.h"
 #include "trees.h"
+#include "snapshot.h"
 
 #endif

@@ -170,8 +170,8 @@ enum {
     KVP_MASK_WINDOWED = 1 /* slots of the list of kvp_meta_windowed, gap included */
 };
 
-/* The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries are the
- * last of those. A sequence without nodes has none here, and is causal.
+/* The trees of a batch, and masks. A sequence's nodes are its last keys, and its queries, too. A
+ * sequence without nodes has none here, and is causal.
  *
  * The example of trees.h, nodes 0 -> 1 -> 3 and 0 -> 2 behind 9 tokens:
  *
@@ -181,7 +181,9 @@ enum {
  * window shows to its position: K and R with tokens + depth.
  *
  * The mask says all of it for every sequence, those without trees too, as FlashInfer reads it
- * (packed custom mask): bit q x keys + k of the sequence's bytes, lowest bit of a byte first. */
+ * (packed custom mask): bit q x keys + k of the sequence's bytes, lowest bit of a byte first. (For
+ * attention.h: give a mask over rows together with the window's K and R and with indptr; one over
+ * windowed lists by itself.) */
 typedef struct kvp_meta_tree {
     size_t struct_size;
     uint32_t max_nodes;      /* capacity of the arrays of V, >= V */

@@ -48,6 +48,12 @@
  *     tried, swapped and waiting together. A try costs a match of the prompt (pass
  *     kvp_prompt.hashes to save the hashing) or a look at the swapped rows; none is made while so
  *     little changed in the cache since the last one that it must fail again.
+ *   - Layer groups and windows (windows.h): counts of blocks are of all groups. What a window of
+ *     the configuration drops is given back as a request goes on, but not counted in advance.
+ *     Samples are forked where the prompt ends, which a window may have dropped when generated
+ *     tokens are computed again with it: a request of several samples that comes back from a
+ *     recompute then ends with KVP_END_REFUSED. Prefer KVP_PREEMPT_SWAP for such caches, or give
+ *     such requests a rank that is not preempted.
  *   - Victims: paused requests first, then larger priority value, then later arrival; never one
  *     that ranks before the request that needs the blocks, never one that came in in the same step,
  *     and never one that would release nothing, all its blocks being shared with others that stay.
@@ -244,7 +250,8 @@ typedef struct kvp_sched_limit {
  * samples, prompt P and L = P + max_new_tokens:
  *   P + 1 and L <= max_seq_tokens, else KVP_E_TOO_LONG;
  *   B(P) + n - 1 <= usable - watermark, and
- *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER.
+ *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER. With
+ *   several layer groups, usable and usable - watermark are divided by their number.
  *
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request

@@ -61,11 +61,13 @@ static inline struct kvpi_span kvpi_span_of(const kvp_cache *cache, const kvp_me
     return span;
 }
 
-/* Sequence b of a batch that was checked. */
+/* Sequence b of a batch that was checked: its handle is right, and only the place is looked at. */
 static inline struct kvpi_span kvpi_meta_span(const kvp_cache *cache, const kvp_meta_batch *batch,
                                               uint32_t b)
 {
-    return kvpi_span_of(cache, batch, b, kvpi_find_seq(cache, batch->seqs[b]));
+    const struct kvpi_table *table = &cache->table;
+    const uint32_t place = (uint32_t)batch->seqs[b].bits & ((1u << table->place_bits) - 1);
+    return kvpi_span_of(cache, batch, b, kvpi_seq_at(table, place));
 }
 
 static inline const int32_t *kvpi_span_row(const kvp_cache *cache, const kvp_meta_batch *batch,
@@ -93,44 +95,19 @@ static inline int32_t kvpi_last_block_len(const kvp_cache *cache, uint32_t lengt
     return n_blocks == 0 ? 0 : (int32_t)(length - (n_blocks - 1) * cache->config.block_tokens);
 }
 
-/* Slots of the step's tokens: KVP_NO_SLOT for those that are computed. */
-static inline void kvpi_fill_slots(const struct kvpi_span *span, const int32_t *row, uint32_t S,
-                                   int64_t *out)
-{
-    const uint32_t computed = span->seq->computed;
-    if (span->n_tokens == 1) { /* a decode step: no division */
-        const uint32_t i = span->n_blocks - 1;
-        *out = span->begin < computed ? KVP_NO_SLOT : (int64_t)row[i] * S + span->begin - i * S;
-        return;
-    }
-    for (uint32_t p = span->begin; p < span->end; p++) {
-        *out++ = p < computed ? KVP_NO_SLOT : (int64_t)row[p / S] * S + p % S;
-    }
-}
+/* The arrays of T of a format; NULL: not wanted. */
+struct kvpi_token_arrays {
+    int32_t *batch_indices;
+    int32_t *positions;
+    int64_t *slot_mapping;
+};
 
-/* Nodes lie at their depth. */
-void kvpi_fill_node_positions(const kvp_cache *cache, const struct kvpi_span *span, int32_t *out);
+/* Fill them for sequence b, whose first token is the n-th. */
+void kvpi_fill_tokens(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
+                      uint32_t b, uint32_t n, const struct kvpi_token_arrays *out);
 
-static inline void kvpi_fill_positions(const kvp_cache *cache, const struct kvpi_span *span,
-                                       int32_t *out)
-{
-    const uint32_t end = kvpi_min_u32(span->end, span->seq->tokens);
-    for (uint32_t p = span->begin; p < end; p++) {
-        *out++ = (int32_t)p;
-    }
-    if (span->end > span->seq->tokens) {
-        kvpi_fill_node_positions(cache, span, out);
-    }
-}
-
-/* -1 for tokens that are computed, else b. */
-static inline void kvpi_fill_batch_indices(const struct kvpi_span *span, uint32_t b, int32_t *out)
-{
-    const uint32_t computed = span->seq->computed;
-    for (uint32_t p = span->begin; p < span->end; p++) {
-        *out++ = p < computed ? -1 : (int32_t)b;
-    }
-}
+/* Positions of the step's tokens: a node's is by its depth. */
+void kvpi_fill_positions(const kvp_cache *cache, const struct kvpi_span *span, int32_t *out);
 
 /* Prefix sums of a count per sequence; no array: nothing. */
 static inline void kvpi_put_sum(int32_t *indptr, uint32_t b, uint32_t before, uint32_t n)

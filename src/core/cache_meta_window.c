@@ -71,27 +71,6 @@ static void fill_relative(const kvp_cache *cache, const struct kvpi_span *span,
     }
 }
 
-/* The arrays of T, of sequence b, whose first token is the n-th. */
-static void fill_tokens(const kvp_cache *cache, const kvp_meta_batch *batch, uint32_t b, uint32_t n,
-                        const kvp_meta_windowed *windowed)
-{
-    const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
-    const struct kvpi_kept kept = kvpi_span_kept(cache, batch, &span);
-    if (windowed->batch_indices != NULL) {
-        kvpi_fill_batch_indices(&span, b, windowed->batch_indices + n);
-    }
-    if (windowed->positions != NULL) {
-        kvpi_fill_positions(cache, &span, windowed->positions + n);
-    }
-    if (windowed->slot_mapping != NULL) {
-        kvpi_fill_slots(&span, kvpi_span_row(cache, batch, &span), cache->config.block_tokens,
-                        windowed->slot_mapping + n);
-    }
-    if (windowed->relative != NULL) {
-        fill_relative(cache, &span, &kept, windowed->relative + n);
-    }
-}
-
 static void put_window(const kvp_cache *cache, const struct kvpi_kept *kept, uint32_t b,
                        const kvp_meta_windowed *windowed)
 {
@@ -110,6 +89,8 @@ static void put_window(const kvp_cache *cache, const struct kvpi_kept *kept, uin
 static void fill_windowed(const kvp_cache *cache, const kvp_meta_batch *batch,
                           const kvp_meta_windowed *windowed)
 {
+    const struct kvpi_token_arrays tokens = {windowed->batch_indices, windowed->positions,
+                                             windowed->slot_mapping};
     uint32_t n = 0;
     uint32_t e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
@@ -122,7 +103,10 @@ static void fill_windowed(const kvp_cache *cache, const kvp_meta_batch *batch,
         kvpi_put(windowed->last_block_len, b,
                  n_listed == 0 ? 0 : kvpi_last_block_len(cache, span.end, span.n_blocks));
         put_window(cache, &kept, b, windowed);
-        fill_tokens(cache, batch, b, n, windowed);
+        kvpi_fill_tokens(cache, &span, kvpi_span_row(cache, batch, &span), b, n, &tokens);
+        if (windowed->relative != NULL) {
+            fill_relative(cache, &span, &kept, windowed->relative + n);
+        }
         n += span.n_tokens;
         e += n_listed;
     }

@@ -61,6 +61,24 @@ static uint32_t new_root(kvp_cache *cache, const struct kvpi_space *space)
     return kvpi_prefix_add_root(&cache->prefix, &hash);
 }
 
+/* Make a free place a namespace of that name, with no openers; 0 when no node is free. */
+static int make_space(kvp_cache *cache, uint32_t place, const void *name, size_t name_bytes)
+{
+    struct kvpi_space *space = space_at(cache, place);
+    space->name_bytes = (uint32_t)name_bytes;
+    if (name_bytes > 0) {
+        memcpy(space->name, name, name_bytes);
+    }
+    space->root = new_root(cache, space);
+    if (space->root == KVPI_NO_NODE) {
+        return 0;
+    }
+    space->generation++;
+    space->openers = 0;
+    kvpi_count(&cache->n_open_spaces, 1);
+    return 1;
+}
+
 static kvp_status open_space(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)
 {
     const uint32_t place = find_place(cache, name, name_bytes);
@@ -68,23 +86,23 @@ static kvp_status open_space(kvp_cache *cache, const void *name, size_t name_byt
         return KVP_E_NO_NAMESPACES;
     }
     struct kvpi_space *space = space_at(cache, place);
-    if (!(space->generation & 1)) {
-        space->name_bytes = (uint32_t)name_bytes;
-        if (name_bytes > 0) {
-            memcpy(space->name, name, name_bytes);
-        }
-        space->root = new_root(cache, space);
-        if (space->root == KVPI_NO_NODE) {
-            return KVP_E_NO_NAMESPACES;
-        }
-        space->generation++;
-        space->openers = 0;
-        kvpi_count(&cache->n_open_spaces, 1);
+    if (!(space->generation & 1) && !make_space(cache, place, name, name_bytes)) {
+        return KVP_E_NO_NAMESPACES;
     }
     space->openers++;
     cache->used = 1;
     *out_ns = handle_of(cache, place);
     return KVP_OK;
+}
+
+uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes)
+{
+    const uint32_t place = find_place(cache, name, name_bytes);
+    if (place == cache->config.max_namespaces || (space_at(cache, place)->generation & 1) != 0 ||
+        !make_space(cache, place, name, name_bytes)) {
+        return KVPI_NO_NODE;
+    }
+    return space_at(cache, place)->root;
 }
 
 kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)

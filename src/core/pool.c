@@ -277,6 +277,32 @@ void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention
     b->refs = (b->refs & ~KVPI_REFS_CLASS_MASK) | retention << KVPI_REFS_CLASS_SHIFT;
 }
 
+void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
+                       uint32_t group)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t next = before == 0 ? pool->n_blocks + class_ : before;
+    KVPI_ASSERT(blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
+    kvpi_pool_unlink(pool, blocks, block);
+    const uint32_t prev = blocks[next].prev;
+    blocks[block].refs = class_ << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
+    blocks[block].prev = prev;
+    blocks[block].next = next;
+    blocks[prev].next = block;
+    blocks[next].prev = block;
+    pool->classes |= 1u << class_;
+    kvpi_uncount(&pool->n_free, 1);
+    kvpi_count(&pool->n_cached, 1);
+}
+
+void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block)
+{
+    KVPI_ASSERT(kvpi_block(pool, block)->content == 0 && kvpi_pool_refs(pool, block) == 0);
+    kvpi_pool_unlink(pool, kvpi_blocks(pool), block);
+    kvpi_uncount(&pool->n_free, 1);
+    push_free(pool, block);
+}
+
 /* Walk one queue: links consistent, free blocks first and only in class 0. */
 static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, uint64_t counts[2],
                                uint64_t *out_block)

@@ -173,6 +173,14 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block);
 /* Change the class of a held block: where it is queued when it is released with content. */
 void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention);
 
+/* A free block becomes cached, before `before` in the queue of its class (0: at the tail); its
+ * content is set by the caller. For what is restored. */
+void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
+                       uint32_t group);
+
+/* A free block goes to the head of class 0. */
+void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block);
+
 /* Audit B1 to B3: 1 when they hold; else 0, the block, and text that begins with the invariant. */
 int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail);
 

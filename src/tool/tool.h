@@ -17,6 +17,7 @@ enum {
  * stdout, and noticing that this failed, to main. */
 int cmd_compare(int argc, char **argv);
 int cmd_gen(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
 int cmd_mrc(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_size(int argc, char **argv);

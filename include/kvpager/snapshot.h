@@ -1,0 +1,183 @@
+/* kvpager/snapshot.h: what is cached, saved to bytes and restored by another process.
+ *
+ *   kvp_snapshot_options options;
+ *   kvp_snapshot_options_init(&options);
+ *   options.model = "llama-8b fp16";
+ *   options.model_bytes = 13;
+ *   kvp_snapshot_save(cache, &options, &sink);                 at any time between two steps
+ *   ...
+ *   kvp_cache_create(&config, NULL, 0, &cache);                another process
+ *   kvp_snapshot_load(cache, &options, &source, &report);      before anything is opened
+ *   kvp_ns_open(cache, "tenant", 6, &ns);                      what it had cached can be hit
+ *
+ * A snapshot holds what is cached, not sequences: the names of namespaces, the units that can be
+ * hit (tokens, extra keys, prefix before), and for every block with such units, of either tier and
+ * every layer group, which units, its retention class and its place in the order of eviction.
+ * Blocks that are held count as released: in the order in which closing all sequences, in the order
+ * of their places, would release them. What cannot be hit any more (flushed namespaces,
+ * invalidated units) is not saved: its blocks are free afterwards. docs/SNAPSHOT.md has the bytes.
+ *
+ *   Bytes       With options.get the KV of each saved block is saved too, and options.put takes it
+ *               back. Without, the memory must have survived (shared memory, a process image):
+ *               block ids stay, and n_blocks and host_blocks must be the same.
+ *   Continues   Into a cache of the same sizes everything is as it would be had all sequences been
+ *               closed: the same block ids, hits and victims from there on, as long as everything
+ *               saved is restored and nothing had become impossible to hit.
+ *   Sizes       Other n_blocks and host_blocks (only with bytes), n_nodes, max_namespaces,
+ *               max_unit_keys, max_seqs and policies are fine. With other numbers of blocks their
+ *               ids are new, what would have been evicted last is restored first, until there is no
+ *               room, and duplicates (blocks with the same content as another) lose what is double.
+ *   Verified    Every record has a checksum; a unit's hash is computed anew from its tokens, keys
+ *               and the prefix before it, up to the namespace's name and the hash seed. What does
+ *               not agree is dropped, with what depends on it, before it could be matched. A file
+ *               that was cut restores what is whole. The report says how much was dropped, and why.
+ *   Not secret  A snapshot holds token values, the hash seed, and KV: treat it as users' prompts.
+ *               Checksums find damage, not forgery: load only what you wrote.
+ *
+ * Neither call is in an operation log: save changes nothing, and a restored cache, not being new,
+ * cannot be recorded.
+ */
+#ifndef KVPAGER_SNAPSHOT_H
+#define KVPAGER_SNAPSHOT_H
+
+#include "cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many;
+ * none: the end. It returns 0; anything else ends the file there. */
+typedef struct kvp_source {
+    void *context;
+    int (*read)(void *context, void *out_bytes, size_t capacity, size_t *out_n);
+} kvp_source;
+
+/* A block whose KV is saved or restored. */
+typedef struct kvp_snapshot_block {
+    uint32_t tier; /* KVP_DEVICE, KVP_HOST */
+    uint32_t group;
+    int32_t block;
+    uint32_t n_tokens; /* slots with KV, from the block's start; the rest does not matter */
+} kvp_snapshot_block;
+
+enum { KVP_SNAPSHOT_NAMESPACE = 0, KVP_SNAPSHOT_BLOCK = 1 };
+
+/* What was restored, one by one. */
+typedef struct kvp_snapshot_item {
+    uint32_t kind;    /* KVP_SNAPSHOT_... */
+    uint32_t ns;      /* number of the namespace in the file, from 0 */
+    const void *name; /* NAMESPACE: [name_bytes], good during the call */
+    uint32_t name_bytes;
+    kvp_snapshot_block block; /* BLOCK: n_tokens to the end of its deepest unit */
+    uint32_t retention;
+    uint32_t n_units;       /* of this block that can be hit in it */
+    uint32_t prefix_tokens; /* tokens from the start of the prompt to the end of the deepest unit */
+    kvp_hash hash;          /* of the deepest unit */
+    kvp_hash before;        /* of the unit before the block, or of the namespace */
+} kvp_snapshot_item;
+
+typedef struct kvp_snapshot_options {
+    size_t struct_size;   /* set by kvp_snapshot_options_init */
+    const void *model;    /* [model_bytes] what KV is of: model, revision, type; compared */
+    uint32_t model_bytes; /* 0..255 */
+    uint64_t block_bytes; /* KV bytes of a block, 1..2^31-1; 0: without bytes (default) */
+    void *context;        /* of the functions */
+    int (*get)(void *context, const kvp_snapshot_block *block, void *out_bytes);
+    /* save, with bytes: [block_bytes]; not 0 ends the save */
+    int (*put)(void *context, const kvp_snapshot_block *block, const void *bytes);
+    /* load, with bytes; not 0 drops the block. Called before the block can be
+                             hit, with bytes whose checksum is right */
+    void (*tell)(void *context, const kvp_snapshot_item *item); /* load: may be NULL */
+} kvp_snapshot_options;
+
+/* Fill with the defaults: no model, no bytes. NULL is ignored. Thread: pure. */
+KVP_API void kvp_snapshot_options_init(kvp_snapshot_options *options);
+
+/* Why something was not restored. */
+enum {
+    KVP_DROP_DAMAGED = 0,  /* its record, or one that it depends on, is damaged or missing */
+    KVP_DROP_CUT = 1,      /* the file ends before it */
+    KVP_DROP_NO_ROOM = 2,  /* no block, node, key or namespace is left for it */
+    KVP_DROP_UNCACHED = 3, /* it holds a token that this cache must not match */
+    KVP_DROP_KV = 4,       /* its KV is damaged or missing, or put refused it */
+    KVP_DROP_REASONS = 5
+};
+
+/* saved = restored + the sum of dropped, always. */
+typedef struct kvp_snapshot_report {
+    uint64_t saved_namespaces;
+    uint64_t saved_blocks; /* both tiers, all groups */
+    uint64_t saved_units;  /* in these blocks */
+    uint64_t namespaces;   /* restored */
+    uint64_t blocks;
+    uint64_t units;
+    uint64_t dropped_namespaces[KVP_DROP_REASONS];
+    uint64_t dropped_blocks[KVP_DROP_REASONS];
+    uint64_t dropped_units;
+    uint64_t damaged_records; /* of any kind that were skipped */
+    uint32_t complete;        /* 1: the file was read to its end mark */
+    uint32_t reserved;        /* 0 */
+} kvp_snapshot_report;
+
+/* What a file says of itself. */
+typedef struct kvp_snapshot_info {
+    uint32_t block_tokens;
+    uint32_t unit_tokens;
+    uint32_t n_blocks;
+    uint32_t host_blocks;
+    uint32_t n_groups;
+    kvp_window groups[KVP_GROUPS_MAX];
+    uint32_t max_unit_keys;
+    uint32_t commit_policy;
+    uint32_t steps;
+    uint64_t hash_seed;
+    uint64_t block_bytes; /* 0: without bytes */
+    uint64_t n_namespaces;
+    uint64_t n_nodes;
+    uint64_t saved_blocks;
+    uint64_t saved_units;
+    uint32_t model_bytes;
+    uint8_t model[255];
+} kvp_snapshot_info;
+
+/* Save what is cached.
+ *
+ * Takes:   options      get is needed when block_bytes is not 0; put and tell are not used
+ *          sink         gets whole records; must not call the cache
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE while the plan holds copies or a step is out: what they
+ *          bring is not there yet. Take the plan, run it, report the steps; KVP_E_NO_MEMORY;
+ *          KVP_E_IO when the sink or get failed: what was written is a cut file
+ * After-failure: unchanged, as is the cache on success
+ * Thread:  cache. Cost: O(arena): works on a copy of it, mapped for the time of the call
+ */
+KVP_API kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *options,
+                                     const kvp_sink *sink);
+
+/* Restore into a cache in which nothing was opened yet.
+ *
+ * The restored namespaces are there and not open: kvp_ns_open of the same name finds what was
+ * cached, kvp_ns_close by the last opener flushes it. Until then each takes one of max_namespaces.
+ *
+ * Takes:   options      model as saved; put is needed when block_bytes is not 0
+ *          source       read from its start to its end mark
+ * Gives:   out_report   on KVP_OK; may be NULL
+ * Returns: KVP_OK, also when much or all was dropped: read the report; KVP_E_ARG; KVP_E_STATE: a
+ *          namespace was opened, a recording runs, or prefix_cache is 0; KVP_E_FORMAT: no snapshot,
+ *          or its configuration is damaged; KVP_E_VERSION; KVP_E_MISMATCH: another S, U, group,
+ *          hash seed, model or block_bytes, or without bytes other n_blocks or host_blocks;
+ *          KVP_E_NO_MEMORY
+ * After-failure: unchanged
+ * Thread:  cache. Cost: O(bytes)
+ */
+KVP_API kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
+                                     const kvp_source *source, kvp_snapshot_report *out_report);
+
+/* Read what a file says of itself; no cache is needed.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION. Thread: any */
+KVP_API kvp_status kvp_snapshot_peek(const kvp_source *source, kvp_snapshot_info *out_info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,260 @@
+#include "snaps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/table.h"
+
+static int take_bytes(void *context, const void *bytes, size_t n)
+{
+    snap *s = context;
+    if (s->fail_at != 0 && s->n + n > s->fail_at)
+        return 1;
+    if (s->n + n > s->room) {
+        s->room = (s->n + n) * 2;
+        s->bytes = realloc(s->bytes, s->room);
+        assert_non_null(s->bytes);
+    }
+    memcpy(s->bytes + s->n, bytes, n);
+    s->n += n;
+    return 0;
+}
+
+static int give_bytes(void *context, void *out, size_t capacity, size_t *out_n)
+{
+    snap *s = context;
+    size_t n = s->n - s->at < capacity ? s->n - s->at : capacity;
+    n = s->piece != 0 && n > s->piece ? s->piece : n;
+    if (s->fail_at != 0 && s->at + n > s->fail_at)
+        return 1;
+    memcpy(out, s->bytes + s->at, n);
+    s->at += n;
+    *out_n = n;
+    return 0;
+}
+
+kvp_sink snap_sink(snap *s)
+{
+    return (kvp_sink){s, take_bytes};
+}
+
+kvp_source snap_source(snap *s)
+{
+    s->at = 0;
+    return (kvp_source){s, give_bytes};
+}
+
+kvp_snapshot_options snap_options(void)
+{
+    kvp_snapshot_options options;
+    kvp_snapshot_options_init(&options);
+    options.model = "toy";
+    options.model_bytes = 3;
+    return options;
+}
+
+snap snap_of(kvp_cache *cache, const kvp_snapshot_options *options)
+{
+    const kvp_snapshot_options plain = snap_options();
+    snap s = {0};
+    const kvp_sink sink = snap_sink(&s);
+    assert_ok(kvp_snapshot_save(cache, options == NULL ? &plain : options, &sink));
+    return s;
+}
+
+void snap_drop(snap *s)
+{
+    free(s->bytes);
+    *s = (snap){0};
+}
+
+kvp_status snap_load(snap *s, kvp_cache *cache, kvp_snapshot_report *report)
+{
+    const kvp_snapshot_options options = snap_options();
+    const kvp_source source = snap_source(s);
+    return kvp_snapshot_load(cache, &options, &source, report);
+}
+
+void assert_sound(kvp_cache *cache)
+{
+    kvp_violation violation;
+    if (kvp_check(cache, 3, &violation) != KVP_OK)
+        fail_msg("%s: %s (%llu)", violation.invariant, violation.detail,
+                 (unsigned long long)violation.object);
+}
+
+void assert_report(const kvp_snapshot_report *report)
+{
+    uint64_t spaces = report->namespaces;
+    uint64_t blocks = report->blocks;
+    for (int i = 0; i < KVP_DROP_REASONS; i++) {
+        spaces += report->dropped_namespaces[i];
+        blocks += report->dropped_blocks[i];
+    }
+    assert_int_equal(spaces, report->saved_namespaces);
+    assert_int_equal(blocks, report->saved_blocks);
+    assert_int_equal(report->units + report->dropped_units, report->saved_units);
+}
+
+/* ------------------------------------------------------------------------------- the workload */
+
+load_run run_begin(kvp_cache *cache, uint64_t seed)
+{
+    load_run run = {.cache = cache, .random = seed, .n_prefixes = 5};
+    for (int i = 0; i < SNAP_SPACES; i++)
+        assert_ok(kvp_ns_open(cache, "abc", (size_t)i, &run.ns[i]));
+    return run;
+}
+
+static void mix(load_run *run, uint64_t value)
+{
+    run->digest = (run->digest ^ value) * 0x9E3779B97F4A7C15u;
+    run->digest ^= run->digest >> 29;
+}
+
+static void mix_bytes(load_run *run, const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        mix(run, bytes[i]);
+}
+
+/* What the last call evicted. */
+static void note_evicted(load_run *run)
+{
+    const kvp_evicted *evicted;
+    uint32_t n;
+    assert_ok(kvp_cache_evicted(run->cache, &evicted, &n));
+    run->n_evicted += n;
+    mix(run, n);
+    for (uint32_t i = 0; i < n; i++) {
+        mix(run, (uint64_t)evicted[i].block << 8 | evicted[i].tier << 4 | evicted[i].kept);
+        mix(run, evicted[i].group);
+        mix_bytes(run, evicted[i].hash.bytes, sizeof(evicted[i].hash.bytes));
+    }
+}
+
+static void note_plan(load_run *run)
+{
+    kvp_copy copies[512];
+    uint32_t n;
+    kvp_config config;
+    assert_ok(kvp_cache_config(run->cache, &config));
+    if (config.steps == KVP_STEPS_OVERLAPPED) {
+        uint64_t step;
+        assert_ok(kvp_step_begin(run->cache, copies, 512, &n, &step));
+        assert_ok(kvp_step_done(run->cache, step, NULL));
+    } else {
+        assert_ok(kvp_plan_take(run->cache, copies, 512, &n));
+    }
+    mix(run, n);
+    for (uint32_t i = 0; i < n; i++) {
+        mix(run, (uint64_t)copies[i].src_block << 32 | (uint32_t)copies[i].dst_block);
+        mix(run, copies[i].n_tokens);
+    }
+}
+
+static void note_rows(load_run *run, kvp_seq seq)
+{
+    kvp_config config;
+    assert_ok(kvp_cache_config(run->cache, &config));
+    for (uint32_t g = 0; g < config.n_groups; g++) {
+        const int32_t *row;
+        uint32_t n;
+        assert_ok(kvp_seq_row(run->cache, seq, g, &row, &n));
+        for (uint32_t i = 0; i < n; i++)
+            mix(run, (uint32_t)row[i]);
+    }
+}
+
+/* A prompt of a family: members share a beginning of any length, keys with some. */
+static void open_one(load_run *run)
+{
+    int32_t tokens[64];
+    kvp_open_info info;
+    const uint32_t family = draw(&run->random, run->n_prefixes);
+    const uint32_t shared = draw(&run->random, 40);
+    const uint32_t n = shared + 1 + draw(&run->random, 12);
+    const int32_t own = (int32_t)(100 + draw(&run->random, 3));
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)(1000 * (family + 1) + i) + (i < shared ? 0 : own);
+    const kvp_key key = {7, 3, 9, 2, family & 1 ? "xy" : "xz"};
+    kvp_prompt prompt = prompt_of(tokens, n);
+    if (draw(&run->random, 4) == 0 && n > 9) {
+        prompt.keys = &key;
+        prompt.n_keys = 1;
+    }
+    prompt.retention = draw(&run->random, 6) == 0 ? 3 : 0;
+    const kvp_ns ns = run->ns[draw(&run->random, SNAP_SPACES)];
+    kvp_seq seq;
+    const kvp_status status = kvp_seq_open(run->cache, ns, &prompt, &seq, &info);
+    mix(run, (uint64_t)(uint32_t)status);
+    if (status != KVP_OK)
+        return;
+    run->cached_tokens += info.cached_tokens;
+    mix(run, (uint64_t)info.cached_tokens << 32 | info.stop << 16 | info.host_tokens);
+    note_evicted(run);
+    note_rows(run, seq);
+    assert_ok(kvp_seq_commit(run->cache, seq, n));
+    run->open[run->n_open++] = seq;
+}
+
+static void close_one(load_run *run)
+{
+    const uint32_t i = draw(&run->random, run->n_open);
+    assert_ok(kvp_seq_close(run->cache, run->open[i], NULL));
+    run->open[i] = run->open[--run->n_open];
+}
+
+static void extend_one(load_run *run)
+{
+    const kvp_seq seq = run->open[draw(&run->random, run->n_open)];
+    int32_t tokens[8];
+    kvp_seq_info info;
+    const uint32_t n = 1 + draw(&run->random, 8);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)draw(&run->random, 3);
+    const kvp_status status = kvp_seq_extend(run->cache, seq, tokens, n, 0);
+    mix(run, (uint64_t)(uint32_t)status);
+    if (status == KVP_OK) {
+        note_evicted(run);
+        note_plan(run);
+        assert_ok(kvp_seq_info_get(run->cache, seq, &info));
+        assert_ok(kvp_seq_commit(run->cache, seq, info.tokens));
+        note_rows(run, seq);
+    }
+}
+
+void run_on(load_run *run, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t what = draw(&run->random, 8);
+        if (run->n_open == 0 || (what < 3 && run->n_open < SNAP_OPEN))
+            open_one(run);
+        else if (what < 6)
+            extend_one(run);
+        else
+            close_one(run);
+        note_plan(run);
+    }
+}
+
+static uint64_t place_of(const load_run *run, kvp_seq seq)
+{
+    kvp_config config;
+    assert_ok(kvp_cache_config(run->cache, &config));
+    const uint64_t mask = ((uint64_t)1 << kvpi_handle_place_bits(config.max_seqs)) - 1;
+    return seq.bits & mask;
+}
+
+void run_close(load_run *run)
+{
+    while (run->n_open > 0) {
+        uint32_t first = 0;
+        for (uint32_t i = 1; i < run->n_open; i++) {
+            if (place_of(run, run->open[i]) < place_of(run, run->open[first]))
+                first = i;
+        }
+        assert_ok(kvp_seq_close(run->cache, run->open[first], NULL));
+        run->open[first] = run->open[--run->n_open];
+    }
+}

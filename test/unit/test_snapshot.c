@@ -1,0 +1,413 @@
+/* Snapshots: what is saved, what comes back, and that everything goes on as if nothing had been. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "snaps.h"
+
+/* Ways to be a cache: the workload runs on each. */
+enum { PLAIN, UNITS, KEEP, HOST, GROUPS, WINDOWED, OVERLAPPED, BITS, N_KINDS };
+
+static kvp_config kind(int which)
+{
+    const int has_host = which == HOST || which == GROUPS;
+    const uint32_t U = which == UNITS || which == KEEP || which == GROUPS ? 2 : 4;
+    kvp_config config = tiers_config(which == KEEP ? 8 : 4, U, 60, has_host ? 25 : 0);
+    config.max_seq_tokens = 512;
+    config.max_unit_keys = 1;
+    config.max_namespaces = 4;
+    config.max_copies = 400;
+    config.commit_policy = which == KEEP ? KVP_KEEP : KVP_ADOPT;
+    config.steps = which == OVERLAPPED ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
+    config.test_hash_bits = which == BITS ? 3 : 0;
+    if (which == GROUPS) {
+        config.n_groups = 2;
+        config.groups[1] = (kvp_window){2, 9};
+    }
+    if (which == WINDOWED)
+        config.groups[0] = (kvp_window){0, 16};
+    return config;
+}
+
+static kvp_cache *cache_of(const kvp_config *config)
+{
+    kvp_cache *cache;
+    assert_ok(kvp_cache_create(config, NULL, 0, &cache));
+    return cache;
+}
+
+/* The second half of the workload, on a restored cache. */
+static load_run go_on(kvp_cache *cache, const load_run *half)
+{
+    load_run run = run_begin(cache, 0);
+    run.random = half->random;
+    run.digest = half->digest;
+    run.cached_tokens = half->cached_tokens;
+    run.n_evicted = half->n_evicted;
+    run_on(&run, 300);
+    return run;
+}
+
+static void check_goes_on(int which, uint64_t seed)
+{
+    const kvp_config config = kind(which);
+    kvp_snapshot_report report;
+    kvp_cache *cache = cache_of(&config);
+    kvp_cache *restored = cache_of(&config);
+    load_run run = run_begin(cache, seed);
+    run_on(&run, 200 + (uint32_t)seed % 50);
+    assert_in_range(run.n_open, 1, SNAP_OPEN); /* something is held when it is saved */
+    snap s = snap_of(cache, NULL);
+    assert_ok(snap_load(&s, restored, &report));
+    assert_report(&report);
+    assert_sound(restored);
+    assert_int_equal(report.blocks, report.saved_blocks);
+    assert_int_equal(report.units, report.saved_units);
+    assert_int_equal(report.namespaces, SNAP_SPACES);
+    assert_int_equal(report.complete, 1);
+    run_close(&run);
+    const load_run other = go_on(restored, &run);
+    const uint64_t evicted_before = run.n_evicted;
+    run_on(&run, 300);
+    assert_int_equal(run.cached_tokens, other.cached_tokens);
+    assert_int_equal(run.n_evicted, other.n_evicted);
+    assert_true(run.n_evicted > evicted_before);
+    assert_true(run.digest == other.digest);
+    snap_drop(&s);
+    kvp_cache_destroy(cache);
+    kvp_cache_destroy(restored);
+}
+
+static void test_hits_and_victims_go_on_as_if_nothing_had_happened(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_KINDS; which++) {
+        for (uint64_t seed = 1; seed <= 6; seed++)
+            check_goes_on(which, seed * 77);
+    }
+}
+
+static void test_another_process_goes_on(void **state)
+{
+    (void)state;
+    const kvp_config config = kind(GROUPS);
+    kvp_cache *cache = cache_of(&config);
+    load_run run = run_begin(cache, 5);
+    run_on(&run, 200);
+    snap s = snap_of(cache, NULL);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+        kvp_cache *restored;
+        uint64_t digest = 0;
+        run_close(&run); /* the same order of draws */
+        if (kvp_cache_create(&config, NULL, 0, &restored) == KVP_OK &&
+            snap_load(&s, restored, NULL) == KVP_OK)
+            digest = go_on(restored, &run).digest;
+        _exit(write(ends[1], &digest, sizeof(digest)) != sizeof(digest));
+    }
+    uint64_t digest = 0;
+    int status;
+    assert_int_equal(read(ends[0], &digest, sizeof(digest)), sizeof(digest));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    close(ends[0]);
+    close(ends[1]);
+    run_close(&run);
+    run_on(&run, 300);
+    assert_true(run.digest == digest);
+    snap_drop(&s);
+    kvp_cache_destroy(cache);
+}
+
+static void test_saving_changes_nothing(void **state)
+{
+    (void)state;
+    world w = tiers_world(15, 15);
+    const kvp_seq seq = open_done(&w, ints(0), 14);
+    leave_cached(&w, ints(100), 9);
+    const kvp_snapshot_options options = snap_options();
+    snap s = {0};
+    const kvp_sink sink = snap_sink(&s);
+    assert_unchanged(&w, assert_ok(kvp_snapshot_save(w.cache, &options, &sink)));
+    s.fail_at = s.n;
+    assert_unchanged(&w, assert_status(KVP_E_IO, kvp_snapshot_save(w.cache, &options, &sink)));
+    close_seq(&w, seq);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_a_saved_cache_saves_the_same_bytes_again(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_KINDS; which++) {
+        const kvp_config config = kind(which);
+        kvp_cache *cache = cache_of(&config);
+        kvp_cache *restored = cache_of(&config);
+        load_run run = run_begin(cache, 11);
+        run_on(&run, 250);
+        snap s = snap_of(cache, NULL);
+        s.piece = 7; /* a source that gives little at a time */
+        assert_ok(snap_load(&s, restored, NULL));
+        snap again = snap_of(restored, NULL);
+        assert_int_equal(again.n, s.n);
+        assert_memory_equal(again.bytes, s.bytes, s.n);
+        snap_drop(&s);
+        snap_drop(&again);
+        kvp_cache_destroy(cache);
+        kvp_cache_destroy(restored);
+    }
+}
+
+static void test_copies_and_steps_must_be_over(void **state)
+{
+    (void)state;
+    world w = tiers_world(15, 15);
+    const kvp_snapshot_options options = snap_options();
+    snap s = {0};
+    const kvp_sink sink = snap_sink(&s);
+    const kvp_seq seq = open_done(&w, ints(0), 6);
+    swap_out(&w, &seq, 1);
+    assert_status(KVP_E_STATE, kvp_snapshot_save(w.cache, &options, &sink));
+    drop_plan(&w);
+    assert_ok(kvp_snapshot_save(w.cache, &options, &sink));
+    close_seq(&w, seq);
+    snap_drop(&s);
+    end_world(&w);
+    w = steps_world(15, 0);
+    const uint64_t step = begin_step(&w);
+    assert_status(KVP_E_STATE, kvp_snapshot_save(w.cache, &options, &sink));
+    assert_int_equal(s.n, 0);
+    done_step(&w, step);
+    assert_ok(kvp_snapshot_save(w.cache, &options, &sink));
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_only_a_new_cache_takes_it(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    leave_cached(&w, ints(0), 9);
+    snap s = snap_of(w.cache, NULL);
+    assert_unchanged(&w, assert_status(KVP_E_STATE, snap_load(&s, w.cache, NULL)));
+    kvp_config config = config_of(4, 4, 15);
+    kvp_cache *cache = cache_of(&config);
+    assert_ok(snap_load(&s, cache, NULL));
+    assert_status(KVP_E_STATE, snap_load(&s, cache, NULL)); /* not new any more */
+    snap log = {0};
+    const kvp_sink sink = snap_sink(&log);
+    assert_status(KVP_E_STATE, kvp_record_start(cache, &sink));
+    kvp_cache_destroy(cache);
+    cache = cache_of(&config);
+    assert_ok(kvp_record_start(cache, &sink));
+    assert_status(KVP_E_STATE, snap_load(&s, cache, NULL));
+    kvp_cache_destroy(cache);
+    config.prefix_cache = 0;
+    cache = cache_of(&config);
+    assert_status(KVP_E_STATE, snap_load(&s, cache, NULL));
+    kvp_cache_destroy(cache);
+    snap_drop(&log);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_what_is_foreign_is_refused_before_anything(void **state)
+{
+    (void)state;
+    world w = tiers_world(15, 15);
+    leave_cached(&w, ints(0), 9);
+    snap s = snap_of(w.cache, NULL);
+    const kvp_config same = tiers_config(4, 4, 15, 15);
+    kvp_config others[7] = {same, same, same, same, same, same, same};
+    others[0].block_tokens = 8;
+    others[1].unit_tokens = 2;
+    others[2].n_groups = 2;
+    others[3].groups[0] = (kvp_window){0, 4};
+    others[4].hash_seed = 1;
+    others[5].n_blocks++; /* without bytes */
+    others[6].host_blocks--;
+    for (int i = 0; i < 7; i++) {
+        kvp_cache *cache = cache_of(&others[i]);
+        kvp_snapshot_report report = {.blocks = 99};
+        assert_status(KVP_E_MISMATCH, snap_load(&s, cache, &report));
+        assert_int_equal(report.blocks, 99);
+        snap log = {0};
+        const kvp_sink sink = snap_sink(&log);
+        assert_ok(kvp_record_start(cache, &sink)); /* it is new still */
+        kvp_cache_destroy(cache);
+        snap_drop(&log);
+    }
+    kvp_cache *cache = cache_of(&same);
+    kvp_snapshot_options options = snap_options();
+    const kvp_source source = snap_source(&s);
+    options.model = "tox";
+    assert_status(KVP_E_MISMATCH, kvp_snapshot_load(cache, &options, &source, NULL));
+    options = snap_options();
+    options.model_bytes = 2;
+    snap_source(&s);
+    assert_status(KVP_E_MISMATCH, kvp_snapshot_load(cache, &options, &source, NULL));
+    s.bytes[7] = '2';
+    assert_status(KVP_E_VERSION, snap_load(&s, cache, NULL));
+    s.bytes[0] = 'K';
+    assert_status(KVP_E_FORMAT, snap_load(&s, cache, NULL));
+    kvp_cache_destroy(cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_what_was_flushed_or_invalidated_is_not_saved(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    leave_cached(&w, ints(100), 8);
+    assert_ok(kvp_ns_flush(w.cache, w.ns));
+    leave_cached(&w, ints(0), 12);
+    const kvp_seq seq = open_done(&w, ints(0), 12);
+    assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL));
+    snap s = snap_of(w.cache, NULL);
+    const kvp_config config = config_of(4, 4, 15);
+    world other = {.cache = cache_of(&config)};
+    kvp_snapshot_report report;
+    assert_ok(snap_load(&s, other.cache, &report));
+    assert_int_equal(report.saved_blocks, 1);
+    assert_ok(kvp_ns_open(other.cache, NULL, 0, &other.ns));
+    assert_int_equal(match(&other, ints(0), 12).hit_tokens, 4);
+    assert_int_equal(match(&other, ints(100), 9).hit_tokens, 0);
+    close_seq(&w, seq);
+    kvp_cache_destroy(other.cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_namespaces_are_there_until_the_last_opener_leaves(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    leave_cached(&w, ints(0), 9);
+    snap s = snap_of(w.cache, NULL);
+    const kvp_config config = config_of(4, 4, 15);
+    world other = {.cache = cache_of(&config)};
+    assert_ok(snap_load(&s, other.cache, NULL));
+    assert_int_equal(stats_of(&other).open_namespaces, 1);
+    assert_ok(kvp_ns_open(other.cache, NULL, 0, &other.ns));
+    assert_int_equal(stats_of(&other).open_namespaces, 1);
+    assert_int_equal(match(&other, ints(0), 9).hit_tokens, 8);
+    assert_ok(kvp_ns_close(other.cache, other.ns));
+    assert_int_equal(stats_of(&other).open_namespaces, 0);
+    kvp_cache_destroy(other.cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_wrong_hashes_from_outside_are_right_afterwards(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    kvp_hash hashes[4];
+    kvp_hash root;
+    const kvp_hash_input input = {.unit_tokens = 4, .tokens = ints(0), .n_tokens = 16};
+    assert_ok(kvp_hash_root(4, 0, NULL, 0, &root));
+    assert_ok(kvp_hash_units(&input, &root, hashes));
+    hashes[1].bytes[3] ^= 1;
+    kvp_prompt prompt = prompt_of(ints(0), 16);
+    prompt.hashes = hashes;
+    const kvp_seq seq = open_with(&w, &prompt, NULL);
+    assert_ok(kvp_seq_commit(w.cache, seq, 16));
+    snap s = snap_of(w.cache, NULL);
+    const kvp_config config = config_of(4, 4, 15);
+    world other = {.cache = cache_of(&config)};
+    kvp_snapshot_report report;
+    assert_ok(snap_load(&s, other.cache, &report));
+    assert_int_equal(report.units, 4);
+    assert_ok(kvp_ns_open(other.cache, NULL, 0, &other.ns));
+    assert_int_equal(match(&other, ints(0), 17).hit_tokens, 16);
+    assert_sound(other.cache);
+    close_seq(&w, seq);
+    kvp_cache_destroy(other.cache);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    snap s = snap_of(w.cache, NULL);
+    const kvp_sink sink = snap_sink(&s);
+    const kvp_source source = snap_source(&s);
+    kvp_snapshot_options o = snap_options();
+    kvp_snapshot_info info;
+    assert_status(KVP_E_ARG, kvp_snapshot_save(NULL, &o, &sink));
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, NULL, &sink));
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, NULL));
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &(kvp_sink){0}));
+    assert_status(KVP_E_ARG, kvp_snapshot_load(NULL, &o, &source, NULL));
+    assert_status(KVP_E_ARG, kvp_snapshot_load(w.cache, NULL, &source, NULL));
+    assert_status(KVP_E_ARG, kvp_snapshot_load(w.cache, &o, NULL, NULL));
+    assert_status(KVP_E_ARG, kvp_snapshot_load(w.cache, &o, &(kvp_source){0}, NULL));
+    assert_status(KVP_E_ARG, kvp_snapshot_peek(NULL, &info));
+    assert_status(KVP_E_ARG, kvp_snapshot_peek(&(kvp_source){0}, &info));
+    assert_status(KVP_E_ARG, kvp_snapshot_peek(&source, NULL));
+    o.block_bytes = 16; /* and nothing to get or put with */
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
+    assert_status(KVP_E_ARG, kvp_snapshot_load(w.cache, &o, &source, NULL));
+    o.block_bytes = (uint64_t)INT32_MAX + 1;
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
+    o = snap_options();
+    o.model = NULL;
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
+    o = snap_options();
+    o.model_bytes = 256;
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
+    o = snap_options();
+    o.struct_size--;
+    assert_status(KVP_E_ARG, kvp_snapshot_save(w.cache, &o, &sink));
+    kvp_snapshot_options_init(NULL);
+    assert_ok(kvp_snapshot_peek(&source, &info));
+    assert_int_equal(info.block_tokens, 4);
+    assert_int_equal(info.n_blocks, 16);
+    assert_int_equal(info.model_bytes, 3);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+/* A snapshot for the tests of the command. */
+static int write_file(const char *path, int which)
+{
+    const kvp_config config = kind(which);
+    kvp_cache *cache = cache_of(&config);
+    load_run run = run_begin(cache, 21);
+    run_on(&run, 300);
+    snap s = snap_of(cache, NULL);
+    FILE *file = fopen(path, "wb");
+    const int done = file != NULL && fwrite(s.bytes, 1, s.n, file) == s.n && fclose(file) == 0;
+    snap_drop(&s);
+    kvp_cache_destroy(cache);
+    return !done;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "--write") == 0) {
+        return write_file(argv[2], argv[3][0] - '0');
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hits_and_victims_go_on_as_if_nothing_had_happened),
+        cmocka_unit_test(test_another_process_goes_on),
+        cmocka_unit_test(test_saving_changes_nothing),
+        cmocka_unit_test(test_a_saved_cache_saves_the_same_bytes_again),
+        cmocka_unit_test(test_copies_and_steps_must_be_over),
+        cmocka_unit_test(test_only_a_new_cache_takes_it),
+        cmocka_unit_test(test_what_is_foreign_is_refused_before_anything),
+        cmocka_unit_test(test_what_was_flushed_or_invalidated_is_not_saved),
+        cmocka_unit_test(test_namespaces_are_there_until_the_last_opener_leaves),
+        cmocka_unit_test(test_wrong_hashes_from_outside_are_right_afterwards),
+        cmocka_unit_test(test_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

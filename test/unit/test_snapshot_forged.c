@@ -1,0 +1,243 @@
+/* Snapshots put together wrongly out of right records: what contradicts itself is dropped. */
+#include <string.h>
+
+#include "core/snapshot.h"
+#include "snaps.h"
+
+enum { MAX_RECORDS = 64, MAX_PAYLOAD = 512, KV_BYTES = 8 };
+
+typedef struct record {
+    uint32_t kind;
+    uint32_t n;
+    uint8_t payload[MAX_PAYLOAD];
+} record;
+
+typedef struct records {
+    record at[MAX_RECORDS];
+    uint32_t n;
+} records;
+
+static int get_kv(void *context, const kvp_snapshot_block *block, void *out)
+{
+    (void)context;
+    memset(out, block->block, KV_BYTES);
+    return 0;
+}
+
+static int put_kv(void *context, const kvp_snapshot_block *block, const void *bytes)
+{
+    (void)context;
+    return *(const uint8_t *)bytes != block->block;
+}
+
+static kvp_snapshot_options options_with(int with_kv)
+{
+    kvp_snapshot_options options = snap_options();
+    options.block_bytes = with_kv ? KV_BYTES : 0;
+    options.get = get_kv;
+    options.put = put_kv;
+    return options;
+}
+
+/* Two prompts that share nothing, of two units in a block each; S = 4, U = 2. */
+static records saved(int with_kv)
+{
+    const kvp_config config = config_of(4, 2, 15);
+    const kvp_snapshot_options options = options_with(with_kv);
+    world w = make_world(&config);
+    records r = {.n = 0};
+    leave_cached(&w, ints(0), 4);
+    leave_cached(&w, ints(100), 4);
+    snap s = snap_of(w.cache, &options);
+    for (size_t at = 8; at < s.n; r.n++) {
+        struct kvpi_snap_bytes head = {s.bytes + at, s.bytes + at + 8, 0};
+        record *next = &r.at[r.n];
+        next->kind = kvpi_snap_get_u32(&head);
+        next->n = kvpi_snap_get_u32(&head);
+        memcpy(next->payload, s.bytes + at + 2 * KVPI_SNAP_HEAD, next->n);
+        at += next->n + KVPI_SNAP_OVERHEAD;
+    }
+    snap_drop(&s);
+    end_world(&w);
+    return r;
+}
+
+static record *find(records *r, uint32_t kind, uint32_t nth)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (r->at[i].kind == kind && nth-- == 0)
+            return &r->at[i];
+    }
+    fail();
+    return NULL;
+}
+
+/* Insert before the end mark. */
+static record *add(records *r, uint32_t kind)
+{
+    r->at[r->n] = r->at[r->n - 1];
+    record *added = &r->at[r->n++ - 1];
+    *added = (record){.kind = kind};
+    return added;
+}
+
+static void put_u32(record *r, uint32_t value)
+{
+    struct kvpi_snap_bytes b = {r->payload + r->n, r->payload + MAX_PAYLOAD, 0};
+    kvpi_snap_put_u32(&b, value);
+    r->n += 4;
+}
+
+/* Load; then everything that was restored is evicted, under the audit of every call. */
+static kvp_snapshot_report load(const records *r, int with_kv)
+{
+    const kvp_config config = config_of(4, 2, 15);
+    const kvp_snapshot_options options = options_with(with_kv);
+    uint8_t buffer[MAX_PAYLOAD + KVPI_SNAP_OVERHEAD];
+    kvp_snapshot_report report;
+    snap s = {0};
+    const kvp_sink sink = snap_sink(&s);
+    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
+    assert_int_equal(sink.write(&s, KVPI_SNAP_MAGIC, 8), 0);
+    for (uint32_t i = 0; i < r->n; i++) {
+        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
+        kvpi_snap_put(&b, r->at[i].payload, r->at[i].n);
+        kvpi_snap_end(&writer, r->at[i].kind, &b);
+    }
+    world w = {0};
+    assert_ok(kvp_cache_create(&config, NULL, 0, &w.cache));
+    const kvp_source source = snap_source(&s);
+    assert_ok(kvp_snapshot_load(w.cache, &options, &source, &report));
+    assert_report(&report);
+    assert_sound(w.cache);
+    assert_int_equal(stats_of(&w).cached_blocks, report.blocks);
+    assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
+    const int32_t *own[] = {ints(0), ints(100)};
+    for (int i = 0; i < 2; i++) {
+        const kvp_seq seq = open_done(&w, own[i], 5); /* what they hit must be theirs */
+        int32_t tokens[4];
+        uint32_t n;
+        assert_ok(kvp_block_tokens(w.cache, 0, KVP_DEVICE, row_entry(&w, seq, 0), tokens, &n));
+        assert_int_equal(n, 4);
+        assert_memory_equal(tokens, own[i], sizeof(tokens));
+        close_seq(&w, seq);
+    }
+    close_seq(&w, open_done(&w, ints(1000), 60));
+    assert_sound(w.cache);
+    kvp_cache_destroy(w.cache);
+    snap_drop(&s);
+    return report;
+}
+
+static void test_unchanged_it_is_all_there(void **state)
+{
+    (void)state;
+    for (int with_kv = 0; with_kv < 2; with_kv++) {
+        const records r = saved(with_kv);
+        const kvp_snapshot_report report = load(&r, with_kv);
+        assert_int_equal(report.blocks, 2);
+        assert_int_equal(report.units, 4);
+        assert_int_equal(report.complete, 1);
+    }
+}
+
+static void test_one_node_in_two_blocks(void **state)
+{
+    (void)state;
+    records r = saved(0);
+    record *again = add(&r, KVPI_SNAP_BLOCK);
+    *again = *find(&r, KVPI_SNAP_BLOCK, 0);
+    again->payload[0] = 9; /* a block that is free */
+    const kvp_snapshot_report report = load(&r, 0);
+    assert_int_equal(report.blocks, 2);
+    assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+}
+
+static void test_one_block_for_two_nodes(void **state)
+{
+    (void)state;
+    records r = saved(0);
+    find(&r, KVPI_SNAP_BLOCK, 1)->payload[0] = find(&r, KVPI_SNAP_BLOCK, 0)->payload[0];
+    const kvp_snapshot_report report = load(&r, 0);
+    assert_int_equal(report.blocks, 1);
+    assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+}
+
+static void test_duplicates_off_their_path(void **state)
+{
+    (void)state;
+    for (uint32_t node = 1; node <= 4; node++) {
+        records r = saved(0);
+        record *dups = add(&r, KVPI_SNAP_DUPS);
+        put_u32(dups, node);
+        put_u32(dups, KVP_DEVICE);
+        for (uint32_t block = 0; block <= 17; block++)
+            put_u32(dups, block);
+        dups->n += 1; /* and half a number */
+        /* The other prompt's first unit is not attached, so that a duplicate would be. */
+        records without = r;
+        find(&without, KVPI_SNAP_BLOCK, 0)->payload[16] = 2;
+        assert_int_equal(load(&r, 0).blocks, 2);
+        assert_int_equal(load(&without, 0).blocks, 2);
+    }
+}
+
+static void test_kv_that_is_too_short_or_another_blocks(void **state)
+{
+    (void)state;
+    records r = saved(1);
+    find(&r, KVPI_SNAP_KV, 1)->n--;
+    kvp_snapshot_report report = load(&r, 1);
+    assert_int_equal(report.blocks, 1);
+    assert_int_equal(report.dropped_blocks[KVP_DROP_KV], 1);
+    r = saved(1);
+    find(&r, KVPI_SNAP_KV, 1)->n++;
+    assert_int_equal(load(&r, 1).blocks, 1);
+    r = saved(1);
+    find(&r, KVPI_SNAP_KV, 0)->payload[0] ^= 1;
+    assert_int_equal(load(&r, 1).blocks, 1);
+    r = saved(1);
+    find(&r, KVPI_SNAP_KV, 0)->payload[4] = KVP_HOST;
+    assert_int_equal(load(&r, 1).blocks, 1);
+}
+
+static void test_records_out_of_order_or_twice(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 15);
+    const kvp_snapshot_options options = snap_options();
+    world w = make_world(&config);
+    leave_cached(&w, ints(0), 4);
+    snap s = snap_of(w.cache, NULL);
+    const size_t at = 8 + KVPI_SNAP_OVERHEAD + s.bytes[12] + 256u * s.bytes[13];
+    const size_t n = KVPI_SNAP_OVERHEAD + s.bytes[at + 4]; /* the namespace's, once more */
+    snap twice = {0};
+    const kvp_sink sink = snap_sink(&twice);
+    assert_int_equal(sink.write(&twice, s.bytes, at + n), 0);
+    assert_int_equal(sink.write(&twice, s.bytes + at, s.n - at), 0);
+    kvp_cache *cache;
+    kvp_snapshot_report report;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    const kvp_source source = snap_source(&twice);
+    assert_ok(kvp_snapshot_load(cache, &options, &source, &report));
+    assert_report(&report);
+    assert_int_equal(report.damaged_records, 1);
+    assert_int_equal(report.blocks, 1);
+    kvp_cache_destroy(cache);
+    snap_drop(&twice);
+    snap_drop(&s);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unchanged_it_is_all_there),
+        cmocka_unit_test(test_one_node_in_two_blocks),
+        cmocka_unit_test(test_one_block_for_two_nodes),
+        cmocka_unit_test(test_duplicates_off_their_path),
+        cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
+        cmocka_unit_test(test_records_out_of_order_or_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
