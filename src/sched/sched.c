@@ -158,6 +158,7 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     (void)kvp_cache_stats(cache, &stats);
     sched->cache = cache;
     sched->block_tokens = cache_config->block_tokens;
+    sched->n_groups = cache_config->n_groups;
     sched->max_seqs = cache_config->max_seqs;
     sched->max_seq_tokens = cache_config->max_seq_tokens;
     sched->max_copies = cache_config->max_copies;
@@ -214,12 +215,13 @@ void kvp_sched_destroy(kvp_sched *sched)
 
 /* ------------------------------------------------------------------------------------- submit */
 
-/* The longest prompt, and the longest sequence with the prompt that there is. */
+/* The longest prompt, and the longest sequence with the prompt that there is. Every group has a
+ * block for each S tokens when a request comes in anew, whatever its window drops later. */
 static kvp_sched_limit limit_of(const kvp_sched *sched, uint32_t n_samples, uint32_t prompt)
 {
     const uint64_t S = sched->block_tokens;
-    const uint64_t free_now = sched->usable_blocks - sched->watermark_blocks;
-    const uint64_t usable = sched->usable_blocks;
+    const uint64_t free_now = (sched->usable_blocks - sched->watermark_blocks) / sched->n_groups;
+    const uint64_t usable = sched->usable_blocks / sched->n_groups;
     const uint64_t shared = prompt / S;
     kvp_sched_limit limit = {0, 0};
     if (free_now >= n_samples) {

@@ -34,7 +34,7 @@ uint32_t kvpi_open_blocks_for_others(const kvp_sched *sched, const struct kvpi_r
          s = kvpi_sched_next(sched, s)) {
         if (s->stage != KVPI_STAGE_ENDED) {
             const uint32_t own = kvpi_sched_ceil(s->known, S) - request->prompt.n_tokens / S;
-            n += kvpi_sched_max(own, 1);
+            n += kvpi_sched_max(own, 1) * sched->n_groups;
         }
     }
     return n;

@@ -120,6 +120,7 @@ struct kvp_sched {
     kvp_cache *cache;
     kvp_sched_config config;
     uint32_t block_tokens;
+    uint32_t n_groups; /* of layers: blocks for each S tokens */
     uint32_t max_seqs; /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;

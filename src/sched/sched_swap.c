@@ -163,7 +163,7 @@ static struct besides count_besides(const kvp_sched *sched, const struct kvpi_re
         const uint32_t goal = kvpi_sample_goal(request, s);
         if (kvpi_sample_has_seq(s) && s->core < goal) {
             /* and the partly filled block that it shares with the trunk */
-            n.at_once += kvpi_sched_ceil(goal, S) - s->core / S;
+            n.at_once += (kvpi_sched_ceil(goal, S) - s->core / S) * sched->n_groups;
         }
     }
     return n;
