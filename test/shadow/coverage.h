@@ -54,6 +54,27 @@
     X(closed_while_out, "OV")                                                                      \
     X(cut_while_out, "OV")                                                                         \
     X(swapped_while_out, "OV")                                                                     \
+    X(hits_in_groups, "OVS")                                                                       \
+    X(hits_behind_windows, "OV")                                                                   \
+    X(hidden_from_queries, "OVS")                                                                  \
+    X(dropped_by_windows, "OVS")                                                                   \
+    X(parked_by_windows, "V")                                                                      \
+    X(own_windows, "OV")                                                                           \
+    X(own_windows_set_back, "OV")                                                                  \
+    X(own_windows_while_out, "OV")                                                                 \
+    X(own_kv, "OV")                                                                                \
+    X(trees, "OV")                                                                                 \
+    X(tree_rounds, "OV")                                                                           \
+    X(trees_behind_tokens, "OV")                                                                   \
+    X(trees_through_windows, "OV")                                                                 \
+    X(trees_lost, "V")                                                                             \
+    X(accepted, "OV")                                                                              \
+    X(accepted_nothing, "OV")                                                                      \
+    X(accepted_while_out, "OV")                                                                    \
+    X(accepted_before_copies, "O")                                                                 \
+    X(moves, "OV")                                                                                 \
+    X(refused_dropped, "OV")                                                                       \
+    X(lacking, "OV")                                                                               \
     X(recomputed, "S")                                                                             \
     X(paused, "S")                                                                                 \
     X(aborted, "S")                                                                                \

@@ -13,7 +13,9 @@ const char *plant_name(plant what)
         [PLANT_EARLY_COPY] = "early-copy",   [PLANT_NO_PARKING] = "no-parking",
         [PLANT_EARLY_DONE] = "early-done",   [PLANT_SHORT_COPY] = "short-copy",
         [PLANT_WRONG_SLOT] = "wrong-slot",   [PLANT_FORGOTTEN_STEP] = "forgotten-step",
-        [PLANT_OTHER_SPACE] = "other-space",
+        [PLANT_OTHER_SPACE] = "other-space", [PLANT_OTHER_GROUP] = "other-group",
+        [PLANT_EARLY_DROP] = "early-drop",   [PLANT_UNPARKED_DROP] = "unparked-drop",
+        [PLANT_OWN_WINDOW] = "own-window",   [PLANT_SKIPPED_MOVE] = "skipped-move",
     };
     return names[what];
 }
@@ -28,15 +30,27 @@ void device_init(device *d, shadow *memory, verdict *v, bool overlapped, uint64_
     d->taste = random_below(&d->random, 3);
 }
 
+void device_clear_item(work_item *item)
+{
+    free(item->rows);
+    free(item->slots);
+    free(item->tags);
+    free(item->seen);
+}
+
+void device_free_items(work_item *items, uint32_t n_items)
+{
+    for (uint32_t i = 0; i < n_items; i++) {
+        device_clear_item(&items[i]);
+    }
+    free(items);
+}
+
 static void free_step(work_step *step)
 {
-    for (uint32_t i = 0; i < step->n_items; i++) {
-        free(step->items[i].row);
-        free(step->items[i].slots);
-        free(step->items[i].tags);
-    }
-    free(step->items);
+    device_free_items(step->items, step->n_items);
     free(step->copies);
+    free(step->moves);
     free(step->order);
     free(step->drops);
     free(step);
@@ -231,8 +245,36 @@ static void end_plan(device *d, work_step *step)
     step->is_finished = step->n_items == 0;
 }
 
+bool device_has_moves(const device *d)
+{
+    for (uint32_t i = 0; i < d->n_steps; i++) {
+        if (d->steps[i]->n_moves > 0 && !d->steps[i]->is_finished) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Group after group, in any order of the groups. */
+static void run_moves(device *d, const work_step *step)
+{
+    const uint32_t n_groups = d->memory->n_groups;
+    for (uint32_t i = 0; i < step->n_moves; i++) {
+        const bool skips = d->planted == PLANT_SKIPPED_MOVE && random_percent(&d->random, 30);
+        d->n_planted += skips;
+        d->n_moves++;
+        for (uint32_t g = 0; g < n_groups && !skips; g++) {
+            shadow_move(d->memory, SHADOW_IN_ORDER, &step->moves[g * step->n_moves + i]);
+        }
+        for (uint32_t g = n_groups; g > 0 && !skips; g--) {
+            shadow_move(d->memory, SHADOW_BY_PHASE, &step->moves[(g - 1) * step->n_moves + i]);
+        }
+    }
+}
+
 static void move_plan(device *d, work_step *step)
 {
+    run_moves(d, step);
     if (step->fails && step->n_run == 0) {
         note_failure(d, step->number);
     }
@@ -255,34 +297,46 @@ static void move_plan(device *d, work_step *step)
 
 /* ------------------------------------------------------------------------------- forward passes */
 
-static void tell_wrong(device *d, const work_step *step, const work_item *item, uint32_t position,
-                       const shadow_slot *slot)
+static int32_t entry_of(const device *d, const work_item *item, uint32_t group, uint32_t position)
+{
+    return item->rows[(size_t)group * item->n_row + position / d->memory->block_tokens];
+}
+
+static void tell_wrong(device *d, const work_step *step, const work_item *item, uint32_t group,
+                       uint32_t position, const shadow_slot *slot)
 {
     const uint32_t S = d->memory->block_tokens;
     char text[128];
     shadow_describe(slot, text, sizeof(text));
     verdict_bad(d->verdict,
                 "step %" PRIu64 ", sequence %" PRIu64 ", computing [%" PRIu32 ", %" PRIu32
-                "): position %" PRIu32 " (row entry %" PRIu32 ", block %" PRId32 ", slot %" PRIu32
-                ") should hold %016" PRIx64 ", and holds %s",
-                step->number, item->serial, item->begin, item->end, position, position / S,
-                item->row[position / S], position % S, item->tags[position], text);
+                "): group %" PRIu32 ", position %" PRIu32 " (row entry %" PRIu32 ", block %" PRId32
+                ", slot %" PRIu32 ") should hold %016" PRIx64 ", and holds %s",
+                step->number, item->serial, item->begin, item->end, group, position, position / S,
+                entry_of(d, item, group, position), position % S,
+                truth_in_group(item->tags[position], group), text);
 }
 
-/* Every position before `end` must hold what is right.
+/* Every position before `end` that a query sees must hold what is right, in every group.
  *
  * With overlapped steps, a sequence may have been closed, cut or moved since: nobody will know what
  * was computed for it beyond, and a block that others hold may be written to. But its memory was
  * not handed out: content that was dropped is not seen. */
-static void read_all(device *d, const work_step *step, work_item *item, uint32_t end)
+static void read_group(device *d, const work_step *step, work_item *item, uint32_t group,
+                       uint32_t end)
 {
     const uint32_t S = d->memory->block_tokens;
     const uint32_t live = !d->overlapped                  ? item->end
+                          : !item->is_cut                 ? item->end
                           : item->commit_to > item->begin ? item->commit_to
                                                           : 0;
+    const uint8_t *seen = item->seen + (size_t)group * item->end;
     for (uint32_t p = 0; p < end && item->garbage == 0; p++) {
-        for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
-            const shadow_slot *slot = shadow_at(d->memory, m, KVP_DEVICE, item->row[p / S], p % S);
+        const uint64_t tag = truth_in_group(item->tags[p], group);
+        d->n_unseen += seen[p] == 0;
+        for (uint32_t m = 0; m < SHADOW_MEMORIES && seen[p] != 0; m++) {
+            const int32_t block = entry_of(d, item, group, p);
+            const shadow_slot *slot = shadow_at(d->memory, m, KVP_DEVICE, block, p % S);
             if (slot == NULL) {
                 return;
             }
@@ -290,11 +344,39 @@ static void read_all(device *d, const work_step *step, work_item *item, uint32_t
             if (slot->tag == SHADOW_GARBAGE && is_forgiven(d, step, slot->by)) {
                 d->n_forgiven++;
                 item->garbage = slot->by;
-            } else if (slot->tag != item->tags[p] && (p < live || slot->tag == SHADOW_POISON)) {
-                tell_wrong(d, step, item, p, slot);
+            } else if (slot->tag != tag && (p < live || slot->tag == SHADOW_POISON)) {
+                tell_wrong(d, step, item, group, p, slot);
                 return;
             }
         }
+    }
+}
+
+static void read_all(device *d, const work_step *step, work_item *item, uint32_t end)
+{
+    for (uint32_t g = 0; g < d->memory->n_groups; g++) {
+        read_group(d, step, item, g, end);
+    }
+}
+
+static void write_group(device *d, const work_item *item, uint32_t group)
+{
+    const int64_t *slots = item->slots + (size_t)group * (item->end - item->begin);
+    for (uint32_t p = item->begin; p < item->end; p++) {
+        shadow_slot what = {
+            .tag = truth_in_group(item->tags[p], group), .by = item->serial, .position = p};
+        int64_t slot = slots[p - item->begin];
+        if (item->garbage != 0) {
+            what = (shadow_slot){.tag = SHADOW_GARBAGE, .by = item->garbage};
+        }
+        if (slot == KVP_NO_SLOT) {
+            continue;
+        }
+        if (d->planted == PLANT_WRONG_SLOT && p > item->begin && slots[0] != KVP_NO_SLOT) {
+            slot = slots[p - item->begin - 1];
+            d->n_planted++;
+        }
+        shadow_write(d->memory, slot, what);
     }
 }
 
@@ -307,20 +389,8 @@ static void start_item(device *d, work_step *step, work_item *item)
     } else {
         read_all(d, step, item, item->begin);
     }
-    for (uint32_t p = item->begin; p < item->end; p++) {
-        shadow_slot what = {.tag = item->tags[p], .by = item->serial, .position = p};
-        int64_t slot = item->slots[p - item->begin];
-        if (item->garbage != 0) {
-            what = (shadow_slot){.tag = SHADOW_GARBAGE, .by = item->garbage};
-        }
-        if (slot == KVP_NO_SLOT) {
-            continue;
-        }
-        if (d->planted == PLANT_WRONG_SLOT && p > item->begin && item->slots[0] != KVP_NO_SLOT) {
-            slot = item->slots[p - item->begin - 1];
-            d->n_planted++;
-        }
-        shadow_write(d->memory, slot, what);
+    for (uint32_t g = 0; g < d->memory->n_groups; g++) {
+        write_group(d, item, g);
     }
 }
 

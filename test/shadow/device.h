@@ -8,9 +8,13 @@
  *                a forward pass any time after its plan, but after the earlier ones of the same
  *                sequences; beside other passes, and beside later plans
  *
- * A forward pass goes through its sequences one by one, in any order. It starts with one: the KV of
- * every position before must be right; then it writes its tokens' KV. Later it is finished with it:
+ * A forward pass goes through its sequences one by one, in any order. It starts with one: in every
+ * layer group, the KV of every position before that its queries see must be right; then it writes
+ * its tokens' KV. Later it is finished with it:
  * everything must still be right. So whoever writes in between to what is read is found out.
+ *
+ * What kvp_seq_accept moves is a step of its own, with moves for a plan and no forward pass: it
+ * runs after the plan before it, and before the next one and the forward passes of that.
  *
  * Work may fail: a plan after some of its copies, or a forward pass. What it should have written is
  * garbage then, and what is computed from garbage is garbage of the same step. To read garbage is
@@ -33,6 +37,11 @@ typedef enum plant {
     PLANT_WRONG_SLOT,     /* a token's KV goes to the slot of the token before */
     PLANT_FORGOTTEN_STEP, /* a failed step is reported done */
     PLANT_OTHER_SPACE,    /* one namespace's KV is taken for another's */
+    PLANT_OTHER_GROUP,    /* the rows of two layer groups are taken for each other's */
+    PLANT_EARLY_DROP,     /* the cache drops entries that a pass will read */
+    PLANT_UNPARKED_DROP,  /* what windows dropped is taken while steps are out */
+    PLANT_OWN_WINDOW,     /* the cache does not know of a sequence's own window */
+    PLANT_SKIPPED_MOVE,   /* an accepted node is not moved */
     PLANTS
 } plant;
 
@@ -44,20 +53,26 @@ typedef struct work_drop {
     int32_t block;
     uint32_t valid; /* when the plan has run, slots from here on hold nothing */
     bool is_whole;  /* all of it is gone before the plan writes to it */
+    bool is_early;  /* planted: it is still parked */
     bool is_poisoned[SHADOW_MEMORIES];
     uint64_t call;
 } work_drop;
 
-/* One sequence of a forward pass: computes positions [begin, end). */
+/* One sequence of a forward pass: computes positions [begin, end); those from `base` on are nodes
+ * of its tree. */
 typedef struct work_item {
     uint64_t serial; /* of the sequence */
     uint32_t begin, end;
-    int32_t *row;   /* [ceil(end / S)] as it was when this was scheduled */
-    int64_t *slots; /* [end - begin] */
-    uint64_t *tags; /* [end] what is right */
+    uint32_t base; /* tokens, when this was scheduled */
+    uint32_t n_row;
+    int32_t *rows;  /* [n_groups, n_row] as they were when this was scheduled */
+    int64_t *slots; /* [n_groups, end - begin] */
+    uint64_t *tags; /* [end] what is right, but for the group */
+    uint8_t *seen;  /* [n_groups, end] 1: one of its queries sees this position */
     bool writes;
     bool is_declared;   /* the cache was told to commit it with the step */
-    uint32_t commit_to; /* what of it still counts: cut when the sequence is */
+    uint32_t commit_to; /* what tokens of it still count: cut when the sequence is; 0: none */
+    bool is_cut;        /* nobody will know all of its result */
     uint64_t garbage;   /* the failed step whose garbage it read; 0: none */
     uint32_t stage;     /* 0 waits, 1 runs, 2 finished */
 } work_item;
@@ -68,6 +83,8 @@ typedef struct work_step {
     kvp_copy *copies;   /* [n_copies] */
     uint32_t *order;    /* [n_copies] in which the second memory runs them */
     uint32_t n_copies, n_run;
+    kvp_slot_move *moves; /* [n_groups, n_moves] instead of copies; the cache has no such step */
+    uint32_t n_moves;
     work_drop *drops; /* [n_drops] */
     uint32_t n_drops;
     work_item *items; /* [n_items] */
@@ -100,11 +117,17 @@ typedef struct device {
     work_failure *failures; /* [n_failures] */
     uint32_t n_failures;
     uint64_t n_copies[SHADOW_TIERS][SHADOW_TIERS];
-    uint64_t n_later_phases, n_items, n_reads, n_forgiven, n_poisoned, n_beside;
+    uint64_t n_later_phases, n_items, n_reads, n_unseen, n_moves, n_forgiven, n_poisoned, n_beside;
 } device;
 
 void device_init(device *d, shadow *memory, verdict *v, bool overlapped, uint64_t seed);
 void device_end(device *d);
+
+void device_clear_item(work_item *item); /* what it points to */
+void device_free_items(work_item *items, uint32_t n_items);
+
+/* Whether moves were ordered that have not run. */
+bool device_has_moves(const device *d);
 
 /* Give the device a step: it owns it, and its arrays, from now on. */
 void device_submit(device *d, work_step *step);

@@ -74,6 +74,11 @@ void drive_config(const drive_options *options, kvp_config *out_config, bool *ou
                                                                        : KVP_STEPS_ORDERED;
     *out_failures = options->planted == PLANT_NOTHING ? random_percent(&random, 40)
                                                       : options->planted == PLANT_FORGOTTEN_STEP;
+    random = options->seed * 0x9fb21c651e98df25u + options->index;
+    if (random_percent(&random, 50)) {
+        drive_draw_windows(&random, config);
+        config->max_tree_tokens *= options->engine != DRIVE_SCHED;
+    }
 }
 
 static void make_stream(drive *d, uint32_t i)
@@ -145,13 +150,14 @@ bool drive_went(drive *d, const char *call, kvp_status status, const kvp_status 
                 size_t n_also)
 {
     coverage *c = d->seen;
-    watch_called(d->w, strcmp(call, "kvp_seq_extend_many") == 0);
+    watch_called(d->w, strncmp(call, "kvp_seq_extend", strlen("kvp_seq_extend")) == 0);
     if (d->options.block != NULL) {
         trace_block(d);
     }
     c->points[COVER_refused_no_blocks] += status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER;
     c->points[COVER_refused_plan_full] += status == KVP_E_PLAN_FULL;
     c->points[COVER_refused_in_flight] += status == KVP_E_IN_FLIGHT;
+    c->points[COVER_refused_dropped] += status == KVP_E_DROPPED;
     c->points[COVER_refused_no_steps] += status == KVP_E_NO_STEPS;
     if (status == KVP_OK) {
         return true;
@@ -206,6 +212,7 @@ void drive_cut(drive *d, subject *s, uint32_t n)
         for (uint32_t k = 0; k < step->n_items; k++) {
             if (step->items[k].serial == s->serial) {
                 lower_to(&step->items[k].commit_to, n);
+                step->items[k].is_cut = step->items[k].is_cut || n < step->items[k].end;
             }
         }
     }
@@ -233,6 +240,14 @@ static void one_op(drive *d)
     }
     if (random_below(&d->random, 60) == 0) {
         drive_rest(d);
+        return;
+    }
+    if (drive_has_windows(&d->w->config) && random_percent(&d->random, 6)) {
+        drive_window_op(d);
+        return;
+    }
+    if (d->w->config.max_tree_tokens > 0 && random_percent(&d->random, 28)) {
+        (random_percent(&d->random, 45) ? drive_tree_op : drive_accept_op)(d);
         return;
     }
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
@@ -295,9 +310,15 @@ static void count(drive *d)
     points[COVER_garbage_forgiven] += dev->n_forgiven;
     points[COVER_parked] += d->w->n_parked;
     points[COVER_parked_without_content] += d->w->n_parked_drops;
+    points[COVER_hidden_from_queries] += dev->n_unseen;
+    points[COVER_moves] += dev->n_moves;
+    points[COVER_dropped_by_windows] += stats.dropped_blocks;
+    points[COVER_parked_by_windows] += d->w->n_parked_windows;
+    points[COVER_own_kv] += d->w->n_own_kv;
     points[COVER_passes_side_by_side] += dev->n_beside;
     if (d->options.engine == DRIVE_SCHED) {
         points[COVER_hits] += stats.cached_tokens;
+        points[COVER_hits_in_groups] += d->w->config.n_groups > 1 ? stats.cached_tokens : 0;
         points[COVER_hits_on_host] += stats.host_tokens;
         points[COVER_forks] += stats.forks;
         points[COVER_swapped_out] += stats.swap_outs;

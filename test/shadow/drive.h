@@ -10,6 +10,9 @@
  *                was submitted is known to have run
  *   overlapped   up to max_steps_out steps; commits with the step, or when the work is finished
  *
+ * In half of the configurations there are layer groups, or windows, and sequences get windows of
+ * their own at any time; in half of these there are trees.
+ *
  * A configuration and everything that happens in it is decided by a seed and an index.
  */
 #ifndef KVP_TEST_SHADOW_DRIVE_H
@@ -71,7 +74,8 @@ bool drive_run(const drive_options *options, verdict *v, coverage *seen);
 bool drive_begin(drive *d, const drive_options *options);
 void drive_end(drive *d);
 
-/* ------------------------------------------------ drive_calls.c, drive_steps.c */
+/* ------------------------------------------------ drive_calls.c, drive_steps.c, drive_windows.c,
+ * drive_trees.c */
 
 void drive_trace(const drive *d, const char *format, ...) VERDICT_FORMAT;
 
@@ -87,7 +91,15 @@ uint32_t *drive_finished(drive *d, const subject *s);
 /* The engine's own account when a sequence is cut to n tokens that count. */
 void drive_cut(drive *d, subject *s, uint32_t n);
 
+/* Whether the configuration has groups or windows; half of them have none, and no trees. */
+bool drive_has_windows(const kvp_config *config);
+void drive_draw_windows(uint64_t *random, kvp_config *config);
+
+/* A call was refused for want of dropped entries: bad unless the sequence may lack some. */
+void drive_lacking(drive *d, const subject *s, kvp_status status);
+
 bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve);
+subject *drive_fork(drive *d, const subject *parent, uint32_t at); /* NULL: refused */
 void drive_close(drive *d, subject *s);
 void drive_close_now(drive *d, subject *s);
 
@@ -105,15 +117,26 @@ void drive_space_op(drive *d);
 void drive_mark_op(drive *d);
 void drive_swap_op(drive *d);
 void drive_reset_op(drive *d);
+void drive_window_op(drive *d);
+void drive_tree_op(drive *d);
+void drive_accept_op(drive *d);
+
+/* The sequence's tree is gone. */
+void drive_drop_tree(drive *d, subject *s);
+
+/* Whether a step that is out computes a token of it again: it must wait for that. */
+bool drive_waits(const drive *d, const subject *s);
 
 void drive_step(drive *d, subject *first); /* first: one that takes part, or NULL */
 void drive_step_op(drive *d);
 void drive_commit_op(drive *d);
 void drive_device_op(drive *d);
-void drive_flush_plan(drive *d); /* a step without sequences */
-bool drive_report(drive *d);     /* one finished step; false: there is none */
-void drive_settle(drive *d);     /* everything runs and is reported */
-void drive_rest(drive *d);       /* and audited, the plan too */
+void drive_make_room(drive *d);                                  /* a step more may be out */
+void drive_submit(drive *d, work_item *items, uint32_t n_items); /* it owns the items */
+void drive_flush_plan(drive *d);                                 /* a step without sequences */
+bool drive_report(drive *d); /* one finished step; false: there is none */
+void drive_settle(drive *d); /* everything runs and is reported */
+void drive_rest(drive *d);   /* and audited, the plan too */
 
 /* Before an ordered engine gives something up that may yet turn out to have failed: everything runs
  * and is reported. False: the sequence was closed for it. */

@@ -125,11 +125,23 @@ static void count_open(drive *d, const kvp_prompt *prompt, const kvp_open_info *
     points[COVER_hits_on_host] += info->host_tokens > 0;
     points[COVER_hits_in_full] += info->hit_tokens > 0 && info->hit_tokens == prompt->n_tokens;
     points[COVER_keyed_prompts] += prompt->n_keys > 0;
+    points[COVER_hits_in_groups] += info->hit_tokens > 0 && d->w->config.n_groups > 1;
     if (info->hit_tokens > prompt->n_tokens ||
         info->cached_tokens != least(info->hit_tokens, last)) {
         verdict_bad(d->verdict, "an open of %" PRIu32 " tokens hit %" PRIu32 ", cached %" PRIu32,
                     prompt->n_tokens, info->hit_tokens, info->cached_tokens);
     }
+}
+
+/* A hit of which a window hides a part. */
+static void count_dropped(drive *d, const subject *s)
+{
+    kvp_window_info info = {.dropped_end = 0};
+    for (uint32_t g = 0; g < d->w->config.n_groups && info.dropped_end == 0; g++) {
+        (void)drive_went(d, "kvp_seq_window_get",
+                         kvp_seq_window_get(d->w->cache, s->handle, g, &info), NULL, 0);
+    }
+    d->seen->points[COVER_hits_behind_windows] += info.dropped_end > 0;
 }
 
 void drive_open_op(drive *d)
@@ -190,6 +202,7 @@ void drive_open_op(drive *d)
     drive_trace(d, "open #%" PRIu64 " tokens %" PRIu32 " hit %" PRIu32 " (host %" PRIu32 ")",
                 s->serial, prompt.n_tokens, info.hit_tokens, info.host_tokens);
     count_open(d, &prompt, &info);
+    count_dropped(d, s);
 }
 
 /* ------------------------------------------------------------------------------ extend and fill */
@@ -213,8 +226,7 @@ static bool draw_key(drive *d, subject *s, uint32_t n, truth_key *out_key)
            truth_key_fits(&d->w->truth, &s->line, &key, d->w->config.max_unit_keys);
 }
 
-/* Whether a step that is out computes a token of it again: it must wait for that. */
-static bool waits_for_output(const drive *d, const subject *s)
+bool drive_waits(const drive *d, const subject *s)
 {
     for (uint32_t i = 0; d->w->overlapped && i < d->w->device.n_steps; i++) {
         const work_step *step = d->w->device.steps[i];
@@ -242,7 +254,8 @@ bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve)
                        .reserve_tokens = reserve,
                        .n_keys = has_key,
                        .keys = has_key ? &new_key : NULL};
-    if ((uint64_t)from + n > d->w->config.max_seq_tokens || waits_for_output(d, s)) {
+    if ((uint64_t)from + n > d->w->config.max_seq_tokens || drive_waits(d, s) ||
+        (n > 0 && s->tree.n > 0)) {
         return false;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -250,7 +263,8 @@ bool drive_extend(drive *d, subject *s, uint32_t n, uint32_t reserve)
     }
     const kvp_status status = kvp_seq_extend_many(d->w->cache, &batch);
     if (!WENT(d, "kvp_seq_extend_many", status, KVP_E_NO_BLOCKS, KVP_E_NEVER, KVP_E_TOO_LONG,
-              KVP_E_PLAN_FULL, KVP_E_IN_FLIGHT)) {
+              KVP_E_PLAN_FULL, KVP_E_IN_FLIGHT, KVP_E_DROPPED)) {
+        drive_lacking(d, s, status);
         if (status == KVP_E_PLAN_FULL) {
             drive_flush_plan(d);
         }
@@ -287,8 +301,9 @@ void drive_extend_many_op(drive *d)
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->w->n_subjects && n < DRIVE_MEMBERS; i++) {
         subject *s = &d->w->subjects[i];
-        if (s->is_open && !s->is_swapped && s->known == s->line.n &&
-            s->line.n < d->w->config.max_seq_tokens && !waits_for_output(d, s) && percent(d, 60)) {
+        if (s->is_open && !s->is_swapped && !s->may_lack && s->known == s->line.n &&
+            s->line.n < d->w->config.max_seq_tokens && !drive_waits(d, s) && s->tree.n == 0 &&
+            percent(d, 60)) {
             members[n] = s;
             seqs[n] = s->handle;
             counts[n] = 1;
@@ -362,8 +377,10 @@ static void truncate_to(drive *d, subject *s, uint32_t n)
     }
     d->seen->points[COVER_truncated]++;
     d->seen->points[COVER_cut_while_out] += is_out(d, s);
-    if (drive_went(d, "kvp_seq_truncate", kvp_seq_truncate(d->w->cache, s->handle, n, NULL), NULL,
-                   0)) {
+    if (WENT(d, "kvp_seq_truncate", kvp_seq_truncate(d->w->cache, s->handle, n, NULL),
+             KVP_E_DROPPED)) {
+        s->may_lack = false;
+        drive_drop_tree(d, s);
         truth_line_cut(&d->w->truth, &s->line, n);
         s->known = least(s->known, n);
         drive_cut(d, s, n);
@@ -408,13 +425,13 @@ void drive_close_op(drive *d)
 
 /* -------------------------------------------------------------------------------- fork and beam */
 
-static subject *fork_subject(drive *d, const subject *parent, uint32_t at)
+subject *drive_fork(drive *d, const subject *parent, uint32_t at)
 {
     kvp_seq handle;
     const kvp_status status = kvp_seq_fork(d->w->cache, parent->handle,
                                            percent(d, 50) && at == parent->line.n ? KVP_END : at,
                                            parent->serial, &handle);
-    if (!WENT(d, "kvp_seq_fork", status, KVP_E_NO_SEQS)) {
+    if (!WENT(d, "kvp_seq_fork", status, KVP_E_NO_SEQS, KVP_E_DROPPED)) {
         return NULL;
     }
     subject *child = watch_new_subject(d->w, handle, "");
@@ -423,6 +440,7 @@ static subject *fork_subject(drive *d, const subject *parent, uint32_t at)
         child->known = child->scheduled = at;
         child->stream = percent(d, 70) ? parent->stream : below(d, DRIVE_STREAMS);
         child->space = parent->space;
+        memcpy(child->windows, parent->windows, sizeof(child->windows));
         child->group = parent->group;
         child->group_size = parent->group_size;
         *drive_finished(d, child) = at;
@@ -442,7 +460,7 @@ void drive_fork_op(drive *d)
     const kvp_seq_info info = watch_info(d->w, s);
     const uint32_t most = least(info.computed_tokens, s->known);
     for (uint32_t n = 1 + below(d, s->group_size); n > 0; n--) {
-        if (fork_subject(d, s, percent(d, 60) ? most : below(d, most + 1)) == NULL) {
+        if (drive_fork(d, s, percent(d, 60) ? most : below(d, most + 1)) == NULL) {
             return;
         }
     }
@@ -473,7 +491,7 @@ void drive_replace_op(drive *d)
         truncate_to(d, s, least(watch_info(d->w, s).computed_tokens, s->known));
     }
     const uint32_t most = least(watch_info(d->w, s).computed_tokens, s->known);
-    subject *child = fork_subject(d, s, most);
+    subject *child = drive_fork(d, s, most);
     if (child == NULL) {
         return;
     }
@@ -510,7 +528,7 @@ void drive_beam_op(drive *d)
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t chosen = below(d, n);
         if (goes_on[chosen]) {
-            subject *child = fork_subject(d, beams[chosen], beams[chosen]->line.n);
+            subject *child = drive_fork(d, beams[chosen], beams[chosen]->line.n);
             if (child != NULL) {
                 (void)drive_extend(d, child, 1, 0);
             }
@@ -599,6 +617,7 @@ static uint32_t draw_movers(drive *d, bool swapped, subject **out_movers, kvp_se
 static void moved(drive *d, subject *s, bool to_host)
 {
     s->is_swapped = to_host;
+    s->tree.n = to_host ? 0 : s->tree.n;
     drive_trace(d, "swap #%" PRIu64 " %s, computed %" PRIu32, s->serial, to_host ? "out" : "in",
                 watch_info(d->w, s).computed_tokens);
     if (to_host) {
@@ -609,6 +628,21 @@ static void moved(drive *d, subject *s, bool to_host)
     }
     s->arrived = d->n_ops;
     d->seen->points[to_host ? COVER_swapped_out : COVER_swapped_in]++;
+}
+
+/* Those that cannot come back. */
+static void close_lacking(drive *d, subject **movers, uint32_t n)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) {
+        any = any || movers[i]->may_lack;
+        if (movers[i]->may_lack) {
+            drive_close(d, movers[i]);
+        }
+    }
+    if (!any) {
+        verdict_bad(d->verdict, "kvp_seq_swap_in: KVP_E_DROPPED, and nothing was taken back");
+    }
 }
 
 void drive_swap_op(drive *d)
@@ -635,12 +669,14 @@ void drive_swap_op(drive *d)
         status = kvp_seq_swap_in(d->w->cache, handles, n, reserve, &swapped);
     }
     if (WENT(d, "kvp_seq_swap", status, KVP_E_NO_BLOCKS, KVP_E_NEVER, KVP_E_PLAN_FULL,
-             KVP_E_TOO_LONG, KVP_E_IN_FLIGHT)) {
+             KVP_E_TOO_LONG, KVP_E_IN_FLIGHT, KVP_E_DROPPED)) {
         for (uint32_t i = 0; i < n; i++) {
             moved(d, movers[i], to_host);
         }
     } else if (status == KVP_E_PLAN_FULL) {
         drive_flush_plan(d);
+    } else if (status == KVP_E_DROPPED) {
+        close_lacking(d, movers, n);
     }
 }
 

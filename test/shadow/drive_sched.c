@@ -258,7 +258,7 @@ static void make_step(sched_drive *d)
             verdict_bad(d->base.verdict, "a step has a sequence that no sample has");
         }
         if (s == NULL || !watch_make_item(w, s, range, &items[i])) {
-            watch_free_items(items, i);
+            device_free_items(items, i);
             return;
         }
         if (s->scheduled < range.end) {
@@ -266,7 +266,7 @@ static void make_step(sched_drive *d)
         }
     }
     if (!went(d, "kvp_step_begin", watch_submit(w, items, d->step.n_seqs, &d->work), NULL, 0)) {
-        watch_free_items(items, d->step.n_seqs);
+        device_free_items(items, d->step.n_seqs);
         return;
     }
     if (d->base.has_failures && d->step.n_seqs > 0 && percent(d, 10)) {

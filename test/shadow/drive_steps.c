@@ -23,6 +23,22 @@ static void raise_to(uint32_t *value, uint32_t other)
 
 /* -------------------------------------------------------------------------------------- reports */
 
+/* Whether a step before this one is not finished, or was not finished well, for this sequence: its
+ * pass need not have seen that. */
+static bool rests_on_other(const drive *d, uint32_t index, uint64_t serial)
+{
+    for (uint32_t e = 0; e < index; e++) {
+        const work_step *step = d->w->device.steps[e];
+        for (uint32_t k = 0; k < step->n_items; k++) {
+            if (step->items[k].serial == serial &&
+                (!step->is_finished || step->fails || step->items[k].garbage != 0)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* What the device has finished, and what it finished well, may be committed. */
 static void learn_finished(drive *d)
 {
@@ -31,7 +47,8 @@ static void learn_finished(drive *d)
         for (uint32_t k = 0; k < step->n_items; k++) {
             const work_item *item = &step->items[k];
             const subject *s = watch_find_serial(d->w, item->serial);
-            if (step->is_finished && !step->fails && item->garbage == 0 && s != NULL) {
+            if (step->is_finished && !step->fails && item->garbage == 0 && s != NULL &&
+                !rests_on_other(d, i, item->serial)) {
                 raise_to(drive_finished(d, s), item->commit_to);
             }
         }
@@ -53,7 +70,9 @@ void drive_invalidate(drive *d, subject *s, uint32_t from)
     }
     drive_trace(d, "invalidate #%" PRIu64 " from %" PRIu32 ", %" PRIu32 " sharers", s->serial, from,
                 n);
+    drive_drop_tree(d, s);
     drive_cut(d, s, from);
+    s->may_lack = true;
     d->seen->points[COVER_invalidated]++;
     for (uint32_t i = 0; i < n; i++) {
         subject *other = watch_find(d->w, sharers[i]);
@@ -73,7 +92,7 @@ static void invalidate_forks(drive *d, const subject *s, uint32_t from)
     for (uint32_t i = 0; i < d->w->n_subjects && from < s->line.n; i++) {
         subject *other = &d->w->subjects[i];
         if (other != s && other->is_open && other->group == s->group && other->line.n > from &&
-            other->line.tags[from] == s->line.tags[from] &&
+            other->line.kv[from] == s->line.kv[from] &&
             watch_info(d->w, other).computed_tokens > from) {
             drive_invalidate(d, other, from);
         }
@@ -89,11 +108,14 @@ static void put_right(drive *d)
     for (uint32_t i = 0; i < dev->n_steps; i++) {
         const work_step *step = dev->steps[i];
         for (uint32_t k = 0; step->fails && k < step->n_items; k++) {
-            subject *s = watch_find_serial(d->w, step->items[k].serial);
-            if (s != NULL && step->items[k].writes && step->items[k].commit_to > 0) {
+            const work_item *item = &step->items[k];
+            subject *s = watch_find_serial(d->w, item->serial);
+            const bool has_nodes = item->end > item->base && !item->is_cut;
+            if (s != NULL && item->writes && (item->commit_to > 0 || has_nodes)) {
+                const uint32_t from = item->begin < item->base ? item->begin : item->base;
                 drive_trace(d, "step %" PRIu64 " failed for #%" PRIu64, step->number, s->serial);
-                drive_invalidate(d, s, step->items[k].begin);
-                invalidate_forks(d, s, step->items[k].begin);
+                drive_invalidate(d, s, from);
+                invalidate_forks(d, s, from);
             }
         }
     }
@@ -130,11 +152,30 @@ static void cut_failed_items(drive *d, const work_step *step)
     }
 }
 
+/* Trees that went with a failed step are those of sequences that are reported. */
+static void drop_failed_trees(drive *d, const kvp_seq *seqs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        kvp_seq_info info;
+        subject *s = watch_find(d->w, seqs[i]);
+        if (s != NULL && kvp_seq_info_get(d->w->cache, seqs[i], &info) == KVP_OK && s->tree.n > 0 &&
+            info.tree_tokens == 0) {
+            drive_drop_tree(d, s);
+            d->seen->points[COVER_trees_lost]++;
+        }
+    }
+}
+
 static void report_failed(drive *d, work_step *step)
 {
     kvp_seq cut[DRIVE_MEMBERS];
+    uint32_t computed[DRIVE_MEMBERS] = {0};
     uint32_t n = 0;
     cut_failed_items(d, step);
+    for (uint32_t i = 0; i < d->w->n_subjects; i++) {
+        const subject *s = &d->w->subjects[i];
+        computed[i] = s->is_open ? watch_info(d->w, s).computed_tokens : 0;
+    }
     d->seen->points[COVER_failed_steps]++;
     d->seen->points[COVER_failed_plans] += step->fail_after < step->n_copies;
     const kvp_status status = kvp_step_failed(d->w->cache, step->number, cut, DRIVE_MEMBERS, &n);
@@ -143,13 +184,19 @@ static void report_failed(drive *d, work_step *step)
         return;
     }
     d->seen->points[COVER_cut_by_failure] += n;
+    drop_failed_trees(d, cut, n);
     for (uint32_t i = 0; i < n; i++) {
         subject *s = watch_find(d->w, cut[i]);
         if (s == NULL) {
             verdict_bad(d->verdict, "kvp_step_failed reports a sequence that is not open");
             return;
         }
-        drive_cut(d, s, watch_info(d->w, s).computed_tokens);
+        /* One that only lost its tree goes on: what steps that are out compute for it counts. */
+        const uint32_t left = watch_info(d->w, s).computed_tokens;
+        if (left < computed[s - d->w->subjects]) {
+            drive_cut(d, s, left);
+            s->may_lack = true;
+        }
     }
     device_told(&d->w->device, step->number);
     device_remove(&d->w->device, step);
@@ -295,11 +342,11 @@ static void commit_now(drive *d, const work_step *step)
     const bool one_by_one = percent(d, 50);
     for (uint32_t k = 0; k < step->n_items; k++) {
         const subject *s = watch_find_serial(d->w, step->items[k].serial);
-        if (s == NULL || percent(d, 30)) {
+        if (s == NULL || step->items[k].commit_to == 0 || percent(d, 30)) {
             continue;
         }
         seqs[n] = s->handle;
-        counts[n] = step->items[k].end;
+        counts[n] = step->items[k].commit_to;
         drive_trace(d, "commit #%" PRIu64 " to %" PRIu32, s->serial, counts[n]);
         if (one_by_one) {
             (void)drive_went(d, "kvp_seq_commit", kvp_seq_commit(d->w->cache, seqs[n], counts[n]),
@@ -324,13 +371,14 @@ static void declare(drive *d, work_step *step)
         for (uint32_t k = 0; k < step->n_items; k++) {
             work_item *item = &step->items[k];
             subject *s = watch_find_serial(d->w, item->serial);
-            if (s == NULL || percent(d, 40)) {
+            if (s == NULL || item->commit_to == 0 || percent(d, 40)) {
                 continue;
             }
             item->is_declared = true;
             s->declared = step->submitted;
             seqs[n] = s->handle;
-            counts[n] = item->end - (percent(d, 10) ? below(d, item->end - item->begin) : 0);
+            counts[n] = item->commit_to;
+            counts[n] -= percent(d, 10) ? below(d, item->commit_to - item->begin) : 0;
             drive_trace(d, "declare #%" PRIu64 " to %" PRIu32 " with step %" PRIu64, s->serial,
                         counts[n], step->number);
             n++;
@@ -350,20 +398,20 @@ static bool is_full(drive *d)
                              : d->w->device.n_steps >= d->max_queued);
 }
 
-static void make_room(drive *d)
+void drive_make_room(drive *d)
 {
     while (is_full(d) && !d->verdict->is_bad) {
         while (!drive_report(d) && device_move(&d->w->device)) {}
     }
 }
 
-static void submit(drive *d, work_item *items, uint32_t n_items)
+void drive_submit(drive *d, work_item *items, uint32_t n_items)
 {
     work_step *step;
     const kvp_status also[] = {KVP_E_NO_STEPS};
     const kvp_status status = watch_submit(d->w, items, n_items, &step);
     if (!drive_went(d, "kvp_step_begin", status, also, 1)) {
-        watch_free_items(items, n_items);
+        device_free_items(items, n_items);
         return;
     }
     if (d->has_failures && percent(d, 10) && (n_items > 0 || d->w->overlapped)) {
@@ -380,7 +428,9 @@ static void submit(drive *d, work_item *items, uint32_t n_items)
     }
     for (uint32_t i = 0; i < n_items; i++) {
         subject *s = watch_find_serial(d->w, items[i].serial);
-        raise_to(&s->scheduled, items[i].end);
+        raise_to(&s->scheduled, items[i].end < s->line.n ? items[i].end : s->line.n);
+        raise_to(&s->tree.scheduled,
+                 items[i].end - (items[i].end < s->line.n ? items[i].end : s->line.n));
         drive_trace(d, "  #%" PRIu64 " computes [%" PRIu32 ", %" PRIu32 ")%s", s->serial,
                     items[i].begin, items[i].end, items[i].writes ? "" : ", writes nothing");
     }
@@ -395,8 +445,8 @@ static void submit(drive *d, work_item *items, uint32_t n_items)
 
 void drive_flush_plan(drive *d)
 {
-    make_room(d);
-    submit(d, NULL, 0);
+    drive_make_room(d);
+    drive_submit(d, NULL, 0);
 }
 
 /* Choose what a sequence computes next, and make it possible. False: not now. */
@@ -408,7 +458,8 @@ static bool choose_range(drive *d, subject *s, kvp_range *out_range)
         if (percent(d, 40)) {
             range.end = range.begin + 1 + below(d, range.end - range.begin);
         }
-    } else if (s->line.n > 0 && info.computed_tokens == s->line.n && percent(d, 15)) {
+    } else if (s->line.n > 0 && info.computed_tokens == s->line.n && percent(d, 15) &&
+               !watch_lacks(d->w, s, s->line.n - 1)) {
         range.begin = s->line.n - 1; /* its KV is there: only its output is wanted */
     } else if (drive_extend(d, s, 1 + below(d, 3), percent(d, 20) ? below(d, 4) : 0)) {
         range = (kvp_range){s->scheduled, s->line.n};
@@ -416,6 +467,10 @@ static bool choose_range(drive *d, subject *s, kvp_range *out_range)
         return false;
     }
     if (watch_info(d->w, s).writable_tokens < range.end && !drive_extend(d, s, 0, 0)) {
+        return false;
+    }
+    if (watch_lacks(d->w, s, range.begin)) {
+        drive_lacking(d, s, KVP_E_DROPPED);
         return false;
     }
     *out_range = range;
@@ -429,7 +484,7 @@ void drive_step(drive *d, subject *first)
     work_item *items = random_allocate(DRIVE_MEMBERS, sizeof(*items));
     uint32_t n = 0, n_items = 0;
     if (!percent(d, 5)) {
-        make_room(d);
+        drive_make_room(d);
     }
     for (uint32_t tries = 1 + below(d, 5); tries > 0; tries--) {
         subject *s = first != NULL ? first : drive_pick(d, false);
@@ -443,11 +498,12 @@ void drive_step(drive *d, subject *first)
     }
     for (uint32_t i = 0; i < n; i++) {
         /* A plan that was full was flushed in between, and what that reported may have cut it. */
-        const subject *s = chosen[i];
+        subject *s = chosen[i];
         const bool is_whole = ranges[i].end <= s->line.n && s->is_open && !s->is_swapped &&
                               (ranges[i].begin == s->scheduled ||
                                (ranges[i].end == s->line.n && s->scheduled == s->line.n));
-        if (is_whole && watch_info(d->w, s).writable_tokens >= ranges[i].end &&
+        if (is_whole && !watch_lacks(d->w, s, ranges[i].begin) &&
+            watch_info(d->w, s).writable_tokens >= ranges[i].end &&
             watch_make_item(d->w, s, ranges[i], &items[n_items])) {
             n_items++;
         }
@@ -455,7 +511,7 @@ void drive_step(drive *d, subject *first)
     if (n_items == 0) {
         free(items);
     } else {
-        submit(d, items, n_items);
+        drive_submit(d, items, n_items);
     }
 }
 

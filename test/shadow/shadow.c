@@ -48,6 +48,7 @@ shadow *shadow_create(const kvp_config *config, verdict *v)
 {
     shadow *s = random_allocate(1, sizeof(*s));
     s->block_tokens = config->block_tokens;
+    s->n_groups = config->n_groups;
     s->n_blocks[KVP_DEVICE] = config->n_blocks;
     s->n_blocks[KVP_HOST] = config->host_blocks;
     s->verdict = v;
@@ -89,7 +90,7 @@ void shadow_copy(shadow *s, uint32_t memory, const kvp_copy *copy)
 {
     const shadow_slot *src = shadow_at(s, memory, copy->src_tier, copy->src_block, 0);
     shadow_slot *dst = shadow_at(s, memory, copy->dst_tier, copy->dst_block, 0);
-    if (copy->n_tokens == 0 || copy->n_tokens > s->block_tokens || copy->group != 0) {
+    if (copy->n_tokens == 0 || copy->n_tokens > s->block_tokens || copy->group >= s->n_groups) {
         verdict_bad(s->verdict, "a copy of %" PRIu32 " slots, group %u", copy->n_tokens,
                     copy->group);
         return;
@@ -108,15 +109,29 @@ void shadow_fill(shadow *s, uint32_t memory, const kvp_copy *where, kvp_range sl
     }
 }
 
-void shadow_write(shadow *s, int64_t slot, shadow_slot what)
+static shadow_slot *slot_at(const shadow *s, uint32_t memory, int64_t slot)
 {
     const int64_t S = s->block_tokens;
+    return shadow_at(s, memory, KVP_DEVICE, slot < 0 ? 0 : (int32_t)(slot / S),
+                     slot < 0 ? 0 : (uint32_t)(slot % S));
+}
+
+void shadow_write(shadow *s, int64_t slot, shadow_slot what)
+{
     for (uint32_t m = 0; m < SHADOW_MEMORIES; m++) {
-        shadow_slot *dst =
-            shadow_at(s, m, KVP_DEVICE, (int32_t)(slot / S), slot < 0 ? 0 : (uint32_t)(slot % S));
+        shadow_slot *dst = slot_at(s, m, slot);
         if (dst != NULL) {
             *dst = what;
         }
+    }
+}
+
+void shadow_move(shadow *s, uint32_t memory, const kvp_slot_move *move)
+{
+    const shadow_slot *src = slot_at(s, memory, move->src);
+    shadow_slot *dst = slot_at(s, memory, move->dst);
+    if (src != NULL && dst != NULL) {
+        *dst = *src;
     }
 }
 

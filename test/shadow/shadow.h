@@ -36,6 +36,7 @@ typedef struct shadow_slot {
 
 typedef struct shadow {
     uint32_t block_tokens;
+    uint32_t n_groups;
     uint32_t n_blocks[SHADOW_TIERS];
     shadow_slot *slots[SHADOW_MEMORIES][SHADOW_TIERS];
     verdict *verdict;
@@ -58,6 +59,9 @@ void shadow_fill(shadow *s, uint32_t memory, const kvp_copy *where, kvp_range sl
 
 /* Write one token's KV, device tier, in both memories. */
 void shadow_write(shadow *s, int64_t slot, shadow_slot what);
+
+/* Move one token's KV, device tier, in one memory. */
+void shadow_move(shadow *s, uint32_t memory, const kvp_slot_move *move);
 
 /* Make the memory that runs in order what the other one is: after half a plan. */
 void shadow_level(shadow *s);

@@ -101,6 +101,7 @@ void truth_line_begin(const truth *t, truth_line *line, const char *name, uint32
     line->capacity = capacity;
     line->tokens = random_allocate(capacity, sizeof(*line->tokens));
     line->tags = random_allocate(capacity, sizeof(*line->tags));
+    line->kv = random_allocate(capacity, sizeof(*line->kv));
     line->hashes = random_allocate(capacity / t->unit_tokens, sizeof(*line->hashes));
     line->units = random_allocate(capacity / t->unit_tokens, sizeof(*line->units));
     for (const char *c = name; *c != '\0'; c++) {
@@ -115,6 +116,7 @@ void truth_line_end(truth_line *line)
 {
     free(line->tokens);
     free(line->tags);
+    free(line->kv);
     free(line->hashes);
     free(line->units);
     memset(line, 0, sizeof(*line));
@@ -159,29 +161,77 @@ static void learn_unit(truth *t, truth_line *line, uint32_t u)
     }
 }
 
-void truth_line_add(truth *t, truth_line *line, int32_t token)
+uint64_t truth_next(const truth_line *line, uint64_t before, uint32_t position, int32_t token,
+                    uint64_t saw)
 {
-    const uint32_t p = line->n;
-    uint64_t tag = mix(p == 0 ? line->root_tag : line->tags[p - 1], (uint32_t)token);
-    if (p == line->capacity) {
-        verdict_bad(t->verdict, "a sequence outgrew its line of %" PRIu32 " tokens", p);
-        return;
-    }
+    uint64_t tag = mix(before, (uint32_t)token);
     for (uint32_t i = 0; i < line->n_keys; i++) {
         const truth_key *key = &line->keys[i];
-        if (key->begin <= p && p < key->end) {
-            tag = mix(mix(tag, ((uint64_t)key->type << 32) + p - key->begin), key->n_bytes);
+        if (key->begin <= position && position < key->end) {
+            tag = mix(mix(tag, ((uint64_t)key->type << 32) + position - key->begin), key->n_bytes);
             for (uint32_t k = 0; k < key->n_bytes; k++) {
                 tag = mix(tag, key->bytes[k]);
             }
         }
     }
+    return (saw == 0 ? tag : mix(tag, saw)) | SHADOW_RIGHT;
+}
+
+void truth_line_add(truth *t, truth_line *line, int32_t token)
+{
+    const uint32_t p = line->n;
+    if (p == line->capacity) {
+        verdict_bad(t->verdict, "a sequence outgrew its line of %" PRIu32 " tokens", p);
+        return;
+    }
     line->tokens[p] = token;
-    line->tags[p] = tag | SHADOW_RIGHT;
+    line->tags[p] = truth_next(line, p == 0 ? line->root_tag : line->tags[p - 1], p, token, 0);
+    line->kv[p] = line->tags[p];
     line->n++;
     if (line->n % t->unit_tokens == 0) {
         learn_unit(t, line, p / t->unit_tokens);
     }
+}
+
+void truth_line_compute(truth_line *line, uint32_t p, uint64_t saw)
+{
+    line->kv[p] =
+        truth_next(line, p == 0 ? line->root_tag : line->kv[p - 1], p, line->tokens[p], saw);
+}
+
+uint64_t truth_in_group(uint64_t tag, uint32_t group)
+{
+    return group == 0 ? tag : mix(tag, group) | SHADOW_RIGHT;
+}
+
+/* ------------------------------------------------------------------------------------- windows */
+
+static bool sees_all(kvp_window window, uint32_t query)
+{
+    return window.recent_tokens == 0 || query < (uint64_t)window.sink_tokens + window.recent_tokens;
+}
+
+bool truth_sees(kvp_window window, uint32_t query, uint32_t key)
+{
+    return key <= query && (sees_all(window, query) || key < window.sink_tokens ||
+                            query - key < window.recent_tokens);
+}
+
+uint64_t truth_saw(const kvp_window *own, const kvp_window *theirs, uint32_t n_groups,
+                   uint32_t query)
+{
+    uint64_t saw = 0;
+    for (uint32_t g = 0; g < n_groups; g++) {
+        const bool all = sees_all(own[g], query);
+        if (all != sees_all(theirs[g], query) ||
+            (!all && (own[g].sink_tokens != theirs[g].sink_tokens ||
+                      own[g].recent_tokens != theirs[g].recent_tokens))) {
+            saw = mix(mix(saw, g + 1),
+                      all ? 0 : ((uint64_t)own[g].sink_tokens << 32) + own[g].recent_tokens) |
+                  1;
+        }
+    }
+    return saw;
 }
 
 void truth_line_cut(const truth *t, truth_line *line, uint32_t n)
@@ -209,6 +259,7 @@ void truth_line_copy(const truth *t, truth_line *line, const truth_line *from, u
 {
     memcpy(line->tokens, from->tokens, from->n * sizeof(*line->tokens));
     memcpy(line->tags, from->tags, from->n * sizeof(*line->tags));
+    memcpy(line->kv, from->kv, from->n * sizeof(*line->kv));
     memcpy(line->hashes, from->hashes, from->n / t->unit_tokens * sizeof(*line->hashes));
     memcpy(line->units, from->units, from->n / t->unit_tokens * sizeof(*line->units));
     memcpy(line->keys, from->keys, sizeof(line->keys));

@@ -7,6 +7,12 @@
  *   tag(-1) = H(namespace's name)
  *   tag(p)  = H(tag(p-1), token p, every key that covers p: its type, p - begin, its bytes)
  *
+ * That is the tag of KV that everybody shares: each query saw what the configuration's windows
+ * show. A sequence with a window of its own computes other KV from the first token on that saw
+ * something else: a line has a second chain, `kv`, into which goes what each token saw when it was
+ * computed. Where nothing was hidden the two are equal. What lies in a slot is this tag with the
+ * layer group mixed in (truth_in_group).
+ *
  * Where the cache finds a prefix to be equal, the tags must be, too: a line is a sequence's tokens
  * with their tags, and `truth` remembers the tags of every unit by the content hash that the public
  * hash gives it. So what a block is said to hold can be looked up by its hash.
@@ -49,7 +55,8 @@ typedef struct truth {
 /* A sequence's tokens. */
 typedef struct truth_line {
     int32_t *tokens;  /* [n] */
-    uint64_t *tags;   /* [n] */
+    uint64_t *tags;   /* [n] what everybody's KV of these tokens is */
+    uint64_t *kv;     /* [n] what this sequence's is */
     kvp_hash *hashes; /* [n / U] */
     uint32_t *units;  /* [n / U] in truth.units */
     uint32_t n, capacity;
@@ -72,6 +79,25 @@ void truth_line_end(truth_line *line);
 
 /* Add a token, after the keys that cover it. */
 void truth_line_add(truth *t, truth_line *line, int32_t token);
+
+/* The tag after `before` of a token at this position; saw is 0 when its query saw what everybody's
+ * sees. */
+uint64_t truth_next(const truth_line *line, uint64_t before, uint32_t position, int32_t token,
+                    uint64_t saw);
+
+/* The line's token at p is computed. */
+void truth_line_compute(truth_line *line, uint32_t p, uint64_t saw);
+
+/* What a slot of this group holds for a tag. */
+uint64_t truth_in_group(uint64_t tag, uint32_t group);
+
+/* Whether the query at this position sees the key. */
+bool truth_sees(kvp_window window, uint32_t query, uint32_t key);
+
+/* What a query sees through its own windows [n_groups], if that is not what it sees through theirs;
+ * 0 when it is. */
+uint64_t truth_saw(const kvp_window *own, const kvp_window *theirs, uint32_t n_groups,
+                   uint32_t query);
 
 /* Cut to n tokens. A key that begins before stays to the end of the unit that is cut. */
 void truth_line_cut(const truth *t, truth_line *line, uint32_t n);

@@ -79,15 +79,26 @@ void watch_destroy(watch *w)
     free(w);
 }
 
+static bool get_row(watch *w, const subject *s, uint32_t group, const int32_t **out_row,
+                    uint32_t *out_n)
+{
+    const kvp_status status = kvp_seq_row(w->cache, s->handle, group, out_row, out_n);
+    if (status != KVP_OK) {
+        verdict_bad(w->verdict, "kvp_seq_row, sequence %" PRIu64 ", group %" PRIu32 ": %s",
+                    s->serial, group, kvp_status_name(status));
+    }
+    return status == KVP_OK;
+}
+
 /* ------------------------------------------------------------------------------ dropped content */
 
-static void note_drop(watch *w, uint32_t tier, uint32_t block, bool is_whole)
+static work_drop *note_drop(watch *w, uint32_t tier, uint32_t block, bool is_whole)
 {
     for (uint32_t i = 0; i < w->n_drops; i++) {
         if (w->drops[i].tier == tier && w->drops[i].block == (int32_t)block) {
             w->drops[i].is_whole = w->drops[i].is_whole || is_whole;
             w->drops[i].call = w->n_calls;
-            return;
+            return &w->drops[i];
         }
     }
     if (w->n_drops == w->drops_capacity) {
@@ -96,6 +107,7 @@ static void note_drop(watch *w, uint32_t tier, uint32_t block, bool is_whole)
     }
     w->drops[w->n_drops++] = (work_drop){
         .tier = tier, .block = (int32_t)block, .is_whole = is_whole, .call = w->n_calls};
+    return &w->drops[w->n_drops - 1];
 }
 
 /* What was evicted is named by hashes of what somebody had. */
@@ -114,23 +126,45 @@ static void check_evicted(watch *w)
     }
 }
 
+/* Planted: what a window dropped is not kept for the steps that are out. */
+static bool is_unparked(watch *w, const kvp_block_info *info, uint64_t n_dropped)
+{
+    const bool is = w->device.planted == PLANT_UNPARKED_DROP && n_dropped > w->n_dropped &&
+                    info->state == KVP_BLOCK_PARKED;
+    w->device.n_planted += is;
+    return is;
+}
+
+static void look_at(watch *w, uint32_t tier, uint32_t b, bool writes_over, uint64_t n_dropped)
+{
+    const kvp_block_info info = block_info(w, tier, b);
+    const uint8_t was = w->states[tier][b];
+    const bool stays = info.state == KVP_BLOCK_HELD && was == KVP_BLOCK_HELD;
+    const bool parks = info.state == KVP_BLOCK_PARKED && was != KVP_BLOCK_PARKED;
+    if (info.generation != w->generations[tier][b] && (!stays || writes_over)) {
+        (void)note_drop(w, tier, b, !stays);
+        w->n_parked_drops += info.state == KVP_BLOCK_PARKED;
+    }
+    w->generations[tier][b] = info.generation;
+    w->states[tier][b] = (uint8_t)info.state;
+    w->n_parked += parks;
+    w->n_parked_windows += parks && n_dropped > w->n_dropped;
+    if (parks && is_unparked(w, &info, n_dropped)) {
+        note_drop(w, tier, b, true)->is_early = true;
+    }
+}
+
 void watch_called(watch *w, bool writes_over)
 {
     kvp_violation violation;
+    const uint64_t n_dropped = watch_stats(w).dropped_blocks;
     w->n_calls++;
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
         for (uint32_t b = 1; b < n_blocks_of(w, tier); b++) {
-            const kvp_block_info info = block_info(w, tier, b);
-            const bool stays = info.state == KVP_BLOCK_HELD && w->states[tier][b] == KVP_BLOCK_HELD;
-            if (info.generation != w->generations[tier][b] && (!stays || writes_over)) {
-                note_drop(w, tier, b, !stays);
-                w->n_parked_drops += info.state == KVP_BLOCK_PARKED;
-            }
-            w->n_parked += info.state == KVP_BLOCK_PARKED && w->states[tier][b] != KVP_BLOCK_PARKED;
-            w->generations[tier][b] = info.generation;
-            w->states[tier][b] = (uint8_t)info.state;
+            look_at(w, tier, b, writes_over, n_dropped);
         }
     }
+    w->n_dropped = n_dropped;
     check_evicted(w);
     if (kvp_check(w->cache, OWN_CHECK_LEVEL, &violation) != KVP_OK) {
         verdict_bad(w->verdict, "kvp_check: %s of %" PRIu64 ": %s", violation.invariant,
@@ -145,10 +179,28 @@ static void raise_to(uint32_t *value, uint32_t other)
     }
 }
 
+/* How far a sequence's work fills the block, wherever it is in its rows. */
+static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
+{
+    const uint32_t S = w->config.block_tokens;
+    const uint32_t end = s->tree.scheduled > 0 ? s->line.n + s->tree.scheduled : s->scheduled;
+    uint32_t valid = 0;
+    for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const int32_t *row = NULL;
+        uint32_t n = 0;
+        (void)get_row(w, s, g, &row, &n);
+        for (uint32_t k = 0; k < n; k++) {
+            if (row[k] == block && end > k * S) {
+                raise_to(&valid, end - k * S < S ? end - k * S : S);
+            }
+        }
+    }
+    return valid;
+}
+
 /* How far a block's slots hold something when the plan has run. */
 static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
 {
-    const uint32_t S = w->config.block_tokens;
     uint32_t valid = block_info(w, drop->tier, (uint32_t)drop->block).sealed_tokens;
     for (uint32_t i = 0; i < step->n_copies; i++) {
         if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block) {
@@ -157,16 +209,8 @@ static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *st
     }
     for (uint32_t i = 0; i < w->n_subjects; i++) {
         const subject *s = &w->subjects[i];
-        const int32_t *row;
-        uint32_t n = 0;
-        if (!s->is_open || s->is_swapped != (drop->tier == KVP_HOST) ||
-            kvp_seq_row(w->cache, s->handle, 0, &row, &n) != KVP_OK) {
-            continue;
-        }
-        for (uint32_t k = 0; k < n; k++) {
-            if (row[k] == drop->block && s->scheduled > k * S) {
-                raise_to(&valid, s->scheduled - k * S < S ? s->scheduled - k * S : S);
-            }
+        if (s->is_open && s->is_swapped == (drop->tier == KVP_HOST)) {
+            raise_to(&valid, scheduled_slots(w, s, drop->block));
         }
     }
     return valid;
@@ -179,7 +223,7 @@ static void hand_over_drops(watch *w, work_step *step)
     step->drops = random_allocate(w->n_drops, sizeof(*step->drops));
     for (uint32_t i = 0; i < w->n_drops; i++) {
         const work_drop *drop = &w->drops[i];
-        if (w->states[drop->tier][drop->block] == KVP_BLOCK_PARKED) {
+        if (w->states[drop->tier][drop->block] == KVP_BLOCK_PARKED && !drop->is_early) {
             w->drops[kept++] = *drop;
         } else if (drop->is_whole || !w->device.overlapped || w->device.n_steps == 0) {
             step->drops[step->n_drops] = *drop;
@@ -210,12 +254,12 @@ kvp_seq_info watch_info(watch *w, const subject *s)
         verdict_bad(w->verdict, "kvp_seq_info_get, sequence %" PRIu64 ": %s", s->serial,
                     kvp_status_name(status));
     } else if (info.tokens != s->line.n || info.known_tokens != s->known ||
-               (info.tier == KVP_HOST) != s->is_swapped) {
+               (info.tier == KVP_HOST) != s->is_swapped || info.tree_tokens != s->tree.n) {
         verdict_bad(w->verdict,
-                    "sequence %" PRIu64 " has %" PRIu32 " tokens, %" PRIu32 " known, tier %" PRIu32
-                    "; should be %" PRIu32 ", %" PRIu32 ", %d",
-                    s->serial, info.tokens, info.known_tokens, info.tier, s->line.n, s->known,
-                    s->is_swapped);
+                    "sequence %" PRIu64 " has %" PRIu32 " tokens, %" PRIu32 " known, %" PRIu32
+                    " nodes, tier %" PRIu32 "; should be %" PRIu32 ", %" PRIu32 ", %" PRIu32 ", %d",
+                    s->serial, info.tokens, info.known_tokens, info.tree_tokens, info.tier,
+                    s->line.n, s->known, s->tree.n, s->is_swapped);
     }
     return info;
 }
@@ -226,6 +270,7 @@ subject *watch_new_subject(watch *w, kvp_seq handle, const char *space)
         subject *s = &w->subjects[i];
         if (!s->is_open) {
             *s = (subject){.is_open = true, .handle = handle, .serial = ++w->n_serials};
+            memcpy(s->windows, w->config.groups, sizeof(s->windows));
             truth_line_begin(&w->truth, &s->line, space, w->config.max_seq_tokens);
             return s;
         }
@@ -265,53 +310,150 @@ subject *watch_find_serial(watch *w, uint64_t serial)
 
 /* ---------------------------------------------------------------------------------------- steps */
 
-bool watch_make_item(watch *w, const subject *s, kvp_range range, work_item *out_item)
+static bool keeps(const watch *w, kvp_window window, uint32_t entry, uint32_t query)
+{
+    const uint64_t begin = (uint64_t)entry * w->config.block_tokens;
+    return window.recent_tokens == 0 || begin < window.sink_tokens ||
+           begin + w->config.block_tokens + window.recent_tokens > (uint64_t)query + 1;
+}
+
+bool watch_lacks(watch *w, const subject *s, uint32_t query)
+{
+    for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const int32_t *row = NULL;
+        uint32_t n = 0;
+        (void)get_row(w, s, g, &row, &n);
+        for (uint32_t i = 0; i < n; i++) {
+            if (row[i] == KVP_NULL_BLOCK && keeps(w, s->windows[g], i, query)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The position for the model of what lies at p: a token's, or a node's by its depth. */
+static uint32_t model_position(const subject *s, uint32_t p)
+{
+    return p < s->line.n ? p : s->line.n + s->tree.depths[p - s->line.n];
+}
+
+/* Mark what the query at p sees: tokens, and of nodes its ancestors and itself. */
+static void mark_seen(const subject *s, uint32_t group, uint32_t p, uint8_t *seen)
+{
+    const kvp_window window = s->windows[group];
+    const uint32_t n = s->line.n;
+    const uint32_t query = model_position(s, p);
+    for (uint32_t key = 0; key <= p && key < n; key++) {
+        seen[key] = seen[key] || truth_sees(window, query, key);
+    }
+    for (int32_t node = p < n ? -1 : (int32_t)(p - n); node >= 0; node = s->tree.parents[node]) {
+        const uint32_t key = n + (uint32_t)node;
+        seen[key] = seen[key] || truth_sees(window, query, model_position(s, key));
+    }
+}
+
+/* Rows and slots of one group, and what its queries see. */
+static bool add_group(watch *w, const subject *s, uint32_t group, work_item *item)
 {
     const uint32_t S = w->config.block_tokens;
+    const uint32_t n = item->end - item->begin;
     const kvp_seq_info info = watch_info(w, s);
     const int32_t *row = NULL;
     uint32_t n_row = 0;
-    work_item item = {
-        .serial = s->serial, .begin = range.begin, .end = range.end, .commit_to = range.end};
-    const uint32_t n = range.end - range.begin;
-    item.slots = random_allocate(n, sizeof(*item.slots));
-    kvp_status status = kvp_seq_slots(w->cache, s->handle, 0, range.begin, n, item.slots);
-    if (status == KVP_OK) {
-        status = kvp_seq_row(w->cache, s->handle, 0, &row, &n_row);
-    }
-    if (status != KVP_OK || (uint64_t)n_row * S < range.end) {
+    int64_t *slots = item->slots + (size_t)group * n;
+    uint8_t *seen = item->seen + (size_t)group * item->end;
+    const kvp_status status = kvp_seq_slots(w->cache, s->handle, group, item->begin, n, slots);
+    if (!get_row(w, s, group, &row, &n_row) || status != KVP_OK || n_row != item->n_row ||
+        (uint64_t)n_row * S < item->end) {
         verdict_bad(w->verdict,
                     "sequence %" PRIu64 ", positions [%" PRIu32 ", %" PRIu32 "), computed %" PRIu32
                     ", writable %" PRIu32 ": %s",
-                    s->serial, range.begin, range.end, info.computed_tokens, info.writable_tokens,
+                    s->serial, item->begin, item->end, info.computed_tokens, info.writable_tokens,
                     status == KVP_OK ? "the row is too short" : kvp_status_name(status));
-        free(item.slots);
         return false;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t p = range.begin + i;
+    memcpy(item->rows + (size_t)group * n_row, row, n_row * sizeof(*row));
+    for (uint32_t p = item->begin; p < item->end; p++) {
         const int64_t slot = (int64_t)row[p / S] * S + p % S;
-        if (item.slots[i] != (p < info.computed_tokens ? KVP_NO_SLOT : slot)) {
+        if (slots[p - item->begin] != (p < info.computed_tokens ? KVP_NO_SLOT : slot)) {
             verdict_bad(w->verdict, "sequence %" PRIu64 ", position %" PRIu32 ": slot %" PRId64,
-                        s->serial, p, item.slots[i]);
+                        s->serial, p, slots[p - item->begin]);
         }
+        mark_seen(s, group, p, seen);
     }
-    item.row = random_allocate(n_row, sizeof(*item.row));
-    memcpy(item.row, row, n_row * sizeof(*item.row));
-    item.tags = random_allocate(range.end, sizeof(*item.tags));
-    memcpy(item.tags, s->line.tags, range.end * sizeof(*item.tags));
-    *out_item = item;
     return true;
 }
 
-void watch_free_items(work_item *items, uint32_t n_items)
+/* Planted: two groups are taken for each other. */
+static void confuse_groups(watch *w, work_item *item)
 {
-    for (uint32_t i = 0; i < n_items; i++) {
-        free(items[i].row);
-        free(items[i].slots);
-        free(items[i].tags);
+    const size_t n = item->n_row;
+    if (w->device.planted != PLANT_OTHER_GROUP || w->config.n_groups < 2) {
+        return;
     }
-    free(items);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t kept = item->rows[i];
+        item->rows[i] = item->rows[n + i];
+        item->rows[n + i] = kept;
+    }
+    w->device.n_planted++;
+}
+
+/* A position that an item computes gets its tag. */
+static void compute(watch *w, subject *s, uint32_t p)
+{
+    const uint64_t saw =
+        truth_saw(s->windows, w->config.groups, w->config.n_groups, model_position(s, p));
+    w->n_own_kv += saw != 0;
+    if (p < s->line.n) {
+        truth_line_compute(&s->line, p, saw);
+        return;
+    }
+    const uint32_t node = p - s->line.n;
+    const int32_t parent = s->tree.parents[node];
+    const uint64_t before = parent >= 0      ? s->tree.kv[parent]
+                            : s->line.n == 0 ? s->line.root_tag
+                                             : s->line.kv[s->line.n - 1];
+    s->tree.kv[node] =
+        truth_next(&s->line, before, model_position(s, p), s->tree.tokens[node], saw);
+}
+
+bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
+{
+    const uint32_t n_groups = w->config.n_groups;
+    const kvp_seq_info info = watch_info(w, s);
+    work_item item = {.serial = s->serial,
+                      .begin = range.begin,
+                      .end = range.end,
+                      .base = s->line.n,
+                      .commit_to = range.begin >= s->line.n ? 0
+                                   : range.end < s->line.n  ? range.end
+                                                            : s->line.n,
+                      .n_row = info.blocks};
+    item.rows = random_allocate((size_t)n_groups * info.blocks, sizeof(*item.rows));
+    item.slots = random_allocate((size_t)n_groups * (range.end - range.begin), sizeof(*item.slots));
+    item.seen = random_allocate((size_t)n_groups * range.end, sizeof(*item.seen));
+    item.tags = random_allocate(range.end, sizeof(*item.tags));
+    for (uint32_t g = 0; g < n_groups; g++) {
+        if (!add_group(w, s, g, &item)) {
+            device_clear_item(&item);
+            return false;
+        }
+    }
+    confuse_groups(w, &item);
+    for (uint32_t p = range.begin; p < range.end; p++) {
+        if (p >= info.computed_tokens) {
+            compute(w, s, p);
+        }
+    }
+    const uint32_t n_tokens = range.end < s->line.n ? range.end : s->line.n;
+    memcpy(item.tags, s->line.kv, n_tokens * sizeof(*item.tags));
+    for (uint32_t p = n_tokens; p < range.end; p++) {
+        item.tags[p] = s->tree.kv[p - s->line.n];
+    }
+    *out_item = item;
+    return true;
 }
 
 kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step **out_step)
@@ -341,6 +483,15 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
     device_submit(&w->device, step);
     *out_step = step;
     return KVP_OK;
+}
+
+void watch_submit_moves(watch *w, kvp_slot_move *moves, uint32_t n_moves)
+{
+    work_step *step = random_allocate(1, sizeof(*step));
+    step->moves = moves;
+    step->n_moves = n_moves;
+    step->is_reported = true; /* nobody reports it */
+    device_submit(&w->device, step);
 }
 
 /* --------------------------------------------------------------------------------------- audits */
@@ -380,7 +531,8 @@ static void audit_block(watch *w, uint32_t tier, uint32_t block)
         const uint64_t *tags = truth_tags(&w->truth, unit);
         for (uint32_t i = 0; i < U; i++) {
             shadow_slot found;
-            if (!is_held(w, tier, (int32_t)block, end - U + i, tags[i], &found)) {
+            const uint64_t tag = truth_in_group(tags[i], info.group);
+            if (!is_held(w, tier, (int32_t)block, end - U + i, tag, &found)) {
                 if (found.tag == SHADOW_GARBAGE && !w->overlapped) {
                     return; /* behind a unit that was invalidated: not reachable, or read it is */
                 }
@@ -399,6 +551,9 @@ static void audit_block(watch *w, uint32_t tier, uint32_t block)
 
 void watch_audit_attached(watch *w)
 {
+    if (device_has_moves(&w->device)) {
+        return;
+    }
     w->n_audits++;
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
         for (uint32_t b = 1; b < n_blocks_of(w, tier) && !w->verdict->is_bad; b++) {
@@ -407,29 +562,40 @@ void watch_audit_attached(watch *w)
     }
 }
 
-static void audit_subject(watch *w, const subject *s)
+static void audit_row(watch *w, const subject *s, uint32_t group)
 {
     const uint32_t S = w->config.block_tokens;
     const uint32_t tier = s->is_swapped ? KVP_HOST : KVP_DEVICE;
     const uint32_t computed = watch_info(w, s).computed_tokens;
     const int32_t *row = NULL;
     uint32_t n = 0;
-    if (kvp_seq_row(w->cache, s->handle, 0, &row, &n) != KVP_OK || (uint64_t)n * S < computed) {
+    if (!get_row(w, s, group, &row, &n) || (uint64_t)n * S < computed) {
         verdict_bad(w->verdict, "sequence %" PRIu64 ": a row of %" PRIu32 " blocks", s->serial, n);
         return;
     }
     for (uint32_t p = 0; p < computed; p++) {
         shadow_slot found;
-        if (!is_held(w, tier, row[p / S], p % S, s->line.tags[p], &found)) {
+        const uint64_t tag = truth_in_group(s->line.kv[p], group);
+        if (row[p / S] != KVP_NULL_BLOCK && !is_held(w, tier, row[p / S], p % S, tag, &found)) {
             char text[128];
             shadow_describe(&found, text, sizeof(text));
             verdict_bad(w->verdict,
-                        "sequence %" PRIu64 ", %" PRIu32 " computed, on the %s: position %" PRIu32
-                        " (block %" PRId32 ", slot %" PRIu32 ") holds %s",
-                        s->serial, computed, s->is_swapped ? "host" : "device", p, row[p / S],
-                        p % S, text);
+                        "sequence %" PRIu64 ", %" PRIu32 " computed, on the %s: group %" PRIu32
+                        ", position %" PRIu32 " (block %" PRId32 ", slot %" PRIu32 ") holds %s",
+                        s->serial, computed, s->is_swapped ? "host" : "device", group, p,
+                        row[p / S], p % S, text);
             return;
         }
+    }
+}
+
+static void audit_subject(watch *w, const subject *s)
+{
+    for (uint32_t g = 0; g < w->config.n_groups && !w->verdict->is_bad; g++) {
+        audit_row(w, s, g);
+    }
+    if (!s->may_lack && watch_lacks(w, s, watch_info(w, s).computed_tokens)) {
+        verdict_bad(w->verdict, "sequence %" PRIu64 " lacks what its windows keep", s->serial);
     }
 }
 

@@ -9,14 +9,26 @@
  *
  * Audits:
  *   attached   what blocks are said to hold is there, tag by tag. With overlapped steps: always,
- *              because nothing is attached before it is written. Ordered: when the device is idle
- *   computed   every computed token's KV is where its sequence's row says, in either tier; when the
- *              device is idle and the plan is empty
+ *              because nothing is attached before it is written, but for accepted nodes that have
+ *              yet to move. Ordered: when the device is idle
+ *   computed   every computed token's KV is where its sequence's rows say, in either tier, and what
+ *              its windows keep is there; when the device is idle and the plan is empty
  */
 #ifndef KVP_TEST_SHADOW_WATCH_H
 #define KVP_TEST_SHADOW_WATCH_H
 
 #include "device.h"
+
+enum { WATCH_NODES = 16 };
+
+/* A sequence's tree. */
+typedef struct subject_tree {
+    uint32_t n;
+    uint32_t scheduled; /* nodes whose KV steps write, or have written */
+    int32_t tokens[WATCH_NODES], parents[WATCH_NODES];
+    uint32_t depths[WATCH_NODES];
+    uint64_t kv[WATCH_NODES]; /* of those that are scheduled */
+} subject_tree;
 
 /* A sequence of the cache. */
 typedef struct subject {
@@ -33,6 +45,9 @@ typedef struct subject {
     uint32_t stream;     /* where its tokens come from, mostly */
     uint32_t group;      /* of forks */
     uint32_t group_size; /* at most so many in it, while it lives */
+    kvp_window windows[KVP_GROUPS_MAX]; /* [n_groups] in force */
+    subject_tree tree;
+    bool may_lack; /* taken back by a failure: it may need what was dropped, and then has to go */
 } subject;
 
 typedef struct watch {
@@ -51,7 +66,8 @@ typedef struct watch {
     uint8_t *states[SHADOW_TIERS];
     work_drop *drops; /* [n_drops] since the last step */
     uint32_t n_drops, drops_capacity;
-    uint64_t n_audits, n_audited_slots, n_parked, n_parked_drops;
+    uint64_t n_dropped; /* row entries, ever */
+    uint64_t n_audits, n_audited_slots, n_parked, n_parked_drops, n_parked_windows, n_own_kv;
 } watch;
 
 /* Make a cache and everything around it; NULL and a bad verdict when it is refused. */
@@ -71,14 +87,19 @@ void watch_end_subject(watch *w, subject *s);
 subject *watch_find(watch *w, kvp_seq handle);
 subject *watch_find_serial(watch *w, uint64_t serial);
 
-/* Make the item that computes positions [begin, end) of a sequence; false with a bad verdict when
- * rows and slots are not what they should be. */
-bool watch_make_item(watch *w, const subject *s, kvp_range range, work_item *out_item);
+/* Whether an entry that the window keeps for a next query at this position is null. */
+bool watch_lacks(watch *w, const subject *s, uint32_t query);
+
+/* Order what was accepted to be moved: moves [n_groups, n_moves] are the device's from then on. */
+void watch_submit_moves(watch *w, kvp_slot_move *moves, uint32_t n_moves);
+
+/* Make the item that computes positions [begin, end) of a sequence and its tree; false with a bad
+ * verdict when rows and slots are not what they should be. */
+bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item);
 
 /* Take the plan and give it to the device with these items, which it owns from then on (not when
  * this fails). Overlapped: a step begins; KVP_E_NO_STEPS when that is refused. */
 kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step **out_step);
-void watch_free_items(work_item *items, uint32_t n_items);
 
 void watch_audit_attached(watch *w);
 void watch_audit_computed(watch *w);
