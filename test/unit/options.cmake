@@ -22,7 +22,10 @@ target_link_options(test_memory_faults PRIVATE
 target_sources(test_tiny_llama PRIVATE
     "${PROJECT_SOURCE_DIR}/examples/tiny_llama/model.c"
     "${PROJECT_SOURCE_DIR}/examples/tiny_llama/plain.c"
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/engine.c")
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/kv.c"
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/engine.c"
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/draft.c"
+    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/speculate.c")
 
 # Allocations of senders, receivers and links fail when the test says so.
 target_link_options(test_transfer_faults PRIVATE LINKER:--wrap=malloc,--wrap=calloc,--wrap=free)

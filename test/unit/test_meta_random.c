@@ -1,131 +1,19 @@
 /* Random batches over random caches, with layer groups, windows and trees: every format against a
  * slow construction that knows only what the public headers let one read of a sequence. */
-#include "world.h"
+#include "meta_cases.h"
 
-#include <kvpager/meta.h>
-#include <kvpager/swap.h>
-#include <kvpager/trees.h>
-#include <kvpager/windows.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    MAX_B = 16,
-    MAX_LEN = 96,
-    MAX_TREE = 16,
     MAX_T = 1024,
     MAX_E = 1024,
-    MAX_M = MAX_LEN,
-    MAX_V = MAX_B * MAX_TREE,
+    MAX_M = META_TOKENS,
+    MAX_V = META_SEQS * META_NODES,
     MAX_MASK = 65536,
     LEVELS = 5,
     UNTOUCHED = 0x5A5A5A5A
 };
-
-static uint64_t random_state;
-
-static uint32_t below(uint32_t n)
-{
-    return draw(&random_state, n);
-}
-
-/* ----------------------------------------------------------------------------- what is expected */
-
-/* What a step computes of one sequence, told by what can be read of it. */
-struct told {
-    kvp_status status;
-    uint32_t begin, n, length, q, computed, tokens, S;
-    uint32_t K, R;
-    const int32_t *row;
-    int32_t parents[MAX_TREE];
-    uint32_t depth[MAX_TREE];
-};
-
-static uint32_t position_of(const struct told *t, uint32_t slot)
-{
-    return slot < t->tokens ? slot : t->tokens + t->depth[slot - t->tokens];
-}
-
-/* Does windows.h keep entry i, with q the step's first query? */
-static int is_kept_entry(const struct told *t, uint32_t i)
-{
-    return t->R == 0 || i * t->S < t->K ||
-           (int64_t)(i + 1) * t->S > (int64_t)t->q + 1 - (int64_t)t->R;
-}
-
-/* Does meta.h keep the key of this slot? */
-static int is_kept_key(const struct told *t, uint32_t slot)
-{
-    return t->R == 0 || slot < t->K || (int64_t)slot >= (int64_t)t->q + 1 - (int64_t)t->R;
-}
-
-static int is_ancestor(const struct told *t, int32_t above, int32_t node)
-{
-    while (node > above) {
-        node = t->parents[node];
-    }
-    return node == above;
-}
-
-/* Does the query of slot x see the key of slot s? */
-static int sees(const struct told *t, uint32_t x, uint32_t s)
-{
-    const int64_t p = position_of(t, s);
-    const int masked = s < t->tokens ? s > x
-                                     : x < t->tokens || !is_ancestor(t, (int32_t)(s - t->tokens),
-                                                                     (int32_t)(x - t->tokens));
-    return !masked && (t->R == 0 || p < t->K || p > (int64_t)position_of(t, x) - (int64_t)t->R);
-}
-
-static kvp_status judge(const struct told *t, const kvp_seq_info *info)
-{
-    if (t->begin > info->tokens + info->tree_tokens ||
-        t->n > info->tokens + info->tree_tokens - t->begin) {
-        return KVP_E_ARG;
-    }
-    const uint32_t usable = info->writable_tokens > info->computed_tokens ? info->writable_tokens
-                                                                          : info->computed_tokens;
-    if (info->tier != KVP_DEVICE || (t->n > 0 && t->length > usable)) {
-        return KVP_E_STATE;
-    }
-    for (uint32_t i = 0; i * t->S < t->length; i++) {
-        if (t->row[i] == KVP_NULL_BLOCK && is_kept_entry(t, i)) {
-            return KVP_E_DROPPED;
-        }
-    }
-    return KVP_OK;
-}
-
-static void tell(const world *w, const kvp_meta_batch *batch, uint32_t b, struct told *t)
-{
-    const kvp_seq_info info = info_of(w, batch->seqs[b]);
-    const uint32_t all = info.tokens + info.tree_tokens;
-    kvp_window_info window;
-    kvp_config config;
-    uint32_t n;
-    memset(t, 0, sizeof(*t));
-    assert_ok(kvp_cache_config(w->cache, &config));
-    assert_ok(kvp_seq_window_get(w->cache, batch->seqs[b], batch->group, &window));
-    assert_ok(kvp_seq_row(w->cache, batch->seqs[b], batch->group, &t->row, &n));
-    assert_ok(kvp_seq_tree(w->cache, batch->seqs[b], NULL, t->parents, MAX_TREE, &n));
-    for (uint32_t j = 0; j < n; j++) {
-        t->depth[j] = t->parents[j] < 0 ? 0 : t->depth[t->parents[j]] + 1;
-    }
-    t->S = config.block_tokens;
-    t->K = window.window.sink_tokens;
-    t->R = window.window.recent_tokens;
-    t->tokens = info.tokens;
-    t->computed = info.computed_tokens;
-    t->begin = info.computed_tokens;
-    if (info.computed_tokens == info.tokens && info.tokens > 0 && info.tree_tokens == 0) {
-        t->begin--;
-    }
-    t->begin = batch->begin != NULL ? batch->begin[b] : t->begin;
-    t->n = batch->n_tokens != NULL ? batch->n_tokens[b] : t->begin < all ? all - t->begin : 0;
-    t->length = t->begin + t->n;
-    t->q = t->begin < t->tokens ? t->begin : t->tokens;
-    t->status = judge(t, &info);
-}
 
 /* ------------------------------------------------------------------------------------- compared */
 
@@ -136,12 +24,12 @@ struct of_tokens {
 };
 
 static void compare_tokens(const world *w, const kvp_meta_batch *batch, uint32_t b,
-                           const struct told *t, uint32_t n, const struct of_tokens *got)
+                           const meta_told *t, uint32_t n, const struct of_tokens *got)
 {
-    int64_t slots[MAX_LEN + MAX_TREE];
+    int64_t slots[META_TOKENS + META_NODES];
     assert_ok(kvp_seq_slots(w->cache, batch->seqs[b], batch->group, t->begin, t->n, slots));
     for (uint32_t i = 0; i < t->n; i++) {
-        assert_int_equal(got->positions[n + i], position_of(t, t->begin + i));
+        assert_int_equal(got->positions[n + i], meta_position(t, t->begin + i));
         assert_int_equal(got->slots[n + i], slots[i]);
         assert_int_equal(got->batch[n + i], slots[i] == KVP_NO_SLOT ? -1 : (int32_t)b);
     }
@@ -150,7 +38,7 @@ static void compare_tokens(const world *w, const kvp_meta_batch *batch, uint32_t
 static void compare_csr(world *w, const kvp_meta_batch *batch)
 {
     static struct of_tokens tokens;
-    static int32_t qo[MAX_B + 1], kv[MAX_B + 1], indices[MAX_E], last[MAX_B];
+    static int32_t qo[META_SEQS + 1], kv[META_SEQS + 1], indices[MAX_E], last[META_SEQS];
     const kvp_meta_csr csr = {
         sizeof csr,       MAX_E,       MAX_T, qo, kv, indices, last, tokens.batch,
         tokens.positions, tokens.slots};
@@ -159,8 +47,8 @@ static void compare_csr(world *w, const kvp_meta_batch *batch)
     assert_ok(kvp_meta_fill_csr(w->cache, batch, &csr));
     uint32_t n = 0, e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        struct told t;
-        tell(w, batch, b, &t);
+        meta_told t;
+        meta_tell(w, batch, b, &t);
         assert_int_equal(qo[b], n);
         assert_int_equal(kv[b], e);
         compare_tokens(w, batch, b, &t, n, &tokens);
@@ -181,8 +69,8 @@ static void compare_csr(world *w, const kvp_meta_batch *batch)
 static void compare_tables(world *w, const kvp_meta_batch *batch)
 {
     static struct of_tokens tokens;
-    static int32_t table[MAX_B * MAX_M], offsets[MAX_B * 2 * MAX_M], lens[2][MAX_B];
-    int32_t start[MAX_B + 1];
+    static int32_t table[META_SEQS * MAX_M], offsets[META_SEQS * 2 * MAX_M], lens[2][META_SEQS];
+    int32_t start[META_SEQS + 1];
     const kvp_meta_dense dense = {sizeof dense, MAX_M, MAX_T,        table,
                                   lens[0],      start, tokens.slots, tokens.positions};
     const kvp_meta_trtllm trtllm = {sizeof trtllm, 3, MAX_M, offsets, lens[1]};
@@ -190,8 +78,8 @@ static void compare_tables(world *w, const kvp_meta_batch *batch)
     assert_ok(kvp_meta_fill_trtllm(w->cache, batch, &trtllm));
     uint32_t n = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        struct told t;
-        tell(w, batch, b, &t);
+        meta_told t;
+        meta_tell(w, batch, b, &t);
         assert_int_equal(lens[0][b], t.length);
         assert_int_equal(lens[1][b], t.length);
         assert_int_equal(start[b], n);
@@ -214,12 +102,12 @@ static void compare_tables(world *w, const kvp_meta_batch *batch)
  * the arrays say. */
 struct windowed_arrays {
     struct of_tokens tokens;
-    int32_t qo[MAX_B + 1], kv[MAX_B + 1], indices[MAX_E], last[MAX_B];
-    int32_t sink_len[MAX_B], offset[MAX_B], key[MAX_B];
-    uint32_t sinks[MAX_B], recent[MAX_B];
+    int32_t qo[META_SEQS + 1], kv[META_SEQS + 1], indices[MAX_E], last[META_SEQS];
+    int32_t sink_len[META_SEQS], offset[META_SEQS], key[META_SEQS];
+    uint32_t sinks[META_SEQS], recent[META_SEQS];
 };
 
-static void compare_kept(const struct told *t, const struct windowed_arrays *a, uint32_t b,
+static void compare_kept(const meta_told *t, const struct windowed_arrays *a, uint32_t b,
                          uint32_t n)
 {
     const int32_t *list = a->indices + a->kv[b];
@@ -228,9 +116,9 @@ static void compare_kept(const struct told *t, const struct windowed_arrays *a, 
     uint32_t kept = 0;
     assert_true(blocks > 0 || a->last[b] == 0);
     for (uint32_t s = 0; s < t->length; s++) {
-        if (!is_kept_key(t, s)) {
+        if (!meta_keeps_key(t, s)) {
             for (uint32_t i = 0; i < t->n; i++) {
-                assert_false(sees(t, t->begin + i, s));
+                assert_false(meta_sees(t, t->begin + i, s));
             }
             continue;
         }
@@ -244,10 +132,10 @@ static void compare_kept(const struct told *t, const struct windowed_arrays *a, 
     }
     assert_int_equal(kept, n_slots - (uint32_t)(a->offset[b] - a->sink_len[b]));
     for (uint32_t i = 0; i < t->n; i++) { /* relative: kept keys before one of the same position */
-        const uint32_t p = position_of(t, t->begin + i);
+        const uint32_t p = meta_position(t, t->begin + i);
         uint32_t before = 0;
         for (uint32_t s = 0; s < p; s++) {
-            before += (uint32_t)is_kept_key(t, s);
+            before += (uint32_t)meta_keeps_key(t, s);
         }
         assert_int_equal(a->tokens.relative[n + i], before);
     }
@@ -276,12 +164,12 @@ static void compare_windowed(world *w, const kvp_meta_batch *batch, const kvp_me
     assert_ok(kvp_meta_fill_windowed(w->cache, batch, &windowed));
     uint32_t n = 0, e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        struct told t;
-        tell(w, batch, b, &t);
+        meta_told t;
+        meta_tell(w, batch, b, &t);
         assert_int_equal(a.qo[b], n);
         assert_int_equal(a.kv[b], e);
         for (uint32_t i = 0; i * t.S < t.length; i++) {
-            if (is_kept_entry(&t, i)) {
+            if (meta_keeps_entry(&t, i)) {
                 assert_true(t.row[i] > 0);
                 assert_int_equal(a.indices[e++], t.row[i]);
             }
@@ -302,17 +190,17 @@ static void compare_windowed(world *w, const kvp_meta_batch *batch, const kvp_me
 /* ------------------------------------------------------------------------------ trees and masks */
 
 /* A mask's bits of one sequence; columns are the slots of the entries that are listed. */
-static void compare_mask(const struct told *t, const uint8_t *mask, uint32_t n_bytes,
+static void compare_mask(const meta_told *t, const uint8_t *mask, uint32_t n_bytes,
                          uint32_t mask_keys)
 {
     uint32_t bit = 0;
     for (uint32_t x = t->begin; x < t->length; x++) {
         for (uint32_t s = 0; s < t->length; s++) {
-            if (mask_keys == KVP_MASK_ROWS || is_kept_entry(t, s / t->S)) {
-                assert_int_equal(mask[bit / 8] >> bit % 8 & 1, sees(t, x, s));
+            if (mask_keys == KVP_MASK_ROWS || meta_keeps_entry(t, s / t->S)) {
+                assert_int_equal(mask[bit / 8] >> bit % 8 & 1, meta_sees(t, x, s));
                 bit++;
             } else {
-                assert_false(sees(t, x, s));
+                assert_false(meta_sees(t, x, s));
             }
         }
     }
@@ -322,7 +210,7 @@ static void compare_mask(const struct told *t, const uint8_t *mask, uint32_t n_b
     }
 }
 
-static void compare_nodes(const struct told *t, const kvp_meta_tree *tree, int32_t v, uint32_t n)
+static void compare_nodes(const meta_told *t, const kvp_meta_tree *tree, int32_t v, uint32_t n)
 {
     for (uint32_t j = 0; j < n; j++) {
         const int32_t *one = &tree->intervals[2 * ((size_t)v + j)];
@@ -333,7 +221,7 @@ static void compare_nodes(const struct told *t, const kvp_meta_tree *tree, int32
         for (uint32_t k = 0; k < n; k++) {
             const int32_t *other = &tree->intervals[2 * ((size_t)v + k)];
             assert_int_equal(other[0] <= one[0] && one[0] < other[1],
-                             is_ancestor(t, (int32_t)k, (int32_t)j));
+                             meta_is_ancestor(t, (int32_t)k, (int32_t)j));
         }
     }
 }
@@ -341,8 +229,8 @@ static void compare_nodes(const struct told *t, const kvp_meta_tree *tree, int32
 static void compare_tree(world *w, const kvp_meta_batch *batch, const kvp_meta_sizes *sizes,
                          uint32_t mask_keys)
 {
-    static int32_t indptr[MAX_B + 1], parent[MAX_V + 1], depth[MAX_V + 1], intervals[2 * MAX_V];
-    static int32_t mask_indptr[MAX_B + 1];
+    static int32_t indptr[META_SEQS + 1], parent[MAX_V + 1], depth[MAX_V + 1], intervals[2 * MAX_V];
+    static int32_t mask_indptr[META_SEQS + 1];
     static uint8_t mask[MAX_MASK + 1];
     const kvp_meta_tree tree = {sizeof tree, sizes->n_nodes, mask_keys, sizes->n_mask_bytes, indptr,
                                 parent,      depth,          intervals, mask_indptr,         mask};
@@ -352,8 +240,8 @@ static void compare_tree(world *w, const kvp_meta_batch *batch, const kvp_meta_s
     assert_ok(kvp_meta_fill_tree(w->cache, batch, &tree));
     int32_t v = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        struct told t;
-        tell(w, batch, b, &t);
+        meta_told t;
+        meta_tell(w, batch, b, &t);
         const uint32_t n = t.length > t.tokens ? t.length - t.tokens : 0;
         assert_int_equal(indptr[b], v);
         compare_nodes(&t, &tree, v, n);
@@ -374,7 +262,7 @@ static void compare_tree(world *w, const kvp_meta_batch *batch, const kvp_meta_s
 /* -------------------------------------------------------------------------------------- cascade */
 
 /* May entry i be given in a level that has no mask? */
-static int is_shareable(const struct told *t, uint32_t i)
+static int is_shareable(const meta_told *t, uint32_t i)
 {
     return (i + 1) * t->S <= t->q && (t->R == 0 || (i + 1) * t->S <= t->K);
 }
@@ -391,7 +279,7 @@ static uint32_t group_of(const kvp_meta_level *level, int32_t query)
 }
 
 /* The levels of the k-th sequence give its row, once and in order. */
-static void compare_levels(const struct told *t, const kvp_meta_cascade *cascade, uint32_t k,
+static void compare_levels(const meta_told *t, const kvp_meta_cascade *cascade, uint32_t k,
                            int32_t query)
 {
     uint32_t i = 0;
@@ -419,10 +307,10 @@ static void compare_shared(world *w, const kvp_meta_batch *batch, const kvp_meta
     const kvp_meta_level *last = &cascade->levels[cascade->n_levels - 1];
     for (uint32_t a = 0; a < batch->n_seqs; a++) {
         for (uint32_t b = a + 1; b < batch->n_seqs; b++) {
-            struct told x, y;
+            meta_told x, y;
             uint32_t common = 0;
-            tell(w, batch, (uint32_t)cascade->order[a], &x);
-            tell(w, batch, (uint32_t)cascade->order[b], &y);
+            meta_tell(w, batch, (uint32_t)cascade->order[a], &x);
+            meta_tell(w, batch, (uint32_t)cascade->order[b], &y);
             while (is_shareable(&x, common) && is_shareable(&y, common) &&
                    x.row[common] == y.row[common]) {
                 common++;
@@ -437,20 +325,20 @@ static void compare_cascade(world *w, const kvp_meta_batch *batch, uint32_t max_
 {
     static int32_t store[LEVELS][4][MAX_E];
     kvp_meta_level levels[LEVELS];
-    int32_t order[MAX_B];
+    int32_t order[META_SEQS];
     kvp_meta_cascade cascade = {sizeof cascade, max_levels, MAX_E, order, levels, 0};
     for (uint32_t l = 0; l < max_levels; l++) {
         levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
     }
     assert_ok(kvp_meta_fill_cascade(w->cache, batch, &cascade));
     assert_in_range(cascade.n_levels, 1, max_levels);
-    uint32_t seen[MAX_B] = {0};
+    uint32_t seen[META_SEQS] = {0};
     int32_t query = 0;
     for (uint32_t k = 0; k < batch->n_seqs; k++) {
-        struct told t;
+        meta_told t;
         assert_in_range(order[k], 0, batch->n_seqs - 1);
         assert_int_equal(seen[order[k]]++, 0);
-        tell(w, batch, (uint32_t)order[k], &t);
+        meta_tell(w, batch, (uint32_t)order[k], &t);
         compare_levels(&t, &cascade, k, query);
         query += (int32_t)t.n;
     }
@@ -463,133 +351,7 @@ static void compare_cascade(world *w, const kvp_meta_batch *batch, uint32_t max_
     }
 }
 
-/* -------------------------------------------------------------------------------- random caches */
-
-static kvp_window random_window(void)
-{
-    return below(3) == 0 ? (kvp_window){0, 0} : (kvp_window){below(20), 1 + below(30)};
-}
-
-static world random_world(void)
-{
-    static const uint32_t sizes[] = {1, 2, 4, 8, 16};
-    const uint32_t s = below(5);
-    kvp_config config = config_of(sizes[s], sizes[below(s + 1)], 900);
-    config.max_seqs = MAX_B;
-    config.max_seq_tokens = MAX_LEN;
-    config.max_tree_tokens = MAX_TREE;
-    config.commit_policy = below(2);
-    config.host_blocks = below(2) * 200;
-    config.n_groups = 1 + below(3);
-    for (uint32_t g = 0; g < config.n_groups; g++) {
-        config.groups[g] = random_window();
-    }
-    return make_world(&config);
-}
-
-static void grow_tree(world *w, kvp_seq seq, const int32_t *tokens)
-{
-    int32_t parents[MAX_TREE];
-    const uint32_t had = info_of(w, seq).tree_tokens, n = below(MAX_TREE / 2 + 1);
-    const kvp_batch batch = {
-        .struct_size = sizeof batch, .n_seqs = 1, .seqs = &seq, .n_tokens = &n, .tokens = tokens};
-    for (uint32_t i = 0; i < n; i++) {
-        parents[i] = below(4) == 0 ? -1 : (int32_t)below(had + i + 1) - 1;
-    }
-    (void)kvp_seq_extend_tree(w->cache, &batch, parents);
-}
-
-/* One thing that may happen to a sequence; most of what is refused is refused for good reasons. */
-static void happen(world *w, kvp_seq seq, const int32_t *tokens, uint32_t n_groups)
-{
-    const kvp_seq_info info = info_of(w, seq);
-    switch (below(9)) {
-    case 0:
-    case 1: (void)kvp_seq_commit(w->cache, seq, below(info.tokens + 1)); break;
-    case 2: (void)kvp_seq_commit(w->cache, seq, info.tokens); break;
-    case 3: (void)kvp_seq_extend(w->cache, seq, tokens, below(9), below(3)); break;
-    case 4: (void)kvp_seq_window(w->cache, seq, below(n_groups), random_window(), NULL); break;
-    case 5:
-        (void)kvp_seq_truncate(w->cache, seq, info.tokens - below(info.tokens / 4 + 1), NULL);
-        break;
-    case 6:
-        (void)kvp_seq_invalidate(w->cache, seq, info.computed_tokens - below(4) % (1 + info.tokens),
-                                 NULL, 0, NULL);
-        (void)kvp_seq_extend(w->cache, seq, NULL, 0, 0);
-        break;
-    default: grow_tree(w, seq, tokens); break;
-    }
-}
-
-static uint32_t random_seqs(world *w, kvp_seq *seqs)
-{
-    const uint32_t wanted = 3 + below(MAX_B - 3);
-    int32_t tokens[MAX_LEN];
-    kvp_config config;
-    uint32_t n = 0;
-    assert_ok(kvp_cache_config(w->cache, &config));
-    while (n < wanted) {
-        const uint32_t length = below(64);
-        for (uint32_t i = 0; i < length + 9; i++) {
-            tokens[i] = (int32_t)(i % 16 == 3 ? below(2) : i);
-        }
-        const kvp_prompt prompt = prompt_of(tokens, length);
-        if (n > 0 && below(4) == 0) {
-            const kvp_seq parent = seqs[below(n)];
-            if (kvp_seq_fork(w->cache, parent, info_of(w, parent).computed_tokens, 0, &seqs[n]) !=
-                KVP_OK) {
-                continue;
-            }
-        } else if (kvp_seq_open(w->cache, w->ns, &prompt, &seqs[n], NULL) != KVP_OK) {
-            break;
-        }
-        for (uint32_t i = below(6); i > 0; i--) {
-            happen(w, seqs[n], tokens, config.n_groups);
-        }
-        if (config.host_blocks > 0 && below(40) == 0) {
-            (void)kvp_seq_swap_out(w->cache, &seqs[n], 1, NULL);
-        }
-        n++;
-    }
-    return n;
-}
-
-/* Some of the sequences, in any order, and what to compute of them: often what is the default. */
-static uint32_t random_batch(const world *w, const kvp_seq *seqs, uint32_t n, kvp_seq *out,
-                             uint32_t *begin, uint32_t *n_tokens)
-{
-    uint32_t n_out = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (below(4) > 0 || (i + 1 == n && n_out == 0)) {
-            const uint32_t at = below(n_out + 1);
-            memmove(out + at + 1, out + at, (n_out - at) * sizeof *out);
-            out[at] = seqs[i];
-            n_out++;
-        }
-    }
-    for (uint32_t b = 0; b < n_out; b++) {
-        const kvp_seq_info info = info_of(w, out[b]);
-        const uint32_t all = info.tokens + info.tree_tokens;
-        begin[b] = info.computed_tokens + below(all - info.computed_tokens + 1);
-        begin[b] = below(12) == 0 ? below(all + 1) : begin[b];
-        n_tokens[b] = below(3) == 0 ? below(all - begin[b] + 1) : all - begin[b];
-        n_tokens[b] += below(200) == 0;
-    }
-    return n_out;
-}
-
-/* The first fault of the batch, as meta.h orders them. */
-static kvp_status expected_status(const world *w, const kvp_meta_batch *batch)
-{
-    for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        struct told t;
-        tell(w, batch, b, &t);
-        if (t.status != KVP_OK) {
-            return t.status;
-        }
-    }
-    return KVP_OK;
-}
+/* ----------------------------------------------------------------------------------- the turns */
 
 /* What the turns came across: a test that never sees a thing does not test it. */
 static struct {
@@ -599,7 +361,7 @@ static struct {
 static void compare_batch(world *w, const kvp_meta_batch *batch)
 {
     kvp_meta_sizes sizes;
-    const kvp_status status = expected_status(w, batch);
+    const kvp_status status = meta_expected_status(w, batch);
     met.dropped += status == KVP_E_DROPPED;
     met.states += status == KVP_E_STATE;
     assert_status(status, kvp_meta_measure(w->cache, batch, &sizes));
@@ -614,28 +376,28 @@ static void compare_batch(world *w, const kvp_meta_batch *batch)
     compare_windowed(w, batch, &sizes);
     compare_tree(w, batch, &sizes, KVP_MASK_ROWS);
     compare_tree(w, batch, &sizes, KVP_MASK_WINDOWED);
-    compare_cascade(w, batch, 1 + below(LEVELS));
+    compare_cascade(w, batch, 1 + meta_below(LEVELS));
 }
 
 static void test_random_batches_equal_the_slow_construction(void **state)
 {
     (void)state;
     for (uint32_t turn = 0; turn < 500; turn++) {
-        random_state = turn + 1;
-        world w = random_world();
-        kvp_seq seqs[MAX_B], chosen[MAX_B];
-        uint32_t begin[MAX_B], n_tokens[MAX_B];
+        meta_seed(turn + 1);
+        world w = meta_random_world();
+        kvp_seq seqs[META_SEQS], chosen[META_SEQS];
+        uint32_t begin[META_SEQS], n_tokens[META_SEQS];
         kvp_config config;
         assert_ok(kvp_cache_config(w.cache, &config));
-        const uint32_t n = random_seqs(&w, seqs);
+        const uint32_t n = meta_random_seqs(&w, seqs);
         for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t B = random_batch(&w, seqs, n, chosen, begin, n_tokens);
+            const uint32_t B = meta_random_batch(&w, seqs, n, chosen, begin, n_tokens);
             const kvp_meta_batch batch = {sizeof batch,
                                           B,
-                                          below(config.n_groups),
+                                          meta_below(config.n_groups),
                                           chosen,
-                                          below(3) == 0 ? NULL : begin,
-                                          below(3) == 0 ? NULL : n_tokens};
+                                          meta_below(3) == 0 ? NULL : begin,
+                                          meta_below(3) == 0 ? NULL : n_tokens};
             compare_batch(&w, &batch);
         }
         end_world(&w);

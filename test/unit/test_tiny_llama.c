@@ -1,6 +1,6 @@
 /* The example model generates the same tokens whatever the engine is like: random requests that
- * share prefixes, random engines, against KV in one piece; and, for types that round, engines
- * against each other. */
+ * share prefixes, random engines, random windows, against KV in one piece; and, for types that
+ * round, engines against each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,6 +15,7 @@
 #include "../../examples/tiny_llama/engine.h"
 #include "../../examples/tiny_llama/model.h"
 #include "../../examples/tiny_llama/plain.h"
+#include "../../examples/tiny_llama/speculate.h"
 
 enum { MAX_REQUESTS = 7, MAX_PROMPT = 48, MAX_OUT = 3 * 10, VOCABULARY = 97, ROUNDS = 40 };
 
@@ -31,18 +32,35 @@ static uint32_t draw(uint64_t *random, uint32_t n)
     return (uint32_t)((*random >> 33) % n);
 }
 
+static model_config make_config(void)
+{
+    return (model_config){.n_layers = 2,
+                          .n_heads = 4,
+                          .n_kv_heads = 2,
+                          .head_size = 8,
+                          .width = 32,
+                          .hidden = 48,
+                          .vocabulary = VOCABULARY,
+                          .max_tokens = 800,
+                          .seed = 5,
+                          .theta = 10000.0};
+}
+
 static struct model *make_model(void)
 {
-    const model_config config = {.n_layers = 2,
-                                 .n_heads = 4,
-                                 .n_kv_heads = 2,
-                                 .head_size = 8,
-                                 .width = 32,
-                                 .hidden = 48,
-                                 .vocabulary = VOCABULARY,
-                                 .max_tokens = 40,
-                                 .seed = 5,
-                                 .theta = 10000.0};
+    const model_config config = make_config();
+    struct model *model = model_create(&config);
+    assert_non_null(model);
+    return model;
+}
+
+/* One of the two layers has a window, often of less than a block. */
+static struct model *draw_windowed_model(uint64_t *random)
+{
+    model_config config = make_config();
+    config.window_layers = 1 + draw(random, 2);
+    config.sink_tokens = draw(random, 6);
+    config.recent_tokens = 1 + draw(random, 20);
     struct model *model = model_create(&config);
     assert_non_null(model);
     return model;
@@ -185,12 +203,104 @@ static void test_rounded_kv_is_the_same_in_every_engine(void **state)
     model_destroy(model);
 }
 
+/* K stays turned to where it is, and requests with samples are not computed anew: engine.h. */
+static engine_options draw_windowed_options(uint64_t *random)
+{
+    engine_options options = draw_options(random);
+    options.rope_mode = KVP_ROPE_AT_WRITE;
+    options.lose_steps = 0;
+    return options;
+}
+
+static void test_any_engine_gives_the_tokens_of_a_windowed_model(void **state)
+{
+    (void)state;
+    static struct requests expected, found;
+    uint64_t n_dropped = 0;
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        uint64_t random = 300 + seed;
+        struct model *model = draw_windowed_model(&random);
+        draw_requests(&expected, &random);
+        const engine_options options = draw_windowed_options(&random);
+        copy_requests(&found, &expected);
+        compute_plain(model, &expected);
+        n_dropped += run(model, &options, &found).dropped_blocks;
+        assert_memory_equal(found.out, expected.out, sizeof found.out);
+        model_destroy(model);
+    }
+    assert_true(n_dropped >= 1000);
+}
+
+/* Pools in which not all fit. */
+static void test_preempted_requests_of_a_windowed_model_give_the_same_tokens(void **state)
+{
+    (void)state;
+    static struct requests expected, found;
+    uint64_t n_recomputed = 0, n_swapped = 0;
+    for (uint64_t seed = 1; seed <= ROUNDS; seed++) {
+        uint64_t random = 400 + seed;
+        struct model *model = draw_windowed_model(&random);
+        draw_requests(&expected, &random);
+        engine_options options = draw_windowed_options(&random);
+        for (uint32_t i = 0; i < expected.n; i++) {
+            expected.generations[i].n_samples = 1;
+            expected.generations[i].is_beam = 0;
+        }
+        options.n_blocks = 4 + 2 * (MAX_PROMPT + 10) / options.block_tokens;
+        if (seed % 2 == 0) {
+            options.preempt = KVP_PREEMPT_SWAP;
+            options.host_blocks = 200;
+        }
+        copy_requests(&found, &expected);
+        compute_plain(model, &expected);
+        const engine_counts counts = run(model, &options, &found);
+        n_recomputed += counts.preemptions - counts.swaps;
+        n_swapped += counts.swaps;
+        assert_memory_equal(found.out, expected.out, sizeof found.out);
+        model_destroy(model);
+    }
+    assert_true(n_recomputed >= 4 && n_swapped >= 4);
+}
+
+/* Token trees, with windows and without: as many right nodes, wrong ones and forks as there are. */
+static void test_accepted_paths_are_the_tokens_of_plain_kv(void **state)
+{
+    (void)state;
+    static struct requests expected;
+    uint64_t n_accepted = 0, n_moved = 0, n_cached = 0, n_dropped = 0;
+    for (uint64_t seed = 1; seed <= 2 * ROUNDS; seed++) {
+        uint64_t random = 500 + seed;
+        struct model *model = seed % 2 ? make_model() : draw_windowed_model(&random);
+        draw_requests(&expected, &random);
+        const speculate_options options = {.block_tokens = 1 + draw(&random, 9),
+                                           .together = draw(&random, 2),
+                                           .rounds = 1 + draw(&random, 2),
+                                           .fork = draw(&random, 2),
+                                           .again = draw(&random, 2)};
+        speculate_counts counts;
+        expected.n = expected.n < 4 ? expected.n : 4;
+        compute_plain(model, &expected);
+        assert_int_equal(speculate_run(model, &options, expected.generations, expected.n, &counts),
+                         KVP_OK);
+        assert_int_equal(counts.different, 0);
+        n_accepted += counts.accepted_tokens;
+        n_moved += counts.moved_slots;
+        n_cached += counts.cached_tokens;
+        n_dropped += counts.dropped_blocks;
+        model_destroy(model);
+    }
+    assert_true(n_accepted >= 500 && n_moved >= 300 && n_cached >= 1000 && n_dropped >= 500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_engine_gives_the_tokens_of_plain_kv),
         cmocka_unit_test(test_preempted_requests_give_the_same_tokens),
         cmocka_unit_test(test_rounded_kv_is_the_same_in_every_engine),
+        cmocka_unit_test(test_any_engine_gives_the_tokens_of_a_windowed_model),
+        cmocka_unit_test(test_preempted_requests_of_a_windowed_model_give_the_same_tokens),
+        cmocka_unit_test(test_accepted_paths_are_the_tokens_of_plain_kv),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
