@@ -2,7 +2,9 @@
  *
  * The same requests are generated with the KV of each sequence in one piece (plain.c) and with the
  * cache (engine.c), in one way after another. Some requests have samples, which are forked, and
- * beams, which are forked and closed at every token. Each time the tokens must be the same.
+ * beams, which are forked and closed at every token. Each time the tokens must be the same. So
+ * they must with a draft whose trees of tokens are accepted in part (speculate.c). Then all of it
+ * once more, with a window in the layer in the middle.
  *
  * tiny_llama --bench: a somewhat larger model, and how many tokens a second it makes. */
 #include <kvpager/attention.h>
@@ -13,6 +15,7 @@
 #include "engine.h"
 #include "model.h"
 #include "plain.h"
+#include "speculate.h"
 
 enum { N_REQUESTS = 6, N_SYSTEM = 18, MAX_PROMPT = 40, N_NEW = 16, MAX_BEAMS = 3, MAX_OUT = 48 };
 
@@ -92,10 +95,10 @@ static int run_way(struct model *model, const struct way *way, const struct requ
     }
     if (status == KVP_OK) {
         const engine_counts counts = engine_counts_of(engine);
-        printf("%-34s %5u %8u %6u %9u %5u %6u  %s\n", way->name, (unsigned)counts.steps,
+        printf("%-34s %5u %8u %6u %9u %5u %6u %7u  %s\n", way->name, (unsigned)counts.steps,
                (unsigned)counts.computed_tokens, (unsigned)counts.cached_tokens,
                (unsigned)counts.preemptions, (unsigned)counts.swaps, (unsigned)counts.copied_blocks,
-               n_different == 0 ? "same tokens" : "OTHER TOKENS");
+               (unsigned)counts.dropped_blocks, n_different == 0 ? "same tokens" : "OTHER TOKENS");
     } else {
         printf("%-34s %s\n", way->name, kvp_status_text(status));
     }
@@ -103,7 +106,18 @@ static int run_way(struct model *model, const struct way *way, const struct requ
     return status != KVP_OK || n_different > 0;
 }
 
-static int run_ways(struct model *model, const struct requests *expected)
+static int run_table(struct model *model, const struct way *ways, size_t n_ways,
+                     const struct requests *expected)
+{
+    int failed = 0;
+    printf("%-34s %5s %8s %6s %9s %5s %6s %7s\n", "", "steps", "computed", "cached", "preempted",
+           "swaps", "copies", "dropped");
+    for (size_t i = 0; i < n_ways; i++)
+        failed |= run_way(model, &ways[i], expected);
+    return failed;
+}
+
+static int run_full(struct model *model, const struct requests *expected)
 {
     const engine_options plain = engine_default_options();
     engine_options few = plain; /* blocks: not enough for all requests at once */
@@ -125,7 +139,6 @@ static int run_ways(struct model *model, const struct requests *expected)
         {"steps are overlapped", few, 1},
         {"steps are lost: 2, 4, 8, ...", plain, 1},
     };
-    int failed = 0;
     ways[0].options.max_running = MAX_BEAMS;
     ways[2].options.prefix_cache = 0;
     ways[4].options.chunk_tokens = 5;
@@ -139,38 +152,118 @@ static int run_ways(struct model *model, const struct requests *expected)
     ways[12].options.host_blocks = 64;
     ways[13].options.overlapped = 1;
     ways[14].options.lose_steps = 1;
-    printf("%-34s %5s %8s %6s %9s %5s %6s\n", "", "steps", "computed", "cached", "preempted",
-           "swaps", "copies");
+    return run_table(model, ways, sizeof ways / sizeof *ways, expected);
+}
+
+/* Two layer groups take twice the blocks, less what the window drops. */
+static int run_hybrid(struct model *model, const struct requests *expected)
+{
+    const engine_options plain = engine_default_options();
+    engine_options few = plain;
+    few.n_blocks = 48;
+    few.samples_first = 1;
+    struct way ways[] = {
+        {"together", plain, 1},
+        {"no prefix cache", plain, 1},
+        {"twice: prompts are cached", plain, 2},
+        {"chunks of 5 tokens", plain, 1},
+        {"blocks of 1 token", plain, 1},
+        {"cascade", plain, 1},
+        {"few blocks: recompute", few, 1},
+        {"few blocks: swap", few, 1},
+        {"what is evicted stays on the host", few, 2},
+        {"steps are overlapped", few, 1},
+    };
+    ways[1].options.prefix_cache = 0;
+    ways[3].options.chunk_tokens = 5;
+    ways[4].options.block_tokens = 1;
+    ways[5].options.cascade = 1;
+    ways[7].options.preempt = KVP_PREEMPT_SWAP;
+    ways[7].options.host_blocks = 96;
+    ways[7].options.samples_first = 0;
+    ways[8].options.host_blocks = 96;
+    ways[9].options.overlapped = 1;
+    return run_table(model, ways, sizeof ways / sizeof *ways, expected);
+}
+
+static int run_speculation(struct model *model, const char *name, const speculate_options *options,
+                           const struct requests *expected)
+{
+    speculate_counts c;
+    const kvp_status status = speculate_run(model, options, expected->generations, N_REQUESTS, &c);
+    if (status == KVP_OK)
+        printf("%-34s %5u %6u %8u %7.2f %5u %6u %6u %7u  %s\n", name, (unsigned)c.steps,
+               (unsigned)c.tokens, (unsigned)c.accepted_tokens,
+               1.0 + (double)c.accepted_tokens / (double)c.paths, (unsigned)c.moved_slots,
+               (unsigned)c.cached_tokens, (unsigned)c.copied_blocks, (unsigned)c.dropped_blocks,
+               c.different == 0 ? "same tokens" : "OTHER TOKENS");
+    else
+        printf("%-34s %s\n", name, kvp_status_text(status));
+    return status != KVP_OK || c.different > 0;
+}
+
+/* Trees of a draft, whatever the model; all requests but the one with beams. */
+static int run_speculations(struct model *model, const struct requests *expected)
+{
+    static const struct {
+        const char *name;
+        speculate_options options;
+    } ways[] = {
+        {"trees: one after the other", {.block_tokens = 4, .rounds = 1}},
+        {"trees: together", {.block_tokens = 4, .rounds = 1, .together = 1}},
+        {"trees: blocks of 7 tokens", {.block_tokens = 7, .rounds = 1, .together = 1}},
+        {"trees: two rounds of nodes", {.block_tokens = 4, .rounds = 2, .together = 1}},
+        {"trees: forked in between", {.block_tokens = 4, .rounds = 1, .together = 1, .fork = 1}},
+        {"trees: both", {.block_tokens = 4, .rounds = 2, .together = 1, .fork = 1}},
+        {"trees: what was accepted is hit",
+         {.block_tokens = 4, .rounds = 1, .together = 1, .again = 1}},
+    };
+    int failed = 0;
+    printf("%-34s %5s %6s %8s %7s %5s %6s %6s %7s\n", "", "steps", "tokens", "accepted", "a round",
+           "moved", "cached", "copies", "dropped");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        failed |= run_way(model, &ways[i], expected);
+        failed |= run_speculation(model, ways[i].name, &ways[i].options, expected);
+    return failed;
+}
+
+/* A model's requests: first by plain.c, then in each way. */
+static int run_model(const char *name, const model_config *config,
+                     int (*run_ways)(struct model *, const struct requests *))
+{
+    static struct requests expected;
+    struct model *model = model_create(config);
+    if (model == NULL)
+        return 1;
+    int failed = 0;
+    make_requests(&expected);
+    for (uint32_t i = 0; i < N_REQUESTS; i++)
+        failed |= plain_generate(model, &expected.generations[i]);
+    printf("%s\n", name);
+    print_tokens(&expected);
+    if (!failed)
+        failed = run_ways(model, &expected) | run_speculations(model, &expected);
+    model_destroy(model);
     return failed;
 }
 
 int main(int argc, char **argv)
 {
-    static struct requests expected;
-    const model_config config = {.n_layers = 3,
-                                 .n_heads = 6,
-                                 .n_kv_heads = 2,
-                                 .head_size = 16,
-                                 .width = 48,
-                                 .hidden = 96,
-                                 .vocabulary = 211,
-                                 .max_tokens = 64,
-                                 .seed = 2,
-                                 .theta = 10000.0};
+    model_config config = {.n_layers = 3,
+                           .n_heads = 6,
+                           .n_kv_heads = 2,
+                           .head_size = 16,
+                           .width = 48,
+                           .hidden = 96,
+                           .vocabulary = 211,
+                           .max_tokens = 256,
+                           .seed = 2,
+                           .theta = 10000.0};
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
         return bench_run();
-    struct model *model = model_create(&config);
-    if (model == NULL)
-        return 1;
-    make_requests(&expected);
-    int failed = 0;
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
-        failed |= plain_generate(model, &expected.generations[i]);
-    print_tokens(&expected);
-    if (!failed)
-        failed = run_ways(model, &expected);
-    model_destroy(model);
+    int failed = run_model("full attention", &config, run_full);
+    config.window_layers = 1u << 1;
+    config.sink_tokens = 3;
+    config.recent_tokens = 7;
+    failed |= run_model("\nlayer 1 sees 3 sinks and 7 recent tokens", &config, run_hybrid);
     return failed;
 }

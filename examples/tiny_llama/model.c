@@ -153,6 +153,11 @@ const model_config *model_config_of(const struct model *model)
     return &model->config;
 }
 
+int model_has_window(const model_config *config, uint32_t layer)
+{
+    return layer < 32 && (config->window_layers >> layer & 1) != 0;
+}
+
 /* ---------------------------------------------------------------------------------------- a
  * step */
 

@@ -21,7 +21,11 @@ typedef struct model_config {
     uint32_t vocabulary; /* V */
     uint32_t max_tokens; /* T of the largest step */
     uint64_t seed;       /* of the weights */
-    double theta;        /* rotary embedding, pairs i and i + D/2: for those who attend */
+    /* for those who attend: */
+    double theta;           /* rotary embedding, pairs i and i + D/2 */
+    uint32_t window_layers; /* bit i: layer i has a window; 0: all attend to everything */
+    uint32_t sink_tokens;   /* of the window: the query at position p sees 0 .. sink - 1 and */
+    uint32_t recent_tokens; /* p - recent + 1 .. p */
 } model_config;
 
 struct model;
@@ -51,6 +55,7 @@ typedef struct model_step {
 struct model *model_create(const model_config *config);
 void model_destroy(struct model *model);
 const model_config *model_config_of(const struct model *model);
+int model_has_window(const model_config *config, uint32_t layer);
 
 /* Gives: out_logits [n_rows, V]. Returns 0, or what attend returned. */
 int model_run(struct model *model, const model_step *step, float *out_logits);

@@ -16,6 +16,14 @@ struct plain {
     float *logits;   /* [V] */
 };
 
+/* What one head of one query reads and writes. */
+struct head {
+    const float *q; /* [D] */
+    const float *k; /* of position 0 */
+    const float *v;
+    float *out; /* [D] */
+};
+
 static size_t layer_size(const struct plain *plain)
 {
     const model_config *c = model_config_of(plain->model);
@@ -32,9 +40,14 @@ static void turn(float *vector, uint32_t size, double theta, uint32_t position)
     }
 }
 
+/* May the query at the last of n positions see position i? */
+static int sees(const model_config *c, uint32_t layer, uint32_t n, uint32_t i)
+{
+    return !model_has_window(c, layer) || i < c->sink_tokens || i + c->recent_tokens >= n;
+}
+
 /* One head of one query over positions 0 .. n-1. */
-static void attend_head(struct plain *plain, const float *q, const float *k, const float *v,
-                        uint32_t n, float *out)
+static void attend_head(struct plain *plain, uint32_t layer, uint32_t n, const struct head *head)
 {
     const model_config *c = model_config_of(plain->model);
     const size_t step = (size_t)c->n_kv_heads * c->head_size;
@@ -42,15 +55,15 @@ static void attend_head(struct plain *plain, const float *q, const float *k, con
     for (uint32_t i = 0; i < n; i++) {
         double score = 0.0;
         for (uint32_t e = 0; e < c->head_size; e++)
-            score += (double)q[e] * k[i * step + e];
-        plain->weights[i] = exp(score / sqrt(c->head_size));
+            score += (double)head->q[e] * head->k[i * step + e];
+        plain->weights[i] = sees(c, layer, n, i) ? exp(score / sqrt(c->head_size)) : 0.0;
         sum += plain->weights[i];
     }
     for (uint32_t e = 0; e < c->head_size; e++) {
         double value = 0.0;
         for (uint32_t i = 0; i < n; i++)
-            value += plain->weights[i] / sum * v[i * step + e];
-        out[e] = (float)value;
+            value += plain->weights[i] / sum * head->v[i * step + e];
+        head->out[e] = (float)value;
     }
 }
 
@@ -68,12 +81,13 @@ static int attend(void *context, const model_attention *a)
         memcpy(v + position * row, a->v + t * row, row * sizeof *v);
         for (uint32_t head = 0; head < c->n_kv_heads; head++)
             turn(k + position * row + head * D, c->head_size, c->theta, position);
-        for (uint32_t head = 0; head < c->n_heads; head++) {
-            const uint32_t kv_head = head / (c->n_heads / c->n_kv_heads);
-            const size_t at = (t * c->n_heads + head) * D;
+        for (uint32_t i = 0; i < c->n_heads; i++) {
+            const uint32_t kv_head = i / (c->n_heads / c->n_kv_heads);
+            const size_t at = (t * c->n_heads + i) * D;
+            const struct head head = {q, k + kv_head * D, v + kv_head * D, a->out + at};
             memcpy(q, a->q + at, D * sizeof *q);
             turn(q, c->head_size, c->theta, position);
-            attend_head(plain, q, k + kv_head * D, v + kv_head * D, position + 1, a->out + at);
+            attend_head(plain, a->layer, position + 1, &head);
         }
     }
     return 0;
