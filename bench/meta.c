@@ -1,12 +1,13 @@
 /* Batch metadata of a decode step: 64 sequences of 1,024 to 2,024 tokens, one token each. The
- * yardstick makes the same arrays through the calls for one sequence. */
+ * yardstick makes the same arrays through the calls for one sequence. And of a step in which each
+ * has a tree of 64 nodes; and with a window of 4 and 512 tokens, in a second layer group. */
 #include "world.h"
 
 #include <kvpager/meta.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEQS = 64, SHORTEST = 1024, STEP = 16, SHARED = 512, FILLS = 64 };
+enum { SEQS = 64, SHORTEST = 1024, STEP = 16, SHARED = 512, FILLS = 64, NODES = 64 };
 
 typedef struct meta_state {
     world *w;
@@ -20,7 +21,98 @@ typedef struct meta_state {
     kvp_meta_level levels[4];
     int32_t order[SEQS];
     void *buffers[3];
+    kvp_cache *grouped; /* small, with windows and trees: the work is the same in any pool */
+    kvp_seq decoding[SEQS];
+    kvp_seq trees[SEQS];
+    kvp_meta_windowed windowed;
+    kvp_meta_tree tree;
+    kvp_meta_csr tree_csr;
+    void *grouped_buffers[3];
 } meta_state;
+
+static kvp_meta_batch batch_for(const kvp_seq *seqs, uint32_t layers)
+{
+    return (kvp_meta_batch){
+        .struct_size = sizeof(kvp_meta_batch), .n_seqs = SEQS, .group = layers, .seqs = seqs};
+}
+
+static void create_grouped(meta_state *s, kvp_ns *ns)
+{
+    kvp_config config;
+    kvp_config_init(&config);
+    config.n_blocks = 65536;
+    config.max_seqs = 2 * SEQS;
+    config.max_seq_tokens = 4096;
+    config.max_tree_tokens = NODES;
+    config.n_groups = 2;
+    config.groups[1] = (kvp_window){4, 512};
+    REQUIRE_OK(kvp_cache_create(&config, NULL, 0, &s->grouped));
+    REQUIRE_OK(kvp_ns_open(s->grouped, "bench", 5, ns));
+}
+
+/* Three branches of every node that has any: as drafts are made. */
+static void add_tree(kvp_cache *cache, kvp_seq seq)
+{
+    int32_t tokens[NODES], parents[NODES];
+    const uint32_t n = NODES;
+    for (int32_t j = 0; j < NODES; j++) {
+        tokens[j] = j;
+        parents[j] = (j + 2) / 3 - 1;
+    }
+    const kvp_batch batch = {
+        .struct_size = sizeof batch, .n_seqs = 1, .seqs = &seq, .n_tokens = &n, .tokens = tokens};
+    REQUIRE_OK(kvp_seq_extend_tree(cache, &batch, parents));
+}
+
+static void *cut_buffer(size_t n_bytes)
+{
+    void *buffer = aligned_alloc(KVP_META_ALIGN, n_bytes);
+    REQUIRE(buffer != NULL);
+    memset(buffer, 0, n_bytes); /* touched before it is timed */
+    return buffer;
+}
+
+static void place_grouped(meta_state *s)
+{
+    const kvp_meta_batch windowed = batch_for(s->decoding, 1), trees = batch_for(s->trees, 0);
+    kvp_meta_sizes sizes;
+    size_t n;
+    s->windowed.struct_size = sizeof s->windowed;
+    s->tree.struct_size = sizeof s->tree;
+    s->tree_csr.struct_size = sizeof s->tree_csr;
+    REQUIRE_OK(kvp_meta_measure(s->grouped, &windowed, &sizes));
+    REQUIRE_OK(kvp_meta_place_windowed(&s->windowed, &sizes, NULL, 0, &n));
+    s->grouped_buffers[0] = cut_buffer(n);
+    REQUIRE_OK(kvp_meta_place_windowed(&s->windowed, &sizes, s->grouped_buffers[0], n, &n));
+    REQUIRE_OK(kvp_meta_measure(s->grouped, &trees, &sizes));
+    REQUIRE_OK(kvp_meta_place_tree(&s->tree, &sizes, NULL, 0, &n));
+    s->grouped_buffers[1] = cut_buffer(n);
+    REQUIRE_OK(kvp_meta_place_tree(&s->tree, &sizes, s->grouped_buffers[1], n, &n));
+    REQUIRE_OK(kvp_meta_place_csr(&s->tree_csr, &sizes, NULL, 0, &n));
+    s->grouped_buffers[2] = cut_buffer(n);
+    REQUIRE_OK(kvp_meta_place_csr(&s->tree_csr, &sizes, s->grouped_buffers[2], n, &n));
+}
+
+static void set_up_grouped(meta_state *s)
+{
+    int32_t *tokens = s->w->tokens;
+    kvp_ns ns;
+    create_grouped(s, &ns);
+    for (uint32_t i = 0; i < 2 * SEQS; i++) {
+        kvp_seq *seq = i < SEQS ? &s->decoding[i] : &s->trees[i - SEQS];
+        const uint32_t n = SHORTEST + i % SEQS * STEP - (i < SEQS);
+        const int32_t token = 1;
+        world_fill_tokens(s->w->next_number++, tokens, n);
+        const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
+        REQUIRE_OK(kvp_seq_open(s->grouped, ns, &prompt, seq, NULL));
+        REQUIRE_OK(kvp_seq_commit(s->grouped, *seq, n));
+        if (i < SEQS)
+            REQUIRE_OK(kvp_seq_extend(s->grouped, *seq, &token, 1, 0));
+        else
+            add_tree(s->grouped, *seq);
+    }
+    place_grouped(s);
+}
 
 static void *set_up(const bench_options *options)
 {
@@ -59,6 +151,7 @@ static void *set_up(const bench_options *options)
     }
     s->cascade =
         (kvp_meta_cascade){sizeof s->cascade, 4, s->sizes.n_entries, s->order, s->levels, 0};
+    set_up_grouped(s);
     return s;
 }
 
@@ -67,7 +160,9 @@ static void tear_down(void *state)
     meta_state *s = state;
     for (int i = 0; i < 3; i++) {
         free(s->buffers[i]);
+        free(s->grouped_buffers[i]);
     }
+    kvp_cache_destroy(s->grouped);
     for (int l = 0; l < 4; l++) {
         free(s->levels[l].qo_indptr);
         free(s->levels[l].kv_indptr);
@@ -147,11 +242,60 @@ static double fill_cascade(void *state)
     return ns;
 }
 
+static double fill_windowed(void *state)
+{
+    const meta_state *s = state;
+    const kvp_meta_batch batch = batch_for(s->decoding, 1);
+    const uint64_t begin = now_ns();
+    for (int i = 0; i < FILLS; i++) {
+        REQUIRE_OK(kvp_meta_fill_windowed(s->grouped, &batch, &s->windowed));
+    }
+    const double ns = (double)(now_ns() - begin) / FILLS;
+    REQUIRE(s->windowed.kv_indptr[SEQS] < SEQS * (512 / BLOCK_TOKENS + 3));
+    return ns;
+}
+
+/* Everything that a kernel needs to verify trees: lists, slots and positions, and intervals. */
+static double fill_trees(void *state)
+{
+    const meta_state *s = state;
+    const kvp_meta_batch batch = batch_for(s->trees, 0);
+    kvp_meta_tree tree = s->tree;
+    tree.mask_indptr = NULL;
+    tree.mask = NULL;
+    const uint64_t begin = now_ns();
+    for (int i = 0; i < FILLS; i++) {
+        REQUIRE_OK(kvp_meta_fill_csr(s->grouped, &batch, &s->tree_csr));
+        REQUIRE_OK(kvp_meta_fill_tree(s->grouped, &batch, &tree));
+    }
+    const double ns = (double)(now_ns() - begin) / FILLS;
+    REQUIRE(s->tree.indptr[SEQS] == SEQS * NODES && s->tree.intervals[1] == NODES);
+    return ns;
+}
+
+static double fill_mask(void *state)
+{
+    const meta_state *s = state;
+    const kvp_meta_batch batch = batch_for(s->trees, 0);
+    const kvp_meta_tree mask = {.struct_size = sizeof mask,
+                                .max_mask_bytes = s->tree.max_mask_bytes,
+                                .mask_indptr = s->tree.mask_indptr,
+                                .mask = s->tree.mask};
+    const uint64_t begin = now_ns();
+    REQUIRE_OK(kvp_meta_fill_tree(s->grouped, &batch, &mask));
+    return (double)(now_ns() - begin);
+}
+
 static const measurement measurements[] = {
     {"meta_csr_64", "ns", 4000, 51, fill_csr, fill_csr_plainly,
      "64 sequences of 1,024 to 2,024 tokens; yardstick: one call each"},
     {"meta_dense_64", "ns", 0, 51, fill_dense, NULL, "the same"},
     {"meta_cascade_64", "ns", 0, 51, fill_cascade, NULL, "the same, 512 tokens shared by all"},
+    {"meta_windowed_64", "ns", 0, 51, fill_windowed, NULL,
+     "the same, a window of 4 and 512 tokens"},
+    {"meta_trees_64", "ns", 0, 51, fill_trees, NULL,
+     "the same, a tree of 64 nodes each: CSR and intervals"},
+    {"meta_mask_64", "ns", 0, 51, fill_mask, NULL, "the same, their bit mask: 0.8 MB"},
 };
 
 const group meta_group = {measurements, sizeof measurements / sizeof *measurements, set_up,
