@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Installs the package into a virtual environment in the build folder, as a user would with pip, and
-# runs what checks it: mypy --strict and pytest.
+# Installs the package into a virtual environment in the build folder and runs what checks it:
+# mypy --strict and pytest.
 #
 #     run_tests.sh BUILD [pytest arguments]
 #
-# KVP_CHECK (0..3) is the level of self-checks that the library in the wheel is built with.
-# The environment is made once, and again when what it needs changes.
+# By itself, and under ctest in the release build, the wheel is built from the sources, as pip does
+# for a user. With KVP_CHECK above 0 it is linked with the library that KVP_BUILD has already, whose
+# self-checks are at that level, and mypy runs; so each is done once in `make test`.
+# The environment is made once, and again when what it needs changes; the wheel, when something that
+# it is made of is newer.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,28 +16,50 @@ build=$(mkdir -p "${1:?the build folder}" && cd "$1" && pwd)
 shift
 python=${PYTHON:-python3}
 venv="$build/python-venv"
+library=
+[ "${KVP_CHECK:-0}" = 0 ] || library="${KVP_BUILD:?the build of the library}/libkvpager.a"
+types=yes
+[ -n "$library" ] || [ -z "${KVP_BUILD:-}" ] || types= # the check build has a look at them
 
 # Without this, a run under ctest would build the wheel with the flags of whoever started it.
 unset CFLAGS LDFLAGS
+export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
-packages="numpy cffi pytest hypothesis mypy typing_extensions xxhash"
+packages="numpy cffi pytest hypothesis xxhash"
+[ -z "$types" ] || packages="$packages mypy typing_extensions"
+[ -z "$library" ] || packages="$packages scikit-build-core>=0.10"
 
 needs="$("$python" --version) $packages"
 if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet --disable-pip-version-check $packages
+    "$venv/bin/pip" install --quiet $packages
     printf '%s' "$needs" >"$venv/needs"
 fi
-"$venv/bin/pip" install --quiet --disable-pip-version-check --force-reinstall --no-deps \
-    --config-settings "cmake.define.KVP_CHECK=${KVP_CHECK:-0}" "$here"
+
+parts=("$here/CMakeLists.txt" "$here/pyproject.toml" "$here/backend" "$here/kvpager" "$here/native")
+if [ -n "$library" ]; then
+    parts+=("$here/../include" "$library")
+    how=(--no-build-isolation -C "cmake.define.KVP_LIBRARY=$library")
+else
+    parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")
+    how=(-C cmake.define.KVP_LTO=OFF) # takes longest of all, and the release build has it
+fi
+if [ ! -e "$venv/installed" ] ||
+    [ -n "$(find "${parts[@]}" -newer "$venv/installed" -not -name __pycache__ -print -quit)" ]; then
+    rm -f "$venv/installed"
+    touch "$venv/begun" # what changes while it is built is newer
+    "$venv/bin/pip" install --quiet --force-reinstall --no-deps "${how[@]}" "$here"
+    mv "$venv/begun" "$venv/installed"
+fi
 
 # Not from the source folder: what is imported must be what was installed.
 cd "$build"
-"$venv/bin/mypy" --config-file "$here/pyproject.toml" --cache-dir "$build/mypy-cache" \
-    -p kvpager
-"$venv/bin/mypy" --config-file "$here/pyproject.toml" --cache-dir "$build/mypy-cache" \
-    "$here/tests"
+if [ -n "$types" ]; then
+    mypy=("$venv/bin/mypy" --config-file "$here/pyproject.toml" --cache-dir "$build/mypy-cache")
+    "${mypy[@]}" -p kvpager
+    "${mypy[@]}" "$here/tests"
+fi
 exec "$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" \
     -o faulthandler_timeout=240 "$here/tests" "$@"

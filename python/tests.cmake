@@ -1,5 +1,5 @@
-# The Python package, installed as a user would and tested: `ctest -R python`. In the check build the
-# library inside the wheel audits the whole cache after each call, too.
+# The Python package, installed and tested: `ctest -R python`. In the release build as a user would;
+# in the check build with the library of that build, which audits the whole cache after each call.
 if(NOT KVP_SANITIZE AND NOT KVP_FUZZ)
   kvp_add_test(NAME python
                COMMAND "${CMAKE_COMMAND}" -E env "PYTHON=${Python3_EXECUTABLE}"

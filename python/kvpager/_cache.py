@@ -19,8 +19,8 @@ from ._core import (I32, NULL, U8, I32Array, Ints, Struct, U64Array, _from_buffe
 from ._core import fail as plain_fail
 from ._errors import CorruptError, HandleError, TooSmallError
 from ._native import ffi, lib
-from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats
-from ._sequence import Namespace, Sequence, fail
+from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats, Window
+from ._sequence import Namespace, Sequence, accept, extend_tree, fail
 from ._tiers import Tiers
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class Cache(Tiers):
     Keywords are the fields of kvp_config, see ConfigFields: n_blocks, block_tokens, unit_tokens,
     max_seqs, max_seq_tokens, host_blocks, steps, ...
 
+    groups            the window of each layer group, (sink_tokens, recent_tokens); (0, 0): full
+                      attention. n_groups is their number
     uncached_tokens   [n] i32 token ids that must never be matched or published
     arena             memory for the bookkeeping, a writable buffer that begins at a multiple of 64
                       bytes; by default the library maps it
@@ -51,9 +53,7 @@ class Cache(Tiers):
 
     def __init__(self, *, uncached_tokens: Ints | None = None, arena: Any = None,
                  **config: Unpack[ConfigFields]) -> None:
-        made = ffi.new("kvp_config *")
-        lib.kvp_config_init(made)
-        set_fields(made, config, "Cache")
+        made = _config_of(config, "Cache")
         if uncached_tokens is not None:
             values = i32("uncached_tokens", uncached_tokens)
             made.uncached_tokens, made.n_uncached_tokens = values, len(values)
@@ -76,15 +76,15 @@ class Cache(Tiers):
         status = lib.kvpg_config_peek(self._o, room)
         if status:
             plain_fail(status, "Cache.config")
+        self.groups = [Window(group.sink_tokens, group.recent_tokens)
+                       for group in room.groups[0:room.n_groups]]
         return {name: getattr(room, name) for name, _ in ffi.typeof("kvp_config").fields
-                if name not in ("struct_size", "uncached_tokens")}
+                if name not in ("struct_size", "uncached_tokens", "groups")}
 
     @staticmethod
     def bytes_for(**config: Unpack[ConfigFields]) -> int:
         """How many bytes of bookkeeping a configuration needs: the arena's size."""
-        made, out = ffi.new("kvp_config *"), ffi.new("size_t *")
-        lib.kvp_config_init(made)
-        set_fields(made, config, "Cache.bytes_for")
+        made, out = _config_of(config, "Cache.bytes_for"), ffi.new("size_t *")
         status = lib.kvp_cache_bytes(made, out)
         if status:
             plain_fail(status, "Cache.bytes_for", **config)
@@ -240,6 +240,28 @@ class Cache(Tiers):
                  reserve=reserve)
         return _ADMISSION.read(room)
 
+    # ---------------------------------------------------------------------------------- trees
+
+    def extend_tree(self, seqs: Any, tokens: Ints, parents: Ints, *, n_tokens: Ints | None = None,
+                    reserve: int = 0) -> None:
+        """Add nodes to the trees of sequences: all of them, or none.
+
+        seqs      [B] u64 handles, or sequences
+        tokens    [sum of n_tokens] i32, one sequence's after the other's
+        parents   [sum of n_tokens] i32, the index of each node's parent in its sequence's whole
+                  tree; -1: the sequence's last token
+        n_tokens  [B] u32 new nodes of each; None: one each
+        """
+        extend_tree(self._o, "Cache.extend_tree", seqs, tokens, parents, n_tokens, reserve)
+
+    def accept(self, seqs: Any, leaves: Ints) -> npt.NDArray[Any]:
+        """Accept of each tree the path from a root to a leaf, and drop the rest.
+
+        leaves   [B] i32, the deepest node accepted; -1: none
+
+        Gives [n_groups, n] SLOT_MOVE_DTYPE, for Copier.move of each group, before the next plan."""
+        return accept(self._o, "Cache.accept", "leaves", seqs, leaves)
+
     # --------------------------------------------------------------- what calls did; blocks
 
     def plan_take(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
@@ -315,6 +337,19 @@ class Cache(Tiers):
             status = lib.kvpy_record_stop(self._o)
         if status:
             fail(self._o, status, "Cache.record", path=os.fspath(path))
+
+
+def _config_of(fields: Any, what: str) -> Any:
+    """A kvp_config from keywords."""
+    made = ffi.new("kvp_config *")
+    lib.kvp_config_init(made)
+    if "groups" in fields:
+        try:
+            made.n_groups = len(fields["groups"])
+        except TypeError:
+            raise TypeError("groups: needs a list of windows") from None
+    set_fields(made, fields, what)
+    return made
 
 
 def _struct_out(name: str, array: Any, dtype: np.dtype[Any]) -> Any:

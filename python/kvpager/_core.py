@@ -311,7 +311,10 @@ def set_fields(cdata: Any, fields: Any, what: str) -> None:
             setattr(cdata, name, value)
         except OverflowError:
             raise ArgError(f"{name}: {value} is out of range") from None
-        except TypeError:
+        except (TypeError, IndexError) as error:
+            if known[name].type.kind == "array":
+                raise ArgError(f"{name}: needs at most {known[name].type.length} tuples of numbers "
+                               f"({error})") from None
             raise TypeError(f"{name}: needs a number, not {type(value).__name__}") from None
 
 
@@ -331,6 +334,13 @@ def bad_number(error: Exception, **arguments: Any) -> Exception:
             return ArgError(f"{name}: {number} is too large")
     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     return ArgError(f"{shown}: {error}")
+
+
+def number(name: str, value: Any) -> int:
+    """`value` as a number of 32 bits, not negative; or an exception that names it."""
+    if hasattr(value, "__index__") and 0 <= value < 2 ** 32:
+        return int(value)
+    raise bad_number(OverflowError(), **{name: value})
 
 
 def _shown(value: Any) -> str:

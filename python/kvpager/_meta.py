@@ -2,7 +2,10 @@
 
 Each format has a function that gives fresh arrays of exactly the right size, and, where a step is
 made many times a second, buffers that are filled again and again. Shape letters: B sequences, T
-tokens of the step, E blocks of all sequences up to their lengths, M blocks of the longest.
+tokens of the step, E blocks of all sequences up to their lengths, M blocks of the longest, F those
+of windowed lists, V nodes of trees.
+
+All take the same first arguments, which csr explains.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import _constants as c
 from ._cache import Cache
-from ._core import (I32, I64, NULL, U32, I32Array, I64Array, Ints, Struct, U8Array, U32Array,
-                    bad_number, same_length, seqs_of, u32)
+from ._core import (I32, I64, NULL, U8, U32, I32Array, I64Array, Ints, Struct, U8Array, U32Array,
+                    bad_number, number, same_length, seqs_of, u32)
 from ._errors import TooSmallError
 from ._native import ffi, lib
 from ._records import MetaSizes
@@ -59,6 +63,51 @@ class Csr(NamedTuple):
     batch_indices: I32Array
     positions: I32Array
     slot_mapping: I64Array
+
+
+class Windowed(NamedTuple):
+    """CSR without what a window leaves out: AttnWindow and CsrLists, TVM.
+
+    qo_indptr .. slot_mapping   as Csr; kv_indices [F], of which none is the null block
+    relative        [T] i32, positions counted over kept keys (StreamingLLM)
+    sink_len        [B] i32: keys of the list before the gap; these three 0 without a window
+    window_offset   [B] i32: list slot of the first key after it
+    key_offset      [B] i32: its position less its number
+    sinks, recent   [B] u32: K and R; recent 0: no window
+    """
+
+    qo_indptr: I32Array
+    kv_indptr: I32Array
+    kv_indices: I32Array
+    last_block_len: I32Array
+    batch_indices: I32Array
+    positions: I32Array
+    slot_mapping: I64Array
+    relative: I32Array
+    sink_len: I32Array
+    window_offset: I32Array
+    key_offset: I32Array
+    sinks: U32Array
+    recent: U32Array
+
+
+class Tree(NamedTuple):
+    """The trees of a batch, and a mask for every sequence.
+
+    indptr       [B + 1] i32, prefix sums of the nodes
+    parent       [V] i32, index in the sequence's tree, or -1
+    depth        [V] i32, 0 for a root
+    intervals    [V, 2] i32, enter and exit
+    mask_indptr  [B + 1] i32, bytes
+    mask         [mask_indptr[B]] u8: bit q x keys + k, lowest bit first (FlashInfer)
+    """
+
+    indptr: I32Array
+    parent: I32Array
+    depth: I32Array
+    intervals: I32Array
+    mask_indptr: I32Array
+    mask: U8Array
 
 
 class Level(NamedTuple):
@@ -107,11 +156,12 @@ class Delta(NamedTuple):
 class _Batch:
     """seqs [B] u64, begin [B] u32 or None, n_tokens [B] u32 or None, as C arrays."""
 
-    __slots__ = ("seqs", "n", "begin", "n_tokens")
+    __slots__ = ("seqs", "n", "begin", "n_tokens", "group")
 
-    def __init__(self, seqs: Any, begin: Ints | None, n_tokens: Ints | None) -> None:
+    def __init__(self, seqs: Any, begin: Ints | None, n_tokens: Ints | None, group: int) -> None:
         self.seqs = seqs_of("seqs", seqs)
         self.n = len(self.seqs)
+        self.group = number("group", group)
         self.begin = NULL if begin is None else u32("begin", begin)
         self.n_tokens = NULL if n_tokens is None else u32("n_tokens", n_tokens)
         if begin is not None or n_tokens is not None:
@@ -121,23 +171,28 @@ class _Batch:
     def struct(self) -> Any:
         made = ffi.new("kvp_meta_batch *")
         made.struct_size, made.n_seqs = ffi.sizeof("kvp_meta_batch"), self.n
-        made.seqs = self.seqs
+        made.seqs, made.group = self.seqs, self.group
         made.begin, made.n_tokens = self.begin, self.n_tokens
         return made
 
 
-def measure(cache: Cache, seqs: Any, begin: Ints | None = None,
-            n_tokens: Ints | None = None) -> MetaSizes:
+def measure(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+            group: int = 0) -> MetaSizes:
     """How large the arrays of a batch are."""
-    return _measure(cache, _Batch(seqs, begin, n_tokens))
+    return _measure(cache, _Batch(seqs, begin, n_tokens, group))
 
 
 def _measure(cache: Cache, batch: _Batch) -> MetaSizes:
     room = _SIZES.new()
-    status = lib.kvpy_measure(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, room)
+    status = lib.kvpy_measure(cache._o, batch.seqs, batch.n, batch.group, batch.begin,
+                              batch.n_tokens, room)
     if status:
-        fail(cache._o, status, "measure", seqs=[seq.bits for seq in batch.seqs])
+        fail(cache._o, status, "measure", seqs=[seq.bits for seq in batch.seqs], group=batch.group)
     return _SIZES.read(room)
+
+
+_SIZE_OF = {"max_tokens": "n_tokens", "max_entries": "n_entries", "max_blocks": "max_blocks",
+            "max_kept": "n_kept", "max_nodes": "n_nodes", "max_mask_bytes": "n_mask_bytes"}
 
 
 class _Buffers:
@@ -146,18 +201,21 @@ class _Buffers:
     buffer: U8Array
     _c: Any
 
-    def _place(self, struct: str, place: Any, sizes: tuple[int, int, int, int]) -> None:
+    def _place(self, struct: str, place: Any, max_seqs: int, **sizes: int) -> None:
+        """Takes memory for a format, whose sizes are fields of kvp_meta_sizes by the names that
+        the caller gave them."""
         room, n_bytes = ffi.new("kvp_meta_sizes *"), ffi.new("size_t *")
-        names = ("max_seqs", "max_tokens", "max_entries", "max_blocks")
         try:
-            room.n_seqs, room.n_tokens, room.n_entries, room.max_blocks = sizes
+            room.n_seqs = max_seqs
+            for name, size in sizes.items():
+                setattr(room, _SIZE_OF[name], size)
         except (TypeError, OverflowError) as error:
-            raise bad_number(error, **dict(zip(names, sizes))) from None
+            raise bad_number(error, max_seqs=max_seqs, **sizes) from None
         self._c = ffi.new(struct + " *")
         self._c.struct_size = ffi.sizeof(struct)
         status = place(self._c, room, NULL, 0, n_bytes)
         if status:
-            raise TooSmallError(f"sizes of {struct}: {sizes}")
+            raise TooSmallError(f"sizes of {struct}: max_seqs {max_seqs}, {sizes}")
         align = lib.KVP_META_ALIGN
         memory = np.empty(n_bytes[0] + align, np.uint8)
         skip = -memory.__array_interface__["data"][0] % align
@@ -165,7 +223,7 @@ class _Buffers:
         self._keep = ffi.from_buffer("uint8_t[]", self.buffer)
         status = place(self._c, room, self._keep, n_bytes[0], n_bytes)
         assert status == 0
-        self.max_seqs = sizes[0]
+        self.max_seqs = max_seqs
         self._base = int(ffi.cast("uintptr_t", self._keep))
 
     def _view(self, field: str, n: int, dtype: Any) -> Any:
@@ -183,7 +241,8 @@ class CsrBuffers(_Buffers):
     batch_indices, positions and slot_mapping up to qo_indptr[B]."""
 
     def __init__(self, max_seqs: int, max_tokens: int, max_entries: int) -> None:
-        self._place("kvp_meta_csr", lib.kvp_meta_place_csr, (max_seqs, max_tokens, max_entries, 0))
+        self._place("kvp_meta_csr", lib.kvp_meta_place_csr, max_seqs, max_tokens=max_tokens,
+                    max_entries=max_entries)
         self.qo_indptr: I32Array = self._view("qo_indptr", max_seqs + 1, I32)
         self.kv_indptr: I32Array = self._view("kv_indptr", max_seqs + 1, I32)
         self.kv_indices: I32Array = self._view("kv_indices", max_entries, I32)
@@ -193,20 +252,22 @@ class CsrBuffers(_Buffers):
         self.slot_mapping: I64Array = self._view("slot_mapping", max_tokens, I64)
 
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
-             n_tokens: Ints | None = None) -> None:
-        """Fill in a batch: seqs [B] u64, begin [B] u32, n_tokens [B] u32 (see kvp_meta_batch)."""
-        if begin is None and n_tokens is None:
+             n_tokens: Ints | None = None, *, group: int = 0) -> None:
+        """Fill in a batch: arguments as for csr."""
+        if begin is None and n_tokens is None and group == 0:
             handles = seqs_of("seqs", seqs)
             n = len(handles)
             if n > self.max_seqs:
                 self._check(n)
-            status = _fill_csr(cache._o, handles, n, NULL, NULL, self._c)
+            status = _fill_csr(cache._o, handles, n, 0, NULL, NULL, self._c)
         else:
-            batch = _Batch(seqs, begin, n_tokens)
+            batch = _Batch(seqs, begin, n_tokens, group)
             self._check(batch.n)
-            status = _fill_csr(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
+            status = _fill_csr(cache._o, batch.seqs, batch.n, batch.group, batch.begin,
+                               batch.n_tokens, self._c)
         if status:
-            fail(cache._o, status, "CsrBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens)
+            fail(cache._o, status, "CsrBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens,
+                 group=group)
 
     def view(self, n_seqs: int) -> Csr:
         """What was filled in for n_seqs sequences, cut to size; no copy."""
@@ -221,8 +282,8 @@ class DenseBuffers(_Buffers):
     tokens of the step. block_table is [max_seqs, max_blocks]."""
 
     def __init__(self, max_seqs: int, max_tokens: int, max_blocks: int) -> None:
-        self._place("kvp_meta_dense", lib.kvp_meta_place_dense,
-                    (max_seqs, max_tokens, 0, max_blocks))
+        self._place("kvp_meta_dense", lib.kvp_meta_place_dense, max_seqs, max_tokens=max_tokens,
+                    max_blocks=max_blocks)
         stride = self._c.row_stride
         self.block_table: I32Array = self._view("block_table", max_seqs * stride, I32).reshape(
             max_seqs, stride)
@@ -232,13 +293,15 @@ class DenseBuffers(_Buffers):
         self.positions: I32Array = self._view("positions", max_tokens, I32)
 
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
-             n_tokens: Ints | None = None) -> None:
-        """Fill in a batch, as CsrBuffers.fill."""
-        batch = _Batch(seqs, begin, n_tokens)
+             n_tokens: Ints | None = None, *, group: int = 0) -> None:
+        """Fill in a batch: arguments as for csr."""
+        batch = _Batch(seqs, begin, n_tokens, group)
         self._check(batch.n)
-        status = _fill_dense(cache._o, batch.seqs, batch.n, batch.begin, batch.n_tokens, self._c)
+        status = _fill_dense(cache._o, batch.seqs, batch.n, batch.group, batch.begin,
+                             batch.n_tokens, self._c)
         if status:
-            fail(cache._o, status, "DenseBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens)
+            fail(cache._o, status, "DenseBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens,
+                 group=group)
 
     def view(self, n_seqs: int) -> Dense:
         """What was filled in for n_seqs sequences; block_table has all its columns."""
@@ -247,34 +310,126 @@ class DenseBuffers(_Buffers):
                      self.query_start[:n_seqs + 1], self.slot_mapping[:t], self.positions[:t])
 
 
-def csr(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None) -> Csr:
+class WindowedBuffers(_Buffers):
+    """Room for windowed metadata of up to max_seqs sequences, max_tokens tokens of the step and
+    max_kept blocks. After fill, the arrays' beginnings are valid, as those of CsrBuffers."""
+
+    def __init__(self, max_seqs: int, max_tokens: int, max_kept: int) -> None:
+        self._place("kvp_meta_windowed", lib.kvp_meta_place_windowed, max_seqs,
+                    max_tokens=max_tokens, max_kept=max_kept)
+        sizes = {"qo_indptr": max_seqs + 1, "kv_indptr": max_seqs + 1, "kv_indices": max_kept,
+                 "batch_indices": max_tokens, "positions": max_tokens, "slot_mapping": max_tokens,
+                 "relative": max_tokens}
+        types = {"slot_mapping": I64, "sinks": U32, "recent": U32}
+        self._all = Windowed(*(self._view(name, sizes.get(name, max_seqs), types.get(name, I32))
+                               for name in Windowed._fields))
+
+    def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
+             n_tokens: Ints | None = None, *, group: int = 0) -> None:
+        """Fill in a batch: arguments as for csr."""
+        batch = _Batch(seqs, begin, n_tokens, group)
+        self._check(batch.n)
+        status = lib.kvpg_meta_fill_windowed(cache._o, batch.struct(), self._c)
+        if status:
+            fail(cache._o, status, "WindowedBuffers.fill", seqs=seqs, begin=begin,
+                 n_tokens=n_tokens, group=group)
+
+    def view(self, n_seqs: int) -> Windowed:
+        """What was filled in for n_seqs sequences, cut to size; no copy."""
+        a, n = self._all, n_seqs
+        t, f = int(a.qo_indptr[n]), int(a.kv_indptr[n])
+        return Windowed(a.qo_indptr[:n + 1], a.kv_indptr[:n + 1], a.kv_indices[:f],
+                        a.last_block_len[:n], a.batch_indices[:t], a.positions[:t],
+                        a.slot_mapping[:t], a.relative[:t], a.sink_len[:n], a.window_offset[:n],
+                        a.key_offset[:n], a.sinks[:n], a.recent[:n])
+
+
+class TreeBuffers(_Buffers):
+    """Room for the trees of up to max_seqs sequences, max_nodes nodes, and masks of max_mask_bytes
+    bytes; 0: no mask is wanted. After fill, the arrays' beginnings are valid."""
+
+    def __init__(self, max_seqs: int, max_nodes: int, max_mask_bytes: int) -> None:
+        self._place("kvp_meta_tree", lib.kvp_meta_place_tree, max_seqs, max_nodes=max_nodes,
+                    max_mask_bytes=max_mask_bytes)
+        masks = (self._view("mask_indptr", max_seqs + 1, I32),
+                 self._view("mask", max_mask_bytes, U8)) if max_mask_bytes else (
+                     np.zeros(max_seqs + 1, I32), np.empty(0, U8))
+        self._all = Tree(self._view("indptr", max_seqs + 1, I32),
+                         self._view("parent", max_nodes, I32), self._view("depth", max_nodes, I32),
+                         self._view("intervals", 2 * max_nodes, I32).reshape(max_nodes, 2), *masks)
+
+    def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
+             n_tokens: Ints | None = None, *, group: int = 0, mask_keys: int = c.MASK_ROWS) -> None:
+        """Fill in a batch: arguments as for tree."""
+        batch = _Batch(seqs, begin, n_tokens, group)
+        self._check(batch.n)
+        self._c.mask_keys = number("mask_keys", mask_keys)
+        status = lib.kvpg_meta_fill_tree(cache._o, batch.struct(), self._c)
+        if status:
+            fail(cache._o, status, "TreeBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens,
+                 group=group, mask_keys=mask_keys)
+
+    def view(self, n_seqs: int) -> Tree:
+        """What was filled in for n_seqs sequences, cut to size; no copy."""
+        a, n = self._all, n_seqs
+        v, m = int(a.indptr[n]), int(a.mask_indptr[n])
+        return Tree(a.indptr[:n + 1], a.parent[:v], a.depth[:v], a.intervals[:v],
+                    a.mask_indptr[:n + 1], a.mask[:m])
+
+
+def csr(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+        group: int = 0) -> Csr:
     """CSR metadata in fresh arrays.
 
     seqs      [B] u64, or sequences
     begin     [B] u32, position of the first token that the step computes; None: the first that is
-              not computed, or the last token if all are
-    n_tokens  [B] u32, tokens that it computes; None: all from begin on
+              not computed, or the tree's first node, or the last token if all are
+    n_tokens  [B] u32, tokens and nodes that it computes; None: all from begin on
+    group     layer group
     """
-    sizes = measure(cache, seqs, begin, n_tokens)
+    sizes = measure(cache, seqs, begin, n_tokens, group=group)
     buffers = CsrBuffers(sizes.n_seqs, sizes.n_tokens, sizes.n_entries)
-    buffers.fill(cache, seqs, begin, n_tokens)
+    buffers.fill(cache, seqs, begin, n_tokens, group=group)
     return buffers.view(sizes.n_seqs)
 
 
-def dense(cache: Cache, seqs: Any, begin: Ints | None = None,
-          n_tokens: Ints | None = None) -> Dense:
-    """Dense metadata in fresh arrays; arguments as for csr."""
-    sizes = measure(cache, seqs, begin, n_tokens)
+def dense(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+          group: int = 0) -> Dense:
+    """Dense metadata in fresh arrays."""
+    sizes = measure(cache, seqs, begin, n_tokens, group=group)
     buffers = DenseBuffers(sizes.n_seqs, sizes.n_tokens, sizes.max_blocks)
-    buffers.fill(cache, seqs, begin, n_tokens)
+    buffers.fill(cache, seqs, begin, n_tokens, group=group)
     filled = buffers.view(sizes.n_seqs)
     return filled._replace(block_table=filled.block_table[:, :sizes.max_blocks])
 
 
+def windowed(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+             group: int = 0) -> Windowed:
+    """Windowed metadata in fresh arrays: to be made before the step's commit, which drops blocks.
+    """
+    sizes = measure(cache, seqs, begin, n_tokens, group=group)
+    buffers = WindowedBuffers(sizes.n_seqs, sizes.n_tokens, sizes.n_kept)
+    buffers.fill(cache, seqs, begin, n_tokens, group=group)
+    return buffers.view(sizes.n_seqs)
+
+
+def tree(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
+         group: int = 0, mask_keys: int = c.MASK_ROWS) -> Tree:
+    """The trees of a batch and its masks in fresh arrays.
+
+    mask_keys  MASK_ROWS: columns are the keys of dense and CSR lists; MASK_WINDOWED: of windowed
+               ones
+    """
+    sizes = measure(cache, seqs, begin, n_tokens, group=group)
+    buffers = TreeBuffers(sizes.n_seqs, sizes.n_nodes, sizes.n_mask_bytes)
+    buffers.fill(cache, seqs, begin, n_tokens, group=group, mask_keys=mask_keys)
+    return buffers.view(sizes.n_seqs)
+
+
 def cascade(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
-            max_levels: int = 8) -> Cascade:
+            max_levels: int = 8, group: int = 0) -> Cascade:
     """A cascade in fresh arrays, of at most max_levels levels, 1..META_LEVELS_MAX."""
-    batch = _Batch(seqs, begin, n_tokens)
+    batch = _Batch(seqs, begin, n_tokens, group)
     sizes = _measure(cache, batch)
     if not isinstance(max_levels, int):
         raise TypeError(f"max_levels: needs an int, not {type(max_levels).__name__}")
@@ -295,7 +450,7 @@ def cascade(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints |
     made.order, made.levels = order_room, room
     status = lib.kvpg_meta_fill_cascade(cache._o, batch.struct(), made)
     if status:
-        fail(cache._o, status, "cascade", seqs=seqs, begin=begin, n_tokens=n_tokens)
+        fail(cache._o, status, "cascade", seqs=seqs, begin=begin, n_tokens=n_tokens, group=group)
     levels = []
     for level, (qo, kv, indices, last) in zip(room[0:made.n_levels], arrays):
         g = level.n_groups
@@ -304,9 +459,9 @@ def cascade(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints |
 
 
 def trtllm(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
-           layers_per_block: int = 1) -> TrtLlm:
+           layers_per_block: int = 1, group: int = 0) -> TrtLlm:
     """TensorRT-LLM's block offsets for one pool, in fresh arrays."""
-    batch = _Batch(seqs, begin, n_tokens)
+    batch = _Batch(seqs, begin, n_tokens, group)
     sizes = _measure(cache, batch)
     stride = max(sizes.max_blocks, 1)
     offsets, lens = np.empty((batch.n, 2, stride), I32), np.empty(batch.n, I32)
@@ -320,15 +475,16 @@ def trtllm(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | 
     made.block_offsets, made.seq_lens = keep
     status = lib.kvpg_meta_fill_trtllm(cache._o, batch.struct(), made)
     if status:
-        fail(cache._o, status, "trtllm", seqs=seqs, layers_per_block=layers_per_block)
+        fail(cache._o, status, "trtllm", seqs=seqs, layers_per_block=layers_per_block,
+             group=group)
     return TrtLlm(offsets[:, :, :sizes.max_blocks], lens)
 
 
 def delta(cache: Cache, seqs: Any, had_version: Ints | None = None,
-          had_blocks: Ints | None = None) -> Delta:
+          had_blocks: Ints | None = None, *, group: int = 0) -> Delta:
     """What changed in rows since the delta before: had_version, had_blocks [B] u32 as that one gave
     them; None: everything is new."""
-    batch = _Batch(seqs, None, None)
+    batch = _Batch(seqs, None, None, group)
     n = batch.n
     version = np.zeros(n, U32) if had_version is None else had_version
     blocks = np.zeros(n, U32) if had_blocks is None else had_blocks

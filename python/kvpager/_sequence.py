@@ -7,13 +7,14 @@ from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (I32, I64, NULL, I32Array, I64Array, Ints, Struct, bad_number, error_of, i32,
-                    i64_out, out_array)
-from ._errors import TooSmallError
+                    i64_out, number, out_array, same_length, seqs_of, struct_dtype, u32)
+from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
-from ._records import Admission, OpenInfo, Released, SeqInfo, Shortage
+from ._records import Admission, OpenInfo, Released, SeqInfo, Shortage, Window, WindowInfo
 
 _commit, _extend, _append = lib.kvpg_seq_commit, lib.kvpg_seq_extend, lib.kvpy_append
 _open, _close, _truncate, _fork = lib.kvpy_open, lib.kvpy_close, lib.kvpy_truncate, lib.kvpy_fork
@@ -21,6 +22,8 @@ _new = ffi.new
 _OPENED = ffi.typeof("kvpy_opened *")
 _SEQ_INFO, _OPEN_INFO, _ADMISSION = Struct(SeqInfo), Struct(OpenInfo), Struct(Admission)
 _SHORTAGE = Struct(Shortage)
+_RELEASED_ROOM, _WINDOW_INFO = Struct(Released), Struct(WindowInfo)
+_MOVE_DTYPE = struct_dtype("kvp_slot_move")
 _open_plain = lib.kvpy_open_plain
 _END, _fork_end = c.END, lib.kvpy_fork_end
 _MASK = (1 << 31) - 1
@@ -402,6 +405,57 @@ class Sequence:
             fail(self._o, status, "Sequence.slots", seq=self, begin=begin, n_tokens=n_tokens)
         return array[:n_tokens]
 
+    def window(self, window: Window | tuple[int, int], group: int = 0) -> Released:
+        """Give the sequence a window of its own in one group: (sink_tokens, recent_tokens), (0, 0)
+        for none. What it does not keep is dropped at once; gives what became free and cached.
+        DroppedError: it would keep what was dropped."""
+        try:
+            sinks, recent = window
+        except (TypeError, ValueError):
+            raise ArgError("window: needs two numbers, sink_tokens and recent_tokens") from None
+        room = _RELEASED_ROOM.new()
+        try:
+            status = lib.kvpy_window(self._o, self.handle, group, sinks, recent, room)
+        except _no_numbers as error:
+            raise bad_number(error, group=group, **{"window: sink_tokens": sinks,
+                                                    "window: recent_tokens": recent}) from None
+        if status:
+            fail(self._o, status, "Sequence.window", seq=self, window=window, group=group)
+        return _RELEASED_ROOM.read(room)
+
+    def window_info(self, group: int = 0) -> WindowInfo:
+        """The window in force in one group, and which row entries are dropped."""
+        room = _WINDOW_INFO.new()
+        try:
+            status = lib.kvpg_seq_window_get(self._o, self.handle, group, room)
+        except _no_numbers as error:
+            raise bad_number(error, group=group) from None
+        if status:
+            fail(self._o, status, "Sequence.window_info", seq=self, group=group)
+        return _WINDOW_INFO.read(room)
+
+    def extend_tree(self, tokens: Ints, parents: Ints, reserve: int = 0) -> None:
+        """Add nodes to the sequence's tree: tokens [n] i32; parents [n] i32, the index of each one's
+        parent in the whole tree, or -1. Many at once: Cache.extend_tree."""
+        extend_tree(self._o, "Sequence.extend_tree", [self.handle], tokens, parents, None, reserve)
+
+    def accept(self, leaf: int) -> npt.NDArray[Any]:
+        """Accept the path from a root to a node of the tree, -1: none, and drop the rest of it.
+        Gives the moves of slots as Cache.accept does: [n_groups, n] SLOT_MOVE_DTYPE."""
+        return accept(self._o, "Sequence.accept", "leaf", [self.handle], [leaf])
+
+    def tree(self) -> tuple[I32Array, I32Array]:
+        """The nodes of the sequence's tree: tokens [n] i32, parents [n] i32."""
+        n = ffi.new("uint32_t *")
+        status = lib.kvpg_seq_tree(self._o, self.handle, NULL, NULL, 0, n)
+        arrays = np.empty(n[0], I32), np.empty(n[0], I32)
+        if status == lib.KVP_E_TOO_SMALL:
+            rooms = [out_array("out", array, I32, 0) for array in arrays]
+            status = lib.kvpg_seq_tree(self._o, self.handle, *rooms, n[0], n)
+        if status:
+            fail(self._o, status, "Sequence.tree", seq=self)
+        return arrays
+
     def retain(self, begin: int, end: int, retention: int) -> None:
         """Give the blocks that hold positions [begin, end) a retention class, 0..7."""
         try:
@@ -420,6 +474,52 @@ class Sequence:
             raise bad_number(error, begin=begin, end=end) from None
         if status:
             fail(self._o, status, "Sequence.uncache", seq=self, begin=begin, end=end)
+
+
+def extend_tree(handle: Any, call: str, seqs: Any, tokens: Ints, parents: Ints,
+                n_tokens: Ints | None, reserve: int) -> None:
+    """Adds nodes to the trees of sequences, for Sequence and Cache."""
+    handles, values, above = seqs_of("seqs", seqs), i32("tokens", tokens), i32("parents", parents)
+    counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
+    same_length(seqs=handles, n_tokens=None if n_tokens is None else counts)
+    n_nodes = sum(counts) if n_tokens is not None else len(handles)
+    if call == "Sequence.extend_tree":
+        n_nodes = len(values)
+        counts = ffi.new("uint32_t[]", [n_nodes])
+    if len(values) != n_nodes:
+        raise ArgError(f"tokens: has {len(values)} elements, n_tokens adds up to {n_nodes}")
+    same_length(tokens=values, parents=above)
+    batch = ffi.new("kvp_batch *")
+    batch.struct_size, batch.n_seqs, batch.seqs = ffi.sizeof("kvp_batch"), len(handles), handles
+    batch.tokens, batch.n_tokens = values, counts
+    batch.reserve_tokens = number("reserve", reserve)
+    status = lib.kvpg_seq_extend_tree(handle, batch, above)
+    if status:
+        fail(handle, status, call, seqs=seqs, tokens=tokens, parents=parents, reserve=reserve)
+
+
+def accept(handle: Any, call: str, name: str, seqs: Any, leaves: Ints) -> npt.NDArray[Any]:
+    """Accepts paths of trees, for Sequence and Cache; `name` is what they call the leaves."""
+    handles, deepest = seqs_of("seqs", seqs), i32(name, leaves)
+    same_length(**{"seqs": handles, name: deepest})
+    config = ffi.new("kvp_config *")
+    status = lib.kvpg_config_peek(handle, config)
+    if status:
+        fail(handle, status, call)
+    made = ffi.new("kvp_accept *")
+    made.struct_size, made.n_seqs = ffi.sizeof("kvp_accept"), len(handles)
+    made.seqs, made.leaves, capacity = handles, deepest, 64
+    while True:
+        moves = np.empty((config.n_groups, capacity), _MOVE_DTYPE)
+        room = ffi.from_buffer("uint8_t[]", moves.view(np.uint8))
+        made.moves, made.max_moves = ffi.cast("kvp_slot_move *", room), capacity
+        status = lib.kvpg_seq_accept(handle, made)
+        if status != lib.KVP_E_TOO_SMALL:
+            break
+        capacity = made.n_moves
+    if status:
+        fail(handle, status, call, seqs=seqs, **{name: leaves})
+    return np.ascontiguousarray(moves[:, :made.n_moves])
 
 
 class Namespace:

@@ -253,8 +253,9 @@ def write_records(out: pathlib.Path, ffi: FFI, text: str, include: pathlib.Path)
         fields = plain_fields(ffi, struct) if struct not in ("kvp_status", "kvp_call_op") else None
         if fields and struct not in HANDLES + ["kvp_hash"]:
             records[struct] = fields
-    lines = [HEADER, "from __future__ import annotations", "",
+    lines = [HEADER, "from __future__ import annotations", "", "from collections.abc import Sequence",
              "from typing import NamedTuple, TypedDict", ""]
+    made = {record_name(struct) for struct in records}
     for struct, fields in records.items():
         lines += ["", f"class {record_name(struct)}(NamedTuple):", f'    """{struct}.', ""]
         width = max(len(field) for field, _ in fields)
@@ -272,6 +273,8 @@ def write_records(out: pathlib.Path, ffi: FFI, text: str, include: pathlib.Path)
             of = description.type
             if of.kind == "primitive" and field not in ("struct_size", "reserved"):
                 fields.append((field, "float" if of.cname == "double" else "int"))
+            elif of.kind == "array" and record_name(of.item.cname) in made:
+                fields.append((field, f"Sequence[{record_name(of.item.cname)} | tuple[int, ...]]"))
         lines += ["", f"class {record_name(struct)}Fields(TypedDict, total=False):",
                   f'    """{struct}: what may be set.', ""]
         width = max(len(field) for field, _ in fields)

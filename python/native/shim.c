@@ -338,6 +338,18 @@ int kvpy_evicted(kvpy_object *object, kvp_evicted *out, uint32_t capacity, uint3
     return status != KVP_OK || *out_n <= capacity ? status : KVP_E_TOO_SMALL;
 }
 
+int kvpy_window(kvpy_object *object, uint64_t seq, uint32_t group, uint32_t sink_tokens,
+                uint32_t recent_tokens, kvp_released *out)
+{
+    const kvp_window window = {sink_tokens, recent_tokens};
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_seq_window(cache_of(object), (kvp_seq){.bits = seq}, group, window, out);
+    kvpy_leave(object);
+    return status;
+}
+
 static int write_file(void *context, const void *bytes, size_t n_bytes)
 {
     return fwrite(bytes, 1, n_bytes, context) == n_bytes ? 0 : 1;
@@ -379,20 +391,21 @@ int kvpy_record_stop(kvpy_object *object)
 
 /* ------------------------------------------------------------------------------- metadata */
 
-static kvp_meta_batch batch_of(const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
-                               const uint32_t *n_tokens)
+static kvp_meta_batch batch_of(const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
+                               const uint32_t *begin, const uint32_t *n_tokens)
 {
     return (kvp_meta_batch){.struct_size = sizeof(kvp_meta_batch),
                             .n_seqs = n_seqs,
+                            .group = group,
                             .seqs = seqs,
                             .begin = begin,
                             .n_tokens = n_tokens};
 }
 
-int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
-                 const uint32_t *n_tokens, kvp_meta_sizes *out)
+int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
+                 const uint32_t *begin, const uint32_t *n_tokens, kvp_meta_sizes *out)
 {
-    const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);
+    const kvp_meta_batch batch = batch_of(seqs, n_seqs, group, begin, n_tokens);
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
@@ -401,10 +414,10 @@ int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, cons
     return status;
 }
 
-int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
+int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
                     const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense)
 {
-    const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);
+    const kvp_meta_batch batch = batch_of(seqs, n_seqs, group, begin, n_tokens);
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
@@ -413,10 +426,10 @@ int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const uint32_t *begin,
-                  const uint32_t *n_tokens, const kvp_meta_csr *csr)
+int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
+                  const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr)
 {
-    const kvp_meta_batch batch = batch_of(seqs, n_seqs, begin, n_tokens);
+    const kvp_meta_batch batch = batch_of(seqs, n_seqs, group, begin, n_tokens);
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;

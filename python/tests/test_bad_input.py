@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import kvpager
-from kvpager import Cache, CsrBuffers, DenseBuffers, Namespace, Scheduler, Sequence
+from kvpager import (Cache, CsrBuffers, DenseBuffers, Namespace, Scheduler, Sequence, TreeBuffers,
+                     WindowedBuffers)
 from kvpager._native import lib
 
 I32, I64, U32, U64 = np.int32, np.int64, np.uint32, np.uint64
@@ -42,6 +43,18 @@ WRONG: dict[str, dict[str, Any]] = {
         "not contiguous": twice(np.ones(2, U64)), "strings": ["a", "b"], "nothing": [None, None],
         "a number": 5, "negative": [-1, -2],
     },
+    "nodes": {
+        "floats": np.zeros(2), "int64": np.zeros(2, I64), "2-D": np.zeros((1, 2), I32),
+        "not contiguous": twice(np.zeros(2, I32)), "below -1": np.array([-1, -2], I32),
+        "not there": [5, 5], "too few": [-1], "too many": [-1, -1, -1], "huge": [-1, 2 ** 70],
+        "strings": ["a", "b"], "a number": 5, "an object": object(),
+    },
+    "window": {"a number": 5, "nothing": None, "three": (1, 2, 3), "negative": (-1, 4),
+               "huge": (0, 2 ** 70), "floats": (0, 1.5), "strings": ("a", "b"),
+               "sinks alone": (4, 0)},
+    "windows": {"a number": 5, "nothing": None, "none": [], "too many": [(0, 4)] * 9,
+                "negative": [(0, -1)], "huge": [(2 ** 70, 1)], "floats": [(0, 1.5)],
+                "strings": ["ab"], "sinks alone": [(4, 0)], "numbers": [4]},
     "number": {"negative": -1, "huge": 2 ** 70, "float": 1.5, "string": "1", "nothing": None},
     "room for slots": {"int32": np.empty(8, I32), "2-D": np.empty((2, 8), I64), "a list": [0] * 8,
                        "too small": np.empty(1, I64), "not contiguous": twice(np.empty(8, I64)),
@@ -58,7 +71,8 @@ class World:
     """Everything that the calls are made on."""
 
     def __init__(self) -> None:
-        self.cache = Cache(n_blocks=64, block_tokens=4, max_seqs=16, host_blocks=16, max_events=16)
+        self.cache = Cache(n_blocks=64, block_tokens=4, max_seqs=16, host_blocks=16, max_events=16,
+                           max_tree_tokens=16, groups=[(0, 0), (4, 64)])
         self.ns = self.cache.namespace("m")
         self.seqs = [self.ns.open(range(10)), self.ns.open(range(100, 107))]
         for seq, n in zip(self.seqs, (10, 7)):
@@ -68,6 +82,7 @@ class World:
         self.scheduler = Scheduler(self.cache, step_tokens=64)
         self.request = self.scheduler.submit(self.ns, [1, 2, 3], max_new_tokens=4)
         self.csr, self.dense = CsrBuffers(4, 16, 64), DenseBuffers(4, 16, 16)
+        self.windowed, self.tree = WindowedBuffers(4, 16, 64), TreeBuffers(4, 16, 1024)
 
     def state(self) -> Any:
         self.cache.check()
@@ -76,7 +91,7 @@ class World:
         return stats, self.scheduler.stats()._replace(refused=0), [s.info() for s in self.seqs]
 
 
-PAIR, VALUES = np.ones(2, U32), np.ones(2, I32)
+PAIR, VALUES, ROOTS = np.ones(2, U32), np.ones(2, I32), np.full(2, -1, I32)
 
 
 def seq0(world: World) -> Sequence:
@@ -136,6 +151,25 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "Cache.can_extend": (lambda w, a: w.cache.can_extend(
         a.get("seqs", w.handles), n_tokens=a.get("n_tokens"), reserve=a.get("reserve", 0)),
         {"seqs": "seqs", "n_tokens": "counts", "reserve": "number"}),
+    "Sequence.window": (lambda w, a: seq0(w).window(a.get("window", (0, 64)), a.get("group", 0)),
+                        {"window": "window", "group": "number"}),
+    "Sequence.window_info": (lambda w, a: seq0(w).window_info(a["group"]), {"group": "number"}),
+    "Sequence.extend_tree": (
+        lambda w, a: seq0(w).extend_tree(a.get("tokens", VALUES), a.get("parents", ROOTS),
+                                         a.get("reserve", 0)),
+        {"tokens": "tokens", "parents": "nodes", "reserve": "number"}),
+    "Sequence.accept": (lambda w, a: seq0(w).accept(a["leaf"]), {"leaf": "number"}),
+    "Sequence.tree": (lambda w, a: seq0(w).tree(), {}),
+    "Cache.extend_tree": (
+        lambda w, a: w.cache.extend_tree(
+            a.get("seqs", w.handles), a.get("tokens", VALUES), a.get("parents", ROOTS),
+            n_tokens=a.get("n_tokens"), reserve=a.get("reserve", 0)),
+        {"seqs": "seqs", "tokens": "tokens", "parents": "nodes", "n_tokens": "counts",
+         "reserve": "number"}),
+    "Cache.accept": (lambda w, a: w.cache.accept(a.get("seqs", w.handles), a.get("leaves", ROOTS)),
+                     {"seqs": "seqs", "leaves": "nodes"}),
+    "Cache": (lambda w, a: Cache(groups=a["groups"]), {"groups": "windows"}),
+    "Cache.bytes_for": (lambda w, a: Cache.bytes_for(groups=a["groups"]), {"groups": "windows"}),
     "Cache.plan_take": (lambda w, a: w.cache.plan_take(a["out"]), {"out": "room for copies"}),
     "Cache.check": (lambda w, a: w.cache.check(a["level"]), {"level": "number"}),
     "Cache.block_info": (lambda w, a: w.cache.block_info(
@@ -158,21 +192,15 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
                                                  a.get("tokens")),
                      {"start": "number", "capacity": "number", "tokens": "room for i32"}),
     "Cache.seq": (lambda w, a: w.cache.seq(a["handle"]).info(), {"handle": "number"}),
-    "measure": (lambda w, a: kvpager.measure(w.cache, a.get("seqs", w.handles), a.get("begin"),
-                                             a.get("n_tokens")),
-                {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
-    "csr": (lambda w, a: kvpager.csr(w.cache, a.get("seqs", w.handles), a.get("begin"),
-                                     a.get("n_tokens")),
-            {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
-    "CsrBuffers.fill": (lambda w, a: w.csr.fill(w.cache, a.get("seqs", w.handles), a.get("begin"),
-                                                a.get("n_tokens")),
-                        {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
-    "DenseBuffers.fill": (lambda w, a: w.dense.fill(w.cache, a.get("seqs", w.handles),
-                                                    a.get("begin"), a.get("n_tokens")),
-                          {"seqs": "seqs", "begin": "counts", "n_tokens": "counts"}),
     "CsrBuffers": (lambda w, a: CsrBuffers(**{"max_seqs": 1, "max_tokens": 1, "max_entries": 1,
                                               **a}),
                    {"max_seqs": "number", "max_tokens": "number", "max_entries": "number"}),
+    "WindowedBuffers": (lambda w, a: WindowedBuffers(**{"max_seqs": 1, "max_tokens": 1,
+                                                        "max_kept": 1, **a}),
+                        {"max_seqs": "number", "max_tokens": "number", "max_kept": "number"}),
+    "TreeBuffers": (lambda w, a: TreeBuffers(**{"max_seqs": 1, "max_nodes": 1,
+                                                "max_mask_bytes": 1, **a}),
+                    {"max_seqs": "number", "max_nodes": "number"}),
     "cascade": (lambda w, a: kvpager.cascade(w.cache, a.get("seqs", w.handles),
                                              max_levels=a.get("max_levels", 2)),
                 {"seqs": "seqs", "max_levels": "number"}),
@@ -208,12 +236,32 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "hash_root": (lambda w, a: kvpager.hash_root(a["unit_tokens"]), {"unit_tokens": "number"}),
 }
 
+
+def metadata(name: str, function: Callable[..., Any], also: dict[str, str]) -> None:
+    """Calls that take a batch: function(world, seqs, begin, n_tokens, ...)."""
+    kinds = {"begin": "counts", "n_tokens": "counts", "group": "number", **also}
+
+    def call(w: World, a: dict[str, Any]) -> Any:
+        return function(w, a.get("seqs", w.handles), **{n: v for n, v in a.items() if n in kinds})
+
+    CALLS[name] = (call, {"seqs": "seqs", **kinds})
+
+
+for one in ("measure", "csr", "dense", "windowed", "tree", "trtllm"):
+    metadata(one, lambda w, *a, one=one, **k: getattr(kvpager, one)(w.cache, *a, **k), {})
+for one in ("csr", "dense", "windowed", "tree"):
+    metadata(f"{one.capitalize()}Buffers.fill",
+             lambda w, *a, one=one, **k: getattr(w, one).fill(w.cache, *a, **k),
+             {"mask_keys": "number"} if one == "tree" else {})
+
 # What is right there, though the table would have it wrong.
 FINE = {
     # The hash takes any 32 bits for a token, and a negative one is a matter of open.
     ("hash_units", "tokens", "negative"), ("hash_units", "tokens", "negative in a list"),
     # None is a default.
     ("Scheduler.tokens", "end", "nothing"),
+    # -1 stands for none.
+    ("Sequence.accept", "leaf", "negative"),
     # One count each is what a batch of another length needs: compared with seqs only.
     ("Scheduler.reorder", "parents", "too few"),
 }
@@ -244,12 +292,14 @@ def test_wrong_argument(world: World, name: str, argument: str, what: str) -> No
 
 def good_arguments(name: str) -> dict[str, Any]:
     good = {"tokens": [1, 2], "counts": [1, 1], "number": 1, "room for slots": np.empty(8, I64),
+            "nodes": [-1, -1], "window": (0, 64), "windows": [(0, 0)],
             "room for i32": np.empty(8, I32), "room for copies": np.empty(8, kvpager.COPY_DTYPE)}
     return {argument: good[kind] for argument, kind in CALLS[name][1].items() if kind in good}
 
 
 # Calls that touch no cache.
-PURE = {"CsrBuffers", "hash_units", "hash_root"}
+PURE = {"Cache", "Cache.bytes_for", "CsrBuffers", "WindowedBuffers", "TreeBuffers", "hash_units",
+        "hash_root"}
 
 
 @pytest.mark.parametrize("name", sorted(set(CALLS) - PURE))
@@ -278,7 +328,7 @@ def test_after_close(name: str) -> None:
 
 def test_every_public_method_is_in_the_table() -> None:
     """A method that is new has to be added here."""
-    special = {"Cache": {"bytes_for", "close", "closed", "reset", "stats", "shortage", "namespace",
+    special = {"Cache": {"close", "closed", "reset", "stats", "shortage", "namespace",
                          "evicted", "record", "events_snapshot", "step_begin"},
                "Namespace": {"flush", "close", "handle"},
                "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
