@@ -1,0 +1,171 @@
+"""The report pages in a real browser: no error on the console, nothing asked of the network, no
+text beyond its card or the window, at the width of a desk and of a phone, light and dark. Hostile
+names stay texts. The pictures are left in the build folder, to be looked at.
+
+Skipped where there is no Chromium.
+"""
+
+import json
+import os
+
+from lib_browser import Browser, find_browser
+from lib_kvpager import SOURCE, check, check_equal, directory, finish, mooncake, run, skip
+
+MIXED = os.path.join(SOURCE, "data", "mixed-small.jsonl")
+LOAD = ["--speedup", 3, "--blocks", 9000, "--preempt", "swap", "--host-memory", "16GiB"]
+SEQUENTIAL = ["--blocks", 6000]
+# With the whole cache audited after each call, a replay takes a hundred times as long.
+if int(os.environ.get("KVP_CHECK", "0")) > 0:
+    SEQUENTIAL = ["--limit", 60, "--block-tokens", 128, "--blocks", 640]
+    LOAD = [*SEQUENTIAL, "--speedup", 50, "--preempt", "swap", "--host-blocks", 700]
+PICTURES = os.environ.get("KVP_BUILD", ".")
+SIZES = [(1280, False), (1280, True), (820, False), (390, False), (390, True), (320, False)]
+
+# Elements that stick out: of the window, or, for texts of a drawing, of their card.
+OVERFLOWING = """
+(() => {
+  const wide = document.documentElement.clientWidth, found = [];
+  for (const e of document.querySelectorAll("main *")) {
+    if (e.closest(".scroll") && !e.classList.contains("scroll")) continue;
+    const rect = e.getBoundingClientRect();
+    if (rect.width > 0 && (rect.right > wide + 0.5 || rect.left < -0.5))
+      found.push(e.tagName + " " + e.textContent.slice(0, 40));
+  }
+  for (const e of document.querySelectorAll(".card svg text")) {
+    const rect = e.getBoundingClientRect(), card = e.closest(".card").getBoundingClientRect();
+    if (rect.right > card.right || rect.left < card.left || rect.bottom > card.bottom)
+      found.push("text " + e.textContent + " in " + e.closest(".card").textContent.slice(0, 20));
+  }
+  for (const e of document.querySelectorAll(".tile, .card > h3, .card > p, td, dd, h1"))
+    if (e.scrollWidth > e.clientWidth + 1)
+      found.push("cut " + e.tagName + " " + e.textContent.slice(0, 40));
+  if (document.documentElement.scrollWidth > wide) found.push("the page");
+  if (wide > 1000)
+    for (const e of document.querySelectorAll(".scroll"))
+      if (e.scrollWidth > e.clientWidth + 1) found.push("a table " + e.textContent.slice(0, 40));
+  return found;
+})()
+"""
+
+# Labels of an axis that stand on each other.
+CROWDED = """
+[...document.querySelectorAll(".card svg")].flatMap((drawing) => {
+  const texts = [...drawing.querySelectorAll("text")].map((e) => [e, e.getBoundingClientRect()]);
+  const found = [];
+  texts.forEach(([a, p], i) => texts.slice(i + 1).forEach(([b, q]) => {
+    if (p.left < q.right && q.left < p.right && p.top + 3 < q.bottom && q.top + 3 < p.bottom)
+      found.push(a.textContent + " on " + b.textContent);
+  }));
+  return found;
+})
+"""
+
+# What is read out when the pointer is in the middle of each drawing.
+HOVER = """
+[...document.querySelectorAll(".card")].filter((c) => c.querySelector(":scope > .legend"))
+  .map((card) => {
+    const drawing = card.querySelector("svg"), rect = drawing.getBoundingClientRect();
+    drawing.dispatchEvent(new PointerEvent("pointermove",
+      { clientX: rect.left + rect.width / 2, clientY: rect.top + 50 }));
+    const shown = card.querySelector(".legend .soft").textContent;
+    drawing.dispatchEvent(new PointerEvent("pointerleave"));
+    return shown !== "" && card.querySelector(".legend .soft").textContent === "";
+  })
+"""
+
+
+def look(browser, path, name, charts):
+    """All that must hold of a page, at every size."""
+    pictures = set()
+    for width, dark in SIZES:
+        what = (name, width, "dark" if dark else "light")
+        check_equal(browser.show(path, width, dark=dark), [], *what)
+        check_equal(browser.evaluate(OVERFLOWING), [], *what, "overflows")
+        check_equal(browser.evaluate(CROWDED), [], *what, "crowded")
+        drawn = browser.evaluate('[...document.querySelectorAll(".card svg")].map(e => '
+                                 'e.querySelectorAll("path, rect, circle").length)')
+        check_equal(len(drawn), charts, *what, "drawings")
+        check(all(n > 0 for n in drawn), *what, "an empty drawing", drawn)
+        hovers = browser.evaluate(HOVER)
+        check(hovers and all(hovers), *what, "nothing is read out", hovers)
+        back = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        shade = sum(int(part) for part in back[4:-1].split(","))
+        check((shade < 150) == dark, *what, "background", back)
+        picture = os.path.join(PICTURES, f"report_{name}_{width}{'_dark' if dark else ''}.png")
+        pictures.add(browser.screenshot(picture))
+    check_equal(len(pictures), len(SIZES), name, "two sizes look the same")
+
+
+def make(*arguments, stdin=None):
+    done = run(*arguments, stdin=stdin)
+    check_equal(done.returncode, 0, arguments, done.stderr)
+
+
+def hostile(browser, folder):
+    """Names that would be markup or script, of the trace and of the model."""
+    names = ['x</script><script>console.error("in")</script>',
+             '<img src=x onerror=alert(1)>"\'&amp;\\u003c<!--', "]]><svg onload=alert(2)>%3Cb%3E",
+             "<!--<script x", "</title <img src=x>"]
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+              "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 8,
+              "intermediate_size": 14336, "vocab_size": 1000, "torch_dtype": "bfloat16"}
+    page = os.path.join(folder, "hostile.html")
+    for name in names:
+        path = os.path.join(folder, *name.split("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("".join(mooncake(i * 1000, 600, 20, [1, i + 2]) for i in range(20)))
+        model = path + ".json"
+        with open(model, "w", encoding="utf-8") as file:
+            json.dump(config, file)
+        for options in [["replay", "--model-config", model], ["replay", "--sequential"],
+                        ["mrc", "--model-config", model]]:
+            make(*options, "--report", page, path)
+            check_equal(browser.show(page, 1280), [], options, name)
+            check_equal(browser.evaluate("document.querySelectorAll('script').length"), 2, name)
+            check_equal(browser.evaluate("document.querySelectorAll('img, main svg svg').length"),
+                        0, name)
+            check_equal(browser.evaluate("document.querySelector('h1').textContent"),
+                        "kvpager: " + path, name)
+            check_equal(browser.evaluate("document.title"), "kvpager: " + path, name)
+            check_equal(browser.evaluate(OVERFLOWING), [], options, name)
+    path = os.path.join(folder.encode(), b"\xff<b>\xfe.jsonl")
+    with open(path, "wb") as file:
+        file.write(mooncake(0, 600, 20, [1, 2]).encode())
+    make("replay", "--report", page, os.fsdecode(path))
+    check_equal(browser.show(page, 1280), [], "bytes that are not UTF-8")
+    check_equal(browser.evaluate("document.querySelector('h1').textContent"),
+                f"kvpager: {folder}/?<b>?.jsonl")
+
+
+def main():
+    command = find_browser()
+    if command is None:
+        skip("no Chromium (scripts/setup.sh browser installs it)")
+    browser = Browser(command)
+    try:
+        with directory() as folder:
+            page = os.path.join(folder, "page.html")
+            make("replay", "--no-measure", "--report", page, *LOAD, MIXED)
+            look(browser, page, "load", 18)
+            make("replay", "--no-measure", "--report", page, "--limit", 3, MIXED)
+            check_equal(browser.show(page, 390), [], "three requests")
+            make("replay", "--report", page, "--sequential", *SEQUENTIAL, MIXED)
+            look(browser, page, "sequential", 7)
+            make("mrc", "--report", page, "--model", "llama-3.1-8b", "--device", "h100", MIXED)
+            look(browser, page, "mrc", 1)
+            make("mrc", "--report", page, "--sample", "0.1", "--only-lru", MIXED)
+            check_equal(browser.show(page, 390), [], "a sampled curve")
+            check_equal(browser.evaluate(OVERFLOWING), [], "a sampled curve")
+            empty = mooncake(0, 0, 0, []).encode()
+            for options in [["mrc"], ["replay", "--sequential"], ["replay"]]:
+                make(*options, "--report", page, "-", stdin=empty)
+                check_equal(browser.show(page, 390), [], options, "a trace without tokens")
+            hostile(browser, folder)
+    finally:
+        browser.close()
+    finish()
+
+
+if __name__ == "__main__":
+    main()
