@@ -9,13 +9,21 @@
 const char *plant_name(plant what)
 {
     static const char *const names[PLANTS] = {
-        [PLANT_NOTHING] = "nothing",         [PLANT_SKIPPED_COPY] = "skipped-copy",
-        [PLANT_EARLY_COPY] = "early-copy",   [PLANT_NO_PARKING] = "no-parking",
-        [PLANT_EARLY_DONE] = "early-done",   [PLANT_SHORT_COPY] = "short-copy",
-        [PLANT_WRONG_SLOT] = "wrong-slot",   [PLANT_FORGOTTEN_STEP] = "forgotten-step",
-        [PLANT_OTHER_SPACE] = "other-space", [PLANT_OTHER_GROUP] = "other-group",
-        [PLANT_EARLY_DROP] = "early-drop",   [PLANT_UNPARKED_DROP] = "unparked-drop",
-        [PLANT_OWN_WINDOW] = "own-window",   [PLANT_SKIPPED_MOVE] = "skipped-move",
+        [PLANT_NOTHING] = "nothing",
+        [PLANT_SKIPPED_COPY] = "skipped-copy",
+        [PLANT_EARLY_COPY] = "early-copy",
+        [PLANT_NO_PARKING] = "no-parking",
+        [PLANT_EARLY_DONE] = "early-done",
+        [PLANT_SHORT_COPY] = "short-copy",
+        [PLANT_WRONG_SLOT] = "wrong-slot",
+        [PLANT_FORGOTTEN_STEP] = "forgotten-step",
+        [PLANT_OTHER_SPACE] = "other-space",
+        [PLANT_OTHER_GROUP] = "other-group",
+        [PLANT_COPY_GROUP] = "copy-group",
+        [PLANT_EARLY_DROP] = "early-drop",
+        [PLANT_UNPARKED_DROP] = "unparked-drop",
+        [PLANT_OWN_WINDOW] = "own-window",
+        [PLANT_SKIPPED_MOVE] = "skipped-move",
     };
     return names[what];
 }
@@ -213,6 +221,10 @@ static void run_copy(device *d, work_step *step, uint32_t memory, uint32_t index
             poison(d, step, memory, drop, 0);
         }
     }
+    if (d->planted == PLANT_COPY_GROUP && d->memory->n_groups > 1) {
+        copy.group = (uint16_t)((copy.group + 1) % d->memory->n_groups);
+        d->n_planted++;
+    }
     if (d->planted == PLANT_SHORT_COPY && copy.n_tokens > 1) {
         copy.n_tokens--;
         d->n_planted++;
@@ -363,8 +375,10 @@ static void write_group(device *d, const work_item *item, uint32_t group)
 {
     const int64_t *slots = item->slots + (size_t)group * (item->end - item->begin);
     for (uint32_t p = item->begin; p < item->end; p++) {
-        shadow_slot what = {
-            .tag = truth_in_group(item->tags[p], group), .by = item->serial, .position = p};
+        shadow_slot what = {.tag = truth_in_group(item->tags[p], group),
+                            .by = item->serial,
+                            .position = p,
+                            .group = group};
         int64_t slot = slots[p - item->begin];
         if (item->garbage != 0) {
             what = (shadow_slot){.tag = SHADOW_GARBAGE, .by = item->garbage};

@@ -38,6 +38,7 @@ typedef enum plant {
     PLANT_FORGOTTEN_STEP, /* a failed step is reported done */
     PLANT_OTHER_SPACE,    /* one namespace's KV is taken for another's */
     PLANT_OTHER_GROUP,    /* the rows of two layer groups are taken for each other's */
+    PLANT_COPY_GROUP,     /* a copy is of another layer group */
     PLANT_EARLY_DROP,     /* the cache drops entries that a pass will read */
     PLANT_UNPARKED_DROP,  /* what windows dropped is taken while steps are out */
     PLANT_OWN_WINDOW,     /* the cache does not know of a sequence's own window */

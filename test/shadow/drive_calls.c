@@ -432,6 +432,9 @@ subject *drive_fork(drive *d, const subject *parent, uint32_t at)
                                            percent(d, 50) && at == parent->line.n ? KVP_END : at,
                                            parent->serial, &handle);
     if (!WENT(d, "kvp_seq_fork", status, KVP_E_NO_SEQS, KVP_E_DROPPED)) {
+        if (status == KVP_E_DROPPED && at == watch_info(d->w, parent).computed_tokens) {
+            drive_lacking(d, parent, status);
+        }
         return NULL;
     }
     subject *child = watch_new_subject(d->w, handle, "");

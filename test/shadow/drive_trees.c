@@ -186,7 +186,7 @@ static void share_nodes(drive *d, subject **members, const int32_t *leaves, uint
 /* Whether what stands before the tree is there. */
 static bool is_ready(drive *d, const subject *s)
 {
-    return s->tree.scheduled == s->tree.n && s->known == s->line.n &&
+    return s->tree.scheduled == s->tree.n && !s->may_lack && s->known == s->line.n &&
            watch_info(d->w, s).computed_tokens == s->line.n;
 }
 
@@ -282,6 +282,9 @@ void drive_accept_op(drive *d)
     const kvp_status status = kvp_seq_accept(d->w->cache, &accept);
     if (!drive_went(d, "kvp_seq_accept", status, also, sizeof(also) / sizeof(*also))) {
         free(accept.moves);
+        if ((status == KVP_E_IN_FLIGHT && !d->w->overlapped) || status == KVP_E_DROPPED) {
+            verdict_bad(d->verdict, "kvp_seq_accept: %s", kvp_status_name(status));
+        }
         if (status == KVP_E_STATE) {
             d->seen->points[COVER_accepted_before_copies]++;
             if (pending == 0) {

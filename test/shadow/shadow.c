@@ -95,6 +95,14 @@ void shadow_copy(shadow *s, uint32_t memory, const kvp_copy *copy)
                     copy->group);
         return;
     }
+    for (uint32_t i = 0; src != NULL && i < copy->n_tokens; i++) {
+        if ((src[i].tag & SHADOW_RIGHT) != 0 && src[i].group != copy->group) {
+            verdict_bad(s->verdict,
+                        "a copy of group %u, block %" PRId32 " to %" PRId32 ": slot %" PRIu32
+                        " was written for group %" PRIu32,
+                        copy->group, copy->src_block, copy->dst_block, i, src[i].group);
+        }
+    }
     if (src != NULL && dst != NULL) {
         memmove(dst, src, copy->n_tokens * sizeof(*dst));
     }

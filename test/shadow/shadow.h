@@ -31,7 +31,8 @@ enum { SHADOW_IN_ORDER = 0, SHADOW_BY_PHASE = 1, SHADOW_MEMORIES = 2, SHADOW_TIE
 typedef struct shadow_slot {
     uint64_t tag;
     uint64_t by;       /* a right tag: the serial of the sequence that wrote it */
-    uint32_t position; /* and the token's place in that sequence */
+    uint32_t position; /* the token's place in that sequence */
+    uint32_t group;    /* and the layer group that it was written for */
 } shadow_slot;
 
 typedef struct shadow {
