@@ -28,24 +28,31 @@ static const float most_off = 0.02f;
 static inline void kvpi_pack_int8_row(const float *row, uint32_t dims, int8_t *high, int8_t *low,
                                       struct kvpi_int8_query *query)
 {
-    float largest = 0.0f;
-    int32_t high_sum = 0, low_sum = 0;
-    for (uint32_t e = 0; e < dims; e++)
-        largest = fabsf(row[e]) <= largest ? largest : fabsf(row[e]);
-    query->scale = largest / 127.0f;
+    vec most = kvpi_vec_zero();
+    __m512i high_sum = _mm512_setzero_si512(), low_sum = _mm512_setzero_si512();
+    int has_nan = 0;
+    for (uint32_t e = 0; e < dims; e += LANES) {
+        const vec x = kvpi_vec_load(row + e);
+        has_nan |= kvpi_vec_has_nan(x);
+        most = kvpi_vec_max(most, _mm512_abs_ps(x));
+    }
+    const float largest = has_nan ? NAN : kvpi_vec_largest(most);
     const float times = largest > 0.0f ? 127.0f / largest : 0.0f;
-    const int is_number = isfinite(times) && isfinite(largest);
-    for (uint32_t e = 0; e < dims; e++) {
-        const float x = is_number ? row[e] * times : 0.0f;
-        const float h = rintf(x), l = rintf((x - h) * 128.0f);
-        high[e] = (int8_t)h;
-        low[e] = (int8_t)l;
-        high_sum += high[e];
-        low_sum += low[e];
+    const __mmask16 is_number = isfinite(times) && isfinite(largest) ? 0xFFFF : 0;
+    query->scale = largest / 127.0f;
+    for (uint32_t e = 0; e < dims; e += LANES) {
+        const vec x = _mm512_maskz_mul_ps(is_number, kvpi_vec_load(row + e), kvpi_vec_all(times));
+        const __m512i h = _mm512_cvtps_epi32(x);
+        const vec rest = kvpi_vec_sub(x, _mm512_cvtepi32_ps(h));
+        const __m512i l = _mm512_cvtps_epi32(kvpi_vec_mul(rest, kvpi_vec_all(128.0f)));
+        _mm_storeu_si128((void *)(high + e), _mm512_cvtepi32_epi8(h));
+        _mm_storeu_si128((void *)(low + e), _mm512_cvtepi32_epi8(l));
+        high_sum = _mm512_add_epi32(high_sum, h);
+        low_sum = _mm512_add_epi32(low_sum, l);
     }
     query->has_low = !(largest / 254.0f * sqrtf((float)dims / 3.0f) <= most_off);
-    query->high_128 = 128 * high_sum;
-    query->low_128 = 128 * low_sum;
+    query->high_128 = 128 * _mm512_reduce_add_epi32(high_sum);
+    query->low_128 = 128 * _mm512_reduce_add_epi32(low_sum);
 }
 
 /* [rows, dims] high, [rows, dims] low, [rows] kvpi_int8_query. */
@@ -60,18 +67,27 @@ static void kvpi_pack_int8_rows(const float *rows, uint32_t n_rows, uint32_t dim
     }
 }
 
-/* Of each x the sum. */
-INLINE __m128i kvpi_sum4_int(const __m512i x[4])
+/* out[r] = of each x[r] the sum: all of them at once, so that each step is half as long. */
+INLINE void kvpi_sum16_int(__m512i x[QUAD_ROWS][QUAD_KEYS], __m128i out[QUAD_ROWS])
 {
-    const __m512i ab =
-        _mm512_add_epi32(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
-    const __m512i cd =
-        _mm512_add_epi32(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
-    const __m512i sums =
-        _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-    const __m256i half =
-        _mm256_add_epi32(_mm512_castsi512_si256(sums), _mm512_extracti64x4_epi64(sums, 1));
-    return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
+    __m512i y[QUAD_ROWS];
+    for (uint32_t r = 0; r < QUAD_ROWS; r++) {
+        const __m512i ab = _mm512_add_epi32(_mm512_unpacklo_epi32(x[r][0], x[r][1]),
+                                            _mm512_unpackhi_epi32(x[r][0], x[r][1]));
+        const __m512i cd = _mm512_add_epi32(_mm512_unpacklo_epi32(x[r][2], x[r][3]),
+                                            _mm512_unpackhi_epi32(x[r][2], x[r][3]));
+        y[r] = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+    }
+    const __m512i low = _mm512_add_epi32(_mm512_shuffle_i32x4(y[0], y[1], 0x44),
+                                         _mm512_shuffle_i32x4(y[0], y[1], 0xEE));
+    const __m512i high = _mm512_add_epi32(_mm512_shuffle_i32x4(y[2], y[3], 0x44),
+                                          _mm512_shuffle_i32x4(y[2], y[3], 0xEE));
+    const __m512i sums = _mm512_add_epi32(_mm512_shuffle_i32x4(low, high, 0x88),
+                                          _mm512_shuffle_i32x4(low, high, 0xDD));
+    out[0] = _mm512_castsi512_si128(sums);
+    out[1] = _mm512_extracti32x4_epi32(sums, 1);
+    out[2] = _mm512_extracti32x4_epi32(sums, 2);
+    out[3] = _mm512_extracti32x4_epi32(sums, 3);
 }
 
 INLINE void kvpi_score_quads(const struct kvpi_tile *tile, const int8_t *q, uint32_t key, int asks,
@@ -106,8 +122,7 @@ INLINE void kvpi_sum_quads(const struct kvpi_tile *tile, const int8_t *q, uint32
             sums[r][j] = _mm512_setzero_si512();
     }
     kvpi_score_quads(tile, q, key, asks, sums);
-    for (uint32_t r = 0; r < QUAD_ROWS; r++)
-        out[r] = kvpi_sum4_int(sums[r]);
+    kvpi_sum16_int(sums, out);
 }
 
 /* Scores of QUAD_KEYS keys for the QUAD_ROWS rows from `row` on. */

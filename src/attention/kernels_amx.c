@@ -16,6 +16,7 @@
 #include "attention/vec_avx512.h"
 
 #include "attention/bf16_rows.h"
+#include "attention/bf16_wide.h"
 #include "attention/f16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
@@ -363,7 +364,7 @@ static const struct kvpi_path bf16_path = {.type = KVP_BF16,
                                            .values = values_bf16,
                                            .order = kvpi_order_bf16,
                                            .few_rows = 8,
-                                           .few = &kvpi_bf16_rows_path};
+                                           .few = &kvpi_bf16_wide_path};
 
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {

@@ -39,8 +39,10 @@ static void pad_places(const kvp_layer *layer, struct kvpi_places *places)
 {
     const size_t k_stride = layer->k.token_stride;
     const size_t v_stride = layer->v.base != NULL ? layer->v.token_stride : k_stride;
-    places->is_even = 1;
+    places->is_even = places->is_one_block = 1;
     for (uint32_t i = 1; i < places->n_keys; i++) {
+        if (places->block[i] != places->block[i - 1])
+            places->is_one_block = 0;
         if (i % 16 != 0 && (places->k[i] != places->k[i - 1] + k_stride ||
                             places->v[i] != places->v[i - 1] + v_stride))
             places->is_even = 0;
@@ -221,10 +223,13 @@ int kvpi_scales(const kvp_layer_part *part, const struct kvpi_places *places, ui
 {
     if (part->scales == NULL)
         return 0;
-    for (uint32_t i = 0; i < places->n_keys; i++)
-        out[i] = i > 0 && places->block[i] == places->block[i - 1]
-                     ? out[i - 1]
-                     : scale_of(part, places->block[i], head);
+    for (uint32_t i = 0; i < places->n_keys;) {
+        const int32_t block = places->block[i];
+        const float scale = scale_of(part, block, head);
+        const uint32_t end = places->is_one_block ? places->n_keys : i + 1;
+        for (; i < end; i++)
+            out[i] = scale;
+    }
     return 1;
 }
 

@@ -15,7 +15,8 @@ struct kvpi_places {
     const unsigned char *k[KVPI_TILE]; /* of head 0; behind n_keys, up to a multiple of 16, one
                                             that can be read */
     const unsigned char *v[KVPI_TILE];
-    uint32_t is_even; /* rows of each 16 keys lie as far apart as tokens of a block */
+    uint32_t is_even;      /* rows of each 16 keys lie as far apart as tokens of a block */
+    uint32_t is_one_block; /* all keys are of the same one */
     uint32_t has_masks;
 };
 
