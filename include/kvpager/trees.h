@@ -25,7 +25,8 @@
  * was added for; before: KVP_E_IN_FLIGHT, as from an extend that would copy an entry with nodes on
  * write then, while steps are out. kvp_step_failed drops the trees of sequences that it cuts, and
  * every tree whose last round was added for that step or a later one, and reports those sequences,
- * too. A tree that goes alone leaves its slots as reserve.
+ * too. A tree that goes alone leaves its slots as reserve, and its sequence has lost no computed
+ * token: compare computed_tokens before it computes anything again.
  */
 #ifndef KVPAGER_TREES_H
 #define KVPAGER_TREES_H

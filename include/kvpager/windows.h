@@ -45,7 +45,8 @@
  *               (stats.dropped_blocks counts neither that, nor what a hit leaves null). An
  *               invalidation, or a failed step, can leave a sequence that needs what was dropped:
  *               it cannot be extended or be part of a step any more (KVP_E_DROPPED); close it, or
- *               truncate it to where it can.
+ *               truncate it to where it can. And what was computed behind work that failed is not
+ *               to be committed, though a window hides that work from it.
  *   KVP_E_NEVER counts the entries that are not null, of all groups.
  *
  * Match. Hits are of prefixes for which every group has what it keeps. Nodes are matched as ever,
