@@ -81,8 +81,7 @@ static void poison(rig *r, uint32_t memory, uint32_t tier, int32_t block)
                 (shadow_slot){.tag = SHADOW_POISON, .by = r->n_calls});
 }
 
-/* One copy, in one memory; its destination's old content goes first. The groups' blocks are of one
- * pool, so that the shadow need not know of groups. */
+/* One copy, in one memory; its destination's old content goes first. */
 static void run_copy(rig *r, uint32_t memory, kvp_copy copy, uint8_t *const *dropped)
 {
     uint8_t *mark = &dropped[copy.dst_tier][copy.dst_block];
@@ -94,7 +93,6 @@ static void run_copy(rig *r, uint32_t memory, kvp_copy copy, uint8_t *const *dro
         return;
     }
     copy.n_tokens -= r->planted == RIG_SHORT_COPY && copy.n_tokens > 1;
-    copy.group = 0;
     shadow_copy(r->memory, memory, &copy);
 }
 
@@ -284,7 +282,7 @@ void rig_forward(rig *r, rig_seq *s, uint32_t from, uint32_t to)
             if (slots[p - from] != KVP_NO_SLOT) {
                 const bool slips = r->planted == RIG_WRONG_SLOT && p > from;
                 shadow_write(r->memory, slots[p - from - slips],
-                             (shadow_slot){s->line.tags[p], s->serial, p});
+                             (shadow_slot){s->line.tags[p], s->serial, p, g});
             }
         }
     }
@@ -343,7 +341,7 @@ void rig_grow(rig *r, rig_seq *s, const int32_t *tokens, const int32_t *parents,
         for (uint32_t k = t.n - n_nodes; k < t.n && t.n <= 64; k++) {
             shadow_write(r->memory, slots[k],
                          (shadow_slot){node_tag(r, s, t.tokens, t.parents, (int32_t)k), s->serial,
-                                       s->line.n + k});
+                                       s->line.n + k, g});
         }
         for (uint32_t k = 0; k < t.n && t.n <= 64; k++) { /* the rounds before, too */
             expect_slot(r, KVP_DEVICE, slots[k], node_tag(r, s, t.tokens, t.parents, (int32_t)k),
