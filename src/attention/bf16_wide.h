@@ -13,13 +13,22 @@ enum { WIDE_ROWS = 4, WIDE_COLUMNS = 2 /* of 32 dims each */ };
 
 /* --------------------------------------------------------------------------------------- scores */
 
+/* Every other one of 32: the even ones (`first` 0) or the odd ones (1). */
+INLINE vec kvpi_every_other(vec a, vec b, int32_t first)
+{
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    return _mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(first)), b);
+}
+
 /* Of each row 16 even and 16 odd dims of 32, in turn. */
 static void kvpi_pack_bf16_wide(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     float *to = out;
-    for (size_t e = 0; e < (size_t)n_rows * dims; e += 32, to += 32) {
-        for (uint32_t i = 0; i < 32; i++)
-            to[i / 2 + i % 2 * LANES] = rows[e + i];
+    for (size_t e = 0; e < (size_t)n_rows * dims; e += 32) {
+        const vec a = kvpi_vec_load(rows + e), b = kvpi_vec_load(rows + e + LANES);
+        kvpi_vec_store(to + e, kvpi_every_other(a, b, 0));
+        kvpi_vec_store(to + e + LANES, kvpi_every_other(a, b, 1));
     }
 }
 
@@ -119,11 +128,12 @@ static void kvpi_values_bf16_wide(const struct kvpi_tile *tile, const float *wei
 /* Each 32 dims came apart into even and odd ones. */
 static void kvpi_order_bf16_wide(float *sums, uint32_t v_dims)
 {
-    float row[32];
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
     for (uint32_t e = 0; e < v_dims; e += 32) {
-        memcpy(row, sums + e, sizeof row);
-        for (uint32_t i = 0; i < 32; i++)
-            sums[e + i] = row[i / 2 + i % 2 * 16];
+        const vec even = kvpi_vec_load(sums + e), odd = kvpi_vec_load(sums + e + LANES);
+        kvpi_vec_store(sums + e, _mm512_permutex2var_ps(even, low, odd));
+        kvpi_vec_store(sums + e + LANES, _mm512_permutex2var_ps(even, high, odd));
     }
 }
 
