@@ -34,7 +34,11 @@ if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
     # shellcheck disable=SC2086
-    "$venv/bin/pip" install --quiet $packages
+    if ! "$venv/bin/pip" install --quiet $packages; then
+        echo "skipped: $packages cannot be had from the package index"
+        rm -rf "$venv"
+        exit 77
+    fi
     printf '%s' "$needs" >"$venv/needs"
 fi
 
