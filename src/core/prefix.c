@@ -219,8 +219,7 @@ void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
 {
     while (node != KVPI_NO_NODE) {
         struct kvpi_node *n = kvpi_node(prefix, node);
-        if ((n->users | n->children | n->at[KVP_DEVICE].block | n->at[KVP_HOST].block) != 0 ||
-            kvpi_node_has_block(prefix, node)) {
+        if ((n->users | n->children) != 0 || kvpi_node_has_block(prefix, node)) {
             return;
         }
         KVPI_ASSERT((n->at[KVP_DEVICE].dups | n->at[KVP_HOST].dups) == 0);

@@ -209,6 +209,16 @@ int kvpi_args_choice(const kvpi_args *args, int option, const char *text,
                            text, all);
 }
 
+int kvpi_args_on_off(const kvpi_args *args, int option, const char *text, bool *out)
+{
+    static const char *const on_off[] = {"on", "off", NULL};
+    size_t choice = 0;
+    if (kvpi_args_choice(args, option, text, on_off, &choice) != 0)
+        return KVPI_ARGS_WRONG;
+    *out = choice == 0;
+    return 0;
+}
+
 static void print_help_lines(const char *help)
 {
     for (;;) {

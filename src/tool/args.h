@@ -82,6 +82,9 @@ int kvpi_args_size(const kvpi_args *args, int option, const char *text, uint64_t
 int kvpi_args_choice(const kvpi_args *args, int option, const char *text,
                      const char *const *choices, size_t *out);
 
+/* Read "on" or "off" (false). Returns: as kvpi_args_choice */
+int kvpi_args_on_off(const kvpi_args *args, int option, const char *text, bool *out);
+
 /* Print the table of options for --help to stdout. */
 void kvpi_args_print(const kvpi_args_option *options, size_t n_options);
 

@@ -116,16 +116,6 @@ void kvpi_mrc_args_help(void)
 
 /* ------------------------------------------------------------------------------ single options */
 
-static int apply_on_off(const kvpi_args *args, int option, const char *value, bool *out)
-{
-    static const char *const on_off[] = {"on", "off", NULL};
-    size_t choice = 0;
-    if (kvpi_args_choice(args, option, value, on_off, &choice) != 0)
-        return KVPI_ARGS_WRONG;
-    *out = choice == 0;
-    return 0;
-}
-
 static int apply_trace(const kvpi_args *args, int option, const char *value, kvpi_mrc_args *out)
 {
     static const uint64_t positive[2] = {1, UINT64_MAX}, any[2] = {0, INT64_MAX};
@@ -134,7 +124,7 @@ static int apply_trace(const kvpi_args *args, int option, const char *value, kvp
     int result = 0;
     switch (option) {
     case OPT_LIMIT: return kvpi_args_number(args, option, value, positive, &out->options.limit);
-    case OPT_OUTPUT_TOKENS: return apply_on_off(args, option, value, &out->options.output);
+    case OPT_OUTPUT_TOKENS: return kvpi_args_on_off(args, option, value, &out->options.output);
     case OPT_TRACE_BLOCK:
         result = kvpi_args_number(args, option, value, trace_block, &block);
         out->options.trace_block = (int32_t)block;

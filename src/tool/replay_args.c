@@ -254,16 +254,6 @@ static int apply_number32(const kvpi_args *args, int option, const char *value,
     return 0;
 }
 
-static int apply_on_off(const kvpi_args *args, int option, const char *value, bool *out)
-{
-    static const char *const on_off[] = {"on", "off", NULL};
-    size_t choice = 0;
-    if (kvpi_args_choice(args, option, value, on_off, &choice) != 0)
-        return KVPI_ARGS_WRONG;
-    *out = choice == 0;
-    return 0;
-}
-
 static int apply_trace(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
     static const uint64_t positive[2] = {1, UINT64_MAX}, any[2] = {0, INT64_MAX};
@@ -276,7 +266,7 @@ static int apply_trace(const kvpi_args *args, int option, const char *value, kvp
     case OPT_LIMIT: return kvpi_args_number(args, option, value, positive, &replay->limit);
     case OPT_SPEEDUP:
         return kvpi_args_milli(args, option, value, speedup, &out->load.speedup_milli);
-    case OPT_OUTPUT_TOKENS: return apply_on_off(args, option, value, &replay->output);
+    case OPT_OUTPUT_TOKENS: return kvpi_args_on_off(args, option, value, &replay->output);
     case OPT_TRACE_BLOCK:
         result = apply_number32(args, option, value, trace_block, &block);
         replay->trace_block = (int32_t)block;
@@ -303,7 +293,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_HOST_BLOCKS:
         return kvpi_args_number(args, option, value, blocks, &out->load.host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
-    case OPT_KEEP_EVICTED: return apply_on_off(args, option, value, &out->load.keep_evicted);
+    case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &out->load.keep_evicted);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
     default: return KVPI_ARGS_WRONG;
     }
