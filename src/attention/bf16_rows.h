@@ -38,14 +38,22 @@ static inline void kvpi_split_bf16(const float *row, uint16_t *high, uint16_t *l
     kvpi_vec_write_bf16(low, kvpi_vec_sub(x, kvpi_vec_read_bf16(high)));
 }
 
-/* [rows, dims], [rows, dims] of what is left out, and whether that counts. */
+/* [rows / 4][dims / 32][4][32] in the order in which scores read them, the same of what is left
+ * out, and whether that counts. */
 static void kvpi_pack_bf16_rows(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     uint16_t *high = out, *low = high + (size_t)n_rows * dims;
     const uint32_t has_low = (uint32_t)kvpi_has_long(rows, n_rows, dims);
-    for (size_t e = 0; e < (size_t)n_rows * dims; e += LANES)
-        kvpi_split_bf16(rows + e, high + e, low + e);
     memcpy(low + (size_t)n_rows * dims, &has_low, sizeof has_low);
+    for (uint32_t row = 0; row < n_rows; row += PAIR_ROWS) {
+        for (uint32_t e = 0; e < dims; e += 2 * LANES) {
+            for (uint32_t r = 0; r < PAIR_ROWS; r++, high += 2 * LANES, low += 2 * LANES) {
+                const float *from = rows + (size_t)(row + r) * dims + e;
+                kvpi_split_bf16(from, high, low);
+                kvpi_split_bf16(from + LANES, high + LANES, low + LANES);
+            }
+        }
+    }
 }
 
 static inline __m512bh kvpi_pairs_at(const void *at)
@@ -56,19 +64,16 @@ static inline __m512bh kvpi_pairs_at(const void *at)
 INLINE void kvpi_score_pairs(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
                              int asks, vec sums[PAIR_ROWS][KEYS])
 {
-    const unsigned char *k[KEYS], *next[KEYS];
-    for (uint32_t j = 0; j < KEYS; j++) {
-        k[j] = tile->k.rows[key + j] + tile->k.offset;
-        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
-    }
-    for (uint32_t e = 0; e < tile->dims; e += 2 * LANES) {
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const size_t n_bytes = 2 * (size_t)tile->dims;
+    for (size_t at = 0; at < n_bytes; at += LINE, q += (size_t)2 * PAIR_ROWS * LANES) {
         __m512bh x[KEYS];
         for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(next[j] + 2 * (size_t)e);
-            x[j] = kvpi_pairs_at(k[j] + 2 * (size_t)e);
+            kvpi_ask(k.next[j] + at);
+            x[j] = kvpi_pairs_at(k.at[j] + at);
         }
         for (uint32_t r = 0; r < PAIR_ROWS; r++) {
-            const __m512bh y = kvpi_pairs_at(q + (size_t)r * tile->dims + e);
+            const __m512bh y = kvpi_pairs_at(q + (size_t)r * 2 * LANES);
             for (uint32_t j = 0; j < KEYS; j++)
                 sums[r][j] = _mm512_dpbf16_ps(sums[r][j], x[j], y);
         }
@@ -92,8 +97,7 @@ static void kvpi_scores_bf16_rows(const struct kvpi_tile *tile, float *s)
             kvpi_score_pairs(tile, rows, key, row == 0, sums);
             if (has_low)
                 kvpi_score_pairs(tile, rows + low, key, 0, sums);
-            for (uint32_t r = 0; r < PAIR_ROWS; r++)
-                kvpi_vec_sum4(sums[r], s + (size_t)(row + r) * KVPI_TILE + key);
+            kvpi_vec_sum_block(sums, s + (size_t)row * KVPI_TILE + key, KVPI_TILE);
         }
     }
 }

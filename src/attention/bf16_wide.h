@@ -21,14 +21,19 @@ INLINE vec kvpi_every_other(vec a, vec b, int32_t first)
     return _mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(first)), b);
 }
 
-/* Of each row 16 even and 16 odd dims of 32, in turn. */
+/* [rows / 4][dims / 32][even ones, odd ones][4][16]: in the order in which scores read them. */
 static void kvpi_pack_bf16_wide(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     float *to = out;
-    for (size_t e = 0; e < (size_t)n_rows * dims; e += 32) {
-        const vec a = kvpi_vec_load(rows + e), b = kvpi_vec_load(rows + e + LANES);
-        kvpi_vec_store(to + e, kvpi_every_other(a, b, 0));
-        kvpi_vec_store(to + e + LANES, kvpi_every_other(a, b, 1));
+    for (uint32_t row = 0; row < n_rows; row += WIDE_ROWS) {
+        for (uint32_t e = 0; e < dims; e += 32, to += (size_t)2 * WIDE_ROWS * LANES) {
+            for (uint32_t r = 0; r < WIDE_ROWS; r++) {
+                const float *from = rows + (size_t)(row + r) * dims + e;
+                const vec a = kvpi_vec_load(from), b = kvpi_vec_load(from + LANES);
+                kvpi_vec_store(to + (size_t)r * LANES, kvpi_every_other(a, b, 0));
+                kvpi_vec_store(to + (size_t)(WIDE_ROWS + r) * LANES, kvpi_every_other(a, b, 1));
+            }
+        }
     }
 }
 
@@ -36,19 +41,18 @@ INLINE void kvpi_score_wide(const struct kvpi_tile *tile, const float *q, uint32
                             float *s)
 {
     const __m512i odd = _mm512_set1_epi32((int32_t)0xFFFF0000);
-    const unsigned char *k[KEYS], *next[KEYS];
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const size_t n_bytes = 2 * (size_t)tile->dims;
     vec sums[WIDE_ROWS][KEYS];
-    for (uint32_t j = 0; j < KEYS; j++) {
-        k[j] = tile->k.rows[key + j] + tile->k.offset;
-        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
-        for (uint32_t r = 0; r < WIDE_ROWS; r++)
+    for (uint32_t r = 0; r < WIDE_ROWS; r++) {
+        for (uint32_t j = 0; j < KEYS; j++)
             sums[r][j] = kvpi_vec_zero();
     }
-    for (uint32_t e = 0; e < tile->dims; e += 2 * LANES) {
+    for (size_t at = 0; at < n_bytes; at += LINE, q += (size_t)2 * WIDE_ROWS * LANES) {
         __m512i x[KEYS];
         for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(next[j] + 2 * (size_t)e);
-            x[j] = _mm512_loadu_si512((const void *)(k[j] + 2 * (size_t)e));
+            kvpi_ask(k.next[j] + at);
+            x[j] = _mm512_loadu_si512((const void *)(k.at[j] + at));
         }
         for (uint32_t half = 0; half < 2; half++) {
             vec y[KEYS];
@@ -56,14 +60,13 @@ INLINE void kvpi_score_wide(const struct kvpi_tile *tile, const float *q, uint32
                 y[j] = _mm512_castsi512_ps(half == 0 ? _mm512_slli_epi32(x[j], 16)
                                                      : _mm512_and_si512(x[j], odd));
             for (uint32_t r = 0; r < WIDE_ROWS; r++) {
-                const vec z = kvpi_vec_load(q + (size_t)r * tile->dims + e + (size_t)half * LANES);
+                const vec z = kvpi_vec_load(q + (size_t)(half * WIDE_ROWS + r) * LANES);
                 for (uint32_t j = 0; j < KEYS; j++)
                     sums[r][j] = kvpi_vec_fma(y[j], z, sums[r][j]);
             }
         }
     }
-    for (uint32_t r = 0; r < WIDE_ROWS; r++)
-        kvpi_vec_sum4(sums[r], s + (size_t)r * KVPI_TILE + key);
+    kvpi_vec_sum_block(sums, s + key, KVPI_TILE);
 }
 
 static void kvpi_scores_bf16_wide(const struct kvpi_tile *tile, float *s)

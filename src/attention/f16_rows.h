@@ -8,7 +8,7 @@
 
 #include "attention/kernels_body.h"
 
-enum { HALF_LANES = 32, HALF_ROWS = 4, HALF_KEYS = 4, HALF_FLUSH = 16 };
+enum { HALF_LANES = 32, HALF_ROWS = 4, HALF_FLUSH = 16 };
 
 static inline float kvpi_largest_of(const float *row, uint32_t n)
 {
@@ -18,8 +18,9 @@ static inline float kvpi_largest_of(const float *row, uint32_t n)
     return largest;
 }
 
-/* [rows, dims] f16, then [rows] what they were divided by. A score of D dims is a sum of D / 32
- * products in each lane, and of four lanes: dims / 8 products in all. */
+/* [rows / 4][dims / 32][4][32] f16 in the order in which scores read them, then [rows] what they
+ * were divided by. A score of D dims is a sum of D / 32 products in each lane, and of four lanes:
+ * dims / 8 products in all. */
 static void kvpi_pack_f16_rows(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     uint16_t *halves = out;
@@ -29,8 +30,11 @@ static void kvpi_pack_f16_rows(const float *rows, uint32_t n_rows, uint32_t dims
         const float largest = kvpi_largest_of(from, dims);
         const float scale =
             largest > 0.0f || largest != largest ? largest * (float)dims / 8.0f : 1.0f;
+        uint16_t *to = halves + (size_t)(row - row % HALF_ROWS) * dims +
+                       (size_t)(row % HALF_ROWS) * HALF_LANES;
         for (uint32_t e = 0; e < dims; e += LANES)
-            kvpi_vec_write_f16(halves + (size_t)row * dims + e,
+            kvpi_vec_write_f16(to + (size_t)(e / HALF_LANES) * HALF_ROWS * HALF_LANES +
+                                   e % HALF_LANES,
                                kvpi_vec_div(kvpi_vec_load(from + e), kvpi_vec_all(scale)));
         scales[row] = scale;
     }
@@ -49,8 +53,8 @@ INLINE vec kvpi_fold_halves(__m512h x)
                          _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1)));
 }
 
-/* Of each x the sum. */
-INLINE __m128 kvpi_sum4_halves(const __m512h x[4])
+/* Of each x four sums of lanes that lie four apart. */
+INLINE vec kvpi_fold4_halves(const __m512h x[4])
 {
     const __m512i a = _mm512_castph_si512(x[0]), b = _mm512_castph_si512(x[1]);
     const __m512i c = _mm512_castph_si512(x[2]), d = _mm512_castph_si512(x[3]);
@@ -60,51 +64,53 @@ INLINE __m128 kvpi_sum4_halves(const __m512h x[4])
     const __m512i cd =
         _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(c, d)),
                                           _mm512_castsi512_ph(_mm512_unpackhi_epi16(c, d))));
-    const vec sums =
-        kvpi_fold_halves(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi32(ab, cd)),
-                                       _mm512_castsi512_ph(_mm512_unpackhi_epi32(ab, cd))));
-    const __m256 half =
-        _mm256_add_ps(_mm512_castps512_ps256(sums), _mm512_extractf32x8_ps(sums, 1));
-    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    return kvpi_fold_halves(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi32(ab, cd)),
+                                          _mm512_castsi512_ph(_mm512_unpackhi_epi32(ab, cd))));
 }
 
 INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
-                              int asks, __m512h sums[HALF_ROWS][HALF_KEYS])
+                              int asks, __m512h sums[HALF_ROWS][KEYS])
 {
-    const unsigned char *k[HALF_KEYS], *next[HALF_KEYS];
-    for (uint32_t j = 0; j < HALF_KEYS; j++) {
-        k[j] = tile->k.rows[key + j] + tile->k.offset;
-        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
-    }
-    for (uint32_t e = 0; e < tile->dims; e += HALF_LANES) {
-        __m512h x[HALF_KEYS];
-        for (uint32_t j = 0; j < HALF_KEYS; j++) {
-            kvpi_ask(next[j] + 2 * (size_t)e);
-            x[j] = kvpi_halves_at(k[j] + 2 * (size_t)e);
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const size_t n_bytes = 2 * (size_t)tile->dims;
+    for (size_t at = 0; at < n_bytes; at += LINE, q += HALF_ROWS * HALF_LANES) {
+        __m512h x[KEYS];
+        for (uint32_t j = 0; j < KEYS; j++) {
+            kvpi_ask(k.next[j] + at);
+            x[j] = kvpi_halves_at(k.at[j] + at);
         }
         for (uint32_t r = 0; r < HALF_ROWS; r++) {
-            const __m512h y = kvpi_halves_at(q + (size_t)r * tile->dims + e);
-            for (uint32_t j = 0; j < HALF_KEYS; j++)
+            const __m512h y = kvpi_halves_at(q + (size_t)r * HALF_LANES);
+            for (uint32_t j = 0; j < KEYS; j++)
                 sums[r][j] = _mm512_fmadd_ph(x[j], y, sums[r][j]);
         }
     }
+}
+
+/* The sum of each x[row][i] x scales' quarter `row` to out[row x 64 + i]. */
+INLINE void kvpi_sum_halves(__m512h x[HALF_ROWS][KEYS], vec scales, float *out)
+{
+    const vec ab = kvpi_vec_add_quarters(kvpi_fold4_halves(x[0]), kvpi_fold4_halves(x[1]));
+    const vec cd = kvpi_vec_add_quarters(kvpi_fold4_halves(x[2]), kvpi_fold4_halves(x[3]));
+    kvpi_vec_store_quarters(kvpi_vec_mul(kvpi_vec_add_quarters(ab, cd), scales), out, KVPI_TILE);
 }
 
 static void kvpi_scores_f16_rows(const struct kvpi_tile *tile, float *s)
 {
     const uint16_t *q = tile->queries;
     const float *scales = (const float *)(const void *)(q + (size_t)tile->n_rows * tile->dims);
+    const __m512i quarters = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     for (uint32_t row = 0; row < tile->n_used; row += HALF_ROWS) {
-        for (uint32_t key = 0; key < tile->n_keys; key += HALF_KEYS) {
-            __m512h sums[HALF_ROWS][HALF_KEYS];
+        const vec of_rows = _mm512_permutexvar_ps(
+            quarters, _mm512_castps128_ps512(_mm_loadu_ps(scales + row)));
+        for (uint32_t key = 0; key < tile->n_keys; key += KEYS) {
+            __m512h sums[HALF_ROWS][KEYS];
             for (uint32_t r = 0; r < HALF_ROWS; r++) {
-                for (uint32_t j = 0; j < HALF_KEYS; j++)
+                for (uint32_t j = 0; j < KEYS; j++)
                     sums[r][j] = _mm512_setzero_ph();
             }
             kvpi_score_halves(tile, q + (size_t)row * tile->dims, key, row == 0, sums);
-            for (uint32_t r = 0; r < HALF_ROWS; r++)
-                _mm_storeu_ps(s + (size_t)(row + r) * KVPI_TILE + key,
-                              _mm_mul_ps(kvpi_sum4_halves(sums[r]), _mm_set1_ps(scales[row + r])));
+            kvpi_sum_halves(sums, of_rows, s + (size_t)row * KVPI_TILE + key);
         }
     }
 }

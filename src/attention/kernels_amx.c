@@ -20,6 +20,7 @@
 #include "attention/f16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
+#include "attention/many_rows.h"
 
 enum { GROUP = 16, CHUNK = 64 /* bytes of a row */, TILE_BYTES = GROUP * CHUNK };
 
@@ -369,7 +370,7 @@ static const struct kvpi_path bf16_path = {.type = KVP_BF16,
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AMX,
-                                                .f32 = &kvpi_f32_path,
+                                                .f32 = &kvpi_f32_many_path,
                                                 .f16 = &kvpi_f16_rows_path,
                                                 .bf16 = &bf16_path,
                                                 .int8 = &kvpi_int8_rows_path,

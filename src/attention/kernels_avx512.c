@@ -6,11 +6,12 @@
 #include "attention/vec_avx512.h"
 
 #include "attention/kernels_body.h"
+#include "attention/many_rows.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512,
-                                                .f32 = &kvpi_f32_path,
+                                                .f32 = &kvpi_f32_many_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

@@ -9,11 +9,12 @@
 #include "attention/bf16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
+#include "attention/many_rows.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512_BF16,
-                                                .f32 = &kvpi_f32_path,
+                                                .f32 = &kvpi_f32_many_path,
                                                 .bf16 = &kvpi_bf16_rows_path,
                                                 .int8 = &kvpi_int8_rows_path,
                                                 .read = kvpi_read_elements,

@@ -1,22 +1,23 @@
 /* kernels_avx512_fp16: products of f16 as well, and those of bf16 as f32. Compiled as
- * kernels_avx2.c is; f16_rows.h and bf16_wide.h have the kernels, which others use, too. */
+ * kernels_avx2.c is; f16_rows.h and bf16_many.h have the kernels, which others use, too. */
 #include "attention/kernels.h"
 
 #if defined(__AVX512BF16__) && defined(__AVX512FP16__)
 
 #include "attention/vec_avx512.h"
 
-#include "attention/bf16_wide.h"
+#include "attention/bf16_many.h"
 #include "attention/f16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
+#include "attention/many_rows.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512_fp16(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512_FP16,
-                                                .f32 = &kvpi_f32_path,
+                                                .f32 = &kvpi_f32_many_path,
                                                 .f16 = &kvpi_f16_rows_path,
-                                                .bf16 = &kvpi_bf16_wide_path,
+                                                .bf16 = &kvpi_bf16_many_path,
                                                 .int8 = &kvpi_int8_rows_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,

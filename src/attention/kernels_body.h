@@ -131,9 +131,16 @@ static size_t kvpi_no_work_bytes(uint32_t dims, uint32_t v_dims)
     return 0;
 }
 
+/* [rows / ROWS][dims / LANES][ROWS][LANES]: in the order in which scores read them. */
 static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
-    memcpy(out, rows, (size_t)n_rows * dims * sizeof *rows);
+    float *to = out;
+    for (uint32_t row = 0; row < n_rows; row += ROWS) {
+        for (uint32_t e = 0; e < dims; e += LANES) {
+            for (uint32_t r = 0; r < ROWS; r++, to += LANES)
+                kvpi_vec_store(to, kvpi_vec_load(rows + (size_t)(row + r) * dims + e));
+        }
+    }
 }
 
 /* What the next tile has where this one has row i. Each line of it is asked for when the line here
@@ -150,6 +157,21 @@ static inline void kvpi_ask(const unsigned char *at)
     __builtin_prefetch(at, 0, 2);
 }
 
+/* KEYS rows of K from `key` on, and what is asked for while they are used. */
+struct kvpi_key_rows {
+    const unsigned char *at[KEYS], *next[KEYS];
+};
+
+INLINE struct kvpi_key_rows kvpi_key_rows_at(const struct kvpi_tile *tile, uint32_t key, int asks)
+{
+    struct kvpi_key_rows rows;
+    for (uint32_t j = 0; j < KEYS; j++) {
+        rows.at[j] = tile->k.rows[key + j] + tile->k.offset;
+        rows.next[j] = kvpi_next_row(&tile->next_k, key + j, asks, rows.at[j]);
+    }
+    return rows;
+}
+
 static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint32_t i)
 {
     return (const float *)(const void *)(rows->rows[i] + rows->offset);
@@ -159,31 +181,26 @@ static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint3
 INLINE void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint32_t key, int asks,
                              float *out)
 {
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const size_t n_bytes = tile->dims * sizeof(float);
     vec sums[ROWS][KEYS];
-    const float *k[KEYS];
-    const unsigned char *next[KEYS];
-    for (uint32_t j = 0; j < KEYS; j++) {
-        k[j] = kvpi_f32_row(&tile->k, key + j);
-        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, (const unsigned char *)k[j]);
-    }
     for (uint32_t r = 0; r < ROWS; r++) {
         for (uint32_t j = 0; j < KEYS; j++)
             sums[r][j] = kvpi_vec_zero();
     }
-    for (uint32_t e = 0; e < tile->dims; e += LANES) {
+    for (size_t at = 0; at < n_bytes; at += sizeof(vec), q += ROWS * LANES) {
         vec x[KEYS];
         for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(next[j] + e * sizeof(float));
-            x[j] = kvpi_vec_load(k[j] + e);
+            kvpi_ask(k.next[j] + at);
+            x[j] = kvpi_vec_load((const float *)(const void *)(k.at[j] + at));
         }
         for (uint32_t r = 0; r < ROWS; r++) {
-            const vec y = kvpi_vec_load(q + (size_t)r * tile->dims + e);
+            const vec y = kvpi_vec_load(q + (size_t)r * LANES);
             for (uint32_t j = 0; j < KEYS; j++)
                 sums[r][j] = kvpi_vec_fma(x[j], y, sums[r][j]);
         }
     }
-    for (uint32_t r = 0; r < ROWS; r++)
-        kvpi_vec_sum4(sums[r], out + (size_t)r * KVPI_TILE + key);
+    kvpi_vec_sum_block(sums, out + key, KVPI_TILE);
 }
 
 static void kvpi_scores_f32(const struct kvpi_tile *tile, float *s)

@@ -68,6 +68,13 @@ static inline void kvpi_vec_sum4(const vec x[4], float *out)
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1)));
 }
 
+/* The sum of each x[row][i] to out[row x stride + i]. */
+static inline void kvpi_vec_sum_block(vec x[ROWS][4], float *out, size_t stride)
+{
+    for (uint32_t row = 0; row < ROWS; row++)
+        kvpi_vec_sum4(x[row], out + row * stride);
+}
+
 static inline float kvpi_vec_sum(vec x)
 {
     __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -71,7 +71,8 @@ static inline float kvpi_vec_largest(vec x)
 }
 
 /* out[i] = sum of x[i] */
-static inline void kvpi_vec_sum4(const vec x[4], float *out)
+/* Of each x four sums of lanes that lie four apart. */
+static inline vec kvpi_vec_fold4(const vec x[4])
 {
     const vec ab = _mm512_add_ps(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));
     const vec cd = _mm512_add_ps(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
@@ -79,10 +80,29 @@ static inline void kvpi_vec_sum4(const vec x[4], float *out)
         _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
     const vec high =
         _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd)));
-    const vec sums = _mm512_add_ps(low, high);
-    const __m256 half =
-        _mm256_add_ps(_mm512_castps512_ps256(sums), _mm512_extractf32x8_ps(sums, 1));
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+    return _mm512_add_ps(low, high);
+}
+
+/* The 128-bit quarters of a and b, added up in pairs: two of a, then two of b. */
+static inline vec kvpi_vec_add_quarters(vec a, vec b)
+{
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+}
+
+static inline void kvpi_vec_store_quarters(vec x, float *out, size_t stride)
+{
+    _mm_storeu_ps(out, _mm512_castps512_ps128(x));
+    _mm_storeu_ps(out + stride, _mm512_extractf32x4_ps(x, 1));
+    _mm_storeu_ps(out + 2 * stride, _mm512_extractf32x4_ps(x, 2));
+    _mm_storeu_ps(out + 3 * stride, _mm512_extractf32x4_ps(x, 3));
+}
+
+/* The sum of each x[row][i] to out[row x stride + i]. */
+static inline void kvpi_vec_sum_block(vec x[ROWS][4], float *out, size_t stride)
+{
+    const vec ab = kvpi_vec_add_quarters(kvpi_vec_fold4(x[0]), kvpi_vec_fold4(x[1]));
+    const vec cd = kvpi_vec_add_quarters(kvpi_vec_fold4(x[2]), kvpi_vec_fold4(x[3]));
+    kvpi_vec_store_quarters(kvpi_vec_add_quarters(ab, cd), out, stride);
 }
 
 /* x where the lane's bit is set, else y. */

@@ -94,6 +94,13 @@ static inline void kvpi_vec_sum4(const vec x[4], float *out)
         out[i] = kvpi_vec_sum(x[i]);
 }
 
+/* The sum of each x[row][i] to out[row x stride + i]. */
+static inline void kvpi_vec_sum_block(vec x[ROWS][4], float *out, size_t stride)
+{
+    for (uint32_t row = 0; row < ROWS; row++)
+        kvpi_vec_sum4(x[row], out + row * stride);
+}
+
 /* x where the lane's bit is set, else y. */
 static inline vec kvpi_vec_pick(uint64_t bits, vec x, vec y)
 {
