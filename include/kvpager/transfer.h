@@ -130,8 +130,8 @@ KVP_API void kvp_loopback_destroy(kvp_loopback *loopback);
 
 /* What a sender or a receiver is made for. */
 typedef struct kvp_transfer_config {
-    size_t struct_size;       /* set by kvp_transfer_config_init */
-    kvp_cache *cache;         /* read only: what its sequences are is looked up */
+    size_t struct_size; /* set by kvp_transfer_config_init */
+    kvp_cache *cache;   /* of one layer group; read only: what its sequences are is looked up */
     const kvp_memory *memory; /* of the cache's device tier: block_tokens as the cache's, n_blocks
                                  not below it. Memory that the CPU reaches */
     const void *model;        /* [model_bytes] what the KV is computed with: both sides' must be
@@ -213,8 +213,8 @@ typedef struct kvp_receiver kvp_receiver;
 /* Make a receiver.
  *
  * Takes:   config       copied; cache and memory are used until destroy
- * Returns: KVP_OK; KVP_E_ARG: also a memory that does not fit the cache; KVP_E_TOO_LONG;
- *          KVP_E_NO_MEMORY
+ * Returns: KVP_OK; KVP_E_ARG: also a memory that does not fit the cache, or several layer groups;
+ *          KVP_E_TOO_LONG; KVP_E_NO_MEMORY
  * Thread:  cache. Cost: O(max_transfers x L x H): with attach the only calls that allocate
  */
 KVP_API kvp_status kvp_receiver_create(const kvp_transfer_config *config,
@@ -248,7 +248,8 @@ typedef struct kvp_receive {
     uint32_t end; /* up to here; KVP_END: all tokens */
     uint32_t space_bytes;
     const void *space; /* [space_bytes] the namespace's name, and what else the KV depends on
-                             besides the tokens: the sender must give the same */
+                             besides the tokens, a window of its own for one: the sender must give
+                             the same */
 } kvp_receive;
 
 /* Reserve a transfer: its slots are from now on where a sender's KV goes.
@@ -388,7 +389,7 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
  *
  * A transfer fails with
  *   KVP_E_HANDLE    the sequence was closed; KVP_E_STATE: truncated below what was ready, swapped
- *                   out
+ *                   out; KVP_E_DROPPED: its window has dropped tokens that were not sent
  *   KVP_E_MISMATCH  the tokens are not the receiver's; KVP_E_UNKNOWN: the cache does not keep their
  *                   values, so that nobody can say
  *   KVP_E_PEER      the link is broken, or the receiver's reason; or any that it gave (by_peer)

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "checksum.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -15,11 +17,6 @@ static const uint8_t MAGIC[4] = {'k', 'v', 'p', 't'};
 #define SLOT_END (INT64_C(1) << 47)
 
 /* ------------------------------------------------------------------------------------- the head */
-
-uint64_t kvpi_transfer_checksum(const uint8_t *bytes, size_t n_bytes)
-{
-    return XXH3_64bits(bytes, n_bytes);
-}
 
 void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head)
 {
@@ -33,9 +30,9 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_tran
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_BODY,
-                        kvpi_transfer_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
+                        kvpi_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
-                        kvpi_transfer_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
+                        kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
 }
 
 int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
@@ -43,7 +40,7 @@ int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
 {
     if (n_bytes < KVPI_TRANSFER_HEAD_BYTES || memcmp(message, MAGIC, sizeof MAGIC) != 0 ||
         kvpi_transfer_load(message + KVPI_TRANSFER_AT_HEAD, 8) !=
-            kvpi_transfer_checksum(message, KVPI_TRANSFER_AT_HEAD))
+            kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD))
         return 0;
     out_head->version = message[KVPI_TRANSFER_AT_VERSION];
     out_head->kind = message[KVPI_TRANSFER_AT_KIND];
@@ -61,8 +58,8 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
     if (head->version != KVPI_TRANSFER_VERSION)
         return KVP_E_VERSION;
     if (head->n_bytes != n_bytes || kvpi_transfer_load(message + KVPI_TRANSFER_AT_ZERO, 2) != 0 ||
-        head->body != kvpi_transfer_checksum(message + KVPI_TRANSFER_HEAD_BYTES,
-                                             n_bytes - KVPI_TRANSFER_HEAD_BYTES))
+        head->body !=
+            kvpi_checksum(message + KVPI_TRANSFER_HEAD_BYTES, n_bytes - KVPI_TRANSFER_HEAD_BYTES))
         return KVP_E_FORMAT;
     return KVP_OK;
 }

@@ -109,9 +109,6 @@ static inline uint32_t kvpi_transfer_load32(const uint8_t *at)
     return (uint32_t)kvpi_transfer_load(at, 4);
 }
 
-/* XXH3-64, seed 0. */
-uint64_t kvpi_transfer_checksum(const uint8_t *bytes, size_t n_bytes);
-
 /* Write the head of a message whose body is there: kind, part, epoch and id are `head`'s. */
 void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head);
 

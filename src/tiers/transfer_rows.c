@@ -4,21 +4,30 @@
  *
  * Elements go as they lie, so that they come out bit for bit; where they lie in each memory is that
  * memory's business. What lies side by side is moved in one piece: the tokens of a block, where
- * heads and tokens follow each other (NHD), or a token's heads, or a head's elements. */
+ * heads and tokens follow each other (NHD), or a token's heads, or a head's elements.
+ *
+ * What comes is written past the caches, as the copy engine writes: the message is in them, and its
+ * place is not. */
 #include "transfer_rows.h"
 
 #include <string.h>
+
+#include "memory/stream.h"
 
 /* One direction of a move; to `memory` if `in` is set. */
 struct way {
     uint8_t *out;
     const uint8_t *in;
+    kvpi_stream_fn stream; /* NULL: memcpy */
 };
 
 static void move(struct way *way, unsigned char *memory, size_t n_bytes)
 {
     if (way->in) {
-        memcpy(memory, way->in, n_bytes);
+        if (way->stream)
+            way->stream(memory, way->in, n_bytes, way->in);
+        else
+            memcpy(memory, way->in, n_bytes);
         way->in += n_bytes;
     } else {
         memcpy(way->out, memory, n_bytes);
@@ -96,10 +105,11 @@ static void move_all(const struct kvpi_rows *rows, struct way way)
 
 void kvpi_rows_gather(const struct kvpi_rows *rows, uint8_t *out)
 {
-    move_all(rows, (struct way){out, NULL});
+    move_all(rows, (struct way){out, NULL, NULL});
 }
 
 void kvpi_rows_scatter(const struct kvpi_rows *rows, const uint8_t *in)
 {
-    move_all(rows, (struct way){NULL, in});
+    move_all(rows, (struct way){NULL, in, kvpi_stream_best()});
+    kvpi_stream_end();
 }

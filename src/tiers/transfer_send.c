@@ -6,7 +6,8 @@
  *   begin <= sent <= min(ready, end)
  *
  * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
- *     must stay until all is sent, and is looked at before.
+ *     must stay until all is sent, and is looked at before, and its row for blocks that a window
+ *     has dropped.
  * P2  The last word (DONE) is said when everything is sent, the sequence's own cache counts it as
  *     computed, and the tokens are those that the receiver knows. What a step that fails has
  *     written is thus sent perhaps, but never vouched for.
@@ -335,6 +336,16 @@ static kvp_status send_begin(sender *self, struct sending *s)
     return status;
 }
 
+/* Has a window dropped the block of one of these tokens? */
+static int is_dropped(const struct kvpi_rows *rows)
+{
+    const uint32_t S = rows->layer->block_tokens;
+    for (uint32_t i = rows->position / S; i * S < rows->position + rows->n_tokens; i++)
+        if (rows->row[i] == 0)
+            return 1;
+    return 0;
+}
+
 /* One message of a layer (of this memory). */
 static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32_t n_tokens)
 {
@@ -355,6 +366,8 @@ static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32
                             kvpi_rows_scale_bytes(&layer, chunk.n_heads);
     const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes;
     kvp_status status = kvp_seq_row(self->side.config.cache, s->t.seq, 0, &rows.row, &n_row);
+    if (status == KVP_OK && is_dropped(&rows))
+        status = KVP_E_DROPPED;
     if (status == KVP_OK)
         status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)

@@ -6,22 +6,29 @@ kvp_add_test_program(kvp_two_processes
 kvp_add_test(NAME transfer_socket COMMAND kvp_two_processes socket LABELS transfer)
 if(TARGET kvpager_ucx)
   target_compile_definitions(kvp_two_processes PRIVATE KVP_TEST_UCX)
+  target_sources(kvp_two_processes PRIVATE "${transfer}/ucx_way.c")
   target_link_libraries(kvp_two_processes PRIVATE kvpager_ucx)
-  kvp_add_test_program(kvp_ucx_link "${transfer}/ucx_link.c")
+  kvp_add_test_program(kvp_ucx_link "${transfer}/ucx_link.c" "${transfer}/ucx_way.c")
   target_link_libraries(kvp_ucx_link PRIVATE kvpager_ucx)
-  kvp_add_test(NAME transfer_ucx_link COMMAND kvp_ucx_link LABELS transfer)
+  kvp_add_test(NAME transfer_ucx_link COMMAND kvp_ucx_link LABELS transfer SKIP 77)
   # Shared memory, and TCP through the loopback interface.
   foreach(tls posix tcp)
-    kvp_add_test(NAME transfer_ucx_${tls} COMMAND kvp_two_processes ${tls},self LABELS transfer)
+    kvp_add_test(NAME transfer_ucx_${tls} COMMAND kvp_two_processes ${tls},self
+                 LABELS transfer SKIP 77)
   endforeach()
+  # The same, every message fetched by the receiver (rendezvous), as large ones are.
+  kvp_add_test(NAME transfer_ucx_rendezvous COMMAND kvp_two_processes posix,self
+               LABELS transfer SKIP 77)
+  set_property(TEST transfer_ucx_rendezvous APPEND PROPERTY ENVIRONMENT UCX_RNDV_THRESH=64)
   # UCX reads these when it is loaded. That peers die is the point, and no news; and its hooks in
   # the system's calls do not go with ThreadSanitizer's.
   set_property(TEST transfer_socket transfer_ucx_link transfer_ucx_posix transfer_ucx_tcp
+               transfer_ucx_rendezvous
                APPEND PROPERTY ENVIRONMENT
                UCX_LOG_LEVEL=fatal UCX_HANDLE_ERRORS=none UCX_WARN_UNUSED_ENV_VARS=n
                UCX_MEM_MMAP_HOOK_MODE=none)
 else()
-  foreach(name link posix tcp)
+  foreach(name link posix tcp rendezvous)
     kvp_add_test(NAME transfer_ucx_${name} LABELS transfer SKIP 77
                  COMMAND "${KVP_BASH}" -c
                          "echo 'skipped: UCX was not found (Debian: apt-get install libucx-dev)'; exit 77")

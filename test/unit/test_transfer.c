@@ -97,6 +97,23 @@ static void runs_of_elements_and_sizes(void **state)
     move(&a, &b, 23, 0, 64);
 }
 
+/* Tokens of 256 bytes are written past the caches, where the processor can; and off by a head. */
+static void tokens_of_some_lines(void **state)
+{
+    (void)state;
+    place_shape a = small_place(), b = small_place();
+    a.k_size = b.k_size = a.v_size = b.v_size = 32;
+    move(&a, &b, 23, 0, 64);
+    b.S = 8;
+    b.order = KVP_ORDER_CPU;
+    move(&a, &b, 23, 8, 64);
+    a.slice.n_heads = 3;
+    b.slice.n_heads = 2;
+    b.slice.first_head = 1;
+    b.order = KVP_ORDER_FLASHINFER_NHD;
+    move(&a, &b, 23, 0, 64);
+}
+
 /* Scales belong to blocks: whole blocks go, each with its own. */
 static void elements_with_scales(void **state)
 {
@@ -437,6 +454,7 @@ int main(void)
         cmocka_unit_test(a_link_of_one_message),
         cmocka_unit_test(other_orders_blocks_and_types),
         cmocka_unit_test(runs_of_elements_and_sizes),
+        cmocka_unit_test(tokens_of_some_lines),
         cmocka_unit_test(elements_with_scales),
         cmocka_unit_test(a_block_with_scales_goes_when_it_is_full),
         cmocka_unit_test(layer_by_layer),

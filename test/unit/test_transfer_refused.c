@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tiers/checksum.h"
 #include "tiers/transfer_bytes.h"
 
 enum { HEAD = KVPI_TRANSFER_HEAD_BYTES };
@@ -160,6 +161,32 @@ static void senders_of_something_else(void **state)
     }
 }
 
+/* Tokens are compared to the last one, though they are hashed in pieces. */
+static void long_prompts_that_differ_at_the_end(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    kvp_config config = config_of(16, 16, 80);
+    config.max_seq_tokens = N;
+    world w = make_world(&config);
+    int32_t tokens[N];
+    kvp_hash one, other;
+    for (int32_t i = 0; i < N; i++)
+        tokens[i] = i;
+    const kvp_seq a = open_seq(&w, tokens, N, NULL);
+    tokens[N - 1] = 0;
+    const kvp_seq b = open_seq(&w, tokens, N, NULL);
+    assert_ok(kvpi_transfer_tokens(w.cache, a, N, &one));
+    assert_ok(kvpi_transfer_tokens(w.cache, b, N, &other));
+    assert_memory_not_equal(&one, &other, sizeof one);
+    assert_ok(kvpi_transfer_tokens(w.cache, a, N - 1, &one));
+    assert_ok(kvpi_transfer_tokens(w.cache, b, N - 1, &other));
+    assert_memory_equal(&one, &other, sizeof one);
+    close_seq(&w, a);
+    close_seq(&w, b);
+    end_world(&w);
+}
+
 /* One that lies, or has no such check, is refused, and the transfer waits for a better one. */
 static void receivers_compare_for_themselves(void **state)
 {
@@ -239,7 +266,7 @@ static void messages_that_begin_nothing(void **state)
             memcpy(other, message, sizeof other);
             other[KVPI_TRANSFER_AT_VERSION]++;
             kvpi_transfer_store(other + KVPI_TRANSFER_AT_HEAD,
-                                kvpi_transfer_checksum(other, KVPI_TRANSFER_AT_HEAD), 8);
+                                kvpi_checksum(other, KVPI_TRANSFER_AT_HEAD), 8);
             memcpy(message, other, sizeof other);
         }
         post(&p.ends[0], message, n_bytes);
@@ -467,7 +494,7 @@ static void a_length_that_is_not_the_messages(void **state)
     const size_t n = make_message(&p, KVPI_TRANSFER_CHUNK, body, sizeof body, message);
     message[KVPI_TRANSFER_AT_LENGTH]++;
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
-                        kvpi_transfer_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
+                        kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
     post(&p.ends[0], message, n);
     assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     failed(&p, KVP_E_FORMAT, 1);
@@ -702,6 +729,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(senders_of_something_else),
+        cmocka_unit_test(long_prompts_that_differ_at_the_end),
         cmocka_unit_test(receivers_compare_for_themselves),
         cmocka_unit_test(messages_that_begin_nothing),
         cmocka_unit_test(a_part_has_one_sender),

@@ -1,6 +1,8 @@
 /* Every call in every state; sequences that change under a transfer; arguments. */
 #include "transfer_world.h"
 
+#include <kvpager/windows.h>
+
 #include <string.h>
 
 static pair make_small(uint32_t n_tokens)
@@ -231,6 +233,38 @@ static void a_senders_sequence_that_changes(void **state)
     }
 }
 
+/* What a window has dropped is not there to be sent: the null block is nobody's KV. */
+static void a_senders_window_that_drops(void **state)
+{
+    (void)state;
+    for (int moving = 0; moving < 2; moving++) {
+        const place_shape shape = small_place();
+        pair p = make_pair(&shape, &shape, 64);
+        open_both(&p, 24, 0);
+        reserve(&p);
+        watch_place(&p.b);
+        if (moving)
+            mark(&p);
+        write_kv(&p.a, p.seq_a, (kvp_range){0, 24}, KVP_LAYERS_ALL);
+        if (moving)
+            assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 4));
+        assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 24));
+        assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){4, 6}, NULL));
+        if (moving)
+            assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 24));
+        else
+            mark(&p);
+        progress_both(&p, 2);
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_a(&p).status, KVP_E_DROPPED);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+        assert_int_equal(info_b(&p).status, KVP_E_DROPPED);
+        assert_int_equal(info_b(&p).by_peer, 1);
+        assert_nothing_else_changed(&p.b, p.seq_b, (kvp_range){0, moving ? 4 : 0});
+        end_pair(&p);
+    }
+}
+
 /* What cannot be reserved, and what cannot be marked. */
 static void sequences_that_do_not_fit(void **state)
 {
@@ -283,15 +317,20 @@ static void scales_that_do_not_fit(void **state)
     place_shape a = small_place(), b = small_place();
     a.type = b.type = KVP_INT8;
     a.has_scales = b.has_scales = 1;
-    b.S = 8;
-    pair p = make_pair(&a, &b, 8);
-    open_both(&p, 9, 0);
-    reserve(&p);
-    kvp_send send = send_of(&p);
-    assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
-    end_pair(&p);
+    pair p;
+    kvp_send send;
+    for (int to_smaller = 0; to_smaller < 2; to_smaller++) { /* blocks */
+        a.S = to_smaller ? 8 : 4;
+        b.S = to_smaller ? 4 : 8;
+        p = make_pair(&a, &b, 8);
+        open_both(&p, 9, 0);
+        reserve(&p);
+        send = send_of(&p);
+        assert_status(KVP_E_MISMATCH, kvp_sender_mark(p.sender, &send, &p.id_a));
+        end_pair(&p);
+    }
 
-    b.S = 4;
+    a.S = b.S = 4;
     p = make_pair(&a, &b, 8);
     open_both(&p, 9, 0);
     assert_ok(kvp_seq_commit(p.b.w.cache, p.seq_b, 3));
@@ -331,25 +370,31 @@ static void configurations(void **state)
     other = small_place();
     other.usable = 8;
     place small = make_place(&other);
-    for (int wrong = 0; wrong < 13; wrong++) {
+    kvp_config grouped_config;
+    kvp_cache *grouped;
+    assert_ok(kvp_cache_config(p.w.cache, &grouped_config));
+    grouped_config.n_groups = 2;
+    assert_ok(kvp_cache_create(&grouped_config, NULL, 0, &grouped));
+    for (int wrong = 0; wrong < 14; wrong++) {
         kvp_transfer_config c = transfer_config_of(&p);
         kvp_sender *sender = NULL;
         kvp_receiver *receiver = NULL;
         c.struct_size -= wrong == 0;
-        c.cache = wrong == 1 ? NULL : c.cache;
+        c.cache = wrong == 1 ? NULL : wrong == 11 ? grouped : c.cache;
         c.memory = wrong == 2 ? NULL : wrong == 3 ? q.memory : wrong == 4 ? small.memory : c.memory;
         c.model = wrong == 5 ? NULL : c.model;
         c.max_transfers = wrong == 6 ? 0 : wrong == 7 ? 4097 : 3;
         c.max_links = wrong == 8 ? 0 : wrong == 9 ? KVP_TRANSFER_LINKS_MAX + 1 : 3;
         c.reserved = wrong == 10;
-        assert_status(wrong < 11 ? KVP_E_ARG : KVP_OK, kvp_sender_create(&c, &sender));
-        assert_status(wrong < 11 ? KVP_E_ARG : KVP_OK, kvp_receiver_create(&c, &receiver));
+        assert_status(wrong < 12 ? KVP_E_ARG : KVP_OK, kvp_sender_create(&c, &sender));
+        assert_status(wrong < 12 ? KVP_E_ARG : KVP_OK, kvp_receiver_create(&c, &receiver));
         kvp_sender_destroy(sender);
         kvp_receiver_destroy(receiver);
     }
     assert_status(KVP_E_ARG, kvp_sender_create(NULL, NULL));
     assert_status(KVP_E_ARG, kvp_receiver_create(NULL, NULL));
     kvp_transfer_config_init(NULL);
+    kvp_cache_destroy(grouped);
     end_place(&small);
     end_place(&q);
     end_place(&p);
@@ -484,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_receivers_sequence_that_changes),
         cmocka_unit_test(a_receivers_sequence_that_changes_late),
         cmocka_unit_test(a_senders_sequence_that_changes),
+        cmocka_unit_test(a_senders_window_that_drops),
         cmocka_unit_test(sequences_that_do_not_fit),
         cmocka_unit_test(scales_that_do_not_fit),
         cmocka_unit_test(configurations),

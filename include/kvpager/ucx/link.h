@@ -39,7 +39,8 @@ typedef struct kvp_ucx_config {
     size_t struct_size;  /* set by kvp_ucx_config_init */
     size_t max_message;  /* KVP_LINK_MESSAGE_MIN .. 2^30; default 256 KiB. Of two sides the smaller
                             one holds */
-    uint32_t n_messages; /* buffers of a link in each direction, 1..1024; default 16 */
+    uint32_t n_messages; /* buffers of a link in each direction, 1..1024; default 4: with 256 KiB
+                            what stays in a processor's caches */
     uint32_t peers;      /* KVP_UCX_ANY, KVP_UCX_REPORTED */
 } kvp_ucx_config;
 
@@ -58,7 +59,8 @@ KVP_API kvp_status kvp_ucx_create(const kvp_ucx_config *config, kvp_ucx **out_uc
 KVP_API void kvp_ucx_destroy(kvp_ucx *ucx);
 
 /* Register memory with UCX as one piece, such as the mapping of a KV pool: for engines that put
- * into the slots of a ticket themselves, and so that pages are pinned once.
+ * into the slots of a ticket themselves. Links do not need it: messages are gathered into buffers
+ * of the link's own, which are registered once, when it is opened.
  * Takes:   address, n_bytes   stays the caller's, and must stay until destroy
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: UCX refused */
 KVP_API kvp_status kvp_ucx_register(kvp_ucx *ucx, void *address, size_t n_bytes);

@@ -52,6 +52,7 @@ struct kvp_ucx_link {
     struct ring out;
     struct ring in;
     uint8_t *buffers;
+    ucp_mem_h memory; /* the buffers, registered once for all messages */
 };
 
 struct kvp_ucx {
@@ -84,7 +85,7 @@ void kvp_ucx_config_init(kvp_ucx_config *config)
 {
     if (config)
         *config = (kvp_ucx_config){
-            .struct_size = sizeof(kvp_ucx_config), .max_message = 256 * 1024, .n_messages = 16};
+            .struct_size = sizeof(kvp_ucx_config), .max_message = 256 * 1024, .n_messages = 4};
 }
 
 static int is_valid(const kvp_ucx_config *config)
@@ -136,20 +137,24 @@ kvp_status kvp_ucx_create(const kvp_ucx_config *config, kvp_ucx **out_ucx)
     return KVP_OK;
 }
 
-kvp_status kvp_ucx_register(kvp_ucx *ucx, void *address, size_t n_bytes)
+static kvp_status map(const kvp_ucx *ucx, void *address, size_t n_bytes, ucp_mem_h *out_memory)
 {
     const ucp_mem_map_params_t params = {.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
                                                        UCP_MEM_MAP_PARAM_FIELD_LENGTH,
                                          .address = address,
                                          .length = n_bytes};
+    return ucp_mem_map(ucx->context, &params, out_memory) == UCS_OK ? KVP_OK : KVP_E_IO;
+}
+
+kvp_status kvp_ucx_register(kvp_ucx *ucx, void *address, size_t n_bytes)
+{
     if (!ucx || !address || n_bytes == 0)
         return KVP_E_ARG;
     if (ucx->n_registered == MAX_REGISTERED)
         return KVP_E_NO_MEMORY;
-    if (ucp_mem_map(ucx->context, &params, &ucx->registered[ucx->n_registered]) != UCS_OK)
-        return KVP_E_IO;
-    ucx->n_registered++;
-    return KVP_OK;
+    const kvp_status status = map(ucx, address, n_bytes, &ucx->registered[ucx->n_registered]);
+    ucx->n_registered += status == KVP_OK;
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------ requests */
@@ -177,7 +182,9 @@ static int is_done(const void *request)
 /* Have UCX receive into a slot. */
 static void await(kvp_ucx_link *link, struct slot *slot)
 {
-    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL};
+    const ucp_request_param_t param = {.op_attr_mask =
+                                           UCP_OP_ATTR_FLAG_NO_IMM_CMPL | UCP_OP_ATTR_FIELD_MEMH,
+                                       .memh = link->memory};
     void *request = ucp_tag_recv_nbx(link->ucx->worker, slot->bytes, link->ucx->config.max_message,
                                      link->tag, UINT64_MAX, &param);
     slot->request = UCS_PTR_IS_ERR(request) ? NULL : request;
@@ -200,11 +207,13 @@ static kvp_status make_rings(kvp_ucx_link *link)
     link->in.slots = link->out.slots + n;
     for (uint32_t i = 0; i < 2 * n; i++)
         link->out.slots[i].bytes = link->buffers + i * stride;
-    return KVP_OK;
+    return map(link->ucx, link->buffers, 2 * n * stride, &link->memory);
 }
 
 static void free_link(kvp_ucx_link *link)
 {
+    if (link->memory)
+        (void)ucp_mem_unmap(link->ucx->context, link->memory);
     free(link->buffers);
     free(link->out.slots);
     free(link);
@@ -340,14 +349,14 @@ void kvp_ucx_destroy(kvp_ucx *ucx)
         if (link->flush)
             ucp_request_free(link->flush);
     }
-    for (uint32_t i = 0; i < ucx->n_registered; i++)
-        (void)ucp_mem_unmap(ucx->context, ucx->registered[i]);
     ucp_worker_destroy(ucx->worker);
-    ucp_cleanup(ucx->context);
     for (kvp_ucx_link *link = ucx->links, *next; link; link = next) {
         next = link->next;
         free_link(link);
     }
+    for (uint32_t i = 0; i < ucx->n_registered; i++)
+        (void)ucp_mem_unmap(ucx->context, ucx->registered[i]);
+    ucp_cleanup(ucx->context);
     free(ucx);
 }
 
@@ -404,8 +413,9 @@ static kvp_status lend(void *context, size_t n_bytes, void **out_buffer)
 
 static kvp_status post(void *context, size_t n_bytes)
 {
-    const ucp_request_param_t param = {0};
     kvp_ucx_link *link = context;
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_MEMH,
+                                       .memh = link->memory};
     struct slot *slot = &link->out.slots[link->out.next];
     if (n_bytes == 0 || n_bytes > link->lent)
         return KVP_E_ARG;

@@ -1,0 +1,77 @@
+/* Every form of the checksum gives XXH3's number, at any length and address. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tiers/checksum.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { BYTES = 300000 };
+
+static uint8_t *random_bytes(void)
+{
+    uint8_t *bytes = malloc(BYTES);
+    uint64_t state = 1;
+    assert_non_null(bytes);
+    for (size_t i = 0; i < BYTES; i++) {
+        state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        bytes[i] = (uint8_t)(state >> 56);
+    }
+    return bytes;
+}
+
+static void agrees(kvpi_checksum_fn form)
+{
+    uint8_t *bytes = random_bytes();
+    for (size_t at = 0; at < 3; at++) {
+        for (size_t n = 0; n < 2200; n++)
+            assert_true(form(bytes + at, n) == XXH3_64bits(bytes + at, n));
+        for (size_t n = BYTES - 70; n < BYTES; n++)
+            assert_true(form(bytes + at, n - at) == XXH3_64bits(bytes + at, n - at));
+    }
+    free(bytes);
+}
+
+static void as_it_is_used(void **state)
+{
+    (void)state;
+    agrees(kvpi_checksum);
+}
+
+static void the_best_form(void **state)
+{
+    (void)state;
+    if (!kvpi_checksum_wide()) {
+        puts("skipped: this processor has no form of its own");
+        skip();
+    }
+    agrees(kvpi_checksum_wide());
+}
+
+/* Where there is AVX-512 this one would never run. */
+static void avx2(void **state)
+{
+    (void)state;
+    if (!kvpi_checksum_avx2() || !kvpi_checksum_wide()) {
+        puts("skipped: no AVX2");
+        skip();
+    }
+    agrees(kvpi_checksum_avx2());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_it_is_used),
+        cmocka_unit_test(the_best_form),
+        cmocka_unit_test(avx2),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
