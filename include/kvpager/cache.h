@@ -87,8 +87,8 @@ typedef struct kvp_config {
     uint32_t max_seqs;           /* open at once, forks included, 1..2^20; default 256 */
     uint32_t max_seq_tokens;     /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
     uint32_t max_namespaces;     /* open at once, 1..65536; default 16 */
-    uint32_t n_nodes;            /* prefix nodes, roots included, > max_namespaces; 0 = enough for
-                                    every unit of the pool and more */
+    uint32_t n_nodes;            /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
+                                    0 = enough for every unit of the pool and more */
     uint32_t max_unit_keys;      /* extra keys that may touch one unit, 0..64; default 0 */
     uint32_t max_copies;         /* copies that may wait in the plan, or be out in steps;
                                     0 = max_seqs + 64, and n_blocks more with a host tier */
@@ -98,11 +98,11 @@ typedef struct kvp_config {
     double watermark;            /* 0 <= w < 1: floor(w * (N-1)) blocks kept free when opening */
     uint64_t hash_seed;          /* default 0 */
     uint32_t n_uncached_tokens;  /* size of the set below; default 0 */
-    uint32_t test_hash_bits;     /* tests only: bits of the hash that look-ups use; 0 = all */
+    uint32_t test_hash_bits;     /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
     const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
                                        published; copied */
     uint32_t host_blocks;   /* blocks of the host tier, null block included; 0: none (default), else
-                               2..2^31-1; see swap.h */
+                               2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h */
     uint32_t keep_evicted;  /* 1 (default): what is evicted from the device is kept on the host */
     uint32_t steps;         /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
     uint32_t max_steps_out; /* steps begun and not reported, 1..64; default 4; see steps.h */
@@ -138,7 +138,7 @@ KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
  * Owns:    the caller's arena stays the caller's, in use until destroy. A byte copy of it (or of
  *          the kvp_cache_bytes bytes at a mapped cache), made between calls, 64-byte aligned, is a
  *          cache of its own in the same state, and the same handles work on it; a recording does
- *          not go along
+ *          not go along. In memory that others map, they can look into it (inspect.h)
  * Thread:  any          Blocks: never
  * Cost:    O(arena); the only call that allocates
  */

@@ -11,5 +11,6 @@
 #include "windows.h"
 #include "trees.h"
 #include "snapshot.h"
+#include "inspect.h"
 
 #endif

@@ -7,6 +7,7 @@
  *
  * The same function plans the arena for kvp_cache_bytes and for create, so they cannot differ.
  */
+#include <kvpager/inspect.h>
 #include <kvpager/oplog.h>
 
 #include "cache_state.h"
@@ -179,6 +180,43 @@ static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *ou
     return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
 }
 
+uint64_t kvpi_arena_layout(void)
+{
+    static const uint64_t parts[] = {KVP_VERSION_MAJOR,          KVP_VERSION_MINOR,
+                                     KVP_VERSION_PATCH,          sizeof(kvp_cache),
+                                     sizeof(struct kvpi_block),  sizeof(struct kvpi_node),
+                                     sizeof(struct kvpi_key),    sizeof(struct kvpi_index_slot),
+                                     sizeof(struct kvpi_dup),    sizeof(struct kvpi_seq),
+                                     sizeof(struct kvpi_window), sizeof(struct kvpi_copy),
+                                     sizeof(struct kvpi_space)};
+    uint64_t mixed = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;
+    }
+    return mixed;
+}
+
+uint64_t kvpi_arena_mark(void)
+{
+    uint64_t mark;
+    memcpy(&mark, KVP_ARENA_MARK, sizeof(mark));
+    return mark;
+}
+
+int kvpi_is_planned(const kvp_cache *cache)
+{
+    struct kvpi_layout layout = {0, 0};
+    kvp_cache planned;
+    memcpy(&planned, cache, sizeof(planned));
+    if (cache->config.struct_size != sizeof(kvp_config) || !config_valid(&cache->config)) {
+        return 0;
+    }
+    resolve(&planned.config);
+    plan_arena(&planned, &layout);
+    return !layout.overflow && layout.bytes == cache->arena_bytes &&
+           memcmp(&planned, cache, sizeof(planned)) == 0;
+}
+
 kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)
 {
     kvp_cache cache;
@@ -231,7 +269,8 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     if (cache == NULL) {
         return KVP_E_NO_MEMORY;
     }
-    *cache = planned;
+    *cache = planned; /* no mark: nobody sees a cache here yet */
+    cache->layout = kvpi_arena_layout();
     cache->arena_bytes = bytes;
     cache->mapped = arena == NULL;
     cache->self = (uintptr_t)cache;
@@ -246,6 +285,7 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
         qsort(set, config->n_uncached_tokens, sizeof(*set), ascending);
     }
     reset_parts(cache, 1);
+    __atomic_store_n(&cache->mark, kvpi_arena_mark(), __ATOMIC_RELEASE);
     *out_cache = cache;
     return KVP_OK;
 }
@@ -258,6 +298,7 @@ void kvp_cache_destroy(kvp_cache *cache)
     if (kvpi_recording(cache)) {
         (void)kvpi_record_end(&cache->recorder);
     }
+    kvpi_set(&cache->mark, 0);
     if (cache->mapped && cache->self == (uintptr_t)cache) {
         kvpi_unmap(cache, cache->arena_bytes);
     }
@@ -313,14 +354,16 @@ kvp_status kvp_record_stop(kvp_cache *cache)
 
 kvp_status kvpi_enter(const kvp_cache *cache)
 {
+    uint64_t *calls = (uint64_t *)(uintptr_t)&cache->calls;
 #if KVP_CHECK >= 1
     /* Acquire pairs with the release in kvpi_leave: calls in turn from several threads are fine. */
-    if (__atomic_exchange_n((uint32_t *)(uintptr_t)&cache->busy, 1u, __ATOMIC_ACQUIRE) != 0) {
+    if ((__atomic_fetch_or(calls, 1u, __ATOMIC_ACQUIRE) & 1u) != 0) {
         return KVP_E_BUSY;
     }
 #else
-    (void)cache;
+    kvpi_set(calls, *calls | 1u);
 #endif
+    kvpi_fence(); /* who reads along sees the mark before what the call changes */
     return KVP_OK;
 }
 
@@ -339,9 +382,7 @@ kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
     kvp_violation violation; /* for whoever looks at the core file */
     KVPI_ASSERT(kvpi_audit(self, KVP_CHECK, &violation));
 #endif
-#if KVP_CHECK >= 1
-    __atomic_store_n(&self->busy, 0u, __ATOMIC_RELEASE);
-#endif
+    __atomic_store_n(&self->calls, self->calls + 1, __ATOMIC_RELEASE);
     return status;
 }
 

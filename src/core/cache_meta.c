@@ -191,10 +191,9 @@ static inline void fill_token(const kvp_cache *cache, const struct kvpi_span *sp
         out->positions[n] = (int32_t)span->begin;
     }
     if (out->slot_mapping != NULL) {
-        const uint32_t S = cache->config.block_tokens;
+        const int64_t S = cache->config.block_tokens;
         const uint32_t i = span->n_blocks - 1;
-        out->slot_mapping[n] =
-            is_computed ? KVP_NO_SLOT : (int64_t)row[i] * S + span->begin - i * S;
+        out->slot_mapping[n] = is_computed ? KVP_NO_SLOT : row[i] * S + span->begin - i * S;
     }
 }
 
@@ -375,6 +374,7 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
     uint64_t n = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         const struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[b]);
+        KVPI_ASSERT(seq != NULL); /* enter has looked at each */
         n += seq->n_blocks - first_missing(delta, seq, b);
     }
     if (n > INT32_MAX) {
@@ -387,6 +387,7 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
     uint32_t e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
         const struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[b]);
+        KVPI_ASSERT(seq != NULL);
         const int32_t *row = kvpi_row(cache, seq, batch->group);
         const uint32_t start = first_missing(delta, seq, b);
         memcpy(delta->entries + e, row + start, (seq->n_blocks - start) * sizeof(*row));

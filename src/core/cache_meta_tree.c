@@ -65,8 +65,9 @@ static void fill_intervals(const kvp_cache *cache, const struct kvpi_seq *seq, u
     int32_t next_root = 0;
     for (uint32_t j = 0; j < n; j++) {
         int32_t *number = parents[j] < 0 ? &next_root : &next[parents[j]];
-        out[2 * j] = *number;
-        out[2 * j + 1] = *number + sizes[j];
+        int32_t *interval = out + 2 * (size_t)j;
+        interval[0] = *number;
+        interval[1] = *number + sizes[j];
         next[j] = *number + 1;
         *number += sizes[j];
     }

@@ -35,7 +35,7 @@ static kvp_cache *copy_closed(const kvp_cache *cache)
         return NULL;
     }
     memcpy(copy, cache, cache->arena_bytes);
-    copy->busy = 0;
+    copy->calls = 0;
     copy->mapped = 0;
     for (uint32_t place = 0; place < copy->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&copy->table, place);

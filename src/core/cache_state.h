@@ -90,12 +90,15 @@ struct kvpi_events {
     size_t tokens_at;  /* i32 [capacity][U] */
 };
 
+/* The first two say whether a cache is here, and lies as ours do. */
 struct kvp_cache {
+    uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
+    uint64_t layout;   /* kvpi_arena_layout() */
+    uint64_t calls;    /* twice the calls so far; odd: one is inside */
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
     uint64_t arena_bytes;
     uint64_t self;      /* where it was created; a copy of the arena knows by it that it is one */
     uint32_t mapped;    /* the arena is ours to unmap */
-    uint32_t busy;      /* checked builds: a call is inside */
     uint32_t watermark; /* blocks */
     uint32_t grouped;   /* several groups, or one with a window: cache_match_groups.c matches */
     uint32_t used;      /* a namespace was opened: too late to record */
@@ -175,7 +178,8 @@ static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
     return cache->prefix.units_per_block;
 }
 
-/* Enter and leave every public call: the guard of checked builds, the peak, the check levels. */
+/* Enter and leave every public call: the mark that one is inside (inspect.h), the guard of
+ * checked builds, the peak, the check levels. */
 kvp_status kvpi_enter(const kvp_cache *cache);
 kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status);
 
@@ -247,6 +251,18 @@ static inline int kvpi_faults_any(const struct kvpi_faults *faults)
 
 /* Fail with the one that goes first. */
 kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults);
+
+/* --- cache_life.c */
+
+/* What of this build decides how an arena lies: its version, and the sizes of what lies there. */
+uint64_t kvpi_arena_layout(void);
+
+/* The bytes of KVP_ARENA_MARK. */
+uint64_t kvpi_arena_mark(void);
+
+/* Has it the sizes and offsets that its configuration gives, and is that one valid? Afterwards
+ * these can be trusted, wherever the bytes come from; nothing else can. */
+int kvpi_is_planned(const kvp_cache *cache);
 
 /* --- cache.c */
 
@@ -488,6 +504,14 @@ uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_by
 
 /* Give every namespace a new root (reset). */
 void kvpi_reset_spaces(kvp_cache *cache);
+
+/* --- cache_ranges.c: bytes from elsewhere */
+
+/* Are the counts in the cache's own structure within their arrays? For one that is planned. */
+int kvpi_counts_in_range(const kvp_cache *cache);
+
+/* Does everything in it point inside? If so, kvpi_audit is safe on it. */
+int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation);
 
 /* --- cache_check.c */
 

@@ -327,10 +327,8 @@ static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, ui
             return "B3 a cached block is in another class's queue";
         }
         cached_seen |= cached;
-        if (++counts[cached] > pool->n_blocks) {
-            return "B1 a queue has a cycle";
-        }
-        before = b;
+        counts[cached]++;
+        before = b; /* links that agree both ways do not lead round before the sentinel */
     }
     if (((pool->classes >> class_) & 1u) != (blocks[sentinel].next != sentinel)) {
         return "B3 the mask of non-empty classes is wrong";
@@ -353,9 +351,7 @@ static const char *check_parked(const struct kvpi_pool *pool, uint64_t *out_n, u
             if ((blocks[b].refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) != KVPI_REFS_PARKED) {
                 return "X1 a block in a parked list is not parked";
             }
-            if (++*out_n > pool->n_blocks) {
-                return "B1 a parked list has a cycle";
-            }
+            ++*out_n;
             before = b;
         }
     }

@@ -1,7 +1,7 @@
 /* sched_memory: KV memory for tests of the scheduler, one number for each slot: a sum of all tokens
  * up to the one whose KV it would be. Plans are run on it, a step writes its slots and then reads
- * every slot that attention would; what is read must be the sequence's own. A header, for it is the
- * fuzz target's as well. Functions give 0 when something is wrong. */
+ * every slot that attention would, in every layer group; what is read must be the sequence's own. A
+ * header, for it is the fuzz target's as well. Functions give 0 when something is wrong. */
 #ifndef TEST_SCHED_MEMORY_H
 #define TEST_SCHED_MEMORY_H
 
@@ -13,6 +13,8 @@
 
 typedef struct sched_memory {
     uint32_t S;
+    uint32_t n_groups;
+    kvp_window groups[KVP_GROUPS_MAX];
     uint32_t n_blocks[2]; /* of each tier */
     uint64_t *slots[2];   /* [n_blocks][S] */
 } sched_memory;
@@ -24,6 +26,8 @@ static inline int sched_memory_create(sched_memory *memory, const kvp_cache *cac
         return 0;
     }
     memory->S = config.block_tokens;
+    memory->n_groups = config.n_groups;
+    memcpy(memory->groups, config.groups, sizeof(memory->groups));
     memory->n_blocks[KVP_DEVICE] = config.n_blocks;
     memory->n_blocks[KVP_HOST] = config.host_blocks;
     for (int tier = 0; tier < 2; tier++) {
@@ -92,36 +96,45 @@ static inline int sched_memory_write(const sched_memory *memory, const kvp_cache
 {
     uint64_t sum = 14695981039346656037u;
     for (uint32_t at = 0; at < range.end; at++) {
-        int64_t slot;
         sum = sched_memory_sum(sum, text[at]);
-        if (at < range.begin) {
-            continue;
-        }
-        if (kvp_seq_slots(cache, seq, 0, at, 1, &slot) != KVP_OK) {
-            return 0;
-        }
-        if (slot != KVP_NO_SLOT) {
-            memory->slots[KVP_DEVICE][slot] = sum;
+        for (uint32_t g = 0; at >= range.begin && g < memory->n_groups; g++) {
+            int64_t slot;
+            if (kvp_seq_slots(cache, seq, g, at, 1, &slot) != KVP_OK) {
+                return 0;
+            }
+            if (slot != KVP_NO_SLOT) {
+                memory->slots[KVP_DEVICE][slot] = sum;
+            }
         }
     }
     return 1;
 }
 
-/* Read the KV of tokens [0, end): is it theirs? */
-static inline int sched_memory_read(const sched_memory *memory, const kvp_cache *cache, kvp_seq seq,
-                                    const int32_t *text, uint32_t end)
+/* Does the query at `query`, or a later one, see the key at `at`? */
+static inline int sched_memory_sees(const kvp_window *window, uint32_t query, uint32_t at)
 {
-    const int32_t *row;
-    uint32_t n;
-    uint64_t sum = 14695981039346656037u;
-    if (kvp_seq_row(cache, seq, 0, &row, &n) != KVP_OK || (uint64_t)n * memory->S < end) {
-        return 0;
-    }
-    for (uint32_t at = 0; at < end; at++) {
-        const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, row[at / memory->S]);
-        sum = sched_memory_sum(sum, text[at]);
-        if (block == NULL || block[at % memory->S] != sum) {
+    return window->recent_tokens == 0 || at < window->sink_tokens ||
+           (uint64_t)at + window->recent_tokens > query;
+}
+
+/* Read the KV that queries at [begin, end) see: is it theirs? */
+static inline int sched_memory_read(const sched_memory *memory, const kvp_cache *cache, kvp_seq seq,
+                                    const int32_t *text, kvp_range range)
+{
+    for (uint32_t g = 0; g < memory->n_groups; g++) {
+        const int32_t *row;
+        uint32_t n;
+        uint64_t sum = 14695981039346656037u;
+        if (kvp_seq_row(cache, seq, g, &row, &n) != KVP_OK || (uint64_t)n * memory->S < range.end) {
             return 0;
+        }
+        for (uint32_t at = 0; at < range.end; at++) {
+            const uint64_t *block = sched_memory_block(memory, KVP_DEVICE, row[at / memory->S]);
+            sum = sched_memory_sum(sum, text[at]);
+            if (sched_memory_sees(&memory->groups[g], range.begin, at) &&
+                (block == NULL || block[at % memory->S] != sum)) {
+                return 0;
+            }
         }
     }
     return 1;

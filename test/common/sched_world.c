@@ -128,7 +128,7 @@ static void compute(sched_world *s, const kvp_step_seq *item, int is_reading)
                            text) != KVP_OK) {
         return; /* aborted */
     }
-    assert_true(is_reading ? sched_memory_read(&s->memory, s->w.cache, item->seq, text, range.end)
+    assert_true(is_reading ? sched_memory_read(&s->memory, s->w.cache, item->seq, text, range)
                            : sched_memory_write(&s->memory, s->w.cache, item->seq, text, range));
 }
 

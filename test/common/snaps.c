@@ -98,6 +98,28 @@ void assert_report(const kvp_snapshot_report *report)
 
 /* ------------------------------------------------------------------------------- the workload */
 
+kvp_config snap_config(int which)
+{
+    const int has_host = which == SNAP_HOST || which == SNAP_GROUPS;
+    const int small = which == SNAP_UNITS || which == SNAP_KEEP || which == SNAP_GROUPS;
+    kvp_config config =
+        tiers_config(which == SNAP_KEEP ? 8 : 4, small ? 2 : 4, 60, has_host ? 25 : 0);
+    config.max_seq_tokens = 512;
+    config.max_unit_keys = 1;
+    config.max_namespaces = 4;
+    config.max_copies = 400;
+    config.commit_policy = which == SNAP_KEEP ? KVP_KEEP : KVP_ADOPT;
+    config.steps = which == SNAP_OVERLAPPED ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
+    config.test_hash_bits = which == SNAP_BITS ? 3 : 0;
+    if (which == SNAP_GROUPS) {
+        config.n_groups = 2;
+        config.groups[1] = (kvp_window){2, 9};
+    }
+    if (which == SNAP_WINDOWED)
+        config.groups[0] = (kvp_window){0, 16};
+    return config;
+}
+
 load_run run_begin(kvp_cache *cache, uint64_t seed)
 {
     load_run run = {.cache = cache, .random = seed, .n_prefixes = 5};

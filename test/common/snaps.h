@@ -27,6 +27,21 @@ kvp_status snap_load(snap *s, kvp_cache *cache, kvp_snapshot_report *report);
 void assert_report(const kvp_snapshot_report *report);
 void assert_sound(kvp_cache *cache);
 
+/* Ways to be a cache: the workload runs on each. */
+enum {
+    SNAP_PLAIN,
+    SNAP_UNITS,
+    SNAP_KEEP,
+    SNAP_HOST,
+    SNAP_GROUPS,
+    SNAP_WINDOWED,
+    SNAP_OVERLAPPED,
+    SNAP_BITS,
+    SNAP_N_KINDS
+};
+
+kvp_config snap_config(int which);
+
 enum { SNAP_SPACES = 3, SNAP_OPEN = 6 };
 
 /* Random requests over a few shared prefixes. `digest` is of all hits, rows, victims and plans. */

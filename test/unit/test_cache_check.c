@@ -78,6 +78,11 @@ static void b2_seqs(struct scene *s)
     s->cache->table.n_open++;
 }
 
+static void b2_more_seqs_than_places(struct scene *s)
+{
+    s->cache->table.n_open = s->cache->table.max_seqs + 1;
+}
+
 static void b3_queue(struct scene *s)
 {
     kvpi_block(&s->cache->pool, 4)->prev = 1;
@@ -88,6 +93,36 @@ static void m2_known(struct scene *s)
     s->seq->known = s->seq->tokens + 1;
 }
 
+static void m2_computed(struct scene *s)
+{
+    s->seq->computed = s->seq->tokens + 1;
+}
+
+static void m2_prompt(struct scene *s)
+{
+    s->seq->prompt = s->seq->tokens + 1;
+}
+
+static void m2_cached(struct scene *s)
+{
+    s->seq->cached = s->seq->tokens + 1;
+}
+
+static void m2_writable(struct scene *s)
+{
+    s->seq->writable = 13;
+}
+
+static void m2_exclusive(struct scene *s)
+{
+    s->seq->exclusive = 13;
+}
+
+static void m2_tokens(struct scene *s)
+{
+    s->seq->tokens = 13;
+}
+
 static void m2_row_too_short(struct scene *s)
 {
     s->seq->n_blocks--;
@@ -96,6 +131,11 @@ static void m2_row_too_short(struct scene *s)
 static void m2_units(struct scene *s)
 {
     s->seq->n_units--;
+}
+
+static void m2_units_beyond(struct scene *s)
+{
+    s->seq->known = 9;
 }
 
 static void m2_public(struct scene *s)
@@ -111,6 +151,31 @@ static void m2_null_entry(struct scene *s)
 static void m2_free_entry(struct scene *s)
 {
     s->row[1] = 15;
+}
+
+static void m2_entry_beyond(struct scene *s)
+{
+    s->row[1] = (int32_t)s->cache->pool.n_blocks;
+}
+
+static void t2_unknown_window(struct scene *s)
+{
+    kvpi_windows(&s->cache->table, 0)->recent = 4;
+}
+
+static void n2_no_node(struct scene *s)
+{
+    s->nodes[4] = KVPI_NO_NODE;
+}
+
+static void n2_node_beyond(struct scene *s)
+{
+    s->nodes[4] = (uint32_t)s->cache->prefix.n_touched + 1;
+}
+
+static void n2_path_depth(struct scene *s)
+{
+    node(s, 4)->depth++;
 }
 
 static void n2_path(struct scene *s)
@@ -139,6 +204,12 @@ static void t3_sealed(struct scene *s)
 static void t1_refs(struct scene *s)
 {
     block(s, 0)->refs++;
+}
+
+static void t1_two_refs(struct scene *s)
+{
+    block(s, 0)->refs++;
+    block(s, 1)->refs++;
 }
 
 static void n4_users(struct scene *s)
@@ -192,6 +263,21 @@ static void n2_root(struct scene *s)
     kvpi_node(&s->cache->prefix, s->seq->root)->depth = 1;
 }
 
+static void n2_root_with_a_block(struct scene *s)
+{
+    kvpi_node(&s->cache->prefix, s->seq->root)->at[KVP_DEVICE].block = 3;
+}
+
+static void n2_root_below_another(struct scene *s)
+{
+    kvpi_node(&s->cache->prefix, s->seq->root)->root = s->nodes[0];
+}
+
+static void n2_other_root(struct scene *s)
+{
+    node(s, 4)->root = s->nodes[0];
+}
+
 static void n3_unattached_dups(struct scene *s)
 {
     node(s, 4)->at[KVP_DEVICE].dups = 3;
@@ -201,6 +287,11 @@ static void n3_unknown(struct scene *s)
 {
     block(s, 2)->content = 0;
     node(s, 4)->at[KVP_DEVICE].block = 3;
+}
+
+static void n3_content_above(struct scene *s)
+{
+    block(s, 1)->content = s->nodes[2];
 }
 
 static void n3_other_content(struct scene *s)
@@ -220,6 +311,36 @@ static void n3_dup_of_itself(struct scene *s)
     node(s, 0)->at[KVP_DEVICE].block = node(s, 0)->at[KVP_DEVICE].dups / 2;
 }
 
+static void n3_dup_elsewhere_in_its_block(struct scene *s)
+{
+    struct kvpi_dup *dup = first_dup(s);
+    dup[1] = dup[0];
+    dup->node = KVPI_NO_NODE;
+}
+
+static void n3_dup_of_nothing(struct scene *s)
+{
+    node(s, 0)->at[KVP_DEVICE] = (struct kvpi_place){0};
+}
+
+static void n3_dup_where_the_node_is(struct scene *s)
+{
+    const uint32_t slot = kvpi_prefix_slot(&s->cache->prefix, KVP_DEVICE, (uint32_t)s->row[0], 0);
+    kvpi_prefix_dups(&s->cache->prefix)[slot] = *first_dup(s);
+}
+
+static void n3_dups_forgotten(struct scene *s)
+{
+    node(s, 0)->at[KVP_DEVICE].dups = 0;
+}
+
+static void n3_dups_one_way(struct scene *s)
+{
+    struct kvpi_dup *dup = first_dup(s);
+    kvpi_prefix_add_dup(&s->cache->prefix, s->nodes[0], KVP_DEVICE, 4);
+    dup->next = (uint32_t)(dup - kvpi_prefix_dups(&s->cache->prefix));
+}
+
 static void n3_off_the_path(struct scene *s)
 {
     node(s, 0)->at[KVP_DEVICE].block = 4; /* another prefix is there */
@@ -233,6 +354,16 @@ static void n3_free_dup(struct scene *s)
 static void x2_same_block(struct scene *s)
 {
     first_copy(s)->src = first_copy(s)->dst;
+}
+
+static void x2_source_beyond(struct scene *s)
+{
+    first_copy(s)->src = s->cache->pool.n_blocks;
+}
+
+static void x2_null_target(struct scene *s)
+{
+    first_copy(s)->dst = 0;
 }
 
 static void x2_no_tokens(struct scene *s)
@@ -261,20 +392,34 @@ static void test_every_planted_fault_is_named(void **state)
         {b2_sum, "B2", 1},
         {b2_nodes_used, "B2", 1},
         {b2_plan, "B2", 1},
+        {b2_more_seqs_than_places, "B2", 1},
         {b3_queue, "B3", 2},
         {b1_mark, "B1", 2},
         {b2_seqs, "B2", 3},
         {m2_known, "M2", 3},
+        {m2_computed, "M2", 3},
+        {m2_prompt, "M2", 3},
+        {m2_cached, "M2", 3},
+        {m2_writable, "M2", 3},
+        {m2_exclusive, "M2", 3},
+        {m2_tokens, "M2", 3},
         {m2_row_too_short, "M2", 3},
         {m2_units, "M2", 3},
+        {m2_units_beyond, "M2", 3},
         {m2_public, "M2", 3},
         {m2_null_entry, "M2", 3},
         {m2_free_entry, "M2", 3},
+        {m2_entry_beyond, "M2", 3},
+        {t2_unknown_window, "T2", 3},
+        {n2_no_node, "N2", 3},
+        {n2_node_beyond, "N2", 3},
+        {n2_path_depth, "N2", 3},
         {n2_path, "N2", 3},
         {n1_private, "N1", 3},
         {t3_shared, "T3", 3},
         {t3_sealed, "T3", 3},
         {t1_refs, "T1", 3},
+        {t1_two_refs, "T1", 3},
         {n4_users, "N4", 3},
         {n4_children, "N4", 3},
         {n4_used, "N4", 3},
@@ -283,14 +428,25 @@ static void test_every_planted_fault_is_named(void **state)
         {n2_tokens, "N2", 3},
         {n2_depth, "N2", 3},
         {n2_root, "N2", 3},
+        {n2_root_with_a_block, "N2", 3},
+        {n2_root_below_another, "N2", 3},
+        {n2_other_root, "N2", 3},
         {n3_unattached_dups, "N3", 3},
         {n3_unknown, "N3", 3},
+        {n3_content_above, "N3", 3},
         {n3_other_content, "N3", 3},
         {n3_dups_broken, "N3", 3},
+        {n3_dup_elsewhere_in_its_block, "N3", 3},
+        {n3_dup_of_nothing, "N3", 3},
+        {n3_dup_where_the_node_is, "N3", 3},
+        {n3_dups_forgotten, "N3", 3},
+        {n3_dups_one_way, "N3", 3},
         {n3_off_the_path, "N3", 3},
         {n3_free_dup, "N3", 3},
         {n3_dup_of_itself, "N3", 3},
         {x2_same_block, "X2", 3},
+        {x2_source_beyond, "X2", 3},
+        {x2_null_target, "X2", 3},
         {x2_no_tokens, "X2", 3},
         {x2_too_many_tokens, "X2", 3},
     };

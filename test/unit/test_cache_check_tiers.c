@@ -111,6 +111,21 @@ static void x1_parked_links(struct scene *s)
     kvpi_block(&s->cache->pool, parked(s))->prev = 0;
 }
 
+static struct kvpi_block *parked_list(const struct scene *s)
+{
+    return kvpi_block(&s->cache->pool, kvpi_block(&s->cache->pool, parked(s))->prev);
+}
+
+static void x1_null_block_in_a_parked_list(struct scene *s)
+{
+    parked_list(s)->next = 0;
+}
+
+static void x1_parked_list_into_a_queue(struct scene *s)
+{
+    parked_list(s)->next = s->cache->pool.n_blocks;
+}
+
 static void x1_not_parked(struct scene *s)
 {
     kvpi_block(&s->cache->pool, parked(s))->refs &= ~KVPI_REFS_PARKED;
@@ -208,6 +223,8 @@ static void test_every_planted_fault_is_named(void **state)
         {b1_host_mark, "B1", 2},
         {b1_parked_in_a_queue, "B1", 2},
         {x1_parked_links, "X1", 2},
+        {x1_null_block_in_a_parked_list, "X1", 2},
+        {x1_parked_list_into_a_queue, "X1", 2},
         {x1_not_parked, "X1", 2},
         {x1_held_in_a_parked_list, "X1", 2},
         {t1_host_refs, "T1", 3},
@@ -243,6 +260,22 @@ static void test_every_planted_fault_is_named(void **state)
     }
 }
 
+/* The cache adds the counts up first; a pool by itself knows how many are parked. */
+static void test_a_pool_counts_what_is_parked(void **state)
+{
+    (void)state;
+    struct scene scene;
+    uint64_t block;
+    const char *detail;
+    make_scene(&scene);
+    scene.cache->pool.n_parked--;
+    assert_false(kvpi_pool_check(&scene.cache->pool, &block, &detail));
+    assert_string_equal(detail, "B2 the counts are not those of the queues");
+    scene.cache->pool.n_parked++;
+    assert_true(kvpi_pool_check(&scene.cache->pool, &block, &detail));
+    end_world(&scene.w);
+}
+
 static void test_the_audit_changes_nothing(void **state)
 {
     (void)state;
@@ -261,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_planted_fault_is_named),
+        cmocka_unit_test(test_a_pool_counts_what_is_parked),
         cmocka_unit_test(test_the_audit_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "tiers.h"
+#include "groups.h"
+
+#include <kvpager/meta.h>
+#include <kvpager/snapshot.h>
 
 /* ------------------------------------------------------------------------- a call inside a call */
 
@@ -16,7 +19,7 @@ static void skip_without_checks(void)
 }
 
 /* A sink that calls the cache, which it must not. */
-enum { CALLS = 22, TIER_CALLS = 9 };
+enum { CALLS = 22, TIER_CALLS = 9, GROUP_CALLS = 6 };
 
 struct caller {
     kvp_cache *cache;
@@ -24,7 +27,7 @@ struct caller {
     kvp_seq seq;
     int armed;
     int n_calls;
-    kvp_status statuses[CALLS + TIER_CALLS];
+    kvp_status statuses[CALLS + TIER_CALLS + GROUP_CALLS];
 };
 
 static kvp_status *call_tiers(struct caller *c, kvp_status *s)
@@ -41,6 +44,48 @@ static kvp_status *call_tiers(struct caller *c, kvp_status *s)
     *s++ = kvp_step_done(c->cache, 1, NULL);
     *s++ = kvp_step_failed(c->cache, 1, NULL, 0, NULL);
     *s++ = kvp_events_snapshot(c->cache, NULL, 0, NULL, &n, &number);
+    return s;
+}
+
+static int write_nothing(void *context, const void *bytes, size_t n_bytes)
+{
+    (void)context;
+    (void)bytes;
+    (void)n_bytes;
+    return 0;
+}
+
+static int read_nothing(void *context, void *out_bytes, size_t capacity, size_t *out_n)
+{
+    (void)context;
+    (void)out_bytes;
+    (void)capacity;
+    *out_n = 0;
+    return 0;
+}
+
+static kvp_status *call_groups(struct caller *c, kvp_status *s)
+{
+    static const int32_t parent = -1;
+    static const int32_t nothing = -1;
+    const uint32_t one = 1;
+    const kvp_sink sink = {NULL, write_nothing};
+    const kvp_source source = {NULL, read_nothing};
+    const kvp_meta_batch rows = {.struct_size = sizeof(rows), .n_seqs = 1, .seqs = &c->seq};
+    kvp_accept accept = {
+        .struct_size = sizeof(accept), .n_seqs = 1, .seqs = &c->seq, .leaves = &nothing};
+    kvp_snapshot_options options;
+    kvp_snapshot_report report;
+    kvp_meta_sizes sizes;
+    kvp_batch batch = batch_of(&c->seq, &one, 1);
+    batch.tokens = ints(0);
+    kvp_snapshot_options_init(&options);
+    *s++ = kvp_seq_extend_tree(c->cache, &batch, &parent);
+    *s++ = kvp_seq_accept(c->cache, &accept);
+    *s++ = kvp_seq_window(c->cache, c->seq, 0, (kvp_window){0, 4}, NULL);
+    *s++ = kvp_meta_measure(c->cache, &rows, &sizes);
+    *s++ = kvp_snapshot_save(c->cache, &options, &sink);
+    *s++ = kvp_snapshot_load(c->cache, &options, &source, &report);
     return s;
 }
 
@@ -87,6 +132,7 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     *s++ = kvp_check(c->cache, 1, NULL);
     *s++ = kvp_cache_reset(c->cache);
     s = call_tiers(c, s);
+    s = call_groups(c, s);
     c->n_calls = (int)(s - c->statuses);
     return 0;
 }
@@ -106,8 +152,8 @@ static void test_a_call_from_inside_a_call_is_busy(void **state)
     assert_ok(kvp_seq_open(c.cache, c.ns, &prompt, &c.seq, NULL));
     c.armed = 1;
     assert_ok(kvp_seq_commit(c.cache, c.seq, 4)); /* the call itself is not affected */
-    assert_int_equal(c.n_calls, CALLS + TIER_CALLS);
-    for (int i = 0; i < CALLS + TIER_CALLS; i++) {
+    assert_int_equal(c.n_calls, CALLS + TIER_CALLS + GROUP_CALLS);
+    for (int i = 0; i < c.n_calls; i++) {
         assert_int_equal(c.statuses[i], KVP_E_BUSY);
     }
     assert_ok(kvp_seq_close(c.cache, c.seq, NULL)); /* and the cache is free again */
