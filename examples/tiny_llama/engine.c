@@ -314,7 +314,6 @@ static kvp_status submit(struct engine *engine, uint32_t i, const struct generat
         .prompt = &prompt,
         .ns = engine->kv.ns,
         .n_samples = generation->n_samples,
-        .priority = engine->options.samples_first && generation->n_samples == 1 ? 1 : 0,
         /* beams are ended by hand: one that has ended cannot be reordered any more */
         .max_new_tokens = generation->n_new + (generation->is_beam ? 1 : 0)};
     if (generation->n_samples > MAX_SAMPLES)

@@ -15,18 +15,15 @@ typedef struct engine_options {
     uint32_t step_tokens;
     uint32_t chunk_tokens; /* 0: prompts are cut by step_tokens only */
     uint32_t max_running;
-    uint32_t prefix_cache;  /* 0, 1 */
-    uint32_t cascade;       /* 1: blocks that sequences share are listed once */
-    uint32_t rope_mode;     /* KVP_ROPE_AT_WRITE; KVP_ROPE_AT_READ for models without windows */
-    uint32_t type;          /* KVP_F32 ... */
-    uint32_t preempt;       /* KVP_PREEMPT_... */
-    uint32_t host_blocks;   /* of the host tier, which also keeps what is evicted; 0: none */
-    uint32_t overlapped;    /* 1: KVP_STEPS_OVERLAPPED */
-    uint32_t impl;          /* of attention: KVP_ATTN_... */
-    uint32_t samples_first; /* 1: requests with samples rank before others: not preempted. With a
-                               window, recompute would have to fork samples at the prompt's end,
-                               and may find that it was dropped */
-    uint32_t lose_steps;    /* 1: the forward passes of steps 2, 4, 8, 16, ... are lost */
+    uint32_t prefix_cache; /* 0, 1 */
+    uint32_t cascade;      /* 1: blocks that sequences share are listed once */
+    uint32_t rope_mode;    /* KVP_ROPE_AT_WRITE; KVP_ROPE_AT_READ for models without windows */
+    uint32_t type;         /* KVP_F32 ... */
+    uint32_t preempt;      /* KVP_PREEMPT_... */
+    uint32_t host_blocks;  /* of the host tier, which also keeps what is evicted; 0: none */
+    uint32_t overlapped;   /* 1: KVP_STEPS_OVERLAPPED */
+    uint32_t impl;         /* of attention: KVP_ATTN_... */
+    uint32_t lose_steps;   /* 1: the forward passes of steps 2, 4, 8, 16, ... are lost */
 } engine_options;
 
 engine_options engine_default_options(void);

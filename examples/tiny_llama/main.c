@@ -161,7 +161,6 @@ static int run_hybrid(struct model *model, const struct requests *expected)
     const engine_options plain = engine_default_options();
     engine_options few = plain;
     few.n_blocks = 48;
-    few.samples_first = 1;
     struct way ways[] = {
         {"together", plain, 1},
         {"no prefix cache", plain, 1},
@@ -180,7 +179,6 @@ static int run_hybrid(struct model *model, const struct requests *expected)
     ways[5].options.cascade = 1;
     ways[7].options.preempt = KVP_PREEMPT_SWAP;
     ways[7].options.host_blocks = 96;
-    ways[7].options.samples_first = 0;
     ways[8].options.host_blocks = 96;
     ways[9].options.overlapped = 1;
     return run_table(model, ways, sizeof ways / sizeof *ways, expected);

@@ -50,10 +50,6 @@
  *     little changed in the cache since the last one that it must fail again.
  *   - Layer groups and windows (windows.h): counts of blocks are of all groups. What a window of
  *     the configuration drops is given back as a request goes on, but not counted in advance.
- *     Samples are forked where the prompt ends, which a window may have dropped when generated
- *     tokens are computed again with it: a request of several samples that comes back from a
- *     recompute then ends with KVP_END_REFUSED. Prefer KVP_PREEMPT_SWAP for such caches, or give
- *     such requests a rank that is not preempted.
  *   - Victims: paused requests first, then larger priority value, then later arrival; never one
  *     that ranks before the request that needs the blocks, never one that came in in the same step,
  *     and never one that would release nothing, all its blocks being shared with others that stay.
@@ -66,12 +62,14 @@
  *     cached, so that much of it is hit unless it was evicted meanwhile (and with
  *     kvp_config.keep_evicted, even then). Of a request with n > 1 live samples the first finds
  *     these hits; the others are forked from it at the prompt's end and compute their generated
- *     tokens again.
+ *     tokens again. In a cache with windows the first one stops there, too, until they are: past
+ *     it, what they need is dropped. It hits in the prompt only, then, and the blocks that its
+ *     generated tokens will take are promised with those of the others.
  *   - Preemption by swap (config.preempt): all its sequences move to the host in one call
  *     (kvp_seq_swap_out), sharing kept, and later back, all or nothing. Nothing is computed twice.
  *     Recompute takes its place when the host or the plan has no room for it now, and when the way
- *     back might not fit a plan: the blocks of its rows, each row counted for itself (usable blocks
- *     at most), and its live samples exceed max_copies.
+ *     back might not fit a plan: the blocks of its rows of all groups, each row counted for itself
+ *     (usable blocks at most), and its live samples, once for each group, exceed max_copies.
  *   - Samples of a request advance together: none samples a token while another one is behind, so
  *     live samples always have equally many tokens. (They differ in what is computed only after a
  *     preemption by recompute, while the others catch up with the first.)
@@ -147,9 +145,9 @@ typedef struct kvp_request {
  *   swap       swap_cost + swap_block_cost x copied
  *              copied: copied_blocks of kvp_can_swap_out for its sequences
  *   recompute  recompute_cost + recompute_token_cost x lost
- *              lost: computed tokens of its first live sample, but for those in leading blocks that
- *              other requests hold, too (they will be hit); and of each other live sample its
- *              computed tokens after the prompt
+ *              lost: computed tokens of its first live sample, but for those in leading blocks (of
+ *              group 0) that other requests hold, too (they will be hit); and of each other live
+ *              sample its computed tokens after the prompt
  *
  * Example: S = 16, prices in us: swap_cost 20, swap_block_cost 80 (2 MiB, there and back, at 50
  * GB/s), recompute_cost 0, recompute_token_cost 40 (8 G parameters at 400 TFLOP/s). The victim has
@@ -251,16 +249,18 @@ typedef struct kvp_sched_limit {
  *   P + 1 and L <= max_seq_tokens, else KVP_E_TOO_LONG;
  *   B(P) + n - 1 <= usable - watermark, and
  *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER. With
- *   several layer groups, usable and usable - watermark are divided by their number.
+ *   several layer groups, usable and usable - watermark are divided by their number: whoever comes
+ *   in, also from a recompute, takes the blocks of all groups first, and windows drop theirs then.
  *
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
  *          out_limit    written on KVP_OK, KVP_E_TOO_LONG and KVP_E_NEVER; may be NULL
- * Returns: KVP_OK; KVP_E_ARG also for what kvp_can_open refuses in the prompt, and for n_samples
- *          above max_running; KVP_E_HANDLE for the namespace; KVP_E_TOO_LONG; KVP_E_NEVER;
- *          KVP_E_NO_SEQS: max_requests or max_samples are there already; KVP_E_NO_BLOCKS: the
- *          token arena has no room for the prompt (unless borrowed) and n x max_new_tokens: wait
- *          until something ends
+ * Returns: KVP_OK; KVP_E_ARG also for what kvp_can_open refuses in the prompt, for n_samples above
+ *          max_running, and, with several samples, for n_samples x layer groups above max_copies of
+ *          the cache (those that are forked copy a block of each group at once); KVP_E_HANDLE for
+ *          the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS: max_requests or max_samples
+ *          are there already; KVP_E_NO_BLOCKS: the token arena has no room for the prompt (unless
+ *          borrowed) and n x max_new_tokens: wait until something ends
  * After-failure: unchanged
  * Thread:  sched. Cost: O(prompt tokens + n_samples)
  */

@@ -159,6 +159,9 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     sched->cache = cache;
     sched->block_tokens = cache_config->block_tokens;
     sched->n_groups = cache_config->n_groups;
+    for (uint32_t g = 0; g < cache_config->n_groups; g++) {
+        sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
+    }
     sched->max_seqs = cache_config->max_seqs;
     sched->max_seq_tokens = cache_config->max_seq_tokens;
     sched->max_copies = cache_config->max_copies;
@@ -260,7 +263,10 @@ static int is_sound(const kvp_sched *sched, const kvp_submission *submission)
     return submission->struct_size == sizeof(*submission) && prompt != NULL &&
            prompt->struct_size == sizeof(*prompt) && prompt->n_tokens >= 1 &&
            prompt->tokens != NULL && prompt->reserve_tokens == 0 &&
-           submission->n_samples <= sched->config.max_running && submission->max_new_tokens >= 1 &&
+           submission->n_samples <= sched->config.max_running &&
+           (submission->n_samples < 2 ||
+            (uint64_t)submission->n_samples * sched->n_groups <= sched->max_copies) &&
+           submission->max_new_tokens >= 1 &&
            (submission->flags & ~(uint32_t)KVP_SUBMIT_BORROW) == 0;
 }
 

@@ -25,7 +25,7 @@ static void add_chunk(kvp_sched *sched, struct kvpi_sample *sample, uint32_t *bu
 {
     struct kvpi_request *request = &sched->requests[sample->request];
     const uint32_t most = sched->config.chunk_tokens;
-    const uint32_t gap = kvpi_sample_goal(request, sample) - sample->computed;
+    const uint32_t gap = kvpi_sample_goal(sched, request, sample) - sample->computed;
     const uint32_t n = kvpi_sched_min(gap, kvpi_sched_min(*budget, most));
     const uint32_t slot = sched->n_items++;
     const kvp_range range = {sample->computed, sample->computed + n};

@@ -148,8 +148,8 @@ static int check_sample(struct audit *audit, const struct kvpi_request *request,
     audit->n_samples++;
     audit->n_prefill += sample->stage == KVPI_STAGE_PREFILL;
     audit->n_decode += sample->stage == KVPI_STAGE_DECODE;
-    audit->n_catching_up +=
-        sample->stage == KVPI_STAGE_PREFILL && sample->core < kvpi_sample_goal(request, sample);
+    audit->n_catching_up += sample->stage == KVPI_STAGE_PREFILL &&
+                            sample->core < kvpi_sample_goal(audit->sched, request, sample);
     audit->n_used_pages += pages_of(&sample->generated);
     return check_seq(audit, sample, place) && check_item(audit, sample, place);
 }

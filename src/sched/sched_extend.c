@@ -20,11 +20,12 @@ static kvp_status extend_all(kvp_sched *sched)
 }
 
 /* Tokens that a sample needs room for. */
-static uint32_t missing_tokens(const struct kvpi_request *request, const struct kvpi_sample *sample)
+static uint32_t missing_tokens(const kvp_sched *sched, const struct kvpi_request *request,
+                               const struct kvpi_sample *sample)
 {
     switch (sample->stage) {
     case KVPI_STAGE_DECODE: return 1;
-    case KVPI_STAGE_PREFILL: return kvpi_sample_goal(request, sample) - sample->core;
+    case KVPI_STAGE_PREFILL: return kvpi_sample_goal(sched, request, sample) - sample->core;
     default: return 0;
     }
 }
@@ -34,7 +35,7 @@ static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
     uint32_t n = 0;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        const uint32_t missing = missing_tokens(request, s);
+        const uint32_t missing = missing_tokens(sched, request, s);
         if (missing > 0) {
             sched->few_ids[n] = (uint32_t)(s - sched->samples);
             sched->few_seqs[n] = s->seq;
@@ -51,7 +52,7 @@ static kvp_status fill(kvp_sched *sched, const struct kvpi_request *request, uin
         struct kvpi_sample *sample = &sched->samples[sched->few_ids[i]];
         const uint32_t missing = sched->few_counts[i];
         const int is_prefill = sample->stage == KVPI_STAGE_PREFILL;
-        const uint32_t end = is_prefill ? kvpi_sample_goal(request, sample) : sample->known;
+        const uint32_t end = is_prefill ? kvpi_sample_goal(sched, request, sample) : sample->known;
         const kvp_range range = {end - missing, end};
         struct kvpi_cursor cursor = kvpi_cursor_start();
         kvpi_text_read(sched, sample, &cursor, range, sched->text);

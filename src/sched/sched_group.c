@@ -21,6 +21,9 @@ kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,
     sched->promised_blocks -= request->promised;
     request->promised = 0;
     request->n_unforked = 0;
+    request->is_forked = 1;
+    sched->n_catching_up +=
+        trunk->stage == KVPI_STAGE_PREFILL && trunk->core < kvpi_sample_goal(sched, request, trunk);
     return KVP_OK;
 }
 

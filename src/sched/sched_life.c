@@ -68,7 +68,7 @@ static uint32_t place_of(const kvp_sched *sched, const struct kvpi_sample *sampl
 
 static uint32_t is_catching_up(const kvp_sched *sched, const struct kvpi_sample *sample)
 {
-    return sample->core < kvpi_sample_goal(&sched->requests[sample->request], sample);
+    return sample->core < kvpi_sample_goal(sched, &sched->requests[sample->request], sample);
 }
 
 void kvpi_life_list(kvp_sched *sched, struct kvpi_sample *sample)
@@ -249,6 +249,7 @@ void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t 
     }
     kvpi_life_unpromise(sched, request);
     request->n_unforked = 0;
+    request->is_forked = 0;
     kvpi_life_move(sched, request, queue);
 }
 

@@ -23,13 +23,18 @@ uint64_t kvpi_open_watermark(const kvp_sched *sched)
     return stats.held_blocks == 0 ? 0 : sched->watermark_blocks;
 }
 
-/* Blocks that the live samples after the trunk will take when they are forked: one each for a new
- * request; when generated tokens come back, all that are not the prompt's full ones. */
-uint32_t kvpi_open_blocks_for_others(const kvp_sched *sched, const struct kvpi_request *request,
+/* Blocks that will be taken when the trunk is forked. Those of the live samples after it: one each
+ * for a new request; when generated tokens come back, all that are not the prompt's full ones. And
+ * the trunk's own, if it stops at the prompt's end till then. */
+uint32_t kvpi_open_blocks_to_promise(const kvp_sched *sched, const struct kvpi_request *request,
                                      const struct kvpi_sample *trunk)
 {
     const uint32_t S = sched->block_tokens;
+    const uint32_t goal = kvpi_sample_goal(sched, request, trunk);
     uint32_t n = 0;
+    if (goal + 1 < trunk->known) {
+        n = (kvpi_sched_ceil(trunk->known - 1, S) - kvpi_sched_ceil(goal, S)) * sched->n_groups;
+    }
     for (const struct kvpi_sample *s = kvpi_sched_next(sched, trunk); s;
          s = kvpi_sched_next(sched, s)) {
         if (s->stage != KVPI_STAGE_ENDED) {
@@ -44,7 +49,7 @@ static kvp_prompt prompt_of(kvp_sched *sched, struct kvpi_request *request,
                             const struct kvpi_sample *trunk)
 {
     kvp_prompt prompt = request->prompt;
-    const kvp_range all = {0, kvpi_sample_goal(request, trunk)};
+    const kvp_range all = {0, kvpi_sample_goal(sched, request, trunk)};
     if (all.end > prompt.n_tokens) {
         prompt.hashes = NULL; /* there are none of the generated tokens */
     }
@@ -87,13 +92,13 @@ kvp_status kvpi_open_check(kvp_sched *sched, struct kvpi_request *request)
     const struct kvpi_sample *trunk = kvpi_open_trunk_of(sched, request);
     kvp_prompt prompt = prompt_of(sched, request, trunk);
     return check_promises(sched, request, &prompt,
-                          kvpi_open_blocks_for_others(sched, request, trunk));
+                          kvpi_open_blocks_to_promise(sched, request, trunk));
 }
 
 kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
 {
     struct kvpi_sample *trunk = kvpi_open_trunk_of(sched, request);
-    const uint32_t others = kvpi_open_blocks_for_others(sched, request, trunk);
+    const uint32_t others = kvpi_open_blocks_to_promise(sched, request, trunk);
     kvp_prompt prompt = prompt_of(sched, request, trunk);
     kvp_open_info info;
     kvp_shortage shortage;

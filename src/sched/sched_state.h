@@ -102,7 +102,8 @@ struct kvpi_request {
     uint32_t n_samples;
     uint32_t n_live;
     uint32_t n_unforked; /* live samples without a sequence, which the trunk will be forked to */
-    uint32_t promised;   /* blocks for them, in sched->promised_blocks; on the host: 0 */
+    uint32_t is_forked;  /* 1: they have been, since the request was admitted */
+    uint32_t promised;   /* blocks for the time after, in sched->promised_blocks; on the host: 0 */
     uint32_t limit;
     uint32_t passed;
     uint32_t preemptions;
@@ -121,6 +122,7 @@ struct kvp_sched {
     kvp_sched_config config;
     uint32_t block_tokens;
     uint32_t n_groups; /* of layers: blocks for each S tokens */
+    int has_windows;   /* a group has one: what is behind it is dropped */
     uint32_t max_seqs; /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;
@@ -214,12 +216,15 @@ static inline kvp_request kvpi_sched_handle(const kvp_sched *sched,
 }
 
 /* Where the sample's chunks end. Of a group whose generated tokens are computed again, each stops
- * before its newest token, which all then decode in one step. */
-static inline uint32_t kvpi_sample_goal(const struct kvpi_request *request,
+ * before its newest token, which all then decode in one step. With windows the trunk first stops at
+ * the prompt's end: further on, what the other samples are forked with would be dropped. */
+static inline uint32_t kvpi_sample_goal(const kvp_sched *sched, const struct kvpi_request *request,
                                         const struct kvpi_sample *sample)
 {
-    const int waits = request->n_live > 1 && sample->known > request->prompt.n_tokens;
-    return sample->known - (waits ? 1u : 0u);
+    const int is_again = request->n_live > 1 && sample->known > request->prompt.n_tokens;
+    return is_again && sched->has_windows && !request->is_forked
+               ? request->prompt.n_tokens
+               : sample->known - (is_again ? 1u : 0u);
 }
 
 /* Has it one token to compute, which is not in the core? (Not for DECODE.) */
@@ -304,7 +309,7 @@ void kvpi_extend_swapped_in(kvp_sched *sched, struct kvpi_request *request);
 /* sched_open.c: the sequence of a request that is admitted; what others will need. */
 kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request);
 kvp_status kvpi_open_check(kvp_sched *sched, struct kvpi_request *request);
-uint32_t kvpi_open_blocks_for_others(const kvp_sched *sched, const struct kvpi_request *request,
+uint32_t kvpi_open_blocks_to_promise(const kvp_sched *sched, const struct kvpi_request *request,
                                      const struct kvpi_sample *trunk);
 struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi_request *request);
 uint64_t kvpi_open_watermark(const kvp_sched *sched);

@@ -7,11 +7,20 @@
  */
 #include "sched_state.h"
 
-static uint64_t count_row(const kvp_sched *sched, const struct kvpi_sample *sample)
+/* Blocks of the rows of all layer groups, those that windows have dropped left out. */
+static uint64_t count_rows(const kvp_sched *sched, const struct kvpi_sample *sample)
 {
-    const int32_t *row;
-    uint32_t n;
-    return kvp_seq_row(sched->cache, sample->seq, 0, &row, &n) == KVP_OK ? n : 0;
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < sched->n_groups; g++) {
+        const int32_t *row;
+        uint32_t n_row;
+        if (kvp_seq_row(sched->cache, sample->seq, g, &row, &n_row) == KVP_OK) {
+            for (uint32_t i = 0; i < n_row; i++) {
+                n += row[i] != KVP_NULL_BLOCK;
+            }
+        }
+    }
+    return n;
 }
 
 /* Would it come back in one plan? Samples are counted besides, for copies of blocks that they share
@@ -21,10 +30,10 @@ int kvpi_swap_is_possible(const kvp_sched *sched, const struct kvpi_request *req
     uint64_t n = 0;
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        n += kvpi_sample_has_seq(s) ? count_row(sched, s) : 0;
+        n += kvpi_sample_has_seq(s) ? count_rows(sched, s) : 0;
     }
     n = n < sched->usable_blocks ? n : sched->usable_blocks;
-    return n + request->n_live <= sched->max_copies;
+    return n + (uint64_t)request->n_live * sched->n_groups <= sched->max_copies;
 }
 
 static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
@@ -156,11 +165,11 @@ static struct besides count_besides(const kvp_sched *sched, const struct kvpi_re
     }
     if (request->n_unforked > 0) {
         n.promised =
-            kvpi_open_blocks_for_others(sched, request, kvpi_open_trunk_of(sched, request));
+            kvpi_open_blocks_to_promise(sched, request, kvpi_open_trunk_of(sched, request));
     }
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        const uint32_t goal = kvpi_sample_goal(request, s);
+        const uint32_t goal = kvpi_sample_goal(sched, request, s);
         if (kvpi_sample_has_seq(s) && s->core < goal) {
             /* and the partly filled block that it shares with the trunk */
             n.at_once += (kvpi_sched_ceil(goal, S) - s->core / S) * sched->n_groups;

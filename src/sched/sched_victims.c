@@ -15,37 +15,39 @@ struct row {
     uint32_t n;
 };
 
-static struct row row_of(const kvp_sched *sched, const struct kvpi_sample *sample)
+static struct row row_of(const kvp_sched *sched, const struct kvpi_sample *sample, uint32_t group)
 {
     struct row row = {NULL, 0};
     if (sample->seq.bits == 0 ||
-        kvp_seq_row(sched->cache, sample->seq, 0, &row.blocks, &row.n) != KVP_OK) {
+        kvp_seq_row(sched->cache, sample->seq, group, &row.blocks, &row.n) != KVP_OK) {
         row.n = 0;
     }
     return row;
 }
 
 static uint32_t count_holders(const kvp_sched *sched, const struct kvpi_request *request,
-                              uint32_t idx, int32_t block)
+                              uint32_t group, uint32_t idx, int32_t block)
 {
     uint32_t n = 0;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        const struct row row = row_of(sched, s);
+        const struct row row = row_of(sched, s, group);
         n += idx < row.n && row.blocks[idx] == block;
     }
     return n;
 }
 
-static int is_released(const kvp_sched *sched, const struct kvpi_request *request, uint32_t idx,
-                       int32_t block)
+/* A null entry, dropped by a window, is no block. */
+static int is_released(const kvp_sched *sched, const struct kvpi_request *request, uint32_t group,
+                       uint32_t idx, int32_t block)
 {
     kvp_block_info info;
-    if (kvp_block_info_get(sched->cache, 0, KVP_DEVICE, block, &info) != KVP_OK) {
+    if (kvp_block_info_get(sched->cache, group, KVP_DEVICE, block, &info) != KVP_OK) {
         return 0;
     }
-    return info.ref_count == 1 || (request->n_live > 1 && info.ref_count <= request->n_live &&
-                                   count_holders(sched, request, idx, block) == info.ref_count);
+    return info.ref_count == 1 ||
+           (request->n_live > 1 && info.ref_count <= request->n_live &&
+            count_holders(sched, request, group, idx, block) == info.ref_count);
 }
 
 /* Almost always the first look, at a row's last block, decides. */
@@ -53,10 +55,12 @@ static int releases_something(const kvp_sched *sched, const struct kvpi_request 
 {
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
-        const struct row row = row_of(sched, s);
-        for (uint32_t idx = row.n; idx-- > 0;) {
-            if (is_released(sched, request, idx, row.blocks[idx])) {
-                return 1;
+        for (uint32_t g = 0; g < sched->n_groups; g++) {
+            const struct row row = row_of(sched, s, g);
+            for (uint32_t idx = row.n; idx-- > 0;) {
+                if (is_released(sched, request, g, idx, row.blocks[idx])) {
+                    return 1;
+                }
             }
         }
     }

@@ -45,11 +45,25 @@ uint32_t oracle_live(const request *r)
     return n;
 }
 
-/* What a sample computes in chunks: all its tokens; but a group that computes generated tokens
- * again leaves the newest ones for a step in which all decode. */
-uint32_t oracle_goal(const request *r, const sample *s)
+static int has_windows(const oracle *o)
 {
-    return oracle_live(r) > 1 && s->n > r->prompt ? s->n - 1 : s->n;
+    int has = 0;
+    for (uint32_t g = 0; g < o->cache_config.n_groups; g++)
+        has |= o->cache_config.groups[g].recent_tokens > 0;
+    return has;
+}
+
+/* What a sample computes in chunks: all its tokens; but a group that computes generated tokens
+ * again leaves the newest ones for a step in which all decode, and with windows the trunk does not
+ * go past the prompt before the others are forked from it. */
+uint32_t oracle_goal(const oracle *o, const request *r, const sample *s)
+{
+    uint32_t n_seqs = 0;
+    if (oracle_live(r) == 1 || s->n == r->prompt)
+        return s->n;
+    for (uint32_t i = 0; i < r->n_samples; i++)
+        n_seqs += !r->samples[i].has_ended && r->samples[i].seq.bits != 0;
+    return has_windows(o) && n_seqs < oracle_live(r) ? r->prompt : s->n - 1;
 }
 
 /* Do all live samples decode next? */
@@ -90,6 +104,12 @@ kvp_ended oracle_refusal(oracle *o, request *r, kvp_status status)
 
 /* ------------------------------------------------------------------------------------- submit */
 
+/* Of each layer group's share. */
+static uint64_t share(const oracle *o, uint32_t blocks)
+{
+    return blocks / o->cache_config.n_groups;
+}
+
 static uint64_t blocks_of(const oracle *o, uint64_t tokens)
 {
     const uint32_t S = o->cache_config.block_tokens;
@@ -99,14 +119,14 @@ static uint64_t blocks_of(const oracle *o, uint64_t tokens)
 static int prompt_fits(const oracle *o, uint32_t prompt, uint32_t n)
 {
     return prompt + 1 <= o->cache_config.max_seq_tokens &&
-           blocks_of(o, prompt) + n - 1 <= o->usable - o->watermark;
+           blocks_of(o, prompt) + n - 1 <= share(o, o->usable - o->watermark);
 }
 
 static int all_fits(const oracle *o, uint32_t prompt, uint64_t all, uint32_t n)
 {
     const uint64_t full = prompt / o->cache_config.block_tokens;
     const uint64_t most = blocks_of(o, all) > full ? blocks_of(o, all) : full;
-    return full + n * (most - full) <= o->usable;
+    return full + n * (most - full) <= share(o, o->usable);
 }
 
 /* The largest lengths, by trying all. */
@@ -116,7 +136,8 @@ static kvp_sched_limit limit_of(const oracle *o, uint32_t prompt, uint32_t n)
     for (uint32_t p = 1; p <= o->cache_config.max_seq_tokens; p++) {
         if (prompt_fits(o, p, n) && all_fits(o, p, (uint64_t)p + 1, n))
             limit.max_prompt_tokens = p;
-        if (prompt / o->cache_config.block_tokens < o->usable && all_fits(o, prompt, p, n))
+        if (prompt / o->cache_config.block_tokens < share(o, o->usable) &&
+            all_fits(o, prompt, p, n))
             limit.max_tokens = p;
     }
     return limit;
@@ -180,7 +201,8 @@ kvp_status oracle_submit(oracle *o, const kvp_submission *submission, kvp_sched_
         r++;
     fill_in(o, r, submission);
     const uint64_t all = (uint64_t)r->prompt + r->max_new;
-    if (r->n_samples > o->config.max_running)
+    if (r->n_samples > o->config.max_running ||
+        (r->n_samples > 1 && r->n_samples * o->cache_config.n_groups > o->cache_config.max_copies))
         return KVP_E_ARG;
     *out_limit = limit_of(o, r->prompt, r->n_samples);
     if (all > o->cache_config.max_seq_tokens) {
@@ -285,7 +307,8 @@ static void begin_chunks(oracle *o, request *r)
 {
     for (uint32_t i = 0; i < r->n_samples; i++) {
         sample *s = &r->samples[i];
-        const int has_some = !s->has_ended && s->seq.bits != 0 && s->computed < oracle_goal(r, s);
+        const int has_some =
+            !s->has_ended && s->seq.bits != 0 && s->computed < oracle_goal(o, r, s);
         if (!has_some || !r->takes_part || oracle_is_ready(r))
             s->under_way = 0;
         else if (s->under_way == 0)

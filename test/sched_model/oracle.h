@@ -129,7 +129,7 @@ kvp_status oracle_reorder(oracle *o, request *r, const uint32_t *parents, const 
 request *oracle_find(oracle *o, kvp_request handle);
 int oracle_before(const request *a, const request *b);
 uint32_t oracle_live(const request *r);
-uint32_t oracle_goal(const request *r, const sample *s);
+uint32_t oracle_goal(const oracle *o, const request *r, const sample *s);
 int oracle_is_ready(const request *r);
 void oracle_drop_sequences(request *r);
 kvp_ended oracle_refusal(oracle *o, request *r, kvp_status status);

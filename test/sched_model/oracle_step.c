@@ -89,40 +89,45 @@ static uint32_t gather(const request *r, kvp_seq *seqs)
 
 /* ----------------------------------------------------------------------------- giving blocks up */
 
+/* The row of a sample; none when it has no sequence. */
+static uint32_t row_of(const oracle *o, const sample *s, uint32_t group, const int32_t **out_row)
+{
+    uint32_t n = 0;
+    if (s->seq.bits == 0 || kvp_seq_row(o->cache, s->seq, group, out_row, &n) != KVP_OK)
+        return 0;
+    return n;
+}
+
 /* Entries of the request's rows that are this block. */
-static uint32_t count_own(const oracle *o, const request *r, int32_t block)
+static uint32_t count_own(const oracle *o, const request *r, uint32_t group, int32_t block)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < r->n_samples; i++) {
         const int32_t *row;
-        uint32_t n_row;
-        if (r->samples[i].seq.bits == 0 ||
-            kvp_seq_row(o->cache, r->samples[i].seq, 0, &row, &n_row) != KVP_OK)
-            continue;
+        const uint32_t n_row = row_of(o, &r->samples[i], group, &row);
         for (uint32_t j = 0; j < n_row; j++)
             n += row[j] == block;
     }
     return n;
 }
 
-static int others_hold(const oracle *o, const request *r, int32_t block)
+static int others_hold(const oracle *o, const request *r, uint32_t group, int32_t block)
 {
     kvp_block_info info;
-    (void)kvp_block_info_get(o->cache, 0, KVP_DEVICE, block, &info);
-    return info.ref_count > count_own(o, r, block);
+    (void)kvp_block_info_get(o->cache, group, KVP_DEVICE, block, &info);
+    return info.ref_count > count_own(o, r, group, block);
 }
 
 static int releases_something(const oracle *o, const request *r)
 {
     for (uint32_t i = 0; i < r->n_samples; i++) {
-        const int32_t *row;
-        uint32_t n_row;
-        if (r->samples[i].seq.bits == 0 ||
-            kvp_seq_row(o->cache, r->samples[i].seq, 0, &row, &n_row) != KVP_OK)
-            continue;
-        for (uint32_t j = 0; j < n_row; j++) {
-            if (!others_hold(o, r, row[j]))
-                return 1;
+        for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
+            const int32_t *row;
+            const uint32_t n_row = row_of(o, &r->samples[i], g, &row);
+            for (uint32_t j = 0; j < n_row; j++) {
+                if (row[j] != KVP_NULL_BLOCK && !others_hold(o, r, g, row[j]))
+                    return 1;
+            }
         }
     }
     return 0;
@@ -132,15 +137,16 @@ static int way_back_fits(const oracle *o, const request *r)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < r->n_samples; i++) {
-        const int32_t *row;
-        uint32_t n_row = 0;
-        if (r->samples[i].seq.bits != 0)
-            (void)kvp_seq_row(o->cache, r->samples[i].seq, 0, &row, &n_row);
-        n += n_row;
+        for (uint32_t g = 0; g < o->cache_config.n_groups; g++) {
+            const int32_t *row;
+            const uint32_t n_row = row_of(o, &r->samples[i], g, &row);
+            for (uint32_t j = 0; j < n_row; j++)
+                n += row[j] != KVP_NULL_BLOCK;
+        }
     }
     if (n > o->usable)
         n = o->usable;
-    return n + oracle_live(r) <= o->cache_config.max_copies;
+    return n + oracle_live(r) * o->cache_config.n_groups <= o->cache_config.max_copies;
 }
 
 static void close_all(oracle *o, request *r)
@@ -169,10 +175,10 @@ static uint64_t lost_tokens(const oracle *o, const request *r)
         if (s->seq.bits == 0)
             continue;
         const int32_t *row;
-        uint32_t n_row;
         uint32_t kept = 0;
-        (void)kvp_seq_row(o->cache, s->seq, 0, &row, &n_row);
-        while (is_first && kept + S <= s->computed && others_hold(o, r, row[kept / S]))
+        (void)row_of(o, s, 0, &row);
+        while (is_first && kept + S <= s->computed && row[kept / S] != KVP_NULL_BLOCK &&
+               others_hold(o, r, 0, row[kept / S]))
             kept += S;
         if (is_first)
             lost += s->computed - kept;
@@ -299,11 +305,11 @@ static void swap_ahead(oracle *o)
 
 /* ------------------------------------------------------------------------------------ extending */
 
-static uint32_t missing_tokens(const request *r, const sample *s)
+static uint32_t missing_tokens(const oracle *o, const request *r, const sample *s)
 {
     if (s->has_ended || s->seq.bits == 0)
         return 0;
-    return oracle_is_ready(r) ? 1 : oracle_goal(r, s) - s->core;
+    return oracle_is_ready(r) ? 1 : oracle_goal(o, r, s) - s->core;
 }
 
 /* What an extend is asked for: every sample that misses tokens, of one request or more. */
@@ -315,11 +321,11 @@ struct wanted {
     uint32_t n_tokens;
 };
 
-static void want(struct wanted *wanted, const request *r)
+static void want(const oracle *o, struct wanted *wanted, const request *r)
 {
     for (uint32_t i = 0; i < r->n_samples; i++) {
         const sample *s = &r->samples[i];
-        const uint32_t missing = missing_tokens(r, s);
+        const uint32_t missing = missing_tokens(o, r, s);
         if (missing == 0)
             continue;
         memcpy(wanted->tokens + wanted->n_tokens, s->text + s->core, missing * sizeof(int32_t));
@@ -343,17 +349,17 @@ static kvp_status extend_wanted(const oracle *o, const struct wanted *wanted)
 static kvp_status extend(oracle *o, const request *r)
 {
     struct wanted wanted = {.n = 0, .n_tokens = 0};
-    want(&wanted, r);
+    want(o, &wanted, r);
     return extend_wanted(o, &wanted);
 }
 
-static void note_extended(request *r)
+static void note_extended(const oracle *o, request *r)
 {
     const int decodes = oracle_is_ready(r);
     for (uint32_t i = 0; i < r->n_samples; i++) {
         sample *s = &r->samples[i];
-        if (!s->has_ended && s->seq.bits != 0 && (decodes || s->core < oracle_goal(r, s)))
-            s->core = decodes ? s->n : oracle_goal(r, s);
+        if (!s->has_ended && s->seq.bits != 0 && (decodes || s->core < oracle_goal(o, r, s)))
+            s->core = decodes ? s->n : oracle_goal(o, r, s);
     }
     r->decodes = decodes;
 }
@@ -369,7 +375,7 @@ static void extend_or_leave_out(oracle *o, request *r, int takes_victims, int is
         status = extend(o, r);
     }
     if (status == KVP_OK) {
-        note_extended(r);
+        note_extended(o, r);
         return;
     }
     o->met[MET_LEFT_OUT]++;
@@ -390,7 +396,7 @@ static int extend_all(oracle *o)
     wanted.n = wanted.n_tokens = 0;
     for (const request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
         const uint32_t before = wanted.n;
-        want(&wanted, r);
+        want(o, &wanted, r);
         if (wanted.n > before && !oracle_is_ready(r))
             return 0;
     }
@@ -403,7 +409,7 @@ static void extend_running(oracle *o)
     const int all_are_extended = extend_all(o);
     for (request *r = next_in_rank(o, NULL, runs); r != NULL; r = next_in_rank(o, r, runs)) {
         if (all_are_extended)
-            note_extended(r);
+            note_extended(o, r);
         else
             extend_or_leave_out(o, r, 1, r == first);
     }
@@ -417,7 +423,7 @@ static void join(oracle *o, request *r)
     r->takes_part = 1;
     for (uint32_t i = 0; i < r->n_samples && !oracle_is_ready(r); i++) {
         sample *s = &r->samples[i];
-        if (!s->has_ended && s->seq.bits != 0 && s->computed < oracle_goal(r, s))
+        if (!s->has_ended && s->seq.bits != 0 && s->computed < oracle_goal(o, r, s))
             s->under_way = ++o->clock;
     }
 }
@@ -430,17 +436,21 @@ static sample *trunk_of(request *r)
     return s;
 }
 
-static uint32_t blocks_for_others(const oracle *o, request *r)
+/* When the trunk is forked: of the others, and of itself if it stops there. */
+static uint32_t blocks_for_later(const oracle *o, request *r)
 {
     const uint32_t S = o->cache_config.block_tokens;
+    const sample *trunk = trunk_of(r);
     uint32_t n = 0;
+    if (oracle_goal(o, r, trunk) == r->prompt && trunk->n > r->prompt)
+        n = ceil_div(trunk->n - 1, S) - ceil_div(r->prompt, S);
     for (uint32_t i = 0; i < r->n_samples; i++) {
         const sample *s = &r->samples[i];
         const uint32_t own = ceil_div(s->n, S) - r->prompt / S;
-        if (!s->has_ended && s != trunk_of(r))
+        if (!s->has_ended && s != trunk)
             n += own > 1 ? own : 1;
     }
-    return n;
+    return n * o->cache_config.n_groups;
 }
 
 static uint64_t watermark_now(const oracle *o)
@@ -460,10 +470,10 @@ static int fits(const oracle *o, const kvp_admission *admission, uint64_t others
 static kvp_status admit(oracle *o, request *r, uint64_t *missing)
 {
     sample *trunk = trunk_of(r);
-    const uint32_t others = blocks_for_others(o, r);
+    const uint32_t others = blocks_for_later(o, r);
     kvp_prompt prompt = {.struct_size = sizeof prompt,
                          .tokens = trunk->text,
-                         .n_tokens = oracle_goal(r, trunk),
+                         .n_tokens = oracle_goal(o, r, trunk),
                          .flags = r->flags,
                          .tag = r->arrival};
     kvp_admission admission;
@@ -494,12 +504,12 @@ static kvp_status swap_in(oracle *o, request *r, uint64_t *missing)
     const uint32_t reserve = (uint32_t)oracle_is_ready(r);
     kvp_seq seqs[MAX_SAMPLES];
     const uint32_t n = gather(r, seqs);
-    const uint32_t promised = n < oracle_live(r) ? blocks_for_others(o, r) : 0;
+    const uint32_t promised = n < oracle_live(r) ? blocks_for_later(o, r) : 0;
     uint32_t at_once = 0;
     for (uint32_t i = 0; i < r->n_samples && !oracle_is_ready(r); i++) {
         const sample *s = &r->samples[i];
-        if (s->seq.bits != 0 && s->core < oracle_goal(r, s))
-            at_once += ceil_div(oracle_goal(r, s), S) - s->core / S;
+        if (s->seq.bits != 0 && s->core < oracle_goal(o, r, s))
+            at_once += (ceil_div(oracle_goal(o, r, s), S) - s->core / S) * o->cache_config.n_groups;
     }
     kvp_admission admission;
     kvp_status status = kvp_can_swap_in(o->cache, seqs, n, reserve, &admission);
@@ -656,7 +666,7 @@ static void add_decoding(oracle *o)
 
 static void add_chunk(oracle *o, request *r, const sample *s, uint32_t *budget)
 {
-    uint32_t n = oracle_goal(r, s) - s->computed;
+    uint32_t n = oracle_goal(o, r, s) - s->computed;
     if (o->config.chunk_tokens != 0 && n > o->config.chunk_tokens)
         n = o->config.chunk_tokens;
     if (n > *budget)

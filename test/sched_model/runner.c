@@ -87,6 +87,18 @@ static void fail(const struct run *run, int line, const char *what)
 
 /* ------------------------------------------------------------------------------- configuration */
 
+/* Layer groups with full attention and windows; or one group with a window. */
+static void draw_groups(struct run *run, kvp_config *config)
+{
+    config->n_groups = 1 + draw(run, 3);
+    for (uint32_t g = 0; g < config->n_groups; g++) {
+        if (draw(run, 3) > 0)
+            config->groups[g] = (kvp_window){draw(run, 2) * draw(run, 9), 1 + draw(run, 24)};
+    }
+    config->n_blocks = 1 + (config->n_blocks - 1) * config->n_groups;
+    config->host_blocks *= config->n_groups;
+}
+
 static void draw_cache_config(struct run *run)
 {
     static const uint32_t pools[] = {2, 3, 4, 6, 9, 12, 16, 24, 36};
@@ -105,6 +117,8 @@ static void draw_cache_config(struct run *run)
     config->keep_evicted = draw(run, 2);
     config->steps = draw(run, 2);
     config->max_steps_out = 8;
+    if (draw(run, 3) == 0)
+        draw_groups(run, config);
 }
 
 static void draw_config(struct run *run)
@@ -458,7 +472,7 @@ static void run_work(struct run *run)
             const int32_t *text =
                 run->o.requests[plan->items[i].request].samples[item->sample].text;
             REQUIRE(is_reading
-                        ? sched_memory_read(&run->memory, run->cache, item->seq, text, range.end)
+                        ? sched_memory_read(&run->memory, run->cache, item->seq, text, range)
                         : sched_memory_write(&run->memory, run->cache, item->seq, text, range));
         }
     }

@@ -3,7 +3,7 @@
 # never met.
 
 set(calls 200000)
-if(KVP_SANITIZE)
+if(KVP_SANITIZE OR KVP_COVERAGE)
   set(calls 40000)
 endif()
 foreach(seed 1 2)

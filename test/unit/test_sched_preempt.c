@@ -65,6 +65,74 @@ static void test_recompute_hits_the_cache(void **state)
     end_sched_world(&s);
 }
 
+/* Of two groups one has a window, which drops the prompt's end as samples go on. */
+static sched_world windowed_world(uint32_t usable)
+{
+    kvp_config cache_config = config_of(4, 4, usable);
+    const kvp_sched_config config = sched_config_of(8, 64);
+    cache_config.n_groups = 2;
+    cache_config.groups[1] = (kvp_window){0, 4};
+    sched_world s = make_sched_world(&cache_config, &config);
+    s.reads_kv = 1;
+    return s;
+}
+
+/* Back from a recompute, samples are forked at the prompt's end before the window passes it. */
+static void test_samples_come_back_behind_a_window(void **state)
+{
+    (void)state;
+    sched_world s = windowed_world(60);
+    const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
+    for (int i = 0; i < 12; i++) {
+        (void)run_step(&s);
+    }
+    const uint32_t known = sample_of(&s, a, 0).tokens;
+    assert_int_equal(known, 22);
+    kvp_step step = make_step(&s);
+    run_work(&s, &step);
+    assert_ok(kvp_sched_fail(s.sched)); /* preempted by recompute */
+    assert_int_equal(request_of(&s, a).state, KVP_REQUEST_WAITING);
+    step = run_step(&s);
+    assert_int_equal(step.n_ended, 0);
+    assert_int_equal(step.n_seqs, 1); /* the trunk, to the prompt's end */
+    assert_int_equal(step.seqs[0].begin + step.seqs[0].n_tokens, 10);
+    assert_int_equal(step.n_sampled, 0);
+    assert_int_equal(step.n_tokens, 10 - 8);
+    step = make_step(&s); /* all catch up */
+    assert_int_equal(step.n_seqs, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(item_of(&step, a, i)->begin, 10);
+        assert_int_equal(item_of(&step, a, i)->n_tokens, known - 1 - 10);
+    }
+    (void)finish_step(&s, &step);
+    step = run_step(&s);
+    assert_int_equal(step.n_decoding, 3);
+    run_until_over(&s, 1);
+    end_sched_world(&s);
+}
+
+/* What the trunk will need after the fork is promised, too: nobody comes in into it. */
+static void test_a_trunk_behind_a_window_is_promised_its_blocks(void **state)
+{
+    (void)state;
+    sched_world s = windowed_world(60);
+    const kvp_request a = submit_rank(&s, 1, 10, 30, 0, 3);
+    for (int i = 0; i < 12; i++) {
+        (void)run_step(&s);
+    }
+    kvp_step step = make_step(&s);
+    run_work(&s, &step);
+    assert_ok(kvp_sched_fail(s.sched));
+    step = make_step(&s);
+    /* In each of two groups: the trunk's 21 tokens need 6 blocks and have the prompt's 3; the
+     * others' 22 tokens need 6 each, 2 of which they share. */
+    assert_int_equal(sched_stats_of(&s).promised_blocks, 2 * (3 + 4 + 4));
+    (void)finish_step(&s, &step);
+    assert_int_equal(sched_stats_of(&s).promised_blocks, 0);
+    assert_ok(kvp_sched_abort(s.sched, a));
+    end_sched_world(&s);
+}
+
 /* The last in rank shares every block: preempting it would release nothing. */
 static void test_no_victim_that_releases_nothing(void **state)
 {
@@ -434,6 +502,8 @@ int main(void)
         cmocka_unit_test(test_latest_is_preempted),
         cmocka_unit_test(test_lower_priority_is_preempted_first),
         cmocka_unit_test(test_recompute_hits_the_cache),
+        cmocka_unit_test(test_samples_come_back_behind_a_window),
+        cmocka_unit_test(test_a_trunk_behind_a_window_is_promised_its_blocks),
         cmocka_unit_test(test_no_victim_that_releases_nothing),
         cmocka_unit_test(test_group_releases_what_it_shares),
         cmocka_unit_test(test_first_in_rank_always_goes_on),
