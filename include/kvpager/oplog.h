@@ -205,7 +205,7 @@ typedef struct kvp_record {
 } kvp_record;
 
 /* Read the next record. Gives: out_record; *out_end = 1 and no record at the end of the log.
- * Returns: KVP_OK; KVP_E_FORMAT: damaged or cut here; KVP_E_NO_MEMORY */
+ * Returns: KVP_OK; KVP_E_FORMAT: damaged or cut here; KVP_E_NO_MEMORY: it is still the next one */
 KVP_API kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end);
 
 /* Begin again at the first record, also after damage. */

@@ -104,6 +104,8 @@ kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end)
     record.bytes = decoder->at;
     kvp_status status =
         kvpi_oplog_decode_record(decoder, &record.call, &log->results, &result_bytes);
+    if (status == KVP_E_NO_MEMORY) /* nothing was read: the same record is next */
+        kvpi_oplog_seek(log, (uint64_t)(record.bytes - log->bytes), log->index);
     if (status != KVP_OK)
         return status;
     record.status = log->results.outcome.status;

@@ -42,6 +42,8 @@ kvp_status kvpi_oplog_replay_begin(struct kvpi_oplog_replay *replay, const kvp_c
         return status;
     kvp_sink sink = {&replay->made, kvpi_oplog_memory_write};
     status = kvp_record_start(replay->cache, &sink);
+    if (replay->made.failed != 0)
+        status = KVP_E_NO_MEMORY;
     if (status != KVP_OK)
         kvpi_oplog_replay_end(replay);
     return status;
