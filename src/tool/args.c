@@ -187,8 +187,9 @@ int kvpi_args_size(const kvpi_args *args, int option, const char *text, uint64_t
         unit = unit_bytes(at);
     bool fraction_of_byte = unit == 1 && milli % 1000 != 0;
     if (unit == 0 || milli > UINT64_MAX / unit || fraction_of_byte || milli * unit / 1000 == 0)
-        return kvpi_args_wrong(args, "%s is '%s', expected a size such as 131072, 40GiB or 80G",
-                               args->options[option].name, text);
+        return kvpi_args_wrong(
+            args, "%s is '%s', expected a size such as 131072, 40GiB or 80G, up to 16 PiB",
+            args->options[option].name, text);
     *out = milli * unit / 1000;
     return 0;
 }

@@ -351,41 +351,55 @@ static void print_table(const compare_command *command)
 
 /* --------------------------------------------------------------------------------------- JSON */
 
-static void add_setting(void *context, const char *name, const json_t *a, const json_t *b)
+/* A list, and whether something that belongs into it is missing: memory was short. */
+typedef struct json_list {
+    json_t *array;
+    int wrong;
+} json_list;
+
+/* Append what both sides have of something, and perhaps how it changed. Takes over `change`. */
+static void append(json_list *list, const char *name, const json_t *const sides[2], json_t *change)
 {
+    static const char *const keys[] = {"a", "b"};
     json_t *row = json_object();
-    json_object_set_new(row, "name", json_string(name));
-    json_object_set_new(row, "a", a != NULL ? json_deep_copy(a) : json_null());
-    json_object_set_new(row, "b", b != NULL ? json_deep_copy(b) : json_null());
-    json_array_append_new(context, row);
+    list->wrong += json_object_set_new(row, "name", json_string(name));
+    for (int i = 0; i < 2; i++)
+        list->wrong += json_object_set_new(
+            row, keys[i], sides[i] != NULL ? json_deep_copy(sides[i]) : json_null());
+    if (change != NULL)
+        list->wrong += json_object_set_new(row, "change", change);
+    list->wrong += json_array_append_new(list->array, row);
 }
 
-static json_t *figures_json(const compare_command *command)
+static void add_setting(void *context, const char *name, const json_t *a, const json_t *b)
+{
+    append(context, name, (const json_t *const[]){a, b}, NULL);
+}
+
+static void add_figures(const compare_command *command, json_list *list)
 {
     size_t n;
     const figure *figures = figures_of(&command->sides[0], &n);
-    json_t *array = json_array();
     for (size_t i = 0; i < n; i++) {
-        json_t *row = json_object();
         const json_t *a = find(command->sides[0].object, figures[i].name);
         const json_t *b = find(command->sides[1].object, figures[i].name);
-        json_object_set_new(row, "name", json_string(figures[i].name));
-        json_object_set_new(row, "a", json_deep_copy(a));
-        json_object_set_new(row, "b", json_deep_copy(b));
-        json_object_set_new(row, "change", json_real(json_number_value(b) - json_number_value(a)));
-        json_array_append_new(array, row);
+        json_t *change = json_real(json_number_value(b) - json_number_value(a));
+        list->wrong += change == NULL;
+        append(list, figures[i].name, (const json_t *const[]){a, b}, change);
     }
-    return array;
 }
 
 static int print_json(const compare_command *command)
 {
-    json_t *object = json_object(), *changed = json_array();
-    compare_settings(command, add_setting, changed);
-    int wrong = json_object_set_new(object, "mode",
-                                    json_string(command->sides[0].load ? "load" : "sequential"));
-    wrong += json_object_set_new(object, "settings", changed);
-    wrong += json_object_set_new(object, "figures", figures_json(command));
+    json_t *object = json_object();
+    json_list changed = {json_array(), 0}, figures = {json_array(), 0};
+    compare_settings(command, add_setting, &changed);
+    add_figures(command, &figures);
+    int wrong = changed.wrong + figures.wrong;
+    wrong += json_object_set_new(object, "mode",
+                                 json_string(command->sides[0].load ? "load" : "sequential"));
+    wrong += json_object_set_new(object, "settings", changed.array);
+    wrong += json_object_set_new(object, "figures", figures.array);
     if (wrong == 0)
         wrong = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
     json_decref(object);

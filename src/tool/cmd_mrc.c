@@ -19,7 +19,6 @@
 #include "mrc_report.h"
 #include "page.h"
 #include "progress.h"
-#include "read_trace.h"
 #include "replay.h"
 #include "tool.h"
 
@@ -187,7 +186,6 @@ static void describe(mrc_command *command)
 {
     const kvpi_requests *requests = command->requests;
     kvpi_mrc_report *report = &command->report;
-    report->path = command->options.path;
     report->format = kvpi_requests_format_name(kvpi_requests_get_format(requests));
     report->options = &command->options.options;
     report->refs = &command->refs;
@@ -218,13 +216,10 @@ static int make_report(mrc_command *command)
 static int run(mrc_command *command)
 {
     const kvpi_mrc_args *options = &command->options;
-    const kvpi_read_trace_options reading = {.path = options->path,
-                                             .trace_block = options->options.trace_block,
-                                             .block_tokens = options->options.block_tokens,
-                                             .lenient = options->lenient};
     int status = count_memory(command);
     if (status == TOOL_OK)
-        status = kvpi_read_trace(&command->args, &reading, &command->requests);
+        status = kvpi_trace_args_read(&command->args, &options->options.trace,
+                                      options->options.block_tokens, &command->requests);
     if (status == TOOL_OK)
         status = kvpi_mrc_refs_make(command->requests, &options->options, &command->refs);
     if (status == TOOL_OK)

@@ -9,7 +9,6 @@
 #include "args.h"
 #include "load_report.h"
 #include "page.h"
-#include "read_trace.h"
 #include "replay.h"
 #include "replay_args.h"
 #include "replay_cache.h"
@@ -17,17 +16,7 @@
 #include "report.h"
 #include "simulate.h"
 #include "tool.h"
-#include "trace/requests.h"
-
-static int read_trace(const kvpi_args *args, const kvpi_replay_args *options, kvpi_requests **out)
-{
-    const kvpi_replay_options *replay = &options->load.replay;
-    const kvpi_read_trace_options reading = {.path = options->path,
-                                             .trace_block = replay->trace_block,
-                                             .block_tokens = replay->block_tokens,
-                                             .lenient = options->lenient};
-    return kvpi_read_trace(args, &reading, out);
-}
+#include "trace_args.h"
 
 static int check_written(int result)
 {
@@ -37,14 +26,14 @@ static int check_written(int result)
 static int replay_sequential(const kvpi_replay_args *options, const kvpi_requests *requests)
 {
     const kvpi_replay_options *replay = &options->load.replay;
-    kvpi_report report = {.path = options->path,
+    kvpi_report report = {.path = replay->trace.path,
                           .format = kvpi_requests_format_name(kvpi_requests_get_format(requests)),
                           .block_tokens = replay->block_tokens,
                           .unit_tokens = replay->unit_tokens,
                           .blocks = replay->blocks,
-                          .seed = replay->seed,
+                          .seed = replay->trace.key.seed,
                           .prefix_cache = replay->prefix_cache,
-                          .output = replay->output,
+                          .output = replay->trace.output,
                           .mended = kvpi_requests_mended(requests)};
     report.memory_bytes = report.blocks * report.block_tokens * options->kv_bytes_per_token;
     int status = kvpi_replay_run(requests, replay, &report);
@@ -63,7 +52,7 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_request
 static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
                              const kvpi_requests *requests)
 {
-    kvpi_load_report report = {.path = options->path,
+    kvpi_load_report report = {.path = options->load.replay.trace.path,
                                .format =
                                    kvpi_requests_format_name(kvpi_requests_get_format(requests)),
                                .mended = kvpi_requests_mended(requests),
@@ -118,7 +107,8 @@ int cmd_replay(int argc, char **argv)
     }
     int status = kvpi_replay_setup_make(&args, &options, &setup);
     if (status == TOOL_OK)
-        status = read_trace(&args, &options, &requests);
+        status = kvpi_trace_args_read(&args, &options.load.replay.trace,
+                                      options.load.replay.block_tokens, &requests);
     if (status == TOOL_OK)
         status = replay_and_report(&options, &setup, requests);
     kvpi_requests_free(requests);

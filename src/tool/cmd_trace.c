@@ -100,7 +100,7 @@ static const kvpi_args_option show_options[] = {
     {"--help", NULL, "print this text", 'h'},
 };
 
-#define N_OPTIONS(options) (sizeof options / sizeof *(options))
+#define N_OPTIONS(options) (sizeof(options) / sizeof *(options))
 
 struct show {
     const char *path;

@@ -46,9 +46,8 @@ static json_t *roofline(const kvpi_load_setting *setting)
     const kvpi_step_roofline *r = &setting->step_model->roofline;
     const kvpi_size_options *options = setting->size_options;
     json_t *object = json_object();
-    json_t *name = json_string(setting->model->name); /* NULL for a path that is not UTF-8 */
     int wrong = set(object, "kind", json_string("roofline"));
-    wrong += set(object, "model", name != NULL ? name : json_null());
+    wrong += set(object, "model", kvpi_report_text(setting->model->name));
     wrong += set(object, "device", json_string(setting->device->name));
     wrong += set_integer(object, "tensor_parallel", options->tensor_parallel);
     wrong += set(object, "kv_dtype", json_string(kvpi_models_kv_dtypes[options->kv_dtype]));
@@ -105,10 +104,9 @@ static json_t *scheduler(const kvpi_load_report *report)
 static int add_settings(json_t *object, const kvpi_load_report *report)
 {
     const kvpi_load_setting *setting = &report->setting;
-    json_t *path = json_string(report->path);
     uint64_t bytes = setting->token_bytes * setting->block_tokens;
     int wrong = set(object, "mode", json_string("load"));
-    wrong += set(object, "trace", path != NULL ? path : json_null());
+    wrong += set(object, "trace", kvpi_report_text(report->path));
     wrong += set(object, "format", json_string(report->format));
     wrong += set_real(object, "speedup", (double)setting->speedup_milli / 1000);
     wrong += set_integer(object, "block_tokens", setting->block_tokens);

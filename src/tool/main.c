@@ -26,7 +26,7 @@ static const subcommand subcommands[] = {
     {"compare", cmd_compare, "show what differs between two replays"},
     {"size", cmd_size, "say how much KV a model needs and how much of it fits"},
     {"gen", cmd_gen, "write a synthetic request trace"},
-    {"inspect", cmd_inspect, "say what is in a snapshot of a cache, and whether it is whole"},
+    {"inspect", cmd_inspect, "say what is in a snapshot, or in a cache at work"},
     {"trace", cmd_trace, "show, replay, compare and shrink operation logs"},
 };
 

@@ -8,14 +8,8 @@
 #include "replay.h"
 
 enum {
-    /* the trace */
-    OPT_LIMIT,
-    OPT_OUTPUT_TOKENS,
-    OPT_TRACE_BLOCK,
-    OPT_LENIENT,
-    OPT_SEED,
-    /* the cache */
-    OPT_BLOCK_TOKENS,
+    /* the cache, after trace_args.h's */
+    OPT_BLOCK_TOKENS = KVPI_TRACE_OPTIONS,
     OPT_SIZES,
     OPT_ONLY_LRU,
     OPT_SAMPLE,
@@ -38,12 +32,7 @@ enum {
 };
 
 static const kvpi_args_option options_table[] = {
-    [OPT_LIMIT] = {"--limit", "N", "the first N requests only", 0},
-    [OPT_OUTPUT_TOKENS] = {"--output-tokens", "on|off",
-                           "append generated tokens (default on): they take room", 0},
-    [OPT_TRACE_BLOCK] = {"--trace-block", "N", "tokens per id in the trace (default 512)", 0},
-    [OPT_LENIENT] = {"--lenient", NULL, "go on when a request has too few or too many ids", 0},
-    [OPT_SEED] = {"--seed", "S", "other token values with the same sharing (default 0)", 0},
+    KVPI_TRACE_OPTIONS_TABLE,
 
     [OPT_BLOCK_TOKENS] = {"--block-tokens", "N",
                           "tokens per block, 1 to 65536 (default 16); must\n"
@@ -104,7 +93,8 @@ void kvpi_mrc_args_help(void)
           "over a request trace: one request after the other, as 'kvpager replay\n"
           "--sequential' serves them, and with exactly its figures at each size at which no\n"
           "request is rejected. Beside the cache's own replacement (LRU): first in, first\n"
-          "out, and the optimum that knows the future (Belady). See docs/REPLAY.md.\n"
+          "out, and the optimum that knows the future (Belady). Hits are of whole blocks.\n"
+          "See docs/REPLAY.md.\n"
           "\n"
           "FILE is '-' for standard input; formats as for replay.\n",
           stdout);
@@ -115,25 +105,6 @@ void kvpi_mrc_args_help(void)
 }
 
 /* ------------------------------------------------------------------------------ single options */
-
-static int apply_trace(const kvpi_args *args, int option, const char *value, kvpi_mrc_args *out)
-{
-    static const uint64_t positive[2] = {1, UINT64_MAX}, any[2] = {0, INT64_MAX};
-    static const uint64_t trace_block[2] = {1, KVPI_REQUESTS_MAX_TRACE_BLOCK};
-    uint64_t block = 0;
-    int result = 0;
-    switch (option) {
-    case OPT_LIMIT: return kvpi_args_number(args, option, value, positive, &out->options.limit);
-    case OPT_OUTPUT_TOKENS: return kvpi_args_on_off(args, option, value, &out->options.output);
-    case OPT_TRACE_BLOCK:
-        result = kvpi_args_number(args, option, value, trace_block, &block);
-        out->options.trace_block = (int32_t)block;
-        return result;
-    case OPT_LENIENT: out->lenient = true; return 0;
-    case OPT_SEED: return kvpi_args_number(args, option, value, any, &out->options.seed);
-    default: return KVPI_ARGS_WRONG;
-    }
-}
 
 /* One of a list: digits alone are blocks. */
 static int add_size(const kvpi_args *args, const char *text, kvpi_mrc_args *out)
@@ -238,17 +209,10 @@ static int apply_output(int option, const char *value, kvpi_mrc_args *out)
 static int apply_option(const kvpi_args *args, int option, const char *value, uint64_t *given,
                         kvpi_mrc_args *out)
 {
-    if (option == KVPI_ARGS_OPERAND) {
-        if (out->path != NULL)
-            return kvpi_args_wrong(args, "'%s' is one file too many, after '%s'", value, out->path);
-        out->path = value;
-        return 0;
-    }
-    if (option < 0)
-        return option;
-    *given |= UINT64_C(1) << option;
-    if (option < OPT_BLOCK_TOKENS)
-        return apply_trace(args, option, value, out);
+    if (option >= 0)
+        *given |= UINT64_C(1) << option;
+    if (option < KVPI_TRACE_OPTIONS)
+        return kvpi_trace_args_apply(args, option, value, &out->options.trace);
     if (option < OPT_KV_BYTES)
         return apply_cache(args, option, value, out);
     if (option < OPT_REPORT)
@@ -262,8 +226,8 @@ static int check_options(const kvpi_args *args, uint64_t given, const kvpi_mrc_a
 {
     const kvpi_model_args *model = &out->model;
     bool has_model = model->model_name != NULL || model->config_path != NULL;
-    if (out->path == NULL)
-        return kvpi_args_wrong(args, "no trace file is named");
+    if (kvpi_trace_args_check(args, &out->options.trace) != 0)
+        return KVPI_ARGS_WRONG;
     if (model->model_name != NULL && model->config_path != NULL)
         return kvpi_args_wrong(args, "--model and --model-config exclude each other");
     if (has_model && out->kv_bytes_per_token != 0)
@@ -292,12 +256,9 @@ int kvpi_mrc_args_parse(int argc, char **argv, kvpi_args *args, kvpi_mrc_args *o
                         .options = options_table,
                         .n_options = N_OPTIONS,
                         .next = 1};
-    *out = (kvpi_mrc_args){.options = {.command = "mrc",
-                                       .block_tokens = 16,
-                                       .limit = UINT64_MAX,
-                                       .trace_block = 512,
-                                       .output = true,
-                                       .sample_millionths = 1000000}};
+    *out = (kvpi_mrc_args){
+        .options = {.command = "mrc", .block_tokens = 16, .sample_millionths = 1000000}};
+    kvpi_trace_args_init(&out->options.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'", false);
     for (;;) {
         int option = kvpi_args_next(args, &value);

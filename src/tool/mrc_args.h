@@ -17,7 +17,6 @@ typedef struct kvpi_mrc_size {
 } kvpi_mrc_size;
 
 typedef struct kvpi_mrc_args {
-    const char *path;
     kvpi_mrc_options options;
     kvpi_model_args model;
     uint64_t kv_bytes_per_token;
@@ -25,7 +24,6 @@ typedef struct kvpi_mrc_args {
     size_t n_sizes; /* 0: the command chooses */
     const char *report;
     const char *curve;
-    bool lenient;
     bool only_lru;
     bool json;
     bool help;

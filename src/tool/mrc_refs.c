@@ -160,14 +160,14 @@ static bool append(maker *make, uint32_t content)
 static void hash_request(maker *make, const kvpi_request *request, uint32_t n_tokens)
 {
     static const char name[] = "replay"; /* of replay_cache.c; any name would do */
-    const kvpi_requests_key key = {make->options->trace_block, make->options->seed};
+    const kvpi_trace_args *trace = &make->options->trace;
     const uint32_t unit = (uint32_t)make->options->block_tokens;
     const kvp_hash_input input = {
         .unit_tokens = unit, .n_tokens = n_tokens, .tokens = make->tokens};
     kvp_hash root;
-    kvpi_requests_input(request, &key, make->tokens);
-    if (make->options->output)
-        kvpi_requests_output(request, &key, make->tokens + request->input_length);
+    kvpi_requests_input(request, &trace->key, make->tokens);
+    if (trace->output)
+        kvpi_requests_output(request, &trace->key, make->tokens + request->input_length);
     (void)kvp_hash_root(unit, 0, name, sizeof name - 1, &root);
     (void)kvp_hash_units(&input, &root, make->hashes); /* the arguments are right */
 }
@@ -197,7 +197,7 @@ static bool add_request(maker *make, const kvpi_request *request, kvpi_mrc_reque
 {
     const uint64_t size = make->options->block_tokens;
     uint64_t input = (uint64_t)request->input_length;
-    uint64_t output = make->options->output ? (uint64_t)request->output_length : 0;
+    uint64_t output = make->options->trace.output ? (uint64_t)request->output_length : 0;
     uint64_t n_prompt = input / size, n_full = (input + output) / size;
     bool partly = (input + output) % size != 0;
     /* Of a prompt that is all there, the last token is computed all the same. */
@@ -229,7 +229,7 @@ static uint64_t longest(const kvpi_requests *requests, const maker *make)
     for (size_t i = 0; i < make->refs.n_requests; i++) {
         const kvpi_request *request = kvpi_requests_get(requests, i);
         uint64_t tokens = (uint64_t)request->input_length +
-                          (make->options->output ? (uint64_t)request->output_length : 0);
+                          (make->options->trace.output ? (uint64_t)request->output_length : 0);
         most = tokens > most ? tokens : most;
     }
     return most;
@@ -238,7 +238,7 @@ static uint64_t longest(const kvpi_requests *requests, const maker *make)
 static bool prepare(maker *make, const kvpi_requests *requests)
 {
     size_t n = kvpi_requests_count(requests);
-    make->refs.n_requests = n < make->options->limit ? n : (size_t)make->options->limit;
+    make->refs.n_requests = n < make->options->trace.limit ? n : (size_t)make->options->trace.limit;
     make->refs.block_tokens = make->options->block_tokens;
     make->refs.rate = (double)make->options->sample_millionths / (double)MILLION;
     make->threshold = UINT64_MAX / MILLION * make->options->sample_millionths;

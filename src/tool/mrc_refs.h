@@ -6,18 +6,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "trace/requests.h"
+#include "trace_args.h"
 
 /* Sampled blocks are split into so many groups, each an estimate of its own. */
 #define KVPI_MRC_GROUPS 16
 
 typedef struct kvpi_mrc_options {
     const char *command; /* for messages */
+    kvpi_trace_args trace;
     uint64_t block_tokens;
-    uint64_t limit; /* requests, the first in replay order */
-    int32_t trace_block;
-    uint64_t seed;
-    bool output;                /* append generated tokens */
     uint64_t sample_millionths; /* 1000000: every block */
 } kvpi_mrc_options;
 

@@ -43,7 +43,7 @@ static kvpi_text memory(const kvpi_mrc_report *report, uint64_t blocks)
 static void print_head(const kvpi_mrc_report *report, FILE *file)
 {
     const kvpi_mrc_refs *refs = report->refs;
-    fprintf(file, "%s: %s, %s of traffic\n", report->path, report->format,
+    fprintf(file, "%s: %s, %s of traffic\n", report->options->trace.path, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
     fprintf(file, "blocks of %s tokens", kvpi_text_count(refs->block_tokens).of);
     if (report->token_bytes > 0)
@@ -65,8 +65,8 @@ static void print_counts(const kvpi_mrc_report *report, FILE *file)
     kvpi_text_row(file, "requests", kvpi_text_count(refs->n_requests), "one after the other");
     kvpi_text_row(file, "input tokens", kvpi_text_count(refs->input_tokens), "in the prompts");
     kvpi_text_row(file, "output tokens", kvpi_text_count(refs->output_tokens),
-                  report->options->output ? "appended one at a time"
-                                          : "not appended: --output-tokens off");
+                  report->options->trace.output ? "appended one at a time"
+                                                : "not appended: --output-tokens off");
     kvpi_text_row(file, "looked up", kvpi_text_count(refs->looked_up_blocks),
                   "full blocks of the prompts");
     if (refs->rate == 1)

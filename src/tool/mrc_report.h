@@ -27,7 +27,6 @@ typedef struct kvpi_mrc_point {
 extern const int kvpi_mrc_shares[KVPI_MRC_SHARES]; /* percent, ascending, the last is 100 */
 
 typedef struct kvpi_mrc_report {
-    const char *path;
     const char *format;
     const kvpi_mrc_options *options;
     const kvpi_mrc_refs *refs;

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "mrc_report.h"
+#include "report.h"
 
 #define CURVE_POINTS 400
 
@@ -24,20 +25,18 @@ static json_t *bytes_of(const kvpi_mrc_report *report, uint64_t blocks)
 
 static int add_settings(json_t *object, const kvpi_mrc_report *report)
 {
-    json_t *path = json_string(report->path); /* NULL when it is not UTF-8 */
     const char *model = report->model != NULL ? report->model->name : NULL;
     const char *device = report->device != NULL ? report->device->name : NULL;
     int wrong = set(object, "curve_of", json_string("sequential"));
-    wrong += set(object, "trace", path != NULL ? path : json_null());
+    wrong += set(object, "trace", kvpi_report_text(report->options->trace.path));
     wrong += set(object, "format", json_string(report->format));
     wrong += set_integer(object, "block_tokens", report->refs->block_tokens);
-    wrong += set(object, "output_appended", json_boolean(report->options->output));
-    wrong += set_integer(object, "seed", report->options->seed);
+    wrong += set(object, "output_appended", json_boolean(report->options->trace.output));
+    wrong += set_integer(object, "seed", report->options->trace.key.seed);
     wrong +=
         set(object, "token_bytes",
             report->token_bytes == 0 ? json_null() : json_integer((json_int_t)report->token_bytes));
-    json_t *name = model != NULL ? json_string(model) : NULL;
-    wrong += set(object, "model", name != NULL ? name : json_null());
+    wrong += set(object, "model", model != NULL ? kvpi_report_text(model) : json_null());
     wrong += set(object, "device", device != NULL ? json_string(device) : json_null());
     wrong += set(object, "device_blocks",
                  report->device_blocks == 0 ? json_null()

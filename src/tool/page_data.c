@@ -209,5 +209,6 @@ int kvpi_page_sequential(const char *path, const kvpi_report *report, const kvpi
 
 int kvpi_page_mrc(const char *path, const kvpi_mrc_report *report)
 {
-    return kvpi_page_write("mrc", path, page("mrc", report->path, kvpi_mrc_report_json(report)));
+    return kvpi_page_write("mrc", path,
+                           page("mrc", report->options->trace.path, kvpi_mrc_report_json(report)));
 }

@@ -27,6 +27,7 @@ typedef struct replay {
     const kvpi_requests *requests;
     const kvpi_replay_options *options;
     kvpi_report *report;
+    uint64_t first; /* in replay order */
     uint64_t n_requests;
     uint64_t max_tokens;  /* of a request that is not rejected, output included; >= 1 */
     int32_t *tokens;      /* [max_tokens] input, then output */
@@ -39,7 +40,7 @@ typedef struct replay {
 
 static uint64_t output_of(const replay *run, const kvpi_request *request)
 {
-    return run->options->output ? (uint64_t)request->output_length : 0;
+    return run->options->trace.output ? (uint64_t)request->output_length : 0;
 }
 
 static uint64_t tokens_of(const replay *run, const kvpi_request *request)
@@ -53,22 +54,29 @@ static bool fits(const replay *run, const kvpi_request *request)
     return kvp_blocks_for_tokens(block_tokens, tokens_of(run, request)) <= run->options->blocks;
 }
 
-static void measure_requests(replay *run)
+static int measure_requests(replay *run)
 {
-    uint64_t n = kvpi_requests_count(run->requests);
-    run->n_requests = n < run->options->limit ? n : run->options->limit;
+    const uint64_t n = kvpi_requests_count(run->requests);
+    run->first = run->options->skip;
+    if (run->first >= n)
+        return kvpi_tool_fail("replay", "--skip %llu leaves none of %llu requests",
+                              (unsigned long long)run->first, (unsigned long long)n);
+    const uint64_t left = n - run->first, limit = run->options->trace.limit;
+    run->n_requests = left < limit ? left : limit;
     run->max_tokens = 1;
     for (uint64_t i = 0; i < run->n_requests; i++) {
-        const kvpi_request *request = kvpi_requests_get(run->requests, i);
+        const kvpi_request *request = kvpi_requests_get(run->requests, run->first + i);
         uint64_t tokens = tokens_of(run, request);
         if (tokens > run->max_tokens && fits(run, request))
             run->max_tokens = tokens;
     }
-    int64_t first_us = kvpi_requests_get(run->requests, 0)->timestamp_us;
-    int64_t last_us = kvpi_requests_get(run->requests, run->n_requests - 1)->timestamp_us;
+    int64_t first_us = kvpi_requests_get(run->requests, run->first)->timestamp_us;
+    int64_t last_us =
+        kvpi_requests_get(run->requests, run->first + run->n_requests - 1)->timestamp_us;
     run->report->span_us = last_us - first_us;
     kvpi_report_timeline_init(&run->report->timeline, first_us, last_us, run->n_requests);
     kvpi_load_timeline_init(&run->report->course);
+    return TOOL_OK;
 }
 
 static kvp_config configure(const replay *run)
@@ -92,10 +100,10 @@ static kvp_config configure(const replay *run)
 
 static void make_tokens(replay *run, const kvpi_request *request)
 {
-    kvpi_requests_key key = {run->options->trace_block, run->options->seed};
-    kvpi_requests_input(request, &key, run->tokens);
-    if (run->options->output)
-        kvpi_requests_output(request, &key, run->tokens + request->input_length);
+    const kvpi_trace_args *trace = &run->options->trace;
+    kvpi_requests_input(request, &trace->key, run->tokens);
+    if (trace->output)
+        kvpi_requests_output(request, &trace->key, run->tokens + request->input_length);
 }
 
 static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq *seq,
@@ -203,7 +211,7 @@ static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info 
 
 static int replay_request(replay *run, uint64_t place)
 {
-    const kvpi_request *request = kvpi_requests_get(run->requests, place);
+    const kvpi_request *request = kvpi_requests_get(run->requests, run->first + place);
     kvpi_report *report = run->report;
     kvpi_report_interval *part =
         kvpi_report_timeline_at(&report->timeline, place, request->timestamp_us);
@@ -260,22 +268,45 @@ static int read_counters(replay *run)
     return TOOL_OK;
 }
 
+/* Token values are made from these: a snapshot is of no use to a replay with others. */
+static kvpi_replay_snapshot snapshot_of(const replay *run, const char *path)
+{
+    kvpi_replay_snapshot snapshot = {.path = path};
+    snprintf(snapshot.model, sizeof snapshot.model, "replay, trace block %d, seed %llu",
+             (int)run->options->trace.key.trace_block,
+             (unsigned long long)run->options->trace.key.seed);
+    return snapshot;
+}
+
+static int replay_in(replay *run)
+{
+    kvpi_replay_snapshot from = snapshot_of(run, run->options->snapshot_in);
+    const kvpi_replay_snapshot to = snapshot_of(run, run->options->snapshot_out);
+    const kvp_config config = configure(run);
+    int status = kvpi_replay_cache_open(&config, run->options->record, &from, &run->cache);
+    run->report->skipped = run->first;
+    run->report->saved_blocks = from.report.saved_blocks;
+    run->report->restored_blocks = from.report.blocks;
+    if (status == TOOL_OK)
+        status = replay_all(run);
+    if (status == TOOL_OK)
+        status = read_counters(run);
+    if (status == TOOL_OK && to.path != NULL)
+        status = kvpi_replay_snapshot_save(run->cache.cache, &to);
+    return kvpi_replay_cache_close(&run->cache, status);
+}
+
 int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
                     kvpi_report *report)
 {
     replay run = {.requests = requests, .options = options, .report = report};
-    measure_requests(&run);
+    if (measure_requests(&run) != TOOL_OK)
+        return TOOL_FAILED;
     run.tokens = malloc((size_t)run.max_tokens * sizeof *run.tokens);
     if (run.tokens == NULL)
         return kvpi_tool_fail("replay", "out of memory for a request of %llu tokens",
                               (unsigned long long)run.max_tokens);
-    kvp_config config = configure(&run);
-    int status = kvpi_replay_cache_open(&config, options->record, &run.cache);
-    if (status == TOOL_OK)
-        status = replay_all(&run);
-    if (status == TOOL_OK)
-        status = read_counters(&run);
-    status = kvpi_replay_cache_close(&run.cache, status);
+    const int status = replay_in(&run);
     free(run.tokens);
     return status;
 }

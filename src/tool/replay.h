@@ -7,20 +7,20 @@
 #include <stdio.h>
 
 #include "report.h"
-#include "trace/requests.h"
+#include "trace_args.h"
 #include "watch.h"
 
 typedef struct kvpi_replay_options {
     uint64_t block_tokens; /* 1..KVP_BLOCK_TOKENS_MAX */
     uint64_t unit_tokens;  /* divides block_tokens */
     uint64_t blocks;       /* usable ones, 1..KVPI_REPLAY_MAX_BLOCKS */
-    uint64_t limit;        /* requests to replay, the first in replay order */
-    int32_t trace_block;
-    uint64_t seed;
+    kvpi_trace_args trace; /* its limit: requests to replay, those behind `skip` */
+    uint64_t skip;         /* requests to leave out, the first in replay order */
     bool prefix_cache;
-    bool output;        /* append generated tokens */
-    const char *record; /* file for the operation log, NULL: none */
-    kvpi_watch *watch;  /* what the page wants to know, NULL: nothing */
+    const char *record;       /* file for the operation log, NULL: none */
+    const char *snapshot_in;  /* file to restore the cache from, NULL: it is empty */
+    const char *snapshot_out; /* file to save it in, NULL: none */
+    kvpi_watch *watch;        /* what the page wants to know, NULL: nothing */
 } kvpi_replay_options;
 
 #define KVPI_REPLAY_MAX_BLOCKS UINT64_C(2147483646)

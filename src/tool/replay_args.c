@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "tool.h"
-#include "trace/requests.h"
 
 #define DEFAULT_MODEL  "llama-3.1-8b"
 #define DEFAULT_DEVICE "h100-80gb"
@@ -21,13 +20,9 @@
 #define DEFAULT_ROOFLINE_STEP_NS 1000000
 
 enum {
-    /* the trace */
-    OPT_LIMIT,
+    /* the trace, after trace_args.h's */
+    OPT_SKIP = KVPI_TRACE_OPTIONS,
     OPT_SPEEDUP,
-    OPT_OUTPUT_TOKENS,
-    OPT_TRACE_BLOCK,
-    OPT_LENIENT,
-    OPT_SEED,
     /* the cache */
     OPT_BLOCK_TOKENS,
     OPT_UNIT_TOKENS,
@@ -67,6 +62,8 @@ enum {
     OPT_COPY_TOKEN_NS,
     /* the output */
     OPT_SEQUENTIAL,
+    OPT_SNAPSHOT_IN,
+    OPT_SNAPSHOT_OUT,
     OPT_RECORD,
     OPT_REPORT,
     OPT_NO_MEASURE,
@@ -78,18 +75,9 @@ enum {
 _Static_assert(N_OPTIONS <= 64, "a bit for each in `given`");
 
 static const kvpi_args_option options_table[] = {
-    [OPT_LIMIT] = {"--limit", "N", "replay the first N requests only", 0},
+    KVPI_TRACE_OPTIONS_TABLE,
+    [OPT_SKIP] = {"--skip", "N", "with --sequential: leave out the first N requests", 0},
     [OPT_SPEEDUP] = {"--speedup", "X", "requests arrive X times as fast (default 1)", 0},
-    [OPT_OUTPUT_TOKENS] = {"--output-tokens", "on|off",
-                           "generate output tokens (default on); off: a request\n"
-                           "ends with its prompt",
-                           0},
-    [OPT_TRACE_BLOCK] = {"--trace-block", "N", "tokens per id in the trace (default 512)", 0},
-    [OPT_LENIENT] = {"--lenient", NULL,
-                     "go on when a request has too few ids (what they do\n"
-                     "not cover is unshared) or too many (they are dropped)",
-                     0},
-    [OPT_SEED] = {"--seed", "S", "other token values with the same sharing (default 0)", 0},
 
     [OPT_BLOCK_TOKENS] = {"--block-tokens", "N",
                           "tokens per block, 1 to 65536 (default 16); must\n"
@@ -178,6 +166,12 @@ static const kvpi_args_option options_table[] = {
                         "one request after the other instead: hit rates of an\n"
                         "unhurried server, no scheduler, no time",
                         0},
+    [OPT_SNAPSHOT_IN] = {"--snapshot-in", "FILE",
+                         "with --sequential: begin with what this snapshot\n"
+                         "holds, as after a restart (docs/SNAPSHOT.md)",
+                         0},
+    [OPT_SNAPSHOT_OUT] = {"--snapshot-out", "FILE",
+                          "with --sequential: save what is cached in the end", 0},
     [OPT_RECORD] = {"--record", "FILE", "record every call on the cache in an operation log", 0},
     [OPT_REPORT] = {"--report", "FILE", "write a page with charts, one HTML file for any\nbrowser",
                     0},
@@ -199,6 +193,8 @@ static void print_sequential_help(void)
 {
     fputs("\n"
           "Figures of --sequential, by their names in --json:\n"
+          "  skipped           requests left out before them\n"
+          "  saved_blocks, restored_blocks   in the snapshot, and of them restored\n"
           "  requests          replayed, rejected ones included\n"
           "  rejected          needed more blocks than there are; the cache was left alone\n"
           "  input_tokens      of all requests, rejected ones included\n"
@@ -254,27 +250,16 @@ static int apply_number32(const kvpi_args *args, int option, const char *value,
     return 0;
 }
 
-static int apply_trace(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
+static int apply_skip(const kvpi_args *args, const char *value, kvpi_replay_args *out)
 {
-    static const uint64_t positive[2] = {1, UINT64_MAX}, any[2] = {0, INT64_MAX};
-    static const uint64_t trace_block[2] = {1, KVPI_REQUESTS_MAX_TRACE_BLOCK};
-    static const uint64_t speedup[2] = {1, UINT64_C(1000000000)};
-    kvpi_replay_options *replay = &out->load.replay;
-    uint32_t block = 0;
-    int result = 0;
-    switch (option) {
-    case OPT_LIMIT: return kvpi_args_number(args, option, value, positive, &replay->limit);
-    case OPT_SPEEDUP:
-        return kvpi_args_milli(args, option, value, speedup, &out->load.speedup_milli);
-    case OPT_OUTPUT_TOKENS: return kvpi_args_on_off(args, option, value, &replay->output);
-    case OPT_TRACE_BLOCK:
-        result = apply_number32(args, option, value, trace_block, &block);
-        replay->trace_block = (int32_t)block;
-        return result;
-    case OPT_LENIENT: out->lenient = true; return 0;
-    case OPT_SEED: return kvpi_args_number(args, option, value, any, &replay->seed);
-    default: return KVPI_ARGS_WRONG;
-    }
+    static const uint64_t range[2] = {0, INT64_MAX};
+    return kvpi_args_number(args, OPT_SKIP, value, range, &out->load.replay.skip);
+}
+
+static int apply_speedup(const kvpi_args *args, const char *value, kvpi_replay_args *out)
+{
+    static const uint64_t range[2] = {1, UINT64_C(1000000000)};
+    return kvpi_args_milli(args, OPT_SPEEDUP, value, range, &out->load.speedup_milli);
 }
 
 static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
@@ -387,6 +372,8 @@ static int apply_output(int option, const char *value, kvpi_replay_args *out)
 {
     switch (option) {
     case OPT_SEQUENTIAL: out->sequential = true; return 0;
+    case OPT_SNAPSHOT_IN: out->load.replay.snapshot_in = value; return 0;
+    case OPT_SNAPSHOT_OUT: out->load.replay.snapshot_out = value; return 0;
     case OPT_RECORD: out->load.replay.record = value; return 0;
     case OPT_REPORT: out->report = value; return 0;
     case OPT_NO_MEASURE: out->load.measured = false; return 0;
@@ -396,23 +383,16 @@ static int apply_output(int option, const char *value, kvpi_replay_args *out)
     }
 }
 
-static int apply_operand(const kvpi_args *args, const char *value, kvpi_replay_args *out)
-{
-    if (out->path != NULL)
-        return kvpi_args_wrong(args, "'%s' is one file too many, after '%s'", value, out->path);
-    out->path = value;
-    return 0;
-}
-
 static int apply_option(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
-    if (option == KVPI_ARGS_OPERAND)
-        return apply_operand(args, value, out);
-    if (option < 0)
-        return option;
-    out->given |= UINT64_C(1) << option;
-    if (option < OPT_BLOCK_TOKENS)
-        return apply_trace(args, option, value, out);
+    if (option >= 0)
+        out->given |= UINT64_C(1) << option;
+    if (option < KVPI_TRACE_OPTIONS)
+        return kvpi_trace_args_apply(args, option, value, &out->load.replay.trace);
+    if (option == OPT_SKIP)
+        return apply_skip(args, value, out);
+    if (option == OPT_SPEEDUP)
+        return apply_speedup(args, value, out);
     if (option < OPT_MAX_RUNNING)
         return apply_cache(args, option, value, out);
     if (option < OPT_MODEL)
@@ -446,12 +426,15 @@ static int exclude(const kvpi_args *args, int a, int b)
                            options_table[b].name);
 }
 
-/* Options that say nothing when requests are replayed one after the other. */
+/* Options that say nothing when requests are replayed one after the other. What is restored was in
+ * no event, and in no log. */
 static int check_sequential(const kvpi_args *args, const kvpi_replay_args *out)
 {
     static const int others[] = {OPT_SPEEDUP, OPT_HOST_BLOCKS, OPT_HOST_MEMORY, OPT_KEEP_EVICTED,
                                  OPT_NO_MEASURE};
     int option = first_given(out, OPT_MAX_RUNNING, OPT_SEQUENTIAL);
+    if (is_given(out, OPT_SNAPSHOT_IN) && first_given(out, OPT_RECORD, OPT_NO_MEASURE) >= 0)
+        return exclude(args, first_given(out, OPT_RECORD, OPT_NO_MEASURE), OPT_SNAPSHOT_IN);
     for (size_t i = 0; option < 0 && i < sizeof others / sizeof *others; i++)
         option = is_given(out, others[i]) ? others[i] : -1;
     return option < 0 ? 0 : exclude(args, option, OPT_SEQUENTIAL);
@@ -485,7 +468,12 @@ static int check_roofline(const kvpi_args *args, kvpi_replay_args *out)
 
 static int check_load(const kvpi_args *args, kvpi_replay_args *out)
 {
+    static const int sequential[] = {OPT_SKIP, OPT_SNAPSHOT_IN, OPT_SNAPSHOT_OUT};
     const kvpi_simulate_options *load = &out->load;
+    for (size_t i = 0; i < sizeof sequential / sizeof *sequential; i++)
+        if (is_given(out, sequential[i]))
+            return kvpi_args_wrong(args, "%s is for --sequential",
+                                   options_table[sequential[i]].name);
     bool host = load->host_blocks > 0 || out->host_memory_bytes > 0;
     if (load->host_blocks > 0 && out->host_memory_bytes > 0)
         return exclude(args, OPT_HOST_BLOCKS, OPT_HOST_MEMORY);
@@ -506,8 +494,8 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
 
 static int check_options(const kvpi_args *args, kvpi_replay_args *out)
 {
-    if (out->path == NULL)
-        return kvpi_args_wrong(args, "no trace file is named");
+    if (kvpi_trace_args_check(args, &out->load.replay.trace) != 0)
+        return KVPI_ARGS_WRONG;
     if (out->load.replay.blocks != 0 && out->memory_bytes != 0)
         return exclude(args, OPT_BLOCKS, OPT_MEMORY);
     kvpi_replay_options *replay = &out->load.replay;
@@ -523,11 +511,7 @@ static int check_options(const kvpi_args *args, kvpi_replay_args *out)
 static void init(kvpi_replay_args *out)
 {
     *out = (kvpi_replay_args){
-        .load = {.replay = {.block_tokens = 16,
-                            .limit = UINT64_MAX,
-                            .trace_block = 512,
-                            .prefix_cache = true,
-                            .output = true},
+        .load = {.replay = {.block_tokens = 16, .prefix_cache = true},
                  .speedup_milli = 1000,
                  .watermark_milli = 10,
                  .max_running = 256,
@@ -538,6 +522,7 @@ static void init(kvpi_replay_args *out)
                  .measured = true},
         .shares = {DEFAULT_COMPUTE_MILLI, DEFAULT_BANDWIDTH_MILLI, DEFAULT_HOST_BANDWIDTH},
         .step = {.is_roofline = true}};
+    kvpi_trace_args_init(&out->load.replay.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'", false);
 }
 

@@ -12,7 +12,6 @@
 
 /* What was asked for, defaults filled in. Numbers of bytes are 0 when they were not given. */
 typedef struct kvpi_replay_args {
-    const char *path;
     kvpi_simulate_options load; /* load.replay: of both kinds of replay; blocks 0: not given */
     kvpi_model_args model;
     kvpi_step_shares shares;
@@ -23,7 +22,6 @@ typedef struct kvpi_replay_args {
     uint64_t given;     /* bit i: option i of the table */
     const char *report; /* file for the page, NULL: none */
     bool sequential;
-    bool lenient;
     bool json;
     bool help;
 } kvpi_replay_args;

@@ -80,12 +80,15 @@ static int stop_log(kvpi_replay_cache *cache)
                                     errno != 0 ? strerror(errno) : "the log is incomplete");
 }
 
-int kvpi_replay_cache_open(const kvp_config *config, const char *record, kvpi_replay_cache *out)
+int kvpi_replay_cache_open(const kvp_config *config, const char *record,
+                           kvpi_replay_snapshot *restore, kvpi_replay_cache *out)
 {
     *out = (kvpi_replay_cache){.path = record};
     int status = create(config, out);
     if (status == TOOL_OK)
         status = start_log(out);
+    if (status == TOOL_OK && restore != NULL && restore->path != NULL)
+        status = kvpi_replay_snapshot_load(out->cache, restore);
     return status == TOOL_OK ? open_namespace(out) : status;
 }
 

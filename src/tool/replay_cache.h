@@ -5,6 +5,8 @@
 #include <kvpager/kvpager.h>
 #include <stdio.h>
 
+#include "replay_snapshot.h"
+
 /* Of the namespace: part of every content's hash. */
 #define KVPI_REPLAY_CACHE_NAME "replay"
 
@@ -15,14 +17,17 @@ typedef struct kvpi_replay_cache {
     const char *path; /* of the log */
 } kvpi_replay_cache;
 
-/* Create a cache with one namespace, and start recording it where `record` names a file.
+/* Create a cache with one namespace, and start recording it where `record` names a file; or restore
+ * what a snapshot holds into it first.
  *
  * Refuses, before anything is touched, what needs more bookkeeping than the machine has memory.
  *
+ * Takes:   restore  NULL, or path NULL: nothing is restored
  * Gives:   out      on failure too: close it
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed
  */
-int kvpi_replay_cache_open(const kvp_config *config, const char *record, kvpi_replay_cache *out);
+int kvpi_replay_cache_open(const kvp_config *config, const char *record,
+                           kvpi_replay_snapshot *restore, kvpi_replay_cache *out);
 
 /* Finish the log and destroy the cache.
  *

@@ -113,8 +113,8 @@ kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,
                                .blocks = replay->blocks,
                                .host_blocks = options->load.host_blocks,
                                .token_bytes = setup->token_bytes,
-                               .seed = replay->seed,
+                               .seed = replay->trace.key.seed,
                                .keep_evicted = options->load.keep_evicted,
                                .prefix_cache = replay->prefix_cache,
-                               .output = replay->output};
+                               .output = replay->trace.output};
 }

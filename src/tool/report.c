@@ -36,6 +36,13 @@ static void print_tokens(const kvpi_report *report, FILE *file)
     snprintf(meaning, sizeof meaning, "%s rejected: would not fit an empty cache",
              kvpi_text_count(report->rejected).of);
     kvpi_text_row(file, "requests", kvpi_text_count(report->requests), meaning);
+    if (report->skipped > 0)
+        kvpi_text_row(file, "skipped", kvpi_text_count(report->skipped), "requests before them");
+    if (report->saved_blocks > 0) {
+        snprintf(meaning, sizeof meaning, "blocks, of %s that the snapshot holds",
+                 kvpi_text_count(report->saved_blocks).of);
+        kvpi_text_row(file, "restored", kvpi_text_count(report->restored_blocks), meaning);
+    }
     kvpi_text_row(file, "input tokens", kvpi_text_count(report->input_tokens), "in the prompts");
     kvpi_text_row(file, "output tokens", kvpi_text_count(report->output_tokens),
                   report->output ? "appended one at a time" : "not appended: --output-tokens off");

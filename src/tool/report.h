@@ -41,8 +41,11 @@ typedef struct kvpi_report {
     uint64_t memory_bytes; /* of those blocks; 0 when the size of a token is not known */
     uint64_t seed;
     bool prefix_cache;
-    bool output;       /* generated tokens were appended */
-    uint64_t mended;   /* requests whose ids did not fit their length */
+    bool output;           /* generated tokens were appended */
+    uint64_t mended;       /* requests whose ids did not fit their length */
+    uint64_t skipped;      /* requests before those */
+    uint64_t saved_blocks; /* in the snapshot that the cache was restored from; 0: none, or empty */
+    uint64_t restored_blocks;
     uint64_t requests; /* all of the replay, rejected ones included */
     uint64_t rejected;
     uint64_t input_tokens;  /* of all requests */
@@ -92,5 +95,9 @@ int kvpi_report_print_json(const kvpi_report *report, FILE *file);
 
 /* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
 json_t *kvpi_report_json(const kvpi_report *report);
+
+/* Make a JSON string of a text of the command line; null when it is not UTF-8. Returns: NULL when
+ * memory is short. Owns: as above */
+json_t *kvpi_report_text(const char *text);
 
 #endif

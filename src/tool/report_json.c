@@ -1,4 +1,5 @@
 /* The report for programs: one object, the names of which are an interface and stay. */
+#include <errno.h>
 #include <jansson.h>
 
 #include "report.h"
@@ -13,12 +14,18 @@ static json_t *mean(uint64_t sum, uint64_t n)
     return json_real(kvpi_report_ratio(sum, n));
 }
 
+json_t *kvpi_report_text(const char *text)
+{
+    errno = 0;
+    json_t *string = json_string(text);
+    return string != NULL || errno == ENOMEM ? string : json_null();
+}
+
 /* json_object_set_new takes over the value, and refuses NULL: so any failure shows in the sum. */
 static int add_settings(json_t *object, const kvpi_report *report)
 {
     int wrong = 0;
-    json_t *path = json_string(report->path); /* NULL when it is not UTF-8 */
-    wrong += json_object_set_new(object, "trace", path != NULL ? path : json_null());
+    wrong += json_object_set_new(object, "trace", kvpi_report_text(report->path));
     wrong += json_object_set_new(object, "format", json_string(report->format));
     wrong += json_object_set_new(object, "block_tokens", integer(report->block_tokens));
     wrong += json_object_set_new(object, "unit_tokens", integer(report->unit_tokens));
@@ -35,6 +42,9 @@ static int add_settings(json_t *object, const kvpi_report *report)
 static int add_counts(json_t *object, const kvpi_report *report)
 {
     int wrong = 0;
+    wrong += json_object_set_new(object, "skipped", integer(report->skipped));
+    wrong += json_object_set_new(object, "saved_blocks", integer(report->saved_blocks));
+    wrong += json_object_set_new(object, "restored_blocks", integer(report->restored_blocks));
     wrong += json_object_set_new(object, "requests", integer(report->requests));
     wrong += json_object_set_new(object, "rejected", integer(report->rejected));
     wrong += json_object_set_new(object, "mended", integer(report->mended));

@@ -528,7 +528,7 @@ static int report_all(simulation *sim)
 static int run_with_jobs(simulation *sim)
 {
     kvp_config config = configure_cache(sim);
-    int status = kvpi_replay_cache_open(&config, sim->options->replay.record, &sim->cache);
+    int status = kvpi_replay_cache_open(&config, sim->options->replay.record, NULL, &sim->cache);
     if (status == TOOL_OK)
         status = create_sched(sim);
     uint64_t start = clock_of(sim);

@@ -23,7 +23,7 @@ int kvpi_jobs_create(const kvpi_requests *requests, const kvpi_simulate_options 
 {
     uint64_t n = kvpi_requests_count(requests);
     *out = (kvpi_jobs){.requests = requests, .options = options};
-    out->n = n < options->replay.limit ? (size_t)n : (size_t)options->replay.limit;
+    out->n = n < options->replay.trace.limit ? (size_t)n : (size_t)options->replay.trace.limit;
     out->all = calloc(out->n, sizeof *out->all);
     out->gaps = calloc(1, sizeof *out->gaps);
     if (out->all == NULL || out->gaps == NULL) {
@@ -56,7 +56,7 @@ uint32_t kvpi_jobs_input(const kvpi_jobs *jobs, size_t i)
 
 uint32_t kvpi_jobs_output(const kvpi_jobs *jobs, size_t i)
 {
-    return jobs->options->replay.output
+    return jobs->options->replay.trace.output
                ? (uint32_t)kvpi_requests_get(jobs->requests, i)->output_length
                : 0;
 }
@@ -70,8 +70,7 @@ uint32_t kvpi_jobs_sampled(const kvpi_jobs *jobs, size_t i)
 int kvpi_jobs_make_tokens(kvpi_jobs *jobs, size_t i)
 {
     const kvpi_request *request = kvpi_requests_get(jobs->requests, i);
-    const kvpi_replay_options *replay = &jobs->options->replay;
-    const kvpi_requests_key key = {replay->trace_block, replay->seed};
+    const kvpi_requests_key *key = &jobs->options->replay.trace.key;
     size_t input = kvpi_jobs_input(jobs, i), all = input + kvpi_jobs_sampled(jobs, i);
     kvpi_job *job = &jobs->all[i];
     if (job->tokens != NULL)
@@ -79,10 +78,10 @@ int kvpi_jobs_make_tokens(kvpi_jobs *jobs, size_t i)
     job->tokens = malloc(all * sizeof *job->tokens);
     if (job->tokens == NULL)
         return kvpi_tool_fail("replay", "out of memory for a request of %zu tokens", all);
-    kvpi_requests_input(request, &key, job->tokens);
+    kvpi_requests_input(request, key, job->tokens);
     job->tokens[input] = 0;
     if (kvpi_jobs_output(jobs, i) > 0)
-        kvpi_requests_output(request, &key, job->tokens + input);
+        kvpi_requests_output(request, key, job->tokens + input);
     return TOOL_OK;
 }
 

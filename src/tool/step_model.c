@@ -170,6 +170,13 @@ kvpi_step_time kvpi_step_time_of(const kvpi_step_model *model, const kvp_step *s
     return time;
 }
 
+/* So slow a link costs the most that there is. */
+static uint64_t whole_ps(double ns)
+{
+    double ps = ns * PS_PER_NS;
+    return ps < (double)KVPI_STEP_MAX_PS ? (uint64_t)(ps + 0.5) : KVPI_STEP_MAX_PS;
+}
+
 kvpi_step_prices kvpi_step_prices_of(const kvpi_step_model *model, uint64_t block_tokens)
 {
     const kvpi_step_roofline *r = &model->roofline;
@@ -179,6 +186,5 @@ kvpi_step_prices kvpi_step_prices_of(const kvpi_step_model *model, uint64_t bloc
                                   model->rates.prompt_token_ps};
     double swap_ns = there_and_back * r->token_bytes / r->host_bytes_per_second * NS_PER_SECOND;
     double token_ns = r->token_flops / r->flops_per_second * NS_PER_SECOND;
-    return (kvpi_step_prices){(uint64_t)(swap_ns * PS_PER_NS + 0.5),
-                              (uint64_t)(token_ns * PS_PER_NS + 0.5)};
+    return (kvpi_step_prices){whole_ps(swap_ns), whole_ps(token_ns)};
 }

@@ -89,7 +89,9 @@ typedef struct kvpi_step_time {
 kvpi_step_time kvpi_step_time_of(const kvpi_step_model *model, const kvp_step *step,
                                  const kvpi_step_copies *copies);
 
-/* What preemption costs, in thousandths of a nanosecond. */
+#define KVPI_STEP_MAX_PS UINT64_C(1000000000000000000)
+
+/* What preemption costs, in thousandths of a nanosecond, KVPI_STEP_MAX_PS at most. */
 typedef struct kvpi_step_prices {
     uint64_t swap_block_ps;      /* a block out and in again */
     uint64_t recompute_token_ps; /* a token in the layers' matrices, or at the prompt's rate */

@@ -1,0 +1,68 @@
+/* The files of --snapshot-in and --snapshot-out. A file that could not be written to its end is an
+ * error; one that could not be read to its end, or is damaged, restores what is whole, and the
+ * report says how much that is.
+ */
+#include "replay_snapshot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tool.h"
+
+static kvp_snapshot_options options_of(const kvpi_replay_snapshot *snapshot)
+{
+    kvp_snapshot_options options;
+    kvp_snapshot_options_init(&options);
+    options.model = snapshot->model;
+    options.model_bytes = (uint32_t)strlen(snapshot->model);
+    return options;
+}
+
+static int read_bytes(void *context, void *out, size_t capacity, size_t *out_n)
+{
+    *out_n = fread(out, 1, capacity, context);
+    return ferror((FILE *)context) != 0;
+}
+
+static int write_bytes(void *context, const void *bytes, size_t n)
+{
+    return fwrite(bytes, 1, n, context) == n ? 0 : -1;
+}
+
+int kvpi_replay_snapshot_load(kvp_cache *cache, kvpi_replay_snapshot *snapshot)
+{
+    const kvp_snapshot_options options = options_of(snapshot);
+    FILE *file = fopen(snapshot->path, "rb");
+    if (file == NULL)
+        return kvpi_tool_fail("replay", "%s: %s", snapshot->path, strerror(errno));
+    const kvp_source source = {file, read_bytes};
+    const kvp_status status = kvp_snapshot_load(cache, &options, &source, &snapshot->report);
+    fclose(file);
+    if (status == KVP_E_MISMATCH)
+        return kvpi_tool_fail("replay",
+                              "%s: of a replay with another --block-tokens, --unit-tokens, "
+                              "--blocks, --trace-block or --seed",
+                              snapshot->path);
+    return status == KVP_OK
+               ? TOOL_OK
+               : kvpi_tool_fail("replay", "%s: %s", snapshot->path, kvp_status_text(status));
+}
+
+int kvpi_replay_snapshot_save(kvp_cache *cache, const kvpi_replay_snapshot *snapshot)
+{
+    const kvp_snapshot_options options = options_of(snapshot);
+    FILE *file = fopen(snapshot->path, "wb");
+    if (file == NULL)
+        return kvpi_tool_fail("replay", "cannot write %s: %s", snapshot->path, strerror(errno));
+    const kvp_sink sink = {file, write_bytes};
+    errno = 0;
+    const kvp_status status = kvp_snapshot_save(cache, &options, &sink);
+    const int closed = fclose(file);
+    if (status != KVP_OK && status != KVP_E_IO)
+        return kvpi_tool_fail("replay", "saving %s: %s", snapshot->path, kvp_status_text(status));
+    return status == KVP_OK && closed == 0
+               ? TOOL_OK
+               : kvpi_tool_fail("replay", "cannot write %s: %s", snapshot->path,
+                                errno != 0 ? strerror(errno) : "the file is incomplete");
+}

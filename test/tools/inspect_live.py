@@ -1,0 +1,131 @@
+"""kvpager inspect: what it says of the memory of a cache that another process works on."""
+
+import json
+import os
+import subprocess
+import tempfile
+
+from lib_kvpager import check, check_equal, finish, run, skip
+
+OWNER = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_inspect")
+HOST, GROUPS = 3, 4
+
+
+class Owner:
+    """A process with a cache in a file; it works when it is told to."""
+
+    def __init__(self, path, kind):
+        self.process = subprocess.Popen([OWNER, "--serve", path, str(kind)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def say(self, word):
+        self.process.stdin.write(word)
+        self.process.stdin.flush()
+
+    def work(self):
+        self.say(b"w")
+        check_equal(self.process.stdout.read(1), b"w")
+
+    def leave(self):
+        self.process.stdin.close()
+        check_equal(self.process.wait(), 0)
+
+
+def inspect(path, status=0):
+    done = run("inspect", "--json", path)
+    check_equal(done.returncode, status, "status", done.stderr)
+    return json.loads(done.stdout)
+
+
+def check_sums(got):
+    """Tiers add up, and blocks that can be hit are some of those that are not free."""
+    sizes = {"device": got["n_blocks"] - 1, "host": got["host_blocks"] - 1}
+    used = {}
+    for tier in got["tiers"]:
+        check_equal(tier["held"] + tier["cached"] + tier["parked"] + tier["free"],
+                    sizes[tier["tier"]])
+        used[tier["tier"]] = tier["held"] + tier["cached"] + tier["parked"]
+    for tier, n in used.items():
+        listed = sum(c["blocks"] for c in got["cached"] if c["tier"] == tier)
+        check(0 < listed <= n, got["cached"])
+    check_equal(sum(c["blocks"] for c in got["cached"]),
+                sum(s["blocks"] for s in got["namespaces"]))
+
+
+def check_at_rest(path, kind, groups):
+    owner = Owner(path, kind)
+    owner.work()
+    got = inspect(path)
+    check_equal((got["kind"], got["state"], got["inside"], got["calls_since"]),
+                ("arena", "whole", False, 0))
+    check_equal((got["n_blocks"], got["host_blocks"], len(got["groups"])), (61, 26, groups))
+    check_equal([s["name"] for s in got["namespaces"]], ["", "a", "ab"])
+    check_equal(len(got["sequences"]), got["open_seqs"])
+    check(all(s["computed"] <= s["tokens"] and s["tier"] in ("device", "host")
+              for s in got["sequences"]))
+    check_sums(got)
+    tokens = [p["tokens"] for p in got["prefixes"]]
+    check(len(tokens) >= 4 and tokens == sorted(tokens, reverse=True), tokens)
+    check_equal(inspect(path), got)  # looking changes nothing
+    owner.work()
+    later = inspect(path)
+    check(later["calls"] > got["calls"] and later["opens"] > got["opens"])
+    check_sums(later)
+    text = run("inspect", "--top", 1, path)
+    check_equal(text.returncode, 0)
+    check(b"\nwhole\n" in text.stdout and b"61 of 4 tokens" in text.stdout, text.stdout)
+    check_equal(text.stdout.count(later["prefixes"][0]["hash"].encode()), 1)
+    check_equal(text.stdout.count(later["prefixes"][1]["hash"].encode()), 0)
+    return owner
+
+
+def check_at_work(path, owner):
+    """While it works: an answer each time, and nothing is called damaged."""
+    owner.say(b"l")
+    for _ in range(8):
+        check(inspect(path)["state"] in ("whole", "moving"))
+    owner.process.kill()
+    owner.process.wait()
+    last = inspect(path)
+    check(last["state"] == "moving" if last["inside"] else last["state"] == "whole", last)
+
+
+def check_damaged(path, owner):
+    """The file's bytes are the owner's memory."""
+    good = inspect(path)
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    for begin in range(4096, len(data), 4):
+        data[begin:begin + 4] = b"\xff\xff\xff\x7f"
+    bad = path + ".bad"
+    with open(bad, "wb") as file:
+        file.write(data)
+    got = inspect(bad, 1)
+    check_equal(got["state"], "damaged")
+    check(got["violation"][0].isupper() and got["calls"] == good["calls"], got)
+    text = run("inspect", bad)
+    check(b"\ndamaged: " in text.stdout and b"damaged" in text.stderr, text)
+    for data_of, message in ((data[:5000], b"damaged within"), (data[:8], b"damaged within"),
+                             (data[:8] + b"\1" + data[9:], b"another version")):
+        with open(bad, "wb") as file:
+            file.write(data_of)
+        done = run("inspect", bad)
+        check_equal(done.returncode, 1)
+        check(message in done.stderr and not done.stdout, done)
+    owner.leave()  # its cache is destroyed
+    done = run("inspect", path)
+    check_equal(done.returncode, 1)
+    check(b"nor memory with a cache" in done.stderr and not done.stdout, done)
+
+
+def main():
+    if not os.access(OWNER, os.X_OK):
+        skip(f"{OWNER}, which has a cache in a file, is not built")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "cache")
+        check_at_work(path, check_at_rest(path, GROUPS, 2))
+        check_damaged(path, check_at_rest(path, HOST, 1))
+    finish()
+
+
+main()

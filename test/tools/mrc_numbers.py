@@ -1,0 +1,50 @@
+"""The curve of `kvpager mrc` on traces small enough to be worked out by hand: LRU, FIFO and the
+optimum, in blocks of two tokens. long_mrc.py compares with replays and simulations."""
+
+import json
+import os
+
+from lib_kvpager import check_equal, directory, finish, run
+
+BLOCKS = {letter: [10 * i, 10 * i + 1] for i, letter in enumerate("ABCD", 1)}
+
+
+def write_trace(path, prompts):
+    """A prompt is letters, a block each, and perhaps a token more: `AB+`."""
+    with open(path, "w", encoding="utf-8") as file:
+        for i, prompt in enumerate(prompts.split()):
+            ids = [token for letter in prompt.strip("+") for token in BLOCKS[letter]]
+            ids += [1] * prompt.count("+")
+            print(json.dumps({"arrival_time_ns": i, "input_toks": len(ids), "output_toks": 1,
+                              "input_tok_ids": ids}), file=file)
+
+
+def expect(prompts, sizes):
+    """sizes: {blocks: (hit tokens of LRU, FIFO, the optimum)}."""
+    with directory() as folder:
+        path = os.path.join(folder, "trace.jsonl")
+        write_trace(path, prompts)
+        done = run("mrc", "--json", "--block-tokens", 2, "--output-tokens", "off",
+                   "--sizes", ",".join(map(str, sizes)), path)
+        check_equal(done.returncode, 0, prompts, done.stderr)
+    for point in json.loads(done.stdout)["sizes"]:
+        found = tuple(point[key] for key in
+                      ["hit_tokens", "fifo_hit_tokens", "optimum_hit_tokens"])
+        check_equal(found, sizes[point["blocks"]], prompts, point["blocks"])
+
+
+def main():
+    # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
+    expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})
+    # C takes the block of B, which was used longest ago, or, first in, first out, that of A.
+    expect("A B A C A", {1: (0, 0, 0), 2: (2, 1, 2), 3: (2, 2, 2)})
+    # What stands behind others is given up before them.
+    expect("AB C AB", {2: (2, 2, 2), 3: (3, 3, 3)})
+    expect("AB AC AB", {2: (4, 4, 4), 3: (5, 5, 5)})
+    # A block that is partly filled is free when its request has left.
+    expect("A+ B+ A+", {2: (0, 0, 0), 3: (2, 2, 2)})
+    finish()
+
+
+if __name__ == "__main__":
+    main()
