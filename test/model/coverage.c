@@ -195,6 +195,15 @@ static void count_group_hit(coverage *c, const oracle *o, const kvp_call *call,
          windows && info->hit_tokens && info->hit_tokens == call->n_tokens);
 }
 
+/* A prompt hits what was computed after its namespace was emptied, or opened again. */
+static void count_renewed_hit(coverage *c, const oracle *o, const kvp_call *call)
+{
+    uint32_t ns = oracle_find_ns(o, call->handle);
+
+    meet(c, COVER_hit_after_flush, o->namespaces[ns].flushes > 0);
+    meet(c, COVER_hit_after_reopening, o->namespaces[ns].reopened);
+}
+
 static void count_open(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
                        const coverage_before *before)
 {
@@ -221,6 +230,8 @@ static void count_open(coverage *c, const oracle *o, const kvp_call *call, const
     meet(c, COVER_hit_cut_for_the_plan,
          info->stop == KVP_STOP_NO_ROOM && info->host_blocks == o->config.max_copies - 1);
     count_group_hit(c, o, call, info);
+    if (info->hit_tokens)
+        count_renewed_hit(c, o, call);
     meet(c, COVER_hit_of_device_only, (call->flags & KVP_OPEN_DEVICE_ONLY) && info->hit_tokens);
     meet(c, COVER_unkept_unit, o->stats.unkept_units > before->stats.unkept_units);
     meet(c, COVER_private_unit, o->stats.private_units > before->stats.private_units);
@@ -238,6 +249,7 @@ static void count_extend(coverage *c, const oracle *o, const kvp_call *call, con
     meet(c, COVER_copy_on_write, copied);
     meet(c, COVER_extend_keeps_evicted, o->stats.kept_blocks > before->stats.kept_blocks);
     meet(c, COVER_extend_with_steps_out, before->n_steps > 0);
+    meet(c, COVER_extend_with_three_out, before->n_steps >= 3);
     meet(c, COVER_units_overwritten, o->stats.detached_units > before->stats.detached_units);
     meet(c, COVER_extend_behind_tree, before->n_tree > 0);
     meet(c, COVER_unknown_values, call->n_tokens && !call->tokens);
@@ -353,6 +365,10 @@ static void count_step(coverage *c, const oracle *o, const kvp_call *call, const
         return;
     meet(c, COVER_step_done_out_of_order,
          call->op == KVP_CALL_STEP_DONE && call->number != before->oldest_step);
+    meet(c, COVER_three_done_out_of_order,
+         call->op == KVP_CALL_STEP_DONE && call->number != before->oldest_step &&
+             before->n_steps >= 3);
+    meet(c, COVER_one_of_three_failed, failed && before->n_steps >= 3);
     meet(c, COVER_step_with_copies, call->op == KVP_CALL_STEP_DONE && before->n_copies_of_step);
     meet(c, COVER_step_failed_with_copies, failed && before->n_copies_of_step);
     meet(c, COVER_step_failed_reports, failed && out->n);

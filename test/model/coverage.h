@@ -21,6 +21,8 @@ enum { COVERAGE_ASKED = 4 };
     X(open_evicts)                                                                                 \
     X(lie_between_hashes)                                                                          \
     X(hash_collision)                                                                              \
+    X(collision_of_4_bits)                                                                         \
+    X(collision_of_1_bit)                                                                          \
     X(copy_on_write)                                                                               \
     X(copy_on_write_without_copy)                                                                  \
     X(units_overwritten)                                                                           \
@@ -48,6 +50,8 @@ enum { COVERAGE_ASKED = 4 };
     X(flush_without_free_node)                                                                     \
     X(reset_with_content)                                                                          \
     X(reset_with_steps_out)                                                                        \
+    X(hit_after_flush)                                                                             \
+    X(hit_after_reopening)                                                                         \
     X(host_hit)                                                                                    \
     X(host_hit_inside_block)                                                                       \
     X(host_and_device_hit)                                                                         \
@@ -88,6 +92,9 @@ enum { COVERAGE_ASKED = 4 };
     X(close_with_steps_out)                                                                        \
     X(truncate_with_steps_out)                                                                     \
     X(extend_with_steps_out)                                                                       \
+    X(extend_with_three_out)                                                                       \
+    X(three_done_out_of_order)                                                                     \
+    X(one_of_three_failed)                                                                         \
     X(hit_of_several_groups)                                                                       \
     X(hit_with_window)                                                                             \
     X(hit_cut_by_group)                                                                            \

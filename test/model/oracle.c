@@ -245,9 +245,17 @@ static uint32_t find_name(const oracle *o, const uint8_t *name, uint32_t name_by
     return ORACLE_NONE;
 }
 
+/* Is a place free that a namespace of this name has left? */
+static bool is_left(const oracle_ns *ns, const kvp_call *call)
+{
+    return ns->left && ns->name_bytes == call->name_bytes &&
+           (!call->name_bytes || memcmp(ns->name, call->name, call->name_bytes) == 0);
+}
+
 static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     uint32_t i;
+    bool reopened;
 
     if (call->name_bytes > KVP_NAME_MAX_BYTES)
         return oracle_fail(o, KVP_E_ARG, 0, 0);
@@ -263,7 +271,9 @@ static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     oracle_begin_change(o);
     for (i = 0; o->namespaces[i].open; i++)
         ;
+    reopened = is_left(&o->namespaces[i], call);
     memset(&o->namespaces[i], 0, sizeof o->namespaces[i]);
+    o->namespaces[i].reopened = reopened;
     o->namespaces[i].open = true;
     o->namespaces[i].openers = 1;
     o->namespaces[i].name_bytes = call->name_bytes;
@@ -319,10 +329,12 @@ static kvp_status ns_close_or_flush(oracle *o, const kvp_call *call)
     oracle_begin_change(o);
     ns = &o->namespaces[i];
     if (call->op == KVP_CALL_NS_FLUSH) {
+        ns->flushes++;
         new_root(o, ns);
     } else if (--ns->openers == 0) {
         leave_root(o, ns);
         ns->open = false;
+        ns->left = true;
         o->open_namespaces--;
     }
     return KVP_OK;

@@ -141,6 +141,9 @@ typedef struct oracle_ns {
     uint32_t root;
     uint8_t name[KVP_NAME_MAX_BYTES];
     uint32_t name_bytes;
+    uint32_t flushes; /* since it was opened */
+    bool left;        /* closed; the name is of the one that was here */
+    bool reopened;    /* the one that was here before had this name, too */
 } oracle_ns;
 
 typedef struct oracle_seq {
@@ -228,6 +231,7 @@ typedef struct oracle_seq {
     X(lacking)          /* a sequence came to need what was dropped */                             \
     X(lacking_healed)   /* and not any more: truncated, or by another window */                    \
     X(window_private)   /* public units became private by a window of its own */                   \
+    X(match_other_keys) /* a known unit but for its keys */                                        \
     X(match_hole)       /* a hit that has null entries */                                          \
     X(match_back)       /* a prefix was found behind a shorter one that has no KV */               \
     X(match_passed)     /* over: a longer prefix, for the plan's room */                           \

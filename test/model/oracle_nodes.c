@@ -134,6 +134,18 @@ uint32_t oracle_node_find(const oracle *o, uint32_t parent, const int32_t *token
     return ORACLE_NONE;
 }
 
+/* Is there a public child with these tokens, whatever its keys? */
+bool oracle_has_tokens(const oracle *o, uint32_t parent, const int32_t *tokens)
+{
+    for (uint32_t i = o->nodes[parent].first_child; i != ORACLE_NONE; i = o->nodes[i].sibling) {
+        const oracle_node *node = &o->nodes[i];
+
+        if (!node->is_private && memcmp(node->tokens, tokens, o->unit * sizeof *tokens) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Make a child without users; ORACLE_NONE when all nodes are in use. */
 uint32_t oracle_node_make(oracle *o, uint32_t parent, const int32_t *tokens,
                           const oracle_keys *keys, const kvp_hash *hash)

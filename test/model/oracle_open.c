@@ -162,6 +162,7 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
         }
         unit_keys(o, call, i, &keys);
         node = oracle_node_find(o, parent, tokens, &keys);
+        o->marks.match_other_keys += node == ORACLE_NONE && oracle_has_tokens(o, parent, tokens);
         if (node == ORACLE_NONE || (oracle_is_plain(o) && !has_kv(o, call, node, 0))) {
             *out_stop = node == ORACLE_NONE ? KVP_STOP_MISS : KVP_STOP_NO_KV;
             break;

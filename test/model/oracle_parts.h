@@ -23,6 +23,7 @@ static inline bool oracle_is_out(const oracle_seq *seq)
 uint32_t oracle_root_make(oracle *o, const uint8_t *name, uint32_t name_bytes);
 uint32_t oracle_node_find(const oracle *o, uint32_t parent, const int32_t *tokens,
                           const oracle_keys *keys);
+bool oracle_has_tokens(const oracle *o, uint32_t parent, const int32_t *tokens);
 uint32_t oracle_node_make(oracle *o, uint32_t parent, const int32_t *tokens,
                           const oracle_keys *keys, const kvp_hash *hash);
 void oracle_node_prune(oracle *o, uint32_t node);

@@ -177,6 +177,13 @@ static void count_events(coverage *c, const view *v)
     c->points[COVER_events_behind] += v->behind;
 }
 
+static void count_collisions(coverage *c, uint32_t hash_bits, uint64_t n)
+{
+    c->points[COVER_hash_collision] += n > 0;
+    c->points[COVER_collision_of_4_bits] += n > 0 && hash_bits == 4;
+    c->points[COVER_collision_of_1_bit] += n > 0 && hash_bits == 1;
+}
+
 static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverage *c,
                        uint64_t *out_calls)
 {
@@ -215,7 +222,7 @@ static bool run_config(const options *opt, uint64_t index, uint64_t ops, coverag
             keep_failure(opt, index, &how, &config, calls);
     }
     if (s && kvp_cache_stats(s->cache, &stats) == KVP_OK)
-        c->points[COVER_hash_collision] += stats.hash_collisions > 0;
+        count_collisions(c, config.test_hash_bits, stats.hash_collisions);
     if (s)
         count_events(c, s->v);
     session_destroy(s);

@@ -10,9 +10,9 @@ endforeach()
 kvp_add_test(NAME model_allocations COMMAND kvp_model --allocations --seed 71 --ops 200000
              LABELS model release)
 kvp_add_test(NAME model_self COMMAND kvp_model --self-test LABELS model)
-# Sanitizers make everything ten times slower.
+# Sanitizers and counters make everything ten times slower.
 set(ops 600000)
-if(KVP_SANITIZE)
+if(KVP_SANITIZE OR KVP_COVERAGE)
   set(ops 60000)
 endif()
 foreach(seed RANGE 1 4)

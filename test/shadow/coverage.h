@@ -12,10 +12,14 @@
     X(copies_to_host, "OVS")                                                                       \
     X(copies_from_host, "OVS")                                                                     \
     X(plans_of_phases, "OV")                                                                       \
+    X(copies_reordered, "OVS")                                                                     \
+    X(copies_late, "OV")                                                                           \
     X(hits, "OVS")                                                                                 \
     X(hits_inside_a_block, "OV")                                                                   \
     X(hits_on_host, "OVS")                                                                         \
     X(hits_in_full, "OV")                                                                          \
+    X(collisions_of_4_bits, "OVS")                                                                 \
+    X(collisions_of_1_bit, "OVS")                                                                  \
     X(adopted, "OVS")                                                                              \
     X(duplicates, "OVS")                                                                           \
     X(detached, "OV")                                                                              \
@@ -30,7 +34,9 @@
     X(filled, "OV")                                                                                \
     X(keyed_prompts, "OVS")                                                                        \
     X(flushed, "OVS")                                                                              \
+    X(hits_after_flush, "OVS")                                                                     \
     X(spaces_closed, "OV")                                                                         \
+    X(hits_after_reopening, "OV")                                                                  \
     X(swapped_out, "OVS")                                                                          \
     X(swapped_in, "OVS")                                                                           \
     X(swapped_groups, "OV")                                                                        \
@@ -47,6 +53,7 @@
     X(garbage_forgiven, "OV")                                                                      \
     X(parked, "VS")                                                                                \
     X(parked_without_content, "V")                                                                 \
+    X(three_steps_out, "VS")                                                                       \
     X(passes_side_by_side, "V")                                                                    \
     X(noted_steps, "V")                                                                            \
     X(declared_commits, "V")                                                                       \
@@ -76,6 +83,7 @@
     X(refused_dropped, "OV")                                                                       \
     X(lacking, "OV")                                                                               \
     X(recomputed, "S")                                                                             \
+    X(recomputed_behind_windows, "S")                                                              \
     X(paused, "S")                                                                                 \
     X(aborted, "S")                                                                                \
     X(aborted_while_out, "S")                                                                      \
@@ -87,7 +95,8 @@ enum { COVERAGE_TABLE(COVERAGE_ENUM) COVER_POINTS };
 
 typedef struct coverage {
     uint64_t points[COVER_POINTS];
-    uint64_t n_planted; /* how often a planted defect was committed */
+    uint64_t n_planted;             /* how often a planted defect was committed */
+    uint64_t n_asked[2], n_refused; /* of the last configuration: see device.h */
 } coverage;
 
 void coverage_print(FILE *file, const coverage *c, uint32_t engine);

@@ -126,7 +126,9 @@ static void draw_order(device *d, work_step *step)
         while (first > 0 && step->copies[first - 1].phase == step->copies[i].phase) {
             first--;
         }
-        swap_places(&step->order[i], &step->order[first + random_below(&d->random, i - first + 1)]);
+        const uint32_t with = first + random_below(&d->random, i - first + 1);
+        swap_places(&step->order[i], &step->order[with]);
+        d->n_reordered += with != i;
     }
     for (uint32_t i = 1; d->planted == PLANT_EARLY_COPY && i < step->n_copies; i++) {
         if (step->copies[step->order[i - 1]].phase != step->copies[step->order[i]].phase) {
@@ -284,11 +286,25 @@ static void run_moves(device *d, const work_step *step)
     }
 }
 
+/* Whether this copy, or pass, is the one that is to fail. */
+static bool is_refused(device *d, work_step *step, uint32_t work)
+{
+    if (step->is_safe || step->fails || ++d->n_asked[work] != d->fail_at[work]) {
+        return false;
+    }
+    d->n_refused++;
+    note_failure(d, step->number);
+    return step->fails = true;
+}
+
 static void move_plan(device *d, work_step *step)
 {
     run_moves(d, step);
     if (step->fails && step->n_run == 0) {
         note_failure(d, step->number);
+    }
+    if (d->overlapped && step->n_run < step->n_copies && is_refused(d, step, DEVICE_COPY)) {
+        step->fail_after = step->n_run;
     }
     if (step->fails && step->n_run == step->fail_after) {
         fail_plan(d, step);
@@ -300,6 +316,7 @@ static void move_plan(device *d, work_step *step)
             run_copy(d, step, m, m == SHADOW_IN_ORDER ? step->n_run : step->order[step->n_run]);
         }
         const kvp_copy *copy = &step->copies[step->n_run++];
+        d->n_late += step->submitted < d->n_submitted;
         d->n_copies[copy->src_tier][copy->dst_tier]++;
     }
     if (step->n_run >= step->n_copies) {
@@ -398,6 +415,9 @@ static void start_item(device *d, work_step *step, work_item *item)
 {
     item->stage = 1;
     d->n_items++;
+    if (is_refused(d, step, DEVICE_PASS)) {
+        step->fail_after = UINT32_MAX;
+    }
     if (step->fails) {
         item->garbage = step->number;
     } else {

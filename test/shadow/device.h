@@ -93,6 +93,7 @@ typedef struct work_step {
     bool plan_done;
     bool fails;
     uint32_t fail_after; /* copies; n_copies or more: the forward pass fails, not the plan */
+    bool is_safe;        /* never fails: nobody could put that right */
     bool is_finished;
     bool is_reported; /* too early */
 } work_step;
@@ -103,6 +104,9 @@ typedef struct work_failure {
 } work_failure;
 
 enum { DEVICE_STEPS = 72 };
+
+/* Work that can be made to fail, one by one. */
+enum { DEVICE_COPY = 0, DEVICE_PASS = 1, DEVICE_WORK = 2 };
 
 typedef struct device {
     shadow *memory;
@@ -119,6 +123,10 @@ typedef struct device {
     uint32_t n_failures;
     uint64_t n_copies[SHADOW_TIERS][SHADOW_TIERS];
     uint64_t n_later_phases, n_items, n_reads, n_unseen, n_moves, n_forgiven, n_poisoned, n_beside;
+    uint64_t
+        fail_at[DEVICE_WORK]; /* the copy, the pass of a sequence that fails, from 1; 0: none */
+    uint64_t n_asked[DEVICE_WORK], n_refused; /* copies and passes that could fail; did */
+    uint64_t n_reordered, n_late; /* copies: in another order than listed; after a later step */
 } device;
 
 void device_init(device *d, shadow *memory, verdict *v, bool overlapped, uint64_t seed);

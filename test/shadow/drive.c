@@ -74,6 +74,7 @@ void drive_config(const drive_options *options, kvp_config *out_config, bool *ou
                                                                        : KVP_STEPS_ORDERED;
     *out_failures = options->planted == PLANT_NOTHING ? random_percent(&random, 40)
                                                       : options->planted == PLANT_FORGOTTEN_STEP;
+    *out_failures = *out_failures || options->sweeps;
     random = options->seed * 0x9fb21c651e98df25u + options->index;
     if (random_percent(&random, 50)) {
         drive_draw_windows(&random, config);
@@ -276,6 +277,7 @@ bool drive_begin(drive *d, const drive_options *options)
         return false;
     }
     d->w->device.planted = options->planted;
+    memcpy(d->w->device.fail_at, options->fail_at, sizeof(options->fail_at));
     d->w->device.n_planted = options->planted == PLANT_NO_PARKING;
     d->random = options->seed * 0xd1342543de82ef95u + options->index + 7;
     d->max_queued = d->w->overlapped ? d->w->config.max_steps_out : 1 + random_below(&d->random, 6);
@@ -295,6 +297,8 @@ static void count(drive *d)
     const device *dev = &d->w->device;
     uint64_t *points = d->seen->points;
     d->seen->n_planted += dev->n_planted;
+    d->seen->n_refused = dev->n_refused;
+    memcpy(d->seen->n_asked, dev->n_asked, sizeof(dev->n_asked));
     points[COVER_copies_on_device] += dev->n_copies[KVP_DEVICE][KVP_DEVICE];
     points[COVER_copies_to_host] += dev->n_copies[KVP_DEVICE][KVP_HOST];
     points[COVER_copies_from_host] += dev->n_copies[KVP_HOST][KVP_DEVICE];
@@ -316,6 +320,12 @@ static void count(drive *d)
     points[COVER_parked_by_windows] += d->w->n_parked_windows;
     points[COVER_own_kv] += d->w->n_own_kv;
     points[COVER_passes_side_by_side] += dev->n_beside;
+    points[COVER_copies_reordered] += dev->n_reordered;
+    points[COVER_copies_late] += dev->n_late;
+    points[COVER_collisions_of_4_bits] +=
+        d->w->config.test_hash_bits == 4 ? stats.hash_collisions : 0;
+    points[COVER_collisions_of_1_bit] +=
+        d->w->config.test_hash_bits == 1 ? stats.hash_collisions : 0;
     if (d->options.engine == DRIVE_SCHED) {
         points[COVER_hits] += stats.cached_tokens;
         points[COVER_hits_in_groups] += d->w->config.n_groups > 1 ? stats.cached_tokens : 0;

@@ -35,7 +35,9 @@ typedef struct drive_options {
     uint64_t seed, index;
     uint64_t ops;
     plant planted;
-    bool trace;        /* print what is done */
+    bool sweeps;                   /* nothing fails but */
+    uint64_t fail_at[DEVICE_WORK]; /* this copy, this pass, from 1; 0: none */
+    bool trace;                    /* print what is done */
     const char *block; /* with it: each change of this block, "d7" or "h7"; NULL: none */
 } drive_options;
 
@@ -58,6 +60,7 @@ typedef struct drive {
     drive_stream streams[DRIVE_STREAMS];
     kvp_ns spaces[DRIVE_SPACES];
     bool space_open[DRIVE_SPACES];
+    bool space_flushed[DRIVE_SPACES], space_closed[DRIVE_SPACES]; /* ever */
     uint32_t *finished; /* [max_seqs] by place of the subject: tokens that may be committed late */
     int32_t *tokens;    /* [max_seq_tokens] scratch */
     kvp_hash *hashes;   /* [max_seq_tokens] scratch */

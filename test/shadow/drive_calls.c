@@ -116,11 +116,14 @@ static void draw_prompt(drive *d, const origin *from, kvp_prompt *out_prompt, kv
     *out_prompt = prompt;
 }
 
-static void count_open(drive *d, const kvp_prompt *prompt, const kvp_open_info *info)
+static void count_open(drive *d, uint32_t space, const kvp_prompt *prompt,
+                       const kvp_open_info *info)
 {
     uint64_t *points = d->seen->points;
     const uint32_t last = prompt->n_tokens == 0 ? 0 : prompt->n_tokens - 1;
     points[COVER_hits] += info->hit_tokens > 0;
+    points[COVER_hits_after_flush] += info->hit_tokens > 0 && d->space_flushed[space];
+    points[COVER_hits_after_reopening] += info->hit_tokens > 0 && d->space_closed[space];
     points[COVER_hits_inside_a_block] += info->copied_tokens > 0;
     points[COVER_hits_on_host] += info->host_tokens > 0;
     points[COVER_hits_in_full] += info->hit_tokens > 0 && info->hit_tokens == prompt->n_tokens;
@@ -201,7 +204,7 @@ void drive_open_op(drive *d)
     *drive_finished(d, s) = info.hit_tokens;
     drive_trace(d, "open #%" PRIu64 " tokens %" PRIu32 " hit %" PRIu32 " (host %" PRIu32 ")",
                 s->serial, prompt.n_tokens, info.hit_tokens, info.host_tokens);
-    count_open(d, &prompt, &info);
+    count_open(d, from.space, &prompt, &info);
     count_dropped(d, s);
 }
 
@@ -563,9 +566,11 @@ void drive_space_op(drive *d)
     }
     if (percent(d, 30)) {
         d->space_open[space] = false;
+        d->space_closed[space] = true;
         d->seen->points[COVER_spaces_closed]++;
         (void)drive_went(d, "kvp_ns_close", kvp_ns_close(d->w->cache, d->spaces[space]), NULL, 0);
     } else {
+        d->space_flushed[space] = true;
         d->seen->points[COVER_flushed]++;
         (void)drive_went(d, "kvp_ns_flush", kvp_ns_flush(d->w->cache, d->spaces[space]), NULL, 0);
     }
@@ -620,7 +625,9 @@ static uint32_t draw_movers(drive *d, bool swapped, subject **out_movers, kvp_se
 static void moved(drive *d, subject *s, bool to_host)
 {
     s->is_swapped = to_host;
-    s->tree.n = to_host ? 0 : s->tree.n;
+    if (to_host) {
+        s->tree.n = s->tree.scheduled = 0;
+    }
     drive_trace(d, "swap #%" PRIu64 " %s, computed %" PRIu32, s->serial, to_host ? "out" : "in",
                 watch_info(d->w, s).computed_tokens);
     if (to_host) {

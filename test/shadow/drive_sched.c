@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHED_REQUESTS = 10, SCHED_SAMPLES = 4, SCHED_TOKENS = 512 };
+enum { SCHED_REQUESTS = 10, SCHED_SAMPLES = 4, SCHED_TOKENS = 512, SCHED_OWN = 3 };
 
 /* A request: its samples' tokens, prompt and generated. */
 typedef struct job {
@@ -32,6 +32,10 @@ typedef struct sched_drive {
     kvp_step step; /* that is out */
     work_step *work;
     bool is_out;
+    work_step *own[SCHED_OWN]; /* [n_own] steps of the engine's own, which are out, too */
+    uint32_t n_own;
+    uint64_t hits_before_flush; /* tokens, until the namespace was flushed first */
+    bool has_flushed;
     bool sampled_last; /* the last thing that happened was a finish */
 } sched_drive;
 
@@ -125,8 +129,7 @@ static void sync_sample(sched_drive *d, const job *j, uint32_t sample)
     s->is_swapped = seq.tier == KVP_HOST;
 }
 
-/* Know every sequence that is open, and no other. */
-static void sync_subjects(sched_drive *d)
+static void forget_closed(sched_drive *d)
 {
     watch *w = d->base.w;
     for (uint32_t i = 0; i < w->n_subjects; i++) {
@@ -137,6 +140,12 @@ static void sync_subjects(sched_drive *d)
             watch_end_subject(w, s);
         }
     }
+}
+
+/* Know every sequence that is open, and no other. */
+static void sync_subjects(sched_drive *d)
+{
+    forget_closed(d);
     for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
         for (uint32_t k = 0; d->jobs[i].is_open && k < d->jobs[i].n_samples; k++) {
             if (!d->jobs[i].has_ended[k]) {
@@ -190,6 +199,9 @@ static void submit_op(sched_drive *d)
     if (j->n_samples > d->config.max_running) {
         j->n_samples = d->config.max_running;
     }
+    if (j->n_samples * d->base.w->config.n_groups > d->base.w->config.max_copies) {
+        j->n_samples = 1; /* forks copy a block of each group at once */
+    }
     j->prompt_tokens = 1 + below(d, percent(d, 60) ? (most + 1) / 2 : most - 1);
     set_up(d, j, &d->base.streams[below(d, DRIVE_STREAMS)]);
     const kvp_prompt prompt = {.struct_size = sizeof(prompt),
@@ -226,6 +238,10 @@ static void note_ended(sched_drive *d, const kvp_ended *ended, uint32_t n)
             verdict_bad(d->base.verdict, "a request ended that is not here");
             return;
         }
+        if (ended[i].reason == KVP_END_REFUSED) { /* nobody interferes */
+            verdict_bad(d->base.verdict, "a request of %" PRIu32 " samples was refused: %s",
+                        j->n_samples, kvp_status_name((kvp_status)ended[i].status));
+        }
         for (uint32_t k = 0; k < j->n_samples; k++) {
             j->has_ended[k] =
                 j->has_ended[k] || ended[i].sample == k || ended[i].sample == KVP_ALL_SAMPLES;
@@ -239,14 +255,75 @@ static void note_ended(sched_drive *d, const kvp_ended *ended, uint32_t n)
     }
 }
 
+/* Requests of several samples that will fork them at a prompt's end that windows have passed. */
+static void note_preempted(sched_drive *d)
+{
+    uint64_t *points = d->base.seen->points;
+    points[COVER_recomputed] += d->step.n_preempted;
+    for (uint32_t i = 0; i < d->step.n_preempted; i++) {
+        const job *j = find_job(d, d->step.preempted[i]);
+        uint32_t n = 0;
+        for (uint32_t k = 0; j != NULL && k < j->n_samples; k++) {
+            n += !j->has_ended[k] &&
+                 j->lines[k].n > j->prompt_tokens + d->base.w->config.block_tokens;
+        }
+        points[COVER_recomputed_behind_windows] += n > 1 && drive_has_windows(&d->base.w->config);
+    }
+}
+
+/* One of the engine's own steps is done, if it is finished: any of them. */
+static void end_own(sched_drive *d, uint32_t i)
+{
+    work_step *step = d->own[i];
+    if (!step->is_finished) {
+        return;
+    }
+    const kvp_status status = kvp_step_done(d->base.w->cache, step->number, NULL);
+    (void)went(d, "kvp_step_done", status, NULL, 0);
+    drive_trace(&d->base, "own step %" PRIu64 " done", step->number);
+    device_remove(&d->base.w->device, step);
+    d->own[i] = d->own[--d->n_own];
+}
+
+static void end_all_own(sched_drive *d)
+{
+    device_drain(&d->base.w->device);
+    while (d->n_own > 0) {
+        end_own(d, 0);
+    }
+}
+
+/* With overlapped steps: a step without sequences, which takes what is in the plan, or the end of
+ * one. A step that has been reported counts until those before it are. */
+static void own_op(sched_drive *d)
+{
+    watch *w = d->base.w;
+    if (d->n_own > 0 && percent(d, 50)) {
+        end_own(d, below(d, d->n_own));
+    } else if (w->overlapped && d->n_own < SCHED_OWN &&
+               watch_stats(w).steps_out < w->config.max_steps_out) {
+        work_step *step;
+        forget_closed(d);
+        if (went(d, "kvp_step_begin", watch_submit(w, NULL, 0, &step), NULL, 0)) {
+            step->is_safe = true;
+            d->own[d->n_own++] = step;
+            drive_trace(&d->base, "own step %" PRIu64 ": %" PRIu32 " copies", step->number,
+                        step->n_copies);
+        }
+    }
+}
+
 static void make_step(sched_drive *d)
 {
     watch *w = d->base.w;
+    if (w->overlapped && watch_stats(w).steps_out == w->config.max_steps_out) {
+        end_all_own(d);
+    }
     if (!went(d, "kvp_sched_step", kvp_sched_step(d->sched, &d->step), NULL, 0)) {
         return;
     }
     d->sampled_last = false;
-    d->base.seen->points[COVER_recomputed] += d->step.n_preempted;
+    note_preempted(d);
     note_ended(d, d->step.ended, d->step.n_ended);
     sync_subjects(d);
     work_item *items = random_allocate(d->step.n_seqs, sizeof(*items));
@@ -269,13 +346,15 @@ static void make_step(sched_drive *d)
         device_free_items(items, d->step.n_seqs);
         return;
     }
-    if (d->base.has_failures && d->step.n_seqs > 0 && percent(d, 10)) {
+    d->work->is_safe = d->step.n_seqs == 0;
+    if (d->base.has_failures && !d->base.options.sweeps && d->step.n_seqs > 0 && percent(d, 10)) {
         d->work->fails = true;
         d->work->fail_after = w->overlapped ? below(d, d->work->n_copies + 2) : UINT32_MAX;
     }
     drive_trace(&d->base, "step %" PRIu64 ": %" PRIu32 " copies, %" PRIu32 " sequences%s",
                 d->work->number, d->work->n_copies, d->step.n_seqs,
                 d->work->fails ? ", will fail" : "");
+    d->base.seen->points[COVER_three_steps_out] += watch_stats(w).steps_out >= 3;
     d->is_out = true;
 }
 
@@ -427,11 +506,21 @@ static void audit(sched_drive *d)
     if (w->overlapped) {
         watch_audit_attached(w);
     }
-    if (!d->is_out && watch_stats(w).pending_copies == 0) {
+    if (w->device.n_steps == 0 && watch_stats(w).pending_copies == 0) {
         sync_subjects(d);
         watch_audit_attached(w);
         watch_audit_computed(w);
     }
+}
+
+static void flush_op(sched_drive *d)
+{
+    if (!d->has_flushed) {
+        d->hits_before_flush = watch_stats(d->base.w).cached_tokens;
+        d->has_flushed = true;
+    }
+    d->base.seen->points[COVER_flushed]++;
+    (void)went(d, "kvp_ns_flush", kvp_ns_flush(d->base.w->cache, d->base.spaces[0]), NULL, 0);
 }
 
 static void one_op(sched_drive *d)
@@ -444,10 +533,11 @@ static void one_op(sched_drive *d)
     } else if (what < 28) {
         abort_op(d);
     } else if (what < 29) {
-        d->base.seen->points[COVER_flushed]++;
-        (void)went(d, "kvp_ns_flush", kvp_ns_flush(d->base.w->cache, d->base.spaces[0]), NULL, 0);
+        flush_op(d);
     } else if (what < 36) {
         reorder_op(d);
+    } else if (what < 42) {
+        own_op(d);
     } else if (!d->is_out) {
         make_step(d);
     } else if (what < 80) {
@@ -494,6 +584,11 @@ static void wind_up(sched_drive *d)
 {
     if (d->is_out) {
         end_step(d);
+    }
+    end_all_own(d);
+    if (d->has_flushed) {
+        d->base.seen->points[COVER_hits_after_flush] +=
+            watch_stats(d->base.w).cached_tokens - d->hits_before_flush;
     }
     for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
         if (d->jobs[i].is_open) {

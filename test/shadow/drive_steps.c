@@ -110,7 +110,9 @@ static void put_right(drive *d)
         for (uint32_t k = 0; step->fails && k < step->n_items; k++) {
             const work_item *item = &step->items[k];
             subject *s = watch_find_serial(d->w, item->serial);
-            const bool has_nodes = item->end > item->base && !item->is_cut;
+            /* Some of them may have been accepted: then they are tokens. */
+            const bool has_nodes =
+                item->end > item->base && s != NULL && (!item->is_cut || s->line.n > item->base);
             if (s != NULL && item->writes && (item->commit_to > 0 || has_nodes)) {
                 const uint32_t from = item->begin < item->base ? item->begin : item->base;
                 drive_trace(d, "step %" PRIu64 " failed for #%" PRIu64, step->number, s->serial);
@@ -414,7 +416,9 @@ void drive_submit(drive *d, work_item *items, uint32_t n_items)
         device_free_items(items, n_items);
         return;
     }
-    if (d->has_failures && percent(d, 10) && (n_items > 0 || d->w->overlapped)) {
+    d->seen->points[COVER_three_steps_out] += watch_stats(d->w).steps_out >= 3;
+    if (d->has_failures && !d->options.sweeps && percent(d, 10) &&
+        (n_items > 0 || d->w->overlapped)) {
         step->fails = true;
         step->fail_after = d->w->overlapped ? below(d, step->n_copies + 2) : UINT32_MAX;
     }

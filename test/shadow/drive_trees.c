@@ -22,13 +22,15 @@ static uint32_t below(drive *d, uint64_t n)
     return random_below(&d->random, n);
 }
 
+/* Nodes of earlier trees, which steps that are out have yet to compute, may have been accepted. */
 void drive_drop_tree(drive *d, subject *s)
 {
     for (uint32_t i = 0; i < d->w->device.n_steps && s->tree.n > 0; i++) {
         work_step *step = d->w->device.steps[i];
         for (uint32_t k = 0; k < step->n_items; k++) {
             work_item *item = &step->items[k];
-            item->is_cut = item->is_cut || (item->serial == s->serial && item->end > item->base);
+            item->is_cut = item->is_cut || (item->serial == s->serial && item->end > item->base &&
+                                            item->base == s->line.n);
         }
     }
     s->tree.n = 0;

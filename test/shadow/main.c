@@ -2,6 +2,8 @@
  *
  *   kvp_shadow [--engine ordered|overlapped|sched] [--seed N] [--ops N] [--config-index I]
  *              [--seconds S] [--plant DEFECT] [--trace] [--block ID] [--verbose] [--no-coverage]
+ *   kvp_shadow --sweep [--engine E] [--seed N] [--ops N] [--config-index I]
+ *                                 every copy and every pass of a run fails, one in each run
  *   kvp_shadow --self-test        every planted defect must be found
  *
  * Exit status: 0 nothing wrong; 1 something was, or a situation was never met; 2 wrong usage.
@@ -16,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { OPS_OF_CONFIG = 1500 };
+enum { OPS_OF_CONFIG = 1500, OPS_OF_SWEEP = 300 };
 
 /* A run of at least so many operations must have met everything. */
 #define LONG_RUN_OPS 100000u
@@ -68,7 +70,8 @@ static bool read_option(options *o, const char *name, const char *value, int *us
     } flags[] = {{"--trace", &o->drive.trace},
                  {"--verbose", &o->verbose},
                  {"--no-coverage", &o->no_coverage},
-                 {"--self-test", &o->self_test}};
+                 {"--self-test", &o->self_test},
+                 {"--sweep", &o->drive.sweeps}};
     const struct {
         const char *name;
         uint64_t *to;
@@ -107,6 +110,60 @@ static bool is_over(const options *o, uint64_t n_configs, time_t begin)
         return difftime(time(NULL), begin) >= (double)o->seconds;
     }
     return n_configs * OPS_OF_CONFIG >= o->ops;
+}
+
+/* One run with this fault; it must have come. */
+static bool sweep_at(const options *o, uint32_t work, uint64_t at, coverage *seen)
+{
+    static const char *const names[DEVICE_WORK] = {"copy", "pass"};
+    drive_options one = o->drive;
+    verdict v = {0};
+    one.fail_at[work] = at;
+    seen->n_refused = 0;
+    const bool good = drive_run(&one, &v, seen) && seen->n_refused == (at != 0);
+    if (!good) {
+        printf("kvp_shadow: %s\n%s %" PRIu64 " of engine %s, seed %" PRIu64
+               ", configuration %" PRIu64 " failed\n",
+               v.is_bad ? v.why : "it did not fail", names[work], at, engines[one.engine], one.seed,
+               one.index);
+    }
+    return good;
+}
+
+/* A configuration without a fault, which counts, and then once for each copy and pass. */
+static bool sweep_config(const options *o, uint64_t *n_failed)
+{
+    coverage clean = {.n_planted = 0}, seen = {.n_planted = 0};
+    if (!sweep_at(o, 0, 0, &clean)) {
+        return false;
+    }
+    for (uint32_t work = 0; work < DEVICE_WORK; work++) {
+        for (uint64_t at = 1; at <= clean.n_asked[work]; at++) {
+            if (!sweep_at(o, work, at, &seen)) {
+                return false;
+            }
+            n_failed[work]++;
+        }
+    }
+    return true;
+}
+
+static int sweep(options *o)
+{
+    uint64_t n_failed[DEVICE_WORK] = {0};
+    const uint64_t first = o->drive.index;
+    const uint64_t n = o->one_config ? 1 : (o->ops + OPS_OF_SWEEP - 1) / OPS_OF_SWEEP;
+    o->drive.ops = OPS_OF_SWEEP;
+    for (; o->drive.index < first + n; o->drive.index++) {
+        if (!sweep_config(o, n_failed)) {
+            return 1;
+        }
+    }
+    printf("%s, seed %" PRIu64 ": %" PRIu64 " configurations; %" PRIu64 " copies and %" PRIu64
+           " passes failed, one in each run: nothing read that was not its own\n",
+           engines[o->drive.engine], o->drive.seed, n, n_failed[DEVICE_COPY],
+           n_failed[DEVICE_PASS]);
+    return n_failed[DEVICE_PASS] > 0 ? 0 : 1;
 }
 
 static int run(options *o)
@@ -151,5 +208,5 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    return o.self_test ? self_test_run() : run(&o);
+    return o.self_test ? self_test_run() : o.drive.sweeps ? sweep(&o) : run(&o);
 }

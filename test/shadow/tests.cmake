@@ -5,16 +5,30 @@
 # uses.
 
 kvp_add_test(NAME shadow_self COMMAND kvp_shadow --self-test LABELS model)
-# Sanitizers make everything ten times slower.
+# Sanitizers and counters make everything ten times slower.
 set(ops 200000)
-if(KVP_SANITIZE)
+set(sweep_ops 3000)
+if(KVP_SANITIZE OR KVP_COVERAGE)
   set(ops 100000)
+  set(sweep_ops 600)
 endif()
+# A failure that nobody is told of must be found at the first copy.
+kvp_add_test(NAME shadow_sweep_self
+             COMMAND kvp_shadow --sweep --engine overlapped --plant forgotten-step --ops 600
+             LABELS model)
+set_tests_properties(shadow_sweep_self PROPERTIES
+                     PASS_REGULAR_EXPRESSION "holds what step [0-9]+ left when it failed")
 foreach(engine ordered overlapped sched)
   foreach(seed 1 2)
     kvp_add_test(NAME shadow_${engine}_${seed}
                  COMMAND kvp_shadow --engine ${engine} --seed ${seed} --ops ${ops} LABELS model)
   endforeach()
+  kvp_add_test(NAME shadow_sweep_${engine}
+               COMMAND kvp_shadow --sweep --engine ${engine} --seed 3 --ops ${sweep_ops}
+               LABELS model)
   kvp_add_test(NAME shadow_soak_${engine}
                COMMAND kvp_shadow --engine ${engine} --seed 1001 --seconds 600 LABELS model soak)
+  kvp_add_test(NAME shadow_sweep_soak_${engine}
+               COMMAND kvp_shadow --sweep --engine ${engine} --seed 1001 --ops 600000
+               LABELS model soak)
 endforeach()

@@ -1,0 +1,122 @@
+/* Requests behind the scheduler, over a device that fails any of its steps: each request still gets
+ * all its tokens, and nobody reads KV that is not its own. */
+#include "faults.h"
+
+#include "sched_world.h"
+#include "tiers.h"
+
+enum { REQUESTS = 20, SAMPLES = 3, MOST_STEPS = 2000, MOST_SAMPLED = 64 };
+
+typedef struct sched_run {
+    sched_world s;
+    uint64_t random;
+    kvp_request handles[REQUESTS];
+    uint32_t n_samples[REQUESTS];
+    uint64_t sums[REQUESTS][SAMPLES]; /* of the tokens that were sampled */
+    uint32_t n;
+} sched_run;
+
+static sched_world make(uint64_t seed)
+{
+    uint64_t random = seed;
+    sched_world s = {.reads_kv = 1};
+    kvp_config config =
+        tiers_config(4, draw(&random, 2) ? 2 : 4, 14 + draw(&random, 8), draw(&random, 2) ? 16 : 0);
+    kvp_sched_config sched = sched_config_of(8, 24);
+    config.max_seqs = 20;
+    config.steps = draw(&random, 2) ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
+    sched.preempt = draw(&random, 3);
+    sched.chunk_tokens = draw(&random, 2) ? 5 : 0;
+    s.w = make_world(&config);
+    s.is_overlapped = config.steps == KVP_STEPS_OVERLAPPED;
+    CALL(&s.w, KVP_E_NO_MEMORY, kvp_sched_create(&sched, s.w.cache, NULL, 0, &s.sched));
+    assert_true(sched_memory_create(&s.memory, s.w.cache));
+    return s;
+}
+
+/* A few at a time; half of them begin as another one does. */
+static void submit_some(sched_run *run)
+{
+    for (uint32_t n = draw(&run->random, 3); n > 0 && run->n < REQUESTS; n--) {
+        const int32_t first = 100 * (int32_t)draw(&run->random, 4);
+        const uint32_t prompt = 1 + draw(&run->random, 24);
+        const uint32_t more = 1 + draw(&run->random, 12);
+        const uint32_t samples = draw(&run->random, 4) ? 1 : 1 + draw(&run->random, SAMPLES);
+        run->n_samples[run->n] = samples;
+        run->handles[run->n++] =
+            submit_rank(&run->s, first, prompt, more, (int32_t)draw(&run->random, 2), samples);
+    }
+}
+
+static uint32_t find(const sched_run *run, kvp_request handle)
+{
+    for (uint32_t i = 0; i < run->n; i++) {
+        if (run->handles[i].bits == handle.bits) {
+            return i;
+        }
+    }
+    fail_msg("a step has a request that nobody submitted");
+    return 0;
+}
+
+/* What is sampled follows from the request, the sample and the position. */
+static void sample_all(sched_run *run, const kvp_step *step, int32_t *out_tokens)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < step->n_seqs; i++) {
+        const kvp_step_seq *part = &step->seqs[i];
+        const uint32_t request = find(run, part->request);
+        for (uint32_t k = 0; k < part->n_sampled; k++) {
+            const uint32_t sample = part->n_sampled > 1 ? k : part->sample;
+            const uint32_t position = sample_of(&run->s, part->request, sample).tokens;
+            const int32_t token = (int32_t)((request * 31 + sample * 7 + position) % 50);
+            assert_true(at < MOST_SAMPLED);
+            out_tokens[at++] = token;
+            run->sums[request][sample] = sched_memory_sum(run->sums[request][sample], token);
+        }
+    }
+}
+
+static void fail_step(sched_world *s)
+{
+    if (s->is_overlapped) {
+        assert_true(sched_memory_spoil(&s->memory, s->copies, s->n_copies));
+        assert_ok(kvp_step_failed(s->w.cache, s->number, NULL, 0, NULL));
+    } else { /* the plan has run at least */
+        assert_true(sched_memory_copy(&s->memory, s->copies, s->n_copies));
+    }
+    assert_ok(kvp_sched_fail(s->sched));
+    check_sched(s);
+}
+
+static void run_one(sched_run *run)
+{
+    sched_world *s = &run->s;
+    int32_t tokens[MOST_SAMPLED];
+    const kvp_step step = make_step(s);
+    if (step.n_seqs == 0) {
+        return;
+    }
+    if (fault_comes(SEAM_step)) {
+        fail_step(s);
+        return;
+    }
+    run_work(s, &step);
+    sample_all(run, &step, tokens);
+    assert_ok(kvp_sched_finish(s->sched, tokens, NULL, NULL));
+    check_sched(s);
+}
+
+void scene_sched(uint64_t seed)
+{
+    static sched_run run;
+    run.s = make(seed);
+    run.random = seed;
+    for (uint32_t i = 0; run.n < REQUESTS || sched_stats_of(&run.s).ended < REQUESTS; i++) {
+        assert_true(i < MOST_STEPS);
+        submit_some(&run);
+        run_one(&run);
+    }
+    fault_mix(run.sums, sizeof(run.sums));
+    end_sched_world(&run.s);
+}
