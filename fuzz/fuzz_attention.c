@@ -2,34 +2,39 @@
  * dense, in lists or as a cascade, with windows, trees and masks; then bytes overwrite some of its
  * numbers, and the call is made.
  *
- * Every array is an allocation of its own, as long as its count says, so that a look behind it is
- * seen. The call is made with every implementation. One that fails must have written nothing. One
- * that succeeds gives weighted means of V: no larger than the largest of V, and not NaN, which is
- * what the null block is full of. */
+ * K and V, of any type, are written by append calls, which must leave the same bits whatever the
+ * implementation. Every array is an allocation of its own, as long as its count says, so that a
+ * look behind it is seen. The call is made with every implementation. One that fails must have
+ * written nothing. One that succeeds gives weighted means of V: no larger than the largest of V,
+ * not NaN, which is what the null block is full of; and merged with nothing it stays what it is. */
 #include <kvpager/attention.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MAX_SEQS = 4, MAX_KEYS = 40, MAX_LEVELS = 3, N_ARRAYS = 40, D = 4, H = 2, Q = 4 };
-
-#define require(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+enum {
+    MAX_SEQS = 4,
+    MAX_KEYS = 40,
+    MAX_LEVELS = 3,
+    N_ARRAYS = 40,
+    D = 4,
+    H = 2,
+    Q = 4,
+    TOKEN = 2 * H * D
+};
 
 struct session {
     const uint8_t *at;
     const uint8_t *end;
     uint32_t random; /* for what need not be chosen: block ids, q, bits */
     kvp_layer layer;
-    float *kv; /* [N, S, 2, H, D] */
+    unsigned char *kv; /* [N, S, 2, H, D] of the layer's type */
+    float *scales;     /* [2, N, H] */
     kvp_attention attention;
     kvp_attn_level levels[MAX_LEVELS];
     uint32_t n_queries;
@@ -81,23 +86,107 @@ static float *rows(size_t n, float value)
 /* ---------------------------------------------------------------------------------------- a
  * batch */
 
+static void describe_part(struct session *s, kvp_layer_part *part, size_t first, size_t bytes)
+{
+    const uint32_t n_blocks = s->layer.n_blocks, block_tokens = s->layer.block_tokens;
+    *part = (kvp_layer_part){.base = s->kv + first * bytes,
+                             .block_stride = block_tokens * (size_t)TOKEN * bytes,
+                             .token_stride = TOKEN * bytes,
+                             .head_stride = D * bytes,
+                             .size = D,
+                             .run = D};
+    if (s->layer.type == KVP_INT8 || s->layer.type == KVP_E4M3) {
+        part->scales = s->scales + (first > 0 ? (size_t)n_blocks * H : 0);
+        part->scale_block_stride = H * sizeof(float);
+        part->scale_head_stride = sizeof(float);
+    }
+}
+
+/* New K and V for every slot but those of block 0, in the order of `slots`. */
+static void append_all(struct session *s, uint32_t impl, const int64_t *slots, uint32_t n)
+{
+    kvp_append append;
+    size_t n_bytes;
+    const size_t n_values = (size_t)n * H * D;
+    float *k = rows(n_values, 0), *v = rows(n_values, 0);
+    int32_t *positions = malloc(n * sizeof *positions);
+    require(positions != NULL);
+    for (size_t i = 0; i < n_values; i++) {
+        k[i] = (float)((i * 2654435761u >> 7) % 201) / 100.0f - 1.0f;
+        v[i] = (float)((i * 2246822519u >> 9) % 201) / 100.0f - 1.0f;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        positions[i] = (int32_t)(i * 3);
+    kvp_append_init(&append);
+    append.impl = impl;
+    append.n_tokens = n;
+    append.layer = &s->layer;
+    append.slots = slots;
+    append.positions = positions;
+    append.k.data = k;
+    append.v.data = v;
+    append.rope.mode = slots[0] % 2 == 0 ? KVP_ROPE_AT_WRITE : KVP_ROPE_NONE;
+    require(kvp_append_bytes(&append, &n_bytes) == KVP_OK);
+    void *scratch =
+        aligned_alloc(KVP_SCRATCH_ALIGN, (n_bytes / KVP_SCRATCH_ALIGN + 1) * KVP_SCRATCH_ALIGN);
+    require(scratch != NULL && kvp_append_run(&append, scratch, n_bytes) == KVP_OK);
+    free(scratch);
+    free(positions);
+    free(k);
+    free(v);
+}
+
+/* The null block is full of NaN; the others are empty, then written. */
+static void clear_kv(struct session *s, size_t block_bytes)
+{
+    const size_t n_blocks = s->layer.n_blocks, n_scales = n_blocks * H;
+    memset(s->kv, 0xFF, block_bytes);
+    memset(s->kv + block_bytes, 0, (n_blocks - 1) * block_bytes);
+    memset(s->scales, 0, 2 * n_scales * sizeof *s->scales);
+    for (uint32_t h = 0; h < H; h++)
+        s->scales[h] = s->scales[n_scales + h] = NAN;
+}
+
+/* Every implementation writes the same bits. */
+static void fill_layer(struct session *s, size_t block_bytes)
+{
+    const uint32_t S = s->layer.block_tokens, n = (s->layer.n_blocks - 1) * S;
+    const size_t n_bytes = s->layer.n_blocks * block_bytes;
+    const size_t n_scales = 2 * (size_t)s->layer.n_blocks * H;
+    const uint32_t other = KVP_ATTN_PORTABLE + any(s) % (KVP_ATTN_AMX - KVP_ATTN_PORTABLE + 1);
+    int64_t *slots = malloc(n * sizeof *slots);
+    unsigned char *expected = malloc(n_bytes + n_scales * sizeof(float));
+    require(slots != NULL && expected != NULL);
+    for (uint32_t i = 0; i < n; i++)
+        slots[i] = any(s) % 16 == 0 && i > 0 ? KVP_NO_SLOT : (int64_t)S + n - 1 - i;
+    clear_kv(s, block_bytes);
+    append_all(s, KVP_ATTN_REFERENCE, slots, n);
+    memcpy(expected, s->kv, n_bytes);
+    memcpy(expected + n_bytes, s->scales, n_scales * sizeof(float));
+    if (kvp_attn_has(other)) {
+        clear_kv(s, block_bytes);
+        append_all(s, other, slots, n);
+        require(memcmp(expected, s->kv, n_bytes) == 0);
+        require(memcmp(expected + n_bytes, s->scales, n_scales * sizeof(float)) == 0);
+    }
+    free(expected);
+    free(slots);
+}
+
 static void make_layer(struct session *s)
 {
+    static const uint32_t types[] = {KVP_F32, KVP_F16, KVP_BF16, KVP_INT8, KVP_E4M3};
+    const uint32_t type = types[s->random % 10 < 5 ? s->random % 10 : 0];
     const uint32_t n_blocks = 2 + below(s, 12), block_tokens = 1 + below(s, 7);
-    const size_t token = 2 * H * D, block = token * block_tokens;
-    s->kv = rows(n_blocks * block, NAN);
-    for (size_t i = block; i < n_blocks * block; i++)
-        s->kv[i] = (float)((i * 2654435761u >> 7) % 201) / 100.0f - 1.0f;
-    s->layer = (kvp_layer){
-        .type = KVP_F32, .n_blocks = n_blocks, .block_tokens = block_tokens, .n_heads = H};
-    s->layer.k = (kvp_layer_part){.base = (unsigned char *)s->kv,
-                                  .block_stride = block * sizeof(float),
-                                  .token_stride = token * sizeof(float),
-                                  .head_stride = D * sizeof(float),
-                                  .size = D,
-                                  .run = D};
-    s->layer.v = s->layer.k;
-    s->layer.v.base += H * D * sizeof(float);
+    const size_t bytes = kvp_type_bytes(type), block_bytes = block_tokens * TOKEN * bytes;
+    s->kv = malloc(n_blocks * block_bytes);
+    s->scales = rows(2 * (size_t)n_blocks * H, 0);
+    require(s->kv != NULL);
+    s->layer =
+        (kvp_layer){.type = type, .n_blocks = n_blocks, .block_tokens = block_tokens, .n_heads = H};
+    describe_part(s, &s->layer.k, 0, bytes);
+    describe_part(s, &s->layer.v, H * D, bytes);
+    fill_layer(s, block_bytes);
 }
 
 static void make_sequences(struct session *s)
@@ -287,6 +376,36 @@ static void check(const struct session *s, kvp_status status, const float *out, 
     }
 }
 
+/* Merged with attention over no keys, a result is what it was. */
+static void check_merge(uint32_t impl, uint32_t n_tokens, const float *out, const float *lse)
+{
+    const size_t n = (size_t)n_tokens * Q;
+    float *nothing = rows(n * D, NAN), *minus_infinity = rows(n, -INFINITY);
+    float *merged = rows(n * D, 7.5f), *merged_lse = rows(n, 7.5f);
+    const kvp_partial partials[] = {{.out.data = nothing, .lse.data = minus_infinity},
+                                    {.out.data = out, .lse.data = lse}};
+    kvp_merge merge;
+    kvp_merge_init(&merge);
+    merge.impl = impl;
+    merge.n_partials = 2;
+    merge.n_tokens = n_tokens;
+    merge.n_heads = Q;
+    merge.size = D;
+    merge.partials = partials;
+    merge.out.data = merged;
+    merge.lse.data = merged_lse;
+    require(kvp_merge_run(&merge) == KVP_OK);
+    for (size_t i = 0; i < n; i++) {
+        require(merged_lse[i] == lse[i] || fabsf(merged_lse[i] - lse[i]) < 1e-5f);
+        for (uint32_t e = 0; e < D; e++)
+            require(fabsf(merged[i * D + e] - out[i * D + e]) < 1e-5f);
+    }
+    free(nothing);
+    free(minus_infinity);
+    free(merged);
+    free(merged_lse);
+}
+
 static kvp_status run(struct session *s, uint32_t impl)
 {
     kvp_attention *a = &s->attention;
@@ -307,6 +426,8 @@ static kvp_status run(struct session *s, uint32_t impl)
         require(scratch != NULL);
         status = kvp_attention_run(a, scratch, n_bytes);
         check(s, status, out, lse);
+        if (status == KVP_OK)
+            check_merge(impl, a->n_tokens, out, lse);
         free(scratch);
     } else {
         static _Alignas(KVP_SCRATCH_ALIGN) unsigned char little[64];
@@ -347,5 +468,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t i = 0; i < s.n_arrays; i++)
         free(s.arrays[i]);
     free(s.kv);
+    free(s.scales);
     return 0;
 }

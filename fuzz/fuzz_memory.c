@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
@@ -26,14 +28,6 @@ enum {
     MAX_MOVES = 12,
     ROUNDS = 6
 };
-
-#define require(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 struct input {
     const uint8_t *at;
@@ -496,6 +490,96 @@ static void run_moves(struct input *input, kvp_copier *copier, struct tier *tier
     require(kvp_copier_move(copier, 0, moves, n, NULL) == (is_right ? KVP_OK : KVP_E_ARG));
 }
 
+/* ----------------------------------------------------------------------------- reads and writes */
+
+/* What the model says that an element reads as. */
+static float value_of(struct tier *tier, const struct place *p)
+{
+    float value;
+    const float scale = part_of(&tier->layout, p->which + 2)->size == 0
+                            ? 1.0f
+                            : tier->scales[p->layer][p->which][p->block][p->head];
+    require(kvp_type_to_f32(tier->layout.type, scale, modelled(tier, p), 1, &value) == KVP_OK);
+    return value;
+}
+
+static void require_read(struct tier *tier, struct place p, const float *values)
+{
+    for (p.element = 0; p.element < part_of(&tier->layout, p.which)->size; p.element++) {
+        const float expected = value_of(tier, &p), value = values[p.element];
+        require(memcmp(&expected, &value, sizeof value) == 0 ||
+                (expected != expected && value != value));
+    }
+}
+
+/* A token and head of some layer; the same block in a row behind the null block. */
+static void read_some(struct input *input, struct tier *tier)
+{
+    const kvp_layout *l = &tier->layout;
+    struct place p = {.layer = take(input, l->n_layers), .which = (int)take(input, 2)};
+    p.block = 1 + take(input, l->n_blocks - 1);
+    p.token = take(input, l->block_tokens);
+    p.head = take(input, l->n_heads);
+    const int32_t row[] = {0, (int32_t)p.block};
+    const kvp_gather gather = {row, 2, p.layer, l->block_tokens + p.token, 1};
+    const int64_t slot = (int64_t)p.block * l->block_tokens + p.token;
+    float values[MAX_D], gathered[MAX_H * MAX_D];
+    kvp_layer layer;
+    require(kvp_memory_layer(tier->memory, p.layer, &layer) == KVP_OK);
+    const kvp_status status = kvp_layer_read(&layer, p.which, slot, p.head, values);
+    require(status == (part_of(l, p.which)->size > 0 ? KVP_OK : KVP_E_ARG));
+    if (status != KVP_OK)
+        return;
+    require_read(tier, p, values);
+    require(kvp_memory_gather(tier->memory, &gather, p.which == 0 ? gathered : NULL,
+                              p.which == 1 ? gathered : NULL) == KVP_OK);
+    require_read(tier, p, gathered + p.head * part_of(l, p.which)->size);
+}
+
+/* Of types without a scale; what is written beside it is compared with everything else. */
+static void write_some(struct input *input, struct tier *tier)
+{
+    const kvp_layout *l = &tier->layout;
+    struct place p = {.layer = take(input, l->n_layers), .which = (int)take(input, 2)};
+    float values[MAX_D];
+    kvp_layer layer;
+    p.block = 1 + take(input, l->n_blocks - 1);
+    p.token = take(input, l->block_tokens);
+    p.head = take(input, l->n_heads);
+    if (part_of(l, p.which)->size == 0 || part_of(l, p.which + 2)->size > 0)
+        return;
+    for (uint32_t e = 0; e < part_of(l, p.which)->size; e++)
+        values[e] = ((float)take(input, 256) - 128.0f) * (take(input, 8) == 0 ? 1e30f : 0.37f);
+    for (p.element = 0; p.element < part_of(l, p.which)->size; p.element++)
+        require(kvp_type_from_f32(l->type, 1, &values[p.element], 1, modelled(tier, &p)) == KVP_OK);
+    require(kvp_memory_layer(tier->memory, p.layer, &layer) == KVP_OK);
+    require(kvp_layer_write(&layer, p.which, (int64_t)p.block * l->block_tokens + p.token, p.head,
+                            values) == KVP_OK);
+}
+
+/* Blocks of the two tiers that the model has alike have the same checksum, and no others. */
+static void check_checksums(struct input *input, struct tier *tiers)
+{
+    const uint32_t n_tokens = 1 + take(input, tiers[0].layout.block_tokens);
+    struct place at = {0};
+    uint32_t blocks[2];
+    kvp_hash hashes[2];
+    int is_alike = 1;
+    for (int i = 0; i < 2; i++) {
+        blocks[i] = 1 + take(input, tiers[i].layout.n_blocks - 1);
+        require(kvp_memory_checksum(tiers[i].memory, (int32_t)blocks[i], n_tokens, &hashes[i]) ==
+                KVP_OK);
+    }
+    do {
+        struct place other = at;
+        other.block = blocks[1];
+        if (at.block == blocks[0] && (at.which >= 2 || at.token < n_tokens) && is_alike)
+            is_alike = memcmp(modelled(&tiers[0], &at), modelled(&tiers[1], &other),
+                              element_bytes(&tiers[0].layout, at.which)) == 0;
+    } while (next_place(&tiers[0].layout, &at));
+    require(is_alike == (memcmp(&hashes[0], &hashes[1], sizeof hashes[0]) == 0));
+}
+
 /* ------------------------------------------------------------------------------------- an input */
 
 static void run_raw_layout(struct input *input)
@@ -540,15 +624,20 @@ static void run_copies(struct input *input)
     config.device = &device;
     config.host = &host;
     config.max_moves = MAX_MOVES;
+    config.n_threads = take(input, 16) == 0 ? 3 : 1;
     require(kvp_copier_create(&config, &copier) == KVP_OK);
     for (int i = 0; i < ROUNDS; i++) {
         note(&tiers[0]);
         note(&tiers[1]);
-        if (take(input, 2)) {
-            run_plan(input, copier, tiers);
-        } else {
-            run_moves(input, copier, &tiers[0]);
+        switch (take(input, 8)) {
+        case 7: write_some(input, &tiers[take(input, 2)]); break;
+        case 6: check_checksums(input, tiers); break;
+        case 5:
+        case 3:
+        case 1: run_plan(input, copier, tiers); break;
+        default: run_moves(input, copier, &tiers[0]); break;
         }
+        read_some(input, &tiers[i % 2]);
         require_as_modelled(&tiers[0]);
         require_as_modelled(&tiers[1]);
     }

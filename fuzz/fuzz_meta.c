@@ -7,6 +7,8 @@
 #include <kvpager/kvpager.h>
 #include <kvpager/meta.h>
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_SEQS = 12, MAX_TOKENS = 64, MAX_TREE = 12, LEVELS = 4, GUARD = 0x5A };
@@ -17,12 +19,6 @@ typedef struct input {
     size_t size;
     size_t at;
 } input;
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static uint32_t next(input *in)
 {
@@ -117,6 +113,15 @@ static uint32_t make_seqs(kvp_cache *cache, kvp_ns ns, input *in, kvp_seq *seqs)
     return n;
 }
 
+/* One buffer, cut to exactly this size, with a guard behind it. */
+static uint8_t *guarded_buffer(size_t n_bytes)
+{
+    uint8_t *buffer = aligned_alloc(KVP_META_ALIGN, n_bytes + KVP_META_ALIGN);
+    require(buffer != NULL);
+    memset(buffer, GUARD, n_bytes + KVP_META_ALIGN);
+    return buffer;
+}
+
 static void check_csr(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z)
 {
     kvp_meta_csr csr = {
@@ -146,13 +151,67 @@ static void check_csr(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_m
     check_and_free(csr.slot_mapping, z->n_tokens, 8);
 }
 
-/* One buffer, cut to exactly this size, with a guard behind it. */
-static uint8_t *guarded_buffer(size_t n_bytes)
+/* The same lists, in one buffer. */
+static void check_csr_place(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z)
 {
-    uint8_t *buffer = aligned_alloc(KVP_META_ALIGN, n_bytes + KVP_META_ALIGN);
-    require(buffer != NULL);
-    memset(buffer, GUARD, n_bytes + KVP_META_ALIGN);
-    return buffer;
+    kvp_meta_csr csr = {.struct_size = sizeof csr};
+    size_t n_bytes;
+    require(kvp_meta_place_csr(&csr, z, NULL, 0, &n_bytes) == KVP_OK);
+    uint8_t *buffer = guarded_buffer(n_bytes);
+    require(kvp_meta_place_csr(&csr, z, buffer, n_bytes - 1, &n_bytes) == KVP_E_TOO_SMALL);
+    require(kvp_meta_place_csr(&csr, z, buffer, n_bytes, &n_bytes) == KVP_OK);
+    require(kvp_meta_fill_csr(cache, batch, &csr) == KVP_OK);
+    require(csr.kv_indptr[z->n_seqs] == (int32_t)z->n_entries && buffer[n_bytes] == GUARD);
+    free(buffer);
+}
+
+static void check_trtllm(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z,
+                         uint32_t layers_per_block)
+{
+    const uint32_t stride = z->max_blocks + layers_per_block % 3;
+    const size_t n_offsets = (size_t)z->n_seqs * 2 * stride;
+    kvp_meta_trtllm t = {
+        .struct_size = sizeof t, .layers_per_block = layers_per_block, .row_stride = stride};
+    t.block_offsets = guarded(n_offsets, 4);
+    t.seq_lens = guarded(z->n_seqs, 4);
+    const kvp_status status = kvp_meta_fill_trtllm(cache, batch, &t);
+    require(status == (layers_per_block == 0 ? KVP_E_ARG : KVP_OK));
+    for (size_t i = 0; status == KVP_OK && i < n_offsets; i++)
+        require(t.block_offsets[i] >= -1);
+    check_and_free(t.block_offsets, n_offsets, 4);
+    check_and_free(t.seq_lens, z->n_seqs, 4);
+}
+
+/* What the caller says that it had may be anything. */
+static void check_delta(kvp_cache *cache, const kvp_meta_batch *batch, input *in)
+{
+    const uint32_t n = batch->n_seqs, max = next(in);
+    uint32_t had_version[MAX_SEQS + 1], had_blocks[MAX_SEQS + 1];
+    kvp_meta_delta d = {.struct_size = sizeof d,
+                        .max_entries = max,
+                        .had_version = had_version,
+                        .had_blocks = had_blocks};
+    for (uint32_t b = 0; b < n; b++) {
+        had_version[b] = next(in);
+        had_blocks[b] = next(in);
+    }
+    d.version = guarded(n, 4);
+    d.blocks = guarded(n, 4);
+    d.indptr = guarded(n + 1, 4);
+    d.start = guarded(n, 4);
+    d.entries = guarded(max, 4);
+    const kvp_status status = kvp_meta_fill_delta(cache, batch, &d);
+    if (status == KVP_OK) {
+        require(d.n_entries <= max && d.indptr[n] == (int32_t)d.n_entries);
+        for (uint32_t b = 0; b < n; b++)
+            require(d.start[b] + d.indptr[b + 1] - d.indptr[b] == (int32_t)d.blocks[b]);
+    }
+    require(status != KVP_E_TOO_SMALL || d.n_entries > max);
+    check_and_free(d.version, n, 4);
+    check_and_free(d.blocks, n, 4);
+    check_and_free(d.indptr, n + 1, 4);
+    check_and_free(d.start, n, 4);
+    check_and_free(d.entries, max, 4);
 }
 
 static void check_windowed(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_sizes *z)
@@ -283,12 +342,16 @@ static void check_batch(kvp_cache *cache, input *in, const kvp_seq *seqs, uint32
     batch.n_tokens = flags & 2 ? n_tokens : NULL;
     if (kvp_meta_measure(cache, &batch, &sizes) == KVP_OK) {
         check_csr(cache, &batch, &sizes);
+        check_csr_place(cache, &batch, &sizes);
+        check_trtllm(cache, &batch, &sizes, flags >> 4);
         check_dense(cache, &batch, &sizes);
         check_windowed(cache, &batch, &sizes);
         const uint32_t n_bits = check_mask(cache, &batch, &sizes, KVP_MASK_ROWS);
         require(check_mask(cache, &batch, &sizes, KVP_MASK_WINDOWED) == n_bits);
         check_cascade(cache, &batch, &sizes, 1 + (flags >> 2) % LEVELS);
     }
+    if ((flags & 3) == 3)
+        check_delta(cache, &batch, in);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -5,13 +5,9 @@
 
 #include <kvpager/oplog.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "require.h"
 
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Runs need memory and time in proportion to these. */
 static int is_small(const kvp_config *config)

@@ -1,5 +1,6 @@
 /* Any bytes as calls on a cache: a configuration, then calls with arguments, right and wrong ones.
- * The cache is recorded, and audited after every call; at the end its log must replay bit for bit.
+ * The cache is recorded, and audited after every call, as a whole after every eighth and at the
+ * end, when its log must replay bit for bit.
  *
  * With KVP_FUZZ_LOG=FILE in the environment the log is written there, call by call, also when the
  * input crashes: `kvpager trace show FILE` says what the bytes meant. */
@@ -7,9 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <kvpager/hash.h>
 #include <kvpager/oplog.h>
 
 #include "trace/oplog_replay.h"
+
+#include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -32,6 +36,7 @@ struct session {
     uint64_t spaces[2];
     uint64_t seqs[N_HANDLES];
     uint32_t next;
+    uint32_t n_calls;
     uint64_t step;  /* the newest */
     uint64_t event; /* the newest that was read */
     int32_t tokens[4 * MAX_TOKENS];
@@ -40,13 +45,9 @@ struct session {
     int32_t nodes[4 * MAX_TOKENS]; /* parents, leaves */
     kvp_key keys[2];
     kvp_range ranges[2];
+    kvp_hash hashes[MAX_TOKENS];
+    kvp_config config;
 };
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static uint32_t take(struct session *s, uint32_t below)
 {
@@ -112,6 +113,7 @@ static void take_groups(struct session *s, kvp_config *config)
 static kvp_config take_config(struct session *s)
 {
     static const uint32_t sizes[] = {1, 2, 4, 8};
+    static const int32_t uncached[] = {3, 2};
     kvp_config config;
     kvp_config_init(&config);
     uint32_t block = take(s, 4);
@@ -124,12 +126,14 @@ static kvp_config take_config(struct session *s)
     config.n_nodes = take(s, 4) == 0 ? 1 + take(s, 64) : 0;
     config.max_unit_keys = take(s, 3);
     config.max_copies = 1 + take(s, 6);
-    uint32_t bits = take(s, 64);
+    uint32_t bits = take(s, 256);
     config.commit_policy = bits & 1;
     config.full_hit = bits >> 1 & 1;
     config.prefix_cache = (bits & 12) != 0;
     config.test_hash_bits = (bits & 16) != 0 ? 1 + take(s, 4) : 0;
     config.watermark = (bits & 32) != 0 ? 0.1 : 0;
+    config.uncached_tokens = uncached;
+    config.n_uncached_tokens = (bits & 192) == 192 ? 2 : 0;
     take_tiers(s, &config);
     take_groups(s, &config);
     return config;
@@ -157,6 +161,25 @@ static void take_keys(struct session *s, kvp_call *call)
     call->keys = call->n_keys > 0 ? s->keys : NULL;
 }
 
+/* Hashes made elsewhere: those of the prompt in the first namespace, or one of them wrong. */
+static void take_hashes(struct session *s, kvp_call *call)
+{
+    const uint32_t unit = s->config.unit_tokens, wrong = take(s, 2 * MAX_TOKENS);
+    const kvp_hash_input input = {.unit_tokens = unit,
+                                  .n_tokens = call->n_tokens,
+                                  .tokens = call->tokens,
+                                  .n_keys = call->n_keys,
+                                  .keys = call->keys};
+    kvp_hash root;
+    require(kvp_hash_root(unit, s->config.hash_seed, "a", 1, &root) == KVP_OK);
+    if (kvp_hash_units(&input, &root, s->hashes) != KVP_OK)
+        return;
+    if (wrong < MAX_TOKENS)
+        s->hashes[wrong].bytes[0] ^= 1;
+    call->hashes = s->hashes;
+    call->n_hashes = call->n_tokens / unit;
+}
+
 static void take_prompt(struct session *s, kvp_call *call)
 {
     call->handle = s->spaces[take(s, 2)];
@@ -168,7 +191,10 @@ static void take_prompt(struct session *s, kvp_call *call)
         s->ranges[i] = (kvp_range){take(s, 48), take_number(s)};
     call->ranges = call->n_ranges > 0 ? s->ranges : NULL;
     call->flags = take(s, 4) == 0 ? take(s, 5) : 0;
-    call->retention = take(s, 8) == 0 ? take(s, 9) : 0;
+    uint32_t more = take(s, 256);
+    call->retention = more % 8 == 0 ? take(s, 9) : 0;
+    if (more >= 192)
+        take_hashes(s, call);
 }
 
 static void take_seqs(struct session *s, kvp_call *call)
@@ -335,7 +361,7 @@ static void keep(struct session *s)
 static void run_call(struct session *s)
 {
     kvp_call call = take_call(s);
-    kvp_status status = kvpi_oplog_replay_call(&s->replay, &call, 3);
+    kvp_status status = kvpi_oplog_replay_call(&s->replay, &call, s->n_calls++ % 8 == 7 ? 3 : 2);
     keep(s);
     require(status == KVP_OK);
     if (s->replay.outcome.status != KVP_OK)
@@ -367,8 +393,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct session s;
     memset(&s, 0, sizeof s);
     s.input = (struct input){data, data + size};
-    kvp_config config = take_config(&s);
-    kvp_status status = kvpi_oplog_replay_begin(&s.replay, &config);
+    s.config = take_config(&s);
+    kvp_status status = kvpi_oplog_replay_begin(&s.replay, &s.config);
     if (status == KVP_E_ARG) /* too few nodes, for instance */
         return 0;
     require(status == KVP_OK);
@@ -381,6 +407,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.spaces[0] = s.spaces[1] = s.replay.outcome.handle;
     for (uint32_t i = 0; i < MAX_CALLS && s.input.at < s.input.end; i++)
         run_call(&s);
+    kvp_call check = {.op = KVP_CALL_CHECK, .position = 3};
+    require(kvpi_oplog_replay_call(&s.replay, &check, 0) == KVP_OK);
+    require(s.replay.outcome.status == KVP_OK);
+    keep(&s);
     kvpi_oplog_replay_end(&s.replay);
     replay(&s);
     free(s.log.bytes);

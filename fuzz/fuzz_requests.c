@@ -13,7 +13,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MAX_MADE = 4096 };
 
 /* Look at everything that a request points to. */
 static uint64_t read_all(const kvpi_requests *requests)
@@ -34,6 +38,44 @@ static uint64_t read_all(const kvpi_requests *requests)
     return sum;
 }
 
+/* The tokens of short ones, which must fit arrays of the lengths that were said. */
+static void make_tokens(const kvpi_request *request, const kvpi_requests_options *options)
+{
+    const kvpi_requests_key key = {options->trace_block, 1};
+    const size_t in = (size_t)request->input_length, out = (size_t)request->output_length;
+    if (in + out > MAX_MADE)
+        return;
+    int32_t *input = malloc(in * sizeof *input + 1), *output = malloc(out * sizeof *output + 1);
+    require(input != NULL && output != NULL);
+    kvpi_requests_input(request, &key, input);
+    kvpi_requests_output(request, &key, output);
+    for (size_t i = 0; i < in; i++)
+        require(input[i] >= 0);
+    for (size_t i = 0; i < out; i++)
+        require(output[i] >= 0);
+    free(input);
+    free(output);
+}
+
+/* In replay order, each as long as it says. */
+static void check(const kvpi_requests *requests, const kvpi_requests_options *options)
+{
+    require(kvpi_requests_format_name(kvpi_requests_get_format(requests))[0] != '\0');
+    require(kvpi_requests_mended(requests) == 0 || options->lenient);
+    for (size_t i = 0; i < kvpi_requests_count(requests); i++) {
+        const kvpi_request *request = kvpi_requests_get(requests, i);
+        const int32_t in = request->input_length, out = request->output_length;
+        require(i == 0 ||
+                request->timestamp_us >= kvpi_requests_get(requests, i - 1)->timestamp_us);
+        require(in >= 0 && out >= 0 && in <= KVPI_REQUESTS_MAX_TOKENS &&
+                out <= KVPI_REQUESTS_MAX_TOKENS);
+        require(request->n_ids <=
+                ((size_t)in + (size_t)options->trace_block - 1) / (size_t)options->trace_block);
+        require(request->n_input_ids <= (size_t)in && request->n_output_ids <= (size_t)out);
+        make_tokens(request, options);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[64];
@@ -44,20 +86,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const int file = memfd_create("trace", 0);
-    if (file < 0 || write(file, data + 1, size - 1) != (ssize_t)(size - 1)) {
-        abort();
-    }
+    require(file >= 0 && write(file, data + 1, size - 1) == (ssize_t)(size - 1));
     snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
     kvpi_requests_options_init(&options);
     options.lenient = (data[0] & 1) != 0;
     options.trace_block = data[0] & 2 ? 16 : 512;
     memset(&error, 0, sizeof(error));
     if (kvpi_requests_read(path, &options, &error, &requests) == 0) {
+        check(requests, &options);
         volatile uint64_t sum = read_all(requests);
         (void)sum;
         kvpi_requests_free(requests);
-    } else if (error.text[0] == '\0' || strchr(error.text, '\n') != NULL) {
-        abort(); /* a refusal says why, in one line */
+    } else { /* a refusal says why, in one line */
+        require(error.text[0] != '\0' && strchr(error.text, '\n') == NULL);
     }
     close(file);
     return 0;

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
@@ -34,14 +36,6 @@ enum {
     MAX_COPIES = 256,
     DRAIN_STEPS = 40000
 };
-
-#define require(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 struct known {
     kvp_request handle;
@@ -348,7 +342,7 @@ static void run_work(struct session *s)
             if (k == NULL)
                 continue;
             const int32_t *text = k->text[item->sample];
-            require(is_reading ? sched_memory_read(&s->memory, s->cache, item->seq, text, range.end)
+            require(is_reading ? sched_memory_read(&s->memory, s->cache, item->seq, text, range)
                                : sched_memory_write(&s->memory, s->cache, item->seq, text, range));
         }
     }

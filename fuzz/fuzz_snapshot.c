@@ -2,7 +2,8 @@
  *
  *   bit 0    1: as the file itself. 0: as pieces (kind, length in two bytes, payload), made records
  *            with right numbers, heads and checksums, behind a right configuration; nodes get the
- *            hash of their content, so that what they say is looked at
+ *            hash of their content, so that what they say is looked at. With bit 7 of the kind the
+ *            record's checksum is wrong
  *   bit 1    with KV, 3 bytes a block
  *   bit 2    into a cache of fewer blocks
  *
@@ -16,21 +17,17 @@
 #include "core/hash.h"
 #include "core/snapshot.h"
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MAX_FILE = 1 << 17, MAX_PIECE = 4096, N_HASHES = 256, U = 2, KV_BYTES = 3 };
+enum { MAX_FILE = 1 << 17, MAX_PIECE = 8192, N_HASHES = 256, U = 2, KV_BYTES = 3 };
 
 typedef struct bytes {
     uint8_t *at;
     size_t n;
     size_t read;
 } bytes;
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static int append(void *context, const void *more, size_t n)
 {
@@ -63,6 +60,16 @@ static int put_kv(void *context, const kvp_snapshot_block *block, const void *kv
     (void)context;
     require(block->block > 0 && block->n_tokens > 0 && block->n_tokens <= 4);
     return *(const uint8_t *)kv == 0xEE;
+}
+
+/* What was restored, one by one. */
+static void tell(void *context, const kvp_snapshot_item *item)
+{
+    (void)context;
+    require(item->kind == KVP_SNAPSHOT_NAMESPACE || item->kind == KVP_SNAPSHOT_BLOCK);
+    require(item->ns < 4 && item->name_bytes <= KVP_NAME_MAX_BYTES);
+    if (item->kind == KVP_SNAPSHOT_BLOCK)
+        require(item->block.block > 0 && item->n_units > 0 && item->prefix_tokens >= U);
 }
 
 /* The cache that the seeds are of. */
@@ -156,6 +163,14 @@ static void put_piece(maker *m, uint8_t kind, const uint8_t *payload, size_t n)
     kvpi_snap_end(&m->writer, kind, &b);
 }
 
+static void put_any_piece(bytes *file, maker *m, uint8_t kind, const uint8_t *payload, size_t n)
+{
+    const size_t before = file->n;
+    put_piece(m, kind & 0x7F, payload, n);
+    if ((kind & 0x80) != 0 && file->n > before)
+        file->at[file->n - 1] ^= 1;
+}
+
 static void make_file(bytes *file, const uint8_t *data, size_t size, int with_kv)
 {
     maker *m = calloc(1, sizeof(*m));
@@ -170,7 +185,7 @@ static void make_file(bytes *file, const uint8_t *data, size_t size, int with_kv
         size_t n = (size_t)data[1] | (size_t)data[2] << 8;
         n = n > size - 3 ? size - 3 : n;
         n = n > MAX_PIECE ? MAX_PIECE : n;
-        put_piece(m, data[0], data + 3, n);
+        put_any_piece(file, m, data[0], data + 3, n);
         data += 3 + n;
         size -= 3 + n;
     }
@@ -261,6 +276,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.block_bytes = with_kv ? KV_BYTES : 0;
     options.get = get_kv;
     options.put = put_kv;
+    options.tell = tell;
     kvp_cache *cache = create(fewer);
     const kvp_status status = kvp_snapshot_load(cache, &options, &source, &report);
     require(kvp_check(cache, 3, NULL) == KVP_OK);

@@ -5,6 +5,7 @@
  *   to the receiver, or to the sender: as it is; as the body of a message of the kind that its
  *   first byte says, with a right head; as a right message, or one that is changed in a byte
  *   a ticket: as it is, or the right one, changed in some bytes; read, and marked
+ *   calls, with bit 7: a byte for each; either side gives up, closes, leaves the link or asks
  *
  * Nothing may crash; what is not of the transfer does not change; nothing is committed; the cache
  * stays sound; and a transfer that is complete has the sender's KV, unless a message was forged,
@@ -16,15 +17,11 @@
 
 #include "tiers/transfer_bytes.h"
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { N_TOKENS = 9, N_BLOCKS = 6, S = 4, EPOCH = 5, RIGHT_MESSAGES = 16 };
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 struct side {
     kvp_cache *cache;
@@ -50,6 +47,7 @@ struct world {
     size_t n_right[RIGHT_MESSAGES];
     uint32_t n_messages;
     int is_forged;
+    int is_closed; /* the receiver's */
 };
 
 static const int32_t TOKENS[N_TOKENS] = {3, 1, 4, 1, 5, 9, 2, 6, 5};
@@ -203,8 +201,9 @@ static void check_kv(const struct world *w)
 static void end_world(struct world *w)
 {
     kvp_transfer_info info;
-    require(kvp_receiver_info(w->receiver, w->id_b, &info) == KVP_OK);
-    if (info.state == KVP_TRANSFER_COMPLETE && !w->is_forged)
+    const kvp_status status = kvp_receiver_info(w->receiver, w->id_b, &info);
+    require(status == (w->is_closed ? KVP_E_HANDLE : KVP_OK));
+    if (status == KVP_OK && info.state == KVP_TRANSFER_COMPLETE && !w->is_forged)
         check_kv(w);
     kvp_sender_destroy(w->sender);
     kvp_receiver_destroy(w->receiver);
@@ -297,12 +296,46 @@ static size_t change_ticket(const struct world *w, const uint8_t *bytes, size_t 
     return w->n_ticket;
 }
 
+static void ask(const struct world *w)
+{
+    kvp_receiver_stats stats;
+    kvp_transfer_info info;
+    (void)kvp_sender_info(w->sender, w->id_a, &info);
+    (void)kvp_sender_link(w->sender, 0);
+    (void)kvp_receiver_link(w->receiver, 0);
+    require(kvp_receiver_stats_get(w->receiver, &stats) == KVP_OK);
+    require(stats.damaged + stats.late <= stats.messages);
+}
+
+static void call(struct world *w, const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        switch (bytes[i] % 8) {
+        case 0: (void)kvp_receiver_abort(w->receiver, w->id_b, KVP_E_IO); break;
+        case 1: w->is_closed |= kvp_receiver_close(w->receiver, w->id_b) == KVP_OK; break;
+        case 2: (void)kvp_receiver_detach(w->receiver, bytes[i] >> 7); break;
+        case 3: (void)kvp_sender_detach(w->sender, bytes[i] >> 7); break;
+        case 4: (void)kvp_sender_abort(w->sender, w->id_a, KVP_E_IO); break;
+        case 5: (void)kvp_sender_close(w->sender, w->id_a); break;
+        case 6: (void)kvp_sender_ready(w->sender, w->id_a, bytes[i] >> 3 & 3, bytes[i] >> 5); break;
+        default: bytes[i] < 0xF0 ? ask(w) : kvp_loopback_cut(w->loopback); break;
+        }
+    }
+    require(kvp_sender_progress(w->sender, NULL) == KVP_OK);
+    require(kvp_receiver_progress(w->receiver, 0, NULL) == KVP_OK);
+    check(w);
+}
+
 static void give(struct world *w, uint8_t how, const uint8_t *bytes, size_t n)
 {
     uint8_t message[2 * KVP_LINK_MESSAGE_MIN];
     const kvp_link *end = &w->ends[how & 1];
     if (n == 0)
         return;
+    if ((how & 0x80) != 0) {
+        call(w, bytes, n);
+        return;
+    }
     switch (how >> 1 & 3) {
     case 0:
         put(end, bytes, n);

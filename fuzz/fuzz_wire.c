@@ -9,15 +9,11 @@
 
 #include "sched/wire_bytes.h"
 
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_PIECE = 4096 };
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
 {

@@ -1,0 +1,112 @@
+/* Any bytes as a config.json: it is read as a model, or refused in one line. Of a model that was
+ * read, everything that `kvpager size` says is counted and printed, for options that the first
+ * bytes choose; the figures must add up. */
+#define _GNU_SOURCE /* memfd_create */
+
+#include "tool/models.h"
+#include "tool/size_report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "require.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { N_OPTION_BYTES = 4 };
+
+static kvpi_size_options options_of(const uint8_t *bytes)
+{
+    static const uint64_t blocks[] = {1, 16, 17, 65536}, contexts[] = {1, 8192, 100000, 1 << 27};
+    static const uint64_t memories[] = {0, 1000, UINT64_C(80) << 30, UINT64_C(1) << 62};
+    return (kvpi_size_options){
+        .tensor_parallel = 1u << bytes[0] % 8,
+        .block_tokens = blocks[bytes[1] % 4],
+        .context_tokens = contexts[bytes[1] / 4 % 4],
+        .sink_tokens = bytes[1] / 16 % 2 ? 4 : 0,
+        .kv_dtype = (kvpi_dtype)(bytes[2] % KVPI_MODELS_N_KV_DTYPES),
+        .weights_dtype = (kvpi_dtype)(bytes[2] / 8 % (KVPI_DTYPE_MXFP4 + 1)),
+        .memory_bytes = memories[bytes[3] % 4],
+        .utilization_milli = bytes[3] & 4 ? 900 : 1000,
+    };
+}
+
+static void check_shape(const kvpi_model *model)
+{
+    const kvpi_models_attention *a = &model->attention;
+    require(a->n_layers >= 1 && a->n_layers <= KVPI_MODELS_MAX_LAYERS);
+    require(a->n_windowed <= a->n_layers && (a->n_windowed == 0 || a->window_tokens >= 1));
+    require(a->q_heads >= 1 && a->kv_heads >= 1 && a->q_heads % a->kv_heads == 0);
+    require(a->head_dim >= 1 || model->latent.kv_rank >= 1);
+    require(kvpi_models_divides(model, 1));
+}
+
+static void check_weights(const kvpi_model *model, kvpi_dtype dtype)
+{
+    const kvpi_models_count count = kvpi_models_count_parameters(model);
+    const kvpi_models_traffic traffic = kvpi_models_count_traffic(model, dtype);
+    const uint64_t bytes = kvpi_models_weights_bytes(model, dtype);
+    require(count.total == count.embeddings + count.layers && count.experts <= count.layers);
+    require(count.active <= count.total + count.embeddings);
+    require(traffic.every_step <= bytes && traffic.experts <= bytes);
+}
+
+static void check_size(const kvpi_size *size, const kvpi_size_options *options)
+{
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < size->n_groups; g++) {
+        const kvpi_size_group *group = &size->groups[g];
+        require(group->token_bytes > 0 &&
+                group->block_bytes / group->token_bytes == options->block_tokens);
+        require(group->sequence_blocks >= 1);
+        bytes += group->blocks * group->block_bytes;
+    }
+    require(size->n_groups >= 1 && size->n_groups <= 2 && bytes <= size->kv_bytes);
+}
+
+static void report(const kvpi_model *model, const kvpi_size_options *options)
+{
+    kvpi_size size;
+    char *text = NULL;
+    size_t n = 0;
+    const kvpi_size_report report = {.model = model, .options = options, .size = &size};
+    if (kvpi_size_count(model, options, &size) != 0)
+        return;
+    if (options->memory_bytes > 0)
+        check_size(&size, options);
+    FILE *file = open_memstream(&text, &n);
+    require(file != NULL);
+    kvpi_size_print(&report, file);
+    require(kvpi_size_print_json(&report, file) == 0 && fclose(file) == 0 && n > 0);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[64];
+    kvpi_model model;
+    kvpi_models_error error = {""};
+    if (size < N_OPTION_BYTES)
+        return 0;
+    kvpi_size_options options = options_of(data);
+    const size_t n = size - N_OPTION_BYTES;
+    const int file = memfd_create("config", 0);
+    require(file >= 0 && write(file, data + N_OPTION_BYTES, n) == (ssize_t)n);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (kvpi_models_read(path, &model, &error) != 0) {
+        require(error.text[0] != '\0' && strchr(error.text, '\n') == NULL);
+    } else {
+        check_shape(&model);
+        if (model.unknown[0] == '\0')
+            check_weights(&model, options.weights_dtype);
+        else
+            options.memory_bytes = 0;
+        if (kvpi_models_divides(&model, options.tensor_parallel))
+            report(&model, &options);
+    }
+    close(file);
+    return 0;
+}
