@@ -6,4 +6,5 @@ if(NOT KVP_SANITIZE AND NOT KVP_FUZZ)
                        "${KVP_BASH}" "${PROJECT_SOURCE_DIR}/python/run_tests.sh"
                        "${PROJECT_BINARY_DIR}/python"
                LABELS python release TIMEOUT 1200)
+  set_tests_properties(python PROPERTIES COST 100) # the longest begin first
 endif()

@@ -17,6 +17,7 @@ STOP_MISS, KVP_E_NO_BLOCKS is NoBlocksError. What a call does is in the headers;
 what is different here.
 """
 
+from ._attention import AttnTeam as AttnTeam
 from ._attention import AttnTree as AttnTree
 from ._attention import AttnWindow as AttnWindow
 from ._attention import CsrLists as CsrLists
@@ -24,6 +25,7 @@ from ._attention import DenseLists as DenseLists
 from ._attention import Rope as Rope
 from ._attention import append as append
 from ._attention import attention as attention
+from ._attention import attn_has as attn_has
 from ._attention import merge as merge
 from ._base_errors import CallerError as CallerError
 from ._base_errors import ClosedError as ClosedError
@@ -84,7 +86,18 @@ from ._sequence import Key as Key
 from ._sequence import Namespace as Namespace
 from ._sequence import Prompt as Prompt
 from ._sequence import Sequence as Sequence
+from ._snapshot import SnapshotItem as SnapshotItem
+from ._snapshot import snapshot_peek as snapshot_peek
 from ._tiers import EVENT_DTYPE as EVENT_DTYPE
+from ._transfer import SLOT_RUN_DTYPE as SLOT_RUN_DTYPE
+from ._transfer import Incoming as Incoming
+from ._transfer import Link as Link
+from ._transfer import Loopback as Loopback
+from ._transfer import Outgoing as Outgoing
+from ._transfer import TicketInfo as TicketInfo
+from ._transfer import TransferReceiver as TransferReceiver
+from ._transfer import TransferSender as TransferSender
+from ._transfer import ticket_read as ticket_read
 from ._wire import Mirror as Mirror
 from ._wire import News as News
 from ._wire import NewsItem as NewsItem

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, bad_number, fail, i32, pointer,
-                    same_length, set_fields)
-from ._errors import ArgError
+from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, bad_number, fail, i32, number,
+                    pointer, same_length, set_fields)
+from ._errors import ArgError, BusyError
 from ._memory import Layer
 from ._native import ffi, lib
 from ._records import RopeFields
@@ -20,6 +23,33 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 F64Array = npt.NDArray[np.float64]
+
+
+class AttnTeam:
+    """Threads that attention is split over, the caller's among them: 1..ATTN_TEAM_MAX. One call at
+    a time: BusyError. They end with the last reference to it."""
+
+    def __init__(self, n_threads: int) -> None:
+        out = ffi.new("kvp_attn_team **")
+        status = lib.kvp_attn_team_create(number("n_threads", n_threads), out)
+        if status:
+            fail(status, "AttnTeam", n_threads=n_threads)
+        self._c = ffi.gc(out[0], lib.kvp_attn_team_destroy)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def _alone(self) -> Iterator[Any]:
+        if not self._lock.acquire(blocking=False):
+            raise BusyError("team: a call with it runs")
+        try:
+            yield self._c
+        finally:
+            self._lock.release()
+
+
+def attn_has(impl: int) -> bool:
+    """Whether this processor has an implementation, ATTN_..."""
+    return bool(lib.kvp_attn_has(number("impl", impl)))
 
 
 class Rope:
@@ -271,7 +301,7 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
               sink_logits: F32Array | None = None, order: Ints | None = None,
               window: AttnWindow | None = None, tree: AttnTree | None = None,
               rope: Rope | None = None, positions: Ints | None = None,
-              impl: int = c.ATTN_AUTO) -> F32Array:
+              team: AttnTeam | None = None, impl: int = c.ATTN_AUTO) -> F32Array:
     """Attention: prefill, chunks of it, decode, trees, in one batch. attention.h has the terms.
 
     q            [T, Q, D] f32
@@ -283,6 +313,7 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     scale        0: 1 / sqrt(D)
     sink_logits  [Q] f32
     positions    [T] i32 of the queries, with ROPE_AT_WRITE
+    team         threads that share the work; None: this one only
     """
     made, keep = ffi.new("kvp_attention *"), list[Any]()
     lib.kvp_attention_init(made)
@@ -332,8 +363,10 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     if rope is not None:
         rope._fits(layer._c.k.size)
         made.rope = rope._c[0]
-    if t:
-        _run("attention", lib.kvp_attention_bytes, lib.kvp_attention_run, made)
+    with nullcontext(NULL) if team is None else team._alone() as threads:
+        made.team = threads
+        if t:
+            _run("attention", lib.kvp_attention_bytes, lib.kvp_attention_run, made)
     return result
 
 

@@ -20,7 +20,8 @@ from ._core import fail as plain_fail
 from ._errors import CorruptError, HandleError, TooSmallError
 from ._native import ffi, lib
 from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats, Window
-from ._sequence import Namespace, Sequence, accept, extend_tree, fail
+from ._sequence import Namespace, Sequence, accept, extend_tree, fail, handle_of
+from ._snapshot import Snapshots
 from ._tiers import Tiers
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _extend_by_one = lib.kvpy_extend_each_by_one
 _no_numbers = (TypeError, OverflowError)
 
 
-class Cache(Tiers):
+class Cache(Tiers, Snapshots):
     """One cache: the bookkeeping of a pool of KV blocks. It holds no KV memory.
 
     Keywords are the fields of kvp_config, see ConfigFields: n_blocks, block_tokens, unit_tokens,
@@ -160,12 +161,12 @@ class Cache(Tiers):
         status = lib.kvpg_ns_open(self._o, data, len(data), out)
         if status:
             fail(self._o, status, "Cache.namespace", name=name)
-        return Namespace(self._o, out.bits)
+        return handle_of(Namespace, self._o, out.bits)
 
     def seq(self, handle: int) -> Sequence:
         """The sequence of a handle, as arrays have it."""
         try:
-            return Sequence(self._o, int(ffi.cast("uint64_t", int(handle))))
+            return handle_of(Sequence, self._o, int(ffi.cast("uint64_t", int(handle))))
         except (TypeError, ValueError):
             raise TypeError(f"handle: needs an int, not {type(handle).__name__}") from None
 

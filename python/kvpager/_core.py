@@ -9,13 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ._base_errors import ClosedError, Error
 from ._errors import BY_STATUS, ArgError
+from . import _native
 from ._native import ffi, lib
 from ._records import STRUCTS, Shortage
 
@@ -42,6 +45,32 @@ _U32_C, _U64_C = ffi.typeof("uint32_t[]"), ffi.typeof("uint64_t[]")
 _SEQ_C = ffi.typeof("kvp_seq[]")
 _C_OF = {I32: _I32_C, I64: _I64_C, U32: _U32_C, U64: _U64_C, U8: ffi.typeof("uint8_t[]"),
          F32: ffi.typeof("float[]")}
+
+
+
+
+def _second_module() -> Any:
+    """kvpager._calls, which is in the same file as kvpager._native (native/calls.c)."""
+    loader = ExtensionFileLoader("kvpager._calls", str(_native.__file__))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+calls = _second_module()
+if TYPE_CHECKING:
+    class Handle:
+        """What namespaces and sequences have in common."""
+
+        __slots__ = ()
+        _o: Any
+        handle: int
+
+        def __init__(self, owner: Any, address: int, handle: int) -> None: ...
+else:
+    Handle = calls.Handle
 
 
 # ------------------------------------------------------------------------------------- arrays

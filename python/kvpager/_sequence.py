@@ -4,43 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (I32, I64, NULL, I32Array, I64Array, Ints, Struct, bad_number, error_of, i32,
-                    i64_out, number, out_array, same_length, seqs_of, struct_dtype, u32)
+from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, array_of, bad_number,
+                    calls, error_of, i32, i64_out, number, out_array, same_length, seqs_of,
+                    struct_dtype, u32)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
 from ._records import Admission, OpenInfo, Released, SeqInfo, Shortage, Window, WindowInfo
 
-_commit, _extend, _append = lib.kvpg_seq_commit, lib.kvpg_seq_extend, lib.kvpy_append
-_open, _close, _truncate, _fork = lib.kvpy_open, lib.kvpy_close, lib.kvpy_truncate, lib.kvpy_fork
-_new = ffi.new
-_OPENED = ffi.typeof("kvpy_opened *")
-_SEQ_INFO, _OPEN_INFO, _ADMISSION = Struct(SeqInfo), Struct(OpenInfo), Struct(Admission)
+_SEQ_INFO, _ADMISSION = Struct(SeqInfo), Struct(Admission)
 _SHORTAGE = Struct(Shortage)
 _RELEASED_ROOM, _WINDOW_INFO = Struct(Released), Struct(WindowInfo)
 _MOVE_DTYPE = struct_dtype("kvp_slot_move")
-_open_plain = lib.kvpy_open_plain
-_END, _fork_end = c.END, lib.kvpy_fork_end
-_MASK = (1 << 31) - 1
-_match, _can_open = lib.kvpy_match, lib.kvpy_can_open
-_object_new, _slots = object.__new__, lib.kvpg_seq_slots
-# What close and truncate give, by what C gives: most are among a few, and a look-up costs less than
-# a new one.
-_RELEASED: dict[int, Released] = {}
-
-
-def _released(packed: int) -> Released:
-    made = Released(packed >> 31, packed & _MASK)
-    if len(_RELEASED) < 4096:
-        _RELEASED[packed] = made
-    return made
-
-
+_END = c.END
+_can_open, _extend, _slots = lib.kvpy_can_open, lib.kvpg_seq_extend, lib.kvpg_seq_slots
+_commit, _append = calls.commit, calls.append
+_open, _match, _fork = calls.open, calls.match, calls.fork
+_close, _truncate = calls.close, calls.truncate
+_Handle = TypeVar("_Handle", bound=Handle)
 _no_numbers = (TypeError, OverflowError)
 
 
@@ -97,6 +83,7 @@ class Prompt:
         made.flags = ((c.OPEN_NO_MATCH if no_match else 0)
                       | (c.OPEN_DEVICE_ONLY if device_only else 0))
         self._c, self._keep = made, [values]
+        self._at = int(ffi.cast("uintptr_t", made))
         self.tokens = tokens
         self.n_hashes = 0
         self._set_keys(list(keys))
@@ -159,7 +146,7 @@ def prompt_of(prompt: Prompt | Ints) -> Prompt:
     return prompt if isinstance(prompt, Prompt) else Prompt(prompt)
 
 
-class Sequence:
+class Sequence(Handle):
     """One stream of tokens with its row of blocks. Made by Namespace.open, fork and Cache.seq.
 
     Its life: open -> (extend, commit)* -> close. `handle` is what arrays of sequences hold (u64).
@@ -167,21 +154,14 @@ class Sequence:
     closes at the end.
     """
 
-    __slots__ = ("_o", "handle", "_opened", "__weakref__")
-
-    def __init__(self, cache_handle: Any, handle: int, opened: Any = None) -> None:
-        self._o = cache_handle
-        self.handle = handle
-        self._opened = opened
+    __slots__ = ()
 
     def __enter__(self) -> Sequence:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        if _close(self._o, self.handle) < 0 and kind is None:
-            # Closed by hand, or with its cache: nothing is left to do.
-            return
+        _close(self)  # one that was closed by hand, or with its cache, has nothing left to do
 
     def __repr__(self) -> str:
         return f"<kvpager.Sequence {self.handle:#x}>"
@@ -196,19 +176,17 @@ class Sequence:
     def opened(self) -> OpenInfo:
         """What open found: cached_tokens, why the match stopped, blocks taken. Of one that was not
         opened here (a fork, Cache.seq): all zero."""
-        if self._opened is None:
-            return _OPEN_INFO.read(_OPEN_INFO.new())
-        return _OPEN_INFO.read(ffi.addressof(self._opened, "info"))
+        return cast(OpenInfo, calls.opened(self))
 
     @property
     def cached_tokens(self) -> int:
         """Tokens of the prompt that need not be computed."""
-        return int(self._opened.info.cached_tokens) if self._opened is not None else 0
+        return self.opened.cached_tokens
 
     def append(self, token: int) -> None:
         """Make room for one more token: extend, without an array."""
         try:
-            status = _append(self._o, self.handle, token)
+            status = _append(self, token)
         except _no_numbers as error:
             raise bad_number(error, token=token) from None
         if status:
@@ -277,7 +255,7 @@ class Sequence:
     def commit(self, n_tokens: int) -> None:
         """Declare the KV of the first n_tokens computed: full units become findable."""
         try:
-            status = _commit(self._o, self.handle, n_tokens)
+            status = _commit(self, n_tokens)
         except _no_numbers as error:
             raise bad_number(error, n_tokens=n_tokens) from None
         if status:
@@ -295,37 +273,34 @@ class Sequence:
             raise bad_number(error, start=start) from None
         if status:
             fail(self._o, status, "Sequence.invalidate", seq=self, start=start)
-        return [Sequence(self._o, room[i].bits) for i in range(n[0])]
+        return [handle_of(Sequence, self._o, room[i].bits) for i in range(n[0])]
 
     def fork(self, at: int = _END, tag: int = 0) -> Sequence:
         """A second sequence that shares everything before `at`; takes no block."""
         try:
-            child = (_fork_end(self._o, self.handle) if at is _END and tag == 0
-                     else _fork(self._o, self.handle, at, tag))
+            made = _fork(self, at, tag)
         except _no_numbers as error:
             raise bad_number(error, at=at, tag=tag) from None
-        if not child:
-            fail(self._o, lib.kvpy_last_status(), "Sequence.fork", seq=self, at=at)
-        made = _object_new(Sequence)
-        made._o, made.handle, made._opened = self._o, child, None
-        return made
+        if type(made) is int:
+            fail(self._o, made, "Sequence.fork", seq=self, at=at)
+        return made  # type: ignore[no-any-return]
 
     def truncate(self, n_tokens: int) -> Released:
         """Roll back to n_tokens, at any place; gives how many blocks became free and cached."""
         try:
-            packed = _truncate(self._o, self.handle, n_tokens)
+            released = _truncate(self, n_tokens)
         except _no_numbers as error:
             raise bad_number(error, n_tokens=n_tokens) from None
-        if packed < 0:
-            fail(self._o, packed, "Sequence.truncate", seq=self, n_tokens=n_tokens)
-        return _RELEASED.get(packed) or _released(packed)
+        if type(released) is int:
+            fail(self._o, released, "Sequence.truncate", seq=self, n_tokens=n_tokens)
+        return released  # type: ignore[no-any-return]
 
     def close(self) -> Released:
         """Release every block; sealed content stays cached."""
-        packed = _close(self._o, self.handle)
-        if packed < 0:
-            fail(self._o, packed, "Sequence.close", seq=self)
-        return _RELEASED.get(packed) or _released(packed)
+        released = _close(self)
+        if type(released) is int:
+            fail(self._o, released, "Sequence.close", seq=self)
+        return released  # type: ignore[no-any-return]
 
     def info(self) -> SeqInfo:
         """All that is known of the sequence."""
@@ -522,16 +497,12 @@ def accept(handle: Any, call: str, name: str, seqs: Any, leaves: Ints) -> npt.ND
     return np.ascontiguousarray(moves[:, :made.n_moves])
 
 
-class Namespace:
+class Namespace(Handle):
     """What separates tenants, adapters and model versions; nothing is shared across two.
 
     Made by Cache.namespace. As a context manager it closes at the end."""
 
-    __slots__ = ("_o", "handle")
-
-    def __init__(self, cache_handle: Any, handle: int) -> None:
-        self._o = cache_handle
-        self.handle = handle
+    __slots__ = ()
 
     def __enter__(self) -> Namespace:
         return self
@@ -551,36 +522,34 @@ class Namespace:
 
         Raises NoBlocksError, NeverError (see .missing), NoSeqsError, TooLongError, PlanFullError.
         """
-        out = _new(_OPENED)
-        if type(prompt) is Prompt:
-            _check_hashes(self._o, prompt)
-            status = lib.kvpy_open_prompt(self._o, self.handle, prompt._c, out)
-        else:
-            values = i32("tokens", prompt)
-            try:
-                status = (_open_plain(self._o, self.handle, values, len(values), out)
-                          if reserve == 0 and tag == 0 else
-                          _open(self._o, self.handle, values, len(values), reserve, tag, out))
-            except _no_numbers as error:
-                raise bad_number(error, reserve=reserve, tag=tag) from None
-        if status:
-            fail(self._o, status, "Namespace.open", **_shown(prompt), reserve=reserve)
-        made = _object_new(Sequence)
-        made._o, made.handle, made._opened = self._o, out.seq, out
-        return made
+        try:
+            if type(prompt) is Prompt:
+                _check_hashes(self._o, prompt)
+                made = calls.open_prompt(self, prompt._at)
+            else:
+                made = _open(self, prompt, reserve, tag)
+                if made is None:
+                    made = _open(self, array_of("tokens", prompt, I32), reserve, tag)
+        except _no_numbers as error:
+            if "tokens" in str(error):
+                raise
+            raise bad_number(error, reserve=reserve, tag=tag) from None
+        if type(made) is int:
+            fail(self._o, made, "Namespace.open", **_shown(prompt), reserve=reserve)
+        return made  # type: ignore[no-any-return]
 
     def match(self, prompt: Prompt | Ints) -> OpenInfo:
         """How much of a prompt is cached; nothing is held or changed."""
-        pair = _OPEN_INFO.take()
         if type(prompt) is Prompt:
             _check_hashes(self._o, prompt)
-            status = lib.kvpg_match(self._o, self.handle, prompt._c, pair[0])
+            found = calls.match_prompt(self, prompt._at)
         else:
-            values = i32("tokens", prompt)
-            status = _match(self._o, self.handle, values, len(values), pair[0])
-        if status:
-            fail(self._o, status, "Namespace.match", **_shown(prompt))
-        return _OPEN_INFO.give(pair)
+            found = _match(self, prompt)
+            if found is None:
+                found = _match(self, array_of("tokens", prompt, I32))
+        if type(found) is int:
+            fail(self._o, found, "Namespace.match", **_shown(prompt))
+        return found  # type: ignore[no-any-return]
 
     def can_open(self, prompt: Prompt | Ints) -> Admission:
         """Whether open would find its blocks now: verdict ADMIT_OK, ADMIT_LATER, ADMIT_NEVER."""
@@ -606,6 +575,14 @@ class Namespace:
         status = lib.kvpg_ns_close(self._o, self.handle)
         if status:
             fail(self._o, status, "Namespace.close", ns=self)
+
+
+def handle_of(kind: type[_Handle], cache_handle: Any, bits: int) -> _Handle:
+    """A sequence or namespace of a cache."""
+    return kind(cache_handle, int(ffi.cast("uintptr_t", cache_handle)), bits)
+
+
+calls.setup(Sequence, OpenInfo, Released)
 
 
 def _check_hashes(cache_handle: Any, prompt: Prompt) -> None:

@@ -26,7 +26,8 @@ from typing import Any
 from cffi import FFI
 
 # What a kvpy_object may hold: the parameters that become guarded.
-OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog"]
+OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog",
+          "kvp_sender", "kvp_receiver"]
 HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
 
 # "Thread: any" in the headers: may run beside another call.
@@ -34,14 +35,25 @@ READERS = ["kvp_cache_stats"]
 
 # Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
 SHORT = [
-    "kvpg_seq_commit", "kvpg_seq_extend", "kvpg_seq_info_get", "kvpg_cache_stats",
+    "kvpg_seq_extend", "kvpg_seq_info_get", "kvpg_cache_stats",
     "kvpg_cache_shortage", "kvpg_seq_retain", "kvpg_seq_uncache", "kvpg_step_done",
     "kvpg_ns_close", "kvpg_sched_pause", "kvpg_sched_resume", "kvpg_request_info_get",
-    "kvpg_request_sample", "kvpy_append", "kvpy_fork", "kvpy_fork_end", "kvpy_last_status",
-    "kvpy_close", "kvpy_truncate",
-    "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info", "kvpg_wire_mirror_seq",
+    "kvpg_request_sample", "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info",
+    "kvpg_wire_mirror_seq",
     "kvpy_dl_new", "kvp_memory_tensor", "kvp_status_name", "kvp_status_text", "kvp_status_class",
+    # Both ends of a loopback have one memory, and no lock of their own.
+    "kvpy_link_post", "kvpy_link_take", "kvpg_sender_mark", "kvpg_sender_ready",
+    "kvpg_sender_progress", "kvpg_sender_abort", "kvpg_sender_close", "kvpg_sender_detach",
+    "kvpg_receiver_progress", "kvpg_receiver_abort", "kvpg_receiver_close",
+    "kvpg_receiver_detach", "kvp_loopback_cut",
 ]
+
+# Python functions that C calls (kvpager/_snapshot.py).
+CALLBACKS = """
+extern "Python" int kvpy_snapshot_get(void *, const kvp_snapshot_block *, void *);
+extern "Python" int kvpy_snapshot_put(void *, const kvp_snapshot_block *, const void *);
+extern "Python" void kvpy_snapshot_tell(void *, const kvp_snapshot_item *);
+"""
 
 HEADER = '"""Made from the public headers by generate.py. Do not edit."""\n'
 
@@ -258,7 +270,7 @@ def write_records(out: pathlib.Path, ffi: FFI, text: str, include: pathlib.Path)
     made = {record_name(struct) for struct in records}
     for struct, fields in records.items():
         lines += ["", f"class {record_name(struct)}(NamedTuple):", f'    """{struct}.', ""]
-        width = max(len(field) for field, _ in fields)
+        width = max((len(field) for field, _ in fields), default=0)
         for field, _ in fields:
             lines += explained(field, width, comments.get((struct, field), ""))
         lines += ['    """', ""]
@@ -277,7 +289,7 @@ def write_records(out: pathlib.Path, ffi: FFI, text: str, include: pathlib.Path)
                 fields.append((field, f"Sequence[{record_name(of.item.cname)} | tuple[int, ...]]"))
         lines += ["", f"class {record_name(struct)}Fields(TypedDict, total=False):",
                   f'    """{struct}: what may be set.', ""]
-        width = max(len(field) for field, _ in fields)
+        width = max((len(field) for field, _ in fields), default=0)
         for field, _ in fields:
             lines += explained(field, width, comments.get((struct, field), ""))
         lines += ['    """', ""] + [f"    {field}: {kind}" for field, kind in fields] + [""]
@@ -299,7 +311,7 @@ def main() -> None:
     numbers, strings = macros(include)
     prototypes, definitions = twins(text)
     ffi = FFI()
-    ffi.cdef(text + "\n".join(prototypes) + "\n"
+    ffi.cdef(text + "\n".join(prototypes) + "\n" + CALLBACKS
              + "".join(f"#define {name} ...\n" for name in numbers))
     ffi.set_source("kvpager._native", '#include "shim.h"\n\n' + "\n".join(definitions))
     source = out / "native.c"

@@ -47,6 +47,8 @@ static void destroy(void *pointer, int kind)
     case KVPY_COPIER: kvp_copier_destroy(pointer); break;
     case KVPY_OPLOG: kvp_oplog_close(pointer); break;
     case KVPY_MEMORY: kvp_memory_destroy(pointer); break;
+    case KVPY_KV_SENDER: kvp_sender_destroy(pointer); break;
+    case KVPY_KV_RECEIVER: kvp_receiver_destroy(pointer); break;
     default: break;
     }
 }
@@ -115,58 +117,6 @@ static void *cache_of(kvpy_object *object)
     return atomic_load_explicit(&object->pointer, memory_order_relaxed);
 }
 
-int kvpy_open_prompt(kvpy_object *object, uint64_t ns, const kvp_prompt *prompt, kvpy_opened *out)
-{
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    kvp_seq seq = {0};
-    status = kvp_seq_open(cache_of(object), (kvp_ns){.bits = ns}, prompt, &seq, &out->info);
-    out->seq = seq.bits;
-    kvpy_leave(object);
-    return status;
-}
-
-int kvpy_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-              uint32_t reserve_tokens, uint64_t tag, kvpy_opened *out)
-{
-    const kvp_prompt prompt = {.struct_size = sizeof prompt,
-                               .tokens = tokens,
-                               .n_tokens = n_tokens,
-                               .reserve_tokens = reserve_tokens,
-                               .tag = tag};
-    return kvpy_open_prompt(object, ns, &prompt, out);
-}
-
-int kvpy_append(kvpy_object *object, uint64_t seq, int32_t token)
-{
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_seq_extend(cache_of(object), seq_of(seq), &token, 1, 0);
-    kvpy_leave(object);
-    return status;
-}
-
-int kvpy_open_plain(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-                    kvpy_opened *out)
-{
-    return kvpy_open(object, ns, tokens, n_tokens, 0, 0, out);
-}
-
-int kvpy_match(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-               kvp_open_info *out)
-{
-    const kvp_prompt prompt = {
-        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_match(cache_of(object), (kvp_ns){.bits = ns}, &prompt, out);
-    kvpy_leave(object);
-    return status;
-}
-
 int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
                   kvp_admission *out)
 {
@@ -178,59 +128,6 @@ int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint3
     status = kvp_can_open(cache_of(object), (kvp_ns){.bits = ns}, &prompt, out);
     kvpy_leave(object);
     return status;
-}
-
-static _Thread_local int last_status;
-
-int kvpy_last_status(void)
-{
-    return last_status;
-}
-
-uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag)
-{
-    kvp_seq child = {0};
-    last_status = kvpy_enter(object);
-    if (last_status != KVP_OK)
-        return 0;
-    last_status = kvp_seq_fork(cache_of(object), seq_of(parent), at, tag, &child);
-    kvpy_leave(object);
-    return last_status == KVP_OK ? child.bits : 0;
-}
-
-uint64_t kvpy_fork_end(kvpy_object *object, uint64_t parent)
-{
-    return kvpy_fork(object, parent, KVP_END, 0);
-}
-
-/* Two counts below 2^31 in one number; a status is negative. */
-static int64_t pack(int status, kvp_released released)
-{
-    if (status != KVP_OK)
-        return status;
-    return (int64_t)released.freed_blocks << 31 | (int64_t)released.cached_blocks;
-}
-
-int64_t kvpy_close(kvpy_object *object, uint64_t seq)
-{
-    kvp_released released = {0};
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_seq_close(cache_of(object), seq_of(seq), &released);
-    kvpy_leave(object);
-    return pack(status, released);
-}
-
-int64_t kvpy_truncate(kvpy_object *object, uint64_t seq, uint32_t n_tokens)
-{
-    kvp_released released = {0};
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_seq_truncate(cache_of(object), seq_of(seq), n_tokens, &released);
-    kvpy_leave(object);
-    return pack(status, released);
 }
 
 /* Whether there are as many values as the counts say. */
@@ -537,6 +434,109 @@ int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *pa
         status = kvp_sched_reorder(cache_of(object), handle, parents, tokens);
     kvpy_leave(object);
     return status;
+}
+
+/* ------------------------------------------------------------------------------- snapshots */
+
+static int read_file(void *context, void *out_bytes, size_t capacity, size_t *out_n)
+{
+    *out_n = fread(out_bytes, 1, capacity, context);
+    return ferror(context) != 0;
+}
+
+int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path)
+{
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    FILE *file = fopen(path, "wb");
+    status = KVP_E_IO;
+    if (file != NULL) {
+        const kvp_sink sink = {.context = file, .write = write_file};
+        status = kvp_snapshot_save(cache_of(object), options, &sink);
+        if (fclose(file) != 0 && status == KVP_OK)
+            status = KVP_E_IO;
+    }
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
+                       kvp_snapshot_report *out)
+{
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    FILE *file = fopen(path, "rb");
+    status = KVP_E_IO;
+    if (file != NULL) {
+        const kvp_source source = {.context = file, .read = read_file};
+        status = kvp_snapshot_load(cache_of(object), options, &source, out);
+        fclose(file);
+    }
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return KVP_E_IO;
+    const kvp_source source = {.context = file, .read = read_file};
+    int status = kvp_snapshot_peek(&source, out);
+    fclose(file);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------- transfers */
+
+int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvp_sender **out_sender)
+{
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    config->cache = cache_of(object);
+    status = kvp_sender_create(config, out_sender);
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_receiver_create(kvpy_object *object, kvp_transfer_config *config,
+                         kvp_receiver **out_receiver)
+{
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    config->cache = cache_of(object);
+    status = kvp_receiver_create(config, out_receiver);
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_link_post(const kvp_link *link, const void *bytes, size_t n_bytes)
+{
+    void *buffer;
+    if (n_bytes == 0 || n_bytes > link->max_message)
+        return KVP_E_TOO_LONG;
+    kvp_status status = link->lend(link->context, n_bytes, &buffer);
+    if (status != KVP_OK)
+        return status;
+    memcpy(buffer, bytes, n_bytes);
+    return link->post(link->context, n_bytes);
+}
+
+int kvpy_link_take(const kvp_link *link, void *out_bytes, size_t capacity, size_t *out_n_bytes)
+{
+    const void *bytes;
+    kvp_status status = link->take(link->context, &bytes, out_n_bytes);
+    if (status != KVP_OK)
+        return status;
+    if (*out_n_bytes > capacity)
+        return KVP_E_TOO_LONG;
+    memcpy(out_bytes, bytes, *out_n_bytes);
+    link->give_back(link->context);
+    return KVP_OK;
 }
 
 /* ------------------------------------------------------------------------------- DLPack */

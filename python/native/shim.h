@@ -11,7 +11,8 @@
  *
  * generate.py writes a guarded twin kvpg_X of every public function kvp_X that takes such an
  * object. The kvpy_ functions are written by hand: they take apart a struct that would
- * cost more to fill in from Python than the call, and check lengths, which only Python knows. */
+ * cost more to fill in from Python than the call, and check lengths, which only Python knows. The
+ * calls of calls.c do without cffi. */
 #ifndef KVPY_SHIM_H
 #define KVPY_SHIM_H
 
@@ -21,6 +22,7 @@
 #include <kvpager/meta.h>
 #include <kvpager/oplog.h>
 #include <kvpager/sched.h>
+#include <kvpager/snapshot.h>
 #include <kvpager/transfer.h>
 #include <kvpager/wire.h>
 
@@ -42,7 +44,9 @@ enum {
     KVPY_MIRROR = 3,
     KVPY_COPIER = 4,
     KVPY_OPLOG = 5,
-    KVPY_MEMORY = 6
+    KVPY_MEMORY = 6,
+    KVPY_KV_SENDER = 7,
+    KVPY_KV_RECEIVER = 8
 };
 
 #ifndef KVPY_CDEF
@@ -110,30 +114,8 @@ void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
 
 /* ------------------------------------------------------------------------------- the cache */
 
-typedef struct kvpy_opened {
-    uint64_t seq;
-    kvp_open_info info;
-} kvpy_opened;
-
-int kvpy_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-              uint32_t reserve_tokens, uint64_t tag, kvpy_opened *out);
-int kvpy_open_plain(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-                    kvpy_opened *out); /* without reserve and tag */
-int kvpy_open_prompt(kvpy_object *object, uint64_t ns, const kvp_prompt *prompt, kvpy_opened *out);
-int kvpy_append(kvpy_object *object, uint64_t seq, int32_t token);
-int kvpy_match(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-               kvp_open_info *out);
 int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
                   kvp_admission *out);
-
-/* Gives the child, or 0: then kvpy_last_status, of this thread, says why. */
-uint64_t kvpy_fork(kvpy_object *object, uint64_t parent, uint32_t at, uint64_t tag);
-uint64_t kvpy_fork_end(kvpy_object *object, uint64_t parent); /* all of it, without a tag */
-int kvpy_last_status(void);
-
-/* Give freed << 31 | cached blocks, or a status, which is negative. */
-int64_t kvpy_close(kvpy_object *object, uint64_t seq);
-int64_t kvpy_truncate(kvpy_object *object, uint64_t seq, uint32_t n_tokens);
 
 /* One token each, all or nothing: what a decode step calls. */
 int kvpy_extend_each_by_one(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
@@ -177,6 +159,24 @@ int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t 
 int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
                        const int32_t *tokens, uint32_t n_samples);
 void kvpy_free(void *memory);
+
+/* ------------------------------------------------------------------------------- snapshots */
+
+int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path);
+int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
+                       kvp_snapshot_report *out);
+int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out);
+
+/* ------------------------------------------------------------------------------- transfers */
+
+/* The cache is `object`'s, whatever config says. */
+int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvp_sender **out_sender);
+int kvpy_receiver_create(kvpy_object *object, kvp_transfer_config *config,
+                         kvp_receiver **out_receiver);
+
+/* One message, copied. KVP_E_TOO_LONG: more than the link takes, or than capacity. */
+int kvpy_link_post(const kvp_link *link, const void *bytes, size_t n_bytes);
+int kvpy_link_take(const kvp_link *link, void *out_bytes, size_t capacity, size_t *out_n_bytes);
 
 /* ------------------------------------------------------------------------------- DLPack */
 

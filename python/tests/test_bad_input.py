@@ -329,7 +329,7 @@ def test_after_close(name: str) -> None:
 def test_every_public_method_is_in_the_table() -> None:
     """A method that is new has to be added here."""
     special = {"Cache": {"close", "closed", "reset", "stats", "shortage", "namespace",
-                         "evicted", "record", "events_snapshot", "step_begin"},
+                         "save", "load", "evicted", "record", "events_snapshot", "step_begin"},
                "Namespace": {"flush", "close", "handle"},
                "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
                "Scheduler": {"close", "step", "fail", "stats", "check"}}

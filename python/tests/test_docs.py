@@ -11,7 +11,7 @@ import re
 import pytest
 
 
-@pytest.mark.parametrize(("name", "n_blocks"), [("PYTHON.md", 12), ("EMBEDDING.md", 12)])
+@pytest.mark.parametrize(("name", "n_blocks"), [("PYTHON.md", 16), ("EMBEDDING.md", 16)])
 def test_the_page_runs(name: str, n_blocks: int) -> None:
     page = pathlib.Path(__file__).parents[2] / "docs" / name
     if not page.exists():

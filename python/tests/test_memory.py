@@ -270,6 +270,23 @@ def test_attention_against_numpy() -> None:
     assert np.array_equal(merged, got) and np.allclose(total, lse)
 
 
+def test_attention_with_a_team() -> None:
+    memory, cache, seqs, k, v = paged()
+    meta = kvpager.csr(cache, seqs)
+    lists = CsrLists(meta.kv_indptr, meta.kv_indices, meta.last_block_len)
+    q = np.random.default_rng(3).standard_normal((12, 4, 8)).astype(np.float32)
+    alone = kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists)
+    team = kvpager.AttnTeam(2)
+    both = kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
+    assert np.array_equal(alone, both)
+    with team._alone(), pytest.raises(kvpager.BusyError, match="team"):
+        kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
+    for wrong in (0, -1, 2 ** 70, 1.5):
+        with pytest.raises((TypeError, kvpager.ArgError), match="n_threads"):
+            kvpager.AttnTeam(wrong)  # type: ignore[arg-type]
+    assert kvpager.attn_has(kvpager.ATTN_PORTABLE) and not kvpager.attn_has(1000)
+
+
 def test_attention_windows_and_rope() -> None:
     memory, cache, seqs, k, v = paged()
     meta = kvpager.csr(cache, seqs)

@@ -91,6 +91,82 @@ def test_compute_hash() -> None:
     assert BlockManager.compute_hash([1, 2, 3], first) != first
 
 
+class Scheduler:
+    """What nano-vllm's scheduler does, by its description: prompts first, whole ones, while there
+    are blocks and budget; else a token for everybody who runs, and who finds no block for it has
+    the last one preempted, or itself."""
+
+    def __init__(self, manager: BlockManager) -> None:
+        self.manager, self.preempted = manager, 0
+        self.waiting, self.running = list[Seq](), list[Seq]()
+
+    def schedule(self) -> list[Seq]:
+        chosen, budget = list[Seq](), 64
+        while self.waiting and len(self.running) < 8:
+            hits = self.manager.can_allocate(self.waiting[0])
+            if hits < 0 or len(self.waiting[0]) > budget:
+                break
+            seq = self.waiting.pop(0)
+            self.manager.allocate(seq, int(hits))
+            seq.num_scheduled_tokens = len(seq) - seq.num_cached_tokens
+            budget -= seq.num_scheduled_tokens
+            self.running.append(seq)
+            chosen.append(seq)
+        if chosen:
+            return chosen
+        for seq in list(self.running):
+            while seq in self.running and not self.manager.can_append(seq):
+                self.preempt(self.running[-1])
+            if seq in self.running:
+                self.manager.may_append(seq)
+                seq.num_scheduled_tokens = 1
+                chosen.append(seq)
+        return chosen
+
+    def preempt(self, seq: Seq) -> None:
+        self.running.remove(seq)
+        self.manager.deallocate(seq)
+        self.waiting.insert(0, seq)
+        self.preempted += 1
+
+    def ran(self, seq: Seq, token: int, end: int) -> None:
+        self.manager.hash_blocks(seq)
+        seq.num_cached_tokens += seq.num_scheduled_tokens
+        seq.token_ids.append(token)
+        if len(seq) >= end:
+            self.running.remove(seq)
+            self.manager.deallocate(seq)
+
+
+def test_a_scheduler_like_the_engines() -> None:
+    """Random requests with shared prefixes in too little memory, which knows whose KV each slot
+    holds: no sequence reads another one's."""
+    s, draw = 4, random.Random(5)
+    manager = BlockManager(24, s)
+    scheduler, memory = Scheduler(manager), dict[int, tuple[int, ...]]()
+    ends, hits, turn = dict[int, int](), 0, 0
+    while turn < 400 or scheduler.waiting or scheduler.running:
+        turn += 1
+        if turn < 400 and draw.random() < 0.3:
+            base = draw.randrange(3) * 1000
+            seq = Seq(turn, [base + i for i in range(draw.randrange(1, 30))] + [draw.randrange(9)])
+            ends[turn] = len(seq) + draw.randrange(1, 30)
+            scheduler.waiting.append(seq)
+        for seq in scheduler.schedule():
+            begin, end = seq.num_cached_tokens, seq.num_cached_tokens + seq.num_scheduled_tokens
+            assert end == len(seq)
+            hits += begin if seq.num_scheduled_tokens > 1 else 0
+            for position in range(len(seq)):
+                slot = seq.block_table[position // s] * s + position % s
+                prefix = tuple(seq.token_ids[:position + 1])
+                if position >= begin:
+                    memory[slot] = prefix
+                assert memory[slot] == prefix
+            scheduler.ran(seq, draw.randrange(9), ends[seq.seq_id])
+        manager.cache.check()
+    assert scheduler.preempted > 20 and hits > 200 and manager.num_free_blocks == 24
+
+
 # --------------------------------------------------------------------------- the engine's own code
 
 

@@ -184,7 +184,130 @@ class Machine(RuleBasedStateMachine):
         self.cache.check()
 
 
-TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=40, derandomize=True,
-                                deadline=None, database=None,
-                                suppress_health_check=list(HealthCheck))
+class Kept:
+    """One sequence with windows: the values of its tokens, how many are computed, and the positions
+    that each group's window has let go, for good."""
+
+    def __init__(self, tokens: list[int]) -> None:
+        self.tokens, self.computed = tokens, len(tokens)
+        self.windows = list(GROUPS)
+        self.dropped: list[set[int]] = [set() for _ in GROUPS]
+
+
+GROUPS = [(0, 0), (4, 8), (0, 6)]
+
+
+class Windows(RuleBasedStateMachine):
+    """Layer groups with windows, and trees of drafts. The oracle knows what a window keeps: sinks
+    at the beginning and recent tokens at the end; of the rest only whole blocks go."""
+
+    seqs = Bundle("seqs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = Cache(n_blocks=4 * N_BLOCKS, block_tokens=S, max_seqs=MAX_SEQS, groups=GROUPS,
+                           max_tree_tokens=8)
+        self.ns = self.cache.namespace("a")
+        self.live: dict[Sequence, Kept] = {}
+
+    def teardown(self) -> None:
+        for seq in list(self.live):
+            seq.close()
+        self.cache.check()
+        assert self.cache.stats().held_blocks == 0
+        self.cache.close()
+
+    def drop(self, model: Kept, q: int) -> None:
+        """What the windows let go: blocks of which the query at q, and those after it, see none."""
+        for (sinks, recent), dropped in zip(model.windows, model.dropped):
+            dropped |= {i for i in range(-(-len(model.tokens) // S))
+                        if recent and sinks <= i * S and (i + 1) * S <= q + 1 - recent}
+
+    @rule(target=seqs, base=st.integers(0, 2), n=st.integers(1, 40))
+    def open(self, base: int, n: int) -> object:
+        tokens = [base * 100 + i for i in range(n)]
+        try:
+            seq = self.ns.open(tokens)
+        except kvpager.RetryError:
+            return multiple()
+        seq.commit(n)
+        self.cache.plan_take()
+        self.live[seq] = Kept(tokens)
+        # Of a prompt that was hit whole the last token is run again.
+        self.drop(self.live[seq], n if seq.opened.hit_tokens < n else n - 1)
+        return seq
+
+    @rule(seq=seqs, values=st.lists(st.integers(0, 9), min_size=1, max_size=9))
+    def extend(self, seq: Sequence, values: list[int]) -> None:
+        model = self.live[seq]
+        try:
+            seq.extend(values)
+        except kvpager.RetryError:
+            return
+        model.tokens += values
+        model.computed = len(model.tokens)
+        seq.commit(model.computed)
+        self.cache.plan_take()
+        self.drop(model, model.computed)
+
+    @rule(seq=seqs, group=st.integers(0, 2), sinks=st.integers(0, 6), recent=st.integers(1, 12))
+    def window(self, seq: Sequence, group: int, sinks: int, recent: int) -> None:
+        """A window of the sequence's own; it cannot have back what was dropped."""
+        model = self.live[seq]
+        needs = {i for i in range(-(-len(model.tokens) // S))
+                 if i * S < sinks or (i + 1) * S > model.computed + 1 - recent}
+        try:
+            seq.window((sinks, recent), group)
+        except kvpager.DroppedError:
+            assert needs & model.dropped[group]
+            return
+        assert not needs & model.dropped[group]
+        model.windows[group] = sinks, recent
+        self.drop(model, min(model.computed, len(model.tokens) - 1))
+
+    @rule(seq=seqs, parents=st.lists(st.integers(-1, 4), min_size=1, max_size=5), data=st.data())
+    def speculate(self, seq: Sequence, parents: list[int], data: st.DataObject) -> None:
+        """A tree of drafts, of which a path is accepted, or none."""
+        model = self.live[seq]
+        above = [min(parent, i - 1) for i, parent in enumerate(parents)]
+        drafts = [1000 + i for i in range(len(above))]
+        try:
+            seq.extend_tree(drafts, above)
+        except kvpager.RetryError:
+            return
+        tokens, found = seq.tree()
+        assert tokens.tolist() == drafts and found.tolist() == above
+        leaf = data.draw(st.integers(-1, len(above) - 1))
+        path, node = list[int](), leaf
+        while node >= 0:
+            path.insert(0, drafts[node])
+            node = above[node]
+        self.cache.plan_take()
+        seq.accept(leaf)
+        model.tokens += path
+        model.computed = len(model.tokens)
+        seq.commit(model.computed)
+        if path:
+            self.drop(model, model.computed)
+
+    @rule(seq=consumes(seqs))
+    def close(self, seq: Sequence) -> None:
+        seq.close()
+        del self.live[seq]
+
+    @invariant()
+    def rows_have_what_windows_keep(self) -> None:
+        for seq, model in self.live.items():
+            assert seq.tokens().tolist() == model.tokens
+            for group, window in enumerate(model.windows):
+                row = seq.row(group=group).tolist()
+                assert len(row) == -(-len(model.tokens) // S)
+                gone = {i for i, block in enumerate(row) if block == 0}
+                assert gone == model.dropped[group], (group, window)
+        self.cache.check()
+
+
+SETTINGS = settings(max_examples=60, stateful_step_count=40, derandomize=True, deadline=None,
+                    database=None, suppress_health_check=list(HealthCheck))
+TestMachine, TestWindows = Machine.TestCase, Windows.TestCase
+TestMachine.settings = TestWindows.settings = SETTINGS

@@ -13,14 +13,22 @@ tokens beyond request.num_tokens get slots and are never cached.
 What separates requests: cache_salt and the LoRA's name, as keys of the first block. What follows a
 multimodal item is neither matched nor published.
 
-Not here: groups of other kinds (sliding windows, Mamba), evict_blocks, pop_blocks_for_free.
+vLLM's own Scheduler runs on it unchanged: it makes its manager by the name that it imported, so
+
+    vllm.v1.core.sched.scheduler.KVCacheManager = kvpager.adapters.vllm.for_scheduler
+
+Not here: groups of other kinds (sliding windows, Mamba), Eagle, context parallelism, and what only
+KV connectors call (evict_blocks, truncate_computed_blocks, ...).
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+from collections.abc import Iterable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,6 +124,43 @@ class _Held:
         self.seq, self.n_tokens, self.n_blocks = seq, n_tokens, n_blocks
 
 
+@dataclass(frozen=True)
+class _Popped:
+    """The blocks of a request that gave them up while a step may still write them."""
+
+    seq: Sequence
+
+
+class _BlockPool:
+    """What the scheduler does with blocks that pop_blocks_for_free gave."""
+
+    def free_blocks(self, blocks: Iterable[_Popped]) -> None:
+        for popped in blocks:
+            popped.seq.close()
+
+
+def for_scheduler(*, kv_cache_config: Any, max_model_len: int, enable_caching: bool = True,
+                  enable_kv_cache_events: bool = False, log_stats: bool = False,
+                  watermark: float = 0.0, hash_block_size: int | None = None,
+                  **other: Any) -> KVCacheManager:
+    """A manager from what vLLM's Scheduler gives to its own. ValueError: something that is not here
+    is asked for."""
+    groups = kv_cache_config.kv_cache_groups
+    size = groups[0].kv_cache_spec.block_size if groups else 0
+    if len(groups) != 1 or type(groups[0].kv_cache_spec).__name__ != "FullAttentionSpec":
+        raise ValueError("kv_cache_config: needs one group of full attention")
+    if hash_block_size not in (None, size):
+        raise ValueError(f"hash_block_size: is {hash_block_size}, blocks have {size} tokens")
+    for name, plain in (("use_eagle", False), ("dcp_world_size", 1), ("pcp_world_size", 1)):
+        if other.get(name, plain) != plain:
+            raise ValueError(f"{name}: {other[name]} is not here")
+    manager = KVCacheManager(kv_cache_config.num_blocks, size, max_model_len,
+                             enable_caching=enable_caching, watermark=watermark,
+                             enable_kv_cache_events=enable_kv_cache_events)
+    manager._serve(groups[0].kv_cache_spec, log_stats)
+    return manager
+
+
 class KVCacheManager:
     """vLLM's interface: get_computed_blocks, allocate_slots, free, cache_blocks, get_blocks,
     get_block_ids, reset_prefix_cache, get_num_common_prefix_blocks, take_events, usage.
@@ -148,6 +193,23 @@ class KVCacheManager:
         self._tokens: dict[str, _Tokens] = {}
         self._next_event = 1
         self._usable = num_blocks - 1
+        self._new_stats: Any = None
+
+    def _serve(self, spec: Any, log_stats: bool) -> None:
+        """Sets what vLLM's Scheduler reads beyond the interface."""
+        single = SimpleNamespace(block_size=self.block_size, kv_cache_spec=spec)
+        self.block_pool, self.log_stats, self.mamba_shared_prefix_checkpoint = \
+            _BlockPool(), log_stats, False
+        self.coordinator = SimpleNamespace(
+            single_type_managers=(single,), enable_partial_hash_hits=False,
+            get_num_blocks_to_allocate=self._blocks_to_allocate)
+        if log_stats:
+            self._new_stats = importlib.import_module("vllm.v1.metrics.stats").PrefixCacheStats
+            self._stats = self._new_stats()
+
+    def _blocks_to_allocate(self, request_id: str, num_tokens: int, **_: Any) -> int:
+        held = self._held.get(request_id)
+        return max(-(-num_tokens // self.block_size) - (held.n_blocks if held else 0), 0)
 
     # ----------------------------------------------------------------------- what a request is
 
@@ -192,7 +254,7 @@ class KVCacheManager:
             KVCacheBlocks, int, int]:
         """(cached blocks, their tokens, 0): whole blocks, at most num_tokens - 1 tokens. Nothing is
         held: allocate_slots does, which finds them again."""
-        if not self.enable_caching or getattr(request, "skip_reading_prefix_cache", False):
+        if not self.prefix_cache_lookup_enabled(request):
             return self.empty_kv_cache_blocks, 0, 0
         hit = self._ns.match(self._prompt(request, request.num_tokens)).hit_tokens
         if max_cache_hit_length is not None:
@@ -316,9 +378,12 @@ class KVCacheManager:
 
     def reset_prefix_cache(self) -> bool:
         """Forget everything; False, and nothing happens, while a request has blocks."""
-        if self._held:
+        stats = self.cache.stats()
+        if stats.free_blocks + stats.cached_blocks < self._usable:
             return False
         self.cache.reset()
+        if self._new_stats is not None:
+            self._stats.reset = True
         return True
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
@@ -335,6 +400,48 @@ class KVCacheManager:
 
     def new_step_starts(self) -> None:
         """A step begins: nothing to do for full attention."""
+
+    # ------------------------------------------------ what else vLLM's Scheduler calls in a step
+
+    def pop_blocks_for_free(self, request: Any) -> list[_Popped]:
+        """The request is gone, its blocks are not free before block_pool.free_blocks of this."""
+        self._tokens.pop(request.request_id, None)
+        held = self._held.pop(request.request_id, None)
+        return [] if held is None else [_Popped(held.seq)]
+
+    def prefix_cache_lookup_enabled(self, request: Any) -> bool:
+        return self.enable_caching and not getattr(request, "skip_reading_prefix_cache", False)
+
+    def record_prefix_cache_stats(self, request: Any, num_hits: int) -> None:
+        if self._new_stats is not None and self.prefix_cache_lookup_enabled(request):
+            self._stats.record(num_tokens=request.num_tokens, num_hits=num_hits,
+                               preempted=request.num_preemptions > 0)
+
+    def make_prefix_cache_stats(self) -> Any:
+        """vLLM's counters since the last call."""
+        if self._new_stats is None:
+            return None
+        taken, self._stats = self._stats, self._new_stats()
+        return taken
+
+    def estimate_cached_tokens(self, request: Any) -> int:
+        """Tokens of the request in full blocks that were committed."""
+        held = self._held.get(request.request_id)
+        if held is None or not self.enable_caching:
+            return 0
+        return held.seq.info().computed_tokens // self.block_size * self.block_size
+
+    def take_new_block_ids(self) -> list[int]:
+        """Blocks to be zeroed: none for attention."""
+        return []
+
+    def take_kv_cache_block_copies(self) -> tuple[list[Any], list[Any]]:
+        """Copies: none, full blocks only are shared."""
+        return [], []
+
+    def take_boundary_state_offloads(self) -> dict[str, list[Any]]:
+        """States of Mamba layers: none."""
+        return {}
 
     # ----------------------------------------------------------------------- events
 

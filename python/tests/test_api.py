@@ -1,0 +1,44 @@
+"""Nothing of the headers is forgotten: every public function is used by the package."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+PYTHON = pathlib.Path(__file__).resolve().parents[1]
+
+# What stands in Python for a function that the package does not call.
+INSTEAD = {
+    "kvp_cache_config": "Cache.config, which copies it",
+    "kvp_status_name": "Error.name", "kvp_status_text": "Error.text",
+    "kvp_status_class": "base classes of exceptions",
+    "kvp_sched_bytes": "no memory is given", "kvp_wire_sender_bytes": "no memory is given",
+    "kvp_wire_mirror_bytes": "no memory is given",
+    # Looking at a cache of another process: the command does it.
+    "kvp_arena_inspect": "kvpager inspect",
+    "kvp_arena_options_init": "kvpager inspect",
+    # One record at a time is for the tool that shrinks logs; OpLog.replay runs a whole one.
+    "kvp_call_run": "OpLog.replay", "kvp_handle_flip": "OpLog.replay",
+    "kvp_outcome_free": "OpLog.replay",
+}
+
+
+def public_functions() -> set[str]:
+    """Of the library that the wheel contains: kvpager/ucx/link.h is of another one."""
+    found = set()
+    for header in (PYTHON.parent / "include" / "kvpager").glob("*.h"):
+        found |= set(re.findall(r"\bKVP_API\b[^;()]*?\b(kvp_\w+)\(", header.read_text()))
+    return found
+
+
+def test_every_function_is_used() -> None:
+    functions = public_functions()
+    assert len(functions) > 150
+    sources = [*PYTHON.glob("kvpager/**/*.py"), *PYTHON.glob("native/*.c")]
+    words = set(re.findall(r"\w+", " ".join(path.read_text() for path in sources)))
+    # A guarded twin, see shim.h; the names of senders' and receivers' are put together.
+    text = (PYTHON / "kvpager" / "_transfer.py").read_text()
+    words |= {f"kvpg_{side}_{name}" for side in ("sender", "receiver")
+              for name in re.findall(r'_call\("(\w+)"', text)}
+    used = {name for name in functions if name in words or f"kvpg_{name[4:]}" in words}
+    assert functions - used == set(INSTEAD)
