@@ -5,7 +5,9 @@
 #     scripts/setup.sh fuzz               the same, with what the fuzzers need besides
 #     scripts/setup.sh browser            and a browser, in which the report's test looks at its pages;
 #                                         without one that test is skipped
-#     scripts/setup.sh [fuzz] [browser] --list-missing
+#     scripts/setup.sh coverage           and what counts covered lines and branches
+#     scripts/setup.sh analyze            and the static analysers
+#     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
 #
 # When nothing is missing it takes a few milliseconds and says nothing, so every make target can
@@ -15,14 +17,18 @@ set -eu
 
 want_fuzz=no
 want_browser=no
+want_coverage=no
+want_analyze=no
 list_only=no
 for argument in "$@"; do
     case $argument in
     fuzz) want_fuzz=yes ;;
     browser) want_browser=yes ;;
+    coverage) want_coverage=yes ;;
+    analyze) want_analyze=yes ;;
     --list-missing) list_only=yes ;;
     *)
-        echo "usage: scripts/setup.sh [fuzz] [browser] [--list-missing]" >&2
+        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -95,6 +101,13 @@ missing_packages() {
     fi
     if [ $want_browser = yes ]; then
         have_browser || echo chromium
+    fi
+    if [ $want_coverage = yes ]; then
+        have gcovr || echo gcovr
+    fi
+    if [ $want_analyze = yes ]; then
+        have clang-tidy || echo clang-tidy
+        have cppcheck || echo cppcheck
     fi
 }
 
