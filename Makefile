@@ -11,17 +11,22 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check run test bench install asan tsan fuzz soak format lint clean help setup setup-fuzz
+.PHONY: release check run test adapters bench install asan tsan mutants fuzz coverage analyze soak \
+        format lint clean help setup setup-fuzz setup-coverage setup-analyze
 
 help:
-	@echo 'make            build the library and the command (build/release)'
+	@echo 'make            build everything: library, command, examples, tests (build/release)'
 	@echo 'make run        replay the bundled workload and print the report'
 	@echo 'make test       build and run every test'
+	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
-	@echo 'make tsan       the tests under ThreadSanitizer'
-	@echo 'make fuzz       every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) under libFuzzer'
+	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
+	@echo 'make mutants    plant defects one by one; the tests must catch each'
+	@echo 'make fuzz       FUZZ_TARGETS (all) under libFuzzer, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
+	@echo 'make coverage   which lines and branches the tests run; fails below the numbers of src/core'
+	@echo 'make analyze    gcc -fanalyzer, clang-tidy and cppcheck; fails at any finding'
 	@echo 'make soak       the long random runs'
 	@echo 'make lint       house rules: who may include whom, sizes, names'
 	@echo 'make format     run clang-format over the C files'
@@ -50,6 +55,10 @@ test: check release
 	@$(CTEST) --preset check
 	@$(CTEST) --preset release
 
+# Where the engines cannot be had it says why, and that is no failure.
+adapters: setup
+	@python/run_adapters.sh build/adapters || [ $$? -eq 77 ]
+
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
 
@@ -62,17 +71,34 @@ asan: build/asan/build.ninja setup
 
 # ThreadSanitizer cannot place its shadow where the system randomises addresses widely.
 tsan: build/tsan/build.ninja setup
-	@$(BUILD) tsan
+	@$(BUILD) tsan --target tests_with_threads
 	@if setarch -R true 2>/dev/null; then setarch -R $(CTEST) --preset tsan; \
 	 else $(CTEST) --preset tsan; fi
 
+mutants: setup
+	@test/mutants/run.py --jobs $(JOBS)
+
 fuzz: build/fuzz/build.ninja
 	@$(BUILD) fuzz
-	@scripts/fuzz.sh build/fuzz $(FUZZ_SECONDS)
+	@python3 scripts/fuzz.py run build/fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 build/fuzz/build.ninja: | setup-fuzz
 setup-fuzz: setup
 	@$(SETUP) fuzz
+
+# What an earlier run counted does not count.
+coverage: setup-coverage build/coverage/build.ninja
+	@$(BUILD) coverage
+	@find build/coverage -name '*.gcda' -delete
+	@$(CTEST) --preset coverage
+	@scripts/coverage.py build/coverage
+
+analyze: setup-analyze build/analyze/build.ninja build/check/build.ninja
+	@$(BUILD) analyze
+	@scripts/analyze.sh build/check $(JOBS)
+
+setup-coverage setup-analyze: setup-%:
+	@$(SETUP) $*
 
 soak: check release
 	@ctest --test-dir build/check --build-config soak -L soak --output-on-failure

@@ -62,6 +62,7 @@ extern const group meta_group;
 extern const group swap_group;
 extern const group copy_64k_group;
 extern const group copy_1m_group;
+extern const group transfer_group;
 extern const group attn_f32_1t_group;
 extern const group attn_f32_2t_group;
 extern const group attn_f16_1t_group;

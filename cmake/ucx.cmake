@@ -17,6 +17,7 @@ endif()
 file(GLOB ucx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/tiers/ucx/*.c")
 add_library(kvpager_ucx SHARED ${ucx_sources})
 kvp_configure_target(kvpager_ucx)
+kvp_count_coverage(kvpager_ucx)
 target_include_directories(kvpager_ucx PUBLIC
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

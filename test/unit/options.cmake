@@ -29,3 +29,13 @@ target_sources(test_tiny_llama PRIVATE
 
 # Allocations of senders, receivers and links fail when the test says so.
 target_link_options(test_transfer_faults PRIVATE LINKER:--wrap=malloc,--wrap=calloc,--wrap=free)
+
+# The way for machines of another byte order is in inline functions, and no machine of ours takes it.
+kvp_count_coverage(test_record_put)
+
+# Tests that start threads: what ThreadSanitizer is for (make tsan).
+add_custom_target(tests_with_threads)
+foreach(name cache_beside cache_threads memory_copy memory_faults attn_fast attn_large)
+  set_tests_properties(unit_${name} PROPERTIES LABELS "unit;threads")
+  add_dependencies(tests_with_threads test_${name})
+endforeach()

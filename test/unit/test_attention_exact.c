@@ -264,6 +264,17 @@ static void test_infinities_and_nan(void **state)
 /* A sequence's keys cut into parts at block borders, each attended by itself. */
 enum { PARTS = 3 };
 
+/* Runs a test with every implementation of the merge that this machine has. */
+static uint32_t merge_impl;
+
+static void with_every_merge(void (*test)(void))
+{
+    for (merge_impl = KVP_ATTN_REFERENCE; merge_impl <= KVP_ATTN_AMX; merge_impl++) {
+        if (kvp_attn_has(merge_impl))
+            test();
+    }
+}
+
 static attn_params merge_params(int has_sinks)
 {
     attn_params params = {.type = KVP_F32,
@@ -306,6 +317,7 @@ static kvp_merge merge_of(const kvp_partial *partials, uint32_t n, attn_meta *in
 {
     kvp_merge merge;
     kvp_merge_init(&merge);
+    merge.impl = merge_impl;
     merge.n_partials = n;
     merge.partials = partials;
     merge.n_tokens = (uint32_t)into->query_start[1];
@@ -365,17 +377,21 @@ static void check_parts(int has_sinks, uint64_t seed)
     attn_end(&world);
 }
 
-static void test_parts_merge_to_the_whole_in_any_order(void **state)
+static void check_all_parts(void)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++)
         check_parts(seed % 2 == 0, seed);
 }
 
-/* out = (1 x 4 + 3 x 8) / 4 where the sums are 1 and 3. */
-static void test_merge_by_hand(void **state)
+static void test_parts_merge_to_the_whole_in_any_order(void **state)
 {
     (void)state;
+    with_every_merge(check_all_parts);
+}
+
+/* out = (1 x 4 + 3 x 8) / 4 where the sums are 1 and 3. */
+static void check_merge_by_hand(void)
+{
     const float outs[3] = {4.0f, 8.0f, NAN};
     const float lses[3] = {0.0f, logf(3.0f), -INFINITY};
     float out = 0, lse = 0;
@@ -384,6 +400,7 @@ static void test_merge_by_hand(void **state)
                                     {{&outs[2], 0, 0}, {&lses[2], 0, 0}}};
     kvp_merge merge;
     kvp_merge_init(&merge);
+    merge.impl = merge_impl;
     merge.n_tokens = merge.n_heads = merge.size = 1;
     merge.n_partials = 3; /* the third saw nothing: it does not count, whatever is in it */
     merge.partials = partials;
@@ -404,6 +421,12 @@ static void test_merge_by_hand(void **state)
     merge.n_partials = 2;
     assert_int_equal(kvp_merge_run(&merge), KVP_OK);
     assert_true(isnan(out) && isnan(lse));
+}
+
+static void test_merge_by_hand(void **state)
+{
+    (void)state;
+    with_every_merge(check_merge_by_hand);
 }
 
 #define MERGE_REFUSED(change)                                                                      \

@@ -237,17 +237,23 @@ static void check(const struct shape *shape, uint32_t type, uint32_t rope_mode, 
     end_batch(&b);
 }
 
+#ifdef __SANITIZE_THREAD__ /* which makes every access slow */
+enum { N_TYPES = 1, MOST_TOKENS = 300 };
+#else
+enum { N_TYPES = sizeof types / sizeof *types, MOST_TOKENS = 1 << 20 };
+#endif
+
 static void test_shapes_against_the_reference(void **state)
 {
     kvp_attn_team *team = NULL;
     (void)state;
     assert_int_equal(kvp_attn_team_create(4, &team), KVP_OK);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        for (size_t t = 0; t < N_TYPES && shapes[i].n_tokens <= MOST_TOKENS; t++) {
             print_message("shape %u, type %u\n", (unsigned)i, (unsigned)types[t]);
             check(&shapes[i], types[t], KVP_ROPE_NONE, team);
         }
-        if (shapes[i].n_tokens < 1000)
+        if (shapes[i].n_tokens < 1000 && shapes[i].n_tokens <= MOST_TOKENS)
             check(&shapes[i], KVP_BF16, KVP_ROPE_AT_READ, team);
     }
     kvp_attn_team_destroy(team);

@@ -247,12 +247,19 @@ static uint64_t largest_phase(const kvp_copy *copies, uint32_t n, uint64_t block
     return largest;
 }
 
+/* ThreadSanitizer makes every access slow: a few pairs of layouts show what it can find. */
+#ifdef __SANITIZE_THREAD__
+enum { PAIR_STEP = 8 };
+#else
+enum { PAIR_STEP = 1 };
+#endif
+
 /* Two runs of the same plans, by one thread and by three, between any two layouts. */
 static void test_plans(void **state)
 {
     (void)state;
     uint32_t n_streamed_plans = 0;
-    for (size_t i = 0; i < COUNT(orders) * COUNT(orders); i++) {
+    for (size_t i = 0; i < COUNT(orders) * COUNT(orders); i += PAIR_STEP) {
         struct side sides[2][2];
         kvp_copier *copiers[2];
         kvp_copy copies[MAX_COPIES];
@@ -294,7 +301,7 @@ static void test_plans(void **state)
             kvp_memory_destroy(sides[run][1].memory);
         }
     }
-    assert_true(n_streamed_plans > COUNT(orders) * COUNT(orders));
+    assert_true(n_streamed_plans > COUNT(orders) * COUNT(orders) / PAIR_STEP);
 }
 
 /* ----------------------------------------------------------------------------------- moves */

@@ -8,30 +8,6 @@
 
 #include "snaps.h"
 
-/* Ways to be a cache: the workload runs on each. */
-enum { PLAIN, UNITS, KEEP, HOST, GROUPS, WINDOWED, OVERLAPPED, BITS, N_KINDS };
-
-static kvp_config kind(int which)
-{
-    const int has_host = which == HOST || which == GROUPS;
-    const uint32_t U = which == UNITS || which == KEEP || which == GROUPS ? 2 : 4;
-    kvp_config config = tiers_config(which == KEEP ? 8 : 4, U, 60, has_host ? 25 : 0);
-    config.max_seq_tokens = 512;
-    config.max_unit_keys = 1;
-    config.max_namespaces = 4;
-    config.max_copies = 400;
-    config.commit_policy = which == KEEP ? KVP_KEEP : KVP_ADOPT;
-    config.steps = which == OVERLAPPED ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
-    config.test_hash_bits = which == BITS ? 3 : 0;
-    if (which == GROUPS) {
-        config.n_groups = 2;
-        config.groups[1] = (kvp_window){2, 9};
-    }
-    if (which == WINDOWED)
-        config.groups[0] = (kvp_window){0, 16};
-    return config;
-}
-
 static kvp_cache *cache_of(const kvp_config *config)
 {
     kvp_cache *cache;
@@ -53,7 +29,7 @@ static load_run go_on(kvp_cache *cache, const load_run *half)
 
 static void check_goes_on(int which, uint64_t seed)
 {
-    const kvp_config config = kind(which);
+    const kvp_config config = snap_config(which);
     kvp_snapshot_report report;
     kvp_cache *cache = cache_of(&config);
     kvp_cache *restored = cache_of(&config);
@@ -84,7 +60,7 @@ static void check_goes_on(int which, uint64_t seed)
 static void test_hits_and_victims_go_on_as_if_nothing_had_happened(void **state)
 {
     (void)state;
-    for (int which = 0; which < N_KINDS; which++) {
+    for (int which = 0; which < SNAP_N_KINDS; which++) {
         for (uint64_t seed = 1; seed <= 6; seed++)
             check_goes_on(which, seed * 77);
     }
@@ -93,7 +69,7 @@ static void test_hits_and_victims_go_on_as_if_nothing_had_happened(void **state)
 static void test_another_process_goes_on(void **state)
 {
     (void)state;
-    const kvp_config config = kind(GROUPS);
+    const kvp_config config = snap_config(SNAP_GROUPS);
     kvp_cache *cache = cache_of(&config);
     load_run run = run_begin(cache, 5);
     run_on(&run, 200);
@@ -144,8 +120,8 @@ static void test_saving_changes_nothing(void **state)
 static void test_a_saved_cache_saves_the_same_bytes_again(void **state)
 {
     (void)state;
-    for (int which = 0; which < N_KINDS; which++) {
-        const kvp_config config = kind(which);
+    for (int which = 0; which < SNAP_N_KINDS; which++) {
+        const kvp_config config = snap_config(which);
         kvp_cache *cache = cache_of(&config);
         kvp_cache *restored = cache_of(&config);
         load_run run = run_begin(cache, 11);
@@ -379,7 +355,7 @@ static void test_arguments(void **state)
 /* A snapshot for the tests of the command. */
 static int write_file(const char *path, int which)
 {
-    const kvp_config config = kind(which);
+    const kvp_config config = snap_config(which);
     kvp_cache *cache = cache_of(&config);
     load_run run = run_begin(cache, 21);
     run_on(&run, 300);

@@ -231,6 +231,10 @@ static void test_shares_and_copies(void **state)
     kvpi_step_prices prices = kvpi_step_prices_of(&model, 16);
     assert_int_equal(prices.swap_block_ps, 83886080);
     assert_int_equal(prices.recompute_token_ps, 28216381); /* 13,958,643,712 FLOPs at 494.7e12 */
+    /* 16 GiB there and back at a byte a second: more than a number holds. Found by fuzzing */
+    kvpi_step_model slow = model;
+    slow.roofline.host_bytes_per_second = 1;
+    assert_true(kvpi_step_prices_of(&slow, 65536).swap_block_ps == KVPI_STEP_MAX_PS);
     const kvpi_step_model rates = {.rates = {7, 8, 9, 10}};
     prices = kvpi_step_prices_of(&rates, 16);
     assert_int_equal(prices.swap_block_ps, 320);

@@ -1,0 +1,108 @@
+/* The audit, of what layer groups, windows and trees add: broken by hand, it is seen and named. See
+ * test_cache_check.c. */
+#include <stdlib.h>
+
+#include "groups.h"
+
+#include "core/cache_state.h"
+
+/* Blocks of 4. A sequence of 12 tokens and a tree of 2 nodes, in two groups: one keeps everything,
+ * the other the last 4 tokens, and has dropped its first blocks. */
+struct scene {
+    world w;
+    kvp_cache *cache;
+    struct kvpi_seq *seq;
+    uint32_t place;
+    int32_t *rows[2];
+};
+
+static void make_scene(struct scene *scene)
+{
+    static const int32_t parents[] = {-1, 0};
+    const kvp_window groups[] = {{0, 0}, {0, 4}};
+    kvp_config config = groups_config(4, 16, groups, 2);
+    config.max_tree_tokens = 2;
+    scene->w = make_world(&config);
+    const kvp_seq seq = open_done(&scene->w, ints(0), 12);
+    add_tree(&scene->w, seq, ints(50), parents, 2);
+    scene->cache = scene->w.cache;
+    scene->seq = kvpi_find_seq(scene->cache, seq);
+    scene->place = kvpi_seq_place(&scene->cache->table, scene->seq);
+    for (uint32_t g = 0; g < 2; g++) {
+        scene->rows[g] = kvpi_row(scene->cache, scene->seq, g);
+    }
+    assert_int_equal(scene->seq->n_blocks, 4);
+    assert_int_equal(scene->rows[1][0], KVP_NULL_BLOCK);
+}
+
+/* ------------------------------------------------------------------------------ what is planted */
+
+static void m2_tree_too_large(struct scene *s)
+{
+    s->seq->n_tree = 3;
+}
+
+static void m2_tree_without_slots(struct scene *s)
+{
+    s->seq->writable = 13;
+}
+
+static void m2_other_group(struct scene *s)
+{
+    s->rows[0][3] = s->rows[1][3];
+}
+
+static void t2_dropped_and_there(struct scene *s)
+{
+    s->rows[1][0] = s->rows[1][3];
+}
+
+static void t2_more_dropped_than_there_is(struct scene *s)
+{
+    for (uint32_t i = 0; i < s->seq->n_blocks; i++) {
+        s->rows[1][i] = KVP_NULL_BLOCK;
+    }
+    kvpi_windows(&s->cache->table, s->place)[1].dropped = s->seq->n_blocks + 1;
+}
+
+static void n3_block_of_another_group(struct scene *s)
+{
+    const uint32_t node = kvpi_row_nodes(&s->cache->table, s->place)[2];
+    kvpi_node_at(&s->cache->prefix, node, KVPI_WHERE(KVP_DEVICE, 1))->block =
+        (uint32_t)s->rows[0][2];
+}
+
+static void test_every_planted_fault_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct scene *scene);
+        const char *detail;
+    } faults[] = {
+        {m2_tree_too_large, "M2 a tree has no slots"},
+        {m2_tree_without_slots, "M2 a tree has no slots"},
+        {m2_other_group, "M2 a row's block is of another group"},
+        {t2_dropped_and_there, "T2 a dropped entry is not null"},
+        {t2_more_dropped_than_there_is, "T2 more is dropped than there is"},
+        {n3_block_of_another_group, "N3 a node's block is of another group"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct scene scene;
+        kvp_violation violation;
+        make_scene(&scene);
+        assert_true(kvpi_audit(scene.cache, 3, NULL));
+        faults[i].plant(&scene);
+        assert_true(kvpi_audit(scene.cache, 2, NULL));
+        assert_false(kvpi_audit(scene.cache, 3, &violation));
+        assert_string_equal(violation.detail, faults[i].detail);
+        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_planted_fault_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
