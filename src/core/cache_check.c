@@ -83,9 +83,6 @@ static int check_exclusive(struct audit *audit, const struct kvpi_seq *seq, uint
         const uint32_t begin = kvpi_max_u32(seq->computed, i * S) - i * S;
         const uint32_t block = (uint32_t)row[i];
         const uint32_t content = kvpi_block(&cache->pool, block)->content;
-        if (begin == S) {
-            continue;
-        }
         if (kvpi_pool_refs(&cache->pool, block) != 1) {
             return fail(audit, block, "T3 a writable slot is in a shared block");
         }

@@ -99,6 +99,7 @@ static void test_what_an_extend_of_trees_refuses(void **state)
     batch.tokens = ints(7);
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, NULL));
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(NULL, &batch, parents));
+    assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, NULL, parents));
     batch.flags = KVP_BATCH_EACH;
     batch.statuses = &each;
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, parents));

@@ -82,6 +82,13 @@ static void test_dense(void **state)
     refused(KVP_E_ARG, d, struct_size, 0, kvp_meta_fill_dense(cache, &s.batch, &d));
     refused(KVP_E_TOO_SMALL, d, row_stride, 2, kvp_meta_fill_dense(cache, &s.batch, &d));
     refused(KVP_E_TOO_SMALL, d, max_tokens, 14, kvp_meta_fill_dense(cache, &s.batch, &d));
+    kvp_meta_sizes sizes;
+    size_t n_bytes;
+    assert_ok(kvp_meta_measure(cache, &s.batch, &sizes));
+    assert_status(KVP_E_ARG, kvp_meta_place_dense(NULL, &sizes, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_dense(&d, NULL, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_dense(&d, &sizes, NULL, 0, NULL));
+    refused(KVP_E_ARG, d, struct_size, 0, kvp_meta_place_dense(&d, &sizes, NULL, 0, &n_bytes));
     end_scene(&s);
 }
 

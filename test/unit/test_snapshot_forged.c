@@ -88,13 +88,9 @@ static void put_u32(record *r, uint32_t value)
     r->n += 4;
 }
 
-/* Load; then everything that was restored is evicted, under the audit of every call. */
-static kvp_snapshot_report load(const records *r, int with_kv)
+static snap written(const records *r)
 {
-    const kvp_config config = config_of(4, 2, 15);
-    const kvp_snapshot_options options = options_with(with_kv);
     uint8_t buffer[MAX_PAYLOAD + KVPI_SNAP_OVERHEAD];
-    kvp_snapshot_report report;
     snap s = {0};
     const kvp_sink sink = snap_sink(&s);
     struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
@@ -104,6 +100,16 @@ static kvp_snapshot_report load(const records *r, int with_kv)
         kvpi_snap_put(&b, r->at[i].payload, r->at[i].n);
         kvpi_snap_end(&writer, r->at[i].kind, &b);
     }
+    return s;
+}
+
+/* Load; then everything that was restored is evicted, under the audit of every call. */
+static kvp_snapshot_report load(const records *r, int with_kv)
+{
+    const kvp_config config = config_of(4, 2, 15);
+    const kvp_snapshot_options options = options_with(with_kv);
+    kvp_snapshot_report report;
+    snap s = written(r);
     world w = {0};
     assert_ok(kvp_cache_create(&config, NULL, 0, &w.cache));
     const kvp_source source = snap_source(&s);
@@ -201,6 +207,57 @@ static void test_kv_that_is_too_short_or_another_blocks(void **state)
     assert_int_equal(load(&r, 1).blocks, 1);
 }
 
+static void test_block_without_its_kv_at_the_end(void **state)
+{
+    (void)state;
+    records r = saved(1);
+    r.n = (uint32_t)(find(&r, KVPI_SNAP_KV, 1) - r.at);
+    const kvp_snapshot_report report = load(&r, 1);
+    assert_false(report.complete);
+    assert_int_equal(report.blocks, 1);
+    assert_int_equal(report.dropped_blocks[KVP_DROP_KV], 1);
+}
+
+/* Under right checksums: nothing is made of a configuration that no cache can have. */
+static void test_configurations_out_of_range(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t at; /* where put_config writes the field */
+        uint32_t value;
+    } wrong[] = {
+        {0, 0},
+        {0, 65537},
+        {4, 0},
+        {4, 3},
+        {8, 1},
+        {8, 1u << 31},
+        {12, 1u << 31},
+        {16, 65},
+        {36, 1u << 31},
+        {48, 1},
+        {52, UINT32_MAX},
+        {56, 1},
+        {76, 0},
+        {76, UINT32_MAX},
+        {88, UINT32_MAX},
+        {88, 100000},
+        {76, KVP_GROUPS_MAX + 1},
+    };
+    for (uint32_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        records r = saved(0);
+        struct kvpi_snap_bytes b = {NULL, r.at[0].payload + MAX_PAYLOAD, 0};
+        kvp_snapshot_info info;
+        assert_int_equal(r.at[0].kind, KVPI_SNAP_CONFIG);
+        b.at = r.at[0].payload + wrong[i].at;
+        kvpi_snap_put_u32(&b, wrong[i].value);
+        snap s = written(&r);
+        const kvp_source source = snap_source(&s);
+        assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
+        snap_drop(&s);
+    }
+}
+
 static void test_records_out_of_order_or_twice(void **state)
 {
     (void)state;
@@ -237,6 +294,8 @@ int main(void)
         cmocka_unit_test(test_one_block_for_two_nodes),
         cmocka_unit_test(test_duplicates_off_their_path),
         cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
+        cmocka_unit_test(test_block_without_its_kv_at_the_end),
+        cmocka_unit_test(test_configurations_out_of_range),
         cmocka_unit_test(test_records_out_of_order_or_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
