@@ -139,7 +139,7 @@ def test_the_same_schedule(vllm: Any, config: Any, monkeypatch: pytest.MonkeyPat
                 engine.scheduler.finish_requests(name,
                                                  vllm.request.RequestStatus.FINISHED_ABORTED)
         both[1].manager.cache.check()
-    assert n_preempted > 10 and n_hits > 500 and n_resets > 1
+    assert n_preempted > 10 and n_hits > 500 and n_resets >= 1
 
 
 def test_blocks_given_back_later(vllm: Any, config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
