@@ -199,6 +199,27 @@ static void test_slots_say_where(void **state)
     }
 }
 
+/* Whatever the first token is; a block that is nobody's lies before and after the layer's. */
+static void test_tokens_without_a_slot_are_written_nowhere(void **state)
+{
+    (void)state;
+    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
+        struct tiny tiny;
+        if (!kvp_attn_has(impl))
+            continue;
+        begin(&tiny);
+        tiny.layer.n_blocks = 2;
+        tiny.layer.k.base = (unsigned char *)tiny.k[1];
+        tiny.layer.v.base = (unsigned char *)tiny.v[1];
+        tiny.append.impl = impl;
+        run_tiny(&tiny, (const int64_t[]){KVP_NO_SLOT, 3, KVP_NO_SLOT}, NULL);
+        const float k[4][2][2] = {[2] = {{0, 0}, {0, 1}}};
+        const float v[4][2][1] = {[2] = {{0}, {20}}};
+        assert_memory_equal(tiny.k, k, sizeof k);
+        assert_memory_equal(tiny.v, v, sizeof v);
+    }
+}
+
 /* A quarter turn for each position: (1, 0) at 1 is (0, 1); (0, 1) at 2 is (0, -1). */
 static void test_a_quarter_turn(void **state)
 {
@@ -347,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_every_type_and_layout),
         cmocka_unit_test(test_random_ropes),
         cmocka_unit_test(test_slots_say_where),
+        cmocka_unit_test(test_tokens_without_a_slot_are_written_nowhere),
         cmocka_unit_test(test_a_quarter_turn),
         cmocka_unit_test(test_turned_at_read_is_stored_as_it_comes),
         cmocka_unit_test(test_strides_of_a_fused_tensor),

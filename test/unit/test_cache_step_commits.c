@@ -591,6 +591,27 @@ static void test_a_unit_that_a_failed_copy_is_part_of_is_not_found(void **state)
     end_world(&w);
 }
 
+/* While an older step is out the failed one has no effect yet: nothing may wait for its copy. */
+static void test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once(void **state)
+{
+    (void)state;
+    world w = steps_world(15, 0);
+    kvp_seq cut[4];
+    const kvp_seq parent = open_done(&w, ints(0), 6);
+    const kvp_seq child = fork_seq(&w, parent, 6);
+    const uint64_t older = begin_step(&w);
+    assert_ok(kvp_seq_extend(w.cache, child, ints(6), 2, 0));
+    assert_int_equal(fail_step(&w, begin_step(&w), cut), 1);
+    assert_row(&w, child, 1, 3);
+    assert_ok(kvp_seq_extend(w.cache, child, NULL, 0, 0)); /* slots to compute 4 to 7 again */
+    assert_row(&w, child, 1, 3);
+    assert_ok(kvp_seq_commit(w.cache, child, 8));
+    assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
+    assert_int_equal(done_step(&w, older), 2);
+    assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
+    end_world(&w);
+}
+
 static void test_blocks_parked_for_a_failed_step_are_queued(void **state)
 {
     (void)state;
@@ -671,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_what_a_failed_step_should_have_kept_is_gone),
         cmocka_unit_test(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done),
         cmocka_unit_test(test_a_unit_that_a_failed_copy_is_part_of_is_not_found),
+        cmocka_unit_test(test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once),
         cmocka_unit_test(test_blocks_parked_for_a_failed_step_are_queued),
         cmocka_unit_test(test_reset_forgets_the_steps_that_are_out),
     };

@@ -143,6 +143,24 @@ static void test_hostile_bytes(void **state)
     EXPECT_DAMAGE("\x2c\x01\x00\x80\x80\x80\x80\x10\x01\x00", 3); /* 2^32 sinks */
 }
 
+static void test_a_damaged_log_is_read_again_from_its_start(void **state)
+{
+    (void)state;
+    struct sample_log made;
+    kvp_status status;
+    sample_write_all(&made);
+    kvp_oplog *log = sample_open(made.memory.bytes, made.memory.n_bytes - 1);
+    const uint64_t n = read_all(log, &status);
+    assert_true(n >= SAMPLE_CALLS - 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(status, KVP_E_FORMAT);
+        kvp_oplog_rewind(log);
+        assert_int_equal(read_all(log, &status), n);
+    }
+    kvp_oplog_close(log);
+    free(made.memory.bytes);
+}
+
 static void test_header_is_looked_at(void **state)
 {
     (void)state;
@@ -264,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_cut_at_every_byte),
         cmocka_unit_test(test_flipped_bytes),
         cmocka_unit_test(test_hostile_bytes),
+        cmocka_unit_test(test_a_damaged_log_is_read_again_from_its_start),
         cmocka_unit_test(test_header_is_looked_at),
         cmocka_unit_test(test_a_sink_that_refuses_ends_the_recording),
         cmocka_unit_test(test_a_record_has_no_hole),

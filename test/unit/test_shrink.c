@@ -66,6 +66,27 @@ static void test_shrink_finds_what_is_needed(void **state)
     shrink_to(all, 64, 64, 200);
 }
 
+/* 0 is needed, and 2 as long as 1 is there: it can go only after a round that could not take it. */
+static int needs_2_with_1(void *context, const uint32_t *items, size_t n_items, size_t *n_enough)
+{
+    int has[3] = {0};
+    (void)context;
+    (void)n_enough;
+    for (size_t i = 0; i < n_items; i++)
+        has[items[i]] = 1;
+    return has[0] && (has[2] || !has[1]);
+}
+
+static void test_shrink_tries_again_what_it_could_not_take(void **state)
+{
+    (void)state;
+    uint32_t items[] = {0, 1, 2};
+    size_t n_items = 3;
+    assert_int_equal(kvpi_shrink(items, &n_items, needs_2_with_1, NULL), KVP_OK);
+    assert_int_equal(n_items, 1);
+    assert_int_equal(items[0], 0);
+}
+
 static void test_shrink_can_be_given_up(void **state)
 {
     (void)state;
@@ -85,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shrink_finds_what_is_needed),
+        cmocka_unit_test(test_shrink_tries_again_what_it_could_not_take),
         cmocka_unit_test(test_shrink_can_be_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,14 +39,16 @@ static kvp_snapshot_options options_with(int with_kv)
     return options;
 }
 
-/* Two prompts that share nothing, of two units in a block each; S = 4, U = 2. */
-static records saved(int with_kv)
+/* Two prompts that share nothing, of two units in a block each; S = 4, U = 2. The second one in
+ * `second`, if it has a name. */
+static records saved_in(const char *second, int with_kv)
 {
     const kvp_config config = config_of(4, 2, 15);
     const kvp_snapshot_options options = options_with(with_kv);
     world w = make_world(&config);
     records r = {.n = 0};
     leave_cached(&w, ints(0), 4);
+    assert_ok(kvp_ns_open(w.cache, second, strlen(second), &w.ns));
     leave_cached(&w, ints(100), 4);
     snap s = snap_of(w.cache, &options);
     for (size_t at = 8; at < s.n; r.n++) {
@@ -60,6 +62,11 @@ static records saved(int with_kv)
     snap_drop(&s);
     end_world(&w);
     return r;
+}
+
+static records saved(int with_kv)
+{
+    return saved_in("", with_kv);
 }
 
 static record *find(records *r, uint32_t kind, uint32_t nth)
@@ -167,6 +174,35 @@ static void test_one_block_for_two_nodes(void **state)
     const kvp_snapshot_report report = load(&r, 0);
     assert_int_equal(report.blocks, 1);
     assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+}
+
+static void test_a_block_that_ends_before_its_deepest_unit(void **state)
+{
+    (void)state;
+    records r = saved(0);
+    record *block = find(&r, KVPI_SNAP_BLOCK, 0);
+    assert_int_equal(block->payload[12], 2);
+    block->payload[12] = block->payload[16] = 1; /* one place, one bit of the mask */
+    const kvp_snapshot_report report = load(&r, 0);
+    assert_int_equal(report.blocks, 1);
+    assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+}
+
+/* Each prompt's second unit says that it is of the other prompt's namespace. */
+static void test_a_node_below_one_of_another_namespace(void **state)
+{
+    (void)state;
+    for (uint32_t number = 2; number <= 4; number += 2) {
+        records r = saved_in("b", 0);
+        record *node = find(&r, KVPI_SNAP_NODE, number - 1);
+        assert_int_equal(node->payload[0], number);
+        assert_int_equal(node->payload[8], number - 1); /* the node above */
+        node->payload[4] ^= 1;
+        const kvp_snapshot_report report = load(&r, 0);
+        assert_int_equal(report.namespaces, 2);
+        assert_int_equal(report.blocks, 1);
+        assert_int_equal(report.dropped_blocks[KVP_DROP_DAMAGED], 1);
+    }
 }
 
 static void test_duplicates_off_their_path(void **state)
@@ -292,6 +328,8 @@ int main(void)
         cmocka_unit_test(test_unchanged_it_is_all_there),
         cmocka_unit_test(test_one_node_in_two_blocks),
         cmocka_unit_test(test_one_block_for_two_nodes),
+        cmocka_unit_test(test_a_block_that_ends_before_its_deepest_unit),
+        cmocka_unit_test(test_a_node_below_one_of_another_namespace),
         cmocka_unit_test(test_duplicates_off_their_path),
         cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
         cmocka_unit_test(test_block_without_its_kv_at_the_end),

@@ -392,8 +392,9 @@ static kvp_status give(struct by_hand *m, uint32_t kind, uint32_t parts, const u
     give(m, KVPI_WIRE_STEP, parts, (const uint8_t[]){__VA_ARGS__},                                 \
          sizeof((const uint8_t[]){__VA_ARGS__}))
 
-/* Nothing closed, no copies, worker id 0 is new: six tokens without values, rows of two blocks. */
-#define SIX_TOKENS 0, 0, 1, KVPI_WIRE_NEW, 1, 6, 0, 0, 0, 0, 0, 0, 2
+/* Nothing closed, no copies, worker id 0 is new: n tokens without values, rows of two blocks. */
+#define TOKENS(n)  0, 0, 1, KVPI_WIRE_NEW, 1, n, 0, 0, 0, 0, 0, 0, 2
+#define SIX_TOKENS TOKENS(6)
 #define ROWS       2, 2, 2, 2 /* 1 2, 3 4 */
 
 static void make_by_hand(struct by_hand *m)
@@ -417,6 +418,9 @@ static void test_nonsense_is_refused(void **state)
     make_by_hand(&m);
     assert_ok(GIVE_FULL(&m, 0, SIX_TOKENS, ROWS));
     assert_status(KVP_E_FORMAT, GIVE_FULL(&m, 0, SIX_TOKENS, 2, 2)); /* one row of two */
+    /* Rows of two blocks have eight slots. */
+    assert_ok(GIVE_FULL(&m, 0, TOKENS(8), ROWS));
+    assert_status(KVP_E_FORMAT, GIVE_FULL(&m, 0, TOKENS(9), ROWS));
     /* Dropped: one, and one that is told; a run longer than the row. */
     assert_ok(GIVE_FULL(&m, 0, SIX_TOKENS, 0, 0, 2, 1, 1)); /* 0 1, 0 0 */
     assert_status(KVP_E_FORMAT, GIVE_FULL(&m, 0, SIX_TOKENS, 0, 2, 0, 1));
