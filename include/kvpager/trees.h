@@ -83,8 +83,7 @@ typedef struct kvp_accept {
  *
  * Returns: KVP_OK; KVP_E_ARG: leaf below -1, or not in the tree; KVP_E_STATE: something is accepted
  *          and tokens before the tree are not computed, or have no value, or a copy into a block
- *          that nodes move from or to waits in the plan: take it first; KVP_E_DROPPED: something is
- *          accepted, and the sequence needs what a window dropped; KVP_E_IN_FLIGHT;
+ *          that nodes move from or to waits in the plan: take it first; KVP_E_IN_FLIGHT;
  *          KVP_E_TOO_SMALL (after everything else; only n_moves is written)
  * After-failure: unchanged
  * Thread:  cache        Blocks: never

@@ -359,14 +359,14 @@ static inline void seal_in(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, u
     if (kvpi_unlikely(ours == KVP_NULL_BLOCK)) {
         return; /* dropped before its values were known */
     }
-    if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) && has != ours &&
+    /* What was sealed in it before and cut off since was detached for its slots to be written. */
+    KVPI_ASSERT(has != ours);
+    if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) &&
         (has == KVP_NULL_BLOCK || !last_of_block || cache->config.commit_policy != KVP_ADOPT)) {
         await_unit(cache, where, node, ours);
     } else if (has == KVP_NULL_BLOCK) {
         attach(cache, where, node, ours);
         kvpi_count(&cache->counters.sealed_units, 1);
-    } else if (has == ours) {
-        return; /* a fork sealed it */
     } else if (last_of_block && cache->config.commit_policy == KVP_ADOPT) {
         adopt(cache, seq, entry, has);
     } else if (!kvpi_prefix_is_dup(&cache->prefix, where, ours, unit_place)) {

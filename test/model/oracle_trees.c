@@ -113,8 +113,6 @@ static kvp_status accept_status(oracle *o, const oracle_seq *seq, int32_t leaf, 
     *moves += count_moves(o, seq, leaf, &waits);
     if (seq->computed < seq->tokens || seq->known < seq->tokens || waits)
         return KVP_E_STATE;
-    if (oracle_lacks(o, seq))
-        return KVP_E_DROPPED;
     return oracle_tree_awaited(o, seq) ? KVP_E_IN_FLIGHT : KVP_OK;
 }
 

@@ -200,6 +200,38 @@ static void test_what_is_damaged_is_named(void **state)
     arena_drop(&a);
 }
 
+/* A copy that is in the plan, to the host and kept there until its step is done. */
+static void test_copies_of_no_blocks(void **state)
+{
+    (void)state;
+    const kvp_config config = steps_config(4, 4, 7, 5);
+    arena a = arena_of(&config);
+    world w = {.cache = a.cache};
+    assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
+    leave_cached(&w, ints(0), 28);
+    const kvp_seq seq = open_seq(&w, ints(100), 4, NULL);
+    struct kvpi_copy *copy = kvpi_plan_copies(&a.cache->plan);
+    assert_int_equal(a.cache->plan.n, 1);
+    assert_int_equal(copy->keeps, 1);
+    const struct kvpi_copy good = *copy;
+    assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
+    for (int i = 0; i < 5; i++) {
+        switch (i) {
+        case 0: copy->src_tier = KVP_HOST + 1; break;
+        case 1: copy->dst_tier = KVP_HOST + 1; break;
+        case 2: copy->src = 8; break;
+        case 3: copy->dst = 6; break;
+        default: copy->dst_tier = KVP_DEVICE; /* the host's alone are kept */
+        }
+        const seen s = look(&a);
+        assert_int_equal(s.report.state, KVP_ARENA_DAMAGED);
+        assert_string_equal(s.report.violation.detail, "X2 a copy of no blocks");
+        *copy = good;
+    }
+    close_seq(&w, seq);
+    arena_drop(&a);
+}
+
 /* ----------------------------------------------------------------------------- cut and foreign */
 
 static void test_cut(void **state)
@@ -321,6 +353,7 @@ int main(void)
         cmocka_unit_test(test_every_word_behind_it),
         cmocka_unit_test(test_random_regions),
         cmocka_unit_test(test_what_is_damaged_is_named),
+        cmocka_unit_test(test_copies_of_no_blocks),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_what_is_no_arena_of_ours),
         cmocka_unit_test(test_an_owner_that_died_inside_a_call),

@@ -388,6 +388,33 @@ static void test_too_few_nodes_keys_and_namespaces(void **state)
     snap_drop(&s);
 }
 
+/* The cache has room for five nodes, and looks at no more than 16 times as many. */
+static void test_far_more_nodes_than_there_is_room_for(void **state)
+{
+    (void)state;
+    kvp_config config = config_with(63, 0);
+    kvp_snapshot_report whole, report;
+    world w = make_world(&config);
+    for (int32_t i = 0; i < 63; i++)
+        leave_cached(&w, ints(10 * i), 4);
+    snap s = snap_of(w.cache, NULL);
+    assert_ok(try_load(&s, &config, NULL, &whole));
+    assert_int_equal(whole.blocks, 63);
+    assert_int_equal(whole.units, 126);
+    config.n_nodes = 5;
+    kvp_cache *cache = cache_of(&config);
+    assert_ok(snap_load(&s, cache, &report));
+    assert_report(&report);
+    assert_sound(cache);
+    kvp_cache_destroy(cache);
+    assert_int_equal(report.blocks, 2); /* a root, and two units for each */
+    assert_int_equal(report.dropped_blocks[KVP_DROP_NO_ROOM], 61);
+    assert_int_equal(report.damaged_records, 0);
+    assert_int_equal(report.complete, 1);
+    snap_drop(&s);
+    end_world(&w);
+}
+
 static void test_keys_and_namespaces_without_room(void **state)
 {
     (void)state;
@@ -505,6 +532,7 @@ int main(void)
         cmocka_unit_test(test_both_heads_gone_is_a_cut),
         cmocka_unit_test(test_a_smaller_pool_keeps_what_goes_last),
         cmocka_unit_test(test_too_few_nodes_keys_and_namespaces),
+        cmocka_unit_test(test_far_more_nodes_than_there_is_room_for),
         cmocka_unit_test(test_keys_and_namespaces_without_room),
         cmocka_unit_test(test_every_put_and_get_may_fail),
         cmocka_unit_test(test_every_write_may_fail),

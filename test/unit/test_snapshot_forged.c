@@ -294,6 +294,48 @@ static void test_configurations_out_of_range(void **state)
     }
 }
 
+/* A record that is larger than any is passed over; the file may end within. */
+static void test_a_record_that_is_larger_than_any(void **state)
+{
+    (void)state;
+    enum { LARGE = 100000 };
+    static uint8_t buffer[LARGE + KVPI_SNAP_OVERHEAD];
+    const records r = saved(0);
+    const kvp_config config = config_of(4, 2, 15);
+    size_t end = 0; /* of the large one, which comes second */
+    snap s = {0};
+    const kvp_sink sink = snap_sink(&s);
+    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
+    assert_int_equal(sink.write(&s, KVPI_SNAP_MAGIC, 8), 0);
+    for (uint32_t i = 0; i < r.n; i++) {
+        struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
+        kvpi_snap_put(&b, r.at[i].payload, r.at[i].n);
+        kvpi_snap_end(&writer, r.at[i].kind, &b);
+        if (i == 0) {
+            b = kvpi_snap_begin(&writer);
+            b.at += LARGE;
+            kvpi_snap_end(&writer, KVPI_SNAP_KV, &b);
+            end = s.n;
+        }
+    }
+    const size_t whole = s.n;
+    for (int cut = 0; cut < 3; cut++) {
+        kvp_cache *cache;
+        kvp_snapshot_report report;
+        s.n = cut == 0 ? whole : end - (cut == 1 ? 1 : LARGE / 2);
+        assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+        assert_ok(snap_load(&s, cache, &report));
+        assert_report(&report);
+        assert_sound(cache);
+        assert_int_equal(report.complete, cut == 0);
+        assert_int_equal(report.damaged_records, cut == 0);
+        assert_int_equal(report.blocks, cut == 0 ? 2 : 0);
+        assert_int_equal(report.dropped_blocks[KVP_DROP_CUT], cut == 0 ? 0 : 2);
+        kvp_cache_destroy(cache);
+    }
+    snap_drop(&s);
+}
+
 static void test_records_out_of_order_or_twice(void **state)
 {
     (void)state;
@@ -334,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
         cmocka_unit_test(test_block_without_its_kv_at_the_end),
         cmocka_unit_test(test_configurations_out_of_range),
+        cmocka_unit_test(test_a_record_that_is_larger_than_any),
         cmocka_unit_test(test_records_out_of_order_or_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
