@@ -52,7 +52,7 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
     const uint32_t deepest = kvpi_block(pool, block)->content;
     uint32_t n_detached = 0;
     uint32_t left = KVPI_NO_NODE; /* the deepest one that stays attached */
-    for (uint32_t node = deepest; node != KVPI_NO_NODE && left == KVPI_NO_NODE;) {
+    for (uint32_t node = deepest; node != KVPI_NO_NODE;) {
         const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
         if (kvpi_node_at(prefix, node, where)->block == block) {
             if (place < from) {
@@ -337,11 +337,7 @@ static void adopt(kvp_cache *cache, struct kvpi_seq *seq, int32_t *entry, uint32
  * that has. */
 static void await_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
 {
-    struct kvpi_prefix *prefix = &cache->prefix;
-    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
-    if (!kvpi_prefix_is_dup(prefix, where, block, place)) {
-        kvpi_prefix_await(prefix, node, where, block, kvpi_pool_arriving(&cache->pool)[block]);
-    }
+    kvpi_prefix_await(&cache->prefix, node, where, block, kvpi_pool_arriving(&cache->pool)[block]);
 }
 
 /* Seal unit u in one group. */
@@ -360,7 +356,7 @@ static inline void seal_in(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, u
         return; /* dropped before its values were known */
     }
     /* What was sealed in it before and cut off since was detached for its slots to be written. */
-    KVPI_ASSERT(has != ours);
+    KVPI_ASSERT(has != ours && !kvpi_prefix_is_dup(&cache->prefix, where, ours, unit_place));
     if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) &&
         (has == KVP_NULL_BLOCK || !last_of_block || cache->config.commit_policy != KVP_ADOPT)) {
         await_unit(cache, where, node, ours);
@@ -369,7 +365,7 @@ static inline void seal_in(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, u
         kvpi_count(&cache->counters.sealed_units, 1);
     } else if (last_of_block && cache->config.commit_policy == KVP_ADOPT) {
         adopt(cache, seq, entry, has);
-    } else if (!kvpi_prefix_is_dup(&cache->prefix, where, ours, unit_place)) {
+    } else {
         kvpi_prefix_add_dup(&cache->prefix, node, where, ours);
         kvpi_count(&cache->counters.duplicate_blocks, (uint64_t)last_of_block);
     }

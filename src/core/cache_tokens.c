@@ -195,7 +195,8 @@ static uint32_t copy_keys(struct kvpi_key *to, const struct kvpi_key *from, uint
                           uint32_t n)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < n_keys && n > 0; i++) {
+    KVPI_ASSERT(n > 0); /* an offset may be negative */
+    for (uint32_t i = 0; i < n_keys; i++) {
         if (from[i].offset < (int32_t)n) {
             to[kept++] = from[i]; /* in place too: kept <= i */
         }

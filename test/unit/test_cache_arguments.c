@@ -2,6 +2,8 @@
  * may not be NULL. */
 #include <string.h>
 
+#include <kvpager/oplog.h>
+
 #include "world.h"
 
 /* What a test calls with: all arguments valid, to begin with. */
@@ -450,6 +452,8 @@ static void test_batches_refuse_missing_pointers(void **state)
     batch.flags = KVP_BATCH_EACH;
     batch.statuses = NULL;
     expect_bad_batch(&c, batch);
+    batch.n_seqs = 0; /* none is needed then */
+    assert_ok(kvp_seq_extend_many(w.cache, &batch));
     assert_status(KVP_E_ARG, kvp_seq_extend_many(w.cache, NULL));
     assert_status(KVP_E_ARG, kvp_seq_fill_many(w.cache, NULL));
     assert_status(KVP_E_ARG, kvp_can_extend(w.cache, NULL, &admission));
@@ -479,6 +483,13 @@ static void test_other_calls_refuse_missing_pointers(void **state)
     assert_status(KVP_E_ARG, kvp_plan_take(cache, NULL, 0, NULL));
     assert_status(KVP_E_ARG, kvp_record_start(cache, NULL));
     assert_status(KVP_E_ARG, kvp_record_start(cache, &no_write));
+    const int32_t leaf = -1;
+    kvp_accept accept = {.struct_size = sizeof(accept), .n_seqs = 1, .leaves = &leaf};
+    assert_status(KVP_E_ARG, kvp_seq_accept(cache, &accept));
+    accept.seqs = &c.seq;
+    accept.leaves = NULL;
+    assert_status(KVP_E_ARG, kvp_seq_accept(cache, &accept));
+    assert_int_equal(kvp_handle_flip(NULL, 5), 5);
     assert_observed(&w, &before, __FILE__, __LINE__);
     end_world(&w);
 }

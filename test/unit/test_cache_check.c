@@ -133,6 +133,11 @@ static void m2_units(struct scene *s)
     s->seq->n_units--;
 }
 
+static void m2_units_private(struct scene *s)
+{
+    s->seq->n_public = --s->seq->n_units;
+}
+
 static void m2_units_beyond(struct scene *s)
 {
     s->seq->known = 9;
@@ -405,6 +410,7 @@ static void test_every_planted_fault_is_named(void **state)
         {m2_tokens, "M2", 3},
         {m2_row_too_short, "M2", 3},
         {m2_units, "M2", 3},
+        {m2_units_private, "M2", 3},
         {m2_units_beyond, "M2", 3},
         {m2_public, "M2", 3},
         {m2_null_entry, "M2", 3},

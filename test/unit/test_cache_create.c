@@ -240,6 +240,21 @@ static void test_the_largest_pool_gets_as_many_nodes_as_there_can_be(void **stat
     assert_int_equal(few, most);
 }
 
+static void test_the_largest_pool_gets_as_many_copies_as_there_can_be(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 7);
+    config.n_blocks = INT32_MAX;
+    config.host_blocks = 2;
+    size_t some;
+    size_t most;
+    config.max_copies = 0;
+    assert_ok(kvp_cache_bytes(&config, &some));
+    config.max_copies = INT32_MAX;
+    assert_ok(kvp_cache_bytes(&config, &most));
+    assert_int_equal(some, most);
+}
+
 /* ------------------------------------------------------------------------------------ the arena */
 
 static void test_cache_bytes_is_exactly_what_create_takes(void **state)
@@ -431,6 +446,9 @@ static void test_a_recording_does_not_go_along_with_a_copy(void **state)
     world w = make_world(&config);
     kvp_cache_destroy(w.cache);
     assert_ok(kvp_cache_create(&config, w.arena, w.arena_bytes, &w.cache));
+    world young = copy_world(&w);
+    assert_status(KVP_E_STATE, kvp_record_start(young.cache, &sink)); /* a copy is not new */
+    end_world(&young);
     assert_ok(kvp_record_start(w.cache, &sink));
     assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
     world copy = copy_world(&w);
@@ -530,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_the_configuration_reads_back_resolved),
         cmocka_unit_test(test_a_host_tier_gives_the_plan_room_for_every_block),
         cmocka_unit_test(test_the_largest_pool_gets_as_many_nodes_as_there_can_be),
+        cmocka_unit_test(test_the_largest_pool_gets_as_many_copies_as_there_can_be),
         cmocka_unit_test(test_cache_bytes_is_exactly_what_create_takes),
         cmocka_unit_test(test_a_misaligned_arena_is_refused),
         cmocka_unit_test(test_missing_pointers_are_refused),

@@ -181,6 +181,11 @@ static void test_units_refuses_bad_sizes_and_null(void **state)
     bad = good;
     bad.tokens = NULL;
     expect_refused(&bad);
+    bad.n_tokens = 0; /* none is needed then */
+    assert_int_equal(kvp_hash_units(&bad, &untouched, NULL), KVP_OK);
+    bad = good;
+    bad.first_position = UINT32_MAX - 3; /* positions end at 2^32 */
+    expect_refused(&bad);
     bad = good;
     bad.n_keys = 1;
     expect_refused(&bad);

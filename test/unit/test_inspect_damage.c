@@ -200,6 +200,56 @@ static void test_what_is_damaged_is_named(void **state)
     arena_drop(&a);
 }
 
+/* A full index, duplicates of nothing; and counts that are out of range while calls are made. */
+static void test_damage_that_takes_more_than_a_word(void **state)
+{
+    (void)state;
+    load_run run;
+    arena a = full_arena(SNAP_UNITS, &run);
+    const struct kvpi_prefix *prefix = &a.cache->prefix;
+    struct kvpi_dup *dup = kvpi_prefix_dups(prefix);
+    while (dup->node == KVPI_NO_NODE)
+        dup++;
+    const uint32_t n_slots = prefix->n_blocks * prefix->units_per_block;
+    assert_damaged(&a, &dup->node, prefix->n_nodes + 1, "N3");
+    assert_damaged(&a, &dup->next, n_slots, "N3");
+    assert_damaged(&a, &dup->prev, n_slots, "N3");
+
+    uint64_t *steps[] = {&a.cache->steps.begun, &a.cache->steps.effective};
+    *steps[0] = *steps[1] = UINT64_MAX;
+    assert_string_equal(look(&a).report.violation.invariant, "B2");
+    *steps[0] = *steps[1] = 0;
+
+    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    for (uint32_t i = 0; i < prefix->n_index_slots; i++)
+        index[i].node += index[i].node == KVPI_NO_NODE;
+    assert_string_equal(look(&a).report.violation.detail, "N1 the index is full");
+
+    a.cache->prefix.n_touched = prefix->n_nodes + 1;
+    assert_int_equal(look(&a).report.state, KVP_ARENA_DAMAGED);
+    a.cache->calls++; /* inside a call */
+    assert_int_equal(look(&a).report.state, KVP_ARENA_MOVING);
+    free(a.bytes);
+}
+
+/* Units that are awaited have no neighbours. */
+static void test_awaited_units_are_no_damage(void **state)
+{
+    (void)state;
+    const kvp_config config = steps_config(4, 2, 15, 0);
+    arena a = arena_of(&config);
+    world w = {.cache = a.cache};
+    assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
+    const kvp_seq parent = open_done(&w, ints(0), 3);
+    assert_ok(kvp_seq_extend(w.cache, fork_seq(&w, parent, 3), ints(60), 1, 0));
+    const struct kvpi_dup *dup = kvpi_prefix_dups(&a.cache->prefix);
+    while (dup->node == KVPI_NO_NODE)
+        dup++;
+    assert_int_equal(dup->next, KVPI_AWAITED);
+    assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
+    arena_drop(&a);
+}
+
 /* A copy that is in the plan, to the host and kept there until its step is done. */
 static void test_copies_of_no_blocks(void **state)
 {
@@ -353,6 +403,8 @@ int main(void)
         cmocka_unit_test(test_every_word_behind_it),
         cmocka_unit_test(test_random_regions),
         cmocka_unit_test(test_what_is_damaged_is_named),
+        cmocka_unit_test(test_damage_that_takes_more_than_a_word),
+        cmocka_unit_test(test_awaited_units_are_no_damage),
         cmocka_unit_test(test_copies_of_no_blocks),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_what_is_no_arena_of_ours),

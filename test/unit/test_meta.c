@@ -196,6 +196,59 @@ static void test_one_buffer_is_cut_into_aligned_arrays(void **state)
     free(buffer);
 }
 
+/* Each array alone, by its place in the struct, and all but it: filled as with all of them. */
+#define EACH_ARRAY(type, first, n, make, capacity, fill)                                           \
+    for (size_t i_ = 0; i_ < 2 * (n); i_++) {                                                      \
+        struct arrays some;                                                                        \
+        clear(&some);                                                                              \
+        type given = make(&some);                                                                  \
+        char *pointers = (char *)&given + offsetof(type, first);                                   \
+        for (size_t k = 0; k < (n); k++) {                                                         \
+            if ((k == i_ % (n)) == (i_ >= (n)))                                                    \
+                memset(pointers + k * sizeof(void *), 0, sizeof(void *));                          \
+        }                                                                                          \
+        capacity;                                                                                  \
+        assert_ok(fill(w.cache, &batch, &given));                                                  \
+        assert_part_of(&some, &all);                                                               \
+    }
+
+/* Every byte is as in `all`, or was not written; some were. */
+static void assert_part_of(const struct arrays *some, const struct arrays *all)
+{
+    const uint8_t *a = (const uint8_t *)some, *b = (const uint8_t *)all;
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof(*some); i++) {
+        assert_true(a[i] == b[i] || a[i] == 0x5A);
+        n += a[i] != 0x5A;
+    }
+    assert_true(n > 0);
+}
+
+static void test_arrays_that_are_not_given_are_not_filled(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    const kvp_seq seqs[2] = {open_done(&w, ints(0), 6), open_done(&w, ints(50), 9)};
+    const kvp_meta_batch batch = batch_for(seqs, 2);
+    struct arrays all;
+    clear(&all);
+    const kvp_meta_dense dense = dense_in(&all);
+    assert_ok(kvp_meta_fill_dense(w.cache, &batch, &dense));
+    EACH_ARRAY(kvp_meta_dense, block_table, 5, dense_in,
+               given.row_stride = given.block_table == NULL ? 0 : MAX_M, kvp_meta_fill_dense);
+    clear(&all);
+    const kvp_meta_csr csr = csr_in(&all);
+    assert_ok(kvp_meta_fill_csr(w.cache, &batch, &csr));
+    EACH_ARRAY(kvp_meta_csr, qo_indptr, 7, csr_in,
+               given.max_entries = given.kv_indices == NULL ? 0 : MAX_E, kvp_meta_fill_csr);
+    clear(&all);
+    const kvp_meta_trtllm trtllm = trtllm_in(&all);
+    assert_ok(kvp_meta_fill_trtllm(w.cache, &batch, &trtllm));
+    EACH_ARRAY(kvp_meta_trtllm, block_offsets, 2, trtllm_in,
+               given.row_stride = given.block_offsets == NULL ? 0 : MAX_M, kvp_meta_fill_trtllm);
+    end_world(&w);
+}
+
 /* ------------------------------------------------------------------------------------- refusals */
 
 static void test_a_batch_is_all_or_nothing(void **state)
@@ -332,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_dense_rows_are_padded),
         cmocka_unit_test(test_trtllm_offsets_count_layers_of_k_and_v),
         cmocka_unit_test(test_one_buffer_is_cut_into_aligned_arrays),
+        cmocka_unit_test(test_arrays_that_are_not_given_are_not_filled),
         cmocka_unit_test(test_a_batch_is_all_or_nothing),
         cmocka_unit_test(test_asking_is_not_failing),
         cmocka_unit_test(test_deltas_keep_a_copy_of_rows_up_to_date),

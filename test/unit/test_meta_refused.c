@@ -92,6 +92,27 @@ static void test_dense(void **state)
     end_scene(&s);
 }
 
+/* Nothing is placed, and nothing in the structs is changed. */
+static void test_places(void **state)
+{
+    (void)state;
+    const kvp_meta_sizes sizes = {.n_seqs = 1};
+    size_t n_bytes = 7;
+    kvp_meta_csr c = {.struct_size = sizeof(c)};
+    kvp_meta_windowed w = {.struct_size = sizeof(w)};
+    kvp_meta_tree t = {.struct_size = sizeof(t)};
+    assert_status(KVP_E_ARG, kvp_meta_place_csr(NULL, &sizes, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_windowed(NULL, &sizes, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_tree(NULL, &sizes, NULL, 0, &n_bytes));
+    refused(KVP_E_ARG, c, struct_size, 0, kvp_meta_place_csr(&c, &sizes, NULL, 0, &n_bytes));
+    refused(KVP_E_ARG, w, struct_size, 0, kvp_meta_place_windowed(&w, &sizes, NULL, 0, &n_bytes));
+    refused(KVP_E_ARG, t, struct_size, 0, kvp_meta_place_tree(&t, &sizes, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_csr(&c, NULL, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_windowed(&w, NULL, NULL, 0, &n_bytes));
+    assert_status(KVP_E_ARG, kvp_meta_place_tree(&t, NULL, NULL, 0, &n_bytes));
+    assert_int_equal(n_bytes, 7);
+}
+
 static void test_trtllm(void **state)
 {
     (void)state;
@@ -105,6 +126,8 @@ static void test_trtllm(void **state)
     refused(KVP_E_ARG, t, struct_size, 0, kvp_meta_fill_trtllm(cache, &s.batch, &t));
     refused(KVP_E_ARG, t, layers_per_block, 0, kvp_meta_fill_trtllm(cache, &s.batch, &t));
     refused(KVP_E_TOO_SMALL, t, row_stride, 2, kvp_meta_fill_trtllm(cache, &s.batch, &t));
+    refused(KVP_E_TOO_LONG, t, layers_per_block, INT32_MAX / 2 + 1u,
+            kvp_meta_fill_trtllm(cache, &s.batch, &t));
     end_scene(&s);
 }
 
@@ -132,6 +155,9 @@ static void test_cascade(void **state)
     refused(KVP_E_ARG, level, kv_indptr, NULL, kvp_meta_fill_cascade(cache, &s.batch, &c));
     refused(KVP_E_ARG, level, last_block_len, NULL, kvp_meta_fill_cascade(cache, &s.batch, &c));
     refused(KVP_E_ARG, level, kv_indices, NULL, kvp_meta_fill_cascade(cache, &s.batch, &c));
+    c.max_entries = 0; /* none is needed then */
+    refused(KVP_E_TOO_SMALL, level, kv_indices, NULL, kvp_meta_fill_cascade(cache, &s.batch, &c));
+    c.max_entries = 5;
     refused(KVP_E_TOO_SMALL, c, max_entries, 4, kvp_meta_fill_cascade(cache, &s.batch, &c));
     end_scene(&s);
 }
@@ -171,7 +197,8 @@ static void test_delta(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_batch), cmocka_unit_test(test_dense), cmocka_unit_test(test_trtllm),
+        cmocka_unit_test(test_a_batch), cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_places),  cmocka_unit_test(test_trtllm),
         cmocka_unit_test(test_cascade), cmocka_unit_test(test_delta),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -367,6 +367,17 @@ static void test_groups_that_are_not_there(void **state)
     windowed.slot_mapping = NULL;
     assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed)); /* no array of T is wanted */
     assert_int_equal(l.positions[0], UNTOUCHED);
+    for (int i = 0; i < 4; i++) { /* or one of them */
+        windowed.batch_indices = i == 0 ? l.batch : NULL;
+        windowed.positions = i == 1 ? l.positions : NULL;
+        windowed.slot_mapping = i == 2 ? l.slots : NULL;
+        windowed.relative = i == 3 ? l.relative : NULL;
+        windowed.max_tokens = 0;
+        assert_status(KVP_E_TOO_SMALL, kvp_meta_fill_windowed(w.cache, &batch, &windowed));
+        windowed.max_tokens = MAX_T;
+        assert_ok(kvp_meta_fill_windowed(w.cache, &batch, &windowed));
+        assert_int_equal(l.relative[0] == UNTOUCHED, i != 3);
+    }
     windowed.struct_size++;
     assert_status(KVP_E_ARG, kvp_meta_fill_windowed(w.cache, &batch, &windowed));
     end_world(&w);

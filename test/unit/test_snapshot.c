@@ -367,6 +367,80 @@ static int write_file(const char *path, int which)
     return !done;
 }
 
+/* The unit before it was withdrawn: content that nobody can find any more is not saved. */
+static void test_what_cannot_be_reached_is_not_saved(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 15);
+    world w = make_world(&config);
+    kvp_cache *restored = cache_of(&config);
+    kvp_snapshot_report report;
+    leave_cached(&w, ints(0), 12);
+    const kvp_seq first = open_seq(&w, ints(0), 3, NULL); /* the first unit, and a token */
+    assert_ok(kvp_seq_invalidate(w.cache, first, 0, NULL, 0, NULL));
+    drop_plan(&w);
+    assert_int_equal(block_of(&w, 1).sealed_units, 1); /* of two */
+    assert_int_equal(block_of(&w, 2).sealed_units, 2);
+    snap s = snap_of(w.cache, NULL);
+    assert_ok(snap_load(&s, restored, &report));
+    assert_int_equal(report.saved_blocks, 0);
+    assert_sound(restored);
+    snap_drop(&s);
+    kvp_cache_destroy(restored);
+    end_world(&w);
+}
+
+static void test_without_a_model(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 2, 15);
+    world w = make_world(&config);
+    kvp_cache *restored = cache_of(&config);
+    kvp_cache *other = cache_of(&config);
+    kvp_snapshot_options options;
+    kvp_snapshot_report report;
+    kvp_snapshot_options_init(&options);
+    leave_cached(&w, ints(0), 12);
+    snap s = snap_of(w.cache, &options);
+    const kvp_source source = snap_source(&s);
+    assert_ok(kvp_snapshot_load(restored, &options, &source, &report));
+    assert_int_equal(report.blocks, 3);
+    assert_status(KVP_E_MISMATCH, snap_load(&s, other, &report)); /* which has one */
+    snap_drop(&s);
+    kvp_cache_destroy(other);
+    kvp_cache_destroy(restored);
+    end_world(&w);
+}
+
+/* More blocks with a copy of one unit than a record of duplicates holds. */
+static void test_more_duplicates_than_a_record_holds(void **state)
+{
+    (void)state;
+    enum { N = 1100 };
+    const kvp_config config = config_of(4, 2, N + 2);
+    world w = make_world(&config);
+    kvp_cache *restored = cache_of(&config);
+    kvp_snapshot_report report;
+    int32_t prompt[4] = {1, 2, 3, 0};
+    for (int32_t i = 0; i < N; i++) {
+        prompt[3] = i;
+        leave_cached(&w, prompt, 4);
+        drop_plan(&w);
+    }
+    assert_int_equal(stats_of(&w).cached_blocks, N);
+    snap s = snap_of(w.cache, NULL);
+    assert_ok(snap_load(&s, restored, &report));
+    assert_report(&report);
+    assert_int_equal(report.blocks, N);
+    snap again = snap_of(restored, NULL);
+    assert_int_equal(again.n, s.n);
+    assert_memory_equal(again.bytes, s.bytes, s.n);
+    snap_drop(&s);
+    snap_drop(&again);
+    kvp_cache_destroy(restored);
+    end_world(&w);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "--write") == 0) {
@@ -383,6 +457,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_what_was_flushed_or_invalidated_is_not_saved),
         cmocka_unit_test(test_namespaces_are_there_until_the_last_opener_leaves),
         cmocka_unit_test(test_wrong_hashes_from_outside_are_right_afterwards),
+        cmocka_unit_test(test_what_cannot_be_reached_is_not_saved),
+        cmocka_unit_test(test_without_a_model),
+        cmocka_unit_test(test_more_duplicates_than_a_record_holds),
         cmocka_unit_test(test_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

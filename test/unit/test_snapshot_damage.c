@@ -508,6 +508,23 @@ static void test_every_write_may_fail(void **state)
     snap_drop(&s);
 }
 
+/* Says that it gave more than it was asked for. */
+static int give_too_much(void *context, void *out, size_t capacity, size_t *out_n)
+{
+    (void)context;
+    memset(out, 0, capacity);
+    *out_n = capacity + 1;
+    return 0;
+}
+
+static void test_a_source_that_gives_too_much(void **state)
+{
+    (void)state;
+    const kvp_source source = {NULL, give_too_much};
+    kvp_snapshot_info info;
+    assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
+}
+
 static void test_bytes_or_none_must_be_as_saved(void **state)
 {
     (void)state;
@@ -536,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_keys_and_namespaces_without_room),
         cmocka_unit_test(test_every_put_and_get_may_fail),
         cmocka_unit_test(test_every_write_may_fail),
+        cmocka_unit_test(test_a_source_that_gives_too_much),
         cmocka_unit_test(test_bytes_or_none_must_be_as_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -279,6 +279,7 @@ static void test_configurations_out_of_range(void **state)
         {88, UINT32_MAX},
         {88, 100000},
         {76, KVP_GROUPS_MAX + 1},
+        {88, 256}, /* bytes of the model: there are as many */
     };
     for (uint32_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
         records r = saved(0);
@@ -287,11 +288,101 @@ static void test_configurations_out_of_range(void **state)
         assert_int_equal(r.at[0].kind, KVPI_SNAP_CONFIG);
         b.at = r.at[0].payload + wrong[i].at;
         kvpi_snap_put_u32(&b, wrong[i].value);
+        r.at[0].n = 92 + 256;
         snap s = written(&r);
         const kvp_source source = snap_source(&s);
         assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
         snap_drop(&s);
     }
+}
+
+static void test_a_configuration_must_come_first(void **state)
+{
+    (void)state;
+    records r = saved(0);
+    kvp_snapshot_info info;
+    r.at[0].kind = KVPI_SNAP_FREE;
+    snap s = written(&r);
+    const kvp_source source = snap_source(&s);
+    assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
+    snap_drop(&s);
+}
+
+static void test_a_namespace_that_is_not_counted(void **state)
+{
+    (void)state;
+    records r = saved_in("b", 0);
+    find(&r, KVPI_SNAP_SPACE, 1)->payload[0] = 2;
+    const kvp_snapshot_report report = load(&r, 0);
+    assert_int_equal(report.namespaces, 1);
+    assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
+    assert_int_equal(report.blocks, 1);
+}
+
+/* It comes after nodes, which have taken all that there are. */
+static void test_a_namespace_without_a_node(void **state)
+{
+    (void)state;
+    records r = saved_in("b", 0);
+    record *at = find(&r, KVPI_SNAP_SPACE, 0); /* not that of the nodes that come first */
+    const record late = *at;
+    for (; at[1].kind == KVPI_SNAP_SPACE || at[1].kind == KVPI_SNAP_NODE; at++)
+        *at = at[1];
+    *at = late;
+    snap s = written(&r);
+    kvp_config config = config_of(4, 2, 15);
+    kvp_cache *cache;
+    kvp_snapshot_report report;
+    config.max_namespaces = 2;
+    config.n_nodes = 3;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    assert_ok(snap_load(&s, cache, &report));
+    assert_report(&report);
+    assert_sound(cache);
+    assert_int_equal(report.namespaces, 1);
+    assert_int_equal(report.dropped_namespaces[KVP_DROP_NO_ROOM], 1);
+    assert_int_equal(report.blocks, 1);
+    kvp_cache_destroy(cache);
+    snap_drop(&s);
+}
+
+/* The null block, one that is not there, one with content, and half a number. */
+static void test_blocks_that_are_not_free(void **state)
+{
+    (void)state;
+    records r = saved(0);
+    record *list = find(&r, KVPI_SNAP_FREE, 0);
+    assert_int_equal(list->payload[0], KVP_DEVICE);
+    list->n = 4;
+    for (uint32_t block = 0; block <= 3; block++)
+        put_u32(list, block == 3 ? 16 : block);
+    list->n += 1;
+    assert_int_equal(load(&r, 0).blocks, 2);
+}
+
+/* This cache has none: blocks of one unit, and rows that adopt. */
+static void test_duplicates_where_there_are_none(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(2, 2, 15);
+    records r = saved(0);
+    record *dups = add(&r, KVPI_SNAP_DUPS);
+    put_u32(dups, 1);
+    put_u32(dups, KVP_DEVICE);
+    put_u32(dups, 2);
+    struct kvpi_snap_bytes b = {NULL, r.at[0].payload + MAX_PAYLOAD, 0};
+    b.at = r.at[0].payload;
+    kvpi_snap_put_u32(&b, 2); /* tokens in a block: no block of the file fits any more */
+    snap s = written(&r);
+    kvp_cache *cache;
+    kvp_snapshot_report report;
+    assert_ok(kvp_cache_create(&config, NULL, 0, &cache));
+    assert_ok(snap_load(&s, cache, &report));
+    assert_report(&report);
+    assert_sound(cache);
+    assert_int_equal(report.blocks, 0);
+    kvp_cache_destroy(cache);
+    snap_drop(&s);
 }
 
 /* A record that is larger than any is passed over; the file may end within. */
@@ -376,6 +467,11 @@ int main(void)
         cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
         cmocka_unit_test(test_block_without_its_kv_at_the_end),
         cmocka_unit_test(test_configurations_out_of_range),
+        cmocka_unit_test(test_a_configuration_must_come_first),
+        cmocka_unit_test(test_a_namespace_that_is_not_counted),
+        cmocka_unit_test(test_a_namespace_without_a_node),
+        cmocka_unit_test(test_blocks_that_are_not_free),
+        cmocka_unit_test(test_duplicates_where_there_are_none),
         cmocka_unit_test(test_a_record_that_is_larger_than_any),
         cmocka_unit_test(test_records_out_of_order_or_twice),
     };
