@@ -1,6 +1,7 @@
 /* Fuzz target: bytes become calls on a scheduler, submit, step, finish, fail, abort, pause, resume,
  * reorder, flush, sequences and overlapped steps of the caller's own, with kvp_check and
- * kvp_sched_check after each. With and without a host tier, all ways to preempt.
+ * kvp_sched_check after each. With and without a host tier, layer groups, windows; all ways to
+ * preempt.
  *
  * What requests should contain is kept aside, and everything that the scheduler says of them is
  * compared: every input token and position of a step, every token read back. Sampled tokens are a
@@ -34,6 +35,7 @@ enum {
     MAX_RUNNING = 8,
     MAX_BUDGET = 64,
     MAX_COPIES = 256,
+    MAX_GROUPS = 3,
     DRAIN_STEPS = 40000
 };
 
@@ -93,11 +95,23 @@ static void check(struct session *s)
 
 /* ------------------------------------------------------------------------------------- begin */
 
+/* Layer groups, each with full attention or a window. */
+static void draw_groups(struct session *s)
+{
+    s->cache_config.n_groups = 1 + take(s, MAX_GROUPS);
+    for (uint32_t g = 0; g < s->cache_config.n_groups; g++) {
+        kvp_window *window = &s->cache_config.groups[g];
+        window->recent_tokens = take(s, 3) == 0 ? 0 : 1 + take(s, MAX_PROMPT);
+        window->sink_tokens = window->recent_tokens == 0 || take(s, 2) ? 0 : take(s, 9);
+    }
+}
+
 static int begin(struct session *s)
 {
     static const uint32_t pools[] = {2, 3, 4, 6, 9, 16, 32, 64};
+    const uint32_t shape = take(s, 256);
     kvp_config_init(&s->cache_config);
-    s->cache_config.block_tokens = 1u << take(s, 4);
+    s->cache_config.block_tokens = 1u << shape % 4;
     s->cache_config.unit_tokens = take(s, 4) == 0 ? 1 : 0;
     s->cache_config.n_blocks = 1 + pools[take(s, 8)];
     s->cache_config.max_seqs = MAX_RUNNING + 1;
@@ -127,6 +141,8 @@ static int begin(struct session *s)
     s->config.swap_block_cost = take(s, 8);
     s->config.recompute_cost = take(s, 3);
     s->config.recompute_token_cost = take(s, 3);
+    if (shape >= 128)
+        draw_groups(s);
     if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
         return 0;
     require(kvp_ns_open(s->cache, "a", 1, &s->ns) == KVP_OK);
@@ -163,12 +179,21 @@ static void set_up(struct session *s, struct known *k)
     }
 }
 
+/* Samples are forked at once, and each may need a copy in each group. */
+static int are_samples_too_many(struct session *s, const struct known *k)
+{
+    kvp_config config;
+    require(kvp_cache_config(s->cache, &config) == KVP_OK);
+    return k->n_samples > s->config.max_running ||
+           (k->n_samples > 1 && k->n_samples * config.n_groups > config.max_copies);
+}
+
 static void check_refusal(struct session *s, const struct known *k, kvp_status status,
                           const kvp_sched_limit *limit)
 {
     const uint32_t all = k->prompt + k->max_new;
     switch (status) {
-    case KVP_E_ARG: require(k->n_samples > s->config.max_running); break;
+    case KVP_E_ARG: require(are_samples_too_many(s, k)); break;
     case KVP_E_NEVER:
         require(k->prompt > limit->max_prompt_tokens || all > limit->max_tokens);
         break;
