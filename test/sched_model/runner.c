@@ -1,6 +1,6 @@
 /* kvp_sched_model: random calls on a scheduler and on its oracle, compared one by one.
  *
- *   kvp_sched_model [--seed N] [--calls N] [--config I] [--verbose]
+ *   kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] [--verbose]
  *
  * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, fail,
  * abort, pause, resume, reorder, flush, sequences and overlapped steps of the caller's own.
@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     CALLS_OF_A_CONFIG = 400,
@@ -762,6 +763,7 @@ int main(int argc, char **argv)
     static uint64_t met[N_SITUATIONS];
     uint64_t seed = 1;
     uint64_t n_calls = LONG_RUN;
+    uint64_t n_seconds = 0;
     uint64_t config = UINT64_MAX;
     int is_verbose = 0;
     for (int i = 1; i < argc; i++) {
@@ -771,11 +773,13 @@ int main(int argc, char **argv)
             seed = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--calls") == 0 && i + 1 < argc)
             n_calls = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
+            n_seconds = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
             config = strtoull(argv[++i], NULL, 10);
         else {
-            fprintf(stderr, "usage: kvp_sched_model [--seed N] [--calls N] [--config I] "
-                            "[--verbose]\n");
+            fprintf(stderr, "usage: kvp_sched_model [--seed N] [--calls N | --seconds S] "
+                            "[--config I] [--verbose]\n");
             return 2;
         }
     }
@@ -783,7 +787,11 @@ int main(int argc, char **argv)
         run_config(seed, config, met);
         return report(met, CALLS_OF_A_CONFIG, is_verbose);
     }
-    for (uint64_t i = 0; i * CALLS_OF_A_CONFIG < n_calls; i++)
-        run_config(seed, i, met);
-    return report(met, n_calls, is_verbose);
+    const time_t begin = time(NULL);
+    uint64_t n = 0;
+    for (; n_seconds > 0 ? difftime(time(NULL), begin) < (double)n_seconds
+                         : n * CALLS_OF_A_CONFIG < n_calls;
+         n++)
+        run_config(seed, n, met);
+    return report(met, n * CALLS_OF_A_CONFIG, is_verbose);
 }

@@ -1,6 +1,6 @@
 # Runs of kvp_sched_model (runner.c). Included by test/CMakeLists.txt after the target is made.
 # Every run is decided by its seed; one of 200,000 calls or more also fails when a situation was
-# never met.
+# never met. The soak run goes on for a given time, with a seed that nothing else uses.
 
 set(calls 200000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
@@ -16,3 +16,6 @@ if(KVP_CHECK EQUAL 0)
   kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 3000000
                LABELS model release)
 endif()
+
+kvp_add_test(NAME sched_model_soak COMMAND kvp_sched_model --seed 1001 --seconds 600
+             LABELS model soak)

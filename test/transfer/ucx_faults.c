@@ -56,7 +56,7 @@ static int refuses(uint32_t seam)
     return refused;
 }
 
-/* ------------------------------------------------------------------------- what the linker wraps */
+/* ------------------------------------------------------------------------ what the linker wraps */
 
 #define KEEPS(seam, call, fails)                                                                   \
     if (refuses(SEAM_##seam))                                                                      \
