@@ -485,6 +485,7 @@ static void test_other_calls_refuse_missing_pointers(void **state)
     assert_status(KVP_E_ARG, kvp_record_start(cache, &no_write));
     const int32_t leaf = -1;
     kvp_accept accept = {.struct_size = sizeof(accept), .n_seqs = 1, .leaves = &leaf};
+    assert_status(KVP_E_ARG, kvp_seq_accept(cache, NULL));
     assert_status(KVP_E_ARG, kvp_seq_accept(cache, &accept));
     accept.seqs = &c.seq;
     accept.leaves = NULL;

@@ -612,6 +612,36 @@ static void test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once(void 
     end_world(&w);
 }
 
+/* A copy of a copy fails, and then the first one: what was computed in its block since is good. */
+static void test_what_is_computed_anew_outlives_the_failure_before(void **state)
+{
+    (void)state;
+    kvp_config config = steps_config(4, 4, 15, 0);
+    config.commit_policy = KVP_KEEP;
+    world w = make_world(&config);
+    kvp_seq cut[4];
+    const kvp_seq parent = open_done(&w, ints(0), 8);
+    const kvp_seq child = fork_seq(&w, parent, 6);
+    assert_ok(kvp_seq_extend(w.cache, child, ints(60), 1, 0));
+    const kvp_seq grandchild = fork_seq(&w, child, 6);
+    assert_step(&w, 1, ON_DEVICE(0, 2, 3, 2));
+    assert_ok(kvp_seq_extend(w.cache, grandchild, ints(6), 2, 0));
+    assert_step(&w, 2, ON_DEVICE(0, 3, 4, 2));
+    assert_int_equal(fail_step(&w, 2, cut), 1);
+    assert_int_equal(cut[0].bits, grandchild.bits);
+    assert_ok(kvp_seq_extend(w.cache, grandchild, NULL, 0, 0));
+    assert_row(&w, grandchild, 1, 4);
+    assert_ok(kvp_seq_commit(w.cache, grandchild, 8)); /* a duplicate of the parent's */
+    assert_int_equal(fail_step(&w, 1, cut), 1);
+    assert_int_equal(cut[0].bits, child.bits);
+    assert_int_equal(computed(&w, child), 4);
+    assert_int_equal(computed(&w, grandchild), 8);
+    close_seq(&w, parent);
+    close_seq(&w, open_done(&w, ints(1000), 44)); /* evicts block 2, not its duplicate */
+    assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8);
+    end_world(&w);
+}
+
 static void test_blocks_parked_for_a_failed_step_are_queued(void **state)
 {
     (void)state;
@@ -693,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_a_unit_filled_while_its_copy_is_out_is_found_when_its_step_is_done),
         cmocka_unit_test(test_a_unit_that_a_failed_copy_is_part_of_is_not_found),
         cmocka_unit_test(test_a_unit_computed_anew_after_a_failed_copy_is_found_at_once),
+        cmocka_unit_test(test_what_is_computed_anew_outlives_the_failure_before),
         cmocka_unit_test(test_blocks_parked_for_a_failed_step_are_queued),
         cmocka_unit_test(test_reset_forgets_the_steps_that_are_out),
     };

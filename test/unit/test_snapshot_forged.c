@@ -288,7 +288,7 @@ static void test_configurations_out_of_range(void **state)
         assert_int_equal(r.at[0].kind, KVPI_SNAP_CONFIG);
         b.at = r.at[0].payload + wrong[i].at;
         kvpi_snap_put_u32(&b, wrong[i].value);
-        r.at[0].n = 92 + 256;
+        r.at[0].n = wrong[i].value == 256 ? 92 + 256 : r.at[0].n;
         snap s = written(&r);
         const kvp_source source = snap_source(&s);
         assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
@@ -317,6 +317,20 @@ static void test_a_namespace_that_is_not_counted(void **state)
     assert_int_equal(report.namespaces, 1);
     assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
     assert_int_equal(report.blocks, 1);
+}
+
+static void test_a_name_that_is_too_long(void **state)
+{
+    (void)state;
+    records r = saved_in("b", 0);
+    record *space = find(&r, KVPI_SNAP_SPACE, 1);
+    assert_int_equal(space->payload[4], 1);
+    space->payload[4] = (KVP_NAME_MAX_BYTES + 1) & 255;
+    space->payload[5] = (KVP_NAME_MAX_BYTES + 1) >> 8;
+    space->n += KVP_NAME_MAX_BYTES;
+    const kvp_snapshot_report report = load(&r, 0);
+    assert_int_equal(report.namespaces, 1);
+    assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
 }
 
 /* It comes after nodes, which have taken all that there are. */
@@ -469,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_configurations_out_of_range),
         cmocka_unit_test(test_a_configuration_must_come_first),
         cmocka_unit_test(test_a_namespace_that_is_not_counted),
+        cmocka_unit_test(test_a_name_that_is_too_long),
         cmocka_unit_test(test_a_namespace_without_a_node),
         cmocka_unit_test(test_blocks_that_are_not_free),
         cmocka_unit_test(test_duplicates_where_there_are_none),
