@@ -25,7 +25,7 @@ help:
 	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
 	@echo 'make mutants    plant defects one by one; the tests must catch each'
 	@echo 'make fuzz       FUZZ_TARGETS (all) under libFuzzer, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
-	@echo 'make coverage   which lines and branches the tests run; fails below the numbers of src/core'
+	@echo 'make coverage   which lines and branches the tests run; fails at one of src/core not listed'
 	@echo 'make analyze    gcc -fanalyzer, clang-tidy and cppcheck; fails at any finding'
 	@echo 'make soak       the long random runs'
 	@echo 'make lint       house rules: who may include whom, sizes, names'
