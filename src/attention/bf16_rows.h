@@ -178,8 +178,9 @@ static void kvpi_values_bf16_rows(const struct kvpi_tile *tile, const float *wei
 }
 
 /* Each 32 dims came apart into [0-3 8-11 16-19 24-27] and [4-7 12-15 20-23 28-31]. */
-static void kvpi_order_bf16(float *sums, uint32_t v_dims)
+static void kvpi_order_bf16(float *sums, uint32_t v_dims, float *memory)
 {
+    (void)memory;
     float row[32];
     for (uint32_t e = 0; e < v_dims; e += 32) {
         memcpy(row, sums + e, sizeof row);

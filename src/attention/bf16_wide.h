@@ -129,8 +129,9 @@ static void kvpi_values_bf16_wide(const struct kvpi_tile *tile, const float *wei
 }
 
 /* Each 32 dims came apart into even and odd ones. */
-static void kvpi_order_bf16_wide(float *sums, uint32_t v_dims)
+static void kvpi_order_bf16_wide(float *sums, uint32_t v_dims, float *memory)
 {
+    (void)memory;
     const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
     for (uint32_t e = 0; e < v_dims; e += 32) {

@@ -8,14 +8,19 @@
 
 #include "attention/kernels_body.h"
 
-enum { HALF_LANES = 32, HALF_ROWS = 4, HALF_FLUSH = 16 };
+enum { HALF_LANES = 32, HALF_ROWS = 4, HALF_FLUSH = 32 };
 
+/* The largest |x|, or NaN if one of them is none. */
 static inline float kvpi_largest_of(const float *row, uint32_t n)
 {
-    float largest = 0.0f;
-    for (uint32_t e = 0; e < n; e++)
-        largest = fabsf(row[e]) <= largest ? largest : fabsf(row[e]);
-    return largest;
+    vec largest = kvpi_vec_zero();
+    int has_nan = 0;
+    for (uint32_t e = 0; e < n; e += LANES) {
+        const vec x = kvpi_vec_load(row + e);
+        has_nan |= kvpi_vec_has_nan(x);
+        largest = kvpi_vec_max(_mm512_abs_ps(x), largest);
+    }
+    return has_nan ? NAN : kvpi_vec_largest(largest);
 }
 
 /* [rows / 4][dims / 32][4][32] f16 in the order in which scores read them, then [rows] what they
@@ -45,27 +50,34 @@ INLINE __m512h kvpi_halves_at(const void *at)
     return _mm512_castsi512_ph(_mm512_loadu_si512(at));
 }
 
-/* Both halves of a register as f32, added up. */
-INLINE vec kvpi_fold_halves(__m512h x)
+/* Of each two numbers of 16 (32, 64, 128) bits that are neighbours the sum, those of a beside those
+ * of b. */
+INLINE __m512h kvpi_add_pairs16(__m512h a, __m512h b)
 {
-    const __m512i bits = _mm512_castph_si512(x);
-    return _mm512_add_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(bits)),
-                         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1)));
+    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
+    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(x, y)),
+                         _mm512_castsi512_ph(_mm512_unpackhi_epi16(x, y)));
 }
 
-/* Of each x four sums of lanes that lie four apart. */
-INLINE vec kvpi_fold4_halves(const __m512h x[4])
+INLINE __m512h kvpi_add_pairs32(__m512h a, __m512h b)
 {
-    const __m512i a = _mm512_castph_si512(x[0]), b = _mm512_castph_si512(x[1]);
-    const __m512i c = _mm512_castph_si512(x[2]), d = _mm512_castph_si512(x[3]);
-    const __m512i ab =
-        _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(a, b)),
-                                          _mm512_castsi512_ph(_mm512_unpackhi_epi16(a, b))));
-    const __m512i cd =
-        _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(c, d)),
-                                          _mm512_castsi512_ph(_mm512_unpackhi_epi16(c, d))));
-    return kvpi_fold_halves(_mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi32(ab, cd)),
-                                          _mm512_castsi512_ph(_mm512_unpackhi_epi32(ab, cd))));
+    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
+    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi32(x, y)),
+                         _mm512_castsi512_ph(_mm512_unpackhi_epi32(x, y)));
+}
+
+INLINE __m512h kvpi_add_pairs64(__m512h a, __m512h b)
+{
+    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
+    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi64(x, y)),
+                         _mm512_castsi512_ph(_mm512_unpackhi_epi64(x, y)));
+}
+
+INLINE __m512h kvpi_add_pairs128(__m512h a, __m512h b)
+{
+    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
+    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_shuffle_i32x4(x, y, 0x44)),
+                         _mm512_castsi512_ph(_mm512_shuffle_i32x4(x, y, 0xEE)));
 }
 
 INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
@@ -87,12 +99,22 @@ INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, u
     }
 }
 
-/* The sum of each x[row][i] x scales' quarter `row` to out[row x 64 + i]. */
+/* The sum of each x[row][i] x scales' quarter `row` to out[row x 64 + i]: sixteen sums of 32 numbers
+ * at once, so that each step is half of the one before. The last two steps are f32. */
 INLINE void kvpi_sum_halves(__m512h x[HALF_ROWS][KEYS], vec scales, float *out)
 {
-    const vec ab = kvpi_vec_add_quarters(kvpi_fold4_halves(x[0]), kvpi_fold4_halves(x[1]));
-    const vec cd = kvpi_vec_add_quarters(kvpi_fold4_halves(x[2]), kvpi_fold4_halves(x[3]));
-    kvpi_vec_store_quarters(kvpi_vec_mul(kvpi_vec_add_quarters(ab, cd), scales), out, KVPI_TILE);
+    __m512h of_four[HALF_ROWS];
+    for (uint32_t r = 0; r < HALF_ROWS; r++)
+        of_four[r] =
+            kvpi_add_pairs32(kvpi_add_pairs16(x[r][0], x[r][1]), kvpi_add_pairs16(x[r][2], x[r][3]));
+    const __m512h low = kvpi_add_pairs64(of_four[0], of_four[1]);
+    const __m512h high = kvpi_add_pairs64(of_four[2], of_four[3]);
+    const __m512i bits = _mm512_castph_si512(kvpi_add_pairs128(low, high));
+    const vec a = _mm512_cvtph_ps(_mm512_castsi512_si256(bits));
+    const vec b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1));
+    const vec sums =
+        _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    kvpi_vec_store_quarters(kvpi_vec_mul(sums, scales), out, KVPI_TILE);
 }
 
 static void kvpi_scores_f16_rows(const struct kvpi_tile *tile, float *s)

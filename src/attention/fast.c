@@ -339,13 +339,23 @@ static void put_scales(const struct job *job, struct kvpi_tile *tile,
                        const struct kvpi_places *places, uint32_t head)
 {
     const struct call *call = job->call;
-    if (call->fast->path->type == KVP_F32)
+    if (call->fast->path->type == KVP_F32 ||
+        (call->layer->k.scales == NULL && call->v_part->scales == NULL))
         return;
     memset(job->desk->scales, 0, 2 * KVPI_TILE * sizeof *job->desk->scales);
     if (kvpi_scales(&call->layer->k, places, head, job->desk->scales))
         tile->k.scales = job->desk->scales;
     if (kvpi_scales(call->v_part, places, head, job->desk->scales + KVPI_TILE))
         tile->v.scales = job->desk->scales + KVPI_TILE;
+}
+
+static struct kvpi_tile_next next_rows(const kvp_layer_part *part, const unsigned char *const *rows,
+                                       const struct kvpi_places *places, uint32_t head)
+{
+    return (struct kvpi_tile_next){.rows = rows,
+                                   .offset = head * part->head_stride,
+                                   .stride = places->is_even ? part->token_stride : 0,
+                                   .n = places->n_keys};
 }
 
 /* The next head of this tile, or the first head of the next tile, is what comes next. */
@@ -357,11 +367,9 @@ static void put_next(const struct job *job, struct kvpi_tile *tile, uint32_t hea
     const struct kvpi_places *places = both[is_last];
     const uint32_t next_head = is_last ? job->item.first_head : head + 1;
     if (call->k_is_direct)
-        tile->next_k = (struct kvpi_tile_next){places->k, next_head * call->layer->k.head_stride,
-                                               places->n_keys};
+        tile->next_k = next_rows(&call->layer->k, places->k, places, next_head);
     if (call->v_is_direct && call->layer->v.base != NULL)
-        tile->next_v = (struct kvpi_tile_next){places->v, next_head * call->v_part->head_stride,
-                                               places->n_keys};
+        tile->next_v = next_rows(call->v_part, places->v, places, next_head);
 }
 
 static void run_head(const struct job *job, uint32_t head, const struct kvpi_places *const both[2],
@@ -506,7 +514,8 @@ static void end_item(const struct job *job)
             const size_t row = (size_t)h * job->padded_rows + i;
             const uint32_t head = (job->item.first_head + h) * group + i % group;
             if (job->path->order != NULL)
-                job->path->order(job->desk->sums + row * fast->v_dims, fast->v_dims);
+                job->path->order(job->desk->sums + row * fast->v_dims, fast->v_dims,
+                                 job->desk->rows);
             if (is_whole)
                 write_whole(job, i / group, head, row);
             else
@@ -527,7 +536,11 @@ static void run_item(struct call *call, struct kvpi_desk *desk, uint64_t index)
     struct kvpi_walk walk = begin_walk(&job);
     load_queries(&job);
     begin_state(&job);
+    if (job.path->begin != NULL)
+        job.path->begin(job.padded_rows);
     run_tiles(&job, &walk);
+    if (job.path->end != NULL)
+        job.path->end();
     end_item(&job);
 }
 

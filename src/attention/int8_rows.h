@@ -272,8 +272,9 @@ static void kvpi_values_int8_rows(const struct kvpi_tile *tile, const float *wei
 }
 
 /* Each 64 dims came apart into four times 16: [0-3 16-19 32-35 48-51], [4-7 20-23 ...], ... */
-static void kvpi_order_int8(float *sums, uint32_t v_dims)
+static void kvpi_order_int8(float *sums, uint32_t v_dims, float *memory)
 {
+    (void)memory;
     float row[LINE];
     for (uint32_t e = 0; e < v_dims; e += LINE) {
         memcpy(row, sums + e, sizeof row);

@@ -37,6 +37,7 @@ struct kvpi_tile_rows {
 struct kvpi_tile_next {
     const unsigned char *const *rows; /* [n] */
     size_t offset;
+    size_t stride; /* as in kvpi_tile_rows */
     uint32_t n;
 };
 
@@ -60,10 +61,13 @@ struct kvpi_path {
     float slack;        /* how far a weight may exceed 1 before sums are scaled; in powers of 2 */
     size_t query_bytes; /* of a packed query, for each padded element */
     size_t (*work_bytes)(uint32_t dims, uint32_t v_dims); /* of the path's own memory */
+    void (*begin)(uint32_t n_rows); /* before an item's first tile; NULL: nothing to do */
+    void (*end)(void);              /* behind its last one */
     void (*pack)(const float *rows, uint32_t n_rows, uint32_t dims, void *out);
     void (*scores)(const struct kvpi_tile *tile, float *s);
     void (*values)(const struct kvpi_tile *tile, const float *weights, float *sums);
-    void (*order)(float *sums, uint32_t v_dims); /* a row as it should be; NULL: it is */
+    /* A row of sums as it should be, with the help of as much memory; NULL: it is. */
+    void (*order)(float *sums, uint32_t v_dims, float *memory);
     uint32_t few_rows;           /* items of up to so many rows are better done by `few` */
     const struct kvpi_path *few; /* the same type and padding of dims; NULL: they are not */
 };

@@ -15,46 +15,24 @@
 
 #include "attention/vec_avx512.h"
 
+#include "attention/amx_few.h"
+#include "attention/amx_tiles.h"
 #include "attention/bf16_rows.h"
-#include "attention/bf16_wide.h"
 #include "attention/f16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
 #include "attention/many_rows.h"
 
-enum { GROUP = 16, CHUNK = 64 /* bytes of a row */, TILE_BYTES = GROUP * CHUNK };
-
-/* ----------------------------------------------------------------------------------- the tiles */
-
-struct config {
-    uint8_t palette;
-    uint8_t start_row;
-    uint8_t reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
 /* Tiles 0..3 take sums and 6, 7 the weights, of `rows` rows; the others are full. */
 static void set_tiles(uint32_t rows)
 {
-    struct config config;
-    memset(&config, 0, sizeof config);
-    config.palette = 1;
-    for (int i = 0; i < 8; i++) {
-        config.row_bytes[i] = CHUNK;
+    struct kvpi_tile_config config = kvpi_full_tiles();
+    for (int i = 0; i < 8; i++)
         config.rows[i] = (uint8_t)(i < 4 || i > 5 ? rows : GROUP);
-    }
-    /* The intrinsic is declared as if it read eight bytes; the others are used as well. */
-    __asm__ volatile("" : : "r"(&config) : "memory");
-    _tile_loadconfig(&config);
+    kvpi_set_tiles(&config);
 }
 
 /* ------------------------------------------------------------------------------- rows of a tile */
-
-static const unsigned char *row_at(const struct kvpi_tile_rows *rows, uint32_t i)
-{
-    return rows->rows[i] + rows->offset;
-}
 
 static void copy_row(unsigned char *to, const unsigned char *from)
 {
@@ -69,7 +47,7 @@ static void gather_keys(const struct kvpi_tile *tile, uint32_t n_chunks, unsigne
         for (uint32_t c = 0; c < n_chunks; c++) {
             unsigned char *to = out + ((size_t)c * KVPI_TILE + i) * CHUNK;
             if (i < tile->n_keys)
-                copy_row(to, row_at(&tile->k, i) + (size_t)c * CHUNK);
+                copy_row(to, kvpi_row_at(&tile->k, i) + (size_t)c * CHUNK);
             else
                 _mm512_store_si512((void *)to, _mm512_setzero_si512());
         }
@@ -100,39 +78,8 @@ static struct keys_at find_keys(const struct kvpi_tile *tile, uint32_t n_chunks)
 static inline const unsigned char *keys_of(const struct keys_at *at, uint32_t group, uint32_t chunk)
 {
     const unsigned char *first = at->group_bytes != 0 ? at->first + group * at->group_bytes
-                                                      : row_at(&at->tile->k, group * GROUP);
+                                                      : kvpi_row_at(&at->tile->k, group * GROUP);
     return first + chunk * at->chunk_bytes;
-}
-
-/* Many queries are computed longer than their tile takes to come: all of it at once. */
-static void ask_rows(const struct kvpi_tile_next *next, uint32_t from, uint32_t to,
-                     uint32_t row_bytes)
-{
-    for (uint32_t i = from; i < to && i < next->n; i++) {
-        for (uint32_t at = 0; at < row_bytes; at += CHUNK)
-            kvpi_ask(next->rows[i] + next->offset + at);
-    }
-}
-
-/* Four columns of [16 keys, 16] as rows of s. */
-static void turn_round(const float *c, uint32_t column, __m512 out[4])
-{
-    __m512 x[4];
-    for (int i = 0; i < 4; i++) {
-        const float *at = c + (size_t)i * GROUP + column;
-        __m512 y = _mm512_castps128_ps512(_mm_load_ps(at));
-        y = _mm512_insertf32x4(y, _mm_load_ps(at + (size_t)4 * GROUP), 1);
-        y = _mm512_insertf32x4(y, _mm_load_ps(at + (size_t)8 * GROUP), 2);
-        x[i] = _mm512_insertf32x4(y, _mm_load_ps(at + (size_t)12 * GROUP), 3);
-    }
-    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
-    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
-    const __m512d c2 = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
-    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
-    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c2, d));
-    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c2, d));
 }
 
 /* Rows of the group that are more than padding. */
@@ -167,13 +114,14 @@ static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *o
 }
 
 static void score_long_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                            float *c)
+                            struct kvpi_asks *asks, float *c)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES) {
+        kvpi_asks_step(asks);
         _tile_loadd(6, q, CHUNK);
         _tile_loadd(7, q + TILE_BYTES, CHUNK);
         _tile_loadd(4, keys_of(at, 0, chunk), at->stride);
@@ -197,13 +145,14 @@ static void score_long_bf16(const struct keys_at *at, const unsigned char *q, ui
 
 /* Only the high rows of queries. */
 static void score_short_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                             float *c)
+                             struct kvpi_asks *asks, float *c)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES) {
+        kvpi_asks_step(asks);
         _tile_loadd(6, q, CHUNK);
         _tile_loadd(4, keys_of(at, 0, chunk), at->stride);
         _tile_dpbf16ps(0, 4, 6);
@@ -222,11 +171,13 @@ static void score_short_bf16(const struct keys_at *at, const unsigned char *q, u
 
 /* The same for the first of a tile's keys, where there are fewer than 64. */
 static void score_some_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                            uint32_t n_groups, float *c)
+                            uint32_t n_groups, struct kvpi_asks *asks, float *c)
 {
     for (uint32_t group = 0; group < n_groups; group++) {
         _tile_zero(0);
         for (uint32_t chunk = 0; chunk < n_chunks; chunk++) {
+            if (group == 0)
+                kvpi_asks_step(asks);
             const unsigned char *from = q + (size_t)chunk * 2 * TILE_BYTES;
             _tile_loadd(4, keys_of(at, group, chunk), at->stride);
             _tile_loadd(6, from, CHUNK);
@@ -243,7 +194,7 @@ static void store_scores(const float *c, uint32_t n_groups, uint32_t n_used, flo
     for (uint32_t group = 0; group < n_groups; group++) {
         for (uint32_t r = 0; r < n_used; r += 4) {
             __m512 rows[4];
-            turn_round(c + (size_t)group * GROUP * GROUP, r, rows);
+            kvpi_turn_round(c + (size_t)group * GROUP * GROUP + r, GROUP, rows);
             for (uint32_t i = 0; i < 4; i++)
                 _mm512_storeu_ps(s + (size_t)(r + i) * KVPI_TILE + (size_t)group * GROUP, rows[i]);
         }
@@ -257,19 +208,19 @@ static void scores_bf16(const struct kvpi_tile *tile, float *s)
     const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
     const unsigned char *q = tile->queries;
     const struct keys_at at = find_keys(tile, n_chunks);
+    struct kvpi_asks asks =
+        kvpi_asks_begin(&tile->next_k, tile->dims * 2, tile->n_rows / GROUP * n_chunks);
     uint32_t has_low;
     memcpy(&has_low, (const uint32_t *)tile->queries + (size_t)tile->n_rows * tile->dims,
            sizeof has_low);
     set_tiles(GROUP);
     for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
-        if (row == 0)
-            ask_rows(&tile->next_k, 0, KVPI_TILE, tile->dims * 2);
         if (n_groups == 4 && has_low)
-            score_long_bf16(&at, q, n_chunks, c);
+            score_long_bf16(&at, q, n_chunks, &asks, c);
         else if (n_groups == 4)
-            score_short_bf16(&at, q, n_chunks, c);
+            score_short_bf16(&at, q, n_chunks, &asks, c);
         else
-            score_some_bf16(&at, q, n_chunks, n_groups, c);
+            score_some_bf16(&at, q, n_chunks, n_groups, &asks, c);
         store_scores(c, n_groups, used_rows(tile, row), s + (size_t)row * KVPI_TILE);
         q += (size_t)n_chunks * 2 * TILE_BYTES;
     }
@@ -278,7 +229,7 @@ static void scores_bf16(const struct kvpi_tile *tile, float *s)
 
 static __m512i value_chunk(const struct kvpi_tile *tile, uint32_t key, uint32_t at)
 {
-    return key < tile->n_keys ? _mm512_loadu_si512((const void *)(row_at(&tile->v, key) + at))
+    return key < tile->n_keys ? _mm512_loadu_si512((const void *)(kvpi_row_at(&tile->v, key) + at))
                               : _mm512_setzero_si512();
 }
 
@@ -289,7 +240,6 @@ static void interleave_bf16(const struct kvpi_tile *tile, unsigned char *out)
     const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
     for (uint32_t pair = 0; pair < n_pairs; pair++) {
         unsigned char *to = out + pair / 16 * chunk_bytes + pair % 16 * CHUNK;
-        ask_rows(&tile->next_v, 2 * pair, 2 * pair + 2, row_bytes);
         for (uint32_t at = 0; at < row_bytes; at += CHUNK, to += 2 * TILE_BYTES) {
             const __m512i a = value_chunk(tile, 2 * pair, at);
             const __m512i b = value_chunk(tile, 2 * pair + 1, at);
@@ -318,6 +268,8 @@ static void values_bf16(const struct kvpi_tile *tile, const float *weights, floa
     const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
     const size_t stride = tile->v_dims * sizeof *sums;
     const unsigned char *v = tile->work;
+    struct kvpi_asks asks = kvpi_asks_begin(&tile->next_v, tile->v_dims * 2,
+                                            tile->n_rows / GROUP * (tile->v_dims / GROUP / 2));
     interleave_bf16(tile, tile->work);
     set_tiles(tile->n_used < GROUP ? tile->n_used : GROUP);
     for (uint32_t row = 0; row < tile->n_used; row += GROUP) {
@@ -329,6 +281,7 @@ static void values_bf16(const struct kvpi_tile *tile, const float *weights, floa
         for (uint32_t block = 0; block < tile->v_dims / GROUP; block += 2) {
             float *to = sums + (size_t)row * tile->v_dims + (size_t)block * GROUP;
             const unsigned char *from = v + (size_t)block * TILE_BYTES;
+            kvpi_asks_step(&asks);
             _tile_loadd(0, to, stride);
             _tile_loadd(1, to + GROUP, stride);
             _tile_loadd(4, from, CHUNK);
@@ -364,8 +317,8 @@ static const struct kvpi_path bf16_path = {.type = KVP_BF16,
                                            .scores = scores_bf16,
                                            .values = values_bf16,
                                            .order = kvpi_order_bf16,
-                                           .few_rows = 8,
-                                           .few = &kvpi_bf16_wide_path};
+                                           .few_rows = AMX_FEW_ROWS,
+                                           .few = &kvpi_amx_few_path};
 
 const struct kvpi_kernels *kvpi_kernels_amx(void)
 {

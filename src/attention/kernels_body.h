@@ -287,20 +287,22 @@ static inline vec kvpi_cap_scores(vec x, float cap)
     return kvpi_vec_mul(t, kvpi_vec_all(cap * 1.44269504f));
 }
 
-/* Hides what is not seen; returns the largest score. */
-static inline float kvpi_settle_scores(const struct kvpi_softmax *softmax, float *s, uint64_t mask)
+/* Hides what is not seen; returns largest scores, of every LANES keys one. */
+INLINE vec kvpi_settle_scores(const struct kvpi_softmax *softmax, float *s, uint32_t n_keys,
+                              uint64_t mask)
 {
     const vec none = kvpi_vec_all(-INFINITY);
     vec largest = none;
-    for (uint32_t i = 0; i < softmax->n_keys; i += LANES) {
+    for (uint32_t i = 0; i < n_keys; i += LANES) {
         vec x = kvpi_vec_load(s + i);
         if (softmax->cap > 0.0f)
             x = kvpi_cap_scores(x, softmax->cap);
-        x = kvpi_vec_pick(mask >> i, x, none);
+        if (mask != UINT64_MAX)
+            x = kvpi_vec_pick(mask >> i, x, none);
         kvpi_vec_store(s + i, x);
         largest = kvpi_vec_max(x, largest);
     }
-    return kvpi_vec_largest(largest);
+    return largest;
 }
 
 /* What was summed so far, relative to a larger weight. */
@@ -317,26 +319,38 @@ static inline void kvpi_scale_row(const struct kvpi_softmax *softmax, uint32_t r
         kvpi_vec_store(sums + e, kvpi_vec_mul(kvpi_vec_load(sums + e), kvpi_vec_all(factors[0])));
 }
 
+/* A tile comes between two streams of lines, and while it is computed few are asked for: so nothing
+ * here waits for a number out of a whole register, unless a row's base has to be raised. */
+INLINE void kvpi_softmax_row(const struct kvpi_softmax *softmax, uint32_t row, uint32_t n_keys,
+                             uint64_t mask)
+{
+    float *s = softmax->s + (size_t)row * KVPI_TILE;
+    const vec largest = kvpi_settle_scores(softmax, s, n_keys, mask);
+    if (kvpi_vec_any_above(largest, softmax->largest[row] + softmax->slack))
+        kvpi_scale_row(softmax, row, kvpi_vec_largest(largest));
+    const vec base = kvpi_vec_all(softmax->largest[row]);
+    vec total = kvpi_vec_zero();
+    uint32_t i = 0;
+    for (; i < n_keys; i += LANES) {
+        const vec x = kvpi_vec_exp2(kvpi_vec_sub(kvpi_vec_load(s + i), base));
+        kvpi_vec_store(s + i, x);
+        total = kvpi_vec_add(total, x);
+    }
+    for (; i < KVPI_TILE; i += LANES)
+        kvpi_vec_store(s + i, kvpi_vec_zero());
+    softmax->total[row] += kvpi_vec_sum(total);
+}
+
 static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
 {
     const uint64_t all = UINT64_MAX >> (KVPI_TILE - softmax->n_keys);
     for (uint32_t row = 0; row < softmax->n_rows; row++) {
-        float *s = softmax->s + (size_t)row * KVPI_TILE;
-        const uint64_t mask = softmax->masks != NULL ? softmax->masks[row / softmax->group] : all;
-        const float largest = kvpi_settle_scores(softmax, s, mask & all);
-        if (largest > softmax->largest[row] + softmax->slack)
-            kvpi_scale_row(softmax, row, largest);
-        const vec base = kvpi_vec_all(softmax->largest[row]);
-        vec total = kvpi_vec_zero();
-        uint32_t i = 0;
-        for (; i < softmax->n_keys; i += LANES) {
-            const vec x = kvpi_vec_exp2(kvpi_vec_sub(kvpi_vec_load(s + i), base));
-            kvpi_vec_store(s + i, x);
-            total = kvpi_vec_add(total, x);
-        }
-        for (; i < KVPI_TILE; i += LANES)
-            kvpi_vec_store(s + i, kvpi_vec_zero());
-        softmax->total[row] += kvpi_vec_sum(total);
+        const uint64_t mask =
+            softmax->masks != NULL ? softmax->masks[row / softmax->group] & all : all;
+        if (mask == UINT64_MAX)
+            kvpi_softmax_row(softmax, row, KVPI_TILE, UINT64_MAX);
+        else
+            kvpi_softmax_row(softmax, row, softmax->n_keys, mask);
     }
 }
 

@@ -3,7 +3,7 @@
 #include "attention/plan.h"
 
 enum {
-    SPLIT_KEYS = 1024, /* of an item of up to SPLIT_ROWS rows */
+    SPLIT_KEYS = 2048, /* of an item of up to SPLIT_ROWS rows */
     SPLIT_ROWS = 16,
     MAX_ROWS = 128,     /* of an item: rows of queries that share a KV head */
     ALL_HEADS_ROWS = 64 /* up to so many, an item has all heads: a block is read from end to end */

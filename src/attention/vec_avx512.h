@@ -70,7 +70,12 @@ static inline float kvpi_vec_largest(vec x)
     return _mm512_reduce_max_ps(x);
 }
 
-/* out[i] = sum of x[i] */
+/* Whether any lane is above; NaN is not. */
+static inline int kvpi_vec_any_above(vec x, float limit)
+{
+    return _mm512_cmp_ps_mask(x, kvpi_vec_all(limit), _CMP_GT_OQ) != 0;
+}
+
 /* Of each x four sums of lanes that lie four apart. */
 static inline vec kvpi_vec_fold4(const vec x[4])
 {
@@ -117,13 +122,12 @@ static inline vec kvpi_vec_exp2(vec x)
     const vec low = _mm512_max_ps(kvpi_vec_all(-160.0f), x); /* -infinity has no fraction */
     const vec whole = _mm512_roundscale_ps(low, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     const vec f = _mm512_sub_ps(low, whole);
-    vec y = kvpi_vec_fma(f, kvpi_vec_all(1.5252734e-5f), kvpi_vec_all(1.5403530e-4f));
-    y = kvpi_vec_fma(f, y, kvpi_vec_all(1.3333558e-3f));
-    y = kvpi_vec_fma(f, y, kvpi_vec_all(9.6181291e-3f));
-    y = kvpi_vec_fma(f, y, kvpi_vec_all(5.5504109e-2f));
-    y = kvpi_vec_fma(f, y, kvpi_vec_all(2.4022651e-1f));
-    y = kvpi_vec_fma(f, y, kvpi_vec_all(6.9314718e-1f));
-    y = kvpi_vec_fma(f, y, kvpi_vec_all(1.0f));
+    /* 2^f within 2e-7, in a form that is four steps long */
+    const vec f2 = kvpi_vec_mul(f, f);
+    const vec high = kvpi_vec_fma(f, kvpi_vec_all(1.3264727e-3f), kvpi_vec_all(9.6715130e-3f));
+    const vec middle = kvpi_vec_fma(f, kvpi_vec_all(5.5507336e-2f), kvpi_vec_all(2.4022242e-1f));
+    const vec y = kvpi_vec_fma(kvpi_vec_fma(high, f2, middle), f2,
+                               kvpi_vec_fma(f, kvpi_vec_all(6.9314700e-1f), kvpi_vec_all(1.0f)));
     return _mm512_scalef_ps(y, whole);
 }
 

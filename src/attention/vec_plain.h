@@ -87,6 +87,12 @@ static inline float kvpi_vec_largest(vec x)
     return a > b ? a : b;
 }
 
+/* Whether any lane is above; NaN is not. */
+static inline int kvpi_vec_any_above(vec x, float limit)
+{
+    return (x.e[0] > limit) | (x.e[1] > limit) | (x.e[2] > limit) | (x.e[3] > limit);
+}
+
 /* out[i] = sum of x[i] */
 static inline void kvpi_vec_sum4(const vec x[4], float *out)
 {
@@ -116,12 +122,10 @@ static inline float kvpi_exp2_of(float x)
     if (x > 127.0f)
         return INFINITY;
     const float whole = floorf(x + 0.5f), f = x - whole;
-    float y = 1.5252734e-5f * f + 1.5403530e-4f;
-    y = y * f + 1.3333558e-3f;
-    y = y * f + 9.6181291e-3f;
-    y = y * f + 5.5504109e-2f;
-    y = y * f + 2.4022651e-1f;
-    y = y * f + 6.9314718e-1f;
+    float y = 1.3264727e-3f * f + 9.6715130e-3f; /* 2^f within 2e-7 */
+    y = y * f + 5.5507336e-2f;
+    y = y * f + 2.4022242e-1f;
+    y = y * f + 6.9314700e-1f;
     y = y * f + 1.0f;
     const uint32_t bits = (uint32_t)((int32_t)whole + 127) << 23;
     float power;

@@ -1,0 +1,93 @@
+/* amx_tiles: what the kernels on AMX tiles have in common. A tile has up to 16 rows of 64 bytes. */
+#ifndef KVPI_AMX_TILES_H
+#define KVPI_AMX_TILES_H
+
+#include "attention/kernels_body.h"
+
+enum { GROUP = 16, CHUNK = 64 /* bytes of a row */, TILE_BYTES = GROUP * CHUNK };
+
+struct kvpi_tile_config {
+    uint8_t palette;
+    uint8_t start_row;
+    uint8_t reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
+/* Eight full tiles. */
+static inline struct kvpi_tile_config kvpi_full_tiles(void)
+{
+    struct kvpi_tile_config config;
+    memset(&config, 0, sizeof config);
+    config.palette = 1;
+    for (int i = 0; i < 8; i++) {
+        config.row_bytes[i] = CHUNK;
+        config.rows[i] = GROUP;
+    }
+    return config;
+}
+
+static inline void kvpi_set_tiles(const struct kvpi_tile_config *config)
+{
+    /* The intrinsic is declared as if it read eight bytes; the others are used as well. */
+    __asm__ volatile("" : : "r"(config) : "memory");
+    _tile_loadconfig(config);
+}
+
+static inline const unsigned char *kvpi_row_at(const struct kvpi_tile_rows *rows, uint32_t i)
+{
+    return rows->rows[i] + rows->offset;
+}
+
+/* Four columns of [16 keys, `stride` numbers] as rows. */
+INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
+{
+    __m512 x[4];
+    for (size_t i = 0; i < 4; i++) {
+        const float *at = c + i * stride;
+        __m512 y = _mm512_castps128_ps512(_mm_load_ps(at));
+        y = _mm512_insertf32x4(y, _mm_load_ps(at + 4 * stride), 1);
+        y = _mm512_insertf32x4(y, _mm_load_ps(at + 8 * stride), 2);
+        x[i] = _mm512_insertf32x4(y, _mm_load_ps(at + 12 * stride), 3);
+    }
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
+    const __m512d c2 = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
+    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c2, d));
+    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c2, d));
+}
+
+/* ----------------------------------------------------------------------------- what comes next */
+
+/* The lines of what is looked at next, a few with each step of the work: asked for all at once, most
+ * would be dropped. */
+struct kvpi_asks {
+    const struct kvpi_tile_next *next;
+    uint32_t row_bytes;
+    uint32_t per_step;
+    uint32_t row, at; /* the next line */
+};
+
+static inline struct kvpi_asks kvpi_asks_begin(const struct kvpi_tile_next *next,
+                                               uint32_t row_bytes, uint32_t n_steps)
+{
+    const uint32_t n_lines = next->n * (row_bytes / CHUNK);
+    return (struct kvpi_asks){next, row_bytes, (n_lines + n_steps - 1) / n_steps, 0, 0};
+}
+
+static inline void kvpi_asks_step(struct kvpi_asks *asks)
+{
+    for (uint32_t i = 0; i < asks->per_step && asks->row < asks->next->n; i++) {
+        kvpi_ask(asks->next->rows[asks->row] + asks->next->offset + asks->at);
+        asks->at += CHUNK;
+        if (asks->at >= asks->row_bytes) {
+            asks->at = 0;
+            asks->row++;
+        }
+    }
+}
+
+#endif
