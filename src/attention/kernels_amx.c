@@ -8,7 +8,7 @@
  *     values   [16 queries, 32 keys] x [32 keys, 16 dims]   sums, dims in the order of unpacking
  *                                                           (`order` mends it)
  *
- * Tiles of one call are set up and given back in it. */
+ * Tiles are set up before an item and given back behind it; of few queries, see amx_few.h. */
 #include "attention/kernels.h"
 
 #if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__)
@@ -23,12 +23,10 @@
 #include "attention/kernels_body.h"
 #include "attention/many_rows.h"
 
-/* Tiles 0..3 take sums and 6, 7 the weights, of `rows` rows; the others are full. */
-static void set_tiles(uint32_t rows)
+static void begin_amx_many(uint32_t n_rows)
 {
-    struct kvpi_tile_config config = kvpi_full_tiles();
-    for (int i = 0; i < 8; i++)
-        config.rows[i] = (uint8_t)(i < 4 || i > 5 ? rows : GROUP);
+    const struct kvpi_tile_config config = kvpi_full_tiles();
+    (void)n_rows;
     kvpi_set_tiles(&config);
 }
 
@@ -201,30 +199,34 @@ static void store_scores(const float *c, uint32_t n_groups, uint32_t n_used, flo
     }
 }
 
+/* What a tile has stored takes a while until it can be read: each 16 queries' scores are turned round
+ * when the next ones have been computed. */
 static void scores_bf16(const struct kvpi_tile *tile, float *s)
 {
-    _Alignas(64) float c[KVPI_TILE * GROUP];
+    _Alignas(64) float c[2][KVPI_TILE * GROUP];
     const uint32_t n_chunks = tile->dims * 2 / CHUNK;
     const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
     const unsigned char *q = tile->queries;
     const struct keys_at at = find_keys(tile, n_chunks);
     struct kvpi_asks asks =
         kvpi_asks_begin(&tile->next_k, tile->dims * 2, tile->n_rows / GROUP * n_chunks);
-    uint32_t has_low;
+    uint32_t has_low, row = 0;
     memcpy(&has_low, (const uint32_t *)tile->queries + (size_t)tile->n_rows * tile->dims,
            sizeof has_low);
-    set_tiles(GROUP);
-    for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
+    for (; row < tile->n_rows; row += GROUP, q += (size_t)n_chunks * 2 * TILE_BYTES) {
+        float *to = c[row / GROUP % 2];
         if (n_groups == 4 && has_low)
-            score_long_bf16(&at, q, n_chunks, &asks, c);
+            score_long_bf16(&at, q, n_chunks, &asks, to);
         else if (n_groups == 4)
-            score_short_bf16(&at, q, n_chunks, &asks, c);
+            score_short_bf16(&at, q, n_chunks, &asks, to);
         else
-            score_some_bf16(&at, q, n_chunks, n_groups, &asks, c);
-        store_scores(c, n_groups, used_rows(tile, row), s + (size_t)row * KVPI_TILE);
-        q += (size_t)n_chunks * 2 * TILE_BYTES;
+            score_some_bf16(&at, q, n_chunks, n_groups, &asks, to);
+        if (row > 0)
+            store_scores(c[row / GROUP % 2 ^ 1], n_groups, GROUP,
+                         s + (size_t)(row - GROUP) * KVPI_TILE);
     }
-    _tile_release();
+    row -= GROUP;
+    store_scores(c[row / GROUP % 2], n_groups, used_rows(tile, row), s + (size_t)row * KVPI_TILE);
 }
 
 static __m512i value_chunk(const struct kvpi_tile *tile, uint32_t key, uint32_t at)
@@ -249,56 +251,65 @@ static void interleave_bf16(const struct kvpi_tile *tile, unsigned char *out)
     }
 }
 
-/* Weights of 16 rows as [2, 16, 32] bf16. */
+/* Weights of up to 16 rows as [2, 16, 32] bf16. */
 static void pack_weights(const float *weights, uint32_t n_used, unsigned char *out)
 {
-    for (uint32_t r = 0; r < n_used; r++) {
+    for (uint32_t r = 0; r < GROUP; r++) {
         const float *w = weights + (size_t)r * KVPI_TILE;
         for (uint32_t half = 0; half < 2; half++) {
-            const __m512bh pairs = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(w + 32 * half + 16),
-                                                       _mm512_loadu_ps(w + 32 * half));
-            memcpy(out + (size_t)half * TILE_BYTES + (size_t)r * CHUNK, &pairs, CHUNK);
+            __m512i pairs = _mm512_setzero_si512();
+            if (r < n_used)
+                pairs = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(w + 32 * half + 16),
+                                                     _mm512_loadu_ps(w + 32 * half));
+            _mm512_store_si512((void *)(out + (size_t)half * TILE_BYTES + (size_t)r * CHUNK),
+                               pairs);
         }
     }
 }
 
-static void values_bf16(const struct kvpi_tile *tile, const float *weights, float *sums)
+/* 16 rows of sums, two times 16 dims at a time. */
+static void sum_values_bf16(const struct kvpi_tile *tile, const unsigned char *weights,
+                            struct kvpi_asks *asks, float *sums)
 {
-    _Alignas(64) unsigned char packed[2 * TILE_BYTES];
     const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
     const size_t stride = tile->v_dims * sizeof *sums;
     const unsigned char *v = tile->work;
+    _tile_loadd(6, weights, CHUNK);
+    _tile_loadd(7, weights + TILE_BYTES, CHUNK);
+    for (uint32_t e = 0; e < tile->v_dims; e += 2 * GROUP, v += 2 * TILE_BYTES) {
+        kvpi_asks_step(asks);
+        _tile_loadd(0, sums + e, stride);
+        _tile_loadd(1, sums + e + GROUP, stride);
+        _tile_loadd(4, v, CHUNK);
+        _tile_dpbf16ps(0, 6, 4);
+        _tile_loadd(5, v + TILE_BYTES, CHUNK);
+        _tile_dpbf16ps(1, 6, 5);
+        if (tile->n_keys > 32) {
+            _tile_loadd(4, v + chunk_bytes, CHUNK);
+            _tile_dpbf16ps(0, 7, 4);
+            _tile_loadd(5, v + chunk_bytes + TILE_BYTES, CHUNK);
+            _tile_dpbf16ps(1, 7, 5);
+        }
+        _tile_stored(0, sums + e, stride);
+        _tile_stored(1, sums + e + GROUP, stride);
+    }
+}
+
+/* The next 16 rows' weights are packed before these are used, for the same reason as above. */
+static void values_bf16(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    _Alignas(64) unsigned char packed[2][2 * TILE_BYTES];
     struct kvpi_asks asks = kvpi_asks_begin(&tile->next_v, tile->v_dims * 2,
                                             tile->n_rows / GROUP * (tile->v_dims / GROUP / 2));
+    pack_weights(weights, used_rows(tile, 0), packed[0]);
     interleave_bf16(tile, tile->work);
-    set_tiles(tile->n_used < GROUP ? tile->n_used : GROUP);
-    for (uint32_t row = 0; row < tile->n_used; row += GROUP) {
-        if (row > 0 && used_rows(tile, row) < GROUP)
-            set_tiles(used_rows(tile, row));
-        pack_weights(weights + (size_t)row * KVPI_TILE, used_rows(tile, row), packed);
-        _tile_loadd(6, packed, CHUNK);
-        _tile_loadd(7, packed + TILE_BYTES, CHUNK);
-        for (uint32_t block = 0; block < tile->v_dims / GROUP; block += 2) {
-            float *to = sums + (size_t)row * tile->v_dims + (size_t)block * GROUP;
-            const unsigned char *from = v + (size_t)block * TILE_BYTES;
-            kvpi_asks_step(&asks);
-            _tile_loadd(0, to, stride);
-            _tile_loadd(1, to + GROUP, stride);
-            _tile_loadd(4, from, CHUNK);
-            _tile_dpbf16ps(0, 6, 4);
-            _tile_loadd(5, from + TILE_BYTES, CHUNK);
-            _tile_dpbf16ps(1, 6, 5);
-            if (tile->n_keys > 32) {
-                _tile_loadd(4, from + chunk_bytes, CHUNK);
-                _tile_dpbf16ps(0, 7, 4);
-                _tile_loadd(5, from + chunk_bytes + TILE_BYTES, CHUNK);
-                _tile_dpbf16ps(1, 7, 5);
-            }
-            _tile_stored(0, to, stride);
-            _tile_stored(1, to + GROUP, stride);
-        }
+    for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
+        const uint32_t next = row + GROUP;
+        if (next < tile->n_rows)
+            pack_weights(weights + (size_t)next * KVPI_TILE, used_rows(tile, next),
+                         packed[next / GROUP % 2]);
+        sum_values_bf16(tile, packed[row / GROUP % 2], &asks, sums + (size_t)row * tile->v_dims);
     }
-    _tile_release();
 }
 
 /* K gathered, or V interleaved: 64 rows. */
@@ -313,6 +324,8 @@ static const struct kvpi_path bf16_path = {.type = KVP_BF16,
                                            .slack = 8.0f,
                                            .query_bytes = 5,
                                            .work_bytes = work_bytes_16,
+                                           .begin = begin_amx_many,
+                                           .end = kvpi_end_amx,
                                            .pack = pack_bf16,
                                            .scores = scores_bf16,
                                            .values = values_bf16,
