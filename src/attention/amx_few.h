@@ -4,9 +4,9 @@
  *     scores   [16 keys, 32 dims] x [32 dims, queries]        scores, transposed
  *     values   [2 x queries, 2 x 16 keys] x [16 keys, 32 dims]
  *
- * A product of tiles is summed over neighbours, and neighbours in a row of V are two dims of one key.
- * So a query has two rows of weights, (w, 0) for the even dims and (0, w) for the odd ones. That
- * half of the products are with nothing costs less than interleaving V.
+ * A product of tiles is summed over neighbours, and neighbours in a row of V are two dims of one
+ * key. So a query has two rows of weights, (w, 0) for the even dims and (0, w) for the odd ones.
+ * That half of the products are with nothing costs less than interleaving V.
  *
  * A query is two rows of bf16, the second one what the first leaves out: side by side in the tile,
  * it costs nothing. */
@@ -56,8 +56,8 @@ static void kvpi_pack_amx_few(const float *rows, uint32_t n_rows, uint32_t dims,
 
 /* 16 rows, where they lie or in `work`, with zeros behind the last one. */
 static const unsigned char *kvpi_group_rows(const struct kvpi_tile_rows *rows, uint32_t n_keys,
-                                            uint32_t first, uint32_t row_bytes,
-                                            unsigned char *work, size_t *out_stride)
+                                            uint32_t first, uint32_t row_bytes, unsigned char *work,
+                                            size_t *out_stride)
 {
     *out_stride = rows->stride;
     if (rows->stride != 0 && first + GROUP <= n_keys)
@@ -73,9 +73,9 @@ static const unsigned char *kvpi_group_rows(const struct kvpi_tile_rows *rows, u
     return work;
 }
 
-/* Line `at` of the 16 rows that come next in the place of these: an order in which the processor sees
- * no stream of its own, and few instructions, because what it asks for while it waits has to fit its
- * window. */
+/* Line `at` of the 16 rows that come next in the place of these: an order in which the processor
+ * sees no stream of its own, and few instructions, because what it asks for while it waits has to
+ * fit its window. */
 INLINE void kvpi_ask_group(const struct kvpi_tile_next *next, uint32_t first, size_t at)
 {
     const size_t stride = next->stride, stride3 = 3 * stride;
@@ -141,8 +141,8 @@ static void kvpi_pair_few_weights(const float *weights, uint32_t n_rows, uint32_
     }
 }
 
-/* What the first `n` tiles have summed so far. A row of sums is the even dims, then the odd ones: as
- * far apart as query from query. */
+/* What the first `n` tiles have summed so far. A row of sums is the even dims, then the odd ones,
+ * as far apart as query from query. */
 INLINE void kvpi_load_few_sums(const float *sums, size_t stride, uint32_t n)
 {
     _tile_loadd(0, sums, stride);

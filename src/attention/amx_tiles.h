@@ -62,8 +62,8 @@ INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
 
 /* ----------------------------------------------------------------------------- what comes next */
 
-/* The lines of what is looked at next, a few with each step of the work: asked for all at once, most
- * would be dropped. */
+/* The lines of what is looked at next, a few with each step of the work: asked for all at
+ * once, most would be dropped. */
 struct kvpi_asks {
     const struct kvpi_tile_next *next;
     uint32_t row_bytes;

@@ -1,8 +1,8 @@
 /* f16_rows: K and V of f16 as they lie, in products of f16, four queries at a time.
  *
- * Few products are added up before a sum becomes f32: four of each 128 dims of a score, then two
- * sums of neighbours twice; of values, those of 16 keys. Queries and weights are scaled so that no
- * such sum exceeds the largest element of K or V: nothing overflows that was not infinite. */
+ * Sums of f16 are short: of a score, every 32nd product and then neighbours, four times; of values,
+ * those of 32 keys. Queries and weights are scaled so that no such sum exceeds the largest element
+ * of K or V: nothing overflows that was not infinite. */
 #ifndef KVPI_F16_ROWS_H
 #define KVPI_F16_ROWS_H
 
@@ -24,8 +24,8 @@ static inline float kvpi_largest_of(const float *row, uint32_t n)
 }
 
 /* [rows / 4][dims / 32][4][32] f16 in the order in which scores read them, then [rows] what they
- * were divided by. A score of D dims is a sum of D / 32 products in each lane, and of four lanes:
- * dims / 8 products in all. */
+ * were divided by. A sum of f16 is one of D / 32 products in each lane, and of 16 lanes: D / 2
+ * products in all. */
 static void kvpi_pack_f16_rows(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     uint16_t *halves = out;
@@ -34,7 +34,7 @@ static void kvpi_pack_f16_rows(const float *rows, uint32_t n_rows, uint32_t dims
         const float *from = rows + (size_t)row * dims;
         const float largest = kvpi_largest_of(from, dims);
         const float scale =
-            largest > 0.0f || largest != largest ? largest * (float)dims / 8.0f : 1.0f;
+            largest > 0.0f || largest != largest ? largest * (float)dims / 2.0f : 1.0f;
         uint16_t *to = halves + (size_t)(row - row % HALF_ROWS) * dims +
                        (size_t)(row % HALF_ROWS) * HALF_LANES;
         for (uint32_t e = 0; e < dims; e += LANES)
@@ -99,14 +99,14 @@ INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, u
     }
 }
 
-/* The sum of each x[row][i] x scales' quarter `row` to out[row x 64 + i]: sixteen sums of 32 numbers
- * at once, so that each step is half of the one before. The last two steps are f32. */
+/* The sum of each x[row][i] x scales' quarter `row` to out[row x 64 + i]: sixteen sums of 32
+ * numbers at once, each step half as long as the one before. The last one is f32. */
 INLINE void kvpi_sum_halves(__m512h x[HALF_ROWS][KEYS], vec scales, float *out)
 {
     __m512h of_four[HALF_ROWS];
     for (uint32_t r = 0; r < HALF_ROWS; r++)
-        of_four[r] =
-            kvpi_add_pairs32(kvpi_add_pairs16(x[r][0], x[r][1]), kvpi_add_pairs16(x[r][2], x[r][3]));
+        of_four[r] = kvpi_add_pairs32(kvpi_add_pairs16(x[r][0], x[r][1]),
+                                      kvpi_add_pairs16(x[r][2], x[r][3]));
     const __m512h low = kvpi_add_pairs64(of_four[0], of_four[1]);
     const __m512h high = kvpi_add_pairs64(of_four[2], of_four[3]);
     const __m512i bits = _mm512_castph_si512(kvpi_add_pairs128(low, high));
@@ -123,8 +123,8 @@ static void kvpi_scores_f16_rows(const struct kvpi_tile *tile, float *s)
     const float *scales = (const float *)(const void *)(q + (size_t)tile->n_rows * tile->dims);
     const __m512i quarters = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     for (uint32_t row = 0; row < tile->n_used; row += HALF_ROWS) {
-        const vec of_rows = _mm512_permutexvar_ps(
-            quarters, _mm512_castps128_ps512(_mm_loadu_ps(scales + row)));
+        const vec of_rows =
+            _mm512_permutexvar_ps(quarters, _mm512_castps128_ps512(_mm_loadu_ps(scales + row)));
         for (uint32_t key = 0; key < tile->n_keys; key += KEYS) {
             __m512h sums[HALF_ROWS][KEYS];
             for (uint32_t r = 0; r < HALF_ROWS; r++) {

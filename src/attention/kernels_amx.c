@@ -199,8 +199,8 @@ static void store_scores(const float *c, uint32_t n_groups, uint32_t n_used, flo
     }
 }
 
-/* What a tile has stored takes a while until it can be read: each 16 queries' scores are turned round
- * when the next ones have been computed. */
+/* What a tile has stored takes a while until it can be read: each 16 queries' scores are turned
+ * round when the next ones have been computed. */
 static void scores_bf16(const struct kvpi_tile *tile, float *s)
 {
     _Alignas(64) float c[2][KVPI_TILE * GROUP];

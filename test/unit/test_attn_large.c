@@ -83,6 +83,21 @@ static void fill(struct batch *b, uint64_t *random)
     free(values);
 }
 
+/* All elements of K and V. */
+static void fill_all(struct batch *b, float value)
+{
+    float values[128];
+    assert_true(b->shape->dims <= 128);
+    for (uint32_t e = 0; e < b->shape->dims; e++)
+        values[e] = value;
+    for (int64_t slot = 0; slot < (int64_t)b->layer.n_blocks * b->shape->block_tokens; slot++) {
+        for (uint32_t head = 0; head < b->shape->heads; head++) {
+            assert_int_equal(kvp_layer_write(&b->layer, KVP_K, slot, head, values), KVP_OK);
+            assert_int_equal(kvp_layer_write(&b->layer, KVP_V, slot, head, values), KVP_OK);
+        }
+    }
+}
+
 static void make_memory(struct batch *b, uint32_t type, uint32_t n_blocks, uint64_t *random)
 {
     kvp_layout layout;
@@ -219,21 +234,27 @@ static void assert_close(const struct batch *b, const float *found, const float 
         assert_true(fabs(expected[i] - (double)found[i]) <= tolerance * fmax(1, fabs(expected[i])));
 }
 
-static void check(const struct shape *shape, uint32_t type, uint32_t rope_mode, kvp_attn_team *team)
+static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attn_team *team)
 {
-    struct batch b;
-    make_batch(&b, shape, type);
-    float *expected = run(&b, KVP_ATTN_REFERENCE, rope_mode, NULL);
+    float *expected = run(b, KVP_ATTN_REFERENCE, rope_mode, NULL);
     for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_AMX; impl++) {
         if (!kvp_attn_has(impl))
             continue;
-        float *alone = run(&b, impl, rope_mode, NULL), *together = run(&b, impl, rope_mode, team);
-        assert_memory_equal(alone, together, (b.n_out + b.n_out / shape->dims) * sizeof *alone);
-        assert_close(&b, alone, expected);
+        float *alone = run(b, impl, rope_mode, NULL), *together = run(b, impl, rope_mode, team);
+        assert_memory_equal(alone, together,
+                            (b->n_out + b->n_out / b->shape->dims) * sizeof *alone);
+        assert_close(b, alone, expected);
         free(alone);
         free(together);
     }
     free(expected);
+}
+
+static void check(const struct shape *shape, uint32_t type, uint32_t rope_mode, kvp_attn_team *team)
+{
+    struct batch b;
+    make_batch(&b, shape, type);
+    check_batch(&b, rope_mode, team);
     end_batch(&b);
 }
 
@@ -255,6 +276,26 @@ static void test_shapes_against_the_reference(void **state)
         }
         if (shapes[i].n_tokens < 1000 && shapes[i].n_tokens <= MOST_TOKENS)
             check(&shapes[i], KVP_BF16, KVP_ROPE_AT_READ, team);
+    }
+    kvp_attn_team_destroy(team);
+}
+
+/* Nothing is infinite on the way that is not at its end. */
+static void test_large_elements(void **state)
+{
+    static const struct shape few = {2, 4, 128, 64, 1, 200, 1, 0, 0, KVP_ORDER_CPU};
+    static const struct shape many = {2, 4, 128, 64, 1, 200, 20, 0, 0, KVP_ORDER_CPU};
+    kvp_attn_team *team = NULL;
+    (void)state;
+    assert_int_equal(kvp_attn_team_create(2, &team), KVP_OK);
+    for (int i = 0; i < 4; i++) {
+        struct batch b;
+        make_batch(&b, i % 2 == 0 ? &few : &many, KVP_F16);
+        fill_all(&b, i < 2 ? 60000.0f : -60000.0f);
+        for (size_t e = 0; e < b.n_out; e++)
+            b.q[e] = 1e-6f;
+        check_batch(&b, KVP_ROPE_NONE, team);
+        end_batch(&b);
     }
     kvp_attn_team_destroy(team);
 }
@@ -287,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes_against_the_reference),
+        cmocka_unit_test(test_large_elements),
         cmocka_unit_test(test_teams),
         cmocka_unit_test(test_implementations),
     };
