@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEP_SEQS = 1024 };
+enum { STEP_SEQS = 1024, STEPS = 9, MAX_STEPS = 900 }; /* 64 blocks for each */
 
 static kvp_cache *cache;
 static kvp_ns ns;
@@ -102,6 +102,56 @@ static double slots_case(void)
     return (now() - start) / n_batch;
 }
 
+static double info_case(void)
+{
+    kvp_seq_info info;
+    double start = now();
+    for (uint32_t i = 0; i < n_batch; i++)
+        kvp_seq_info_get(cache, base, &info);
+    return (now() - start) / n_batch;
+}
+
+static double retain_case(void)
+{
+    double start = now();
+    for (uint32_t i = 0; i < n_batch; i++)
+        kvp_seq_retain(cache, base, (kvp_range){0, 64}, 0);
+    return (now() - start) / n_batch;
+}
+
+static double row_case(void)
+{
+    const int32_t *row;
+    int32_t copy[16];
+    uint32_t n;
+    double start = now();
+    for (uint32_t i = 0; i < n_batch; i++) {
+        kvp_seq_row(cache, base, 0, &row, &n);
+        memcpy(copy, row, (n < 16 ? n : 16) * sizeof *row);
+    }
+    return (now() - start) / n_batch;
+}
+
+static double can_open_case(void)
+{
+    kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 64};
+    kvp_admission admission;
+    double start = now();
+    for (uint32_t i = 0; i < n_batch; i++)
+        kvp_can_open(cache, ns, &prompt, &admission);
+    return (now() - start) / n_batch;
+}
+
+static double plan_case(void)
+{
+    kvp_copy copies[16];
+    uint32_t n;
+    double start = now();
+    for (uint32_t i = 0; i < n_batch; i++)
+        kvp_plan_take(cache, copies, 16, &n);
+    return (now() - start) / n_batch;
+}
+
 static double match_case(void)
 {
     kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 64};
@@ -150,8 +200,23 @@ static double csr_case(void)
     return (now() - start) / n_batch;
 }
 
-/* us: one decode step of 1,024 sequences, as decode_steps in Python. */
-static double step_case(void)
+static double dense_case(void)
+{
+    static _Alignas(KVP_META_ALIGN) unsigned char buffer[65536];
+    const kvp_meta_batch batch = {.struct_size = sizeof batch, .n_seqs = 2, .seqs = pair};
+    const kvp_meta_sizes sizes = {.n_seqs = 8, .n_tokens = 64, .max_blocks = 128};
+    kvp_meta_dense dense = {.struct_size = sizeof dense};
+    size_t n_bytes;
+    if (kvp_meta_place_dense(&dense, &sizes, buffer, sizeof buffer, &n_bytes) != KVP_OK)
+        exit(1);
+    double start = now();
+    for (uint32_t i = 0; i < n_batch; i++)
+        kvp_meta_fill_dense(cache, &batch, &dense);
+    return (now() - start) / n_batch;
+}
+
+/* Prints us of decode steps of 1,024 sequences, as DecodeSteps in Python. */
+static void step_case(void)
 {
     static kvp_seq seqs[STEP_SEQS];
     static uint32_t lengths[STEP_SEQS];
@@ -176,8 +241,9 @@ static double step_case(void)
     const kvp_batch batch = {
         .struct_size = sizeof batch, .n_seqs = STEP_SEQS, .seqs = seqs, .tokens = long_tokens};
     const kvp_meta_batch meta = {.struct_size = sizeof meta, .n_seqs = STEP_SEQS, .seqs = seqs};
-    double best[9];
-    for (int turn = 0; turn < 9 && grown < 800; turn++, grown++) {
+    for (int turn = 0; turn < STEPS; turn++) {
+        if (++grown > MAX_STEPS)
+            exit(1);
         for (uint32_t i = 0; i < STEP_SEQS; i++)
             lengths[i]++;
         double start = now();
@@ -185,12 +251,9 @@ static double step_case(void)
             kvp_meta_fill_csr(cache, &meta, &csr) != KVP_OK ||
             kvp_seq_commit_many(cache, seqs, lengths, STEP_SEQS) != KVP_OK)
             exit(1);
-        best[turn] = (now() - start) / 1000;
+        printf("%f ", (now() - start) / 1000);
     }
-    double sum = 0;
-    for (int turn = 0; turn < 9; turn++)
-        sum += best[turn];
-    return sum / 9;
+    printf("\n");
 }
 
 static double run_case(const char *name)
@@ -209,6 +272,18 @@ static double run_case(const char *name)
         return open_case();
     if (strcmp(name, "slots of 4") == 0)
         return slots_case();
+    if (strcmp(name, "info") == 0)
+        return info_case();
+    if (strcmp(name, "retain") == 0)
+        return retain_case();
+    if (strcmp(name, "row") == 0 || strcmp(name, "row, fresh") == 0)
+        return row_case();
+    if (strcmp(name, "can_open of 64") == 0)
+        return can_open_case();
+    if (strcmp(name, "plan_take") == 0)
+        return plan_case();
+    if (strcmp(name, "dense of 2") == 0)
+        return dense_case();
     if (strcmp(name, "match of 64") == 0)
         return match_case();
     if (strcmp(name, "commit_many of 2") == 0)
@@ -217,8 +292,6 @@ static double run_case(const char *name)
         return extend_many_case();
     if (strcmp(name, "csr of 2") == 0)
         return csr_case();
-    if (strcmp(name, "decode step") == 0)
-        return step_case();
     return -1;
 }
 
@@ -243,7 +316,10 @@ int main(int argc, char **argv)
     pair[1] = open_tokens(tokens, 64);
     while (fgets(name, sizeof name, stdin) != NULL) {
         name[strcspn(name, "\n")] = '\0';
-        printf("%f\n", run_case(name));
+        if (strcmp(name, "decode step") == 0)
+            step_case();
+        else
+            printf("%f\n", run_case(name));
         fflush(stdout);
     }
     kvp_cache_destroy(cache);

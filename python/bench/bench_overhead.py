@@ -31,7 +31,8 @@ import kvpager
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCALARS_NS, ARRAYS_NS, STEP_US = 150.0, 700.0, 60.0
-BATCH = 2000
+BATCH, STEPS = 2000, 9
+FIRST = "after other work"
 
 
 class Row:
@@ -148,6 +149,60 @@ def python_cases() -> dict[str, tuple[str, Callable[[], float]]]:
             return BATCH
         return timed(run)
 
+    def info() -> float:
+        call = base.info
+
+        def run() -> int:
+            for _ in rounds:
+                call()
+            return BATCH
+        return timed(run)
+
+    def retain() -> float:
+        call = base.retain
+
+        def run() -> int:
+            for _ in rounds:
+                call(0, 64, 0)
+            return BATCH
+        return timed(run)
+
+    def row() -> float:
+        call, out = base.row, np.empty(16, np.int32)
+
+        def run() -> int:
+            for _ in rounds:
+                call(out)
+            return BATCH
+        return timed(run)
+
+    def fresh_row() -> float:
+        call = base.row
+
+        def run() -> int:
+            for _ in rounds:
+                call()
+            return BATCH
+        return timed(run)
+
+    def can_open() -> float:
+        call = ns.can_open
+
+        def run() -> int:
+            for _ in rounds:
+                call(tokens)
+            return BATCH
+        return timed(run)
+
+    def plan() -> float:
+        call, out = cache.plan_take, np.empty(16, kvpager.COPY_DTYPE)
+
+        def run() -> int:
+            for _ in rounds:
+                call(out)
+            return BATCH
+        return timed(run)
+
     def match() -> float:
         call = ns.match
 
@@ -193,35 +248,56 @@ def python_cases() -> dict[str, tuple[str, Callable[[], float]]]:
             return BATCH
         return timed(run)
 
+    table = kvpager.DenseBuffers(8, 64, 128)
+
+    def dense() -> float:
+        call = table.fill
+
+        def run() -> int:
+            for _ in rounds:
+                call(cache, handles)
+            return BATCH
+        return timed(run)
+
     return {"commit": ("scalars", commit), "append": ("scalars", append),
             "truncate": ("scalars", truncate), "fork, close": ("scalars", fork_close),
+            "retain": ("scalars", retain), "info": ("scalars", info),
             "extend by 4": ("arrays", extend), "slots of 4": ("arrays", slots),
-            "match of 64": ("arrays", match), "open of 64, close": ("arrays", open_close),
+            "row": ("arrays", row), "row, fresh": ("arrays", fresh_row),
+            "match of 64": ("arrays", match), "can_open of 64": ("arrays", can_open),
+            "open of 64, close": ("arrays", open_close), "plan_take": ("arrays", plan),
             "commit_many of 2": ("arrays", commit_many),
-            "extend_many of 2": ("arrays", extend_many), "csr of 2": ("arrays", csr)}
+            "extend_many of 2": ("arrays", extend_many), "csr of 2": ("arrays", csr),
+            "dense of 2": ("arrays", dense)}
 
 
-def decode_steps(n: int, steps: int) -> list[float]:
-    """us for each step of n decoding sequences: extend, metadata, commit."""
-    cache, ns = make()
-    seqs = []
-    for i in range(n):
-        seq = ns.open(np.arange(i * 100, i * 100 + 64 + i % 16, dtype=np.int32) % 2 ** 30)
-        seq.commit(64 + i % 16)
-        seqs.append(seq)
-    handles = kvpager.handles_of(seqs)
-    lengths = np.array([64 + i % 16 for i in range(n)], np.uint32)
-    tokens = np.arange(n, dtype=np.int32)
-    buffers = kvpager.CsrBuffers(n, n, n * 64)
-    times = []
-    for _ in range(steps):
-        lengths += 1
-        start = time.perf_counter_ns()
-        cache.extend_many(handles, tokens)
-        buffers.fill(cache, handles)
-        cache.commit_many(handles, lengths)
-        times.append((time.perf_counter_ns() - start) / 1000)
-    return times
+class DecodeSteps:
+    """n decoding sequences, of which each step is timed: extend, metadata, commit."""
+
+    def __init__(self, n: int) -> None:
+        self.cache, ns = make()
+        seqs = []
+        for i in range(n):
+            seq = ns.open(np.arange(i * 100, i * 100 + 64 + i % 16, dtype=np.int32) % 2 ** 30)
+            seq.commit(64 + i % 16)
+            seqs.append(seq)
+        self.handles = kvpager.handles_of(seqs)
+        self.lengths = np.array([64 + i % 16 for i in range(n)], np.uint32)
+        self.tokens = np.arange(n, dtype=np.int32)
+        self.buffers = kvpager.CsrBuffers(n, n, n * 64)
+
+    def run(self, steps: int) -> list[float]:
+        """us for each."""
+        cache, handles, tokens, lengths = self.cache, self.handles, self.tokens, self.lengths
+        times = []
+        for _ in range(steps):
+            lengths += 1
+            start = time.perf_counter_ns()
+            cache.extend_many(handles, tokens)
+            self.buffers.fill(cache, handles)
+            cache.commit_many(handles, lengths)
+            times.append((time.perf_counter_ns() - start) / 1000)
+        return times
 
 
 # ------------------------------------------------------------------------------- C's side
@@ -239,11 +315,11 @@ class CSide:
         self.process = subprocess.Popen([str(program), str(BATCH)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
-    def ask(self, name: str) -> float:
+    def ask(self, name: str) -> list[float]:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        return [float(word) for word in self.process.stdout.readline().split()]
 
     def close(self) -> None:
         assert self.process.stdin
@@ -274,7 +350,7 @@ def show(rows: list[Row], steps: dict[str, list[float]]) -> list[str]:
     for name, times in steps.items():
         low, middle, high = quartiles(times)
         print(f"{name:40} {middle:8.1f} {low:8.1f}{high:9.1f}")
-        if name.startswith("Python") and middle > STEP_US:
+        if name == "Python, one after the other" and middle > STEP_US:
             over.append(name)
     return over
 
@@ -289,16 +365,22 @@ def main() -> int:
     options = parser.parse_args()
     cases = python_cases()
     rows = [Row(name, kind) for name, (kind, _) in cases.items()]
-    steps: dict[str, list[float]] = {"C, extend + metadata + commit": []}
+    # In turns, too. Of the steps of a turn the first finds the processor's caches full of what the
+    # other calls left there.
+    steps: dict[str, list[float]] = {f"{side}, {when}": [] for when in ("one after the other", FIRST)
+                                     for side in ("C", "Python")}
+    decode = DecodeSteps(1024)
     with tempfile.TemporaryDirectory() as folder:
         c_side = CSide(options.library, folder)
         for _ in range(options.repeat):
             for row in rows:
-                row.c.append(c_side.ask(row.name))
+                row.c += c_side.ask(row.name)
                 row.python.append(cases[row.name][1]())
-            steps["C, extend + metadata + commit"].append(c_side.ask("decode step"))
+            for side, (first, *rest) in (("C", c_side.ask("decode step")),
+                                         ("Python", decode.run(STEPS))):
+                steps[f"{side}, {FIRST}"].append(first)
+                steps[f"{side}, one after the other"] += rest
         c_side.close()
-    steps["Python, three calls"] = decode_steps(1024, 400)
     over = show(rows, steps)
     if options.json:
         report: dict[str, Any] = {row.name: {"c": row.c, "python": row.python} for row in rows}

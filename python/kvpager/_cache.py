@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (I32, NULL, U8, I32Array, Ints, Struct, U64Array, _from_buffer, bad_number,
-                    close, i32, out_array, owned, same_length, seqs_of, set_fields,
+from ._core import (I32, NULL, U8, Handle, I32Array, Ints, Struct, U64Array, _from_buffer,
+                    bad_number, calls, close, i32, out_array, owned, same_length, seqs_of, set_fields,
                     struct_dtype, u32)
 from ._core import fail as plain_fail
-from ._errors import CorruptError, HandleError, TooSmallError
+from ._errors import ArgError, CorruptError, HandleError, TooSmallError
 from ._native import ffi, lib
 from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats, Window
 from ._sequence import Namespace, Sequence, accept, extend_tree, fail, handle_of
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 
 COPY_DTYPE = struct_dtype("kvp_copy")
 EVICTED_DTYPE = struct_dtype("kvp_evicted")
-_STATS, _SHORTAGE, _ADMISSION = Struct(Stats), Struct(Shortage), Struct(Admission)
-_BLOCK_INFO = Struct(BlockInfo)
-_extend_many, _commit_many = lib.kvpy_extend_many, lib.kvpg_seq_commit_many
-_extend_by_one = lib.kvpy_extend_each_by_one
+_ADMISSION, _BLOCK_INFO = Struct(Admission), Struct(BlockInfo)
+_plan_take, _empty = calls.plan_take, np.empty
+_extend_many, _fill_many, _commit_many = calls.extend_many, calls.fill_many, calls.commit_many
 _no_numbers = (TypeError, OverflowError)
 
 
@@ -67,6 +66,7 @@ class Cache(Tiers, Snapshots):
         if status:
             plain_fail(status, "Cache", **config)
         self._o = owned(out[0], lib.KVPY_CACHE, held=memory if n_bytes else None)
+        self._h = handle_of(Handle, self._o, 0)  # what calls take that do without cffi
         self._children: WeakSet[Any] = WeakSet()
         self.config: dict[str, int | float] = self._read_config()
         self.block_tokens = int(self.config["block_tokens"])
@@ -136,19 +136,17 @@ class Cache(Tiers, Snapshots):
 
     def stats(self) -> Stats:
         """Counters since creation, and gauges. Any thread, also beside a call."""
-        room = _STATS.new()
-        status = lib.kvpg_cache_stats(self._o, room)
-        if status:
-            fail(self._o, status, "Cache.stats")
-        return _STATS.read(room)
+        found = calls.stats(self._h)
+        if type(found) is int:
+            fail(self._o, found, "Cache.stats")
+        return found  # type: ignore[no-any-return]
 
     def shortage(self) -> Shortage:
         """Why the most recent failing call failed."""
-        room = _SHORTAGE.new()
-        status = lib.kvpg_cache_shortage(self._o, room)
-        if status:
-            fail(self._o, status, "Cache.shortage")
-        return _SHORTAGE.read(room)
+        found = calls.shortage(self._h)
+        if type(found) is int:
+            fail(self._o, found, "Cache.shortage")
+        return found  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ namespaces, sequences
 
@@ -180,27 +178,13 @@ class Cache(Tiers, Snapshots):
         statuses  [B] i32, written: each sequence for itself; those that fail (status below 0) are
                   left unchanged. None: all or nothing
         """
-        handles = seqs_of("seqs", seqs)
-        n = len(handles)
-        if n_tokens is None and statuses is None and reserve == 0 and tokens is not None:
-            values = i32("tokens", tokens)
-            status = _extend_by_one(self._o, handles, n, values, len(values))
-            if status:
-                fail(self._o, status, "Cache.extend_many", seqs=seqs, tokens=tokens)
-            return
-        counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
-        if n_tokens is not None and len(counts) != n:
-            same_length(seqs=handles, n_tokens=counts)
-        room = NULL if statuses is None else out_array("statuses", statuses, I32, n)
         try:
-            if tokens is None:
-                status = _extend_many(self._o, handles, n, NULL, 0, counts, reserve, room)
-            else:
-                values = i32("tokens", tokens)
-                status = _extend_many(self._o, handles, n, values, len(values), counts, reserve,
-                                      room)
+            status = _extend_many(self._h, seqs, tokens, n_tokens, reserve, statuses)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
+        if status is None:
+            given = _batch_of(seqs, tokens, n_tokens, statuses)
+            status = lib.kvpy_extend_many(self._o, *given[:5], reserve, given[5])
         if status:
             fail(self._o, status, "Cache.extend_many", seqs=seqs, tokens=tokens,
                  n_tokens=n_tokens, reserve=reserve)
@@ -208,38 +192,40 @@ class Cache(Tiers, Snapshots):
     def fill_many(self, seqs: Any, tokens: Ints, *, n_tokens: Ints | None = None,
                   statuses: I32Array | None = None) -> None:
         """Give the values of tokens that were extended without; arrays as for extend_many."""
-        handles, values = seqs_of("seqs", seqs), i32("tokens", tokens)
-        counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
-        same_length(seqs=handles, n_tokens=None if n_tokens is None else counts)
-        room = NULL if statuses is None else out_array("statuses", statuses, I32, len(handles))
-        status = lib.kvpy_fill_many(self._o, handles, len(handles), values, len(values), counts,
-                                    room)
+        status = _fill_many(self._h, seqs, i32("tokens", tokens) if tokens is None else tokens,
+                            n_tokens, 0, statuses)
+        if status is None:
+            status = lib.kvpy_fill_many(self._o, *_batch_of(seqs, tokens, n_tokens, statuses))
         if status:
             fail(self._o, status, "Cache.fill_many", seqs=seqs, tokens=tokens, n_tokens=n_tokens)
 
     def commit_many(self, seqs: Any, n_tokens: Ints) -> None:
         """Declare the first n_tokens[i] of seqs[i] computed; seqs [B] u64, n_tokens [B] u32."""
-        handles, counts = seqs_of("seqs", seqs), u32("n_tokens", n_tokens)
-        if len(handles) != len(counts):
+        status = _commit_many(self._h, seqs, n_tokens)
+        if status is None:
+            handles, counts = seqs_of("seqs", seqs), u32("n_tokens", n_tokens)
             same_length(seqs=handles, n_tokens=counts)
-        status = _commit_many(self._o, handles, counts, len(handles))
+            status = lib.kvpg_seq_commit_many(self._o, handles, counts, len(handles))
         if status:
             fail(self._o, status, "Cache.commit_many", seqs=seqs, n_tokens=n_tokens)
 
     def can_extend(self, seqs: Any, *, n_tokens: Ints | None = None,
                    reserve: int = 0) -> Admission:
         """Whether extend_many (all or nothing) would find its blocks now."""
-        handles, room = seqs_of("seqs", seqs), _ADMISSION.new()
-        counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
-        same_length(seqs=handles, n_tokens=None if n_tokens is None else counts)
         try:
-            status = lib.kvpy_can_extend(self._o, handles, len(handles), counts, reserve, room)
+            found = calls.can_extend(self._h, seqs, n_tokens, reserve)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
-        if status:
-            fail(self._o, status, "Cache.can_extend", seqs=seqs, n_tokens=n_tokens,
+        if found is None:
+            handles, n, _, _, counts, _ = _batch_of(seqs, None, n_tokens, None)
+            room = _ADMISSION.new()
+            found = lib.kvpy_can_extend(self._o, handles, n, counts, reserve, room)
+            if found == 0:
+                return _ADMISSION.read(room)
+        if type(found) is int:
+            fail(self._o, found, "Cache.can_extend", seqs=seqs, n_tokens=n_tokens,
                  reserve=reserve)
-        return _ADMISSION.read(room)
+        return found  # type: ignore[no-any-return]
 
     # ---------------------------------------------------------------------------------- trees
 
@@ -270,19 +256,21 @@ class Cache(Tiers, Snapshots):
 
         Gives [n] COPY_DTYPE (phase, group, src_tier, dst_tier, src_block, dst_block, n_tokens): a
         fresh array, or the beginning of `out`."""
-        n = ffi.new("uint32_t *")
-        array = np.empty(16, COPY_DTYPE) if out is None else out
-        room = ffi.cast("kvp_copy *", _struct_out("out", array, COPY_DTYPE))
-        status = lib.kvpg_plan_take(self._o, room, len(array), n)
-        if status == lib.KVP_E_TOO_SMALL and out is None:
-            array = np.empty(n[0], COPY_DTYPE)
-            room = ffi.cast("kvp_copy *", _struct_out("out", array, COPY_DTYPE))
-            status = lib.kvpg_plan_take(self._o, room, len(array), n)
-        if status == lib.KVP_E_TOO_SMALL:
-            raise TooSmallError(f"out: has room for {len(array)} copies, needs {n[0]}")
-        if status:
-            fail(self._o, status, "Cache.plan_take")
-        return array[:n[0]]
+        array = _empty(16, COPY_DTYPE) if out is None else out
+        if out is not None and getattr(out, "dtype", None) != COPY_DTYPE:
+            raise TypeError("out: needs a NumPy array of COPY_DTYPE")
+        n = _plan_take(self._h, array)
+        if n is None:
+            _struct_out("out", array, COPY_DTYPE)
+            raise ArgError("out: the array cannot be used as it lies")
+        if n > len(array):
+            if out is not None:
+                raise TooSmallError(f"out: has room for {len(array)} copies, needs {n}")
+            array = _empty(n, COPY_DTYPE)
+            n = _plan_take(self._h, array)
+        if n < 0:
+            fail(self._o, n, "Cache.plan_take")
+        return array[:n]
 
     def evicted(self) -> npt.NDArray[Any]:
         """What the most recent call that changed the cache evicted: [n] EVICTED_DTYPE (hash,
@@ -351,6 +339,18 @@ def _config_of(fields: Any, what: str) -> Any:
             raise TypeError("groups: needs a list of windows") from None
     set_fields(made, fields, what)
     return made
+
+
+def _batch_of(seqs: Any, tokens: Ints | None, n_tokens: Ints | None,
+              statuses: I32Array | None) -> tuple[Any, int, Any, int, Any, Any]:
+    """Handles, how many, tokens, how many, counts and room for statuses as C arrays; or what is
+    wrong with one of them."""
+    handles = seqs_of("seqs", seqs)
+    counts = NULL if n_tokens is None else u32("n_tokens", n_tokens)
+    same_length(seqs=handles, n_tokens=None if n_tokens is None else counts)
+    values = NULL if tokens is None else i32("tokens", tokens)
+    room = NULL if statuses is None else out_array("statuses", statuses, I32, len(handles))
+    return handles, len(handles), values, 0 if tokens is None else len(values), counts, room
 
 
 def _struct_out(name: str, array: Any, dtype: np.dtype[Any]) -> Any:

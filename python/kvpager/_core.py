@@ -47,8 +47,6 @@ _C_OF = {I32: _I32_C, I64: _I64_C, U32: _U32_C, U64: _U64_C, U8: ffi.typeof("uin
          F32: ffi.typeof("float[]")}
 
 
-
-
 def _second_module() -> Any:
     """kvpager._calls, which is in the same file as kvpager._native (native/calls.c)."""
     loader = ExtensionFileLoader("kvpager._calls", str(_native.__file__))
@@ -67,8 +65,6 @@ if TYPE_CHECKING:
         __slots__ = ()
         _o: Any
         handle: int
-
-        def __init__(self, owner: Any, address: int, handle: int) -> None: ...
 else:
     Handle = calls.Handle
 
@@ -100,20 +96,24 @@ def array_of(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if not isinstance(value, _ndarray):
         if isinstance(value, (list, tuple, range)):
             return _from_numbers(name, value, dtype)
-        if hasattr(value, "__dlpack__"):
-            value = np.from_dlpack(value)
-        else:
-            try:
+        try:
+            if hasattr(value, "__dlpack__"):
+                value = np.from_dlpack(value)
+            else:
                 value = np.asarray(memoryview(value))
-            except TypeError:
-                raise TypeError(f"{name}: needs an array of {dtype}, "
-                                f"not {type(value).__name__}") from None
+        except (TypeError, AttributeError):
+            raise TypeError(f"{name}: needs an array of {dtype}, "
+                            f"not {type(value).__name__}") from None
+        except (ValueError, BufferError, RuntimeError) as error:  # released, closed, on a device
+            raise ArgError(f"{name}: {error}") from None
     if value.dtype != dtype:
         raise TypeError(f"{name}: needs an array of {dtype}, not of {value.dtype}")
     if value.ndim != 1:
         raise ArgError(f"{name}: needs one dimension, has {value.ndim}")
     if not value.flags.c_contiguous:
         raise ArgError(f"{name}: the array is not contiguous")
+    if value.size >= 2 ** 32:
+        raise ArgError(f"{name}: has {value.size} elements")
     return cast("npt.NDArray[Any]", value)
 
 
@@ -155,16 +155,6 @@ def seqs_of(name: str, value: Any) -> Any:
     return _from_buffer(_SEQ_C, array_of(name, value, U64))
 
 
-def i64_out(name: str, value: Any, least: int) -> Any:
-    """out_array for slots, where it is called most."""
-    try:
-        if value.dtype is I64 and value.ndim == 1 and value.size >= least:
-            return _from_buffer(_I64_C, value, True)
-    except (AttributeError, ValueError, BufferError, TypeError):
-        pass
-    return out_array(name, value, I64, least)
-
-
 def out_array(name: str, value: Any, dtype: np.dtype[Any], least: int) -> Any:
     """A C array over an array that is to be written, with room for `least` elements."""
     if not isinstance(value, _ndarray):
@@ -175,6 +165,12 @@ def out_array(name: str, value: Any, dtype: np.dtype[Any], least: int) -> Any:
     if value.size < least:
         raise ArgError(f"{name}: has room for {value.size}, needs {least}")
     return _from_buffer(_C_OF[dtype], value)
+
+
+def unusable(name: str, value: Any, dtype: np.dtype[Any], least: int) -> NoReturn:
+    """Says why an array cannot be written, which a call of calls.c found."""
+    out_array(name, value, dtype, least)
+    raise ArgError(f"{name}: the array cannot be used as it lies")
 
 
 def same_length(**lengths: Any) -> int:
@@ -244,6 +240,7 @@ class Struct(Generic[Record]):
         self.kind = ffi.typeof(self.cname)
         self.pointer = ffi.typeof(self.cname + " *")
         leaves, text, at = _leaves(self.kind), "=", 0
+        self.codes = "".join(code for _, code, _ in leaves)  # calls.c makes some by these
         for _, code, offset in leaves:
             text += f"{offset - at}x{code}" if offset > at else code
             at = offset + struct.calcsize("=" + code)

@@ -17,14 +17,15 @@ import numpy as np
 from . import _constants as c
 from ._cache import Cache
 from ._core import (I32, I64, NULL, U8, U32, I32Array, I64Array, Ints, Struct, U8Array, U32Array,
-                    bad_number, number, same_length, seqs_of, u32)
+                    bad_number, calls, number, same_length, seqs_of, u32)
 from ._errors import TooSmallError
 from ._native import ffi, lib
 from ._records import MetaSizes
 from ._sequence import fail
 
 _SIZES = Struct(MetaSizes)
-_fill_csr, _fill_dense = lib.kvpy_fill_csr, lib.kvpy_fill_dense
+_fill_meta = calls.fill_meta
+_CSR, _DENSE, _WINDOWED, _TREE = range(4)  # as fill_format has them
 
 
 class Dense(NamedTuple):
@@ -179,7 +180,15 @@ class _Batch:
 def measure(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
             group: int = 0) -> MetaSizes:
     """How large the arrays of a batch are."""
-    return _measure(cache, _Batch(seqs, begin, n_tokens, group))
+    try:
+        found = calls.measure(cache._h, seqs, begin, n_tokens, group)
+    except (TypeError, OverflowError) as error:
+        raise bad_number(error, group=group) from None
+    if found is None:
+        return _measure(cache, _Batch(seqs, begin, n_tokens, group))
+    if type(found) is int:
+        fail(cache._o, found, "measure", seqs=seqs, group=group)
+    return found  # type: ignore[no-any-return]
 
 
 def _measure(cache: Cache, batch: _Batch) -> MetaSizes:
@@ -224,15 +233,29 @@ class _Buffers:
         status = place(self._c, room, self._keep, n_bytes[0], n_bytes)
         assert status == 0
         self.max_seqs = max_seqs
+        self._at = int(ffi.cast("uintptr_t", self._c))
         self._base = int(ffi.cast("uintptr_t", self._keep))
 
     def _view(self, field: str, n: int, dtype: Any) -> Any:
         at = int(ffi.cast("uintptr_t", getattr(self._c, field))) - self._base
         return self.buffer[at:at + n * np.dtype(dtype).itemsize].view(dtype)
 
-    def _check(self, n_seqs: int) -> None:
-        if n_seqs > self.max_seqs:
-            raise TooSmallError(f"seqs: {n_seqs} of them, there is room for {self.max_seqs}")
+    def _fill(self, format: int, cache: Cache, seqs: Any, begin: Ints | None,
+              n_tokens: Ints | None, group: int) -> int:
+        """Fills in a batch; gives the status."""
+        try:
+            status: int | None = _fill_meta(cache._h, seqs, begin, n_tokens, group, format,
+                                            self.max_seqs, self._at)
+        except (TypeError, OverflowError) as error:
+            raise bad_number(error, group=group) from None
+        if status is not None:
+            return status
+        batch = _Batch(seqs, begin, n_tokens, group)
+        if batch.n > self.max_seqs:
+            raise TooSmallError(f"seqs: {batch.n} of them, there is room for {self.max_seqs}")
+        fill = getattr(lib, ("kvpg_meta_fill_csr", "kvpg_meta_fill_dense",
+                             "kvpg_meta_fill_windowed", "kvpg_meta_fill_tree")[format])
+        return int(fill(cache._o, batch.struct(), self._c))
 
 
 class CsrBuffers(_Buffers):
@@ -254,17 +277,7 @@ class CsrBuffers(_Buffers):
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
              n_tokens: Ints | None = None, *, group: int = 0) -> None:
         """Fill in a batch: arguments as for csr."""
-        if begin is None and n_tokens is None and group == 0:
-            handles = seqs_of("seqs", seqs)
-            n = len(handles)
-            if n > self.max_seqs:
-                self._check(n)
-            status = _fill_csr(cache._o, handles, n, 0, NULL, NULL, self._c)
-        else:
-            batch = _Batch(seqs, begin, n_tokens, group)
-            self._check(batch.n)
-            status = _fill_csr(cache._o, batch.seqs, batch.n, batch.group, batch.begin,
-                               batch.n_tokens, self._c)
+        status = self._fill(_CSR, cache, seqs, begin, n_tokens, group)
         if status:
             fail(cache._o, status, "CsrBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens,
                  group=group)
@@ -295,10 +308,7 @@ class DenseBuffers(_Buffers):
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
              n_tokens: Ints | None = None, *, group: int = 0) -> None:
         """Fill in a batch: arguments as for csr."""
-        batch = _Batch(seqs, begin, n_tokens, group)
-        self._check(batch.n)
-        status = _fill_dense(cache._o, batch.seqs, batch.n, batch.group, batch.begin,
-                             batch.n_tokens, self._c)
+        status = self._fill(_DENSE, cache, seqs, begin, n_tokens, group)
         if status:
             fail(cache._o, status, "DenseBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens,
                  group=group)
@@ -327,9 +337,7 @@ class WindowedBuffers(_Buffers):
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
              n_tokens: Ints | None = None, *, group: int = 0) -> None:
         """Fill in a batch: arguments as for csr."""
-        batch = _Batch(seqs, begin, n_tokens, group)
-        self._check(batch.n)
-        status = lib.kvpg_meta_fill_windowed(cache._o, batch.struct(), self._c)
+        status = self._fill(_WINDOWED, cache, seqs, begin, n_tokens, group)
         if status:
             fail(cache._o, status, "WindowedBuffers.fill", seqs=seqs, begin=begin,
                  n_tokens=n_tokens, group=group)
@@ -361,10 +369,8 @@ class TreeBuffers(_Buffers):
     def fill(self, cache: Cache, seqs: Any, begin: Ints | None = None,
              n_tokens: Ints | None = None, *, group: int = 0, mask_keys: int = c.MASK_ROWS) -> None:
         """Fill in a batch: arguments as for tree."""
-        batch = _Batch(seqs, begin, n_tokens, group)
-        self._check(batch.n)
         self._c.mask_keys = number("mask_keys", mask_keys)
-        status = lib.kvpg_meta_fill_tree(cache._o, batch.struct(), self._c)
+        status = self._fill(_TREE, cache, seqs, begin, n_tokens, group)
         if status:
             fail(cache._o, status, "TreeBuffers.fill", seqs=seqs, begin=begin, n_tokens=n_tokens,
                  group=group, mask_keys=mask_keys)

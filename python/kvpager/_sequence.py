@@ -11,21 +11,23 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, array_of, bad_number,
-                    calls, error_of, i32, i64_out, number, out_array, same_length, seqs_of,
-                    struct_dtype, u32)
+                    calls, error_of, i32, number, out_array, same_length, seqs_of, struct_dtype,
+                    u32, unusable)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
-from ._records import Admission, OpenInfo, Released, SeqInfo, Shortage, Window, WindowInfo
+from ._records import (Admission, MetaSizes, OpenInfo, Released, SeqInfo, Shortage, Stats, Window,
+                       WindowInfo)
 
-_SEQ_INFO, _ADMISSION = Struct(SeqInfo), Struct(Admission)
-_SHORTAGE = Struct(Shortage)
+_ADMISSION, _SHORTAGE = Struct(Admission), Struct(Shortage)
 _RELEASED_ROOM, _WINDOW_INFO = Struct(Released), Struct(WindowInfo)
 _MOVE_DTYPE = struct_dtype("kvp_slot_move")
 _END = c.END
-_can_open, _extend, _slots = lib.kvpy_can_open, lib.kvpg_seq_extend, lib.kvpg_seq_slots
-_commit, _append = calls.commit, calls.append
+_commit, _append, _extend = calls.commit, calls.append, calls.extend
 _open, _match, _fork = calls.open, calls.match, calls.fork
-_close, _truncate = calls.close, calls.truncate
+_close, _truncate, _info = calls.close, calls.truncate, calls.info
+_slots, _row, _tokens, _fill = calls.slots, calls.row, calls.tokens, calls.fill
+_can_open = calls.can_open
+_empty = np.empty
 _Handle = TypeVar("_Handle", bound=Handle)
 _no_numbers = (TypeError, OverflowError)
 
@@ -205,22 +207,22 @@ class Sequence(Handle):
             self._with_keys(lib.kvpg_seq_extend_many, "extend", () if tokens is None else tokens,
                             reserve, keys)
             return
-        if tokens is None:
-            values, n = NULL, 0
-        else:
-            values = i32("tokens", tokens)
-            n = len(values)
         try:
-            status = _extend(self._o, self.handle, values, n, reserve)
+            if tokens is None:
+                status = calls.extend_unknown(self, 0, reserve)
+            else:
+                status = _extend(self, tokens, reserve)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve) from None
+        if status is None:
+            status = _extend(self, array_of("tokens", tokens, I32), reserve)
         if status:
             fail(self._o, status, "Sequence.extend", seq=self, tokens=tokens, reserve=reserve)
 
     def extend_unknown(self, n_tokens: int, reserve: int = 0) -> None:
         """Make room for n_tokens tokens whose values come later, with fill."""
         try:
-            status = _extend(self._o, self.handle, NULL, n_tokens, reserve)
+            status = calls.extend_unknown(self, n_tokens, reserve)
         except _no_numbers as error:
             raise bad_number(error, n_tokens=n_tokens, reserve=reserve) from None
         if status:
@@ -247,8 +249,9 @@ class Sequence(Handle):
         if keys:
             self._with_keys(lib.kvpg_seq_fill_many, "fill", tokens, 0, keys)
             return
-        values = i32("tokens", tokens)
-        status = lib.kvpg_seq_fill(self._o, self.handle, values, len(values))
+        status = _fill(self, tokens)
+        if status is None:
+            status = _fill(self, array_of("tokens", tokens, I32))
         if status:
             fail(self._o, status, "Sequence.fill", seq=self, tokens=tokens)
 
@@ -304,26 +307,24 @@ class Sequence(Handle):
 
     def info(self) -> SeqInfo:
         """All that is known of the sequence."""
-        room = _SEQ_INFO.new()
-        status = lib.kvpg_seq_info_get(self._o, self.handle, room)
-        if status:
-            fail(self._o, status, "Sequence.info", seq=self)
-        return _SEQ_INFO.read(room)
+        known = _info(self)
+        if type(known) is int:
+            fail(self._o, known, "Sequence.info", seq=self)
+        return known  # type: ignore[no-any-return]
 
     def tokens(self, begin: int = 0, n_tokens: int | None = None,
                out: I32Array | None = None) -> I32Array:
         """Token values read back: [n_tokens] i32 from position `begin`; all known ones by default.
         With `out`, it is filled and given back."""
         if n_tokens is None:
-            n_tokens = max(self.info().known_tokens - begin, 0) if out is None else len(out)
+            n_tokens = max(self.info().known_tokens - number("begin", begin), 0) if out is None else len(out)
         try:
-            array = np.empty(n_tokens, I32) if out is None else out
-            room = out_array("out", array, I32, n_tokens)
-            status = lib.kvpg_seq_tokens(self._o, self.handle, begin, n_tokens, room)
+            array = _empty(n_tokens, I32) if out is None else out
+            status = _tokens(self, begin, n_tokens, array)
         except (ValueError, *_no_numbers) as error:
-            if isinstance(error, ValueError) and n_tokens >= 0:
-                raise
             raise bad_number(error, begin=begin, n_tokens=n_tokens) from None
+        if status is None:
+            unusable("out", array, I32, n_tokens)
         if status:
             fail(self._o, status, "Sequence.tokens", seq=self, begin=begin, n_tokens=n_tokens)
         return array
@@ -344,41 +345,36 @@ class Sequence(Handle):
     def row(self, out: I32Array | None = None, group: int = 0) -> I32Array:
         """The block ids in order, reserved ones included: [blocks] i32, a fresh array, or the
         beginning of `out`."""
-        array = np.empty(64, I32) if out is None else out
-        n = ffi.new("uint32_t *")
+        array = _empty(64, I32) if out is None else out
         try:
-            status = lib.kvpy_row(self._o, self.handle, group, out_array("out", array, I32, 0),
-                                  len(array), n)
-            if status == lib.KVP_E_TOO_SMALL and out is None:
-                array = np.empty(n[0], I32)
-                status = lib.kvpy_row(self._o, self.handle, group,
-                                      out_array("out", array, I32, 0), len(array), n)
+            n = _row(self, group, array)
         except _no_numbers as error:
-            if isinstance(group, int) and 0 <= group < 2 ** 32:
-                raise
             raise bad_number(error, group=group) from None
-        if status == lib.KVP_E_TOO_SMALL:
-            raise TooSmallError(f"out: has room for {len(array)} blocks, needs {n[0]}")
-        if status:
-            fail(self._o, status, "Sequence.row", seq=self, group=group)
-        return array[:n[0]]
+        if n is None:
+            unusable("out", array, I32, 0)
+        if n < 0:
+            fail(self._o, n, "Sequence.row", seq=self, group=group)
+        if n > len(array):
+            if out is not None:
+                raise TooSmallError(f"out: has room for {len(array)} blocks, needs {n}")
+            array = _empty(n, I32)
+            _row(self, group, array)
+        return array[:n]
 
     def slots(self, begin: int, n_tokens: int, out: I64Array | None = None,
               group: int = 0) -> I64Array:
         """The slots that the KV of tokens begin .. begin + n_tokens - 1 is to be written to:
         [n_tokens] i64, block * S + offset; NO_SLOT for a computed token."""
         try:
-            array = np.empty(n_tokens, I64) if out is None else out
-            status = _slots(self._o, self.handle, group, begin, n_tokens,
-                            i64_out("out", array, n_tokens))
+            array = _empty(n_tokens, I64) if out is None else out
+            status = _slots(self, group, begin, n_tokens, array)
         except (ValueError, *_no_numbers) as error:
-            if out is not None and isinstance(error, (ValueError, TypeError)) and isinstance(
-                    n_tokens, int) and n_tokens >= 0 and isinstance(begin, int) and begin >= 0:
-                raise
             raise bad_number(error, begin=begin, n_tokens=n_tokens, group=group) from None
+        if status is None:
+            unusable("out", array, I64, n_tokens)
         if status:
             fail(self._o, status, "Sequence.slots", seq=self, begin=begin, n_tokens=n_tokens)
-        return array[:n_tokens]
+        return array if out is None else array[:n_tokens]
 
     def window(self, window: Window | tuple[int, int], group: int = 0) -> Released:
         """Give the sequence a window of its own in one group: (sink_tokens, recent_tokens), (0, 0)
@@ -434,7 +430,7 @@ class Sequence(Handle):
     def retain(self, begin: int, end: int, retention: int) -> None:
         """Give the blocks that hold positions [begin, end) a retention class, 0..7."""
         try:
-            status = lib.kvpg_seq_retain(self._o, self.handle, begin, end, retention)
+            status = calls.retain(self, begin, end, retention)
         except _no_numbers as error:
             raise bad_number(error, begin=begin, end=end, retention=retention) from None
         if status:
@@ -444,7 +440,7 @@ class Sequence(Handle):
     def uncache(self, begin: int, end: int) -> None:
         """Add positions [begin, end) that must not be cached; they may lie ahead."""
         try:
-            status = lib.kvpg_seq_uncache(self._o, self.handle, begin, end)
+            status = calls.uncache(self, begin, end)
         except _no_numbers as error:
             raise bad_number(error, begin=begin, end=end) from None
         if status:
@@ -553,16 +549,19 @@ class Namespace(Handle):
 
     def can_open(self, prompt: Prompt | Ints) -> Admission:
         """Whether open would find its blocks now: verdict ADMIT_OK, ADMIT_LATER, ADMIT_NEVER."""
-        pair = _ADMISSION.take()
         if type(prompt) is Prompt:
             _check_hashes(self._o, prompt)
-            status = lib.kvpg_can_open(self._o, self.handle, prompt._c, pair[0])
+            room = _ADMISSION.new()
+            found = lib.kvpg_can_open(self._o, self.handle, prompt._c, room)
+            if found == 0:
+                found = _ADMISSION.read(room)
         else:
-            values = i32("tokens", prompt)
-            status = _can_open(self._o, self.handle, values, len(values), pair[0])
-        if status:
-            fail(self._o, status, "Namespace.can_open", **_shown(prompt))
-        return _ADMISSION.give(pair)
+            found = _can_open(self, prompt)
+            if found is None:
+                found = _can_open(self, array_of("tokens", prompt, I32))
+        if type(found) is int:
+            fail(self._o, found, "Namespace.can_open", **_shown(prompt))
+        return found  # type: ignore[no-any-return]
 
     def flush(self) -> None:
         """Forget everything cached in the namespace, at once."""
@@ -579,10 +578,12 @@ class Namespace(Handle):
 
 def handle_of(kind: type[_Handle], cache_handle: Any, bits: int) -> _Handle:
     """A sequence or namespace of a cache."""
-    return kind(cache_handle, int(ffi.cast("uintptr_t", cache_handle)), bits)
+    made: _Handle = calls.handle(kind, cache_handle, int(ffi.cast("uintptr_t", cache_handle)), bits)
+    return made
 
 
-calls.setup(Sequence, OpenInfo, Released)
+calls.setup(Sequence, tuple((made, Struct(made).codes) for made in (
+    OpenInfo, Released, Admission, SeqInfo, Stats, Shortage, MetaSizes)))  # as kvpy_record has them
 
 
 def _check_hashes(cache_handle: Any, prompt: Prompt) -> None:

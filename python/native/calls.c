@@ -1,31 +1,27 @@
-/* calls.c: the calls that are made for each request, without cffi between: kvpager._calls.
+/* calls.c: the calls that are made for each request and step, without cffi between: kvpager._calls.
  *
  * Through cffi a call costs about 100 ns, each array 100 more, a record 250, a Python object 100:
- * together more than open or fork takes. Here a sequence or namespace is an object of this module
- * that has what C wants of it, so a call takes it as it is, reads an array by the buffer protocol
- * and makes its result.
+ * together more than open or fork takes. Here a sequence, a namespace or a cache is an object of
+ * this module that has what C wants of it, so a call takes it as it is, reads an array by the
+ * buffer protocol and makes its result. Those with arrays are in calls_arrays.c.
  *
  * A call gives its result; or an int, the status (of commit and append also KVP_OK); or None: the
  * array is not one of int32 in one dimension as it lies, and has to be made one. Arguments that are
  * no numbers raise as cffi does, without a name: who calls knows it. This module is in the same
  * file as kvpager._native, since there must be only one copy of the library. */
-#include <Python.h>
+#include "calls.h"
+
 #include <structmember.h>
 
-#include "shim.h"
+/* The NamedTuple of a struct: a letter of `codes` for each field, Q u64, I u32, i i32. */
+typedef struct record {
+    PyTypeObject *type;
+    PyObject *text;
+    const char *codes;
+} record;
 
-/* Tokens from which on the interpreter's lock is let go: about a microsecond of work. */
-enum { LONG_TOKENS = 1024 };
-
-typedef struct handle {
-    PyObject_HEAD PyObject *owner; /* the cdata that keeps `object` alive */
-    kvpy_object *object;
-    uint64_t bits;      /* of a kvp_seq or kvp_ns */
-    kvp_open_info info; /* what open found; all zero when it was not opened here */
-    PyObject *weak;
-} handle;
-
-static PyTypeObject *sequence_type, *open_info_type, *released_type;
+static record records[KVPY_RECORDS];
+static PyTypeObject *sequence_type;
 
 static handle *handle_new(PyTypeObject *type, PyObject *owner, kvpy_object *object, uint64_t bits)
 {
@@ -36,17 +32,6 @@ static handle *handle_new(PyTypeObject *type, PyObject *owner, kvpy_object *obje
         made->bits = bits;
     }
     return made;
-}
-
-/* Handle(owner, address, handle): the cdata of a kvpy_object, where that lies, and the bits. */
-static PyObject *handle_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    PyObject *owner;
-    unsigned long long address, bits;
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "OKK", &owner, &address, &bits))
-        return NULL;
-    return (PyObject *)handle_new(type, owner, (kvpy_object *)(uintptr_t)address, bits);
 }
 
 static void handle_free(PyObject *self)
@@ -67,15 +52,13 @@ static PyTypeObject handle_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kvp
                                    .tp_doc = "What namespaces and sequences have in common.",
                                    .tp_basicsize = sizeof(handle),
                                    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                                   .tp_new = handle_make,
                                    .tp_dealloc = handle_free,
                                    .tp_members = handle_members,
                                    .tp_weaklistoffset = offsetof(handle, weak)};
 
 /* ------------------------------------------------------------------------- arguments, results */
 
-/* The first argument as a handle, when there are `wanted`; NULL with an exception. */
-static handle *handle_in(PyObject *const *args, Py_ssize_t n_args, Py_ssize_t wanted)
+handle *kvpy_handle_in(PyObject *const *args, Py_ssize_t n_args, Py_ssize_t wanted)
 {
     if (n_args == wanted && PyObject_TypeCheck(args[0], &handle_type))
         return (handle *)args[0];
@@ -83,7 +66,7 @@ static handle *handle_in(PyObject *const *args, Py_ssize_t n_args, Py_ssize_t wa
     return NULL;
 }
 
-static int u64_in(PyObject *value, uint64_t *out)
+int kvpy_u64_in(PyObject *value, uint64_t *out)
 {
     PyObject *index = PyNumber_Index(value);
     if (index == NULL)
@@ -93,10 +76,10 @@ static int u64_in(PyObject *value, uint64_t *out)
     return PyErr_Occurred() != NULL ? -1 : 0;
 }
 
-static int u32_in(PyObject *value, uint32_t *out)
+int kvpy_u32_in(PyObject *value, uint32_t *out)
 {
     uint64_t wide;
-    if (u64_in(value, &wide) != 0)
+    if (kvpy_u64_in(value, &wide) != 0)
         return -1;
     if (wide > UINT32_MAX) {
         PyErr_SetString(PyExc_OverflowError, "does not fit 32 bits");
@@ -106,52 +89,85 @@ static int u32_in(PyObject *value, uint32_t *out)
     return 0;
 }
 
-/* 1: `view` has the tokens, to be released; 0: it is no array as wanted. */
-static int tokens_in(PyObject *array, Py_buffer *view)
+int kvpy_array_in(PyObject *value, kvpy_kind kind, Py_buffer *view)
 {
-    if (PyObject_GetBuffer(array, view, PyBUF_ND | PyBUF_FORMAT) != 0) {
+    static const struct {
+        const char *formats;
+        Py_ssize_t size;
+        int flags;
+    } kinds[] = {[KVPY_I32] = {"i", 4, PyBUF_ND | PyBUF_FORMAT},
+                 [KVPY_U32] = {"I", 4, PyBUF_ND | PyBUF_FORMAT},
+                 [KVPY_U64] = {"LQ", 8, PyBUF_ND | PyBUF_FORMAT},
+                 [KVPY_I64_OUT] = {"lq", 8, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE},
+                 [KVPY_I32_OUT] = {"i", 4, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE},
+                 [KVPY_COPIES_OUT] = {NULL, sizeof(kvp_copy), PyBUF_ND | PyBUF_WRITABLE}};
+    const char *formats = kinds[kind].formats;
+    if (PyObject_GetBuffer(value, view, kinds[kind].flags) != 0) {
         PyErr_Clear();
         return 0;
     }
-    if (view->ndim == 1 && view->itemsize == 4 && view->format != NULL &&
-        strcmp(view->format, "i") == 0 && view->shape[0] <= UINT32_MAX)
+    if (view->ndim == 1 && view->itemsize == kinds[kind].size && view->shape[0] <= UINT32_MAX &&
+        (formats == NULL || (view->format != NULL && view->format[0] != '\0' &&
+                             view->format[1] == '\0' && strchr(formats, view->format[0]) != NULL)))
         return 1;
     PyBuffer_Release(view);
     return 0;
 }
 
-/* A NamedTuple whose fields are the struct's, each of 32 bits. */
-static PyObject *record(PyTypeObject *type, const void *fields, size_t n_bytes)
+int kvpy_go_in(handle *self, int is_long, PyThreadState **out_state)
 {
-    Py_ssize_t n = (Py_ssize_t)(n_bytes / sizeof(uint32_t));
-    PyObject *made = type->tp_alloc(type, n);
-    for (Py_ssize_t i = 0; made != NULL && i < n; i++) {
-        PyObject *value = PyLong_FromUnsignedLong(((const uint32_t *)fields)[i]);
+    *out_state = is_long ? PyEval_SaveThread() : NULL;
+    int status = kvpy_enter(self->object);
+    if (status != KVP_OK && *out_state != NULL)
+        PyEval_RestoreThread(*out_state);
+    return status;
+}
+
+void kvpy_come_out(handle *self, PyThreadState *state)
+{
+    kvpy_leave(self->object);
+    if (state != NULL)
+        PyEval_RestoreThread(state);
+}
+
+static PyObject *field(const unsigned char *at, char code)
+{
+    if (code == 'Q')
+        return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
+    if (code == 'I')
+        return PyLong_FromUnsignedLong(*(const uint32_t *)(const void *)at);
+    return PyLong_FromLong(*(const int32_t *)(const void *)at);
+}
+
+PyObject *kvpy_record_new(kvpy_record which, const void *fields)
+{
+    const char *codes = records[which].codes;
+    const unsigned char *at = fields;
+    PyObject *made = records[which].type->tp_alloc(records[which].type,
+                                                   PyUnicode_GET_LENGTH(records[which].text));
+    for (Py_ssize_t i = 0; made != NULL && codes[i] != '\0'; i++) {
+        PyObject *value = field(at, codes[i]);
         if (value == NULL)
             Py_CLEAR(made);
         else
             PyTuple_SET_ITEM(made, i, value);
+        at += codes[i] == 'Q' ? 8 : 4;
     }
     return made;
-}
-
-static kvp_cache *cache_of(handle *self)
-{
-    return atomic_load_explicit(&self->object->pointer, memory_order_relaxed);
 }
 
 /* ---------------------------------------------------------------------------------- sequences */
 
 static PyObject *seq_commit(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 2);
+    handle *self = kvpy_handle_in(args, n_args, 2);
     uint32_t n_tokens;
     (void)module;
-    if (self == NULL || u32_in(args[1], &n_tokens) != 0)
+    if (self == NULL || kvpy_u32_in(args[1], &n_tokens) != 0)
         return NULL;
     int status = kvpy_enter(self->object);
     if (status == KVP_OK) {
-        status = kvp_seq_commit(cache_of(self), (kvp_seq){.bits = self->bits}, n_tokens);
+        status = kvp_seq_commit(kvpy_cache_of(self), kvpy_seq_of(self), n_tokens);
         kvpy_leave(self->object);
     }
     return PyLong_FromLong(status);
@@ -159,15 +175,15 @@ static PyObject *seq_commit(PyObject *module, PyObject *const *args, Py_ssize_t 
 
 static PyObject *seq_append(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 2);
+    handle *self = kvpy_handle_in(args, n_args, 2);
     uint32_t token;
     (void)module;
-    if (self == NULL || u32_in(args[1], &token) != 0)
+    if (self == NULL || kvpy_u32_in(args[1], &token) != 0)
         return NULL;
     const int32_t value = token <= INT32_MAX ? (int32_t)token : -1; /* which C refuses */
     int status = kvpy_enter(self->object);
     if (status == KVP_OK) {
-        status = kvp_seq_extend(cache_of(self), (kvp_seq){.bits = self->bits}, &value, 1, 0);
+        status = kvp_seq_extend(kvpy_cache_of(self), kvpy_seq_of(self), &value, 1, 0);
         kvpy_leave(self->object);
     }
     return PyLong_FromLong(status);
@@ -175,16 +191,16 @@ static PyObject *seq_append(PyObject *module, PyObject *const *args, Py_ssize_t 
 
 static PyObject *seq_fork(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 3);
+    handle *self = kvpy_handle_in(args, n_args, 3);
     uint32_t at;
     uint64_t tag;
     (void)module;
-    if (self == NULL || u32_in(args[1], &at) != 0 || u64_in(args[2], &tag) != 0)
+    if (self == NULL || kvpy_u32_in(args[1], &at) != 0 || kvpy_u64_in(args[2], &tag) != 0)
         return NULL;
     kvp_seq child;
     int status = kvpy_enter(self->object);
     if (status == KVP_OK) {
-        status = kvp_seq_fork(cache_of(self), (kvp_seq){.bits = self->bits}, at, tag, &child);
+        status = kvp_seq_fork(kvpy_cache_of(self), kvpy_seq_of(self), at, tag, &child);
         kvpy_leave(self->object);
     }
     if (status != KVP_OK)
@@ -194,45 +210,138 @@ static PyObject *seq_fork(PyObject *module, PyObject *const *args, Py_ssize_t n_
 
 static PyObject *seq_truncate(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 2);
+    handle *self = kvpy_handle_in(args, n_args, 2);
     uint32_t n_tokens;
     (void)module;
-    if (self == NULL || u32_in(args[1], &n_tokens) != 0)
+    if (self == NULL || kvpy_u32_in(args[1], &n_tokens) != 0)
         return NULL;
     kvp_released released;
     int status = kvpy_enter(self->object);
     if (status == KVP_OK) {
-        status =
-            kvp_seq_truncate(cache_of(self), (kvp_seq){.bits = self->bits}, n_tokens, &released);
+        status = kvp_seq_truncate(kvpy_cache_of(self), kvpy_seq_of(self), n_tokens, &released);
         kvpy_leave(self->object);
     }
     if (status != KVP_OK)
         return PyLong_FromLong(status);
-    return record(released_type, &released, sizeof released);
+    return kvpy_record_new(KVPY_RELEASED, &released);
 }
 
 static PyObject *seq_close(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 1);
+    handle *self = kvpy_handle_in(args, n_args, 1);
     (void)module;
     if (self == NULL)
         return NULL;
     kvp_released released;
     int status = kvpy_enter(self->object);
     if (status == KVP_OK) {
-        status = kvp_seq_close(cache_of(self), (kvp_seq){.bits = self->bits}, &released);
+        status = kvp_seq_close(kvpy_cache_of(self), kvpy_seq_of(self), &released);
         kvpy_leave(self->object);
     }
     if (status != KVP_OK)
         return PyLong_FromLong(status);
-    return record(released_type, &released, sizeof released);
+    return kvpy_record_new(KVPY_RELEASED, &released);
 }
 
 static PyObject *seq_opened(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 1);
+    handle *self = kvpy_handle_in(args, n_args, 1);
     (void)module;
-    return self == NULL ? NULL : record(open_info_type, &self->info, sizeof self->info);
+    return self == NULL ? NULL : kvpy_record_new(KVPY_OPEN_INFO, &self->info);
+}
+
+static PyObject *seq_info(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    handle *self = kvpy_handle_in(args, n_args, 1);
+    (void)module;
+    if (self == NULL)
+        return NULL;
+    kvp_seq_info info;
+    int status = kvpy_enter(self->object);
+    if (status == KVP_OK) {
+        status = kvp_seq_info_get(kvpy_cache_of(self), kvpy_seq_of(self), &info);
+        kvpy_leave(self->object);
+    }
+    return status == KVP_OK ? kvpy_record_new(KVPY_SEQ_INFO, &info) : PyLong_FromLong(status);
+}
+
+/* stats(cache): also beside another call. */
+static PyObject *cache_stats(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    handle *self = kvpy_handle_in(args, n_args, 1);
+    (void)module;
+    if (self == NULL)
+        return NULL;
+    kvp_stats stats;
+    int status = kvpy_enter_reader(self->object);
+    if (status == KVP_OK) {
+        status = kvp_cache_stats(kvpy_cache_of(self), &stats);
+        kvpy_leave_reader(self->object);
+    }
+    return status == KVP_OK ? kvpy_record_new(KVPY_STATS, &stats) : PyLong_FromLong(status);
+}
+
+static PyObject *cache_shortage(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    handle *self = kvpy_handle_in(args, n_args, 1);
+    (void)module;
+    if (self == NULL)
+        return NULL;
+    kvp_shortage shortage;
+    int status = kvpy_enter(self->object);
+    if (status == KVP_OK) {
+        status = kvp_cache_shortage(kvpy_cache_of(self), &shortage);
+        kvpy_leave(self->object);
+    }
+    return status == KVP_OK ? kvpy_record_new(KVPY_SHORTAGE, &shortage) : PyLong_FromLong(status);
+}
+
+/* extend_unknown(seq, n_tokens, reserve): also with none, which makes slots writable. */
+static PyObject *seq_extend_unknown(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    handle *self = kvpy_handle_in(args, n_args, 3);
+    uint32_t n_tokens, reserve;
+    (void)module;
+    if (self == NULL || kvpy_u32_in(args[1], &n_tokens) != 0 || kvpy_u32_in(args[2], &reserve) != 0)
+        return NULL;
+    int status = kvpy_enter(self->object);
+    if (status == KVP_OK) {
+        status = kvp_seq_extend(kvpy_cache_of(self), kvpy_seq_of(self), NULL, n_tokens, reserve);
+        kvpy_leave(self->object);
+    }
+    return PyLong_FromLong(status);
+}
+
+/* retain(seq, begin, end, retention), uncache(seq, begin, end). */
+static PyObject *seq_range(PyObject *const *args, Py_ssize_t n_args, int is_retain)
+{
+    handle *self = kvpy_handle_in(args, n_args, is_retain ? 4 : 3);
+    kvp_range range;
+    uint32_t retention = 0;
+    if (self == NULL || kvpy_u32_in(args[1], &range.begin) != 0 ||
+        kvpy_u32_in(args[2], &range.end) != 0 ||
+        (is_retain && kvpy_u32_in(args[3], &retention) != 0))
+        return NULL;
+    int status = kvpy_enter(self->object);
+    if (status == KVP_OK) {
+        kvp_cache *cache = kvpy_cache_of(self);
+        status = is_retain ? kvp_seq_retain(cache, kvpy_seq_of(self), range, retention)
+                           : kvp_seq_uncache(cache, kvpy_seq_of(self), range);
+        kvpy_leave(self->object);
+    }
+    return PyLong_FromLong(status);
+}
+
+static PyObject *seq_retain(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    return seq_range(args, n_args, 1);
+}
+
+static PyObject *seq_uncache(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+    (void)module;
+    return seq_range(args, n_args, 0);
 }
 
 /* ------------------------------------------------------------------------------------ prompts */
@@ -244,9 +353,9 @@ static int open_or_match(handle *self, const kvp_prompt *prompt, kvp_seq *seq, k
         return status;
     const kvp_ns ns = {.bits = self->bits};
     if (seq != NULL)
-        status = kvp_seq_open(cache_of(self), ns, prompt, seq, info);
+        status = kvp_seq_open(kvpy_cache_of(self), ns, prompt, seq, info);
     else
-        status = kvp_match(cache_of(self), ns, prompt, info);
+        status = kvp_match(kvpy_cache_of(self), ns, prompt, info);
     kvpy_leave(self->object);
     return status;
 }
@@ -277,19 +386,19 @@ static PyObject *match_it(handle *self, const kvp_prompt *prompt)
 {
     kvp_open_info info;
     int status = run(self, prompt, NULL, &info);
-    return status == KVP_OK ? record(open_info_type, &info, sizeof info) : PyLong_FromLong(status);
+    return status == KVP_OK ? kvpy_record_new(KVPY_OPEN_INFO, &info) : PyLong_FromLong(status);
 }
 
 static PyObject *ns_open(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 4);
+    handle *self = kvpy_handle_in(args, n_args, 4);
     kvp_prompt prompt = {.struct_size = sizeof prompt};
     Py_buffer view;
     (void)module;
-    if (self == NULL || u32_in(args[2], &prompt.reserve_tokens) != 0 ||
-        u64_in(args[3], &prompt.tag) != 0)
+    if (self == NULL || kvpy_u32_in(args[2], &prompt.reserve_tokens) != 0 ||
+        kvpy_u64_in(args[3], &prompt.tag) != 0)
         return NULL;
-    if (!tokens_in(args[1], &view))
+    if (!kvpy_array_in(args[1], KVPY_I32, &view))
         Py_RETURN_NONE;
     prompt.tokens = view.buf;
     prompt.n_tokens = (uint32_t)view.shape[0];
@@ -300,12 +409,12 @@ static PyObject *ns_open(PyObject *module, PyObject *const *args, Py_ssize_t n_a
 
 static PyObject *ns_match(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
 {
-    handle *self = handle_in(args, n_args, 2);
+    handle *self = kvpy_handle_in(args, n_args, 2);
     Py_buffer view;
     (void)module;
     if (self == NULL)
         return NULL;
-    if (!tokens_in(args[1], &view))
+    if (!kvpy_array_in(args[1], KVPY_I32, &view))
         Py_RETURN_NONE;
     const kvp_prompt prompt = {
         .struct_size = sizeof prompt, .tokens = view.buf, .n_tokens = (uint32_t)view.shape[0]};
@@ -318,9 +427,9 @@ static PyObject *ns_match(PyObject *module, PyObject *const *args, Py_ssize_t n_
 static PyObject *with_prompt(PyObject *const *args, Py_ssize_t n_args,
                              PyObject *(*call)(handle *, const kvp_prompt *))
 {
-    handle *self = handle_in(args, n_args, 2);
+    handle *self = kvpy_handle_in(args, n_args, 2);
     uint64_t address;
-    if (self == NULL || u64_in(args[1], &address) != 0)
+    if (self == NULL || kvpy_u64_in(args[1], &address) != 0)
         return NULL;
     return call(self, (const kvp_prompt *)(uintptr_t)address);
 }
@@ -339,35 +448,81 @@ static PyObject *ns_match_prompt(PyObject *module, PyObject *const *args, Py_ssi
 
 /* ------------------------------------------------------------------------------------- module */
 
-/* What is made: the class of sequences, and the records of kvp_open_info and kvp_released. */
+/* handle(type, owner, address, bits): the cdata of a kvpy_object, where that lies, and the bits.
+ * Not a class's own constructor: who calls that cannot know an address. */
+static PyObject *make_handle(PyObject *module, PyObject *args)
+{
+    PyTypeObject *type;
+    PyObject *owner;
+    unsigned long long address, bits;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!OKK", &PyType_Type, &type, &owner, &address, &bits))
+        return NULL;
+    if (!PyType_IsSubtype(type, &handle_type)) {
+        PyErr_SetString(PyExc_SystemError, "kvpager._calls: called wrongly");
+        return NULL;
+    }
+    return (PyObject *)handle_new(type, owner, (kvpy_object *)(uintptr_t)address, bits);
+}
+
+/* A record of the struct it is to be: 0, or -1 with an exception. */
+static int set_record(record *made, PyObject *pair, size_t size)
+{
+    size_t n_bytes = 0;
+    if (!PyArg_ParseTuple(pair, "O!U", &PyType_Type, &made->type, &made->text))
+        return -1;
+    Py_INCREF(made->type);
+    Py_INCREF(made->text);
+    made->codes = PyUnicode_AsUTF8(made->text);
+    if (made->codes == NULL)
+        return -1;
+    for (const char *code = made->codes; *code != '\0'; code++)
+        n_bytes += *code == 'Q' ? 8 : 4;
+    if (n_bytes == size && strspn(made->codes, "QIi") == strlen(made->codes))
+        return 0;
+    PyErr_SetString(PyExc_SystemError, "kvpager._calls: a record is not its struct");
+    return -1;
+}
+
+/* setup(class of sequences, a tuple of (NamedTuple, codes) in the order of kvpy_record). */
 static PyObject *setup(PyObject *module, PyObject *args)
 {
+    static const size_t sizes[KVPY_RECORDS] = {
+        [KVPY_OPEN_INFO] = sizeof(kvp_open_info),  [KVPY_RELEASED] = sizeof(kvp_released),
+        [KVPY_ADMISSION] = sizeof(kvp_admission),  [KVPY_SEQ_INFO] = sizeof(kvp_seq_info),
+        [KVPY_STATS] = sizeof(kvp_stats),          [KVPY_SHORTAGE] = sizeof(kvp_shortage),
+        [KVPY_META_SIZES] = sizeof(kvp_meta_sizes)};
+    PyObject *pairs;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!O!", &PyType_Type, &sequence_type, &PyType_Type,
-                          &open_info_type, &PyType_Type, &released_type))
+    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &sequence_type, &PyTuple_Type, &pairs))
         return NULL;
     Py_INCREF(sequence_type);
-    Py_INCREF(open_info_type);
-    Py_INCREF(released_type);
+    for (int i = 0; i < KVPY_RECORDS; i++) {
+        PyObject *pair = PyTuple_GetItem(pairs, i);
+        if (pair == NULL || set_record(&records[i], pair, sizes[i]) != 0)
+            return NULL;
+    }
     Py_RETURN_NONE;
 }
 
-#define FAST(name, call)                                                                           \
-    {                                                                                              \
-        name, (PyCFunction)(void (*)(void))(call), METH_FASTCALL, NULL                             \
-    }
-
 static PyMethodDef methods[] = {{"setup", setup, METH_VARARGS, NULL},
-                                FAST("commit", seq_commit),
-                                FAST("append", seq_append),
-                                FAST("fork", seq_fork),
-                                FAST("truncate", seq_truncate),
-                                FAST("close", seq_close),
-                                FAST("opened", seq_opened),
-                                FAST("open", ns_open),
-                                FAST("match", ns_match),
-                                FAST("open_prompt", ns_open_prompt),
-                                FAST("match_prompt", ns_match_prompt),
+                                {"handle", make_handle, METH_VARARGS, NULL},
+                                KVPY_FAST("commit", seq_commit),
+                                KVPY_FAST("append", seq_append),
+                                KVPY_FAST("fork", seq_fork),
+                                KVPY_FAST("truncate", seq_truncate),
+                                KVPY_FAST("close", seq_close),
+                                KVPY_FAST("opened", seq_opened),
+                                KVPY_FAST("info", seq_info),
+                                KVPY_FAST("stats", cache_stats),
+                                KVPY_FAST("shortage", cache_shortage),
+                                KVPY_FAST("extend_unknown", seq_extend_unknown),
+                                KVPY_FAST("retain", seq_retain),
+                                KVPY_FAST("uncache", seq_uncache),
+                                KVPY_FAST("open", ns_open),
+                                KVPY_FAST("match", ns_match),
+                                KVPY_FAST("open_prompt", ns_open_prompt),
+                                KVPY_FAST("match_prompt", ns_match_prompt),
                                 {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "kvpager._calls",
@@ -376,7 +531,8 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "kvpage
 PyMODINIT_FUNC PyInit__calls(void)
 {
     PyObject *module = PyType_Ready(&handle_type) == 0 ? PyModule_Create(&definition) : NULL;
-    if (module != NULL && PyModule_AddObjectRef(module, "Handle", (PyObject *)&handle_type) != 0)
+    if (module != NULL && (PyModule_AddObjectRef(module, "Handle", (PyObject *)&handle_type) != 0 ||
+                           PyModule_AddFunctions(module, kvpy_array_calls) != 0))
         Py_CLEAR(module);
     return module;
 }

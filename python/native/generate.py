@@ -35,8 +35,7 @@ READERS = ["kvp_cache_stats"]
 
 # Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
 SHORT = [
-    "kvpg_seq_extend", "kvpg_seq_info_get", "kvpg_cache_stats",
-    "kvpg_cache_shortage", "kvpg_seq_retain", "kvpg_seq_uncache", "kvpg_step_done",
+    "kvpg_cache_stats", "kvpg_cache_shortage", "kvpg_step_done",
     "kvpg_ns_close", "kvpg_sched_pause", "kvpg_sched_resume", "kvpg_request_info_get",
     "kvpg_request_sample", "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info",
     "kvpg_wire_mirror_seq",

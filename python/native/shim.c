@@ -117,19 +117,6 @@ static void *cache_of(kvpy_object *object)
     return atomic_load_explicit(&object->pointer, memory_order_relaxed);
 }
 
-int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-                  kvp_admission *out)
-{
-    const kvp_prompt prompt = {
-        .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_tokens};
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_can_open(cache_of(object), (kvp_ns){.bits = ns}, &prompt, out);
-    kvpy_leave(object);
-    return status;
-}
-
 /* Whether there are as many values as the counts say. */
 static int values_fit(const uint32_t *n_tokens, uint32_t n_seqs, uint64_t n_values)
 {
@@ -166,12 +153,6 @@ int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
     return status;
 }
 
-int kvpy_extend_each_by_one(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                            const int32_t *tokens, uint32_t n_values)
-{
-    return kvpy_extend_many(object, seqs, n_seqs, tokens, n_values, NULL, 0, NULL);
-}
-
 int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out)
 {
@@ -206,20 +187,6 @@ int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, co
     status = kvp_seq_fill_many(cache_of(object), &batch);
     kvpy_leave(object);
     return status;
-}
-
-int kvpy_row(kvpy_object *object, uint64_t seq, uint32_t group, int32_t *out, uint32_t capacity,
-             uint32_t *out_n)
-{
-    const int32_t *row = NULL;
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_seq_row(cache_of(object), seq_of(seq), group, &row, out_n);
-    for (uint32_t i = 0; status == KVP_OK && i < *out_n && i < capacity; i++)
-        out[i] = row[i];
-    kvpy_leave(object);
-    return status != KVP_OK || *out_n <= capacity ? status : KVP_E_TOO_SMALL;
 }
 
 int kvpy_evicted(kvpy_object *object, kvp_evicted *out, uint32_t capacity, uint32_t *out_n)
@@ -307,30 +274,6 @@ int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint
     if (status != KVP_OK)
         return status;
     status = kvp_meta_measure(cache_of(object), &batch, out);
-    kvpy_leave(object);
-    return status;
-}
-
-int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
-                    const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense)
-{
-    const kvp_meta_batch batch = batch_of(seqs, n_seqs, group, begin, n_tokens);
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_meta_fill_dense(cache_of(object), &batch, dense);
-    kvpy_leave(object);
-    return status;
-}
-
-int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
-                  const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr)
-{
-    const kvp_meta_batch batch = batch_of(seqs, n_seqs, group, begin, n_tokens);
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status;
-    status = kvp_meta_fill_csr(cache_of(object), &batch, csr);
     kvpy_leave(object);
     return status;
 }

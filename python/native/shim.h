@@ -114,12 +114,6 @@ void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
 
 /* ------------------------------------------------------------------------------- the cache */
 
-int kvpy_can_open(kvpy_object *object, uint64_t ns, const int32_t *tokens, uint32_t n_tokens,
-                  kvp_admission *out);
-
-/* One token each, all or nothing: what a decode step calls. */
-int kvpy_extend_each_by_one(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
-                            const int32_t *tokens, uint32_t n_values);
 int kvpy_extend_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                      const int32_t *tokens, uint64_t n_values, const uint32_t *n_tokens,
                      uint32_t reserve_tokens, int32_t *statuses);
@@ -127,8 +121,6 @@ int kvpy_can_extend(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs,
                     const uint32_t *n_tokens, uint32_t reserve_tokens, kvp_admission *out);
 int kvpy_fill_many(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, const int32_t *tokens,
                    uint64_t n_values, const uint32_t *n_tokens, int32_t *statuses);
-int kvpy_row(kvpy_object *object, uint64_t seq, uint32_t group, int32_t *out, uint32_t capacity,
-             uint32_t *out_n);
 int kvpy_window(kvpy_object *object, uint64_t seq, uint32_t group, uint32_t sink_tokens,
                 uint32_t recent_tokens, kvp_released *out);
 int kvpy_evicted(kvpy_object *object, kvp_evicted *out, uint32_t capacity, uint32_t *out_n);
@@ -139,10 +131,6 @@ int kvpy_record_stop(kvpy_object *object);
 
 int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
                  const uint32_t *begin, const uint32_t *n_tokens, kvp_meta_sizes *out);
-int kvpy_fill_dense(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
-                    const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_dense *dense);
-int kvpy_fill_csr(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint32_t group,
-                  const uint32_t *begin, const uint32_t *n_tokens, const kvp_meta_csr *csr);
 
 /* ------------------------------------------------------------------------------- scheduler */
 
