@@ -41,6 +41,8 @@ from ._constants import *  # noqa: F403
 from ._errors import *  # noqa: F403
 from ._hashing import hash_root as hash_root
 from ._hashing import hash_units as hash_units
+from ._inspect import ArenaReport as ArenaReport
+from ._inspect import arena_inspect as arena_inspect
 from ._memory import SLOT_MOVE_DTYPE as SLOT_MOVE_DTYPE
 from ._memory import Copier as Copier
 from ._memory import Layer as Layer

@@ -47,11 +47,12 @@ SHORT = [
     "kvpg_receiver_detach", "kvp_loopback_cut",
 ]
 
-# Python functions that C calls (kvpager/_snapshot.py).
+# Python functions that C calls (kvpager/_snapshot.py, kvpager/_inspect.py).
 CALLBACKS = """
 extern "Python" int kvpy_snapshot_get(void *, const kvp_snapshot_block *, void *);
 extern "Python" int kvpy_snapshot_put(void *, const kvp_snapshot_block *, const void *);
 extern "Python" void kvpy_snapshot_tell(void *, const kvp_snapshot_item *);
+extern "Python" void kvpy_arena_tell_seq(void *, const kvp_arena_seq *);
 """
 
 HEADER = '"""Made from the public headers by generate.py. Do not edit."""\n'

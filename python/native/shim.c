@@ -5,11 +5,14 @@
 
 #include "shim.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ------------------------------------------------------------------------------- objects */
 
@@ -429,6 +432,52 @@ int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out)
     const kvp_source source = {.context = file, .read = read_file};
     int status = kvp_snapshot_peek(&source, out);
     fclose(file);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------- arenas */
+
+static int read_memory(void *context, uint64_t offset, void *out_bytes, size_t n_bytes)
+{
+    memcpy(out_bytes, (const unsigned char *)context + offset, n_bytes);
+    return 0;
+}
+
+int kvpy_arena_inspect(const void *bytes, size_t n_bytes, const kvp_arena_options *options,
+                       kvp_arena_report *out)
+{
+    const kvp_arena_source source = {(void *)(uintptr_t)bytes, n_bytes, read_memory};
+    return kvp_arena_inspect(&source, options, out);
+}
+
+static int read_at(void *context, uint64_t offset, void *out_bytes, size_t n_bytes)
+{
+    const int *file = context;
+    unsigned char *at = out_bytes;
+    while (n_bytes > 0) {
+        const ssize_t got = pread(*file, at, n_bytes, (off_t)offset);
+        if (got <= 0)
+            return 1;
+        at += got;
+        offset += (uint64_t)got;
+        n_bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+int kvpy_arena_inspect_file(const char *path, const kvp_arena_options *options,
+                            kvp_arena_report *out)
+{
+    struct stat stat;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return KVP_E_IO;
+    int status = KVP_E_IO;
+    if (fstat(file, &stat) == 0 && S_ISREG(stat.st_mode)) {
+        const kvp_arena_source source = {&file, (uint64_t)stat.st_size, read_at};
+        status = kvp_arena_inspect(&source, options, out);
+    }
+    close(file);
     return status;
 }
 

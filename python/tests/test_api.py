@@ -14,9 +14,6 @@ INSTEAD = {
     "kvp_status_class": "base classes of exceptions",
     "kvp_sched_bytes": "no memory is given", "kvp_wire_sender_bytes": "no memory is given",
     "kvp_wire_mirror_bytes": "no memory is given",
-    # Looking at a cache of another process: the command does it.
-    "kvp_arena_inspect": "kvpager inspect",
-    "kvp_arena_options_init": "kvpager inspect",
     # One record at a time is for the tool that shrinks logs; OpLog.replay runs a whole one.
     "kvp_call_run": "OpLog.replay", "kvp_handle_flip": "OpLog.replay",
     "kvp_outcome_free": "OpLog.replay",
