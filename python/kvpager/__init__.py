@@ -38,6 +38,7 @@ from ._cache import EVICTED_DTYPE as EVICTED_DTYPE
 from ._cache import Cache as Cache
 from ._cache import handles_of as handles_of
 from ._constants import *  # noqa: F403
+from ._core import number as _number
 from ._errors import *  # noqa: F403
 from ._hashing import hash_root as hash_root
 from ._hashing import hash_units as hash_units
@@ -113,9 +114,12 @@ __version__: str = _ffi.string(_lib.kvp_version()).decode()
 
 def blocks_for_tokens(block_tokens: int, n_tokens: int) -> int:
     """ceil(n_tokens / block_tokens)."""
-    return int(_lib.kvp_blocks_for_tokens(block_tokens, n_tokens))
+    return int(_lib.kvp_blocks_for_tokens(_number("block_tokens", block_tokens),
+                                          _number("n_tokens", n_tokens)))
 
 
 def blocks_for_append(block_tokens: int, n_tokens: int, n_new: int, reserve: int = 0) -> int:
     """Blocks that a sequence of n_tokens tokens newly needs for n_new more."""
-    return int(_lib.kvp_blocks_for_append(block_tokens, n_tokens, n_new, reserve))
+    return int(_lib.kvp_blocks_for_append(
+        _number("block_tokens", block_tokens), _number("n_tokens", n_tokens),
+        _number("n_new", n_new), _number("reserve", reserve)))

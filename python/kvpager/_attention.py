@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, bad_number, fail, i32, number,
-                    pointer, same_length, set_fields)
+from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, bad_number, fail, i32, instance,
+                    listed, number, pointer, same_length, set_fields)
 from ._errors import ArgError, BusyError
 from ._memory import Layer
 from ._native import ffi, lib
@@ -63,11 +63,13 @@ class Rope:
         lib.kvp_rope_init(self._c)
         set_fields(self._c, fields, "Rope")
         self._keep: Any = None
+        if frequencies is not None and (getattr(frequencies, "dtype", None) != np.float64
+                                        or frequencies.ndim != 1):
+            raise TypeError("frequencies: needs an array of float64 of one dimension")
         self._n = None if frequencies is None else len(frequencies)
         if frequencies is not None:
-            if frequencies.dtype != np.float64 or frequencies.ndim != 1:
-                raise TypeError(f"frequencies: needs one dimension of float64, not "
-                                f"{frequencies.dtype}")
+            if not frequencies.flags.c_contiguous or not frequencies.flags.aligned:
+                raise ArgError("frequencies: the array is not contiguous")
             self._keep = ffi.from_buffer("double[]", frequencies)
             self._c.frequencies = self._keep
 
@@ -78,7 +80,7 @@ class Rope:
 
     def frequencies(self, dims: int) -> tuple[F64Array, float]:
         """([n_pairs] f64 radians for each position, magnitude) for vectors of `dims` elements."""
-        self._fits(dims)
+        self._fits(number("dims", dims))
         n, magnitude = ffi.new("uint32_t *"), ffi.new("double *")
         out = np.empty(max(dims // 2, 1), np.float64)
         status = lib.kvp_rope_frequencies(self._c, dims, ffi.from_buffer("double[]", out),
@@ -138,11 +140,26 @@ class AttnWindow(NamedTuple):
 # ------------------------------------------------------------------------------------- arrays
 
 
+def _array(name: str, value: Any) -> Any:
+    """`value`, or the array over the same memory of what speaks DLPack."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return value
+    try:
+        return np.from_dlpack(value)
+    except (TypeError, BufferError, RuntimeError) as error:
+        raise ArgError(f"{name}: {error}") from None
+
+
+def _columns(name: str, lse: Any) -> Any:
+    """[T, Q] as [T, Q, 1]."""
+    array = _array(name, lse)
+    return array[:, :, None] if isinstance(array, np.ndarray) and array.ndim == 2 else array
+
+
 def _rows(name: str, value: Any, shape: tuple[int, ...], writable: bool = False) -> tuple[
         Any, int, int]:
     """(pointer, token stride, head stride in elements) of f32 [T, heads, dims]."""
-    array = np.from_dlpack(value) if not isinstance(value, np.ndarray) and hasattr(
-        value, "__dlpack__") else value
+    array = _array(name, value)
     if not isinstance(array, np.ndarray) or array.dtype != F32:
         raise TypeError(f"{name}: needs an array of float32, not "
                         f"{getattr(array, 'dtype', type(array).__name__)}")
@@ -150,6 +167,8 @@ def _rows(name: str, value: Any, shape: tuple[int, ...], writable: bool = False)
         raise ArgError(f"{name}: needs the shape {list(shape)}, has {list(array.shape)}")
     if shape[2] > 1 and array.strides[2] != 4 or any(n % 4 or n < 0 for n in array.strides):
         raise ArgError(f"{name}: the elements of a vector must be contiguous")
+    if not array.flags.aligned:
+        raise ArgError(f"{name}: the array is not aligned")
     if writable and not array.flags.writeable:
         raise ArgError(f"{name}: the array is read-only")
     strides = array.strides
@@ -174,16 +193,16 @@ def _scratch(n_bytes: int) -> tuple[Any, Any]:
     return memory, ffi.cast("void *", at + -at % lib.KVP_SCRATCH_ALIGN)
 
 
-def _run(what: str, bytes_of: Any, run: Any, made: Any) -> None:
+def _run(what: str, bytes_of: Any, run: Any, made: Any, given: dict[str, Any]) -> None:
     n_bytes = ffi.new("size_t *")
     status = bytes_of(made, n_bytes)
     if status:
-        fail(status, what)
+        fail(status, what, **given)
     keep, scratch = _scratch(n_bytes[0])
     status = run(made, scratch, n_bytes[0])
     del keep
     if status:
-        fail(status, what)
+        fail(status, what, **given)
 
 
 def append(layer: Layer, k: F32Array, v: F32Array | None, slots: Any, *,
@@ -195,6 +214,9 @@ def append(layer: Layer, k: F32Array, v: F32Array | None, slots: Any, *,
     slots      [T] i64; NO_SLOT: not written
     positions  [T] i32, with ROPE_AT_WRITE
     """
+    instance("layer", layer, Layer)
+    if rope is not None:
+        instance("rope", rope, Rope)
     made = ffi.new("kvp_append *")
     lib.kvp_append_init(made)
     where = pointer("slots", slots, I64)
@@ -214,16 +236,19 @@ def append(layer: Layer, k: F32Array, v: F32Array | None, slots: Any, *,
         rope._fits(shape.k.size)
         made.rope = rope._c[0]
     if t:
-        _run("append", lib.kvp_append_bytes, lib.kvp_append_run, made)
+        _run("append", lib.kvp_append_bytes, lib.kvp_append_run, made,
+             {"slots": slots, "positions": positions})
 
 
 def _set_level(level: Any, lists: DenseLists | CsrLists, keep: list[Any]) -> int:
     """Fills in one level of block lists; gives how many rows it has."""
+    instance("lists", lists, DenseLists, CsrLists)
     if isinstance(lists, DenseLists):
         lengths = i32("lengths", lists.lengths)
-        table = np.asarray(lists.blocks)
-        if table.dtype != I32:
-            raise TypeError(f"blocks: needs an array of int32, not of {table.dtype}")
+        table = _array("blocks", lists.blocks)
+        if not isinstance(table, np.ndarray) or table.dtype != I32:
+            raise TypeError(f"blocks: needs an array of int32, not "
+                            f"{getattr(table, 'dtype', type(table).__name__)}")
         if table.ndim != 2 or table.shape[0] != len(lengths) or table.strides[1] != 4 or \
                 table.strides[0] < 4 * table.shape[1] or table.strides[0] % 4:
             raise ArgError(f"blocks: needs rows of contiguous ids, [{len(lengths)}, M]; has "
@@ -280,9 +305,10 @@ def _set_tree(made: Any, tree: AttnTree, n_seqs: int, keep: list[Any]) -> None:
             setattr(room, name, data)
             keep.append(data)
     if tree.intervals is not None:
-        pairs = np.asarray(tree.intervals)
-        if pairs.dtype != I32:
-            raise TypeError(f"intervals: needs an array of int32, not of {pairs.dtype}")
+        pairs = _array("intervals", tree.intervals)
+        if not isinstance(pairs, np.ndarray) or pairs.dtype != I32:
+            raise TypeError(f"intervals: needs an array of int32, not "
+                            f"{getattr(pairs, 'dtype', type(pairs).__name__)}")
         if pairs.ndim != 2 or pairs.shape[1:] != (2,) or not pairs.flags.c_contiguous:
             raise ArgError("intervals: needs a contiguous array [V, 2]")
         data = ffi.from_buffer("int32_t[]", pairs)
@@ -315,27 +341,32 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     positions    [T] i32 of the queries, with ROPE_AT_WRITE
     team         threads that share the work; None: this one only
     """
+    instance("layer", layer, Layer)
+    for name, given, kind in (("window", window, AttnWindow), ("tree", tree, AttnTree),
+                              ("rope", rope, Rope), ("team", team, AttnTeam)):
+        if given is not None:
+            instance(name, given, kind)
+    q = _array("q", q)
     made, keep = ffi.new("kvp_attention *"), list[Any]()
     lib.kvp_attention_init(made)
     starts = i32("query_start", query_start)
     if len(starts) < 2:
         raise ArgError(f"query_start: needs at least 2 elements, has {len(starts)}")
     n_seqs = len(starts) - 1
-    if getattr(q, "ndim", 0) != 3:
+    if not isinstance(q, np.ndarray) or q.ndim != 3:
         raise ArgError("q: needs an array [T, Q, D] of float32")
     t, n_heads, _ = q.shape
     made.layer, made.n_seqs, made.n_tokens, made.n_heads = layer._c, n_seqs, t, n_heads
     made.query_start, made.causal = starts, int(causal)
     set_fields(made, {"v_size": v_size, "scale": scale, "soft_cap": soft_cap, "impl": impl},
                "attention")
-    dims = v_size or layer._c.v.size or layer._c.k.size
+    dims = made.v_size or layer._c.v.size or layer._c.k.size
     _set_rows(made.q, "q", q, (t, n_heads, layer._c.k.size))
     result = np.zeros((t, n_heads, dims), F32) if out is None else out
     _set_rows(made.out, "out", result, (t, n_heads, dims), writable=True)
     if lse is not None:
-        columns = lse[:, :, None] if getattr(lse, "ndim", 0) == 2 else lse
-        _set_rows(made.lse, "lse", columns, (t, n_heads, 1), writable=True)
-    levels = [lists] if isinstance(lists, (DenseLists, CsrLists)) else list(lists)
+        _set_rows(made.lse, "lse", _columns("lse", lse), (t, n_heads, 1), writable=True)
+    levels = [lists] if isinstance(lists, (DenseLists, CsrLists)) else listed("lists", lists)
     rooms = ffi.new("kvp_attn_level[]", len(levels))
     for room, level in zip(rooms, levels):
         rows = _set_level(room, level, keep)
@@ -366,7 +397,9 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     with nullcontext(NULL) if team is None else team._alone() as threads:
         made.team = threads
         if t:
-            _run("attention", lib.kvp_attention_bytes, lib.kvp_attention_run, made)
+            _run("attention", lib.kvp_attention_bytes, lib.kvp_attention_run, made,
+                 {"query_start": query_start, "lists": lists, "order": order,
+                  "positions": positions, "window": window, "tree": tree})
     return result
 
 
@@ -374,24 +407,25 @@ def merge(partials: SequenceOf[tuple[F32Array, F32Array]], *, impl: int = c.ATTN
         F32Array, F32Array]:
     """Merge partial results of disjoint sets of keys: [(out [T, Q, Dv], lse [T, Q])] f32, at most
     MERGE_MAX; gives (out, lse)."""
-    if not partials:
-        raise ArgError("partials: needs at least one")
-    shape = np.shape(partials[0][0])
-    if len(shape) != 3:
+    pairs = [pair for pair in listed("partials", partials)]
+    if not pairs or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
         raise ArgError("partials: needs pairs (out [T, Q, Dv], lse [T, Q])")
-    t, n_heads, dims = shape
-    made, rooms = ffi.new("kvp_merge *"), ffi.new("kvp_partial[]", len(partials))
+    first = _array("partials[0] out", pairs[0][0])
+    if not isinstance(first, np.ndarray) or first.ndim != 3:
+        raise ArgError("partials: needs pairs (out [T, Q, Dv], lse [T, Q])")
+    t, n_heads, dims = first.shape
+    made, rooms = ffi.new("kvp_merge *"), ffi.new("kvp_partial[]", len(pairs))
     lib.kvp_merge_init(made)
-    for i, (room, (out, lse)) in enumerate(zip(rooms, partials)):
+    for i, (room, (out, lse)) in enumerate(zip(rooms, pairs)):
         _set_rows(room.out, f"partials[{i}] out", out, (t, n_heads, dims))
-        _set_rows(room.lse, f"partials[{i}] lse", lse[:, :, None] if lse.ndim == 2 else lse,
-                  (t, n_heads, 1))
-    made.n_partials, made.partials = len(partials), rooms
+        name = f"partials[{i}] lse"
+        _set_rows(room.lse, name, _columns(name, lse), (t, n_heads, 1))
+    made.n_partials, made.partials = len(pairs), rooms
     set_fields(made, {"impl": impl, "n_tokens": t, "n_heads": n_heads, "size": dims}, "merge")
     merged, total = np.zeros((t, n_heads, dims), F32), np.zeros((t, n_heads), F32)
     _set_rows(made.out, "out", merged, (t, n_heads, dims), writable=True)
     _set_rows(made.lse, "lse", total[:, :, None], (t, n_heads, 1), writable=True)
     status = lib.kvp_merge_run(made)
     if status:
-        fail(status, "merge")
+        fail(status, "merge", partials=partials)
     return merged, total

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -14,8 +15,8 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (I32, NULL, U8, Handle, I32Array, Ints, Struct, U64Array, _from_buffer,
-                    bad_number, calls, close, i32, out_array, owned, same_length, seqs_of, set_fields,
-                    struct_dtype, u32)
+                    bad_number, bytes_in, calls, close, i32, listed, out_array, owned, path_of,
+                    same_length, seqs_of, set_fields, struct_dtype, text_of, u32)
 from ._core import fail as plain_fail
 from ._errors import ArgError, CorruptError, HandleError, TooSmallError
 from ._native import ffi, lib
@@ -59,12 +60,13 @@ class Cache(Tiers, Snapshots):
             made.uncached_tokens, made.n_uncached_tokens = values, len(values)
         memory, n_bytes = NULL, 0
         if arena is not None:
-            memory = _from_buffer("uint8_t[]", arena, require_writable=True)
+            memory = bytes_in("arena", arena, writable=True)
             n_bytes = len(memory)
         out = ffi.new("kvp_cache **")
         status = lib.kvp_cache_create(made, memory, n_bytes, out)
         if status:
-            plain_fail(status, "Cache", **config)
+            what = {} if arena is None else {"arena": f"<{n_bytes} bytes>"}
+            plain_fail(status, "Cache", **config, **what)
         self._o = owned(out[0], lib.KVPY_CACHE, held=memory if n_bytes else None)
         self._h = handle_of(Handle, self._o, 0)  # what calls take that do without cffi
         self._children: WeakSet[Any] = WeakSet()
@@ -152,9 +154,7 @@ class Cache(Tiers, Snapshots):
 
     def namespace(self, name: str | bytes = b"") -> Namespace:
         """Open a namespace by name, at most NAME_MAX_BYTES bytes; str as UTF-8."""
-        data = name.encode() if isinstance(name, str) else name
-        if not isinstance(data, bytes):
-            raise TypeError(f"name: needs str or bytes, not {type(name).__name__}")
+        data = text_of("name", name)
         out = ffi.new("kvp_ns *")
         status = lib.kvpg_ns_open(self._o, data, len(data), out)
         if status:
@@ -164,8 +164,8 @@ class Cache(Tiers, Snapshots):
     def seq(self, handle: int) -> Sequence:
         """The sequence of a handle, as arrays have it."""
         try:
-            return handle_of(Sequence, self._o, int(ffi.cast("uint64_t", int(handle))))
-        except (TypeError, ValueError):
+            return handle_of(Sequence, self._o, index(handle) % 2 ** 64)
+        except TypeError:
             raise TypeError(f"handle: needs an int, not {type(handle).__name__}") from None
 
     def extend_many(self, seqs: Any, tokens: Ints | None = None, *, n_tokens: Ints | None = None,
@@ -317,7 +317,7 @@ class Cache(Tiers, Snapshots):
     @contextmanager
     def record(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Record every call in a file, as long as the block runs: an operation log (OpLog)."""
-        status = lib.kvpy_record_start(self._o, os.fsencode(path))
+        status = lib.kvpy_record_start(self._o, path_of("path", path))
         if status:
             fail(self._o, status, "Cache.record", path=os.fspath(path))
         try:
@@ -326,6 +326,13 @@ class Cache(Tiers, Snapshots):
             status = lib.kvpy_record_stop(self._o)
         if status:
             fail(self._o, status, "Cache.record", path=os.fspath(path))
+
+
+def object_of(cache: Any) -> Any:
+    """What the library's calls on a cache take."""
+    if not isinstance(cache, Cache):
+        raise TypeError(f"cache: needs a Cache, not {type(cache).__name__}")
+    return cache._o
 
 
 def _config_of(fields: Any, what: str) -> Any:
@@ -364,7 +371,7 @@ def _struct_out(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
 
 def handles_of(seqs: Any) -> U64Array:
     """An array of handles, to be used again and again: [B] u64."""
-    handles = np.array([getattr(seq, "handle", seq) for seq in seqs], np.uint64)
+    handles = np.frombuffer(ffi.buffer(seqs_of("seqs", listed("seqs", seqs))), np.uint64).copy()
     if (handles == 0).any():
         raise HandleError("seqs: zero is no sequence")
     return handles

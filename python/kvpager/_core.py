@@ -6,11 +6,13 @@ where their type already says that they fit, and the reason is worked out afterw
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -74,12 +76,17 @@ else:
 
 def _from_numbers(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """A list, tuple or range of Python ints as an array of `dtype`."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of unequal length
+        raise ArgError(f"{name}: {error}") from None
     if array.ndim != 1:
         raise ArgError(f"{name}: needs one dimension, has {array.ndim}")
     if array.size == 0:
         return np.empty(0, dtype)
     if dtype.kind == "f":
+        if array.dtype.kind not in "iuf":
+            raise TypeError(f"{name}: needs numbers, has {array.dtype}")
         return array.astype(dtype)
     if array.dtype.kind not in "iu" and not all(isinstance(item, int) for item in value):
         raise TypeError(f"{name}: needs ints, has {array.dtype}")
@@ -112,6 +119,8 @@ def array_of(name: str, value: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         raise ArgError(f"{name}: needs one dimension, has {value.ndim}")
     if not value.flags.c_contiguous:
         raise ArgError(f"{name}: the array is not contiguous")
+    if not value.flags.aligned:
+        raise ArgError(f"{name}: the array is not aligned")
     if value.size >= 2 ** 32:
         raise ArgError(f"{name}: has {value.size} elements")
     return cast("npt.NDArray[Any]", value)
@@ -124,7 +133,7 @@ def pointer(name: str, value: Any, dtype: np.dtype[Any]) -> Any:
 
 def i32(name: str, value: Any) -> Any:
     try:
-        if value.dtype is I32 and value.ndim == 1:
+        if value.dtype is I32 and value.ndim == 1 and value.flags.aligned:
             return _from_buffer(_I32_C, value)
     except (AttributeError, ValueError, BufferError, TypeError):
         pass
@@ -133,24 +142,28 @@ def i32(name: str, value: Any) -> Any:
 
 def u32(name: str, value: Any) -> Any:
     try:
-        if value.dtype is U32 and value.ndim == 1:
+        if value.dtype is U32 and value.ndim == 1 and value.flags.aligned:
             return _from_buffer(_U32_C, value)
     except (AttributeError, ValueError, BufferError, TypeError):
         pass
     return pointer(name, value, U32)
 
 
+def _handle(item: Any) -> int:
+    return index(getattr(item, "handle", item))
+
+
 def seqs_of(name: str, value: Any) -> Any:
     """Handles: an array of u64, or sequences; as a C array of kvp_seq."""
     try:
-        if value.dtype is U64 and value.ndim == 1:
+        if value.dtype is U64 and value.ndim == 1 and value.flags.aligned:
             return _from_buffer(_SEQ_C, value)
     except (AttributeError, ValueError, BufferError, TypeError):
         pass
     if isinstance(value, (list, tuple)):
         try:
-            value = np.array([getattr(item, "handle", item) for item in value], U64)
-        except (TypeError, ValueError, OverflowError):
+            value = np.array([_handle(item) for item in value], U64)
+        except Exception:  # whatever the items' own conversion raises
             raise TypeError(f"{name}: needs sequences, or an array of their handles") from None
     return _from_buffer(_SEQ_C, array_of(name, value, U64))
 
@@ -171,6 +184,68 @@ def unusable(name: str, value: Any, dtype: np.dtype[Any], least: int) -> NoRetur
     """Says why an array cannot be written, which a call of calls.c found."""
     out_array(name, value, dtype, least)
     raise ArgError(f"{name}: the array cannot be used as it lies")
+
+
+def text_of(name: str, value: Any) -> bytes:
+    """str as UTF-8, or bytes."""
+    data = value.encode() if isinstance(value, str) else value
+    if not isinstance(data, bytes):
+        raise TypeError(f"{name}: needs str or bytes, not {type(value).__name__}")
+    return data
+
+
+def path_of(name: str, value: Any) -> bytes:
+    """A path as the system wants it."""
+    try:
+        path = os.fsencode(value)
+    except TypeError:
+        raise TypeError(f"{name}: needs a path, not {type(value).__name__}") from None
+    if b"\0" in path:
+        raise ArgError(f"{name}: {value!r} has a null character")
+    return path
+
+
+def bytes_in(name: str, value: Any, writable: bool = False) -> Any:
+    """A C array of bytes over anything with the buffer protocol, which stays alive with it."""
+    if isinstance(value, _ndarray) and value.dtype.hasobject:
+        raise TypeError(f"{name}: needs a buffer of bytes, not of Python objects")
+    try:
+        return _from_buffer("uint8_t[]", value, require_writable=writable)
+    except TypeError:
+        raise TypeError(f"{name}: needs a buffer of bytes, not {type(value).__name__}") from None
+    except (ValueError, BufferError) as error:  # released, closed, not contiguous, read-only
+        raise ArgError(f"{name}: {error}") from None
+
+
+def instance(name: str, value: Any, *kinds: type) -> None:
+    """TypeError unless `value` is one of these."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise TypeError(f"{name}: needs a {wanted}, not {type(value).__name__}")
+
+
+def function(name: str, value: Any) -> None:
+    """TypeError unless `value` can be called, or is None."""
+    if value is not None and not callable(value):
+        raise TypeError(f"{name}: needs a function, not {type(value).__name__}")
+
+
+def contiguous(name: str, value: Any) -> npt.NDArray[Any]:
+    """`value` as a contiguous, aligned array of numbers; copied where it is not."""
+    try:
+        array = np.ascontiguousarray(value)
+    except (TypeError, ValueError, BufferError, RuntimeError) as error:
+        raise ArgError(f"{name}: {error}") from None
+    if array.dtype.kind not in "iuf" or not array.dtype.isnative:
+        raise TypeError(f"{name}: needs an array of numbers, not of {array.dtype}")
+    return array if array.flags.aligned else array.copy()
+
+
+def listed(name: str, value: Any) -> list[Any]:
+    try:
+        return list(value)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise TypeError(f"{name}: {error}") from None
 
 
 def same_length(**lengths: Any) -> int:
@@ -334,7 +409,9 @@ def set_fields(cdata: Any, fields: Any, what: str) -> None:
         if name not in known or name in ("struct_size", "reserved"):
             raise TypeError(f"{what}() got an unexpected keyword argument '{name}'")
         try:
-            setattr(cdata, name, value)
+            # What can be made an int, but is none, C would take.
+            is_int = known[name].type.kind == "primitive" and known[name].type.cname != "double"
+            setattr(cdata, name, index(value) if is_int else value)
         except OverflowError:
             raise ArgError(f"{name}: {value} is out of range") from None
         except (TypeError, IndexError) as error:
@@ -350,23 +427,36 @@ def set_fields(cdata: Any, fields: Any, what: str) -> None:
 def bad_number(error: Exception, **arguments: Any) -> Exception:
     """The exception for a number that cffi refused: names the argument."""
     for name, value in arguments.items():
-        if isinstance(value, float) or not hasattr(value, "__index__"):
+        try:
+            index(value)
+        except TypeError:
             return TypeError(f"{name}: needs an int, not {type(value).__name__}")
     for name, value in arguments.items():
-        number = int(value)
-        if number < 0:
-            return ArgError(f"{name}: {number} is negative")
-        if number >= 2 ** 32:
-            return ArgError(f"{name}: {number} is too large")
+        if index(value) < 0:
+            return ArgError(f"{name}: {value} is negative")
+        if index(value) >= 2 ** 32:
+            return ArgError(f"{name}: {value} is too large")
     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     return ArgError(f"{shown}: {error}")
 
 
 def number(name: str, value: Any) -> int:
     """`value` as a number of 32 bits, not negative; or an exception that names it."""
-    if hasattr(value, "__index__") and 0 <= value < 2 ** 32:
-        return int(value)
-    raise bad_number(OverflowError(), **{name: value})
+    try:
+        whole = index(value)
+    except TypeError as error:
+        raise bad_number(error, **{name: value}) from None
+    if not 0 <= whole < 2 ** 32:
+        raise bad_number(OverflowError(), **{name: value})
+    return whole
+
+
+def real(name: str, value: Any) -> float:
+    """`value` as a float; or an exception that names it."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"{name}: needs a number, not {type(value).__name__}") from None
 
 
 def _shown(value: Any) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ._core import NULL, Ints, U8Array, bad_number, fail, i32
+from ._core import NULL, Ints, U8Array, bad_number, bytes_in, fail, i32, text_of
+from ._errors import ArgError
 from ._native import ffi, lib
 from ._sequence import Key, Prompt
 
 
 def hash_root(unit_tokens: int, name: str | bytes = b"", seed: int = 0) -> bytes:
     """The root hash of a namespace, 16 bytes; seed as in Cache(hash_seed=...)."""
-    data = name.encode() if isinstance(name, str) else name
+    data = text_of("name", name)
     out = ffi.new("kvp_hash *")
     try:
         status = lib.kvp_hash_root(unit_tokens, seed, data, len(data), out)
@@ -33,8 +34,9 @@ def hash_units(tokens: Ints, unit_tokens: int, parent: bytes, *, first_position:
     first_position   of tokens[0] in its sequence; a multiple of unit_tokens
     """
     values = i32("tokens", tokens)
-    if len(bytes(parent)) != 16:
-        raise ValueError(f"parent: needs 16 bytes, has {len(bytes(parent))}")
+    before = bytes_in("parent", parent)
+    if len(before) != 16:
+        raise ArgError(f"parent: needs 16 bytes, has {len(before)}")
     given = ffi.new("kvp_hash_input *")
     prompt = Prompt(tokens, keys=keys)
     try:
@@ -44,7 +46,7 @@ def hash_units(tokens: Ints, unit_tokens: int, parent: bytes, *, first_position:
     given.tokens, given.n_tokens = values, len(values)
     given.keys, given.n_keys = prompt._c.keys, prompt._c.n_keys
     root = ffi.new("kvp_hash *")
-    ffi.memmove(root, bytes(parent), 16)
+    ffi.memmove(root, before, 16)
     out = np.empty((len(values) // max(unit_tokens, 1), 16), np.uint8)
     room = ffi.from_buffer("kvp_hash[]", out) if out.size else ffi.new("kvp_hash[1]")
     status = lib.kvp_hash_units(given, root, room if out.size else NULL)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._core import Struct, U64Array, _from_buffer, fail
-from ._errors import ArgError
+from ._core import Struct, U64Array, bytes_in, fail, function, path_of
 from ._native import ffi, lib
 from ._records import ArenaSeq, Stats, Window
 from ._snapshot import SnapshotItem, _Callbacks
@@ -50,18 +49,6 @@ def kvpy_arena_tell_seq(context: Any, seq: Any) -> None:
     ffi.from_handle(context).run("tell_seq", _SEQ.read(seq))
 
 
-def _source(arena: Any) -> tuple[Any, int]:
-    """The bytes of an arena, and how many they are."""
-    try:
-        data = _from_buffer("uint8_t[]", arena)
-    except TypeError:
-        raise TypeError(f"arena: needs a path, or a contiguous buffer, not "
-                        f"{type(arena).__name__}") from None
-    except (ValueError, BufferError) as error:
-        raise ArgError(f"arena: {error}") from None
-    return data, len(data)
-
-
 def _report_of(made: Any) -> ArenaReport:
     n_groups = made.config.n_groups
     config = {name: getattr(made.config, name) for name, _ in ffi.typeof("kvp_config").fields
@@ -95,6 +82,8 @@ def arena_inspect(arena: Any, *, figures_only: bool = False,
 
     FormatError: no arena, or a damaged one; VersionError: of another version. What tell or
     tell_seq raises is raised."""
+    function("tell", tell)
+    function("tell_seq", tell_seq)
     calls = _Callbacks(0, tell=tell, tell_seq=tell_seq)
     options, made = ffi.new("kvp_arena_options *"), ffi.new("kvp_arena_report *")
     lib.kvp_arena_options_init(options)
@@ -106,9 +95,10 @@ def arena_inspect(arena: Any, *, figures_only: bool = False,
         options.tell_seq = lib.kvpy_arena_tell_seq
     given = ffi.NULL if figures_only else options
     if isinstance(arena, (str, os.PathLike)):
-        status = lib.kvpy_arena_inspect_file(os.fsencode(arena), given, made)
+        status = lib.kvpy_arena_inspect_file(path_of("arena", arena), given, made)
     else:
-        status = lib.kvpy_arena_inspect(*_source(arena), given, made)
+        data = bytes_in("arena", arena)
+        status = lib.kvpy_arena_inspect(data, len(data), given, made)
     del keep
     if calls.error is not None:
         raise calls.error

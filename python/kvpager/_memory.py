@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from operator import index as whole
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, NULL, F32Array, Ints, Struct, bad_number, close, fail, i32, owned,
-                    pointer, set_fields, struct_dtype)
+from ._core import (F32, NULL, F32Array, Ints, Struct, bad_number, bytes_in, close,
+                    contiguous, fail, i32, instance, listed, number, owned, pointer, real,
+                    set_fields, struct_dtype, text_of)
 from ._errors import ArgError
 from ._native import ffi, lib
 from ._records import (LayoutFields, MemoryInfo, MemoryOptionsFields, Part)
@@ -46,21 +48,21 @@ _capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [
 
 def type_bytes(type: int) -> int:
     """Bytes of an element; 0 for a number that is no type."""
-    return int(lib.kvp_type_bytes(type))
+    return int(lib.kvp_type_bytes(number("type", type)))
 
 
 def type_scale(type: int, max_abs: float) -> float:
     """The smallest scale with which values up to max_abs fit."""
-    return float(lib.kvp_type_scale(type, max_abs))
+    return float(lib.kvp_type_scale(number("type", type), real("max_abs", max_abs)))
 
 
 def type_to_f32(type: int, elements: Any, scale: float = 1.0) -> F32Array:
     """Elements, an array of any shape of the type's bits, as f32 of the same shape."""
-    array = np.ascontiguousarray(elements)
-    if type not in _NUMPY or array.dtype.itemsize != type_bytes(type):
+    array = contiguous("elements", elements)
+    if number("type", type) not in _NUMPY or array.dtype.itemsize != type_bytes(type):
         raise TypeError(f"elements: {array.dtype} does not hold elements of type {type}")
     out = np.empty(array.shape, np.float32)
-    status = lib.kvp_type_to_f32(type, scale, ffi.from_buffer(array), array.size,
+    status = lib.kvp_type_to_f32(type, real("scale", scale), ffi.from_buffer(array), array.size,
                                  ffi.from_buffer("float[]", out))
     if status:
         fail(status, "type_to_f32", type=type, scale=scale)
@@ -69,14 +71,14 @@ def type_to_f32(type: int, elements: Any, scale: float = 1.0) -> F32Array:
 
 def type_from_f32(type: int, values: Any, scale: float = 1.0) -> npt.NDArray[Any]:
     """f32 values as elements, rounded to the nearest: uint16 for BF16, uint8 for E4M3."""
-    array = np.ascontiguousarray(values)
+    array = contiguous("values", values)
     if array.dtype != np.float32:
         raise TypeError(f"values: needs an array of float32, not of {array.dtype}")
-    if type not in _NUMPY:
+    if number("type", type) not in _NUMPY:
         raise ArgError(f"type: {type} is none")
     out: npt.NDArray[Any] = np.empty(array.shape, _NUMPY[type])
-    status = lib.kvp_type_from_f32(type, scale, ffi.from_buffer("float[]", array), array.size,
-                                   ffi.from_buffer(out))
+    status = lib.kvp_type_from_f32(type, real("scale", scale), ffi.from_buffer("float[]", array),
+                                   array.size, ffi.from_buffer(out))
     if status:
         fail(status, "type_from_f32", type=type, scale=scale)
     return out
@@ -114,15 +116,16 @@ class Layout:
     def arrange(self, order: str, v_order: str | None = None) -> Layout:
         """Fill in where K and V lie, in an order of dimensions, "2NSHD" or ORDER_...; gives self.
         """
-        status = lib.kvp_layout_arrange(self._c, order.encode(),
-                                        NULL if v_order is None else v_order.encode())
+        status = lib.kvp_layout_arrange(
+            self._c, text_of("order", order),
+            NULL if v_order is None else text_of("v_order", v_order))
         if status:
             fail(status, "Layout.arrange", order=order, v_order=v_order)
         return self
 
     def add_scales(self, order: str) -> Layout:
         """Add scales to INT8 or E4M3 elements, in tensors of their own; gives self."""
-        status = lib.kvp_layout_add_scales(self._c, order.encode())
+        status = lib.kvp_layout_add_scales(self._c, text_of("order", order))
         if status:
             fail(status, "Layout.add_scales", order=order)
         return self
@@ -147,7 +150,7 @@ class Layout:
 
     def part(self, name: str) -> Part:
         """Where "k", "v", "k_scales" or "v_scales" lies."""
-        if name not in ("k", "v", "k_scales", "v_scales"):
+        if not isinstance(name, str) or name not in ("k", "v", "k_scales", "v_scales"):
             raise ValueError(f"name: {name!r} is no part")
         return _PART.read(ffi.addressof(self._c, name))
 
@@ -176,6 +179,8 @@ class Tensor:
 
     def __init__(self, keep: Any, address: int, type: int, shape: tuple[int, ...],
                  strides: tuple[int, ...]) -> None:
+        if not isinstance(keep, ffi.CData):
+            raise TypeError("a Tensor is made by Layer.tensor and Memory.tensor")
         self._keep, self._address = keep, address
         self.type, self.shape, self.strides = type, shape, strides
 
@@ -226,12 +231,7 @@ def _dlpack_range(name: str, tensor: Any) -> tuple[int, int, Any]:
 def _memory_range(name: str, tensor: Any) -> tuple[int, int, Any]:
     if hasattr(tensor, "__dlpack__") and not isinstance(tensor, np.ndarray):
         return _dlpack_range(name, tensor)
-    try:
-        data = ffi.from_buffer("uint8_t[]", tensor, require_writable=True)
-    except (TypeError, ValueError, BufferError) as error:
-        kind = ArgError if isinstance(tensor, np.ndarray) else TypeError
-        raise kind(f"{name}: needs a contiguous, writable buffer or DLPack tensor: "
-                   f"{error}") from None
+    data = bytes_in(name, tensor, writable=True)
     return int(ffi.cast("uintptr_t", data)), len(data), data
 
 
@@ -242,14 +242,14 @@ class Layer:
         self._c = ffi.new("kvp_layer *")
         self._keep = memory
         try:
-            status = lib.kvp_memory_layer(memory, layer, self._c)
+            status = lib.kvp_memory_layer(memory, whole(layer), self._c)
         except _no_numbers as error:
             raise bad_number(error, layer=layer) from None
         if status:
             fail(status, "Memory.layer", layer=layer)
 
     def _size(self, which: int) -> int:
-        if which not in (c.K, c.V):
+        if number("which", which) not in (c.K, c.V):
             raise ArgError(f"which: {which!r} is neither K nor V")
         return int((self._c.k if which == c.K else self._c.v).size)
 
@@ -257,7 +257,8 @@ class Layer:
         """K or V of one token and head: [D] f32."""
         out = np.empty(self._size(which), F32)
         try:
-            status = lib.kvp_layer_read(self._c, which, slot, head, ffi.from_buffer("float[]", out))
+            status = lib.kvp_layer_read(self._c, which, whole(slot), whole(head),
+                                        ffi.from_buffer("float[]", out))
         except _no_numbers as error:
             raise bad_number(error, slot=slot, head=head) from None
         if status:
@@ -270,7 +271,7 @@ class Layer:
         if len(data) != self._size(which):
             raise ArgError(f"values: has {len(data)} elements, the layer has {self._size(which)}")
         try:
-            status = lib.kvp_layer_write(self._c, which, slot, head, data)
+            status = lib.kvp_layer_write(self._c, which, whole(slot), whole(head), data)
         except _no_numbers as error:
             raise bad_number(error, slot=slot, head=head) from None
         if status:
@@ -310,6 +311,7 @@ class Memory:
     @classmethod
     def create(cls, layout: Layout, **options: Unpack[MemoryOptionsFields]) -> Memory:
         """Memory of the library's own. Keywords: pages, numa_node, touch."""
+        instance("layout", layout, Layout)
         out, given = ffi.new("kvp_memory **"), ffi.new("kvp_memory_options *")
         lib.kvp_memory_options_init(given)
         set_fields(given, options, "Memory.create")
@@ -326,7 +328,8 @@ class Memory:
                   with DLPack) on the CPU; None for those that no part lies in. They are kept alive,
                   and no byte of them is read or written here.
         """
-        given = list(tensors)
+        instance("layout", layout, Layout)
+        given = listed("tensors", tensors)
         if len(given) != layout.n_tensors:
             raise ArgError(f"tensors: has {len(given)}, the layout has {layout.n_tensors}")
         addresses, keep = ffi.new("void *[]", max(len(given), 1)), []
@@ -393,7 +396,7 @@ class Memory:
         """A whole tensor as it lies: [elements], of the layout's type."""
         memory = self._open()
         try:
-            address = lib.kvp_memory_tensor(memory, index)
+            address = lib.kvp_memory_tensor(memory, whole(index))
         except _no_numbers as error:
             raise bad_number(error, index=index) from None
         if address == NULL:
@@ -416,7 +419,8 @@ class Memory:
         memory, blocks, given = self._open(), i32("row", row), ffi.new("kvp_gather *")
         given.row, given.n_row = blocks, len(blocks)
         try:
-            given.layer, given.begin, given.n_tokens = layer, begin, n_tokens
+            given.layer, given.begin = whole(layer), whole(begin)
+            given.n_tokens = whole(n_tokens)
         except _no_numbers as error:
             raise bad_number(error, layer=layer, begin=begin, n_tokens=n_tokens) from None
         if begin + n_tokens > len(blocks) * self.layout.block_tokens:
@@ -436,7 +440,7 @@ class Memory:
         """Hash of the KV of a block's first n_tokens tokens, in all layers: 16 bytes."""
         memory, out = self._open(), ffi.new("kvp_hash *")
         try:
-            status = lib.kvp_memory_checksum(memory, block, n_tokens, out)
+            status = lib.kvp_memory_checksum(memory, whole(block), whole(n_tokens), out)
         except _no_numbers as error:
             raise bad_number(error, block=block, n_tokens=n_tokens) from None
         if status:
@@ -459,6 +463,8 @@ class Copier:
     def __init__(self, device: Memory | Iterable[Memory], host: Memory | Iterable[Memory] | None
                  = None, *, n_threads: int = 1, max_moves: int = 1024) -> None:
         devices, hosts = _memories("device", device), _memories("host", host or [])
+        if not devices:
+            raise ArgError("device: needs a memory")
         if hosts and len(hosts) != len(devices):
             raise ArgError(f"host: has {len(hosts)} memories, device has {len(devices)}")
         made, out = ffi.new("kvp_copier_config *"), ffi.new("kvp_copier **")
@@ -524,7 +530,7 @@ class Copier:
 
 
 def _memories(name: str, value: Any) -> list[Any]:
-    given = [value] if isinstance(value, Memory) else list(value)
+    given = [value] if isinstance(value, Memory) else listed(name, value)
     for memory in given:
         if not isinstance(memory, Memory):
             raise TypeError(f"{name}: needs memories, not {type(memory).__name__}")

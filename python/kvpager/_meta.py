@@ -10,12 +10,13 @@ All take the same first arguments, which csr explains.
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import _constants as c
-from ._cache import Cache
+from ._cache import Cache, object_of
 from ._core import (I32, I64, NULL, U8, U32, I32Array, I64Array, Ints, Struct, U8Array, U32Array,
                     bad_number, calls, number, same_length, seqs_of, u32)
 from ._errors import TooSmallError
@@ -157,9 +158,10 @@ class Delta(NamedTuple):
 class _Batch:
     """seqs [B] u64, begin [B] u32 or None, n_tokens [B] u32 or None, as C arrays."""
 
-    __slots__ = ("seqs", "n", "begin", "n_tokens", "group")
+    __slots__ = ("seqs", "n", "begin", "n_tokens", "group", "given")
 
     def __init__(self, seqs: Any, begin: Ints | None, n_tokens: Ints | None, group: int) -> None:
+        self.given = {"seqs": seqs, "begin": begin, "n_tokens": n_tokens, "group": group}
         self.seqs = seqs_of("seqs", seqs)
         self.n = len(self.seqs)
         self.group = number("group", group)
@@ -180,6 +182,7 @@ class _Batch:
 def measure(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | None = None, *,
             group: int = 0) -> MetaSizes:
     """How large the arrays of a batch are."""
+    object_of(cache)
     try:
         found = calls.measure(cache._h, seqs, begin, n_tokens, group)
     except (TypeError, OverflowError) as error:
@@ -187,16 +190,16 @@ def measure(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints |
     if found is None:
         return _measure(cache, _Batch(seqs, begin, n_tokens, group))
     if type(found) is int:
-        fail(cache._o, found, "measure", seqs=seqs, group=group)
+        fail(cache._o, found, "measure", seqs=seqs, begin=begin, n_tokens=n_tokens, group=group)
     return found  # type: ignore[no-any-return]
 
 
 def _measure(cache: Cache, batch: _Batch) -> MetaSizes:
     room = _SIZES.new()
-    status = lib.kvpy_measure(cache._o, batch.seqs, batch.n, batch.group, batch.begin,
+    status = lib.kvpy_measure(object_of(cache), batch.seqs, batch.n, batch.group, batch.begin,
                               batch.n_tokens, room)
     if status:
-        fail(cache._o, status, "measure", seqs=[seq.bits for seq in batch.seqs], group=batch.group)
+        fail(cache._o, status, "measure", **batch.given)
     return _SIZES.read(room)
 
 
@@ -215,9 +218,9 @@ class _Buffers:
         the caller gave them."""
         room, n_bytes = ffi.new("kvp_meta_sizes *"), ffi.new("size_t *")
         try:
-            room.n_seqs = max_seqs
+            room.n_seqs = index(max_seqs)
             for name, size in sizes.items():
-                setattr(room, _SIZE_OF[name], size)
+                setattr(room, _SIZE_OF[name], index(size))
         except (TypeError, OverflowError) as error:
             raise bad_number(error, max_seqs=max_seqs, **sizes) from None
         self._c = ffi.new(struct + " *")
@@ -246,10 +249,14 @@ class _Buffers:
         try:
             status: int | None = _fill_meta(cache._h, seqs, begin, n_tokens, group, format,
                                             self.max_seqs, self._at)
+        except AttributeError:
+            object_of(cache)
+            raise
         except (TypeError, OverflowError) as error:
             raise bad_number(error, group=group) from None
         if status is not None:
             return status
+        object_of(cache)
         batch = _Batch(seqs, begin, n_tokens, group)
         if batch.n > self.max_seqs:
             raise TooSmallError(f"seqs: {batch.n} of them, there is room for {self.max_seqs}")
@@ -490,6 +497,7 @@ def delta(cache: Cache, seqs: Any, had_version: Ints | None = None,
           had_blocks: Ints | None = None, *, group: int = 0) -> Delta:
     """What changed in rows since the delta before: had_version, had_blocks [B] u32 as that one gave
     them; None: everything is new."""
+    object_of(cache)
     batch = _Batch(seqs, None, None, group)
     n = batch.n
     version = np.zeros(n, U32) if had_version is None else had_version

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._core import I32, NULL, U32, U64, I32Array, U32Array, U64Array, close, copied, error_of
-from ._core import fail, owned
+from ._core import fail, number, owned, path_of
 from ._native import ffi, lib
 from ._wire import _Closing, locked
 
@@ -45,11 +45,13 @@ class OpLog(_Closing):
     """A log, from a file or from bytes. Iterating gives every Call, from the first one on."""
 
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
-        data = source if isinstance(source, bytes) else pathlib.Path(source).read_bytes()
+        data = source
+        if not isinstance(data, bytes):
+            data = pathlib.Path(os.fsdecode(path_of("source", source))).read_bytes()
         room, out = ffi.from_buffer(data), ffi.new("kvp_oplog **")
         status = lib.kvp_oplog_open(room, len(data), out)
         if status:
-            fail(status, "OpLog", n_bytes=len(data))
+            fail(status, "OpLog", source=f"<{len(data)} bytes>")
         self._o = owned(out[0], lib.KVPY_OPLOG, held=room)
 
     @property
@@ -95,7 +97,7 @@ class OpLog(_Closing):
         """Run the whole log on a new cache and compare every record, bit for bit. MismatchError,
         CorruptError and FormatError say at which record, in .index."""
         out = ffi.new("uint64_t *")
-        status = lib.kvpg_oplog_replay(self._o, check_level, out)
+        status = lib.kvpg_oplog_replay(self._o, number("check_level", check_level), out)
         if status:
             error = error_of(status, "OpLog.replay",
                              {"check_level": check_level, "record": int(out[0])})
@@ -109,5 +111,5 @@ class OpLog(_Closing):
 
 def call_name(op: int) -> str:
     """Name of a call by its number; "?" when there is none."""
-    text: Any = ffi.string(lib.kvp_call_name(op))
+    text: Any = ffi.string(lib.kvp_call_name(number("op", op)))
     return str(text.decode())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ._cache import Cache
+from ._cache import Cache, object_of
 from ._core import (I32, NULL, U8, U64, I32Array, Ints, Struct, U64Array, bad_number, close,
                     copied, error_of, i32, out_array, owned, pointer, same_length, set_fields,
                     struct_dtype, u32)
@@ -90,7 +90,7 @@ class Scheduler:
         made, out = ffi.new("kvp_sched_config *"), ffi.new("kvp_sched **")
         lib.kvp_sched_config_init(made)
         set_fields(made, config, "Scheduler")
-        status = lib.kvpg_sched_create(made, cache._o, NULL, 0, out)
+        status = lib.kvpg_sched_create(made, object_of(cache), NULL, 0, out)
         if status:
             raise error_of(status, "Scheduler", dict(config))
         self._o = owned(out[0], lib.KVPY_SCHED, cache._o)
@@ -134,6 +134,8 @@ class Scheduler:
         NoSeqsError, NoBlocksError (later).
         """
         given = prompt_of(prompt)
+        if not isinstance(ns, Namespace):
+            raise TypeError(f"ns: needs a Namespace, not {type(ns).__name__}")
         _check_hashes(self.cache._o, given)
         made, out, limit = ffi.new("kvp_submission *"), ffi.new("kvp_request *"), _LIMIT.new()
         made.struct_size, made.prompt = ffi.sizeof("kvp_submission"), given._c

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
@@ -11,8 +12,8 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, array_of, bad_number,
-                    calls, error_of, i32, number, out_array, same_length, seqs_of, struct_dtype,
-                    u32, unusable)
+                    bytes_in, calls, error_of, i32, listed, number, out_array, same_length,
+                    seqs_of, struct_dtype, u32, unusable)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
 from ._records import (Admission, MetaSizes, OpenInfo, Released, SeqInfo, Shortage, Stats, Window,
@@ -79,7 +80,8 @@ class Prompt:
         made.struct_size = ffi.sizeof("kvp_prompt")
         made.tokens, made.n_tokens = values, len(values)
         try:
-            made.reserve_tokens, made.tag, made.retention = reserve, tag, retention
+            made.reserve_tokens, made.tag = index(reserve), index(tag)
+            made.retention = index(retention)
         except _no_numbers as error:
             raise bad_number(error, reserve=reserve, tag=tag, retention=retention) from None
         made.flags = ((c.OPEN_NO_MATCH if no_match else 0)
@@ -88,8 +90,8 @@ class Prompt:
         self._at = int(ffi.cast("uintptr_t", made))
         self.tokens = tokens
         self.n_hashes = 0
-        self._set_keys(list(keys))
-        self._set_uncached(list(uncached))
+        self._set_keys(listed("keys", keys))
+        self._set_uncached(listed("uncached", uncached))
         if hashes is not None:
             self._set_hashes(hashes, len(values))
 
@@ -98,12 +100,15 @@ class Prompt:
             return
         array = ffi.new("kvp_key[]", len(keys))
         for room, key in zip(array, keys):
-            data = ffi.from_buffer(key.data)
+            if not isinstance(key, Key):
+                raise TypeError(f"keys: needs Keys, not {type(key).__name__}")
+            data = bytes_in("keys: data", key.data)
             self._keep.append(data)
             try:
-                room.type, room.begin, room.end = key.type, key.begin, key.end
+                room.type, room.begin, room.end = index(key.type), index(key.begin), index(key.end)
             except _no_numbers as error:
-                raise bad_number(error, keys=key.type, begin=key.begin, end=key.end) from None
+                raise bad_number(error, **{"keys: type": key.type, "keys: begin": key.begin,
+                                           "keys: end": key.end}) from None
             room.n_bytes, room.bytes = len(data), data
         self._keep.append(array)
         self._c.keys, self._c.n_keys = array, len(keys)
@@ -112,14 +117,16 @@ class Prompt:
         if not ranges:
             return
         try:
-            array = ffi.new("kvp_range[]", [tuple(pair) for pair in ranges])
-        except _no_numbers:
+            array = ffi.new("kvp_range[]", [(begin, end) for begin, end in ranges])
+        except (ValueError, *_no_numbers):
             raise TypeError("uncached: needs pairs (begin, end) of positions") from None
         self._keep.append(array)
         self._c.uncached, self._c.n_uncached = array, len(ranges)
 
     def _set_hashes(self, hashes: Any, n_tokens: int) -> None:
-        array = np.asarray(hashes)
+        array = hashes
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"hashes: needs an array, not {type(hashes).__name__}")
         if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1:] != (16,):
             raise TypeError(f"hashes: needs an array [units, 16] of uint8, not "
                             f"{array.dtype}{list(array.shape)}")
@@ -317,7 +324,8 @@ class Sequence(Handle):
         """Token values read back: [n_tokens] i32 from position `begin`; all known ones by default.
         With `out`, it is filled and given back."""
         if n_tokens is None:
-            n_tokens = max(self.info().known_tokens - number("begin", begin), 0) if out is None else len(out)
+            n_tokens = (max(self.info().known_tokens - number("begin", begin), 0) if out is None
+                        else len(out_array("out", out, I32, 0)))
         try:
             array = _empty(n_tokens, I32) if out is None else out
             status = _tokens(self, begin, n_tokens, array)
@@ -381,15 +389,13 @@ class Sequence(Handle):
         for none. What it does not keep is dropped at once; gives what became free and cached.
         DroppedError: it would keep what was dropped."""
         try:
-            sinks, recent = window
-        except (TypeError, ValueError):
+            sinks, recent = tuple(window) if isinstance(window, (tuple, list)) else ()
+        except ValueError:
             raise ArgError("window: needs two numbers, sink_tokens and recent_tokens") from None
         room = _RELEASED_ROOM.new()
-        try:
-            status = lib.kvpy_window(self._o, self.handle, group, sinks, recent, room)
-        except _no_numbers as error:
-            raise bad_number(error, group=group, **{"window: sink_tokens": sinks,
-                                                    "window: recent_tokens": recent}) from None
+        status = lib.kvpy_window(self._o, self.handle, number("group", group),
+                                 number("window: sink_tokens", sinks),
+                                 number("window: recent_tokens", recent), room)
         if status:
             fail(self._o, status, "Sequence.window", seq=self, window=window, group=group)
         return _RELEASED_ROOM.read(room)

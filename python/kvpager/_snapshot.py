@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import Struct, U8Array, fail, number
+from ._core import Struct, U8Array, fail, function, number, path_of, text_of
 from ._native import ffi, lib
 from ._records import SnapshotBlock, SnapshotReport, Window
 
@@ -85,9 +85,7 @@ def _options(model: str | bytes, calls: _Callbacks) -> tuple[Any, Any]:
     """A kvp_snapshot_options, and what must live as long."""
     made = ffi.new("kvp_snapshot_options *")
     lib.kvp_snapshot_options_init(made)
-    data = model.encode() if isinstance(model, str) else model
-    if not isinstance(data, bytes):
-        raise TypeError(f"model: needs str or bytes, not {type(model).__name__}")
+    data = text_of("model", model)
     keep = ffi.from_buffer(data), ffi.new_handle(calls)
     made.model, made.model_bytes = keep[0], len(data)
     made.block_bytes, made.context = number("block_bytes", calls.block_bytes), keep[1]
@@ -111,18 +109,19 @@ class Snapshots:
         get          get(block, out) writes a block's KV into out, [block_bytes] u8
 
         StateError: copies wait in the plan, or a step is out. What get raises ends the save."""
+        function("get", get)
         calls = _Callbacks(block_bytes, get=get)
         options, keep = _options(model, calls)
-        name = os.fspath(path)
-        part = f"{name}.part"
-        status = lib.kvpy_snapshot_save(self._o, options, os.fsencode(part))
+        name = path_of("path", path)
+        part = name + b".part"
+        status = lib.kvpy_snapshot_save(self._o, options, part)
         del keep
         if status:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)
             if calls.error is not None:
                 raise calls.error
-            fail(status, "Cache.save", path=name, block_bytes=block_bytes)
+            fail(status, "Cache.save", path=path, block_bytes=block_bytes, get=get)
         os.replace(part, name)
 
     def load(self, path: str | os.PathLike[str], *, model: str | bytes = b"", block_bytes: int = 0,
@@ -136,22 +135,24 @@ class Snapshots:
 
         Gives what was saved, restored and dropped. MismatchError: another configuration, model or
         block_bytes. What put or tell raises is raised, and the cache is empty."""
+        function("put", put)
+        function("tell", tell)
         calls, room = _Callbacks(block_bytes, put=put, tell=tell), _REPORT.new()
         options, keep = _options(model, calls)
-        status = lib.kvpy_snapshot_load(self._o, options, os.fsencode(os.fspath(path)), room)
+        status = lib.kvpy_snapshot_load(self._o, options, path_of("path", path), room)
         del keep
         if calls.error is not None:
             lib.kvpg_cache_reset(self._o)
             raise calls.error
         if status:
-            fail(status, "Cache.load", path=os.fspath(path), block_bytes=block_bytes)
+            fail(status, "Cache.load", path=os.fspath(path), block_bytes=block_bytes, put=put)
         return _REPORT.read(room)
 
 
 def snapshot_peek(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a snapshot says of itself: block_tokens, groups, model, saved_blocks, ..."""
     room = ffi.new("kvp_snapshot_info *")
-    status = lib.kvpy_snapshot_peek(os.fsencode(os.fspath(path)), room)
+    status = lib.kvpy_snapshot_peek(path_of("path", path), room)
     if status:
         fail(status, "snapshot_peek", path=os.fspath(path))
     info = {name: getattr(room, name) for name, _ in ffi.typeof("kvp_snapshot_info").fields}

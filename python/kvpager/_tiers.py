@@ -159,10 +159,10 @@ class Tiers:
             array = np.empty(n[0], EVENT_DTYPE)
             values = NULL
             if tokens is not None:
-                if len(tokens) < n[0] * self.unit_tokens:
-                    raise TooSmallError(f"tokens: has room for {len(tokens)}, needs "
-                                        f"{n[0] * self.unit_tokens}")
                 values = out_array("tokens", tokens, I32, 0)
+                if len(values) < n[0] * self.unit_tokens:
+                    raise TooSmallError(f"tokens: has room for {len(values)}, needs "
+                                        f"{n[0] * self.unit_tokens}")
             room = ffi.cast("kvp_event *", _from_buffer("uint8_t[]", array.view(np.uint8)))
             status = lib.kvpg_events_snapshot(self._o, room, len(array), values, n, number)
         if status:

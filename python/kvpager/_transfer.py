@@ -22,9 +22,9 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._base_errors import Error
-from ._cache import Cache
-from ._core import (NULL, Struct, _from_buffer, bad_number, close, error_of, fail, number, owned,
-                    set_fields, struct_dtype)
+from ._cache import Cache, object_of
+from ._core import (NULL, Struct, _from_buffer, bad_number, bytes_in, close, error_of, fail,
+                    instance, number, owned, set_fields, struct_dtype)
 from ._errors import BY_STATUS, AgainError, ArgError, PeerError
 from ._memory import Memory
 from ._native import ffi, lib
@@ -42,10 +42,7 @@ _no_numbers = (TypeError, OverflowError)
 
 def _bytes(name: str, value: Any) -> Any:
     """str as UTF-8, or bytes; as a C array."""
-    data = value.encode() if isinstance(value, str) else value
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise TypeError(f"{name}: needs str or bytes, not {type(value).__name__}")
-    return _from_buffer("uint8_t[]", data)
+    return bytes_in(name, value.encode() if isinstance(value, str) else value)
 
 
 class Link:
@@ -122,7 +119,7 @@ def ticket_read(ticket: bytes) -> TicketInfo:
         out = ffi.cast("kvp_slot_run *", _from_buffer("uint8_t[]", runs.view(np.uint8)))
         status = lib.kvp_ticket_read(data, len(data), room, out, len(runs))
     if status:
-        fail(status, "ticket_read", n_bytes=len(data))
+        fail(status, "ticket_read", ticket=f"<{len(data)} bytes>")
     return TicketInfo(_TICKET.read(room), runs)
 
 
@@ -212,7 +209,7 @@ class _Side(_Closing):
             raise TypeError(f"memory: needs a Memory, not {type(memory).__name__}")
         made.memory, made.model, made.model_bytes = memory._open(), name, len(name)
         out = ffi.new(f"kvp_{self._name} **")
-        status = getattr(lib, f"kvpy_{self._name}_create")(cache._o, made, out)
+        status = getattr(lib, f"kvpy_{self._name}_create")(object_of(cache), made, out)
         if status:
             fail(status, type(self).__name__, **config)
         # By number; kept until detached.
@@ -263,6 +260,7 @@ class TransferReceiver(_Side):
     def reserve(self, seq: Sequence, end: int = c.END, space: str | bytes = b"") -> Incoming:
         """Make the slots of a sequence's tokens that are not computed, up to `end`, the place where
         a sender's KV goes. space: what else the KV depends on, as the sender gives it."""
+        instance("seq", seq, Sequence)
         want, name = ffi.new("kvp_receive *"), _bytes("space", space)
         want.struct_size = ffi.sizeof("kvp_receive")
         want.seq.bits, want.end = seq.handle, number("end", end)
@@ -304,6 +302,7 @@ class TransferSender(_Side):
         link          number of the link to who made the ticket
         ready_tokens  whose KV is there in all layers; END: all that are computed
         """
+        instance("seq", seq, Sequence)
         want, name, data = ffi.new("kvp_send *"), _bytes("space", space), _bytes("ticket", ticket)
         want.struct_size = ffi.sizeof("kvp_send")
         want.seq.bits, want.link = seq.handle, number("link", link)
@@ -313,7 +312,8 @@ class TransferSender(_Side):
         id = ffi.new("uint64_t *")
         status = lib.kvpg_sender_mark(self._o, want, id)
         if status:
-            fail(status, "TransferSender.mark", seq=seq, link=link, ready_tokens=ready_tokens)
+            fail(status, "TransferSender.mark", seq=seq, ticket=f"<{len(data)} bytes>", link=link,
+                 ready_tokens=ready_tokens)
         return Outgoing(self, int(id[0]))
 
     def progress(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._cache import Cache
-from ._core import (I32, NULL, U32, I32Array, Ints, Struct, U32Array, bad_number, close, copied,
+from ._cache import Cache, object_of
+from ._core import (I32, NULL, U32, I32Array, Ints, Struct, U32Array, bad_number, bytes_in, close,
+                    copied,
                     fail, owned, same_length, seqs_of, set_fields, struct_dtype, u32)
 from ._native import ffi, lib
 from ._records import WireConfigFields, WireHead, WireMirrorState
@@ -85,7 +87,7 @@ def _config(cache: Cache | None, fields: Any) -> Any:
     made = ffi.new("kvp_wire_config *")
     lib.kvp_wire_config_init(made)
     if cache is not None:
-        status = lib.kvpg_wire_config_of(cache._o, made)
+        status = lib.kvpg_wire_config_of(object_of(cache), made)
         if status:
             fail(status, "wire_config")
     set_fields(made, fields, "wire_config")
@@ -94,10 +96,10 @@ def _config(cache: Cache | None, fields: Any) -> Any:
 
 def wire_peek(message: bytes) -> WireHead:
     """The head of a message, of which more may be to come: n_bytes is the length of it all."""
-    data, room = ffi.from_buffer(message), _HEAD.new()
+    data, room = bytes_in("message", message), _HEAD.new()
     status = lib.kvp_wire_peek(data, len(data), room)
     if status:
-        fail(status, "wire_peek")
+        fail(status, "wire_peek", message=f"<{len(data)} bytes>")
     return _HEAD.read(room)
 
 
@@ -122,6 +124,7 @@ class Sender(_Closing):
     """Makes the messages of one cache. Keywords replace what wire_config(cache) gives."""
 
     def __init__(self, cache: Cache, **fields: Unpack[WireConfigFields]) -> None:
+        object_of(cache)  # None, with which wire_config gives defaults, is no cache here
         made, out = _config(cache, fields), ffi.new("kvp_wire_sender **")
         status = lib.kvpg_wire_sender_create(made, cache._o, NULL, 0, out)
         if status:
@@ -196,7 +199,7 @@ class Mirror(_Closing):
     def apply(self, message: bytes) -> News:
         """Take a message: wholly, or not at all. FormatError: damaged; StateError: out of order, or
         a full one is needed (see info and wire_peek)."""
-        data, room = ffi.from_buffer(message), ffi.new("kvp_wire_news *")
+        data, room = bytes_in("message", message), ffi.new("kvp_wire_news *")
         with locked(self._o, "Mirror.apply") as mirror:
             status = lib.kvp_wire_mirror_apply(mirror, data, len(data), room)
             if status:
@@ -212,7 +215,7 @@ class Mirror(_Closing):
         room = ffi.new("kvp_wire_seq *")
         with locked(self._o, "Mirror.seq") as mirror:
             try:
-                status = lib.kvp_wire_mirror_seq(mirror, worker_id, room)
+                status = lib.kvp_wire_mirror_seq(mirror, index(worker_id), room)
             except _no_numbers as error:
                 raise bad_number(error, worker_id=worker_id) from None
             if status:

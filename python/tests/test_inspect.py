@@ -175,6 +175,6 @@ def test_what_a_function_raises_comes_out(arena: Any) -> None:
         arena_inspect(path, tell=refuse)
     with pytest.raises(KeyError, match="mine"):
         arena_inspect(path, tell_seq=refuse)
-    with pytest.raises(TypeError, match="not callable"):
+    with pytest.raises(TypeError, match="tell_seq: needs a function"):
         arena_inspect(path, tell_seq=5)  # type: ignore[arg-type]
     same(arena_inspect(path), cache)

@@ -72,7 +72,8 @@ def test_wrap_numpy() -> None:
             ([*tensors[:3], None], kvpager.ArgError, "tensors"),
             ([*tensors[:3], keep[:5]], ValueError, r"tensors\[3\]"),
             ([*tensors[:3], keep[:, ::2]], ValueError, r"tensors\[3\]"),
-            ([*tensors[:3], b"x" * 3000], TypeError, r"tensors\[3\]"),
+            ([*tensors[:3], b"x" * 3000], ValueError, r"tensors\[3\]"),
+            ([*tensors[:3], np.full(600, None)], TypeError, r"tensors\[3\]"),
             ([*tensors[:3], 5], TypeError, r"tensors\[3\]"),
             ([*tensors[:3], tensors[0]], kvpager.ArgError, "tensors")):
         with pytest.raises(kind, match=name):
