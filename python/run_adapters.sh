@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the adapters' tests on the engines' own code: torch for the CPU, transformers and vLLM, in a
-# virtual environment in the build folder.
+# Runs the adapters' tests on the engines' own code: torch for the CPU, transformers, vLLM and a
+# fork of nano-vllm (which itself is in no package index), in a virtual environment in the build
+# folder. A checkout of nano-vllm is used where KVP_NANO_VLLM names one.
 #
 #     run_adapters.sh BUILD [pytest arguments]
 #
@@ -17,7 +18,7 @@ venv="$build/adapters-venv"
 need_kib=$((6 << 20))
 
 torch="torch==2.13.0+cpu"
-engine="vllm==0.33.0"
+engines="vllm==0.33.0 nano-vllm-fork==20260210"
 packages="numpy cffi pytest hypothesis transformers==5.16.1"
 # What vLLM's scheduler imports of all that vLLM wants: no CUDA, no server.
 packages="$packages psutil pyzmq urllib3 msgspec cbor2 aiohttp requests openai-harmony openai"
@@ -36,7 +37,7 @@ install() {
     timeout "${ADAPTERS_SECONDS:-900}" "$venv/bin/pip" install --quiet --no-compile "$@"
 }
 
-needs="$("$python" --version) $torch $engine $packages"
+needs="$("$python" --version) $torch $engines $packages"
 if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     rm -rf "$venv"
     free_kib=$(df --output=avail -k "$build" | tail -n 1)
@@ -45,9 +46,9 @@ if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     "$python" -m venv "$venv"
     # shellcheck disable=SC2086
     if ! install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$torch" ||
-        ! install $packages "$torch" || ! install --no-deps "$engine"; then
+        ! install $packages "$torch" || ! install --no-deps $engines; then
         rm -rf "$venv"
-        skip "torch, transformers and vllm cannot be had from the package index"
+        skip "torch, transformers, $engines cannot be had from the package index"
     fi
     printf '%s' "$needs" >"$venv/needs"
 fi

@@ -1,7 +1,8 @@
 """nano-vllm's scheduler on kvpager: its own code where it is installed, and a stand-in everywhere.
 
 Its package needs a GPU to be imported as a whole, its scheduler and sequences do not: they are
-loaded by themselves. A checkout can be named with KVP_NANO_VLLM."""
+loaded by themselves. A checkout can be named with KVP_NANO_VLLM. The package index has no nano-vllm,
+but a fork of it, nano-vllm-fork, of the earlier protocol: `make adapters` installs that."""
 
 from __future__ import annotations
 
@@ -194,21 +195,26 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Any:
     scheduler = importlib.import_module("nanovllm.engine.scheduler")
     sequence = importlib.import_module("nanovllm.engine.sequence")
     params = importlib.import_module("nanovllm.sampling_params")
-    monkeypatch.setattr(scheduler, "BlockManager", BlockManager)
-    yield types.SimpleNamespace(scheduler=scheduler, sequence=sequence, params=params)
+    yield types.SimpleNamespace(scheduler=scheduler, sequence=sequence, params=params,
+                                block_manager=scheduler.BlockManager)
     for name in [name for name in sys.modules if name.split(".")[0] == "nanovllm"]:
         sys.modules.pop(name)
 
 
-def test_the_engines_scheduler(engine: Any) -> None:
-    """Random requests with shared prefixes, too little memory, chunked prompts. A memory that knows
-    whose KV each slot holds: no sequence ever reads another one's."""
+def drive(engine: Any, manager: Any, n_blocks: int, check: bool) -> tuple[int, int, Any]:
+    """Random requests with shared prefixes, in chunks where the engine has them, through the
+    engine's scheduler on a block manager: (finished, tokens hit, the manager). With `check`, a
+    memory knows whose KV each slot holds: no sequence ever reads another one's."""
     s = 4
     engine.sequence.Sequence.block_size = s
-    config = types.SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=24, eos=-1,
-                                   kvcache_block_size=s, num_kvcache_blocks=24, hf_config=None)
+    engine.scheduler.BlockManager = manager
+    # The earlier scheduler computes a prompt whole, also that of a request which it preempted.
+    in_chunks = hasattr(engine.sequence.Sequence([1]), "num_scheduled_tokens")
+    config = types.SimpleNamespace(max_num_seqs=8, max_num_batched_tokens=24 if in_chunks else 64,
+                                   eos=-1, kvcache_block_size=s, num_kvcache_blocks=n_blocks,
+                                   hf_config=None)
     scheduler = engine.scheduler.Scheduler(config)
-    assert isinstance(scheduler.block_manager, BlockManager)
+    assert isinstance(scheduler.block_manager, manager)
     draw = random.Random(5)
     to_come, memory, finished, hits = 60, {}, 0, 0
     while to_come or not scheduler.is_finished():
@@ -229,7 +235,7 @@ def test_the_engines_scheduler(engine: Any) -> None:
             for position in range(begin, begin + n):
                 slot = seq.block_table[position // s] * s + position % s
                 memory[slot] = tuple(seq.token_ids[:position + 1])
-            for position in range(begin + n):
+            for position in range(begin + n if check else 0):
                 slot = seq.block_table[position // s] * s + position % s
                 assert memory[slot] == tuple(seq.token_ids[:position + 1])
         before = len(scheduler.running)
@@ -239,12 +245,25 @@ def test_the_engines_scheduler(engine: Any) -> None:
         except TypeError:
             scheduler.postprocess(seqs, sampled)
         finished += before - len(scheduler.running)
-        scheduler.block_manager.cache.check()
+        if check:
+            scheduler.block_manager.cache.check()
+    return finished, hits, scheduler.block_manager
+
+
+@pytest.mark.parametrize("n_blocks", [128, 24], ids=["enough memory", "too little memory"])
+def test_the_engines_scheduler(engine: Any, n_blocks: int) -> None:
+    """Where the engine's scheduler does not get through by its own manager, there is nothing to
+    try: the fork's forgets to take those that it preempts out of its list."""
+    try:
+        drive(engine, engine.block_manager, n_blocks, check=False)
+    except (AssertionError, RecursionError, KeyError, ValueError, IndexError) as error:
+        pytest.skip(f"this scheduler fails on its own manager, too: {error!r}")
+    finished, hits, manager = drive(engine, BlockManager, n_blocks, check=True)
     assert finished == 60 and hits > 0
-    assert scheduler.block_manager.num_free_blocks == 24
+    assert manager.num_free_blocks == n_blocks
 
 
 def test_the_engines_hash(engine: Any) -> None:
-    theirs = importlib.import_module("nanovllm.engine.block_manager").BlockManager
+    theirs = engine.block_manager
     for tokens, prefix in (([1, 2, 3], -1), ([7] * 256, 2 ** 63 + 5)):
         assert BlockManager.compute_hash(tokens, prefix) == theirs.compute_hash(tokens, prefix)
