@@ -32,3 +32,16 @@ def test_the_page_runs(name: str, n_blocks: int) -> None:
         else:
             assert printed.getvalue() == text
     assert n_seen >= n_blocks
+
+
+@pytest.mark.parametrize("name", ["README.md", "python/README.md"])
+def test_the_first_example_runs(name: str) -> None:
+    page = pathlib.Path(__file__).parents[2] / name
+    if not page.exists():
+        pytest.skip(f"not in the repository: no {name}")
+    (example,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    shown = re.findall(r"^    (\d+ of 100 prompt tokens are cached)$", page.read_text(), re.MULTILINE)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(example, name, "exec"), {})
+    assert printed.getvalue().splitlines() == shown and len(shown) == 2
