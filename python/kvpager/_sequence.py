@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from operator import index
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ _MOVE_DTYPE = struct_dtype("kvp_slot_move")
 _END = c.END
 _commit, _append, _extend = calls.commit, calls.append, calls.extend
 _open, _match, _fork = calls.open, calls.match, calls.fork
-_close, _truncate, _info = calls.close, calls.truncate, calls.info
+_close, _truncate = calls.close, calls.truncate
 _slots, _row, _tokens, _fill = calls.slots, calls.row, calls.tokens, calls.fill
 _can_open = calls.can_open
 _empty = np.empty
@@ -312,12 +312,11 @@ class Sequence(Handle):
             fail(self._o, released, "Sequence.close", seq=self)
         return released  # type: ignore[no-any-return]
 
-    def info(self) -> SeqInfo:
-        """All that is known of the sequence."""
-        known = _info(self)
-        if type(known) is int:
-            fail(self._o, known, "Sequence.info", seq=self)
-        return known  # type: ignore[no-any-return]
+    if TYPE_CHECKING:
+        def info(self) -> SeqInfo:
+            """All that is known of the sequence."""
+    else:
+        info = Handle._seq_info
 
     def tokens(self, begin: int = 0, n_tokens: int | None = None,
                out: I32Array | None = None) -> I32Array:
@@ -588,7 +587,11 @@ def handle_of(kind: type[_Handle], cache_handle: Any, bits: int) -> _Handle:
     return made
 
 
-calls.setup(Sequence, tuple((made, Struct(made).codes) for made in (
+def _refuse(seq: Sequence, status: int) -> NoReturn:
+    fail(seq._o, status, "Sequence.info", seq=seq)
+
+
+calls.setup(Sequence, _refuse, tuple((made, Struct(made).codes) for made in (
     OpenInfo, Released, Admission, SeqInfo, Stats, Shortage, MetaSizes)))  # as kvpy_record has them
 
 

@@ -22,6 +22,7 @@ typedef struct record {
 
 static record records[KVPY_RECORDS];
 static PyTypeObject *sequence_type;
+static PyObject *refuse; /* refuse(sequence, status) raises */
 
 static handle *handle_new(PyTypeObject *type, PyObject *owner, kvpy_object *object, uint64_t bits)
 {
@@ -48,12 +49,34 @@ static PyMemberDef handle_members[] = {
     {"handle", T_ULONGLONG, offsetof(handle, bits), READONLY, "What arrays of handles hold: u64."},
     {NULL, 0, 0, 0, NULL}};
 
+/* Sequence.info: a method, for which Python has no code of its own to run. What it returned in place
+ * of KVP_OK goes to `refuse`, which raises. */
+static PyObject *seq_info(PyObject *object, PyObject *unused)
+{
+    handle *self = (handle *)object;
+    kvp_seq_info info;
+    (void)unused;
+    int status = kvpy_enter(self->object);
+    if (status == KVP_OK) {
+        status = kvp_seq_info_get(kvpy_cache_of(self), kvpy_seq_of(self), &info);
+        kvpy_leave(self->object);
+    }
+    if (status == KVP_OK)
+        return kvpy_record_new(KVPY_SEQ_INFO, &info);
+    return PyObject_CallFunction(refuse, "Oi", object, status);
+}
+
+static PyMethodDef handle_methods[] = {
+    {"_seq_info", seq_info, METH_NOARGS, "All that is known of the sequence: SeqInfo."},
+    {NULL, NULL, 0, NULL}};
+
 static PyTypeObject handle_type = {PyVarObject_HEAD_INIT(NULL, 0).tp_name = "kvpager._calls.Handle",
                                    .tp_doc = "What namespaces and sequences have in common.",
                                    .tp_basicsize = sizeof(handle),
                                    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                                    .tp_dealloc = handle_free,
                                    .tp_members = handle_members,
+                                   .tp_methods = handle_methods,
                                    .tp_weaklistoffset = offsetof(handle, weak)};
 
 /* ------------------------------------------------------------------------- arguments, results */
@@ -248,21 +271,6 @@ static PyObject *seq_opened(PyObject *module, PyObject *const *args, Py_ssize_t 
     handle *self = kvpy_handle_in(args, n_args, 1);
     (void)module;
     return self == NULL ? NULL : kvpy_record_new(KVPY_OPEN_INFO, &self->info);
-}
-
-static PyObject *seq_info(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-    handle *self = kvpy_handle_in(args, n_args, 1);
-    (void)module;
-    if (self == NULL)
-        return NULL;
-    kvp_seq_info info;
-    int status = kvpy_enter(self->object);
-    if (status == KVP_OK) {
-        status = kvp_seq_info_get(kvpy_cache_of(self), kvpy_seq_of(self), &info);
-        kvpy_leave(self->object);
-    }
-    return status == KVP_OK ? kvpy_record_new(KVPY_SEQ_INFO, &info) : PyLong_FromLong(status);
 }
 
 /* stats(cache): also beside another call. */
@@ -484,7 +492,7 @@ static int set_record(record *made, PyObject *pair, size_t size)
     return -1;
 }
 
-/* setup(class of sequences, a tuple of (NamedTuple, codes) in the order of kvpy_record). */
+/* setup(class of sequences, refuse, a tuple of (NamedTuple, codes) in the order of kvpy_record). */
 static PyObject *setup(PyObject *module, PyObject *args)
 {
     static const size_t sizes[KVPY_RECORDS] = {
@@ -494,9 +502,11 @@ static PyObject *setup(PyObject *module, PyObject *args)
         [KVPY_META_SIZES] = sizeof(kvp_meta_sizes)};
     PyObject *pairs;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &sequence_type, &PyTuple_Type, &pairs))
+    if (!PyArg_ParseTuple(args, "O!OO!", &PyType_Type, &sequence_type, &refuse, &PyTuple_Type,
+                          &pairs))
         return NULL;
     Py_INCREF(sequence_type);
+    Py_INCREF(refuse);
     for (int i = 0; i < KVPY_RECORDS; i++) {
         PyObject *pair = PyTuple_GetItem(pairs, i);
         if (pair == NULL || set_record(&records[i], pair, sizes[i]) != 0)
@@ -513,7 +523,6 @@ static PyMethodDef methods[] = {{"setup", setup, METH_VARARGS, NULL},
                                 KVPY_FAST("truncate", seq_truncate),
                                 KVPY_FAST("close", seq_close),
                                 KVPY_FAST("opened", seq_opened),
-                                KVPY_FAST("info", seq_info),
                                 KVPY_FAST("stats", cache_stats),
                                 KVPY_FAST("shortage", cache_shortage),
                                 KVPY_FAST("extend_unknown", seq_extend_unknown),
