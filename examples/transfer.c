@@ -106,7 +106,7 @@ static int print_received(const side *s)
         return 0;
     printf("K of the last layer:");
     for (uint32_t t = 0; t < PROMPT; t++)
-        printf(" %g", (double)k[t * HEADS * SIZE]);
+        printf(" %g", (double)k[(size_t)t * HEADS * SIZE]);
     printf("\n");
     return 1;
 }

@@ -128,7 +128,7 @@ struct model *model_create(const model_config *config)
         cut_model(made, &cutter);
         made->memory = malloc(cutter.used * sizeof *made->memory);
     }
-    if (made->memory == NULL) {
+    if (made->layers == NULL || made->memory == NULL) {
         model_destroy(made);
         return NULL;
     }

@@ -128,7 +128,7 @@ static void draw_samples(struct plain *plain, const struct generation *g)
 static void search_beams(struct plain *plain, const struct generation *g)
 {
     enum { MOST = 8 };
-    const uint32_t V = model_config_of(plain->model)->vocabulary;
+    const size_t V = model_config_of(plain->model)->vocabulary;
     const float *rows[MOST];
     double scores[MOST] = {0};
     uint32_t parents[MOST];

@@ -227,7 +227,7 @@ static int take_window(struct kvpi_keys *keys, uint64_t n_slots)
 static int are_intervals_valid(const int32_t *intervals, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (intervals[2 * i] >= intervals[2 * i + 1])
+        if (intervals[2 * (size_t)i] >= intervals[2 * (size_t)i + 1])
             return 0;
     }
     return 1;
@@ -317,10 +317,10 @@ struct kvpi_span kvpi_keys_span(const struct kvpi_keys *keys, uint32_t key)
     const uint32_t block_tokens = keys->batch->attention->layer->block_tokens;
     const uint64_t slot = key < keys->sink_len ? key : (uint64_t)key + keys->gap_slots;
     const uint32_t border = key < keys->sink_len ? keys->sink_len : keys->n_keys;
-    uint64_t before = 0, in_row = 0;
-    uint32_t row = 0;
-    const kvp_attn_level *level = NULL;
-    for (uint32_t i = 0; slot >= before + in_row; i++) {
+    uint32_t row;
+    const kvp_attn_level *level = level_row(keys, 0, &row);
+    uint64_t before = 0, in_row = kvpi_level_row_keys(level, row, block_tokens);
+    for (uint32_t i = 1; slot >= before + in_row; i++) {
         before += in_row;
         level = level_row(keys, i, &row);
         in_row = kvpi_level_row_keys(level, row, block_tokens);

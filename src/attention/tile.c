@@ -1,6 +1,7 @@
 /* tile: see tile.h. */
 #include "attention/tile.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -107,6 +108,7 @@ static void drop_keys(struct kvpi_places *places, uint64_t kept)
 static void mask_keys(const struct kvpi_walk *walk, struct kvpi_places *places, uint64_t *masks,
                       uint32_t from)
 {
+    assert(places->n_keys > 0);
     const uint32_t to = from + places->n_keys;
     const uint64_t all = UINT64_MAX >> (KVPI_TILE - places->n_keys);
     uint64_t any = 0, every = all;

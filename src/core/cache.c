@@ -307,7 +307,7 @@ static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint3
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < n_seqs; i++) {
-        kvpi_commit(cache, kvpi_find_seq(cache, seqs[i]), n_tokens[i]);
+        kvpi_commit(cache, kvpi_known_seq(cache, seqs[i]), n_tokens[i]);
     }
     return KVP_OK;
 }

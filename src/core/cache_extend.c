@@ -416,7 +416,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
         kvpi_faults_other(&faults, status, i);
     }
     for (uint32_t k = 0; k < i && total->shared > 0; k++) {
-        put_back(cache, kvpi_find_seq(cache, batch->seqs[k]));
+        put_back(cache, kvpi_known_seq(cache, batch->seqs[k]));
     }
     return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
 }
@@ -435,7 +435,7 @@ kvp_status kvpi_extend_all(kvp_cache *cache, const kvp_batch *batch, const int32
     kvpi_begin_change(cache);
     cache->plan.promised = (uint32_t)need.copies;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[i]);
+        struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[i]);
         const struct part part = part_of(batch, parents, i, first_token);
         extend(cache, seq, &part, end_of(seq, &part, batch->reserve_tokens));
         first_token += part.n_tokens;
@@ -495,6 +495,7 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct part part = part_of(batch, NULL, i, first_token);
+        KVPI_ASSERT(batch->statuses != NULL); /* see kvpi_bad_batch */
         batch->statuses[i] = extend_one_of(cache, batch, i, &part);
         first_token += part.n_tokens;
     }
@@ -643,7 +644,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
     first_token = 0;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         const struct part part = part_of(batch, NULL, i, first_token);
-        fill(cache, kvpi_find_seq(cache, batch->seqs[i]), &part);
+        fill(cache, kvpi_known_seq(cache, batch->seqs[i]), &part);
         first_token += part.n_tokens;
     }
     return KVP_OK;

@@ -213,8 +213,10 @@ int kvpi_is_planned(const kvp_cache *cache)
     }
     resolve(&planned.config);
     plan_arena(&planned, &layout);
-    return !layout.overflow && layout.bytes == cache->arena_bytes &&
-           memcmp(&planned, cache, sizeof(planned)) == 0;
+    /* Numbers were set in a byte copy: what lies between the fields is still that of the cache.
+     * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c) */
+    const int is_same = memcmp(&planned, cache, sizeof(planned)) == 0;
+    return !layout.overflow && layout.bytes == cache->arena_bytes && is_same;
 }
 
 kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)

@@ -119,6 +119,7 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
     match->n_public = count_public(cache, prompt, match->n_units);
     match->scratch = prompt->hashes == NULL ? kvpi_at(cache, cache->hashes_at) : NULL;
     match->hashes = prompt->hashes == NULL ? match->scratch : prompt->hashes;
+    KVPI_ASSERT(match->hashes != NULL);
     return KVP_OK;
 }
 

@@ -373,8 +373,7 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
 {
     uint64_t n = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        const struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[b]);
-        KVPI_ASSERT(seq != NULL); /* enter has looked at each */
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[b]); /* enter knows it */
         n += seq->n_blocks - first_missing(delta, seq, b);
     }
     if (n > INT32_MAX) {
@@ -386,8 +385,7 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
     }
     uint32_t e = 0;
     for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        const struct kvpi_seq *seq = kvpi_find_seq(cache, batch->seqs[b]);
-        KVPI_ASSERT(seq != NULL);
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[b]);
         const int32_t *row = kvpi_row(cache, seq, batch->group);
         const uint32_t start = first_missing(delta, seq, b);
         memcpy(delta->entries + e, row + start, (seq->n_blocks - start) * sizeof(*row));

@@ -200,6 +200,14 @@ static inline struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq
     return kvpi_table_find(&cache->table, seq, cache->recorder.cache_bits);
 }
 
+/* The sequence of a handle that this call has found before. */
+static inline struct kvpi_seq *kvpi_known_seq(const kvp_cache *cache, kvp_seq handle)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    KVPI_ASSERT(seq != NULL);
+    return seq;
+}
+
 struct kvpi_space *kvpi_find_space(const kvp_cache *cache, kvp_ns ns);
 
 /* The first thing wrong with a batch, in one pass: a bad handle goes before a sequence named

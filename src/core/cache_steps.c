@@ -187,7 +187,7 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
     uint32_t *until = until_of(cache, step);
     uint32_t *n = &cache->steps.n_commits[slot_of(&cache->steps, step)];
     for (uint32_t i = 0; i < n_seqs; i++) {
-        const struct kvpi_seq *seq = kvpi_find_seq(cache, seqs[i]);
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
         const uint32_t place = kvpi_seq_place(&cache->table, seq);
         if (n_tokens[i] == 0) {
             continue;

@@ -103,6 +103,7 @@ static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move
     move->n_room += (kvpi_ceil_div(end, S) - n_entries) * cache->config.n_groups;
     for (uint32_t g = 0; g < cache->config.n_groups && seq->computed % S != 0; g++) {
         struct kvpi_block *old = old_block(cache, seq, g, n_entries - 1, move->from);
+        KVPI_ASSERT(old != NULL); /* windows drop full blocks only */
         if (old->next != 0 || old->prev > 1) {
             old->prev -= old->next == 0;
             move->n_room++;
@@ -114,7 +115,7 @@ static void count_room(kvp_cache *cache, const struct kvpi_seq *seq, struct move
 static void count_move(kvp_cache *cache, struct move *move)
 {
     for (uint32_t k = 0; k < move->n_seqs; k++) {
-        const struct kvpi_seq *seq = kvpi_find_seq(cache, move->seqs[k]);
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
         for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
             for (uint32_t g = 0; g < cache->config.n_groups; g++) {
                 count_entry(cache, seq, g, i, move);
@@ -122,7 +123,7 @@ static void count_move(kvp_cache *cache, struct move *move)
         }
     }
     for (uint32_t k = 0; k < move->n_seqs && move->to == KVP_DEVICE; k++) {
-        count_room(cache, kvpi_find_seq(cache, move->seqs[k]), move);
+        count_room(cache, kvpi_known_seq(cache, move->seqs[k]), move);
     }
 }
 
@@ -132,7 +133,7 @@ static void clear_marks(kvp_cache *cache, const struct move *move, int all)
 {
     struct kvpi_block *there = kvpi_blocks(kvpi_tier_pool(cache, move->to));
     for (uint32_t k = 0; k < move->n_seqs; k++) {
-        const struct kvpi_seq *seq = kvpi_find_seq(cache, move->seqs[k]);
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
             for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
                 struct kvpi_block *old = old_block(cache, seq, g, i, move->from);
@@ -193,6 +194,7 @@ static uint32_t copy_entry(kvp_cache *cache, const struct move *move, const stru
     const uint32_t S = cache->config.block_tokens;
     const uint32_t n_tokens = kvpi_min_u32(S, seq->computed - i * S);
     struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
+    KVPI_ASSERT(old != NULL);
     if (old->next == 0) {
         old->next = kvpi_take_block(cache, KVPI_WHERE(move->to, group), kvpi_block_class(old));
         kvpi_add_copy(cache, &(struct kvpi_copy){.src_tier = (uint8_t)move->from,
@@ -263,18 +265,18 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
 static void run_move(kvp_cache *cache, const struct move *move, kvp_released *released)
 {
     for (uint32_t k = 0; k < move->n_seqs; k++) {
-        hold_found(cache, move, kvpi_find_seq(cache, move->seqs[k]));
+        hold_found(cache, move, kvpi_known_seq(cache, move->seqs[k]));
     }
     clear_marks(cache, move, 0);
     cache->plan.promised = move->n_new + move->n_writes;
     for (uint32_t k = 0; k < move->n_seqs; k++) {
-        copy_entries(cache, move, kvpi_find_seq(cache, move->seqs[k]));
+        copy_entries(cache, move, kvpi_known_seq(cache, move->seqs[k]));
     }
     for (uint32_t k = 0; k < move->n_seqs; k++) {
-        change_row(cache, move, kvpi_find_seq(cache, move->seqs[k]), released);
+        change_row(cache, move, kvpi_known_seq(cache, move->seqs[k]), released);
     }
     for (uint32_t k = 0; k < move->n_seqs && move->to == KVP_DEVICE; k++) {
-        struct kvpi_seq *seq = kvpi_find_seq(cache, move->seqs[k]);
+        struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
         const uint32_t end = seq->tokens + move->reserve;
         if (end > seq->computed) {
             kvpi_make_room(cache, seq, end);

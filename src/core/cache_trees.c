@@ -224,7 +224,7 @@ static kvp_status accept_all(kvp_cache *cache, kvp_accept *accept)
     kvpi_begin_change(cache);
     accept->n_moves = 0;
     for (uint32_t i = 0; i < accept->n_seqs; i++) {
-        accept_path(cache, kvpi_find_seq(cache, accept->seqs[i]), accept->leaves[i], accept);
+        accept_path(cache, kvpi_known_seq(cache, accept->seqs[i]), accept->leaves[i], accept);
     }
     return KVP_OK;
 }

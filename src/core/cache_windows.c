@@ -134,7 +134,7 @@ static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t be
                  kvp_released *released)
 {
     struct kvpi_window *windows = windows_of(cache, seq);
-    uint32_t ends[KVP_GROUPS_MAX];
+    uint32_t ends[KVP_GROUPS_MAX] = {0};
     uint32_t end = 0;
     uint32_t n = 0;
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {

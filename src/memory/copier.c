@@ -42,8 +42,8 @@ kvp_status kvpi_copier_open(const kvp_copier_config *config, kvp_copier *copier)
         return KVP_E_ARG;
     }
     *copier = (kvp_copier){.config = *config};
-    copier->memories = calloc(KVPI_TIERS * n, sizeof(*copier->memories));
-    copier->marks = calloc(KVPI_TIERS * n, sizeof(*copier->marks));
+    copier->memories = calloc((size_t)KVPI_TIERS * n, sizeof(*copier->memories));
+    copier->marks = calloc((size_t)KVPI_TIERS * n, sizeof(*copier->marks));
     copier->moves = calloc((size_t)config->max_moves + 1, sizeof(*copier->moves));
     kvp_status status = KVP_E_NO_MEMORY;
     if (copier->memories && copier->marks && copier->moves) {

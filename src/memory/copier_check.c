@@ -82,21 +82,27 @@ int kvpi_copier_is_config(const kvp_copier_config *config)
 
 /* ---------------------------------------------------------------------------------------- plans */
 
-/* The marks of a block's pool; NULL if there is no such block. */
+static struct kvpi_marks *marks_of(kvp_copier *copier, uint32_t group, uint32_t tier)
+{
+    return &copier->marks[tier * copier->config.n_groups + group];
+}
+
+static bool is_block(kvp_copier *copier, uint32_t group, uint32_t tier, int32_t block)
+{
+    return tier < KVPI_TIERS && group < copier->config.n_groups && block > KVP_NULL_BLOCK &&
+           (uint32_t)block < marks_of(copier, group, tier)->n_blocks;
+}
+
+/* The last phase that wrote a block. */
 static uint64_t *mark_of(kvp_copier *copier, uint32_t group, uint32_t tier, int32_t block)
 {
-    if (tier >= KVPI_TIERS || group >= copier->config.n_groups) {
-        return NULL;
-    }
-    struct kvpi_marks *marks = &copier->marks[tier * copier->config.n_groups + group];
-    return block > KVP_NULL_BLOCK && (uint32_t)block < marks->n_blocks ? &marks->written_in[block]
-                                                                       : NULL;
+    return &marks_of(copier, group, tier)->written_in[block];
 }
 
 static bool is_copy(kvp_copier *copier, const kvp_copy *copy)
 {
-    return mark_of(copier, copy->group, copy->src_tier, copy->src_block) &&
-           mark_of(copier, copy->group, copy->dst_tier, copy->dst_block) && copy->n_tokens > 0 &&
+    return is_block(copier, copy->group, copy->src_tier, copy->src_block) &&
+           is_block(copier, copy->group, copy->dst_tier, copy->dst_block) && copy->n_tokens > 0 &&
            copy->n_tokens <=
                kvpi_copier_memory(copier, copy->group, KVP_DEVICE)->layout.block_tokens;
 }

@@ -38,10 +38,11 @@ kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slot, uint3
         return KVP_E_ARG;
     }
     const struct kvpi_row row = kvpi_layer_row(layer, part, slot, head);
-    const float *scale = kvpi_layer_scale(part, (uint64_t)slot / layer->block_tokens, head);
+    const uint64_t block = (uint64_t)slot / layer->block_tokens;
+    const float scale = part->scales ? *kvpi_layer_scale(part, block, head) : 1;
     for (uint32_t i = 0; i < row.n_runs; i++) {
-        kvpi_convert_read(layer->type, scale ? *scale : 1, row.at + i * row.run_stride, row.run,
-                          out_values + i * row.run);
+        kvpi_convert_read(layer->type, scale, row.at + i * row.run_stride, row.run,
+                          out_values + (size_t)i * row.run);
     }
     return KVP_OK;
 }
@@ -50,11 +51,11 @@ kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slot, uint3
 static float settle_scale(const kvp_layer *layer, const kvp_layer_part *part, int64_t slot,
                           uint32_t head, const float *values)
 {
-    const uint64_t block = (uint64_t)slot / layer->block_tokens;
-    float *at = kvpi_layer_scale(part, block, head);
-    if (!at) {
+    if (!part->scales) {
         return 1;
     }
+    const uint64_t block = (uint64_t)slot / layer->block_tokens;
+    float *at = kvpi_layer_scale(part, block, head);
     const float needed = kvp_type_scale(layer->type, kvpi_convert_max_abs(values, part->size));
     if (slot % layer->block_tokens == 0) {
         *at = needed;
@@ -77,7 +78,7 @@ kvp_status kvp_layer_write(const kvp_layer *layer, int which, int64_t slot, uint
     const float scale = settle_scale(layer, part, slot, head, values);
     const struct kvpi_row row = kvpi_layer_row(layer, part, slot, head);
     for (uint32_t i = 0; i < row.n_runs; i++) {
-        kvpi_convert_write(layer->type, scale, values + i * row.run, row.run,
+        kvpi_convert_write(layer->type, scale, values + (size_t)i * row.run, row.run,
                            row.at + i * row.run_stride);
     }
     return KVP_OK;

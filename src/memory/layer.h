@@ -24,13 +24,12 @@ static inline struct kvpi_row kvpi_layer_row(const kvp_layer *layer, const kvp_l
                              part->size / part->run};
 }
 
-/* The scale of a block and head; NULL where there are none. */
+/* The scale of a block and head, of a part that has scales. */
 static inline float *kvpi_layer_scale(const kvp_layer_part *part, uint64_t block, uint32_t head)
 {
     unsigned char *scales = (unsigned char *)(void *)part->scales;
-    return scales ? (float *)(void *)(scales + block * part->scale_block_stride +
-                                      head * part->scale_head_stride)
-                  : NULL;
+    return (float *)(void *)(scales + block * part->scale_block_stride +
+                             head * part->scale_head_stride);
 }
 
 /* Give a block and head a larger scale, and round all its slots to it. */

@@ -6,12 +6,15 @@
  */
 #include "sched_state.h"
 
+#include <assert.h>
+
 struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi_request *request)
 {
     struct kvpi_sample *sample = kvpi_sched_first(sched, request);
-    while (sample->stage == KVPI_STAGE_ENDED) {
+    while (sample != NULL && sample->stage == KVPI_STAGE_ENDED) {
         sample = kvpi_sched_next(sched, sample);
     }
+    assert(sample != NULL); /* a request ends with its last sample */
     return sample;
 }
 

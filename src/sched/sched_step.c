@@ -6,6 +6,7 @@
  */
 #include "sched_state.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void begin_report(kvp_sched *sched)
@@ -148,6 +149,7 @@ static struct sampled sampled_at(const int32_t *tokens, const uint8_t *ended, ui
 static int append(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled,
                   uint32_t *out_reason)
 {
+    assert(sampled->tokens != NULL); /* only where no item samples, see kvp_sched_finish */
     kvpi_pages_append(&sched->pages, &sample->generated, *sampled->tokens);
     sample->known++;
     if (sampled->ended != NULL && *sampled->ended) {

@@ -132,8 +132,8 @@ struct kvpi_wire_table_places kvpi_wire_table_plan(struct kvpi_wire_layout *layo
     places.rows =
         take_entries(layout, config->max_seqs * n_groups, config->max_row_blocks, sizeof(int32_t));
     places.windows = take_entries(layout, config->max_seqs, n_groups, sizeof(kvp_window));
-    places.nodes =
-        take_entries(layout, config->max_seqs, 2 * config->max_tree_tokens, sizeof(int32_t));
+    places.nodes = take_entries(layout, config->max_seqs, 2 * (uint64_t)config->max_tree_tokens,
+                                sizeof(int32_t));
     return places;
 }
 

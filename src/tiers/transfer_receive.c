@@ -12,6 +12,7 @@
  * T4  A message is taken from a link only while a reply fits: a refusal is never lost for room.
  *     How a transfer ended is owed to every link that began a part, until it takes it.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,6 +275,7 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     *out_n_bytes = fixed + runs.n;
     if (capacity < fixed + runs.n)
         return KVP_E_TOO_SMALL;
+    assert(out != NULL);
     uint8_t *body = out + KVPI_TRANSFER_HEAD_BYTES;
     kvpi_shape_put(&shape, body);
     kvpi_transfer_store(body + 88, r->n_checked, 4);

@@ -10,6 +10,7 @@
  * place is not. */
 #include "transfer_rows.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "memory/stream.h"
@@ -30,6 +31,7 @@ static void move(struct way *way, unsigned char *memory, size_t n_bytes)
             memcpy(memory, way->in, n_bytes);
         way->in += n_bytes;
     } else {
+        assert(way->out);
         memcpy(way->out, memory, n_bytes);
         way->out += n_bytes;
     }

@@ -13,6 +13,7 @@
  *     written is thus sent perhaps, but never vouched for.
  * P3  Transfers take turns: each sends what it has, the next call begins with the next one.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -528,6 +529,7 @@ kvp_status kvp_sender_progress(kvp_sender *self, uint32_t *out_n_ended)
         if (self->side.links[i].attached)
             take_answers(self, i);
     const uint32_t n = self->side.config.max_transfers;
+    assert(n > 0);
     for (uint32_t i = 0; i < n; i++) {
         struct sending *s = &self->sendings[(self->turn + i) % n];
         push(self, s);

@@ -267,7 +267,7 @@ static int diff_files(struct kvpi_trace_file files[2])
 
 int kvpi_trace_diff(int argc, char **argv)
 {
-    const char *paths[2];
+    const char *paths[2] = {NULL, NULL};
     struct kvpi_trace_file files[2];
     int help;
     if (parse_diff(argc, argv, paths, &help) != 0)

@@ -13,14 +13,15 @@ char *kvpi_inspect_printable(const void *bytes, size_t n)
     const uint8_t *name = bytes;
     char *text = malloc(4 * n + 1);
     size_t at = 0;
-    for (size_t i = 0; text != NULL && i < n; i++) {
+    if (text == NULL)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
         if (name[i] >= 0x20 && name[i] < 0x7F && name[i] != '\\')
             text[at++] = (char)name[i];
         else
             at += (size_t)snprintf(text + at, 5, "\\x%02x", name[i]);
     }
-    if (text != NULL)
-        text[at] = '\0';
+    text[at] = '\0';
     return text;
 }
 

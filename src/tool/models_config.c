@@ -587,7 +587,7 @@ int kvpi_models_read(const char *path, kvpi_model *out, kvpi_models_error *error
     if (file == NULL)
         return wrong(&reader, "cannot open: %s", strerror(errno));
     char *bytes = read_all(&reader, file, &n_bytes);
-    if (file != stdin)
+    if (!standard_input)
         fclose(file);
     if (bytes == NULL)
         return -1;

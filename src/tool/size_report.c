@@ -254,7 +254,7 @@ static void list_model(const kvpi_model *model, FILE *file)
                  a->n_windowed);
     fprintf(file, "  %-17s %9.1f %7" PRIu32 " %9s %11s  %9s\n", model->name,
             (double)model->parameters / 1e9, a->n_layers, kind.of, window.of,
-            kvpi_text_count(2 * a->n_layers * kvpi_models_kv_values(model, 1)).of);
+            kvpi_text_count(UINT64_C(2) * a->n_layers * kvpi_models_kv_values(model, 1)).of);
 }
 
 void kvpi_size_list(FILE *file)

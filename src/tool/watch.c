@@ -125,11 +125,11 @@ static uint32_t find_or_add(struct kvpi_watch_state *state, const kvp_hash *hash
     uint32_t found = find(state, hash);
     if (found != NONE)
         return found;
+    uint32_t depth = parent == NONE ? 1 : state->contents[parent].depth + 1;
     if (state->n == state->capacity && !grow_contents(state))
         return NONE;
     if ((size_t)state->n * 2 >= state->n_slots && !grow_table(state))
         return NONE;
-    uint32_t depth = parent == NONE ? 1 : state->contents[parent].depth + 1;
     state->contents[state->n] =
         (content){.name = name_of(hash), .parent = parent, .depth = depth, .first_line = line};
     state->slots[slot_of(state, name_of(hash))] = state->n;

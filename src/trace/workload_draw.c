@@ -5,6 +5,8 @@
  */
 #include "workload_draw.h"
 
+#include <assert.h>
+
 /* Quantiles of the exponential distribution with mean 1000: -1000 ln(1 - q). The end is cut at 10
  * means; the chords between the points make the mean 2 % larger, which nobody will notice. */
 static const kvpi_draw_point exponential[] = {
@@ -59,6 +61,7 @@ static uint64_t weight_of(uint32_t rank)
 
 uint32_t kvpi_draw_rank(kvpi_draw *draw, uint32_t n)
 {
+    assert(n > 0);
     uint64_t total = 0;
     for (uint32_t rank = 0; rank < n; rank++)
         total += weight_of(rank);

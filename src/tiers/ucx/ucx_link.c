@@ -17,6 +17,7 @@
  */
 #include <kvpager/ucx/link.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,16 +197,16 @@ static void await(kvp_ucx_link *link, struct slot *slot)
 
 static kvp_status make_rings(kvp_ucx_link *link)
 {
-    const uint32_t n = link->ucx->config.n_messages;
+    const size_t n = link->ucx->config.n_messages;
     const size_t stride = (link->ucx->config.max_message + 63) & ~(size_t)63;
     if (stride > SIZE_MAX / 2 / n)
         return KVP_E_NO_MEMORY;
     link->buffers = aligned_alloc(64, 2 * n * stride);
-    link->out.slots = calloc(2 * (size_t)n, sizeof(struct slot));
+    link->out.slots = calloc(2 * n, sizeof(struct slot));
     if (!link->buffers || !link->out.slots)
         return KVP_E_NO_MEMORY;
     link->in.slots = link->out.slots + n;
-    for (uint32_t i = 0; i < 2 * n; i++)
+    for (size_t i = 0; i < 2 * n; i++)
         link->out.slots[i].bytes = link->buffers + i * stride;
     return map(link->ucx, link->buffers, 2 * n * stride, &link->memory);
 }
@@ -241,6 +242,7 @@ static kvp_status put_card(const kvp_ucx_link *link, uint8_t *out, size_t capaci
         status = capacity < n_bytes ? KVP_E_TOO_SMALL : KVP_OK;
     }
     if (status == KVP_OK) {
+        assert(out != NULL);
         memset(out, 0, CARD_BYTES);
         memcpy(out, MAGIC, sizeof MAGIC);
         out[4] = CARD_VERSION;
