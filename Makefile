@@ -93,9 +93,10 @@ coverage: setup-coverage build/coverage/build.ninja
 	@$(CTEST) --preset coverage
 	@scripts/coverage.py build/coverage
 
-analyze: setup-analyze build/analyze/build.ninja build/check/build.ninja
-	@$(BUILD) analyze
-	@scripts/analyze.sh build/check $(JOBS)
+# Nothing is built there: the analysers read how each file would be compiled.
+analyze: setup-analyze build/analyze/build.ninja
+	@$(BUILD) analyze --target build.ninja
+	@scripts/analyze.sh build/analyze $(JOBS)
 
 setup-coverage setup-analyze: setup-%:
 	@$(SETUP) $*

@@ -86,6 +86,7 @@ static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup 
     options->load.replay.watch = &watch;
     int status = options->sequential ? replay_sequential(options, requests)
                                      : replay_under_load(options, setup, requests);
+    options->load.replay.watch = NULL;
     kvpi_watch_free(&watch);
     return status;
 }
