@@ -39,21 +39,26 @@ static inline const unsigned char *kvpi_row_at(const struct kvpi_tile_rows *rows
     return rows->rows[i] + rows->offset;
 }
 
+/* Four numbers of each fourth of 16 rows. */
+INLINE __m512 kvpi_every_fourth(const float *at, size_t stride)
+{
+    __m512 x = _mm512_castps128_ps512(_mm_load_ps(at));
+    x = _mm512_insertf32x4(x, _mm_load_ps(at + 4 * stride), 1);
+    x = _mm512_insertf32x4(x, _mm_load_ps(at + 8 * stride), 2);
+    return _mm512_insertf32x4(x, _mm_load_ps(at + 12 * stride), 3);
+}
+
 /* Four columns of [16 keys, `stride` numbers] as rows. */
 INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
 {
-    __m512 x[4];
-    for (size_t i = 0; i < 4; i++) {
-        const float *at = c + i * stride;
-        __m512 y = _mm512_castps128_ps512(_mm_load_ps(at));
-        y = _mm512_insertf32x4(y, _mm_load_ps(at + 4 * stride), 1);
-        y = _mm512_insertf32x4(y, _mm_load_ps(at + 8 * stride), 2);
-        x[i] = _mm512_insertf32x4(y, _mm_load_ps(at + 12 * stride), 3);
-    }
-    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
-    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
-    const __m512d c2 = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
-    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
+    const __m512 x0 = kvpi_every_fourth(c, stride);
+    const __m512 x1 = kvpi_every_fourth(c + stride, stride);
+    const __m512 x2 = kvpi_every_fourth(c + 2 * stride, stride);
+    const __m512 x3 = kvpi_every_fourth(c + 3 * stride, stride);
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x0, x1));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x2, x3));
+    const __m512d c2 = _mm512_castps_pd(_mm512_unpackhi_ps(x0, x1));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x2, x3));
     out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
     out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
     out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c2, d));
