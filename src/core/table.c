@@ -9,6 +9,16 @@
 
 #include <string.h>
 
+/* Entries from a row to the next. Sequences that grow together use the same place of each row:
+ * where rows lie a power of two apart, all these places fall into a few sets of the processor's
+ * caches. So long rows lie an odd number of lines apart. */
+static uint32_t stride_of(uint32_t n_entries)
+{
+    enum { LINE_ENTRIES = 16, LONG = 8 * LINE_ENTRIES };
+    return n_entries < LONG ? n_entries
+                            : ((n_entries + LINE_ENTRIES - 1) / LINE_ENTRIES | 1u) * LINE_ENTRIES;
+}
+
 void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, size_t self)
 {
     const size_t n = (size_t)table->max_seqs + 1;
@@ -16,10 +26,12 @@ void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, siz
     table->seqs_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_seq)) - self;
     table->free_at = kvpi_layout_take(layout, table->max_seqs, sizeof(uint32_t)) - self;
     /* n is at most 2^20 + 1 and each row at most 2^31 entries: no product overflows 64 bits. */
-    wide = n * table->max_blocks; /* times 8 at most */
+    table->block_stride = stride_of(table->max_blocks);
+    table->node_stride = stride_of(table->max_units);
+    wide = n * table->block_stride; /* times 8 at most */
     wide *= table->n_groups;
     table->blocks_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;
-    wide = n * table->max_units;
+    wide = n * table->node_stride;
     table->nodes_at = kvpi_layout_take(layout, wide, sizeof(uint32_t)) - self;
     wide = n * table->unit_tokens;
     table->partial_at = kvpi_layout_take(layout, wide, sizeof(int32_t)) - self;

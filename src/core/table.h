@@ -71,6 +71,8 @@ struct kvpi_table {
     uint32_t max_tokens;
     uint32_t max_blocks; /* of a row */
     uint32_t max_units;
+    uint32_t block_stride; /* from row to row, in entries */
+    uint32_t node_stride;
     uint32_t unit_tokens;
     uint32_t max_unit_keys;
     uint32_t n_groups;
@@ -80,8 +82,8 @@ struct kvpi_table {
     uint64_t n_open;
     size_t seqs_at;    /* struct kvpi_seq [max_seqs + 1] */
     size_t free_at;    /* u32 [max_seqs] stack of free places */
-    size_t blocks_at;  /* i32 [n_groups][max_seqs + 1][max_blocks] */
-    size_t nodes_at;   /* u32 [max_seqs + 1][max_units] */
+    size_t blocks_at;  /* i32 [n_groups][max_seqs + 1][block_stride] */
+    size_t nodes_at;   /* u32 [max_seqs + 1][node_stride] */
     size_t partial_at; /* i32 [max_seqs + 1][U] */
     size_t keys_at;    /* struct kvpi_key [max_seqs + 1][max_unit_keys] */
     size_t windows_at; /* struct kvpi_window [max_seqs + 1][n_groups] */
@@ -103,7 +105,7 @@ static inline int32_t *kvpi_group_row(const struct kvpi_table *table, uint32_t g
                                       uint32_t place)
 {
     int32_t *blocks = kvpi_at(table, table->blocks_at);
-    return blocks + ((size_t)group * (table->max_seqs + 1) + place) * table->max_blocks;
+    return blocks + ((size_t)group * (table->max_seqs + 1) + place) * table->block_stride;
 }
 
 /* Group 0's. */
@@ -138,7 +140,7 @@ static inline uint32_t kvpi_window_begin(const struct kvpi_window *window, uint3
 static inline uint32_t *kvpi_row_nodes(const struct kvpi_table *table, uint32_t place)
 {
     uint32_t *nodes = kvpi_at(table, table->nodes_at);
-    return nodes + (size_t)place * table->max_units;
+    return nodes + (size_t)place * table->node_stride;
 }
 
 static inline int32_t *kvpi_row_partial(const struct kvpi_table *table, uint32_t place)
