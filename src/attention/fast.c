@@ -18,7 +18,7 @@
 #include "attention/shape.h"
 #include "attention/team.h"
 
-enum { MAX_PARTS = 64 /* taken in at once */ };
+enum { MAX_PARTS = 32 /* taken in at once */ };
 
 static const double log2_e = 1.4426950408889634074, ln_2 = 0.69314718055994530942;
 
