@@ -54,21 +54,21 @@ static void kvpi_pack_amx_few(const float *rows, uint32_t n_rows, uint32_t dims,
     }
 }
 
-/* 16 rows, where they lie or in `work`, with zeros behind the last one. */
-static const unsigned char *kvpi_group_rows(const struct kvpi_tile_rows *rows, uint32_t n_keys,
-                                            uint32_t first, uint32_t row_bytes, unsigned char *work,
-                                            size_t *out_stride)
+/* Bytes [at, at + n_bytes) of 16 rows, where they lie or in `work`; zeros behind the last row. */
+static const unsigned char *kvpi_group_rows(const struct kvpi_tile *tile,
+                                            const struct kvpi_tile_rows *rows, uint32_t first,
+                                            size_t at, size_t n_bytes, size_t *out_stride)
 {
+    unsigned char *work = tile->work;
     *out_stride = rows->stride;
-    if (rows->stride != 0 && first + GROUP <= n_keys)
-        return kvpi_row_at(rows, first);
-    *out_stride = row_bytes;
+    if (rows->stride != 0 && first + GROUP <= tile->n_keys)
+        return kvpi_row_at(rows, first) + at;
+    *out_stride = n_bytes;
     for (uint32_t i = 0; i < GROUP; i++) {
-        unsigned char *to = work + (size_t)i * row_bytes;
-        if (first + i < n_keys)
-            memcpy(to, kvpi_row_at(rows, first + i), row_bytes);
+        if (first + i < tile->n_keys)
+            memcpy(work + i * n_bytes, kvpi_row_at(rows, first + i) + at, n_bytes);
         else
-            memset(to, 0, row_bytes);
+            memset(work + i * n_bytes, 0, n_bytes);
     }
     return work;
 }
@@ -113,8 +113,7 @@ static void kvpi_scores_amx_few(const struct kvpi_tile *tile, float *s)
     for (uint32_t key = 0; key < tile->n_keys; key += GROUP) {
         const unsigned char *q = tile->queries;
         size_t stride;
-        const unsigned char *k =
-            kvpi_group_rows(&tile->k, tile->n_keys, key, row_bytes, tile->work, &stride);
+        const unsigned char *k = kvpi_group_rows(tile, &tile->k, key, 0, row_bytes, &stride);
         _tile_zero(6);
         for (uint32_t at = 0; at < row_bytes; at += CHUNK, q += GROUP * q_stride) {
             kvpi_ask_group(&tile->next_k, key, at);
@@ -167,14 +166,13 @@ INLINE void kvpi_store_few_sums(float *sums, size_t stride, uint32_t n)
 INLINE void kvpi_value_amx_block(const struct kvpi_tile *tile, const uint32_t *weights, size_t at,
                                  uint32_t n, float *sums)
 {
-    const uint32_t row_bytes = 2 * tile->v_dims;
     const size_t sum_stride = tile->v_dims / 2 * sizeof *sums;
     sums += at / 4;
     kvpi_load_few_sums(sums, sum_stride, n);
     for (uint32_t key = 0; key < tile->n_keys; key += GROUP) {
         size_t stride;
         const unsigned char *v =
-            kvpi_group_rows(&tile->v, tile->n_keys, key, row_bytes, tile->work, &stride) + at;
+            kvpi_group_rows(tile, &tile->v, key, at, (size_t)n * CHUNK, &stride);
         _tile_loadd(7, weights + (size_t)key * 2 * tile->n_rows, CHUNK);
         for (uint32_t i = 0; i < n; i++) {
             kvpi_ask_group(&tile->next_v, key, at + (size_t)i * CHUNK);
@@ -205,15 +203,10 @@ static void kvpi_values_amx_few(const struct kvpi_tile *tile, const float *weigh
 /* Even dims and odd ones side by side again. */
 static void kvpi_order_amx_few(float *sums, uint32_t v_dims, float *memory)
 {
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
     memcpy(memory, sums, v_dims * sizeof *sums);
-    for (uint32_t e = 0; e < v_dims; e += 2 * LANES) {
-        const vec even = kvpi_vec_load(memory + e / 2);
-        const vec odd = kvpi_vec_load(memory + v_dims / 2 + e / 2);
-        kvpi_vec_store(sums + e, _mm512_permutex2var_ps(even, low, odd));
-        kvpi_vec_store(sums + e + LANES, _mm512_permutex2var_ps(even, high, odd));
-    }
+    for (uint32_t e = 0; e < v_dims; e += 2 * LANES)
+        kvpi_vec_interleave(kvpi_vec_load(memory + e / 2),
+                            kvpi_vec_load(memory + v_dims / 2 + e / 2), sums + e);
 }
 
 static const struct kvpi_path kvpi_amx_few_path = {.type = KVP_BF16,

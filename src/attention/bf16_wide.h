@@ -132,13 +132,8 @@ static void kvpi_values_bf16_wide(const struct kvpi_tile *tile, const float *wei
 static void kvpi_order_bf16_wide(float *sums, uint32_t v_dims, float *memory)
 {
     (void)memory;
-    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
-    for (uint32_t e = 0; e < v_dims; e += 32) {
-        const vec even = kvpi_vec_load(sums + e), odd = kvpi_vec_load(sums + e + LANES);
-        kvpi_vec_store(sums + e, _mm512_permutex2var_ps(even, low, odd));
-        kvpi_vec_store(sums + e + LANES, _mm512_permutex2var_ps(even, high, odd));
-    }
+    for (uint32_t e = 0; e < v_dims; e += 2 * LANES)
+        kvpi_vec_interleave(kvpi_vec_load(sums + e), kvpi_vec_load(sums + e + LANES), sums + e);
 }
 
 static const struct kvpi_path kvpi_bf16_wide_path = {.type = KVP_BF16,

@@ -50,34 +50,32 @@ INLINE __m512h kvpi_halves_at(const void *at)
     return _mm512_castsi512_ph(_mm512_loadu_si512(at));
 }
 
-/* Of each two numbers of 16 (32, 64, 128) bits that are neighbours the sum, those of a beside those
+INLINE __m512i kvpi_add_halves(__m512i a, __m512i b)
+{
+    return _mm512_castph_si512(_mm512_add_ph(_mm512_castsi512_ph(a), _mm512_castsi512_ph(b)));
+}
+
+/* Of each two groups of 16 (32, 64, 128) bits that are neighbours the sum, those of a beside those
  * of b. */
-INLINE __m512h kvpi_add_pairs16(__m512h a, __m512h b)
+INLINE __m512i kvpi_add_pairs16(__m512h a, __m512h b)
 {
     const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
-    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi16(x, y)),
-                         _mm512_castsi512_ph(_mm512_unpackhi_epi16(x, y)));
+    return kvpi_add_halves(_mm512_unpacklo_epi16(x, y), _mm512_unpackhi_epi16(x, y));
 }
 
-INLINE __m512h kvpi_add_pairs32(__m512h a, __m512h b)
+INLINE __m512i kvpi_add_pairs32(__m512i a, __m512i b)
 {
-    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
-    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi32(x, y)),
-                         _mm512_castsi512_ph(_mm512_unpackhi_epi32(x, y)));
+    return kvpi_add_halves(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
 }
 
-INLINE __m512h kvpi_add_pairs64(__m512h a, __m512h b)
+INLINE __m512i kvpi_add_pairs64(__m512i a, __m512i b)
 {
-    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
-    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_unpacklo_epi64(x, y)),
-                         _mm512_castsi512_ph(_mm512_unpackhi_epi64(x, y)));
+    return kvpi_add_halves(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-INLINE __m512h kvpi_add_pairs128(__m512h a, __m512h b)
+INLINE __m512i kvpi_add_pairs128(__m512i a, __m512i b)
 {
-    const __m512i x = _mm512_castph_si512(a), y = _mm512_castph_si512(b);
-    return _mm512_add_ph(_mm512_castsi512_ph(_mm512_shuffle_i32x4(x, y, 0x44)),
-                         _mm512_castsi512_ph(_mm512_shuffle_i32x4(x, y, 0xEE)));
+    return kvpi_add_halves(_mm512_shuffle_i32x4(a, b, 0x44), _mm512_shuffle_i32x4(a, b, 0xEE));
 }
 
 INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
@@ -103,13 +101,13 @@ INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, u
  * numbers at once, each step half as long as the one before. The last one is f32. */
 INLINE void kvpi_sum_halves(__m512h x[HALF_ROWS][KEYS], vec scales, float *out)
 {
-    __m512h of_four[HALF_ROWS];
+    __m512i of_four[HALF_ROWS];
     for (uint32_t r = 0; r < HALF_ROWS; r++)
         of_four[r] = kvpi_add_pairs32(kvpi_add_pairs16(x[r][0], x[r][1]),
                                       kvpi_add_pairs16(x[r][2], x[r][3]));
-    const __m512h low = kvpi_add_pairs64(of_four[0], of_four[1]);
-    const __m512h high = kvpi_add_pairs64(of_four[2], of_four[3]);
-    const __m512i bits = _mm512_castph_si512(kvpi_add_pairs128(low, high));
+    const __m512i low = kvpi_add_pairs64(of_four[0], of_four[1]);
+    const __m512i high = kvpi_add_pairs64(of_four[2], of_four[3]);
+    const __m512i bits = kvpi_add_pairs128(low, high);
     const vec a = _mm512_cvtph_ps(_mm512_castsi512_si256(bits));
     const vec b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1));
     const vec sums =

@@ -70,6 +70,15 @@ static inline float kvpi_vec_largest(vec x)
     return _mm512_reduce_max_ps(x);
 }
 
+/* even[0], odd[0], even[1], ...: two vectors to `out`. */
+static inline void kvpi_vec_interleave(vec even, vec odd, float *out)
+{
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    kvpi_vec_store(out, _mm512_permutex2var_ps(even, low, odd));
+    kvpi_vec_store(out + LANES, _mm512_permutex2var_ps(even, high, odd));
+}
+
 /* Whether any lane is above; NaN is not. */
 static inline int kvpi_vec_any_above(vec x, float limit)
 {
