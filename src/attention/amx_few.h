@@ -73,24 +73,11 @@ static const unsigned char *kvpi_group_rows(const struct kvpi_tile *tile,
     return work;
 }
 
-/* Line `at` of the 16 rows that come next in the place of these: an order in which the processor
- * sees no stream of its own, and few instructions, because what it asks for while it waits has to
- * fit its window. */
-INLINE void kvpi_ask_group(const struct kvpi_tile_next *next, uint32_t first, size_t at)
+/* As many lines as a tile has. */
+INLINE void kvpi_ask_tile(struct kvpi_ahead *ahead)
 {
-    const size_t stride = next->stride, stride3 = 3 * stride;
-    if (stride == 0 || first + GROUP > next->n) {
-        for (uint32_t i = first; i < first + GROUP && i < next->n; i++)
-            kvpi_ask(next->rows[i] + next->offset + at);
-        return;
-    }
-    const unsigned char *row = next->rows[first] + next->offset + at;
-    for (uint32_t i = 0; i < GROUP; i += 4, row += 4 * stride) {
-        kvpi_ask(row);
-        kvpi_ask(row + stride);
-        kvpi_ask(row + 2 * stride);
-        kvpi_ask(row + stride3);
-    }
+    for (uint32_t i = 0; i < GROUP / 4; i++)
+        kvpi_ask_four(ahead);
 }
 
 /* [16 keys, 2, rows] to rows of s, the two halves of each query added up. */
@@ -116,7 +103,7 @@ static void kvpi_scores_amx_few(const struct kvpi_tile *tile, float *s)
         const unsigned char *k = kvpi_group_rows(tile, &tile->k, key, 0, row_bytes, &stride);
         _tile_zero(6);
         for (uint32_t at = 0; at < row_bytes; at += CHUNK, q += GROUP * q_stride) {
-            kvpi_ask_group(&tile->next_k, key, at);
+            kvpi_ask_tile(tile->ahead);
             _tile_loadd(5, q, q_stride);
             _tile_loadd(4, k + at, stride);
             _tile_dpbf16ps(6, 4, 5);
@@ -175,7 +162,7 @@ INLINE void kvpi_value_amx_block(const struct kvpi_tile *tile, const uint32_t *w
             kvpi_group_rows(tile, &tile->v, key, at, (size_t)n * CHUNK, &stride);
         _tile_loadd(7, weights + (size_t)key * 2 * tile->n_rows, CHUNK);
         for (uint32_t i = 0; i < n; i++) {
-            kvpi_ask_group(&tile->next_v, key, at + (size_t)i * CHUNK);
+            kvpi_ask_tile(tile->ahead);
             _tile_loadd(4, v + (size_t)i * CHUNK, stride);
             switch (i) {
             case 0: _tile_dpbf16ps(0, 7, 4); break;

@@ -65,34 +65,27 @@ INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
     out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c2, d));
 }
 
-/* ----------------------------------------------------------------------------- what comes next */
+/* ------------------------------------------------------------------------------- what is ahead */
 
-/* The lines of what is looked at next, a few with each step of the work: asked for all at
- * once, most would be dropped. */
-struct kvpi_asks {
-    const struct kvpi_tile_next *next;
-    uint32_t row_bytes;
+/* The lines ahead of a tile's K or V, some with each step of work that takes few steps. */
+struct kvpi_pace {
+    struct kvpi_ahead *ahead;
+    uint32_t left; /* times four lines */
     uint32_t per_step;
-    uint32_t row, at; /* the next line */
 };
 
-static inline struct kvpi_asks kvpi_asks_begin(const struct kvpi_tile_next *next,
-                                               uint32_t row_bytes, uint32_t n_steps)
+static inline struct kvpi_pace kvpi_pace_begin(const struct kvpi_tile *tile, uint32_t row_bytes,
+                                               uint32_t n_steps)
 {
-    const uint32_t n_lines = next->n * (row_bytes / CHUNK);
-    return (struct kvpi_asks){next, row_bytes, (n_lines + n_steps - 1) / n_steps, 0, 0};
+    const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
+    const uint32_t n = n_groups * GROUP / 4 * (row_bytes / CHUNK);
+    return (struct kvpi_pace){tile->ahead, n, (n + n_steps - 1) / n_steps};
 }
 
-static inline void kvpi_asks_step(struct kvpi_asks *asks)
+static inline void kvpi_pace_step(struct kvpi_pace *pace)
 {
-    for (uint32_t i = 0; i < asks->per_step && asks->row < asks->next->n; i++) {
-        kvpi_ask(asks->next->rows[asks->row] + asks->next->offset + asks->at);
-        asks->at += CHUNK;
-        if (asks->at >= asks->row_bytes) {
-            asks->at = 0;
-            asks->row++;
-        }
-    }
+    for (uint32_t i = 0; i < pace->per_step && pace->left > 0; i++, pace->left--)
+        kvpi_ask_four(pace->ahead);
 }
 
 #endif

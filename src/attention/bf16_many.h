@@ -23,17 +23,15 @@ static void kvpi_values_many_bf16(const struct kvpi_tile *tile, const float *wei
     const unsigned char *rows[KVPI_TILE];
     struct kvpi_tile wide = *tile;
     wide.v = (struct kvpi_tile_rows){.rows = rows};
-    wide.next_v.n = 0;
     for (uint32_t i = 0; i < tile->n_keys; i++) {
         float *to = memory + (size_t)i * tile->v_dims;
         const unsigned char *from = tile->v.rows[i] + tile->v.offset;
-        const unsigned char *next = kvpi_next_row(&tile->next_v, i, 1, from);
-        for (uint32_t e = 0; e < tile->v_dims; e += LINE / 2)
-            kvpi_ask(next + 2 * (size_t)e);
+        for (uint32_t e = 0; i % 4 == 0 && e < tile->v_dims; e += LINE / 2)
+            kvpi_ask_four(tile->ahead);
         kvpi_read_elements(KVP_BF16, 1.0f, from, tile->v_dims, to);
         rows[i] = (const unsigned char *)to;
     }
-    kvpi_values_f32(&wide, weights, sums);
+    kvpi_sum_values_f32(&wide, weights, sums, 0);
 }
 
 static const struct kvpi_path kvpi_bf16_many_path = {.type = KVP_BF16,

@@ -64,14 +64,14 @@ static inline __m512bh kvpi_pairs_at(const void *at)
 INLINE void kvpi_score_pairs(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
                              int asks, vec sums[PAIR_ROWS][KEYS])
 {
-    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key);
     const size_t n_bytes = 2 * (size_t)tile->dims;
     for (size_t at = 0; at < n_bytes; at += LINE, q += (size_t)2 * PAIR_ROWS * LANES) {
         __m512bh x[KEYS];
-        for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(k.next[j] + at);
+        if (asks)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t j = 0; j < KEYS; j++)
             x[j] = kvpi_pairs_at(k.at[j] + at);
-        }
         for (uint32_t r = 0; r < PAIR_ROWS; r++) {
             const __m512bh y = kvpi_pairs_at(q + (size_t)r * 2 * LANES);
             for (uint32_t j = 0; j < KEYS; j++)
@@ -125,8 +125,9 @@ INLINE __m512i kvpi_value_pairs(const struct kvpi_tile *tile, uint32_t key, size
 }
 
 /* PAIR_ROWS rows of sums, `n` times 32 dims from `e` on: each 32 come apart in unpacking. */
-INLINE void kvpi_value_pair_block(const struct kvpi_tile *tile, const uint32_t *pairs, float *sums,
-                                  uint32_t e, uint32_t n, int asks)
+INLINE void kvpi_value_pair_block(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
+                                  const uint32_t *pairs, float *sums, uint32_t e, uint32_t n,
+                                  int asks)
 {
     vec block[PAIR_ROWS][PAIR_COLUMNS][2];
     for (uint32_t r = 0; r < PAIR_ROWS; r++) {
@@ -134,15 +135,11 @@ INLINE void kvpi_value_pair_block(const struct kvpi_tile *tile, const uint32_t *
             block[r][c / 2][c % 2] =
                 kvpi_vec_load(sums + (size_t)r * tile->v_dims + e + (size_t)c * LANES);
     }
-    for (uint32_t pair = 0; 2 * pair < tile->n_keys; pair++) {
-        const unsigned char *row = tile->v.rows[2 * pair] + tile->v.offset;
-        const unsigned char *next[2];
-        for (uint32_t i = 0; i < 2; i++)
-            next[i] = kvpi_next_row(&tile->next_v, 2 * pair + i, asks, row);
+    for (uint32_t pair = keys.from / 2; 2 * pair < keys.to; pair++) {
+        if (asks && pair % (2 / n) == 0)
+            kvpi_ask_four(tile->ahead);
         for (uint32_t c = 0; c < n; c++) {
             const size_t at = 2 * ((size_t)e + 32 * (size_t)c);
-            kvpi_ask(next[0] + at);
-            kvpi_ask(next[1] + at);
             const __m512i a = kvpi_value_pairs(tile, 2 * pair, at);
             const __m512i b = kvpi_value_pairs(tile, 2 * pair + 1, at);
             const __m512bh low = (__m512bh)_mm512_unpacklo_epi16(a, b);
@@ -167,13 +164,16 @@ static void kvpi_values_bf16_rows(const struct kvpi_tile *tile, const float *wei
     uint32_t pairs[PAIR_ROWS * KVPI_TILE / 2];
     for (uint32_t row = 0; row < tile->n_used; row += PAIR_ROWS) {
         float *rows = sums + (size_t)row * tile->v_dims;
-        uint32_t e = 0;
+        struct kvpi_some_keys keys = {0, 0};
         kvpi_pair_weights(weights + (size_t)row * KVPI_TILE, pairs);
-        for (; e + 64 <= tile->v_dims; e += 64) {
-            kvpi_value_pair_block(tile, pairs, rows, e, 2, row == 0);
+        while (keys.to < tile->n_keys) {
+            uint32_t e = 0;
+            keys = kvpi_keys_from(tile, keys.to, row);
+            for (; e + 64 <= tile->v_dims; e += 64)
+                kvpi_value_pair_block(tile, keys, pairs, rows, e, 2, row == 0);
+            if (e < tile->v_dims)
+                kvpi_value_pair_block(tile, keys, pairs, rows, e, 1, row == 0);
         }
-        if (e < tile->v_dims)
-            kvpi_value_pair_block(tile, pairs, rows, e, 1, row == 0);
     }
 }
 

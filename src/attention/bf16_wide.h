@@ -1,9 +1,6 @@
 /* bf16_wide: K and V of bf16 as they lie, multiplied as f32, four queries at a time: each 32 dims
  * become 16 even ones by a shift and 16 odd ones by a mask. For processors on which VDPBF16PS takes
- * as long as four f32 products: its 32 products are two of those. Queries and weights stay f32.
- *
- * What is next is asked for line by line where this tile's line is used, in the same order; asking
- * row after row, in the order of addresses, takes longer (a tenth, measured). */
+ * as long as four f32 products: its 32 products are two of those. Queries and weights stay f32. */
 #ifndef KVPI_BF16_WIDE_H
 #define KVPI_BF16_WIDE_H
 
@@ -41,7 +38,7 @@ INLINE void kvpi_score_wide(const struct kvpi_tile *tile, const float *q, uint32
                             float *s)
 {
     const __m512i odd = _mm512_set1_epi32((int32_t)0xFFFF0000);
-    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key);
     const size_t n_bytes = 2 * (size_t)tile->dims;
     vec sums[WIDE_ROWS][KEYS];
     for (uint32_t r = 0; r < WIDE_ROWS; r++) {
@@ -50,10 +47,10 @@ INLINE void kvpi_score_wide(const struct kvpi_tile *tile, const float *q, uint32
     }
     for (size_t at = 0; at < n_bytes; at += LINE, q += (size_t)2 * WIDE_ROWS * LANES) {
         __m512i x[KEYS];
-        for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(k.next[j] + at);
+        if (asks)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t j = 0; j < KEYS; j++)
             x[j] = _mm512_loadu_si512((const void *)(k.at[j] + at));
-        }
         for (uint32_t half = 0; half < 2; half++) {
             vec y[KEYS];
             for (uint32_t j = 0; j < KEYS; j++)
@@ -82,8 +79,9 @@ static void kvpi_scores_bf16_wide(const struct kvpi_tile *tile, float *s)
 /* --------------------------------------------------------------------------------------- values */
 
 /* WIDE_ROWS rows of sums, `n` times 32 dims from `e` on. */
-INLINE void kvpi_value_wide_block(const struct kvpi_tile *tile, const float *weights, float *sums,
-                                  uint32_t e, uint32_t n, int asks)
+INLINE void kvpi_value_wide_block(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
+                                  const float *weights, float *sums, uint32_t e, uint32_t n,
+                                  int asks)
 {
     const __m512i odd = _mm512_set1_epi32((int32_t)0xFFFF0000);
     vec block[WIDE_ROWS][WIDE_COLUMNS][2];
@@ -92,12 +90,11 @@ INLINE void kvpi_value_wide_block(const struct kvpi_tile *tile, const float *wei
             block[r][c / 2][c % 2] =
                 kvpi_vec_load(sums + (size_t)r * tile->v_dims + e + (size_t)c * LANES);
     }
-    for (uint32_t key = 0; key < tile->n_keys; key++) {
+    for (uint32_t key = keys.from; key < keys.to; key++) {
         const unsigned char *v = tile->v.rows[key] + tile->v.offset + 2 * (size_t)e;
-        const unsigned char *next =
-            kvpi_next_row(&tile->next_v, key, asks, v - 2 * (size_t)e) + 2 * (size_t)e;
+        if (asks && key % (4 / n) == 0)
+            kvpi_ask_four(tile->ahead);
         for (uint32_t c = 0; c < n; c++) {
-            kvpi_ask(next + (size_t)c * LINE);
             const __m512i x = _mm512_loadu_si512((const void *)(v + (size_t)c * LINE));
             const vec low = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
             const vec high = _mm512_castsi512_ps(_mm512_and_si512(x, odd));
@@ -120,11 +117,15 @@ static void kvpi_values_bf16_wide(const struct kvpi_tile *tile, const float *wei
     for (uint32_t row = 0; row < tile->n_used; row += WIDE_ROWS) {
         const float *w = weights + (size_t)row * KVPI_TILE;
         float *rows = sums + (size_t)row * tile->v_dims;
-        uint32_t e = 0;
-        for (; e + 64 <= tile->v_dims; e += 64)
-            kvpi_value_wide_block(tile, w, rows, e, 2, row == 0);
-        if (e < tile->v_dims)
-            kvpi_value_wide_block(tile, w, rows, e, 1, row == 0);
+        struct kvpi_some_keys keys = {0, 0};
+        while (keys.to < tile->n_keys) {
+            uint32_t e = 0;
+            keys = kvpi_keys_from(tile, keys.to, row);
+            for (; e + 64 <= tile->v_dims; e += 64)
+                kvpi_value_wide_block(tile, keys, w, rows, e, 2, row == 0);
+            if (e < tile->v_dims)
+                kvpi_value_wide_block(tile, keys, w, rows, e, 1, row == 0);
+        }
     }
 }
 

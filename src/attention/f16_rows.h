@@ -81,14 +81,14 @@ INLINE __m512i kvpi_add_pairs128(__m512i a, __m512i b)
 INLINE void kvpi_score_halves(const struct kvpi_tile *tile, const uint16_t *q, uint32_t key,
                               int asks, __m512h sums[HALF_ROWS][KEYS])
 {
-    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key);
     const size_t n_bytes = 2 * (size_t)tile->dims;
     for (size_t at = 0; at < n_bytes; at += LINE, q += HALF_ROWS * HALF_LANES) {
         __m512h x[KEYS];
-        for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(k.next[j] + at);
+        if (asks)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t j = 0; j < KEYS; j++)
             x[j] = kvpi_halves_at(k.at[j] + at);
-        }
         for (uint32_t r = 0; r < HALF_ROWS; r++) {
             const __m512h y = kvpi_halves_at(q + (size_t)r * HALF_LANES);
             for (uint32_t j = 0; j < KEYS; j++)
@@ -172,40 +172,34 @@ INLINE void kvpi_flush_halves(__m512h block[HALF_ROWS][HALF_COLUMNS],
             const vec high = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1));
             kvpi_vec_store(at, kvpi_vec_fma(low, scale, kvpi_vec_load(at)));
             kvpi_vec_store(at + LANES, kvpi_vec_fma(high, scale, kvpi_vec_load(at + LANES)));
-            block[r][c] = _mm512_setzero_ph();
         }
     }
 }
 
-/* HALF_ROWS rows of sums, `n` times 32 dims from `e` on. */
+/* HALF_ROWS rows of sums, `n` times 32 dims from `e` on, of HALF_FLUSH keys from `key` on. */
 INLINE void kvpi_value_halves(const struct kvpi_tile *tile, const struct kvpi_half_weights *w,
-                              float *sums, uint32_t e, uint32_t n, int asks)
+                              uint32_t key, float *sums, uint32_t e, uint32_t n, int asks)
 {
+    const uint32_t left = tile->n_keys - key, end = key + (left < HALF_FLUSH ? left : HALF_FLUSH);
     __m512h block[HALF_ROWS][HALF_COLUMNS];
     for (uint32_t r = 0; r < HALF_ROWS; r++) {
         for (uint32_t c = 0; c < n; c++)
             block[r][c] = _mm512_setzero_ph();
     }
-    for (uint32_t key = 0; key < tile->n_keys;) {
-        const uint32_t left = tile->n_keys - key,
-                       end = key + (left < HALF_FLUSH ? left : HALF_FLUSH);
-        for (; key < end; key++) {
-            const unsigned char *v = tile->v.rows[key] + tile->v.offset;
-            const unsigned char *next = kvpi_next_row(&tile->next_v, key, asks, v);
-            __m512h x[HALF_COLUMNS];
-            for (uint32_t c = 0; c < n; c++) {
-                const size_t at = 2 * ((size_t)e + (size_t)c * HALF_LANES);
-                kvpi_ask(next + at);
-                x[c] = kvpi_halves_at(v + at);
-            }
-            for (uint32_t r = 0; r < HALF_ROWS; r++) {
-                const __m512h y = _mm512_castsi512_ph(_mm512_set1_epi16((int16_t)w->w[r][key]));
-                for (uint32_t c = 0; c < n; c++)
-                    block[r][c] = _mm512_fmadd_ph(x[c], y, block[r][c]);
-            }
+    for (; key < end; key++) {
+        const unsigned char *v = tile->v.rows[key] + tile->v.offset;
+        __m512h x[HALF_COLUMNS];
+        if (asks && key % (4 / n) == 0)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t c = 0; c < n; c++)
+            x[c] = kvpi_halves_at(v + 2 * ((size_t)e + (size_t)c * HALF_LANES));
+        for (uint32_t r = 0; r < HALF_ROWS; r++) {
+            const __m512h y = _mm512_castsi512_ph(_mm512_set1_epi16((int16_t)w->w[r][key]));
+            for (uint32_t c = 0; c < n; c++)
+                block[r][c] = _mm512_fmadd_ph(x[c], y, block[r][c]);
         }
-        kvpi_flush_halves(block, w, sums + e, tile->v_dims, n);
     }
+    kvpi_flush_halves(block, w, sums + e, tile->v_dims, n);
 }
 
 static void kvpi_values_f16_rows(const struct kvpi_tile *tile, const float *weights, float *sums)
@@ -214,12 +208,14 @@ static void kvpi_values_f16_rows(const struct kvpi_tile *tile, const float *weig
     struct kvpi_half_weights w;
     for (uint32_t row = 0; row < tile->n_used; row += HALF_ROWS) {
         float *rows = sums + (size_t)row * tile->v_dims;
-        uint32_t e = 0;
         kvpi_halve_weights(weights + (size_t)row * KVPI_TILE, &w);
-        for (; e + WIDE <= tile->v_dims; e += WIDE)
-            kvpi_value_halves(tile, &w, rows, e, HALF_COLUMNS, row == 0);
-        for (; e < tile->v_dims; e += HALF_LANES)
-            kvpi_value_halves(tile, &w, rows, e, 1, row == 0);
+        for (uint32_t key = 0; key < tile->n_keys; key += HALF_FLUSH) {
+            uint32_t e = 0;
+            for (; e + WIDE <= tile->v_dims; e += WIDE)
+                kvpi_value_halves(tile, &w, key, rows, e, HALF_COLUMNS, row == 0);
+            for (; e < tile->v_dims; e += HALF_LANES)
+                kvpi_value_halves(tile, &w, key, rows, e, 1, row == 0);
+        }
     }
 }
 

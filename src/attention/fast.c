@@ -64,6 +64,8 @@ static void desk_scratch(struct kvpi_desk *desk, const struct kvpi_fast *fast,
     const size_t element = kvp_type_bytes(fast->path->type);
     const uint32_t n_pairs = kvpi_rope_pairs(&attention->rope, attention->layer->k.size);
     const int at_read = attention->rope.mode == KVP_ROPE_AT_READ;
+    const uint64_t max_pieces =
+        kvpi_pieces_max(fast->dims * (uint32_t)element, fast->v_dims * (uint32_t)element);
     uint64_t max_keys = kvpi_levels_max_keys(attention);
     max_keys = max_keys < INT32_MAX ? max_keys : INT32_MAX;
     desk->rows = kvpi_scratch_take(scratch, one_head, fast->dims * sizeof *desk->rows);
@@ -77,6 +79,9 @@ static void desk_scratch(struct kvpi_desk *desk, const struct kvpi_fast *fast,
     desk->masks = kvpi_scratch_take(scratch, 2 * (uint64_t)queries, sizeof *desk->masks);
     desk->reaches = kvpi_scratch_take(scratch, queries, sizeof *desk->reaches);
     desk->places = kvpi_scratch_take(scratch, 2, sizeof *desk->places);
+    for (uint32_t i = 0; i < 2; i++)
+        desk->pieces[i].at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead);
+    desk->ahead = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead);
     desk->scales = kvpi_scratch_take(scratch, 2 * KVPI_TILE, sizeof *desk->scales);
     desk->k_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->dims * element);
     desk->v_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->v_dims * element);
@@ -349,36 +354,44 @@ static void put_scales(const struct job *job, struct kvpi_tile *tile,
         tile->v.scales = job->desk->scales + KVPI_TILE;
 }
 
-static struct kvpi_tile_next next_rows(const kvp_layer_part *part, const unsigned char *const *rows,
-                                       const struct kvpi_places *places, uint32_t head)
+/* What K, or V, is cut into: nothing where it is not used as it lies, or lies in the other. */
+static void cut_tile(const struct job *job, uint32_t which)
 {
-    return (struct kvpi_tile_next){.rows = rows,
-                                   .offset = head * part->head_stride,
-                                   .stride = places->is_even ? part->token_stride : 0,
-                                   .n = places->n_keys};
+    const struct call *call = job->call;
+    const struct kvpi_places *places = &job->desk->places[which];
+    const size_t element = kvp_type_bytes(call->fast->path->type);
+    const int cuts_v = call->v_is_direct && call->layer->v.base != NULL;
+    const struct kvpi_cut k = {.part = &call->layer->k,
+                               .rows = places->k,
+                               .row_bytes =
+                                   call->k_is_direct ? call->fast->dims * (uint32_t)element : 0};
+    const struct kvpi_cut v = {.part = call->v_part,
+                               .rows = places->v,
+                               .row_bytes = cuts_v ? call->fast->v_dims * (uint32_t)element : 0};
+    kvpi_pieces_make(&job->desk->pieces[which], places, &k, &v);
 }
 
 /* The next head of this tile, or the first head of the next tile, is what comes next. */
-static void put_next(const struct job *job, struct kvpi_tile *tile, uint32_t head,
-                     const struct kvpi_places *const both[2])
+static struct kvpi_ahead ahead_of(const struct job *job, uint32_t head, uint32_t now)
 {
-    const struct call *call = job->call;
     const int is_last = head + 1 == job->item.first_head + job->item.n_heads;
-    const struct kvpi_places *places = both[is_last];
-    const uint32_t next_head = is_last ? job->item.first_head : head + 1;
-    if (call->k_is_direct)
-        tile->next_k = next_rows(&call->layer->k, places->k, places, next_head);
-    if (call->v_is_direct && call->layer->v.base != NULL)
-        tile->next_v = next_rows(call->v_part, places->v, places, next_head);
+    const uint32_t next = is_last ? 1 - now : now;
+    return kvpi_ahead_of(&job->desk->pieces[now], head, &job->desk->pieces[next],
+                         is_last ? job->item.first_head : head + 1, job->desk->ahead);
 }
 
-static void run_head(const struct job *job, uint32_t head, const struct kvpi_places *const both[2],
-                     const uint64_t *masks)
+static uint64_t *masks_of(const struct job *job, uint32_t which)
+{
+    return job->desk->masks + (size_t)which * job->item.n_queries;
+}
+
+static void run_head(const struct job *job, uint32_t head, uint32_t now)
 {
     const struct call *call = job->call;
     const struct kvpi_fast *fast = call->fast;
     const struct kvpi_desk *desk = job->desk;
-    const struct kvpi_places *places = both[0];
+    const struct kvpi_places *places = &desk->places[now];
+    struct kvpi_ahead ahead = ahead_of(job, head, now);
     const size_t row = (size_t)(head - job->item.first_head) * job->padded_rows;
     struct kvpi_tile tile = {.n_rows = job->padded_rows,
                              .n_used = job->n_rows,
@@ -386,20 +399,20 @@ static void run_head(const struct job *job, uint32_t head, const struct kvpi_pla
                              .dims = fast->dims,
                              .v_dims = fast->v_dims,
                              .queries = packed_queries(job, head),
-                             .work = desk->work};
+                             .work = desk->work,
+                             .ahead = &ahead};
     tile.k = call->k_is_direct ? direct_rows(&call->layer->k, places->k, places, head)
                                : staged_rows(job, KVP_K, places, head);
     tile.v = call->v_is_direct ? direct_rows(call->v_part, places->v, places, head)
                                : staged_rows(job, KVP_V, places, head);
     put_scales(job, &tile, places, head);
-    put_next(job, &tile, head, both);
     const struct kvpi_softmax softmax = {.n_rows = job->n_rows,
                                          .n_keys = places->n_keys,
                                          .group = call->group,
                                          .v_dims = fast->v_dims,
                                          .cap = (float)call->attention->soft_cap,
                                          .slack = job->path->slack,
-                                         .masks = places->has_masks ? masks : NULL,
+                                         .masks = places->has_masks ? masks_of(job, now) : NULL,
                                          .s = desk->s,
                                          .largest = desk->largest + row,
                                          .total = desk->total + row,
@@ -409,20 +422,25 @@ static void run_head(const struct job *job, uint32_t head, const struct kvpi_pla
     job->path->values(&tile, desk->s, softmax.sums);
 }
 
+static int next_tile(struct job *job, struct kvpi_walk *walk, uint32_t which)
+{
+    const int there = kvpi_walk_next(walk, &job->desk->places[which], masks_of(job, which));
+    cut_tile(job, which);
+    return there;
+}
+
 static void run_tiles(struct job *job, struct kvpi_walk *walk)
 {
     struct kvpi_desk *desk = job->desk;
     uint32_t now = 0;
-    int there = kvpi_walk_next(walk, &desk->places[0], desk->masks);
+    int there = next_tile(job, walk, now);
     while (there) {
-        const struct kvpi_places *const both[2] = {&desk->places[now], &desk->places[1 - now]};
-        const uint64_t *masks = desk->masks + (size_t)now * job->item.n_queries;
-        there = kvpi_walk_next(walk, &desk->places[1 - now],
-                               desk->masks + (size_t)(1 - now) * job->item.n_queries);
+        const struct kvpi_places *places = &desk->places[now];
+        there = next_tile(job, walk, 1 - now);
         if (job->call->rope.mode == KVP_ROPE_AT_READ)
-            kvpi_turns_tile(&desk->turns, both[0]->first, both[0]->n_keys);
+            kvpi_turns_tile(&desk->turns, places->first, places->n_keys);
         for (uint32_t h = 0; h < job->item.n_heads; h++)
-            run_head(job, job->item.first_head + h, both, masks);
+            run_head(job, job->item.first_head + h, now);
         now = 1 - now;
     }
 }

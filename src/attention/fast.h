@@ -3,24 +3,27 @@
 #ifndef KVPI_FAST_H
 #define KVPI_FAST_H
 
+#include "attention/ahead.h"
 #include "attention/kernels.h"
 #include "attention/plan.h"
 #include "attention/tile.h"
 
 /* Scratch memory of one thread: an item's. */
 struct kvpi_desk {
-    float *rows;                /* [rows, D] queries of one head */
-    unsigned char *queries;     /* [heads, rows] packed */
-    double *turn;               /* [queries + 1, pairs, 2]; the last: of position 1 */
-    float *s;                   /* [rows, 64] */
-    float *sums;                /* [heads, rows, Dv] */
-    float *largest;             /* [heads, rows] */
-    float *total;               /* [heads, rows] */
-    uint64_t *masks;            /* [2, queries] */
-    struct kvpi_reach *reaches; /* [queries] */
-    struct kvpi_places *places; /* [2] this tile and the next */
-    float *scales;              /* [2, 64] of K and V */
-    unsigned char *k_memory;    /* [64, row] staged */
+    float *rows;                  /* [rows, D] queries of one head */
+    unsigned char *queries;       /* [heads, rows] packed */
+    double *turn;                 /* [queries + 1, pairs, 2]; the last: of position 1 */
+    float *s;                     /* [rows, 64] */
+    float *sums;                  /* [heads, rows, Dv] */
+    float *largest;               /* [heads, rows] */
+    float *total;                 /* [heads, rows] */
+    uint64_t *masks;              /* [2, queries] */
+    struct kvpi_reach *reaches;   /* [queries] */
+    struct kvpi_places *places;   /* [2] this tile and the next */
+    struct kvpi_pieces pieces[2]; /* of both */
+    const unsigned char **ahead;  /* [pieces] */
+    float *scales;                /* [2, 64] of K and V */
+    unsigned char *k_memory;      /* [64, row] staged */
     unsigned char *v_memory;
     const unsigned char **k_rows; /* [64] */
     const unsigned char **v_rows;

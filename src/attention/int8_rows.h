@@ -10,7 +10,7 @@
 
 #include "attention/kernels_body.h"
 
-enum { QUAD_ROWS = 4, QUAD_KEYS = 4 };
+enum { QUAD_ROWS = 4 };
 
 /* Of each row: what its numbers are multiplied by, 128 times their sums, and whether the low ones
  * count. */
@@ -68,7 +68,7 @@ static void kvpi_pack_int8_rows(const float *rows, uint32_t n_rows, uint32_t dim
 }
 
 /* out[r] = of each x[r] the sum: all of them at once, so that each step is half as long. */
-INLINE void kvpi_sum16_int(__m512i x[QUAD_ROWS][QUAD_KEYS], __m128i out[QUAD_ROWS])
+INLINE void kvpi_sum16_int(__m512i x[QUAD_ROWS][KEYS], __m128i out[QUAD_ROWS])
 {
     __m512i y[QUAD_ROWS];
     for (uint32_t r = 0; r < QUAD_ROWS; r++) {
@@ -91,23 +91,19 @@ INLINE void kvpi_sum16_int(__m512i x[QUAD_ROWS][QUAD_KEYS], __m128i out[QUAD_ROW
 }
 
 INLINE void kvpi_score_quads(const struct kvpi_tile *tile, const int8_t *q, uint32_t key, int asks,
-                             __m512i sums[QUAD_ROWS][QUAD_KEYS])
+                             __m512i sums[QUAD_ROWS][KEYS])
 {
     const __m512i flip = _mm512_set1_epi8((char)-128);
-    const unsigned char *k[QUAD_KEYS], *next[QUAD_KEYS];
-    for (uint32_t j = 0; j < QUAD_KEYS; j++) {
-        k[j] = tile->k.rows[key + j] + tile->k.offset;
-        next[j] = kvpi_next_row(&tile->next_k, key + j, asks, k[j]);
-    }
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key);
     for (uint32_t e = 0; e < tile->dims; e += LINE) {
-        __m512i x[QUAD_KEYS];
-        for (uint32_t j = 0; j < QUAD_KEYS; j++) {
-            kvpi_ask(next[j] + e);
-            x[j] = _mm512_xor_si512(_mm512_loadu_si512((const void *)(k[j] + e)), flip);
-        }
+        __m512i x[KEYS];
+        if (asks)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t j = 0; j < KEYS; j++)
+            x[j] = _mm512_xor_si512(_mm512_loadu_si512((const void *)(k.at[j] + e)), flip);
         for (uint32_t r = 0; r < QUAD_ROWS; r++) {
             const __m512i y = _mm512_loadu_si512((const void *)(q + (size_t)r * tile->dims + e));
-            for (uint32_t j = 0; j < QUAD_KEYS; j++)
+            for (uint32_t j = 0; j < KEYS; j++)
                 sums[r][j] = _mm512_dpbusd_epi32(sums[r][j], x[j], y);
         }
     }
@@ -116,16 +112,16 @@ INLINE void kvpi_score_quads(const struct kvpi_tile *tile, const int8_t *q, uint
 INLINE void kvpi_sum_quads(const struct kvpi_tile *tile, const int8_t *q, uint32_t key, int asks,
                            __m128i out[QUAD_ROWS])
 {
-    __m512i sums[QUAD_ROWS][QUAD_KEYS];
+    __m512i sums[QUAD_ROWS][KEYS];
     for (uint32_t r = 0; r < QUAD_ROWS; r++) {
-        for (uint32_t j = 0; j < QUAD_KEYS; j++)
+        for (uint32_t j = 0; j < KEYS; j++)
             sums[r][j] = _mm512_setzero_si512();
     }
     kvpi_score_quads(tile, q, key, asks, sums);
     kvpi_sum16_int(sums, out);
 }
 
-/* Scores of QUAD_KEYS keys for the QUAD_ROWS rows from `row` on. */
+/* Scores of KEYS keys for the QUAD_ROWS rows from `row` on. */
 INLINE void kvpi_score_quad_block(const struct kvpi_tile *tile, uint32_t row, uint32_t key,
                                   float *s)
 {
@@ -157,7 +153,7 @@ INLINE void kvpi_score_quad_block(const struct kvpi_tile *tile, uint32_t row, ui
 static void kvpi_scores_int8_rows(const struct kvpi_tile *tile, float *s)
 {
     for (uint32_t row = 0; row < tile->n_used; row += QUAD_ROWS) {
-        for (uint32_t key = 0; key < tile->n_keys; key += QUAD_KEYS)
+        for (uint32_t key = 0; key < tile->n_keys; key += KEYS)
             kvpi_score_quad_block(tile, row, key, s);
     }
 }
@@ -232,10 +228,8 @@ INLINE void kvpi_value_quad_block(const struct kvpi_tile *tile, const struct kvp
     }
     for (uint32_t quad = 0; 4 * quad < tile->n_keys; quad++) {
         __m512i y[4];
-        for (uint32_t i = 0; i < 4; i++)
-            kvpi_ask(kvpi_next_row(&tile->next_v, 4 * quad + i, asks,
-                                   tile->v.rows[4 * quad] + tile->v.offset) +
-                     at);
+        if (asks)
+            kvpi_ask_four(tile->ahead);
         kvpi_unpack_quad(tile, quad, at, y);
         for (uint32_t r = 0; r < QUAD_ROWS; r++) {
             const __m512i x = _mm512_set1_epi32((int32_t)w->w[r][quad]);

@@ -33,12 +33,17 @@ struct kvpi_tile_rows {
     const float *scales; /* [n_keys]; NULL: 1 */
 };
 
-/* What is looked at next, and is asked for while this tile is computed: rows of the same size. */
-struct kvpi_tile_next {
-    const unsigned char *const *rows; /* [n] */
-    size_t offset;
-    size_t stride; /* as in kvpi_tile_rows */
-    uint32_t n;
+enum { KVPI_UNIT = 16 /* pieces */ };
+
+/* What is asked for while a tile is computed, four lines for each four that are used, the rows of K
+ * before those of V; see ahead.h. It does not run out: the last pieces are asked for again. */
+struct kvpi_ahead {
+    const unsigned char *const *unit; /* the pieces whose columns are asked for */
+    const unsigned char *const *next; /* of this column, four at a time */
+    const unsigned char *const *turn; /* behind the unit */
+    const unsigned char *const *end;
+    size_t at;      /* the column's first byte */
+    size_t n_bytes; /* of a piece */
 };
 
 struct kvpi_tile {
@@ -50,7 +55,7 @@ struct kvpi_tile {
     struct kvpi_tile_rows k, v;
     const void *queries; /* as `pack` left them */
     void *work;          /* the path's own memory */
-    struct kvpi_tile_next next_k, next_v;
+    struct kvpi_ahead *ahead;
 };
 
 /* How one type of elements is multiplied. */

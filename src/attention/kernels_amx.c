@@ -112,14 +112,14 @@ static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *o
 }
 
 static void score_long_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                            struct kvpi_asks *asks, float *c)
+                            struct kvpi_pace *pace, float *c)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES) {
-        kvpi_asks_step(asks);
+        kvpi_pace_step(pace);
         _tile_loadd(6, q, CHUNK);
         _tile_loadd(7, q + TILE_BYTES, CHUNK);
         _tile_loadd(4, keys_of(at, 0, chunk), at->stride);
@@ -143,14 +143,14 @@ static void score_long_bf16(const struct keys_at *at, const unsigned char *q, ui
 
 /* Only the high rows of queries. */
 static void score_short_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                             struct kvpi_asks *asks, float *c)
+                             struct kvpi_pace *pace, float *c)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES) {
-        kvpi_asks_step(asks);
+        kvpi_pace_step(pace);
         _tile_loadd(6, q, CHUNK);
         _tile_loadd(4, keys_of(at, 0, chunk), at->stride);
         _tile_dpbf16ps(0, 4, 6);
@@ -169,13 +169,13 @@ static void score_short_bf16(const struct keys_at *at, const unsigned char *q, u
 
 /* The same for the first of a tile's keys, where there are fewer than 64. */
 static void score_some_bf16(const struct keys_at *at, const unsigned char *q, uint32_t n_chunks,
-                            uint32_t n_groups, struct kvpi_asks *asks, float *c)
+                            uint32_t n_groups, struct kvpi_pace *pace, float *c)
 {
     for (uint32_t group = 0; group < n_groups; group++) {
         _tile_zero(0);
         for (uint32_t chunk = 0; chunk < n_chunks; chunk++) {
             if (group == 0)
-                kvpi_asks_step(asks);
+                kvpi_pace_step(pace);
             const unsigned char *from = q + (size_t)chunk * 2 * TILE_BYTES;
             _tile_loadd(4, keys_of(at, group, chunk), at->stride);
             _tile_loadd(6, from, CHUNK);
@@ -208,19 +208,18 @@ static void scores_bf16(const struct kvpi_tile *tile, float *s)
     const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
     const unsigned char *q = tile->queries;
     const struct keys_at at = find_keys(tile, n_chunks);
-    struct kvpi_asks asks =
-        kvpi_asks_begin(&tile->next_k, tile->dims * 2, tile->n_rows / GROUP * n_chunks);
+    struct kvpi_pace pace = kvpi_pace_begin(tile, tile->dims * 2, tile->n_rows / GROUP * n_chunks);
     uint32_t has_low, row = 0;
     memcpy(&has_low, (const uint32_t *)tile->queries + (size_t)tile->n_rows * tile->dims,
            sizeof has_low);
     for (; row < tile->n_rows; row += GROUP, q += (size_t)n_chunks * 2 * TILE_BYTES) {
         float *to = c[row / GROUP % 2];
         if (n_groups == 4 && has_low)
-            score_long_bf16(&at, q, n_chunks, &asks, to);
+            score_long_bf16(&at, q, n_chunks, &pace, to);
         else if (n_groups == 4)
-            score_short_bf16(&at, q, n_chunks, &asks, to);
+            score_short_bf16(&at, q, n_chunks, &pace, to);
         else
-            score_some_bf16(&at, q, n_chunks, n_groups, &asks, to);
+            score_some_bf16(&at, q, n_chunks, n_groups, &pace, to);
         if (row > 0)
             store_scores(c[row / GROUP % 2 ^ 1], n_groups, GROUP,
                          s + (size_t)(row - GROUP) * KVPI_TILE);
@@ -269,7 +268,7 @@ static void pack_weights(const float *weights, uint32_t n_used, unsigned char *o
 
 /* 16 rows of sums, two times 16 dims at a time. */
 static void sum_values_bf16(const struct kvpi_tile *tile, const unsigned char *weights,
-                            struct kvpi_asks *asks, float *sums)
+                            struct kvpi_pace *pace, float *sums)
 {
     const size_t chunk_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
     const size_t stride = tile->v_dims * sizeof *sums;
@@ -277,7 +276,7 @@ static void sum_values_bf16(const struct kvpi_tile *tile, const unsigned char *w
     _tile_loadd(6, weights, CHUNK);
     _tile_loadd(7, weights + TILE_BYTES, CHUNK);
     for (uint32_t e = 0; e < tile->v_dims; e += 2 * GROUP, v += 2 * TILE_BYTES) {
-        kvpi_asks_step(asks);
+        kvpi_pace_step(pace);
         _tile_loadd(0, sums + e, stride);
         _tile_loadd(1, sums + e + GROUP, stride);
         _tile_loadd(4, v, CHUNK);
@@ -299,8 +298,8 @@ static void sum_values_bf16(const struct kvpi_tile *tile, const unsigned char *w
 static void values_bf16(const struct kvpi_tile *tile, const float *weights, float *sums)
 {
     _Alignas(64) unsigned char packed[2][2 * TILE_BYTES];
-    struct kvpi_asks asks = kvpi_asks_begin(&tile->next_v, tile->v_dims * 2,
-                                            tile->n_rows / GROUP * (tile->v_dims / GROUP / 2));
+    struct kvpi_pace pace =
+        kvpi_pace_begin(tile, tile->v_dims * 2, tile->n_rows / GROUP * (tile->v_dims / GROUP / 2));
     pack_weights(weights, used_rows(tile, 0), packed[0]);
     interleave_bf16(tile, tile->work);
     for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
@@ -308,7 +307,7 @@ static void values_bf16(const struct kvpi_tile *tile, const float *weights, floa
         if (next < tile->n_rows)
             pack_weights(weights + (size_t)next * KVPI_TILE, used_rows(tile, next),
                          packed[next / GROUP % 2]);
-        sum_values_bf16(tile, packed[row / GROUP % 2], &asks, sums + (size_t)row * tile->v_dims);
+        sum_values_bf16(tile, packed[row / GROUP % 2], &pace, sums + (size_t)row * tile->v_dims);
     }
 }
 

@@ -143,32 +143,41 @@ static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, voi
     }
 }
 
-/* What the next tile has where this one has row i. Each line of it is asked for when the line here
- * is used: at the pace of the work, because a processor waits for no more than a dozen or so lines
- * at a time; and into the second cache. Where nothing is next, row i itself. */
-INLINE const unsigned char *kvpi_next_row(const struct kvpi_tile_next *next, uint32_t i, int asks,
-                                          const unsigned char *row)
+static inline void kvpi_next_column(struct kvpi_ahead *ahead)
 {
-    return asks && i < next->n ? next->rows[i] + next->offset : row;
+    ahead->at += LINE;
+    if (ahead->at >= ahead->n_bytes) {
+        ahead->at = 0;
+        if (ahead->turn < ahead->end) {
+            ahead->unit = ahead->turn;
+            ahead->turn =
+                ahead->end - ahead->unit < KVPI_UNIT ? ahead->end : ahead->unit + KVPI_UNIT;
+        }
+    }
+    ahead->next = ahead->unit;
 }
 
-static inline void kvpi_ask(const unsigned char *at)
+/* Asks for four lines, at the pace of the work: a processor waits for no more than a dozen or so at
+ * a time. */
+INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
 {
-    __builtin_prefetch(at, 0, 2);
+    for (uint32_t i = 0; i < 4; i++)
+        __builtin_prefetch(ahead->next[i] + ahead->at, 0, 3);
+    ahead->next += 4;
+    if (ahead->next == ahead->turn)
+        kvpi_next_column(ahead);
 }
 
-/* KEYS rows of K from `key` on, and what is asked for while they are used. */
+/* KEYS rows of K from `key` on. */
 struct kvpi_key_rows {
-    const unsigned char *at[KEYS], *next[KEYS];
+    const unsigned char *at[KEYS];
 };
 
-INLINE struct kvpi_key_rows kvpi_key_rows_at(const struct kvpi_tile *tile, uint32_t key, int asks)
+INLINE struct kvpi_key_rows kvpi_key_rows_at(const struct kvpi_tile *tile, uint32_t key)
 {
     struct kvpi_key_rows rows;
-    for (uint32_t j = 0; j < KEYS; j++) {
+    for (uint32_t j = 0; j < KEYS; j++)
         rows.at[j] = tile->k.rows[key + j] + tile->k.offset;
-        rows.next[j] = kvpi_next_row(&tile->next_k, key + j, asks, rows.at[j]);
-    }
     return rows;
 }
 
@@ -181,7 +190,7 @@ static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint3
 INLINE void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint32_t key, int asks,
                              float *out)
 {
-    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key, asks);
+    const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key);
     const size_t n_bytes = tile->dims * sizeof(float);
     vec sums[ROWS][KEYS];
     for (uint32_t r = 0; r < ROWS; r++) {
@@ -190,10 +199,10 @@ INLINE void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint3
     }
     for (size_t at = 0; at < n_bytes; at += sizeof(vec), q += ROWS * LANES) {
         vec x[KEYS];
-        for (uint32_t j = 0; j < KEYS; j++) {
-            kvpi_ask(k.next[j] + at);
+        if (asks && at % LINE == 0)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t j = 0; j < KEYS; j++)
             x[j] = kvpi_vec_load((const float *)(const void *)(k.at[j] + at));
-        }
         for (uint32_t r = 0; r < ROWS; r++) {
             const vec y = kvpi_vec_load(q + (size_t)r * LANES);
             for (uint32_t j = 0; j < KEYS; j++)
@@ -215,25 +224,39 @@ static void kvpi_scores_f32(const struct kvpi_tile *tile, float *s)
 
 /* --------------------------------------------------------------------------------------- values */
 
-/* ROWS rows, COLUMNS vectors of each. */
-INLINE void kvpi_value_block(const struct kvpi_tile *tile, const float *weights, float *sums,
-                             uint32_t column, int asks)
+/* Some keys of a tile. */
+struct kvpi_some_keys {
+    uint32_t from, to;
+};
+
+/* The next ones whose V is used from end to end before others' is. Rows are longer than what fits
+ * the registers, so that going back to the first of few keys costs loads of sums, and to the first
+ * of many another wait for their lines: few where lines are waited for, which is at the first rows
+ * of queries. */
+static inline struct kvpi_some_keys kvpi_keys_from(const struct kvpi_tile *tile, uint32_t from,
+                                                   uint32_t row)
 {
+    const uint32_t most = row == 0 ? 16 : KVPI_TILE, left = tile->n_keys - from;
+    return (struct kvpi_some_keys){from, from + (left < most ? left : most)};
+}
+
+/* ROWS rows, COLUMNS vectors of each. */
+INLINE void kvpi_value_block(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
+                             const float *weights, float *sums, uint32_t column, int asks)
+{
+    enum { KEYS_OF_FOUR = 4 * LINE / (COLUMNS * LANES * sizeof(float)) };
     vec block[ROWS][COLUMNS];
     for (uint32_t r = 0; r < ROWS; r++) {
         for (uint32_t c = 0; c < COLUMNS; c++)
             block[r][c] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column + c * LANES);
     }
-    for (uint32_t key = 0; key < tile->n_keys; key++) {
+    for (uint32_t key = keys.from; key < keys.to; key++) {
         const float *v = kvpi_f32_row(&tile->v, key) + column;
-        const unsigned char *next =
-            kvpi_next_row(&tile->next_v, key, asks, (const unsigned char *)(v - column)) +
-            column * sizeof(float);
         vec x[COLUMNS];
-        for (uint32_t c = 0; c < COLUMNS; c++) {
-            kvpi_ask(next + c * LANES * sizeof(float));
+        if (asks && key % KEYS_OF_FOUR == 0)
+            kvpi_ask_four(tile->ahead);
+        for (uint32_t c = 0; c < COLUMNS; c++)
             x[c] = kvpi_vec_load(v + c * LANES);
-        }
         for (uint32_t r = 0; r < ROWS; r++) {
             const vec w = kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]);
             for (uint32_t c = 0; c < COLUMNS; c++)
@@ -247,13 +270,13 @@ INLINE void kvpi_value_block(const struct kvpi_tile *tile, const float *weights,
 }
 
 /* ROWS rows, one vector of each: what is left of a row. */
-INLINE void kvpi_value_column(const struct kvpi_tile *tile, const float *weights, float *sums,
-                              uint32_t column)
+INLINE void kvpi_value_column(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
+                              const float *weights, float *sums, uint32_t column)
 {
     vec block[ROWS];
     for (uint32_t r = 0; r < ROWS; r++)
         block[r] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column);
-    for (uint32_t key = 0; key < tile->n_keys; key++) {
+    for (uint32_t key = keys.from; key < keys.to; key++) {
         const vec x = kvpi_vec_load(kvpi_f32_row(&tile->v, key) + column);
         for (uint32_t r = 0; r < ROWS; r++)
             block[r] =
@@ -263,17 +286,32 @@ INLINE void kvpi_value_column(const struct kvpi_tile *tile, const float *weights
         kvpi_vec_store(sums + (size_t)r * tile->v_dims + column, block[r]);
 }
 
-static void kvpi_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums)
+INLINE void kvpi_value_keys(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
+                            const float *weights, float *sums, int asks)
+{
+    uint32_t column = 0;
+    for (; column + COLUMNS * LANES <= tile->v_dims; column += COLUMNS * LANES)
+        kvpi_value_block(tile, keys, weights, sums, column, asks);
+    for (; column < tile->v_dims; column += LANES)
+        kvpi_value_column(tile, keys, weights, sums, column);
+}
+
+INLINE void kvpi_sum_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums,
+                                int asks)
 {
     for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
-        const float *w = weights + (size_t)row * KVPI_TILE;
-        float *rows = sums + (size_t)row * tile->v_dims;
-        uint32_t column = 0;
-        for (; column + COLUMNS * LANES <= tile->v_dims; column += COLUMNS * LANES)
-            kvpi_value_block(tile, w, rows, column, row == 0);
-        for (; column < tile->v_dims; column += LANES)
-            kvpi_value_column(tile, w, rows, column);
+        struct kvpi_some_keys keys = {0, 0};
+        while (keys.to < tile->n_keys) {
+            keys = kvpi_keys_from(tile, keys.to, row);
+            kvpi_value_keys(tile, keys, weights + (size_t)row * KVPI_TILE,
+                            sums + (size_t)row * tile->v_dims, asks && row == 0);
+        }
     }
+}
+
+static void kvpi_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    kvpi_sum_values_f32(tile, weights, sums, 1);
 }
 
 /* -------------------------------------------------------------------------------------- softmax */

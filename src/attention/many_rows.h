@@ -61,9 +61,9 @@ INLINE void kvpi_turn_keys(const struct kvpi_tile *tile, uint32_t type, float *o
         for (uint32_t e = 0; e < tile->dims; e += LANES) {
             vec x[LANES];
             for (uint32_t i = 0; i < LANES; i++) {
-                const unsigned char *row = tile->k.rows[key + i] + tile->k.offset;
-                kvpi_ask(kvpi_next_row(&tile->next_k, key + i, 1, row) + (size_t)e * element);
-                x[i] = kvpi_read_vec(type, row, e);
+                if (i % 4 == 0 && e * element % LINE == 0)
+                    kvpi_ask_four(tile->ahead);
+                x[i] = kvpi_read_vec(type, tile->k.rows[key + i] + tile->k.offset, e);
             }
             kvpi_turn_16(x);
             for (uint32_t i = 0; i < LANES; i++)
