@@ -57,31 +57,52 @@ void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *plac
     pieces->v_stride = v->part->head_stride;
 }
 
-struct kvpi_ahead kvpi_ahead_of(const struct kvpi_pieces *now, uint32_t head,
-                                const struct kvpi_pieces *next, uint32_t next_head,
-                                const unsigned char **list)
+static uint32_t n_listed(const struct kvpi_pieces *pieces)
+{
+    const uint32_t n = pieces->n_k + pieces->n_v;
+    return n > 4 ? n : 4;
+}
+
+void kvpi_ahead_list_make(struct kvpi_ahead_list *list, const struct kvpi_pieces *now,
+                          uint32_t head, const struct kvpi_pieces *next, uint32_t next_head)
 {
     const struct run runs[] = {{now->at, now->n_k, head * now->k_stride},
                                {now->at + now->n_k, now->n_v, head * now->v_stride},
                                {next->at, next->n_k, next_head * next->k_stride},
                                {next->at + next->n_k, next->n_v, next_head * next->v_stride}};
-    const uint32_t n = now->n_k + now->n_v > 0 ? now->n_k + now->n_v : 4;
+    const uint32_t n = n_listed(now);
     uint32_t skip = DISTANCE / now->lines, done = 0;
     for (uint32_t i = 0; i < 4; i++) {
         const struct run *run = &runs[i];
         const uint32_t first = skip < run->n ? skip : run->n;
         const uint32_t left = run->n - first, count = left < n - done ? left : n - done;
         for (uint32_t j = 0; j < count; j++)
-            list[done + j] = run->pieces[first + j] + run->offset;
+            list->at[done + j] = run->pieces[first + j] + run->offset;
         done += count;
         skip -= first;
     }
     /* Nothing more is known: something that is there already. */
     for (; done < n; done++)
-        list[done] = done > 0 ? list[done - 1] : (const unsigned char *)list;
-    return (struct kvpi_ahead){.unit = list,
-                               .next = list,
-                               .turn = list + (n < KVPI_UNIT ? n : KVPI_UNIT),
-                               .end = list + n,
-                               .n_bytes = (size_t)now->lines * LINE};
+        list->at[done] = done > 0 ? list->at[done - 1] : (const unsigned char *)list->at;
+    list->head = head;
+}
+
+int kvpi_ahead_list_serves_all(const struct kvpi_pieces *now)
+{
+    return now->n_k == 0 || now->n_v == 0 || now->k_stride == now->v_stride;
+}
+
+struct kvpi_ahead kvpi_ahead_begin(const struct kvpi_ahead_list *list,
+                                   const struct kvpi_pieces *now, uint32_t head)
+{
+    const uint32_t n = n_listed(now);
+    const size_t stride = now->n_k > 0 ? now->k_stride : now->v_stride;
+    const size_t begin = (head - list->head) * stride;
+    return (struct kvpi_ahead){.unit = list->at,
+                               .next = list->at,
+                               .turn = list->at + (n < KVPI_UNIT ? n : KVPI_UNIT),
+                               .end = list->at + n,
+                               .at = begin,
+                               .begin = begin,
+                               .past = begin + (size_t)now->lines * LINE};
 }

@@ -33,10 +33,22 @@ uint64_t kvpi_pieces_max(uint32_t k_row_bytes, uint32_t v_row_bytes);
 void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *places,
                       const struct kvpi_cut *k, const struct kvpi_cut *v);
 
-/* What to ask for while `head` of `now` is used, and then `next_head` of `next`, which may be the
- * same tile, or one without pieces. `list` has room for as many pieces as `now` has, at least 4. */
-struct kvpi_ahead kvpi_ahead_of(const struct kvpi_pieces *now, uint32_t head,
-                                const struct kvpi_pieces *next, uint32_t next_head,
-                                const unsigned char **list);
+/* What comes ahead of one head of a tile. */
+struct kvpi_ahead_list {
+    const unsigned char **at; /* [n_k + n_v] of the tile, at least 4 */
+    uint32_t head;
+};
+
+/* Makes the list for `head` of `now`, behind which comes `next_head` of `next`: the same tile, or
+ * the next one, which may have no pieces. */
+void kvpi_ahead_list_make(struct kvpi_ahead_list *list, const struct kvpi_pieces *now,
+                          uint32_t head, const struct kvpi_pieces *next, uint32_t next_head);
+
+/* Whether the list is right for all heads but the last. */
+int kvpi_ahead_list_serves_all(const struct kvpi_pieces *now);
+
+/* From the list's first piece on. */
+struct kvpi_ahead kvpi_ahead_begin(const struct kvpi_ahead_list *list,
+                                   const struct kvpi_pieces *now, uint32_t head);
 
 #endif

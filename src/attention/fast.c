@@ -80,8 +80,8 @@ static void desk_scratch(struct kvpi_desk *desk, const struct kvpi_fast *fast,
     desk->reaches = kvpi_scratch_take(scratch, queries, sizeof *desk->reaches);
     desk->places = kvpi_scratch_take(scratch, 2, sizeof *desk->places);
     for (uint32_t i = 0; i < 2; i++)
-        desk->pieces[i].at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead);
-    desk->ahead = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead);
+        desk->pieces[i].at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead.at);
+    desk->ahead.at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead.at);
     desk->scales = kvpi_scratch_take(scratch, 2 * KVPI_TILE, sizeof *desk->scales);
     desk->k_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->dims * element);
     desk->v_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->v_dims * element);
@@ -374,10 +374,15 @@ static void cut_tile(const struct job *job, uint32_t which)
 /* The next head of this tile, or the first head of the next tile, is what comes next. */
 static struct kvpi_ahead ahead_of(const struct job *job, uint32_t head, uint32_t now)
 {
-    const int is_last = head + 1 == job->item.first_head + job->item.n_heads;
-    const uint32_t next = is_last ? 1 - now : now;
-    return kvpi_ahead_of(&job->desk->pieces[now], head, &job->desk->pieces[next],
-                         is_last ? job->item.first_head : head + 1, job->desk->ahead);
+    struct kvpi_desk *desk = job->desk;
+    const uint32_t first = job->item.first_head;
+    const int is_last = head + 1 == first + job->item.n_heads;
+    const struct kvpi_pieces *pieces = &desk->pieces[now], *next = &desk->pieces[1 - now];
+    if (is_last)
+        kvpi_ahead_list_make(&desk->ahead, pieces, head, next, first);
+    else if (head == first || !kvpi_ahead_list_serves_all(pieces))
+        kvpi_ahead_list_make(&desk->ahead, pieces, head, pieces, head + 1);
+    return kvpi_ahead_begin(&desk->ahead, pieces, head);
 }
 
 static uint64_t *masks_of(const struct job *job, uint32_t which)

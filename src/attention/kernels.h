@@ -42,8 +42,9 @@ struct kvpi_ahead {
     const unsigned char *const *next; /* of this column, four at a time */
     const unsigned char *const *turn; /* behind the unit */
     const unsigned char *const *end;
-    size_t at;      /* the column's first byte */
-    size_t n_bytes; /* of a piece */
+    size_t at;    /* of the column, from the pieces on */
+    size_t begin; /* of the first column */
+    size_t past;  /* the last one */
 };
 
 struct kvpi_tile {

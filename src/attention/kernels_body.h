@@ -146,8 +146,8 @@ static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, voi
 static inline void kvpi_next_column(struct kvpi_ahead *ahead)
 {
     ahead->at += LINE;
-    if (ahead->at >= ahead->n_bytes) {
-        ahead->at = 0;
+    if (ahead->at == ahead->past) {
+        ahead->at = ahead->begin;
         if (ahead->turn < ahead->end) {
             ahead->unit = ahead->turn;
             ahead->turn =
