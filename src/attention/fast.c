@@ -80,8 +80,7 @@ static void desk_scratch(struct kvpi_desk *desk, const struct kvpi_fast *fast,
     desk->reaches = kvpi_scratch_take(scratch, queries, sizeof *desk->reaches);
     desk->places = kvpi_scratch_take(scratch, 2, sizeof *desk->places);
     for (uint32_t i = 0; i < 2; i++)
-        desk->pieces[i].at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead.at);
-    desk->ahead.at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->ahead.at);
+        desk->pieces[i].at = kvpi_scratch_take(scratch, max_pieces, sizeof *desk->pieces[i].at);
     desk->scales = kvpi_scratch_take(scratch, 2 * KVPI_TILE, sizeof *desk->scales);
     desk->k_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->dims * element);
     desk->v_memory = kvpi_scratch_take(scratch, KVPI_TILE, fast->v_dims * element);
@@ -355,7 +354,7 @@ static void put_scales(const struct job *job, struct kvpi_tile *tile,
 }
 
 /* What K, or V, is cut into: nothing where it is not used as it lies, or lies in the other. */
-static void cut_tile(const struct job *job, uint32_t which)
+static void cut_tile(const struct job *job, uint32_t which, uint32_t head)
 {
     const struct call *call = job->call;
     const struct kvpi_places *places = &job->desk->places[which];
@@ -368,21 +367,21 @@ static void cut_tile(const struct job *job, uint32_t which)
     const struct kvpi_cut v = {.part = call->v_part,
                                .rows = places->v,
                                .row_bytes = cuts_v ? call->fast->v_dims * (uint32_t)element : 0};
-    kvpi_pieces_make(&job->desk->pieces[which], places, &k, &v);
+    kvpi_pieces_make(&job->desk->pieces[which], places, &k, &v, head);
 }
 
 /* The next head of this tile, or the first head of the next tile, is what comes next. */
-static struct kvpi_ahead ahead_of(const struct job *job, uint32_t head, uint32_t now)
+static void begin_ahead(const struct job *job, uint32_t head, uint32_t now, struct kvpi_ahead *out)
 {
-    struct kvpi_desk *desk = job->desk;
-    const uint32_t first = job->item.first_head;
-    const int is_last = head + 1 == first + job->item.n_heads;
-    const struct kvpi_pieces *pieces = &desk->pieces[now], *next = &desk->pieces[1 - now];
-    if (is_last)
-        kvpi_ahead_list_make(&desk->ahead, pieces, head, next, first);
-    else if (head == first || !kvpi_ahead_list_serves_all(pieces))
-        kvpi_ahead_list_make(&desk->ahead, pieces, head, pieces, head + 1);
-    return kvpi_ahead_begin(&desk->ahead, pieces, head);
+    struct kvpi_pieces *pieces = &job->desk->pieces[now], *next = &job->desk->pieces[1 - now];
+    const int is_first = head == job->item.first_head;
+    const int is_last = head + 1 == job->item.first_head + job->item.n_heads;
+    const int is_anew = !is_first && !kvpi_pieces_fit_all_heads(pieces);
+    if (is_anew)
+        cut_tile(job, now, head);
+    if (is_first || is_last || is_anew)
+        kvpi_pieces_put_next(pieces, head, is_last ? next : NULL);
+    kvpi_ahead_begin(pieces, head, out);
 }
 
 static uint64_t *masks_of(const struct job *job, uint32_t which)
@@ -396,7 +395,7 @@ static void run_head(const struct job *job, uint32_t head, uint32_t now)
     const struct kvpi_fast *fast = call->fast;
     const struct kvpi_desk *desk = job->desk;
     const struct kvpi_places *places = &desk->places[now];
-    struct kvpi_ahead ahead = ahead_of(job, head, now);
+    struct kvpi_ahead ahead;
     const size_t row = (size_t)(head - job->item.first_head) * job->padded_rows;
     struct kvpi_tile tile = {.n_rows = job->padded_rows,
                              .n_used = job->n_rows,
@@ -411,6 +410,7 @@ static void run_head(const struct job *job, uint32_t head, uint32_t now)
     tile.v = call->v_is_direct ? direct_rows(call->v_part, places->v, places, head)
                                : staged_rows(job, KVP_V, places, head);
     put_scales(job, &tile, places, head);
+    begin_ahead(job, head, now, &ahead);
     const struct kvpi_softmax softmax = {.n_rows = job->n_rows,
                                          .n_keys = places->n_keys,
                                          .group = call->group,
@@ -430,7 +430,7 @@ static void run_head(const struct job *job, uint32_t head, uint32_t now)
 static int next_tile(struct job *job, struct kvpi_walk *walk, uint32_t which)
 {
     const int there = kvpi_walk_next(walk, &job->desk->places[which], masks_of(job, which));
-    cut_tile(job, which);
+    cut_tile(job, which, job->item.first_head);
     return there;
 }
 

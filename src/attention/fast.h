@@ -21,9 +21,8 @@ struct kvpi_desk {
     struct kvpi_reach *reaches;   /* [queries] */
     struct kvpi_places *places;   /* [2] this tile and the next */
     struct kvpi_pieces pieces[2]; /* of both */
-    struct kvpi_ahead_list ahead;
-    float *scales;           /* [2, 64] of K and V */
-    unsigned char *k_memory; /* [64, row] staged */
+    float *scales;                /* [2, 64] of K and V */
+    unsigned char *k_memory;      /* [64, row] staged */
     unsigned char *v_memory;
     const unsigned char **k_rows; /* [64] */
     const unsigned char **v_rows;

@@ -7,16 +7,40 @@
 
 /* ------------------------------------------------------------------------------------ addresses */
 
-static void put_key(const kvp_layer *layer, struct kvpi_places *places,
-                    const struct kvpi_span *span)
+/* Key i has been put behind the others. */
+static void note_key(const kvp_layer *layer, struct kvpi_places *places, uint32_t i)
 {
-    const kvp_layer_part *v = layer->v.base != NULL ? &layer->v : &layer->k;
-    const uint32_t i = places->n_keys++;
-    places->block[i] = span->block;
-    places->k[i] = layer->k.base + (size_t)span->block * layer->k.block_stride +
-                   (size_t)span->offset * layer->k.token_stride;
-    places->v[i] =
-        v->base + (size_t)span->block * v->block_stride + (size_t)span->offset * v->token_stride;
+    const size_t k_stride = layer->k.token_stride;
+    const size_t v_stride = layer->v.base != NULL ? layer->v.token_stride : k_stride;
+    if (i == 0)
+        places->is_even = places->is_one_block = 1;
+    else if (places->block[i] != places->block[i - 1])
+        places->is_one_block = 0;
+    if (i % 16 != 0 && (places->k[i] != places->k[i - 1] + k_stride ||
+                        places->v[i] != places->v[i - 1] + v_stride))
+        places->is_even = 0;
+}
+
+static const unsigned char *row_of(const kvp_layer_part *part, const struct kvpi_span *span)
+{
+    return part->base + (size_t)span->block * part->block_stride +
+           (size_t)span->offset * part->token_stride;
+}
+
+/* The first `n` keys of the span. */
+static void put_span(const kvp_layer *layer, struct kvpi_places *places,
+                     const struct kvpi_span *span, uint32_t n)
+{
+    const kvp_layer_part *k_part = &layer->k, *v_part = layer->v.base != NULL ? &layer->v : k_part;
+    const unsigned char *k = row_of(k_part, span), *v = row_of(v_part, span);
+    const uint32_t first = places->n_keys;
+    for (uint32_t i = 0; i < n; i++) {
+        places->block[first + i] = span->block;
+        places->k[first + i] = k + i * k_part->token_stride;
+        places->v[first + i] = v + i * v_part->token_stride;
+    }
+    places->n_keys += n;
+    note_key(layer, places, first);
 }
 
 /* Keys [from, to), which follow each other in a list or by number. */
@@ -25,29 +49,19 @@ static void put_keys(const struct kvpi_walk *walk, struct kvpi_places *places, u
 {
     places->n_keys = 0;
     while (from < to && walk->list != NULL) {
-        const struct kvpi_span span = kvpi_keys_span(walk->keys, walk->list[from]);
-        put_key(walk->layer, places, &span);
-        from++;
+        const struct kvpi_span span = kvpi_keys_span(walk->keys, walk->list[from++]);
+        put_span(walk->layer, places, &span, 1);
     }
     while (from < to) {
-        struct kvpi_span span = kvpi_keys_span(walk->keys, from);
-        for (; from < to && span.n_keys > 0; from++, span.n_keys--, span.offset++)
-            put_key(walk->layer, places, &span);
+        const struct kvpi_span span = kvpi_keys_span(walk->keys, from);
+        const uint32_t n = to - from < span.n_keys ? to - from : span.n_keys;
+        put_span(walk->layer, places, &span, n);
+        from += n;
     }
 }
 
-static void pad_places(const kvp_layer *layer, struct kvpi_places *places)
+static void pad_places(struct kvpi_places *places)
 {
-    const size_t k_stride = layer->k.token_stride;
-    const size_t v_stride = layer->v.base != NULL ? layer->v.token_stride : k_stride;
-    places->is_even = places->is_one_block = 1;
-    for (uint32_t i = 1; i < places->n_keys; i++) {
-        if (places->block[i] != places->block[i - 1])
-            places->is_one_block = 0;
-        if (i % 16 != 0 && (places->k[i] != places->k[i - 1] + k_stride ||
-                            places->v[i] != places->v[i - 1] + v_stride))
-            places->is_even = 0;
-    }
     for (uint32_t i = places->n_keys; i % 16 != 0; i++) {
         places->k[i] = places->k[0];
         places->v[i] = places->v[0];
@@ -91,7 +105,7 @@ static uint64_t squeeze(uint64_t mask, uint64_t kept)
     return out;
 }
 
-static void drop_keys(struct kvpi_places *places, uint64_t kept)
+static void drop_keys(const kvp_layer *layer, struct kvpi_places *places, uint64_t kept)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < places->n_keys; i++) {
@@ -99,7 +113,8 @@ static void drop_keys(struct kvpi_places *places, uint64_t kept)
             continue;
         places->block[n] = places->block[i];
         places->k[n] = places->k[i];
-        places->v[n++] = places->v[i];
+        places->v[n] = places->v[i];
+        note_key(layer, places, n++);
     }
     places->n_keys = n;
 }
@@ -120,7 +135,7 @@ static void mask_keys(const struct kvpi_walk *walk, struct kvpi_places *places, 
     places->has_masks = every != all;
     if (any == all)
         return;
-    drop_keys(places, any);
+    drop_keys(walk->layer, places, any);
     for (uint32_t query = 0; query < walk->n_queries; query++)
         masks[query] = squeeze(masks[query], any);
 }
@@ -155,7 +170,7 @@ int kvpi_walk_next(struct kvpi_walk *walk, struct kvpi_places *places, uint64_t 
         walk->next = to;
     }
     if (places->n_keys > 0)
-        pad_places(walk->layer, places);
+        pad_places(places);
     return places->n_keys > 0;
 }
 
