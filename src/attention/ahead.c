@@ -1,17 +1,12 @@
 /* ahead: see ahead.h. */
 #include "attention/ahead.h"
 
-/* Of the distance the rest by a page counts: 16 lines are best, at 1, 2 or 3 pages. */
-enum { LINE = 64, MAX_LINES = 4, DISTANCE = 80 /* lines */ };
-
-static uint32_t pieces_ahead(uint32_t lines)
-{
-    return DISTANCE / lines;
-}
+/* Distances in lines. A quarter of a page beyond whole pages is best, be it one, two or three. */
+enum { LINE = 64, MAX_LINES = 4, SHORT_DISTANCE = 80, BEYOND_HEAD = 16 };
 
 uint64_t kvpi_pieces_max(uint32_t k_row_bytes, uint32_t v_row_bytes)
 {
-    return (uint64_t)KVPI_TILE * ((k_row_bytes + v_row_bytes) / LINE) + pieces_ahead(1);
+    return (uint64_t)2 * KVPI_TILE * ((k_row_bytes + v_row_bytes) / LINE) + SHORT_DISTANCE;
 }
 
 /* Rows of each 16 keys lie side by side, so that pieces need not end where rows do. */
@@ -45,7 +40,7 @@ static uint32_t cut_rows(const struct kvpi_cut *cut, uint32_t n_keys, uint32_t s
 }
 
 void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *places,
-                      const struct kvpi_cut *k, const struct kvpi_cut *v, uint32_t head)
+                      const struct kvpi_cut *k, const struct kvpi_cut *v, uint32_t head, int early)
 {
     const int dense = is_dense(places, k) && is_dense(places, v);
     const uint32_t step = dense ? 16 : 1, n_keys = (places->n_keys + 15) / 16 * 16;
@@ -56,6 +51,8 @@ void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *plac
     pieces->n_k = cut_rows(k, n_keys, step, pieces->lines, head * pieces->k_stride, pieces->at);
     pieces->n_v =
         cut_rows(v, n_keys, step, pieces->lines, head * pieces->v_stride, pieces->at + pieces->n_k);
+    pieces->n_ahead = early ? pieces->n_k + pieces->n_v + BEYOND_HEAD / pieces->lines
+                            : SHORT_DISTANCE / pieces->lines;
 }
 
 int kvpi_pieces_fit_all_heads(const struct kvpi_pieces *pieces)
@@ -76,10 +73,10 @@ static size_t head_offset(const struct kvpi_pieces *pieces, uint32_t head)
 
 void kvpi_pieces_put_next(struct kvpi_pieces *pieces, uint32_t head, const struct kvpi_pieces *next)
 {
-    const uint32_t n = pieces->n_k + pieces->n_v, n_ahead = pieces_ahead(pieces->lines);
+    const uint32_t n = pieces->n_k + pieces->n_v;
     const struct kvpi_pieces *from = next != NULL ? next : pieces;
     const uint32_t n_from = from->n_k + from->n_v;
-    for (uint32_t i = 0; i < n_ahead; i++) {
+    for (uint32_t i = 0; i < pieces->n_ahead; i++) {
         const uint32_t piece = i < n_from ? i : n_from - 1;
         const unsigned char **to = &pieces->at[n + i];
         if (n_from == 0) /* nothing is known: something that is there already */
@@ -93,13 +90,11 @@ void kvpi_pieces_put_next(struct kvpi_pieces *pieces, uint32_t head, const struc
 
 void kvpi_ahead_begin(const struct kvpi_pieces *pieces, uint32_t head, struct kvpi_ahead *out)
 {
-    const uint32_t n = pieces->n_k + pieces->n_v;
-    const unsigned char *const *first =
-        n > 0 ? pieces->at + pieces_ahead(pieces->lines) : pieces->at;
-    const unsigned char *const *end = first + (n > 0 ? n : KVPI_UNIT);
+    const uint32_t n_own = pieces->n_k + pieces->n_v, n = n_own > 0 ? n_own : pieces->n_ahead;
+    const unsigned char *const *first = pieces->at + (n_own > 0 ? pieces->n_ahead : 0);
     out->unit = out->next = first;
-    out->turn = n < KVPI_UNIT ? end : first + KVPI_UNIT;
-    out->end = end;
+    out->end = first + n;
+    out->turn = n < KVPI_UNIT ? out->end : first + KVPI_UNIT;
     out->at = out->begin = head_offset(pieces, head);
     out->past = out->begin + (size_t)pieces->lines * LINE;
 }

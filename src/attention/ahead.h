@@ -20,10 +20,11 @@ struct kvpi_cut {
 
 /* K and V of one head of a tile, cut, and behind them the pieces that come next. */
 struct kvpi_pieces {
-    const unsigned char **at; /* [n_k + n_v + kvpi_pieces_ahead()] */
+    const unsigned char **at; /* [n_k + n_v + n_ahead] */
     uint32_t n_k;
     uint32_t n_v;
     uint32_t lines; /* of a piece; 1..4 */
+    uint32_t n_ahead;
     uint32_t head;
     size_t k_stride, v_stride; /* from head to head */
 };
@@ -31,8 +32,9 @@ struct kvpi_pieces {
 /* How many pieces a tile can become, with those that come next. */
 uint64_t kvpi_pieces_max(uint32_t k_row_bytes, uint32_t v_row_bytes);
 
+/* `early`: what is asked for comes a whole head later. */
 void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *places,
-                      const struct kvpi_cut *k, const struct kvpi_cut *v, uint32_t head);
+                      const struct kvpi_cut *k, const struct kvpi_cut *v, uint32_t head, int early);
 
 /* Whether what was made for one head is right for others, too. */
 int kvpi_pieces_fit_all_heads(const struct kvpi_pieces *pieces);

@@ -158,14 +158,19 @@ static inline void kvpi_next_column(struct kvpi_ahead *ahead)
 }
 
 /* Asks for four lines, at the pace of the work: a processor waits for no more than a dozen or so at
- * a time. */
-INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
+ * a time. Into the first cache (`cache` 3), or the second one (2). */
+INLINE void kvpi_ask(struct kvpi_ahead *ahead, const int cache)
 {
     for (uint32_t i = 0; i < 4; i++)
-        __builtin_prefetch(ahead->next[i] + ahead->at, 0, 3);
+        __builtin_prefetch(ahead->next[i] + ahead->at, 0, cache);
     ahead->next += 4;
     if (ahead->next == ahead->turn)
         kvpi_next_column(ahead);
+}
+
+INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
+{
+    kvpi_ask(ahead, 3);
 }
 
 /* KEYS rows of K from `key` on. */
@@ -384,7 +389,9 @@ static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
     const uint64_t all = UINT64_MAX >> (KVPI_TILE - softmax->n_keys);
     for (uint32_t row = 0; row < softmax->n_rows; row++) {
         const uint64_t mask =
-            softmax->masks != NULL ? softmax->masks[row / softmax->group] & all : all;
+            softmax->masks != NULL
+                ? softmax->masks[(softmax->first_row + row) / softmax->group] & all
+                : all;
         if (mask == UINT64_MAX)
             kvpi_softmax_row(softmax, row, KVPI_TILE, UINT64_MAX);
         else
