@@ -70,24 +70,4 @@ INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
     kvpi_turn_fours(x, out);
 }
 
-/* ------------------------------------------------------------------------------- what is ahead */
-
-/* Lines asked for into the second cache, some with each step of work that takes few steps. */
-struct kvpi_pace {
-    struct kvpi_ahead *ahead;
-    uint32_t fours; /* of lines, in a step */
-};
-
-static inline struct kvpi_pace kvpi_pace_begin(struct kvpi_ahead *ahead, uint32_t n_fours,
-                                               uint32_t n_steps)
-{
-    return (struct kvpi_pace){ahead, (n_fours + n_steps - 1) / n_steps};
-}
-
-static inline void kvpi_pace_step(const struct kvpi_pace *pace)
-{
-    for (uint32_t i = 0; i < pace->fours; i++)
-        kvpi_ask(pace->ahead, 2);
-}
-
 #endif

@@ -240,6 +240,13 @@ static void load_row(const struct job *job, uint32_t query, uint32_t head, float
     memset(out + size, 0, (call->fast->dims - size) * sizeof *out);
 }
 
+/* Of the step that begins with `row`. */
+static uint32_t step_rows(const struct job *job, uint32_t row)
+{
+    const uint32_t left = job->padded_rows - row;
+    return left < job->step_rows ? left : job->step_rows;
+}
+
 /* From a row on that a step begins with. */
 static void *packed_queries(const struct job *job, uint32_t head, uint32_t row)
 {
@@ -265,7 +272,7 @@ static void load_queries(const struct job *job)
         memset(rows + (size_t)job->n_rows * fast->dims, 0,
                (size_t)(job->padded_rows - job->n_rows) * fast->dims * sizeof *rows);
         for (uint32_t row = 0; row < job->padded_rows; row += job->step_rows)
-            job->path->pack(rows + (size_t)row * fast->dims, job->step_rows, fast->dims,
+            job->path->pack(rows + (size_t)row * fast->dims, step_rows(job, row), fast->dims,
                             packed_queries(job, head, row));
     }
 }
@@ -401,7 +408,8 @@ static void run_rows(const struct job *job, uint32_t head, uint32_t now, uint32_
     const struct kvpi_places *places = &desk->places[now];
     const size_t at = (size_t)(head - job->item.first_head) * job->padded_rows + row;
     const uint32_t left = job->n_rows - row;
-    tile->n_used = left < job->step_rows ? left : job->step_rows;
+    tile->n_rows = step_rows(job, row);
+    tile->n_used = left < tile->n_rows ? left : tile->n_rows;
     tile->queries = packed_queries(job, head, row);
     const struct kvpi_softmax softmax = {.first_row = row,
                                          .n_rows = tile->n_used,
@@ -414,7 +422,8 @@ static void run_rows(const struct job *job, uint32_t head, uint32_t now, uint32_
                                          .s = desk->s,
                                          .largest = desk->largest + at,
                                          .total = desk->total + at,
-                                         .sums = desk->sums + at * fast->v_dims};
+                                         .sums = desk->sums + at * fast->v_dims,
+                                         .ahead = job->path->asks_early ? tile->ahead : NULL};
     job->path->scores(tile, desk->s);
     fast->kernels->softmax(&softmax);
     job->path->values(tile, desk->s, softmax.sums);
@@ -425,8 +434,7 @@ static void run_head(const struct job *job, uint32_t head, uint32_t now)
     const struct call *call = job->call;
     const struct kvpi_places *places = &job->desk->places[now];
     struct kvpi_ahead ahead;
-    struct kvpi_tile tile = {.n_rows = job->step_rows,
-                             .n_of_all = job->padded_rows,
+    struct kvpi_tile tile = {.n_of_all = job->padded_rows,
                              .n_keys = places->n_keys,
                              .dims = call->fast->dims,
                              .v_dims = call->fast->v_dims,

@@ -47,6 +47,8 @@ struct kvpi_ahead {
     size_t at;    /* of the column, from the pieces on */
     size_t begin; /* of the first column */
     size_t past;  /* the last one */
+    /* Where work takes few steps: so many times four lines in so many of them. */
+    uint32_t fours, steps, sum;
 };
 
 struct kvpi_tile {
@@ -94,11 +96,12 @@ struct kvpi_softmax {
     uint32_t v_dims; /* padded */
     float cap;       /* soft cap, of scores that are not in base 2 yet; 0: none */
     float slack;
-    const uint64_t *masks; /* [all / group] the keys that a query sees; NULL: all */
-    float *s;              /* [M, 64] scores, then weights; 0 behind n_keys */
-    float *largest;        /* [M] what weights are relative to */
-    float *total;          /* [M] */
-    float *sums;           /* [M, v_dims] */
+    const uint64_t *masks;    /* [all / group] the keys that a query sees; NULL: all */
+    float *s;                 /* [M, 64] scores, then weights; 0 behind n_keys */
+    float *largest;           /* [M] what weights are relative to */
+    float *total;             /* [M] */
+    float *sums;              /* [M, v_dims] */
+    struct kvpi_ahead *ahead; /* NULL: nothing is asked for */
 };
 
 struct kvpi_kernels {

@@ -33,16 +33,18 @@ static void begin_amx_many(uint32_t n_rows)
 
 /* ----------------------------------------------------------------------------------------- bf16 */
 
-/* [dims / 32, high and low, 16, 64 bytes]: 16 rows as they are; and whether the low ones count. */
+/* [rows / 16, dims / 32, high and low, 16, 64 bytes]: rows as they are; and whether the low ones
+ * count. */
 static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     const uint32_t has_low = (uint32_t)kvpi_has_long(rows, n_rows, dims);
     memcpy((uint32_t *)out + (size_t)n_rows * dims, &has_low, sizeof has_low);
     for (uint32_t row = 0; row < n_rows; row++) {
-        uint16_t *to = (uint16_t *)out + (size_t)row * 32;
+        uint16_t *to = (uint16_t *)out + (size_t)row / GROUP * GROUP * 2 * dims + row % GROUP * 32;
         for (uint32_t e = 0; e < dims; e += 32, to += TILE_BYTES) {
             for (uint32_t i = 0; i < 32; i += LANES)
-                kvpi_split_bf16(rows + (size_t)row * dims + e + i, to + i, to + TILE_BYTES / 2 + i);
+                kvpi_split_bf16(rows + (size_t)row * dims + e + i, to + i,
+                                to + TILE_BYTES / 2 + i);
         }
     }
 }
@@ -77,7 +79,7 @@ static void turn_keys(const struct kvpi_tile *tile, float *out)
 
 /* 16 queries' scores of 64 keys. */
 static void score_bf16(const unsigned char *q, const unsigned char *k, uint32_t n_chunks,
-                       uint32_t has_low, struct kvpi_pace *pace, float *s)
+                       uint32_t has_low, struct kvpi_ahead *ahead, float *s)
 {
     const size_t group = (size_t)n_chunks * TILE_BYTES, stride = KVPI_TILE * sizeof *s;
     _tile_zero(0);
@@ -85,7 +87,7 @@ static void score_bf16(const unsigned char *q, const unsigned char *k, uint32_t 
     _tile_zero(2);
     _tile_zero(3);
     for (uint32_t chunk = 0; chunk < n_chunks; chunk++, q += 2 * TILE_BYTES, k += TILE_BYTES) {
-        kvpi_pace_step(pace);
+        kvpi_ahead_step(ahead);
         _tile_loadd(6, q, CHUNK);
         _tile_loadd(4, k, CHUNK);
         _tile_dpbf16ps(0, 6, 4);
@@ -129,25 +131,20 @@ static void score_some_bf16(const unsigned char *q, const unsigned char *k, uint
     }
 }
 
-/* So that all lines of the next head have been asked for when this one's rows are through. */
-static struct kvpi_pace begin_pace(const struct kvpi_tile *tile)
-{
-    const uint32_t steps = tile->n_of_all / GROUP * (tile->dims + tile->v_dims) / 32;
-    const uint32_t n_lines = KVPI_TILE * 2 * (tile->dims + tile->v_dims) / CHUNK;
-    return kvpi_pace_begin(tile->ahead, n_lines / 4, steps);
-}
-
 static void scores_bf16(const struct kvpi_tile *tile, float *s)
 {
     const uint32_t n_chunks = tile->dims * 2 / CHUNK;
     const uint32_t n_groups = (tile->n_keys + GROUP - 1) / GROUP;
-    struct kvpi_pace pace = begin_pace(tile);
+    const unsigned char *q = tile->queries;
     uint32_t has_low;
-    memcpy(&has_low, (const uint32_t *)tile->queries + (size_t)GROUP * tile->dims, sizeof has_low);
-    if (n_groups == 4)
-        score_bf16(tile->queries, tile->work, n_chunks, has_low, &pace, s);
-    else
-        score_some_bf16(tile->queries, tile->work, n_chunks, n_groups, s);
+    memcpy(&has_low, q + (size_t)4 * tile->n_rows * tile->dims, sizeof has_low);
+    for (uint32_t row = 0; row < tile->n_rows; row += GROUP, s += GROUP * KVPI_TILE) {
+        if (n_groups == 4)
+            score_bf16(q, tile->work, n_chunks, has_low, tile->ahead, s);
+        else
+            score_some_bf16(q, tile->work, n_chunks, n_groups, s);
+        q += (size_t)n_chunks * 2 * TILE_BYTES;
+    }
 }
 
 static __m512i value_chunk(const struct kvpi_tile *tile, uint32_t key, uint32_t at)
@@ -248,25 +245,45 @@ static void sum_last_values_bf16(const unsigned char *v, size_t half_bytes, uint
     _tile_stored(1, sums + GROUP, stride);
 }
 
-static void values_bf16(const struct kvpi_tile *tile, const float *weights, float *sums)
+/* 16 rows of sums. */
+static void sum_rows_bf16(const struct kvpi_tile *tile, const unsigned char *weights, float *sums)
 {
-    _Alignas(64) unsigned char packed[2 * TILE_BYTES];
     const size_t half_bytes = (size_t)tile->v_dims / GROUP * TILE_BYTES;
     const size_t stride = tile->v_dims * sizeof *sums;
     const unsigned char *v = turned_values(tile);
-    const struct kvpi_pace pace = begin_pace(tile);
     uint32_t e = 0;
-    pack_weights(weights, tile->n_used, packed);
-    _tile_loadd(6, packed, CHUNK);
-    _tile_loadd(7, packed + TILE_BYTES, CHUNK);
+    _tile_loadd(6, weights, CHUNK);
+    _tile_loadd(7, weights + TILE_BYTES, CHUNK);
     for (; e + 64 <= tile->v_dims; e += 64, v += 4 * TILE_BYTES) {
-        kvpi_pace_step(&pace);
-        kvpi_pace_step(&pace);
+        kvpi_ahead_step(tile->ahead);
+        kvpi_ahead_step(tile->ahead);
         sum_values_bf16(v, half_bytes, tile->n_keys, stride, sums + e);
     }
     if (e < tile->v_dims) {
-        kvpi_pace_step(&pace);
+        kvpi_ahead_step(tile->ahead);
         sum_last_values_bf16(v, half_bytes, tile->n_keys, stride, sums + e);
+    }
+}
+
+/* Rows of the group from `row` on that are more than padding. */
+static uint32_t used_rows(const struct kvpi_tile *tile, uint32_t row)
+{
+    const uint32_t left = tile->n_used > row ? tile->n_used - row : 0;
+    return left < GROUP ? left : GROUP;
+}
+
+/* The next 16 rows' weights are packed before these are used: what has been stored takes a while
+ * until a tile can be loaded from it. */
+static void values_bf16(const struct kvpi_tile *tile, const float *weights, float *sums)
+{
+    _Alignas(64) unsigned char packed[2][2 * TILE_BYTES];
+    pack_weights(weights, used_rows(tile, 0), packed[0]);
+    for (uint32_t row = 0; row < tile->n_rows; row += GROUP) {
+        const uint32_t next = row + GROUP;
+        if (next < tile->n_rows)
+            pack_weights(weights + (size_t)next * KVPI_TILE, used_rows(tile, next),
+                         packed[next / GROUP % 2]);
+        sum_rows_bf16(tile, packed[row / GROUP % 2], sums + (size_t)row * tile->v_dims);
     }
 }
 
@@ -276,8 +293,18 @@ static size_t work_bytes_16(uint32_t dims, uint32_t v_dims)
     return (size_t)KVPI_TILE * 2 * (dims + v_dims);
 }
 
+/* All lines of the next head will have been asked for when this one's rows are through. */
+static void begin_steps(const struct kvpi_tile *tile)
+{
+    const uint32_t dims = tile->dims + tile->v_dims;
+    tile->ahead->fours = KVPI_TILE * 2 * dims / CHUNK / 4;
+    tile->ahead->steps = tile->n_of_all / GROUP * (dims / 32 + GROUP / SOFTMAX_STEP);
+    tile->ahead->sum = 0;
+}
+
 static void prepare_bf16(const struct kvpi_tile *tile)
 {
+    begin_steps(tile);
     turn_keys(tile, tile->work);
     interleave_bf16(tile, turned_values(tile));
 }
@@ -291,7 +318,7 @@ static const struct kvpi_path bf16_path = {.type = KVP_BF16,
                                            .begin = begin_amx_many,
                                            .end = kvpi_end_amx,
                                            .pack = pack_bf16,
-                                           .rows_at_once = GROUP,
+                                           .rows_at_once = ROWS_AT_ONCE,
                                            .asks_early = 1,
                                            .prepare = prepare_bf16,
                                            .scores = scores_bf16,

@@ -11,7 +11,7 @@
 
 #include "attention/kernels.h"
 
-enum { LINE = 64, KEYS = 4, COLUMNS = 4 };
+enum { LINE = 64, KEYS = 4, COLUMNS = 4, SOFTMAX_STEP = 2 /* rows */ };
 
 /* Sums are kept in arrays that must become registers, and do only where they are used. */
 #define INLINE static inline __attribute__((always_inline))
@@ -171,6 +171,14 @@ INLINE void kvpi_ask(struct kvpi_ahead *ahead, const int cache)
 INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
 {
     kvpi_ask(ahead, 3);
+}
+
+/* Into the second cache, spread over the steps of the work: asked for all at once, most lines would
+ * be dropped, or waited for. */
+static inline void kvpi_ahead_step(struct kvpi_ahead *ahead)
+{
+    for (ahead->sum += ahead->fours; ahead->sum >= ahead->steps; ahead->sum -= ahead->steps)
+        kvpi_ask(ahead, 2);
 }
 
 /* KEYS rows of K from `key` on. */
@@ -396,6 +404,8 @@ static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
             kvpi_softmax_row(softmax, row, KVPI_TILE, UINT64_MAX);
         else
             kvpi_softmax_row(softmax, row, softmax->n_keys, mask);
+        if (softmax->ahead != NULL && row % SOFTMAX_STEP == 0)
+            kvpi_ahead_step(softmax->ahead);
     }
 }
 
