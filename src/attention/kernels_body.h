@@ -11,7 +11,7 @@
 
 #include "attention/kernels.h"
 
-enum { LINE = 64, KEYS = 4, COLUMNS = 4, SOFTMAX_STEP = 2 /* rows */ };
+enum { LINE = 64, KEYS = 4, COLUMNS = 4, SOFTMAX_ROWS = 4 };
 
 /* Sums are kept in arrays that must become registers, and do only where they are used. */
 #define INLINE static inline __attribute__((always_inline))
@@ -350,7 +350,8 @@ INLINE vec kvpi_settle_scores(const struct kvpi_softmax *softmax, float *s, uint
             x = kvpi_cap_scores(x, softmax->cap);
         if (mask != UINT64_MAX)
             x = kvpi_vec_pick(mask >> i, x, none);
-        kvpi_vec_store(s + i, x);
+        if (softmax->cap > 0.0f || mask != UINT64_MAX)
+            kvpi_vec_store(s + i, x);
         largest = kvpi_vec_max(x, largest);
     }
     return largest;
@@ -372,8 +373,8 @@ static inline void kvpi_scale_row(const struct kvpi_softmax *softmax, uint32_t r
 
 /* A tile comes between two streams of lines, and while it is computed few are asked for: so nothing
  * here waits for a number out of a whole register, unless a row's base has to be raised. */
-INLINE void kvpi_softmax_row(const struct kvpi_softmax *softmax, uint32_t row, uint32_t n_keys,
-                             uint64_t mask)
+INLINE vec kvpi_softmax_row(const struct kvpi_softmax *softmax, uint32_t row, uint32_t n_keys,
+                            uint64_t mask)
 {
     float *s = softmax->s + (size_t)row * KVPI_TILE;
     const vec largest = kvpi_settle_scores(softmax, s, n_keys, mask);
@@ -389,23 +390,39 @@ INLINE void kvpi_softmax_row(const struct kvpi_softmax *softmax, uint32_t row, u
     }
     for (; i < KVPI_TILE; i += LANES)
         kvpi_vec_store(s + i, kvpi_vec_zero());
-    softmax->total[row] += kvpi_vec_sum(total);
+    return total;
+}
+
+/* Sums of many queries have left the first cache, where values needs them next. */
+static inline void kvpi_ask_sums(const struct kvpi_softmax *softmax, uint32_t first, uint32_t n)
+{
+    const float *sums = softmax->sums + (size_t)first * softmax->v_dims;
+    for (uint32_t e = 0; e < n * softmax->v_dims; e += LINE / sizeof *sums)
+        __builtin_prefetch(sums + e, 1, 3);
+    kvpi_ahead_step(softmax->ahead);
 }
 
 static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
 {
     const uint64_t all = UINT64_MAX >> (KVPI_TILE - softmax->n_keys);
-    for (uint32_t row = 0; row < softmax->n_rows; row++) {
-        const uint64_t mask =
-            softmax->masks != NULL
-                ? softmax->masks[(softmax->first_row + row) / softmax->group] & all
-                : all;
-        if (mask == UINT64_MAX)
-            kvpi_softmax_row(softmax, row, KVPI_TILE, UINT64_MAX);
-        else
-            kvpi_softmax_row(softmax, row, softmax->n_keys, mask);
-        if (softmax->ahead != NULL && row % SOFTMAX_STEP == 0)
-            kvpi_ahead_step(softmax->ahead);
+    for (uint32_t first = 0; first < softmax->n_rows; first += SOFTMAX_ROWS) {
+        const uint32_t left = softmax->n_rows - first,
+                       n = left < SOFTMAX_ROWS ? left : SOFTMAX_ROWS;
+        vec totals[SOFTMAX_ROWS] = {kvpi_vec_zero(), kvpi_vec_zero(), kvpi_vec_zero(),
+                                    kvpi_vec_zero()};
+        float sums[SOFTMAX_ROWS];
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t query = (softmax->first_row + first + i) / softmax->group;
+            const uint64_t mask = softmax->masks != NULL ? softmax->masks[query] & all : all;
+            totals[i] = mask == UINT64_MAX
+                            ? kvpi_softmax_row(softmax, first + i, KVPI_TILE, UINT64_MAX)
+                            : kvpi_softmax_row(softmax, first + i, softmax->n_keys, mask);
+        }
+        kvpi_vec_sum4(totals, sums);
+        for (uint32_t i = 0; i < n; i++)
+            softmax->total[first + i] += sums[i];
+        if (softmax->ahead != NULL)
+            kvpi_ask_sums(softmax, first, n);
     }
 }
 

@@ -119,6 +119,16 @@ static inline void kvpi_vec_sum_block(vec x[ROWS][4], float *out, size_t stride)
     kvpi_vec_store_quarters(kvpi_vec_add_quarters(ab, cd), out, stride);
 }
 
+/* The sum of each x[i] to out[i]. */
+static inline void kvpi_vec_sum4(const vec x[4], float out[4])
+{
+    const vec quarters = kvpi_vec_fold4(x);
+    const __m256 halves =
+        _mm256_add_ps(_mm512_castps512_ps256(quarters), _mm512_extractf32x8_ps(quarters, 1));
+    _mm_storeu_ps(out,
+                  _mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
+}
+
 /* x where the lane's bit is set, else y. */
 static inline vec kvpi_vec_pick(uint64_t bits, vec x, vec y)
 {
