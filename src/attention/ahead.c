@@ -1,8 +1,8 @@
 /* ahead: see ahead.h. */
 #include "attention/ahead.h"
 
-/* Distances in lines. A quarter of a page beyond whole pages is best, be it one, two or three. */
-enum { LINE = 64, MAX_LINES = 4, SHORT_DISTANCE = 80, BEYOND_HEAD = 16 };
+/* In lines. A quarter of a page beyond whole pages is best, be it one, two or three. */
+enum { LINE = KVPI_LINE, MAX_LINES = 4, SHORT_DISTANCE = 80 };
 
 uint64_t kvpi_pieces_max(uint32_t k_row_bytes, uint32_t v_row_bytes)
 {
@@ -51,8 +51,8 @@ void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *plac
     pieces->n_k = cut_rows(k, n_keys, step, pieces->lines, head * pieces->k_stride, pieces->at);
     pieces->n_v =
         cut_rows(v, n_keys, step, pieces->lines, head * pieces->v_stride, pieces->at + pieces->n_k);
-    pieces->n_ahead = early ? pieces->n_k + pieces->n_v + BEYOND_HEAD / pieces->lines
-                            : SHORT_DISTANCE / pieces->lines;
+    pieces->n_ahead = early && pieces->n_k + pieces->n_v > 0 ? pieces->n_k + pieces->n_v
+                                                             : SHORT_DISTANCE / pieces->lines;
 }
 
 int kvpi_pieces_fit_all_heads(const struct kvpi_pieces *pieces)
@@ -95,6 +95,6 @@ void kvpi_ahead_begin(const struct kvpi_pieces *pieces, uint32_t head, struct kv
     out->unit = out->next = first;
     out->end = first + n;
     out->turn = n < KVPI_UNIT ? out->end : first + KVPI_UNIT;
-    out->at = out->begin = head_offset(pieces, head);
+    out->at = out->begin = n_own > 0 ? head_offset(pieces, head) : 0;
     out->past = out->begin + (size_t)pieces->lines * LINE;
 }

@@ -1,7 +1,7 @@
 /* ahead: the lines that come 5 KB after those in use, asked for while these are used.
  *
  * K and V of a head are cut into pieces of up to 256 bytes, in the order in which they are used: K,
- * V, then the next head's or the next tile's. Sixteen pieces, in most layouts 4 KB side by side, are
+ * V, then the next head's or the next tile's. Sixteen pieces, in most layouts 4 KB in a row, are
  * asked for column by column: the first line of each, the second of each, and so on. A processor
  * that fetches the rest of a page on its own has then seen some lines of it before the work is
  * there; line after line, both would fetch the same ones. What distance and order give is in
@@ -39,8 +39,8 @@ void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *plac
 /* Whether what was made for one head is right for others, too. */
 int kvpi_pieces_fit_all_heads(const struct kvpi_pieces *pieces);
 
-/* What comes behind `head`: the first head of `next`; NULL: the next head of the same tile, whatever
- * head that is. */
+/* What comes behind `head`: the first head of `next`; NULL: the next head of the same tile,
+ * whichever that is. */
 void kvpi_pieces_put_next(struct kvpi_pieces *pieces, uint32_t head,
                           const struct kvpi_pieces *next);
 

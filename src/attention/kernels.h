@@ -35,7 +35,7 @@ struct kvpi_tile_rows {
     const float *scales; /* [n_keys]; NULL: 1 */
 };
 
-enum { KVPI_UNIT = 16 /* pieces */ };
+enum { KVPI_LINE = 64 /* bytes */, KVPI_UNIT = 16 /* pieces */ };
 
 /* What is asked for while a tile is computed, four lines for each four that are used, the rows of K
  * before those of V; see ahead.h. It does not run out: the last pieces are asked for again. */
@@ -50,6 +50,36 @@ struct kvpi_ahead {
     /* Where work takes few steps: so many times four lines in so many of them. */
     uint32_t fours, steps, sum;
 };
+
+struct kvpi_lines {
+    const unsigned char *at[4];
+};
+
+/* The next column of the unit, or the first one of the next unit. */
+static inline void kvpi_ahead_turn(struct kvpi_ahead *ahead)
+{
+    ahead->at += KVPI_LINE;
+    if (ahead->at == ahead->past) {
+        ahead->at = ahead->begin;
+        if (ahead->turn < ahead->end) {
+            ahead->unit = ahead->turn;
+            ahead->turn =
+                ahead->end - ahead->unit < KVPI_UNIT ? ahead->end : ahead->unit + KVPI_UNIT;
+        }
+    }
+    ahead->next = ahead->unit;
+}
+
+static inline struct kvpi_lines kvpi_ahead_next(struct kvpi_ahead *ahead)
+{
+    struct kvpi_lines lines;
+    for (int i = 0; i < 4; i++)
+        lines.at[i] = ahead->next[i] + ahead->at;
+    ahead->next += 4;
+    if (ahead->next == ahead->turn)
+        kvpi_ahead_turn(ahead);
+    return lines;
+}
 
 struct kvpi_tile {
     uint32_t n_rows;   /* M, a multiple of the padding that the path asks for */

@@ -30,7 +30,7 @@ static void begin_amx_many(uint32_t n_rows)
     kvpi_set_tiles(&config);
 }
 
-/* --------------------------------------------------------------------------------------- K and V */
+/* -------------------------------------------------------------------------------------- K and V */
 
 /* Where 16 keys and 64 bytes of them lie, and how far apart. */
 struct keys_at {
@@ -126,10 +126,8 @@ static size_t work_bytes_16(uint32_t dims, uint32_t v_dims)
     return (size_t)KVPI_TILE * 2 * (dims + v_dims);
 }
 
-/* ---------------------------------------------------------------------------------------- scores */
-
-/* [dims / 32, high and low, 16, 64 bytes]: row p of a tile has elements 2p, 2p + 1 of 16 queries; and
- * whether the low ones count. */
+/* [dims / 32, high and low, 16, 64 bytes]: row p of a tile has elements 2p, 2p + 1 of 16 queries;
+ * then whether the low ones count. */
 static void pack_bf16(const float *rows, uint32_t n_rows, uint32_t dims, void *out)
 {
     const uint32_t has_low = (uint32_t)kvpi_has_long(rows, n_rows, dims);
@@ -226,7 +224,7 @@ static void scores_bf16(const struct kvpi_tile *tile, float *s)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- values */
+/* --------------------------------------------------------------------------------------- values */
 
 /* Weights of up to 16 rows as [2, 16, 32] bf16. */
 static void pack_weights(const float *weights, uint32_t n_used, unsigned char *out)

@@ -11,7 +11,7 @@
 
 #include "attention/kernels.h"
 
-enum { LINE = 64, KEYS = 4, COLUMNS = 4, SOFTMAX_ROWS = 4 };
+enum { LINE = KVPI_LINE, KEYS = 4, COLUMNS = 4, SOFTMAX_ROWS = 4 };
 
 /* Sums are kept in arrays that must become registers, and do only where they are used. */
 #define INLINE static inline __attribute__((always_inline))
@@ -143,29 +143,13 @@ static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, voi
     }
 }
 
-static inline void kvpi_next_column(struct kvpi_ahead *ahead)
-{
-    ahead->at += LINE;
-    if (ahead->at == ahead->past) {
-        ahead->at = ahead->begin;
-        if (ahead->turn < ahead->end) {
-            ahead->unit = ahead->turn;
-            ahead->turn =
-                ahead->end - ahead->unit < KVPI_UNIT ? ahead->end : ahead->unit + KVPI_UNIT;
-        }
-    }
-    ahead->next = ahead->unit;
-}
-
 /* Asks for four lines, at the pace of the work: a processor waits for no more than a dozen or so at
  * a time. Into the first cache (`cache` 3), or the second one (2). */
 INLINE void kvpi_ask(struct kvpi_ahead *ahead, const int cache)
 {
+    const struct kvpi_lines lines = kvpi_ahead_next(ahead);
     for (uint32_t i = 0; i < 4; i++)
-        __builtin_prefetch(ahead->next[i] + ahead->at, 0, cache);
-    ahead->next += 4;
-    if (ahead->next == ahead->turn)
-        kvpi_next_column(ahead);
+        __builtin_prefetch(lines.at[i], 0, cache);
 }
 
 INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
