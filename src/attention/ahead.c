@@ -1,7 +1,7 @@
 /* ahead: see ahead.h. */
 #include "attention/ahead.h"
 
-/* In lines. A quarter of a page beyond whole pages is best, be it one, two or three. */
+/* In lines. A quarter of a page beyond whole pages is best, be it one, two or three of them. */
 enum { LINE = KVPI_LINE, MAX_LINES = 4, SHORT_DISTANCE = 80 };
 
 uint64_t kvpi_pieces_max(uint32_t k_row_bytes, uint32_t v_row_bytes)
@@ -51,6 +51,8 @@ void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *plac
     pieces->n_k = cut_rows(k, n_keys, step, pieces->lines, head * pieces->k_stride, pieces->at);
     pieces->n_v =
         cut_rows(v, n_keys, step, pieces->lines, head * pieces->v_stride, pieces->at + pieces->n_k);
+    /* Units begin a quarter of a page behind where pages do. */
+    pieces->first_unit = early ? KVPI_UNIT / 4 : KVPI_UNIT;
     pieces->n_ahead = early && pieces->n_k + pieces->n_v > 0 ? pieces->n_k + pieces->n_v
                                                              : SHORT_DISTANCE / pieces->lines;
 }
@@ -94,7 +96,7 @@ void kvpi_ahead_begin(const struct kvpi_pieces *pieces, uint32_t head, struct kv
     const unsigned char *const *first = pieces->at + (n_own > 0 ? pieces->n_ahead : 0);
     out->unit = out->next = first;
     out->end = first + n;
-    out->turn = n < KVPI_UNIT ? out->end : first + KVPI_UNIT;
+    out->turn = n < pieces->first_unit ? out->end : first + pieces->first_unit;
     out->at = out->begin = n_own > 0 ? head_offset(pieces, head) : 0;
     out->past = out->begin + (size_t)pieces->lines * LINE;
 }

@@ -25,6 +25,7 @@ struct kvpi_pieces {
     uint32_t n_v;
     uint32_t lines; /* of a piece; 1..4 */
     uint32_t n_ahead;
+    uint32_t first_unit; /* pieces */
     uint32_t head;
     size_t k_stride, v_stride; /* from head to head */
 };
