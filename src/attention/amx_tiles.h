@@ -64,9 +64,9 @@ INLINE void kvpi_turn_fours(const __m512 x[4], __m512 out[4])
 /* Four columns of [16 keys, `stride` numbers] as rows. */
 INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
 {
-    __m512 x[4];
-    for (uint32_t i = 0; i < 4; i++)
-        x[i] = kvpi_every_fourth(c + i * stride, stride);
+    const __m512 x[4] = {kvpi_every_fourth(c, stride), kvpi_every_fourth(c + stride, stride),
+                         kvpi_every_fourth(c + 2 * stride, stride),
+                         kvpi_every_fourth(c + 3 * stride, stride)};
     kvpi_turn_fours(x, out);
 }
 

@@ -143,26 +143,24 @@ static void kvpi_pack_f32(const float *rows, uint32_t n_rows, uint32_t dims, voi
     }
 }
 
-/* Asks for four lines, at the pace of the work: a processor waits for no more than a dozen or so at
- * a time. Into the first cache (`cache` 3), or the second one (2). */
-INLINE void kvpi_ask(struct kvpi_ahead *ahead, const int cache)
+/* Asks for four lines, into the first cache, at the pace of the work: a processor waits for no more
+ * than a dozen or so at a time. */
+INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
 {
     const struct kvpi_lines lines = kvpi_ahead_next(ahead);
     for (uint32_t i = 0; i < 4; i++)
-        __builtin_prefetch(lines.at[i], 0, cache);
-}
-
-INLINE void kvpi_ask_four(struct kvpi_ahead *ahead)
-{
-    kvpi_ask(ahead, 3);
+        __builtin_prefetch(lines.at[i], 0, 3);
 }
 
 /* Into the second cache, spread over the steps of the work: asked for all at once, most lines would
  * be dropped, or waited for. */
 static inline void kvpi_ahead_step(struct kvpi_ahead *ahead)
 {
-    for (ahead->sum += ahead->fours; ahead->sum >= ahead->steps; ahead->sum -= ahead->steps)
-        kvpi_ask(ahead, 2);
+    for (ahead->sum += ahead->fours; ahead->sum >= ahead->steps; ahead->sum -= ahead->steps) {
+        const struct kvpi_lines lines = kvpi_ahead_next(ahead);
+        for (uint32_t i = 0; i < 4; i++)
+            __builtin_prefetch(lines.at[i], 0, 2);
+    }
 }
 
 /* KEYS rows of K from `key` on. */
