@@ -48,26 +48,21 @@ INLINE __m512 kvpi_every_fourth(const float *at, size_t stride)
     return _mm512_insertf32x4(x, _mm_load_ps(at + 12 * stride), 3);
 }
 
-/* x[i] has four numbers of rows i, 4 + i, 8 + i and 12 + i; out[j] the j-th ones of all 16. */
-INLINE void kvpi_turn_fours(const __m512 x[4], __m512 out[4])
-{
-    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1]));
-    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3]));
-    const __m512d c = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1]));
-    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
-    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
-    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
-    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
-    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
-}
-
 /* Four columns of [16 keys, `stride` numbers] as rows. */
 INLINE void kvpi_turn_round(const float *c, size_t stride, __m512 out[4])
 {
-    const __m512 x[4] = {kvpi_every_fourth(c, stride), kvpi_every_fourth(c + stride, stride),
-                         kvpi_every_fourth(c + 2 * stride, stride),
-                         kvpi_every_fourth(c + 3 * stride, stride)};
-    kvpi_turn_fours(x, out);
+    const __m512 x0 = kvpi_every_fourth(c, stride);
+    const __m512 x1 = kvpi_every_fourth(c + stride, stride);
+    const __m512 x2 = kvpi_every_fourth(c + 2 * stride, stride);
+    const __m512 x3 = kvpi_every_fourth(c + 3 * stride, stride);
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x0, x1));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(x2, x3));
+    const __m512d c2 = _mm512_castps_pd(_mm512_unpackhi_ps(x0, x1));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(x2, x3));
+    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c2, d));
+    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c2, d));
 }
 
 #endif

@@ -155,7 +155,7 @@ static uint32_t skip_gap(struct kvpi_walk *walk, uint32_t to)
 
 int kvpi_walk_next(struct kvpi_walk *walk, struct kvpi_places *places, uint64_t *masks)
 {
-    places->n_keys = 0;
+    places->n_keys = places->is_even = places->is_one_block = 0;
     while (walk->next < walk->end && places->n_keys == 0) {
         uint32_t to = skip_gap(walk, walk->end);
         if (walk->next >= to)
