@@ -150,8 +150,7 @@ struct job {
     const struct kvpi_path *path;
     uint32_t n_rows; /* of a head */
     uint32_t padded_rows;
-    uint32_t step_rows; /* that go from scores to values at once */
-    uint32_t n_listed;  /* keys in the list */
+    uint32_t n_listed; /* keys in the list */
 };
 
 static uint32_t query_index(const struct job *job, uint32_t query)
@@ -240,17 +239,9 @@ static void load_row(const struct job *job, uint32_t query, uint32_t head, float
     memset(out + size, 0, (call->fast->dims - size) * sizeof *out);
 }
 
-/* Of the step that begins with `row`. */
-static uint32_t step_rows(const struct job *job, uint32_t row)
+static void *packed_queries(const struct job *job, uint32_t head)
 {
-    const uint32_t left = job->padded_rows - row;
-    return left < job->step_rows ? left : job->step_rows;
-}
-
-/* From a row on that a step begins with. */
-static void *packed_queries(const struct job *job, uint32_t head, uint32_t row)
-{
-    const size_t rows = (size_t)(head - job->item.first_head) * job->padded_rows + row;
+    const size_t rows = (size_t)(head - job->item.first_head) * job->padded_rows;
     return job->desk->queries + rows * job->call->fast->dims * job->path->query_bytes;
 }
 
@@ -271,9 +262,7 @@ static void load_queries(const struct job *job)
         }
         memset(rows + (size_t)job->n_rows * fast->dims, 0,
                (size_t)(job->padded_rows - job->n_rows) * fast->dims * sizeof *rows);
-        for (uint32_t row = 0; row < job->padded_rows; row += job->step_rows)
-            job->path->pack(rows + (size_t)row * fast->dims, step_rows(job, row), fast->dims,
-                            packed_queries(job, head, row));
+        job->path->pack(rows, job->padded_rows, fast->dims, packed_queries(job, head));
     }
 }
 
@@ -399,45 +388,38 @@ static uint64_t *masks_of(const struct job *job, uint32_t which)
     return job->desk->masks + (size_t)which * job->item.n_queries;
 }
 
-/* The rows of a head from `row` on, as many as its path takes at once. */
-static void run_rows(const struct job *job, uint32_t head, uint32_t now, uint32_t row,
-                     struct kvpi_tile *tile)
+static struct kvpi_softmax softmax_of(const struct job *job, uint32_t head, uint32_t now)
 {
-    const struct kvpi_fast *fast = job->call->fast;
     const struct kvpi_desk *desk = job->desk;
+    const uint32_t v_dims = job->call->fast->v_dims;
     const struct kvpi_places *places = &desk->places[now];
-    const size_t at = (size_t)(head - job->item.first_head) * job->padded_rows + row;
-    const uint32_t left = job->n_rows - row;
-    tile->n_rows = step_rows(job, row);
-    tile->n_used = left < tile->n_rows ? left : tile->n_rows;
-    tile->queries = packed_queries(job, head, row);
-    const struct kvpi_softmax softmax = {.first_row = row,
-                                         .n_rows = tile->n_used,
-                                         .n_keys = places->n_keys,
-                                         .group = job->call->group,
-                                         .v_dims = fast->v_dims,
-                                         .cap = (float)job->call->attention->soft_cap,
-                                         .slack = job->path->slack,
-                                         .masks = places->has_masks ? masks_of(job, now) : NULL,
-                                         .s = desk->s,
-                                         .largest = desk->largest + at,
-                                         .total = desk->total + at,
-                                         .sums = desk->sums + at * fast->v_dims,
-                                         .ahead = job->path->asks_early ? tile->ahead : NULL};
-    job->path->scores(tile, desk->s);
-    fast->kernels->softmax(&softmax);
-    job->path->values(tile, desk->s, softmax.sums);
+    const size_t at = (size_t)(head - job->item.first_head) * job->padded_rows;
+    return (struct kvpi_softmax){.n_rows = job->n_rows,
+                                 .n_keys = places->n_keys,
+                                 .group = job->call->group,
+                                 .v_dims = v_dims,
+                                 .cap = (float)job->call->attention->soft_cap,
+                                 .slack = job->path->slack,
+                                 .masks = places->has_masks ? masks_of(job, now) : NULL,
+                                 .s = desk->s,
+                                 .largest = desk->largest + at,
+                                 .total = desk->total + at,
+                                 .sums = desk->sums + at * v_dims};
 }
 
 static void run_head(const struct job *job, uint32_t head, uint32_t now)
 {
     const struct call *call = job->call;
+    const struct kvpi_path *path = job->path;
     const struct kvpi_places *places = &job->desk->places[now];
+    const struct kvpi_softmax softmax = softmax_of(job, head, now);
     struct kvpi_ahead ahead;
-    struct kvpi_tile tile = {.n_of_all = job->padded_rows,
+    struct kvpi_tile tile = {.n_rows = job->padded_rows,
+                             .n_used = job->n_rows,
                              .n_keys = places->n_keys,
                              .dims = call->fast->dims,
                              .v_dims = call->fast->v_dims,
+                             .queries = packed_queries(job, head),
                              .work = job->desk->work,
                              .ahead = &ahead};
     tile.k = call->k_is_direct ? direct_rows(&call->layer->k, places->k, places, head)
@@ -446,10 +428,13 @@ static void run_head(const struct job *job, uint32_t head, uint32_t now)
                                : staged_rows(job, KVP_V, places, head);
     put_scales(job, &tile, places, head);
     begin_ahead(job, head, now, &ahead);
-    if (job->path->prepare != NULL)
-        job->path->prepare(&tile);
-    for (uint32_t row = 0; row < job->n_rows; row += job->step_rows)
-        run_rows(job, head, now, row, &tile);
+    if (path->attend != NULL) {
+        path->attend(&tile, &softmax);
+        return;
+    }
+    path->scores(&tile, softmax.s);
+    call->fast->kernels->softmax(&softmax);
+    path->values(&tile, softmax.s, softmax.sums);
 }
 
 static int next_tile(struct job *job, struct kvpi_walk *walk, uint32_t which)
@@ -581,7 +566,6 @@ static void run_item(struct call *call, struct kvpi_desk *desk, uint64_t index)
     if (job.path->few != NULL && job.n_rows <= job.path->few_rows)
         job.path = job.path->few;
     job.padded_rows = pad(job.n_rows, job.path->row_pad);
-    job.step_rows = job.path->rows_at_once > 0 ? job.path->rows_at_once : job.padded_rows;
     struct kvpi_walk walk = begin_walk(&job);
     load_queries(&job);
     begin_state(&job);

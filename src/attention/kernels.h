@@ -5,14 +5,12 @@
  * rows of queries that look at them (every query of an item, times the query heads that share the
  * KV head):
  *
- *     prepare   K and V as the others want them   where that is worth it
  *     scores    s[row][key]  = q . k              [M, 64]
  *     softmax   s becomes weights; largest, total and sums keep the running softmax
  *     values    sums[row]   += weights . v        [M, Dv padded]
  *
  * A path is these for one type of elements: on the type itself where the processor can multiply it,
- * else on rows of f32 that fast.c has converted. Of many queries, so many as a path likes go from
- * scores to values at once, while the tile's K and V are near.
+ * else on rows of f32 that fast.c has converted.
  *
  * Scores are in base 2: queries come multiplied by log2(e), so that a weight is a power of two.
  */
@@ -82,16 +80,30 @@ static inline struct kvpi_lines kvpi_ahead_next(struct kvpi_ahead *ahead)
 }
 
 struct kvpi_tile {
-    uint32_t n_rows;   /* M, a multiple of the padding that the path asks for */
-    uint32_t n_used;   /* of them, those that are not padding: the first */
-    uint32_t n_of_all; /* rows of all queries: M and those before and behind */
-    uint32_t n_keys;   /* 1..64 */
-    uint32_t dims;     /* D, padded */
-    uint32_t v_dims;   /* Dv, padded */
+    uint32_t n_rows; /* M, a multiple of the padding that the path asks for */
+    uint32_t n_used; /* of them, those that are not padding: the first */
+    uint32_t n_keys; /* 1..64 */
+    uint32_t dims;   /* D, padded */
+    uint32_t v_dims; /* Dv, padded */
     struct kvpi_tile_rows k, v;
     const void *queries; /* as `pack` left them */
     void *work;          /* the path's own memory */
     struct kvpi_ahead *ahead;
+};
+
+/* The running softmax of the rows of one KV head. */
+struct kvpi_softmax {
+    uint32_t n_rows;
+    uint32_t n_keys;
+    uint32_t group;  /* rows that share a mask */
+    uint32_t v_dims; /* padded */
+    float cap;       /* soft cap, of scores that are not in base 2 yet; 0: none */
+    float slack;
+    const uint64_t *masks; /* [n_rows / group] the keys that a query sees; NULL: all */
+    float *s;              /* [M, 64] scores, then weights; 0 behind n_keys */
+    float *largest;        /* [M] what weights are relative to */
+    float *total;          /* [M] */
+    float *sums;           /* [M, v_dims] */
 };
 
 /* How one type of elements is multiplied. */
@@ -105,33 +117,16 @@ struct kvpi_path {
     void (*begin)(uint32_t n_rows); /* before an item's first tile; NULL: nothing to do */
     void (*end)(void);              /* behind its last one */
     void (*pack)(const float *rows, uint32_t n_rows, uint32_t dims, void *out);
-    uint32_t rows_at_once; /* as many rows are packed, and seen by scores and values; 0: all */
     uint32_t asks_early; /* lines are used all at once, so are asked for while the whole head before
                               them is computed, not shortly before their use */
-    void (*prepare)(const struct kvpi_tile *tile); /* to `work`, before all rows; NULL: nothing */
     void (*scores)(const struct kvpi_tile *tile, float *s);
     void (*values)(const struct kvpi_tile *tile, const float *weights, float *sums);
+    /* All three, where a path goes its own way, `s` its memory; NULL: one after the other. */
+    void (*attend)(const struct kvpi_tile *tile, const struct kvpi_softmax *softmax);
     /* A row of sums as it should be, with the help of as much memory; NULL: it is. */
     void (*order)(float *sums, uint32_t v_dims, float *memory);
     uint32_t few_rows;           /* items of up to so many rows are better done by `few` */
     const struct kvpi_path *few; /* the same type and padding of dims; NULL: they are not */
-};
-
-/* The running softmax of the rows of one KV head. */
-struct kvpi_softmax {
-    uint32_t first_row; /* of them, among the head's */
-    uint32_t n_rows;
-    uint32_t n_keys;
-    uint32_t group;  /* rows that share a mask */
-    uint32_t v_dims; /* padded */
-    float cap;       /* soft cap, of scores that are not in base 2 yet; 0: none */
-    float slack;
-    const uint64_t *masks;    /* [all / group] the keys that a query sees; NULL: all */
-    float *s;                 /* [M, 64] scores, then weights; 0 behind n_keys */
-    float *largest;           /* [M] what weights are relative to */
-    float *total;             /* [M] */
-    float *sums;              /* [M, v_dims] */
-    struct kvpi_ahead *ahead; /* NULL: nothing is asked for */
 };
 
 struct kvpi_kernels {

@@ -375,15 +375,6 @@ INLINE vec kvpi_softmax_row(const struct kvpi_softmax *softmax, uint32_t row, ui
     return total;
 }
 
-/* Sums of many queries have left the first cache, where values needs them next. */
-static inline void kvpi_ask_sums(const struct kvpi_softmax *softmax, uint32_t first, uint32_t n)
-{
-    const float *sums = softmax->sums + (size_t)first * softmax->v_dims;
-    for (uint32_t e = 0; e < n * softmax->v_dims; e += LINE / sizeof *sums)
-        __builtin_prefetch(sums + e, 1, 3);
-    kvpi_ahead_step(softmax->ahead);
-}
-
 static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
 {
     const uint64_t all = UINT64_MAX >> (KVPI_TILE - softmax->n_keys);
@@ -394,7 +385,7 @@ static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
                                     kvpi_vec_zero()};
         float sums[SOFTMAX_ROWS];
         for (uint32_t i = 0; i < n; i++) {
-            const uint32_t query = (softmax->first_row + first + i) / softmax->group;
+            const uint32_t query = (first + i) / softmax->group;
             const uint64_t mask = softmax->masks != NULL ? softmax->masks[query] & all : all;
             totals[i] = mask == UINT64_MAX
                             ? kvpi_softmax_row(softmax, first + i, KVPI_TILE, UINT64_MAX)
@@ -403,8 +394,6 @@ static void kvpi_softmax_f32(const struct kvpi_softmax *softmax)
         kvpi_vec_sum4(totals, sums);
         for (uint32_t i = 0; i < n; i++)
             softmax->total[first + i] += sums[i];
-        if (softmax->ahead != NULL)
-            kvpi_ask_sums(softmax, first, n);
     }
 }
 

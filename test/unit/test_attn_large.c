@@ -58,6 +58,7 @@ struct batch {
     kvp_attn_level levels[2];
     float *q;
     size_t n_out;
+    double tolerance;
 };
 
 static void *take(size_t n_bytes)
@@ -156,10 +157,15 @@ static void make_rows(struct batch *b)
                                         .query_start = b->level_start[i]};
 }
 
+static double tolerance_of(uint32_t type)
+{
+    return type == KVP_F32 ? 1e-5 : type == KVP_F16 || type == KVP_BF16 ? 1e-2 : 3e-2;
+}
+
 static void make_batch(struct batch *b, const struct shape *shape, uint32_t type)
 {
     uint64_t random = type;
-    *b = (struct batch){.shape = shape};
+    *b = (struct batch){.shape = shape, .tolerance = tolerance_of(type)};
     const uint32_t n_blocks =
         shape->n_seqs * ((shape->n_tokens + shape->block_tokens - 1) / shape->block_tokens) + 1;
     make_memory(b, type, n_blocks, &random);
@@ -215,23 +221,18 @@ static float *run(const struct batch *b, uint32_t impl, uint32_t rope_mode, kvp_
     return found;
 }
 
-static double tolerance_of(uint32_t type)
-{
-    return type == KVP_F32 ? 1e-5 : type == KVP_F16 || type == KVP_BF16 ? 1e-2 : 3e-2;
-}
-
 static void assert_close(const struct batch *b, const float *found, const float *expected)
 {
-    const double tolerance = tolerance_of(b->layer.type);
     double largest = 0.0, off = 0.0;
     for (size_t i = 0; i < b->n_out; i++) {
         largest = fmax(largest, fabs(expected[i]));
         off = isnan(found[i]) ? INFINITY : fmax(off, fabs(expected[i] - (double)found[i]));
     }
-    if (!(off <= tolerance * largest))
+    if (!(off <= b->tolerance * largest))
         fail_msg("off by %g of %g", off, largest);
     for (size_t i = b->n_out; i < b->n_out + b->n_out / b->shape->dims; i++)
-        assert_true(fabs(expected[i] - (double)found[i]) <= tolerance * fmax(1, fabs(expected[i])));
+        assert_true(fabs(expected[i] - (double)found[i]) <=
+                    b->tolerance * fmax(1, fabs(expected[i])));
 }
 
 static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attn_team *team)
@@ -300,6 +301,60 @@ static void test_large_elements(void **state)
     kvp_attn_team_destroy(team);
 }
 
+/* All weights are 1, which every type can tell: out is the mean, and lse shows whether queries that
+ * are longer than their keys' elements count in full. */
+static void test_equal_scores(void **state)
+{
+    static const struct shape few = {2, 4, 128, 64, 1, 300, 1, 0, 0, KVP_ORDER_CPU};
+    static const struct shape many = {2, 4, 128, 64, 1, 300, 20, 0, 0, KVP_ORDER_CPU};
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct batch b;
+        make_batch(&b, i % 2 == 0 ? &few : &many, types[i / 4]);
+        if (i / 2 % 2 == 0)
+            fill_all(&b, 0x1p-6f);
+        for (size_t e = 0; e < b.n_out; e++)
+            b.q[e] = i / 2 % 2 == 0 ? 64.0f + 0x1.8p-3f : 0.0f;
+        b.tolerance = types[i / 4] == KVP_F16 ? 1e-3 : 1e-4;
+        check_batch(&b, KVP_ROPE_NONE, NULL);
+        end_batch(&b);
+    }
+}
+
+/* K of a token is its position, times `step`. */
+static void fill_rising(struct batch *b, float step)
+{
+    const uint32_t block_tokens = b->shape->block_tokens;
+    float values[128];
+    assert_true(b->shape->dims <= 128 && b->shape->n_seqs == 1);
+    for (uint32_t position = 0; position < b->shape->n_tokens; position++) {
+        const int32_t block = b->blocks[1][position / block_tokens];
+        const int64_t slot = (int64_t)block * block_tokens + position % block_tokens;
+        for (uint32_t e = 0; e < b->shape->dims; e++)
+            values[e] = (float)position * step;
+        for (uint32_t head = 0; head < b->shape->heads; head++)
+            assert_int_equal(kvp_layer_write(&b->layer, KVP_K, slot, head, values), KVP_OK);
+    }
+}
+
+/* What weights are relative to changes a little, a lot or never from tile to tile. */
+static void test_rising_and_falling_scores(void **state)
+{
+    static const struct shape few = {2, 4, 128, 64, 1, 700, 1, 0, 0, KVP_ORDER_CPU};
+    static const struct shape many = {2, 4, 128, 64, 1, 700, 20, 0, 0, KVP_ORDER_CPU};
+    static const float steps[] = {0.0005f, 0.005f, 0.05f, 0.5f, -0.0005f, -0.05f};
+    (void)state;
+    for (size_t i = 0; i < 4 * sizeof steps / sizeof *steps; i++) {
+        struct batch b;
+        make_batch(&b, i % 2 == 0 ? &few : &many, i / 2 % 2 == 0 ? KVP_F16 : KVP_BF16);
+        fill_rising(&b, steps[i / 4]);
+        for (size_t e = 0; e < b.n_out; e++)
+            b.q[e] = e / b.shape->dims % 2 == 0 ? 1.0f : -0.25f; /* one head up, one down */
+        check_batch(&b, KVP_ROPE_NONE, NULL);
+        end_batch(&b);
+    }
+}
+
 static void test_teams(void **state)
 {
     kvp_attn_team *team = NULL;
@@ -329,6 +384,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes_against_the_reference),
         cmocka_unit_test(test_large_elements),
+        cmocka_unit_test(test_equal_scores),
+        cmocka_unit_test(test_rising_and_falling_scores),
         cmocka_unit_test(test_teams),
         cmocka_unit_test(test_implementations),
     };
