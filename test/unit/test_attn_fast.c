@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "attn_impls.h"
 #include "attn_meta.h"
 
 #ifdef __SANITIZE_THREAD__ /* which makes every access slow */
@@ -82,7 +83,7 @@ static void check_case(uint64_t seed, kvp_attn_team *team)
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
     for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_AMX; running_impl++) {
-        if (!kvp_attn_has(running_impl))
+        if (!attn_impls_has(running_impl))
             continue;
         how.impl = running_impl;
         how.team = NULL;
@@ -137,7 +138,7 @@ static void check_shared_queries(uint64_t seed)
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
     for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_AMX; running_impl++) {
-        if (!kvp_attn_has(running_impl))
+        if (!attn_impls_has(running_impl))
             continue;
         how.impl = running_impl;
         attn_meta *found = attn_describe(&world, &how);
@@ -171,7 +172,7 @@ static void check_append(uint64_t seed)
     attn_append_all(&expected);
     attn_append_all(&expected);
     for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_AMX; running_impl++) {
-        if (!kvp_attn_has(running_impl))
+        if (!attn_impls_has(running_impl))
             continue;
         attn_begin(&found, &params, pool_for(&params), random);
         found.append_impl = running_impl;
@@ -195,7 +196,7 @@ static void test_append_is_the_reference_bit_for_bit(void **state)
     running_case = 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_append_is_the_reference_bit_for_bit, name_the_case),
@@ -203,5 +204,8 @@ int main(void)
                                   name_the_case),
         cmocka_unit_test_teardown(test_random_cases_against_the_reference, name_the_case),
     };
+    const int status = attn_impls_choose(argc, argv);
+    if (status != 0)
+        return status;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

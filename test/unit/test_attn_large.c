@@ -14,6 +14,7 @@
 #include <kvpager/attention.h>
 #include <kvpager/memory.h>
 
+#include "attn_impls.h"
 #include "attn_world.h"
 
 /* What is to be tried: sequences of the same length, the first `shared` tokens in common. */
@@ -239,7 +240,7 @@ static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attn_team
 {
     float *expected = run(b, KVP_ATTN_REFERENCE, rope_mode, NULL);
     for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_AMX; impl++) {
-        if (!kvp_attn_has(impl))
+        if (!attn_impls_has(impl))
             continue;
         float *alone = run(b, impl, rope_mode, NULL), *together = run(b, impl, rope_mode, team);
         assert_memory_equal(alone, together,
@@ -321,6 +322,31 @@ static void test_equal_scores(void **state)
     }
 }
 
+/* A key weighs 500 times as much as each other one, and has nothing to say: all that comes out are
+ * the small weights. */
+static void test_small_weights(void **state)
+{
+    static const struct shape few = {2, 4, 128, 64, 1, 64, 1, 0, 0, KVP_ORDER_CPU};
+    static const struct shape many = {2, 4, 128, 64, 1, 64, 20, 0, 0, KVP_ORDER_CPU};
+    const float zeros[128] = {0};
+    const float exact = 9.0f / 128.0f * sqrtf(128.0f) / 1.44269504f; /* 9/128 as it is multiplied */
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof types / sizeof *types; i++) {
+        struct batch b;
+        make_batch(&b, i % 2 == 0 ? &few : &many, types[i / 2]);
+        fill_all(&b, 1.0f);
+        const int64_t slot = (int64_t)b.blocks[1][0] * b.shape->block_tokens + 3;
+        for (uint32_t head = 0; head < b.shape->heads; head++) {
+            assert_int_equal(kvp_layer_write(&b.layer, KVP_V, slot, head, zeros), KVP_OK);
+            assert_int_equal(kvp_layer_write(&b.layer, KVP_K, slot, head, zeros), KVP_OK);
+        }
+        for (size_t e = 0; e < b.n_out; e++)
+            b.q[e] = -exact;
+        check_batch(&b, KVP_ROPE_NONE, NULL);
+        end_batch(&b);
+    }
+}
+
 /* K of a token is its position, times `step`. */
 static void fill_rising(struct batch *b, float step)
 {
@@ -379,15 +405,19 @@ static void test_implementations(void **state)
         assert_true(kvp_attn_has(impl) || !kvp_attn_has(impl + 1));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes_against_the_reference),
         cmocka_unit_test(test_large_elements),
         cmocka_unit_test(test_equal_scores),
+        cmocka_unit_test(test_small_weights),
         cmocka_unit_test(test_rising_and_falling_scores),
         cmocka_unit_test(test_teams),
         cmocka_unit_test(test_implementations),
     };
+    const int status = attn_impls_choose(argc, argv);
+    if (status != 0)
+        return status;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

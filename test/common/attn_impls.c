@@ -1,0 +1,37 @@
+#include "attn_impls.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kvpager/attention.h>
+
+enum { ALL = KVP_ATTN_AUTO };
+
+static const struct {
+    const char *name;
+    uint32_t impl;
+} names[] = {{"portable", KVP_ATTN_PORTABLE},       {"avx2", KVP_ATTN_AVX2},
+             {"avx512", KVP_ATTN_AVX512},           {"avx512_bf16", KVP_ATTN_AVX512_BF16},
+             {"avx512_fp16", KVP_ATTN_AVX512_FP16}, {"amx", KVP_ATTN_AMX}};
+
+static uint32_t chosen = ALL;
+
+int attn_impls_choose(int argc, char **argv)
+{
+    if (argc < 2)
+        return 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(argv[1], names[i].name) == 0) {
+            chosen = names[i].impl;
+            return kvp_attn_has(chosen) ? 0 : 77;
+        }
+    }
+    (void)fprintf(stderr, "no implementation is called %s\n", argv[1]);
+    return 2;
+}
+
+int attn_impls_has(uint32_t impl)
+{
+    return (chosen == ALL || chosen == impl || impl == KVP_ATTN_REFERENCE) && kvp_attn_has(impl);
+}

@@ -1,0 +1,16 @@
+/* attn_impls: the implementations of fast attention that a test compares with the reference: all
+ * that this processor has, or only the one that the command line names. */
+#ifndef KVP_ATTN_IMPLS_H
+#define KVP_ATTN_IMPLS_H
+
+#include <stdint.h>
+
+/* Reads `portable`, `avx2`, `avx512`, `avx512_bf16`, `avx512_fp16` or `amx` off the command line.
+ * Gives what main has to exit with: 0 to go on, 77 (skipped) if the processor does not have that
+ * one, 2 if there is none of this name. */
+int attn_impls_choose(int argc, char **argv);
+
+/* Whether `impl` is to be tried. */
+int attn_impls_has(uint32_t impl);
+
+#endif
