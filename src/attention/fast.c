@@ -417,6 +417,7 @@ static void run_head(const struct job *job, uint32_t head, uint32_t now)
     struct kvpi_tile tile = {.n_rows = job->padded_rows,
                              .n_used = job->n_rows,
                              .n_keys = places->n_keys,
+                             .type = path->type,
                              .dims = call->fast->dims,
                              .v_dims = call->fast->v_dims,
                              .queries = packed_queries(job, head),

@@ -83,6 +83,7 @@ struct kvpi_tile {
     uint32_t n_rows; /* M, a multiple of the padding that the path asks for */
     uint32_t n_used; /* of them, those that are not padding: the first */
     uint32_t n_keys; /* 1..64 */
+    uint32_t type;   /* of K and V, as the path has it */
     uint32_t dims;   /* D, padded */
     uint32_t v_dims; /* Dv, padded */
     struct kvpi_tile_rows k, v;

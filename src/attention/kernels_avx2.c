@@ -6,11 +6,15 @@
 #include "attention/vec_avx2.h"
 
 #include "attention/kernels_body.h"
+#include "attention/narrow.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx2(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX2,
                                                 .f32 = &kvpi_f32_path,
+                                                .f16 = &kvpi_f16_narrow_path,
+                                                .bf16 = &kvpi_bf16_narrow_path,
+                                                .int8 = &kvpi_int8_narrow_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

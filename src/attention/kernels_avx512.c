@@ -7,11 +7,15 @@
 
 #include "attention/kernels_body.h"
 #include "attention/many_rows.h"
+#include "attention/narrow_many.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512,
                                                 .f32 = &kvpi_f32_many_path,
+                                                .f16 = &kvpi_f16_many_path,
+                                                .bf16 = &kvpi_bf16_many_path,
+                                                .int8 = &kvpi_int8_many_path,
                                                 .read = kvpi_read_elements,
                                                 .softmax = kvpi_softmax_f32,
                                                 .combine = kvpi_combine_rows,

@@ -10,11 +10,13 @@
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
 #include "attention/many_rows.h"
+#include "attention/narrow_many.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void)
 {
     static const struct kvpi_kernels kernels = {.impl = KVP_ATTN_AVX512_BF16,
                                                 .f32 = &kvpi_f32_many_path,
+                                                .f16 = &kvpi_f16_many_path,
                                                 .bf16 = &kvpi_bf16_rows_path,
                                                 .int8 = &kvpi_int8_rows_path,
                                                 .read = kvpi_read_elements,

@@ -6,11 +6,11 @@
 
 #include "attention/vec_avx512.h"
 
-#include "attention/bf16_many.h"
 #include "attention/f16_rows.h"
 #include "attention/int8_rows.h"
 #include "attention/kernels_body.h"
 #include "attention/many_rows.h"
+#include "attention/narrow_many.h"
 
 const struct kvpi_kernels *kvpi_kernels_avx512_fp16(void)
 {

@@ -47,7 +47,7 @@ static float kvpi_read_one(uint32_t type, const void *elements, uint32_t i)
     return padded[0];
 }
 
-static vec kvpi_read_vec(uint32_t type, const void *elements, uint32_t i)
+INLINE vec kvpi_read_vec(uint32_t type, const void *elements, uint32_t i)
 {
     switch (type) {
     case KVP_F32: return kvpi_vec_load((const float *)elements + i);
@@ -55,6 +55,11 @@ static vec kvpi_read_vec(uint32_t type, const void *elements, uint32_t i)
     case KVP_BF16: return kvpi_vec_read_bf16((const uint16_t *)elements + i);
     default: return kvpi_vec_read_int8((const int8_t *)elements + i);
     }
+}
+
+INLINE uint32_t kvpi_element_bytes(uint32_t type)
+{
+    return type == KVP_F32 ? 4 : type == KVP_INT8 ? 1 : 2;
 }
 
 /* [n] elements side by side, x scale. */
@@ -176,28 +181,23 @@ INLINE struct kvpi_key_rows kvpi_key_rows_at(const struct kvpi_tile *tile, uint3
     return rows;
 }
 
-static inline const float *kvpi_f32_row(const struct kvpi_tile_rows *rows, uint32_t i)
+/* ROWS queries, KEYS keys with elements of `type`. */
+INLINE void kvpi_score_block(const struct kvpi_tile *tile, uint32_t type, const float *q,
+                             uint32_t key, int asks, float *out)
 {
-    return (const float *)(const void *)(rows->rows[i] + rows->offset);
-}
-
-/* ROWS queries, KEYS keys. */
-INLINE void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint32_t key, int asks,
-                             float *out)
-{
+    const uint32_t line = LINE / kvpi_element_bytes(type);
     const struct kvpi_key_rows k = kvpi_key_rows_at(tile, key);
-    const size_t n_bytes = tile->dims * sizeof(float);
     vec sums[ROWS][KEYS];
     for (uint32_t r = 0; r < ROWS; r++) {
         for (uint32_t j = 0; j < KEYS; j++)
             sums[r][j] = kvpi_vec_zero();
     }
-    for (size_t at = 0; at < n_bytes; at += sizeof(vec), q += ROWS * LANES) {
+    for (uint32_t e = 0; e < tile->dims; e += LANES, q += ROWS * LANES) {
         vec x[KEYS];
-        if (asks && at % LINE == 0)
+        if (asks && e % line == 0)
             kvpi_ask_four(tile->ahead);
         for (uint32_t j = 0; j < KEYS; j++)
-            x[j] = kvpi_vec_load((const float *)(const void *)(k.at[j] + at));
+            x[j] = kvpi_read_vec(type, k.at[j], e);
         for (uint32_t r = 0; r < ROWS; r++) {
             const vec y = kvpi_vec_load(q + (size_t)r * LANES);
             for (uint32_t j = 0; j < KEYS; j++)
@@ -207,14 +207,19 @@ INLINE void kvpi_score_block(const struct kvpi_tile *tile, const float *q, uint3
     kvpi_vec_sum_block(sums, out + key, KVPI_TILE);
 }
 
-static void kvpi_scores_f32(const struct kvpi_tile *tile, float *s)
+INLINE void kvpi_scores_of(const struct kvpi_tile *tile, uint32_t type, int asks, float *s)
 {
     const float *q = tile->queries;
     for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
         for (uint32_t key = 0; key < tile->n_keys; key += KEYS)
-            kvpi_score_block(tile, q + (size_t)row * tile->dims, key, row == 0,
+            kvpi_score_block(tile, type, q + (size_t)row * tile->dims, key, asks && row == 0,
                              s + (size_t)row * KVPI_TILE);
     }
+}
+
+static void kvpi_scores_f32(const struct kvpi_tile *tile, float *s)
+{
+    kvpi_scores_of(tile, KVP_F32, 1, s);
 }
 
 /* --------------------------------------------------------------------------------------- values */
@@ -235,70 +240,61 @@ static inline struct kvpi_some_keys kvpi_keys_from(const struct kvpi_tile *tile,
     return (struct kvpi_some_keys){from, from + (left < most ? left : most)};
 }
 
-/* ROWS rows, COLUMNS vectors of each. */
-INLINE void kvpi_value_block(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
-                             const float *weights, float *sums, uint32_t column, int asks)
+/* `n` vectors of V of a key, from `column` on. */
+INLINE void kvpi_read_values(const struct kvpi_tile *tile, uint32_t type, uint32_t key,
+                             uint32_t column, uint32_t n, vec out[COLUMNS])
 {
-    enum { KEYS_OF_FOUR = 4 * LINE / (COLUMNS * LANES * sizeof(float)) };
+    const unsigned char *v = tile->v.rows[key] + tile->v.offset;
+    for (uint32_t c = 0; c < n; c++)
+        out[c] = kvpi_read_vec(type, v, column + c * LANES);
+}
+
+/* ROWS rows, `n` vectors of each: COLUMNS, or one of what is left of a row. */
+INLINE void kvpi_value_block(const struct kvpi_tile *tile, uint32_t type,
+                             struct kvpi_some_keys keys, const float *weights, float *sums,
+                             uint32_t column, uint32_t n, int asks)
+{
+    const uint32_t keys_of_four = 4 * LINE / (COLUMNS * LANES * kvpi_element_bytes(type));
     vec block[ROWS][COLUMNS];
     for (uint32_t r = 0; r < ROWS; r++) {
-        for (uint32_t c = 0; c < COLUMNS; c++)
+        for (uint32_t c = 0; c < n; c++)
             block[r][c] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column + c * LANES);
     }
     for (uint32_t key = keys.from; key < keys.to; key++) {
-        const float *v = kvpi_f32_row(&tile->v, key) + column;
         vec x[COLUMNS];
-        if (asks && key % KEYS_OF_FOUR == 0)
+        if (asks && key % keys_of_four == 0)
             kvpi_ask_four(tile->ahead);
-        for (uint32_t c = 0; c < COLUMNS; c++)
-            x[c] = kvpi_vec_load(v + c * LANES);
+        kvpi_read_values(tile, type, key, column, n, x);
         for (uint32_t r = 0; r < ROWS; r++) {
             const vec w = kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]);
-            for (uint32_t c = 0; c < COLUMNS; c++)
+            for (uint32_t c = 0; c < n; c++)
                 block[r][c] = kvpi_vec_fma(x[c], w, block[r][c]);
         }
     }
     for (uint32_t r = 0; r < ROWS; r++) {
-        for (uint32_t c = 0; c < COLUMNS; c++)
+        for (uint32_t c = 0; c < n; c++)
             kvpi_vec_store(sums + (size_t)r * tile->v_dims + column + c * LANES, block[r][c]);
     }
 }
 
-/* ROWS rows, one vector of each: what is left of a row. */
-INLINE void kvpi_value_column(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
-                              const float *weights, float *sums, uint32_t column)
-{
-    vec block[ROWS];
-    for (uint32_t r = 0; r < ROWS; r++)
-        block[r] = kvpi_vec_load(sums + (size_t)r * tile->v_dims + column);
-    for (uint32_t key = keys.from; key < keys.to; key++) {
-        const vec x = kvpi_vec_load(kvpi_f32_row(&tile->v, key) + column);
-        for (uint32_t r = 0; r < ROWS; r++)
-            block[r] =
-                kvpi_vec_fma(x, kvpi_vec_all(weights[(size_t)r * KVPI_TILE + key]), block[r]);
-    }
-    for (uint32_t r = 0; r < ROWS; r++)
-        kvpi_vec_store(sums + (size_t)r * tile->v_dims + column, block[r]);
-}
-
-INLINE void kvpi_value_keys(const struct kvpi_tile *tile, struct kvpi_some_keys keys,
+INLINE void kvpi_value_keys(const struct kvpi_tile *tile, uint32_t type, struct kvpi_some_keys keys,
                             const float *weights, float *sums, int asks)
 {
     uint32_t column = 0;
     for (; column + COLUMNS * LANES <= tile->v_dims; column += COLUMNS * LANES)
-        kvpi_value_block(tile, keys, weights, sums, column, asks);
+        kvpi_value_block(tile, type, keys, weights, sums, column, COLUMNS, asks);
     for (; column < tile->v_dims; column += LANES)
-        kvpi_value_column(tile, keys, weights, sums, column);
+        kvpi_value_block(tile, type, keys, weights, sums, column, 1, 0);
 }
 
-INLINE void kvpi_sum_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums,
-                                int asks)
+INLINE void kvpi_values_of(const struct kvpi_tile *tile, uint32_t type, const float *weights,
+                           float *sums, int asks)
 {
     for (uint32_t row = 0; row < tile->n_rows; row += ROWS) {
         struct kvpi_some_keys keys = {0, 0};
         while (keys.to < tile->n_keys) {
             keys = kvpi_keys_from(tile, keys.to, row);
-            kvpi_value_keys(tile, keys, weights + (size_t)row * KVPI_TILE,
+            kvpi_value_keys(tile, type, keys, weights + (size_t)row * KVPI_TILE,
                             sums + (size_t)row * tile->v_dims, asks && row == 0);
         }
     }
@@ -306,7 +302,7 @@ INLINE void kvpi_sum_values_f32(const struct kvpi_tile *tile, const float *weigh
 
 static void kvpi_values_f32(const struct kvpi_tile *tile, const float *weights, float *sums)
 {
-    kvpi_sum_values_f32(tile, weights, sums, 1);
+    kvpi_values_of(tile, KVP_F32, weights, sums, 1);
 }
 
 /* -------------------------------------------------------------------------------------- softmax */

@@ -56,7 +56,7 @@ INLINE void kvpi_turn_16(vec x[16])
 
 INLINE void kvpi_turn_keys(const struct kvpi_tile *tile, uint32_t type, float *out)
 {
-    const uint32_t element = type == KVP_F32 ? 4 : 2;
+    const uint32_t element = kvpi_element_bytes(type);
     for (uint32_t key = 0; key < tile->n_keys; key += LANES) {
         for (uint32_t e = 0; e < tile->dims; e += LANES) {
             vec x[LANES];
