@@ -41,7 +41,7 @@ static struct kvpi_tile_rows kvpi_widen_rows(const struct kvpi_tile *tile,
         out->rows[i] = (const unsigned char *)to;
     }
     for (uint32_t i = tile->n_keys; i < KVPI_TILE; i++)
-        out->rows[i] = out->rows[0];
+        out->rows[i] = (const unsigned char *)memory; /* the first key's */
     return (struct kvpi_tile_rows){.rows = out->rows};
 }
 
