@@ -123,6 +123,7 @@ struct kvpi_many {
     struct kvpi_many_keys keys;
     const float *begin; /* [M] what scores begin with */
     float *weights;     /* [M / 16][2, 16 queries, 16 pairs] */
+    float most;         /* that 64 weights add up to while none is far above 1 */
     uint32_t has_low;
 };
 
@@ -303,12 +304,10 @@ static inline int kvpi_are_new(const struct kvpi_softmax *softmax, uint32_t firs
     return _mm512_cmp_ps_mask(base, kvpi_vec_all(-FLT_MAX), _CMP_LE_OQ) != 0;
 }
 
-/* Whether there may be a weight far above 1; also if one is no number. */
-static inline int kvpi_are_large(const struct kvpi_softmax *softmax, vec total)
+/* Also if a weight is no number. */
+static inline int kvpi_are_above(vec total, float most)
 {
-    const vec largest = kvpi_vec_exp2(kvpi_vec_all(softmax->slack));
-    const vec limit = kvpi_vec_mul(largest, kvpi_vec_all(KVPI_TILE));
-    return _mm512_cmp_ps_mask(total, limit, _CMP_NLE_UQ) != 0;
+    return _mm512_cmp_ps_mask(total, kvpi_vec_all(most), _CMP_NLE_UQ) != 0;
 }
 
 /* Scores of a group become weights. */
@@ -322,7 +321,7 @@ INLINE void kvpi_weigh_group(const struct kvpi_many *many, uint32_t group, float
     if (kvpi_are_new(softmax, first))
         kvpi_raise_bases(softmax, first, scores);
     vec total = kvpi_weigh(scores, pairs);
-    if (kvpi_are_large(softmax, total)) {
+    if (kvpi_are_above(total, many->most)) {
         kvpi_raise_bases(softmax, first, scores);
         total = kvpi_weigh(scores, pairs);
     }
@@ -405,10 +404,14 @@ static void kvpi_attend_amx_many(const struct kvpi_tile *tile, const struct kvpi
     _Alignas(64) float scores[KVPI_TILE * GROUP];
     const uint32_t n_groups = tile->n_rows / GROUP;
     float *weights = softmax->s, *begin = softmax->s + (size_t)n_groups * WEIGHTS;
-    struct kvpi_many many = {.tile = tile, .softmax = softmax, .begin = begin, .weights = weights};
+    struct kvpi_many many = {.tile = tile,
+                             .softmax = softmax,
+                             .keys = kvpi_find_keys(tile),
+                             .begin = begin,
+                             .weights = weights,
+                             .most = ldexpf(KVPI_TILE, (int)softmax->slack)};
     memcpy(&many.has_low, (const uint32_t *)tile->queries + (size_t)tile->n_rows * tile->dims,
            sizeof many.has_low);
-    many.keys = kvpi_find_keys(tile);
     kvpi_begin_steps(tile);
     kvpi_begin_scores(softmax, tile->n_rows, begin);
     for (uint32_t group = 0; group < n_groups; group++) {

@@ -57,6 +57,7 @@ INLINE vec kvpi_read_vec(uint32_t type, const void *elements, uint32_t i)
     }
 }
 
+/* Of a type that kvpi_read_vec reads; kvp_type_bytes, where it has to be a constant. */
 INLINE uint32_t kvpi_element_bytes(uint32_t type)
 {
     return type == KVP_F32 ? 4 : type == KVP_INT8 ? 1 : 2;

@@ -282,11 +282,16 @@ static void test_shapes_against_the_reference(void **state)
     kvp_attn_team_destroy(team);
 }
 
+/* One sequence; with 20 queries, kernels for many are used. */
+static struct shape one_sequence(uint32_t n_tokens, uint32_t n_queries)
+{
+    return (struct shape){2, 4, 128, 64, 1, n_tokens, n_queries, 0, 0, KVP_ORDER_CPU};
+}
+
 /* Nothing is infinite on the way that is not at its end. */
 static void test_large_elements(void **state)
 {
-    static const struct shape few = {2, 4, 128, 64, 1, 200, 1, 0, 0, KVP_ORDER_CPU};
-    static const struct shape many = {2, 4, 128, 64, 1, 200, 20, 0, 0, KVP_ORDER_CPU};
+    const struct shape few = one_sequence(200, 1), many = one_sequence(200, 20);
     kvp_attn_team *team = NULL;
     (void)state;
     assert_int_equal(kvp_attn_team_create(2, &team), KVP_OK);
@@ -306,8 +311,7 @@ static void test_large_elements(void **state)
  * are longer than their keys' elements count in full. */
 static void test_equal_scores(void **state)
 {
-    static const struct shape few = {2, 4, 128, 64, 1, 300, 1, 0, 0, KVP_ORDER_CPU};
-    static const struct shape many = {2, 4, 128, 64, 1, 300, 20, 0, 0, KVP_ORDER_CPU};
+    const struct shape few = one_sequence(300, 1), many = one_sequence(300, 20);
     (void)state;
     for (int i = 0; i < 12; i++) {
         struct batch b;
@@ -326,8 +330,7 @@ static void test_equal_scores(void **state)
  * the small weights. */
 static void test_small_weights(void **state)
 {
-    static const struct shape few = {2, 4, 128, 64, 1, 64, 1, 0, 0, KVP_ORDER_CPU};
-    static const struct shape many = {2, 4, 128, 64, 1, 64, 20, 0, 0, KVP_ORDER_CPU};
+    const struct shape few = one_sequence(64, 1), many = one_sequence(64, 20);
     const float zeros[128] = {0};
     const float exact = 9.0f / 128.0f * sqrtf(128.0f) / 1.44269504f; /* 9/128 as it is multiplied */
     (void)state;
@@ -366,8 +369,7 @@ static void fill_rising(struct batch *b, float step)
 /* What weights are relative to changes a little, a lot or never from tile to tile. */
 static void test_rising_and_falling_scores(void **state)
 {
-    static const struct shape few = {2, 4, 128, 64, 1, 700, 1, 0, 0, KVP_ORDER_CPU};
-    static const struct shape many = {2, 4, 128, 64, 1, 700, 20, 0, 0, KVP_ORDER_CPU};
+    const struct shape few = one_sequence(700, 1), many = one_sequence(700, 20);
     static const float steps[] = {0.0005f, 0.005f, 0.05f, 0.5f, -0.0005f, -0.05f};
     (void)state;
     for (size_t i = 0; i < 4 * sizeof steps / sizeof *steps; i++) {
