@@ -64,6 +64,9 @@ MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 100
 MAX_WIDTH = 100
 
+# What all stages of .ci/budget may take together.
+MAX_STAGES_SECONDS = 3300
+
 # Generated tables (vectors) may be longer than a file that people read.
 LONG_FILES_OK = ["test/golden/*.h"]
 
@@ -291,6 +294,26 @@ def check_includes(root, source):
                 yield number, "includes " + " and ".join(sorted(stages)) + ": only the cache may"
 
 
+def check_budget(root):
+    """The stages of .ci/budget: (line, message). An exported tree may come without them."""
+    path = os.path.join(root, ".ci", "budget")
+    if not os.path.exists(path):
+        return
+    total = 0
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            fields = line.split(None, 2)
+            if len(fields) < 3 or not fields[1].isdigit():
+                yield number, "a stage is a name, a budget in seconds and a command"
+                continue
+            total += int(fields[1])
+            if total > MAX_STAGES_SECONDS:
+                yield number, f"the budgets add up to {total} s here, at most {MAX_STAGES_SECONDS} s"
+                return
+
+
 # -------------------------------------------------------------------------------------- the whole
 
 
@@ -310,7 +333,7 @@ def lint(root):
     for source in sources:
         if fits(source.path, [PUBLIC]):
             public_names.update(re.findall(rf"\b({PUBLIC_PREFIX}\w+)\s*\(", source.code))
-    findings = []
+    findings = [(".ci/budget", *finding) for finding in check_budget(root)]
     for source in sources:
         for check in (check_text, check_functions, check_types, check_macros, check_public_names):
             findings += [(source.path, *finding) for finding in check(source)]
@@ -323,6 +346,7 @@ def lint(root):
 
 # A tree that breaks no rule, with what is easily mistaken for a violation.
 CLEAN = {
+    ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 300 make lint\n",
     "include/kvpager/types.h": '#define KVP_API\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
                                "typedef unsigned kvp_size; /* not a size_t */\n"
                                "KVP_API const char *kvp_version(void);\n"
@@ -385,6 +409,8 @@ VIOLATIONS = [
      "\nint kvp_pool_take(int n)\n{\n    return n;\n}\n", 2, "in no public header"),
     ("internal name in public", "include/kvpager/pool.h", "int kvpi_pool_take(int n);\n", 1,
      "is internal"),
+    ("budgets", ".ci/budget", "test 3000 make test\nlint 301 make lint\n", 2, "3301 s"),
+    ("a stage without a command", ".ci/budget", "# stages\ntest 60\n", 2, "a stage is"),
     ("public macro", "include/kvpager/pool.h", "#define MAX_BLOCKS 3\n", 1, "public macro MAX_BLOCKS"),
 ]
 
