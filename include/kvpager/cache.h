@@ -21,7 +21,7 @@
  *     in order values and positions (E_ARG), states (E_STATE, then E_DROPPED), E_TOO_LONG,
  *     E_IN_FLIGHT; then E_NO_SEQS or E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then
  *     E_PLAN_FULL.
- *   - KVP_E_ARG: a NULL pointer where none may be, struct_size of another version, a value out of
+ *   - KVP_E_ARG: a NULL pointer where none may be, struct_size that cannot be one, a value out of
  *     range. KVP_E_HANDLE: a handle that is closed, stale, zero or of another cache. Every call
  *     can return these two, and KVP_E_BUSY in checked builds; the comments list the others.
  *   - Nothing allocates after kvp_cache_create, nothing blocks, nothing reads a clock.
@@ -53,6 +53,7 @@
 #ifndef KVPAGER_CACHE_H
 #define KVPAGER_CACHE_H
 
+#include "recording.h"
 #include "types.h"
 
 #ifdef __cplusplus
@@ -113,7 +114,7 @@ typedef struct kvp_config {
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_API void kvp_config_init(kvp_config *config);
+KVP_SIZED void kvp_config_init(kvp_config *config);
 
 /* Say how many bytes of bookkeeping a configuration needs: the arena's size.
  *
@@ -161,7 +162,7 @@ KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 
 /* Read the configuration back with every default resolved (unit_tokens, n_nodes, max_copies);
  * uncached_tokens points into the cache. Thread: read. */
-KVP_API kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
+KVP_SIZED kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
 
 /* Counters since creation, and gauges. */
 typedef struct kvp_stats {
@@ -218,7 +219,7 @@ typedef struct kvp_stats {
 
 /* Read counters and gauges. Each number is consistent in itself and may be read beside a running
  * call; taken together they are exact only between calls. Thread: any. Cost: O(1). */
-KVP_API kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats);
+KVP_SIZED kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats);
 
 /* Why the most recent failing call failed. */
 typedef struct kvp_shortage {
@@ -233,7 +234,7 @@ typedef struct kvp_shortage {
 /* Tell what the most recent failing call missed, of those that change the cache and got past their
  * pointers and the guard (KVP_E_BUSY). Calls that succeed leave it as it is. With KVP_BATCH_EACH:
  * the last sequence that failed. Thread: read. */
-KVP_API kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
+KVP_SIZED kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
 
 /* What kvp_check found. */
 typedef struct kvp_violation {
@@ -340,8 +341,8 @@ typedef struct kvp_open_info {
  * Thread:  cache (uses scratch memory; changes nothing)
  * Cost:    O(n_tokens)
  */
-KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                             kvp_open_info *out_info);
+KVP_SIZED kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                               kvp_open_info *out_info);
 
 /* Open a sequence: match the longest cached prefix, hold its blocks, take blocks for the rest.
  *
@@ -389,8 +390,8 @@ KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prom
  * Thread:  cache        Blocks: never
  * Cost:    O(n_tokens), about 16 ns per unit for a hit (bench/README.md); allocates nothing
  */
-KVP_API kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                                kvp_seq *out_seq, kvp_open_info *out_info);
+KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                  kvp_seq *out_seq, kvp_open_info *out_info);
 
 /* ------------------------------------------------------------------------- extend, fill, commit */
 
@@ -586,7 +587,7 @@ typedef struct kvp_seq_info {
 
 /* Read all that is known of a sequence.
  * Returns: KVP_OK; KVP_E_HANDLE. Thread: read. Cost: O(1), allocates nothing */
-KVP_API kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
+KVP_SIZED kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
 
 /* Read token values back.
  * Gives:   out_tokens   [n_tokens]: values of positions from .. from + n_tokens - 1
@@ -658,8 +659,8 @@ typedef struct kvp_admission {
  * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(n_tokens)
  */
-KVP_API kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                                kvp_admission *out_admission);
+KVP_SIZED kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                  kvp_admission *out_admission);
 
 /* Ask whether kvp_seq_extend_many (all or nothing) would find its blocks now; copy-on-write counted
  * exactly: of j sequences of the batch that share a block with h holders in all, j copy if h > j,
@@ -672,8 +673,8 @@ KVP_API kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *p
  *          a sequence named twice
  * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend
  */
-KVP_API kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
-                                  kvp_admission *out_admission);
+KVP_SIZED kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
+                                    kvp_admission *out_admission);
 
 /* Count the blocks of n_tokens tokens: ceil(n_tokens / block_tokens); 0 when block_tokens is 0.
  * Thread: pure. */
@@ -760,8 +761,8 @@ typedef struct kvp_block_info {
  *          tier         KVP_DEVICE, KVP_HOST
  *          block        0..N-1 of that tier
  * Thread:  read. Cost: O(S / U) */
-KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,
-                                      int32_t block, kvp_block_info *out_info);
+KVP_SIZED kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,
+                                        int32_t block, kvp_block_info *out_info);
 
 /* Read the tokens of a block's sealed content: sealed_tokens of them, from the block's start.
  * Gives:   out_tokens   [S], out_n_tokens
@@ -769,30 +770,7 @@ KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, ui
 KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier,
                                     int32_t block, int32_t *out_tokens, uint32_t *out_n_tokens);
 
-/* ------------------------------------------------------------------------------------ recording */
-
-/* Where the bytes of an operation log go. `write` is called with pieces of records, during calls on
- * the cache; it returns 0, or anything else to end the recording (the call itself is not affected).
- * It must not call the cache. */
-typedef struct kvp_sink {
-    void *context;
-    int (*write)(void *context, const void *bytes, size_t n_bytes);
-} kvp_sink;
-
-/* Record every call on the cache from now on, with arguments and results: see oplog.h.
- *
- * The log begins with the configuration, so a cache whose state is not new cannot be recorded.
- *
- * Takes:   sink         copied
- * Returns: KVP_OK; KVP_E_STATE when a sequence or namespace was opened before, or a recording runs;
- *          KVP_E_IO when the sink refused the header
- * Thread:  cache. Cost: at most 30 ns per recorded call, plus its bytes, plus the sink
- */
-KVP_API kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink);
-
-/* End the recording. Returns: KVP_OK; KVP_E_STATE when none runs; KVP_E_IO when the sink refused
- * bytes at some point: the log ends there. */
-KVP_API kvp_status kvp_record_stop(kvp_cache *cache);
+#include "sized/cache.h"
 
 #ifdef __cplusplus
 }

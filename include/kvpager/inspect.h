@@ -68,7 +68,7 @@ typedef struct kvp_arena_options {
 } kvp_arena_options;
 
 /* Fill with the defaults: nothing is told. NULL is ignored. Thread: pure. */
-KVP_API void kvp_arena_options_init(kvp_arena_options *options);
+KVP_SIZED void kvp_arena_options_init(kvp_arena_options *options);
 
 enum {
     KVP_ARENA_WHOLE = 0,  /* of one moment, and every invariant holds */
@@ -103,9 +103,11 @@ typedef struct kvp_arena_report {
  * Thread:  any. Blocks: never. Cost: O(what is in use): works on a copy, mapped for the time of the
  *          call
  */
-KVP_API kvp_status kvp_arena_inspect(const kvp_arena_source *source,
-                                     const kvp_arena_options *options,
-                                     kvp_arena_report *out_report);
+KVP_SIZED kvp_status kvp_arena_inspect(const kvp_arena_source *source,
+                                       const kvp_arena_options *options,
+                                       kvp_arena_report *out_report);
+
+#include "sized/inspect.h"
 
 #ifdef __cplusplus
 }

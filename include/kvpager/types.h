@@ -27,14 +27,19 @@
 #define KVP_API
 #endif
 
+/* A call that gives a struct which may grow, or fills one: a function in the header, which passes
+ * the size that the struct has for the program. The exported function is KVP_API name_sized: in
+ * sized/, for languages that read no C headers. docs/ABI.md. */
+#define KVP_SIZED static inline
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define KVP_VERSION_MAJOR 0
-#define KVP_VERSION_MINOR 1
+#define KVP_VERSION_MINOR 2
 #define KVP_VERSION_PATCH 0
-#define KVP_VERSION       "0.1.0"
+#define KVP_VERSION       "0.2.0"
 
 /* Block id 0 of every pool: never handed out, content undefined, safe for a kernel to read. */
 #define KVP_NULL_BLOCK 0
@@ -107,7 +112,7 @@ KVP_API const char *kvp_status_text(kvp_status status);
  * Thread: pure. Cost: O(1). */
 KVP_API int kvp_status_class(kvp_status status);
 
-/* Give the library's version, "0.1.0". Compare with KVP_VERSION to detect a header of another
+/* Give the library's version, "0.2.0". Compare with KVP_VERSION to detect a header of another
  * version. Gives: a static string. Thread: pure. */
 KVP_API const char *kvp_version(void);
 

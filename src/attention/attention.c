@@ -19,6 +19,7 @@
 #include "attention/rope.h"
 #include "attention/scratch.h"
 #include "attention/shape.h"
+#include "common/sized.h"
 
 /* ------------------------------------------------------------------------------ rotary
  * embedding */
@@ -81,18 +82,23 @@ static kvp_status check_scratch(const struct kvpi_scratch *needed, const void *s
 /* ----------------------------------------------------------------------------------------
  * append */
 
-void kvp_append_init(kvp_append *append)
+static void append_defaults(kvp_append *append)
 {
-    if (append == NULL)
-        return;
     memset(append, 0, sizeof *append);
     append->struct_size = sizeof *append;
     kvp_rope_init(&append->rope);
 }
 
+void kvp_append_init_sized(kvp_append *append, size_t append_size)
+{
+    kvp_append full;
+    append_defaults(&full);
+    kvpi_sized_init(append, append_size, &full, sizeof(full));
+}
+
 static int is_append_shaped(const kvp_append *append)
 {
-    return append != NULL && append->struct_size == sizeof *append &&
+    return append != NULL &&
            kvpi_impl_is_valid(append->impl) && kvpi_layer_is_valid(append->layer) &&
            kvpi_rope_is_valid(&append->rope, append->layer->k.size);
 }
@@ -146,8 +152,11 @@ static void cut_append(struct append_scratch *out, const kvp_append *append,
 
 kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 {
+    kvp_append own;
     struct kvpi_scratch scratch = {NULL, 0, 0};
     struct append_scratch parts;
+    append_defaults(&own);
+    append = kvpi_sized_take(append, &own, sizeof(own));
     if (!is_append_shaped(append) || out_bytes == NULL)
         return KVP_E_ARG;
     cut_append(&parts, append, &scratch);
@@ -157,8 +166,11 @@ kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 
 kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_bytes)
 {
+    kvp_append own;
     struct kvpi_scratch cut = {NULL, 0, 0};
     struct append_scratch parts;
+    append_defaults(&own);
+    append = kvpi_sized_take(append, &own, sizeof(own));
     if (!is_append_shaped(append) || !is_append_valid(append))
         return KVP_E_ARG;
     cut_append(&parts, append, &cut);
@@ -182,15 +194,20 @@ kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_byte
 /* -------------------------------------------------------------------------------------
  * attention */
 
-void kvp_attention_init(kvp_attention *attention)
+static void attention_defaults(kvp_attention *attention)
 {
-    if (attention == NULL)
-        return;
     memset(attention, 0, sizeof *attention);
     attention->struct_size = sizeof *attention;
     attention->causal = 1;
     attention->n_levels = 1;
     kvp_rope_init(&attention->rope);
+}
+
+void kvp_attention_init_sized(kvp_attention *attention, size_t attention_size)
+{
+    kvp_attention full;
+    attention_defaults(&full);
+    kvpi_sized_init(attention, attention_size, &full, sizeof(full));
 }
 
 static uint32_t v_size_of(const kvp_attention *attention)
@@ -259,7 +276,7 @@ static int is_tree_valid(const kvp_attn_tree *tree, uint32_t n_seqs)
 
 static int is_attention_shaped(const kvp_attention *attention)
 {
-    return attention != NULL && attention->struct_size == sizeof *attention &&
+    return attention != NULL &&
            kvpi_impl_is_valid(attention->impl) && attention->causal <= 1 &&
            kvpi_layer_is_valid(attention->layer) && has_valid_heads(attention) &&
            has_valid_scores(attention) && attention->n_seqs <= INT32_MAX &&
@@ -336,8 +353,11 @@ static void cut_attention(struct attention_scratch *out, const kvp_attention *re
 
 kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *out_bytes)
 {
+    kvp_attention own;
     struct kvpi_scratch scratch = {NULL, 0, 0};
     struct attention_scratch parts;
+    attention_defaults(&own);
+    attention = kvpi_sized_take(attention, &own, sizeof(own));
     if (!is_attention_shaped(attention) || out_bytes == NULL)
         return KVP_E_ARG;
     const kvp_attention resolved = resolve(attention);
@@ -363,8 +383,11 @@ static int are_sequences_valid(const struct kvpi_batch *batch, uint32_t *seen)
 
 kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size_t n_bytes)
 {
+    kvp_attention own;
     struct kvpi_scratch cut = {NULL, 0, 0};
     struct attention_scratch parts;
+    attention_defaults(&own);
+    attention = kvpi_sized_take(attention, &own, sizeof(own));
     if (!is_attention_shaped(attention) || !are_tensors_valid(attention))
         return KVP_E_ARG;
     const kvp_attention resolved = resolve(attention);
@@ -388,17 +411,22 @@ kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size
 /* -----------------------------------------------------------------------------------------
  * merge */
 
-void kvp_merge_init(kvp_merge *merge)
+static void merge_defaults(kvp_merge *merge)
 {
-    if (merge == NULL)
-        return;
     memset(merge, 0, sizeof *merge);
     merge->struct_size = sizeof *merge;
 }
 
+void kvp_merge_init_sized(kvp_merge *merge, size_t merge_size)
+{
+    kvp_merge full;
+    merge_defaults(&full);
+    kvpi_sized_init(merge, merge_size, &full, sizeof(full));
+}
+
 static int is_merge_valid(const kvp_merge *merge)
 {
-    if (merge == NULL || merge->struct_size != sizeof *merge || !kvpi_impl_is_valid(merge->impl) ||
+    if (merge == NULL || !kvpi_impl_is_valid(merge->impl) ||
         merge->n_partials < 1 || merge->n_partials > KVP_MERGE_MAX ||
         merge->n_heads > KVP_HEADS_MAX || merge->size < 1 || merge->size > KVP_HEAD_SIZE_MAX ||
         !kvpi_is_aligned(merge->partials, sizeof(void *)))
@@ -416,6 +444,9 @@ static int is_merge_valid(const kvp_merge *merge)
 
 kvp_status kvp_merge_run(const kvp_merge *merge)
 {
+    kvp_merge own;
+    merge_defaults(&own);
+    merge = kvpi_sized_take(merge, &own, sizeof(own));
     if (!is_merge_valid(merge))
         return KVP_E_ARG;
     kvp_merge resolved = *merge;

@@ -15,11 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kvp_config_init(kvp_config *config)
+static void config_defaults(kvp_config *config)
 {
-    if (config == NULL) {
-        return;
-    }
     memset(config, 0, sizeof(*config));
     config->struct_size = sizeof(*config);
     config->block_tokens = 16;
@@ -31,6 +28,13 @@ void kvp_config_init(kvp_config *config)
     config->keep_evicted = 1;
     config->max_steps_out = 4;
     config->n_groups = 1;
+}
+
+void kvp_config_init_sized(kvp_config *config, size_t config_size)
+{
+    kvp_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static int groups_valid(const kvp_config *config)
@@ -169,7 +173,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *out_bytes)
 {
     struct kvpi_layout layout = {0, 0};
-    if (config == NULL || config->struct_size != sizeof(*config) || !config_valid(config)) {
+    if (config == NULL || !config_valid(config)) {
         return KVP_E_ARG;
     }
     memset(cache, 0, sizeof(*cache));
@@ -222,10 +226,13 @@ int kvpi_is_planned(const kvp_cache *cache)
 kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)
 {
     kvp_cache cache;
+    kvp_config own;
     size_t bytes;
     if (out_bytes == NULL) {
         return KVP_E_ARG;
     }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = prepare(config, &cache, &bytes);
     if (status == KVP_OK) {
         *out_bytes = bytes;
@@ -256,10 +263,13 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
                             kvp_cache **out_cache)
 {
     kvp_cache planned;
+    kvp_config own;
     size_t bytes;
     if (out_cache == NULL || (uintptr_t)arena % KVPI_CACHE_LINE != 0) {
         return KVP_E_ARG;
     }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = prepare(config, &planned, &bytes);
     if (status != KVP_OK) {
         return status;

@@ -12,6 +12,7 @@
  * K and V may differ right of the 2, in order and in bytes; left of it they have the same strides.
  */
 #include "layout.h"
+#include "common/sized.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -211,7 +212,10 @@ static kvp_status arrange_pair(const kvp_layout *layout, const struct pair *pair
 
 kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const char *v_order)
 {
+    kvp_layout own = {0};
+    kvp_layout *const theirs = layout;
     struct pair pair;
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
     if (!layout || !k_order || kvpi_layout_check_shape(layout)) {
         return KVP_E_ARG;
     }
@@ -241,12 +245,16 @@ kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const cha
         return KVP_E_ARG;
     }
     *layout = result;
+    kvpi_sized_return(theirs, layout, sizeof(own));
     return KVP_OK;
 }
 
 kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
 {
+    kvp_layout own = {0};
+    kvp_layout *const theirs = layout;
     struct pair pair;
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
     if (!layout || !order || kvpi_layout_check(layout) || !kvpi_type_has_scales(layout->type) ||
         layout->k_scales.size || layout->v_scales.size) {
         return KVP_E_ARG;
@@ -269,5 +277,6 @@ kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
         return KVP_E_ARG;
     }
     *layout = result;
+    kvpi_sized_return(theirs, layout, sizeof(own));
     return KVP_OK;
 }

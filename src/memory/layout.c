@@ -19,6 +19,7 @@
  * otherwise a tensor has at most one layer of each part.
  */
 #include "layout.h"
+#include "common/sized.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -46,11 +47,16 @@ static bool multiply_overflows(uint64_t a, uint64_t b, uint64_t *out_product)
     return __builtin_mul_overflow(a, b, out_product);
 }
 
-void kvp_layout_init(kvp_layout *layout)
+static void layout_defaults(kvp_layout *layout)
 {
-    if (layout) {
-        *layout = (kvp_layout){.struct_size = sizeof(*layout)};
-    }
+    *layout = (kvp_layout){.struct_size = sizeof(*layout)};
+}
+
+void kvp_layout_init_sized(kvp_layout *layout, size_t layout_size)
+{
+    kvp_layout full;
+    layout_defaults(&full);
+    kvpi_sized_init(layout, layout_size, &full, sizeof(full));
 }
 
 /* ----------------------------------------------------------------------------------- one box */
@@ -213,9 +219,6 @@ static bool in_range(uint64_t value, uint64_t least, uint64_t most)
 
 const char *kvpi_layout_check_shape(const kvp_layout *layout)
 {
-    if (layout->struct_size != sizeof(*layout)) {
-        return "struct_size is of another version";
-    }
     if (kvp_type_bytes(layout->type) == 0) {
         return "no such type";
     }
@@ -280,7 +283,14 @@ const char *kvpi_layout_check(const kvp_layout *layout)
 
 kvp_status kvp_layout_check(const kvp_layout *layout, const char **out_why)
 {
-    const char *why = layout ? kvpi_layout_check(layout) : "no layout";
+    kvp_layout own = {0};
+    const kvp_layout *known = kvpi_sized_take(layout, &own, sizeof(own));
+    const char *why = "no layout";
+    if (known) {
+        why = kvpi_layout_check(known);
+    } else if (layout) {
+        why = "struct_size, or what lies behind this version's fields";
+    }
     if (out_why) {
         *out_why = why ? why : "";
     }
@@ -297,8 +307,11 @@ static void slice_part(kvp_part *part, uint32_t layers, uint32_t heads)
     }
 }
 
-kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice, kvp_layout *out_slice)
+static kvp_status layout_slice(const kvp_layout *layout, const kvp_slice *slice,
+                               kvp_layout *out_slice)
 {
+    kvp_layout own = {0};
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
     if (!layout || !slice || !out_slice || kvpi_layout_check(layout)) {
         return KVP_E_ARG;
     }
@@ -322,8 +335,24 @@ kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice, kv
     return KVP_OK;
 }
 
+kvp_status kvp_layout_slice_sized(const kvp_layout *layout, const kvp_slice *slice,
+                                  kvp_layout *out_slice, size_t slice_size)
+{
+    kvp_layout full;
+    if (kvpi_sized_bad(out_slice, slice_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = layout_slice(layout, slice, out_slice == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_slice, slice_size, &full, sizeof(full));
+    }
+    return status;
+}
+
 uint64_t kvp_layout_block_bytes(const kvp_layout *layout)
 {
+    kvp_layout own = {0};
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
     if (!layout) {
         return 0;
     }

@@ -4,6 +4,7 @@
  * come from free lists; a handle is a place and its generation, which rises when it is freed.
  */
 #include "sched_state.h"
+#include "common/sized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +13,8 @@ enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24 };
 
 /* ------------------------------------------------------------------------------ configuration */
 
-void kvp_sched_config_init(kvp_sched_config *config)
+static void config_defaults(kvp_sched_config *config)
 {
-    if (config == NULL) {
-        return;
-    }
     *config = (kvp_sched_config){
         .struct_size = sizeof(*config),
         .max_requests = 1024,
@@ -28,12 +26,16 @@ void kvp_sched_config_init(kvp_sched_config *config)
     };
 }
 
+void kvp_sched_config_init_sized(kvp_sched_config *config, size_t config_size)
+{
+    kvp_sched_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
+}
+
 static kvp_status resolve(const kvp_sched_config *config, const kvp_config *cache,
                           kvp_sched_config *out)
 {
-    if (config->struct_size != sizeof(*config)) {
-        return KVP_E_ARG;
-    }
     *out = *config;
     out->max_samples = config->max_samples ? config->max_samples : config->max_requests;
     out->max_running = config->max_running ? config->max_running : cache->max_seqs;
@@ -114,6 +116,9 @@ kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cach
 {
     kvp_config cache_config;
     kvp_sched_config resolved;
+    kvp_sched_config own;
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     if (config == NULL || out_bytes == NULL || kvp_cache_config(cache, &cache_config) != KVP_OK ||
         resolve(config, &cache_config, &resolved) != KVP_OK) {
         return KVP_E_ARG;
@@ -174,9 +179,12 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
                             size_t arena_bytes, kvp_sched **out_sched)
 {
     size_t bytes;
+    kvp_sched_config own;
     if (out_sched == NULL || (uintptr_t)arena % LINE != 0) {
         return KVP_E_ARG;
     }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = kvp_sched_bytes(config, cache, &bytes);
     if (status != KVP_OK) {
         return status;
@@ -260,8 +268,7 @@ static kvp_status check_lengths(const kvp_sched *sched, const kvp_submission *su
 static int is_sound(const kvp_sched *sched, const kvp_submission *submission)
 {
     const kvp_prompt *prompt = submission->prompt;
-    return submission->struct_size == sizeof(*submission) && prompt != NULL &&
-           prompt->struct_size == sizeof(*prompt) && prompt->n_tokens >= 1 &&
+    return prompt != NULL && prompt->n_tokens >= 1 &&
            prompt->tokens != NULL && prompt->reserve_tokens == 0 &&
            submission->n_samples <= sched->config.max_running &&
            (submission->n_samples < 2 ||
@@ -367,11 +374,18 @@ static kvp_status submit(kvp_sched *sched, const kvp_submission *submission,
 kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
                             kvp_request *out_request, kvp_sched_limit *out_limit)
 {
-    if (sched == NULL || submission == NULL || out_request == NULL ||
-        !is_sound(sched, submission)) {
+    kvp_submission own = {0};
+    kvp_prompt own_prompt = {0};
+    submission = kvpi_sized_take(submission, &own, sizeof(own));
+    if (sched == NULL || submission == NULL || out_request == NULL) {
         return KVP_E_ARG;
     }
-    const kvp_status status = submit(sched, submission, out_request, out_limit);
+    kvp_submission known = *submission;
+    known.prompt = kvpi_sized_take(known.prompt, &own_prompt, sizeof(own_prompt));
+    if (!is_sound(sched, &known)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = submit(sched, &known, out_request, out_limit);
     if (status == KVP_OK) {
         sched->stats.submitted++;
     } else {

@@ -15,16 +15,15 @@
 #include <string.h>
 
 #include "wire_bytes.h"
+#include "common/sized.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 enum { ALIGN = 64 };
 
-void kvp_wire_config_init(kvp_wire_config *config)
+static void config_defaults(kvp_wire_config *config)
 {
-    if (config == NULL)
-        return;
     *config = (kvp_wire_config){
         .struct_size = sizeof *config,
         .block_tokens = 16,
@@ -38,6 +37,13 @@ void kvp_wire_config_init(kvp_wire_config *config)
     };
 }
 
+void kvp_wire_config_init_sized(kvp_wire_config *config, size_t config_size)
+{
+    kvp_wire_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
+}
+
 /* Each moves to a slot of its own, so there are no more of them than slots. */
 static uint32_t most_moves(const kvp_config *config)
 {
@@ -47,7 +53,7 @@ static uint32_t most_moves(const kvp_config *config)
     return n <= INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
-kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config)
+static kvp_status config_of(const kvp_cache *cache, kvp_wire_config *out_config)
 {
     kvp_config config;
     if (out_config == NULL)
@@ -71,9 +77,23 @@ kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_confi
     return KVP_OK;
 }
 
+kvp_status kvp_wire_config_of_sized(const kvp_cache *cache, kvp_wire_config *out_config,
+                                    size_t config_size)
+{
+    kvp_wire_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = config_of(cache, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+    }
+    return status;
+}
+
 int kvpi_wire_config_is_valid(const kvp_wire_config *config)
 {
-    return config != NULL && config->struct_size == sizeof *config && config->block_tokens >= 1 &&
+    return config != NULL && config->block_tokens >= 1 &&
            config->block_tokens <= KVP_BLOCK_TOKENS_MAX && config->n_blocks >= 2 &&
            config->n_blocks <= INT32_MAX && config->host_blocks <= INT32_MAX &&
            config->max_seqs >= 1 && config->max_seqs <= KVP_WIRE_MAX_SEQS &&

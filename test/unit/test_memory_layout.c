@@ -466,7 +466,7 @@ static void test_check_refusals(void **state)
         assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);                              \
         assert_string_equal(why, text);                                                            \
     } while (0)
-    REFUSED(layout.struct_size--, "struct_size is of another version");
+    REFUSED(layout.struct_size--, "struct_size, or what lies behind this version's fields");
     REFUSED(layout.type = 0, "no such type");
     REFUSED(layout.type = 6, "no such type");
     REFUSED(layout.n_blocks = 1, "blocks, tokens, layers or heads out of range");
