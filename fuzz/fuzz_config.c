@@ -17,7 +17,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { LINE = 64, MAX_EDITS = 24, N_TOKENS = 48, CAPACITY = 512, MESSAGE_BYTES = 1 << 16, LONGEST = 4096 };
+enum { LINE = 64, MAX_EDITS = 24, N_TOKENS = 48, CAPACITY = 512, MESSAGE_BYTES = 1 << 16 };
+
+/* The largest struct_size. */
+enum { LONGEST = 4096 };
 
 /* Larger ones are only measured. */
 #define MAX_BYTES ((size_t)1 << 21)
@@ -168,10 +171,10 @@ static int cache_is_right(const kvp_config *c)
 {
     const uint64_t n_blocks = (uint64_t)c->n_blocks + c->host_blocks;
     const uint32_t unit = c->unit_tokens == 0 ? c->block_tokens : c->unit_tokens;
-    return is_within(c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) &&
-           unit <= c->block_tokens && c->block_tokens % unit == 0 &&
-           is_within(c->n_blocks, 2, INT32_MAX) && is_within(c->max_seqs, 1, 1u << 20) &&
-           is_within(c->max_seq_tokens, 1, INT32_MAX) && is_within(c->max_namespaces, 1, 65536) &&
+    return is_within(c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) && unit <= c->block_tokens &&
+           c->block_tokens % unit == 0 && is_within(c->n_blocks, 2, INT32_MAX) &&
+           is_within(c->max_seqs, 1, 1u << 20) && is_within(c->max_seq_tokens, 1, INT32_MAX) &&
+           is_within(c->max_namespaces, 1, 65536) &&
            (c->n_nodes == 0 || is_within(c->n_nodes, c->max_namespaces + 1, INT32_MAX - 1)) &&
            c->max_unit_keys <= 64 && c->commit_policy <= KVP_KEEP &&
            c->full_hit <= KVP_FULL_HIT_RECOMPUTE && c->prefix_cache <= 1 && c->watermark >= 0 &&
@@ -334,8 +337,8 @@ static void run_sched(kvp_cache *cache, struct input *in)
     config->step_tokens = 64;
     config->arena_tokens = 512;
     edit(in, config, sched_fields, COUNT(sched_fields));
-    const int is_right = is_seen_as(config, &defaults, &seen, sizeof seen) &&
-                         sched_is_right(&seen, cache);
+    const int is_right =
+        is_seen_as(config, &defaults, &seen, sizeof seen) && sched_is_right(&seen, cache);
     const kvp_status status = kvp_sched_bytes(config, cache, &n_bytes);
     require((status == KVP_E_ARG) == !is_right);
     if (status != KVP_OK || n_bytes > MAX_BYTES)
@@ -408,8 +411,7 @@ static void run_cache(struct input *in)
     const kvp_config *config = &room.config;
     kvp_config defaults, seen;
     kvp_config_init(&defaults);
-    const int is_right =
-        is_seen_as(config, &defaults, &seen, sizeof seen) && cache_is_right(&seen);
+    const int is_right = is_seen_as(config, &defaults, &seen, sizeof seen) && cache_is_right(&seen);
     const kvp_status status = kvp_cache_bytes(config, &n_bytes);
     require((status == KVP_E_ARG) == !is_right);
     require(status == KVP_OK || kvp_cache_create(config, NULL, 0, &cache) == status);

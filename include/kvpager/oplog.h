@@ -79,6 +79,10 @@ extern "C" {
     X(ACCEPT, 47, "seq_accept")                                                                    \
     X(TREE, 48, "seq_tree")
 
+/* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
+ * the release that wrote them. */
+#define KVP_OPLOG_VERSION 4
+
 #define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
 typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
 #undef KVP_CALL_ENUM

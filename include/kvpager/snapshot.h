@@ -46,6 +46,10 @@
 extern "C" {
 #endif
 
+/* Of the bytes of a snapshot. One of another version is KVP_E_VERSION: begin without it, and save
+ * anew. */
+#define KVP_SNAPSHOT_VERSION 2
+
 /* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many;
  * none: the end. It returns 0; anything else ends the file there. */
 typedef struct kvp_source {

@@ -84,7 +84,7 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_PLAN_FULL, -10, RETRY, "max_copies copies are pending: take the plan first")               \
     X(E_UNKNOWN, -11, DATA, "token values in the range are not known to the cache")                \
     X(E_FORMAT, -12, DATA, "the bytes are not what they should be")                                \
-    X(E_VERSION, -13, DATA, "written by a version this one does not read")                         \
+    X(E_VERSION, -13, DATA, "of another version: write it anew, or use the release that did")      \
     X(E_MISMATCH, -14, DATA, "the result differs from the recorded one")                           \
     X(E_NO_MEMORY, -15, SYSTEM, "the system gave no memory")                                       \
     X(E_IO, -16, SYSTEM, "reading or writing failed")                                              \

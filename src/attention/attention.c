@@ -98,8 +98,8 @@ void kvp_append_init_sized(kvp_append *append, size_t append_size)
 
 static int is_append_shaped(const kvp_append *append)
 {
-    return append != NULL &&
-           kvpi_impl_is_valid(append->impl) && kvpi_layer_is_valid(append->layer) &&
+    return append != NULL && kvpi_impl_is_valid(append->impl) &&
+           kvpi_layer_is_valid(append->layer) &&
            kvpi_rope_is_valid(&append->rope, append->layer->k.size);
 }
 
@@ -276,8 +276,7 @@ static int is_tree_valid(const kvp_attn_tree *tree, uint32_t n_seqs)
 
 static int is_attention_shaped(const kvp_attention *attention)
 {
-    return attention != NULL &&
-           kvpi_impl_is_valid(attention->impl) && attention->causal <= 1 &&
+    return attention != NULL && kvpi_impl_is_valid(attention->impl) && attention->causal <= 1 &&
            kvpi_layer_is_valid(attention->layer) && has_valid_heads(attention) &&
            has_valid_scores(attention) && attention->n_seqs <= INT32_MAX &&
            attention->n_tokens <= INT32_MAX && kvpi_levels_are_valid(attention) &&
@@ -426,10 +425,9 @@ void kvp_merge_init_sized(kvp_merge *merge, size_t merge_size)
 
 static int is_merge_valid(const kvp_merge *merge)
 {
-    if (merge == NULL || !kvpi_impl_is_valid(merge->impl) ||
-        merge->n_partials < 1 || merge->n_partials > KVP_MERGE_MAX ||
-        merge->n_heads > KVP_HEADS_MAX || merge->size < 1 || merge->size > KVP_HEAD_SIZE_MAX ||
-        !kvpi_is_aligned(merge->partials, sizeof(void *)))
+    if (merge == NULL || !kvpi_impl_is_valid(merge->impl) || merge->n_partials < 1 ||
+        merge->n_partials > KVP_MERGE_MAX || merge->n_heads > KVP_HEADS_MAX || merge->size < 1 ||
+        merge->size > KVP_HEAD_SIZE_MAX || !kvpi_is_aligned(merge->partials, sizeof(void *)))
         return 0;
     const struct kvpi_shape out = {merge->n_tokens, merge->n_heads, merge->size};
     const struct kvpi_shape lse = {merge->n_tokens, merge->n_heads, 1};

@@ -504,8 +504,7 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
 
 int kvpi_bad_batch(const kvp_batch *batch)
 {
-    return batch == NULL ||
-           (batch->seqs == NULL && batch->n_seqs > 0) ||
+    return batch == NULL || (batch->seqs == NULL && batch->n_seqs > 0) ||
            (batch->keys == NULL && batch->n_keys > 0) ||
            (batch->statuses == NULL && (batch->flags & KVP_BATCH_EACH) && batch->n_seqs > 0);
 }

@@ -464,8 +464,7 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
 
 int kvpi_bad_prompt(const kvp_prompt *prompt)
 {
-    return prompt == NULL ||
-           (prompt->tokens == NULL && prompt->n_tokens > 0) ||
+    return prompt == NULL || (prompt->tokens == NULL && prompt->n_tokens > 0) ||
            (prompt->keys == NULL && prompt->n_keys > 0) ||
            (prompt->uncached == NULL && prompt->n_uncached > 0);
 }

@@ -54,8 +54,7 @@ kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *siz
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_dense placed;
     dense = kvpi_sized_take(dense, &own, sizeof(own));
-    if (dense == NULL ||
-        bad_place(sizes, buffer, out_n_bytes)) {
+    if (dense == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *dense;
@@ -133,8 +132,7 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_windowed placed;
     windowed = kvpi_sized_take(windowed, &own, sizeof(own));
-    if (windowed == NULL ||
-        bad_place(sizes, buffer, out_n_bytes)) {
+    if (windowed == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *windowed;
@@ -179,8 +177,7 @@ kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_tree placed;
     tree = kvpi_sized_take(tree, &own, sizeof(own));
-    if (tree == NULL ||
-        bad_place(sizes, buffer, out_n_bytes)) {
+    if (tree == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *tree;

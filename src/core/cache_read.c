@@ -535,8 +535,8 @@ kvp_status kvp_block_info_get_sized(const kvp_cache *cache, uint32_t group, uint
     if (kvpi_sized_bad(out_info, info_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = block_info(cache, group, tier, block,
-                                         out_info == NULL ? NULL : &full);
+    const kvp_status status =
+        block_info(cache, group, tier, block, out_info == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }

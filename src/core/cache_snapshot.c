@@ -359,9 +359,8 @@ static kvp_status save_copy(const kvp_cache *cache, const kvp_snapshot_options *
 
 int kvpi_snap_options_bad(const kvp_snapshot_options *options)
 {
-    return options == NULL ||
-           options->model_bytes > 255 || (options->model == NULL && options->model_bytes > 0) ||
-           options->block_bytes > INT32_MAX;
+    return options == NULL || options->model_bytes > 255 ||
+           (options->model == NULL && options->model_bytes > 0) || options->block_bytes > INT32_MAX;
 }
 
 kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *options,

@@ -574,8 +574,8 @@ kvp_status kvp_snapshot_load_sized(kvp_cache *cache, const kvp_snapshot_options 
     if (kvpi_sized_bad(out_report, report_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = snapshot_load(cache, options, source,
-                                            out_report == NULL ? NULL : &full);
+    const kvp_status status =
+        snapshot_load(cache, options, source, out_report == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_report, report_size, &full, sizeof(full));
     }

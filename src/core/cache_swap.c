@@ -443,8 +443,8 @@ kvp_status kvp_can_swap_out_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_
     if (kvpi_sized_bad(out_admission, admission_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = can_swap_out(cache, seqs, n_seqs,
-                                           out_admission == NULL ? NULL : &full);
+    const kvp_status status =
+        can_swap_out(cache, seqs, n_seqs, out_admission == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
     }
@@ -482,8 +482,8 @@ kvp_status kvp_can_swap_in_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t
     if (kvpi_sized_bad(out_admission, admission_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = can_swap_in(cache, seqs, n_seqs, reserve_tokens,
-                                          out_admission == NULL ? NULL : &full);
+    const kvp_status status =
+        can_swap_in(cache, seqs, n_seqs, reserve_tokens, out_admission == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
     }

@@ -11,10 +11,8 @@ enum { DEFAULT_MOVES = 1024 };
 
 static void config_defaults(kvp_copier_config *config)
 {
-    *config = (kvp_copier_config){.struct_size = sizeof(*config),
-                                  .n_groups = 1,
-                                  .n_threads = 1,
-                                  .max_moves = DEFAULT_MOVES};
+    *config = (kvp_copier_config){
+        .struct_size = sizeof(*config), .n_groups = 1, .n_threads = 1, .max_moves = DEFAULT_MOVES};
 }
 
 void kvp_copier_config_init_sized(kvp_copier_config *config, size_t config_size)
@@ -82,8 +80,7 @@ kvp_status kvp_copier_create(const kvp_copier_config *config, kvp_copier **out_c
     kvp_copier_config own;
     config_defaults(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
-    if (!config || !out_copier || !config->device ||
-        !config->device[0]) {
+    if (!config || !out_copier || !config->device || !config->device[0]) {
         return KVP_E_ARG;
     }
     return config->device[0]->backend->copier_create(config, out_copier);

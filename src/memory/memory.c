@@ -92,8 +92,8 @@ static kvp_status map_tensors(kvp_memory *memory, const size_t *bytes,
 
 static bool are_valid(const kvp_memory_options *options)
 {
-    return options->pages <= KVP_PAGES_HUGE &&
-           options->numa_node >= NUMA_NODE_ANY && options->touch <= 1 && options->reserved == 0;
+    return options->pages <= KVP_PAGES_HUGE && options->numa_node >= NUMA_NODE_ANY &&
+           options->touch <= 1 && options->reserved == 0;
 }
 
 kvp_status kvp_memory_create(const kvp_layout *layout, const kvp_memory_options *options,
@@ -207,8 +207,7 @@ kvp_status kvp_memory_describe_sized(const kvp_memory *memory, kvp_layout *out_l
                                      size_t layout_size, kvp_memory_info *out_info,
                                      size_t info_size)
 {
-    if (!memory || kvpi_sized_bad(out_layout, layout_size) ||
-        kvpi_sized_bad(out_info, info_size)) {
+    if (!memory || kvpi_sized_bad(out_layout, layout_size) || kvpi_sized_bad(out_info, info_size)) {
         return KVP_E_ARG;
     }
     kvpi_sized_init(out_layout, layout_size, &memory->layout, sizeof(memory->layout));

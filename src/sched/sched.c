@@ -268,9 +268,8 @@ static kvp_status check_lengths(const kvp_sched *sched, const kvp_submission *su
 static int is_sound(const kvp_sched *sched, const kvp_submission *submission)
 {
     const kvp_prompt *prompt = submission->prompt;
-    return prompt != NULL && prompt->n_tokens >= 1 &&
-           prompt->tokens != NULL && prompt->reserve_tokens == 0 &&
-           submission->n_samples <= sched->config.max_running &&
+    return prompt != NULL && prompt->n_tokens >= 1 && prompt->tokens != NULL &&
+           prompt->reserve_tokens == 0 && submission->n_samples <= sched->config.max_running &&
            (submission->n_samples < 2 ||
             (uint64_t)submission->n_samples * sched->n_groups <= sched->max_copies) &&
            submission->max_new_tokens >= 1 &&

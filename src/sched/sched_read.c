@@ -99,8 +99,8 @@ kvp_status kvp_request_sample_sized(const kvp_sched *sched, kvp_request request,
     if (kvpi_sized_bad(out_info, info_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = request_sample(sched, request, sample,
-                                             out_info == NULL ? NULL : &full);
+    const kvp_status status =
+        request_sample(sched, request, sample, out_info == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }

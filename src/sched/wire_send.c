@@ -418,9 +418,9 @@ kvp_status kvp_wire_sender_encode(kvp_wire_sender *s, const kvp_wire_step *step,
 {
     kvp_wire_step own = {0};
     step = kvpi_sized_take(step, &own, sizeof(own));
-    if (s == NULL || step == NULL ||
-        (step->n_items > 0 && step->items == NULL) || (bytes == NULL && capacity > 0) ||
-        out_n_bytes == NULL || (step->flags | KVP_WIRE_FULL) != KVP_WIRE_FULL)
+    if (s == NULL || step == NULL || (step->n_items > 0 && step->items == NULL) ||
+        (bytes == NULL && capacity > 0) || out_n_bytes == NULL ||
+        (step->flags | KVP_WIRE_FULL) != KVP_WIRE_FULL)
         return KVP_E_ARG;
     int full = (step->flags & KVP_WIRE_FULL) != 0 || s->number == 0;
     writer out = {bytes, capacity, KVP_WIRE_HEAD_BYTES};

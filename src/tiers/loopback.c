@@ -100,8 +100,7 @@ kvp_status kvp_loopback_create_sized(size_t max_message, uint32_t n_messages,
                                      size_t link_size)
 {
     if (max_message < KVP_LINK_MESSAGE_MIN || max_message > INT32_MAX || n_messages < 1 ||
-        n_messages > 65536 || !out_loopback || !out_ends ||
-        !kvpi_sized_fits(link_size))
+        n_messages > 65536 || !out_loopback || !out_ends || !kvpi_sized_fits(link_size))
         return KVP_E_ARG;
     const size_t stride = (max_message + 63) & ~(size_t)63;
     if (stride > SIZE_MAX / (n_messages + 1))

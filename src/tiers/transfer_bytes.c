@@ -345,8 +345,8 @@ kvp_status kvp_ticket_read_sized(const void *bytes, size_t n_bytes, kvp_ticket *
     if (kvpi_sized_bad(out_ticket, ticket_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = ticket_read(bytes, n_bytes, out_ticket == NULL ? NULL : &full,
-                                          out_runs, capacity);
+    const kvp_status status =
+        ticket_read(bytes, n_bytes, out_ticket == NULL ? NULL : &full, out_runs, capacity);
     if (status == KVP_OK) {
         kvpi_sized_give(out_ticket, ticket_size, &full, sizeof(full));
     }

@@ -305,9 +305,8 @@ kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, 
     kvp_seq_info info;
     uint32_t end_;
     receive = kvpi_sized_take(receive, &own, sizeof(own));
-    if (!self || !receive ||
-        (!receive->space && receive->space_bytes > 0) || (!out_bytes && capacity > 0) ||
-        !out_n_bytes || !out_id)
+    if (!self || !receive || (!receive->space && receive->space_bytes > 0) ||
+        (!out_bytes && capacity > 0) || !out_n_bytes || !out_id)
         return KVP_E_ARG;
     kvp_status status = check_reserve(self, receive, &info, &end_);
     if (status != KVP_OK)

@@ -259,8 +259,8 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     struct sending fresh;
     kvp_seq_info info;
     send = kvpi_sized_take(send, &own, sizeof(own));
-    if (!self || !send || !send->ticket ||
-        (!send->space && send->space_bytes > 0) || send->reserved != 0 || !out_id)
+    if (!self || !send || !send->ticket || (!send->space && send->space_bytes > 0) ||
+        send->reserved != 0 || !out_id)
         return KVP_E_ARG;
     kvp_status status = check_mark(self, send, &info, &ticket);
     if (status == KVP_OK)

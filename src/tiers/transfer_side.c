@@ -42,9 +42,9 @@ kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *con
     kvp_layout layout;
     config_defaults(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
-    if (!config || !config->cache ||
-        !config->memory || (!config->model && config->model_bytes > 0) ||
-        config->max_transfers < 1 || config->max_transfers > 4096 || config->max_links < 1 ||
+    if (!config || !config->cache || !config->memory ||
+        (!config->model && config->model_bytes > 0) || config->max_transfers < 1 ||
+        config->max_transfers > 4096 || config->max_links < 1 ||
         config->max_links > KVP_TRANSFER_LINKS_MAX || config->reserved != 0)
         return KVP_E_ARG;
     if (kvp_cache_config(config->cache, &cache) != KVP_OK ||
@@ -60,8 +60,7 @@ kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *con
 
 static int is_link(const kvp_link *link)
 {
-    return link && link->lend && link->post &&
-           link->take && link->give_back && link->progress &&
+    return link && link->lend && link->post && link->take && link->give_back && link->progress &&
            link->max_message >= KVP_LINK_MESSAGE_MIN && link->max_message <= INT32_MAX;
 }
 
