@@ -524,7 +524,7 @@ static void run_layout(struct input *in)
 {
     kvp_layout layout, sliced;
     kvp_slice slice = {0, 1, 0, 1};
-    const char *why = NULL;
+    kvp_why why;
     kvp_layout_init(&layout);
     layout.type = take(in, 5);
     layout.n_blocks = 8;
@@ -541,7 +541,7 @@ static void run_layout(struct input *in)
     require(kvp_layout_block_bytes(&layout) > 0);
     edit(in, &layout, layout_fields, COUNT(layout_fields));
     const kvp_status checked = kvp_layout_check(&layout, &why);
-    require(why != NULL && (checked == KVP_OK) == (*why == '\0'));
+    require((checked == KVP_OK) == (why.text[0] == '\0'));
     edit(in, &slice, slice_fields, COUNT(slice_fields));
     if (kvp_layout_slice(&layout, &slice, &sliced) == KVP_OK)
         require(checked == KVP_OK && kvp_layout_check(&sliced, NULL) == KVP_OK);

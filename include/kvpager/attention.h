@@ -215,6 +215,10 @@ typedef struct kvp_append {
 /* Fill `append` with the defaults. NULL is ignored. Thread: pure. */
 KVP_SIZED void kvp_append_init(kvp_append *append);
 
+/* Check what kvp_append_bytes looks at. Gives: out_why, written always; may be NULL.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
+KVP_API kvp_status kvp_append_check(const kvp_append *append, kvp_why *out_why);
+
 /* Say how many bytes of scratch memory an append needs. Data pointers, slots and positions need not
  * be set, and T tokens or fewer need no more.
  * Returns: KVP_OK; KVP_E_ARG. Thread: pure. Cost: O(1) */
@@ -306,6 +310,10 @@ typedef struct kvp_attention {
 
 /* Fill `attention` with the defaults. NULL is ignored. Thread: pure. */
 KVP_SIZED void kvp_attention_init(kvp_attention *attention);
+
+/* Check what kvp_attention_bytes looks at. Gives: out_why, written always; may be NULL.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: pure. Cost: O(B) */
+KVP_API kvp_status kvp_attention_check(const kvp_attention *attention, kvp_why *out_why);
 
 /* Say how many bytes of scratch memory a call needs. q, out, lse and positions need not be set;
  * levels with fewer or shorter rows need no more.

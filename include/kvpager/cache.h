@@ -111,10 +111,16 @@ typedef struct kvp_config {
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
+    uint32_t reserved;                 /* 0 */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
 KVP_SIZED void kvp_config_init(kvp_config *config);
+
+/* Check a configuration, as kvp_cache_bytes and kvp_cache_create do.
+ * Gives:   out_why      written always; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG. Thread: pure */
+KVP_API kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why);
 
 /* Say how many bytes of bookkeeping a configuration needs: the arena's size.
  *
@@ -343,6 +349,13 @@ typedef struct kvp_open_info {
  */
 KVP_SIZED kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                kvp_open_info *out_info);
+
+/* Check a prompt, as kvp_seq_open does before it looks for blocks.
+ * Gives:   out_why      written always, zero for a handle or an arena that is refused; may be NULL
+ * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open
+ * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
+KVP_API kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                    kvp_why *out_why);
 
 /* Open a sequence: match the longest cached prefix, hold its blocks, take blocks for the rest.
  *

@@ -79,8 +79,14 @@ enum {
 enum { KVP_ARENA_HELD = 0, KVP_ARENA_CACHED = 1, KVP_ARENA_PARKED = 2, KVP_ARENA_STATES = 3 };
 
 typedef struct kvp_arena_report {
-    kvp_config config; /* resolved; uncached_tokens is NULL */
-    kvp_stats stats;
+    union {
+        kvp_config config; /* resolved; uncached_tokens is NULL */
+        uint64_t config_room[64];
+    };
+    union {
+        kvp_stats stats;
+        uint64_t stats_room[128];
+    };
     uint64_t arena_bytes;
     uint64_t calls;       /* that the owner has made */
     uint64_t calls_since; /* begun or ended after `stats` were read, before the end */

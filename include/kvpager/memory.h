@@ -217,12 +217,11 @@ KVP_API kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order);
  * reshaping, permuting, slicing and padding do, of one tensor.
  *
  * Takes:   layout       any bytes, with struct_size set
- * Gives:   out_why      static text that names what is wrong, "" when nothing is; may be NULL;
- *                       written also on KVP_E_ARG
+ * Gives:   out_why      written always; may be NULL
  * Returns: KVP_OK; KVP_E_ARG
  * Thread:  pure. Cost: O(L^2)
  */
-KVP_API kvp_status kvp_layout_check(const kvp_layout *layout, const char **out_why);
+KVP_API kvp_status kvp_layout_check(const kvp_layout *layout, kvp_why *out_why);
 
 /* Some layers and heads of a model, in the model's numbers. */
 typedef struct kvp_slice {

@@ -145,6 +145,7 @@ typedef struct kvp_outcome {
         kvp_shortage shortage;
         kvp_violation violation;
         kvp_window_info window;
+        uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group */
     const int32_t *i32;  /* row, tokens; statuses of a batch with KVP_BATCH_EACH; with_tokens: those

@@ -194,6 +194,13 @@ typedef struct kvp_sched_config {
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
 KVP_SIZED void kvp_sched_config_init(kvp_sched_config *config);
 
+/* Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create
+ * do. Fields that are 0 for a default are checked as what they stand for.
+ * Gives:   out_why      written always; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read */
+KVP_API kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,
+                                          kvp_why *out_why);
+
 /* Say how many bytes a scheduler of this configuration needs over this cache.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: read. */
 KVP_API kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cache,

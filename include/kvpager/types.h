@@ -116,6 +116,16 @@ KVP_API int kvp_status_class(kvp_status status);
  * version. Gives: a static string. Thread: pure. */
 KVP_API const char *kvp_version(void);
 
+/* Why a check refused a struct: kvp_config_check and alike. The first field that is wrong, in the
+ * order of the checks; all zero when nothing is. */
+typedef struct kvp_why {
+    char field[40]; /* as in "n_blocks" or "keys[3].end", cut when longer; "" when all is right */
+    double value;   /* what it is, exact below 2^53; 0 when it is a pointer */
+    double lowest;  /* lowest and highest value that this field may have beside the others; */
+    double highest; /* both 0 when what is wrong is no range: `text` says what */
+    char text[152]; /* "n_blocks is 1, expected 2 to 2^31-1" */
+} kvp_why;
+
 /* One cache. It lives in its arena; everything in it is found by indices. */
 typedef struct kvp_cache kvp_cache;
 

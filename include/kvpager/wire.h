@@ -64,11 +64,16 @@ typedef struct kvp_wire_config {
                                  takes no message */
     uint32_t max_tree_tokens; /* of one sequence's tree; default 0 */
     uint32_t max_moves;       /* moves in one message, of each group; default 0 */
+    uint32_t reserved;        /* 0 */
 } kvp_wire_config;
 
 /* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
  * ignored. Thread: pure. */
 KVP_SIZED void kvp_wire_config_init(kvp_wire_config *config);
+
+/* Check the sizes of a sender or a mirror, as those that make one do.
+ * Gives: out_why, written always; may be NULL. Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
+KVP_API kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why);
 
 /* Fill `config` so that every state of this cache fits: max_seqs and max_copies as the cache's,
  * max_row_blocks = ceil(max_seq_tokens / S), max_step_tokens = max_seqs + 4 x max_seq_tokens (raise

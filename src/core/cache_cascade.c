@@ -215,7 +215,7 @@ static void make_cascade(const kvp_cache *cache, const kvp_meta_batch *batch,
 static int bad_cascade(const kvp_meta_cascade *cascade)
 {
     if (cascade == NULL || cascade->max_levels == 0 || cascade->max_levels > KVP_META_LEVELS_MAX ||
-        cascade->order == NULL || cascade->levels == NULL) {
+        cascade->reserved != 0 || cascade->order == NULL || cascade->levels == NULL) {
         return 1;
     }
     for (uint32_t l = 0; l < cascade->max_levels; l++) {

@@ -414,9 +414,10 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
 
 static int bad_delta(const kvp_meta_delta *delta)
 {
-    return delta == NULL || delta->had_version == NULL || delta->had_blocks == NULL ||
-           delta->version == NULL || delta->blocks == NULL || delta->indptr == NULL ||
-           delta->start == NULL || (delta->entries == NULL && delta->max_entries > 0);
+    return delta == NULL || delta->reserved != 0 || delta->had_version == NULL ||
+           delta->had_blocks == NULL || delta->version == NULL || delta->blocks == NULL ||
+           delta->indptr == NULL || delta->start == NULL ||
+           (delta->entries == NULL && delta->max_entries > 0);
 }
 
 kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_delta *delta)

@@ -15,6 +15,7 @@
 
 #include "base.h"
 #include "common/sized.h"
+#include "common/why.h"
 #include "hash.h"
 #include "plan.h"
 #include "pool.h"

@@ -216,7 +216,7 @@ kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const cha
     kvp_layout *const theirs = layout;
     struct pair pair;
     layout = kvpi_sized_take(layout, &own, sizeof(own));
-    if (!layout || !k_order || kvpi_layout_check_shape(layout)) {
+    if (!layout || !k_order || kvpi_layout_shape_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
     kvp_layout result = *layout;
@@ -241,7 +241,7 @@ kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const cha
     if (status != KVP_OK) {
         return status;
     }
-    if (kvpi_layout_check(&result)) {
+    if (kvpi_layout_wrong(&result, NULL)) {
         return KVP_E_ARG;
     }
     *layout = result;
@@ -255,8 +255,8 @@ kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
     kvp_layout *const theirs = layout;
     struct pair pair;
     layout = kvpi_sized_take(layout, &own, sizeof(own));
-    if (!layout || !order || kvpi_layout_check(layout) || !kvpi_type_has_scales(layout->type) ||
-        layout->k_scales.size || layout->v_scales.size) {
+    if (!layout || !order || kvpi_layout_wrong(layout, NULL) ||
+        !kvpi_type_has_scales(layout->type) || layout->k_scales.size || layout->v_scales.size) {
         return KVP_E_ARG;
     }
     kvp_layout result = *layout;
@@ -273,7 +273,7 @@ kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
     if (status != KVP_OK) {
         return status;
     }
-    if (kvpi_layout_check(&result)) {
+    if (kvpi_layout_wrong(&result, NULL)) {
         return KVP_E_ARG;
     }
     *layout = result;

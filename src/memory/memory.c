@@ -106,7 +106,8 @@ kvp_status kvp_memory_create(const kvp_layout *layout, const kvp_memory_options 
     options_defaults(&own);
     layout = kvpi_sized_take(layout, &own_layout, sizeof(own_layout));
     options = options ? kvpi_sized_take(options, &own, sizeof(own)) : &own;
-    if (!layout || !out_memory || !options || !are_valid(options) || kvpi_layout_check(layout)) {
+    if (!layout || !out_memory || !options || !are_valid(options) ||
+        kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
     kvp_status status = prepare(layout, &memory, &bytes);
@@ -173,7 +174,7 @@ kvp_status kvp_memory_wrap(const kvp_layout *layout, void *const *tensors, kvp_m
     size_t *bytes;
     layout = kvpi_sized_take(layout, &own, sizeof(own));
     bool is_right = true;
-    if (!layout || !tensors || !out_memory || kvpi_layout_check(layout)) {
+    if (!layout || !tensors || !out_memory || kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
     const kvp_status status = prepare(layout, &memory, &bytes);

@@ -16,6 +16,7 @@
 
 #include "wire_bytes.h"
 #include "common/sized.h"
+#include "common/why.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -91,16 +92,36 @@ kvp_status kvp_wire_config_of_sized(const kvp_cache *cache, kvp_wire_config *out
     return status;
 }
 
+static int config_wrong(const kvp_wire_config *c, kvp_why *why)
+{
+    return kvpi_why_range(why, "block_tokens", c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "n_blocks", c->n_blocks, 2, INT32_MAX) ||
+           kvpi_why_range(why, "host_blocks", c->host_blocks, 0, INT32_MAX) ||
+           kvpi_why_range(why, "max_seqs", c->max_seqs, 1, KVP_WIRE_MAX_SEQS) ||
+           kvpi_why_range(why, "max_row_blocks", c->max_row_blocks, 1, INT32_MAX) ||
+           kvpi_why_range(why, "max_step_tokens", c->max_step_tokens, 0, INT32_MAX) ||
+           kvpi_why_range(why, "max_copies", c->max_copies, 0, INT32_MAX) ||
+           kvpi_why_range(why, "epoch", c->epoch, 1, UINT64_MAX) ||
+           kvpi_why_range(why, "n_groups", c->n_groups, 1, KVP_GROUPS_MAX) ||
+           kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
+           kvpi_why_range(why, "max_moves", c->max_moves, 0, INT32_MAX) ||
+           kvpi_why_range(why, "reserved", c->reserved, 0, 0);
+}
+
 int kvpi_wire_config_is_valid(const kvp_wire_config *config)
 {
-    return config != NULL && config->block_tokens >= 1 &&
-           config->block_tokens <= KVP_BLOCK_TOKENS_MAX && config->n_blocks >= 2 &&
-           config->n_blocks <= INT32_MAX && config->host_blocks <= INT32_MAX &&
-           config->max_seqs >= 1 && config->max_seqs <= KVP_WIRE_MAX_SEQS &&
-           config->max_row_blocks >= 1 && config->max_row_blocks <= INT32_MAX &&
-           config->max_step_tokens <= INT32_MAX && config->max_copies <= INT32_MAX &&
-           config->epoch >= 1 && config->n_groups >= 1 && config->n_groups <= KVP_GROUPS_MAX &&
-           config->max_tree_tokens <= KVP_TREE_TOKENS_MAX && config->max_moves <= INT32_MAX;
+    return config != NULL && !config_wrong(config, NULL);
+}
+
+kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why)
+{
+    kvp_wire_config own;
+    config_defaults(&own);
+    const kvp_wire_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, config, known, "config") || config_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
 }
 
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block)
