@@ -4,6 +4,8 @@ include(CMakePackageConfigHelpers)
 
 file(GLOB public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/*.h")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
+file(GLOB sized_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/sized/*.h")
+install(FILES ${sized_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
 install(TARGETS kvpager_static kvpager_shared EXPORT kvpagerTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")

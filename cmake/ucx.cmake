@@ -21,9 +21,10 @@ kvp_count_coverage(kvpager_ucx)
 target_include_directories(kvpager_ucx PUBLIC
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
     "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+target_include_directories(kvpager_ucx PRIVATE "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(kvpager_ucx PRIVATE PkgConfig::KVP_UCX_LIB)
 set_target_properties(kvpager_ucx PROPERTIES
-    EXPORT_NAME ucx VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}")
+    EXPORT_NAME ucx VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::ucx ALIAS kvpager_ucx)
 
 if(KVP_INSTALL)

@@ -19,6 +19,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LINE = 64, MAX_EDITS = 24, N_TOKENS = 48, CAPACITY = 512, MESSAGE_BYTES = 1 << 16 };
 
+/* The largest struct_size. */
+enum { LONGEST = 4096 };
+
 /* Larger ones are only measured. */
 #define MAX_BYTES ((size_t)1 << 21)
 
@@ -79,6 +82,27 @@ static void edit(struct input *in, void *config, const struct field *fields, siz
                field->size == sizeof low ? (const void *)&low : (const void *)&value, field->size);
     }
 }
+
+/* What the library must take a struct for, by docs/ABI.md; 0: it refuses it. Nothing but zeros lies
+ * behind it, see ROOM. */
+static int is_seen_as(const void *given, const void *defaults, void *seen, size_t size)
+{
+    size_t n;
+    memcpy(&n, given, sizeof n);
+    if (n < sizeof n || n > LONGEST || n % 4 != 0)
+        return 0;
+    memcpy(seen, defaults, size);
+    memcpy(seen, given, n < size ? n : size);
+    memcpy(seen, &size, sizeof size);
+    return 1;
+}
+
+/* A configuration of any struct_size. */
+#define ROOM(type)                                                                                 \
+    struct {                                                                                       \
+        type config;                                                                               \
+        char zeros[LONGEST];                                                                       \
+    }
 
 /* Memory of exactly this size, full of anything. */
 static void *memory_of(size_t n_bytes)
@@ -147,10 +171,10 @@ static int cache_is_right(const kvp_config *c)
 {
     const uint64_t n_blocks = (uint64_t)c->n_blocks + c->host_blocks;
     const uint32_t unit = c->unit_tokens == 0 ? c->block_tokens : c->unit_tokens;
-    return c->struct_size == sizeof *c && is_within(c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) &&
-           unit <= c->block_tokens && c->block_tokens % unit == 0 &&
-           is_within(c->n_blocks, 2, INT32_MAX) && is_within(c->max_seqs, 1, 1u << 20) &&
-           is_within(c->max_seq_tokens, 1, INT32_MAX) && is_within(c->max_namespaces, 1, 65536) &&
+    return is_within(c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) && unit <= c->block_tokens &&
+           c->block_tokens % unit == 0 && is_within(c->n_blocks, 2, INT32_MAX) &&
+           is_within(c->max_seqs, 1, 1u << 20) && is_within(c->max_seq_tokens, 1, INT32_MAX) &&
+           is_within(c->max_namespaces, 1, 65536) &&
            (c->n_nodes == 0 || is_within(c->n_nodes, c->max_namespaces + 1, INT32_MAX - 1)) &&
            c->max_unit_keys <= 64 && c->commit_policy <= KVP_KEEP &&
            c->full_hit <= KVP_FULL_HIT_RECOMPUTE && c->prefix_cache <= 1 && c->watermark >= 0 &&
@@ -264,7 +288,7 @@ static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
     require(kvp_cache_config(cache, &c) == KVP_OK);
     const uint32_t samples = s->max_samples == 0 ? s->max_requests : s->max_samples;
     const uint32_t running = s->max_running == 0 ? c.max_seqs : s->max_running;
-    return s->struct_size == sizeof *s && is_within(s->max_requests, 1, 1u << 20) &&
+    return is_within(s->max_requests, 1, 1u << 20) &&
            is_within(samples, s->max_requests, 1u << 20) && running <= c.max_seqs &&
            running <= c.max_copies && is_within(s->step_tokens, running, 1u << 24) &&
            is_within(s->max_tries, 1, s->max_requests) && s->preempt <= KVP_PREEMPT_CHEAPER &&
@@ -301,22 +325,27 @@ static void use_sched(kvp_sched *sched, kvp_cache *cache, kvp_ns ns, struct inpu
 
 static void run_sched(kvp_cache *cache, struct input *in)
 {
-    kvp_sched_config config;
+    ROOM(kvp_sched_config) room = {.zeros = {0}};
+    kvp_sched_config *config = &room.config;
+    kvp_sched_config defaults, seen;
     kvp_sched *sched = NULL;
     kvp_ns ns;
     size_t n_bytes;
-    kvp_sched_config_init(&config);
-    config.max_requests = 4;
-    config.step_tokens = 64;
-    config.arena_tokens = 512;
-    edit(in, &config, sched_fields, COUNT(sched_fields));
-    const kvp_status status = kvp_sched_bytes(&config, cache, &n_bytes);
-    require((status == KVP_E_ARG) == !sched_is_right(&config, cache));
+    kvp_sched_config_init(&defaults);
+    *config = defaults;
+    config->max_requests = 4;
+    config->step_tokens = 64;
+    config->arena_tokens = 512;
+    edit(in, config, sched_fields, COUNT(sched_fields));
+    const int is_right =
+        is_seen_as(config, &defaults, &seen, sizeof seen) && sched_is_right(&seen, cache);
+    const kvp_status status = kvp_sched_bytes(config, cache, &n_bytes);
+    require((status == KVP_E_ARG) == !is_right);
     if (status != KVP_OK || n_bytes > MAX_BYTES)
         return;
     char *arena = memory_of(n_bytes);
-    require(kvp_sched_create(&config, cache, arena, n_bytes - 1, &sched) == KVP_E_TOO_SMALL);
-    require(kvp_sched_create(&config, cache, arena, n_bytes, &sched) == KVP_OK);
+    require(kvp_sched_create(config, cache, arena, n_bytes - 1, &sched) == KVP_E_TOO_SMALL);
+    require(kvp_sched_create(config, cache, arena, n_bytes, &sched) == KVP_OK);
     require(kvp_ns_open(cache, "b", 1, &ns) == KVP_OK);
     use_sched(sched, cache, ns, in);
     kvp_sched_destroy(sched);
@@ -358,17 +387,18 @@ static void use_wire(const kvp_wire_config *config, const kvp_cache *cache, char
 
 static void run_wire(const kvp_cache *cache, struct input *in)
 {
-    kvp_wire_config config;
+    ROOM(kvp_wire_config) room = {.zeros = {0}};
+    kvp_wire_config *config = &room.config;
     size_t n_sender, n_mirror;
-    require(kvp_wire_config_of(cache, &config) == KVP_OK);
-    edit(in, &config, wire_fields, COUNT(wire_fields));
-    const kvp_status status = kvp_wire_sender_bytes(&config, &n_sender);
-    require((kvp_wire_mirror_bytes(&config, &n_mirror) == KVP_E_ARG) == (status == KVP_E_ARG));
-    if (status != KVP_OK || kvp_wire_mirror_bytes(&config, &n_mirror) != KVP_OK ||
+    require(kvp_wire_config_of(cache, config) == KVP_OK);
+    edit(in, config, wire_fields, COUNT(wire_fields));
+    const kvp_status status = kvp_wire_sender_bytes(config, &n_sender);
+    require((kvp_wire_mirror_bytes(config, &n_mirror) == KVP_E_ARG) == (status == KVP_E_ARG));
+    if (status != KVP_OK || kvp_wire_mirror_bytes(config, &n_mirror) != KVP_OK ||
         n_sender > MAX_BYTES || n_mirror > MAX_BYTES)
         return;
     char *of_sender = memory_of(n_sender), *of_mirror = memory_of(n_mirror);
-    use_wire(&config, cache, of_sender, n_sender, of_mirror, n_mirror);
+    use_wire(config, cache, of_sender, n_sender, of_mirror, n_mirror);
     free(of_sender);
     free(of_mirror);
 }
@@ -377,18 +407,22 @@ static void run_cache(struct input *in)
 {
     kvp_cache *cache = NULL;
     size_t n_bytes;
-    const kvp_config config = take_cache(in);
-    const kvp_status status = kvp_cache_bytes(&config, &n_bytes);
-    require((status == KVP_E_ARG) == !cache_is_right(&config));
-    require(status == KVP_OK || kvp_cache_create(&config, NULL, 0, &cache) == status);
+    ROOM(kvp_config) room = {.config = take_cache(in)};
+    const kvp_config *config = &room.config;
+    kvp_config defaults, seen;
+    kvp_config_init(&defaults);
+    const int is_right = is_seen_as(config, &defaults, &seen, sizeof seen) && cache_is_right(&seen);
+    const kvp_status status = kvp_cache_bytes(config, &n_bytes);
+    require((status == KVP_E_ARG) == !is_right);
+    require(status == KVP_OK || kvp_cache_create(config, NULL, 0, &cache) == status);
     if (status != KVP_OK)
         return;
-    require((double)n_bytes >= least_bytes(&config));
+    require((double)n_bytes >= least_bytes(&seen));
     if (n_bytes > MAX_BYTES)
         return;
     char *arena = memory_of(n_bytes);
-    refuse_memory(&config, arena, n_bytes);
-    require(kvp_cache_create(&config, arena, n_bytes, &cache) == KVP_OK);
+    refuse_memory(config, arena, n_bytes);
+    require(kvp_cache_create(config, arena, n_bytes, &cache) == KVP_OK);
     check_config(cache, n_bytes);
     use_cache(cache, in);
     run_wire(cache, in);
@@ -490,7 +524,7 @@ static void run_layout(struct input *in)
 {
     kvp_layout layout, sliced;
     kvp_slice slice = {0, 1, 0, 1};
-    const char *why = NULL;
+    kvp_why why;
     kvp_layout_init(&layout);
     layout.type = take(in, 5);
     layout.n_blocks = 8;
@@ -507,7 +541,7 @@ static void run_layout(struct input *in)
     require(kvp_layout_block_bytes(&layout) > 0);
     edit(in, &layout, layout_fields, COUNT(layout_fields));
     const kvp_status checked = kvp_layout_check(&layout, &why);
-    require(why != NULL && (checked == KVP_OK) == (*why == '\0'));
+    require((checked == KVP_OK) == (why.text[0] == '\0'));
     edit(in, &slice, slice_fields, COUNT(slice_fields));
     if (kvp_layout_slice(&layout, &slice, &sliced) == KVP_OK)
         require(checked == KVP_OK && kvp_layout_check(&sliced, NULL) == KVP_OK);

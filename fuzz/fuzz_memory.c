@@ -585,11 +585,11 @@ static void check_checksums(struct input *input, struct tier *tiers)
 static void run_raw_layout(struct input *input)
 {
     kvp_layout layout;
-    const char *why = NULL;
+    kvp_why why;
     take_shape(input, &layout);
     take_raw_strides(input, &layout);
     const kvp_status status = kvp_layout_check(&layout, &why);
-    require(why && (status == KVP_OK) == (*why == '\0'));
+    require((status == KVP_OK) == (why.text[0] == '\0'));
     if (status == KVP_OK) {
         require_apart(&layout);
     }

@@ -53,7 +53,7 @@
  *
  *   - A call that fails has written nothing but scratch memory. What a query needs of K and V must
  *     be there: an entry of a list outside 1 .. N-1 where a query sees a key is KVP_E_ARG.
- *   - KVP_E_ARG: a NULL or misaligned pointer, struct_size of another version, a value out of
+ *   - KVP_E_ARG: a NULL or misaligned pointer, struct_size that cannot be one, a value out of
  *     range, arrays that do not fit each other, strides with which two elements written overlap.
  *   - What is written overlaps nothing that is read, except where it says so.
  *   - Nothing allocates, nothing blocks. "Thread: exclusive" names what no other thread may write,
@@ -213,7 +213,11 @@ typedef struct kvp_append {
 } kvp_append;
 
 /* Fill `append` with the defaults. NULL is ignored. Thread: pure. */
-KVP_API void kvp_append_init(kvp_append *append);
+KVP_SIZED void kvp_append_init(kvp_append *append);
+
+/* Check what kvp_append_bytes looks at. Gives: out_why, written always; may be NULL.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
+KVP_API kvp_status kvp_append_check(const kvp_append *append, kvp_why *out_why);
 
 /* Say how many bytes of scratch memory an append needs. Data pointers, slots and positions need not
  * be set, and T tokens or fewer need no more.
@@ -305,7 +309,11 @@ typedef struct kvp_attention {
 } kvp_attention;
 
 /* Fill `attention` with the defaults. NULL is ignored. Thread: pure. */
-KVP_API void kvp_attention_init(kvp_attention *attention);
+KVP_SIZED void kvp_attention_init(kvp_attention *attention);
+
+/* Check what kvp_attention_bytes looks at. Gives: out_why, written always; may be NULL.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: pure. Cost: O(B) */
+KVP_API kvp_status kvp_attention_check(const kvp_attention *attention, kvp_why *out_why);
 
 /* Say how many bytes of scratch memory a call needs. q, out, lse and positions need not be set;
  * levels with fewer or shorter rows need no more.
@@ -358,7 +366,7 @@ typedef struct kvp_merge {
 } kvp_merge;
 
 /* Fill `merge` with the defaults. NULL is ignored. Thread: pure. */
-KVP_API void kvp_merge_init(kvp_merge *merge);
+KVP_SIZED void kvp_merge_init(kvp_merge *merge);
 
 /* Merge partial results: out = sum of exp(lse_i - lse) out_i, lse = ln of the sum of exp(lse_i).
  * Where lse_i is -infinity, out_i is not read. All of them: out = 0, lse = -infinity.
@@ -369,6 +377,8 @@ KVP_API void kvp_merge_init(kvp_merge *merge);
  * Cost:    O(n_partials x T x Q x Dv)
  */
 KVP_API kvp_status kvp_merge_run(const kvp_merge *merge);
+
+#include "sized/attention.h"
 
 #ifdef __cplusplus
 }

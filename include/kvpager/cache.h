@@ -21,7 +21,7 @@
  *     in order values and positions (E_ARG), states (E_STATE, then E_DROPPED), E_TOO_LONG,
  *     E_IN_FLIGHT; then E_NO_SEQS or E_NO_NAMESPACES; then blocks (E_NEVER, E_NO_BLOCKS); then
  *     E_PLAN_FULL.
- *   - KVP_E_ARG: a NULL pointer where none may be, struct_size of another version, a value out of
+ *   - KVP_E_ARG: a NULL pointer where none may be, struct_size that cannot be one, a value out of
  *     range. KVP_E_HANDLE: a handle that is closed, stale, zero or of another cache. Every call
  *     can return these two, and KVP_E_BUSY in checked builds; the comments list the others.
  *   - Nothing allocates after kvp_cache_create, nothing blocks, nothing reads a clock.
@@ -53,6 +53,7 @@
 #ifndef KVPAGER_CACHE_H
 #define KVPAGER_CACHE_H
 
+#include "recording.h"
 #include "types.h"
 
 #ifdef __cplusplus
@@ -80,25 +81,25 @@ enum {
 };
 
 typedef struct kvp_config {
-    size_t struct_size;          /* set by kvp_config_init */
-    uint32_t block_tokens;       /* S, 1..65536; default 16 */
-    uint32_t unit_tokens;        /* U, divides S; 0 = S (default) */
-    uint32_t n_blocks;           /* N, null block included, 2..2^31-1; default 1024 */
-    uint32_t max_seqs;           /* open at once, forks included, 1..2^20; default 256 */
-    uint32_t max_seq_tokens;     /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
-    uint32_t max_namespaces;     /* open at once, 1..65536; default 16 */
-    uint32_t n_nodes;            /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
+    size_t struct_size;         /* set by kvp_config_init */
+    uint32_t block_tokens;      /* S, 1..65536; default 16 */
+    uint32_t unit_tokens;       /* U, divides S; 0 = S (default) */
+    uint32_t n_blocks;          /* N, null block included, 2..2^31-1; default 1024 */
+    uint32_t max_seqs;          /* open at once, forks included, 1..2^20; default 256 */
+    uint32_t max_seq_tokens;    /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
+    uint32_t max_namespaces;    /* open at once, 1..65536; default 16 */
+    uint32_t n_nodes;           /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
                                     0 = enough for every unit of the pool and more */
-    uint32_t max_unit_keys;      /* extra keys that may touch one unit, 0..64; default 0 */
-    uint32_t max_copies;         /* copies that may wait in the plan, or be out in steps;
+    uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
+    uint32_t max_copies;        /* copies that may wait in the plan, or be out in steps;
                                     0 = max_seqs + 64, and n_blocks more with a host tier */
-    uint32_t commit_policy;      /* KVP_ADOPT, KVP_KEEP */
-    uint32_t full_hit;           /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
-    uint32_t prefix_cache;       /* 0: nothing is matched or published; default 1 */
-    double watermark;            /* 0 <= w < 1: floor(w * (N-1)) blocks kept free when opening */
-    uint64_t hash_seed;          /* default 0 */
-    uint32_t n_uncached_tokens;  /* size of the set below; default 0 */
-    uint32_t test_hash_bits;     /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
+    uint32_t commit_policy;     /* KVP_ADOPT, KVP_KEEP */
+    uint32_t full_hit;          /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
+    uint32_t prefix_cache;      /* 0: nothing is matched or published; default 1 */
+    double watermark;           /* 0 <= w < 1: floor(w * (N-1)) blocks kept free when opening */
+    uint64_t hash_seed;         /* default 0 */
+    uint32_t n_uncached_tokens; /* size of the set below; default 0 */
+    uint32_t test_hash_bits;    /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
     const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
                                        published; copied */
     uint32_t host_blocks;   /* blocks of the host tier, null block included; 0: none (default), else
@@ -110,10 +111,16 @@ typedef struct kvp_config {
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
+    uint32_t reserved;                 /* 0 */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_API void kvp_config_init(kvp_config *config);
+KVP_SIZED void kvp_config_init(kvp_config *config);
+
+/* Check a configuration, as kvp_cache_bytes and kvp_cache_create do.
+ * Gives:   out_why      written always; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG. Thread: pure */
+KVP_API kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why);
 
 /* Say how many bytes of bookkeeping a configuration needs: the arena's size.
  *
@@ -161,7 +168,7 @@ KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 
 /* Read the configuration back with every default resolved (unit_tokens, n_nodes, max_copies);
  * uncached_tokens points into the cache. Thread: read. */
-KVP_API kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
+KVP_SIZED kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
 
 /* Counters since creation, and gauges. */
 typedef struct kvp_stats {
@@ -175,7 +182,7 @@ typedef struct kvp_stats {
     uint64_t watermark_blocks;
     uint64_t open_seqs;
     uint64_t open_namespaces;
-    uint64_t nodes_used;    /* nodes alive, roots included */
+    uint64_t nodes_used; /* nodes alive, roots included */
     uint64_t nodes_total;
     uint64_t pending_copies;
     uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held; 0: no host tier */
@@ -185,7 +192,7 @@ typedef struct kvp_stats {
     uint64_t swapped_seqs;     /* of open_seqs */
     uint64_t steps_out;
     /* counters */
-    uint64_t opens;            /* sequences opened (forks not counted) */
+    uint64_t opens; /* sequences opened (forks not counted) */
     uint64_t forks;
     uint64_t prompt_tokens;    /* tokens of all opens */
     uint64_t cached_tokens;    /* sum of kvp_open_info.cached_tokens */
@@ -218,7 +225,7 @@ typedef struct kvp_stats {
 
 /* Read counters and gauges. Each number is consistent in itself and may be read beside a running
  * call; taken together they are exact only between calls. Thread: any. Cost: O(1). */
-KVP_API kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats);
+KVP_SIZED kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats);
 
 /* Why the most recent failing call failed. */
 typedef struct kvp_shortage {
@@ -233,7 +240,7 @@ typedef struct kvp_shortage {
 /* Tell what the most recent failing call missed, of those that change the cache and got past their
  * pointers and the guard (KVP_E_BUSY). Calls that succeed leave it as it is. With KVP_BATCH_EACH:
  * the last sequence that failed. Thread: read. */
-KVP_API kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
+KVP_SIZED kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
 
 /* What kvp_check found. */
 typedef struct kvp_violation {
@@ -300,20 +307,20 @@ typedef struct kvp_prompt {
     const kvp_range *uncached; /* [n_uncached] positions that must not be cached, now or when they
                                   are reached later; or NULL */
     uint32_t flags;
-    uint32_t retention;      /* class, 0..7, of the blocks that this sequence takes; default 0 */
-    uint64_t tag;            /* the caller's own */
+    uint32_t retention; /* class, 0..7, of the blocks that this sequence takes; default 0 */
+    uint64_t tag;       /* the caller's own */
 } kvp_prompt;
 
 /* Why a match ended where it did. */
 enum {
-    KVP_STOP_END = 0,     /* nothing more to match: every full unit of the prompt was hit */
-    KVP_STOP_MISS = 1,    /* the next unit is not known after this prefix */
-    KVP_STOP_NO_KV = 2,   /* the next unit is known but no block has its KV: a sequence is still
+    KVP_STOP_END = 0,      /* nothing more to match: every full unit of the prompt was hit */
+    KVP_STOP_MISS = 1,     /* the next unit is not known after this prefix */
+    KVP_STOP_NO_KV = 2,    /* the next unit is known but no block has its KV: a sequence is still
                              computing it, or it was evicted while something after it stayed */
-    KVP_STOP_UNCACHED = 3,/* the next unit holds a token that must not be cached */
-    KVP_STOP_OFF = 4,     /* prefix_cache is 0, or KVP_OPEN_NO_MATCH */
-    KVP_STOP_FULL_HIT = 5,/* all was there; cut back by KVP_FULL_HIT_RECOMPUTE */
-    KVP_STOP_NO_ROOM = 6  /* a hit inside a block was given up: its source block and a block to copy
+    KVP_STOP_UNCACHED = 3, /* the next unit holds a token that must not be cached */
+    KVP_STOP_OFF = 4,      /* prefix_cache is 0, or KVP_OPEN_NO_MATCH */
+    KVP_STOP_FULL_HIT = 5, /* all was there; cut back by KVP_FULL_HIT_RECOMPUTE */
+    KVP_STOP_NO_ROOM = 6 /* a hit inside a block was given up: its source block and a block to copy
                              it to did not both fit; or more blocks were on the host than the plan
                              has room for, ever: max_copies - 1 */
 };
@@ -328,8 +335,8 @@ typedef struct kvp_open_info {
     uint32_t cached_blocks; /* of the shared ones, those that nobody held: they cost one each */
     uint32_t copied_tokens; /* hit_tokens % S: copied into a block of the sequence's own */
     uint32_t taken_blocks;  /* blocks taken for the rest; open: done, match: would be */
-    uint32_t evicted_blocks;/* open: cached blocks that lost their content for it; match: 0 */
-    uint32_t stop_group;    /* KVP_STOP_NO_KV: the layer group that ended the match; else 0 */
+    uint32_t evicted_blocks; /* open: cached blocks that lost their content for it; match: 0 */
+    uint32_t stop_group;     /* KVP_STOP_NO_KV: the layer group that ended the match; else 0 */
 } kvp_open_info;
 
 /* Ask how much of a prompt is cached, without holding or changing anything.
@@ -340,8 +347,15 @@ typedef struct kvp_open_info {
  * Thread:  cache (uses scratch memory; changes nothing)
  * Cost:    O(n_tokens)
  */
-KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                             kvp_open_info *out_info);
+KVP_SIZED kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                               kvp_open_info *out_info);
+
+/* Check a prompt, as kvp_seq_open does before it looks for blocks.
+ * Gives:   out_why      written always, zero for a handle or an arena that is refused; may be NULL
+ * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open
+ * Thread:  cache (uses scratch memory; changes nothing, and is not recorded). Cost: O(n_tokens) */
+KVP_API kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                    kvp_why *out_why);
 
 /* Open a sequence: match the longest cached prefix, hold its blocks, take blocks for the rest.
  *
@@ -389,8 +403,8 @@ KVP_API kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prom
  * Thread:  cache        Blocks: never
  * Cost:    O(n_tokens), about 16 ns per unit for a hit (bench/README.md); allocates nothing
  */
-KVP_API kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                                kvp_seq *out_seq, kvp_open_info *out_info);
+KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                  kvp_seq *out_seq, kvp_open_info *out_info);
 
 /* ------------------------------------------------------------------------- extend, fill, commit */
 
@@ -404,9 +418,9 @@ typedef struct kvp_batch {
     const int32_t *tokens;    /* [sum of n_tokens] concatenated; NULL: values not known yet */
     uint32_t reserve_tokens;  /* for each: slots wanted beyond the new tokens */
     uint32_t n_keys;
-    const kvp_key *keys;       /* [n_keys] for a batch of ONE sequence: ascending, inside the new
+    const kvp_key *keys;  /* [n_keys] for a batch of ONE sequence: ascending, inside the new
                                   tokens (absolute positions); else NULL */
-    kvp_status *statuses;      /* [B] written with KVP_BATCH_EACH; else may be NULL */
+    kvp_status *statuses; /* [B] written with KVP_BATCH_EACH; else may be NULL */
 } kvp_batch;
 
 enum {
@@ -563,7 +577,7 @@ KVP_API kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *ou
 /* ------------------------------------------------------------------------ what a sequence knows */
 
 typedef struct kvp_seq_info {
-    kvp_ns ns;              /* as opened; may have been closed since */
+    kvp_ns ns; /* as opened; may have been closed since */
     uint64_t tag;
     uint32_t tokens;        /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
@@ -571,22 +585,22 @@ typedef struct kvp_seq_info {
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
     uint32_t computed_tokens;
     uint32_t writable_tokens; /* slots of [computed, writable) may be written; >= computed */
-    uint32_t public_tokens; /* leading tokens in units that are, or once computed will be, matched
+    uint32_t public_tokens;   /* leading tokens in units that are, or once computed will be, matched
                                by others: a multiple of U. A flush does not show here */
-    uint32_t kept_tokens;   /* leading tokens whose values the cache has: <= known_tokens */
-    uint32_t blocks;        /* length of the row */
-    uint32_t stop;          /* KVP_STOP_... of the match at open; of the parent's for a fork */
-    int32_t last_token;     /* value of the last known token; -1 when there is none, or not kept */
+    uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
+    uint32_t blocks;          /* length of the row */
+    uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
+    int32_t last_token; /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
-    uint32_t row_version;   /* rises when an entry that was in the row is replaced or removed */
-    uint32_t tier;          /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t tree_tokens;   /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
-    uint32_t reserved;      /* 0 */
+    uint32_t row_version; /* rises when an entry that was in the row is replaced or removed */
+    uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
+    uint32_t reserved;    /* 0 */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence.
  * Returns: KVP_OK; KVP_E_HANDLE. Thread: read. Cost: O(1), allocates nothing */
-KVP_API kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
+KVP_SIZED kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
 
 /* Read token values back.
  * Gives:   out_tokens   [n_tokens]: values of positions from .. from + n_tokens - 1
@@ -658,8 +672,8 @@ typedef struct kvp_admission {
  * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(n_tokens)
  */
-KVP_API kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                                kvp_admission *out_admission);
+KVP_SIZED kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                                  kvp_admission *out_admission);
 
 /* Ask whether kvp_seq_extend_many (all or nothing) would find its blocks now; copy-on-write counted
  * exactly: of j sequences of the batch that share a block with h holders in all, j copy if h > j,
@@ -672,8 +686,8 @@ KVP_API kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *p
  *          a sequence named twice
  * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend
  */
-KVP_API kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
-                                  kvp_admission *out_admission);
+KVP_SIZED kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
+                                    kvp_admission *out_admission);
 
 /* Count the blocks of n_tokens tokens: ceil(n_tokens / block_tokens); 0 when block_tokens is 0.
  * Thread: pure. */
@@ -688,13 +702,13 @@ KVP_API uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens,
 
 /* One block copy. */
 typedef struct kvp_copy {
-    uint32_t phase;     /* 0, 1, ...: phases run in order, copies of a phase in any order */
-    uint16_t group;     /* layer group */
-    uint8_t src_tier;   /* KVP_DEVICE, KVP_HOST */
+    uint32_t phase;   /* 0, 1, ...: phases run in order, copies of a phase in any order */
+    uint16_t group;   /* layer group */
+    uint8_t src_tier; /* KVP_DEVICE, KVP_HOST */
     uint8_t dst_tier;
     int32_t src_block;
     int32_t dst_block;
-    uint32_t n_tokens;  /* used slots, from the block's start: 1..S */
+    uint32_t n_tokens; /* used slots, from the block's start: 1..S */
 } kvp_copy;
 
 /* Take the plan: the copies that must run, in order, before any forward pass that uses the rows.
@@ -716,7 +730,7 @@ KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_
 
 /* A cached block that lost its content to a take. */
 typedef struct kvp_evicted {
-    kvp_hash hash;  /* of the deepest unit that was sealed in the block */
+    kvp_hash hash; /* of the deepest unit that was sealed in the block */
     int32_t block;
     uint8_t tier;   /* KVP_DEVICE, KVP_HOST */
     uint8_t kept;   /* 1: a device block whose content the plan copies to the host; the host block
@@ -760,8 +774,8 @@ typedef struct kvp_block_info {
  *          tier         KVP_DEVICE, KVP_HOST
  *          block        0..N-1 of that tier
  * Thread:  read. Cost: O(S / U) */
-KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,
-                                      int32_t block, kvp_block_info *out_info);
+KVP_SIZED kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,
+                                        int32_t block, kvp_block_info *out_info);
 
 /* Read the tokens of a block's sealed content: sealed_tokens of them, from the block's start.
  * Gives:   out_tokens   [S], out_n_tokens
@@ -769,30 +783,7 @@ KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, ui
 KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier,
                                     int32_t block, int32_t *out_tokens, uint32_t *out_n_tokens);
 
-/* ------------------------------------------------------------------------------------ recording */
-
-/* Where the bytes of an operation log go. `write` is called with pieces of records, during calls on
- * the cache; it returns 0, or anything else to end the recording (the call itself is not affected).
- * It must not call the cache. */
-typedef struct kvp_sink {
-    void *context;
-    int (*write)(void *context, const void *bytes, size_t n_bytes);
-} kvp_sink;
-
-/* Record every call on the cache from now on, with arguments and results: see oplog.h.
- *
- * The log begins with the configuration, so a cache whose state is not new cannot be recorded.
- *
- * Takes:   sink         copied
- * Returns: KVP_OK; KVP_E_STATE when a sequence or namespace was opened before, or a recording runs;
- *          KVP_E_IO when the sink refused the header
- * Thread:  cache. Cost: at most 30 ns per recorded call, plus its bytes, plus the sink
- */
-KVP_API kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink);
-
-/* End the recording. Returns: KVP_OK; KVP_E_STATE when none runs; KVP_E_IO when the sink refused
- * bytes at some point: the log ends there. */
-KVP_API kvp_status kvp_record_stop(kvp_cache *cache);
+#include "sized/cache.h"
 
 #ifdef __cplusplus
 }

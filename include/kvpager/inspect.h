@@ -68,7 +68,7 @@ typedef struct kvp_arena_options {
 } kvp_arena_options;
 
 /* Fill with the defaults: nothing is told. NULL is ignored. Thread: pure. */
-KVP_API void kvp_arena_options_init(kvp_arena_options *options);
+KVP_SIZED void kvp_arena_options_init(kvp_arena_options *options);
 
 enum {
     KVP_ARENA_WHOLE = 0,  /* of one moment, and every invariant holds */
@@ -79,8 +79,14 @@ enum {
 enum { KVP_ARENA_HELD = 0, KVP_ARENA_CACHED = 1, KVP_ARENA_PARKED = 2, KVP_ARENA_STATES = 3 };
 
 typedef struct kvp_arena_report {
-    kvp_config config; /* resolved; uncached_tokens is NULL */
-    kvp_stats stats;
+    union {
+        kvp_config config; /* resolved; uncached_tokens is NULL */
+        uint64_t config_room[64];
+    };
+    union {
+        kvp_stats stats;
+        uint64_t stats_room[128];
+    };
     uint64_t arena_bytes;
     uint64_t calls;       /* that the owner has made */
     uint64_t calls_since; /* begun or ended after `stats` were read, before the end */
@@ -103,9 +109,11 @@ typedef struct kvp_arena_report {
  * Thread:  any. Blocks: never. Cost: O(what is in use): works on a copy, mapped for the time of the
  *          call
  */
-KVP_API kvp_status kvp_arena_inspect(const kvp_arena_source *source,
-                                     const kvp_arena_options *options,
-                                     kvp_arena_report *out_report);
+KVP_SIZED kvp_status kvp_arena_inspect(const kvp_arena_source *source,
+                                       const kvp_arena_options *options,
+                                       kvp_arena_report *out_report);
+
+#include "sized/inspect.h"
 
 #ifdef __cplusplus
 }

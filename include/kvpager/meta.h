@@ -233,6 +233,7 @@ typedef struct kvp_meta_cascade {
     kvp_meta_level *levels; /* [max_levels]; arrays of B + 1, B + 1, max_entries and B entries: all
                                must be there */
     uint32_t n_levels;      /* written: levels used, >= 1 */
+    uint32_t reserved;      /* 0 */
 } kvp_meta_cascade;
 
 /* Fill a cascade. Sequences are ordered by their leading blocks that may be shared, compared id by
@@ -278,6 +279,7 @@ typedef struct kvp_meta_delta {
                                    entry that was there changed */
     int32_t *entries;            /* [indptr[B]] block ids */
     uint32_t n_entries;          /* written, also on KVP_E_TOO_SMALL: how many there are */
+    uint32_t reserved;           /* 0 */
 } kvp_meta_delta;
 
 /* Fill a delta: whole rows, reserved blocks and dropped entries too. begin and n_tokens of the

@@ -79,6 +79,10 @@ extern "C" {
     X(ACCEPT, 47, "seq_accept")                                                                    \
     X(TREE, 48, "seq_tree")
 
+/* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
+ * the release that wrote them. */
+#define KVP_OPLOG_VERSION 4
+
 #define KVP_CALL_ENUM(name, number, text) KVP_CALL_##name = (number),
 typedef enum kvp_call_op { KVP_CALL_TABLE(KVP_CALL_ENUM) } kvp_call_op;
 #undef KVP_CALL_ENUM
@@ -141,6 +145,7 @@ typedef struct kvp_outcome {
         kvp_shortage shortage;
         kvp_violation violation;
         kvp_window_info window;
+        uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group */
     const int32_t *i32;  /* row, tokens; statuses of a batch with KVP_BATCH_EACH; with_tokens: those
@@ -162,7 +167,7 @@ KVP_API uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits);
 
 /* Read the configuration as kvp_cache_config does, but without a record of it in a recording that
  * runs: whoever runs a log must know sizes. In src/core. Returns: KVP_OK; KVP_E_ARG */
-KVP_API kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config);
+KVP_SIZED kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config);
 
 /* Name a call, as in "seq_open"; "?" for a number that is none. Static text. */
 KVP_API const char *kvp_call_name(uint32_t op);
@@ -192,7 +197,7 @@ KVP_API kvp_status kvp_oplog_open(const void *bytes, size_t n_bytes, kvp_oplog *
 KVP_API void kvp_oplog_close(kvp_oplog *log);
 
 /* The configuration of the recorded cache; uncached_tokens points into the log object. */
-KVP_API kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
+KVP_SIZED kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
 
 /* A record: the call, and where its bytes are. */
 typedef struct kvp_record {
@@ -224,6 +229,8 @@ KVP_API uint64_t kvp_oplog_offset(const kvp_oplog *log);
  * Returns: KVP_OK; KVP_E_MISMATCH; KVP_E_CORRUPT; KVP_E_FORMAT; what kvp_cache_create returns for
  *          the log's configuration; KVP_E_NO_MEMORY; KVP_E_ARG */
 KVP_API kvp_status kvp_oplog_replay(kvp_oplog *log, int check_level, uint64_t *out_index);
+
+#include "sized/oplog.h"
 
 #ifdef __cplusplus
 }

@@ -192,7 +192,14 @@ typedef struct kvp_sched_config {
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_API void kvp_sched_config_init(kvp_sched_config *config);
+KVP_SIZED void kvp_sched_config_init(kvp_sched_config *config);
+
+/* Check a configuration for a scheduler over this cache, as kvp_sched_bytes and kvp_sched_create
+ * do. Fields that are 0 for a default are checked as what they stand for.
+ * Gives:   out_why      written always; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read */
+KVP_API kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,
+                                          kvp_why *out_why);
 
 /* Say how many bytes a scheduler of this configuration needs over this cache.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: read. */
@@ -367,7 +374,7 @@ typedef struct kvp_step {
  *          of them (bench/README.md); plus O(tokens) for each waiting request that is tried, and
  *          O(blocks) for each that is swapped, or tried to be; allocates nothing
  */
-KVP_API kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
+KVP_SIZED kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
 
 /* Samples that ended in a finish: valid until the next finish. */
 typedef struct kvp_step_end {
@@ -389,8 +396,8 @@ typedef struct kvp_step_end {
  * After-failure: unchanged
  * Thread:  sched. Cost: O(scheduled + blocks of what ended)
  */
-KVP_API kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
-                                    kvp_step_end *out_end);
+KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                                      kvp_step_end *out_end);
 
 /* Report that a step failed: whatever it was to write counts for nothing. Its requests are
  * preempted by recompute and wait again (or are paused, holding nothing).
@@ -460,8 +467,8 @@ typedef struct kvp_request_info {
 } kvp_request_info;
 
 /* Thread: read (of the scheduler). Cost: O(1). */
-KVP_API kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,
-                                        kvp_request_info *out_info);
+KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,
+                                          kvp_request_info *out_info);
 
 typedef struct kvp_sample_info {
     kvp_seq seq; /* all zero when none is open; of a swapped request, on the host */
@@ -471,8 +478,8 @@ typedef struct kvp_sample_info {
 } kvp_sample_info;
 
 /* Returns: KVP_OK; KVP_E_ARG when there is no such sample. Thread: read. Cost: O(n_samples). */
-KVP_API kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request, uint32_t sample,
-                                      kvp_sample_info *out_info);
+KVP_SIZED kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request,
+                                        uint32_t sample, kvp_sample_info *out_info);
 
 /* Read tokens of a sample back, prompt and generated. Those of a sample that has ended can be read
  * until its request has.
@@ -520,7 +527,7 @@ typedef struct kvp_sched_stats {
 } kvp_sched_stats;
 
 /* Thread: read. Cost: O(1). */
-KVP_API kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats);
+KVP_SIZED kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats);
 
 /* Audit the scheduler's own state, and that its sequences in the cache are what it thinks they are;
  * the cache itself is audited by kvp_check.
@@ -531,6 +538,8 @@ KVP_API kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *
  * Returns: KVP_OK; KVP_E_CORRUPT
  * Thread:  sched (changes nothing). Cost: O(all) */
 KVP_API kvp_status kvp_sched_check(const kvp_sched *sched, kvp_violation *out_violation);
+
+#include "sized/sched.h"
 
 #ifdef __cplusplus
 }

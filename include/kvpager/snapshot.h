@@ -46,6 +46,10 @@
 extern "C" {
 #endif
 
+/* Of the bytes of a snapshot. One of another version is KVP_E_VERSION: begin without it, and save
+ * anew. */
+#define KVP_SNAPSHOT_VERSION 2
+
 /* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many;
  * none: the end. It returns 0; anything else ends the file there. */
 typedef struct kvp_source {
@@ -92,7 +96,7 @@ typedef struct kvp_snapshot_options {
 } kvp_snapshot_options;
 
 /* Fill with the defaults: no model, no bytes. NULL is ignored. Thread: pure. */
-KVP_API void kvp_snapshot_options_init(kvp_snapshot_options *options);
+KVP_SIZED void kvp_snapshot_options_init(kvp_snapshot_options *options);
 
 /* Why something was not restored. */
 enum {
@@ -170,12 +174,14 @@ KVP_API kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_option
  * After-failure: unchanged
  * Thread:  cache. Cost: O(bytes)
  */
-KVP_API kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
-                                     const kvp_source *source, kvp_snapshot_report *out_report);
+KVP_SIZED kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
+                                       const kvp_source *source, kvp_snapshot_report *out_report);
 
 /* Read what a file says of itself; no cache is needed.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION. Thread: any */
-KVP_API kvp_status kvp_snapshot_peek(const kvp_source *source, kvp_snapshot_info *out_info);
+KVP_SIZED kvp_status kvp_snapshot_peek(const kvp_source *source, kvp_snapshot_info *out_info);
+
+#include "sized/snapshot.h"
 
 #ifdef __cplusplus
 }

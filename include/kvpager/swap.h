@@ -93,8 +93,8 @@ KVP_API kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE as kvp_seq_swap_out
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)
  */
-KVP_API kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                                    kvp_admission *out_admission);
+KVP_SIZED kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                      kvp_admission *out_admission);
 
 /* Ask whether kvp_seq_swap_in would find its blocks now: need = new blocks + found ones that are
  * cached + what making room takes, copy-on-write counted exactly. The watermark is kept free, as by
@@ -108,8 +108,10 @@ KVP_API kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint3
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE, KVP_E_DROPPED, KVP_E_TOO_LONG as kvp_seq_swap_in
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)
  */
-KVP_API kvp_status kvp_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                                   uint32_t reserve_tokens, kvp_admission *out_admission);
+KVP_SIZED kvp_status kvp_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                     uint32_t reserve_tokens, kvp_admission *out_admission);
+
+#include "sized/swap.h"
 
 #ifdef __cplusplus
 }

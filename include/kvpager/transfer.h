@@ -117,8 +117,8 @@ typedef struct kvp_loopback kvp_loopback;
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG; KVP_E_NO_MEMORY
  * Thread:  any; then both ends from one thread at a time
  */
-KVP_API kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages,
-                                       kvp_loopback **out_loopback, kvp_link *out_ends);
+KVP_SIZED kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages,
+                                         kvp_loopback **out_loopback, kvp_link *out_ends);
 
 /* Cut it: both ends say KVP_E_PEER, once they have taken what has arrived. NULL is ignored. */
 KVP_API void kvp_loopback_cut(kvp_loopback *loopback);
@@ -146,7 +146,7 @@ typedef struct kvp_transfer_config {
 } kvp_transfer_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_API void kvp_transfer_config_init(kvp_transfer_config *config);
+KVP_SIZED void kvp_transfer_config_init(kvp_transfer_config *config);
 
 enum {
     KVP_TRANSFER_WAITING = 1,
@@ -203,8 +203,8 @@ typedef struct kvp_ticket {
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_TOO_SMALL, unless capacity is 0
  * Thread:  pure. Cost: O(n_bytes)
  */
-KVP_API kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
-                                   kvp_slot_run *out_runs, uint32_t capacity);
+KVP_SIZED kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                                     kvp_slot_run *out_runs, uint32_t capacity);
 
 /* --------------------------------------------------------------------------------- the receiver */
 
@@ -296,8 +296,8 @@ KVP_API kvp_status kvp_receiver_progress(kvp_receiver *receiver, uint32_t max_me
                                          uint32_t *out_n_ended);
 
 /* Read how a transfer is. Returns: KVP_OK; KVP_E_HANDLE: closed, or never was. Thread: read. */
-KVP_API kvp_status kvp_receiver_info(const kvp_receiver *receiver, uint64_t id,
-                                     kvp_transfer_info *out_info);
+KVP_SIZED kvp_status kvp_receiver_info(const kvp_receiver *receiver, uint64_t id,
+                                       kvp_transfer_info *out_info);
 
 /* Give up: FAILED, with the caller's reason, which its senders are told. The slots are the caller's
  * again.
@@ -321,8 +321,8 @@ typedef struct kvp_receiver_stats {
 } kvp_receiver_stats;
 
 /* Read the counters. Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_API kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
-                                          kvp_receiver_stats *out_stats);
+KVP_SIZED kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
+                                            kvp_receiver_stats *out_stats);
 
 /* ----------------------------------------------------------------------------------- the sender */
 
@@ -401,10 +401,12 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
 KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended);
 
 /* As for a receiver. An abort tells the receiver, whose transfer fails. */
-KVP_API kvp_status kvp_sender_info(const kvp_sender *sender, uint64_t id,
-                                   kvp_transfer_info *out_info);
+KVP_SIZED kvp_status kvp_sender_info(const kvp_sender *sender, uint64_t id,
+                                     kvp_transfer_info *out_info);
 KVP_API kvp_status kvp_sender_abort(kvp_sender *sender, uint64_t id, kvp_status reason);
 KVP_API kvp_status kvp_sender_close(kvp_sender *sender, uint64_t id);
+
+#include "sized/transfer.h"
 
 #ifdef __cplusplus
 }

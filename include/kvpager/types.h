@@ -27,14 +27,19 @@
 #define KVP_API
 #endif
 
+/* A call that gives a struct which may grow, or fills one: a function in the header, which passes
+ * the size that the struct has for the program. The exported function is KVP_API name_sized: in
+ * sized/, for languages that read no C headers. docs/ABI.md. */
+#define KVP_SIZED static inline
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define KVP_VERSION_MAJOR 0
-#define KVP_VERSION_MINOR 1
+#define KVP_VERSION_MINOR 2
 #define KVP_VERSION_PATCH 0
-#define KVP_VERSION       "0.1.0"
+#define KVP_VERSION       "0.2.0"
 
 /* Block id 0 of every pool: never handed out, content undefined, safe for a kernel to read. */
 #define KVP_NULL_BLOCK 0
@@ -79,7 +84,7 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_PLAN_FULL, -10, RETRY, "max_copies copies are pending: take the plan first")               \
     X(E_UNKNOWN, -11, DATA, "token values in the range are not known to the cache")                \
     X(E_FORMAT, -12, DATA, "the bytes are not what they should be")                                \
-    X(E_VERSION, -13, DATA, "written by a version this one does not read")                         \
+    X(E_VERSION, -13, DATA, "of another version: write it anew, or use the release that did")      \
     X(E_MISMATCH, -14, DATA, "the result differs from the recorded one")                           \
     X(E_NO_MEMORY, -15, SYSTEM, "the system gave no memory")                                       \
     X(E_IO, -16, SYSTEM, "reading or writing failed")                                              \
@@ -107,9 +112,19 @@ KVP_API const char *kvp_status_text(kvp_status status);
  * Thread: pure. Cost: O(1). */
 KVP_API int kvp_status_class(kvp_status status);
 
-/* Give the library's version, "0.1.0". Compare with KVP_VERSION to detect a header of another
+/* Give the library's version, "0.2.0". Compare with KVP_VERSION to detect a header of another
  * version. Gives: a static string. Thread: pure. */
 KVP_API const char *kvp_version(void);
+
+/* Why a check refused a struct: kvp_config_check and alike. The first field that is wrong, in the
+ * order of the checks; all zero when nothing is. */
+typedef struct kvp_why {
+    char field[40]; /* as in "n_blocks" or "keys[3].end", cut when longer; "" when all is right */
+    double value;   /* what it is, exact below 2^53; 0 when it is a pointer */
+    double lowest;  /* lowest and highest value that this field may have beside the others; */
+    double highest; /* both 0 when what is wrong is no range: `text` says what */
+    char text[152]; /* "n_blocks is 1, expected 2 to 2^31-1" */
+} kvp_why;
 
 /* One cache. It lives in its arena; everything in it is found by indices. */
 typedef struct kvp_cache kvp_cache;

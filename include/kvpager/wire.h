@@ -64,18 +64,23 @@ typedef struct kvp_wire_config {
                                  takes no message */
     uint32_t max_tree_tokens; /* of one sequence's tree; default 0 */
     uint32_t max_moves;       /* moves in one message, of each group; default 0 */
+    uint32_t reserved;        /* 0 */
 } kvp_wire_config;
 
 /* Fill `config` with the sizes of the default cache configuration and epoch 1. A NULL config is
  * ignored. Thread: pure. */
-KVP_API void kvp_wire_config_init(kvp_wire_config *config);
+KVP_SIZED void kvp_wire_config_init(kvp_wire_config *config);
+
+/* Check the sizes of a sender or a mirror, as those that make one do.
+ * Gives: out_why, written always; may be NULL. Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
+KVP_API kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why);
 
 /* Fill `config` so that every state of this cache fits: max_seqs and max_copies as the cache's,
  * max_row_blocks = ceil(max_seq_tokens / S), max_step_tokens = max_seqs + 4 x max_seq_tokens (raise
  * it when more long prompts than four arrive in one step), max_moves = max_seqs x max_tree_tokens,
  * or N x S when that is less, n_groups and max_tree_tokens as the cache's, epoch 1.
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_API kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
+KVP_SIZED kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
 
 /* ----------------------------------------------------------------------------------- the sender */
 
@@ -255,8 +260,8 @@ typedef struct kvp_wire_news {
  * Thread:  exclusive access to the mirror        Blocks: never
  * Cost:    O(n_bytes), and O(max_seqs) for a full one; allocates nothing
  */
-KVP_API kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *mirror, const void *bytes, size_t n_bytes,
-                                         kvp_wire_news *out_news);
+KVP_SIZED kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *mirror, const void *bytes,
+                                           size_t n_bytes, kvp_wire_news *out_news);
 
 typedef struct kvp_wire_mirror_state {
     uint64_t epoch;  /* 0: empty, waits for a full-state message */
@@ -265,8 +270,8 @@ typedef struct kvp_wire_mirror_state {
 } kvp_wire_mirror_state;
 
 /* Tell where the mirror stands. Returns: KVP_OK; KVP_E_ARG. Thread: read. */
-KVP_API kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *mirror,
-                                        kvp_wire_mirror_state *out_state);
+KVP_SIZED kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *mirror,
+                                          kvp_wire_mirror_state *out_state);
 
 /* A sequence as the worker knows it: the words of kvp_seq_info. */
 typedef struct kvp_wire_seq {
@@ -289,11 +294,13 @@ typedef struct kvp_wire_seq {
 
 /* Read one sequence.
  * Returns: KVP_OK, also for an id that no sequence has; KVP_E_ARG. Thread: read. Cost: O(1) */
-KVP_API kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *mirror, uint32_t worker_id,
-                                       kvp_wire_seq *out_seq);
+KVP_SIZED kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *mirror, uint32_t worker_id,
+                                         kvp_wire_seq *out_seq);
 
 /* Digest everything that the mirror knows of sequences; 0 for NULL. See kvp_wire_sender_digest. */
 KVP_API uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *mirror);
+
+#include "sized/wire.h"
 
 #ifdef __cplusplus
 }

@@ -132,10 +132,10 @@ class Layout:
 
     def check(self) -> None:
         """ArgError says what is wrong with the layout."""
-        why = ffi.new("char **")
+        why = ffi.new("kvp_why *")
         status = lib.kvp_layout_check(self._c, why)
         if status:
-            raise ArgError(f"Layout.check: {ffi.string(why[0]).decode()}")
+            raise ArgError(f"Layout.check: {ffi.string(why.text).decode()}")
 
     def slice(self, *, first_layer: int, n_layers: int, first_head: int, n_heads: int) -> Layout:
         """A part of the layers and heads, in the model's numbers, in the same tensors."""

@@ -66,7 +66,16 @@ def preprocess(cc: str, include: pathlib.Path, shim: pathlib.Path) -> str:
         command = [cc, "-E", "-P", "-x", "c", "-nostdinc", "-I", empty, "-I", str(include),
                    "-DKVPY_CDEF", "-U__GNUC__", str(shim / "shim.h")]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return done.stdout
+    return without_bodies(done.stdout)
+
+
+def without_bodies(text: str) -> str:
+    """Functions of headers (KVP_SIZED) as prototypes, each once; not those that they call."""
+    text = re.sub(r"^static inline [^;{]*;\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^static inline ([^;{]*?)\n\{\n.*?^\}$", r"\1;", text,
+                  flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^ ?(?:kvp_status|void) kvp_\w+_sized\([^;]*;\n", "", text,
+                  flags=re.MULTILINE)
 
 
 def macros(include: pathlib.Path) -> tuple[list[str], dict[str, str]]:

@@ -24,7 +24,7 @@ def public_functions() -> set[str]:
     """Of the library that the wheel contains: kvpager/ucx/link.h is of another one."""
     found = set()
     for header in (PYTHON.parent / "include" / "kvpager").glob("*.h"):
-        found |= set(re.findall(r"\bKVP_API\b[^;()]*?\b(kvp_\w+)\(", header.read_text()))
+        found |= set(re.findall(r"\bKVP_(?:API|SIZED)\b[^;()]*?\b(kvp_\w+)\(", header.read_text()))
     return found
 
 

@@ -425,5 +425,5 @@ def test_record(tmp_path: pathlib.Path) -> None:
 def test_helpers() -> None:
     assert kvpager.blocks_for_tokens(16, 33) == 3
     assert kvpager.blocks_for_append(16, 33, 16) == 1
-    assert kvpager.__version__ == "0.1.0"
+    assert kvpager.__version__ == "0.2.0"
     assert kvpager.STOP_MISS == 1 and kvpager.END == 2 ** 32 - 1

@@ -19,6 +19,8 @@
 #include "attention/rope.h"
 #include "attention/scratch.h"
 #include "attention/shape.h"
+#include "common/sized.h"
+#include "common/why.h"
 
 /* ------------------------------------------------------------------------------ rotary
  * embedding */
@@ -81,20 +83,44 @@ static kvp_status check_scratch(const struct kvpi_scratch *needed, const void *s
 /* ----------------------------------------------------------------------------------------
  * append */
 
-void kvp_append_init(kvp_append *append)
+static void append_defaults(kvp_append *append)
 {
-    if (append == NULL)
-        return;
     memset(append, 0, sizeof *append);
     append->struct_size = sizeof *append;
     kvp_rope_init(&append->rope);
 }
 
+void kvp_append_init_sized(kvp_append *append, size_t append_size)
+{
+    kvp_append full;
+    append_defaults(&full);
+    kvpi_sized_init(append, append_size, &full, sizeof(full));
+}
+
+/* Is a field wrong that says what is appended, not where it lies? */
+static int append_wrong(const kvp_append *a, kvp_why *why)
+{
+    return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &(uint64_t){a->impl},
+                       "this processor or this build does not have it") ||
+           kvpi_layer_wrong(a->layer, why) ||
+           kvpi_why_if(why, !kvpi_rope_is_valid(&a->rope, a->layer->k.size), "rope", NULL,
+                       "not one for vectors of this size");
+}
+
+kvp_status kvp_append_check(const kvp_append *append, kvp_why *out_why)
+{
+    kvp_append own;
+    append_defaults(&own);
+    const kvp_append *known = kvpi_sized_take(append, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, append, known, "append") || append_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
+}
+
 static int is_append_shaped(const kvp_append *append)
 {
-    return append != NULL && append->struct_size == sizeof *append &&
-           kvpi_impl_is_valid(append->impl) && kvpi_layer_is_valid(append->layer) &&
-           kvpi_rope_is_valid(&append->rope, append->layer->k.size);
+    return append != NULL && !append_wrong(append, NULL);
 }
 
 static int are_targets_valid(const kvp_append *append)
@@ -146,8 +172,11 @@ static void cut_append(struct append_scratch *out, const kvp_append *append,
 
 kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 {
+    kvp_append own;
     struct kvpi_scratch scratch = {NULL, 0, 0};
     struct append_scratch parts;
+    append_defaults(&own);
+    append = kvpi_sized_take(append, &own, sizeof(own));
     if (!is_append_shaped(append) || out_bytes == NULL)
         return KVP_E_ARG;
     cut_append(&parts, append, &scratch);
@@ -157,8 +186,11 @@ kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes)
 
 kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_bytes)
 {
+    kvp_append own;
     struct kvpi_scratch cut = {NULL, 0, 0};
     struct append_scratch parts;
+    append_defaults(&own);
+    append = kvpi_sized_take(append, &own, sizeof(own));
     if (!is_append_shaped(append) || !is_append_valid(append))
         return KVP_E_ARG;
     cut_append(&parts, append, &cut);
@@ -182,10 +214,8 @@ kvp_status kvp_append_run(const kvp_append *append, void *scratch, size_t n_byte
 /* -------------------------------------------------------------------------------------
  * attention */
 
-void kvp_attention_init(kvp_attention *attention)
+static void attention_defaults(kvp_attention *attention)
 {
-    if (attention == NULL)
-        return;
     memset(attention, 0, sizeof *attention);
     attention->struct_size = sizeof *attention;
     attention->causal = 1;
@@ -193,20 +223,29 @@ void kvp_attention_init(kvp_attention *attention)
     kvp_rope_init(&attention->rope);
 }
 
+void kvp_attention_init_sized(kvp_attention *attention, size_t attention_size)
+{
+    kvp_attention full;
+    attention_defaults(&full);
+    kvpi_sized_init(attention, attention_size, &full, sizeof(full));
+}
+
 static uint32_t v_size_of(const kvp_attention *attention)
 {
     return attention->v_size != 0 ? attention->v_size : attention->layer->v.size;
 }
 
-static int has_valid_heads(const kvp_attention *attention)
+static int heads_wrong(const kvp_attention *attention, kvp_why *why)
 {
     const kvp_layer *layer = attention->layer;
-    if (attention->n_heads < 1 || attention->n_heads > KVP_HEADS_MAX ||
-        attention->n_heads % layer->n_heads != 0)
-        return 0;
-    if (layer->v.base != NULL)
-        return v_size_of(attention) == layer->v.size;
-    return attention->v_size >= 1 && attention->v_size <= layer->k.size;
+    const uint64_t n_heads = attention->n_heads;
+    if (kvpi_why_range(why, "n_heads", n_heads, 1, KVP_HEADS_MAX) ||
+        kvpi_why_if(why, n_heads % layer->n_heads != 0, "n_heads", &n_heads,
+                    "no multiple of the layer's"))
+        return 1;
+    return layer->v.base != NULL
+               ? kvpi_why_range(why, "v_size", v_size_of(attention), layer->v.size, layer->v.size)
+               : kvpi_why_range(why, "v_size", attention->v_size, 1, layer->k.size);
 }
 
 static int has_valid_scores(const kvp_attention *attention)
@@ -257,16 +296,42 @@ static int is_tree_valid(const kvp_attn_tree *tree, uint32_t n_seqs)
     return tree->bits == NULL || are_ranges(tree->bits_start, n_seqs, tree->n_bytes);
 }
 
+/* Is a field wrong that says what is computed, not where it lies? */
+static int attention_wrong(const kvp_attention *a, kvp_why *why)
+{
+    return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &(uint64_t){a->impl},
+                       "this processor or this build does not have it") ||
+           kvpi_why_range(why, "causal", a->causal, 0, 1) || kvpi_layer_wrong(a->layer, why) ||
+           heads_wrong(a, why) ||
+           kvpi_why_if(why, !has_valid_scores(a), "scale", NULL,
+                       "it, soft_cap or sink_logits is no number, negative or misaligned") ||
+           kvpi_why_range(why, "n_seqs", a->n_seqs, 0, INT32_MAX) ||
+           kvpi_why_range(why, "n_tokens", a->n_tokens, 0, INT32_MAX) ||
+           kvpi_why_if(why, !kvpi_levels_are_valid(a), "levels", NULL,
+                       "they, n_levels, order or query_start do not fit each other") ||
+           kvpi_why_if(why, !is_window_valid(&a->window), "window", NULL,
+                       "sinks without a window, or some of its arrays are missing") ||
+           kvpi_why_if(why, !is_tree_valid(&a->tree, a->n_seqs), "tree", NULL,
+                       "its arrays do not fit each other") ||
+           kvpi_why_if(why, !kvpi_rope_is_valid(&a->rope, a->layer->k.size), "rope", NULL,
+                       "not one for vectors of this size");
+}
+
+kvp_status kvp_attention_check(const kvp_attention *attention, kvp_why *out_why)
+{
+    kvp_attention own;
+    attention_defaults(&own);
+    const kvp_attention *known = kvpi_sized_take(attention, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, attention, known, "attention") ||
+                   attention_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
+}
+
 static int is_attention_shaped(const kvp_attention *attention)
 {
-    return attention != NULL && attention->struct_size == sizeof *attention &&
-           kvpi_impl_is_valid(attention->impl) && attention->causal <= 1 &&
-           kvpi_layer_is_valid(attention->layer) && has_valid_heads(attention) &&
-           has_valid_scores(attention) && attention->n_seqs <= INT32_MAX &&
-           attention->n_tokens <= INT32_MAX && kvpi_levels_are_valid(attention) &&
-           is_window_valid(&attention->window) &&
-           is_tree_valid(&attention->tree, attention->n_seqs) &&
-           kvpi_rope_is_valid(&attention->rope, attention->layer->k.size);
+    return attention != NULL && !attention_wrong(attention, NULL);
 }
 
 /* q, out, lse, positions. */
@@ -336,8 +401,11 @@ static void cut_attention(struct attention_scratch *out, const kvp_attention *re
 
 kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *out_bytes)
 {
+    kvp_attention own;
     struct kvpi_scratch scratch = {NULL, 0, 0};
     struct attention_scratch parts;
+    attention_defaults(&own);
+    attention = kvpi_sized_take(attention, &own, sizeof(own));
     if (!is_attention_shaped(attention) || out_bytes == NULL)
         return KVP_E_ARG;
     const kvp_attention resolved = resolve(attention);
@@ -363,8 +431,11 @@ static int are_sequences_valid(const struct kvpi_batch *batch, uint32_t *seen)
 
 kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size_t n_bytes)
 {
+    kvp_attention own;
     struct kvpi_scratch cut = {NULL, 0, 0};
     struct attention_scratch parts;
+    attention_defaults(&own);
+    attention = kvpi_sized_take(attention, &own, sizeof(own));
     if (!is_attention_shaped(attention) || !are_tensors_valid(attention))
         return KVP_E_ARG;
     const kvp_attention resolved = resolve(attention);
@@ -388,20 +459,24 @@ kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size
 /* -----------------------------------------------------------------------------------------
  * merge */
 
-void kvp_merge_init(kvp_merge *merge)
+static void merge_defaults(kvp_merge *merge)
 {
-    if (merge == NULL)
-        return;
     memset(merge, 0, sizeof *merge);
     merge->struct_size = sizeof *merge;
 }
 
+void kvp_merge_init_sized(kvp_merge *merge, size_t merge_size)
+{
+    kvp_merge full;
+    merge_defaults(&full);
+    kvpi_sized_init(merge, merge_size, &full, sizeof(full));
+}
+
 static int is_merge_valid(const kvp_merge *merge)
 {
-    if (merge == NULL || merge->struct_size != sizeof *merge || !kvpi_impl_is_valid(merge->impl) ||
-        merge->n_partials < 1 || merge->n_partials > KVP_MERGE_MAX ||
-        merge->n_heads > KVP_HEADS_MAX || merge->size < 1 || merge->size > KVP_HEAD_SIZE_MAX ||
-        !kvpi_is_aligned(merge->partials, sizeof(void *)))
+    if (merge == NULL || !kvpi_impl_is_valid(merge->impl) || merge->n_partials < 1 ||
+        merge->n_partials > KVP_MERGE_MAX || merge->n_heads > KVP_HEADS_MAX || merge->size < 1 ||
+        merge->size > KVP_HEAD_SIZE_MAX || !kvpi_is_aligned(merge->partials, sizeof(void *)))
         return 0;
     const struct kvpi_shape out = {merge->n_tokens, merge->n_heads, merge->size};
     const struct kvpi_shape lse = {merge->n_tokens, merge->n_heads, 1};
@@ -416,6 +491,9 @@ static int is_merge_valid(const kvp_merge *merge)
 
 kvp_status kvp_merge_run(const kvp_merge *merge)
 {
+    kvp_merge own;
+    merge_defaults(&own);
+    merge = kvpi_sized_take(merge, &own, sizeof(own));
     if (!is_merge_valid(merge))
         return KVP_E_ARG;
     kvp_merge resolved = *merge;

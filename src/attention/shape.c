@@ -7,6 +7,7 @@
 #include "attention/shape.h"
 
 #include "attention/kernels.h"
+#include "common/why.h"
 
 int kvpi_impl_is_valid(uint32_t impl)
 {
@@ -33,17 +34,19 @@ static int is_part_valid(const kvp_layer_part *part, uint32_t type)
            part->scale_head_stride % sizeof(float) == 0;
 }
 
-int kvpi_layer_is_valid(const kvp_layer *layer)
+int kvpi_layer_wrong(const kvp_layer *layer, kvp_why *why)
 {
-    if (layer == NULL || kvp_type_bytes(layer->type) == 0)
-        return 0;
-    if (layer->n_blocks < 2 || layer->n_blocks > INT32_MAX || layer->block_tokens < 1 ||
-        layer->block_tokens > KVP_BLOCK_TOKENS_MAX || layer->n_heads < 1 ||
-        layer->n_heads > KVP_HEADS_MAX)
-        return 0;
-    if (layer->k.base == NULL || !is_part_valid(&layer->k, layer->type))
-        return 0;
-    return layer->v.base == NULL || is_part_valid(&layer->v, layer->type);
+    if (kvpi_why_if(why, layer == NULL, "layer", NULL, "is NULL"))
+        return 1;
+    return kvpi_why_range(why, "layer.type", layer->type, KVP_F32, KVP_E4M3) ||
+           kvpi_why_range(why, "layer.n_blocks", layer->n_blocks, 2, INT32_MAX) ||
+           kvpi_why_range(why, "layer.block_tokens", layer->block_tokens, 1,
+                          KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "layer.n_heads", layer->n_heads, 1, KVP_HEADS_MAX) ||
+           kvpi_why_if(why, layer->k.base == NULL || !is_part_valid(&layer->k, layer->type),
+                       "layer.k", NULL, "no memory, or strides or sizes that cannot be") ||
+           kvpi_why_if(why, layer->v.base != NULL && !is_part_valid(&layer->v, layer->type),
+                       "layer.v", NULL, "strides or sizes that cannot be");
 }
 
 /* ---------------------------------------------------------------------------------------

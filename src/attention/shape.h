@@ -20,8 +20,9 @@ static inline int kvpi_is_aligned(const void *pointer, size_t align)
 /* One that exists, and that this processor can run. */
 int kvpi_impl_is_valid(uint32_t impl);
 
-/* A layer whose numbers make sense, as far as that can be told without knowing its tensors. */
-int kvpi_layer_is_valid(const kvp_layer *layer);
+/* Do a layer's numbers make no sense, as far as that can be told without knowing its tensors? `why`
+ * (common/why.h) says which. */
+int kvpi_layer_wrong(const kvp_layer *layer, kvp_why *why);
 
 /* A tensor that may be read: data is there (unless no vector is), and nothing wraps around. */
 int kvpi_rows_are_valid(const kvp_rows *rows, const struct kvpi_shape *shape);

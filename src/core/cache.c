@@ -242,10 +242,12 @@ static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
     return KVP_OK;
 }
 
-kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
-                        kvp_open_info *out_info)
+static kvp_status seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
+                           kvp_open_info *out_info)
 {
+    kvp_prompt own = {0};
     kvp_open_info info;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
     if (cache == NULL || kvpi_bad_prompt(prompt) || out_seq == NULL) {
         return KVP_E_ARG;
     }
@@ -261,6 +263,20 @@ kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
         kvpi_record_seq_open(&cache->recorder, ns, prompt, status, out_seq, &info);
     }
     return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              kvp_seq *out_seq, kvp_open_info *out_info, size_t info_size)
+{
+    kvp_open_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = seq_open(cache, ns, prompt, out_seq, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 /* --------------------------------------------------------------------------------------- commit */

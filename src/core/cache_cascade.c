@@ -214,9 +214,8 @@ static void make_cascade(const kvp_cache *cache, const kvp_meta_batch *batch,
 
 static int bad_cascade(const kvp_meta_cascade *cascade)
 {
-    if (cascade == NULL || cascade->struct_size != sizeof(*cascade) || cascade->max_levels == 0 ||
-        cascade->max_levels > KVP_META_LEVELS_MAX || cascade->order == NULL ||
-        cascade->levels == NULL) {
+    if (cascade == NULL || cascade->max_levels == 0 || cascade->max_levels > KVP_META_LEVELS_MAX ||
+        cascade->reserved != 0 || cascade->order == NULL || cascade->levels == NULL) {
         return 1;
     }
     for (uint32_t l = 0; l < cascade->max_levels; l++) {
@@ -232,7 +231,12 @@ static int bad_cascade(const kvp_meta_cascade *cascade)
 kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
                                  kvp_meta_cascade *cascade)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_cascade own_cascade = {0};
+    kvp_meta_cascade *const theirs = cascade;
     kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    cascade = kvpi_sized_take(cascade, &own_cascade, sizeof(own_cascade));
     if (bad_cascade(cascade)) {
         return KVP_E_ARG;
     }
@@ -244,6 +248,7 @@ kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
         status = KVP_E_TOO_SMALL;
     } else {
         make_cascade(cache, batch, cascade);
+        kvpi_sized_return(theirs, cascade, sizeof(own_cascade));
     }
     return kvpi_leave(cache, status);
 }

@@ -504,8 +504,7 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
 
 int kvpi_bad_batch(const kvp_batch *batch)
 {
-    return batch == NULL || batch->struct_size != sizeof(*batch) ||
-           (batch->seqs == NULL && batch->n_seqs > 0) ||
+    return batch == NULL || (batch->seqs == NULL && batch->n_seqs > 0) ||
            (batch->keys == NULL && batch->n_keys > 0) ||
            (batch->statuses == NULL && (batch->flags & KVP_BATCH_EACH) && batch->n_seqs > 0);
 }
@@ -521,6 +520,8 @@ static kvp_status extend_batch(kvp_cache *cache, const kvp_batch *batch)
 
 kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
 {
+    kvp_batch own = {0};
+    batch = kvpi_sized_take(batch, &own, sizeof(own));
     if (cache == NULL || kvpi_bad_batch(batch)) {
         return KVP_E_ARG;
     }
@@ -674,6 +675,8 @@ static kvp_status fill_batch(kvp_cache *cache, const kvp_batch *batch)
 
 kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch)
 {
+    kvp_batch own = {0};
+    batch = kvpi_sized_take(batch, &own, sizeof(own));
     if (cache == NULL || bad_fill(batch)) {
         return KVP_E_ARG;
     }
@@ -730,8 +733,11 @@ static kvp_status can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admis
     return KVP_OK;
 }
 
-kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admission *out_admission)
+static kvp_status can_extend_batch(kvp_cache *cache, const kvp_batch *batch,
+                                   kvp_admission *out_admission)
 {
+    kvp_batch own = {0};
+    batch = kvpi_sized_take(batch, &own, sizeof(own));
     if (cache == NULL || kvpi_bad_batch(batch) || out_admission == NULL) {
         return KVP_E_ARG;
     }
@@ -744,4 +750,18 @@ kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch, kvp_admissio
         kvpi_record_can_extend(&cache->recorder, batch, status, out_admission);
     }
     return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_can_extend_sized(kvp_cache *cache, const kvp_batch *batch,
+                                kvp_admission *out_admission, size_t admission_size)
+{
+    kvp_admission full;
+    if (kvpi_sized_bad(out_admission, admission_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = can_extend_batch(cache, batch, out_admission == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
+    }
+    return status;
 }

@@ -28,12 +28,17 @@ struct inspection {
     int failed; /* the source did */
 };
 
-void kvp_arena_options_init(kvp_arena_options *options)
+static void options_defaults(kvp_arena_options *options)
 {
-    if (options != NULL) {
-        memset(options, 0, sizeof(*options));
-        options->struct_size = sizeof(*options);
-    }
+    memset(options, 0, sizeof(*options));
+    options->struct_size = sizeof(*options);
+}
+
+void kvp_arena_options_init_sized(kvp_arena_options *options, size_t options_size)
+{
+    kvp_arena_options full;
+    options_defaults(&full);
+    kvpi_sized_init(options, options_size, &full, sizeof(full));
 }
 
 /* ------------------------------------------------------------------------------------- reading */
@@ -365,17 +370,33 @@ static kvp_status read_all(struct inspection *in)
     return in->failed ? KVP_E_IO : KVP_OK;
 }
 
-kvp_status kvp_arena_inspect(const kvp_arena_source *source, const kvp_arena_options *options,
-                             kvp_arena_report *out_report)
+static kvp_status inspect(const kvp_arena_source *source, const kvp_arena_options *options,
+                          kvp_arena_report *out_report)
 {
+    kvp_arena_options own = {0};
+    const kvp_arena_options *known = kvpi_sized_take(options, &own, sizeof(own));
     if (source == NULL || source->read == NULL || out_report == NULL ||
-        (options != NULL && options->struct_size != sizeof(*options))) {
+        (options != NULL && known == NULL)) {
         return KVP_E_ARG;
     }
-    struct inspection in = {.source = source, .options = options};
+    struct inspection in = {.source = source, .options = known};
     const kvp_status status = read_all(&in);
     if (status == KVP_OK) {
         *out_report = in.report;
+    }
+    return status;
+}
+
+kvp_status kvp_arena_inspect_sized(const kvp_arena_source *source, const kvp_arena_options *options,
+                                   kvp_arena_report *out_report, size_t report_size)
+{
+    kvp_arena_report full;
+    if (kvpi_sized_bad(out_report, report_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = inspect(source, options, out_report == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_report, report_size, &full, sizeof(full));
     }
     return status;
 }

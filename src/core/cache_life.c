@@ -15,11 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kvp_config_init(kvp_config *config)
+static void config_defaults(kvp_config *config)
 {
-    if (config == NULL) {
-        return;
-    }
     memset(config, 0, sizeof(*config));
     config->struct_size = sizeof(*config);
     config->block_tokens = 16;
@@ -33,52 +30,88 @@ void kvp_config_init(kvp_config *config)
     config->n_groups = 1;
 }
 
-static int groups_valid(const kvp_config *config)
+void kvp_config_init_sized(kvp_config *config, size_t config_size)
 {
-    if (config->n_groups == 0 || config->n_groups > KVP_GROUPS_MAX) {
-        return 0;
+    kvp_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
+}
+
+static int groups_wrong(const kvp_config *config, kvp_why *why)
+{
+    if (kvpi_why_range(why, "n_groups", config->n_groups, 1, KVP_GROUPS_MAX)) {
+        return 1;
     }
     for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
         const kvp_window *w = &config->groups[g];
-        if ((w->recent_tokens == 0 || g >= config->n_groups) &&
-            (w->sink_tokens | w->recent_tokens) != 0) {
-            return 0;
+        const uint64_t most = g < config->n_groups ? UINT32_MAX : 0;
+        if (kvpi_why_element(why, "groups", g, ".recent_tokens", w->recent_tokens, 0, most) ||
+            kvpi_why_element(why, "groups", g, ".sink_tokens", w->sink_tokens, 0,
+                             w->recent_tokens > 0 ? most : 0)) {
+            return 1;
         }
     }
-    return 1;
+    return 0;
 }
 
-static int config_valid(const kvp_config *config)
+static int sizes_wrong(const kvp_config *c, kvp_why *why)
 {
-    const uint32_t S = config->block_tokens;
-    const uint32_t U = config->unit_tokens == 0 ? S : config->unit_tokens;
-    if (S == 0 || S > KVP_BLOCK_TOKENS_MAX || U > S || S % U != 0) {
-        return 0;
-    }
-    if (config->n_blocks < 2 || config->n_blocks > INT32_MAX || config->max_seqs == 0 ||
-        config->max_seqs > (1u << 20) || config->max_seq_tokens == 0 ||
-        config->max_seq_tokens > INT32_MAX || config->max_namespaces == 0 ||
-        config->max_namespaces > 65536 || config->max_unit_keys > KVPI_UNIT_KEYS_MAX) {
-        return 0;
-    }
-    if (config->commit_policy > KVP_KEEP || config->full_hit > KVP_FULL_HIT_RECOMPUTE ||
-        config->prefix_cache > 1 || config->test_hash_bits > 32 ||
-        !(config->watermark >= 0.0 && config->watermark < 1.0)) {
-        return 0;
-    }
-    if (config->host_blocks == 1 || config->host_blocks > INT32_MAX || config->keep_evicted > 1 ||
-        config->steps > KVP_STEPS_OVERLAPPED || config->max_steps_out == 0 ||
-        config->max_steps_out > KVPI_STEPS_OUT_MAX ||
-        config->max_tree_tokens > KVP_TREE_TOKENS_MAX || !groups_valid(config)) {
-        return 0;
+    const uint64_t U = c->unit_tokens;
+    return kvpi_why_range(why, "block_tokens", c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "unit_tokens", U, 0, c->block_tokens) ||
+           kvpi_why_if(why, U != 0 && c->block_tokens % U != 0, "unit_tokens", &U,
+                       "no divisor of block_tokens") ||
+           kvpi_why_range(why, "n_blocks", c->n_blocks, 2, INT32_MAX) ||
+           kvpi_why_range(why, "max_seqs", c->max_seqs, 1, 1u << 20) ||
+           kvpi_why_range(why, "max_seq_tokens", c->max_seq_tokens, 1, INT32_MAX) ||
+           kvpi_why_range(why, "max_namespaces", c->max_namespaces, 1, 65536) ||
+           kvpi_why_range(why, "max_unit_keys", c->max_unit_keys, 0, KVPI_UNIT_KEYS_MAX) ||
+           kvpi_why_range(why, "n_nodes", c->n_nodes, c->n_nodes == 0 ? 0 : c->max_namespaces + 1,
+                          INT32_MAX - 1);
+}
+
+static int choices_wrong(const kvp_config *c, kvp_why *why)
+{
+    return kvpi_why_range(why, "commit_policy", c->commit_policy, 0, KVP_KEEP) ||
+           kvpi_why_range(why, "full_hit", c->full_hit, 0, KVP_FULL_HIT_RECOMPUTE) ||
+           kvpi_why_range(why, "prefix_cache", c->prefix_cache, 0, 1) ||
+           kvpi_why_range(why, "test_hash_bits", c->test_hash_bits, 0, 32) ||
+           kvpi_why_if(why, !(c->watermark >= 0.0 && c->watermark < 1.0), "watermark", NULL,
+                       "expected at least 0 and below 1") ||
+           kvpi_why_range(why, "host_blocks", c->host_blocks, c->host_blocks == 0 ? 0 : 2,
+                          INT32_MAX) ||
+           kvpi_why_range(why, "keep_evicted", c->keep_evicted, 0, 1) ||
+           kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_OVERLAPPED) ||
+           kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
+           kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
+           kvpi_why_range(why, "reserved", c->reserved, 0, 0);
+}
+
+/* Is a field wrong? The first one that is goes to `why`. */
+static int config_wrong(const kvp_config *config, kvp_why *why)
+{
+    if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why)) {
+        return 1;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
-    if (((uint64_t)config->n_blocks + config->host_blocks) * (S / U) > UINT32_MAX - 1) {
-        return 0;
-    }
-    return (config->n_uncached_tokens == 0 || config->uncached_tokens != NULL) &&
-           (config->n_nodes == 0 ||
-            (config->n_nodes > config->max_namespaces && config->n_nodes < INT32_MAX));
+    const uint32_t U = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    const uint64_t n_units =
+        ((uint64_t)config->n_blocks + config->host_blocks) * (config->block_tokens / U);
+    return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &(uint64_t){config->n_blocks},
+                       "with host_blocks it has 2^32-1 units or more") ||
+           kvpi_why_if(why, config->n_uncached_tokens > 0 && config->uncached_tokens == NULL,
+                       "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0");
+}
+
+kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)
+{
+    kvp_config own;
+    config_defaults(&own);
+    const kvp_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, config, known, "config") || config_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
 }
 
 /* Enough nodes for every unit of the pools, and some for prefixes that lost their blocks. */
@@ -169,7 +202,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *out_bytes)
 {
     struct kvpi_layout layout = {0, 0};
-    if (config == NULL || config->struct_size != sizeof(*config) || !config_valid(config)) {
+    if (config == NULL || config_wrong(config, NULL)) {
         return KVP_E_ARG;
     }
     memset(cache, 0, sizeof(*cache));
@@ -208,7 +241,7 @@ int kvpi_is_planned(const kvp_cache *cache)
     struct kvpi_layout layout = {0, 0};
     kvp_cache planned;
     memcpy(&planned, cache, sizeof(planned));
-    if (cache->config.struct_size != sizeof(kvp_config) || !config_valid(&cache->config)) {
+    if (cache->config.struct_size != sizeof(kvp_config) || config_wrong(&cache->config, NULL)) {
         return 0;
     }
     resolve(&planned.config);
@@ -222,10 +255,13 @@ int kvpi_is_planned(const kvp_cache *cache)
 kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)
 {
     kvp_cache cache;
+    kvp_config own;
     size_t bytes;
     if (out_bytes == NULL) {
         return KVP_E_ARG;
     }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = prepare(config, &cache, &bytes);
     if (status == KVP_OK) {
         *out_bytes = bytes;
@@ -256,10 +292,13 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
                             kvp_cache **out_cache)
 {
     kvp_cache planned;
+    kvp_config own;
     size_t bytes;
     if (out_cache == NULL || (uintptr_t)arena % KVPI_CACHE_LINE != 0) {
         return KVP_E_ARG;
     }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = prepare(config, &planned, &bytes);
     if (status != KVP_OK) {
         return status;

@@ -464,15 +464,17 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
 
 int kvpi_bad_prompt(const kvp_prompt *prompt)
 {
-    return prompt == NULL || prompt->struct_size != sizeof(*prompt) ||
-           (prompt->tokens == NULL && prompt->n_tokens > 0) ||
+    return prompt == NULL || (prompt->tokens == NULL && prompt->n_tokens > 0) ||
            (prompt->keys == NULL && prompt->n_keys > 0) ||
            (prompt->uncached == NULL && prompt->n_uncached > 0);
 }
 
-kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_open_info *out_info)
+static kvp_status match_prompt(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                               kvp_open_info *out_info)
 {
+    kvp_prompt own = {0};
     struct kvpi_match match;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
     if (cache == NULL || kvpi_bad_prompt(prompt) || out_info == NULL) {
         return KVP_E_ARG;
     }
@@ -491,10 +493,26 @@ kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_
     return kvpi_leave(cache, status);
 }
 
-kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                        kvp_admission *out_admission)
+kvp_status kvp_match_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                           kvp_open_info *out_info, size_t info_size)
 {
+    kvp_open_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = match_prompt(cache, ns, prompt, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                           kvp_admission *out_admission)
+{
+    kvp_prompt own = {0};
     struct kvpi_match match;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
     if (cache == NULL || kvpi_bad_prompt(prompt) || out_admission == NULL) {
         return KVP_E_ARG;
     }
@@ -511,4 +529,18 @@ kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
         kvpi_record_can_open(&cache->recorder, ns, prompt, status, out_admission);
     }
     return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_can_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              kvp_admission *out_admission, size_t admission_size)
+{
+    kvp_admission full;
+    if (kvpi_sized_bad(out_admission, admission_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = can_open(cache, ns, prompt, out_admission == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
+    }
+    return status;
 }

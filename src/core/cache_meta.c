@@ -13,8 +13,8 @@
 
 static int bad_batch(const kvp_cache *cache, const kvp_meta_batch *batch)
 {
-    return cache == NULL || batch == NULL || batch->struct_size != sizeof(*batch) ||
-           batch->seqs == NULL || batch->n_seqs == 0 || batch->group >= cache->config.n_groups;
+    return cache == NULL || batch == NULL || batch->seqs == NULL || batch->n_seqs == 0 ||
+           batch->group >= cache->config.n_groups;
 }
 
 /* What a batch is asked for: rows may lack what a step would need. */
@@ -128,7 +128,9 @@ static uint64_t count_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *b
 kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
                             kvp_meta_sizes *out_sizes)
 {
+    kvp_meta_batch own = {0};
     kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own, sizeof(own));
     if (out_sizes == NULL) {
         return KVP_E_ARG;
     }
@@ -254,8 +256,12 @@ static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
 kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
                                const kvp_meta_dense *dense)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_dense own_dense = {0};
     kvp_meta_sizes sizes;
-    if (dense == NULL || dense->struct_size != sizeof(*dense)) {
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    dense = kvpi_sized_take(dense, &own_dense, sizeof(own_dense));
+    if (dense == NULL) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
@@ -296,8 +302,12 @@ static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const 
 
 kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_csr *csr)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_csr own_csr = {0};
     kvp_meta_sizes sizes;
-    if (csr == NULL || csr->struct_size != sizeof(*csr)) {
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    csr = kvpi_sized_take(csr, &own_csr, sizeof(own_csr));
+    if (csr == NULL) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
@@ -339,8 +349,12 @@ static void fill_trtllm(const kvp_cache *cache, const kvp_meta_batch *batch,
 kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
                                 const kvp_meta_trtllm *trtllm)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_trtllm own_trtllm = {0};
     kvp_meta_sizes sizes;
-    if (trtllm == NULL || trtllm->struct_size != sizeof(*trtllm) || trtllm->layers_per_block == 0) {
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    trtllm = kvpi_sized_take(trtllm, &own_trtllm, sizeof(own_trtllm));
+    if (trtllm == NULL || trtllm->layers_per_block == 0) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
@@ -400,7 +414,7 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
 
 static int bad_delta(const kvp_meta_delta *delta)
 {
-    return delta == NULL || delta->struct_size != sizeof(*delta) || delta->had_version == NULL ||
+    return delta == NULL || delta->reserved != 0 || delta->had_version == NULL ||
            delta->had_blocks == NULL || delta->version == NULL || delta->blocks == NULL ||
            delta->indptr == NULL || delta->start == NULL ||
            (delta->entries == NULL && delta->max_entries > 0);
@@ -408,7 +422,12 @@ static int bad_delta(const kvp_meta_delta *delta)
 
 kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_delta *delta)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_delta own_delta = {0};
+    kvp_meta_delta *const theirs = delta;
     kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    delta = kvpi_sized_take(delta, &own_delta, sizeof(own_delta));
     if (bad_delta(delta) || batch == NULL) {
         return KVP_E_ARG;
     }
@@ -420,5 +439,6 @@ kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kv
         return status;
     }
     status = fill_delta(cache, batch, delta);
+    kvpi_sized_return(theirs, delta, sizeof(own_delta));
     return kvpi_leave(cache, status);
 }

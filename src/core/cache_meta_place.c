@@ -49,10 +49,12 @@ static void cut_dense(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_den
 kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *sizes, void *buffer,
                                 size_t capacity, size_t *out_n_bytes)
 {
+    kvp_meta_dense own = {0};
+    kvp_meta_dense *const theirs = dense;
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_dense placed;
-    if (dense == NULL || dense->struct_size != sizeof(*dense) ||
-        bad_place(sizes, buffer, out_n_bytes)) {
+    dense = kvpi_sized_take(dense, &own, sizeof(own));
+    if (dense == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *dense;
@@ -61,6 +63,7 @@ kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *siz
     if (status == KVP_OK && buffer != NULL) {
         cut = (struct cut){buffer, {0, 0}};
         cut_dense(&cut, sizes, dense);
+        kvpi_sized_return(theirs, dense, sizeof(own));
     }
     return status;
 }
@@ -82,9 +85,12 @@ static void cut_csr(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_csr *
 kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, void *buffer,
                               size_t capacity, size_t *out_n_bytes)
 {
+    kvp_meta_csr own = {0};
+    kvp_meta_csr *const theirs = csr;
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_csr placed;
-    if (csr == NULL || csr->struct_size != sizeof(*csr) || bad_place(sizes, buffer, out_n_bytes)) {
+    csr = kvpi_sized_take(csr, &own, sizeof(own));
+    if (csr == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *csr;
@@ -93,6 +99,7 @@ kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, vo
     if (status == KVP_OK && buffer != NULL) {
         cut = (struct cut){buffer, {0, 0}};
         cut_csr(&cut, sizes, csr);
+        kvpi_sized_return(theirs, csr, sizeof(own));
     }
     return status;
 }
@@ -120,10 +127,12 @@ static void cut_windowed(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_
 kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_sizes *sizes,
                                    void *buffer, size_t capacity, size_t *out_n_bytes)
 {
+    kvp_meta_windowed own = {0};
+    kvp_meta_windowed *const theirs = windowed;
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_windowed placed;
-    if (windowed == NULL || windowed->struct_size != sizeof(*windowed) ||
-        bad_place(sizes, buffer, out_n_bytes)) {
+    windowed = kvpi_sized_take(windowed, &own, sizeof(own));
+    if (windowed == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *windowed;
@@ -132,6 +141,7 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
     if (status == KVP_OK && buffer != NULL) {
         cut = (struct cut){buffer, {0, 0}};
         cut_windowed(&cut, sizes, windowed);
+        kvpi_sized_return(theirs, windowed, sizeof(own));
     }
     return status;
 }
@@ -162,10 +172,12 @@ static void cut_tree(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree
 kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes, void *buffer,
                                size_t capacity, size_t *out_n_bytes)
 {
+    kvp_meta_tree own = {0};
+    kvp_meta_tree *const theirs = tree;
     struct cut cut = {NULL, {0, 0}};
     kvp_meta_tree placed;
-    if (tree == NULL || tree->struct_size != sizeof(*tree) ||
-        bad_place(sizes, buffer, out_n_bytes)) {
+    tree = kvpi_sized_take(tree, &own, sizeof(own));
+    if (tree == NULL || bad_place(sizes, buffer, out_n_bytes)) {
         return KVP_E_ARG;
     }
     placed = *tree;
@@ -174,6 +186,7 @@ kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
     if (status == KVP_OK && buffer != NULL) {
         cut = (struct cut){buffer, {0, 0}};
         cut_tree(&cut, sizes, tree);
+        kvpi_sized_return(theirs, tree, sizeof(own));
     }
     return status;
 }

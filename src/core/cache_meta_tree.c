@@ -225,8 +225,12 @@ static kvp_status check_room(const kvp_cache *cache, const kvp_meta_batch *batch
 kvp_status kvp_meta_fill_tree(kvp_cache *cache, const kvp_meta_batch *batch,
                               const kvp_meta_tree *tree)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_tree own_tree = {0};
     kvp_meta_sizes sizes;
-    if (tree == NULL || tree->struct_size != sizeof(*tree) || tree->mask_keys > KVP_MASK_WINDOWED) {
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    tree = kvpi_sized_take(tree, &own_tree, sizeof(own_tree));
+    if (tree == NULL || tree->mask_keys > KVP_MASK_WINDOWED) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_meta_enter(cache, batch, &sizes);

@@ -115,8 +115,12 @@ static void fill_windowed(const kvp_cache *cache, const kvp_meta_batch *batch,
 kvp_status kvp_meta_fill_windowed(kvp_cache *cache, const kvp_meta_batch *batch,
                                   const kvp_meta_windowed *windowed)
 {
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_windowed own_windowed = {0};
     kvp_meta_sizes sizes;
-    if (windowed == NULL || windowed->struct_size != sizeof(*windowed)) {
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    windowed = kvpi_sized_take(windowed, &own_windowed, sizeof(own_windowed));
+    if (windowed == NULL) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_meta_enter(cache, batch, &sizes);

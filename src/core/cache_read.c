@@ -13,7 +13,7 @@ static struct kvpi_recorder *recorder_of(const kvp_cache *cache)
 
 /* ------------------------------------------------------------------------------------ the cache */
 
-kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config)
+static kvp_status config_peek(const kvp_cache *cache, kvp_config *out_config)
 {
     if (cache == NULL || out_config == NULL) {
         return KVP_E_ARG;
@@ -24,11 +24,38 @@ kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config)
     return KVP_OK;
 }
 
-kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config)
+kvp_status kvp_config_peek_sized(const kvp_cache *cache, kvp_config *out_config, size_t config_size)
+{
+    kvp_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = config_peek(cache, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status cache_config(const kvp_cache *cache, kvp_config *out_config)
 {
     const kvp_status status = kvp_config_peek(cache, out_config);
     if (status == KVP_OK && kvpi_recording(cache)) {
         kvpi_record_cache_config(recorder_of(cache), status, out_config);
+    }
+    return status;
+}
+
+kvp_status kvp_cache_config_sized(const kvp_cache *cache, kvp_config *out_config,
+                                  size_t config_size)
+{
+    kvp_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = cache_config(cache, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
     }
     return status;
 }
@@ -63,7 +90,7 @@ static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
     out->failed_steps = kvpi_read(&cache->steps.n_failed);
 }
 
-kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
+static kvp_status cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
 {
     if (cache == NULL || out_stats == NULL) {
         return KVP_E_ARG;
@@ -104,7 +131,20 @@ kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
     return KVP_OK;
 }
 
-kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage)
+kvp_status kvp_cache_stats_sized(const kvp_cache *cache, kvp_stats *out_stats, size_t stats_size)
+{
+    kvp_stats full;
+    if (kvpi_sized_bad(out_stats, stats_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = cache_stats(cache, out_stats == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status shortage(const kvp_cache *cache, kvp_shortage *out_shortage)
 {
     if (cache == NULL || out_shortage == NULL) {
         return KVP_E_ARG;
@@ -114,6 +154,20 @@ kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage
         kvpi_record_cache_shortage(recorder_of(cache), KVP_OK, out_shortage);
     }
     return KVP_OK;
+}
+
+kvp_status kvp_cache_shortage_sized(const kvp_cache *cache, kvp_shortage *out_shortage,
+                                    size_t shortage_size)
+{
+    kvp_shortage full;
+    if (kvpi_sized_bad(out_shortage, shortage_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = shortage(cache, out_shortage == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_shortage, shortage_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evicted,
@@ -184,7 +238,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_se
     }
 }
 
-kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)
+static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)
 {
     if (cache == NULL || out_info == NULL) {
         return KVP_E_ARG;
@@ -196,6 +250,20 @@ kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *o
     }
     if (kvpi_recording(cache)) {
         kvpi_record_seq_info_get(recorder_of(cache), seq, status, out_info);
+    }
+    return status;
+}
+
+kvp_status kvp_seq_info_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info,
+                                  size_t info_size)
+{
+    kvp_seq_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = seq_info(cache, seq, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }
     return status;
 }
@@ -444,8 +512,8 @@ static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block
     }
 }
 
-kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
-                              kvp_block_info *out_info)
+static kvp_status block_info(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
+                             kvp_block_info *out_info)
 {
     if (cache == NULL || out_info == NULL) {
         return KVP_E_ARG;
@@ -456,6 +524,21 @@ kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t t
     }
     if (kvpi_recording(cache)) {
         kvpi_record_block_info_get(recorder_of(cache), group, tier, block, status, out_info);
+    }
+    return status;
+}
+
+kvp_status kvp_block_info_get_sized(const kvp_cache *cache, uint32_t group, uint32_t tier,
+                                    int32_t block, kvp_block_info *out_info, size_t info_size)
+{
+    kvp_block_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        block_info(cache, group, tier, block, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }
     return status;
 }

@@ -359,14 +359,15 @@ static kvp_status save_copy(const kvp_cache *cache, const kvp_snapshot_options *
 
 int kvpi_snap_options_bad(const kvp_snapshot_options *options)
 {
-    return options == NULL || options->struct_size != sizeof(*options) ||
-           options->model_bytes > 255 || (options->model == NULL && options->model_bytes > 0) ||
-           options->block_bytes > INT32_MAX;
+    return options == NULL || options->model_bytes > 255 ||
+           (options->model == NULL && options->model_bytes > 0) || options->block_bytes > INT32_MAX;
 }
 
 kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *options,
                              const kvp_sink *sink)
 {
+    kvp_snapshot_options own = {0};
+    options = kvpi_sized_take(options, &own, sizeof(own));
     if (cache == NULL || sink == NULL || sink->write == NULL || kvpi_snap_options_bad(options) ||
         (options->block_bytes > 0 && options->get == NULL)) {
         return KVP_E_ARG;

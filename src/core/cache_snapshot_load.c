@@ -537,9 +537,11 @@ static kvp_status load_rest(struct load *load, kvp_snapshot_report *out_report)
     return status;
 }
 
-kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
-                             const kvp_source *source, kvp_snapshot_report *out_report)
+static kvp_status snapshot_load(kvp_cache *cache, const kvp_snapshot_options *options,
+                                const kvp_source *source, kvp_snapshot_report *out_report)
 {
+    kvp_snapshot_options own = {0};
+    options = kvpi_sized_take(options, &own, sizeof(own));
     uint8_t buffer[KVPI_SNAP_OVERHEAD + KVPI_SNAP_CONFIG_MAX];
     if (cache == NULL || source == NULL || source->read == NULL || kvpi_snap_options_bad(options) ||
         (options->block_bytes > 0 && options->put == NULL)) {
@@ -562,4 +564,20 @@ kvp_status kvp_snapshot_load(kvp_cache *cache, const kvp_snapshot_options *optio
         (void)kvpi_fail(cache, status, 0, 0);
     }
     return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_snapshot_load_sized(kvp_cache *cache, const kvp_snapshot_options *options,
+                                   const kvp_source *source, kvp_snapshot_report *out_report,
+                                   size_t report_size)
+{
+    kvp_snapshot_report full;
+    if (kvpi_sized_bad(out_report, report_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        snapshot_load(cache, options, source, out_report == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_report, report_size, &full, sizeof(full));
+    }
+    return status;
 }

@@ -14,6 +14,8 @@
 #include <kvpager/windows.h>
 
 #include "base.h"
+#include "common/sized.h"
+#include "common/why.h"
 #include "hash.h"
 #include "plan.h"
 #include "pool.h"
@@ -290,7 +292,7 @@ void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens);
 
 /* --- cache_match.c */
 
-/* A pointer missing or struct_size of another version. */
+/* A pointer missing, the prompt itself among them. */
 int kvpi_bad_prompt(const kvp_prompt *prompt);
 
 /* Check a prompt and fill in `match` up to n_public; statuses as kvp_seq_open gives them. */
@@ -374,7 +376,7 @@ void kvpi_make_room(kvp_cache *cache, struct kvpi_seq *seq, uint32_t end);
 /* All or nothing. parents: NULL, or the batch adds nodes to trees. */
 kvp_status kvpi_extend_all(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents);
 
-/* Pointers or struct_size wrong? */
+/* Pointers wrong? */
 int kvpi_bad_batch(const kvp_batch *batch);
 
 /* --- cache_windows.c: see windows.h */

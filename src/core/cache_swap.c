@@ -418,8 +418,8 @@ kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
     return kvpi_leave(cache, status);
 }
 
-kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                            kvp_admission *out_admission)
+static kvp_status can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                               kvp_admission *out_admission)
 {
     struct move move = {.from = KVP_DEVICE, .to = KVP_HOST, .seqs = seqs, .n_seqs = n_seqs};
     if (cache == NULL || (seqs == NULL && n_seqs > 0) || out_admission == NULL) {
@@ -436,8 +436,23 @@ kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_se
     return kvpi_leave(cache, status);
 }
 
-kvp_status kvp_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
-                           uint32_t reserve_tokens, kvp_admission *out_admission)
+kvp_status kvp_can_swap_out_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                  kvp_admission *out_admission, size_t admission_size)
+{
+    kvp_admission full;
+    if (kvpi_sized_bad(out_admission, admission_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        can_swap_out(cache, seqs, n_seqs, out_admission == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                              uint32_t reserve_tokens, kvp_admission *out_admission)
 {
     struct move move = {.from = KVP_HOST,
                         .to = KVP_DEVICE,
@@ -457,4 +472,20 @@ kvp_status kvp_can_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seq
                                 out_admission);
     }
     return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_can_swap_in_sized(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
+                                 uint32_t reserve_tokens, kvp_admission *out_admission,
+                                 size_t admission_size)
+{
+    kvp_admission full;
+    if (kvpi_sized_bad(out_admission, admission_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        can_swap_in(cache, seqs, n_seqs, reserve_tokens, out_admission == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
+    }
+    return status;
 }

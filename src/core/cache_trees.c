@@ -53,6 +53,8 @@ static int bad_tree_batch(const kvp_batch *batch, const int32_t *parents)
 kvp_status kvp_seq_extend_tree(kvp_cache *cache, const kvp_batch *batch, const int32_t *parents)
 {
     static const int32_t none = 0;
+    kvp_batch own = {0};
+    batch = kvpi_sized_take(batch, &own, sizeof(own));
     if (cache == NULL || bad_tree_batch(batch, parents)) {
         return KVP_E_ARG;
     }
@@ -231,7 +233,10 @@ static kvp_status accept_all(kvp_cache *cache, kvp_accept *accept)
 
 kvp_status kvp_seq_accept(kvp_cache *cache, kvp_accept *accept)
 {
-    if (cache == NULL || accept == NULL || accept->struct_size != sizeof(*accept) ||
+    kvp_accept own = {0};
+    kvp_accept *const theirs = accept;
+    accept = kvpi_sized_take(accept, &own, sizeof(own));
+    if (cache == NULL || accept == NULL ||
         ((accept->seqs == NULL || accept->leaves == NULL) && accept->n_seqs > 0) ||
         (accept->moves == NULL && accept->max_moves > 0)) {
         return KVP_E_ARG;
@@ -241,6 +246,7 @@ kvp_status kvp_seq_accept(kvp_cache *cache, kvp_accept *accept)
         return status;
     }
     status = accept_all(cache, accept);
+    kvpi_sized_return(theirs, accept, sizeof(own));
     if (kvpi_recording(cache)) {
         kvpi_record_seq_accept(&cache->recorder, accept, cache->config.n_groups, status);
     }

@@ -120,7 +120,7 @@ kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sin
     struct kvpi_writer writer;
     writer.recorder = recorder;
     writer.n_bytes = 0;
-    kvpi_put_bytes(&writer, "kvplog3\n", 8);
+    kvpi_put_bytes(&writer, KVPI_RECORD_MAGIC, 8);
     put_config(&writer, resolved);
     kvpi_put_flush(&writer);
     if (recorder->failed != 0) {

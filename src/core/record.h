@@ -39,6 +39,9 @@
 #include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
+/* How a log begins: ends with KVP_OPLOG_VERSION and a line's end. */
+#define KVPI_RECORD_MAGIC "kvplog4\n"
+
 struct kvpi_recorder {
     kvp_sink sink;
     uint64_t cache_bits;  /* XORed out of handles: the cache's number at its place in a handle */

@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-#define KVPI_SNAP_MAGIC      "kvpsnap1"
+#define KVPI_SNAP_MAGIC      "kvpsnap2" /* ends with KVP_SNAPSHOT_VERSION */
 #define KVPI_SNAP_HEAD       16u
 #define KVPI_SNAP_OVERHEAD   (2 * KVPI_SNAP_HEAD + 8)
 #define KVPI_SNAP_FREE_IDS   1024u

@@ -12,6 +12,7 @@
  * K and V may differ right of the 2, in order and in bytes; left of it they have the same strides.
  */
 #include "layout.h"
+#include "common/sized.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -211,8 +212,11 @@ static kvp_status arrange_pair(const kvp_layout *layout, const struct pair *pair
 
 kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const char *v_order)
 {
+    kvp_layout own = {0};
+    kvp_layout *const theirs = layout;
     struct pair pair;
-    if (!layout || !k_order || kvpi_layout_check_shape(layout)) {
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    if (!layout || !k_order || kvpi_layout_shape_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
     kvp_layout result = *layout;
@@ -237,18 +241,22 @@ kvp_status kvp_layout_arrange(kvp_layout *layout, const char *k_order, const cha
     if (status != KVP_OK) {
         return status;
     }
-    if (kvpi_layout_check(&result)) {
+    if (kvpi_layout_wrong(&result, NULL)) {
         return KVP_E_ARG;
     }
     *layout = result;
+    kvpi_sized_return(theirs, layout, sizeof(own));
     return KVP_OK;
 }
 
 kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
 {
+    kvp_layout own = {0};
+    kvp_layout *const theirs = layout;
     struct pair pair;
-    if (!layout || !order || kvpi_layout_check(layout) || !kvpi_type_has_scales(layout->type) ||
-        layout->k_scales.size || layout->v_scales.size) {
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    if (!layout || !order || kvpi_layout_wrong(layout, NULL) ||
+        !kvpi_type_has_scales(layout->type) || layout->k_scales.size || layout->v_scales.size) {
         return KVP_E_ARG;
     }
     kvp_layout result = *layout;
@@ -265,9 +273,10 @@ kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order)
     if (status != KVP_OK) {
         return status;
     }
-    if (kvpi_layout_check(&result)) {
+    if (kvpi_layout_wrong(&result, NULL)) {
         return KVP_E_ARG;
     }
     *layout = result;
+    kvpi_sized_return(theirs, layout, sizeof(own));
     return KVP_OK;
 }

@@ -5,17 +5,21 @@
 #include <string.h>
 
 #include "memory.h"
+#include "common/sized.h"
 
 enum { DEFAULT_MOVES = 1024 };
 
-void kvp_copier_config_init(kvp_copier_config *config)
+static void config_defaults(kvp_copier_config *config)
 {
-    if (config) {
-        *config = (kvp_copier_config){.struct_size = sizeof(*config),
-                                      .n_groups = 1,
-                                      .n_threads = 1,
-                                      .max_moves = DEFAULT_MOVES};
-    }
+    *config = (kvp_copier_config){
+        .struct_size = sizeof(*config), .n_groups = 1, .n_threads = 1, .max_moves = DEFAULT_MOVES};
+}
+
+void kvp_copier_config_init_sized(kvp_copier_config *config, size_t config_size)
+{
+    kvp_copier_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static kvp_status open_marks(kvp_copier *copier)
@@ -73,8 +77,10 @@ void kvpi_copier_close(kvp_copier *copier)
 
 kvp_status kvp_copier_create(const kvp_copier_config *config, kvp_copier **out_copier)
 {
-    if (!config || !out_copier || config->struct_size != sizeof(*config) || !config->device ||
-        !config->device[0]) {
+    kvp_copier_config own;
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    if (!config || !out_copier || !config->device || !config->device[0]) {
         return KVP_E_ARG;
     }
     return config->device[0]->backend->copier_create(config, out_copier);

@@ -56,8 +56,7 @@ static bool overlap(const kvp_memory *a, const kvp_memory *b)
 
 int kvpi_copier_is_config(const kvp_copier_config *config)
 {
-    if (config->struct_size != sizeof(*config) || config->n_groups == 0 ||
-        config->n_groups > KVPI_GROUPS_MAX || config->n_threads == 0 ||
+    if (config->n_groups == 0 || config->n_groups > KVPI_GROUPS_MAX || config->n_threads == 0 ||
         config->n_threads > KVPI_THREADS_MAX || config->max_moves > KVPI_MOVES_MAX ||
         config->reserved != 0 || !config->device) {
         return false;

@@ -19,6 +19,8 @@
  * otherwise a tensor has at most one layer of each part.
  */
 #include "layout.h"
+#include "common/sized.h"
+#include "common/why.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -46,11 +48,16 @@ static bool multiply_overflows(uint64_t a, uint64_t b, uint64_t *out_product)
     return __builtin_mul_overflow(a, b, out_product);
 }
 
-void kvp_layout_init(kvp_layout *layout)
+static void layout_defaults(kvp_layout *layout)
 {
-    if (layout) {
-        *layout = (kvp_layout){.struct_size = sizeof(*layout)};
-    }
+    *layout = (kvp_layout){.struct_size = sizeof(*layout)};
+}
+
+void kvp_layout_init_sized(kvp_layout *layout, size_t layout_size)
+{
+    kvp_layout full;
+    layout_defaults(&full);
+    kvpi_sized_init(layout, layout_size, &full, sizeof(full));
 }
 
 /* ----------------------------------------------------------------------------------- one box */
@@ -206,85 +213,74 @@ static const char *check_pair(const kvp_layout *layout, const kvp_part *a, const
 
 /* ------------------------------------------------------------------------------------ the whole */
 
-static bool in_range(uint64_t value, uint64_t least, uint64_t most)
+int kvpi_layout_shape_wrong(const kvp_layout *layout, kvp_why *why)
 {
-    return value >= least && value <= most;
+    return kvpi_why_range(why, "type", layout->type, KVP_F32, KVP_E4M3) ||
+           kvpi_why_range(why, "n_blocks", layout->n_blocks, 2, INT32_MAX) ||
+           kvpi_why_range(why, "block_tokens", layout->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "n_layers", layout->n_layers, 1, KVP_LAYERS_MAX) ||
+           kvpi_why_range(why, "n_heads", layout->n_heads, 1, KVP_HEADS_MAX) ||
+           kvpi_why_range(why, "k.size", layout->k.size, 1, KVP_HEAD_SIZE_MAX) ||
+           kvpi_why_range(why, "v.size", layout->v.size, 0, KVP_HEAD_SIZE_MAX) ||
+           kvpi_why_range(why, "first_layer", layout->first_layer, 0,
+                          UINT32_MAX - layout->n_layers) ||
+           kvpi_why_range(why, "first_head", layout->first_head, 0, UINT32_MAX - layout->n_heads);
 }
 
-const char *kvpi_layout_check_shape(const kvp_layout *layout)
-{
-    if (layout->struct_size != sizeof(*layout)) {
-        return "struct_size is of another version";
-    }
-    if (kvp_type_bytes(layout->type) == 0) {
-        return "no such type";
-    }
-    if (!in_range(layout->n_blocks, 2, INT32_MAX) ||
-        !in_range(layout->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
-        !in_range(layout->n_layers, 1, KVP_LAYERS_MAX) ||
-        !in_range(layout->n_heads, 1, KVP_HEADS_MAX)) {
-        return "blocks, tokens, layers or heads out of range";
-    }
-    if (!in_range(layout->k.size, 1, KVP_HEAD_SIZE_MAX) || layout->v.size > KVP_HEAD_SIZE_MAX) {
-        return "size of a head out of range";
-    }
-    if (layout->first_layer > UINT32_MAX - layout->n_layers ||
-        layout->first_head > UINT32_MAX - layout->n_heads) {
-        return "slice out of range";
-    }
-    return NULL;
-}
-
-static const char *check_scales(const kvp_layout *layout)
+static int scales_wrong(const kvp_layout *layout, kvp_why *why)
 {
     const kvp_part *k = &layout->k_scales;
     const kvp_part *v = &layout->v_scales;
-    if (k->size > 1 || v->size > 1 || (k->size && k->token_stride) ||
-        (v->size && v->token_stride)) {
-        return "a scale is for all tokens and elements of a block and head";
-    }
-    if (v->size && layout->v.size == 0) {
-        return "scales of a V that there is not";
-    }
-    if ((k->size || v->size) && !kvpi_type_has_scales(layout->type)) {
-        return "the type has no scales";
-    }
-    return NULL;
+    const char *which = k->size ? "k_scales" : "v_scales";
+    return kvpi_why_range(why, "k_scales.size", k->size, 0, 1) ||
+           kvpi_why_range(why, "v_scales.size", v->size, 0, 1) ||
+           kvpi_why_range(why, "k_scales.token_stride", k->size ? k->token_stride : 0, 0, 0) ||
+           kvpi_why_range(why, "v_scales.token_stride", v->size ? v->token_stride : 0, 0, 0) ||
+           kvpi_why_if(why, v->size && layout->v.size == 0, "v_scales", NULL,
+                       "scales of a V that there is not") ||
+           kvpi_why_if(why, (k->size || v->size) && !kvpi_type_has_scales(layout->type), which,
+                       NULL, "the type has no scales");
 }
 
-const char *kvpi_layout_check(const kvp_layout *layout)
+/* The parts, one by one and in pairs; each with those before it. */
+static int parts_wrong(const kvp_layout *layout, kvp_why *why)
 {
+    static const char *const names[KVPI_PARTS] = {"k", "v", "k_scales", "v_scales"};
     struct box boxes[KVPI_PARTS];
-    const char *why = kvpi_layout_check_shape(layout);
-    if (!why && !in_range(layout->n_tensors, 1, 4 * KVP_LAYERS_MAX)) {
-        why = "number of tensors out of range";
-    }
-    if (!why) {
-        why = check_scales(layout);
-    }
-    for (int a = 0; !why && a < KVPI_PARTS; a++) {
+    for (int a = 0; a < KVPI_PARTS; a++) {
         const kvp_part *part = kvpi_layout_part(layout, a);
         if (part->size == 0) {
             continue;
         }
-        why = check_part(layout, a, &boxes[a]);
-        for (int b = 0; !why && b < a; b++) {
+        const char *text = check_part(layout, a, &boxes[a]);
+        for (int b = 0; !text && b < a; b++) {
             const kvp_part *other = kvpi_layout_part(layout, b);
             if (other->size) {
-                why = check_pair(layout, part, &boxes[a], other, &boxes[b]);
+                text = check_pair(layout, part, &boxes[a], other, &boxes[b]);
             }
         }
+        if (kvpi_why_if(why, text != NULL, names[a], NULL, text)) {
+            return 1;
+        }
     }
-    return why;
+    return 0;
 }
 
-kvp_status kvp_layout_check(const kvp_layout *layout, const char **out_why)
+int kvpi_layout_wrong(const kvp_layout *layout, kvp_why *why)
 {
-    const char *why = layout ? kvpi_layout_check(layout) : "no layout";
-    if (out_why) {
-        *out_why = why ? why : "";
-    }
-    return why ? KVP_E_ARG : KVP_OK;
+    return kvpi_layout_shape_wrong(layout, why) ||
+           kvpi_why_range(why, "n_tensors", layout->n_tensors, 1, 4 * KVP_LAYERS_MAX) ||
+           scales_wrong(layout, why) || parts_wrong(layout, why);
+}
+
+kvp_status kvp_layout_check(const kvp_layout *layout, kvp_why *out_why)
+{
+    kvp_layout own = {0};
+    const kvp_layout *known = kvpi_sized_take(layout, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, layout, known, "layout") || kvpi_layout_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
 }
 
 /* --------------------------------------------------------------------------------------- slices */
@@ -297,9 +293,12 @@ static void slice_part(kvp_part *part, uint32_t layers, uint32_t heads)
     }
 }
 
-kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice, kvp_layout *out_slice)
+static kvp_status layout_slice(const kvp_layout *layout, const kvp_slice *slice,
+                               kvp_layout *out_slice)
 {
-    if (!layout || !slice || !out_slice || kvpi_layout_check(layout)) {
+    kvp_layout own = {0};
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
+    if (!layout || !slice || !out_slice || kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
     const uint64_t layers = (uint64_t)slice->first_layer - layout->first_layer;
@@ -322,8 +321,24 @@ kvp_status kvp_layout_slice(const kvp_layout *layout, const kvp_slice *slice, kv
     return KVP_OK;
 }
 
+kvp_status kvp_layout_slice_sized(const kvp_layout *layout, const kvp_slice *slice,
+                                  kvp_layout *out_slice, size_t slice_size)
+{
+    kvp_layout full;
+    if (kvpi_sized_bad(out_slice, slice_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = layout_slice(layout, slice, out_slice == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_slice, slice_size, &full, sizeof(full));
+    }
+    return status;
+}
+
 uint64_t kvp_layout_block_bytes(const kvp_layout *layout)
 {
+    kvp_layout own = {0};
+    layout = kvpi_sized_take(layout, &own, sizeof(own));
     if (!layout) {
         return 0;
     }

@@ -25,10 +25,11 @@ static inline int kvpi_type_has_scales(uint32_t type)
     return type == KVP_INT8 || type == KVP_E4M3;
 }
 
-/* NULL, or what is wrong with the numbers of blocks, layers, heads and elements, and the type. */
-const char *kvpi_layout_check_shape(const kvp_layout *layout);
+/* Is anything wrong with the numbers of blocks, layers, heads and elements, or the type? `why`
+ * (common/why.h) says what. */
+int kvpi_layout_shape_wrong(const kvp_layout *layout, kvp_why *why);
 
-/* NULL, or what is wrong with the layout: kvp_layout_check. */
-const char *kvpi_layout_check(const kvp_layout *layout);
+/* The same of the whole layout: kvp_layout_check. */
+int kvpi_layout_wrong(const kvp_layout *layout, kvp_why *why);
 
 #endif

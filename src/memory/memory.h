@@ -1,6 +1,6 @@
 /* memory: a layout with addresses, and the back end that reaches them.
  *
- *   I1  the layout is one that kvpi_layout_check passes
+ *   I1  the layout is one that kvpi_layout_wrong passes
  *   I2  tensors[i] is NULL exactly if no part lies in it
  *   I3  tensors do not overlap; each is aligned for what lies in it
  */

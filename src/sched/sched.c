@@ -4,6 +4,8 @@
  * come from free lists; a handle is a place and its generation, which rises when it is freed.
  */
 #include "sched_state.h"
+#include "common/sized.h"
+#include "common/why.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +14,8 @@ enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24 };
 
 /* ------------------------------------------------------------------------------ configuration */
 
-void kvp_sched_config_init(kvp_sched_config *config)
+static void config_defaults(kvp_sched_config *config)
 {
-    if (config == NULL) {
-        return;
-    }
     *config = (kvp_sched_config){
         .struct_size = sizeof(*config),
         .max_requests = 1024,
@@ -28,25 +27,51 @@ void kvp_sched_config_init(kvp_sched_config *config)
     };
 }
 
-static kvp_status resolve(const kvp_sched_config *config, const kvp_config *cache,
-                          kvp_sched_config *out)
+void kvp_sched_config_init_sized(kvp_sched_config *config, size_t config_size)
 {
-    if (config->struct_size != sizeof(*config)) {
-        return KVP_E_ARG;
-    }
+    kvp_sched_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
+}
+
+static void resolve(const kvp_sched_config *config, const kvp_config *cache, kvp_sched_config *out)
+{
     *out = *config;
     out->max_samples = config->max_samples ? config->max_samples : config->max_requests;
     out->max_running = config->max_running ? config->max_running : cache->max_seqs;
     out->chunk_tokens = config->chunk_tokens ? config->chunk_tokens : UINT32_MAX;
-    const int is_valid =
-        out->max_requests >= 1 && out->max_requests <= MAX_REQUESTS &&
-        out->max_samples >= out->max_requests && out->max_samples <= MAX_REQUESTS &&
-        out->max_running >= 1 && out->max_running <= cache->max_seqs &&
-        out->max_running <= cache->max_copies && out->step_tokens >= out->max_running &&
-        out->step_tokens <= MAX_STEP_TOKENS && out->max_tries >= 1 &&
-        out->max_tries <= out->max_requests && out->preempt <= KVP_PREEMPT_CHEAPER &&
-        out->swap_ahead <= 1 && out->arena_tokens <= (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX;
-    return is_valid ? KVP_OK : KVP_E_ARG;
+}
+
+/* Is a field of a resolved configuration wrong? The first one that is goes to `why`. */
+static int config_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
+{
+    const uint64_t most = cache->max_seqs < cache->max_copies ? cache->max_seqs : cache->max_copies;
+    return kvpi_why_range(why, "max_requests", c->max_requests, 1, MAX_REQUESTS) ||
+           kvpi_why_range(why, "max_samples", c->max_samples, c->max_requests, MAX_REQUESTS) ||
+           kvpi_why_range(why, "max_running", c->max_running, 1, most) ||
+           kvpi_why_range(why, "step_tokens", c->step_tokens, c->max_running, MAX_STEP_TOKENS) ||
+           kvpi_why_range(why, "max_tries", c->max_tries, 1, c->max_requests) ||
+           kvpi_why_range(why, "preempt", c->preempt, 0, KVP_PREEMPT_CHEAPER) ||
+           kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, 1) ||
+           kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
+                          (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX);
+}
+
+kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,
+                                  kvp_why *out_why)
+{
+    kvp_sched_config own, resolved;
+    kvp_config of_cache;
+    config_defaults(&own);
+    const kvp_sched_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    if (kvpi_why_missing(out_why, config, known, "config") ||
+        kvpi_why_if(out_why, kvp_cache_config(cache, &of_cache) != KVP_OK, "cache", NULL,
+                    "is NULL")) {
+        return KVP_E_ARG;
+    }
+    resolve(known, &of_cache, &resolved);
+    return config_wrong(&resolved, &of_cache, out_why) ? KVP_E_ARG : KVP_OK;
 }
 
 /* ------------------------------------------------------------------------------------- memory */
@@ -114,8 +139,14 @@ kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cach
 {
     kvp_config cache_config;
     kvp_sched_config resolved;
-    if (config == NULL || out_bytes == NULL || kvp_cache_config(cache, &cache_config) != KVP_OK ||
-        resolve(config, &cache_config, &resolved) != KVP_OK) {
+    kvp_sched_config own;
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    if (config == NULL || out_bytes == NULL || kvp_cache_config(cache, &cache_config) != KVP_OK) {
+        return KVP_E_ARG;
+    }
+    resolve(config, &cache_config, &resolved);
+    if (config_wrong(&resolved, &cache_config, NULL)) {
         return KVP_E_ARG;
     }
     kvp_sched ignored = {0};
@@ -174,9 +205,12 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
                             size_t arena_bytes, kvp_sched **out_sched)
 {
     size_t bytes;
+    kvp_sched_config own;
     if (out_sched == NULL || (uintptr_t)arena % LINE != 0) {
         return KVP_E_ARG;
     }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = kvp_sched_bytes(config, cache, &bytes);
     if (status != KVP_OK) {
         return status;
@@ -192,7 +226,7 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
     kvp_sched *sched = memory;
     memset(sched, 0, sizeof(*sched));
     (void)kvp_cache_config(cache, &cache_config);
-    (void)resolve(config, &cache_config, &sched->config);
+    resolve(config, &cache_config, &sched->config);
     struct layout layout = {.base = memory};
     lay_out(&layout, sched, &sched->config, &cache_config);
     sched->owns_memory = arena == NULL;
@@ -260,10 +294,8 @@ static kvp_status check_lengths(const kvp_sched *sched, const kvp_submission *su
 static int is_sound(const kvp_sched *sched, const kvp_submission *submission)
 {
     const kvp_prompt *prompt = submission->prompt;
-    return submission->struct_size == sizeof(*submission) && prompt != NULL &&
-           prompt->struct_size == sizeof(*prompt) && prompt->n_tokens >= 1 &&
-           prompt->tokens != NULL && prompt->reserve_tokens == 0 &&
-           submission->n_samples <= sched->config.max_running &&
+    return prompt != NULL && prompt->n_tokens >= 1 && prompt->tokens != NULL &&
+           prompt->reserve_tokens == 0 && submission->n_samples <= sched->config.max_running &&
            (submission->n_samples < 2 ||
             (uint64_t)submission->n_samples * sched->n_groups <= sched->max_copies) &&
            submission->max_new_tokens >= 1 &&
@@ -367,11 +399,18 @@ static kvp_status submit(kvp_sched *sched, const kvp_submission *submission,
 kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
                             kvp_request *out_request, kvp_sched_limit *out_limit)
 {
-    if (sched == NULL || submission == NULL || out_request == NULL ||
-        !is_sound(sched, submission)) {
+    kvp_submission own = {0};
+    kvp_prompt own_prompt = {0};
+    submission = kvpi_sized_take(submission, &own, sizeof(own));
+    if (sched == NULL || submission == NULL || out_request == NULL) {
         return KVP_E_ARG;
     }
-    const kvp_status status = submit(sched, submission, out_request, out_limit);
+    kvp_submission known = *submission;
+    known.prompt = kvpi_sized_take(known.prompt, &own_prompt, sizeof(own_prompt));
+    if (!is_sound(sched, &known)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = submit(sched, &known, out_request, out_limit);
     if (status == KVP_OK) {
         sched->stats.submitted++;
     } else {

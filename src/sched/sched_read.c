@@ -1,5 +1,6 @@
 /* sched_read: what callers may ask of a scheduler. Changes nothing. */
 #include "sched_state.h"
+#include "common/sized.h"
 
 static uint32_t state_of(const struct kvpi_request *request)
 {
@@ -13,8 +14,8 @@ static uint32_t state_of(const struct kvpi_request *request)
     }
 }
 
-kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request handle,
-                                kvp_request_info *out_info)
+static kvp_status request_info(const kvp_sched *sched, kvp_request handle,
+                               kvp_request_info *out_info)
 {
     if (sched == NULL || out_info == NULL) {
         return KVP_E_ARG;
@@ -42,6 +43,20 @@ kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request handle,
     return KVP_OK;
 }
 
+kvp_status kvp_request_info_get_sized(const kvp_sched *sched, kvp_request handle,
+                                      kvp_request_info *out_info, size_t info_size)
+{
+    kvp_request_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = request_info(sched, handle, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
 static kvp_status find_sample(const kvp_sched *sched, kvp_request handle, uint32_t idx,
                               const struct kvpi_sample **out_sample)
 {
@@ -57,8 +72,8 @@ static kvp_status find_sample(const kvp_sched *sched, kvp_request handle, uint32
     return sample != NULL ? KVP_OK : KVP_E_ARG;
 }
 
-kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request, uint32_t sample,
-                              kvp_sample_info *out_info)
+static kvp_status request_sample(const kvp_sched *sched, kvp_request request, uint32_t sample,
+                                 kvp_sample_info *out_info)
 {
     const struct kvpi_sample *found;
     if (sched == NULL || out_info == NULL) {
@@ -75,6 +90,21 @@ kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request, uint3
         .computed_tokens = kvpi_sample_computed(found),
     };
     return KVP_OK;
+}
+
+kvp_status kvp_request_sample_sized(const kvp_sched *sched, kvp_request request, uint32_t sample,
+                                    kvp_sample_info *out_info, size_t info_size)
+{
+    kvp_sample_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        request_sample(sched, request, sample, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 kvp_status kvp_request_tokens(const kvp_sched *sched, kvp_request request, uint32_t sample,
@@ -96,7 +126,7 @@ kvp_status kvp_request_tokens(const kvp_sched *sched, kvp_request request, uint3
     return KVP_OK;
 }
 
-kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats)
+static kvp_status sched_stats(const kvp_sched *sched, kvp_sched_stats *out_stats)
 {
     if (sched == NULL || out_stats == NULL) {
         return KVP_E_ARG;
@@ -113,4 +143,18 @@ kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stat
     out_stats->total_pages = sched->pages.n_pages;
     out_stats->promised_blocks = sched->promised_blocks;
     return KVP_OK;
+}
+
+kvp_status kvp_sched_stats_get_sized(const kvp_sched *sched, kvp_sched_stats *out_stats,
+                                     size_t stats_size)
+{
+    kvp_sched_stats full;
+    if (kvpi_sized_bad(out_stats, stats_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sched_stats(sched, out_stats == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
+    }
+    return status;
 }

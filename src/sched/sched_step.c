@@ -5,6 +5,7 @@
  * behind those that decode), then to those that decode, and only then moves samples in the arrays.
  */
 #include "sched_state.h"
+#include "common/sized.h"
 
 #include <assert.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static void end_report(kvp_sched *sched)
     }
 }
 
-kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step)
+static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
 {
     if (sched == NULL || out_step == NULL) {
         return KVP_E_ARG;
@@ -84,6 +85,19 @@ kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step)
     end_report(sched);
     *out_step = sched->report;
     return KVP_OK;
+}
+
+kvp_status kvp_sched_step_sized(kvp_sched *sched, kvp_step *out_step, size_t step_size)
+{
+    kvp_step full;
+    if (kvpi_sized_bad(out_step, step_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sched_step(sched, out_step == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_step, step_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 /* -------------------------------------------------------------------------------------- finish */
@@ -278,8 +292,8 @@ static void join_noted(kvp_sched *sched, uint32_t n)
     }
 }
 
-kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
-                            kvp_step_end *out_end)
+static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                               kvp_step_end *out_end)
 {
     if (sched == NULL) {
         return KVP_E_ARG;
@@ -307,6 +321,20 @@ kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8
         *out_end = (kvp_step_end){sched->n_ended, sched->ended};
     }
     return KVP_OK;
+}
+
+kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                                  kvp_step_end *out_end, size_t end_size)
+{
+    kvp_step_end full;
+    if (kvpi_sized_bad(out_end, end_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sched_finish(sched, tokens, ended, out_end == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_end, end_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------------- fail */

@@ -12,6 +12,7 @@
 
 #include "wire_bytes.h"
 #include "wire_table.h"
+#include "common/sized.h"
 
 struct kvp_wire_mirror {
     kvp_wire_config config;
@@ -76,6 +77,9 @@ static kvp_status plan(const kvp_wire_config *config, struct places *places)
 kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes)
 {
     struct places places;
+    kvp_wire_config own;
+    kvp_wire_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan(config, &places);
     if (status == KVP_OK)
         *out_bytes = places.bytes;
@@ -86,9 +90,12 @@ kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, s
                                   kvp_wire_mirror **out_mirror)
 {
     struct places places;
+    kvp_wire_config own;
     uint32_t owned;
     if (out_mirror == NULL)
         return KVP_E_ARG;
+    kvp_wire_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     kvp_status status = plan(config, &places);
     if (status == KVP_OK)
         status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
@@ -651,8 +658,8 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     return read_body(m, bytes, head, 0, &news);
 }
 
-kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
-                                 kvp_wire_news *out_news)
+static kvp_status mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
+                               kvp_wire_news *out_news)
 {
     kvp_wire_head head;
     kvp_wire_news news;
@@ -670,9 +677,23 @@ kvp_status kvp_wire_mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n
     return KVP_OK;
 }
 
+kvp_status kvp_wire_mirror_apply_sized(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
+                                       kvp_wire_news *out_news, size_t news_size)
+{
+    kvp_wire_news full;
+    if (kvpi_sized_bad(out_news, news_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = mirror_apply(m, bytes, n_bytes, out_news == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_news, news_size, &full, sizeof(full));
+    }
+    return status;
+}
+
 /* --------------------------------------------------------------------------------------- reads */
 
-kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state)
+static kvp_status mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state)
 {
     if (m == NULL || out_state == NULL)
         return KVP_E_ARG;
@@ -680,7 +701,21 @@ kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state 
     return KVP_OK;
 }
 
-kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
+kvp_status kvp_wire_mirror_info_sized(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state,
+                                      size_t state_size)
+{
+    kvp_wire_mirror_state full;
+    if (kvpi_sized_bad(out_state, state_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = mirror_info(m, out_state == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_state, state_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
 {
     if (m == NULL || out_seq == NULL || worker_id >= m->config.max_seqs)
         return KVP_E_ARG;
@@ -701,6 +736,20 @@ kvp_status kvp_wire_mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp
         .node_parents = kvpi_wire_node_parents(&m->table, worker_id),
     };
     return KVP_OK;
+}
+
+kvp_status kvp_wire_mirror_seq_sized(const kvp_wire_mirror *m, uint32_t worker_id,
+                                     kvp_wire_seq *out_seq, size_t seq_size)
+{
+    kvp_wire_seq full;
+    if (kvpi_sized_bad(out_seq, seq_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = mirror_seq(m, worker_id, out_seq == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_seq, seq_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *m)

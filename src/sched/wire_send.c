@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "wire_send.h"
+#include "common/sized.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -67,6 +68,9 @@ static kvp_status plan(const kvp_wire_config *config, struct places *places)
 kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_bytes)
 {
     struct places places;
+    kvp_wire_config own;
+    kvp_wire_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan(config, &places);
     if (status == KVP_OK)
         *out_bytes = places.bytes;
@@ -78,9 +82,12 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
 {
     struct places places;
     kvp_config cache_config;
+    kvp_wire_config own;
     uint32_t owned;
     if (out_sender == NULL)
         return KVP_E_ARG;
+    kvp_wire_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     kvp_status status = plan(config, &places);
     if (status == KVP_OK)
         status = kvp_cache_config(cache, &cache_config);
@@ -409,9 +416,11 @@ static void remember(sender *s, const kvp_wire_step *step, int full)
 kvp_status kvp_wire_sender_encode(kvp_wire_sender *s, const kvp_wire_step *step, void *bytes,
                                   size_t capacity, size_t *out_n_bytes)
 {
-    if (s == NULL || step == NULL || step->struct_size != sizeof *step ||
-        (step->n_items > 0 && step->items == NULL) || (bytes == NULL && capacity > 0) ||
-        out_n_bytes == NULL || (step->flags | KVP_WIRE_FULL) != KVP_WIRE_FULL)
+    kvp_wire_step own = {0};
+    step = kvpi_sized_take(step, &own, sizeof(own));
+    if (s == NULL || step == NULL || (step->n_items > 0 && step->items == NULL) ||
+        (bytes == NULL && capacity > 0) || out_n_bytes == NULL ||
+        (step->flags | KVP_WIRE_FULL) != KVP_WIRE_FULL)
         return KVP_E_ARG;
     int full = (step->flags & KVP_WIRE_FULL) != 0 || s->number == 0;
     writer out = {bytes, capacity, KVP_WIRE_HEAD_BYTES};

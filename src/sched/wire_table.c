@@ -15,16 +15,16 @@
 #include <string.h>
 
 #include "wire_bytes.h"
+#include "common/sized.h"
+#include "common/why.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 enum { ALIGN = 64 };
 
-void kvp_wire_config_init(kvp_wire_config *config)
+static void config_defaults(kvp_wire_config *config)
 {
-    if (config == NULL)
-        return;
     *config = (kvp_wire_config){
         .struct_size = sizeof *config,
         .block_tokens = 16,
@@ -38,6 +38,13 @@ void kvp_wire_config_init(kvp_wire_config *config)
     };
 }
 
+void kvp_wire_config_init_sized(kvp_wire_config *config, size_t config_size)
+{
+    kvp_wire_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
+}
+
 /* Each moves to a slot of its own, so there are no more of them than slots. */
 static uint32_t most_moves(const kvp_config *config)
 {
@@ -47,7 +54,7 @@ static uint32_t most_moves(const kvp_config *config)
     return n <= INT32_MAX ? (uint32_t)n : INT32_MAX;
 }
 
-kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config)
+static kvp_status config_of(const kvp_cache *cache, kvp_wire_config *out_config)
 {
     kvp_config config;
     if (out_config == NULL)
@@ -71,16 +78,50 @@ kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_confi
     return KVP_OK;
 }
 
+kvp_status kvp_wire_config_of_sized(const kvp_cache *cache, kvp_wire_config *out_config,
+                                    size_t config_size)
+{
+    kvp_wire_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = config_of(cache, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static int config_wrong(const kvp_wire_config *c, kvp_why *why)
+{
+    return kvpi_why_range(why, "block_tokens", c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "n_blocks", c->n_blocks, 2, INT32_MAX) ||
+           kvpi_why_range(why, "host_blocks", c->host_blocks, 0, INT32_MAX) ||
+           kvpi_why_range(why, "max_seqs", c->max_seqs, 1, KVP_WIRE_MAX_SEQS) ||
+           kvpi_why_range(why, "max_row_blocks", c->max_row_blocks, 1, INT32_MAX) ||
+           kvpi_why_range(why, "max_step_tokens", c->max_step_tokens, 0, INT32_MAX) ||
+           kvpi_why_range(why, "max_copies", c->max_copies, 0, INT32_MAX) ||
+           kvpi_why_range(why, "epoch", c->epoch, 1, UINT64_MAX) ||
+           kvpi_why_range(why, "n_groups", c->n_groups, 1, KVP_GROUPS_MAX) ||
+           kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
+           kvpi_why_range(why, "max_moves", c->max_moves, 0, INT32_MAX) ||
+           kvpi_why_range(why, "reserved", c->reserved, 0, 0);
+}
+
 int kvpi_wire_config_is_valid(const kvp_wire_config *config)
 {
-    return config != NULL && config->struct_size == sizeof *config && config->block_tokens >= 1 &&
-           config->block_tokens <= KVP_BLOCK_TOKENS_MAX && config->n_blocks >= 2 &&
-           config->n_blocks <= INT32_MAX && config->host_blocks <= INT32_MAX &&
-           config->max_seqs >= 1 && config->max_seqs <= KVP_WIRE_MAX_SEQS &&
-           config->max_row_blocks >= 1 && config->max_row_blocks <= INT32_MAX &&
-           config->max_step_tokens <= INT32_MAX && config->max_copies <= INT32_MAX &&
-           config->epoch >= 1 && config->n_groups >= 1 && config->n_groups <= KVP_GROUPS_MAX &&
-           config->max_tree_tokens <= KVP_TREE_TOKENS_MAX && config->max_moves <= INT32_MAX;
+    return config != NULL && !config_wrong(config, NULL);
+}
+
+kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why)
+{
+    kvp_wire_config own;
+    config_defaults(&own);
+    const kvp_wire_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, config, known, "config") || config_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
 }
 
 int kvpi_wire_is_block(const kvp_wire_config *config, uint32_t tier, int32_t block)

@@ -10,6 +10,8 @@
 
 #include <kvpager/transfer.h>
 
+#include "common/sized.h"
+
 struct ring {
     unsigned char *bytes;
     size_t *lengths;
@@ -93,11 +95,12 @@ static void progress(void *context)
     (void)context;
 }
 
-kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages, kvp_loopback **out_loopback,
-                               kvp_link *out_ends)
+kvp_status kvp_loopback_create_sized(size_t max_message, uint32_t n_messages,
+                                     kvp_loopback **out_loopback, kvp_link *out_ends,
+                                     size_t link_size)
 {
     if (max_message < KVP_LINK_MESSAGE_MIN || max_message > INT32_MAX || n_messages < 1 ||
-        n_messages > 65536 || !out_loopback || !out_ends)
+        n_messages > 65536 || !out_loopback || !out_ends || !kvpi_sized_fits(link_size))
         return KVP_E_ARG;
     const size_t stride = (max_message + 63) & ~(size_t)63;
     if (stride > SIZE_MAX / (n_messages + 1))
@@ -116,15 +119,17 @@ kvp_status kvp_loopback_create(size_t max_message, uint32_t n_messages, kvp_loop
             return KVP_E_NO_MEMORY;
         }
     }
-    for (int i = 0; i < 2; i++)
-        out_ends[i] = (kvp_link){.struct_size = sizeof(kvp_link),
-                                 .max_message = max_message,
-                                 .context = &l->ends[i],
-                                 .lend = lend,
-                                 .post = post,
-                                 .take = take,
-                                 .give_back = give_back,
-                                 .progress = progress};
+    for (int i = 0; i < 2; i++) {
+        const kvp_link end = {.struct_size = sizeof(kvp_link),
+                              .max_message = max_message,
+                              .context = &l->ends[i],
+                              .lend = lend,
+                              .post = post,
+                              .take = take,
+                              .give_back = give_back,
+                              .progress = progress};
+        kvpi_sized_init((char *)out_ends + (size_t)i * link_size, link_size, &end, sizeof(end));
+    }
     *out_loopback = l;
     return KVP_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "checksum.h"
+#include "common/sized.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -308,8 +309,8 @@ kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket
     return get_runs(t, out_runs, capacity) ? KVP_OK : KVP_E_FORMAT;
 }
 
-kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
-                           kvp_slot_run *out_runs, uint32_t capacity)
+static kvp_status ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                              kvp_slot_run *out_runs, uint32_t capacity)
 {
     struct kvpi_ticket t;
     if (!bytes || (!out_runs && capacity > 0))
@@ -335,4 +336,19 @@ kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ti
     if (capacity < t.n_runs)
         return KVP_E_TOO_SMALL;
     return kvpi_ticket_get(bytes, n_bytes, &t, out_runs, capacity);
+}
+
+kvp_status kvp_ticket_read_sized(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                                 size_t ticket_size, kvp_slot_run *out_runs, uint32_t capacity)
+{
+    kvp_ticket full;
+    if (kvpi_sized_bad(out_ticket, ticket_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        ticket_read(bytes, n_bytes, out_ticket == NULL ? NULL : &full, out_runs, capacity);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_ticket, ticket_size, &full, sizeof(full));
+    }
+    return status;
 }

@@ -19,6 +19,7 @@
 
 #include "transfer_rows.h"
 #include "transfer_side.h"
+#include "common/sized.h"
 
 struct progress {
     uint32_t sent;
@@ -253,11 +254,13 @@ static kvp_status check_mark(const sender *self, const kvp_send *send, kvp_seq_i
 
 kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out_id)
 {
+    kvp_send own = {0};
     struct kvpi_ticket ticket;
     struct sending fresh;
     kvp_seq_info info;
-    if (!self || !send || send->struct_size != sizeof(kvp_send) || !send->ticket ||
-        (!send->space && send->space_bytes > 0) || send->reserved != 0 || !out_id)
+    send = kvpi_sized_take(send, &own, sizeof(own));
+    if (!self || !send || !send->ticket || (!send->space && send->space_bytes > 0) ||
+        send->reserved != 0 || !out_id)
         return KVP_E_ARG;
     kvp_status status = check_mark(self, send, &info, &ticket);
     if (status == KVP_OK)
@@ -545,7 +548,7 @@ kvp_status kvp_sender_progress(kvp_sender *self, uint32_t *out_n_ended)
 
 /* ------------------------------------------------------------------------------- the rest of it */
 
-kvp_status kvp_sender_info(const kvp_sender *self, uint64_t id, kvp_transfer_info *out_info)
+static kvp_status sender_info(const kvp_sender *self, uint64_t id, kvp_transfer_info *out_info)
 {
     if (!self || !out_info)
         return KVP_E_ARG;
@@ -554,6 +557,20 @@ kvp_status kvp_sender_info(const kvp_sender *self, uint64_t id, kvp_transfer_inf
         return KVP_E_HANDLE;
     kvpi_transfer_tell(&s->t, out_info);
     return KVP_OK;
+}
+
+kvp_status kvp_sender_info_sized(const kvp_sender *self, uint64_t id, kvp_transfer_info *out_info,
+                                 size_t info_size)
+{
+    kvp_transfer_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sender_info(self, id, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 kvp_status kvp_sender_abort(kvp_sender *self, uint64_t id, kvp_status reason)

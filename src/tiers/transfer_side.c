@@ -1,14 +1,20 @@
 /* transfer_side: links and shapes, as a sender and a receiver both need them. */
 #include "transfer_side.h"
+#include "common/sized.h"
 
 #include <string.h>
 
-void kvp_transfer_config_init(kvp_transfer_config *config)
+static void config_defaults(kvp_transfer_config *config)
 {
-    if (!config)
-        return;
     *config = (kvp_transfer_config){
         .struct_size = sizeof(kvp_transfer_config), .max_transfers = 64, .max_links = 8};
+}
+
+void kvp_transfer_config_init_sized(kvp_transfer_config *config, size_t config_size)
+{
+    kvp_transfer_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static struct kvpi_shape shape_of(const kvp_transfer_config *config, const kvp_layout *layout)
@@ -31,11 +37,14 @@ static struct kvpi_shape shape_of(const kvp_transfer_config *config, const kvp_l
 
 kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *config)
 {
+    kvp_transfer_config own;
     kvp_config cache;
     kvp_layout layout;
-    if (!config || config->struct_size != sizeof(kvp_transfer_config) || !config->cache ||
-        !config->memory || (!config->model && config->model_bytes > 0) ||
-        config->max_transfers < 1 || config->max_transfers > 4096 || config->max_links < 1 ||
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    if (!config || !config->cache || !config->memory ||
+        (!config->model && config->model_bytes > 0) || config->max_transfers < 1 ||
+        config->max_transfers > 4096 || config->max_links < 1 ||
         config->max_links > KVP_TRANSFER_LINKS_MAX || config->reserved != 0)
         return KVP_E_ARG;
     if (kvp_cache_config(config->cache, &cache) != KVP_OK ||
@@ -51,13 +60,14 @@ kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *con
 
 static int is_link(const kvp_link *link)
 {
-    return link && link->struct_size == sizeof(kvp_link) && link->lend && link->post &&
-           link->take && link->give_back && link->progress &&
+    return link && link->lend && link->post && link->take && link->give_back && link->progress &&
            link->max_message >= KVP_LINK_MESSAGE_MIN && link->max_message <= INT32_MAX;
 }
 
 kvp_status kvpi_side_attach(struct kvpi_side *side, const kvp_link *link, uint32_t *out_link)
 {
+    kvp_link own = {0};
+    link = kvpi_sized_take(link, &own, sizeof(own));
     if (!is_link(link) || !out_link)
         return KVP_E_ARG;
     for (uint32_t i = 0; i < side->config.max_links; i++) {

@@ -40,8 +40,8 @@ static int refuse_header(const char *command, const char *path, kvp_status statu
     if (status == KVP_E_VERSION)
         return kvpi_tool_fail(command,
                               "%s: an operation log of another version; this program reads "
-                              "version 2",
-                              path);
+                              "version %d: record it anew, or use the release that wrote it",
+                              path, KVP_OPLOG_VERSION);
     if (status == KVP_E_FORMAT)
         return kvpi_tool_fail(command,
                               "%s: not an operation log, or cut or damaged within its "

@@ -1,6 +1,6 @@
 /* oplog: a log in memory, read record by record.
  *
- *     bytes [ "kvplog3\n" | configuration | record | record | ...                      ]
+ *     bytes [ "kvplog4\n" | configuration | record | record | ...                      ]
  *                                         ^ first            ^ decoder.at     end ^
  */
 #include <kvpager/oplog.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "oplog_decode.h"
+#include "common/sized.h"
 
 struct kvp_oplog {
     const uint8_t *bytes;
@@ -80,12 +81,25 @@ void kvp_oplog_close(kvp_oplog *log)
     free(log);
 }
 
-kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config)
+static kvp_status log_config(const kvp_oplog *log, kvp_config *out_config)
 {
     if (log == NULL || out_config == NULL)
         return KVP_E_ARG;
     *out_config = log->config;
     return KVP_OK;
+}
+
+kvp_status kvp_oplog_config_sized(const kvp_oplog *log, kvp_config *out_config, size_t config_size)
+{
+    kvp_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = log_config(log, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end)

@@ -10,6 +10,8 @@
  */
 #include "oplog_decode.h"
 
+#include "core/record.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -740,7 +742,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     const uint8_t *magic;
     if (!take_bytes(d, 8, &magic))
         return d->status;
-    if (memcmp(magic, "kvplog3\n", 8) != 0) {
+    if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
         wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;

@@ -149,16 +149,17 @@ has err "wrong.kvplog: offset $size: damaged, in call #300"
 
 : >empty
 echo '{"timestamp": 0}' >not_a_log
-cp a.kvplog newer.kvplog
-poke newer.kvplog 6 064
+cp a.kvplog older.kvplog
+poke older.kvplog 6 063
 head -c 20 a.kvplog >stump
 for subcommand in show replay; do
     expect 1 $subcommand empty
     has err "empty: is empty"
     expect 1 $subcommand not_a_log
     has err "not_a_log: not an operation log"
-    expect 1 $subcommand newer.kvplog
-    has err "newer.kvplog: an operation log of another version"
+    expect 1 $subcommand older.kvplog
+    has err "older.kvplog: an operation log of another version"
+    has err "this program reads version 4: record it anew"
     expect 1 $subcommand stump
     has err "stump: not an operation log, or cut"
     expect 1 $subcommand missing

@@ -319,10 +319,10 @@ static void test_scales_inside_blocks(void **state)
     layout.k.tensor_bytes = layout.v.tensor_bytes = N * BLOCK;
     layout.k_scales.tensor_bytes = layout.v_scales.tensor_bytes = N * BLOCK;
     assert_int_equal(kvp_layout_check(&layout, NULL), KVP_OK);
-    const char *why;
+    kvp_why why;
     layout.v_scales.offset -= 4; /* on K's last scale */
     assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);
-    assert_string_equal(why, "two parts overlap, or cannot be shown apart");
+    assert_string_equal(why.text, "v_scales: two parts overlap, or cannot be shown apart");
     layout.v_scales.offset = 2 * DATA - 4; /* on V's last elements */
     assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);
 }
@@ -451,38 +451,43 @@ static void test_check_refusals(void **state)
     (void)state;
     kvp_layout good = shape_of(KVP_INT8, D);
     kvp_layout layout;
-    const char *why = NULL;
+    kvp_why why;
     assert_int_equal(kvp_layout_arrange(&good, KVP_ORDER_FLASHINFER_NHD, NULL), KVP_OK);
     assert_int_equal(kvp_layout_add_scales(&good, "N2H"), KVP_OK);
     assert_int_equal(kvp_layout_check(&good, &why), KVP_OK);
-    assert_string_equal(why, "");
+    assert_string_equal(why.text, "");
+    assert_string_equal(why.field, "");
     assert_int_equal(kvp_layout_check(NULL, &why), KVP_E_ARG);
-    assert_string_equal(why, "no layout");
+    assert_string_equal(why.text, "layout: is NULL");
 
-#define REFUSED(change, text)                                                                      \
+#define REFUSED(change, said)                                                                      \
     do {                                                                                           \
         layout = good;                                                                             \
         change;                                                                                    \
         assert_int_equal(kvp_layout_check(&layout, &why), KVP_E_ARG);                              \
-        assert_string_equal(why, text);                                                            \
+        assert_non_null(strstr(why.text, said));                                                   \
+        assert_non_null(strchr(":[ ", why.text[strlen(why.field)]));                               \
     } while (0)
-    REFUSED(layout.struct_size--, "struct_size is of another version");
-    REFUSED(layout.type = 0, "no such type");
-    REFUSED(layout.type = 6, "no such type");
-    REFUSED(layout.n_blocks = 1, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.n_blocks = 1u << 31, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.block_tokens = 0, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.block_tokens = 65537, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.n_layers = 0, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.n_layers = 1025, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.n_heads = 0, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.n_heads = 65537, "blocks, tokens, layers or heads out of range");
-    REFUSED(layout.k.size = 0, "size of a head out of range");
-    REFUSED(layout.v.size = 65537, "size of a head out of range");
-    REFUSED(layout.first_layer = UINT32_MAX, "slice out of range");
-    REFUSED(layout.first_head = UINT32_MAX - 1, "slice out of range");
-    REFUSED(layout.n_tensors = 0, "number of tensors out of range");
-    REFUSED(layout.n_tensors = 4097, "number of tensors out of range");
+    REFUSED(
+        layout.struct_size--,
+        "struct_size is 327: no size that it may have, or not zeros behind this version's fields");
+    REFUSED(layout.type = 0, "type is 0, expected 1 to 5");
+    REFUSED(layout.type = 6, "type is 6, expected 1 to 5");
+    REFUSED(layout.n_blocks = 1, "n_blocks is 1, expected 2 to 2^31-1");
+    REFUSED(layout.n_blocks = 1u << 31, "n_blocks is 2147483648, expected 2 to 2^31-1");
+    REFUSED(layout.block_tokens = 0, "block_tokens is 0, expected 1 to 65536");
+    REFUSED(layout.block_tokens = 65537, "block_tokens is 65537, expected 1 to 65536");
+    REFUSED(layout.n_layers = 0, "n_layers is 0, expected 1 to 1024");
+    REFUSED(layout.n_layers = 1025, "n_layers is 1025, expected 1 to 1024");
+    REFUSED(layout.n_heads = 0, "n_heads is 0, expected 1 to 65536");
+    REFUSED(layout.n_heads = 65537, "n_heads is 65537, expected 1 to 65536");
+    REFUSED(layout.k.size = 0, "k.size is 0, expected 1 to 65536");
+    REFUSED(layout.v.size = 65537, "v.size is 65537, expected 0 to 65536");
+    REFUSED(layout.first_layer = UINT32_MAX, "first_layer is 4294967295, expected 0 to 4294967292");
+    REFUSED(layout.first_head = UINT32_MAX - 1,
+            "first_head is 4294967294, expected 0 to 4294967293");
+    REFUSED(layout.n_tensors = 0, "n_tensors is 0, expected 1 to 4096");
+    REFUSED(layout.n_tensors = 4097, "n_tensors is 4097, expected 1 to 4096");
     REFUSED(layout.n_tensors--, "a part names a tensor that there is not");
     REFUSED(layout.k.tensor_step = UINT32_MAX, "a part names a tensor that there is not");
     REFUSED(layout.k.tensor = UINT32_MAX, "a part names a tensor that there is not");
@@ -506,9 +511,8 @@ static void test_check_refusals(void **state)
     REFUSED(layout.k.offset = layout.v.offset - 1;
             layout.v.offset = 0, "two parts overlap, or cannot be shown apart");
     REFUSED(layout.v.tensor = 1; layout.v.tensor_step = 0, "strides overlap");
-    REFUSED(layout.k_scales.size = 2, "a scale is for all tokens and elements of a block and head");
-    REFUSED(layout.v_scales.token_stride = 4,
-            "a scale is for all tokens and elements of a block and head");
+    REFUSED(layout.k_scales.size = 2, "k_scales.size is 2, expected 0 or 1");
+    REFUSED(layout.v_scales.token_stride = 4, "v_scales.token_stride is 4, expected 0");
     REFUSED(layout.v.size = 0, "scales of a V that there is not");
     REFUSED(layout.type = KVP_BF16, "the type has no scales");
     REFUSED(layout.k_scales.head_stride = 6, "a stride does not keep elements aligned");

@@ -340,8 +340,8 @@ static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
     int32_t indptr[3], start[2], entries[MAX_M];
     for (int turn = 0; turn < 6; turn++) {
         memcpy(had, version, sizeof had);
-        kvp_meta_delta delta = {sizeof delta, MAX_M,  had,   n,       version,
-                                blocks,       indptr, start, entries, 0};
+        kvp_meta_delta delta = {sizeof delta, MAX_M, had,     n, version, blocks,
+                                indptr,       start, entries, 0, 0};
         const kvp_meta_batch batch = batch_for(seqs, 2);
         assert_ok(kvp_meta_fill_delta(w.cache, &batch, &delta));
         assert_int_equal(delta.n_entries, indptr[2]);

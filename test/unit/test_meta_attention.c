@@ -248,7 +248,7 @@ static void check_cascade(struct model *m)
     kvp_attention attention = common(m);
     kvp_attn_level levels[LEVELS];
     kvp_meta_cascade cascade = {
-        sizeof cascade, 1 + meta_below(LEVELS), MAX_E, a.order, a.levels, 0};
+        sizeof cascade, 1 + meta_below(LEVELS), MAX_E, a.order, a.levels, 0, 0};
     for (uint32_t l = 0; l < LEVELS; l++) {
         a.levels[l] =
             (kvp_meta_level){a.store[l][0], a.store[l][1], a.store[l][2], a.store[l][3], 0, 0};

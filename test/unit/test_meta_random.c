@@ -326,7 +326,7 @@ static void compare_cascade(world *w, const kvp_meta_batch *batch, uint32_t max_
     static int32_t store[LEVELS][4][MAX_E];
     kvp_meta_level levels[LEVELS];
     int32_t order[META_SEQS];
-    kvp_meta_cascade cascade = {sizeof cascade, max_levels, MAX_E, order, levels, 0};
+    kvp_meta_cascade cascade = {sizeof cascade, max_levels, MAX_E, order, levels, 0, 0};
     for (uint32_t l = 0; l < max_levels; l++) {
         levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
     }

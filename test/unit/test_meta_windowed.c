@@ -253,8 +253,8 @@ static void test_deltas_have_dropped_entries(void **state)
     uint32_t had_version = 0, had = 0, version, blocks;
     int32_t indptr[2], start, entries[MAX_E];
     const kvp_meta_batch batch = batch_for(&seq, 1, 1);
-    kvp_meta_delta delta = {sizeof delta, MAX_E,  &had_version, &had,    &version,
-                            &blocks,      indptr, &start,       entries, 0};
+    kvp_meta_delta delta = {sizeof delta, MAX_E,  &had_version, &had, &version, &blocks,
+                            indptr,       &start, entries,      0,    0};
     assert_ok(kvp_meta_fill_delta(w.cache, &batch, &delta));
     assert_int_equal(delta.n_entries, 4);
     had_version = version;
@@ -292,7 +292,7 @@ static void test_a_cascade_shares_sinks_only(void **state)
         for (int l = 0; l < 2; l++) {
             levels[l] = (kvp_meta_level){store[l][0], store[l][1], store[l][2], store[l][3], 0, 0};
         }
-        kvp_meta_cascade cascade = {sizeof cascade, 2, MAX_E, order, levels, 0};
+        kvp_meta_cascade cascade = {sizeof cascade, 2, MAX_E, order, levels, 0, 0};
         const kvp_meta_batch batch = batch_for(seqs, 2, group);
         assert_ok(kvp_meta_fill_cascade(w.cache, &batch, &cascade));
         assert_int_equal(cascade.n_levels, 2);

@@ -193,7 +193,7 @@ static void test_header_is_looked_at(void **state)
     free(memory.bytes);
     for (uint8_t version = '0'; version <= '9'; version++) {
         made.memory.bytes[6] = version;
-        if (version != '3')
+        if (version != '4')
             assert_int_equal(kvp_oplog_open(made.memory.bytes, made.memory.n_bytes, &log),
                              KVP_E_VERSION);
     }

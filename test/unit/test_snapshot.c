@@ -227,7 +227,7 @@ static void test_what_is_foreign_is_refused_before_anything(void **state)
     options.model_bytes = 2;
     snap_source(&s);
     assert_status(KVP_E_MISMATCH, kvp_snapshot_load(cache, &options, &source, NULL));
-    s.bytes[7] = '2';
+    s.bytes[7] = '1'; /* of 0.1.0 */
     assert_status(KVP_E_VERSION, snap_load(&s, cache, NULL));
     s.bytes[0] = 'K';
     assert_status(KVP_E_FORMAT, snap_load(&s, cache, NULL));

@@ -45,7 +45,7 @@ typedef struct kvp_ucx_config {
 } kvp_ucx_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
-KVP_API void kvp_ucx_config_init(kvp_ucx_config *config);
+KVP_SIZED void kvp_ucx_config_init(kvp_ucx_config *config);
 
 /* Start UCX.
  *
@@ -86,8 +86,8 @@ KVP_API kvp_status kvp_ucx_open(kvp_ucx *ucx, void *out_card, size_t capacity, s
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: it is connected; KVP_E_FORMAT: no card, or damaged;
  *          KVP_E_VERSION; KVP_E_PEER: UCX finds no way there; KVP_E_IO
  */
-KVP_API kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes,
-                                   kvp_link *out_end);
+KVP_SIZED kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes,
+                                     kvp_link *out_end);
 
 /* Ask whether the peer is reached, and everything that was posted has reached it: before an end is
  * closed, or the process ends.
@@ -98,6 +98,8 @@ KVP_API kvp_status kvp_ucx_flush(kvp_ucx_link *link);
 /* Close an end, at once: what has not reached the peer does not any more, and the peer finds the
  * link broken. NULL is ignored. */
 KVP_API void kvp_ucx_close(kvp_ucx_link *link);
+
+#include "link_sized.h"
 
 #ifdef __cplusplus
 }

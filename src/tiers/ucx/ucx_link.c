@@ -23,6 +23,8 @@
 
 #include <ucp/api/ucp.h>
 
+#include "common/sized.h"
+
 enum { CARD_VERSION = 1, CARD_BYTES = 32, MAX_REGISTERED = 64 };
 
 static const uint8_t MAGIC[4] = {'k', 'v', 'p', 'u'};
@@ -82,17 +84,22 @@ static uint64_t load(const uint8_t *at, unsigned n_bytes)
 
 /* --------------------------------------------------------------------------------- UCX itself */
 
-void kvp_ucx_config_init(kvp_ucx_config *config)
+static void config_defaults(kvp_ucx_config *config)
 {
-    if (config)
-        *config = (kvp_ucx_config){
-            .struct_size = sizeof(kvp_ucx_config), .max_message = 256 * 1024, .n_messages = 4};
+    *config = (kvp_ucx_config){
+        .struct_size = sizeof(kvp_ucx_config), .max_message = 256 * 1024, .n_messages = 4};
+}
+
+void kvp_ucx_config_init_sized(kvp_ucx_config *config, size_t config_size)
+{
+    kvp_ucx_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
 static int is_valid(const kvp_ucx_config *config)
 {
-    return config->struct_size == sizeof(kvp_ucx_config) &&
-           config->max_message >= KVP_LINK_MESSAGE_MIN && config->max_message <= 1u << 30 &&
+    return config->max_message >= KVP_LINK_MESSAGE_MIN && config->max_message <= 1u << 30 &&
            config->n_messages >= 1 && config->n_messages <= 1024 &&
            config->peers <= KVP_UCX_REPORTED;
 }
@@ -119,7 +126,10 @@ static kvp_status start(kvp_ucx *ucx)
 
 kvp_status kvp_ucx_create(const kvp_ucx_config *config, kvp_ucx **out_ucx)
 {
+    kvp_ucx_config own;
     kvp_ucx_config defaults;
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
     kvp_ucx_config_init(&defaults);
     if (!config)
         config = &defaults;
@@ -467,7 +477,8 @@ static int is_card(const uint8_t *card, size_t n_bytes)
            load(card + 24, 8) == checksum_of(card, n_bytes);
 }
 
-kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes, kvp_link *out_end)
+static kvp_status connect_end(kvp_ucx_link *link, const void *card, size_t n_bytes,
+                              kvp_link *out_end)
 {
     const uint8_t *bytes = card;
     if (!link || !card || !out_end)
@@ -504,6 +515,20 @@ kvp_status kvp_ucx_connect(kvp_ucx_link *link, const void *card, size_t n_bytes,
                           .give_back = give_back,
                           .progress = progress};
     return KVP_OK;
+}
+
+kvp_status kvp_ucx_connect_sized(kvp_ucx_link *link, const void *card, size_t n_bytes,
+                                 kvp_link *out_end, size_t end_size)
+{
+    kvp_link full;
+    if (kvpi_sized_bad(out_end, end_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = connect_end(link, card, n_bytes, out_end == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_end, end_size, &full, sizeof(full));
+    }
+    return status;
 }
 
 kvp_status kvp_ucx_flush(kvp_ucx_link *link)
