@@ -184,28 +184,34 @@ static void check_impls(const attn_world *world, const struct cuts *cuts)
 
 /* ------------------------------------------------------------------------------------- by hand */
 
-/* K = 0, so that a result is the mean of the V that is seen: 1, 3, 5, 7, 9, 11; queries at 4, 5. */
-static void test_mean_of_a_window(void **state)
+/* One head whose K is 0, so that a result is the mean of the V that is seen: 1, 3, 5, ... */
+static void begin_means(attn_world *world, const attn_wish *wish, uint32_t causal)
 {
-    (void)state;
-    static const attn_wish wish = {.n_tokens = 6, .n_queries = 2, .recent = 3};
     attn_params params = {.type = KVP_F32,
                           .n_heads = 1,
                           .group = 1,
                           .k_size = 1,
                           .v_size = 1,
                           .block_tokens = 4,
-                          .causal = 1};
+                          .causal = causal};
+    kvp_rope_init(&params.rope);
+    attn_begin(world, &params, 4 + wish->n_tokens / 4, 1);
+    attn_add(world, wish);
+    for (uint32_t i = 0; i < wish->n_tokens; i++) {
+        world->seqs[0].k[i] = 0.0f;
+        world->seqs[0].v[i] = 2.0f * (float)i + 1.0f;
+    }
+    attn_append_all(world);
+}
+
+/* Six keys, queries at 4 and 5, which see three keys each. */
+static void test_mean_of_a_window(void **state)
+{
+    (void)state;
+    static const attn_wish wish = {.n_tokens = 6, .n_queries = 2, .recent = 3};
     const struct cuts cuts = {.n_parts = 2, .ends = {{1, 2}}};
     attn_world world;
-    kvp_rope_init(&params.rope);
-    attn_begin(&world, &params, 4, 1);
-    attn_add(&world, &wish);
-    for (uint32_t i = 0; i < 6; i++) {
-        world.seqs[0].k[i] = 0.0f;
-        world.seqs[0].v[i] = 2.0f * (float)i + 1.0f;
-    }
-    attn_append_all(&world);
+    begin_means(&world, &wish, 1);
     for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
         if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
             continue;
@@ -221,6 +227,55 @@ static void test_mean_of_a_window(void **state)
         attn_forget(merged);
     }
     attn_end(&world);
+}
+
+static void expect_mean(const attn_meta *meta, uint32_t query)
+{
+    const attn_seq *seq = &meta->world->seqs[0];
+    const int32_t p = meta->positions[query];
+    double sum = 0.0, n = 0.0;
+    for (int32_t i = 0; i < (int32_t)seq->n_tokens; i++) {
+        if (i >= (int32_t)seq->sinks && (i > p || i <= p - (int32_t)seq->recent))
+            continue;
+        sum += 2.0 * i + 1.0;
+        n += 1.0;
+    }
+    const double out = *attn_out(meta, 0, query, 0), lse = attn_lse(meta, 0, query, 0);
+    if (n == 0.0 ? out != 0.0 || lse != -(double)INFINITY
+                 : fabs(out - sum / n) > 1e-3 || fabs(lse - log(n)) > 1e-5)
+        fail_msg("position %d: %g, not %g", (int)p, out, sum / n);
+}
+
+/* Queries anywhere, in any order: before a part, in it, behind it. */
+static void test_positions_in_any_order(void **state)
+{
+    (void)state;
+    uint64_t random = 5;
+    for (running_case = 1; running_case <= 200; running_case++) {
+        const attn_wish wish = {.n_tokens = 40 + attn_draw(&random, 24),
+                                .n_queries = 1 + attn_draw(&random, 9),
+                                .sinks = attn_draw(&random, 3) * attn_draw(&random, 7),
+                                .recent = 1 + attn_draw(&random, 12)};
+        int32_t positions[ATTN_MAX_TOKENS];
+        attn_world world;
+        begin_means(&world, &wish, 0);
+        for (uint32_t i = 0; i < wish.n_queries; i++)
+            positions[i] = (int32_t)attn_draw(&random, wish.n_tokens + 20);
+        for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
+            if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
+                continue;
+            attn_how how = attn_how_of(&world, ATTN_CSR);
+            how.impl = running_impl = impl;
+            attn_meta *meta = attn_describe(&world, &how);
+            memcpy(meta->positions, positions, wish.n_queries * sizeof *positions);
+            assert_int_equal(attn_run(meta), KVP_OK);
+            for (uint32_t i = 0; i < wish.n_queries; i++)
+                expect_mean(meta, i);
+            attn_forget(meta);
+        }
+        attn_end(&world);
+    }
+    running_case = 0;
 }
 
 /* ----------------------------------------------------------------------------- every window */
@@ -438,6 +493,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mean_of_a_window),
+        cmocka_unit_test_teardown(test_positions_in_any_order, name_the_case),
         cmocka_unit_test_teardown(test_every_window_and_cut, name_the_case),
         cmocka_unit_test_teardown(test_random_batches, name_the_case),
         cmocka_unit_test(test_positions_are_needed),
