@@ -182,7 +182,7 @@ static void check_impls(const attn_world *world, const struct cuts *cuts)
     }
 }
 
-/* ------------------------------------------------------------------------------------- by hand */
+/* -------------------------------------------------------------------------------------- by hand */
 
 /* One head whose K is 0, so that a result is the mean of the V that is seen: 1, 3, 5, ... */
 static void begin_means(attn_world *world, const attn_wish *wish, uint32_t causal)
@@ -278,7 +278,7 @@ static void test_positions_in_any_order(void **state)
     running_case = 0;
 }
 
-/* ----------------------------------------------------------------------------- every window */
+/* --------------------------------------------------------------------------------- every window */
 
 enum { TOKENS = 11, QUERIES = 3, PAST_BLOCKS = 4 };
 
@@ -323,7 +323,7 @@ static void test_every_window_and_cut(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------------- at random */
+/* ------------------------------------------------------------------------------------ at random */
 
 static struct cuts draw_cuts(attn_world *world)
 {
@@ -360,7 +360,7 @@ static void test_random_batches(void **state)
     running_case = 0;
 }
 
-/* ------------------------------------------------------------------------------------- refused */
+/* -------------------------------------------------------------------------------------- refused */
 
 static kvp_status run_changed(void (*change)(attn_meta *meta))
 {

@@ -29,7 +29,7 @@ static void mark_ready(pair *p, uint32_t ready_tokens)
     assert_ok(kvp_sender_mark(p->sender, &send, &p->id_a));
 }
 
-/* ----------------------------------------------------------------------------- following commits */
+/* ---------------------------------------------------------------------------- following commits */
 
 static void what_is_committed_is_sent(void **state)
 {
@@ -182,7 +182,7 @@ static void what_is_dropped_elsewhere(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------- peers that never stop */
+/* ------------------------------------------------------------------------ peers that never stop */
 
 typedef struct chatter {
     kvp_link inner;
