@@ -295,6 +295,12 @@ static void make_window(struct session *s)
         window->window_offset = array(s, n);
         window->key_offset = array(s, n);
     }
+    if (below(s, 3) == 0) {
+        int32_t *positions = array(s, s->attention.n_tokens);
+        for (uint32_t i = 0; i < s->n_queries; i++)
+            positions[i] = (int32_t)below(s, 2 * MAX_KEYS);
+        window->query_positions = positions;
+    }
 }
 
 static void make_tree(struct session *s)

@@ -33,6 +33,7 @@
  *              before it; of a tree, which may be the sequence's last keys, itself and its
  *              ancestors; with a bit mask, what its bits say; with causal = 0, every key.
  *   window     Of these, with K and R: positions 0 .. K-1 and p-R+1 .. p of a query at position p.
+ *              p is what `query_positions` gives, if it is there.
  *   scores     Query head h reads KV head h / (Q / H). s = scale x (q . k); with a soft cap c,
  *              s = c x tanh(s / c).
  *   result     The weights are exp(s) over the sum of exp(s) of all keys seen, and exp(sink) of the
@@ -261,8 +262,10 @@ typedef struct kvp_attn_window {
     const uint32_t *sinks;   /* [B] K of each sequence, in place of sink_tokens; both or none */
     const uint32_t *recent;  /* [B] R of each sequence; 0: that one has no window */
     const int32_t *sink_len; /* [B] lists without dropped blocks: keys before the gap; or NULL */
-    const int32_t *window_offset; /* [B] list slot of the first key after it; with sink_len */
-    const int32_t *key_offset;    /* [B] its position less its number; with sink_len */
+    const int32_t *window_offset;   /* [B] list slot of the first key after it; with sink_len */
+    const int32_t *key_offset;      /* [B] its position less its number; with sink_len */
+    const int32_t *query_positions; /* [T] >= 0, of the queries: for parts, whose keys do not say
+                                       where a query is; or NULL. Not with KVP_ROPE_AT_READ */
 } kvp_attn_window;
 
 /* What queries may see besides "all before me". All zero: nothing else. */
@@ -281,7 +284,9 @@ typedef struct kvp_attn_tree {
 typedef struct kvp_attention {
     size_t struct_size;
     uint32_t impl;          /* KVP_ATTN_... */
-    uint32_t causal;        /* 1 (default); 0: a query may see every key, unless there is a tree */
+    uint32_t causal;        /* 1 (default); 0: a query may see every key, unless there is a tree.
+                               Such queries have no position of their own: a window needs
+                               query_positions then, and KVP_ROPE_AT_READ is refused */
     const kvp_layer *layer; /* read during the call */
     uint32_t n_seqs;        /* B */
     uint32_t n_tokens;      /* T: rows of q and out; those behind query_start[B] are left alone */
@@ -324,9 +329,10 @@ KVP_API kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *o
 /* Compute attention: prefill, chunks of it, decode, trees, in one batch.
  *
  * Partial results: run it over some of the keys only, with `lse`, and merge (kvp_merge_run). The
- * part that has the step's own keys is causal, the others are run with causal = 0. Where the window
- * or the positions matter, key_offset says where a part begins; KVP_ROPE_AT_READ knows only what it
- * sees.
+ * part that has the step's own keys is causal, the others are run with causal = 0. With a window,
+ * key_offset says where a part begins (sink_len and window_offset are 0), and the parts before the
+ * step's own keys get query_positions; the result is that of one run, to rounding. A tree lies in
+ * one part. KVP_ROPE_AT_READ turns by what a query sees in all: it cannot be cut into parts.
  *
  * Takes:   scratch      [n_bytes], aligned to KVP_SCRATCH_ALIGN
  * Gives:   out, lse

@@ -79,6 +79,10 @@ extern "C" {
 /* Links of one sender or receiver. */
 #define KVP_TRANSFER_LINKS_MAX 64u
 
+/* Messages that a call to progress takes from each link at most, so that it ends however fast a
+ * peer sends. */
+#define KVP_PROGRESS_MESSAGES 1024u
+
 /* Messages to one peer, and from it. What a back end offers; kvp_loopback_create and
  * kvpager/ucx/link.h make them. Messages come whole and in the order in which they were sent; a
  * link that cannot keep that any more says KVP_E_PEER. (The protocol notices a link that lies.)
@@ -286,11 +290,12 @@ KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receiv
  *
  * Messages whose head is damaged are dropped and counted.
  *
- * Takes:   max_messages from each link at most; 0: no limit
+ * Takes:   max_messages from each link at most; 0: KVP_PROGRESS_MESSAGES. More may be left then:
+ *                       call again
  * Gives:   out_n_ended  transfers that became COMPLETE or FAILED since this was last given, or NULL
  * Returns: KVP_OK
  * Thread:  cache, and exclusive: the slots of the transfers. Blocks: never
- * Cost:    O(bytes that have arrived)
+ * Cost:    O(bytes taken)
  */
 KVP_API kvp_status kvp_receiver_progress(kvp_receiver *receiver, uint32_t max_messages,
                                          uint32_t *out_n_ended);
@@ -349,14 +354,16 @@ typedef struct kvp_send {
     uint32_t space_bytes; /* as the receiver's */
     const void *space;
     uint32_t ready_tokens; /* whose KV is there in all layers: at most the tokens. KVP_END: all
-                                that are computed, for engines that commit when it is written */
+                                that are computed, now and later: the transfer follows commits, for
+                                engines that commit when it is written */
     uint32_t reserved;     /* 0 */
 } kvp_send;
 
 /* Mark a sequence: tokens [begin, end) of the ticket are sent, once they are ready.
  *
  * The sequence may have fewer tokens than the ticket's end; what comes later is sent when it is
- * ready.
+ * ready. With ready_tokens = KVP_END that is when it is computed, and progress finds it:
+ * kvp_sender_ready is needed only to send a layer earlier.
  *
  * Returns: KVP_OK; KVP_E_ARG: also no such link; KVP_E_FORMAT, KVP_E_VERSION: no ticket that this
  *          library reads; KVP_E_HANDLE; KVP_E_STATE: this ticket is marked on this link already;
@@ -384,12 +391,14 @@ KVP_API kvp_status kvp_sender_mark(kvp_sender *sender, const kvp_send *send, uin
 KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t layer,
                                     uint32_t n_tokens);
 
-/* Send what is ready, and take answers. When all is sent and the sequence's tokens are computed
- * (kvp_seq_commit), the receiver is told; its answer ends the transfer.
+/* Send what is ready, and take answers, KVP_PROGRESS_MESSAGES from each link at most. When all is
+ * sent and the sequence's tokens are computed (kvp_seq_commit), the receiver is told; its answer
+ * ends the transfer.
  *
  * A transfer fails with
  *   KVP_E_HANDLE    the sequence was closed; KVP_E_STATE: truncated below what was ready, swapped
- *                   out; KVP_E_DROPPED: its window has dropped tokens that were not sent
+ *                   out; KVP_E_DROPPED: its window has dropped tokens that were not sent, were they
+ *                   ready or not
  *   KVP_E_MISMATCH  the tokens are not the receiver's; KVP_E_UNKNOWN: the cache does not keep their
  *                   values, so that nobody can say
  *   KVP_E_PEER      the link is broken, or the receiver's reason; or any that it gave (by_peer)

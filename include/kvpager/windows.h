@@ -21,7 +21,9 @@
  *
  * A group has a window: K sinks, R recent tokens; the query at position p sees keys 0 .. K - 1 and
  * p - R + 1 .. p. It is the group's in the configuration, until kvp_seq_window gives the sequence
- * another. (TVM's window is K + R.) With q the position of the next query, what is kept is
+ * another. (A port from TVM: a window of W there, K of it sinks, is R = W - K + 1 here. Its cache
+ * keeps W tokens from one step to the next, and the next query sees all of them and itself.) With q
+ * the position of the next query, what is kept is
  *
  *   entry i     when i x S < K, or (i + 1) x S > q + 1 - R
  *

@@ -126,6 +126,7 @@ class AttnWindow(NamedTuple):
 
     sinks, recent   [B] u32, of each sequence, in place of the two numbers
     sink_len, window_offset, key_offset   [B] i32: lists without dropped blocks
+    query_positions   [T] i32 of the queries: for parts, whose keys do not say where a query is
     """
 
     sink_tokens: int = 0
@@ -135,6 +136,7 @@ class AttnWindow(NamedTuple):
     sink_len: Any = None
     window_offset: Any = None
     key_offset: Any = None
+    query_positions: Any = None
 
 
 # ------------------------------------------------------------------------------------- arrays
@@ -284,12 +286,14 @@ def _set_window(made: Any, window: AttnWindow, n_seqs: int, keep: list[Any]) -> 
         raise bad_number(error, sink_tokens=window.sink_tokens,
                          recent_tokens=window.recent_tokens) from None
     for name, dtype in (("sinks", U32), ("recent", U32), ("sink_len", I32),
-                        ("window_offset", I32), ("key_offset", I32)):
+                        ("window_offset", I32), ("key_offset", I32), ("query_positions", I32)):
         value = getattr(window, name)
         if value is not None:
             data = pointer(name, value, dtype)
-            if len(data) != n_seqs:
-                raise ArgError(f"{name}: has {len(data)} elements, there are {n_seqs} sequences")
+            needs = made.n_tokens if name == "query_positions" else n_seqs
+            if len(data) != needs:
+                of_what = "tokens" if name == "query_positions" else "sequences"
+                raise ArgError(f"{name}: has {len(data)} elements, there are {needs} {of_what}")
             setattr(room, name, data)
             keep.append(data)
 

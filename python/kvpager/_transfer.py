@@ -277,8 +277,8 @@ class TransferReceiver(_Side):
         return Incoming(self, int(id[0]), bytes(ffi.buffer(room, n[0])))
 
     def progress(self, max_messages: int = 0) -> int:
-        """Take what has arrived, from each link at most max_messages, 0: all. Gives how many
-        transfers have ended since."""
+        """Take what has arrived, from each link at most max_messages, 0: PROGRESS_MESSAGES. Gives
+        how many transfers have ended since."""
         n = ffi.new("uint32_t *")
         self._call("progress", number("max_messages", max_messages), n)
         return int(n[0])
@@ -300,7 +300,7 @@ class TransferSender(_Side):
         """Send what the ticket asks for of a sequence, once it is ready.
 
         link          number of the link to who made the ticket
-        ready_tokens  whose KV is there in all layers; END: all that are computed
+        ready_tokens  whose KV is there in all layers; END: all that are computed, now and later
         """
         instance("seq", seq, Sequence)
         want, name, data = ffi.new("kvp_send *"), _bytes("space", space), _bytes("ticket", ticket)

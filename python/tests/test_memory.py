@@ -304,6 +304,35 @@ def test_attention_windows_and_rope() -> None:
     assert np.allclose(frequencies, 10000.0 ** (-np.arange(4) / 4)) and magnitude == 1.0
 
 
+def test_attention_of_parts() -> None:
+    """A window over two parts of the keys: only the queries' positions say where it is."""
+    memory, cache, seqs, k, v = paged()
+    meta, layer = kvpager.csr(cache, seqs[:1]), memory.layer(0)
+    ids, n, S = meta.kv_indices, 7, 4
+    q = np.random.default_rng(3).standard_normal((2, 4, 8)).astype(np.float32)
+    starts, positions = np.array([0, 2], np.int32), np.array([n - 2, n - 1], np.int32)
+    zero = np.zeros(1, np.int32)
+
+    def part(first: int, last: int, tokens: int, **more: Any) -> tuple[Any, Any]:
+        lse = np.zeros((2, 4), np.float32)
+        lists = CsrLists(np.array([0, last - first], np.int32), ids[first:last],
+                         np.array([tokens - (last - first - 1) * S], np.int32))
+        causal = more.pop("causal", True)
+        window = kvpager.AttnWindow(1, 3, **more)
+        return kvpager.attention(layer, q, starts, lists, lse=lse, causal=causal,
+                                 window=window), lse
+
+    whole = part(0, 2, n)
+    placed = {"sink_len": zero, "window_offset": zero}
+    past = part(0, 1, S, causal=False, query_positions=positions)
+    own = part(1, 2, n - S, key_offset=np.array([S], np.int32), **placed)
+    merged = kvpager.merge([past, own])
+    assert np.allclose(merged[0], whole[0], atol=1e-6)
+    assert np.allclose(merged[1], whole[1], atol=1e-6)
+    with pytest.raises(kvpager.ArgError):
+        part(0, 1, S, causal=False)
+
+
 def test_attention_bad_input() -> None:
     memory, cache, seqs, k, v = paged()
     meta = kvpager.csr(cache, seqs)
@@ -323,6 +352,8 @@ def test_attention_bad_input() -> None:
          "sink_logits"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
                      window=kvpager.AttnWindow(sinks=[1], recent=[1])), "sinks"),
+        (lambda: run(layer, q, meta.qo_indptr, lists,
+                     window=kvpager.AttnWindow(0, 1, query_positions=[1])), "query_positions"),
         (lambda: run(layer, q, meta.qo_indptr, lists,
                      tree=kvpager.AttnTree(start=[0, 0])), "start"),
         (lambda: run(layer, q, meta.qo_indptr, lists._replace(last_len=[1])), "row_start"),

@@ -334,6 +334,17 @@ static int is_attention_shaped(const kvp_attention *attention)
     return attention != NULL && !attention_wrong(attention, NULL);
 }
 
+static int are_positions_valid(const int32_t *positions, uint32_t n)
+{
+    if (n > 0 && !kvpi_is_aligned(positions, sizeof(int32_t)))
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (positions[i] < 0)
+            return 0;
+    }
+    return 1;
+}
+
 /* q, out, lse, positions. */
 static int are_tensors_valid(const kvp_attention *attention)
 {
@@ -345,16 +356,13 @@ static int are_tensors_valid(const kvp_attention *attention)
         return 0;
     if (attention->lse.data != NULL && !kvpi_rows_out_are_valid(&attention->lse, &lse))
         return 0;
-    if (attention->rope.mode != KVP_ROPE_AT_WRITE)
-        return 1;
     const uint32_t n_queries = (uint32_t)attention->query_start[attention->n_seqs];
-    if (n_queries > 0 && !kvpi_is_aligned(attention->positions, sizeof(int32_t)))
+    const int32_t *of_window = attention->window.query_positions;
+    if (of_window != NULL &&
+        (attention->rope.mode == KVP_ROPE_AT_READ || !are_positions_valid(of_window, n_queries)))
         return 0;
-    for (uint32_t i = 0; i < n_queries; i++) {
-        if (attention->positions[i] < 0)
-            return 0;
-    }
-    return 1;
+    return attention->rope.mode != KVP_ROPE_AT_WRITE ||
+           are_positions_valid(attention->positions, n_queries);
 }
 
 /* Defaults filled in, so that nobody else needs to know them. */

@@ -277,6 +277,22 @@ static void begin_state(const struct job *job)
     }
 }
 
+/* What each of the item's queries can see, and between what all of them lies. */
+static void find_reaches(const struct job *job, struct kvpi_walk *walk)
+{
+    struct kvpi_reach *reaches = job->desk->reaches, all = {0, UINT32_MAX, 0};
+    for (uint32_t i = 0; i < job->item.n_queries; i++) {
+        reaches[i] = kvpi_keys_reach(&job->keys, job->item.first_query + i);
+        all.sink_end = reaches[i].sink_end > all.sink_end ? reaches[i].sink_end : all.sink_end;
+        all.first = reaches[i].first < all.first ? reaches[i].first : all.first;
+        all.end = reaches[i].end > all.end ? reaches[i].end : all.end;
+    }
+    const uint32_t end = all.end > all.sink_end ? all.end : all.sink_end;
+    walk->reaches = reaches;
+    walk->all = all;
+    walk->end = end < walk->end ? end : walk->end;
+}
+
 /* What the item's queries can see of its keys. */
 static struct kvpi_walk begin_walk(struct job *job)
 {
@@ -293,11 +309,7 @@ static struct kvpi_walk begin_walk(struct job *job)
         walk.next = 0;
         walk.end = job->n_listed;
     } else if (!segment->is_shared) {
-        for (uint32_t i = 0; i < job->item.n_queries; i++)
-            job->desk->reaches[i] = kvpi_keys_reach(&job->keys, job->item.first_query + i);
-        walk.reaches = job->desk->reaches;
-        const uint32_t end = job->desk->reaches[job->item.n_queries - 1].end;
-        walk.end = end < walk.end ? end : walk.end;
+        find_reaches(job, &walk);
     }
     return walk;
 }

@@ -207,6 +207,8 @@ static int take_window(struct kvpi_keys *keys, uint64_t n_slots)
     const uint32_t seq = keys->seq;
     keys->sinks = window->sinks != NULL ? window->sinks[seq] : window->sink_tokens;
     keys->recent = window->recent != NULL ? window->recent[seq] : window->recent_tokens;
+    keys->query_positions =
+        window->query_positions != NULL ? window->query_positions + keys->first_query : NULL;
     keys->sink_len = keys->gap_slots = keys->gap_keys = 0;
     if (window->sink_len != NULL) {
         const int32_t sink_len = window->sink_len[seq], offset = window->window_offset[seq];
@@ -257,6 +259,15 @@ static int take_tree(struct kvpi_keys *keys)
     return keys->intervals == NULL || are_intervals_valid(keys->intervals, n_uncommitted);
 }
 
+/* Queries that may see every key are none of them: what needs their positions must be told. */
+static int are_positions_known(const struct kvpi_keys *keys)
+{
+    if (keys->bits != NULL || kvpi_keys_are_causal(keys))
+        return 1;
+    return (keys->recent == 0 || keys->query_positions != NULL) &&
+           keys->batch->attention->rope.mode != KVP_ROPE_AT_READ;
+}
+
 int kvpi_keys_make(struct kvpi_keys *keys, const struct kvpi_batch *batch, uint32_t seq)
 {
     const int32_t *query_start = batch->attention->query_start;
@@ -264,7 +275,7 @@ int kvpi_keys_make(struct kvpi_keys *keys, const struct kvpi_batch *batch, uint3
     keys->seq = seq;
     keys->first_query = (uint32_t)query_start[seq];
     keys->n_queries = (uint32_t)(query_start[seq + 1] - query_start[seq]);
-    return take_window(keys, count_slots(keys)) && take_tree(keys) &&
+    return take_window(keys, count_slots(keys)) && take_tree(keys) && are_positions_known(keys) &&
            (!kvpi_keys_are_causal(keys) || keys->n_queries <= keys->n_keys);
 }
 
@@ -355,9 +366,15 @@ struct kvpi_reach kvpi_keys_reach(const struct kvpi_keys *keys, uint32_t query)
         reach.end = keys->n_keys - keys->n_queries + query + 1;
     if (keys->recent == 0 || reach.end == 0)
         return reach;
-    reach.first = first_key_at(keys, position_of(keys, reach.end - 1) - keys->recent + 1);
-    reach.sink_end = first_key_at(keys, keys->sinks);
-    reach.sink_end = reach.sink_end < reach.end ? reach.sink_end : reach.end;
+    const uint32_t shown = reach.end, sink_end = first_key_at(keys, keys->sinks);
+    int64_t position = position_of(keys, shown - 1);
+    if (keys->query_positions != NULL) {
+        position = keys->query_positions[query];
+        reach.end = first_key_at(keys, position + 1);
+        reach.end = reach.end < shown ? reach.end : shown;
+    }
+    reach.first = first_key_at(keys, position - keys->recent + 1);
+    reach.sink_end = sink_end < shown ? sink_end : shown;
     return reach;
 }
 
@@ -371,17 +388,20 @@ static int64_t shown_position(const struct kvpi_keys *keys, const uint32_t *show
 }
 
 /* Keep of the shown keys those in the window. */
-static uint32_t cut_window(const struct kvpi_keys *keys, uint32_t *shown, uint32_t n_shown)
+static uint32_t cut_window(const struct kvpi_keys *keys, uint32_t query, uint32_t *shown,
+                           uint32_t n_shown)
 {
     uint32_t n_committed = 0, n = 0;
     while (n_committed < n_shown && shown[n_committed] < keys->n_committed)
         n_committed++;
     if (n_shown == 0)
         return 0;
-    const int64_t query = shown_position(keys, shown, n_shown - 1, n_committed);
+    const int64_t last = keys->query_positions != NULL
+                             ? keys->query_positions[query]
+                             : shown_position(keys, shown, n_shown - 1, n_committed);
     for (uint32_t i = 0; i < n_shown; i++) {
         const int64_t position = shown_position(keys, shown, i, n_committed);
-        if (position < keys->sinks || position > query - keys->recent)
+        if (position < keys->sinks || (position > last - keys->recent && position <= last))
             shown[n++] = shown[i];
     }
     return n;
@@ -394,7 +414,7 @@ uint32_t kvpi_keys_seen(const struct kvpi_keys *keys, uint32_t query, uint32_t *
         if (kvpi_keys_may_see(keys, query, key))
             out_seen[n++] = key;
     }
-    return keys->recent == 0 ? n : cut_window(keys, out_seen, n);
+    return keys->recent == 0 ? n : cut_window(keys, query, out_seen, n);
 }
 
 /* ------------------------------------------------------------------------------ are they there? */
@@ -428,8 +448,24 @@ static int are_blocks_there(const struct kvpi_keys *keys, uint32_t from, uint32_
     return 1;
 }
 
-/* Dropped blocks may be null, as long as nobody needs them. Windows of queries that follow each
- * other leave no gap between them; masks and trees take looking at every query. */
+/* The same for every query's window. Queries mostly follow each other, and so do their windows:
+ * what [from, to) has is known to be there. */
+static int are_windows_there(const struct kvpi_keys *keys)
+{
+    uint32_t from = 0, to = 0;
+    for (uint32_t query = 0; query < keys->n_queries; query++) {
+        const struct kvpi_reach reach = kvpi_keys_reach(keys, query);
+        if (reach.first < from || reach.first > to)
+            from = to = reach.first;
+        if (!are_blocks_there(keys, to, reach.end))
+            return 0;
+        to = reach.end > to ? reach.end : to;
+    }
+    return 1;
+}
+
+/* Dropped blocks may be null, as long as nobody needs them. The last query sees the most sinks;
+ * masks and trees take looking at every key of every query. */
 int kvpi_keys_are_there(const struct kvpi_keys *keys, uint32_t *seen)
 {
     if (keys->recent == 0)
@@ -437,10 +473,8 @@ int kvpi_keys_are_there(const struct kvpi_keys *keys, uint32_t *seen)
     if (!are_entries_from(keys, KVP_NULL_BLOCK))
         return 0;
     if (!kvpi_keys_have_mask(keys)) {
-        const struct kvpi_reach first = kvpi_keys_reach(keys, 0);
         const struct kvpi_reach last = kvpi_keys_reach(keys, keys->n_queries - 1);
-        return are_blocks_there(keys, 0, last.sink_end) &&
-               are_blocks_there(keys, first.first, last.end);
+        return are_blocks_there(keys, 0, last.sink_end) && are_windows_there(keys);
     }
     for (uint32_t query = 0; query < keys->n_queries; query++) {
         const uint32_t n = kvpi_keys_seen(keys, query, seen);

@@ -26,15 +26,16 @@ struct kvpi_keys {
     uint32_t seq;
     uint32_t n_keys;
     uint32_t n_queries;
-    uint32_t n_committed;     /* keys that are not in a tree: the first ones */
-    uint32_t first_query;     /* row of q */
-    uint32_t sink_len;        /* keys before the gap */
-    uint32_t gap_slots;       /* list slots that the gap skips */
-    uint32_t gap_keys;        /* positions that it skips */
-    uint32_t sinks;           /* K */
-    uint32_t recent;          /* R; 0: no window */
-    const int32_t *intervals; /* [n_keys - n_committed, 2] or NULL */
-    const uint8_t *bits;      /* [n_queries, n_keys] or NULL */
+    uint32_t n_committed;           /* keys that are not in a tree: the first ones */
+    uint32_t first_query;           /* row of q */
+    uint32_t sink_len;              /* keys before the gap */
+    uint32_t gap_slots;             /* list slots that the gap skips */
+    uint32_t gap_keys;              /* positions that it skips */
+    uint32_t sinks;                 /* K */
+    uint32_t recent;                /* R; 0: no window */
+    const int32_t *query_positions; /* [n_queries] or NULL: the mask says */
+    const int32_t *intervals;       /* [n_keys - n_committed, 2] or NULL */
+    const uint8_t *bits;            /* [n_queries, n_keys] or NULL */
 };
 
 /* Check the levels' own arrays: all that needs no scratch memory, except the ids in `blocks`. */
@@ -75,8 +76,8 @@ struct kvpi_span {
 
 struct kvpi_span kvpi_keys_span(const struct kvpi_keys *keys, uint32_t key);
 
-/* What a query sees without a mask and a tree: keys [0, sink_end) and [first, end), the sinks only
- * up to `end`. */
+/* What a query sees without a mask and a tree: keys [0, sink_end) and [first, end), if first is
+ * below end. */
 struct kvpi_reach {
     uint32_t sink_end;
     uint32_t first;

@@ -141,13 +141,12 @@ static void mask_keys(const struct kvpi_walk *walk, struct kvpi_places *places, 
 }
 
 /* From where on the next tile may look, and how far: what lies between the sinks and the first
- * window is not even there. Queries follow each other, so the first one's window begins first. */
+ * window is not even there. */
 static uint32_t skip_gap(struct kvpi_walk *walk, uint32_t to)
 {
     if (walk->reaches == NULL)
         return to;
-    const uint32_t sink_end = walk->reaches[walk->n_queries - 1].sink_end;
-    const uint32_t first = walk->reaches[0].first;
+    const uint32_t sink_end = walk->all.sink_end, first = walk->all.first;
     if (walk->next >= sink_end && walk->next < first)
         walk->next = first;
     return walk->next < sink_end && sink_end < first && to > sink_end ? sink_end : to;

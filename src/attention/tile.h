@@ -25,6 +25,7 @@ struct kvpi_walk {
     const kvp_layer *layer;
     const struct kvpi_keys *keys;
     const struct kvpi_reach *reaches; /* [n_queries] of the item; NULL: all see all */
+    struct kvpi_reach all;            /* between what they lie */
     uint32_t n_queries;
     uint32_t first_query; /* of the sequence's */
     const uint32_t *list; /* [end] numbers of keys; NULL: all from next to end */

@@ -603,12 +603,13 @@ kvp_status kvp_receiver_progress(kvp_receiver *self, uint32_t max_messages, uint
 {
     if (!self)
         return KVP_E_ARG;
+    const uint32_t n_most = max_messages == 0 ? KVP_PROGRESS_MESSAGES : max_messages;
     for (uint32_t i = 0; i < self->side.config.max_links; i++) {
         const struct kvpi_side_link *link = &self->side.links[i];
         if (!link->attached)
             continue;
         link->link.progress(link->link.context);
-        for (uint32_t n = 0; max_messages == 0 || n < max_messages; n++)
+        for (uint32_t n = 0; n < n_most; n++)
             if (!take_message(self, i))
                 break;
     }

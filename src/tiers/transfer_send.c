@@ -6,8 +6,8 @@
  *   begin <= sent <= min(ready, end)
  *
  * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
- *     must stay until all is sent, and is looked at before, and its row for blocks that a window
- *     has dropped.
+ *     must stay until all is sent, and is looked at before, and its window for tokens that it has
+ *     dropped.
  * P2  The last word (DONE) is said when everything is sent, the sequence's own cache counts it as
  *     computed, and the tokens are those that the receiver knows. What a step that fails has
  *     written is thus sent perhaps, but never vouched for.
@@ -16,6 +16,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <kvpager/windows.h>
 
 #include "transfer_rows.h"
 #include "transfer_side.h"
@@ -33,6 +35,7 @@ struct sending {
     uint32_t computed;     /* as last seen: it must not fall */
     uint32_t n_checked;    /* tokens whose values the receiver knows */
     uint32_t chunk_tokens; /* that a message holds at most */
+    int follows;           /* what is computed is ready */
     uint64_t epoch;        /* the receiver's */
     uint64_t ticket_id;
     uint64_t ticket; /* its body's checksum */
@@ -224,6 +227,7 @@ static kvp_status describe(const sender *self, const kvp_send *send, const kvp_s
                             .computed = info->computed_tokens,
                             .n_checked = ticket->n_checked,
                             .chunk_tokens = tokens_of_message(self, send->link, &shape.slice),
+                            .follows = send->ready_tokens == KVP_END,
                             .epoch = ticket->head.epoch,
                             .ticket_id = ticket->head.id,
                             .ticket = ticket->head.body,
@@ -278,8 +282,7 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     fresh.part = ++self->n_marked;
     fresh.layers = s->layers;
     *s = fresh;
-    const uint32_t ready =
-        send->ready_tokens == KVP_END ? info.computed_tokens : send->ready_tokens;
+    const uint32_t ready = s->follows ? info.computed_tokens : send->ready_tokens;
     for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
         s->layers[l] = (struct progress){s->t.begin, ready};
     *out_id = kvpi_transfer_id(&s->t, place);
@@ -311,7 +314,15 @@ static uint32_t most_ready(const sender *self, const struct sending *s)
     return most;
 }
 
-/* P1, P2: is the sequence still what it was? */
+/* K and V of the first n_tokens tokens are written in layers [first, end). */
+static void set_ready(struct sending *s, uint32_t first, uint32_t end_, uint32_t n_tokens)
+{
+    for (uint32_t l = first; l < end_; l++)
+        if (s->layers[l].ready < n_tokens)
+            s->layers[l].ready = n_tokens;
+}
+
+/* P1, P2: is the sequence still what it was? What was computed since is ready, if it follows. */
 static kvp_status look_at_seq(const sender *self, struct sending *s, kvp_seq_info *info)
 {
     if (kvp_seq_info_get(self->side.config.cache, s->t.seq, info) != KVP_OK)
@@ -320,6 +331,8 @@ static kvp_status look_at_seq(const sender *self, struct sending *s, kvp_seq_inf
         info->computed_tokens < s->computed)
         return KVP_E_STATE;
     s->computed = info->computed_tokens;
+    if (s->follows)
+        set_ready(s, 0, self->side.layout.n_layers, s->computed);
     return KVP_OK;
 }
 
@@ -340,13 +353,21 @@ static kvp_status send_begin(sender *self, struct sending *s)
     return status;
 }
 
-/* Has a window dropped the block of one of these tokens? */
-static int is_dropped(const struct kvpi_rows *rows)
+/* Has a window dropped tokens that a layer of the slice has still to send, ready or not? */
+static int is_gone(const sender *self, const struct sending *s)
 {
-    const uint32_t S = rows->layer->block_tokens;
-    for (uint32_t i = rows->position / S; i * S < rows->position + rows->n_tokens; i++)
-        if (rows->row[i] == 0)
+    const uint64_t S = self->side.layout.block_tokens;
+    const uint32_t first = s->shape.slice.first_layer - self->side.layout.first_layer;
+    kvp_window_info window;
+    if (kvp_seq_window_get(self->side.config.cache, s->t.seq, 0, &window) != KVP_OK)
+        return 1;
+    const uint64_t dropped_end =
+        window.dropped_end * S < s->t.end ? window.dropped_end * S : s->t.end;
+    for (uint32_t l = first; l < first + s->shape.slice.n_layers; l++) {
+        const uint64_t sent = s->layers[l].sent, dropped_begin = window.dropped_begin * S;
+        if ((sent > dropped_begin ? sent : dropped_begin) < dropped_end)
             return 1;
+    }
     return 0;
 }
 
@@ -370,8 +391,6 @@ static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32
                             kvpi_rows_scale_bytes(&layer, chunk.n_heads);
     const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes;
     kvp_status status = kvp_seq_row(self->side.config.cache, s->t.seq, 0, &rows.row, &n_row);
-    if (status == KVP_OK && is_dropped(&rows))
-        status = KVP_E_DROPPED;
     if (status == KVP_OK)
         status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
     if (status != KVP_OK)
@@ -427,6 +446,8 @@ static kvp_status send_ready(sender *self, struct sending *s)
     kvp_status status = look_at_seq(self, s, &info);
     if (status == KVP_OK && s->t.state == KVP_TRANSFER_WAITING)
         status = send_begin(self, s);
+    if (status == KVP_OK && is_gone(self, s))
+        status = KVP_E_DROPPED;
     for (uint32_t l = first; status == KVP_OK && l < first + slice->n_layers; l++) {
         status = send_layer(self, s, l);
         all = all && s->layers[l].sent == s->t.end;
@@ -461,9 +482,10 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
     if (kvp_seq_info_get(self->side.config.cache, s->t.seq, &info) == KVP_OK &&
         n_tokens > info.tokens)
         return KVP_E_ARG;
-    for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
-        if ((layer == KVP_LAYERS_ALL || layer == l) && s->layers[l].ready < n_tokens)
-            s->layers[l].ready = n_tokens;
+    if (layer == KVP_LAYERS_ALL)
+        set_ready(s, 0, self->side.layout.n_layers, n_tokens);
+    else
+        set_ready(s, layer, layer + 1, n_tokens);
     push(self, s);
     return KVP_OK;
 }
@@ -512,9 +534,12 @@ static void take_answers(sender *self, uint32_t link)
     const kvp_link *l = &self->side.links[link].link;
     const void *bytes;
     size_t n_bytes;
-    kvp_status status;
+    kvp_status status = KVP_OK;
     l->progress(l->context);
-    while ((status = l->take(l->context, &bytes, &n_bytes)) == KVP_OK) {
+    for (uint32_t n = 0; n < KVP_PROGRESS_MESSAGES; n++) {
+        status = l->take(l->context, &bytes, &n_bytes);
+        if (status != KVP_OK)
+            break;
         look_at(self, link, bytes, n_bytes);
         l->give_back(l->context);
     }

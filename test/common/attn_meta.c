@@ -24,6 +24,8 @@ attn_how attn_draw_how(attn_world *world)
     attn_how how = attn_how_of(world, attn_draw(&world->random, ATTN_FORMATS));
     how.has_bits = attn_draw(&world->random, 2) == 0;
     how.has_gaps = attn_draw(&world->random, 2) == 0;
+    how.has_positions =
+        attn_draw(&world->random, 2) == 0 && world->params.rope.mode != KVP_ROPE_AT_READ;
     for (uint32_t i = 0; i < how.n_batch; i++) {
         const uint32_t j = attn_draw(&world->random, how.n_batch);
         const uint32_t other = how.batch[j];
@@ -111,12 +113,12 @@ static void describe_csr(attn_meta *meta)
 
 /* The first position behind the sinks that a query of this step, or a later one, can see. What is
  * not committed is not dropped. */
-static uint32_t first_needed(const attn_world *world, const attn_seq *seq)
+static uint32_t first_needed(const attn_seq *seq)
 {
     int32_t position = seq->positions[seq->n_tokens - 1];
     for (uint32_t i = 0; i < seq->n_queries; i++) {
         const int32_t of_query = seq->positions[seq->n_tokens - seq->n_queries + i];
-        if ((world->params.causal || seq->n_tree > 0) && of_query < position)
+        if (of_query < position)
             position = of_query;
     }
     int32_t first = position - (int32_t)seq->recent + 1;
@@ -130,8 +132,7 @@ static void describe_dropped(attn_meta *meta)
     const uint32_t S = meta->world->params.block_tokens;
     for (uint32_t n = 0; n < meta->how.n_batch; n++) {
         const attn_seq *seq = seq_of(meta, n);
-        const uint32_t first =
-            seq->recent > 0 && seq->n_tokens > 0 ? first_needed(meta->world, seq) : 0;
+        const uint32_t first = seq->recent > 0 && seq->n_tokens > 0 ? first_needed(seq) : 0;
         const uint32_t gap_begin = (seq->sinks + S - 1) / S, gap_end = first / S;
         if (seq->recent == 0 || gap_end <= gap_begin) {
             put_blocks(meta, 0, seq, 0, seq->n_blocks);
@@ -373,6 +374,8 @@ attn_meta *attn_describe(const attn_world *world, const attn_how *how)
     }
     a->window.sinks = meta->sinks;
     a->window.recent = meta->recent;
+    if (how->has_positions || !world->params.causal)
+        a->window.query_positions = meta->positions;
     for (uint32_t i = 0; i < 3; i++) {
         meta->levels[i].blocks = meta->blocks[i];
         meta->levels[i].row_start = how->format > ATTN_DENSE_NULLS ? meta->row_start[i] : NULL;

@@ -21,6 +21,7 @@ typedef struct attn_how {
     uint32_t impl;                 /* KVP_ATTN_...; 0: the reference */
     kvp_attn_team *team;           /* NULL: none */
     int has_gaps;                  /* strides with room between vectors */
+    int has_positions;             /* the window's, of queries; always if they may see all keys */
     uint32_t n_batch;              /* sequences of the batch ... */
     uint32_t batch[ATTN_MAX_SEQS]; /* ... in this order */
 } attn_how;

@@ -70,6 +70,8 @@ attn_params attn_draw_params(uint64_t *random)
     if (attn_draw(random, 3) == 0)
         params.soft_cap = 0.5 + attn_draw(random, 3);
     params.rope = draw_rope(random, params.k_size);
+    if (params.rope.mode == KVP_ROPE_AT_READ)
+        params.causal = 1; /* turned by what a query sees, which must be all that there is */
     return params;
 }
 
@@ -467,13 +469,12 @@ int attn_may_see(const attn_world *world, const attn_seq *seq, uint32_t query, u
 
 int attn_sees(const attn_world *world, const attn_seq *seq, uint32_t query, uint32_t key)
 {
-    uint32_t self = seq->n_tokens - seq->n_queries + query;
-    if (!world->params.causal && seq->n_tree == 0)
-        self = seq->n_tokens - 1;
+    const int32_t self = seq->positions[seq->n_tokens - seq->n_queries + query];
+    const int32_t position = seq->positions[key];
     if (!attn_may_see(world, seq, query, key))
         return 0;
-    return seq->recent == 0 || seq->positions[key] < (int32_t)seq->sinks ||
-           seq->positions[key] > seq->positions[self] - (int32_t)seq->recent;
+    return seq->recent == 0 || position < (int32_t)seq->sinks ||
+           (position > self - (int32_t)seq->recent && position <= self);
 }
 
 static void load(const attn_world *world, const attn_seq *seq, int which, uint32_t key,

@@ -442,3 +442,45 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *
     }
     return sum;
 }
+
+/* ------------------------------------------------------------------------------------- canaries */
+
+enum { CANARY = 0x7EADBEEF };
+
+kvp_wire_config drive_roomy(const driver *d)
+{
+    kvp_wire_config config = d->config;
+    config.max_row_blocks += 2;
+    return config;
+}
+
+canaries drive_put_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config *config)
+{
+    canaries before = {{0}};
+    for (uint32_t id = 0; id < config->max_seqs; id++) {
+        kvp_wire_seq s;
+        assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
+        before.blocks[id] = s.blocks;
+        for (uint32_t group = 0; group < config->n_groups; group++) {
+            int32_t *row = (int32_t *)(uintptr_t)s.row + (size_t)group * config->max_row_blocks;
+            for (uint32_t i = s.blocks; i < config->max_row_blocks; i++)
+                row[i] = CANARY;
+        }
+    }
+    return before;
+}
+
+void drive_assert_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
+                           const canaries *before)
+{
+    for (uint32_t id = 0; id < config->max_seqs; id++) {
+        kvp_wire_seq s;
+        assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
+        const uint32_t blocks = s.blocks > before->blocks[id] ? s.blocks : before->blocks[id];
+        for (uint32_t group = 0; group < config->n_groups; group++) {
+            const int32_t *row = s.row + (size_t)group * config->max_row_blocks;
+            for (uint32_t i = blocks; i < config->max_row_blocks; i++)
+                assert_int_equal(row[i], CANARY);
+        }
+    }
+}

@@ -64,4 +64,16 @@ void drive_message(driver *d, int full);
 uint64_t drive_sum_cache(const driver *d);
 uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *config);
 
+/* Rows of a mirror lie side by side in one piece of memory, where no tool sees a write past one. So
+ * what lies behind each row's entries is a canary: put them before a message, look after it. Rows
+ * have room for two of them if the mirror has drive_roomy's configuration. */
+typedef struct canaries {
+    uint32_t blocks[DRIVE_SEQS];
+} canaries;
+
+kvp_wire_config drive_roomy(const driver *d);
+canaries drive_put_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config *config);
+void drive_assert_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
+                           const canaries *before);
+
 #endif

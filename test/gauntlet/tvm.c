@@ -1,5 +1,6 @@
-/* Defects of TVM's paged KV cache, and of MLC's prefix cache. A window there is K + R tokens; to
- * pop is to truncate; to commit a tree is to accept a path. */
+/* Defects of TVM's paged KV cache, and of MLC's prefix cache. A window of W there, sinks included,
+ * is R = W - K + 1 (windows.h), and one less in the scenes; to pop is to truncate; to commit a tree
+ * is to accept a path. */
 #include "scenes.h"
 
 #include <string.h>

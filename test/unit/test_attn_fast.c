@@ -159,6 +159,92 @@ static void test_queries_in_a_shared_row_see_what_is_before_them(void **state)
     running_case = 0;
 }
 
+/* Sequences 0 and 1 begin with two blocks, 2 and 3 with three others; then all have the same two. */
+enum { SHORT = 2, LONG = 3, COMMON = 2 };
+
+static void share_the_middle(attn_world *world)
+{
+    const uint32_t S = world->params.block_tokens;
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t before = i < 2 ? SHORT : LONG, own = 1 + attn_draw(&world->random, 2 * S);
+        attn_add(world, &(attn_wish){.n_tokens = (before + COMMON) * S + own,
+                                     .n_queries = 1 + attn_draw(&world->random, own)});
+    }
+    attn_seq *s = world->seqs;
+    for (uint32_t i = 0; i < SHORT + COMMON; i++)
+        s[1].blocks[i] = s[0].blocks[i];
+    for (uint32_t i = 0; i < COMMON; i++)
+        s[2].blocks[LONG + i] = s[0].blocks[SHORT + i];
+    for (uint32_t i = 0; i < LONG + COMMON; i++)
+        s[3].blocks[i] = s[2].blocks[i];
+}
+
+static void put_row(attn_meta *meta, uint32_t level, const int32_t *blocks, uint32_t n,
+                    uint32_t last_len)
+{
+    kvp_attn_level *l = &meta->levels[level];
+    memcpy(meta->blocks[level] + l->n_blocks, blocks, n * sizeof *blocks);
+    l->n_blocks += n;
+    meta->last_len[level][l->n_rows++] = (int32_t)last_len;
+    meta->row_start[level][l->n_rows] = (int32_t)l->n_blocks;
+}
+
+/* Level 0 has a row for each beginning, level 1 one row for all four, across both. */
+static void describe_the_middle(attn_meta *meta)
+{
+    const attn_seq *s = meta->world->seqs;
+    const uint32_t S = meta->world->params.block_tokens;
+    for (uint32_t level = 0; level < 3; level++)
+        meta->levels[level].n_rows = meta->levels[level].n_blocks = 0;
+    put_row(meta, 0, s[0].blocks, SHORT, S);
+    put_row(meta, 0, s[2].blocks, LONG, S);
+    put_row(meta, 1, s[0].blocks + SHORT, COMMON, S);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t before = (i < 2 ? SHORT : LONG) + COMMON, n = s[i].n_blocks - before;
+        put_row(meta, 2, s[i].blocks + before, n, s[i].n_tokens - (s[i].n_blocks - 1) * S);
+    }
+    meta->level_query_start[0][1] = meta->query_start[2];
+    meta->level_query_start[0][2] = meta->level_query_start[1][1] = meta->query_start[4];
+    meta->levels[0].query_start = meta->level_query_start[0];
+    meta->levels[1].query_start = meta->level_query_start[1];
+    meta->attention.n_levels = 3;
+}
+
+static void check_row_across_rows(uint64_t seed)
+{
+    uint64_t random = seed;
+    attn_world world;
+    attn_params params = attn_draw_params(&random);
+    params.causal = 1;
+    attn_begin(&world, &params, pool_for(&params), random);
+    share_the_middle(&world);
+    attn_append_all(&world);
+    attn_how how = attn_how_of(&world, ATTN_CSR);
+    attn_meta *expected = attn_describe(&world, &how);
+    assert_int_equal(attn_run(expected), KVP_OK);
+    attn_assert_right(expected);
+    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+        if (running_impl != KVP_ATTN_REFERENCE && !attn_impls_has(running_impl))
+            continue;
+        how.impl = running_impl;
+        attn_meta *found = attn_describe(&world, &how);
+        describe_the_middle(found);
+        assert_int_equal(attn_run(found), KVP_OK);
+        assert_close(found, expected);
+        attn_forget(found);
+    }
+    attn_forget(expected);
+    attn_end(&world);
+}
+
+static void test_a_row_for_sequences_of_two_rows_of_the_level_before(void **state)
+{
+    (void)state;
+    for (running_case = 1; running_case <= 100; running_case++)
+        check_row_across_rows(running_case);
+    running_case = 0;
+}
+
 /* What is appended is the same, bit for bit, scales included; also over what was there before. */
 static void check_append(uint64_t seed)
 {
@@ -201,6 +287,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_append_is_the_reference_bit_for_bit, name_the_case),
         cmocka_unit_test_teardown(test_queries_in_a_shared_row_see_what_is_before_them,
+                                  name_the_case),
+        cmocka_unit_test_teardown(test_a_row_for_sequences_of_two_rows_of_the_level_before,
                                   name_the_case),
         cmocka_unit_test_teardown(test_random_cases_against_the_reference, name_the_case),
     };

@@ -1,6 +1,7 @@
 /* Defects seen in the paged KV cache of Apache TVM and the prefix cache of MLC-LLM, each a
- * regression test by its number. Windows there are K + R tokens, sinks included; to pop is to
- * truncate; a block is a page of theirs, a sequence's tree is committed where ours is accepted.
+ * regression test by its number. A window of W there, sinks included, is R = W - K + 1
+ * (windows.h), and one less in these tests; to pop is to truncate; a block is a page of theirs, a
+ * sequence's tree is committed where ours is accepted.
  *
  *    1  a fork inside the sinks of a sequence that has slid corrupts the parent
  *    2  whether nodes must move is decided by the last sequence of the batch

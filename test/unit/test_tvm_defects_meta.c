@@ -2,7 +2,8 @@
  * blocks, slots, positions and masks of a batch. One test each, by its number in the list of them;
  * none of them may exist here. What is left out (10, 14) leaks, and shows in no array.
  *
- * That cache's window counts sinks: its window W with K sinks is K and R = W - K here. */
+ * That cache keeps W tokens with a window of W, K sinks among them, and a query sees them and
+ * itself: K and R = W - K + 1 here. The scenes take one less, and so see W keys in all. */
 #include "world.h"
 
 #include <kvpager/meta.h>
@@ -15,7 +16,7 @@ enum { MAX_B = 8, MAX_T = 128, MAX_E = 128, MASK = 1024, SLOTS = 512 };
 /* What one step is given, in windowed lists and masks. */
 struct given {
     int32_t qo[MAX_B + 1], kv[MAX_B + 1], indices[MAX_E], last[MAX_B], batch[MAX_T];
-    int32_t positions[MAX_T], sink_len[MAX_B], offset[MAX_B], key[MAX_B];
+    int32_t positions[MAX_T], relative[MAX_T], sink_len[MAX_B], offset[MAX_B], key[MAX_B];
     int64_t slots[MAX_T];
     int32_t mask_indptr[MAX_B + 1];
     uint8_t mask[MASK];
@@ -38,6 +39,7 @@ static kvp_status give(const world *w, const kvp_meta_batch *batch, struct given
                                         .batch_indices = g->batch,
                                         .positions = g->positions,
                                         .slot_mapping = g->slots,
+                                        .relative = g->relative,
                                         .sink_len = g->sink_len,
                                         .window_offset = g->offset,
                                         .key_offset = g->key};
@@ -124,6 +126,48 @@ static void run_plan(world *w, int64_t *memory)
 }
 
 /* -------------------------------------------------------------------------------------- windows */
+
+/* The rule of that cache, by itself: what is kept between steps is a list of positions, at most W
+ * of them; the oldest behind the sinks goes first. A query sees the list and itself, and is turned
+ * to the list's length. */
+static void check_rule(uint32_t K, uint32_t W)
+{
+    world w = tvm_world(K, W - K + 1, 63);
+    int64_t memory[SLOTS] = {0};
+    int32_t kept[MAX_T];
+    uint32_t n_kept = 0;
+    const kvp_seq seq = open_seq(&w, ints(0), 1, NULL);
+    for (int32_t p = 0; p < 60; p++) {
+        struct given g;
+        const kvp_meta_batch batch = batch_for(&seq, 1);
+        assert_ok(give(&w, &batch, &g));
+        assert_int_equal(g.positions[0], p);
+        assert_int_equal(g.relative[0], n_kept);
+        for (uint32_t i = 0; i < n_kept; i++)
+            assert_int_equal(memory[key_slot(&g, 0, (int32_t)i)], 1000 + kept[i]);
+        assert_int_equal(key_slot(&g, 0, (int32_t)n_kept), g.slots[0]);
+        assert_sees_its_own(&w, seq, K, W - K + 1, memory, 1000);
+        run(&w, seq, memory, 1000);
+        kept[n_kept++] = p;
+        if (n_kept > W) {
+            memmove(kept + K, kept + K + 1, (n_kept - K - 1) * sizeof *kept);
+            n_kept--;
+        }
+        assert_ok(kvp_seq_commit(w.cache, seq, (uint32_t)p + 1));
+        assert_ok(kvp_seq_extend(w.cache, seq, ints(500), 1, 0));
+        run_plan(&w, memory);
+    }
+    end_world(&w);
+}
+
+static void test_a_window_by_the_rule_of_that_cache(void **state)
+{
+    (void)state;
+    for (uint32_t W = 1; W <= 20; W++) {
+        for (uint32_t K = 0; K < W && K <= 9; K++)
+            check_rule(K, W);
+    }
+}
 
 /* 1: fork inside the sinks of a sequence that has slid; the parent read wrong slots after. */
 static void test_1_fork_inside_the_sinks_leaves_the_parent_alone(void **state)
@@ -486,6 +530,7 @@ static void test_12_metadata_is_of_the_moment(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_window_by_the_rule_of_that_cache),
         cmocka_unit_test(test_1_fork_inside_the_sinks_leaves_the_parent_alone),
         cmocka_unit_test(test_2_a_tree_before_a_chain_is_moved),
         cmocka_unit_test(test_3_rounds_are_accepted_and_dropped_together),

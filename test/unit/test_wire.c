@@ -449,6 +449,8 @@ static void try_cuts_and_flips(watched *m, const driver *d)
 /* Cut or flipped with a checksum that fits: whatever is taken leaves sound counts. */
 static void try_sealed(watched *m, const driver *d)
 {
+    const kvp_wire_config config = drive_roomy(d);
+    const canaries rows = drive_put_canaries(m->mirror, &config);
     uint8_t *state = copy_of(m->memory, m->n_bytes);
     for (size_t at = KVP_WIRE_HEAD_BYTES; at < d->n_bytes; at++) {
         uint8_t *cut = copy_of(d->bytes, at);
@@ -462,6 +464,7 @@ static void try_sealed(watched *m, const driver *d)
             kvp_status status = kvp_wire_mirror_apply(m->mirror, bytes, d->n_bytes, NULL);
             if (status != KVP_OK)
                 assert_memory_equal(m->memory, state, m->n_bytes);
+            drive_assert_canaries(m->mirror, &config, &rows);
             memcpy(m->memory, state, m->n_bytes);
         }
         free(bytes);
@@ -474,7 +477,8 @@ static void damage_is_refused(void **state)
     static driver d;
     (void)state;
     drive_begin(&d, 4);
-    watched m = watch(&d.config);
+    const kvp_wire_config config = drive_roomy(&d);
+    watched m = watch(&config);
     for (uint32_t i = 0; i < 60; i++) {
         drive_change(&d);
         drive_message(&d, i % 16 == 15);

@@ -312,6 +312,8 @@ static void try_sealed(kvp_wire_mirror *mirror, uint8_t *memory, size_t n_memory
 {
     uint8_t *before = malloc(n_memory);
     assert_non_null(before);
+    const kvp_wire_config config = drive_roomy(d);
+    const canaries rows = drive_put_canaries(mirror, &config);
     memcpy(before, memory, n_memory);
     for (size_t at = KVP_WIRE_HEAD_BYTES; at < 2 * d->n_bytes - KVP_WIRE_HEAD_BYTES; at++) {
         const size_t n = at < d->n_bytes ? at : d->n_bytes;
@@ -326,6 +328,7 @@ static void try_sealed(kvp_wire_mirror *mirror, uint8_t *memory, size_t n_memory
             assert_memory_equal(memory, before, n_memory);
         else
             assert_true(at >= d->n_bytes); /* no cut is whole */
+        drive_assert_canaries(mirror, &config, &rows);
         memcpy(memory, before, n_memory);
         free(bytes);
     }
@@ -339,17 +342,18 @@ static void test_damage_is_refused(void **state)
     drive_begin_rich(&d, 4);
     kvp_wire_mirror *mirror;
     size_t n_memory;
-    assert_ok(kvp_wire_mirror_bytes(&d.config, &n_memory));
+    const kvp_wire_config config = drive_roomy(&d);
+    assert_ok(kvp_wire_mirror_bytes(&config, &n_memory));
     uint8_t *memory = aligned_alloc(64, n_memory);
     assert_non_null(memory);
     memset(memory, 0x77, n_memory);
-    assert_ok(kvp_wire_mirror_create(&d.config, memory, n_memory, &mirror));
+    assert_ok(kvp_wire_mirror_create(&config, memory, n_memory, &mirror));
     for (uint32_t i = 0; i < 120; i++) {
         drive_change(&d);
         drive_message(&d, i % 16 == 15);
         try_sealed(mirror, memory, n_memory, &d);
         assert_ok(kvp_wire_mirror_apply(mirror, d.bytes, d.n_bytes, NULL));
-        assert_int_equal(drive_sum_mirror(mirror, &d.config), drive_sum_cache(&d));
+        assert_int_equal(drive_sum_mirror(mirror, &config), drive_sum_cache(&d));
     }
     kvp_wire_mirror_destroy(mirror);
     free(memory);
@@ -392,6 +396,10 @@ static kvp_status give(struct by_hand *m, uint32_t kind, uint32_t parts, const u
     give(m, KVPI_WIRE_STEP, parts, (const uint8_t[]){__VA_ARGS__},                                 \
          sizeof((const uint8_t[]){__VA_ARGS__}))
 
+/* A step in which the first row of worker id 0 has other entries; nothing goes, nothing comes. */
+#define GIVE_ROW(m, ...)                                                                           \
+    GIVE_STEP(m, 0, 0, 0, 1, KVPI_WIRE_CHANGE, KVPI_WIRE_ROW, 0, __VA_ARGS__, 0, 0)
+
 /* Nothing closed, no copies, worker id 0 is new: n tokens without values, rows of two blocks. */
 #define TOKENS(n)  0, 0, 1, KVPI_WIRE_NEW, 1, n, 0, 0, 0, 0, 0, 0, 2
 #define SIX_TOKENS TOKENS(6)
@@ -424,6 +432,13 @@ static void test_nonsense_is_refused(void **state)
     /* Dropped: one, and one that is told; a run longer than the row. */
     assert_ok(GIVE_FULL(&m, 0, SIX_TOKENS, 0, 0, 2, 1, 1)); /* 0 1, 0 0 */
     assert_status(KVP_E_FORMAT, GIVE_FULL(&m, 0, SIX_TOKENS, 0, 2, 0, 1));
+    /* Entries that are replaced: the second of two, one behind them; both, and one behind them. */
+    assert_ok(GIVE_FULL(&m, 0, SIX_TOKENS, ROWS));
+    assert_ok(GIVE_ROW(&m, 1, 1, 6));
+    assert_status(KVP_E_FORMAT, GIVE_ROW(&m, 1, 2, 6));
+    assert_ok(GIVE_ROW(&m, 2, 0, 6, 0, 2));
+    assert_status(KVP_E_FORMAT, GIVE_ROW(&m, 2, 0, 6, 1, 2));
+    assert_status(KVP_E_FORMAT, GIVE_ROW(&m, 3, 0, 6, 0, 2, 0, 2));
     /* Windows. */
     assert_ok(GIVE_FULL(&m, KVPI_WIRE_MORE, SIX_TOKENS, ROWS, 0));
     assert_ok(GIVE_FULL(&m, KVPI_WIRE_MORE, SIX_TOKENS, ROWS, 1, 1, 1, 3, 5));

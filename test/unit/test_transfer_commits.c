@@ -1,0 +1,279 @@
+/* A sender that follows commits, one whose window drops what is to be sent, and peers that never
+ * stop talking. */
+#include "transfer_world.h"
+
+#include <kvpager/windows.h>
+
+#include <string.h>
+
+static pair make_small(uint32_t n_tokens, uint32_t n_messages)
+{
+    const place_shape shape = small_place();
+    pair p = make_pair(&shape, &shape, n_messages);
+    open_both(&p, n_tokens, 0);
+    reserve(&p);
+    return p;
+}
+
+/* Write and commit, and tell the sender nothing. */
+static void compute(pair *p, kvp_range range)
+{
+    write_kv(&p->a, p->seq_a, range, KVP_LAYERS_ALL);
+    assert_ok(kvp_seq_commit(p->a.w.cache, p->seq_a, range.end));
+}
+
+static void mark_ready(pair *p, uint32_t ready_tokens)
+{
+    kvp_send send = send_of(p);
+    send.ready_tokens = ready_tokens;
+    assert_ok(kvp_sender_mark(p->sender, &send, &p->id_a));
+}
+
+/* ---------------------------------------------------------------------------- following commits */
+
+static void what_is_committed_is_sent(void **state)
+{
+    (void)state;
+    pair p = make_small(9, 32);
+    mark_ready(&p, KVP_END); /* nothing is computed yet */
+    progress_both(&p, 2);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_MOVING);
+    assert_int_equal(info_a(&p).chunks, 0);
+    compute(&p, (kvp_range){0, 5});
+    progress_both(&p, 1);
+    assert_int_equal(has_kv(&p.b, p.seq_b, (kvp_range){0, 5}), 1);
+    compute(&p, (kvp_range){5, 9});
+    progress_both(&p, 3);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_int_equal(has_kv(&p.b, p.seq_b, (kvp_range){0, 9}), 1);
+    end_pair(&p);
+}
+
+/* Whoever names a number says what is ready, and nothing else is. */
+static void a_number_does_not_follow(void **state)
+{
+    (void)state;
+    pair p = make_small(9, 32);
+    mark_ready(&p, 0);
+    compute(&p, (kvp_range){0, 9});
+    progress_both(&p, 3);
+    assert_int_equal(info_a(&p).chunks, 0);
+    assert_ok(kvp_sender_ready(p.sender, p.id_a, KVP_LAYERS_ALL, 9));
+    progress_both(&p, 3);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    end_pair(&p);
+}
+
+/* ready may be ahead of the commits: a layer that is said to be is sent at once. */
+static void ready_ahead_of_commits(void **state)
+{
+    (void)state;
+    pair p = make_small(9, 32);
+    mark_ready(&p, KVP_END);
+    write_kv(&p.a, p.seq_a, (kvp_range){0, 4}, 0);
+    assert_ok(kvp_sender_ready(p.sender, p.id_a, 0, 4));
+    progress_both(&p, 1);
+    assert_int_equal(info_a(&p).chunks, 1);
+    compute(&p, (kvp_range){0, 4});
+    progress_both(&p, 1);
+    assert_int_equal(info_a(&p).chunks, 2);
+    assert_int_equal(has_kv(&p.b, p.seq_b, (kvp_range){0, 4}), 1);
+    compute(&p, (kvp_range){4, 9});
+    progress_both(&p, 3);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+    end_pair(&p);
+}
+
+/* A commit that is taken back was perhaps sent: the transfer fails, as one does that was ready. */
+static void a_commit_that_is_taken_back(void **state)
+{
+    (void)state;
+    pair p = make_small(9, 32);
+    mark_ready(&p, KVP_END);
+    compute(&p, (kvp_range){0, 8});
+    progress_both(&p, 1);
+    assert_ok(kvp_seq_invalidate(p.a.w.cache, p.seq_a, 4, NULL, 0, NULL));
+    progress_both(&p, 2);
+    assert_int_equal(info_a(&p).status, KVP_E_STATE);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_FAILED);
+    end_pair(&p);
+}
+
+/* -------------------------------------------------------------------------- what a window drops */
+
+static void expect_dropped(pair *p)
+{
+    progress_both(p, 2);
+    assert_int_equal(info_a(p).state, KVP_TRANSFER_FAILED);
+    assert_int_equal(info_a(p).status, KVP_E_DROPPED);
+    assert_int_equal(info_b(p).state, KVP_TRANSFER_FAILED);
+    assert_int_equal(info_b(p).status, KVP_E_DROPPED);
+    assert_int_equal(info_b(p).by_peer, 1);
+}
+
+/* The commit that makes tokens ready drops some of them. */
+static void a_commit_that_drops(void **state)
+{
+    (void)state;
+    pair p = make_small(24, 64);
+    assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){0, 6}, NULL));
+    mark_ready(&p, KVP_END);
+    progress_both(&p, 1);
+    compute(&p, (kvp_range){0, 24});
+    expect_dropped(&p);
+    assert_int_equal(info_a(&p).chunks, 0);
+    end_pair(&p);
+}
+
+/* Chunks that are sent before they fall out of the window are no loss. */
+static void a_window_that_follows_what_was_sent(void **state)
+{
+    (void)state;
+    pair p = make_small(24, 64);
+    assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){0, 6}, NULL));
+    mark_ready(&p, KVP_END);
+    for (uint32_t i = 0; i < 24; i += 4) {
+        compute(&p, (kvp_range){i, i + 4});
+        progress_both(&p, 1);
+    }
+    progress_both(&p, 2);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+    end_pair(&p);
+}
+
+/* One layer is behind, and is never said to be ready: the tokens are gone all the same. */
+static void a_layer_that_was_not_ready(void **state)
+{
+    (void)state;
+    pair p = make_small(24, 64);
+    mark_ready(&p, 0);
+    write_kv(&p.a, p.seq_a, (kvp_range){0, 24}, KVP_LAYERS_ALL);
+    assert_ok(kvp_sender_ready(p.sender, p.id_a, 0, 24));
+    progress_both(&p, 1);
+    assert_ok(kvp_seq_commit(p.a.w.cache, p.seq_a, 24));
+    assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, (kvp_window){4, 6}, NULL));
+    expect_dropped(&p);
+    end_pair(&p);
+}
+
+/* What is dropped behind the ticket's end, or before its beginning, is nobody's loss. */
+static void what_is_dropped_elsewhere(void **state)
+{
+    (void)state;
+    const place_shape shape = small_place();
+    for (int behind = 0; behind < 2; behind++) {
+        pair p = make_pair(&shape, &shape, 64);
+        open_both(&p, 24, behind ? 0 : 16);
+        kvp_receive receive = receive_of(&p);
+        receive.end = behind ? 8 : 24;
+        assert_ok(kvp_receiver_reserve(p.receiver, &receive, p.ticket, sizeof p.ticket, &p.n_ticket,
+                                       &p.id_b));
+        compute(&p, (kvp_range){0, 24});
+        /* keeps 0..7 and 20..23; or 0..3 and 16..23 */
+        const kvp_window window = behind ? (kvp_window){8, 5} : (kvp_window){4, 8};
+        assert_ok(kvp_seq_window(p.a.w.cache, p.seq_a, 0, window, NULL));
+        mark_ready(&p, KVP_END);
+        progress_both(&p, 3);
+        assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+        assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+        end_pair(&p);
+    }
+}
+
+/* ------------------------------------------------------------------------ peers that never stop */
+
+typedef struct chatter {
+    kvp_link inner;
+    uint32_t n_taken;
+    uint32_t n_most; /* after that, nothing more: a test that fails has an end */
+    _Alignas(16) uint8_t message[64];
+} chatter;
+
+static kvp_status lend_on(void *context, size_t n_bytes, void **out_buffer)
+{
+    const chatter *c = context;
+    return c->inner.lend(c->inner.context, n_bytes, out_buffer);
+}
+
+static kvp_status post_on(void *context, size_t n_bytes)
+{
+    const chatter *c = context;
+    return c->inner.post(c->inner.context, n_bytes);
+}
+
+static kvp_status take_noise(void *context, const void **out_bytes, size_t *out_n_bytes)
+{
+    chatter *c = context;
+    if (c->n_taken == c->n_most)
+        return KVP_E_AGAIN;
+    c->n_taken++;
+    *out_bytes = c->message;
+    *out_n_bytes = sizeof c->message;
+    return KVP_OK;
+}
+
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+static kvp_link chatter_link(chatter *c, const kvp_link *inner)
+{
+    kvp_link link = *inner;
+    *c = (chatter){.inner = *inner, .n_most = 1u << 20};
+    link.context = c;
+    link.lend = lend_on;
+    link.post = post_on;
+    link.take = take_noise;
+    link.give_back = link.progress = nothing;
+    return link;
+}
+
+/* Each call takes so many messages from each link, and then the other links have their turn. */
+static void a_peer_that_never_stops(void **state)
+{
+    (void)state;
+    chatter noisy[2];
+    kvp_loopback *loopback;
+    kvp_link ends[2], link;
+    uint32_t number;
+    pair p = make_small(9, 32);
+    assert_ok(kvp_loopback_create(1024, 4, &loopback, ends));
+    link = chatter_link(&noisy[0], &ends[0]);
+    assert_ok(kvp_receiver_attach(p.receiver, &link, &number));
+    link = chatter_link(&noisy[1], &ends[1]);
+    assert_ok(kvp_sender_attach(p.sender, &link, &number));
+    assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
+    assert_int_equal(noisy[0].n_taken, KVP_PROGRESS_MESSAGES);
+    assert_ok(kvp_receiver_progress(p.receiver, 7, NULL));
+    assert_int_equal(noisy[0].n_taken, KVP_PROGRESS_MESSAGES + 7);
+    assert_ok(kvp_receiver_progress(p.receiver, KVP_PROGRESS_MESSAGES + 1, NULL));
+    assert_int_equal(noisy[0].n_taken, 2 * KVP_PROGRESS_MESSAGES + 8);
+    assert_ok(kvp_sender_progress(p.sender, NULL));
+    assert_int_equal(noisy[1].n_taken, KVP_PROGRESS_MESSAGES);
+    mark_ready(&p, KVP_END);
+    compute(&p, (kvp_range){0, 9});
+    progress_both(&p, 3);
+    assert_int_equal(info_a(&p).state, KVP_TRANSFER_COMPLETE);
+    assert_int_equal(info_b(&p).state, KVP_TRANSFER_COMPLETE);
+    end_pair(&p);
+    kvp_loopback_destroy(loopback);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_committed_is_sent),
+        cmocka_unit_test(a_number_does_not_follow),
+        cmocka_unit_test(ready_ahead_of_commits),
+        cmocka_unit_test(a_commit_that_is_taken_back),
+        cmocka_unit_test(a_commit_that_drops),
+        cmocka_unit_test(a_window_that_follows_what_was_sent),
+        cmocka_unit_test(a_layer_that_was_not_ready),
+        cmocka_unit_test(what_is_dropped_elsewhere),
+        cmocka_unit_test(a_peer_that_never_stops),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
