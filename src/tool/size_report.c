@@ -223,7 +223,7 @@ static void print_pool(const kvpi_size_report *report, FILE *file)
              kvpi_text_count(size->pool_token_bytes * report->options->block_tokens).of);
     print_row(file, "blocks", kvpi_text_count(size->pool_blocks), formula);
     for (uint32_t i = 0; i < size->n_groups; i++) {
-        snprintf(formula, sizeof formula, "in %" PRIu32 " group%s, as such sequences fill them",
+        snprintf(formula, sizeof formula, "in %" PRIu32 " group%s, as sequences fill them",
                  size->groups[i].n_rows, size->groups[i].n_rows == 1 ? "" : "s each");
         print_row(file, i == 0 ? "  full" : "  windowed", kvpi_text_count(size->groups[i].blocks),
                   formula);
