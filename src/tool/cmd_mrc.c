@@ -40,12 +40,13 @@ static int refuse_windows(const mrc_command *command)
     const kvpi_models_attention *a = &command->model.attention;
     if (a->n_windowed == 0)
         return TOOL_OK;
-    return kvpi_tool_fail("mrc",
-                          "%s is '%s', which has %" PRIu32 " layers with a window of %" PRIu32
-                          " tokens: the curve is of caches that keep all tokens of a layer. For one "
-                          "size: kvpager replay --sequential --model",
-                          command->options.model.config_path != NULL ? "--model-config" : "--model",
-                          command->model.name, a->n_windowed, a->window_tokens);
+    return kvpi_tool_fail(
+        "mrc",
+        "%s is '%s', which has %" PRIu32 " layers with a window of %" PRIu32
+        " tokens: the curve is of caches that keep all tokens of a layer. For one "
+        "size: kvpager replay --sequential --model",
+        command->options.model.config_path != NULL ? "--model-config" : "--model",
+        command->model.name, a->n_windowed, a->window_tokens);
 }
 
 static int count_memory(mrc_command *command)

@@ -57,13 +57,13 @@ static void print_pool(const kvpi_load_setting *setting, const char *name, uint6
                        FILE *file)
 {
     bool is_device = name[0] == 'K';
-    const kvpi_report_pool pool = {
-        .name = name,
-        .blocks = blocks,
-        .block_tokens = setting->block_tokens,
-        .bytes = blocks * setting->block_tokens * setting->token_bytes,
-        .context_tokens = is_device ? setting->size_options->context_tokens : 0,
-        .size = setting->size};
+    const kvpi_report_pool pool = {.name = name,
+                                   .blocks = blocks,
+                                   .block_tokens = setting->block_tokens,
+                                   .bytes = blocks * setting->block_tokens * setting->token_bytes,
+                                   .context_tokens =
+                                       is_device ? setting->size_options->context_tokens : 0,
+                                   .size = setting->size};
     kvpi_report_print_pool(&pool, file);
     fputc('\n', file);
 }

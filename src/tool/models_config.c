@@ -118,9 +118,8 @@ static const char *const telling[] = {
 
 /* Read below, or harmless. */
 static const char *const known_keys[] = {
-    "sliding_window",         "use_sliding_window", "sliding_window_pattern",
-    "_sliding_window_pattern", "max_window_layers", "attn_type_list",
-    "context_window"};
+    "sliding_window",    "use_sliding_window", "sliding_window_pattern", "_sliding_window_pattern",
+    "max_window_layers", "attn_type_list",     "context_window"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -245,19 +244,25 @@ static bool is_known(const char *key)
     return false;
 }
 
+static bool is_telling(const char *key)
+{
+    for (size_t i = 0; i < COUNT(telling); i++)
+        if (strstr(key, telling[i]) != NULL)
+            return !is_known(key);
+    return false;
+}
+
 static int check_unknown(const config_reader *reader)
 {
-    const char *key;
-    json_t *value;
+    json_t *object = (json_t *)reader->object; /* only read */
     if (get(reader, "layer_types") != NULL)
         return 0; /* it says all there is to say */
-    json_object_foreach((json_t *)reader->object, key, value)
-        for (size_t i = 0; i < COUNT(telling); i++)
-            if (strstr(key, telling[i]) != NULL && is_set(value) && !is_known(key))
-                return wrong(reader,
-                             "has \"%s%.60s\", which this command does not know: layers may not "
-                             "be full attention",
-                             reader->part, key);
+    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at))
+        if (is_telling(json_object_iter_key(at)) && is_set(json_object_iter_value(at)))
+            return wrong(reader,
+                         "has \"%s%.60s\", which this command does not know: layers may not be "
+                         "full attention",
+                         reader->part, json_object_iter_key(at));
     return 0;
 }
 

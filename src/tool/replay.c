@@ -24,16 +24,15 @@
 #include "replay_cache.h"
 #include "tool.h"
 
-
 typedef struct replay {
     const kvpi_requests *requests;
     const kvpi_replay_options *options;
     kvpi_report *report;
     uint64_t first; /* in replay order */
     uint64_t n_requests;
-    uint64_t max_tokens;  /* of a request that is not rejected, output included; >= 1 */
-    int32_t *tokens;      /* [max_tokens] input, then output */
-    kvp_copy *copies;     /* [max_copies] */
+    uint64_t max_tokens; /* of a request that is not rejected, output included; >= 1 */
+    int32_t *tokens;     /* [max_tokens] input, then output */
+    kvp_copy *copies;    /* [max_copies] */
     uint32_t max_copies;
     uint64_t last_blocks; /* of the request that was served last; 0 when it was rejected */
     uint64_t n_evicted;   /* so far; these two for the page */

@@ -27,9 +27,9 @@ static json_t *group_kind(const kvpi_size *size, const kvpi_size_group *group)
     int wrong = json_object_set_new(object, "groups", integer(group->n_rows));
     wrong += json_object_set_new(object, "layers", integer(group->n_layers));
     wrong += json_object_set_new(object, "layers_per_group", integer(size->row_layers));
-    wrong += json_object_set_new(object, "window_tokens",
-                                 group->window_tokens > 0 ? integer(group->window_tokens)
-                                                          : json_null());
+    wrong +=
+        json_object_set_new(object, "window_tokens",
+                            group->window_tokens > 0 ? integer(group->window_tokens) : json_null());
     if (wrong == 0)
         return object;
     json_decref(object);
@@ -57,10 +57,10 @@ static int add_pool(json_t *object, const kvpi_report *report)
 {
     const char *model = report->model != NULL ? report->model->name : NULL;
     const char *device = report->device != NULL ? report->device->name : NULL;
-    int wrong = json_object_set_new(object, "model",
-                                    model != NULL ? kvpi_report_text(model) : json_null());
-    wrong += json_object_set_new(object, "device",
-                                 device != NULL ? json_string(device) : json_null());
+    int wrong =
+        json_object_set_new(object, "model", model != NULL ? kvpi_report_text(model) : json_null());
+    wrong +=
+        json_object_set_new(object, "device", device != NULL ? json_string(device) : json_null());
     wrong += json_object_set_new(object, "layer_groups", kvpi_report_groups(report->size));
     wrong += json_object_set_new(
         object, "tokens", kvpi_report_tokens(report->size, report->blocks * report->block_tokens));

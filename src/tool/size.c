@@ -70,7 +70,7 @@ static void add_group(const kvpi_model *model, const kvpi_size_options *options,
     size->sequence_bytes += group->sequence_bytes;
 }
 
-/* ------------------------------------------------------------------------------ the cache's pool */
+/* ----------------------------------------------------------------------------- the cache's pool */
 
 static uint32_t count_rows(const kvpi_size *size, uint32_t row_layers)
 {

@@ -210,8 +210,9 @@ static void print_pool(const kvpi_size_report *report, FILE *file)
 {
     char formula[96];
     const kvpi_size *size = report->size;
-    snprintf(formula, sizeof formula, "of %" PRIu32 " layers: %" PRIu32 " full, %" PRIu32 " windowed",
-             size->row_layers, size->groups[0].n_rows, size->groups[1].n_rows);
+    snprintf(formula, sizeof formula,
+             "of %" PRIu32 " layers: %" PRIu32 " full, %" PRIu32 " windowed", size->row_layers,
+             size->groups[0].n_rows, size->groups[1].n_rows);
     print_row(file, "layer groups", kvpi_text_count(size->n_rows), formula);
     if (size->padded_layers > 0) {
         snprintf(formula, sizeof formula, "x %s B x %s, not used",

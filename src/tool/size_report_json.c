@@ -149,8 +149,7 @@ int kvpi_size_print_json(const kvpi_size_report *report, FILE *file)
 {
     json_t *object = json_object();
     int wrong = add_shape(object, report->model) + add_parameters(object, report->model) +
-                add_options(object, report) +
-                add_kv(object, report) + add_memory(object, report);
+                add_options(object, report) + add_kv(object, report) + add_memory(object, report);
     return finish(object, wrong, file);
 }
 
