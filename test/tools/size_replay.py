@@ -10,7 +10,6 @@ import os
 from lib_kvpager import check, check_equal, directory, finish, mooncake, replay, replay_load, run
 
 GROUPS_MAX = 8
-BLOCK = 16
 
 
 def ceil_div(a, b):
@@ -28,12 +27,12 @@ def groups_of(n_full, n_windowed):
     return layers, ceil_div(n_full, layers), ceil_div(n_windowed, layers)
 
 
-def sequence_blocks(row, groups, context):
+def sequence_blocks(row, groups, block, context):
     """What a sequence holds at most while it grows to the context token by token."""
     _, full, windowed = groups
-    all_blocks = ceil_div(context, BLOCK)
+    all_blocks = ceil_div(context, block)
     window = row["window_tokens"]
-    kept = all_blocks if window is None else min(all_blocks, ceil_div(window - 1, BLOCK) + 1)
+    kept = all_blocks if window is None else min(all_blocks, ceil_div(window - 1, block) + 1)
     return full * all_blocks + windowed * kept
 
 
@@ -52,8 +51,9 @@ def check_settings(found, size, groups, *what):
                 [group["window_tokens"] for group in size["groups"]], *what)
 
 
-def compare(path, row, options):
+def compare(path, row, block, options):
     """One model on one accelerator, by size and by both kinds of replay."""
+    options = ["--block-tokens", block, *options]
     done = run("size", "--json", "--model", row["model"], *options)
     if done.returncode != 0:
         failed = run("replay", "--model", row["model"], *options, path)
@@ -62,11 +62,11 @@ def compare(path, row, options):
         return 0
     size = json.loads(done.stdout)
     groups = groups_of(row["layers"] - row["windowed_layers"], row["windowed_layers"])
-    block_bytes = groups[0] * size["bytes_per_token"] // row["layers"] * BLOCK
+    block_bytes = groups[0] * size["bytes_per_token"] // row["layers"] * block
     what = (row["model"], options)
     check_equal(size["bytes_per_block"], block_bytes, *what)
     check_equal(size["blocks"], size["kv_memory_bytes"] // block_bytes, *what)
-    check_equal(size["blocks_per_sequence"], sequence_blocks(row, groups, 8192), *what)
+    check_equal(size["blocks_per_sequence"], sequence_blocks(row, groups, block, 8192), *what)
     check_equal(size["sequences"], size["blocks"] // size["blocks_per_sequence"], *what)
     load = replay_load(path, "--model", row["model"], *options)
     check_settings(load, size, groups, *what, "under load")
@@ -84,15 +84,15 @@ def check_table(folder):
         file.write(mooncake(0, 40, 3, [1]))
     models = json.loads(run("size", "--list", "--json").stdout)["models"]
     for row in models:
-        n = sum(compare(path, row, ["--device", device, "--tp", tp])
-                for device, tp in [("h100", 1), ("l4", 2), ("h100", 8), ("h200", 16)]
+        n = sum(compare(path, row, block, ["--device", device, "--tp", tp])
+                for device, tp, block in [("h100", 1, 128), ("l4", 2, 32), ("h200", 16, 512)]
                 if row["query_heads"] % tp == 0)
         check(n >= 1, row["model"], "fits nowhere")
     # the options that change either
     row = next(row for row in models if row["model"] == "gemma-3-27b")
-    for options in (["--dtype", "fp8"], ["--weights-dtype", "int8"], ["--utilization", "0.8"],
-                    ["--overhead", "5GiB"]):
-        check_equal(compare(path, row, ["--device", "h100", *options]), 1, options)
+    for options in (["--dtype", "fp8"], ["--weights-dtype", "int8", "--overhead", "20GiB"],
+                    ["--utilization", "0.8"]):
+        check_equal(compare(path, row, 16, ["--device", "h100", *options]), 1, options)
     check_equal(groups_of(10, 52), (10, 1, 6))
 
 
@@ -185,6 +185,25 @@ def check_hits(folder):
     check_equal(replay(path, *with_all)["hit_tokens"], 56)
 
 
+def check_load(folder):
+    """Under load, with too little memory: everybody finishes, swapped or computed again, and a cache
+    whose blocks all are back passes its audit (else the status is 1)."""
+    path = os.path.join(folder, "chat.jsonl")
+    done = run("gen", "--profile", "chat", "--requests", 24, "--seed", 5, "-o", path)
+    check_equal(done.returncode, 0, done.stderr)
+    preempted = 0
+    for shape in ((1, 1, 40), (1, 3, 200), (0, 2, 100)):
+        model = ["--model-config", config(folder, *shape), "--block-tokens", 64, "--watermark", 0,
+                 "--speedup", 50, "--step-tokens", 2048]
+        for options in ([], ["--host-blocks", 900, "--preempt", "swap"],
+                        ["--host-blocks", 50, "--preempt", "cheaper"]):
+            found = replay_load(path, *model, "--blocks", 130 * sum(shape[:2]), *options)
+            check_equal(found["finished"] + found["rejected"], found["requests"], shape, options)
+            check(found["finished"] >= 12, shape, options, found["finished"])
+            preempted += found["preemptions_recompute"] + found["preemptions_swap"]
+    check(preempted > 0, "nobody was preempted")
+
+
 def main():
     with directory() as folder:
         check_table(folder)
@@ -192,6 +211,7 @@ def main():
         check_need(folder)
         check_pieces(folder)
         check_hits(folder)
+        check_load(folder)
     finish()
 
 
