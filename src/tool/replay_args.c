@@ -88,9 +88,9 @@ static const kvpi_args_option options_table[] = {
                          "and equals it by default",
                          0},
     [OPT_BLOCKS] = {"--blocks", "N",
-                    "usable blocks, each of a layer group (default: what the\n"
-                    "model leaves of the accelerator's memory; without one,\n"
-                    "262144 tokens)",
+                    "usable blocks, each of a layer group (default: what\n"
+                    "the model leaves of the accelerator's memory; without\n"
+                    "one, 262144 tokens)",
                     0},
     [OPT_MEMORY] = {"--memory", "SIZE",
                     "instead of --blocks: KV memory, such as 40GiB or 80G\n"
