@@ -34,6 +34,21 @@ typedef struct mrc_command {
 
 /* ------------------------------------------------------------------------------------- memory */
 
+/* A cache with windows drops what falls out of them, which no list of last uses tells. */
+static int refuse_windows(const mrc_command *command)
+{
+    const kvpi_models_attention *a = &command->model.attention;
+    if (a->n_windowed == 0)
+        return TOOL_OK;
+    return kvpi_tool_fail(
+        "mrc",
+        "%s is '%s', which has %" PRIu32 " layers with a window of %" PRIu32
+        " tokens: the curve is of caches that keep all tokens of a layer. For one "
+        "size: kvpager replay --sequential --model",
+        command->options.model.config_path != NULL ? "--model-config" : "--model",
+        command->model.name, a->n_windowed, a->window_tokens);
+}
+
 static int count_memory(mrc_command *command)
 {
     kvpi_model_args *model = &command->options.model;
@@ -47,6 +62,8 @@ static int count_memory(mrc_command *command)
     if (status == TOOL_OK)
         status =
             kvpi_model_args_check(&command->args, model->device != NULL, &command->model, model);
+    if (status == TOOL_OK)
+        status = refuse_windows(command);
     if (status != TOOL_OK)
         return status;
     if (kvpi_size_count(&command->model, &model->size, &size) != 0)
@@ -56,7 +73,7 @@ static int count_memory(mrc_command *command)
     report->device = model->device;
     report->tensor_parallel = model->size.tensor_parallel;
     if (model->device != NULL)
-        report->device_blocks = size.kv_bytes / size.token_bytes / model->size.block_tokens;
+        report->device_blocks = size.pool_blocks;
     return TOOL_OK;
 }
 
@@ -79,7 +96,7 @@ static void add_point(kvpi_mrc_report *report, uint64_t blocks)
     for (size_t i = 0; i < report->n_points; i++)
         if (report->points[i].blocks == blocks)
             return;
-    if (at == KVPI_MRC_MAX_POINTS)
+    if (at == KVPI_MRC_MAX_POINTS + 1)
         return;
     for (; at > 0 && report->points[at - 1].blocks > blocks; at--)
         report->points[at] = report->points[at - 1];
@@ -88,6 +105,15 @@ static void add_point(kvpi_mrc_report *report, uint64_t blocks)
                                           .optimum_tokens = KVPI_MRC_NONE,
                                           .is_device = blocks == report->device_blocks};
     report->n_points++;
+}
+
+/* First of all, so that there is a place for it; the report says so when it is too small. */
+static void add_device(mrc_command *command)
+{
+    kvpi_mrc_report *report = &command->report;
+    report->is_device_shown = report->device_blocks >= command->curve.min_blocks;
+    if (report->device != NULL && report->is_device_shown)
+        add_point(report, report->device_blocks);
 }
 
 static int take_sizes(mrc_command *command)
@@ -114,8 +140,6 @@ static void choose_sizes(mrc_command *command)
     uint64_t blocks = 1;
     add_point(&command->report, curve->min_blocks);
     add_point(&command->report, curve->enough_blocks);
-    if (command->report.device_blocks >= curve->min_blocks)
-        add_point(&command->report, command->report.device_blocks);
     while (blocks <= curve->min_blocks)
         blocks *= 2;
     for (; blocks < curve->enough_blocks; blocks *= 2)
@@ -199,6 +223,7 @@ static int make_report(mrc_command *command)
 {
     int status = check_bytes(command);
     describe(command);
+    add_device(command);
     if (status == TOOL_OK && command->options.n_sizes > 0)
         status = take_sizes(command);
     else if (status == TOOL_OK)

@@ -23,7 +23,8 @@ static int check_written(int result)
     return result != 0 && !ferror(stdout) ? kvpi_tool_fail("replay", "out of memory") : TOOL_OK;
 }
 
-static int replay_sequential(const kvpi_replay_args *options, const kvpi_requests *requests)
+static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
+                             const kvpi_requests *requests)
 {
     const kvpi_replay_options *replay = &options->load.replay;
     kvpi_report report = {.path = replay->trace.path,
@@ -31,11 +32,18 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_request
                           .block_tokens = replay->block_tokens,
                           .unit_tokens = replay->unit_tokens,
                           .blocks = replay->blocks,
+                          .host_blocks = replay->host_blocks,
+                          .keep_evicted = replay->keep_evicted,
+                          .model = options->has_model ? &setup->model : NULL,
+                          .device = options->has_model ? options->model.device : NULL,
+                          .size = options->has_model ? &setup->size : NULL,
+                          .context_tokens = options->model.size.context_tokens,
                           .seed = replay->trace.key.seed,
                           .prefix_cache = replay->prefix_cache,
                           .output = replay->trace.output,
                           .mended = kvpi_requests_mended(requests)};
-    report.memory_bytes = report.blocks * report.block_tokens * options->kv_bytes_per_token;
+    report.memory_bytes = report.blocks * report.block_tokens * setup->token_bytes;
+    report.host_memory_bytes = report.host_blocks * report.block_tokens * setup->token_bytes;
     int status = kvpi_replay_run(requests, replay, &report);
     if (status == TOOL_OK && options->report != NULL) {
         kvpi_watch_end(replay->watch);
@@ -78,13 +86,13 @@ static int replay_and_report(kvpi_replay_args *options, const kvpi_replay_setup 
 {
     kvpi_watch watch;
     if (options->report == NULL)
-        return options->sequential ? replay_sequential(options, requests)
+        return options->sequential ? replay_sequential(options, setup, requests)
                                    : replay_under_load(options, setup, requests);
     if (kvpi_watch_begin(&watch, (uint32_t)options->load.replay.unit_tokens,
                          KVPI_REPLAY_CACHE_NAME) != TOOL_OK)
         return TOOL_FAILED;
     options->load.replay.watch = &watch;
-    int status = options->sequential ? replay_sequential(options, requests)
+    int status = options->sequential ? replay_sequential(options, setup, requests)
                                      : replay_under_load(options, setup, requests);
     options->load.replay.watch = NULL;
     kvpi_watch_free(&watch);

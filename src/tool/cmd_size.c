@@ -95,12 +95,17 @@ static void print_help(void)
     kvpi_args_print(options_table, N_OPTIONS);
     fputs("\n"
           "A layer with a window of R tokens needs no more blocks than the window touches:\n"
-          "ceil((R - 1) / block) + 1, and ceil(N / block) for N sinks. The two kinds of\n"
-          "layers share the memory as sequences of --context tokens fill it, one after the\n"
-          "other, the last one as far as it goes.\n"
+          "ceil((R - 1) / block) + 1, and ceil(N / block) for N sinks. A model with both\n"
+          "kinds of layers is cut into layer groups of equally many layers, so that they\n"
+          "share one pool of equal blocks, 'kvpager replay' alike: the layers without a\n"
+          "window exactly, the others padded. Sequences of --context tokens fill the pool,\n"
+          "one after the other, the last one as far as it goes. (While a prompt is\n"
+          "computed, its sequence needs blocks of all its tokens in all groups.)\n"
           "\n"
           "In --json all bytes are of one accelerator; \"groups\" has the layers without a\n"
-          "window first; what was not asked for or is not known is null.\n",
+          "window first, with blocks of S tokens in all of them; \"blocks\" and\n"
+          "\"bytes_per_block\" are of the pool; what was not asked for or is not known is\n"
+          "null.\n",
           stdout);
 }
 

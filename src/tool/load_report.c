@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "report.h"
 #include "text.h"
 
 #define COURSE_ROWS   20
@@ -55,11 +56,15 @@ static void print_model(const kvpi_load_setting *setting, FILE *file)
 static void print_pool(const kvpi_load_setting *setting, const char *name, uint64_t blocks,
                        FILE *file)
 {
-    uint64_t tokens = blocks * setting->block_tokens;
-    fprintf(file, "%s: %s blocks of %s tokens = %s tokens", name, kvpi_text_count(blocks).of,
-            kvpi_text_count(setting->block_tokens).of, kvpi_text_count(tokens).of);
-    if (setting->token_bytes > 0)
-        fprintf(file, " = %s", kvpi_text_bytes((double)tokens * (double)setting->token_bytes).of);
+    bool is_device = name[0] == 'K';
+    const kvpi_report_pool pool = {.name = name,
+                                   .blocks = blocks,
+                                   .block_tokens = setting->block_tokens,
+                                   .bytes = blocks * setting->block_tokens * setting->token_bytes,
+                                   .context_tokens =
+                                       is_device ? setting->size_options->context_tokens : 0,
+                                   .size = setting->size};
+    kvpi_report_print_pool(&pool, file);
     fputc('\n', file);
 }
 
@@ -72,9 +77,9 @@ static void print_head(const kvpi_load_report *report, FILE *file)
         fprintf(file, ", %g times as fast", (double)setting->speedup_milli / 1000);
     fputc('\n', file);
     print_model(setting, file);
-    print_pool(setting, "KV", setting->blocks, file);
+    print_pool(setting, "KV: ", setting->blocks, file);
     if (setting->host_blocks > 0)
-        print_pool(setting, "Host", setting->host_blocks, file);
+        print_pool(setting, "Host: ", setting->host_blocks, file);
     if (!setting->prefix_cache)
         fputs("Prefix cache off\n", file);
     fputc('\n', file);

@@ -66,7 +66,8 @@ typedef struct kvpi_load_setting {
     uint64_t unit_tokens;
     uint64_t blocks;
     uint64_t host_blocks;
-    uint64_t token_bytes; /* of KV; 0: not known */
+    const kvpi_size *size; /* of the model; NULL: there is none */
+    uint64_t token_bytes;  /* of KV, in a block; 0: not known */
     uint64_t seed;
     bool keep_evicted;
     bool prefix_cache;

@@ -115,6 +115,9 @@ static int add_settings(json_t *object, const kvpi_load_report *report)
     wrong += set_integer(object, "host_blocks", setting->host_blocks);
     wrong += set(object, "keep_evicted", json_boolean(setting->keep_evicted));
     wrong += set(object, "block_bytes", bytes > 0 ? integer(bytes) : json_null());
+    wrong += set(object, "layer_groups", kvpi_report_groups(setting->size));
+    wrong += set(object, "tokens",
+                 kvpi_report_tokens(setting->size, setting->blocks * setting->block_tokens));
     wrong += set(object, "prefix_cache", json_boolean(setting->prefix_cache));
     wrong += set(object, "output_appended", json_boolean(setting->output));
     wrong += set_integer(object, "seed", setting->seed);

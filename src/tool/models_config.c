@@ -3,17 +3,20 @@
  * Owns what its keys mean, which of them may be missing, and what is then meant: the defaults of
  * transformers' configuration classes, because files leave out what equals a default. Refuses what
  * it would get wrong: layers that keep something else than keys and values (state-space, linear
- * attention), layers that share one KV, heads that differ by layer, cross-attention. What only
- * weights need may be missing: `unknown` says so, and the KV figures still hold.
+ * attention), layers that share one KV, heads that differ by layer, cross-attention; and keys that
+ * it does not know whose names say that layers differ in what they attend to. What only weights
+ * need may be missing: `unknown` says so, and the KV figures still hold.
  *
  * Window of a layer, first rule that applies:
  *
  *   1  layer_types names each layer's kind
- *   2  use_sliding_window is false, or a Qwen does not set it: none
- *   3  sliding_window is null, or missing without a default: none
- *   4  sliding_window_pattern p: all layers but every p-th
- *   5  max_window_layers m beside use_sliding_window: the layers from m on
- *   6  all layers
+ *   2  attention_chunk_size: the layers with rotary positions, those with 1 in no_rope_layers; else
+ *      all but every no_rope_layer_interval-th. A chunk keeps at most its size
+ *   3  use_sliding_window is false, or a Qwen does not set it: none
+ *   4  sliding_window is null, or missing without a default: none
+ *   5  sliding_window_pattern p, or layer_switch p: all layers but every p-th
+ *   6  max_window_layers m beside use_sliding_window: the layers from m on
+ *   7  all layers
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -38,6 +41,7 @@ typedef struct family {
     const char *model_type;
     uint32_t q_heads, kv_heads, head_dim, vocab;
     uint32_t window, pattern;
+    uint32_t chunk, interval; /* of attention_chunk_size, no_rope_layer_interval */
     bool tied, ungated;
 } family;
 
@@ -55,6 +59,13 @@ static const family families[] = {
     {.model_type = "cohere", .tied = true},
     {.model_type = "cohere2", .window = 4096, .pattern = 4, .tied = true},
     {.model_type = "gpt_oss", .kv_heads = 8, .head_dim = 64, .window = 128, .pattern = 2},
+    {.model_type = "llama4_text",
+     .q_heads = 40,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .vocab = 202048,
+     .chunk = 8192,
+     .interval = 4},
     {.model_type = "mistral", .kv_heads = 8, .window = 4096},
     {.model_type = "mixtral", .kv_heads = 8},
     {.model_type = "falcon", .ungated = true},
@@ -69,14 +80,46 @@ static const struct {
     const char *key, *why;
 } refused_keys[] = {
     {"attn_layer_period", "some layers are state-space layers"},
+    {"attn_layer_indices", "some layers are state-space layers"},
     {"hybrid_override_pattern", "some layers are state-space layers"},
+    {"hybrid_layer_ids", "some layers are state-space layers"},
+    {"layers_block_type", "some layers are state-space layers"},
     {"mamba_d_state", "some layers are state-space layers"},
     {"mamba_d_ssm", "some layers are state-space layers"},
+    {"mb_per_layer", "some layers are state-space layers"},
+    {"linear_attn_config", "some layers are linear attention"},
     {"linear_num_value_heads", "some layers are linear attention"},
+    {"full_attention_interval", "some layers are linear attention"},
+    {"layer_group_size", "some layers are linear attention"},
+    {"full_attn_idxs", "some layers are convolutions"},
+    {"block_types", "some layers are recurrent"},
+    {"lru_width", "some layers are recurrent"},
+    {"hyena_layer_idxs", "some layers are convolutions"},
+    {"hybrid_layer_pattern", "layers differ in their heads"},
+    {"num_swa_key_value_heads", "layers differ in their heads"},
+    {"swa_num_key_value_heads", "layers differ in their heads"},
+    {"num_key_value_heads_per_layer", "layers differ in their heads"},
+    {"attention_other_setting", "layers differ in their heads"},
     {"block_configs", "layers differ in their heads"},
     {"num_kv_shared_layers", "layers share one KV"},
+    {"kv_reuse_group", "layers share one KV"},
+    {"use_cla", "layers share one KV"},
     {"index_head_dim", "an indexer keeps keys of its own"},
 };
+
+/* What is in the names of keys that say which layers attend to what: of a key with one of these
+ * that is not known, nothing is assumed. */
+static const char *const telling[] = {
+    "mamba",     "ssm_",       "linear_att", "recurrent",  "rwkv",         "hyena",
+    "lru_",      "deltanet",   "hybrid",     "sliding",    "swa_",         "window",
+    "att_chunk", "attn_chunk", "chunk_att",  "local_att",  "global_att",   "full_att",
+    "attn_type", "attn_layer", "layer_type", "block_type", "attention_ty", "attention_la",
+    "dense_att", "blocksparse"};
+
+/* Read below, or harmless. */
+static const char *const known_keys[] = {
+    "sliding_window",    "use_sliding_window", "sliding_window_pattern", "_sliding_window_pattern",
+    "max_window_layers", "attn_type_list",     "context_window"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -179,10 +222,77 @@ static const char *model_type(const config_reader *reader)
 
 /* ---------------------------------------------------------------------------------- attention */
 
+/* A key that is there and empty, false, zero or negative switches nothing on. */
+static bool is_set(const json_t *value)
+{
+    switch (value == NULL ? JSON_NULL : json_typeof(value)) {
+    case JSON_NULL:
+    case JSON_FALSE: return false;
+    case JSON_INTEGER: return json_integer_value(value) > 0;
+    case JSON_ARRAY: return json_array_size(value) > 0;
+    case JSON_OBJECT: return json_object_size(value) > 0;
+    case JSON_STRING: return json_string_length(value) > 0;
+    default: return true;
+    }
+}
+
+static bool is_known(const char *key)
+{
+    for (size_t i = 0; i < COUNT(known_keys); i++)
+        if (strcmp(known_keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static bool is_telling(const char *key)
+{
+    for (size_t i = 0; i < COUNT(telling); i++)
+        if (strstr(key, telling[i]) != NULL)
+            return !is_known(key);
+    return false;
+}
+
+static int check_unknown(const config_reader *reader)
+{
+    json_t *object = (json_t *)reader->object; /* only read */
+    if (get(reader, "layer_types") != NULL)
+        return 0; /* it says all there is to say */
+    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at))
+        if (is_telling(json_object_iter_key(at)) && is_set(json_object_iter_value(at)))
+            return wrong(reader,
+                         "has \"%s%.60s\", which this command does not know: layers may not be "
+                         "full attention",
+                         reader->part, json_object_iter_key(at));
+    return 0;
+}
+
+/* 1 is attention on all tokens, 0 is linear attention. */
+static int check_type_list(const config_reader *reader)
+{
+    const json_t *types = get(reader, "attn_type_list");
+    size_t n = json_array_size(types), n_linear = 0;
+    if (types == NULL)
+        return 0;
+    if (!json_is_array(types))
+        return wrong(reader, "%sattn_type_list is %s, expected an array", reader->part,
+                     kvpi_json_kind(types));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *type = json_array_get(types, i);
+        if (!json_is_integer(type) || json_integer_value(type) < 0 || json_integer_value(type) > 1)
+            return wrong(reader, "%sattn_type_list[%zu] is not 0 or 1", reader->part, i);
+        n_linear += json_integer_value(type) == 0;
+    }
+    return n_linear == 0 ? 0
+                         : wrong(reader,
+                                 "has \"%sattn_type_list\": %zu of %zu layers are linear "
+                                 "attention, which this command cannot count",
+                                 reader->part, n_linear, n);
+}
+
 static int check_known(const config_reader *reader)
 {
     for (size_t i = 0; i < COUNT(refused_keys); i++)
-        if (get(reader, refused_keys[i].key) != NULL)
+        if (is_set(get(reader, refused_keys[i].key)))
             return wrong(reader, "has \"%s%s\": %s, which this command cannot count", reader->part,
                          refused_keys[i].key, refused_keys[i].why);
     bool cross = false;
@@ -190,7 +300,8 @@ static int check_known(const config_reader *reader)
         return -1;
     return cross ? wrong(reader, "is_encoder_decoder is true: cross-attention, which this command "
                                  "cannot count")
-                 : 0;
+           : check_type_list(reader) != 0 ? -1
+                                          : check_unknown(reader);
 }
 
 static int read_latent(const config_reader *reader, kvpi_models_latent *latent)
@@ -301,11 +412,45 @@ static int read_layer_types(const config_reader *reader, const json_t *types,
     return 0;
 }
 
-/* Rules 4 to 6. */
+/* Rule 2. */
+static int read_chunks(const config_reader *reader, kvpi_models_attention *a)
+{
+    const json_t *layers = get(reader, "no_rope_layers");
+    uint32_t interval = reader->family->interval;
+    if (read_whole(reader, "no_rope_layer_interval", 1, KVPI_MODELS_MAX_LAYERS, &interval) != 0)
+        return -1;
+    if (!is_set(layers)) {
+        a->n_windowed = interval == 0 ? 0 : a->n_layers - a->n_layers / interval;
+        return interval == 0 ? wrong(reader,
+                                     "has \"%sattention_chunk_size\", and nothing says which "
+                                     "layers it is of: layer_types, no_rope_layers",
+                                     reader->part)
+                             : 0;
+    }
+    if (json_array_size(layers) != a->n_layers)
+        return wrong(reader, "%sno_rope_layers has %zu entries, num_hidden_layers is %" PRIu32,
+                     reader->part, json_array_size(layers), a->n_layers);
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        const json_t *rope = json_array_get(layers, i);
+        if (!json_is_integer(rope) || json_integer_value(rope) < 0 || json_integer_value(rope) > 1)
+            return wrong(reader, "%sno_rope_layers[%" PRIu32 "] is not 0 or 1", reader->part, i);
+        a->n_windowed += json_integer_value(rope) == 1;
+    }
+    return 0;
+}
+
+static bool has_chunks(const config_reader *reader)
+{
+    const json_t *chunk = json_object_get(reader->object, "attention_chunk_size");
+    return chunk != NULL ? !json_is_null(chunk) : reader->family->chunk > 0;
+}
+
+/* Rules 5 to 7. */
 static int read_window_layers(const config_reader *reader, bool use_given, kvpi_models_attention *a)
 {
     uint32_t pattern = reader->family->pattern, from = 0;
     if (read_whole(reader, "_sliding_window_pattern", 1, a->n_layers, &pattern) != 0 ||
+        read_whole(reader, "layer_switch", 1, a->n_layers, &pattern) != 0 ||
         read_whole(reader, "sliding_window_pattern", 1, a->n_layers, &pattern) != 0)
         return -1;
     if (pattern == 0 && use_given &&
@@ -318,7 +463,7 @@ static int read_window_layers(const config_reader *reader, bool use_given, kvpi_
     return 0;
 }
 
-/* Rules 2 and 3: whether sliding_window, which may be a leftover, is in force. */
+/* Rules 3 and 4: whether sliding_window, which may be a leftover, is in force. */
 static int has_window(const config_reader *reader, bool *use_given, bool *out)
 {
     const json_t *raw = json_object_get(reader->object, "sliding_window");
@@ -339,13 +484,18 @@ static int read_windows(const config_reader *reader, kvpi_models_attention *a)
     if (types != NULL) {
         if (read_layer_types(reader, types, a, &key) != 0)
             return -1;
+    } else if (has_chunks(reader)) {
+        key = "attention_chunk_size";
+        if (read_chunks(reader, a) != 0)
+            return -1;
     } else if (has_window(reader, &use_given, &windowed) != 0 ||
                (windowed && read_window_layers(reader, use_given, a) != 0)) {
         return -1;
     }
     if (a->n_windowed == 0)
         return 0;
-    a->window_tokens = strcmp(key, "sliding_window") == 0 ? reader->family->window : 0;
+    a->window_tokens =
+        strcmp(key, "sliding_window") == 0 ? reader->family->window : reader->family->chunk;
     return need_whole(reader, key, KVPI_MODELS_MAX_WINDOW, &a->window_tokens);
 }
 

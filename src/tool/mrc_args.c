@@ -58,7 +58,7 @@ static const kvpi_args_option options_table[] = {
     [OPT_MODEL_CONFIG] = {"--model-config", "FILE", "or its Hugging Face config.json", 0},
     [OPT_DEVICE] = {"--device", "NAME",
                     "an accelerator of 'kvpager size --list': its size is\n"
-                    "one of those shown",
+                    "one of those shown, beside --sizes, too",
                     0},
     [OPT_TP] = {"--tp", "N", "tensor parallel over N of them (default 1); bytes are\nof one", 0},
     [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8\n(default: the model's)",

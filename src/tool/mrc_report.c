@@ -102,6 +102,9 @@ static void print_points(const kvpi_mrc_report *report, FILE *file)
     }
     if (has_device)
         fputs("  * what the model leaves of the accelerator\n", file);
+    else if (report->device != NULL)
+        fprintf(file, "  --device has %s blocks, too few for the largest request: not shown\n",
+                kvpi_text_count(report->device_blocks).of);
     if (sampled)
         fputs("  +- one standard error, of the sample\n", file);
 }

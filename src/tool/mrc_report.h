@@ -38,7 +38,8 @@ typedef struct kvpi_mrc_report {
     const kvpi_device *device; /* NULL: none was named */
     uint32_t tensor_parallel;
     uint64_t device_blocks; /* what the model leaves of the accelerator; 0 without one */
-    kvpi_mrc_point points[KVPI_MRC_MAX_POINTS]; /* ascending */
+    bool is_device_shown;   /* else it is smaller than what the largest request needs */
+    kvpi_mrc_point points[KVPI_MRC_MAX_POINTS + 1]; /* ascending; those asked for, and its */
     size_t n_points;
     uint64_t share_blocks[KVPI_MRC_SHARES];
 } kvpi_mrc_report;

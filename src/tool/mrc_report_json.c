@@ -41,6 +41,8 @@ static int add_settings(json_t *object, const kvpi_mrc_report *report)
     wrong += set(object, "device_blocks",
                  report->device_blocks == 0 ? json_null()
                                             : json_integer((json_int_t)report->device_blocks));
+    wrong += set(object, "device_is_shown",
+                 report->device == NULL ? json_null() : json_boolean(report->is_device_shown));
     return wrong;
 }
 

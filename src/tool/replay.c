@@ -6,6 +6,8 @@
  *     extend, commit   each output token, one at a time, as a decoding engine does
  *     close
  *
+ * In a cache with windows a long prompt is opened in part, extended and committed piece by piece.
+ *
  * Only one sequence is ever open, so no request can be refused for lack of blocks that the count
  * before it did not foresee; any other status is an error of ours and ends the replay.
  *
@@ -16,12 +18,11 @@
 
 #include <kvpager/kvpager.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "progress.h"
 #include "replay_cache.h"
 #include "tool.h"
-
-#define MAX_COPIES 4 /* an open makes one at most */
 
 typedef struct replay {
     const kvpi_requests *requests;
@@ -29,8 +30,10 @@ typedef struct replay {
     kvpi_report *report;
     uint64_t first; /* in replay order */
     uint64_t n_requests;
-    uint64_t max_tokens;  /* of a request that is not rejected, output included; >= 1 */
-    int32_t *tokens;      /* [max_tokens] input, then output */
+    uint64_t max_tokens; /* of a request that is not rejected, output included; >= 1 */
+    int32_t *tokens;     /* [max_tokens] input, then output */
+    kvp_copy *copies;    /* [max_copies] */
+    uint32_t max_copies;
     uint64_t last_blocks; /* of the request that was served last; 0 when it was rejected */
     uint64_t n_evicted;   /* so far; these two for the page */
     kvpi_replay_cache cache;
@@ -48,10 +51,30 @@ static uint64_t tokens_of(const replay *run, const kvpi_request *request)
     return (uint64_t)request->input_length + output_of(run, request);
 }
 
-static bool fits(const replay *run, const kvpi_request *request)
+static bool has_windows(const replay *run)
+{
+    return run->options->n_groups > 1 || run->options->groups[0].recent_tokens > 0;
+}
+
+/* Blocks that a row of a request holds at most. The n tokens of a piece see n + R - 1 of them. */
+static uint64_t row_blocks(const replay *run, const kvpi_request *request, const kvp_window *window)
 {
     uint32_t block_tokens = (uint32_t)run->options->block_tokens;
-    return kvp_blocks_for_tokens(block_tokens, tokens_of(run, request)) <= run->options->blocks;
+    uint64_t all = kvp_blocks_for_tokens(block_tokens, tokens_of(run, request));
+    uint64_t piece = (uint64_t)request->input_length;
+    if (window->recent_tokens == 0)
+        return all;
+    piece = piece < 1 ? 1 : piece < KVPI_REPLAY_PIECE_TOKENS ? piece : KVPI_REPLAY_PIECE_TOKENS;
+    uint64_t most = kvp_blocks_for_tokens(block_tokens, window->recent_tokens + piece - 2) + 1;
+    return most < all ? most : all;
+}
+
+static bool fits(const replay *run, const kvpi_request *request)
+{
+    uint64_t needed = 0;
+    for (uint32_t g = 0; g < run->options->n_groups; g++)
+        needed += row_blocks(run, request, &run->options->groups[g]);
+    return needed <= run->options->blocks;
 }
 
 static int measure_requests(replay *run)
@@ -87,10 +110,16 @@ static kvp_config configure(const replay *run)
     config.unit_tokens = (uint32_t)run->options->unit_tokens;
     config.n_blocks = (uint32_t)run->options->blocks + 1;
     config.max_seqs = 1;
-    config.max_copies = MAX_COPIES;
+    config.max_copies = run->max_copies;
     config.max_seq_tokens = (uint32_t)run->max_tokens;
     config.max_namespaces = 1;
     config.prefix_cache = run->options->prefix_cache;
+    config.n_groups = run->options->n_groups;
+    memcpy(config.groups, run->options->groups, sizeof config.groups);
+    if (run->options->host_blocks > 0) {
+        config.host_blocks = (uint32_t)run->options->host_blocks + 1;
+        config.keep_evicted = run->options->keep_evicted;
+    }
     if (run->options->watch != NULL)
         kvpi_watch_configure(&config);
     return config;
@@ -106,30 +135,74 @@ static void make_tokens(replay *run, const kvpi_request *request)
         kvpi_requests_output(request, &trace->key, run->tokens + request->input_length);
 }
 
-static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq *seq,
-                               kvp_open_info *info)
+/* Nothing is copied, here; but the plan must not get full. */
+static kvp_status drop_plan(replay *run)
 {
-    kvp_prompt prompt = {.struct_size = sizeof prompt,
-                         .tokens = run->tokens,
-                         .n_tokens = (uint32_t)request->input_length,
-                         .tag = request->number};
-    uint64_t start = kvpi_progress_now_ns();
-    kvp_status status = kvp_seq_open(run->cache.cache, run->cache.ns, &prompt, seq, info);
-    uint64_t opened = kvpi_progress_now_ns();
-    if (status != KVP_OK)
-        return status;
-    status = kvp_seq_commit(run->cache.cache, *seq, prompt.n_tokens);
-    run->report->open_ns += opened - start;
-    run->report->commit_ns += kvpi_progress_now_ns() - opened;
+    uint32_t n;
+    return kvp_plan_take(run->cache.cache, run->copies, run->max_copies, &n);
+}
+
+/* How much of the prompt to open: all of it, or what is cached and a piece more. */
+static kvp_status first_piece(replay *run, const kvp_prompt *prompt, uint32_t *n_tokens,
+                              kvp_open_info *info)
+{
+    *n_tokens = prompt->n_tokens;
+    if (!has_windows(run))
+        return KVP_OK;
+    kvp_status status = kvp_match(run->cache.cache, run->cache.ns, prompt, info);
+    if (status == KVP_OK && prompt->n_tokens - info->hit_tokens > KVPI_REPLAY_PIECE_TOKENS)
+        *n_tokens = info->hit_tokens + KVPI_REPLAY_PIECE_TOKENS;
     return status;
 }
 
-/* Hits that end inside a block are copied. Nothing is, here; but the plan must not get full. */
-static kvp_status drop_plan(replay *run)
+static kvp_status commit(replay *run, kvp_seq seq, uint32_t n_tokens)
 {
-    kvp_copy copies[MAX_COPIES];
-    uint32_t n;
-    return kvp_plan_take(run->cache.cache, copies, MAX_COPIES, &n);
+    uint64_t start = kvpi_progress_now_ns();
+    kvp_status status = kvp_seq_commit(run->cache.cache, seq, n_tokens);
+    run->report->commit_ns += kvpi_progress_now_ns() - start;
+    return status;
+}
+
+static kvp_status compute_pieces(replay *run, kvp_seq seq, uint32_t at, uint32_t end)
+{
+    kvp_status status = KVP_OK;
+    while (at < end && status == KVP_OK) {
+        uint32_t n = end - at < KVPI_REPLAY_PIECE_TOKENS ? end - at : KVPI_REPLAY_PIECE_TOKENS;
+        uint64_t start = kvpi_progress_now_ns();
+        status = kvp_seq_extend(run->cache.cache, seq, run->tokens + at, n, 0);
+        run->report->open_ns += kvpi_progress_now_ns() - start;
+        at += n;
+        if (status == KVP_OK)
+            status = commit(run, seq, at);
+        if (status == KVP_OK)
+            status = drop_plan(run);
+    }
+    return status;
+}
+
+/* Gives why the match of the whole prompt ended, also when it is opened in part. */
+static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq *seq,
+                               kvp_open_info *info)
+{
+    const uint32_t n_tokens = (uint32_t)request->input_length;
+    kvp_open_info whole = {0};
+    kvp_prompt prompt = {.struct_size = sizeof prompt,
+                         .tokens = run->tokens,
+                         .n_tokens = n_tokens,
+                         .tag = request->number};
+    uint64_t start = kvpi_progress_now_ns();
+    kvp_status status = first_piece(run, &prompt, &prompt.n_tokens, &whole);
+    if (status == KVP_OK)
+        status = kvp_seq_open(run->cache.cache, run->cache.ns, &prompt, seq, info);
+    run->report->open_ns += kvpi_progress_now_ns() - start;
+    if (status == KVP_OK)
+        status = commit(run, *seq, prompt.n_tokens);
+    if (status == KVP_OK)
+        status = drop_plan(run);
+    if (status != KVP_OK || prompt.n_tokens == n_tokens)
+        return status;
+    info->stop = whole.stop;
+    return compute_pieces(run, *seq, prompt.n_tokens, n_tokens);
 }
 
 static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
@@ -140,6 +213,8 @@ static kvp_status decode(replay *run, const kvpi_request *request, kvp_seq seq)
         kvp_status status = kvp_seq_extend(run->cache.cache, seq, &run->tokens[n], 1, 0);
         if (status == KVP_OK)
             status = kvp_seq_commit(run->cache.cache, seq, n + 1);
+        if (status == KVP_OK && run->options->host_blocks > 0)
+            status = drop_plan(run); /* of what is evicted */
         if (status != KVP_OK)
             return status;
     }
@@ -203,8 +278,6 @@ static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info 
     make_tokens(run, request);
     kvp_status status = open_request(run, request, &seq, info);
     if (status == KVP_OK)
-        status = drop_plan(run);
-    if (status == KVP_OK)
         status = decode(run, request, seq);
     return status == KVP_OK ? close_request(run, seq) : status;
 }
@@ -233,7 +306,8 @@ static int replay_request(replay *run, uint64_t place)
         report->rejected++;
     }
     report->hit_tokens += info.cached_tokens;
-    report->block_hits += info.shared_blocks;
+    report->host_hit_tokens += info.host_tokens;
+    report->block_hits += info.hit_tokens / run->options->block_tokens;
     part->requests++;
     part->input_tokens += input;
     part->hit_tokens += info.cached_tokens;
@@ -264,6 +338,7 @@ static int read_counters(replay *run)
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
     run->report->evictions = stats.evicted_blocks;
+    run->report->host_evictions = stats.host_evicted_blocks;
     run->report->peak_held_blocks = stats.peak_held_blocks;
     return TOOL_OK;
 }
@@ -296,17 +371,31 @@ static int replay_in(replay *run)
     return kvpi_replay_cache_close(&run->cache, status);
 }
 
+/* Without a host tier an open makes one copy at most. With one, a call copies what it hits there,
+ * and what it evicts, as far as that fills half of the plan. */
+static uint32_t count_copies(const replay *run)
+{
+    uint64_t blocks = kvp_blocks_for_tokens((uint32_t)run->options->block_tokens, run->max_tokens);
+    uint64_t n = run->options->host_blocks == 0 ? 4 : 4 * blocks * run->options->n_groups + 64;
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+}
+
 int kvpi_replay_run(const kvpi_requests *requests, const kvpi_replay_options *options,
                     kvpi_report *report)
 {
     replay run = {.requests = requests, .options = options, .report = report};
+    int status = TOOL_FAILED;
     if (measure_requests(&run) != TOOL_OK)
         return TOOL_FAILED;
+    run.max_copies = count_copies(&run);
     run.tokens = malloc((size_t)run.max_tokens * sizeof *run.tokens);
-    if (run.tokens == NULL)
-        return kvpi_tool_fail("replay", "out of memory for a request of %llu tokens",
-                              (unsigned long long)run.max_tokens);
-    const int status = replay_in(&run);
+    run.copies = malloc((size_t)run.max_copies * sizeof *run.copies);
+    if (run.tokens != NULL && run.copies != NULL)
+        status = replay_in(&run);
+    else
+        kvpi_tool_fail("replay", "out of memory for a request of %llu tokens",
+                       (unsigned long long)run.max_tokens);
     free(run.tokens);
+    free(run.copies);
     return status;
 }

@@ -88,8 +88,9 @@ static const kvpi_args_option options_table[] = {
                          "and equals it by default",
                          0},
     [OPT_BLOCKS] = {"--blocks", "N",
-                    "usable blocks (default: what the model leaves of the\n"
-                    "accelerator's memory; without one, 262144 tokens)",
+                    "usable blocks, each of a layer group (default: what\n"
+                    "the model leaves of the accelerator's memory; without\n"
+                    "one, 262144 tokens)",
                     0},
     [OPT_MEMORY] = {"--memory", "SIZE",
                     "instead of --blocks: KV memory, such as 40GiB or 80G\n"
@@ -164,7 +165,8 @@ static const kvpi_args_option options_table[] = {
 
     [OPT_SEQUENTIAL] = {"--sequential", NULL,
                         "one request after the other instead: hit rates of an\n"
-                        "unhurried server, no scheduler, no time",
+                        "unhurried server, no scheduler, no time; --model,\n"
+                        "--device and what counts their blocks may be given",
                         0},
     [OPT_SNAPSHOT_IN] = {"--snapshot-in", "FILE",
                          "with --sequential: begin with what this snapshot\n"
@@ -201,10 +203,12 @@ static void print_sequential_help(void)
           "  output_tokens     appended\n"
           "  hit_tokens        input tokens that need not be computed; of a request at most\n"
           "                    all but the last, which the model must see\n"
+          "  host_hit_tokens   of these, copied from the host, in any layer group\n"
           "  hit_ratio         hit_tokens / input_tokens\n"
           "  blocks_looked_up  full blocks of all prompts, rejected ones included\n"
-          "  block_hits        leading blocks of the prompts that were shared\n"
+          "  block_hits        leading blocks of the prompts that were hit\n"
           "  evictions         cached blocks whose content was dropped to make room\n"
+          "  host_evictions    the same of the host tier\n"
           "  peak_held_blocks  most blocks in use at once\n"
           "  wall_seconds      of the replay; reading the file is not in it\n"
           "  ns_per_open, ns_per_commit, ns_per_close   mean of a request's call\n"
@@ -276,9 +280,9 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_MEMORY: return kvpi_args_size(args, option, value, &out->memory_bytes);
     case OPT_KV_BYTES: return kvpi_args_size(args, option, value, &out->kv_bytes_per_token);
     case OPT_HOST_BLOCKS:
-        return kvpi_args_number(args, option, value, blocks, &out->load.host_blocks);
+        return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
-    case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &out->load.keep_evicted);
+    case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
     default: return KVPI_ARGS_WRONG;
     }
@@ -426,18 +430,71 @@ static int exclude(const kvpi_args *args, int a, int b)
                            options_table[b].name);
 }
 
+static int check_host(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    bool host = out->load.replay.host_blocks > 0 || out->host_memory_bytes > 0;
+    const kvpi_simulate_options *load = &out->load;
+    if (load->replay.host_blocks > 0 && out->host_memory_bytes > 0)
+        return exclude(args, OPT_HOST_BLOCKS, OPT_HOST_MEMORY);
+    if ((load->preempt != KVP_PREEMPT_RECOMPUTE || load->swap_ahead) && !host)
+        return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory",
+                               load->swap_ahead ? "--swap-ahead" : "--preempt swap or cheaper");
+    if (is_given(out, OPT_KEEP_EVICTED) && !host)
+        return kvpi_args_wrong(args, "--keep-evicted needs --host-blocks or --host-memory");
+    return 0;
+}
+
+/* A model says how many bytes a token has, and the accelerator how many blocks there are. */
+static int check_model(const kvpi_args *args, kvpi_replay_args *out)
+{
+    if (is_given(out, OPT_MODEL) && is_given(out, OPT_MODEL_CONFIG))
+        return exclude(args, OPT_MODEL, OPT_MODEL_CONFIG);
+    if (is_given(out, OPT_KV_BYTES))
+        return kvpi_args_wrong(args, "--kv-bytes-per-token is for --sequential and plain rates, "
+                                     "without a model: the model says how many they are");
+    out->has_model = true;
+    if (out->model.device == NULL)
+        out->model.device = kvpi_devices_find(DEFAULT_DEVICE);
+    out->model.size.memory_bytes = out->model.device->memory_bytes;
+    return 0;
+}
+
+/* One after the other, an accelerator is nothing but a number of blocks. */
+static int check_device(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    static const int of_device[] = {OPT_DEVICE, OPT_WEIGHTS_DTYPE, OPT_UTILIZATION, OPT_OVERHEAD};
+    int size = first_given(out, OPT_BLOCKS, OPT_KV_BYTES);
+    for (size_t i = 0; size >= 0 && i < sizeof of_device / sizeof *of_device; i++)
+        if (is_given(out, of_device[i]))
+            return exclude(args, of_device[i], size);
+    return 0;
+}
+
 /* Options that say nothing when requests are replayed one after the other. What is restored was in
  * no event, and in no log. */
-static int check_sequential(const kvpi_args *args, const kvpi_replay_args *out)
+static int check_sequential(const kvpi_args *args, kvpi_replay_args *out)
 {
-    static const int others[] = {OPT_SPEEDUP, OPT_HOST_BLOCKS, OPT_HOST_MEMORY, OPT_KEEP_EVICTED,
-                                 OPT_NO_MEASURE};
-    int option = first_given(out, OPT_MAX_RUNNING, OPT_SEQUENTIAL);
-    if (is_given(out, OPT_SNAPSHOT_IN) && first_given(out, OPT_RECORD, OPT_NO_MEASURE) >= 0)
-        return exclude(args, first_given(out, OPT_RECORD, OPT_NO_MEASURE), OPT_SNAPSHOT_IN);
-    for (size_t i = 0; option < 0 && i < sizeof others / sizeof *others; i++)
-        option = is_given(out, others[i]) ? others[i] : -1;
-    return option < 0 ? 0 : exclude(args, option, OPT_SEQUENTIAL);
+    int option = first_given(out, OPT_MAX_RUNNING, OPT_MODEL);
+    int log = first_given(out, OPT_RECORD, OPT_NO_MEASURE);
+    if (is_given(out, OPT_SNAPSHOT_IN) && log >= 0)
+        return exclude(args, log, OPT_SNAPSHOT_IN);
+    if (option < 0)
+        option = first_given(out, OPT_COMPUTE_SHARE, OPT_SEQUENTIAL);
+    if (option < 0 && is_given(out, OPT_SPEEDUP))
+        option = OPT_SPEEDUP;
+    if (option < 0 && is_given(out, OPT_NO_MEASURE))
+        option = OPT_NO_MEASURE;
+    if (option >= 0)
+        return exclude(args, option, OPT_SEQUENTIAL);
+    if (check_host(args, out) != 0)
+        return KVPI_ARGS_WRONG;
+    if (!is_given(out, OPT_MODEL) && !is_given(out, OPT_MODEL_CONFIG)) {
+        option = first_given(out, OPT_DEVICE, OPT_COMPUTE_SHARE);
+        return option < 0 ? 0
+                          : kvpi_args_wrong(args, "%s needs --model or --model-config",
+                                            options_table[option].name);
+    }
+    return check_model(args, out) != 0 ? KVPI_ARGS_WRONG : check_device(args, out);
 }
 
 static int check_rates(const kvpi_args *args, const kvpi_replay_args *out)
@@ -451,16 +508,10 @@ static int check_rates(const kvpi_args *args, const kvpi_replay_args *out)
 
 static int check_roofline(const kvpi_args *args, kvpi_replay_args *out)
 {
-    if (is_given(out, OPT_MODEL) && is_given(out, OPT_MODEL_CONFIG))
-        return exclude(args, OPT_MODEL, OPT_MODEL_CONFIG);
-    if (is_given(out, OPT_KV_BYTES))
-        return kvpi_args_wrong(args, "--kv-bytes-per-token is for --sequential and plain rates: "
-                                     "the model says how many they are");
+    if (check_model(args, out) != 0)
+        return KVPI_ARGS_WRONG;
     if (out->model.model_name == NULL && out->model.config_path == NULL)
         out->model.model_name = DEFAULT_MODEL;
-    if (out->model.device == NULL)
-        out->model.device = kvpi_devices_find(DEFAULT_DEVICE);
-    out->model.size.memory_bytes = out->model.device->memory_bytes;
     if (!is_given(out, OPT_STEP_NS))
         out->step.step_ns = DEFAULT_ROOFLINE_STEP_NS;
     return 0;
@@ -474,20 +525,12 @@ static int check_load(const kvpi_args *args, kvpi_replay_args *out)
         if (is_given(out, sequential[i]))
             return kvpi_args_wrong(args, "%s is for --sequential",
                                    options_table[sequential[i]].name);
-    bool host = load->host_blocks > 0 || out->host_memory_bytes > 0;
-    if (load->host_blocks > 0 && out->host_memory_bytes > 0)
-        return exclude(args, OPT_HOST_BLOCKS, OPT_HOST_MEMORY);
     if (load->max_running > load->step_tokens)
         return kvpi_args_wrong(args,
                                "--step-tokens %" PRIu32 " is less than --max-running %" PRIu32
                                ": each running request decodes one token in a step",
                                load->step_tokens, load->max_running);
-    if ((load->preempt != KVP_PREEMPT_RECOMPUTE || load->swap_ahead) && !host)
-        return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory",
-                               load->swap_ahead ? "--swap-ahead" : "--preempt swap or cheaper");
-    if (is_given(out, OPT_KEEP_EVICTED) && !host)
-        return kvpi_args_wrong(args, "--keep-evicted needs --host-blocks or --host-memory");
-    if (check_rates(args, out) != 0)
+    if (check_host(args, out) != 0 || check_rates(args, out) != 0)
         return KVPI_ARGS_WRONG;
     return out->step.is_roofline ? check_roofline(args, out) : 0;
 }
@@ -511,14 +554,16 @@ static int check_options(const kvpi_args *args, kvpi_replay_args *out)
 static void init(kvpi_replay_args *out)
 {
     *out = (kvpi_replay_args){
-        .load = {.replay = {.block_tokens = 16, .prefix_cache = true},
+        .load = {.replay = {.block_tokens = 16,
+                            .prefix_cache = true,
+                            .keep_evicted = true,
+                            .n_groups = 1},
                  .speedup_milli = 1000,
                  .watermark_milli = 10,
                  .max_running = 256,
                  .step_tokens = 8192,
                  .max_passed_over = 16,
                  .max_tries = 4,
-                 .keep_evicted = true,
                  .measured = true},
         .shares = {DEFAULT_COMPUTE_MILLI, DEFAULT_BANDWIDTH_MILLI, DEFAULT_HOST_BANDWIDTH},
         .step = {.is_roofline = true}};

@@ -22,6 +22,7 @@ typedef struct kvpi_replay_args {
     uint64_t given;     /* bit i: option i of the table */
     const char *report; /* file for the page, NULL: none */
     bool sequential;
+    bool has_model; /* one is named, or the default; it has a device then, too */
     bool json;
     bool help;
 } kvpi_replay_args;

@@ -3,9 +3,9 @@
  *   blocks   --blocks
  *            else --memory / bytes of a block
  *            else, with a model, what its weights and overhead leave of the accelerator's memory,
- *            as `kvpager size` counts it; blocks have all layers: the cache keeps every token of
- *            all of them, also of those with a window
+ *            as `kvpager size` counts it
  *            else a quarter of a million tokens: enough to show hits, few enough for evictions
+ *   groups   with a model, those of `kvpager size`: a block is of one group (size.c)
  */
 #include "replay_setup.h"
 
@@ -15,21 +15,35 @@
 
 #define DEFAULT_CAPACITY_TOKENS 262144u
 
+static void set_groups(const kvpi_size *size, kvpi_replay_options *replay)
+{
+    replay->n_groups = 0;
+    for (uint32_t i = 0; i < size->n_groups; i++)
+        for (uint32_t k = 0; k < size->groups[i].n_rows; k++)
+            replay->groups[replay->n_groups++] =
+                (kvp_window){0, (uint32_t)size->groups[i].window_tokens};
+}
+
 static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
 {
     kvpi_model_args *model = &options->model;
+    bool needs_room = options->load.replay.blocks == 0 && options->memory_bytes == 0;
+    bool needs_weights = needs_room || !options->sequential;
     model->size.block_tokens = options->load.replay.block_tokens;
+    if (!needs_weights)
+        model->size.memory_bytes = 0;
     int status = kvpi_model_args_find(args, model, &out->model);
     if (status == TOOL_OK)
-        status = kvpi_model_args_check(args, true, &out->model, model);
+        status = kvpi_model_args_check(args, needs_weights, &out->model, model);
     if (status != TOOL_OK)
         return status;
-    bool needs_room = options->load.replay.blocks == 0 && options->memory_bytes == 0;
     if (kvpi_size_count(&out->model, &model->size, &out->size) != 0 && needs_room)
         return kvpi_model_args_fail_full(args, &out->model, model, &out->size);
-    out->step.roofline = kvpi_step_roofline_of(&out->model, &model->size, &out->size, model->device,
-                                               &options->shares);
-    out->token_bytes = out->size.token_bytes;
+    if (!options->sequential)
+        out->step.roofline = kvpi_step_roofline_of(&out->model, &model->size, &out->size,
+                                                   model->device, &options->shares);
+    out->token_bytes = out->size.pool_token_bytes;
+    set_groups(&out->size, &options->load.replay);
     return TOOL_OK;
 }
 
@@ -56,12 +70,11 @@ static int blocks_of(const kvpi_args *args, const char *option, uint64_t bytes,
 static int count_blocks(const kvpi_args *args, kvpi_replay_args *options,
                         const kvpi_replay_setup *setup)
 {
-    uint64_t *blocks = &options->load.replay.blocks, *host = &options->load.host_blocks;
-    bool has_model = !options->sequential && options->step.is_roofline;
+    uint64_t *blocks = &options->load.replay.blocks, *host = &options->load.replay.host_blocks;
     int status = TOOL_OK;
     if (options->memory_bytes != 0)
         status = blocks_of(args, "--memory", options->memory_bytes, setup, blocks);
-    else if (*blocks == 0 && has_model)
+    else if (*blocks == 0 && options->has_model)
         status = blocks_of(args, "--device", setup->size.kv_bytes, setup, blocks);
     else if (*blocks == 0)
         *blocks = DEFAULT_CAPACITY_TOKENS / setup->block_tokens;
@@ -74,7 +87,7 @@ static int count_blocks(const kvpi_args *args, kvpi_replay_args *options,
 static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
                        const kvpi_replay_setup *setup)
 {
-    uint64_t blocks = options->load.replay.blocks, host = options->load.host_blocks;
+    uint64_t blocks = options->load.replay.blocks, host = options->load.replay.host_blocks;
     uint64_t tokens = (blocks > host ? blocks : host) * setup->block_tokens;
     if (setup->token_bytes <= INT64_MAX / tokens)
         return TOOL_OK;
@@ -91,10 +104,12 @@ int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvp
                                .block_tokens = options->load.replay.block_tokens};
     options->load.model = &out->step;
     int status = TOOL_OK;
-    if (!options->sequential && options->step.is_roofline)
+    if (options->has_model)
         status = read_model(args, options, out);
     if (status == TOOL_OK)
         status = count_blocks(args, options, out);
+    if (status == TOOL_OK && options->has_model)
+        kvpi_size_fill(&options->model.size, options->load.replay.blocks, &out->size);
     return status == TOOL_OK ? check_bytes(args, options, out) : status;
 }
 
@@ -111,10 +126,11 @@ kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,
                                .block_tokens = replay->block_tokens,
                                .unit_tokens = replay->unit_tokens,
                                .blocks = replay->blocks,
-                               .host_blocks = options->load.host_blocks,
+                               .host_blocks = replay->host_blocks,
+                               .size = options->has_model ? &setup->size : NULL,
                                .token_bytes = setup->token_bytes,
                                .seed = replay->trace.key.seed,
-                               .keep_evicted = options->load.keep_evicted,
+                               .keep_evicted = replay->keep_evicted,
                                .prefix_cache = replay->prefix_cache,
                                .output = replay->trace.output};
 }

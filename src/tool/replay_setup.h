@@ -8,16 +8,16 @@
 #include "size.h"
 
 typedef struct kvpi_replay_setup {
-    kvpi_model model; /* of a roofline, as are the next two */
+    kvpi_model model; /* with has_model, as is the next */
     kvpi_size size;
     kvpi_step_model step;
-    uint64_t token_bytes; /* of KV; 0: not known */
+    uint64_t token_bytes; /* of KV, in a block; 0: not known */
     uint64_t block_tokens;
 } kvpi_replay_setup;
 
 /* Count what follows from the options.
  *
- * Gives:   options  blocks, of both tiers
+ * Gives:   options  blocks, of both tiers, and layer groups
  *          out      must outlive the replay: options->load.model points into it
  * Returns: TOOL_OK; TOOL_USAGE, TOOL_FAILED, a message was printed
  */

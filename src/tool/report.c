@@ -18,15 +18,67 @@ double kvpi_report_ratio(uint64_t part, uint64_t whole)
     return whole == 0 ? 0.0 : (double)part / (double)whole;
 }
 
+/* ------------------------------------------------------------------------------------ the pool */
+
+static void print_groups(const kvpi_report_pool *pool, FILE *file)
+{
+    const kvpi_size *size = pool->size;
+    fprintf(file, "  a block is %" PRIu32 " layers:", size->row_layers);
+    for (uint32_t i = 0; i < size->n_groups; i++) {
+        const kvpi_size_group *group = &size->groups[i];
+        fprintf(file, "%s %" PRIu32 " group%s with ", i == 0 ? "" : ",", group->n_rows,
+                group->n_rows == 1 ? "" : "s");
+        if (group->window_tokens == 0)
+            fputs("all tokens", file);
+        else
+            fprintf(file, "a window of %s", kvpi_text_count(group->window_tokens).of);
+    }
+    if (pool->context_tokens > 0)
+        fprintf(file, "\n  %s tokens in sequences of %s", kvpi_text_count(size->tokens).of,
+                kvpi_text_count(pool->context_tokens).of);
+}
+
+static bool has_windows(const kvpi_size *size)
+{
+    return size != NULL && (size->n_rows > 1 || size->groups[0].window_tokens > 0);
+}
+
+void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file)
+{
+    bool windows = has_windows(pool->size);
+    fprintf(file, "%s%s blocks of %s tokens", pool->name, kvpi_text_count(pool->blocks).of,
+            kvpi_text_count(pool->block_tokens).of);
+    if (!windows)
+        fprintf(file, " = %s tokens", kvpi_text_count(pool->blocks * pool->block_tokens).of);
+    if (pool->bytes > 0)
+        fprintf(file, " = %s", kvpi_text_bytes((double)pool->bytes).of);
+    if (windows && pool->context_tokens > 0) {
+        fputc('\n', file);
+        print_groups(pool, file);
+    }
+}
+
 static void print_head(const kvpi_report *report, FILE *file)
 {
+    kvpi_report_pool pool = {.name = "",
+                             .blocks = report->blocks,
+                             .block_tokens = report->block_tokens,
+                             .bytes = report->memory_bytes,
+                             .context_tokens = report->context_tokens,
+                             .size = report->size};
     fprintf(file, "%s: %s, %s of traffic\n", report->path, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
-    fprintf(file, "%s blocks of %s tokens = %s tokens", kvpi_text_count(report->blocks).of,
-            kvpi_text_count(report->block_tokens).of,
-            kvpi_text_count(report->blocks * report->block_tokens).of);
-    if (report->memory_bytes > 0)
-        fprintf(file, " = %s", kvpi_text_bytes((double)report->memory_bytes).of);
+    if (report->model != NULL)
+        fprintf(file, "%s%s%s\n", report->model->name, report->device != NULL ? " on " : "",
+                report->device != NULL ? report->device->title : "");
+    kvpi_report_print_pool(&pool, file);
+    if (report->host_blocks > 0) {
+        pool.name = "\nHost: ";
+        pool.blocks = report->host_blocks;
+        pool.bytes = report->host_memory_bytes;
+        pool.context_tokens = 0;
+        kvpi_report_print_pool(&pool, file);
+    }
     fprintf(file, "%s\n\n", report->prefix_cache ? "" : ", prefix cache off");
 }
 
@@ -49,6 +101,9 @@ static void print_tokens(const kvpi_report *report, FILE *file)
     snprintf(meaning, sizeof meaning, "%s of the input: found in the cache",
              kvpi_text_percent(report->hit_tokens, report->input_tokens).of);
     kvpi_text_row(file, "hit tokens", kvpi_text_count(report->hit_tokens), meaning);
+    if (report->host_blocks > 0)
+        kvpi_text_row(file, "  host", kvpi_text_count(report->host_hit_tokens),
+                      "of these, copied from the host");
 }
 
 static void print_blocks(const kvpi_report *report, FILE *file)
@@ -56,11 +111,14 @@ static void print_blocks(const kvpi_report *report, FILE *file)
     char meaning[96];
     kvpi_text_row(file, "looked up", kvpi_text_count(report->blocks_looked_up),
                   "full blocks of the prompts");
-    snprintf(meaning, sizeof meaning, "%s of these: shared instead of computed",
+    snprintf(meaning, sizeof meaning, "%s of these: found in the cache",
              kvpi_text_percent(report->block_hits, report->blocks_looked_up).of);
     kvpi_text_row(file, "block hits", kvpi_text_count(report->block_hits), meaning);
     kvpi_text_row(file, "evictions", kvpi_text_count(report->evictions),
                   "cached blocks dropped to make room");
+    if (report->host_blocks > 0)
+        kvpi_text_row(file, "  host", kvpi_text_count(report->host_evictions),
+                      "blocks dropped on the host");
     snprintf(meaning, sizeof meaning, "blocks in use at once, %s of all",
              kvpi_text_percent(report->peak_held_blocks, report->blocks).of);
     kvpi_text_row(file, "peak held", kvpi_text_count(report->peak_held_blocks), meaning);

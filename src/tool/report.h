@@ -8,7 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "devices.h"
 #include "load_timeline.h"
+#include "size.h"
 
 #define KVPI_REPORT_MAX_INTERVALS 20
 
@@ -38,7 +40,14 @@ typedef struct kvpi_report {
     uint64_t block_tokens;
     uint64_t unit_tokens;
     uint64_t blocks;       /* usable ones */
+    uint64_t host_blocks;  /* 0: there is no host tier */
     uint64_t memory_bytes; /* of those blocks; 0 when the size of a token is not known */
+    uint64_t host_memory_bytes;
+    const kvpi_model *model; /* whose layer groups the cache has; NULL: one group, no window */
+    const kvpi_device *device;
+    const kvpi_size *size;
+    uint64_t context_tokens; /* of the sequences that `size` counts */
+    bool keep_evicted;
     uint64_t seed;
     bool prefix_cache;
     bool output;           /* generated tokens were appended */
@@ -51,9 +60,11 @@ typedef struct kvpi_report {
     uint64_t input_tokens;  /* of all requests */
     uint64_t output_tokens; /* appended */
     uint64_t hit_tokens;
+    uint64_t host_hit_tokens; /* of these, copied from the host */
     uint64_t blocks_looked_up;
     uint64_t block_hits;
     uint64_t evictions;
+    uint64_t host_evictions;
     uint64_t peak_held_blocks;
     uint64_t open_ns;   /* sums over all calls */
     uint64_t commit_ns; /* of the prompt */
@@ -82,6 +93,30 @@ kvpi_report_interval *kvpi_report_timeline_at(kvpi_report_timeline *timeline, ui
 
 /* Divide, with 0 for nothing out of nothing. */
 double kvpi_report_ratio(uint64_t part, uint64_t whole);
+
+/* Print a line of the pool: its blocks, the tokens in them, and their bytes if they are known; of a
+ * model with windows two more lines, its layer groups and the tokens of whole sequences.
+ *
+ * Takes:   size     NULL: a block has all layers
+ *          context_tokens   of those sequences; 0: of the host, which has no such lines
+ */
+typedef struct kvpi_report_pool {
+    const char *name; /* "KV: " or "" */
+    uint64_t blocks;
+    uint64_t block_tokens;
+    uint64_t bytes; /* 0: not known */
+    uint64_t context_tokens;
+    const kvpi_size *size;
+} kvpi_report_pool;
+
+void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file);
+
+/* Make the array of a model's layer groups; null without a model. Returns: NULL when memory is
+ * short. Owns: the caller drops its reference */
+json_t *kvpi_report_groups(const kvpi_size *size);
+
+/* Make the number of tokens that sequences of the context have in so many blocks. */
+json_t *kvpi_report_tokens(const kvpi_size *size, uint64_t tokens);
 
 /* Print the report for people, at most 80 columns wide; Unicode bars if the character set of the
  * locale is UTF-8, else ASCII. */

@@ -21,6 +21,54 @@ json_t *kvpi_report_text(const char *text)
     return string != NULL || errno == ENOMEM ? string : json_null();
 }
 
+static json_t *group_kind(const kvpi_size *size, const kvpi_size_group *group)
+{
+    json_t *object = json_object();
+    int wrong = json_object_set_new(object, "groups", integer(group->n_rows));
+    wrong += json_object_set_new(object, "layers", integer(group->n_layers));
+    wrong += json_object_set_new(object, "layers_per_group", integer(size->row_layers));
+    wrong +=
+        json_object_set_new(object, "window_tokens",
+                            group->window_tokens > 0 ? integer(group->window_tokens) : json_null());
+    if (wrong == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *kvpi_report_groups(const kvpi_size *size)
+{
+    json_t *array = size == NULL ? json_null() : json_array();
+    int wrong = 0;
+    for (uint32_t i = 0; size != NULL && wrong == 0 && i < size->n_groups; i++)
+        wrong = json_array_append_new(array, group_kind(size, &size->groups[i]));
+    if (wrong == 0)
+        return array;
+    json_decref(array);
+    return NULL;
+}
+
+json_t *kvpi_report_tokens(const kvpi_size *size, uint64_t tokens)
+{
+    return integer(size == NULL ? tokens : size->tokens);
+}
+
+static int add_pool(json_t *object, const kvpi_report *report)
+{
+    const char *model = report->model != NULL ? report->model->name : NULL;
+    const char *device = report->device != NULL ? report->device->name : NULL;
+    int wrong =
+        json_object_set_new(object, "model", model != NULL ? kvpi_report_text(model) : json_null());
+    wrong +=
+        json_object_set_new(object, "device", device != NULL ? json_string(device) : json_null());
+    wrong += json_object_set_new(object, "layer_groups", kvpi_report_groups(report->size));
+    wrong += json_object_set_new(
+        object, "tokens", kvpi_report_tokens(report->size, report->blocks * report->block_tokens));
+    wrong += json_object_set_new(object, "host_blocks", integer(report->host_blocks));
+    wrong += json_object_set_new(object, "keep_evicted", json_boolean(report->keep_evicted));
+    return wrong;
+}
+
 /* json_object_set_new takes over the value, and refuses NULL: so any failure shows in the sum. */
 static int add_settings(json_t *object, const kvpi_report *report)
 {
@@ -33,6 +81,7 @@ static int add_settings(json_t *object, const kvpi_report *report)
     wrong +=
         json_object_set_new(object, "memory_bytes",
                             report->memory_bytes > 0 ? integer(report->memory_bytes) : json_null());
+    wrong += add_pool(object, report);
     wrong += json_object_set_new(object, "prefix_cache", json_boolean(report->prefix_cache));
     wrong += json_object_set_new(object, "output_appended", json_boolean(report->output));
     wrong += json_object_set_new(object, "seed", integer(report->seed));
@@ -51,11 +100,13 @@ static int add_counts(json_t *object, const kvpi_report *report)
     wrong += json_object_set_new(object, "input_tokens", integer(report->input_tokens));
     wrong += json_object_set_new(object, "output_tokens", integer(report->output_tokens));
     wrong += json_object_set_new(object, "hit_tokens", integer(report->hit_tokens));
+    wrong += json_object_set_new(object, "host_hit_tokens", integer(report->host_hit_tokens));
     wrong +=
         json_object_set_new(object, "hit_ratio", mean(report->hit_tokens, report->input_tokens));
     wrong += json_object_set_new(object, "blocks_looked_up", integer(report->blocks_looked_up));
     wrong += json_object_set_new(object, "block_hits", integer(report->block_hits));
     wrong += json_object_set_new(object, "evictions", integer(report->evictions));
+    wrong += json_object_set_new(object, "host_evictions", integer(report->host_evictions));
     wrong += json_object_set_new(object, "peak_held_blocks", integer(report->peak_held_blocks));
     return wrong;
 }

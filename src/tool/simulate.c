@@ -57,13 +57,15 @@ static uint64_t clock_of(const simulation *sim)
 /* -------------------------------------------------------------------------------- preparing */
 
 /* Tokens of the longest request that the cache could hold, or of all that it holds if some request
- * may have to be refused: then the refusal tells the true limits. */
+ * may have to be refused: then the refusal tells the true limits. Who comes in takes blocks of all
+ * layer groups. */
 static uint64_t longest(const simulation *sim)
 {
     const kvpi_replay_options *replay = &sim->options->replay;
-    uint64_t usable = replay->blocks * replay->block_tokens, most = 2;
+    uint64_t usable = replay->blocks / replay->n_groups * replay->block_tokens, most = 2;
     uint64_t watermark = replay->blocks * sim->options->watermark_milli / 1000 + 1;
-    uint64_t safe_blocks = replay->blocks > watermark ? replay->blocks - watermark : 0;
+    uint64_t safe_blocks =
+        replay->blocks > watermark ? (replay->blocks - watermark) / replay->n_groups : 0;
     for (size_t i = 0; i < sim->jobs.n; i++) {
         uint64_t tokens =
             (uint64_t)kvpi_jobs_input(&sim->jobs, i) + kvpi_jobs_sampled(&sim->jobs, i);
@@ -83,9 +85,11 @@ static kvp_config configure_cache(const simulation *sim)
     config.unit_tokens = (uint32_t)options->replay.unit_tokens;
     config.n_blocks = (uint32_t)options->replay.blocks + 1;
     config.max_seqs = options->max_running;
-    if (options->host_blocks > 0) {
-        config.host_blocks = (uint32_t)options->host_blocks + 1;
-        config.keep_evicted = options->keep_evicted;
+    config.n_groups = options->replay.n_groups;
+    memcpy(config.groups, options->replay.groups, sizeof config.groups);
+    if (options->replay.host_blocks > 0) {
+        config.host_blocks = (uint32_t)options->replay.host_blocks + 1;
+        config.keep_evicted = options->replay.keep_evicted;
         config.max_seqs *= 2; /* as many may be swapped out */
     }
     config.max_seq_tokens = (uint32_t)longest(sim);

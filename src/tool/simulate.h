@@ -21,7 +21,6 @@ typedef struct kvpi_simulate_options {
     const kvpi_step_model *model;
     uint64_t speedup_milli; /* arrivals are so many thousandths as fast as in the trace */
     uint64_t watermark_milli;
-    uint64_t host_blocks; /* usable ones of the host tier; 0: there is none */
     uint32_t max_running;
     uint32_t step_tokens;
     uint32_t chunk_tokens;
@@ -29,8 +28,7 @@ typedef struct kvpi_simulate_options {
     uint32_t max_tries;
     uint32_t preempt; /* KVP_PREEMPT_... */
     bool swap_ahead;
-    bool keep_evicted; /* on the host */
-    bool measured;     /* read the clock around the scheduler's calls */
+    bool measured; /* read the clock around the scheduler's calls */
 } kvpi_simulate_options;
 
 /* Replay.

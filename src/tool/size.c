@@ -9,8 +9,23 @@
  *               + ceil(K / S)           for the sinks
  *
  *   KV        memory x utilization - weights / TP - overhead
+ *
+ * A cache has one pool of equal blocks for all its layer groups (windows.h). So a model whose
+ * layers keep different tokens is cut into groups of equally many layers, L:
+ *
+ *   L         of the divisors of the layers without a window, so that none of their blocks is
+ *             padded, those with which the groups are KVP_GROUPS_MAX at most; of these the one that
+ *             pads the layers with a window least, the largest of equals. Where no divisor will do,
+ *             the smallest number that makes so few groups.
+ *
+ *               Gemma 3 27B, 10 layers without and 52 with a window: L = 10, 1 + 6 groups. The last
+ *               has 2 layers, and room for 8 more
+ *
+ *   pool      KV / (L x bytes of a token in a layer x S) blocks; the null block comes on top
  */
 #include "size.h"
+
+#include <kvpager/types.h>
 
 static uint64_t ceil_div(uint64_t a, uint64_t b)
 {
@@ -55,33 +70,80 @@ static void add_group(const kvpi_model *model, const kvpi_size_options *options,
     size->sequence_bytes += group->sequence_bytes;
 }
 
-/* Two groups share the memory as sequences of the context fill it one after the other. The last one
- * finds room for a part of itself: its first blocks are taken in both groups, those after the
- * window is full in the first group only. */
+/* ----------------------------------------------------------------------------- the cache's pool */
+
+static uint32_t count_rows(const kvpi_size *size, uint32_t row_layers)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < size->n_groups; i++)
+        n += ceil_div(size->groups[i].n_layers, row_layers);
+    return (uint32_t)n;
+}
+
+static uint32_t padding_of(const kvpi_size *size, uint32_t row_layers)
+{
+    uint32_t n_layers = 0;
+    for (uint32_t i = 0; i < size->n_groups; i++)
+        n_layers += size->groups[i].n_layers;
+    return count_rows(size, row_layers) * row_layers - n_layers;
+}
+
+static uint32_t choose_row_layers(const kvpi_size *size)
+{
+    uint32_t first = size->groups[0].n_layers, best = 0, least = 1;
+    for (uint32_t n = 1; n <= first; n++)
+        if (first % n == 0 && count_rows(size, n) <= KVP_GROUPS_MAX &&
+            (best == 0 || padding_of(size, n) <= padding_of(size, best)))
+            best = n;
+    while (count_rows(size, least) > KVP_GROUPS_MAX)
+        least++;
+    return best != 0 ? best : least;
+}
+
+static void cut_into_rows(const kvpi_model *model, const kvpi_size_options *options,
+                          kvpi_size *size)
+{
+    size->row_layers = choose_row_layers(size);
+    size->n_rows = count_rows(size, size->row_layers);
+    size->padded_layers = padding_of(size, size->row_layers);
+    size->pool_token_bytes = size->row_layers *
+                             kvpi_models_kv_values(model, options->tensor_parallel) *
+                             kv_dtype_bytes(options->kv_dtype);
+    for (uint32_t i = 0; i < size->n_groups; i++) {
+        kvpi_size_group *group = &size->groups[i];
+        group->n_rows = (uint32_t)ceil_div(group->n_layers, size->row_layers);
+        size->sequence_in_blocks += group->n_rows * group->sequence_blocks;
+    }
+}
+
+/* Sequences of the context fill the pool one after the other. The last one finds room for a part of
+ * itself: its first blocks are taken in both groups, those after the window is full in the first
+ * group only. */
 static void share_two(kvpi_size *size)
 {
     kvpi_size_group *full = &size->groups[0], *windowed = &size->groups[1];
-    uint64_t rest = size->kv_bytes % size->sequence_bytes;
-    uint64_t both = full->block_bytes + windowed->block_bytes, in_both = rest / both;
-    uint64_t in_full = in_both;
+    uint64_t rest = size->pool_blocks % size->sequence_in_blocks;
+    uint64_t in_both = rest / size->n_rows, in_full = in_both;
     if (in_both > windowed->sequence_blocks) {
         in_both = windowed->sequence_blocks;
-        in_full = in_both + (rest - in_both * both) / full->block_bytes;
+        in_full = in_both + (rest - in_both * size->n_rows) / full->n_rows;
     }
     full->blocks = size->sequences * full->sequence_blocks + in_full;
     windowed->blocks = size->sequences * windowed->sequence_blocks + in_both;
 }
 
-static int share_out(const kvpi_size_options *options, kvpi_size *size)
+void kvpi_size_fill(const kvpi_size_options *options, uint64_t pool_blocks, kvpi_size *size)
 {
-    size->sequences = size->kv_bytes / size->sequence_bytes;
+    size->pool_blocks = pool_blocks;
+    size->sequences = pool_blocks / size->sequence_in_blocks;
     if (size->n_groups == 1)
-        size->groups[0].blocks = size->kv_bytes / size->groups[0].block_bytes;
+        size->groups[0].blocks = pool_blocks / size->n_rows;
     else
         share_two(size);
     size->tokens = size->groups[0].blocks * options->block_tokens;
-    return size->groups[0].blocks == 0 ? -1 : 0;
 }
+
+/* ------------------------------------------------------------------------------------------ all */
 
 int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *out)
 {
@@ -89,6 +151,7 @@ int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, k
     *out = (kvpi_size){.n_groups = 0};
     add_group(model, options, a->n_layers - a->n_windowed, 0, out);
     add_group(model, options, a->n_windowed, a->window_tokens, out);
+    cut_into_rows(model, options, out);
     if (options->memory_bytes == 0)
         return 0;
     uint64_t weights = options->weights_bytes != 0
@@ -101,5 +164,6 @@ int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, k
     if (left < out->weights_bytes || left - out->weights_bytes < options->overhead_bytes)
         return -1;
     out->kv_bytes = left - out->weights_bytes - options->overhead_bytes;
-    return share_out(options, out);
+    kvpi_size_fill(options, out->kv_bytes / (out->pool_token_bytes * options->block_tokens), out);
+    return out->groups[0].blocks == 0 ? -1 : 0;
 }

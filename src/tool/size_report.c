@@ -205,22 +205,48 @@ static void print_memory(const kvpi_size_report *report, FILE *file)
     print_row(file, "KV", gib(size->kv_bytes), "usable - weights - overhead");
 }
 
-static void print_fit(const kvpi_size_report *report, FILE *file)
+/* The pool of a model whose layers keep different tokens: its blocks are of one layer group. */
+static void print_pool(const kvpi_size_report *report, FILE *file)
 {
     char formula[96];
     const kvpi_size *size = report->size;
+    snprintf(formula, sizeof formula,
+             "of %" PRIu32 " layers: %" PRIu32 " full, %" PRIu32 " windowed", size->row_layers,
+             size->groups[0].n_rows, size->groups[1].n_rows);
+    print_row(file, "layer groups", kvpi_text_count(size->n_rows), formula);
+    if (size->padded_layers > 0) {
+        snprintf(formula, sizeof formula, "x %s B x %s, not used",
+                 kvpi_text_count(size->pool_token_bytes / size->row_layers).of,
+                 kvpi_text_count(report->options->block_tokens).of);
+        print_row(file, "  padding", kvpi_text_count(size->padded_layers), formula);
+    }
+    snprintf(formula, sizeof formula, "KV / %s B; the null block on top",
+             kvpi_text_count(size->pool_token_bytes * report->options->block_tokens).of);
+    print_row(file, "blocks", kvpi_text_count(size->pool_blocks), formula);
+    for (uint32_t i = 0; i < size->n_groups; i++) {
+        snprintf(formula, sizeof formula, "in %" PRIu32 " group%s, as sequences fill them",
+                 size->groups[i].n_rows, size->groups[i].n_rows == 1 ? "" : "s each");
+        print_row(file, i == 0 ? "  full" : "  windowed", kvpi_text_count(size->groups[i].blocks),
+                  formula);
+    }
+}
+
+static void print_fit(const kvpi_size_report *report, FILE *file)
+{
+    char formula[128];
+    const kvpi_size *size = report->size;
     bool two = size->n_groups == 2;
     fputs("\nWhat fits\n", file);
-    for (uint32_t i = 0; i < size->n_groups; i++) {
-        const char *label = i == 0 ? "blocks, full" : "blocks, windowed";
-        print_row(file, two ? label : "blocks", kvpi_text_count(size->groups[i].blocks),
-                  two ? "as such sequences fill the memory"
-                      : "KV / block, the null block included");
-    }
+    if (two)
+        print_pool(report, file);
+    else
+        print_row(file, "blocks", kvpi_text_count(size->pool_blocks),
+                  "KV / block; the null block on top");
     snprintf(formula, sizeof formula, "blocks%s x %s", two ? ", full" : "",
              kvpi_text_count(report->options->block_tokens).of);
     print_row(file, "tokens", kvpi_text_count(size->tokens), formula);
-    snprintf(formula, sizeof formula, "KV / sequence of %s tokens",
+    snprintf(formula, sizeof formula, "blocks / %s of a sequence of %s tokens",
+             kvpi_text_count(size->sequence_in_blocks).of,
              kvpi_text_count(report->options->context_tokens).of);
     print_row(file, "sequences", kvpi_text_count(size->sequences), formula);
 }

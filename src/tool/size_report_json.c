@@ -87,6 +87,7 @@ static json_t *group_object(const kvpi_size_group *group, bool fits)
     wrong += json_object_set_new(object, "bytes_per_block", integer(group->block_bytes));
     wrong += json_object_set_new(object, "blocks_per_sequence", integer(group->sequence_blocks));
     wrong += json_object_set_new(object, "bytes_per_sequence", integer(group->sequence_bytes));
+    wrong += json_object_set_new(object, "layer_groups", integer(group->n_rows));
     wrong += json_object_set_new(object, "blocks", integer_if(fits, group->blocks));
     if (wrong == 0)
         return object;
@@ -94,12 +95,19 @@ static json_t *group_object(const kvpi_size_group *group, bool fits)
     return NULL;
 }
 
-static int add_kv(json_t *object, const kvpi_size *size, bool fits)
+static int add_kv(json_t *object, const kvpi_size_report *report)
 {
+    const kvpi_size *size = report->size;
+    bool fits = report->options->memory_bytes != 0;
     json_t *groups = json_array();
     int wrong = 0;
     wrong += json_object_set_new(object, "bytes_per_token", integer(size->token_bytes));
-    wrong += json_object_set_new(object, "bytes_per_block", integer(size->block_bytes));
+    wrong += json_object_set_new(object, "bytes_per_block",
+                                 integer(size->pool_token_bytes * report->options->block_tokens));
+    wrong += json_object_set_new(object, "layers_per_group", integer(size->row_layers));
+    wrong += json_object_set_new(object, "layer_groups", integer(size->n_rows));
+    wrong += json_object_set_new(object, "padded_layers", integer(size->padded_layers));
+    wrong += json_object_set_new(object, "blocks_per_sequence", integer(size->sequence_in_blocks));
     wrong += json_object_set_new(object, "bytes_per_sequence", integer(size->sequence_bytes));
     wrong += json_object_set_new(object, "groups", groups);
     for (uint32_t i = 0; wrong == 0 && i < size->n_groups; i++)
@@ -122,7 +130,7 @@ static int add_memory(json_t *object, const kvpi_size_report *report)
     wrong += json_object_set_new(object, "weights_bytes", integer_if(fits, size->weights_bytes));
     wrong += json_object_set_new(object, "overhead_bytes", integer(options->overhead_bytes));
     wrong += json_object_set_new(object, "kv_memory_bytes", integer_if(fits, size->kv_bytes));
-    wrong += json_object_set_new(object, "blocks", integer_if(fits, size->groups[0].blocks));
+    wrong += json_object_set_new(object, "blocks", integer_if(fits, size->pool_blocks));
     wrong += json_object_set_new(object, "tokens", integer_if(fits, size->tokens));
     wrong += json_object_set_new(object, "sequences", integer_if(fits, size->sequences));
     return wrong;
@@ -141,9 +149,7 @@ int kvpi_size_print_json(const kvpi_size_report *report, FILE *file)
 {
     json_t *object = json_object();
     int wrong = add_shape(object, report->model) + add_parameters(object, report->model) +
-                add_options(object, report) +
-                add_kv(object, report->size, report->options->memory_bytes != 0) +
-                add_memory(object, report);
+                add_options(object, report) + add_kv(object, report) + add_memory(object, report);
     return finish(object, wrong, file);
 }
 

@@ -12,6 +12,7 @@
  *           + KV of every sequence's context, once for each sequence, and of the new tokens
  *   copies  = KV bytes between host and device / bandwidth of the link
  *           + 2 x KV bytes from block to block / memory bandwidth
+ *             (a block is of one layer group; one that is not full of layers is copied whole)
  *
  * A sequence that computes tokens b .. b + n - 1 has n b + n (n + 1) / 2 pairs of query and key; a
  * window of R ends each query's keys at R. Multi-head latent attention is counted as it is
@@ -71,7 +72,7 @@ kvpi_step_roofline kvpi_step_roofline_of(const kvpi_model *model, const kvpi_siz
         .weights_bytes = (double)traffic.every_step / n,
         .expert_bytes = (double)traffic.experts / n,
         .missed_share = missed_share(model),
-        .token_bytes = (double)size->token_bytes,
+        .copied_bytes = (double)size->pool_token_bytes,
         .n_attention = size->n_groups};
     for (uint32_t i = 0; i < size->n_groups; i++)
         out.attention[i] = attention_of(model, &size->groups[i]);
@@ -148,8 +149,8 @@ static double copies_ns(const kvpi_step_model *model, const kvpi_step_copies *co
     double host = (double)copies->host_tokens, device = (double)copies->device_tokens;
     if (!model->is_roofline)
         return host * (double)model->rates.copy_token_ps / PS_PER_NS;
-    double over_link = host * r->token_bytes / r->host_bytes_per_second * NS_PER_SECOND;
-    double in_memory = device * r->token_bytes * 2 / r->bytes_per_second * NS_PER_SECOND;
+    double over_link = host * r->copied_bytes / r->host_bytes_per_second * NS_PER_SECOND;
+    double in_memory = device * r->copied_bytes * 2 / r->bytes_per_second * NS_PER_SECOND;
     return over_link + in_memory;
 }
 
@@ -184,7 +185,7 @@ kvpi_step_prices kvpi_step_prices_of(const kvpi_step_model *model, uint64_t bloc
     if (!model->is_roofline)
         return (kvpi_step_prices){2 * block_tokens * model->rates.copy_token_ps,
                                   model->rates.prompt_token_ps};
-    double swap_ns = there_and_back * r->token_bytes / r->host_bytes_per_second * NS_PER_SECOND;
+    double swap_ns = there_and_back * r->copied_bytes / r->host_bytes_per_second * NS_PER_SECOND;
     double token_ns = r->token_flops / r->flops_per_second * NS_PER_SECOND;
     return (kvpi_step_prices){whole_ps(swap_ns), whole_ps(token_ns)};
 }

@@ -36,7 +36,7 @@ typedef struct kvpi_step_roofline {
     double weights_bytes;             /* read by every step */
     double expert_bytes;              /* of all routed experts */
     double missed_share;              /* of the experts, those that one token does not use */
-    double token_bytes;               /* KV of a token, all layers */
+    double copied_bytes;              /* KV of a token in a block, of one layer group */
     kvpi_step_attention attention[2]; /* [n_attention] */
     uint32_t n_attention;
 } kvpi_step_roofline;

@@ -2,7 +2,8 @@
  * stands before it.
  *
  *   admissions  the prompt's blocks are walked by their hashes, whether they are hit or not
- *   events      of the cache: a block's content can be found from now on, or no longer
+ *   events      of the cache: a block's content can be found from now on, or no longer; of the
+ *               first layer group, which keeps the most
  *
  * Contents are named by 64 bits of their hash; two of 10 million share a name with a probability of
  * 3 in a million, and would blur a bar of a histogram. 48 bytes each, and 8 to 16 of the table.
@@ -264,7 +265,7 @@ int kvpi_watch_look(kvpi_watch *watch, kvp_cache *cache, uint64_t now)
             return kvpi_tool_fail("replay", "reading events: %s", kvp_status_text(status));
         for (uint32_t i = 0; i < n; i++) {
             const kvp_event *event = &state->events[i];
-            if (event->tier != KVP_DEVICE)
+            if (event->tier != KVP_DEVICE || event->group != 0)
                 continue;
             if (event->kind == KVP_EVENT_REMOVED)
                 note_removed(watch, event, now);

@@ -61,14 +61,26 @@ SEQUENTIAL = [
     (["--memory", "16000T", "--kv-bytes-per-token", "1"], "--memory makes"),
     (["--kv-bytes-per-token", "16000T"], "--kv-bytes-per-token makes more than 2^63 bytes"),
     *[([*option.split()], f"{option.split()[0]} and --sequential exclude each other")
-      for option in ["--speedup 2", "--host-blocks 5", "--host-memory 1G", "--keep-evicted off",
-                     "--max-running 4", "--step-tokens 512", "--chunk-tokens 16", "--watermark 0",
+      for option in ["--speedup 2", "--max-running 4", "--step-tokens 512", "--chunk-tokens 16", "--watermark 0",
                      "--preempt recompute", "--swap-ahead", "--max-passed-over 1", "--max-tries 1",
-                     "--model qwen3-8b", "--model-config x", "--device a100", "--tp 2",
-                     "--dtype fp8", "--weights-dtype fp8", "--utilization 0.5", "--overhead 0",
                      "--compute-share 1", "--bandwidth-share 1", "--host-bandwidth 1G",
                      "--step-ns 1", "--prompt-token-ns 1", "--decode-token-ns 1",
                      "--context-token-ns 1", "--copy-token-ns 1", "--no-measure"]],
+    *[([*option.split()], f"{option.split()[0]} needs --model or --model-config")
+      for option in ["--device a100", "--tp 2", "--dtype fp8", "--weights-dtype fp8",
+                     "--utilization 0.5", "--overhead 0"]],
+    *[(["--model", "qwen3-8b", *option.split(), "--blocks", "9"],
+       f"{option.split()[0]} and --blocks exclude each other")
+      for option in ["--device a100", "--weights-dtype fp8", "--utilization 0.5", "--overhead 0"]],
+    (["--model", "qwen3-8b", "--device", "a100", "--memory", "1G"],
+     "--device and --memory exclude each other"),
+    (["--model", "qwen3-8b", "--model-config", "x"],
+     "--model and --model-config exclude each other"),
+    (["--model", "qwen3-8b", "--kv-bytes-per-token", "1K"], "--kv-bytes-per-token is for"),
+    (["--model", "gpt-17"], "--model is 'gpt-17', which is not in 'kvpager size --list'"),
+    (["--host-blocks", "5", "--host-memory", "1G"], "--host-blocks and --host-memory exclude"),
+    (["--host-memory", "1G"], "--host-memory needs --kv-bytes-per-token"),
+    (["--keep-evicted", "off"], "--keep-evicted needs --host-blocks or --host-memory"),
 ]
 
 RATES = ["--prompt-token-ns", "1"]

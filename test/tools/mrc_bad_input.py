@@ -49,6 +49,11 @@ WRONG = [
 FAILED = [
     (["FILE", "--model", "llama-3.1-70b", "--device", "h100"], "llama-3.1-70b: no room for KV"),
     (["FILE", "--model-config", "/no/such/file"], "/no/such/file: "),
+    (["FILE", "--model", "gemma-3-27b"],
+     "--model is 'gemma-3-27b', which has 52 layers with a window of 1024 tokens"),
+    (["FILE", "--model", "gpt-oss-20b", "--device", "h100", "--sizes", "64"],
+     "--model is 'gpt-oss-20b', which has 12 layers with a window of 128 tokens"),
+    (["FILE", "--model", "phi-3-mini-4k", "--sizes", "1GiB"], "--model is 'phi-3-mini-4k', which"),
     (["FILE", "--curve", "/no/such/folder/x"], "cannot write /no/such/folder/x: No such file"),
     (["FILE", "--report", "/no/such/folder/x"], "cannot write /no/such/folder/x: No such file"),
     (["/no/such/file"], "/no/such/file: cannot open: No such file"),

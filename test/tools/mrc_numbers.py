@@ -4,7 +4,7 @@ optimum, in blocks of two tokens. long_mrc.py compares with replays and simulati
 import json
 import os
 
-from lib_kvpager import check_equal, directory, finish, run
+from lib_kvpager import check, check_equal, directory, finish, mooncake, run
 
 BLOCKS = {letter: [10 * i, 10 * i + 1] for i, letter in enumerate("ABCD", 1)}
 
@@ -33,7 +33,35 @@ def expect(prompts, sizes):
         check_equal(found, sizes[point["blocks"]], prompts, point["blocks"])
 
 
+def check_device():
+    """The accelerator's size is shown, whatever others are; or the report says why not."""
+    l4 = ["--model", "llama-3.1-8b", "--device", "l4"]
+    blocks = json.loads(run("size", "--json", *l4).stdout)["blocks"]
+    many = ",".join(str(n) for n in range(100, 164))
+    with directory() as folder:
+        path = os.path.join(folder, "short.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(mooncake(0, 600, 1, [1, 2]))
+        for sizes in ([], ["--sizes", "64"], ["--sizes", many], ["--sizes", str(blocks)]):
+            found = json.loads(run("mrc", "--json", *l4, *sizes, path).stdout)
+            check_equal((found["device_blocks"], found["device_is_shown"]), (blocks, True), sizes)
+            check_equal([point["blocks"] for point in found["sizes"]].count(blocks), 1, sizes)
+            check(" *\n" in run("mrc", *l4, *sizes, path).stdout.decode(), sizes)
+        check_equal(json.loads(run("mrc", "--json", path).stdout)["device_is_shown"], None)
+        long = os.path.join(folder, "long.jsonl")
+        with open(long, "w", encoding="utf-8") as file:
+            file.write(mooncake(0, 60000, 1, list(range(118))))
+        done = run("mrc", "--json", *l4, long)
+        found = json.loads(done.stdout)
+        check_equal((found["device_blocks"], found["device_is_shown"]), (blocks, False))
+        check(blocks < found["min_blocks"], blocks, found["min_blocks"])
+        text = run("mrc", *l4, long).stdout.decode()
+        check(f"--device has {blocks:,} blocks, too few for the largest request: not shown" in text,
+              text)
+
+
 def main():
+    check_device()
     # Of a prompt that is hit as a whole the last token is computed: one of its two is a hit.
     expect("A B C A B", {1: (0, 0, 0), 2: (0, 0, 1), 3: (2, 2, 2)})
     # C takes the block of B, which was used longest ago, or, first in, first out, that of A.

@@ -56,6 +56,24 @@ FIGURES = [
     ("--model gpt-oss-20b", "bytes_per_sequence", (512 + 9) * 393216),
     ("--model gemma-2-9b", "bytes_per_sequence", (512 + 257) * 2752512),
     ("--model gemma-3-27b", "bytes_per_sequence", 512 * 10 * 131072 + 65 * 52 * 131072),
+    # a cache's blocks are equal: 10 layers each, one group of them full, six windowed
+    ("--model gemma-3-27b", "layers_per_group", 10),
+    ("--model gemma-3-27b", "layer_groups", 7),
+    ("--model gemma-3-27b", "padded_layers", 8),
+    ("--model gemma-3-27b", "bytes_per_block", 10 * 131072),
+    ("--model gemma-3-27b", "blocks_per_sequence", 512 + 6 * 65),
+    ("--model gemma-2-9b", "layers_per_group", 21),
+    ("--model gemma-2-9b", "bytes_per_block", 2752512),
+    ("--model gpt-oss-120b", "layer_groups", 2),
+    ("--model mistral-7b-v0.1", "layer_groups", 1),
+    ("--model llama-3.1-8b", "layers_per_group", 32),
+    # 18 GiB less a byte are 14,745 such blocks: 16 sequences of 902, and 313 are 44 in each group
+    ("--model gemma-3-27b --memory 20GiB --utilization 1 --weights 2GiB --overhead 1", "blocks",
+     14745),
+    ("--model gemma-3-27b --memory 20GiB --utilization 1 --weights 2GiB --overhead 1", "sequences",
+     16),
+    ("--model gemma-3-27b --memory 20GiB --utilization 1 --weights 2GiB --overhead 1", "tokens",
+     16 * (16 * 512 + 313 // 7)),
     # 16-bit weights are two bytes a parameter; on two accelerators half of that
     ("--model llama-3.1-8b --memory 80GiB", "weights_bytes", 16060522496),
     ("--model llama-3.1-8b --memory 80GiB --tp 2", "weights_bytes", 8030261248),
@@ -105,6 +123,7 @@ def check_sharing():
     check_equal(groups[0]["blocks"], 47 * 512 + 9 + 71, "full")
     check_equal(groups[1]["blocks"], 47 * 9 + 9, "windowed")
     check_equal(groups[0]["blocks"] + groups[1]["blocks"], 24576, "all of the memory")
+    check_equal((found["blocks"], found["bytes_per_block"]), (24576, 393216), "the pool")
     check_equal((found["sequences"], found["tokens"]), (47, 16 * (47 * 512 + 80)))
     groups = size(*"--model gpt-oss-20b --memory 10GiB --utilization 1 --weights 1GiB "
                    "--overhead 9662889984".split())["groups"]
@@ -154,8 +173,8 @@ def check_text():
     for line in ["  token                    131,072  2 x 32 layers x 8 heads x 128 x 2 B\n",
                  "  sequence           1,073,741,824  8,192 tokens: 512 blocks\n",
                  "  KV                     54.00 GiB  usable - weights - overhead\n",
-                 "  blocks                    27,648  KV / block, the null block included\n",
-                 "  sequences                     54  KV / sequence of 8,192 tokens\n"]:
+                 "  blocks                    27,648  KV / block; the null block on top\n",
+                 "  sequences                     54  blocks / 512 of a sequence of 8,192 tokens\n"]:
         check(line in text, repr(line), "is not in", text)
     text = run("size", "--model", "llama-3.1-8b").stdout.decode()
     check("What fits" not in text and "--device NAME" in text, text)
@@ -204,6 +223,24 @@ QWEN3_MOE = {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 12
              "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128,
              "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
              "sliding_window": None, "tie_word_embeddings": False, "vocab_size": 151936}
+MINIMAX = {"model_type": "minimax_m1", "attn_type_list": ([0] * 7 + [1]) * 10, "head_dim": 128,
+           "hidden_size": 6144, "intermediate_size": 9216, "num_attention_heads": 64,
+           "num_experts_per_tok": 2, "num_hidden_layers": 80, "num_key_value_heads": 8,
+           "num_local_experts": 32, "sliding_window": None, "vocab_size": 200064}
+LLAMA4_TEXT = {"model_type": "llama4_text", "attention_chunk_size": 8192, "head_dim": 128,
+               "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+               "interleave_moe_layer_step": 1, "num_attention_heads": 40,
+               "num_experts_per_tok": 1, "num_hidden_layers": 48, "num_key_value_heads": 8,
+               "num_local_experts": 16, "torch_dtype": "bfloat16", "vocab_size": 202048}
+LLAMA4 = {"model_type": "llama4", "text_config": LLAMA4_TEXT}
+KIMI_LINEAR = {"model_type": "kimi_linear", "first_k_dense_replace": 1, "head_dim": 72,
+               "hidden_size": 2304, "intermediate_size": 9216, "kv_lora_rank": 512,
+               "linear_attn_config": {"full_attn_layers": [4, 8, 12, 16, 20, 24, 27],
+                                      "head_dim": 128, "num_heads": 32},
+               "moe_intermediate_size": 1024, "num_attention_heads": 32, "num_experts": 256,
+               "num_experts_per_token": 8, "num_hidden_layers": 27, "num_key_value_heads": 32,
+               "q_lora_rank": None, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+               "v_head_dim": 128, "vocab_size": 163840}
 LARGEST = {"num_hidden_layers": 1024, "num_attention_heads": 1024, "num_key_value_heads": 1024,
            "head_dim": 4096, "hidden_size": 131072, "intermediate_size": 1048576,
            "num_experts": 4096, "num_experts_per_tok": 4096, "vocab_size": 1 << 26,
@@ -261,6 +298,34 @@ READ = [
     ({**LLAMA, "sliding_window": 512, "sliding_window_pattern": 3}, "windowed_layers", 22),
     ({**LLAMA, "layer_types": ["chunked_attention"] * 24 + ["full_attention"] * 8,
       "attention_chunk_size": 8192}, "window_tokens", 8192),
+    # all layers of attn_type_list are full, as in MiniMax-M2
+    ({**MINIMAX, "attn_type_list": [1] * 80}, "bytes_per_token", 2 * 80 * 8 * 128 * 2),
+    ({**MINIMAX, "attn_type_list": [1] * 80}, "windowed_layers", 0),
+    # three of four layers have rotary positions and see a chunk: 12 x 1,024 + 36 x 513 blocks
+    (LLAMA4, "windowed_layers", 36),
+    (LLAMA4, "window_tokens", 8192),
+    (LLAMA4, "bytes_per_sequence", 48 * 512 * 65536),
+    ({"text_config": without(LLAMA4_TEXT, "attention_chunk_size")}, "windowed_layers", 36),
+    ({"text_config": {**LLAMA4_TEXT, "attention_chunk_size": None}}, "windowed_layers", 0),
+    ({"text_config": {**LLAMA4_TEXT, "no_rope_layers": []}}, "windowed_layers", 36),
+    ({"text_config": {**LLAMA4_TEXT, "no_rope_layers": [1, 1, 0] * 16}}, "windowed_layers", 32),
+    ({"text_config": {**LLAMA4_TEXT, "no_rope_layer_interval": 6}}, "windowed_layers", 40),
+    ({"text_config": {**LLAMA4_TEXT, "layer_types": ["full_attention"] * 48}},
+     "windowed_layers", 0),
+    # rotary positions in some layers say nothing of what these attend to
+    ({**LLAMA, "no_rope_layers": [1, 1, 1, 0] * 8, "no_rope_layer_interval": 4},
+     "windowed_layers", 0),
+    ({**LLAMA, "model_type": "cohere2", "sliding_window": 4096, "layer_switch": 2},
+     "windowed_layers", 16),
+    # what is switched off says nothing
+    ({**LLAMA, "use_cla": False, "cla_share_factor": 2}, "windowed_layers", 0),
+    ({**LLAMA, "num_kv_shared_layers": 0, "window_size": 0, "attn_layers": [],
+      "attention_window": -1, "hybrid_mode": "", "mamba_config": {}, "linear_attn_config": None},
+     "windowed_layers", 0),
+    ({**LLAMA, "context_window": 8192, "attn_implementation": "sdpa", "rope_local_base_freq": 1e4,
+      "attention_bias": True, "chunk_size_feed_forward": 1}, "windowed_layers", 0),
+    ({**LLAMA, "layer_types": ["full_attention"] * 32, "swa_rope_theta": 10000.0},
+     "windowed_layers", 0),
     ({**LLAMA, "model_type": "falcon", "multi_query": True, "num_key_value_heads": None},
      "kv_heads", 1),
     ({**LLAMA, "model_type": "falcon", "new_decoder_architecture": True, "multi_query": True,
@@ -355,6 +420,36 @@ BAD_FILES = [
     ({**DEEPSEEK, "index_head_dim": 128}, 'has "index_head_dim"'),
     ({**LLAMA, "attn_layer_period": 8}, 'has "attn_layer_period": some layers are state-space'),
     ({**LLAMA, "is_encoder_decoder": True}, "is_encoder_decoder is true"),
+    (MINIMAX, 'has "attn_type_list": 70 of 80 layers are linear attention'),
+    ({**MINIMAX, "attn_type_list": 80}, "attn_type_list is a whole number, expected an array"),
+    ({**MINIMAX, "attn_type_list": [1, 2] * 40}, "attn_type_list[1] is not 0 or 1"),
+    ({**MINIMAX, "attn_type_list": [1, "1"] * 40}, "attn_type_list[1] is not 0 or 1"),
+    (KIMI_LINEAR, 'has "linear_attn_config": some layers are linear attention'),
+    ({"text_config": KIMI_LINEAR}, 'has "text_config.linear_attn_config": some layers are linear'),
+    ({**LLAMA, "attention_chunk_size": 8192}, 'has "attention_chunk_size", and nothing says which layers it is'),
+    ({**LLAMA4_TEXT, "attention_chunk_size": 0}, "attention_chunk_size is 0, expected"),
+    ({**LLAMA4_TEXT, "no_rope_layers": [1] * 47}, "no_rope_layers has 47 entries"),
+    ({**LLAMA4_TEXT, "no_rope_layers": [2] * 48}, "no_rope_layers[0] is not 0 or 1"),
+    ({**LLAMA4_TEXT, "no_rope_layer_interval": 0}, "no_rope_layer_interval is 0, expected"),
+    ({**LLAMA, "full_attention_interval": 4}, 'has "full_attention_interval": some layers are'),
+    ({**LLAMA, "hybrid_override_pattern": "M-M*"}, 'has "hybrid_override_pattern": some layers'),
+    ({**LLAMA, "layers_block_type": ["mamba", "hybrid"]}, 'has "layers_block_type"'),
+    ({**LLAMA, "attn_layer_indices": [9, 18]}, 'has "attn_layer_indices"'),
+    ({**LLAMA, "full_attn_idxs": [2, 5]}, 'has "full_attn_idxs": some layers are convolutions'),
+    ({**LLAMA, "block_types": ["recurrent", "attention"]}, 'has "block_types": some layers are'),
+    ({**LLAMA, "use_cla": True}, 'has "use_cla": layers share one KV'),
+    ({**LLAMA, "num_key_value_heads_per_layer": [8, 4]}, 'has "num_key_value_heads_per_layer"'),
+    ({**LLAMA, "layer_types": ["conv"] * 32}, 'layer_types[0] is "conv"'),
+    # not known, but the name says enough
+    ({**LLAMA, "global_attn_every_n_layers": 3},
+     'has "global_attn_every_n_layers", which this command does not know'),
+    ({**LLAMA, "sliding_window_layers": [1, 3]}, 'has "sliding_window_layers", which this'),
+    ({**LLAMA, "attention_window_size": 2048}, 'has "attention_window_size", which this'),
+    ({**LLAMA, "new_mamba_layers": [0]}, 'has "new_mamba_layers", which this'),
+    ({**LLAMA, "attention_types": [["global", "local"]]}, 'has "attention_types", which this'),
+    ({**LLAMA, "use_recurrent_layers": True}, 'has "use_recurrent_layers", which this'),
+    ({**LLAMA, "swa_ratio": 0.5}, 'has "swa_ratio", which this'),
+    ({**LLAMA, "hybrid_mode": "x"}, 'has "hybrid_mode", which this'),
     (without(MIXTRAL, "num_experts_per_tok"), 'no "num_experts_per_tok"'),
     ({**MIXTRAL, "num_experts_per_tok": 9}, "num_experts_per_tok is 9, there are 8 experts"),
     ({**DEEPSEEK, "first_k_dense_replace": 62}, "first_k_dense_replace is 62, expected"),

@@ -177,7 +177,7 @@ static void test_experts(void **state)
 {
     const double experts = 2.0 * 32 * 8 * 3 * 4096 * 14336;
     kvpi_step_model model = unit_model("mixtral-8x7b", 1);
-    const double kv = model.roofline.token_bytes;
+    const double kv = model.roofline.copied_bytes;
     const kvp_step_seq one = {.begin = 0, .n_tokens = 1}, two = {.begin = 0, .n_tokens = 2};
     (void)state;
     double fixed = time_of(&model, &one, 1).memory_ns - experts / 4 - 2 * kv;
@@ -193,7 +193,7 @@ static void test_latent(void **state)
     (void)state;
     assert_true(model.roofline.attention[0].decode_flops == 27.0 * 16 * 2 * (512 + 64 + 512));
     assert_true(model.roofline.attention[0].prompt_flops == 27.0 * 16 * 2 * (128 + 64 + 128));
-    assert_true(model.roofline.token_bytes == 27.0 * (512 + 64) * 2);
+    assert_true(model.roofline.copied_bytes == 27.0 * (512 + 64) * 2);
     const kvp_step_seq one = {.begin = 9, .n_tokens = 1}, two = {.begin = 9, .n_tokens = 2};
     double layers = model.roofline.token_flops;
     expect_near(time_of(&model, &one, 1).compute_ns, layers + 27.0 * 16 * 2 * 1088 * 10);

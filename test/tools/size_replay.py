@@ -1,0 +1,218 @@
+"""kvpager size and kvpager replay give one answer: for every model of the table the same blocks, of
+the same bytes and layers, and sequences that need as many of them as size says. The rule is worked
+out here a second time, from docs/REPLAY.md. And a cache with the layer groups of a model hits what
+its windows leave.
+"""
+
+import json
+import os
+
+from lib_kvpager import check, check_equal, directory, finish, mooncake, replay, replay_load, run
+
+GROUPS_MAX = 8
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def groups_of(n_full, n_windowed):
+    """(layers of a block, groups without a window, groups with one)."""
+    def n_groups(layers):
+        return ceil_div(n_full, layers) + ceil_div(n_windowed, layers)
+    first = n_full or n_windowed
+    fitting = [d for d in range(1, first + 1) if first % d == 0 and n_groups(d) <= GROUPS_MAX]
+    layers = min(fitting, key=lambda d: (n_groups(d) * d, -d)) if fitting else next(
+        d for d in range(1, 1025) if n_groups(d) <= GROUPS_MAX)
+    return layers, ceil_div(n_full, layers), ceil_div(n_windowed, layers)
+
+
+def sequence_blocks(row, groups, block, context):
+    """What a sequence holds at most while it grows to the context token by token."""
+    _, full, windowed = groups
+    all_blocks = ceil_div(context, block)
+    window = row["window_tokens"]
+    kept = all_blocks if window is None else min(all_blocks, ceil_div(window - 1, block) + 1)
+    return full * all_blocks + windowed * kept
+
+
+def check_settings(found, size, groups, *what):
+    """The settings of a replay against the figures of size."""
+    layers, full, windowed = groups
+    check_equal(found["blocks"], size["blocks"], *what, "blocks")
+    check_equal(found["tokens"], size["tokens"], *what, "tokens")
+    shapes = {group["window_tokens"]: group["groups"] for group in found["layer_groups"]}
+    check_equal(shapes.get(None, 0), full, *what, "groups without a window")
+    check_equal(sum(shapes.values()), full + windowed, *what, "groups")
+    check(all(group["layers_per_group"] == layers for group in found["layer_groups"]), *what)
+    check_equal([group["layers"] for group in found["layer_groups"]],
+                [group["layers"] for group in size["groups"]], *what)
+    check_equal([group["window_tokens"] for group in found["layer_groups"]],
+                [group["window_tokens"] for group in size["groups"]], *what)
+
+
+def compare(path, row, block, options):
+    """One model on one accelerator, by size and by both kinds of replay."""
+    options = ["--block-tokens", block, *options]
+    done = run("size", "--json", "--model", row["model"], *options)
+    if done.returncode != 0:
+        failed = run("replay", "--model", row["model"], *options, path)
+        check_equal(failed.returncode, done.returncode, row["model"], options)
+        check_equal(failed.stderr.replace(b"kvpager replay", b"kvpager size"), done.stderr)
+        return 0
+    size = json.loads(done.stdout)
+    groups = groups_of(row["layers"] - row["windowed_layers"], row["windowed_layers"])
+    block_bytes = groups[0] * size["bytes_per_token"] // row["layers"] * block
+    what = (row["model"], options)
+    check_equal(size["bytes_per_block"], block_bytes, *what)
+    check_equal(size["blocks"], size["kv_memory_bytes"] // block_bytes, *what)
+    check_equal(size["blocks_per_sequence"], sequence_blocks(row, groups, block, 8192), *what)
+    check_equal(size["sequences"], size["blocks"] // size["blocks_per_sequence"], *what)
+    load = replay_load(path, "--model", row["model"], *options)
+    check_settings(load, size, groups, *what, "under load")
+    check_equal(load["block_bytes"], block_bytes, *what)
+    check_equal(load["finished"], 1, *what)
+    one = replay(path, "--model", row["model"], *options)
+    check_settings(one, size, groups, *what, "one after the other")
+    check_equal(one["memory_bytes"], size["blocks"] * block_bytes, *what)
+    return 1
+
+
+def check_table(folder):
+    path = os.path.join(folder, "one.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(mooncake(0, 40, 3, [1]))
+    models = json.loads(run("size", "--list", "--json").stdout)["models"]
+    for row in models:
+        n = sum(compare(path, row, block, ["--device", device, "--tp", tp])
+                for device, tp, block in [("h100", 1, 128), ("l4", 2, 32), ("h200", 16, 512)]
+                if row["query_heads"] % tp == 0)
+        check(n >= 1, row["model"], "fits nowhere")
+    # the options that change either
+    row = next(row for row in models if row["model"] == "gemma-3-27b")
+    for options in (["--dtype", "fp8"], ["--weights-dtype", "int8", "--overhead", "20GiB"],
+                    ["--utilization", "0.8"]):
+        check_equal(compare(path, row, 16, ["--device", "h100", *options]), 1, options)
+    check_equal(groups_of(10, 52), (10, 1, 6))
+
+
+# layers without a window, with one: layers of a block, groups
+SPLITS = [((12, 12), (12, 2)), ((10, 52), (10, 7)), ((5, 29), (5, 7)), ((36, 12), (12, 4)),
+          ((7, 50), (8, 8)), ((1, 31), (5, 8)), ((0, 32), (32, 1)), ((32, 0), (32, 1)),
+          ((1, 1), (1, 2)), ((1, 7), (1, 8)), ((1, 8), (2, 5)), ((13, 1), (13, 2)),
+          ((6, 10), (2, 8)), ((1000, 24), (200, 6))]
+
+
+def config(folder, n_full, n_windowed, window):
+    path = os.path.join(folder, f"{n_full}-{n_windowed}.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"model_type": "llama", "hidden_size": 64, "intermediate_size": 64,
+                   "num_attention_heads": 1, "num_hidden_layers": n_full + n_windowed,
+                   "vocab_size": 64, "sliding_window": window, "layer_types":
+                   ["full_attention"] * n_full + ["sliding_attention"] * n_windowed}, file)
+    return path
+
+
+def check_splits(folder):
+    """How layers are cut into groups, by hand and by the rule."""
+    for (full, windowed), (layers, n_groups) in SPLITS:
+        found = json.loads(run("size", "--json", "--model-config",
+                               config(folder, full, windowed, 64)).stdout)
+        check_equal((found["layers_per_group"], found["layer_groups"]), (layers, n_groups), full,
+                    windowed)
+        check_equal(found["padded_layers"], layers * n_groups - full - windowed, full, windowed)
+        expected = groups_of(full, windowed)
+        check_equal((layers, n_groups), (expected[0], expected[1] + expected[2]), full, windowed)
+
+
+def check_need(folder):
+    """A sequence that is decoded to the context needs the blocks that size says, and no block
+    less."""
+    path = os.path.join(folder, "long.jsonl")
+    for model, context in [("gemma-3-27b", 1500), ("gpt-oss-20b", 300), ("phi-3-mini-4k", 2100),
+                           ("llama-3.2-1b", 200), ("gemma-2-9b", 33)]:
+        size = json.loads(run("size", "--json", "--model", model, "--context", context).stdout)
+        blocks = size["blocks_per_sequence"]
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(mooncake(0, 1, context - 1, [1]))
+        found = replay(path, "--model", model, "--blocks", blocks)
+        check_equal((found["rejected"], found["output_tokens"]), (0, context - 1), model)
+        check_equal(found["peak_held_blocks"], blocks, model)
+        if blocks > 1:
+            found = replay(path, "--model", model, "--blocks", blocks - 1)
+            check_equal((found["rejected"], found["output_tokens"]), (1, 0), model)
+
+
+def check_pieces(folder):
+    """A long prompt is computed in pieces of 8,192 tokens: 1 + 1 groups, a window of 64. The
+    second piece sees 8,255 tokens at most: 517 blocks, begun anywhere."""
+    path, model = os.path.join(folder, "prompt.jsonl"), config(folder, 3, 3, 64)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(mooncake(0, 20000, 1, list(range(40))))
+    need = 1251 + 517
+    found = replay(path, "--model-config", model, "--blocks", need)
+    check_equal(found["rejected"], 0)
+    check(found["peak_held_blocks"] <= need, found["peak_held_blocks"])
+    check(found["peak_held_blocks"] >= 1024 + 512, found["peak_held_blocks"])
+    check_equal(replay(path, "--model-config", model, "--blocks", need - 1)["rejected"], 1)
+
+
+def check_hits(folder):
+    """Requests of 64 tokens in blocks of 4, one full group and one with a window of 8."""
+    path, model = os.path.join(folder, "hits.jsonl"), config(folder, 1, 1, 8)
+    options = ["--trace-block", 4, "--block-tokens", 4, "--output-tokens", "off",
+               "--model-config", model]
+    base = list(range(16))
+
+    def hits(blocks, *requests):
+        with open(path, "w", encoding="utf-8") as file:
+            for ids in requests:
+                file.write(mooncake(0, 4 * len(ids), 0, ids))
+        return replay(path, *options, "--blocks", blocks)["hit_tokens"]
+
+    # everything is cached: the second hits all, of which the last token is run again
+    check_equal(hits(99, base, base), 63)
+    check_equal(hits(99, base, base[:9] + [50, 51]), 36)
+    # The first request's 32 blocks fill the cache. Its commit drops entries 13, 12 .. 0 of the
+    # window, in this order, so the ten blocks of the second one evict 13 .. 4. Entries 14 and 15
+    # are all that the whole prompt needs.
+    other = [70, 71, 72, 73, 74]
+    check_equal(hits(32, base, other, base), 63)
+    # 14 entries need the window's 12 and 13, which are gone; the longest prefix that has its last
+    # two entries is 0 .. 3. Without a window all 14 are hit.
+    check_equal(hits(32, base, other, base[:14] + [90]), 16)
+    with_all = ["--trace-block", 4, "--block-tokens", 4, "--output-tokens", "off", "--blocks", 21]
+    check_equal(replay(path, *with_all)["hit_tokens"], 56)
+
+
+def check_load(folder):
+    """Under load, with too little memory: everybody finishes, swapped or computed again, and a cache
+    whose blocks all are back passes its audit (else the status is 1)."""
+    path = os.path.join(folder, "chat.jsonl")
+    done = run("gen", "--profile", "chat", "--requests", 24, "--seed", 5, "-o", path)
+    check_equal(done.returncode, 0, done.stderr)
+    preempted = 0
+    for shape in ((1, 1, 40), (1, 3, 200), (0, 2, 100)):
+        model = ["--model-config", config(folder, *shape), "--block-tokens", 64, "--watermark", 0,
+                 "--speedup", 50, "--step-tokens", 2048]
+        for options in ([], ["--host-blocks", 900, "--preempt", "swap"],
+                        ["--host-blocks", 50, "--preempt", "cheaper"]):
+            found = replay_load(path, *model, "--blocks", 130 * sum(shape[:2]), *options)
+            check_equal(found["finished"] + found["rejected"], found["requests"], shape, options)
+            check(found["finished"] >= 12, shape, options, found["finished"])
+            preempted += found["preemptions_recompute"] + found["preemptions_swap"]
+    check(preempted > 0, "nobody was preempted")
+
+
+def main():
+    with directory() as folder:
+        check_table(folder)
+        check_splits(folder)
+        check_need(folder)
+        check_pieces(folder)
+        check_hits(folder)
+        check_load(folder)
+    finish()
+
+
+main()
