@@ -272,6 +272,14 @@ uint64_t kvpi_arena_mark(void);
  * these can be trusted, wherever the bytes come from; nothing else can. */
 int kvpi_is_planned(const kvp_cache *cache);
 
+/* --- cache_start.c */
+
+#if KVP_CHECK >= 1
+/* For tests: a cache that was just created goes on as if steps, batches and calls had come to
+ * number `start`, and generations of places near it. */
+void kvpi_start_at(kvp_cache *cache, uint64_t start);
+#endif
+
 /* --- cache.c */
 
 /* May the first n_tokens be declared computed? */
@@ -423,7 +431,7 @@ int kvpi_tree_parents_valid(const struct kvpi_seq *seq, const int32_t *parents, 
 static inline int kvpi_tree_in_flight(const struct kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return seq->n_tree > 0 && cache->config.steps == KVP_STEPS_OVERLAPPED &&
-           (int32_t)(seq->tree_step - (uint32_t)cache->steps.effective) > 0;
+           seq->tree_step > cache->steps.effective;
 }
 
 void kvpi_tree_add(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens,
@@ -440,16 +448,14 @@ static inline uint64_t kvpi_steps_out(const struct kvp_cache *cache)
 static inline int kvpi_is_touched(const struct kvp_cache *cache, uint32_t block)
 {
     return cache->pool.parking != 0 &&
-           (int32_t)(kvpi_pool_touched(&cache->pool)[block] - (uint32_t)cache->steps.effective) > 0;
+           kvpi_pool_touched(&cache->pool)[block] > cache->steps.effective;
 }
 
 /* Will a copy that is out, or waits, bring content into the block? */
 static inline int kvpi_is_arriving(const struct kvp_cache *cache, uint32_t block)
 {
     return cache->config.steps == KVP_STEPS_OVERLAPPED &&
-           kvpi_pool_arriving(&cache->pool)[block] != 0 &&
-           (int32_t)(kvpi_pool_arriving(&cache->pool)[block] - (uint32_t)cache->steps.effective) >
-               0;
+           kvpi_pool_arriving(&cache->pool)[block] > cache->steps.effective;
 }
 
 /* May a step that is out write slots of the sequence? Those that it was given and has not computed,
@@ -457,9 +463,7 @@ static inline int kvpi_is_arriving(const struct kvp_cache *cache, uint32_t block
 static inline int kvpi_may_be_written(const struct kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return cache->pool.parking != 0 &&
-           (seq->writable > seq->computed ||
-            (seq->cut_step != 0 &&
-             (int32_t)(seq->cut_step - (uint32_t)cache->steps.effective) > 0));
+           (seq->writable > seq->computed || seq->cut_step > cache->steps.effective);
 }
 
 /* The sequence is about to be cut to n tokens: no step will commit more; with n = 0, nothing. */

@@ -19,8 +19,8 @@ void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t
         pool->n_blocks == 0 ? 0 : (size_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists;
     pool->blocks_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_block)) - self;
     const size_t n_steps = pool->n_lists > 0 ? pool->n_blocks : 0;
-    pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint32_t)) - self;
-    pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint32_t)) - self;
+    pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
+    pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
 }
 
 void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
@@ -48,8 +48,8 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     memset(pool->tail_trail, 0, sizeof(pool->tail_trail));
     memset(&pool->head_trail, 0, sizeof(pool->head_trail));
     if (pool->n_lists > 0) {
-        memset(kvpi_pool_touched(pool), 0, n * sizeof(uint32_t));
-        memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint32_t));
+        memset(kvpi_pool_touched(pool), 0, n * sizeof(uint64_t));
+        memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint64_t));
     }
     pool->classes = 1;
     pool->parking = 0;

@@ -24,6 +24,9 @@
  *
  * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
  * most of it and blocks lie anywhere: two arrays would cost two cache misses.
+ *
+ * Numbers of steps have 64 bits and never wrap. In `touched` and `arriving` one says something while
+ * its step is not in effect; an older one, 0 among them, says nothing.
  */
 #ifndef KVPI_POOL_H
 #define KVPI_POOL_H
@@ -71,11 +74,10 @@ struct kvpi_pool {
     struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
     struct kvpi_trail head_trail;
     size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
-    size_t touched_at;  /* u32 [n_blocks], with parked lists: the newest step that was out when the
+    size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
                           block last lost a reference and stayed held: it may still write there */
-    size_t arriving_at; /* u32 [n_blocks], with parked lists: the step whose copy fills the block;
-                           0: none since it was taken */
-    uint32_t newest;    /* step that is out; meaningful while parking */
+    size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
+    uint64_t newest;    /* step that is out; meaningful while parking */
 };
 
 static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
@@ -119,12 +121,12 @@ static inline int kvpi_block_is_cached(const struct kvpi_block *block)
     return (block->refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) == 0 && block->content != 0;
 }
 
-static inline uint32_t *kvpi_pool_touched(const struct kvpi_pool *pool)
+static inline uint64_t *kvpi_pool_touched(const struct kvpi_pool *pool)
 {
     return kvpi_at(pool, pool->touched_at);
 }
 
-static inline uint32_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
+static inline uint64_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
 {
     return kvpi_at(pool, pool->arriving_at);
 }

@@ -67,7 +67,8 @@ struct kvpi_node {
  * Slots count units over the device's blocks, then over the host's. */
 struct kvpi_dup {
     uint32_t next; /* KVPI_AWAITED: not in the list yet */
-    uint32_t prev; /* awaited: the step's number */
+    uint32_t prev; /* awaited: the low 32 bits of the step's number. It is one of those that are
+                      out, or the next one (X3): any two are less than 2^32 apart */
     uint32_t node; /* 0: not a duplicate */
 };
 
@@ -269,7 +270,7 @@ void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t whe
 
 /* The node's unit is awaited in the block, until `step` takes effect. */
 void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
-                       uint32_t step);
+                       uint64_t step);
 
 /* Is the unit at `place` of the block a duplicate, or awaited? */
 static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t where,
@@ -281,10 +282,10 @@ static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t 
 
 /* Is the unit in this slot awaited until `step` takes effect? */
 static inline int kvpi_prefix_is_awaited(const struct kvpi_prefix *prefix, uint32_t slot,
-                                         uint32_t step)
+                                         uint64_t step)
 {
     const struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[slot];
-    return dup->node != 0 && dup->next == KVPI_AWAITED && dup->prev == step;
+    return dup->node != 0 && dup->next == KVPI_AWAITED && dup->prev == (uint32_t)step;
 }
 
 /* Strike one duplicate, or awaited unit, given as a unit slot. The latter may be the node's end. */

@@ -48,14 +48,14 @@ struct kvpi_seq {
     uint32_t row_version;
     uint32_t n_partial_keys;
     uint32_t retention;
-    uint32_t unkept;   /* 1: no node was free, tokens from n_units * U on are not kept */
-    uint64_t batch;    /* number of the last batch that named it */
-    uint32_t tier;     /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t cut_step; /* newest step that was out when slots that it may write were cut; 0: none */
-    uint32_t windowed; /* 1: it has, or had, a window in some group */
-    uint32_t n_tree;   /* tokens of its tree */
-    uint32_t tree_step; /* the step that its last round is for: begun + 1 then */
-    uint32_t reserved;  /* two cache lines in all */
+    uint32_t unkept;    /* 1: no node was free, tokens from n_units * U on are not kept */
+    uint32_t tier;      /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint64_t batch;     /* number of the last batch that named it */
+    uint64_t cut_step;  /* newest step that was out when slots that it may write were cut; one that
+                           is in effect says nothing */
+    uint64_t tree_step; /* the step that its last round is for: begun + 1 then */
+    uint32_t windowed;  /* 1: it has, or had, a window in some group */
+    uint32_t n_tree;    /* tokens of its tree; two cache lines in all */
 };
 
 /* A sequence's window in one group. Entries [sink blocks, dropped) of the row are null, when

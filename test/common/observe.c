@@ -96,7 +96,7 @@ static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
     put_tree(o, w, seq, info.tree_tokens);
     put_u32(o, s->uncached_from);
     put_u32(o, s->n_partial_keys);
-    put_u32(o, info.tree_tokens > 0 ? s->tree_step : 0);
+    put(o, &s->tree_step, info.tree_tokens > 0 ? sizeof(s->tree_step) : 0);
     free(tokens);
 }
 
