@@ -25,8 +25,8 @@
  * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
  * most of it and blocks lie anywhere: two arrays would cost two cache misses.
  *
- * Numbers of steps have 64 bits and never wrap. In `touched` and `arriving` one says something while
- * its step is not in effect; an older one, 0 among them, says nothing.
+ * Numbers of steps have 64 bits and never wrap. In `touched` and `arriving` one says something
+ * while its step is not in effect; an older one, 0 among them, says nothing.
  */
 #ifndef KVPI_POOL_H
 #define KVPI_POOL_H

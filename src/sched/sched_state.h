@@ -53,6 +53,9 @@
 
 #define KVPI_NONE UINT32_MAX
 
+/* A request's place that has come to this generation is not used again: no handle has it. */
+#define KVPI_LAST_GENERATION UINT32_MAX
+
 enum { KVPI_STAGE_NONE, KVPI_STAGE_PREFILL, KVPI_STAGE_DECODE, KVPI_STAGE_HELD, KVPI_STAGE_ENDED };
 
 enum {
@@ -97,7 +100,7 @@ struct kvpi_try {
 struct kvpi_request {
     struct kvpi_rank rank; /* first: the queues' nodes are in the requests */
     uint32_t queue;
-    uint32_t generation; /* of the handle */
+    uint32_t generation; /* of the handle; retired: see KVPI_LAST_GENERATION */
     uint32_t first_sample;
     uint32_t n_samples;
     uint32_t n_live;
@@ -261,6 +264,12 @@ static inline struct kvpi_sample *kvpi_sched_next(const kvp_sched *sched,
 {
     return kvpi_sched_sample(sched, sample->next);
 }
+
+#if KVP_CHECK >= 1
+/* sched_start.c, for tests: a scheduler that was just created goes on as if arrivals and steps had
+ * come to number `start`, and generations near it. */
+void kvpi_sched_start_at(kvp_sched *sched, uint64_t start);
+#endif
 
 /* sched.c: the request of a handle, or NULL. */
 struct kvpi_request *kvpi_sched_find(const kvp_sched *sched, kvp_request handle);

@@ -102,4 +102,10 @@ static inline kvp_status kvpi_wire_load_tree(const struct kvp_wire_sender *s, kv
 kvp_status kvpi_wire_write(const struct kvp_wire_sender *s, const kvp_wire_step *step, int full,
                            struct kvpi_wire_out *out);
 
+#if KVP_CHECK >= 1
+/* For tests: a sender that was just created goes on as if `start` messages were sent. The first one
+ * must be a full one, as every sender's is. */
+void kvpi_wire_start_at(struct kvp_wire_sender *s, uint64_t start);
+#endif
+
 #endif

@@ -22,8 +22,8 @@
 enum { CELL_OPEN = 0, CELL_BEGUN = 1, CELL_DONE = 2 };
 
 struct cell {
+    uint64_t part;
     uint32_t next;
-    uint32_t part;
     uint16_t link;
     uint16_t phase;
 };
@@ -102,6 +102,14 @@ void kvp_receiver_destroy(kvp_receiver *self)
     free(self->cells);
     free(self);
 }
+
+#if KVP_CHECK >= 1
+void kvpi_receiver_start_at(receiver *self, uint64_t start)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        self->receivings[i].t.generation = kvpi_transfer_start(start);
+}
+#endif
 
 static uint32_t n_cells_of(const receiver *self)
 {
@@ -292,7 +300,7 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
 static struct receiving *free_place(const receiver *self)
 {
     for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
-        if (self->receivings[i].t.state == 0)
+        if (kvpi_transfer_is_free(&self->receivings[i].t))
             return &self->receivings[i];
     return NULL;
 }
@@ -412,7 +420,7 @@ static void on_begin(receiver *self, const struct incoming *in)
         refuse(self, in, status);
         return;
     }
-    const struct cell begun = {r->t.begin, in->head.part, (uint16_t)in->link, CELL_BEGUN};
+    const struct cell begun = {in->head.part, r->t.begin, (uint16_t)in->link, CELL_BEGUN};
     set_cells(self, r, &theirs.slice, &begun);
     r->begun |= UINT64_C(1) << in->link;
     r->t.state = KVP_TRANSFER_MOVING;
@@ -519,7 +527,7 @@ static void on_done(receiver *self, const struct incoming *in)
         fail(self, r, status);
         return;
     }
-    const struct cell done = {r->t.end, in->head.part, (uint16_t)in->link, CELL_DONE};
+    const struct cell done = {in->head.part, r->t.end, (uint16_t)in->link, CELL_DONE};
     set_cells(self, r, &slice, &done);
     r->cells_left -= slice.n_layers * slice.n_heads;
     if (r->cells_left == 0)

@@ -105,6 +105,11 @@ oracle *oracle_create(const kvp_config *resolved)
     return o;
 }
 
+void oracle_start(oracle *o, uint64_t start)
+{
+    o->step_number = o->effective = o->newest_event = o->stats.steps = start;
+}
+
 static void destroy_seq(oracle_seq *seq)
 {
     for (uint32_t k = 0; k < KVP_GROUPS_MAX; k++)

@@ -324,6 +324,9 @@ typedef struct oracle {
 oracle *oracle_create(const kvp_config *resolved);
 void oracle_destroy(oracle *o);
 
+/* A new oracle goes on as if steps and events had come to number `start`. */
+void oracle_start(oracle *o, uint64_t start);
+
 /* Foretell the outcome of a call, and go to the state after it. */
 void oracle_run(oracle *o, const kvp_call *call, kvp_outcome *out);
 
