@@ -25,6 +25,15 @@ static void start_spaces(kvp_cache *cache, uint64_t start)
     }
 }
 
+static void start_blocks(struct kvpi_pool *pool, uint64_t start)
+{
+    uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+    for (uint32_t b = 1; b < pool->n_blocks; b++) {
+        kvpi_block(pool, b)->generation = (uint32_t)start;
+        wraps[b] = (uint32_t)(start >> 32);
+    }
+}
+
 /* As after so many resets: what is remembered of them is there. */
 static void start_events(kvp_cache *cache, uint64_t start)
 {
@@ -46,6 +55,8 @@ void kvpi_start_at(kvp_cache *cache, uint64_t start)
         kvpi_seq_at(&cache->table, place)->generation =
             generation_at(start, cache->table.place_bits);
     }
+    start_blocks(&cache->pool, start);
+    start_blocks(&cache->host, start);
     start_spaces(cache, start);
     start_events(cache, start);
 }

@@ -275,8 +275,8 @@ int kvpi_is_planned(const kvp_cache *cache);
 /* --- cache_start.c */
 
 #if KVP_CHECK >= 1
-/* For tests: a cache that was just created goes on as if steps, batches and calls had come to
- * number `start`, and generations of places near it. */
+/* For tests: a cache that was just created goes on as if steps, batches, calls, events and
+ * generations of blocks had come to number `start`, and generations of places near it. */
 void kvpi_start_at(kvp_cache *cache, uint64_t start);
 #endif
 

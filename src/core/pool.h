@@ -53,7 +53,7 @@ struct kvpi_block {
     uint32_t next;
     uint32_t content;
     uint32_t jump;
-    uint32_t generation;
+    uint32_t generation; /* the low half: kvpi_pool_generation */
 };
 
 /* The last KVPI_POOL_JUMP blocks queued at one end, to set `jump`. */
@@ -77,6 +77,7 @@ struct kvpi_pool {
     size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
                           block last lost a reference and stayed held: it may still write there */
     size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
+    size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
     uint64_t newest;    /* step that is out; meaningful while parking */
 };
 
@@ -129,6 +130,21 @@ static inline uint64_t *kvpi_pool_touched(const struct kvpi_pool *pool)
 static inline uint64_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
 {
     return kvpi_at(pool, pool->arriving_at);
+}
+
+/* Raise a block's generation. Its high half lies apart: it changes once in 2^32 times. */
+static inline void kvpi_pool_raise(struct kvpi_pool *pool, uint32_t block)
+{
+    if (kvpi_unlikely(++kvpi_block(pool, block)->generation == 0)) {
+        uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+        wraps[block]++;
+    }
+}
+
+static inline uint64_t kvpi_pool_generation(const struct kvpi_pool *pool, uint32_t block)
+{
+    const uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+    return (uint64_t)wraps[block] << 32 | kvpi_block(pool, block)->generation;
 }
 
 /* Plan the arrays of n_blocks blocks and n_lists parked lists, which are set; `self` is the pool's

@@ -17,7 +17,7 @@ struct kvpi_wire_memo {
     uint64_t handle;
     uint64_t hash; /* of values [base, known) */
     uint32_t base;
-    uint32_t row_version;
+    uint64_t row_version;
 };
 
 /* One item of the step being made. */

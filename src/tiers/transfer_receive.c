@@ -30,7 +30,7 @@ struct cell {
 
 struct receiving {
     struct kvpi_transfer t;
-    uint32_t row_version; /* when the slots were handed out */
+    uint64_t row_version; /* when the slots were handed out */
     uint32_t n_checked;
     kvp_hash tokens;
     kvp_hash space;

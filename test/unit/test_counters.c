@@ -1,5 +1,5 @@
-/* Counters beside the cache's near their ends: requests of the scheduler, worker messages, transfers.
- * The cache's own are in test_cache_start.c. */
+/* Counters beside the cache's near their ends: of requests, worker messages and transfers. The
+ * cache's own are in test_cache_start.c. */
 #include "sched/sched_state.h"
 #include "sched/wire_send.h"
 #include "tiers/transfer_side.h"
