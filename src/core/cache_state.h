@@ -25,14 +25,14 @@
 
 /* A namespace's place. Open while the generation is odd. */
 struct kvpi_space {
-    uint64_t generation;
+    uint64_t generation; /* retired: kvpi_handle_last_generation */
+    uint64_t openers;    /* never wraps */
     uint32_t root;
-    uint32_t openers;
     uint32_t name_bytes;
     uint8_t name[KVP_NAME_MAX_BYTES];
 };
 
-/* Counters behind kvp_stats; the gauges are where they are kept up. */
+/* Counters behind kvp_stats, none of which ever wraps; the gauges are where they are kept up. */
 struct kvpi_counters {
     uint64_t peak_held_blocks;
     uint64_t opens;
@@ -71,9 +71,9 @@ enum { KVPI_STEP_OUT = 0, KVPI_STEP_DONE, KVPI_STEP_FAILED };
 
 struct kvpi_steps {
     uint32_t max;
-    uint64_t begun;
-    uint64_t effective;
-    uint64_t n_failed;
+    uint64_t begun;     /* never wraps; all other numbers of steps are this one, of some time */
+    uint64_t effective; /* never wraps */
+    uint64_t n_failed;  /* never wraps */
     uint8_t state[KVPI_STEPS_OUT_MAX]; /* of those that are out: KVPI_STEP_... */
     uint32_t n_copies[KVPI_STEPS_OUT_MAX];
     uint32_t n_commits[KVPI_STEPS_OUT_MAX]; /* sequences in its list */
@@ -85,7 +85,7 @@ struct kvpi_steps {
 /* Events remembered: number e at place (e - 1) % capacity. */
 struct kvpi_events {
     uint32_t capacity; /* 0: none are made */
-    uint64_t newest;   /* number */
+    uint64_t newest;   /* number; never wraps */
     size_t events_at;  /* kvp_event [capacity] */
     size_t tokens_at;  /* i32 [capacity][U] */
 };
@@ -94,7 +94,7 @@ struct kvpi_events {
 struct kvp_cache {
     uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
     uint64_t layout;   /* kvpi_arena_layout() */
-    uint64_t calls;    /* twice the calls so far; odd: one is inside */
+    uint64_t calls;    /* twice the calls so far, never wraps; odd: one is inside */
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
     uint64_t arena_bytes;
     uint64_t self;      /* where it was created; a copy of the arena knows by it that it is one */
@@ -102,10 +102,10 @@ struct kvp_cache {
     uint32_t watermark; /* blocks */
     uint32_t grouped;   /* several groups, or one with a window: cache_match_groups.c matches */
     uint32_t used;      /* a namespace was opened: too late to record */
-    uint64_t batch;     /* number of the batch that runs */
+    uint64_t batch;     /* number of the batch that runs; never wraps */
     uint64_t n_open_spaces;
     uint32_t ahead[KVPI_POOL_JUMP]; /* hints of prefetch_victims: blocks soon to be taken */
-    uint32_t ahead_at;
+    uint32_t ahead_at; /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */
     uint64_t n_evicted;
     kvp_shortage shortage;
     struct kvpi_counters counters;

@@ -25,8 +25,8 @@
  * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
  * most of it and blocks lie anywhere: two arrays would cost two cache misses.
  *
- * Numbers of steps have 64 bits and never wrap. In `touched` and `arriving` one says something
- * while its step is not in effect; an older one, 0 among them, says nothing.
+ * Numbers of steps never wrap. In `touched` and `arriving` one says something while its step is not
+ * in effect; an older one, 0 among them, says nothing.
  */
 #ifndef KVPI_POOL_H
 #define KVPI_POOL_H
@@ -53,13 +53,13 @@ struct kvpi_block {
     uint32_t next;
     uint32_t content;
     uint32_t jump;
-    uint32_t generation; /* the low half: kvpi_pool_generation */
+    uint32_t generation; /* the low half of what never wraps: kvpi_pool_generation */
 };
 
 /* The last KVPI_POOL_JUMP blocks queued at one end, to set `jump`. */
 struct kvpi_trail {
     uint32_t recent[KVPI_POOL_JUMP];
-    uint32_t at;
+    uint32_t at; /* near: only its place in `recent`, whose size divides 2^32, is used */
 };
 
 struct kvpi_pool {
@@ -78,7 +78,7 @@ struct kvpi_pool {
                           block last lost a reference and stayed held: it may still write there */
     size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
     size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
-    uint64_t newest;    /* step that is out; meaningful while parking */
+    uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
 };
 
 static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)

@@ -67,8 +67,8 @@ struct kvpi_node {
  * Slots count units over the device's blocks, then over the host's. */
 struct kvpi_dup {
     uint32_t next; /* KVPI_AWAITED: not in the list yet */
-    uint32_t prev; /* awaited: the low 32 bits of the step's number. It is one of those that are
-                      out, or the next one (X3): any two are less than 2^32 apart */
+    uint32_t prev; /* awaited: the low half of the step's number. Near: it is one of those that are
+                      out, or the next one (X3), of which there are fewer than 2^32 */
     uint32_t node; /* 0: not a duplicate */
 };
 
@@ -99,12 +99,12 @@ struct kvpi_prefix {
     uint32_t first_free; /* freed nodes, last freed first; a free node's jump, a hint, is the
                                 one freed KVPI_NODE_JUMP before it */
     uint32_t freed[KVPI_NODE_JUMP];
-    uint32_t freed_at;
+    uint32_t freed_at;  /* near: only its place in `freed`, whose size divides 2^32, is used */
     uint32_t n_touched; /* nodes 1 .. n_touched have been used; the rest is untouched memory */
     uint64_t n_used;
-    uint64_t n_collisions;
-    size_t node_bytes; /* stride */
-    size_t more_at;    /* places of groups from 1 on, in a node */
+    uint64_t n_collisions; /* never wraps */
+    size_t node_bytes;     /* stride */
+    size_t more_at;        /* places of groups from 1 on, in a node */
     size_t nodes_at;
     size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t index_at; /* struct kvpi_index_slot [n_index_slots] */

@@ -29,7 +29,7 @@
 
 /* Two cache lines. */
 struct kvpi_seq {
-    uint64_t generation; /* odd: open */
+    uint64_t generation; /* odd: open; retired: kvpi_handle_last_generation */
     uint64_t tag;
     kvp_ns ns;
     uint32_t root; /* the namespace's root node when it was opened; in use */
@@ -52,8 +52,8 @@ struct kvpi_seq {
     uint32_t n_tree;       /* tokens of its tree */
     uint32_t unkept : 1;   /* no node was free, tokens from n_units * U on are not kept */
     uint32_t windowed : 1; /* it has, or had, a window in some group */
-    uint64_t row_version;
-    uint64_t batch;     /* number of the last batch that named it */
+    uint64_t row_version;  /* never wraps */
+    uint64_t batch;        /* number of the last batch that named it; never wraps */
     uint64_t cut_step;  /* newest step that was out when slots that it may write were cut; one that
                            is in effect says nothing */
     uint64_t tree_step; /* the step that its last round is for: begun + 1 then */

@@ -108,8 +108,8 @@ struct kvpi_request {
     uint32_t is_forked;  /* 1: they have been, since the request was admitted */
     uint32_t promised;   /* blocks for the time after, in sched->promised_blocks; on the host: 0 */
     uint32_t limit;
-    uint32_t passed;
-    uint32_t preemptions;
+    uint32_t passed;      /* at most max_passed_over: who has come there is not passed over */
+    uint32_t preemptions; /* stays at the largest number, and so does the next: told, not used */
     uint32_t swaps;
     uint32_t n_pages; /* reserved */
     uint32_t next_free;
@@ -138,7 +138,7 @@ struct kvp_sched {
     uint32_t free_request;
     uint32_t free_sample;
     uint32_t n_free_samples;
-    uint64_t arrivals;
+    uint64_t arrivals; /* never wraps; rank.arrival is this one, of some time */
     struct kvpi_queue queues[KVPI_QUEUES];
     struct kvpi_pages pages;
 
@@ -166,7 +166,7 @@ struct kvp_sched {
     uint32_t n_paused;
 
     /* reports */
-    kvp_step report;
+    kvp_step report;          /* its number never wraps */
     kvp_request *admitted;    /* [max_running] */
     kvp_request *preempted;   /* [max_seqs + max_running] in a step, and when it fails */
     kvp_request *swapped_out; /* [max_running] */
@@ -188,7 +188,7 @@ struct kvp_sched {
     uint32_t n_tried;
     int is_blocked; /* one of them may not be passed over, or max_tries were tried */
 
-    kvp_sched_stats stats; /* counters only; gauges are filled in when asked for */
+    kvp_sched_stats stats; /* counters that never wrap; gauges are filled in when asked for */
 };
 
 static inline uint32_t kvpi_sched_ceil(uint32_t n, uint32_t per)
@@ -204,6 +204,12 @@ static inline uint32_t kvpi_sched_min(uint32_t a, uint32_t b)
 static inline uint32_t kvpi_sched_max(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
+}
+
+/* One more, as long as there is a number for it. */
+static inline void kvpi_sched_count(uint32_t *counter)
+{
+    *counter += *counter < UINT32_MAX;
 }
 
 static inline uint32_t kvpi_sched_place(const kvp_sched *sched, const struct kvpi_request *request)

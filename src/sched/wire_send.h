@@ -17,7 +17,7 @@ struct kvpi_wire_memo {
     uint64_t handle;
     uint64_t hash; /* of values [base, known) */
     uint32_t base;
-    uint64_t row_version;
+    uint64_t row_version; /* the sequence's, then: never wraps */
 };
 
 /* One item of the step being made. */
@@ -36,7 +36,7 @@ struct kvpi_wire_pending {
 struct kvp_wire_sender {
     const kvp_cache *cache;
     kvp_wire_config config;
-    uint64_t number; /* of the last message */
+    uint64_t number; /* of the last message; never wraps */
     struct kvpi_wire_table table;
     struct kvpi_wire_memo *memos;      /* [max_seqs] */
     struct kvpi_wire_pending *pending; /* [max_seqs] */

@@ -22,7 +22,7 @@
 enum { CELL_OPEN = 0, CELL_BEGUN = 1, CELL_DONE = 2 };
 
 struct cell {
-    uint64_t part;
+    uint64_t part; /* of a mark: a place and its generation, which is retired */
     uint32_t next;
     uint16_t link;
     uint16_t phase;
@@ -30,7 +30,7 @@ struct cell {
 
 struct receiving {
     struct kvpi_transfer t;
-    uint64_t row_version; /* when the slots were handed out */
+    uint64_t row_version; /* the sequence's, when the slots were handed out: never wraps */
     uint32_t n_checked;
     kvp_hash tokens;
     kvp_hash space;
@@ -44,8 +44,8 @@ struct kvp_receiver {
     struct kvpi_side side;
     struct receiving *receivings; /* [max_transfers] */
     struct cell *cells;
-    kvp_receiver_stats stats;
-    uint32_t n_ended;
+    kvp_receiver_stats stats; /* never wrap */
+    uint32_t n_ended;         /* since it was told last; stays at the largest number */
 };
 
 typedef struct kvp_receiver receiver;
@@ -151,7 +151,7 @@ static void end(receiver *self, struct receiving *r, uint32_t state, kvp_status 
     r->t.state = state;
     r->t.status = status;
     r->t.owed = r->begun;
-    self->n_ended++;
+    self->n_ended += self->n_ended < UINT32_MAX;
     pay(self, r);
 }
 

@@ -44,7 +44,7 @@ struct kvp_sender {
     struct sending *sendings; /* [max_transfers] */
     struct progress *layers;
     uint32_t turn;
-    uint32_t n_ended;
+    uint32_t n_ended; /* since it was told last; stays at the largest number */
 };
 
 typedef struct kvp_sender sender;
@@ -130,7 +130,7 @@ static void end(sender *self, struct sending *s, uint32_t state, kvp_status stat
 {
     s->t.state = state;
     s->t.status = status;
-    self->n_ended++;
+    self->n_ended += self->n_ended < UINT32_MAX;
 }
 
 /* Fail, and let the receiver know, if it has heard of this transfer. */

@@ -24,16 +24,16 @@ struct kvpi_side {
 
 /* What every transfer has, on both sides. */
 struct kvpi_transfer {
-    uint32_t generation; /* of the id; at KVPI_LAST_TRANSFER the place is not used again */
+    uint32_t generation; /* of the id; retired: at KVPI_LAST_TRANSFER */
     uint32_t state;      /* KVP_TRANSFER_...; 0: the place is empty */
     kvp_status status;
     uint32_t by_peer;
     uint32_t begin;
     uint32_t end;
     kvp_seq seq;
-    uint64_t owed; /* a bit for each link that is to be told how it ended */
-    uint64_t chunks;
-    uint64_t bytes;
+    uint64_t owed;   /* a bit for each link that is to be told how it ended */
+    uint64_t chunks; /* never wraps */
+    uint64_t bytes;  /* never wraps */
 };
 
 /* Returns: KVP_OK; KVP_E_ARG */

@@ -107,7 +107,7 @@ static void put_spaces(observed *o, const kvp_cache *cache)
         put(o, &spaces[i].generation, sizeof(spaces[i].generation));
         if (spaces[i].generation & 1) {
             put_u32(o, spaces[i].root);
-            put_u32(o, spaces[i].openers);
+            put(o, &spaces[i].openers, sizeof(spaces[i].openers));
             put(o, spaces[i].name, spaces[i].name_bytes);
         }
     }
