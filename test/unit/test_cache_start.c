@@ -17,6 +17,7 @@ static void play(void (*scene)(uint64_t start), uint64_t start)
 static void at_corners(void (*scene)(uint64_t start))
 {
     play(scene, 0);
+    play(scene, 5);
     for (size_t i = 0; i < N_CORNERS; i++) {
         for (uint64_t start = corners[i] - NEAR; start <= corners[i] + NEAR; start++) {
             play(scene, start);
