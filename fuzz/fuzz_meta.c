@@ -186,7 +186,8 @@ static void check_trtllm(kvp_cache *cache, const kvp_meta_batch *batch, const kv
 static void check_delta(kvp_cache *cache, const kvp_meta_batch *batch, input *in)
 {
     const uint32_t n = batch->n_seqs, max = next(in);
-    uint32_t had_version[MAX_SEQS + 1], had_blocks[MAX_SEQS + 1];
+    uint64_t had_version[MAX_SEQS + 1];
+    uint32_t had_blocks[MAX_SEQS + 1];
     kvp_meta_delta d = {.struct_size = sizeof d,
                         .max_entries = max,
                         .had_version = had_version,
@@ -195,7 +196,7 @@ static void check_delta(kvp_cache *cache, const kvp_meta_batch *batch, input *in
         had_version[b] = next(in);
         had_blocks[b] = next(in);
     }
-    d.version = guarded(n, 4);
+    d.version = guarded(n, 8);
     d.blocks = guarded(n, 4);
     d.indptr = guarded(n + 1, 4);
     d.start = guarded(n, 4);
@@ -207,7 +208,7 @@ static void check_delta(kvp_cache *cache, const kvp_meta_batch *batch, input *in
             require(d.start[b] + d.indptr[b + 1] - d.indptr[b] == (int32_t)d.blocks[b]);
     }
     require(status != KVP_E_TOO_SMALL || d.n_entries > max);
-    check_and_free(d.version, n, 4);
+    check_and_free(d.version, n, 8);
     check_and_free(d.blocks, n, 4);
     check_and_free(d.indptr, n + 1, 4);
     check_and_free(d.start, n, 4);

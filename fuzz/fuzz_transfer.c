@@ -21,6 +21,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+#define PART ((uint64_t)1 << 32 | 1) /* of the first mark at the first place */
+
 enum { N_TOKENS = 9, N_BLOCKS = 6, S = 4, EPOCH = 5, RIGHT_MESSAGES = 16 };
 
 struct side {
@@ -258,7 +260,7 @@ static size_t wrap(struct world *w, const uint8_t *bytes, size_t n, uint8_t *out
     w->is_forged = 1;
     kvpi_transfer_seal(out, n,
                        &(struct kvpi_transfer_head){
-                           .kind = bytes[0] % 8, .part = 1, .epoch = EPOCH, .id = w->id_b});
+                           .kind = bytes[0] % 8, .part = PART, .epoch = EPOCH, .id = w->id_b});
     return n;
 }
 
@@ -275,7 +277,7 @@ static size_t change(struct world *w, const uint8_t *bytes, size_t n, uint8_t *o
         kvpi_transfer_seal(
             out, length,
             &(struct kvpi_transfer_head){.kind = w->right[which][KVPI_TRANSFER_AT_KIND],
-                                         .part = 1,
+                                         .part = PART,
                                          .epoch = EPOCH,
                                          .id = w->id_b});
         w->is_forged = 1;
@@ -290,9 +292,10 @@ static size_t change_ticket(const struct world *w, const uint8_t *bytes, size_t 
     memcpy(out, w->ticket, w->n_ticket);
     for (size_t i = 0; i + 1 < n; i += 2)
         out[KVPI_TRANSFER_HEAD_BYTES + bytes[i] % room] = bytes[i + 1];
-    kvpi_transfer_seal(out, w->n_ticket,
-                       &(struct kvpi_transfer_head){
-                           .kind = KVPI_TRANSFER_TICKET, .part = 1, .epoch = EPOCH, .id = w->id_b});
+    kvpi_transfer_seal(
+        out, w->n_ticket,
+        &(struct kvpi_transfer_head){
+            .kind = KVPI_TRANSFER_TICKET, .part = PART, .epoch = EPOCH, .id = w->id_b});
     return w->n_ticket;
 }
 

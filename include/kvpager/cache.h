@@ -579,6 +579,7 @@ KVP_API kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *ou
 typedef struct kvp_seq_info {
     kvp_ns ns; /* as opened; may have been closed since */
     uint64_t tag;
+    uint64_t row_version;   /* rises when an entry that was in the row is replaced or removed */
     uint32_t tokens;        /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
     uint32_t prompt_tokens; /* given at open */
@@ -592,10 +593,8 @@ typedef struct kvp_seq_info {
     uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
     int32_t last_token; /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
-    uint32_t row_version; /* rises when an entry that was in the row is replaced or removed */
     uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
     uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
-    uint32_t reserved;    /* 0 */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence.
@@ -758,7 +757,7 @@ enum {
 typedef struct kvp_block_info {
     uint32_t state;         /* KVP_BLOCK_... */
     uint32_t ref_count;     /* rows that refer to it, and copies out in steps that keep it */
-    uint32_t generation;    /* rises by 1 when the block is evicted, released without a sealed unit,
+    uint64_t generation;    /* rises by 1 when the block is evicted, released without a sealed unit,
                                freed by an invalidate or by reset (unless free); and, for a held
                                block, once per call that detaches sealed units from it */
     uint32_t retention;     /* class, 0..7; 0 for a block that was never taken */

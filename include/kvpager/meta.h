@@ -270,9 +270,9 @@ KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *
 typedef struct kvp_meta_delta {
     size_t struct_size;
     uint32_t max_entries;        /* capacity of entries */
-    const uint32_t *had_version; /* [B] */
+    const uint64_t *had_version; /* [B] */
     const uint32_t *had_blocks;  /* [B] */
-    uint32_t *version;           /* [B] now; pass it as had_version next time */
+    uint64_t *version;           /* [B] now; pass it as had_version next time */
     uint32_t *blocks;            /* [B] entries now */
     int32_t *indptr;             /* [B + 1] into entries */
     int32_t *start;              /* [B] row index of the first entry given: had_blocks, or 0 when an

@@ -130,7 +130,9 @@ typedef struct kvp_why {
 typedef struct kvp_cache kvp_cache;
 
 /* Handles carry a generation and their cache's number: use after close, or on another cache, is
- * KVP_E_HANDLE in every build. All zero is never a valid handle. Values differ from run to run of
+ * KVP_E_HANDLE in every build. No handle of a cache comes twice: a place is retired when its
+ * generations are used up, after 100 million uses at least. Numbers of caches come again after
+ * 65,535 caches of a process. All zero is never a valid handle. Values differ from run to run of
  * the process (the cache's number does); nothing else in the library does. */
 typedef struct kvp_seq {
     uint64_t bits;

@@ -17,8 +17,9 @@ import numpy as np
 
 from . import _constants as c
 from ._cache import Cache, object_of
-from ._core import (I32, I64, NULL, U8, U32, I32Array, I64Array, Ints, Struct, U8Array, U32Array,
-                    bad_number, calls, number, same_length, seqs_of, u32)
+from ._core import (I32, I64, NULL, U8, U32, U64, I32Array, I64Array, Ints, Struct, U8Array,
+                    U32Array, U64Array, bad_number, calls, number, pointer, same_length, seqs_of,
+                    u32)
 from ._errors import TooSmallError
 from ._native import ffi, lib
 from ._records import MetaSizes
@@ -142,13 +143,13 @@ class TrtLlm(NamedTuple):
 class Delta(NamedTuple):
     """What changed in rows that the caller has a copy of.
 
-    version, blocks  [B] u32: give them back as had_version, had_blocks next time
+    version          [B] u64, blocks [B] u32: give them back as had_version, had_blocks next time
     indptr           [B + 1] i32 into entries
     start            [B] i32: row index of the first entry given
     entries          [indptr[B]] i32
     """
 
-    version: U32Array
+    version: U64Array
     blocks: U32Array
     indptr: I32Array
     start: I32Array
@@ -495,21 +496,21 @@ def trtllm(cache: Cache, seqs: Any, begin: Ints | None = None, n_tokens: Ints | 
 
 def delta(cache: Cache, seqs: Any, had_version: Ints | None = None,
           had_blocks: Ints | None = None, *, group: int = 0) -> Delta:
-    """What changed in rows since the delta before: had_version, had_blocks [B] u32 as that one gave
-    them; None: everything is new."""
+    """What changed in rows since the delta before: had_version [B] u64, had_blocks [B] u32 as that
+    one gave them; None: everything is new."""
     object_of(cache)
     batch = _Batch(seqs, None, None, group)
     n = batch.n
-    version = np.zeros(n, U32) if had_version is None else had_version
+    version = np.zeros(n, U64) if had_version is None else had_version
     blocks = np.zeros(n, U32) if had_blocks is None else had_blocks
-    had = u32("had_version", version), u32("had_blocks", blocks)
+    had = pointer("had_version", version, U64), u32("had_blocks", blocks)
     same_length(seqs=batch.seqs, had_version=had[0], had_blocks=had[1])
-    now = np.empty(n, U32), np.empty(n, U32)
+    now = np.empty(n, U64), np.empty(n, U32)
     indptr, start = np.empty(n + 1, I32), np.empty(n, I32)
     made = ffi.new("kvp_meta_delta *")
     made.struct_size = ffi.sizeof("kvp_meta_delta")
     made.had_version, made.had_blocks = had
-    keep = [ffi.from_buffer("uint32_t[]", array) for array in now]
+    keep = [ffi.from_buffer("uint64_t[]", now[0]), ffi.from_buffer("uint32_t[]", now[1])]
     keep += [ffi.from_buffer("int32_t[]", array) for array in (indptr, start)]
     made.version, made.blocks, made.indptr, made.start = keep
     capacity = n + 64

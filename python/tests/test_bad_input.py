@@ -38,6 +38,12 @@ WRONG: dict[str, dict[str, Any]] = {
         "not contiguous": twice(np.ones(2, U32)), "negative": [1, -1], "too large": [1, 2 ** 32],
         "too few": [1], "too many": [1, 1, 1], "strings": ["a", "b"], "a number": 5,
     },
+    "versions": {
+        "uint32": np.ones(2, U32), "int64": np.ones(2, I64), "floats": np.ones(2),
+        "2-D": np.ones((1, 2), U64), "not contiguous": twice(np.ones(2, U64)),
+        "negative": [1, -1], "too large": [1, 2 ** 64], "too few": [1], "too many": [1, 1, 1],
+        "strings": ["a", "b"], "a number": 5,
+    },
     "seqs": {
         "int64": np.ones(2, I64), "floats": np.ones(2), "2-D": np.ones((1, 2), U64),
         "not contiguous": twice(np.ones(2, U64)), "strings": ["a", "b"], "nothing": [None, None],
@@ -209,7 +215,7 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
                {"seqs": "seqs", "layers_per_block": "number"}),
     "delta": (lambda w, a: kvpager.delta(w.cache, a.get("seqs", w.handles), a.get("had_version"),
                                          a.get("had_blocks")),
-              {"seqs": "seqs", "had_version": "counts", "had_blocks": "counts"}),
+              {"seqs": "seqs", "had_version": "versions", "had_blocks": "counts"}),
     "Scheduler.submit": (lambda w, a: w.scheduler.submit(
         w.ns, a.get("tokens", [1]), max_new_tokens=a.get("max_new_tokens", 1),
         n_samples=a.get("n_samples", 1)),
@@ -291,8 +297,8 @@ def test_wrong_argument(world: World, name: str, argument: str, what: str) -> No
 
 
 def good_arguments(name: str) -> dict[str, Any]:
-    good = {"tokens": [1, 2], "counts": [1, 1], "number": 1, "room for slots": np.empty(8, I64),
-            "nodes": [-1, -1], "window": (0, 64), "windows": [(0, 0)],
+    good = {"tokens": [1, 2], "counts": [1, 1], "versions": [1, 1], "number": 1,
+            "room for slots": np.empty(8, I64), "nodes": [-1, -1], "window": (0, 64), "windows": [(0, 0)],
             "room for i32": np.empty(8, I32), "room for copies": np.empty(8, kvpager.COPY_DTYPE)}
     return {argument: good[kind] for argument, kind in CALLS[name][1].items() if kind in good}
 

@@ -295,6 +295,7 @@ TAKES: dict[str, set[str]] = {
                    "negative stride, u8", "big-endian i4", "big-endian u8", "stride of 0",
                    "unaligned i4", "unaligned u4", "unaligned u8", "unaligned i8"},
 }
+TAKES["delta"] |= {"uint64"}
 TAKES["load put"] |= {"a class"}
 TAKES["load tell"] |= {"a class"}
 TAKES["Rope"] |= {"float64"}

@@ -2,6 +2,18 @@
  *
  * Structures in the arena find their arrays by offsets from their own address (kvpi_at), so that a
  * byte copy of the arena is a working snapshot.
+ *
+ * Whatever counts up without an end is of one of three kinds, here and in every other room, and
+ * says which one where it is declared:
+ *
+ *   never wraps   64 bits, in steps of one: 500 years at one a nanosecond
+ *   near          fewer bits; compared only with numbers that are so near that the difference
+ *                 decides, and it is said why they are
+ *   retired       a generation: the place that has it is not used again before it would wrap
+ *
+ * No value of them stands for "none". (A number that begins at 1 has none before it: 0 is the
+ * number of what came before the first, and compares as that.) Everything else that is counted is a
+ * size, and bounded by what it is the size of.
  */
 #ifndef KVPI_BASE_H
 #define KVPI_BASE_H
@@ -68,7 +80,8 @@ size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size);
 void *kvpi_map(size_t bytes);
 void kvpi_unmap(void *memory, size_t bytes);
 
-/* A number that no other cache of this process has, within 65,536 creations. */
+/* A number of 16 bits, not 0, for a new cache. It comes again with every 65,535th cache: two caches
+ * that are there at once have different ones if fewer were made between. */
 uint16_t kvpi_cache_number(void);
 
 /* Counters may be read from any thread while the one writer counts (pairs with kvpi_read). */

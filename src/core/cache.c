@@ -433,7 +433,9 @@ static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *
         const uint32_t block = kvpi_node_at(prefix, nodes[i], where)->block;
         struct kvpi_block *b = kvpi_block(pool, block);
         if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
-            b->generation += kvpi_block_refs(b) > 0;
+            if (kvpi_block_refs(b) > 0) {
+                kvpi_pool_raise(pool, block);
+            }
             b->refs |= KVPI_REFS_MARKED;
         }
     }

@@ -117,7 +117,7 @@ void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy)
     added.chained = copy->src_tier == KVP_HOST || kvpi_is_arriving(cache, copy->src);
     kvpi_plan_add(&cache->plan, &added);
     if (cache->config.steps == KVP_STEPS_OVERLAPPED && copy->dst_tier == KVP_DEVICE) {
-        kvpi_pool_arriving(&cache->pool)[copy->dst] = (uint32_t)(cache->steps.begun + 1);
+        kvpi_pool_arriving(&cache->pool)[copy->dst] = cache->steps.begun + 1;
     }
     cache->plan.promised -= cache->plan.promised > 0;
     kvpi_count(&cache->counters.copies, 1);
@@ -144,7 +144,7 @@ void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t 
         kvpi_settle_unit(cache, where, node, block);
     } else if (kvpi_node_at(prefix, node, where)->block != block &&
                !kvpi_prefix_is_dup(prefix, where, block, place)) {
-        kvpi_prefix_await(prefix, node, where, block, (uint32_t)(cache->steps.begun + 1));
+        kvpi_prefix_await(prefix, node, where, block, cache->steps.begun + 1);
     }
 }
 

@@ -411,6 +411,18 @@ static int check_content(struct audit *audit, uint32_t tier)
            fail(audit, n_attached, "N3 an attached node is not on its block's path");
 }
 
+/* A unit is awaited until one of the steps that are out, or the next one, takes effect. */
+static int check_awaited(struct audit *audit, uint32_t slot)
+{
+    const kvp_cache *cache = audit->cache;
+    const uint32_t oldest = (uint32_t)(cache->steps.effective + 1);
+    if (cache->config.steps != KVP_STEPS_OVERLAPPED) {
+        return fail(audit, slot, "X1 a unit is awaited, and steps are ordered");
+    }
+    return kvpi_prefix_dups(&cache->prefix)[slot].prev - oldest <= kvpi_steps_out(cache) ||
+           fail(audit, slot, "X3 a unit is awaited, and its step is not out");
+}
+
 /* A unit slot that duplicates a node's content, or awaits it. */
 static int check_dup(struct audit *audit, uint32_t slot)
 {
@@ -428,8 +440,7 @@ static int check_dup(struct audit *audit, uint32_t slot)
         return fail(audit, slot, "N3 a free block is a duplicate");
     }
     if (dups[slot].next == KVPI_AWAITED) {
-        return audit->cache->config.steps == KVP_STEPS_OVERLAPPED ||
-               fail(audit, slot, "X1 a unit is awaited, and steps are ordered");
+        return check_awaited(audit, slot);
     }
     const struct kvpi_place *at =
         kvpi_node_at(prefix, dups[slot].node, kvpi_where(audit->cache, tier, block));

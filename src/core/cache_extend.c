@@ -182,7 +182,7 @@ static void write_over(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t bl
         kvpi_detach_units(cache, KVP_DEVICE, block, from / cache->config.unit_tokens);
     if (n > 0) {
         kvpi_count(&cache->counters.detached_units, n);
-        kvpi_block(&cache->pool, block)->generation++;
+        kvpi_pool_raise(&cache->pool, block);
     }
 }
 

@@ -488,11 +488,12 @@ static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block
                             kvp_block_info *info)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->pool : &cache->host;
     const struct kvpi_block *b = read_block(cache, tier, block);
     const uint32_t where = KVPI_WHERE(tier, kvpi_block_group(b));
     memset(info, 0, sizeof(*info));
     info->ref_count = kvpi_block_refs(b);
-    info->generation = b->generation;
+    info->generation = kvpi_pool_generation(pool, (uint32_t)block);
     info->retention = kvpi_block_class(b);
     info->group = kvpi_block_group(b);
     info->state = block == KVP_NULL_BLOCK      ? KVP_BLOCK_NULL

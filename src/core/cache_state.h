@@ -27,14 +27,14 @@
 
 /* A namespace's place. Open while the generation is odd. */
 struct kvpi_space {
-    uint64_t generation;
+    uint64_t generation; /* retired: kvpi_handle_last_generation */
+    uint64_t openers;    /* never wraps */
     uint32_t root;
-    uint32_t openers;
     uint32_t name_bytes;
     uint8_t name[KVP_NAME_MAX_BYTES];
 };
 
-/* Counters behind kvp_stats; the gauges are where they are kept up. */
+/* Counters behind kvp_stats, none of which ever wraps; the gauges are where they are kept up. */
 struct kvpi_counters {
     uint64_t peak_held_blocks;
     uint64_t opens;
@@ -73,9 +73,9 @@ enum { KVPI_STEP_OUT = 0, KVPI_STEP_DONE, KVPI_STEP_FAILED };
 
 struct kvpi_steps {
     uint32_t max;
-    uint64_t begun;
-    uint64_t effective;
-    uint64_t n_failed;
+    uint64_t begun;     /* never wraps; all other numbers of steps are this one, of some time */
+    uint64_t effective; /* never wraps */
+    uint64_t n_failed;  /* never wraps */
     uint8_t state[KVPI_STEPS_OUT_MAX]; /* of those that are out: KVPI_STEP_... */
     uint32_t n_copies[KVPI_STEPS_OUT_MAX];
     uint32_t n_commits[KVPI_STEPS_OUT_MAX]; /* sequences in its list */
@@ -87,7 +87,7 @@ struct kvpi_steps {
 /* Events remembered: number e at place (e - 1) % capacity. */
 struct kvpi_events {
     uint32_t capacity; /* 0: none are made */
-    uint64_t newest;   /* number */
+    uint64_t newest;   /* number; never wraps */
     size_t events_at;  /* kvp_event [capacity] */
     size_t tokens_at;  /* i32 [capacity][U] */
 };
@@ -96,7 +96,7 @@ struct kvpi_events {
 struct kvp_cache {
     uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
     uint64_t layout;   /* kvpi_arena_layout() */
-    uint64_t calls;    /* twice the calls so far; odd: one is inside */
+    uint64_t calls;    /* twice the calls so far, never wraps; odd: one is inside */
     kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
     uint64_t arena_bytes;
     uint64_t self;      /* where it was created; a copy of the arena knows by it that it is one */
@@ -104,10 +104,10 @@ struct kvp_cache {
     uint32_t watermark; /* blocks */
     uint32_t grouped;   /* several groups, or one with a window: cache_match_groups.c matches */
     uint32_t used;      /* a namespace was opened: too late to record */
-    uint64_t batch;     /* number of the batch that runs */
+    uint64_t batch;     /* number of the batch that runs; never wraps */
     uint64_t n_open_spaces;
     uint32_t ahead[KVPI_POOL_JUMP]; /* hints of prefetch_victims: blocks soon to be taken */
-    uint32_t ahead_at;
+    uint32_t ahead_at; /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */
     uint64_t n_evicted;
     kvp_shortage shortage;
     struct kvpi_counters counters;
@@ -274,6 +274,14 @@ uint64_t kvpi_arena_mark(void);
  * these can be trusted, wherever the bytes come from; nothing else can. */
 int kvpi_is_planned(const kvp_cache *cache);
 
+/* --- cache_start.c */
+
+#if KVP_CHECK >= 1
+/* For tests: a cache that was just created goes on as if steps, batches, calls, events and
+ * generations of blocks had come to number `start`, and generations of places near it. */
+void kvpi_start_at(kvp_cache *cache, uint64_t start);
+#endif
+
 /* --- cache.c */
 
 /* May the first n_tokens be declared computed? */
@@ -425,7 +433,7 @@ int kvpi_tree_parents_valid(const struct kvpi_seq *seq, const int32_t *parents, 
 static inline int kvpi_tree_in_flight(const struct kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return seq->n_tree > 0 && cache->config.steps == KVP_STEPS_OVERLAPPED &&
-           (int32_t)(seq->tree_step - (uint32_t)cache->steps.effective) > 0;
+           seq->tree_step > cache->steps.effective;
 }
 
 void kvpi_tree_add(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens,
@@ -442,16 +450,14 @@ static inline uint64_t kvpi_steps_out(const struct kvp_cache *cache)
 static inline int kvpi_is_touched(const struct kvp_cache *cache, uint32_t block)
 {
     return cache->pool.parking != 0 &&
-           (int32_t)(kvpi_pool_touched(&cache->pool)[block] - (uint32_t)cache->steps.effective) > 0;
+           kvpi_pool_touched(&cache->pool)[block] > cache->steps.effective;
 }
 
 /* Will a copy that is out, or waits, bring content into the block? */
 static inline int kvpi_is_arriving(const struct kvp_cache *cache, uint32_t block)
 {
     return cache->config.steps == KVP_STEPS_OVERLAPPED &&
-           kvpi_pool_arriving(&cache->pool)[block] != 0 &&
-           (int32_t)(kvpi_pool_arriving(&cache->pool)[block] - (uint32_t)cache->steps.effective) >
-               0;
+           kvpi_pool_arriving(&cache->pool)[block] > cache->steps.effective;
 }
 
 /* May a step that is out write slots of the sequence? Those that it was given and has not computed,
@@ -459,9 +465,7 @@ static inline int kvpi_is_arriving(const struct kvp_cache *cache, uint32_t block
 static inline int kvpi_may_be_written(const struct kvp_cache *cache, const struct kvpi_seq *seq)
 {
     return cache->pool.parking != 0 &&
-           (seq->writable > seq->computed ||
-            (seq->cut_step != 0 &&
-             (int32_t)(seq->cut_step - (uint32_t)cache->steps.effective) > 0));
+           (seq->writable > seq->computed || seq->cut_step > cache->steps.effective);
 }
 
 /* The sequence is about to be cut to n tokens: no step will commit more; with n = 0, nothing. */

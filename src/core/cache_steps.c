@@ -105,7 +105,7 @@ void kvpi_steps_cut(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
     if (kvpi_unlikely(kvpi_steps_out(cache) > 0)) {
         cut_commits(cache, kvpi_seq_place(&cache->table, seq), n);
         if (seq->writable > kvpi_max_u32(seq->computed, n)) {
-            seq->cut_step = (uint32_t)cache->steps.begun;
+            seq->cut_step = cache->steps.begun;
         }
     }
 }
@@ -133,7 +133,7 @@ static kvp_status begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacit
     steps->n_commits[slot] = 0;
     kvpi_plan_take(&cache->plan, out_copies, 1);
     cache->pool.parking = 1 + slot;
-    cache->pool.newest = (uint32_t)steps->begun;
+    cache->pool.newest = steps->begun;
     return KVP_OK;
 }
 
@@ -228,7 +228,7 @@ static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t
     const uint32_t where = kvpi_where(cache, copy->dst_tier, copy->dst);
     const uint32_t first = kvpi_prefix_slot(prefix, where, copy->dst, 0);
     for (uint32_t slot = first; slot < first + prefix->units_per_block; slot++) {
-        if (!kvpi_prefix_is_awaited(prefix, slot, (uint32_t)step)) {
+        if (!kvpi_prefix_is_awaited(prefix, slot, step)) {
             continue;
         }
         const uint32_t node = kvpi_prefix_dups(prefix)[slot].node;
@@ -383,7 +383,7 @@ static uint32_t count_good(kvp_cache *cache, const struct kvpi_seq *seq)
 /* Was the step, or one after it, to compute nodes of the sequence's tree? */
 static int loses_tree(const struct kvpi_seq *seq, uint64_t step)
 {
-    return seq->n_tree > 0 && (int32_t)(seq->tree_step - (uint32_t)step) >= 0;
+    return seq->n_tree > 0 && seq->tree_step >= step;
 }
 
 /* List the sequences that will be cut, or lose their tree; give how many there are. */
@@ -471,8 +471,8 @@ static void shorten_swapped(kvp_cache *cache)
 /* The step's copy will not fill the block any more: what is computed there now counts at once. */
 static void forget_arrival(kvp_cache *cache, uint32_t block, uint64_t step)
 {
-    uint32_t *arriving = &kvpi_pool_arriving(&cache->pool)[block];
-    *arriving = *arriving == (uint32_t)step ? 0 : *arriving;
+    uint64_t *arriving = &kvpi_pool_arriving(&cache->pool)[block];
+    *arriving = *arriving == step ? 0 : *arriving;
 }
 
 static void fail_step(kvp_cache *cache, uint64_t step)

@@ -243,7 +243,7 @@ void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_
     seq->prompt = kvpi_min_u32(from->prompt, n);
     seq->cached = kvpi_min_u32(from->cached, n);
     seq->n_public = kvpi_min_u32(from->n_public, n_units);
-    seq->unkept = unkept;
+    seq->unkept = unkept & 1;
     seq->n_units = n_units;
     kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
     if (from == seq) {

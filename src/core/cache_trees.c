@@ -31,7 +31,7 @@ void kvpi_tree_add(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens
     memcpy(kvpi_tree_tokens(&cache->table, place) + seq->n_tree, tokens, n * sizeof(*tokens));
     memcpy(kvpi_tree_parents(&cache->table, place) + seq->n_tree, parents, n * sizeof(*parents));
     seq->n_tree += n;
-    seq->tree_step = (uint32_t)cache->steps.begun + 1;
+    seq->tree_step = cache->steps.begun + 1;
     kvpi_count(&cache->counters.tree_tokens, n);
 }
 

@@ -52,7 +52,9 @@ void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq)
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         const kvp_window *w = &cache->config.groups[g];
         windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
-        seq->windowed |= w->recent_tokens > 0;
+        if (w->recent_tokens > 0) {
+            seq->windowed = 1;
+        }
         set_dropped(cache, &windows[g],
                     kvpi_min_u32(run_end(cache, &windows[g], next_query(seq)), n_blocks));
     }

@@ -18,9 +18,10 @@ void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t
     const size_t n =
         pool->n_blocks == 0 ? 0 : (size_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists;
     pool->blocks_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_block)) - self;
+    pool->wraps_at = kvpi_layout_take(layout, pool->n_blocks, sizeof(uint32_t)) - self;
     const size_t n_steps = pool->n_lists > 0 ? pool->n_blocks : 0;
-    pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint32_t)) - self;
-    pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint32_t)) - self;
+    pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
+    pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
 }
 
 void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
@@ -30,9 +31,15 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     if (n == 0) {
         return;
     }
+    if (fresh) {
+        memset(kvpi_at(pool, pool->wraps_at), 0, n * sizeof(uint32_t));
+    }
     for (uint32_t b = 0; b < n; b++) {
         const int used = !fresh && (kvpi_block_refs(&blocks[b]) | blocks[b].content) != 0;
-        const uint32_t generation = fresh ? 0 : blocks[b].generation + (uint32_t)used;
+        if (used) {
+            kvpi_pool_raise(pool, b);
+        }
+        const uint32_t generation = fresh ? 0 : blocks[b].generation;
         blocks[b] = (struct kvpi_block){.prev = b - 1,
                                         .next = b + 1,
                                         .jump = kvpi_min_u32(b + KVPI_POOL_JUMP, n - 1),
@@ -48,8 +55,8 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     memset(pool->tail_trail, 0, sizeof(pool->tail_trail));
     memset(&pool->head_trail, 0, sizeof(pool->head_trail));
     if (pool->n_lists > 0) {
-        memset(kvpi_pool_touched(pool), 0, n * sizeof(uint32_t));
-        memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint32_t));
+        memset(kvpi_pool_touched(pool), 0, n * sizeof(uint64_t));
+        memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint64_t));
     }
     pool->classes = 1;
     pool->parking = 0;
@@ -153,7 +160,9 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
         return left;
     }
     b->refs &= ~KVPI_REFS_PARKED;
-    b->generation += b->content == 0;
+    if (b->content == 0) {
+        kvpi_pool_raise(pool, block);
+    }
     kvpi_uncount(&pool->n_held, 1);
     if (kvpi_unlikely(pool->parking != 0)) {
         park(pool, block);
@@ -252,7 +261,7 @@ void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t cont
         KVPI_ASSERT(block == kvpi_pool_victim(pool)); /* stays at the head, now free */
         kvpi_uncount(&pool->n_cached, 1);
         kvpi_count(&pool->n_free, 1);
-        b->generation++;
+        kvpi_pool_raise(pool, block);
     }
     b->content = content;
 }
@@ -262,7 +271,7 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block)
     struct kvpi_block *blocks = kvpi_blocks(pool);
     KVPI_ASSERT(kvpi_block_refs(&blocks[block]) == 0 && blocks[block].content != 0);
     blocks[block].content = 0;
-    blocks[block].generation++;
+    kvpi_pool_raise(pool, block);
     if (!(blocks[block].refs & KVPI_REFS_PARKED)) {
         kvpi_pool_unlink(pool, blocks, block);
         kvpi_uncount(&pool->n_cached, 1);

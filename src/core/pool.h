@@ -24,6 +24,9 @@
  *
  * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
  * most of it and blocks lie anywhere: two arrays would cost two cache misses.
+ *
+ * Numbers of steps never wrap. In `touched` and `arriving` one says something while its step is not
+ * in effect; an older one, 0 among them, says nothing.
  */
 #ifndef KVPI_POOL_H
 #define KVPI_POOL_H
@@ -50,13 +53,13 @@ struct kvpi_block {
     uint32_t next;
     uint32_t content;
     uint32_t jump;
-    uint32_t generation;
+    uint32_t generation; /* the low half of what never wraps: kvpi_pool_generation */
 };
 
 /* The last KVPI_POOL_JUMP blocks queued at one end, to set `jump`. */
 struct kvpi_trail {
     uint32_t recent[KVPI_POOL_JUMP];
-    uint32_t at;
+    uint32_t at; /* near: only its place in `recent`, whose size divides 2^32, is used */
 };
 
 struct kvpi_pool {
@@ -71,11 +74,11 @@ struct kvpi_pool {
     struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
     struct kvpi_trail head_trail;
     size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
-    size_t touched_at;  /* u32 [n_blocks], with parked lists: the newest step that was out when the
+    size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
                           block last lost a reference and stayed held: it may still write there */
-    size_t arriving_at; /* u32 [n_blocks], with parked lists: the step whose copy fills the block;
-                           0: none since it was taken */
-    uint32_t newest;    /* step that is out; meaningful while parking */
+    size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
+    size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
+    uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
 };
 
 static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
@@ -119,14 +122,29 @@ static inline int kvpi_block_is_cached(const struct kvpi_block *block)
     return (block->refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) == 0 && block->content != 0;
 }
 
-static inline uint32_t *kvpi_pool_touched(const struct kvpi_pool *pool)
+static inline uint64_t *kvpi_pool_touched(const struct kvpi_pool *pool)
 {
     return kvpi_at(pool, pool->touched_at);
 }
 
-static inline uint32_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
+static inline uint64_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
 {
     return kvpi_at(pool, pool->arriving_at);
+}
+
+/* Raise a block's generation. Its high half lies apart: it changes once in 2^32 times. */
+static inline void kvpi_pool_raise(struct kvpi_pool *pool, uint32_t block)
+{
+    if (kvpi_unlikely(++kvpi_block(pool, block)->generation == 0)) {
+        uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+        wraps[block]++;
+    }
+}
+
+static inline uint64_t kvpi_pool_generation(const struct kvpi_pool *pool, uint32_t block)
+{
+    const uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+    return (uint64_t)wraps[block] << 32 | kvpi_block(pool, block)->generation;
 }
 
 /* Plan the arrays of n_blocks blocks and n_lists parked lists, which are set; `self` is the pool's

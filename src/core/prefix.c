@@ -248,12 +248,12 @@ void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
 }
 
 void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
-                       uint32_t step)
+                       uint64_t step)
 {
     const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
     struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, where, block, place)];
     KVPI_ASSERT(prefix->has_dups && dup->node == 0);
-    *dup = (struct kvpi_dup){KVPI_AWAITED, step, node};
+    *dup = (struct kvpi_dup){KVPI_AWAITED, (uint32_t)step, node};
     kvpi_prefix_use(prefix, node);
 }
 

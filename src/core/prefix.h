@@ -67,7 +67,8 @@ struct kvpi_node {
  * Slots count units over the device's blocks, then over the host's. */
 struct kvpi_dup {
     uint32_t next; /* KVPI_AWAITED: not in the list yet */
-    uint32_t prev; /* awaited: the step's number */
+    uint32_t prev; /* awaited: the low half of the step's number. Near: it is one of those that are
+                      out, or the next one (X3), of which there are fewer than 2^32 */
     uint32_t node; /* 0: not a duplicate */
 };
 
@@ -98,12 +99,12 @@ struct kvpi_prefix {
     uint32_t first_free; /* freed nodes, last freed first; a free node's jump, a hint, is the
                                 one freed KVPI_NODE_JUMP before it */
     uint32_t freed[KVPI_NODE_JUMP];
-    uint32_t freed_at;
+    uint32_t freed_at;  /* near: only its place in `freed`, whose size divides 2^32, is used */
     uint32_t n_touched; /* nodes 1 .. n_touched have been used; the rest is untouched memory */
     uint64_t n_used;
-    uint64_t n_collisions;
-    size_t node_bytes; /* stride */
-    size_t more_at;    /* places of groups from 1 on, in a node */
+    uint64_t n_collisions; /* never wraps */
+    size_t node_bytes;     /* stride */
+    size_t more_at;        /* places of groups from 1 on, in a node */
     size_t nodes_at;
     size_t keys_at;  /* struct kvpi_key [n_nodes + 1][max_unit_keys] */
     size_t index_at; /* struct kvpi_index_slot [n_index_slots] */
@@ -269,7 +270,7 @@ void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t whe
 
 /* The node's unit is awaited in the block, until `step` takes effect. */
 void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
-                       uint32_t step);
+                       uint64_t step);
 
 /* Is the unit at `place` of the block a duplicate, or awaited? */
 static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t where,
@@ -281,10 +282,10 @@ static inline int kvpi_prefix_is_dup(const struct kvpi_prefix *prefix, uint32_t 
 
 /* Is the unit in this slot awaited until `step` takes effect? */
 static inline int kvpi_prefix_is_awaited(const struct kvpi_prefix *prefix, uint32_t slot,
-                                         uint32_t step)
+                                         uint64_t step)
 {
     const struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[slot];
-    return dup->node != 0 && dup->next == KVPI_AWAITED && dup->prev == step;
+    return dup->node != 0 && dup->next == KVPI_AWAITED && dup->prev == (uint32_t)step;
 }
 
 /* Strike one duplicate, or awaited unit, given as a unit slot. The latter may be the node's end. */

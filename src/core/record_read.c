@@ -17,13 +17,15 @@ void kvpi_record_seq_info_get(struct kvpi_recorder *recorder, kvp_seq seq, kvp_s
     if (status == KVP_OK) {
         kvpi_put_handle(&writer, info->ns.bits);
         kvpi_put_varint(&writer, info->tag);
-        kvpi_put_fields(
-            &writer,
-            (const uint32_t[]){info->tokens, info->known_tokens, info->prompt_tokens,
-                               info->cached_tokens, info->computed_tokens, info->writable_tokens,
-                               info->public_tokens, info->kept_tokens, info->blocks, info->stop,
-                               info->retention, info->row_version, info->tier, info->tree_tokens},
-            14);
+        kvpi_put_fields(&writer,
+                        (const uint32_t[]){info->tokens, info->known_tokens, info->prompt_tokens,
+                                           info->cached_tokens, info->computed_tokens,
+                                           info->writable_tokens, info->public_tokens,
+                                           info->kept_tokens, info->blocks, info->stop,
+                                           info->retention},
+                        11);
+        kvpi_put_varint(&writer, info->row_version);
+        kvpi_put_fields(&writer, (const uint32_t[]){info->tier, info->tree_tokens}, 2);
         kvpi_put_signed(&writer, info->last_token);
     }
     kvpi_put_finish(&writer);
@@ -105,11 +107,12 @@ void kvpi_record_block_info_get(struct kvpi_recorder *recorder, uint32_t group, 
     kvpi_put_signed(&writer, block);
     kvpi_put_status(&writer, status);
     if (status == KVP_OK) {
+        kvpi_put_fields(&writer, (const uint32_t[]){info->state, info->ref_count}, 2);
+        kvpi_put_varint(&writer, info->generation);
         kvpi_put_fields(&writer,
-                        (const uint32_t[]){info->state, info->ref_count, info->generation,
-                                           info->retention, info->sealed_units, info->sealed_tokens,
+                        (const uint32_t[]){info->retention, info->sealed_units, info->sealed_tokens,
                                            info->group},
-                        7);
+                        4);
         kvpi_put_bytes(&writer, info->hash.bytes, sizeof info->hash.bytes);
     }
     kvpi_put_finish(&writer);

@@ -27,8 +27,9 @@
 
 #define KVPI_HANDLE_CACHE_SHIFT 48
 
+/* Two cache lines. */
 struct kvpi_seq {
-    uint64_t generation; /* odd: open */
+    uint64_t generation; /* odd: open; retired: kvpi_handle_last_generation */
     uint64_t tag;
     kvp_ns ns;
     uint32_t root; /* the namespace's root node when it was opened; in use */
@@ -45,17 +46,17 @@ struct kvpi_seq {
     uint32_t n_public;      /* leading units that are public */
     uint32_t uncached_from; /* lowest begin of the uncached ranges; UINT32_MAX: none */
     uint32_t stop;
-    uint32_t row_version;
     uint32_t n_partial_keys;
     uint32_t retention;
-    uint32_t unkept;   /* 1: no node was free, tokens from n_units * U on are not kept */
-    uint64_t batch;    /* number of the last batch that named it */
-    uint32_t tier;     /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t cut_step; /* newest step that was out when slots that it may write were cut; 0: none */
-    uint32_t windowed; /* 1: it has, or had, a window in some group */
-    uint32_t n_tree;   /* tokens of its tree */
-    uint32_t tree_step; /* the step that its last round is for: begun + 1 then */
-    uint32_t reserved;  /* two cache lines in all */
+    uint32_t tier;         /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint32_t n_tree;       /* tokens of its tree */
+    uint32_t unkept : 1;   /* no node was free, tokens from n_units * U on are not kept */
+    uint32_t windowed : 1; /* it has, or had, a window in some group */
+    uint64_t row_version;  /* never wraps */
+    uint64_t batch;        /* number of the last batch that named it; never wraps */
+    uint64_t cut_step;  /* newest step that was out when slots that it may write were cut; one that
+                           is in effect says nothing */
+    uint64_t tree_step; /* the step that its last round is for: begun + 1 then */
 };
 
 /* A sequence's window in one group. Entries [sink blocks, dropped) of the row are null, when

@@ -22,7 +22,7 @@ struct kvpi_copier_ops {
 /* Marks of one pool's blocks, to see that a phase writes and reads what it may. */
 struct kvpi_marks {
     uint32_t n_blocks;
-    uint64_t *written_in; /* [n_blocks] number of the last phase that writes it */
+    uint64_t *written_in; /* [n_blocks] number of the last phase that writes it; never wraps */
 };
 
 struct kvp_copier {
@@ -30,8 +30,8 @@ struct kvp_copier {
     kvp_copier_config config; /* device and host point to `memories` */
     kvp_memory **memories;    /* [2 * n_groups] device, then host; NULL without host tier */
     struct kvpi_marks *marks; /* [2 * n_groups] */
-    uint64_t n_phases;        /* checked so far */
-    uint64_t n_fences;        /* given so far */
+    uint64_t n_phases;        /* checked so far; never wraps */
+    uint64_t n_fences;        /* given so far; never wraps */
     kvp_slot_move *moves;     /* [max_moves] those of a call, sorted by destination */
 };
 

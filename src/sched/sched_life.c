@@ -311,8 +311,9 @@ void kvpi_life_forget(kvp_sched *sched, struct kvpi_request *request)
     }
     kvpi_pages_free(&sched->pages, &request->pages);
     sched->pages.n_reserved -= request->n_pages;
-    request->generation++;
     request->first_sample = KVPI_NONE;
-    request->next_free = sched->free_request;
-    sched->free_request = kvpi_sched_place(sched, request);
+    if (++request->generation < KVPI_LAST_GENERATION) {
+        request->next_free = sched->free_request;
+        sched->free_request = kvpi_sched_place(sched, request);
+    }
 }

@@ -53,6 +53,9 @@
 
 #define KVPI_NONE UINT32_MAX
 
+/* A request's place that has come to this generation is not used again: no handle has it. */
+#define KVPI_LAST_GENERATION UINT32_MAX
+
 enum { KVPI_STAGE_NONE, KVPI_STAGE_PREFILL, KVPI_STAGE_DECODE, KVPI_STAGE_HELD, KVPI_STAGE_ENDED };
 
 enum {
@@ -97,7 +100,7 @@ struct kvpi_try {
 struct kvpi_request {
     struct kvpi_rank rank; /* first: the queues' nodes are in the requests */
     uint32_t queue;
-    uint32_t generation; /* of the handle */
+    uint32_t generation; /* of the handle; retired: see KVPI_LAST_GENERATION */
     uint32_t first_sample;
     uint32_t n_samples;
     uint32_t n_live;
@@ -105,8 +108,8 @@ struct kvpi_request {
     uint32_t is_forked;  /* 1: they have been, since the request was admitted */
     uint32_t promised;   /* blocks for the time after, in sched->promised_blocks; on the host: 0 */
     uint32_t limit;
-    uint32_t passed;
-    uint32_t preemptions;
+    uint32_t passed;      /* at most max_passed_over: who has come there is not passed over */
+    uint32_t preemptions; /* stays at the largest number, and so does the next: told, not used */
     uint32_t swaps;
     uint32_t n_pages; /* reserved */
     uint32_t next_free;
@@ -135,7 +138,7 @@ struct kvp_sched {
     uint32_t free_request;
     uint32_t free_sample;
     uint32_t n_free_samples;
-    uint64_t arrivals;
+    uint64_t arrivals; /* never wraps; rank.arrival is this one, of some time */
     struct kvpi_queue queues[KVPI_QUEUES];
     struct kvpi_pages pages;
 
@@ -163,7 +166,7 @@ struct kvp_sched {
     uint32_t n_paused;
 
     /* reports */
-    kvp_step report;
+    kvp_step report;          /* its number never wraps */
     kvp_request *admitted;    /* [max_running] */
     kvp_request *preempted;   /* [max_seqs + max_running] in a step, and when it fails */
     kvp_request *swapped_out; /* [max_running] */
@@ -185,7 +188,7 @@ struct kvp_sched {
     uint32_t n_tried;
     int is_blocked; /* one of them may not be passed over, or max_tries were tried */
 
-    kvp_sched_stats stats; /* counters only; gauges are filled in when asked for */
+    kvp_sched_stats stats; /* counters that never wrap; gauges are filled in when asked for */
 };
 
 static inline uint32_t kvpi_sched_ceil(uint32_t n, uint32_t per)
@@ -201,6 +204,12 @@ static inline uint32_t kvpi_sched_min(uint32_t a, uint32_t b)
 static inline uint32_t kvpi_sched_max(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
+}
+
+/* One more, as long as there is a number for it. */
+static inline void kvpi_sched_count(uint32_t *counter)
+{
+    *counter += *counter < UINT32_MAX;
 }
 
 static inline uint32_t kvpi_sched_place(const kvp_sched *sched, const struct kvpi_request *request)
@@ -261,6 +270,12 @@ static inline struct kvpi_sample *kvpi_sched_next(const kvp_sched *sched,
 {
     return kvpi_sched_sample(sched, sample->next);
 }
+
+#if KVP_CHECK >= 1
+/* sched_start.c, for tests: a scheduler that was just created goes on as if arrivals and steps had
+ * come to number `start`, and generations near it. */
+void kvpi_sched_start_at(kvp_sched *sched, uint64_t start);
+#endif
 
 /* sched.c: the request of a handle, or NULL. */
 struct kvpi_request *kvpi_sched_find(const kvp_sched *sched, kvp_request handle);

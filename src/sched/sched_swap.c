@@ -139,8 +139,8 @@ int kvpi_swap_out(kvp_sched *sched, struct kvpi_request *request)
     }
     kvpi_life_leave(sched, request, is_paused ? KVPI_QUEUE_STORED : KVPI_QUEUE_SWAPPED);
     kvpi_life_unpromise(sched, request);
-    request->preemptions++;
-    request->swaps++;
+    kvpi_sched_count(&request->preemptions);
+    kvpi_sched_count(&request->swaps);
     request->last_try.missing = 0;
     sched->swapped_out[sched->report.n_swapped_out++] = kvpi_sched_handle(sched, request);
     sched->stats.preemptions++;

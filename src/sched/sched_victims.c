@@ -79,7 +79,7 @@ void kvpi_victims_recompute(kvp_sched *sched, struct kvpi_request *victim)
     sched->stats.preemptions++;
     sched->stats.recomputed++;
     sched->preempted[sched->report.n_preempted++] = kvpi_sched_handle(sched, victim);
-    victim->preemptions++;
+    kvpi_sched_count(&victim->preemptions);
     victim->last_try.missing = 0;
     kvpi_life_release(sched, victim, is_paused ? KVPI_QUEUE_IDLE : KVPI_QUEUE_WAITING);
 }

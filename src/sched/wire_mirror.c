@@ -16,8 +16,8 @@
 
 struct kvp_wire_mirror {
     kvp_wire_config config;
-    uint64_t epoch; /* 0: empty */
-    uint64_t number;
+    uint64_t epoch;  /* the sender's, from 1, not counted here; 0: empty */
+    uint64_t number; /* of the last message taken; never wraps */
     struct kvpi_wire_table table;
     kvp_wire_news_item *items; /* [max_seqs] */
     uint32_t *closed;          /* [max_seqs] */

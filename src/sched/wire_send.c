@@ -119,6 +119,13 @@ void kvp_wire_sender_destroy(kvp_wire_sender *s)
         free(s);
 }
 
+#if KVP_CHECK >= 1
+void kvpi_wire_start_at(sender *s, uint64_t start)
+{
+    s->number = start;
+}
+#endif
+
 /* ------------------------------------------------------------------------------------- prepare */
 
 static kvp_status hash_values(const sender *s, const kvp_wire_item *item, uint32_t from,

@@ -17,7 +17,7 @@ struct kvpi_wire_memo {
     uint64_t handle;
     uint64_t hash; /* of values [base, known) */
     uint32_t base;
-    uint32_t row_version;
+    uint64_t row_version; /* the sequence's, then: never wraps */
 };
 
 /* One item of the step being made. */
@@ -36,7 +36,7 @@ struct kvpi_wire_pending {
 struct kvp_wire_sender {
     const kvp_cache *cache;
     kvp_wire_config config;
-    uint64_t number; /* of the last message */
+    uint64_t number; /* of the last message; never wraps */
     struct kvpi_wire_table table;
     struct kvpi_wire_memo *memos;      /* [max_seqs] */
     struct kvpi_wire_pending *pending; /* [max_seqs] */
@@ -101,5 +101,11 @@ static inline kvp_status kvpi_wire_load_tree(const struct kvp_wire_sender *s, kv
  * are those of the message before. */
 kvp_status kvpi_wire_write(const struct kvp_wire_sender *s, const kvp_wire_step *step, int full,
                            struct kvpi_wire_out *out);
+
+#if KVP_CHECK >= 1
+/* For tests: a sender that was just created goes on as if `start` messages were sent. The first one
+ * must be a full one, as every sender's is. */
+void kvpi_wire_start_at(struct kvp_wire_sender *s, uint64_t start);
+#endif
 
 #endif

@@ -19,7 +19,7 @@ struct kvpi_team {
     pthread_mutex_t mutex;
     pthread_cond_t work_is_there;
     pthread_cond_t work_is_done;
-    uint64_t turn; /* rises with each piece of work */
+    uint64_t turn; /* rises with each piece of work; never wraps */
     uint32_t n_busy;
     uint32_t ends;
     kvpi_team_work work;

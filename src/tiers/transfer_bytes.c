@@ -25,9 +25,9 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_tran
     memcpy(message, MAGIC, sizeof MAGIC);
     message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
     message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_ZERO, 0, 2);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PLACE, head->part >> 32, 2);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PART, head->part, 4);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PART, (uint32_t)head->part, 4);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
     kvpi_transfer_store(message + KVPI_TRANSFER_AT_BODY,
@@ -46,7 +46,8 @@ int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
     out_head->version = message[KVPI_TRANSFER_AT_VERSION];
     out_head->kind = message[KVPI_TRANSFER_AT_KIND];
     out_head->n_bytes = kvpi_transfer_load32(message + KVPI_TRANSFER_AT_LENGTH);
-    out_head->part = kvpi_transfer_load32(message + KVPI_TRANSFER_AT_PART);
+    out_head->part = kvpi_transfer_load(message + KVPI_TRANSFER_AT_PLACE, 2) << 32 |
+                     kvpi_transfer_load32(message + KVPI_TRANSFER_AT_PART);
     out_head->epoch = kvpi_transfer_load(message + KVPI_TRANSFER_AT_EPOCH, 8);
     out_head->id = kvpi_transfer_load(message + KVPI_TRANSFER_AT_ID, 8);
     out_head->body = kvpi_transfer_load(message + KVPI_TRANSFER_AT_BODY, 8);
@@ -58,7 +59,7 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
 {
     if (head->version != KVPI_TRANSFER_VERSION)
         return KVP_E_VERSION;
-    if (head->n_bytes != n_bytes || kvpi_transfer_load(message + KVPI_TRANSFER_AT_ZERO, 2) != 0 ||
+    if (head->n_bytes != n_bytes || (head->part >> 32 == 0) != ((uint32_t)head->part == 0) ||
         head->body !=
             kvpi_checksum(message + KVPI_TRANSFER_HEAD_BYTES, n_bytes - KVPI_TRANSFER_HEAD_BYTES))
         return KVP_E_FORMAT;

@@ -9,7 +9,7 @@
 #include <kvpager/transfer.h>
 
 enum {
-    KVPI_TRANSFER_VERSION = 1,
+    KVPI_TRANSFER_VERSION = 2,
     KVPI_TRANSFER_HEAD_BYTES = 48,
     KVPI_TRANSFER_SHAPE_BYTES = 88,
     KVPI_TRANSFER_TICKET_BYTES = 112, /* of the body before the runs */
@@ -34,7 +34,7 @@ enum {
     KVPI_TRANSFER_AT_MAGIC = 0,
     KVPI_TRANSFER_AT_VERSION = 4,
     KVPI_TRANSFER_AT_KIND = 5,
-    KVPI_TRANSFER_AT_ZERO = 6,
+    KVPI_TRANSFER_AT_PLACE = 6,
     KVPI_TRANSFER_AT_LENGTH = 8,
     KVPI_TRANSFER_AT_PART = 12,
     KVPI_TRANSFER_AT_EPOCH = 16,
@@ -50,7 +50,8 @@ struct kvpi_transfer_head {
     uint32_t version;
     uint32_t kind;
     uint32_t n_bytes;
-    uint32_t part; /* the sender's number of the attempt; 0 from a receiver */
+    uint64_t part; /* the sender's number of the attempt, place << 32 | generation, of which neither
+                      is 0; 0 from a receiver */
     uint64_t epoch;
     uint64_t id;
     uint64_t body;

@@ -23,15 +23,15 @@
 enum { CELL_OPEN = 0, CELL_BEGUN = 1, CELL_DONE = 2 };
 
 struct cell {
+    uint64_t part; /* of a mark: a place and its generation, which is retired */
     uint32_t next;
-    uint32_t part;
     uint16_t link;
     uint16_t phase;
 };
 
 struct receiving {
     struct kvpi_transfer t;
-    uint32_t row_version; /* when the slots were handed out */
+    uint64_t row_version; /* the sequence's, when the slots were handed out: never wraps */
     uint32_t n_checked;
     kvp_hash tokens;
     kvp_hash space;
@@ -45,8 +45,8 @@ struct kvp_receiver {
     struct kvpi_side side;
     struct receiving *receivings; /* [max_transfers] */
     struct cell *cells;
-    kvp_receiver_stats stats;
-    uint32_t n_ended;
+    kvp_receiver_stats stats; /* never wrap */
+    uint32_t n_ended;         /* since it was told last; stays at the largest number */
 };
 
 typedef struct kvp_receiver receiver;
@@ -104,6 +104,14 @@ void kvp_receiver_destroy(kvp_receiver *self)
     free(self);
 }
 
+#if KVP_CHECK >= 1
+void kvpi_receiver_start_at(receiver *self, uint64_t start)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        self->receivings[i].t.generation = kvpi_transfer_start(start);
+}
+#endif
+
 static uint32_t n_cells_of(const receiver *self)
 {
     return self->side.layout.n_layers * self->side.layout.n_heads;
@@ -144,7 +152,7 @@ static void end(receiver *self, struct receiving *r, uint32_t state, kvp_status 
     r->t.state = state;
     r->t.status = status;
     r->t.owed = r->begun;
-    self->n_ended++;
+    self->n_ended += self->n_ended < UINT32_MAX;
     pay(self, r);
 }
 
@@ -293,7 +301,7 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
 static struct receiving *free_place(const receiver *self)
 {
     for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
-        if (self->receivings[i].t.state == 0)
+        if (kvpi_transfer_is_free(&self->receivings[i].t))
             return &self->receivings[i];
     return NULL;
 }
@@ -414,7 +422,7 @@ static void on_begin(receiver *self, const struct incoming *in)
         refuse(self, in, status);
         return;
     }
-    const struct cell begun = {r->t.begin, in->head.part, (uint16_t)in->link, CELL_BEGUN};
+    const struct cell begun = {in->head.part, r->t.begin, (uint16_t)in->link, CELL_BEGUN};
     set_cells(self, r, &theirs.slice, &begun);
     r->begun |= UINT64_C(1) << in->link;
     r->t.state = KVP_TRANSFER_MOVING;
@@ -521,7 +529,7 @@ static void on_done(receiver *self, const struct incoming *in)
         fail(self, r, status);
         return;
     }
-    const struct cell done = {r->t.end, in->head.part, (uint16_t)in->link, CELL_DONE};
+    const struct cell done = {in->head.part, r->t.end, (uint16_t)in->link, CELL_DONE};
     set_cells(self, r, &slice, &done);
     r->cells_left -= slice.n_layers * slice.n_heads;
     if (r->cells_left == 0)

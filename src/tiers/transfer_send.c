@@ -31,7 +31,6 @@ struct progress {
 struct sending {
     struct kvpi_transfer t;
     uint32_t link;
-    uint32_t part;         /* the number of this mark: its messages are no other's */
     uint32_t computed;     /* as last seen: it must not fall */
     uint32_t n_checked;    /* tokens whose values the receiver knows */
     uint32_t chunk_tokens; /* that a message holds at most */
@@ -49,8 +48,7 @@ struct kvp_sender {
     struct sending *sendings; /* [max_transfers] */
     struct progress *layers;
     uint32_t turn;
-    uint32_t n_marked;
-    uint32_t n_ended;
+    uint32_t n_ended; /* since it was told last; stays at the largest number */
 };
 
 typedef struct kvp_sender sender;
@@ -92,6 +90,14 @@ void kvp_sender_destroy(kvp_sender *self)
     free(self);
 }
 
+#if KVP_CHECK >= 1
+void kvpi_sender_start_at(sender *self, uint64_t start)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        self->sendings[i].t.generation = kvpi_transfer_start(start);
+}
+#endif
+
 static struct sending *find(const sender *self, uint64_t id)
 {
     const uint32_t place = (uint32_t)id - 1;
@@ -101,17 +107,25 @@ static struct sending *find(const sender *self, uint64_t id)
     return s->t.state != 0 && kvpi_transfer_id(&s->t, place) == id ? s : NULL;
 }
 
-static struct kvpi_transfer_head head_of(const struct sending *s, uint32_t kind)
+/* The number of a mark, its own id turned round: its messages are no other's, as the place is
+ * retired before its generations begin anew. */
+static uint64_t part_of(const sender *self, const struct sending *s)
+{
+    const uint64_t place = (uint64_t)(s - self->sendings) + 1;
+    return place << 32 | s->t.generation;
+}
+
+static struct kvpi_transfer_head head_of(const sender *self, const struct sending *s, uint32_t kind)
 {
     return (struct kvpi_transfer_head){
-        .kind = kind, .part = s->part, .epoch = s->epoch, .id = s->ticket_id};
+        .kind = kind, .part = part_of(self, s), .epoch = s->epoch, .id = s->ticket_id};
 }
 
 /* ------------------------------------------------------------------------------- how it ends */
 
 static void pay(sender *self, struct sending *s)
 {
-    const struct kvpi_transfer_head head = head_of(s, KVPI_TRANSFER_GIVE_UP);
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_GIVE_UP);
     if (s->t.owed != 0 && kvpi_side_tell(&self->side, s->link, &head, s->t.status) != KVP_E_AGAIN)
         s->t.owed = 0;
 }
@@ -120,7 +134,7 @@ static void end(sender *self, struct sending *s, uint32_t state, kvp_status stat
 {
     s->t.state = state;
     s->t.status = status;
-    self->n_ended++;
+    self->n_ended += self->n_ended < UINT32_MAX;
 }
 
 /* Fail, and let the receiver know, if it has heard of this transfer. */
@@ -272,14 +286,14 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     if (status != KVP_OK)
         return status;
     uint32_t place = 0;
-    while (place < self->side.config.max_transfers && self->sendings[place].t.state != 0)
+    while (place < self->side.config.max_transfers &&
+           !kvpi_transfer_is_free(&self->sendings[place].t))
         place++;
     if (place == self->side.config.max_transfers)
         return KVP_E_AGAIN;
     struct sending *s = &self->sendings[place];
     fresh.t.generation = s->t.generation + 1;
     fresh.t.state = KVP_TRANSFER_WAITING;
-    fresh.part = ++self->n_marked;
     fresh.layers = s->layers;
     *s = fresh;
     const uint32_t ready = s->follows ? info.computed_tokens : send->ready_tokens;
@@ -338,7 +352,7 @@ static kvp_status look_at_seq(const sender *self, struct sending *s, kvp_seq_inf
 
 static kvp_status send_begin(sender *self, struct sending *s)
 {
-    const struct kvpi_transfer_head head = head_of(s, KVPI_TRANSFER_BEGIN);
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_BEGIN);
     const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES;
     uint8_t *message;
     kvp_status status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
@@ -374,7 +388,7 @@ static int is_gone(const sender *self, const struct sending *s)
 /* One message of a layer (of this memory). */
 static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32_t n_tokens)
 {
-    const struct kvpi_transfer_head head = head_of(s, KVPI_TRANSFER_CHUNK);
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_CHUNK);
     const kvp_layout *layout = &self->side.layout;
     const struct kvpi_chunk chunk = {layout->first_layer + l, s->shape.slice.first_head,
                                      s->shape.slice.n_heads, s->layers[l].sent, n_tokens};
@@ -418,7 +432,7 @@ static kvp_status send_layer(sender *self, struct sending *s, uint32_t l)
 
 static kvp_status send_done(sender *self, struct sending *s, const kvp_seq_info *info)
 {
-    const struct kvpi_transfer_head head = head_of(s, KVPI_TRANSFER_DONE);
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_DONE);
     const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES;
     uint8_t *message;
     if (info->kept_tokens < s->n_checked)

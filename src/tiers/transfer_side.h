@@ -1,7 +1,7 @@
 /* transfer_side: what a sender and a receiver have in common. Links, their own shape, ids.
  *
  * An id is generation << 32 | place + 1: one that was closed is never taken for the next one in its
- * place. */
+ * place. A place that has come to its last generation is retired when it is closed. */
 #ifndef KVPI_TRANSFER_SIDE_H
 #define KVPI_TRANSFER_SIDE_H
 
@@ -20,18 +20,20 @@ struct kvpi_side {
     struct kvpi_side_link links[KVP_TRANSFER_LINKS_MAX];
 };
 
+#define KVPI_LAST_TRANSFER UINT32_MAX
+
 /* What every transfer has, on both sides. */
 struct kvpi_transfer {
-    uint32_t generation;
-    uint32_t state; /* KVP_TRANSFER_...; 0: the place is empty */
+    uint32_t generation; /* of the id; retired: at KVPI_LAST_TRANSFER */
+    uint32_t state;      /* KVP_TRANSFER_...; 0: the place is empty */
     kvp_status status;
     uint32_t by_peer;
     uint32_t begin;
     uint32_t end;
     kvp_seq seq;
-    uint64_t owed; /* a bit for each link that is to be told how it ended */
-    uint64_t chunks;
-    uint64_t bytes;
+    uint64_t owed;   /* a bit for each link that is to be told how it ended */
+    uint64_t chunks; /* never wraps */
+    uint64_t bytes;  /* never wraps */
 };
 
 /* Returns: KVP_OK; KVP_E_ARG */
@@ -67,6 +69,12 @@ static inline int kvpi_transfer_lives(const struct kvpi_transfer *t)
            t->state == KVP_TRANSFER_SENT;
 }
 
+/* Can a new transfer have the place? */
+static inline int kvpi_transfer_is_free(const struct kvpi_transfer *t)
+{
+    return t->state == 0 && t->generation < KVPI_LAST_TRANSFER;
+}
+
 static inline uint64_t kvpi_transfer_id(const struct kvpi_transfer *t, uint32_t place)
 {
     return (uint64_t)t->generation << 32 | (place + 1);
@@ -76,5 +84,17 @@ static inline uint64_t kvpi_transfer_id(const struct kvpi_transfer *t, uint32_t 
 int kvpi_transfer_is_failure(kvp_status status);
 
 void kvpi_transfer_tell(const struct kvpi_transfer *t, kvp_transfer_info *out_info);
+
+#if KVP_CHECK >= 1
+/* For tests: the generations of a sender, or receiver, that was just created go on from `start`. */
+void kvpi_sender_start_at(kvp_sender *self, uint64_t start);
+void kvpi_receiver_start_at(kvp_receiver *self, uint64_t start);
+
+/* That generation: the last one, or before. */
+static inline uint32_t kvpi_transfer_start(uint64_t start)
+{
+    return start < KVPI_LAST_TRANSFER ? (uint32_t)start : KVPI_LAST_TRANSFER;
+}
+#endif
 
 #endif

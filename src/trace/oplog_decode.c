@@ -559,15 +559,17 @@ static int take_seq_info(decoder *d, kvp_seq_info *info)
            TAKE_FIELDS(d, &info->tokens, &info->known_tokens, &info->prompt_tokens,
                        &info->cached_tokens, &info->computed_tokens, &info->writable_tokens,
                        &info->public_tokens, &info->kept_tokens, &info->blocks, &info->stop,
-                       &info->retention, &info->row_version, &info->tier, &info->tree_tokens) &&
+                       &info->retention) &&
+           take_u64(d, &info->row_version) && TAKE_FIELDS(d, &info->tier, &info->tree_tokens) &&
            take_signed(d, &info->last_token);
 }
 
 static int take_block_info(decoder *d, kvp_block_info *info)
 {
     const uint8_t *hash;
-    if (!TAKE_FIELDS(d, &info->state, &info->ref_count, &info->generation, &info->retention,
-                     &info->sealed_units, &info->sealed_tokens, &info->group) ||
+    if (!TAKE_FIELDS(d, &info->state, &info->ref_count) || !take_u64(d, &info->generation) ||
+        !TAKE_FIELDS(d, &info->retention, &info->sealed_units, &info->sealed_tokens,
+                     &info->group) ||
         !take_bytes(d, sizeof info->hash.bytes, &hash))
         return 0;
     memcpy(info->hash.bytes, hash, sizeof info->hash.bytes);

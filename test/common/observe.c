@@ -96,7 +96,7 @@ static void put_seq(observed *o, const world *w, const struct kvpi_seq *s)
     put_tree(o, w, seq, info.tree_tokens);
     put_u32(o, s->uncached_from);
     put_u32(o, s->n_partial_keys);
-    put_u32(o, info.tree_tokens > 0 ? s->tree_step : 0);
+    put(o, &s->tree_step, info.tree_tokens > 0 ? sizeof(s->tree_step) : 0);
     free(tokens);
 }
 
@@ -107,7 +107,7 @@ static void put_spaces(observed *o, const kvp_cache *cache)
         put(o, &spaces[i].generation, sizeof(spaces[i].generation));
         if (spaces[i].generation & 1) {
             put_u32(o, spaces[i].root);
-            put_u32(o, spaces[i].openers);
+            put(o, &spaces[i].openers, sizeof(spaces[i].openers));
             put(o, spaces[i].name, spaces[i].name_bytes);
         }
     }

@@ -83,7 +83,8 @@ const kvp_open_info sample_open_info = {9, 8, KVP_STOP_FULL_HIT, 6, 1, 7, 2, 3, 
 const kvp_admission sample_admission = {KVP_ADMIT_LATER, 20, 300, UINT32_MAX, 6};
 const kvp_released sample_released = {1, 70000};
 const kvp_swapped sample_swapped = {300, 2, {4, 70001}};
-const kvp_block_info sample_block_info = {KVP_BLOCK_HELD, 3, 1000, 7, 2, 8, {{9, 8, 7}}, 6};
+const kvp_block_info sample_block_info = {KVP_BLOCK_HELD, 3, (uint64_t)1000 << 32, 7, 2, 8,
+                                          {{9, 8, 7}},    6};
 const kvp_shortage sample_shortage = {KVP_E_NEVER, 5, UINT64_C(1) << 40, KVP_HOST, 0};
 static const kvp_violation VIOLATION = {"T1", 12345, "detail"};
 static const kvp_copy COPIES[] = {{0, 0, 0, 0, 5, 6, 3}, {1, 2, 3, 4, 7, 1 << 29, 8}};
@@ -121,9 +122,8 @@ const int32_t sample_event_tokens[] = {1, 2, 3, 4, -1, -1, -1, -1, 9, 10, 11, 12
 
 kvp_seq_info sample_seq_info(void)
 {
-    static const uint32_t fields[] = {11, 10, 9,          8, 7,          600, 5, 4,
-                                      3,  2,  UINT32_MAX, 6, UINT32_MAX, 1,   12};
-    kvp_seq_info info = {.ns = sample_ns, .tag = UINT64_MAX - 1};
+    static const uint32_t fields[] = {11, 10, 9, 8, 7, 600, 5, 4, 3, 2, UINT32_MAX, 6, 1, 12};
+    kvp_seq_info info = {.ns = sample_ns, .tag = UINT64_MAX - 1, .row_version = UINT64_MAX};
     memcpy((char *)&info + offsetof(kvp_seq_info, tokens), fields, sizeof fields);
     return info;
 }

@@ -1,5 +1,7 @@
 #include "sched_world.h"
 
+#include "start.h"
+
 #include <string.h>
 
 kvp_sched_config sched_config_of(uint32_t max_running, uint32_t step_tokens)
@@ -19,6 +21,7 @@ sched_world make_sched_world(const kvp_config *cache_config, const kvp_sched_con
     sched_world s = {.w = make_world(cache_config)};
     s.is_overlapped = cache_config->steps == KVP_STEPS_OVERLAPPED;
     assert_ok(kvp_sched_create(config, s.w.cache, NULL, 0, &s.sched));
+    start_sched(s.sched);
     assert_true(sched_memory_create(&s.memory, s.w.cache));
     return s;
 }

@@ -1,6 +1,8 @@
 /* world: see world.h. */
 #include "world.h"
 
+#include "start.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +31,7 @@ world make_world(const kvp_config *config)
     assert_non_null(w.arena);
     memset(w.arena, 0xA5, w.arena_bytes); /* its content does not matter */
     assert_ok(kvp_cache_create(config, w.arena, w.arena_bytes, &w.cache));
+    start_cache(w.cache);
     assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
     return w;
 }

@@ -3,12 +3,14 @@
  *   kvp_gauntlet             every scene
  *   kvp_gauntlet V6 R1       these, by number or name
  *   kvp_gauntlet --list      names and sources only
+ *   kvp_gauntlet --start-at N ...   the same with counters that start near N
  *   kvp_gauntlet --self-test planted defects: the scenes that are named for each must find it
  *
  * A line for each scene: its number, "ok" or "BAD", its name, and how many slots of the shadow
  * memory were compared; then what went wrong. Exit status: 0 nothing; 1 something; 2 wrong usage.
  */
 #include "scenes.h"
+#include "start.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -100,6 +102,14 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--self-test") == 0) {
         return self_test();
     }
+    if (argc > 2 && strcmp(argv[1], "--start-at") == 0) {
+        if (!start_at(strtoull(argv[2], NULL, 0))) {
+            fprintf(stderr, "kvp_gauntlet: --start-at needs a library with checks\n");
+            return 2;
+        }
+        argv += 2;
+        argc -= 2;
+    }
     for (uint32_t i = 0; i < LISTS; i++) {
         for (uint32_t k = 0; k < lists[i]->n_scenes; k++) {
             const scene *one = &lists[i]->scenes[k];
@@ -112,7 +122,8 @@ int main(int argc, char **argv)
         }
     }
     if (!lists_only && n_played == 0) {
-        fprintf(stderr, "usage: kvp_gauntlet [--list | --self-test | NUMBER-OR-NAME ...]\n");
+        fprintf(stderr, "usage: kvp_gauntlet [--list | --self-test | "
+                        "[--start-at N] [NUMBER-OR-NAME ...]]\n");
         return 2;
     }
     if (!lists_only) {

@@ -1,6 +1,8 @@
 /* See rig.h: the cache and its memory. */
 #include "rig.h"
 
+#include "start.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +148,7 @@ void rig_called(rig *r)
 void rig_begin(rig *r, const kvp_config *config)
 {
     EXPECT_OK(r, kvp_cache_create(config, NULL, 0, &r->cache));
+    start_cache(r->cache);
     EXPECT_OK(r, kvp_cache_config(r->cache, &r->config));
     EXPECT_OK(r, kvp_ns_open(r->cache, space_name, strlen(space_name), &r->ns));
     r->memory = shadow_create(&r->config, &r->verdict);

@@ -56,7 +56,7 @@ typedef struct rig {
     kvp_ns ns;         /* the namespace "model" */
     shadow *memory;
     truth truth;
-    uint32_t *generations[SHADOW_TIERS];
+    uint64_t *generations[SHADOW_TIERS];
     uint8_t *states[SHADOW_TIERS];
     rig_seq seqs[RIG_SEQS];
     kvp_open_info info; /* of the last open */

@@ -1,6 +1,7 @@
 /* Defects of vLLM: what blocks, hits, windows, events and keys are. Steps, transfers and the
  * scheduler: vllm_engine.c. */
 #include "scenes.h"
+#include "start.h"
 
 #include <kvpager/events.h>
 
@@ -111,7 +112,7 @@ static uint32_t count_removed(rig *r, uint64_t *next)
 static void removal_is_told_of_the_last_copy(rig *r)
 {
     kvp_config config = rig_config(3);
-    uint64_t next = 1;
+    uint64_t next = start_number() + 1;
     config.commit_policy = KVP_KEEP;
     config.max_events = 64;
     rig_begin(r, &config);

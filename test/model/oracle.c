@@ -105,6 +105,15 @@ oracle *oracle_create(const kvp_config *resolved)
     return o;
 }
 
+void oracle_start(oracle *o, uint64_t start)
+{
+    o->step_number = o->effective = o->newest_event = o->stats.steps = start;
+    for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
+        for (uint32_t i = 1; i < o->pools[tier].n; i++)
+            o->blocks[o->pools[tier].first + (int32_t)i].generation = start;
+    }
+}
+
 static void destroy_seq(oracle_seq *seq)
 {
     for (uint32_t k = 0; k < KVP_GROUPS_MAX; k++)
@@ -413,7 +422,7 @@ void oracle_run(oracle *o, const kvp_call *call, kvp_outcome *out)
 
 static void learn_version(oracle_seq *seq, const kvp_outcome *seen, kvp_outcome *foretold)
 {
-    uint32_t version = seen->u.seq.row_version, least = seq->version + seq->moves;
+    uint64_t version = seen->u.seq.row_version, least = seq->version + seq->moves;
     bool fits = !seq->version_known || (seq->row_changed ? version > least : version == least);
 
     foretold->u.seq.row_version = fits ? version : least + seq->row_changed;

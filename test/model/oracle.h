@@ -85,7 +85,7 @@ enum { UNIT_EMPTY = 0, UNIT_SEALED, UNIT_DUPLICATE, UNIT_IN_FLIGHT };
 
 typedef struct oracle_block {
     uint32_t refs;
-    uint32_t generation;
+    uint64_t generation;
     uint32_t retention;
     uint32_t group;      /* that took it last */
     uint64_t raised_in;  /* number of the call that raised the generation last */
@@ -173,7 +173,7 @@ typedef struct oracle_seq {
     uint64_t cut_by; /* newest step that was out when slots to be written were cut off; 0: none */
     bool is_fork;
     bool version_known; /* row_version: the cache's number at the last look, and */
-    uint32_t version;
+    uint64_t version;
     bool row_changed; /* whether it must have risen since */
     uint32_t moves;   /* swaps since: each raises it by one */
 } oracle_seq;
@@ -323,6 +323,9 @@ typedef struct oracle {
  * machine has no memory, like everything here. */
 oracle *oracle_create(const kvp_config *resolved);
 void oracle_destroy(oracle *o);
+
+/* A new oracle goes on as if steps and events had come to number `start`. */
+void oracle_start(oracle *o, uint64_t start);
 
 /* Foretell the outcome of a call, and go to the state after it. */
 void oracle_run(oracle *o, const kvp_call *call, kvp_outcome *out);

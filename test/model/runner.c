@@ -1,9 +1,10 @@
 /* kvp_model: random calls on a cache and on the oracle, compared one by one.
  *
  *   kvp_model [--seed N] [--ops N] [--configs N] [--config-index I] [--seconds S]
- *             [--check-level L] [--audit-every K] [--record FILE] [--quiet] [--verbose]
- *   kvp_model --replay FILE
- *   kvp_model --shrink FILE -o OUT
+ *             [--check-level L] [--audit-every K] [--record FILE] [--start-at N] [--quiet]
+ *             [--verbose]
+ *   kvp_model --replay FILE [--start-at N]
+ *   kvp_model --shrink FILE -o OUT [--start-at N]
  *   kvp_model --allocations          count what the library allocates after creation
  *   kvp_model --self-test            the header's examples, on the oracle alone
  *
@@ -15,6 +16,7 @@
 #include "allocations.h"
 #include "script.h"
 #include "self_test.h"
+#include "start.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +28,7 @@
 #include <unistd.h>
 
 typedef struct options {
-    uint64_t seed, ops, configs, config_index, seconds;
+    uint64_t seed, ops, configs, config_index, seconds, start_at;
     bool one_config, quiet, verbose, allocations, no_coverage, no_shrink, self_test;
     int check_level;
     uint32_t audit_every;
@@ -67,7 +69,7 @@ static session_options session_options_of(const options *opt, uint64_t index,
     s.audit_every = opt->audit_every ? opt->audit_every : 61 + blocks * 2;
     s.own_arena = index % 3 == 1;
     s.move_every = 101;
-    s.record = index % 2 == 1 && !opt->record;
+    s.record = index % 2 == 1 && !opt->record && !opt->start_at; /* a log begins with a new cache */
     s.record_fd = -1;
     return s;
 }
@@ -318,7 +320,7 @@ static bool read_number(const char *text, uint64_t *out)
     char *end = NULL;
 
     errno = 0;
-    *out = text ? strtoull(text, &end, 10) : 0;
+    *out = text ? strtoull(text, &end, 0) : 0;
     return text && *text >= '0' && *text <= '9' && !*end && !errno;
 }
 
@@ -335,7 +337,7 @@ static bool read_option(options *opt, const char *name, const char *value, int *
         {"--seed", &opt->seed},       {"--ops", &opt->ops},
         {"--configs", &opt->configs}, {"--config-index", &opt->config_index},
         {"--seconds", &opt->seconds}, {"--check-level", &level},
-        {"--audit-every", &every},
+        {"--audit-every", &every},    {"--start-at", &opt->start_at},
     };
     const struct {
         const char *name;
@@ -387,6 +389,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "kvp_model: bad option %s (see test/model/README.md)\n", argv[i]);
             return 2;
         }
+    }
+    if (!start_at(opt.start_at)) {
+        fprintf(stderr, "kvp_model: --start-at needs a library with checks\n");
+        return 2;
     }
     if (opt.configs == 0)
         opt.configs = opt.ops / 2000 + 1;

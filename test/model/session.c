@@ -1,6 +1,7 @@
 /* See session.h. */
 #include "session.h"
 #include "describe.h"
+#include "start.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -99,6 +100,39 @@ static bool resolved_well(const kvp_config *given, const kvp_config *resolved)
                                                 wanted.n_uncached_tokens * sizeof(int32_t)) == 0);
 }
 
+/* A number for a kind of difference, so that shrinking does not wander from one to another. */
+static void sign(session *s, uint32_t op, const char *what)
+{
+    uint32_t hash = op;
+
+    while (*what)
+        hash = hash * 31 + (uint8_t)*what++;
+    s->signature = 1 + hash % 120;
+}
+
+/* Do the events that the call made tell what there is now? */
+static bool follow(session *s)
+{
+    const char *why = view_follow(s->v, s->cache);
+
+    if (!why)
+        return true;
+    sign(s, 0, why);
+    snprintf(s->why, sizeof s->why, "after the call, events: %s", why);
+    return false;
+}
+
+/* The counters of both go on from a number; the events before it tell of nothing. */
+static bool start(session *s)
+{
+    uint64_t at = start_number(), most = s->o->config.max_events;
+
+    start_cache(s->cache);
+    oracle_start(s->o, at);
+    s->v->next = at > most ? at - most + 1 : 1;
+    return follow(s);
+}
+
 session *session_create(const kvp_config *config, const session_options *options)
 {
     session *s = calloc(1, sizeof *s);
@@ -129,6 +163,11 @@ session *session_create(const kvp_config *config, const session_options *options
     }
     s->o = oracle_create(&resolved);
     s->v = view_create(s->o);
+    if (start_number() && !start(s)) {
+        fprintf(stderr, "kvp_model: starting late: %s\n", s->why);
+        session_destroy(s);
+        return NULL;
+    }
     return s;
 }
 
@@ -144,16 +183,6 @@ void session_destroy(session *s)
     free(s->arena);
     free(s->log);
     free(s);
-}
-
-/* A number for a kind of difference, so that shrinking does not wander from one to another. */
-static void sign(session *s, uint32_t op, const char *what)
-{
-    uint32_t hash = op;
-
-    while (*what)
-        hash = hash * 31 + (uint8_t)*what++;
-    s->signature = 1 + hash % 120;
 }
 
 static bool check(session *s)
@@ -215,18 +244,6 @@ static bool move(session *s)
     s->arena = copy;
     s->cache = copy;
     return true;
-}
-
-/* Do the events that the call made tell what there is now? */
-static bool follow(session *s)
-{
-    const char *why = view_follow(s->v, s->cache);
-
-    if (!why)
-        return true;
-    sign(s, 0, why);
-    snprintf(s->why, sizeof s->why, "after the call, events: %s", why);
-    return false;
 }
 
 bool session_step(session *s, const kvp_call *call)

@@ -20,6 +20,12 @@ foreach(seed RANGE 1 4)
                LABELS model)
 endforeach()
 
+math(EXPR late_ops "${ops} / 12")
+foreach(start ${late_starts})
+  kvp_add_test(NAME model_start_${start}
+               COMMAND kvp_model --seed 5 --ops ${late_ops} --start-at ${start} LABELS model)
+endforeach()
+
 # A library that does not audit itself is fast: many more calls.
 if(KVP_CHECK EQUAL 0)
   foreach(seed 101 102)

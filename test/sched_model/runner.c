@@ -1,6 +1,6 @@
 /* kvp_sched_model: random calls on a scheduler and on its oracle, compared one by one.
  *
- *   kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] [--verbose]
+ *   kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] [--start-at N] [--verbose]
  *
  * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, fail,
  * abort, pause, resume, reorder, flush, sequences and overlapped steps of the caller's own.
@@ -13,6 +13,7 @@
 #include "oracle.h"
 
 #include "sched_memory.h"
+#include "start.h"
 
 #include <inttypes.h>
 #include <kvpager/steps.h>
@@ -155,10 +156,13 @@ static void begin(struct run *run)
     REQUIRE(run->arena != NULL && run->copy != NULL);
     REQUIRE(kvp_cache_create(&run->cache_config, run->arena, run->arena_bytes, &run->cache) ==
             KVP_OK);
+    start_cache(run->cache);
     REQUIRE(kvp_ns_open(run->cache, "a", 1, &run->ns) == KVP_OK);
     REQUIRE(kvp_sched_create(&run->config, run->cache, NULL, 0, &run->sched) == KVP_OK);
+    start_sched(run->sched);
     REQUIRE(sched_memory_create(&run->memory, run->cache));
     oracle_begin(&run->o, &run->config, run->cache);
+    run->o.arrivals = run->n_submitted = start_number();
 }
 
 static void end(struct run *run)
@@ -761,27 +765,24 @@ static int report(const uint64_t *met, uint64_t n_calls, int is_verbose)
 int main(int argc, char **argv)
 {
     static uint64_t met[N_SITUATIONS];
-    uint64_t seed = 1;
-    uint64_t n_calls = LONG_RUN;
-    uint64_t n_seconds = 0;
-    uint64_t config = UINT64_MAX;
-    int is_verbose = 0;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--verbose") == 0)
-            is_verbose = 1;
-        else if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
-            seed = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--calls") == 0 && i + 1 < argc)
-            n_calls = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
-            n_seconds = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
-            config = strtoull(argv[++i], NULL, 10);
-        else {
-            fprintf(stderr, "usage: kvp_sched_model [--seed N] [--calls N | --seconds S] "
-                            "[--config I] [--verbose]\n");
-            return 2;
+    uint64_t seed = 1, n_calls = LONG_RUN, n_seconds = 0, config = UINT64_MAX, start = 0;
+    const char *const names[] = {"--seed", "--calls", "--seconds", "--config", "--start-at"};
+    uint64_t *const numbers[] = {&seed, &n_calls, &n_seconds, &config, &start};
+    int is_verbose = 0, is_good = 1;
+    for (int i = 1; i < argc && is_good; i++) {
+        is_good = strcmp(argv[i], "--verbose") == 0;
+        is_verbose |= is_good;
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers && !is_good && i + 1 < argc; k++) {
+            if (strcmp(argv[i], names[k]) == 0) {
+                *numbers[k] = strtoull(argv[++i], NULL, 0);
+                is_good = 1;
+            }
         }
+    }
+    if (!is_good || !start_at(start)) {
+        fprintf(stderr, "usage: kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] "
+                        "[--start-at N, in a library with checks] [--verbose]\n");
+        return 2;
     }
     if (config != UINT64_MAX) {
         run_config(seed, config, met);

@@ -11,6 +11,13 @@ foreach(seed 1 2)
                COMMAND kvp_sched_model --seed ${seed} --calls ${calls} LABELS model)
 endforeach()
 
+math(EXPR late_calls "${calls} / 8")
+foreach(start ${late_starts})
+  kvp_add_test(NAME sched_model_start_${start}
+               COMMAND kvp_sched_model --seed 3 --calls ${late_calls} --start-at ${start}
+               LABELS model)
+endforeach()
+
 # A library that does not audit itself is fast: many more calls.
 if(KVP_CHECK EQUAL 0)
   kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 3000000

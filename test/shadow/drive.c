@@ -142,7 +142,7 @@ static void trace_block(drive *d)
         static const char *const states[] = {"null", "free", "cached", "held", "parked"};
         d->traced = info;
         drive_trace(d,
-                    "        %s: %s, %" PRIu32 " refs, generation %" PRIu32 ", %" PRIu32 " sealed",
+                    "        %s: %s, %" PRIu32 " refs, generation %" PRIu64 ", %" PRIu32 " sealed",
                     name, states[info.state], info.ref_count, info.generation, info.sealed_tokens);
     }
 }

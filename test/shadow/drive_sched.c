@@ -1,6 +1,8 @@
 /* See drive_sched.h. */
 #include "drive_sched.h"
 
+#include "start.h"
+
 #include <kvpager/sched.h>
 
 #include <inttypes.h>
@@ -576,6 +578,7 @@ static bool make_sched(sched_drive *d)
         verdict_bad(d->base.verdict, "kvp_sched_create: %s", kvp_status_name(status));
         return false;
     }
+    start_sched(d->sched);
     return true;
 }
 

@@ -1,7 +1,8 @@
 /* kvp_shadow: random engines over a memory that knows what it holds.
  *
  *   kvp_shadow [--engine ordered|overlapped|sched] [--seed N] [--ops N] [--config-index I]
- *              [--seconds S] [--plant DEFECT] [--trace] [--block ID] [--verbose] [--no-coverage]
+ *              [--seconds S] [--start-at N] [--plant DEFECT] [--trace] [--block ID] [--verbose]
+ *              [--no-coverage]
  *   kvp_shadow --sweep [--engine E] [--seed N] [--ops N] [--config-index I]
  *                                 every copy and every pass of a run fails, one in each run
  *   kvp_shadow --self-test        every planted defect must be found
@@ -10,6 +11,7 @@
  */
 #include "drive.h"
 #include "self_test.h"
+#include "start.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +29,7 @@ static const char *const engines[DRIVE_ENGINES] = {"ordered", "overlapped", "sch
 
 typedef struct options {
     drive_options drive;
-    uint64_t ops, seconds;
+    uint64_t ops, seconds, start_at;
     bool one_config, verbose, no_coverage, self_test;
 } options;
 
@@ -35,7 +37,7 @@ static bool read_number(const char *text, uint64_t *out)
 {
     char *end = NULL;
     errno = 0;
-    *out = text == NULL ? 0 : strtoull(text, &end, 10);
+    *out = text == NULL ? 0 : strtoull(text, &end, 0);
     return text != NULL && *text >= '0' && *text <= '9' && *end == '\0' && errno == 0;
 }
 
@@ -78,6 +80,7 @@ static bool read_option(options *o, const char *name, const char *value, int *us
     } numbers[] = {{"--seed", &o->drive.seed},
                    {"--ops", &o->ops},
                    {"--seconds", &o->seconds},
+                   {"--start-at", &o->start_at},
                    {"--config-index", &o->drive.index}};
     *used = 1;
     for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
@@ -207,6 +210,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "kvp_shadow: bad option %s (see test/shadow/README.md)\n", argv[i]);
             return 2;
         }
+    }
+    if (!start_at(o.start_at)) {
+        fprintf(stderr, "kvp_shadow: --start-at needs a library with checks\n");
+        return 2;
     }
     return o.self_test ? self_test_run() : o.drive.sweeps ? sweep(&o) : run(&o);
 }

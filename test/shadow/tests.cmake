@@ -32,3 +32,10 @@ foreach(engine ordered overlapped sched)
                COMMAND kvp_shadow --sweep --engine ${engine} --seed 1001 --ops 600000
                LABELS model soak)
 endforeach()
+foreach(start ${late_starts})
+  foreach(engine overlapped sched)
+    kvp_add_test(NAME shadow_${engine}_start_${start}
+                 COMMAND kvp_shadow --engine ${engine} --seed 4 --ops 10000 --start-at ${start}
+                 LABELS model)
+  endforeach()
+endforeach()

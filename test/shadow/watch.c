@@ -1,6 +1,8 @@
 /* See watch.h. */
 #include "watch.h"
 
+#include "start.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,7 @@ watch *watch_create(const kvp_config *config, bool device_overlapped, uint64_t s
         free(w);
         return NULL;
     }
+    start_cache(w->cache);
     w->overlapped = config->steps == KVP_STEPS_OVERLAPPED;
     w->memory = shadow_create(&w->config, v);
     truth_init(&w->truth, w->config.unit_tokens, w->config.hash_seed, v);

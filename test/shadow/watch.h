@@ -62,7 +62,7 @@ typedef struct watch {
     uint32_t n_subjects;
     uint64_t n_serials;
     uint64_t n_calls;                    /* that may have changed the cache */
-    uint32_t *generations[SHADOW_TIERS]; /* [N] when last looked at */
+    uint64_t *generations[SHADOW_TIERS]; /* [N] when last looked at */
     uint8_t *states[SHADOW_TIERS];
     work_drop *drops; /* [n_drops] since the last step */
     uint32_t n_drops, drops_capacity;

@@ -169,6 +169,22 @@ static void x1_awaited_in_order(struct scene *s)
     s->cache->config.steps = KVP_STEPS_ORDERED;
 }
 
+static struct kvpi_dup *awaited(const struct scene *s)
+{
+    const struct kvpi_prefix *prefix = &s->cache->prefix;
+    return kvpi_prefix_dups(prefix) + kvpi_prefix_slot(prefix, KVP_HOST, (uint32_t)s->row[0], 0);
+}
+
+static void x3_of_a_step_in_effect(struct scene *s)
+{
+    awaited(s)->prev = (uint32_t)s->cache->steps.effective;
+}
+
+static void x3_of_no_step_yet(struct scene *s)
+{
+    awaited(s)->prev = (uint32_t)s->cache->steps.begun + 2;
+}
+
 static void n3_free_block_awaits(struct scene *s)
 {
     struct kvpi_dup *dups = kvpi_prefix_dups(&s->cache->prefix);
@@ -233,6 +249,8 @@ static void test_every_planted_fault_is_named(void **state)
         {m2_host_row_too_long, "M2", 3},
         {n4_awaited_users, "N4", 3},
         {x1_awaited_in_order, "X1", 3},
+        {x3_of_a_step_in_effect, "X3", 3},
+        {x3_of_no_step_yet, "X3", 3},
         {n3_free_block_awaits, "N3", 3},
         {n3_host_content, "N3", 3},
         {x2_out, "X2", 3},

@@ -478,7 +478,7 @@ static void test_reset_closes_and_drops_everything(void **state)
     assert_ok(kvp_seq_retain(w.cache, seq, (kvp_range){0, 4}, 5));
     assert_ok(kvp_seq_extend(w.cache, child, ints(0), 1, 0));
     const kvp_stats before = stats_of(&w);
-    uint32_t generation[8];
+    uint64_t generation[8];
     for (int32_t b = 1; b < 8; b++) {
         generation[b] = block_of(&w, b).generation + (block_of(&w, b).state != KVP_BLOCK_FREE);
     }

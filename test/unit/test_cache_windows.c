@@ -31,7 +31,7 @@ static void check_kept(uint32_t S, uint32_t K, uint32_t R)
     expect_kept(&w, seq, window, S);
     for (uint32_t n = 2; n <= K + R + 3 * S && n <= 31; n++) {
         const uint64_t before = stats_of(&w).dropped_blocks;
-        const uint32_t version = info_of(&w, seq).row_version;
+        const uint64_t version = info_of(&w, seq).row_version;
         extend_seq(&w, seq, 1);
         assert_int_equal(stats_of(&w).dropped_blocks, before); /* at commit only */
         assert_ok(kvp_seq_commit(w.cache, seq, n));

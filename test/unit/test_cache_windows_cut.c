@@ -364,7 +364,7 @@ static void test_an_invalidation_takes_back_what_was_dropped_and_cached(void **s
     world w = window_world(7, 0, 4);
     const kvp_seq seq = open_done(&w, ints(0), 16);
     assert_queue(&w, 0, 5, 6, 7, 3, 2, 1);
-    const uint32_t generation = block_of(&w, 4).generation;
+    const uint64_t generation = block_of(&w, 4).generation;
     assert_ok(kvp_seq_invalidate(w.cache, seq, 4, NULL, 0, NULL));
     assert_queue(&w, 0, 3, 2, 5, 6, 7, 1); /* freed in row order, each to the head */
     assert_int_equal(stats_of(&w).detached_units, 3);

@@ -336,7 +336,8 @@ static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
     world w = small_world(31);
     kvp_seq seqs[2] = {open_done(&w, ints(0), 5), open_done(&w, ints(50), 9)};
     int32_t copy[2][MAX_M];
-    uint32_t n[2] = {0, 0}, version[2] = {0, 0}, had[2], blocks[2];
+    uint64_t version[2] = {0, 0}, had[2];
+    uint32_t n[2] = {0, 0}, blocks[2];
     int32_t indptr[3], start[2], entries[MAX_M];
     for (int turn = 0; turn < 6; turn++) {
         memcpy(had, version, sizeof had);
@@ -369,7 +370,7 @@ static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
         }
         delta.max_entries = 0;
         delta.entries = NULL;
-        delta.had_version = (const uint32_t[]){9, 9};
+        delta.had_version = (const uint64_t[]){9, (uint64_t)1 << 32 | version[1]};
         assert_status(KVP_E_TOO_SMALL, kvp_meta_fill_delta(w.cache, &batch, &delta));
         assert_true(delta.n_entries > 0);
     }

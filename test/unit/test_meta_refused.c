@@ -169,12 +169,14 @@ static void test_delta(void **state)
     make_scene(&s);
     kvp_cache *cache = s.w.cache;
     const uint32_t had[] = {0, 0};
+    const uint64_t had_version[] = {0, 0};
+    uint64_t version[2] = {7, 7};
     uint32_t now[2] = {7, 7};
     kvp_meta_delta d = {.struct_size = sizeof(d),
                         .max_entries = 5,
-                        .had_version = had,
+                        .had_version = had_version,
                         .had_blocks = had,
-                        .version = now,
+                        .version = version,
                         .blocks = now,
                         .indptr = s.room,
                         .start = s.room,

@@ -250,7 +250,8 @@ static void test_deltas_have_dropped_entries(void **state)
     world w = example_world();
     const kvp_seq seq = open_done(&w, ints(0), 13);
     kvp_meta_sizes sizes;
-    uint32_t had_version = 0, had = 0, version, blocks;
+    uint64_t had_version = 0, version;
+    uint32_t had = 0, blocks;
     int32_t indptr[2], start, entries[MAX_E];
     const kvp_meta_batch batch = batch_for(&seq, 1, 1);
     kvp_meta_delta delta = {sizeof delta, MAX_E,  &had_version, &had, &version, &blocks,

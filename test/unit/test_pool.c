@@ -15,6 +15,7 @@ enum { N = 8, MANY = 48, CLASSES = KVP_RETENTION_CLASSES };
 struct made {
     struct kvpi_pool pool;
     _Alignas(64) struct kvpi_block blocks[MANY + CLASSES];
+    _Alignas(64) uint32_t wraps[MANY];
 };
 
 static void make_many(struct made *made, uint32_t n_blocks)
@@ -94,9 +95,9 @@ static void take_all(struct made *made)
     }
 }
 
-static uint32_t generation(const struct made *made, uint32_t block)
+static uint64_t generation(const struct made *made, uint32_t block)
 {
-    return kvpi_block(&made->pool, block)->generation;
+    return kvpi_pool_generation(&made->pool, block);
 }
 
 /* --------------------------------------------------------------------------------------- orders */
@@ -268,6 +269,28 @@ static void test_the_generation_rises_when_content_is_lost_and_only_then(void **
     assert_int_equal(generation(&made, block), 3);
     assert_int_equal(kvpi_pool_take(&made.pool, 0, 0), block);
     assert_int_equal(generation(&made, block), 3);
+}
+
+/* It lies in two halves. */
+static void test_the_generation_has_64_bits(void **state)
+{
+    (void)state;
+    struct made made;
+    make(&made);
+    const uint32_t block = take(&made, 0);
+    for (uint64_t high = 0; high < 3; high++) {
+        kvpi_block(&made.pool, block)->generation = UINT32_MAX;
+        assert_int_equal(generation(&made, block), high << 32 | UINT32_MAX);
+        kvpi_pool_raise(&made.pool, block);
+        assert_int_equal(generation(&made, block), (high + 1) << 32);
+        assert_int_equal(generation(&made, block - 1), 0);
+        assert_int_equal(generation(&made, block + 1), 0);
+    }
+    kvpi_block(&made.pool, block)->generation = UINT32_MAX;
+    kvpi_pool_reset(&made.pool, 0); /* it was held */
+    assert_int_equal(generation(&made, block), (uint64_t)4 << 32);
+    kvpi_pool_reset(&made.pool, 1);
+    assert_int_equal(generation(&made, block), 0);
 }
 
 static void test_content_of_a_held_block_may_come_and_go(void **state)
@@ -623,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_retain_decides_where_a_held_block_will_wait),
         cmocka_unit_test(test_a_cached_block_that_loses_its_content_goes_to_the_head),
         cmocka_unit_test(test_the_generation_rises_when_content_is_lost_and_only_then),
+        cmocka_unit_test(test_the_generation_has_64_bits),
         cmocka_unit_test(test_content_of_a_held_block_may_come_and_go),
         cmocka_unit_test(test_reset_frees_everything_in_ascending_order),
         cmocka_unit_test(test_a_run_of_releases_stops_at_what_becomes_free),

@@ -1,0 +1,18 @@
+/* start: things that are made go on as if they had run for long, so that their counters come to
+ * 2^31, 2^32 or 2^63 in a test. A program's --start-at says where; only a library with checks has
+ * the hooks. */
+#ifndef TEST_START_H
+#define TEST_START_H
+
+#include <kvpager/kvpager.h>
+#include <kvpager/sched.h>
+
+/* From now on counters start near this number; 0: as they do. 0 when the library has no hooks. */
+int start_at(uint64_t start);
+uint64_t start_number(void);
+
+/* Just after creation. */
+void start_cache(kvp_cache *cache);
+void start_sched(kvp_sched *sched);
+
+#endif
