@@ -76,7 +76,7 @@ static int run_replay(int argc, char **argv)
     if (status != TOOL_OK)
         return status;
     require(replay->blocks >= 1 && replay->blocks <= KVPI_REPLAY_MAX_BLOCKS);
-    require(options.load.host_blocks <= KVPI_REPLAY_MAX_BLOCKS);
+    require(options.load.replay.host_blocks <= KVPI_REPLAY_MAX_BLOCKS);
     require(setup.token_bytes <= INT64_MAX / replay->blocks / replay->block_tokens);
     if (!options.sequential)
         check_times(&setup.step, replay->block_tokens);

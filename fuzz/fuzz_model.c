@@ -6,6 +6,7 @@
 #include "tool/models.h"
 #include "tool/size_report.h"
 
+#include <kvpager/types.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,14 +57,20 @@ static void check_weights(const kvpi_model *model, kvpi_dtype dtype)
 
 static void check_size(const kvpi_size *size, const kvpi_size_options *options)
 {
-    uint64_t bytes = 0;
+    const uint64_t pool_bytes = size->pool_token_bytes * options->block_tokens;
+    uint64_t bytes = 0, blocks = 0, n_rows = 0;
     for (uint32_t g = 0; g < size->n_groups; g++) {
         const kvpi_size_group *group = &size->groups[g];
         require(group->token_bytes > 0 &&
                 group->block_bytes / group->token_bytes == options->block_tokens);
         require(group->sequence_blocks >= 1);
+        require((uint64_t)group->n_rows * size->row_layers >= group->n_layers);
         bytes += group->blocks * group->block_bytes;
+        blocks += group->blocks * group->n_rows;
+        n_rows += group->n_rows;
     }
+    require(n_rows == size->n_rows && n_rows >= 1 && n_rows <= KVP_GROUPS_MAX);
+    require(blocks <= size->pool_blocks && size->pool_blocks <= size->kv_bytes / pool_bytes);
     require(size->n_groups >= 1 && size->n_groups <= 2 && bytes <= size->kv_bytes);
 }
 
