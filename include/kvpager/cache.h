@@ -80,25 +80,25 @@ enum {
 };
 
 typedef struct kvp_config {
-    size_t struct_size;          /* set by kvp_config_init */
-    uint32_t block_tokens;       /* S, 1..65536; default 16 */
-    uint32_t unit_tokens;        /* U, divides S; 0 = S (default) */
-    uint32_t n_blocks;           /* N, null block included, 2..2^31-1; default 1024 */
-    uint32_t max_seqs;           /* open at once, forks included, 1..2^20; default 256 */
-    uint32_t max_seq_tokens;     /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
-    uint32_t max_namespaces;     /* open at once, 1..65536; default 16 */
-    uint32_t n_nodes;            /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
+    size_t struct_size;         /* set by kvp_config_init */
+    uint32_t block_tokens;      /* S, 1..65536; default 16 */
+    uint32_t unit_tokens;       /* U, divides S; 0 = S (default) */
+    uint32_t n_blocks;          /* N, null block included, 2..2^31-1; default 1024 */
+    uint32_t max_seqs;          /* open at once, forks included, 1..2^20; default 256 */
+    uint32_t max_seq_tokens;    /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
+    uint32_t max_namespaces;    /* open at once, 1..65536; default 16 */
+    uint32_t n_nodes;           /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
                                     0 = enough for every unit of the pool and more */
-    uint32_t max_unit_keys;      /* extra keys that may touch one unit, 0..64; default 0 */
-    uint32_t max_copies;         /* copies that may wait in the plan, or be out in steps;
+    uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
+    uint32_t max_copies;        /* copies that may wait in the plan, or be out in steps;
                                     0 = max_seqs + 64, and n_blocks more with a host tier */
-    uint32_t commit_policy;      /* KVP_ADOPT, KVP_KEEP */
-    uint32_t full_hit;           /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
-    uint32_t prefix_cache;       /* 0: nothing is matched or published; default 1 */
-    double watermark;            /* 0 <= w < 1: floor(w * (N-1)) blocks kept free when opening */
-    uint64_t hash_seed;          /* default 0 */
-    uint32_t n_uncached_tokens;  /* size of the set below; default 0 */
-    uint32_t test_hash_bits;     /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
+    uint32_t commit_policy;     /* KVP_ADOPT, KVP_KEEP */
+    uint32_t full_hit;          /* KVP_FULL_HIT_SHARE, KVP_FULL_HIT_RECOMPUTE */
+    uint32_t prefix_cache;      /* 0: nothing is matched or published; default 1 */
+    double watermark;           /* 0 <= w < 1: floor(w * (N-1)) blocks kept free when opening */
+    uint64_t hash_seed;         /* default 0 */
+    uint32_t n_uncached_tokens; /* size of the set below; default 0 */
+    uint32_t test_hash_bits;    /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
     const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
                                        published; copied */
     uint32_t host_blocks;   /* blocks of the host tier, null block included; 0: none (default), else
@@ -175,7 +175,7 @@ typedef struct kvp_stats {
     uint64_t watermark_blocks;
     uint64_t open_seqs;
     uint64_t open_namespaces;
-    uint64_t nodes_used;    /* nodes alive, roots included */
+    uint64_t nodes_used; /* nodes alive, roots included */
     uint64_t nodes_total;
     uint64_t pending_copies;
     uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held; 0: no host tier */
@@ -185,7 +185,7 @@ typedef struct kvp_stats {
     uint64_t swapped_seqs;     /* of open_seqs */
     uint64_t steps_out;
     /* counters */
-    uint64_t opens;            /* sequences opened (forks not counted) */
+    uint64_t opens; /* sequences opened (forks not counted) */
     uint64_t forks;
     uint64_t prompt_tokens;    /* tokens of all opens */
     uint64_t cached_tokens;    /* sum of kvp_open_info.cached_tokens */
@@ -300,20 +300,20 @@ typedef struct kvp_prompt {
     const kvp_range *uncached; /* [n_uncached] positions that must not be cached, now or when they
                                   are reached later; or NULL */
     uint32_t flags;
-    uint32_t retention;      /* class, 0..7, of the blocks that this sequence takes; default 0 */
-    uint64_t tag;            /* the caller's own */
+    uint32_t retention; /* class, 0..7, of the blocks that this sequence takes; default 0 */
+    uint64_t tag;       /* the caller's own */
 } kvp_prompt;
 
 /* Why a match ended where it did. */
 enum {
-    KVP_STOP_END = 0,     /* nothing more to match: every full unit of the prompt was hit */
-    KVP_STOP_MISS = 1,    /* the next unit is not known after this prefix */
-    KVP_STOP_NO_KV = 2,   /* the next unit is known but no block has its KV: a sequence is still
+    KVP_STOP_END = 0,      /* nothing more to match: every full unit of the prompt was hit */
+    KVP_STOP_MISS = 1,     /* the next unit is not known after this prefix */
+    KVP_STOP_NO_KV = 2,    /* the next unit is known but no block has its KV: a sequence is still
                              computing it, or it was evicted while something after it stayed */
-    KVP_STOP_UNCACHED = 3,/* the next unit holds a token that must not be cached */
-    KVP_STOP_OFF = 4,     /* prefix_cache is 0, or KVP_OPEN_NO_MATCH */
-    KVP_STOP_FULL_HIT = 5,/* all was there; cut back by KVP_FULL_HIT_RECOMPUTE */
-    KVP_STOP_NO_ROOM = 6  /* a hit inside a block was given up: its source block and a block to copy
+    KVP_STOP_UNCACHED = 3, /* the next unit holds a token that must not be cached */
+    KVP_STOP_OFF = 4,      /* prefix_cache is 0, or KVP_OPEN_NO_MATCH */
+    KVP_STOP_FULL_HIT = 5, /* all was there; cut back by KVP_FULL_HIT_RECOMPUTE */
+    KVP_STOP_NO_ROOM = 6 /* a hit inside a block was given up: its source block and a block to copy
                              it to did not both fit; or more blocks were on the host than the plan
                              has room for, ever: max_copies - 1 */
 };
@@ -328,8 +328,8 @@ typedef struct kvp_open_info {
     uint32_t cached_blocks; /* of the shared ones, those that nobody held: they cost one each */
     uint32_t copied_tokens; /* hit_tokens % S: copied into a block of the sequence's own */
     uint32_t taken_blocks;  /* blocks taken for the rest; open: done, match: would be */
-    uint32_t evicted_blocks;/* open: cached blocks that lost their content for it; match: 0 */
-    uint32_t stop_group;    /* KVP_STOP_NO_KV: the layer group that ended the match; else 0 */
+    uint32_t evicted_blocks; /* open: cached blocks that lost their content for it; match: 0 */
+    uint32_t stop_group;     /* KVP_STOP_NO_KV: the layer group that ended the match; else 0 */
 } kvp_open_info;
 
 /* Ask how much of a prompt is cached, without holding or changing anything.
@@ -404,9 +404,9 @@ typedef struct kvp_batch {
     const int32_t *tokens;    /* [sum of n_tokens] concatenated; NULL: values not known yet */
     uint32_t reserve_tokens;  /* for each: slots wanted beyond the new tokens */
     uint32_t n_keys;
-    const kvp_key *keys;       /* [n_keys] for a batch of ONE sequence: ascending, inside the new
+    const kvp_key *keys;  /* [n_keys] for a batch of ONE sequence: ascending, inside the new
                                   tokens (absolute positions); else NULL */
-    kvp_status *statuses;      /* [B] written with KVP_BATCH_EACH; else may be NULL */
+    kvp_status *statuses; /* [B] written with KVP_BATCH_EACH; else may be NULL */
 } kvp_batch;
 
 enum {
@@ -510,7 +510,7 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  *
  * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
- *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL; NULL: do not report
+ *          out_n_seqs   how many there are, capacity 0 asks; NULL: capacity 0, and do not report
  * Returns: KVP_OK; KVP_E_ARG when from exceeds the tokens; KVP_E_TOO_SMALL: nothing was changed
  * Thread:  cache. Cost: O(units from `from` on + open sequences x blocks from `from` on)
  */
@@ -563,7 +563,7 @@ KVP_API kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *ou
 /* ------------------------------------------------------------------------ what a sequence knows */
 
 typedef struct kvp_seq_info {
-    kvp_ns ns;              /* as opened; may have been closed since */
+    kvp_ns ns; /* as opened; may have been closed since */
     uint64_t tag;
     uint32_t tokens;        /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
@@ -571,17 +571,17 @@ typedef struct kvp_seq_info {
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
     uint32_t computed_tokens;
     uint32_t writable_tokens; /* slots of [computed, writable) may be written; >= computed */
-    uint32_t public_tokens; /* leading tokens in units that are, or once computed will be, matched
+    uint32_t public_tokens;   /* leading tokens in units that are, or once computed will be, matched
                                by others: a multiple of U. A flush does not show here */
-    uint32_t kept_tokens;   /* leading tokens whose values the cache has: <= known_tokens */
-    uint32_t blocks;        /* length of the row */
-    uint32_t stop;          /* KVP_STOP_... of the match at open; of the parent's for a fork */
-    int32_t last_token;     /* value of the last known token; -1 when there is none, or not kept */
+    uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
+    uint32_t blocks;          /* length of the row */
+    uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
+    int32_t last_token; /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
-    uint32_t row_version;   /* rises when an entry that was in the row is replaced or removed */
-    uint32_t tier;          /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t tree_tokens;   /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
-    uint32_t reserved;      /* 0 */
+    uint32_t row_version; /* rises when an entry that was in the row is replaced or removed */
+    uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
+    uint32_t reserved;    /* 0 */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence.
@@ -688,13 +688,13 @@ KVP_API uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens,
 
 /* One block copy. */
 typedef struct kvp_copy {
-    uint32_t phase;     /* 0, 1, ...: phases run in order, copies of a phase in any order */
-    uint16_t group;     /* layer group */
-    uint8_t src_tier;   /* KVP_DEVICE, KVP_HOST */
+    uint32_t phase;   /* 0, 1, ...: phases run in order, copies of a phase in any order */
+    uint16_t group;   /* layer group */
+    uint8_t src_tier; /* KVP_DEVICE, KVP_HOST */
     uint8_t dst_tier;
     int32_t src_block;
     int32_t dst_block;
-    uint32_t n_tokens;  /* used slots, from the block's start: 1..S */
+    uint32_t n_tokens; /* used slots, from the block's start: 1..S */
 } kvp_copy;
 
 /* Take the plan: the copies that must run, in order, before any forward pass that uses the rows.
@@ -705,7 +705,7 @@ typedef struct kvp_copy {
  * Within a phase no block is both source and destination, and none is a destination twice; a phase
  * begins only where that requires it. Phases count from 0 in each plan.
  *
- * Takes:   capacity     of out_copies; 0 asks for the number only
+ * Takes:   capacity     of out_copies; 0 asks for the number only, and takes nothing
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL
  * Returns: KVP_OK: the plan is empty now; KVP_E_TOO_SMALL: nothing was taken; KVP_E_STATE with
  *          KVP_STEPS_OVERLAPPED: kvp_step_begin takes the plan
@@ -716,7 +716,7 @@ KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_
 
 /* A cached block that lost its content to a take. */
 typedef struct kvp_evicted {
-    kvp_hash hash;  /* of the deepest unit that was sealed in the block */
+    kvp_hash hash; /* of the deepest unit that was sealed in the block */
     int32_t block;
     uint8_t tier;   /* KVP_DEVICE, KVP_HOST */
     uint8_t kept;   /* 1: a device block whose content the plan copies to the host; the host block
