@@ -370,7 +370,7 @@ static void run_call(struct session *s)
         s->spaces[call.name[0] % 2] = s->replay.outcome.handle;
     if (call.op == KVP_CALL_OPEN || call.op == KVP_CALL_FORK)
         s->seqs[s->next++ % N_HANDLES] = s->replay.outcome.handle;
-    if (call.op == KVP_CALL_STEP_BEGIN)
+    if (call.op == KVP_CALL_STEP_BEGIN && call.count > 0)
         s->step = s->replay.outcome.number;
     if (call.op == KVP_CALL_EVENTS_READ)
         s->event = call.number + s->replay.outcome.n - 1;

@@ -300,7 +300,9 @@ static kvp_status encode(const struct session *s, const struct message *m, uint8
     size_t needed = 0;
     const kvp_status asked = kvp_wire_sender_encode(s->sender, &m->step, NULL, 0, &needed);
     const kvp_status status = kvp_wire_sender_encode(s->sender, &m->step, bytes, MESSAGE_BYTES, n);
-    require(status == KVP_OK ? asked == KVP_E_TOO_SMALL && needed == *n : asked == status);
+    require(asked == status || (asked == KVP_OK && status == KVP_E_TOO_SMALL));
+    require(asked != KVP_OK || (needed > MESSAGE_BYTES) == (status != KVP_OK));
+    require(status != KVP_OK || needed == *n);
     return status;
 }
 

@@ -524,7 +524,7 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  *
  * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
- *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL; NULL: do not report
+ *          out_n_seqs   how many there are, capacity 0 asks; NULL: capacity 0, and do not report
  * Returns: KVP_OK; KVP_E_ARG when from exceeds the tokens; KVP_E_TOO_SMALL: nothing was changed
  * Thread:  cache. Cost: O(units from `from` on + open sequences x blocks from `from` on)
  */
@@ -718,7 +718,7 @@ typedef struct kvp_copy {
  * Within a phase no block is both source and destination, and none is a destination twice; a phase
  * begins only where that requires it. Phases count from 0 in each plan.
  *
- * Takes:   capacity     of out_copies; 0 asks for the number only
+ * Takes:   capacity     of out_copies; 0 asks for the number only, and takes nothing
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL
  * Returns: KVP_OK: the plan is empty now; KVP_E_TOO_SMALL: nothing was taken; KVP_E_STATE with
  *          KVP_STEPS_OVERLAPPED: kvp_step_begin takes the plan

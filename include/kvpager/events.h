@@ -54,7 +54,8 @@ typedef struct kvp_event {
 /* Read events from number `from` on.
  *
  * Takes:   from         1 + the number of the last event that was read; 1 at first
- *          capacity     of out_events; out_tokens has room for capacity x U, or is NULL: no tokens
+ *          capacity     of out_events; 0: no events are read. out_tokens has room for capacity x U,
+ *                       or is NULL: no tokens
  * Gives:   out_events, out_tokens  [out_n_events]; 0 when there is nothing new
  * Returns: KVP_OK; KVP_E_BEHIND: event `from` is not remembered any more; KVP_E_ARG: from is 0, or
  *          more than one beyond the newest; KVP_E_STATE: max_events is 0
@@ -67,7 +68,7 @@ KVP_API kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_ev
  * the newest event. Go on with kvp_events_read from the number after it.
  *
  * Takes:   capacity     of out_events; out_tokens as above. 0 asks for the number of events only
- * Gives:   out_number   also on KVP_E_TOO_SMALL, as out_n_events
+ * Gives:   out_number   also on KVP_E_TOO_SMALL and with capacity 0, as out_n_events
  * Returns: KVP_OK; KVP_E_TOO_SMALL; KVP_E_STATE: max_events is 0
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(nodes x depth) at worst
  */

@@ -269,7 +269,7 @@ KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *
  * has (both 0 for a new one, or to have it whole), from the delta before. */
 typedef struct kvp_meta_delta {
     size_t struct_size;
-    uint32_t max_entries;        /* capacity of entries */
+    uint32_t max_entries;        /* capacity of entries; 0 asks for n_entries only */
     const uint64_t *had_version; /* [B] */
     const uint32_t *had_blocks;  /* [B] */
     uint64_t *version;           /* [B] now; pass it as had_version next time */
@@ -297,9 +297,10 @@ KVP_API kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *b
  * depend on the sizes only.
  *
  * Takes:   sizes        of the largest batch that will be filled into it
- *          buffer       [capacity] bytes, aligned to KVP_META_ALIGN; NULL: measure only
+ *          buffer       [capacity] bytes, aligned to KVP_META_ALIGN; NULL, or capacity 0: measure
+ *                       only
  * Gives:   out_n_bytes  used; also on KVP_E_TOO_SMALL
- *          dense ...    every array, and the capacities; unchanged when buffer is NULL
+ *          dense ...    every array, and the capacities; unchanged when it is measured only
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL; KVP_E_TOO_LONG when the size does not fit size_t
  * Thread:  pure
  */

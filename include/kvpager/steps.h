@@ -64,7 +64,7 @@ extern "C" {
 
 /* Begin a step: give it a number, and take the plan as its own.
  *
- * Takes:   capacity     of out_copies
+ * Takes:   capacity     of out_copies; 0 asks for the number only, and begins nothing
  * Gives:   out_copies   [out_n_copies] as kvp_plan_take; out_n_copies is written also on
  *                       KVP_E_TOO_SMALL
  *          out_step     1, 2, ... since creation
@@ -124,7 +124,9 @@ KVP_API kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_
  *
  * Gives:   out_seqs     [capacity] the sequences whose computed tokens were cut, or tree dropped,
  *                       in the order of their places; NULL: capacity is 0
- *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL; NULL: do not report
+ *          out_n_seqs   how many there are; written also on KVP_E_TOO_SMALL. With capacity 0 that
+ *                       is all, and the step has not failed yet. NULL: capacity 0, and do not
+ *                       report
  * Returns: KVP_OK; KVP_E_ARG as kvp_step_done; KVP_E_TOO_SMALL: nothing was changed
  * Thread:  cache. Cost: O(copies out + rows of all sequences)
  */

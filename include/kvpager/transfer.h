@@ -204,7 +204,7 @@ typedef struct kvp_ticket {
  * Gives:   out_ticket   written also on KVP_E_TOO_SMALL; may be NULL
  *          out_runs     [n_runs] the slots of tokens begin .. end-1, in order; no run can be joined
  *                       with the next
- * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_TOO_SMALL, unless capacity is 0
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT; KVP_E_VERSION; KVP_E_TOO_SMALL
  * Thread:  pure. Cost: O(n_bytes)
  */
 KVP_SIZED kvp_status kvp_ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
@@ -262,7 +262,8 @@ typedef struct kvp_receive {
  * plan for this sequence may run before or after KV arrives.
  *
  * Gives:   out_bytes    [out_n_bytes] the ticket
- *          out_n_bytes  written also on KVP_E_TOO_SMALL; capacity 0 asks for the size
+ *          out_n_bytes  written also on KVP_E_TOO_SMALL; capacity 0 asks for the size only, and
+ *                       reserves nothing
  *          out_id       never 0
  * Returns: KVP_OK; KVP_E_ARG: end exceeds the tokens, or every token before it is computed;
  *          KVP_E_HANDLE; KVP_E_STATE: swapped out, slots that were never made writable, or a

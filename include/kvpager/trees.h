@@ -60,9 +60,10 @@ KVP_API kvp_status kvp_seq_extend_tree(kvp_cache *cache, const kvp_batch *batch,
 /* What is accepted. Zero it, set struct_size = sizeof(kvp_accept), then the fields. */
 typedef struct kvp_accept {
     size_t struct_size;
-    uint32_t n_seqs;       /* B */
-    uint32_t max_moves;    /* capacity of moves, for each group */
-    const kvp_seq *seqs;   /* [B] each once, in any order, any of those that have trees */
+    uint32_t n_seqs;     /* B */
+    uint32_t max_moves;  /* most moves for each group, at most the nodes accepted: no query when 0,
+                              but the limit of who accepts what needs no move */
+    const kvp_seq *seqs; /* [B] each once, in any order, any of those that have trees */
     const int32_t *leaves; /* [B] the deepest node accepted, or -1: nothing */
     kvp_slot_move *moves;  /* [n_groups, max_moves] written; NULL: max_moves is 0 */
     uint32_t n_moves;      /* written, also on KVP_E_TOO_SMALL: how many there are in each group */

@@ -12,6 +12,12 @@
  *   free       no content
  *   sealed     slots whose KV is computed and attached to a node: never written while attached
  *
+ * Sizes. Of a call that fills an array and takes its `capacity`, capacity 0 asks for the size: the
+ * array may be NULL, the size needed is given, the status is KVP_OK, and nothing else happens.
+ * Nothing is taken, begun or changed, no array is written, and kvp_cache_shortage tells what it did
+ * before. Whatever else is wrong with the call is refused as ever. A capacity above 0 that is too
+ * small is KVP_E_TOO_SMALL; the size is given, too.
+ *
  * Shape letters: B sequences in a batch, T tokens of the call, M blocks of a row, N blocks of the
  * pool, S tokens of a block, U tokens of a unit.
  */

@@ -159,7 +159,7 @@ typedef struct kvp_wire_step {
  * and the head: together 3.4 bytes for each.
  *
  * Takes:   step         read during the call only
- *          capacity     of out_bytes; 0 asks for the size only
+ *          capacity     of out_bytes; 0 asks for the size only: the message is not made
  * Gives:   out_bytes    [out_n_bytes]; what it holds after a failure is undefined
  *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or

@@ -425,7 +425,7 @@ class Sequence(Handle):
         n = ffi.new("uint32_t *")
         status = lib.kvpg_seq_tree(self._o, self.handle, NULL, NULL, 0, n)
         arrays = np.empty(n[0], I32), np.empty(n[0], I32)
-        if status == lib.KVP_E_TOO_SMALL:
+        if not status and n[0]:
             rooms = [out_array("out", array, I32, 0) for array in arrays]
             status = lib.kvpg_seq_tree(self._o, self.handle, *rooms, n[0], n)
         if status:

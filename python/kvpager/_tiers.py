@@ -155,7 +155,7 @@ class Tiers:
         n, number = ffi.new("uint32_t *"), ffi.new("uint64_t *")
         status = lib.kvpg_events_snapshot(self._o, NULL, 0, NULL, n, number)
         array = np.empty(0, EVENT_DTYPE)
-        if status == lib.KVP_E_TOO_SMALL:
+        if not status and n[0]:
             array = np.empty(n[0], EVENT_DTYPE)
             values = NULL
             if tokens is not None:

@@ -48,7 +48,7 @@ kvp_status kvp_rope_frequencies(const kvp_rope *rope, uint32_t dims, double *out
         return KVP_E_ARG;
     *out_n_pairs = kvpi_rope_pairs(rope, dims);
     if (*out_n_pairs > capacity)
-        return KVP_E_TOO_SMALL;
+        return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
     kvpi_rope_make(&made, rope, dims, out_frequencies);
     if (out_magnitude != NULL)
         *out_magnitude = made.magnitude;

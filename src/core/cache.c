@@ -501,6 +501,9 @@ static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from
     }
     if (out_n_seqs != NULL) {
         *out_n_seqs = find_sharers(cache, seq, from, NULL, 0);
+        if (capacity == 0) {
+            return KVP_OK;
+        }
         if (*out_n_seqs > capacity) {
             return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
         }

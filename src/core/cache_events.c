@@ -235,6 +235,9 @@ static kvp_status list_events(kvp_cache *cache, struct listing *listing)
     }
     listing->capacity = 0; /* count first: nothing is written unless all of it fits */
     list_all(cache, listing);
+    if (capacity == 0) {
+        return KVP_OK;
+    }
     if (listing->n > capacity) {
         return KVP_E_TOO_SMALL;
     }

@@ -394,6 +394,9 @@ static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch
         return KVP_E_TOO_LONG;
     }
     delta->n_entries = (uint32_t)n;
+    if (delta->max_entries == 0) {
+        return KVP_OK;
+    }
     if (n > delta->max_entries) {
         return KVP_E_TOO_SMALL;
     }

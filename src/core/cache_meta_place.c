@@ -31,7 +31,8 @@ static kvp_status judge_buffer(const struct cut *measured, const void *buffer, s
         return KVP_E_TOO_LONG;
     }
     *out_n_bytes = measured->layout.bytes;
-    return buffer != NULL && capacity < measured->layout.bytes ? KVP_E_TOO_SMALL : KVP_OK;
+    return buffer != NULL && capacity > 0 && capacity < measured->layout.bytes ? KVP_E_TOO_SMALL
+                                                                               : KVP_OK;
 }
 
 static void cut_dense(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_dense *dense)
@@ -60,7 +61,7 @@ kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *siz
     placed = *dense;
     cut_dense(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
-    if (status == KVP_OK && buffer != NULL) {
+    if (status == KVP_OK && buffer != NULL && capacity > 0) {
         cut = (struct cut){buffer, {0, 0}};
         cut_dense(&cut, sizes, dense);
         kvpi_sized_return(theirs, dense, sizeof(own));
@@ -96,7 +97,7 @@ kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, vo
     placed = *csr;
     cut_csr(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
-    if (status == KVP_OK && buffer != NULL) {
+    if (status == KVP_OK && buffer != NULL && capacity > 0) {
         cut = (struct cut){buffer, {0, 0}};
         cut_csr(&cut, sizes, csr);
         kvpi_sized_return(theirs, csr, sizeof(own));
@@ -138,7 +139,7 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
     placed = *windowed;
     cut_windowed(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
-    if (status == KVP_OK && buffer != NULL) {
+    if (status == KVP_OK && buffer != NULL && capacity > 0) {
         cut = (struct cut){buffer, {0, 0}};
         cut_windowed(&cut, sizes, windowed);
         kvpi_sized_return(theirs, windowed, sizeof(own));
@@ -183,7 +184,7 @@ kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
     placed = *tree;
     cut_tree(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
-    if (status == KVP_OK && buffer != NULL) {
+    if (status == KVP_OK && buffer != NULL && capacity > 0) {
         cut = (struct cut){buffer, {0, 0}};
         cut_tree(&cut, sizes, tree);
         kvpi_sized_return(theirs, tree, sizeof(own));

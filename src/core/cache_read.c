@@ -198,9 +198,9 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
         status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
     } else {
         *out_n_copies = (uint32_t)cache->plan.n;
-        if (*out_n_copies > capacity) {
+        if (capacity > 0 && *out_n_copies > capacity) {
             status = kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
-        } else {
+        } else if (capacity > 0) {
             kvpi_begin_change(cache);
             kvpi_plan_take(&cache->plan, out_copies, 0);
         }

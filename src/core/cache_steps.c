@@ -122,6 +122,9 @@ static kvp_status begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacit
         return KVP_E_NO_STEPS;
     }
     *out_n = (uint32_t)cache->plan.n;
+    if (capacity == 0) {
+        return KVP_OK;
+    }
     if (*out_n > capacity) {
         return KVP_E_TOO_SMALL;
     }
@@ -149,10 +152,10 @@ kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capac
         return status;
     }
     status = begin(cache, out_copies, capacity, out_n_copies);
-    if (status == KVP_OK) {
-        *out_step = cache->steps.begun;
-    } else {
+    if (status != KVP_OK) {
         (void)kvpi_fail(cache, status, 0, 0);
+    } else if (capacity > 0) {
+        *out_step = cache->steps.begun;
     }
     if (kvpi_recording(cache)) {
         const int counted = status == KVP_OK || status == KVP_E_TOO_SMALL;
@@ -506,9 +509,9 @@ static kvp_status failed(kvp_cache *cache, uint64_t step, kvp_seq *out_seqs, uin
     mark_bad(cache, step);
     if (out_n_seqs != NULL) {
         *out_n_seqs = find_cut(cache, step, out_seqs, capacity);
-        if (*out_n_seqs > capacity) {
+        if (capacity == 0 || *out_n_seqs > capacity) {
             clear_bad(cache);
-            return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+            return capacity == 0 ? KVP_OK : kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
         }
     }
     kvpi_begin_change(cache);

@@ -260,8 +260,8 @@ static kvp_status read_tree(const kvp_cache *cache, const struct kvpi_seq *seq, 
 {
     const struct kvpi_table *table = &cache->table;
     const uint32_t place = kvpi_seq_place(table, seq);
-    const size_t n_bytes = seq->n_tree * sizeof(int32_t);
-    if (seq->n_tree > capacity) {
+    const size_t n_bytes = capacity > 0 ? seq->n_tree * sizeof(int32_t) : 0;
+    if (capacity > 0 && seq->n_tree > capacity) {
         return KVP_E_TOO_SMALL;
     }
     if (out_tokens != NULL && n_bytes > 0) {

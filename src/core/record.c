@@ -321,7 +321,7 @@ void kvpi_record_seq_invalidate(struct kvpi_recorder *recorder, kvp_seq seq, uin
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_fields(&writer, (const uint32_t[]){from, capacity, n_seqs == NULL}, 3);
     kvpi_put_status(&writer, status);
-    kvpi_put_report(&writer, status, seqs, n_seqs);
+    kvpi_put_report(&writer, capacity, status, seqs, n_seqs);
     kvpi_put_finish(&writer);
 }
 

@@ -14,11 +14,11 @@
  *   - Passes as outputs its own out arguments, in their order, as const pointers. They are followed
  *     only when the status is KVP_OK; n_seqs of invalidate and step_failed, n_copies of plan_take
  *     and step_begin, n_events and number of events_snapshot, n_moves of accept, n_nodes of tree
- *     also for KVP_E_TOO_SMALL, the violation of check only for KVP_E_CORRUPT. Outputs that a
- *     caller may leave out (info of open, released, swapped, violation) must be here all the same:
- *     pass a local one. Only n_seqs of invalidate and step_failed may be NULL (the caller asked for
- *     no report), and the arrays of tree. Of the tokens of events, those of events with n_tokens
- *     above 0 are followed.
+ *     also for KVP_E_TOO_SMALL, and without the arrays for capacity 0, the violation of check only
+ *     for KVP_E_CORRUPT. Outputs that a caller may leave out (info of open, released, swapped,
+ *     violation) must be here all the same: pass a local one. Only n_seqs of invalidate and
+ *     step_failed may be NULL (the caller asked for no report), and the arrays of tree. Of the
+ *     tokens of events, those of events with n_tokens above 0 are followed.
  *   - Calls kvpi_record_decision for every block that it takes and every block that it evicts, in
  *     order, whether a recording runs or not (it is three instructions). Ids of host blocks are
  *     passed negative.

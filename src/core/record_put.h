@@ -406,13 +406,13 @@ static inline void kvpi_put_released(struct kvpi_writer *writer, kvp_status stat
 
 /* Sequences whose KV is wrong: their number when it was asked for, they themselves when they
  * fitted. */
-static inline void kvpi_put_report(struct kvpi_writer *writer, kvp_status status,
+static inline void kvpi_put_report(struct kvpi_writer *writer, uint32_t capacity, kvp_status status,
                                    const kvp_seq *seqs, const uint32_t *n_seqs)
 {
     if (n_seqs == NULL || (status != KVP_OK && status != KVP_E_TOO_SMALL))
         return;
     kvpi_put_varint(writer, *n_seqs);
-    if (status == KVP_OK)
+    if (status == KVP_OK && capacity > 0)
         kvpi_put_handles(writer, seqs, *n_seqs);
 }
 

@@ -226,7 +226,7 @@ void kvpi_record_events_snapshot(struct kvpi_recorder *recorder, uint32_t capaci
     kvpi_put_status(&writer, status);
     if (status == KVP_OK || status == KVP_E_TOO_SMALL)
         kvpi_put_varint(&writer, number);
-    if (status == KVP_E_TOO_SMALL)
+    if (status == KVP_E_TOO_SMALL || (status == KVP_OK && capacity == 0))
         kvpi_put_varint(&writer, n_events);
     else if (status == KVP_OK)
         put_events(&writer, with_tokens, events, tokens, n_events);

@@ -5,13 +5,13 @@
 
 #include "record_put.h"
 
-/* The plan, or how long it is when it did not fit. */
-static void put_copies(struct kvpi_writer *writer, kvp_status status, const kvp_copy *copies,
-                       const uint32_t *n_copies)
+/* The plan, or how long it is when it did not fit, or was only asked for. */
+static void put_copies(struct kvpi_writer *writer, uint32_t capacity, kvp_status status,
+                       const kvp_copy *copies, const uint32_t *n_copies)
 {
-    if (status == KVP_OK)
+    if (status == KVP_OK && capacity > 0)
         kvpi_put_digest(writer, copies, *n_copies, KVPI_ELEMENT_COPY);
-    else if (status == KVP_E_TOO_SMALL)
+    else if (status == KVP_OK || status == KVP_E_TOO_SMALL)
         kvpi_put_varint(writer, *n_copies);
 }
 
@@ -22,7 +22,7 @@ void kvpi_record_plan_take(struct kvpi_recorder *recorder, uint32_t capacity, kv
     kvpi_put_begin(&writer, recorder, KVP_CALL_PLAN_TAKE);
     kvpi_put_varint(&writer, capacity);
     kvpi_put_status(&writer, status);
-    put_copies(&writer, status, copies, n_copies);
+    put_copies(&writer, capacity, status, copies, n_copies);
     kvpi_put_finish(&writer);
 }
 
@@ -102,8 +102,8 @@ void kvpi_record_step_begin(struct kvpi_recorder *recorder, uint32_t capacity, k
     kvpi_put_begin(&writer, recorder, KVP_CALL_STEP_BEGIN);
     kvpi_put_varint(&writer, capacity);
     kvpi_put_status(&writer, status);
-    put_copies(&writer, status, copies, &n_copies);
-    if (status == KVP_OK)
+    put_copies(&writer, capacity, status, copies, &n_copies);
+    if (status == KVP_OK && capacity > 0)
         kvpi_put_varint(&writer, step);
     kvpi_put_finish(&writer);
 }
@@ -141,6 +141,6 @@ void kvpi_record_step_failed(struct kvpi_recorder *recorder, uint64_t step, uint
     kvpi_put_varint(&writer, step);
     kvpi_put_fields(&writer, (const uint32_t[]){capacity, out_n_seqs == NULL}, 2);
     kvpi_put_status(&writer, status);
-    kvpi_put_report(&writer, status, out_seqs, out_n_seqs);
+    kvpi_put_report(&writer, capacity, status, out_seqs, out_n_seqs);
     kvpi_put_finish(&writer);
 }

@@ -118,9 +118,9 @@ void kvpi_record_seq_tree(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t 
     kvpi_put_byte(&writer, (uint8_t)(kvpi_put_has(tokens, KVPI_HAS_TOKENS) |
                                      kvpi_put_has(parents, KVPI_HAS_PARENTS)));
     kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
+    if (status == KVP_OK && capacity > 0)
         put_nodes(&writer, tokens, parents, *n_nodes);
-    else if (status == KVP_E_TOO_SMALL)
+    else if (status == KVP_OK || status == KVP_E_TOO_SMALL)
         kvpi_put_varint(&writer, *n_nodes);
     kvpi_put_finish(&writer);
 }

@@ -446,6 +446,8 @@ kvp_status kvp_wire_sender_encode(kvp_wire_sender *s, const kvp_wire_step *step,
     if (out.n > UINT32_MAX)
         return KVP_E_TOO_LONG;
     *out_n_bytes = out.n;
+    if (capacity == 0)
+        return KVP_OK;
     if (out.n > capacity)
         return KVP_E_TOO_SMALL;
     put_head(s, &out, full);

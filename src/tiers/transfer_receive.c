@@ -282,6 +282,8 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     const struct kvpi_shape shape = shape_of(self, r);
     const uint32_t place = (uint32_t)(r - self->receivings);
     *out_n_bytes = fixed + runs.n;
+    if (capacity == 0)
+        return KVP_OK;
     if (capacity < fixed + runs.n)
         return KVP_E_TOO_SMALL;
     assert(out != NULL);
@@ -338,7 +340,7 @@ kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, 
     const struct receiving before = *r;
     *r = fresh;
     status = put_ticket(self, r, out_bytes, capacity, out_n_bytes);
-    if (status != KVP_OK) {
+    if (status != KVP_OK || capacity == 0) {
         *r = before;
         return status;
     }

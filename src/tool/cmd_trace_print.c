@@ -470,9 +470,11 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
     }
 }
 
-/* Of calls whose array did not fit: its length. */
-static int tells_how_many(const kvp_call *call)
+/* Of calls whose array did not fit, or was not asked for: its length. */
+static int tells_how_many(const kvp_call *call, kvp_status status)
 {
+    if (status != KVP_E_TOO_SMALL && (status != KVP_OK || call->count > 0))
+        return 0;
     return call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN ||
            call->op == KVP_CALL_EVENTS_SNAPSHOT || call->op == KVP_CALL_ACCEPT ||
            call->op == KVP_CALL_TREE ||
@@ -493,7 +495,7 @@ static void print_arrays(FILE *out, const kvp_call *call, const struct kvpi_oplo
     } else if (o->u64 != NULL) {
         fputc(' ', out);
         print_handles(out, &first, o->u64, o->n);
-    } else if (o->status == KVP_E_TOO_SMALL && tells_how_many(call)) {
+    } else if (tells_how_many(call, o->status)) {
         fprintf(out, " n=%" PRIu32, o->n);
     }
     if (results->has_tokens)
@@ -509,7 +511,10 @@ static void print_made(FILE *out, const kvp_call *call, const kvp_outcome *o)
     case KVP_CALL_NS_OPEN: fprintf(out, " ns=0x%" PRIx64, o->handle); break;
     case KVP_CALL_OPEN:
     case KVP_CALL_FORK: fprintf(out, " seq=0x%" PRIx64, o->handle); break;
-    case KVP_CALL_STEP_BEGIN: fprintf(out, " step=%" PRIu64, o->number); break;
+    case KVP_CALL_STEP_BEGIN:
+        if (call->count > 0)
+            fprintf(out, " step=%" PRIu64, o->number);
+        break;
     case KVP_CALL_STEP_DONE: fprintf(out, " effective=%" PRIu64, o->number); break;
     case KVP_CALL_EVENTS_SNAPSHOT: fprintf(out, " number=%" PRIu64, o->number); break;
     default: break;

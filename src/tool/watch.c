@@ -245,7 +245,7 @@ static int skip_events(kvpi_watch *watch, kvp_cache *cache)
     uint32_t n = 0;
     uint64_t newest = 0;
     kvp_status status = kvp_events_snapshot(cache, NULL, 0, NULL, &n, &newest);
-    if (status != KVP_OK && status != KVP_E_TOO_SMALL)
+    if (status != KVP_OK)
         return kvpi_tool_fail("replay", "reading events: %s", kvp_status_text(status));
     watch->missed_events += newest + 1 - watch->state->next_event;
     watch->state->next_event = newest + 1;

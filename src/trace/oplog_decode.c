@@ -655,7 +655,8 @@ static int take_snapshot(decoder *d, const kvp_call *call, results *r)
         return 1;
     if (!take_u64(d, &r->outcome.number))
         return 0;
-    return status == KVP_OK ? take_events(d, call, r) : take_u32(d, &r->outcome.n);
+    return status == KVP_OK && call->count > 0 ? take_events(d, call, r)
+                                               : take_u32(d, &r->outcome.n);
 }
 
 /* The sequences that an invalidate or a failed step reports: their number when it was asked for,
@@ -666,7 +667,7 @@ static int take_reported(decoder *d, const kvp_call *call, results *r)
     if (call->no_report != 0 || (o->status != KVP_OK && o->status != KVP_E_TOO_SMALL))
         return 1;
     return take_u32(d, &o->n) &&
-           (o->status != KVP_OK || take_handles(d, &d->shared, o->n, &o->u64));
+           (o->status != KVP_OK || call->count == 0 || take_handles(d, &d->shared, o->n, &o->u64));
 }
 
 /* The results of a call that succeeded. */
@@ -713,11 +714,14 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     }
 }
 
-/* Calls that say how long the array is that did not fit. */
-static int tells_how_many(uint32_t op)
+/* Calls that say how long the array is that did not fit, or that was only asked for. */
+static int tells_how_many(const kvp_call *call, kvp_status status)
 {
-    return op == KVP_CALL_PLAN_TAKE || op == KVP_CALL_STEP_BEGIN || op == KVP_CALL_ACCEPT ||
-           op == KVP_CALL_TREE;
+    const int asks = call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN ||
+                     call->op == KVP_CALL_TREE;
+    if (status == KVP_OK)
+        return asks && call->count == 0;
+    return status == KVP_E_TOO_SMALL && (asks || call->op == KVP_CALL_ACCEPT);
 }
 
 static int take_outcome(decoder *d, const kvp_call *call, results *r)
@@ -731,7 +735,7 @@ static int take_outcome(decoder *d, const kvp_call *call, results *r)
         return take_snapshot(d, call, r);
     if (call->op == KVP_CALL_CHECK && status == KVP_E_CORRUPT)
         return take_violation(d, &r->outcome.u.violation);
-    if (status == KVP_E_TOO_SMALL && tells_how_many(call->op))
+    if (tells_how_many(call, status))
         return take_u32(d, &r->outcome.n);
     return status != KVP_OK || take_results(d, call, r);
 }

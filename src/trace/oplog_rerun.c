@@ -49,11 +49,11 @@ static int makes_a_handle(uint32_t op)
 }
 
 /* The list that what the call makes is in, or NULL; and what it made. */
-static struct kvpi_oplog_list *made_by(rerun_state *r, uint32_t op, const kvp_outcome *outcome,
-                                       uint64_t *out_bits)
+static struct kvpi_oplog_list *made_by(rerun_state *r, const kvp_call *call,
+                                       const kvp_outcome *outcome, uint64_t *out_bits)
 {
-    int makes_step = op == KVP_CALL_STEP_BEGIN;
-    if (outcome->status != KVP_OK || (!makes_step && !makes_a_handle(op)))
+    int makes_step = call->op == KVP_CALL_STEP_BEGIN && call->count > 0;
+    if (outcome->status != KVP_OK || (!makes_step && !makes_a_handle(call->op)))
         return NULL;
     *out_bits = makes_step ? outcome->number : outcome->handle;
     return makes_step ? &r->steps : &r->handles;
@@ -77,7 +77,7 @@ static kvp_status note_record(rerun_state *r, uint64_t offset, const kvp_record 
     r->offsets[r->n_records++] = offset;
     uint64_t bits;
     struct kvpi_oplog_list *list =
-        made_by(r, record->call.op, &kvpi_oplog_results(r->log)->outcome, &bits);
+        made_by(r, &record->call, &kvpi_oplog_results(r->log)->outcome, &bits);
     if (list == NULL)
         return KVP_OK;
     void *made = grown(list->made, list->n, &list->capacity, sizeof *list->made);
@@ -278,7 +278,7 @@ static kvp_status run_item(rerun_state *r, uint32_t item, int check_level,
         return status;
     kvp_call call = record.call;
     uint64_t bits = 0, now = 0;
-    struct kvpi_oplog_list *list = made_by(r, call.op, &kvpi_oplog_results(r->log)->outcome, &bits);
+    struct kvpi_oplog_list *list = made_by(r, &call, &kvpi_oplog_results(r->log)->outcome, &bits);
     status = translate_call(r, &call, &skip);
     if (status != KVP_OK || skip)
         return status;
@@ -286,7 +286,7 @@ static kvp_status run_item(rerun_state *r, uint32_t item, int check_level,
     if (status != KVP_OK && status != KVP_E_CORRUPT)
         return status;
     r->n_calls++;
-    if (list != NULL && made_by(r, call.op, &replay->outcome, &now) != NULL)
+    if (list != NULL && made_by(r, &call, &replay->outcome, &now) != NULL)
         find(list, bits)->now = now;
     kvp_status written = copy_record(replay, sink);
     return written != KVP_OK ? written : status;

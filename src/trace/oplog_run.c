@@ -230,7 +230,7 @@ static kvp_status run_report(run *r)
     if (call->no_report != 0 || (out->status != KVP_OK && out->status != KVP_E_TOO_SMALL))
         return KVP_OK;
     out->n = n;
-    if (out->status != KVP_OK)
+    if (out->status != KVP_OK || call->count == 0)
         return KVP_OK;
     for (uint32_t i = 0; i < n; i++)
         seqs[i].bits = kvp_handle_flip(r->cache, seqs[i].bits);
@@ -340,7 +340,7 @@ static kvp_status run_plan(run *r)
         out->status = kvp_plan_take(r->cache, copies, r->call->count, &n);
     if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
         out->n = n;
-    if (out->status == KVP_OK) {
+    if (out->status == KVP_OK && r->call->count > 0) {
         out->copies = copies;
         out->number = step;
     }
@@ -402,7 +402,7 @@ static kvp_status run_events(run *r)
         out->status = kvp_events_snapshot(r->cache, events, call->count, tokens, &n, &out->number);
     if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
         out->n = n;
-    if (out->status != KVP_OK)
+    if (out->status != KVP_OK || call->count == 0)
         return KVP_OK;
     out->events = events;
     if (tokens != NULL)
@@ -484,7 +484,7 @@ static kvp_status run_tree(run *r)
         kvp_seq_tree(r->cache, local_seq(r, call->handle), tokens, parents, call->count, &n);
     if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
         out->n = n;
-    if (out->status == KVP_OK) {
+    if (out->status == KVP_OK && call->count > 0) {
         out->i32 = tokens;
         out->parents = parents;
     }

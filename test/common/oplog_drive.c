@@ -152,14 +152,15 @@ static void fill_tier_call(struct oplog_driver *d, kvp_call *call)
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED:
         call->number = d->step - below(&d->random, 3);
-        call->no_report = call->op == KVP_CALL_STEP_FAILED && call->count == 0;
+        call->no_report =
+            call->op == KVP_CALL_STEP_FAILED && call->count == 0 && below(&d->random, 2);
         break;
     case KVP_CALL_EVENTS_READ:
         call->number = below(&d->random, 4) == 0 ? below(&d->random, 99) : d->next_event;
         call->with_tokens = below(&d->random, 2);
         break;
     case KVP_CALL_EVENTS_SNAPSHOT:
-        call->count *= 10;
+        call->count = below(&d->random, 4) == 0 ? 1 : call->count * 10; /* 0 asks for the size */
         call->with_tokens = below(&d->random, 2);
         break;
     default: break; /* step_begin: the capacity is all */
@@ -276,7 +277,7 @@ static void fill_call(struct oplog_driver *d, kvp_call *call)
         call->range = (kvp_range){n, n + call->count};
         call->retention = call->op == KVP_CALL_RETAIN ? call->count : 0;
         break;
-    case KVP_CALL_INVALIDATE: call->no_report = call->count == 0; break;
+    case KVP_CALL_INVALIDATE: call->no_report = call->count == 0 && below(&d->random, 2); break;
     case KVP_CALL_BLOCK_INFO:
     case KVP_CALL_BLOCK_TOKENS:
         call->tier = below(&d->random, 2);
@@ -303,7 +304,7 @@ static void keep_handle(struct oplog_driver *d, const kvp_call *call)
         d->ns = outcome->handle;
     if (call->op == KVP_CALL_OPEN || call->op == KVP_CALL_FORK)
         d->seqs[below(&d->random, OPLOG_DRIVE_SEQS)] = outcome->handle;
-    if (call->op == KVP_CALL_STEP_BEGIN)
+    if (call->op == KVP_CALL_STEP_BEGIN && call->count > 0)
         d->step = outcome->number;
     if (call->op == KVP_CALL_ACCEPT)
         d->n_moves += outcome->n;

@@ -345,7 +345,9 @@ void drive_message(driver *d, int full)
                           .moves = d->moves,
                           .n_moves = n_moves,
                           .max_moves = DRIVE_MOVES};
-    assert_status(KVP_E_TOO_SMALL, kvp_wire_sender_encode(d->sender, &step, NULL, 0, &needed));
+    assert_ok(kvp_wire_sender_encode(d->sender, &step, NULL, 0, &needed)); /* it is not told yet */
+    assert_status(KVP_E_TOO_SMALL,
+                  kvp_wire_sender_encode(d->sender, &step, d->bytes, needed - 1, &needed));
     assert_ok(kvp_wire_sender_encode(d->sender, &step, d->bytes, sizeof d->bytes, &d->n_bytes));
     assert_int_equal(d->n_bytes, needed);
     d->n_closed = 0;

@@ -343,7 +343,7 @@ static void count_plan(coverage *c, const kvp_outcome *out)
 {
     bool to_host = false, to_device = false, groups = false;
 
-    if (out->status != KVP_OK || !out->n)
+    if (out->status != KVP_OK || !out->n || !out->copies)
         return;
     for (uint32_t i = 0; i < out->n; i++) {
         to_host |= out->copies[i].dst_tier == KVP_HOST;
@@ -361,7 +361,7 @@ static void count_step(coverage *c, const oracle *o, const kvp_call *call, const
 {
     bool failed = call->op == KVP_CALL_STEP_FAILED;
 
-    if (out->status != KVP_OK)
+    if (out->status != KVP_OK || (failed && !call->no_report && !call->count))
         return;
     meet(c, COVER_step_done_out_of_order,
          call->op == KVP_CALL_STEP_DONE && call->number != before->oldest_step);
@@ -444,7 +444,8 @@ static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const
 {
     const kvp_stats *then = &before->stats, *now = &o->stats;
     bool fill = call->op == KVP_CALL_FILL || call->op == KVP_CALL_FILL_MANY;
-    bool invalidate = call->op == KVP_CALL_INVALIDATE && out->status == KVP_OK;
+    bool invalidate = call->op == KVP_CALL_INVALIDATE && out->status == KVP_OK &&
+                      (call->count || call->no_report);
 
     meet(c, COVER_adoption, now->adopted_blocks > then->adopted_blocks);
     meet(c, COVER_duplicate_kept, now->duplicate_blocks > then->duplicate_blocks);
@@ -476,6 +477,19 @@ static void count_rest(coverage *c, const oracle *o, const kvp_call *call, const
     meet(c, COVER_host_units_withdrawn, o->marks.host_withdrawn > before->marks.host_withdrawn);
 }
 
+static bool asks_for_a_size(const kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_INVALIDATE:
+    case KVP_CALL_STEP_FAILED:
+    case KVP_CALL_PLAN_TAKE:
+    case KVP_CALL_STEP_BEGIN:
+    case KVP_CALL_EVENTS_SNAPSHOT:
+    case KVP_CALL_TREE: return !call->count && !call->no_report;
+    default: return false;
+    }
+}
+
 void coverage_count(coverage *c, const oracle *o, const kvp_call *call, const kvp_outcome *out,
                     const coverage_before *before)
 {
@@ -502,6 +516,7 @@ void coverage_count(coverage *c, const oracle *o, const kvp_call *call, const kv
     case KVP_CALL_ACCEPT: count_accept(c, o, call, out, before); break;
     default: break;
     }
+    meet(c, COVER_size_asked, asks_for_a_size(call) && out->status == KVP_OK && out->n);
     for (uint32_t i = 0; i < COVERAGE_ASKED; i++) {
         if (call->op == asking[i] && out->status == KVP_OK)
             c->verdicts[i][out->u.admission.verdict]++;

@@ -34,6 +34,7 @@ enum { COVERAGE_ASKED = 4 };
     X(truncate_into_sealed)                                                                        \
     X(truncate_into_shared)                                                                        \
     X(invalidate_withdraws)                                                                        \
+    X(size_asked)                                                                                  \
     X(invalidate_reports)                                                                          \
     X(invalidate_frees_cached)                                                                     \
     X(unkept_unit)                                                                                 \

@@ -94,10 +94,12 @@ static void put_wire(oracle *o)
     }
 }
 
-/* What kvp_plan_take and kvp_step_begin have in common. */
+/* What kvp_plan_take and kvp_step_begin have in common, unless the number is all that is asked. */
 static kvp_status give(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     out->n = o->n_plan;
+    if (call->count == 0)
+        return KVP_OK;
     if (o->n_plan > call->count)
         return oracle_fail(o, KVP_E_TOO_SMALL, 0, 0);
     oracle_begin_change(o);
@@ -113,7 +115,7 @@ kvp_status oracle_plan_take(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (oracle_overlapped(o))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     status = give(o, call, out);
-    if (status == KVP_OK)
+    if (status == KVP_OK && call->count)
         o->n_plan = o->n_copies = 0;
     return status;
 }
@@ -128,7 +130,7 @@ kvp_status oracle_step_begin(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (o->n_steps == o->config.max_steps_out)
         return oracle_fail(o, KVP_E_NO_STEPS, 0, 0);
     status = give(o, call, out);
-    if (status != KVP_OK)
+    if (status != KVP_OK || !call->count)
         return status;
     memset(step, 0, sizeof *step);
     step->number = out->number = ++o->step_number;

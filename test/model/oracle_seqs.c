@@ -80,6 +80,8 @@ kvp_status oracle_invalidate(oracle *o, const kvp_call *call, kvp_outcome *out)
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     if (!call->no_report) {
         out->n = find_sharers(o, seq, from);
+        if (!call->count)
+            return KVP_OK;
         if (out->n > call->count)
             return oracle_fail(o, KVP_E_TOO_SMALL, 0, 0);
         out->u64 = o->u64;

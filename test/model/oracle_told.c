@@ -76,7 +76,7 @@ kvp_status oracle_events_snapshot(oracle *o, const kvp_call *call, kvp_outcome *
         return KVP_E_STATE;
     out->n = count_told(o);
     out->number = o->newest_event;
-    return out->n > call->count ? KVP_E_TOO_SMALL : KVP_OK;
+    return call->count && out->n > call->count ? KVP_E_TOO_SMALL : KVP_OK;
 }
 
 /* The next node after i that tells what an event says; ORACLE_NONE: there is none. */
@@ -162,7 +162,7 @@ static bool comes_well(const oracle *o, const kvp_call *call, const kvp_outcome 
 void oracle_learn_snapshot(oracle *o, const kvp_call *call, const kvp_outcome *seen,
                            kvp_outcome *foretold)
 {
-    if (seen->n != foretold->n)
+    if (seen->n != foretold->n || !seen->events)
         return;
     for (uint32_t i = 0; i < seen->n; i++) {
         if (!comes_well(o, call, seen, i))

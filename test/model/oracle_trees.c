@@ -218,6 +218,8 @@ kvp_status oracle_accept(oracle *o, const kvp_call *call, kvp_outcome *out)
 kvp_status oracle_tree(oracle *o, const oracle_seq *seq, const kvp_call *call, kvp_outcome *out)
 {
     out->n = seq->n_tree;
+    if (!call->count)
+        return KVP_OK;
     if (seq->n_tree > call->count)
         return KVP_E_TOO_SMALL;
     oracle_out_i32(o, 2 * (uint64_t)seq->n_tree);

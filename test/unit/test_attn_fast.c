@@ -159,7 +159,7 @@ static void test_queries_in_a_shared_row_see_what_is_before_them(void **state)
     running_case = 0;
 }
 
-/* Sequences 0 and 1 begin with two blocks, 2 and 3 with three others; then all have the same two. */
+/* Sequences 0 and 1 begin with two blocks, 2 and 3 with three others; the next two all have. */
 enum { SHORT = 2, LONG = 3, COMMON = 2 };
 
 static void share_the_middle(attn_world *world)

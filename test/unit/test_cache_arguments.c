@@ -84,8 +84,9 @@ static kvp_status call_commit_many(struct call *c)
 
 static kvp_status call_invalidate(struct call *c)
 {
+    kvp_seq shared[4];
     uint32_t n;
-    return kvp_seq_invalidate(c->cache, c->seq, 8, NULL, 0, &n);
+    return kvp_seq_invalidate(c->cache, c->seq, 8, shared, 4, &n);
 }
 
 static kvp_status call_fork(struct call *c)

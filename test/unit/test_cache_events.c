@@ -546,7 +546,7 @@ static void test_a_snapshot_asks_for_room(void **state)
     assert_int_equal(n, 0);
     assert_int_equal(number, 0);
     leave_cached(&w, ints(0), 12);
-    assert_status(KVP_E_TOO_SMALL, kvp_events_snapshot(w.cache, NULL, 0, NULL, &n, &number));
+    assert_unchanged(&w, assert_ok(kvp_events_snapshot(w.cache, NULL, 0, NULL, &n, &number)));
     assert_int_equal(n, 3);
     assert_int_equal(number, 3);
     n = 77;

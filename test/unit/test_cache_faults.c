@@ -31,7 +31,8 @@ static void record_tiers(world *w, kvp_seq seq)
     (void)can_swap_in(w, &seq, 1, 3);
     drop_plan(w);
     swap_in(w, &seq, 1, 3);
-    assert_status(KVP_E_TOO_SMALL, kvp_events_snapshot(w->cache, NULL, 0, NULL, &n, &number));
+    assert_status(KVP_E_TOO_SMALL, kvp_events_snapshot(w->cache, events, 1, NULL, &n, &number));
+    assert_ok(kvp_events_snapshot(w->cache, NULL, 0, NULL, &n, &number));
     assert_ok(kvp_events_read(w->cache, number - 7, events, 8, tokens, &n));
     assert_status(KVP_E_STATE, kvp_step_begin(w->cache, NULL, 0, &n, &number));
     assert_status(KVP_E_ARG, kvp_step_done(w->cache, 1, NULL));

@@ -323,7 +323,7 @@ static void test_a_plan_is_asked_for_taken_and_empty(void **state)
         const kvp_seq child = fork_seq(&w, parent, 6);
         assert_ok(kvp_seq_extend(w.cache, child, ints(60), 1, 0));
     }
-    assert_unchanged(&w, assert_status(KVP_E_TOO_SMALL, kvp_plan_take(w.cache, NULL, 0, &n)));
+    assert_unchanged(&w, assert_ok(kvp_plan_take(w.cache, NULL, 0, &n)));
     assert_int_equal(n, 2);
     copies[0].src_block = 77;
     assert_unchanged(&w, assert_status(KVP_E_TOO_SMALL, kvp_plan_take(w.cache, copies, 1, &n)));

@@ -114,13 +114,14 @@ static void test_equal_numbers_on_the_other_tier_are_no_sharing(void **state)
 {
     (void)state;
     world w = tiers_world(15, 15);
+    kvp_seq shared[1];
     uint32_t n = 77;
     const kvp_seq a = open_done(&w, ints(0), 8);
     const kvp_seq b = open_done(&w, ints(100), 8);
     swap_out(&w, &b, 1);
     assert_row(&w, a, 1, 2);
     assert_row(&w, b, 1, 2);
-    assert_ok(kvp_seq_invalidate(w.cache, a, 0, NULL, 0, &n));
+    assert_ok(kvp_seq_invalidate(w.cache, a, 0, shared, 1, &n));
     assert_int_equal(n, 0);
     assert_int_equal(info_of(&w, b).public_tokens, 8);
     end_world(&w);
@@ -130,11 +131,12 @@ static void test_a_swapped_sequence_with_fewer_tokens_is_not_reported(void **sta
 {
     (void)state;
     world w = tiers_world(15, 15);
+    kvp_seq shared[1];
     uint32_t n = 77;
     const kvp_seq parent = open_done(&w, ints(0), 8);
     const kvp_seq child = fork_seq(&w, parent, 5);
     swap_out(&w, &child, 1);
-    assert_ok(kvp_seq_invalidate(w.cache, parent, 5, NULL, 0, &n));
+    assert_ok(kvp_seq_invalidate(w.cache, parent, 5, shared, 1, &n));
     assert_int_equal(n, 0);
     end_world(&w);
 }

@@ -368,11 +368,15 @@ static void test_deltas_keep_a_copy_of_rows_up_to_date(void **state)
             assert_ok(kvp_seq_truncate(w.cache, seqs[1], 2, NULL)); /* entries went */
             assert_ok(kvp_seq_extend(w.cache, seqs[1], ints(300), 7, 0));
         }
-        delta.max_entries = 0;
-        delta.entries = NULL;
         delta.had_version = (const uint64_t[]){9, (uint64_t)1 << 32 | version[1]};
+        delta.max_entries = 1;
         assert_status(KVP_E_TOO_SMALL, kvp_meta_fill_delta(w.cache, &batch, &delta));
-        assert_true(delta.n_entries > 0);
+        const uint32_t needed = delta.n_entries;
+        assert_true(needed > 1);
+        delta.max_entries = delta.n_entries = 0;
+        delta.entries = NULL;
+        assert_ok(kvp_meta_fill_delta(w.cache, &batch, &delta)); /* asks */
+        assert_int_equal(delta.n_entries, needed);
     }
     end_world(&w);
 }

@@ -164,7 +164,7 @@ static void test_a_rerun_follows_handles_of_many(void **state)
     uint64_t handles[2];
     for (int i = 0; i < 2; i++)
         handles[i] = append(&d, open);
-    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN});
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN, .count = 9});
     uint64_t n_done = 0;
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         int is_tree = ops[i] == KVP_CALL_EXTEND_TREE;
@@ -237,8 +237,8 @@ static void test_a_rerun_follows_steps(void **state)
     const uint64_t seq =
         append(&d, (kvp_call){.op = KVP_CALL_OPEN, .handle = ns, .tokens = tokens, .n_tokens = 5});
     const uint32_t five = 5;
-    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN});
-    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN});
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN, .count = 9});
+    append(&d, (kvp_call){.op = KVP_CALL_STEP_BEGIN, .count = 9});
     kvp_call commit = {.op = KVP_CALL_STEP_COMMIT, .handles = &seq, .counts = &five, .n_seqs = 1};
     for (commit.number = 1; commit.number <= 2; commit.number++)
         append(&d, commit);

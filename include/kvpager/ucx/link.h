@@ -73,6 +73,7 @@ typedef struct kvp_ucx_link kvp_ucx_link;
 
 /* Open an end, and make its card: what the peer needs to reach it.
  *
+ * Takes:   capacity     of out_card; 0 asks for the size only, and opens nothing
  * Gives:   out_card     [out_n_bytes]; out_n_bytes is written also on KVP_E_TOO_SMALL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL; KVP_E_NO_MEMORY; KVP_E_IO
  */

@@ -249,9 +249,9 @@ static kvp_status put_card(const kvp_ucx_link *link, uint8_t *out, size_t capaci
     kvp_status status = n_bytes > KVP_UCX_CARD_MAX ? KVP_E_IO : KVP_OK;
     if (status == KVP_OK) {
         *out_n_bytes = n_bytes;
-        status = capacity < n_bytes ? KVP_E_TOO_SMALL : KVP_OK;
+        status = capacity > 0 && capacity < n_bytes ? KVP_E_TOO_SMALL : KVP_OK;
     }
-    if (status == KVP_OK) {
+    if (status == KVP_OK && capacity > 0) {
         assert(out != NULL);
         memset(out, 0, CARD_BYTES);
         memcpy(out, MAGIC, sizeof MAGIC);
@@ -280,7 +280,7 @@ kvp_status kvp_ucx_open(kvp_ucx *ucx, void *out_card, size_t capacity, size_t *o
     kvp_status status = make_rings(link);
     if (status == KVP_OK)
         status = put_card(link, out_card, capacity, out_n_bytes);
-    if (status != KVP_OK) {
+    if (status != KVP_OK || capacity == 0) {
         free_link(link);
         return status;
     }
