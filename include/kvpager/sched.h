@@ -266,7 +266,8 @@ typedef struct kvp_sched_limit {
  *          max_running, and, with several samples, for n_samples x layer groups above max_copies of
  *          the cache (those that are forked copy a block of each group at once); KVP_E_HANDLE for
  *          the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS: max_requests or max_samples
- *          are there already; KVP_E_NO_BLOCKS: the token arena has no room for the prompt (unless
+ *          are there already, or the other places are used up (2^32 - 1 requests each, so that no
+ *          handle comes twice); KVP_E_NO_BLOCKS: the token arena has no room for the prompt (unless
  *          borrowed) and n x max_new_tokens: wait until something ends
  * After-failure: unchanged
  * Thread:  sched. Cost: O(prompt tokens + n_samples)

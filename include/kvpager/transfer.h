@@ -264,11 +264,12 @@ typedef struct kvp_receive {
  * Gives:   out_bytes    [out_n_bytes] the ticket
  *          out_n_bytes  written also on KVP_E_TOO_SMALL; capacity 0 asks for the size only, and
  *                       reserves nothing
- *          out_id       never 0
+ *          out_id       never 0, and never twice: a place is used up after 2^32 - 1 transfers
  * Returns: KVP_OK; KVP_E_ARG: end exceeds the tokens, or every token before it is computed;
  *          KVP_E_HANDLE; KVP_E_STATE: swapped out, slots that were never made writable, or a
  *          transfer of this sequence that is not closed; KVP_E_MISMATCH: scales, and begin is not
- *          at the start of a block; KVP_E_TOO_SMALL; KVP_E_AGAIN: max_transfers are not closed
+ *          at the start of a block; KVP_E_TOO_SMALL; KVP_E_AGAIN: max_transfers are not closed, or
+ *          used up
  * After-failure: unchanged
  * Thread:  cache. Cost: O(end + L x H)
  */
@@ -371,7 +372,7 @@ typedef struct kvp_send {
  *          KVP_E_MISMATCH: another type, size, model, version, space, scales and other blocks, no
  *          layer or head in common, or other tokens, as far as both know them by now;
  *          KVP_E_TOO_SMALL: the link's messages do not hold one token (with scales: one block);
- *          KVP_E_PEER: the link is broken; KVP_E_AGAIN: max_transfers are not closed
+ *          KVP_E_PEER: the link is broken; KVP_E_AGAIN: max_transfers are not closed, or used up
  * After-failure: unchanged
  * Thread:  cache. Cost: O(ticket + tokens)
  */
