@@ -1,5 +1,5 @@
-/* frozen: structs that never change in a minor version, because programs have arrays of them, or hold
- * them inside other structs. Their sizes and the place of each field, on machines with 64-bit
+/* frozen: structs that never change in a minor version, because programs have arrays of them, or
+ * hold them inside other structs. Their sizes and the place of each field, on machines with 64-bit
  * pointers. A change here is one for the next minor version: docs/ABI.md.
  */
 #include <kvpager/attention.h>
