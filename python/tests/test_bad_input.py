@@ -358,7 +358,7 @@ def test_a_refused_scheduler_and_prompt_name_the_field() -> None:
     with pytest.raises(kvpager.ArgError, match="max_running is 5, expected 1 to 4$"):
         kvpager.Scheduler(cache, max_running=5)
     with pytest.raises(kvpager.ArgError, match="max_row_blocks is 0, expected 1 to 2.31-1$"):
-        kvpager.wire.Sender(cache, max_row_blocks=0)
+        kvpager.Sender(cache, max_row_blocks=0)
     ns = cache.namespace("a")
     for call in (ns.open, ns.match):
         with pytest.raises(kvpager.ArgError, match=r"tokens\[2\] is -7, expected 0 to 2.31-1$"):
