@@ -11,8 +11,8 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check run test adapters bench install asan tsan mutants fuzz coverage analyze soak \
-        format lint clean help setup setup-fuzz setup-coverage setup-analyze
+.PHONY: release check run test adapters bench install asan tsan mutants fuzz coverage analyze abi soak \
+        format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -27,6 +27,7 @@ help:
 	@echo 'make fuzz       FUZZ_TARGETS (all) under libFuzzer, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
 	@echo 'make coverage   which lines and branches the tests run; fails at one of src/core not listed'
 	@echo 'make analyze    gcc -fanalyzer, clang-tidy and cppcheck; fails at any finding'
+	@echo 'make abi        do programs built against earlier releases of this minor version still run?'
 	@echo 'make soak       the long random runs'
 	@echo 'make lint       house rules: who may include whom, sizes, names'
 	@echo 'make format     run clang-format over the C files'
@@ -98,8 +99,14 @@ analyze: setup-analyze build/analyze/build.ninja
 	@$(BUILD) analyze --target build.ninja
 	@scripts/analyze.sh build/analyze $(JOBS)
 
-setup-coverage setup-analyze: setup-%:
+setup-coverage setup-analyze setup-abi: setup-%:
 	@$(SETUP) $*
+
+# Of the check build: it has debugging information, and checks are no part of the interface.
+abi: setup-abi build/check/build.ninja
+	@$(BUILD) check --target kvpager_shared
+	@scripts/abi.sh self-test
+	@scripts/abi.sh check build/check/libkvpager.so
 
 soak: check release
 	@ctest --test-dir build/check --build-config soak -L soak --output-on-failure

@@ -7,6 +7,7 @@
 #                                         without one that test is skipped
 #     scripts/setup.sh coverage           and what counts covered lines and branches
 #     scripts/setup.sh analyze            and the static analysers
+#     scripts/setup.sh abi                and what compares binary interfaces
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
 #
@@ -19,6 +20,7 @@ want_fuzz=no
 want_browser=no
 want_coverage=no
 want_analyze=no
+want_abi=no
 list_only=no
 for argument in "$@"; do
     case $argument in
@@ -26,9 +28,10 @@ for argument in "$@"; do
     browser) want_browser=yes ;;
     coverage) want_coverage=yes ;;
     analyze) want_analyze=yes ;;
+    abi) want_abi=yes ;;
     --list-missing) list_only=yes ;;
     *)
-        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [--list-missing]" >&2
+        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -108,6 +111,9 @@ missing_packages() {
     if [ $want_analyze = yes ]; then
         have clang-tidy || echo clang-tidy
         have cppcheck || echo cppcheck
+    fi
+    if [ $want_abi = yes ]; then
+        have abidw && have abidiff || echo abigail-tools
     fi
 }
 

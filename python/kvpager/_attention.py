@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, bad_number, fail, i32, instance,
-                    listed, number, pointer, same_length, set_fields)
+                    listed, number, pointer, same_length, set_fields, why)
 from ._errors import ArgError, BusyError
 from ._memory import Layer
 from ._native import ffi, lib
@@ -199,7 +199,8 @@ def _run(what: str, bytes_of: Any, run: Any, made: Any, given: dict[str, Any]) -
     n_bytes = ffi.new("size_t *")
     status = bytes_of(made, n_bytes)
     if status:
-        fail(status, what, **given)
+        check = lib.kvp_append_check if what == "append" else lib.kvp_attention_check
+        fail(status, what, said=why(status, check, made), **given)
     keep, scratch = _scratch(n_bytes[0])
     status = run(made, scratch, n_bytes[0])
     del keep

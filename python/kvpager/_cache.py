@@ -16,7 +16,7 @@ import numpy.typing as npt
 from . import _constants as c
 from ._core import (I32, NULL, U8, Handle, I32Array, Ints, Struct, U64Array, _from_buffer,
                     bad_number, bytes_in, calls, close, i32, listed, out_array, owned, path_of,
-                    same_length, seqs_of, set_fields, struct_dtype, text_of, u32)
+                    same_length, seqs_of, set_fields, struct_dtype, text_of, u32, why)
 from ._core import fail as plain_fail
 from ._errors import ArgError, CorruptError, HandleError, TooSmallError
 from ._native import ffi, lib
@@ -66,7 +66,8 @@ class Cache(Tiers, Snapshots):
         status = lib.kvp_cache_create(made, memory, n_bytes, out)
         if status:
             what = {} if arena is None else {"arena": f"<{n_bytes} bytes>"}
-            plain_fail(status, "Cache", **config, **what)
+            plain_fail(status, "Cache", said=why(status, lib.kvp_config_check, made), **config,
+                       **what)
         self._o = owned(out[0], lib.KVPY_CACHE, held=memory if n_bytes else None)
         self._h = handle_of(Handle, self._o, 0)  # what calls take that do without cffi
         self._children: WeakSet[Any] = WeakSet()
@@ -90,7 +91,8 @@ class Cache(Tiers, Snapshots):
         made, out = _config_of(config, "Cache.bytes_for"), ffi.new("size_t *")
         status = lib.kvp_cache_bytes(made, out)
         if status:
-            plain_fail(status, "Cache.bytes_for", **config)
+            plain_fail(status, "Cache.bytes_for", said=why(status, lib.kvp_config_check, made),
+                       **config)
         return int(out[0])
 
     def __enter__(self) -> Cache:

@@ -482,8 +482,18 @@ def _blame(arguments: dict[str, Any]) -> str:
     return ""
 
 
+def why(status: int, check: Any, *given: Any) -> str:
+    """What a check of the library says is wrong: "; n_blocks is 1, expected 2 to 2^31-1"."""
+    if status not in (lib.KVP_E_ARG, lib.KVP_E_TOO_LONG):
+        return ""
+    room = ffi.new("kvp_why *")
+    check(*given, room)
+    text = ffi.string(room.text).decode()
+    return f"; {text}" if text else ""
+
+
 def error_of(status: int, call: str, arguments: dict[str, Any],
-             shortage: Shortage | None = None) -> Error:
+             shortage: Shortage | None = None, said: str = "") -> Error:
     if status == lib.KVPY_E_CLOSED:
         return ClosedError(f"{call}: it is closed")
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
@@ -491,7 +501,8 @@ def error_of(status: int, call: str, arguments: dict[str, Any],
         return ArgError(f"{call}({shown}): tokens has not as many elements as n_tokens adds up to")
     kind = BY_STATUS.get(status, Error)
     message = f"{call}({shown}): {kind.name}: {kind.text}"
-    if kind is ArgError:
+    message += said
+    if kind is ArgError and not said:
         message += _blame(arguments)
     if shortage is None or shortage.status != status:
         return kind(message)
@@ -501,8 +512,8 @@ def error_of(status: int, call: str, arguments: dict[str, Any],
     return kind(message, int(shortage.missing_blocks), shortage.index, shortage.tier)
 
 
-def fail(status: int, call: str, **arguments: Any) -> NoReturn:
-    raise error_of(status, call, arguments)
+def fail(status: int, call: str, /, *, said: str = "", **arguments: Any) -> NoReturn:
+    raise error_of(status, call, arguments, said=said)
 
 
 def owned(raw: Any, kind: int, owner: Any = None, held: Any = None) -> Any:

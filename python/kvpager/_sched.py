@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ._cache import Cache, object_of
 from ._core import (I32, NULL, U8, U64, I32Array, Ints, Struct, U64Array, bad_number, close,
                     copied, error_of, i32, out_array, owned, pointer, same_length, set_fields,
-                    struct_dtype, u32)
+                    struct_dtype, u32, why)
 from ._errors import ArgError, CorruptError
 from ._native import ffi, lib
 from ._records import RequestInfo, SampleInfo, SchedConfigFields, SchedLimit, SchedStats
@@ -92,7 +92,8 @@ class Scheduler:
         set_fields(made, config, "Scheduler")
         status = lib.kvpg_sched_create(made, object_of(cache), NULL, 0, out)
         if status:
-            raise error_of(status, "Scheduler", dict(config))
+            said = why(status, lib.kvpg_sched_config_check, made, object_of(cache))
+            raise error_of(status, "Scheduler", dict(config), said=said)
         self._o = owned(out[0], lib.KVPY_SCHED, cache._o)
         self.cache = cache
         # What a request borrows until it has ended: hashes, keys, ranges.

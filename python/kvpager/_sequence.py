@@ -13,7 +13,7 @@ import numpy.typing as npt
 from . import _constants as c
 from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, array_of, bad_number,
                     bytes_in, calls, error_of, i32, listed, number, out_array, same_length,
-                    seqs_of, struct_dtype, u32, unusable)
+                    seqs_of, struct_dtype, u32, unusable, why)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
 from ._records import (Admission, MetaSizes, OpenInfo, Released, SeqInfo, Shortage, Stats, Window,
@@ -33,14 +33,14 @@ _Handle = TypeVar("_Handle", bound=Handle)
 _no_numbers = (TypeError, OverflowError)
 
 
-def fail(handle: Any, status: int, call: str, **arguments: Any) -> NoReturn:
+def fail(handle: Any, status: int, call: str, /, *, said: str = "", **arguments: Any) -> NoReturn:
     """Raises what a call on a cache returned, with what it missed."""
     shortage = None
     if status in (lib.KVP_E_NO_BLOCKS, lib.KVP_E_NEVER) or arguments.get("seqs") is not None:
         room = _SHORTAGE.new()
         if lib.kvpg_cache_shortage(handle, room) == 0:
             shortage = _SHORTAGE.read(room)
-    raise error_of(status, call, arguments, shortage)
+    raise error_of(status, call, arguments, shortage, said)
 
 
 class Key(NamedTuple):
@@ -536,8 +536,16 @@ class Namespace(Handle):
                 raise
             raise bad_number(error, reserve=reserve, tag=tag) from None
         if type(made) is int:
-            fail(self._o, made, "Namespace.open", **_shown(prompt), reserve=reserve)
+            fail(self._o, made, "Namespace.open", said=self._why(made, prompt, reserve),
+                 **_shown(prompt), reserve=reserve)
         return made  # type: ignore[no-any-return]
+
+    def _why(self, status: int, prompt: Prompt | Ints, reserve: int = 0) -> str:
+        """What is wrong with a prompt that a call refused."""
+        made = prompt_of(prompt)
+        if made is not prompt:
+            made._c.reserve_tokens = reserve
+        return why(status, lib.kvpg_prompt_check, self._o, self.handle, made._c)
 
     def match(self, prompt: Prompt | Ints) -> OpenInfo:
         """How much of a prompt is cached; nothing is held or changed."""
@@ -549,7 +557,8 @@ class Namespace(Handle):
             if found is None:
                 found = _match(self, array_of("tokens", prompt, I32))
         if type(found) is int:
-            fail(self._o, found, "Namespace.match", **_shown(prompt))
+            fail(self._o, found, "Namespace.match", said=self._why(found, prompt),
+                 **_shown(prompt))
         return found  # type: ignore[no-any-return]
 
     def can_open(self, prompt: Prompt | Ints) -> Admission:

@@ -19,7 +19,8 @@ from . import _constants as c
 from ._cache import Cache, object_of
 from ._core import (I32, NULL, U32, I32Array, Ints, Struct, U32Array, bad_number, bytes_in, close,
                     copied,
-                    fail, owned, same_length, seqs_of, set_fields, struct_dtype, u32)
+                    fail, owned, same_length, seqs_of, set_fields, struct_dtype, u32,
+                    why)
 from ._native import ffi, lib
 from ._records import WireConfigFields, WireHead, WireMirrorState
 
@@ -128,7 +129,7 @@ class Sender(_Closing):
         made, out = _config(cache, fields), ffi.new("kvp_wire_sender **")
         status = lib.kvpg_wire_sender_create(made, cache._o, NULL, 0, out)
         if status:
-            fail(status, "Sender", **fields)
+            fail(status, "Sender", said=why(status, lib.kvp_wire_config_check, made), **fields)
         self._o = owned(out[0], lib.KVPY_SENDER, cache._o)
         self.cache = cache
         cache._children.add(self)
@@ -193,7 +194,7 @@ class Mirror(_Closing):
         made, out = _config(None, fields), ffi.new("kvp_wire_mirror **")
         status = lib.kvp_wire_mirror_create(made, NULL, 0, out)
         if status:
-            fail(status, "Mirror", **fields)
+            fail(status, "Mirror", said=why(status, lib.kvp_wire_config_check, made), **fields)
         self._o = owned(out[0], lib.KVPY_MIRROR)
 
     def apply(self, message: bytes) -> News:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 import re
 
+from kvpager._native import ffi
+
 PYTHON = pathlib.Path(__file__).resolve().parents[1]
 
 # What stands in Python for a function that the package does not call.
@@ -26,6 +28,17 @@ def public_functions() -> set[str]:
     for header in (PYTHON.parent / "include" / "kvpager").glob("*.h"):
         found |= set(re.findall(r"\bKVP_(?:API|SIZED)\b[^;()]*?\b(kvp_\w+)\(", header.read_text()))
     return found
+
+
+def test_structs_that_grow_end_with_a_field() -> None:
+    """What lies behind the last field of a program's struct may be anything, and must never become
+    a field of a later version."""
+    for header in (PYTHON.parent / "include" / "kvpager").glob("*.h"):
+        for name in re.findall(r"^typedef struct (kvp_\w+) \{\n    size_t struct_size;",
+                               header.read_text(), re.MULTILINE):
+            field, place = ffi.typeof(name).fields[-1]
+            end = place.offset + ffi.sizeof(place.type)
+            assert end == ffi.sizeof(name), f"{name}: {field} ends at {end}; name the rest reserved"
 
 
 def test_every_function_is_used() -> None:

@@ -343,3 +343,33 @@ def test_every_public_method_is_in_the_table() -> None:
         methods = {name for name in dir(kind) if not name.startswith("_")}
         tested = {name.split(".")[1] for name in CALLS if name.startswith(kind.__name__ + ".")}
         assert methods - special[kind.__name__] == tested, kind.__name__
+
+
+@pytest.mark.parametrize("fields, said", [
+    ({"n_blocks": 1}, "n_blocks is 1, expected 2 to 2^31-1"),
+    ({"block_tokens": 0}, "block_tokens is 0, expected 1 to 65536"),
+    ({"unit_tokens": 3}, "unit_tokens is 3: no divisor of block_tokens"),
+    ({"watermark": 1.0}, "watermark: expected at least 0 and below 1"),
+    ({"max_seqs": 2 ** 20 + 1}, "max_seqs is 1048577, expected 1 to 2^20"),
+])
+def test_a_refused_configuration_names_the_field(fields: dict[str, Any], said: str) -> None:
+    for call in (kvpager.Cache, kvpager.Cache.bytes_for):
+        with pytest.raises(kvpager.ArgError) as refused:
+            call(**fields)
+        assert str(refused.value).endswith("; " + said)
+
+
+def test_a_refused_scheduler_and_prompt_name_the_field() -> None:
+    cache = kvpager.Cache(n_blocks=8, max_seqs=4, max_seq_tokens=64)
+    with pytest.raises(kvpager.ArgError, match="max_running is 5, expected 1 to 4$"):
+        kvpager.Scheduler(cache, max_running=5)
+    with pytest.raises(kvpager.ArgError, match="max_row_blocks is 0, expected 1 to 2.31-1$"):
+        kvpager.Sender(cache, max_row_blocks=0)
+    ns = cache.namespace("a")
+    for call in (ns.open, ns.match):
+        with pytest.raises(kvpager.ArgError, match=r"tokens\[2\] is -7, expected 0 to 2.31-1$"):
+            call([1, 2, -7])
+        with pytest.raises(kvpager.TooLongError, match="n_tokens is 65, expected 0 to 64$"):
+            call(range(65))
+    with pytest.raises(kvpager.TooLongError, match="reserve_tokens is 5, expected 0 to 4$"):
+        ns.open(range(60), reserve=5)

@@ -116,6 +116,26 @@ int kvpi_why_element(kvp_why *why, const char *array, uint64_t index, const char
     return kvpi_why_range(why, name, value, lowest, highest);
 }
 
+int kvpi_why_negative(kvp_why *why, const char *array, uint64_t index, int32_t value)
+{
+    if (why != NULL) {
+        struct line name = line_of(why->field, sizeof(why->field));
+        struct line text = line_of(why->text, sizeof(why->text));
+        kvpi_why_clear(why);
+        put(&name, array);
+        put(&name, "[");
+        put_number(&name, index);
+        put(&name, "]");
+        put(&text, why->field);
+        put(&text, " is -");
+        put_number(&text, (uint64_t)(-(int64_t)value));
+        put_range(&text, 0, INT32_MAX);
+        why->value = value;
+        why->highest = INT32_MAX;
+    }
+    return 1;
+}
+
 int kvpi_why_if(kvp_why *why, int is_wrong, const char *field, const uint64_t *value,
                 const char *text)
 {

@@ -12,6 +12,9 @@ int kvpi_why_range(kvp_why *why, const char *field, uint64_t value, uint64_t low
 int kvpi_why_element(kvp_why *why, const char *array, uint64_t index, const char *field,
                      uint64_t value, uint64_t lowest, uint64_t highest);
 
+/* An entry of an array of numbers that must not be negative is: 1. */
+int kvpi_why_negative(kvp_why *why, const char *array, uint64_t index, int32_t value);
+
 /* Is it so? Then `why`, unless NULL, says "`field` is `value`: `text`", or, with value NULL,
  * "`field`: `text`". */
 int kvpi_why_if(kvp_why *why, int is_wrong, const char *field, const uint64_t *value,

@@ -45,11 +45,7 @@ static int values_wrong(const kvp_cache *cache, const kvp_prompt *p, kvp_why *wh
     }
     for (uint32_t i = 0; i < p->n_tokens; i++) {
         if (p->tokens[i] < 0) {
-            (void)kvpi_why_element(why, "tokens", i, "", (uint32_t)p->tokens[i], 0, INT32_MAX);
-            if (why != NULL) {
-                why->value = p->tokens[i];
-            }
-            return 1;
+            return kvpi_why_negative(why, "tokens", i, p->tokens[i]);
         }
     }
     return 0;

@@ -21,6 +21,9 @@ int kvpi_replay_cache_fail(const char *call, kvp_status status)
 static int refuse_too_large(const kvp_config *config)
 {
     size_t needed = 0;
+    kvp_why why;
+    if (kvp_config_check(config, &why) != KVP_OK)
+        return kvpi_tool_fail("replay", "the cache: %s", why.text);
     kvp_status status = kvp_cache_bytes(config, &needed);
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("sizing the cache", status);

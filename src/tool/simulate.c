@@ -148,6 +148,9 @@ static int create_sched(simulation *sim)
     kvp_config cache;
     *config = configure_sched(sim);
     kvp_status status = kvp_cache_config(sim->cache.cache, &cache);
+    kvp_why why;
+    if (kvp_sched_config_check(config, sim->cache.cache, &why) != KVP_OK)
+        return kvpi_tool_fail("replay", "the scheduler: %s", why.text);
     if (status == KVP_OK)
         status = kvp_sched_create(config, sim->cache.cache, NULL, 0, &sim->sched);
     if (status != KVP_OK)
