@@ -314,7 +314,7 @@ AT(kvp_attn_level, last_len, 40);
 AT(kvp_attn_level, query_start, 48);
 
 /* attn_window */
-SIZE(kvp_attn_window, 48);
+SIZE(kvp_attn_window, 56);
 AT(kvp_attn_window, sink_tokens, 0);
 AT(kvp_attn_window, recent_tokens, 4);
 AT(kvp_attn_window, sinks, 8);
@@ -322,6 +322,7 @@ AT(kvp_attn_window, recent, 16);
 AT(kvp_attn_window, sink_len, 24);
 AT(kvp_attn_window, window_offset, 32);
 AT(kvp_attn_window, key_offset, 40);
+AT(kvp_attn_window, query_positions, 48);
 
 /* attn_tree */
 SIZE(kvp_attn_tree, 40);

@@ -431,14 +431,15 @@ static void test_structs_of_metadata(void **state)
     (void)state;
     kvp_meta_level levels[1] = {{arrays[0], arrays[1], arrays[2], arrays[3], 0, 0}};
     uint32_t had[4] = {0};
+    uint64_t versions[2] = {0};
     TAKES(kvp_meta_batch, seqs, take_meta_batch, .n_seqs = 1, .seqs = &all.seq);
     TAKES(kvp_meta_dense, row_stride, take_dense, .row_stride = 8);
     TAKES(kvp_meta_csr, struct_size, take_csr, .max_entries = 0);
     TAKES(kvp_meta_windowed, struct_size, take_windowed, .max_entries = 0);
     TAKES(kvp_meta_tree, struct_size, take_tree, .max_nodes = 0);
     TAKES(kvp_meta_trtllm, row_stride, take_trtllm, .layers_per_block = 1, .row_stride = 8);
-    TAKES(kvp_meta_delta, entries, take_delta, .max_entries = 64, .had_version = had,
-          .had_blocks = had, .version = had + 1, .blocks = had + 2, .indptr = arrays[0],
+    TAKES(kvp_meta_delta, entries, take_delta, .max_entries = 64, .had_version = versions,
+          .had_blocks = had, .version = versions + 1, .blocks = had + 2, .indptr = arrays[0],
           .start = arrays[1], .entries = arrays[2]);
     TAKES(kvp_meta_cascade, levels, take_cascade, .max_levels = 1, .max_entries = 64,
           .order = arrays[4], .levels = levels);
@@ -478,13 +479,14 @@ static void test_structs_that_are_written(void **state)
     assert_int_equal(layout.layout.struct_size, sizeof(layout));
     assert_int_not_equal(layout.layout.k.token_stride, 0);
     uint32_t had[4] = {0};
+    uint64_t versions[2] = {0};
     struct {
         kvp_meta_delta delta;
         uint64_t zeros[2];
     } delta = {.delta = {.struct_size = sizeof(delta),
-                         .had_version = had,
+                         .had_version = versions,
                          .had_blocks = had,
-                         .version = had + 1,
+                         .version = versions + 1,
                          .blocks = had + 2,
                          .indptr = arrays[0],
                          .start = arrays[1]}};
