@@ -38,6 +38,7 @@ MAY_INCLUDE = [
     ("src/trace/oplog*",      [PUBLIC, "src/trace/*", "src/core/record.h"]),
     ("src/trace/*",           [PUBLIC, "src/trace/*"]),
     ("src/tool/*",            [PUBLIC, "src/trace/*", "src/tool/*"]),
+    ("src/files/*",           [PUBLIC, "src/files/*"]),
     ("src/sched/*",           [PUBLIC, "src/sched/*"]),
     ("src/threads/*",         [PUBLIC, "src/threads/*"]),
     ("src/memory/*",          [PUBLIC, "src/memory/*", "src/threads/*"]),

@@ -390,19 +390,13 @@ static int read_file(void *context, void *out_bytes, size_t capacity, size_t *ou
     return ferror(context) != 0;
 }
 
-int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path)
+int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
+                       int *out_error)
 {
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
-    FILE *file = fopen(path, "wb");
-    status = KVP_E_IO;
-    if (file != NULL) {
-        const kvp_sink sink = {.context = file, .write = write_file};
-        status = kvp_snapshot_save(cache_of(object), options, &sink);
-        if (fclose(file) != 0 && status == KVP_OK)
-            status = KVP_E_IO;
-    }
+    status = kvp_snapshot_save_file(cache_of(object), options, path, out_error);
     kvpy_leave(object);
     return status;
 }

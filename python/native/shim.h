@@ -150,7 +150,8 @@ void kvpy_free(void *memory);
 
 /* ------------------------------------------------------------------------------- snapshots */
 
-int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path);
+int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
+                       int *out_error);
 int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
                        kvp_snapshot_report *out);
 int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out);

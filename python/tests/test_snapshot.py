@@ -38,7 +38,7 @@ def test_books_alone(tmp_path: pathlib.Path) -> None:
     info = kvpager.snapshot_peek(path)
     assert (info["model"], info["saved_blocks"], info["block_tokens"]) == (b"llama", 4, 4)
     assert info["groups"] == [(0, 0)]
-    assert not list(tmp_path.glob("*.part"))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_with_kv(tmp_path: pathlib.Path) -> None:
@@ -76,6 +76,18 @@ def test_what_is_refused(tmp_path: pathlib.Path) -> None:
         cache.save(path, block_bytes=16)
     with pytest.raises(kvpager.ArgError, match="block_bytes"):
         cache.save(path, block_bytes=-1)
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError):
+        cache.save(path, block_bytes=16, get=lambda block, out: 1 // 0)
+    with pytest.raises(kvpager.IoError, match="No such file"):
+        cache.save(tmp_path / "none" / "books")
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(kvpager.IoError, match="symbolic link"):
+        cache.save(tmp_path / "link")
+    with pytest.raises(kvpager.IoError, match="directory"):
+        cache.save(tmp_path)
+    assert path.read_bytes() == before
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "link"]
     with pytest.raises(TypeError, match="model"):
         cache.save(path, model=5)  # type: ignore[arg-type]
     (tmp_path / "text").write_bytes(b"no snapshot")

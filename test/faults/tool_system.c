@@ -34,6 +34,9 @@ FILE *__real_fopen(const char *path, const char *mode);
 int __real_open(const char *path, int flags, ...);
 ssize_t __real_write(int file, const void *bytes, size_t n);
 int __real_rename(const char *from, const char *to);
+int __real_openat(int folder, const char *path, int flags, ...);
+int __real_fsync(int file);
+int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out_time);
 
@@ -47,6 +50,9 @@ FILE *__wrap_fopen(const char *path, const char *mode);
 int __wrap_open(const char *path, int flags, ...);
 ssize_t __wrap_write(int file, const void *bytes, size_t n);
 int __wrap_rename(const char *from, const char *to);
+int __wrap_openat(int folder, const char *path, int flags, ...);
+int __wrap_fsync(int file);
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to);
 
 /* A full disk stays full. */
 static int is_refused(int kind, int error)
@@ -146,7 +152,7 @@ int __wrap_open(const char *path, int flags, ...)
 {
     va_list more;
     va_start(more, flags);
-    const int mode = va_arg(more, int); /* the command gives one */
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
     va_end(more);
     return is_refused(OPEN, EACCES) ? -1 : __real_open(path, flags, mode);
 }
@@ -159,6 +165,25 @@ ssize_t __wrap_write(int file, const void *bytes, size_t n)
 int __wrap_rename(const char *from, const char *to)
 {
     return is_refused(OPEN, EACCES) ? -1 : __real_rename(from, to);
+}
+
+int __wrap_openat(int folder, const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
+    va_end(more);
+    return is_refused(OPEN, EACCES) ? -1 : __real_openat(folder, path, flags, mode);
+}
+
+int __wrap_fsync(int file)
+{
+    return is_refused(WRITE, EIO) ? -1 : __real_fsync(file);
+}
+
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    return is_refused(OPEN, EACCES) ? -1 : __real_renameat(from_folder, from, to_folder, to);
 }
 
 /* ---------------------------------------------------------------------------------------- time */
