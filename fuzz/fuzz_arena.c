@@ -20,6 +20,7 @@ typedef struct arena {
     uint8_t *good;
     uint8_t *bytes;
     size_t n;
+    uint64_t n_reads, read_bytes; /* by one look: what it costs */
 } arena;
 
 static void require(int condition)
@@ -95,8 +96,10 @@ static arena *arena_of(uint32_t kind)
 
 static int read_bytes(void *context, uint64_t offset, void *out, size_t n)
 {
-    const arena *a = context;
+    arena *a = context;
     require(n <= a->n && offset <= a->n - n);
+    a->n_reads++;
+    a->read_bytes += n;
     memcpy(out, a->bytes + offset, n);
     return 0;
 }
@@ -130,7 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a->bytes[offsetof(kvp_cache, calls)] ^= data[0] >> 7; /* moves: no audit goes before */
     uint64_t n_told = 0;
     const kvp_arena_source source = {a, a->n, read_bytes};
-    const kvp_arena_options options = {sizeof options, &n_told, note, note_seq};
+    const kvp_arena_options options = {sizeof options, &n_told, note, note_seq, 0};
     kvp_arena_report report;
     const kvp_status status = kvp_arena_inspect(&source, &options, &report);
     require(status == KVP_OK || status == KVP_E_FORMAT || status == KVP_E_VERSION);

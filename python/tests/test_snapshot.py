@@ -61,6 +61,9 @@ def test_with_kv(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_refused(tmp_path: pathlib.Path) -> None:
+    def fail(block: SnapshotBlock, out: Any) -> None:
+        raise ZeroDivisionError
+
     path = tmp_path / "books"
     cache = filled()
     cache.save(path, model="llama")
@@ -78,7 +81,7 @@ def test_what_is_refused(tmp_path: pathlib.Path) -> None:
         cache.save(path, block_bytes=-1)
     before = path.read_bytes()
     with pytest.raises(ZeroDivisionError):
-        cache.save(path, block_bytes=16, get=lambda block, out: 1 // 0)
+        cache.save(path, block_bytes=16, get=fail)
     with pytest.raises(kvpager.IoError, match="No such file"):
         cache.save(tmp_path / "none" / "books")
     (tmp_path / "link").symlink_to(path)

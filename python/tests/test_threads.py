@@ -22,8 +22,12 @@ def test_every_call_while_a_save_waits(tmp_path: pathlib.Path) -> None:
     """A save that waits for a block's KV is inside the cache, without the interpreter's lock."""
     world, path, go_on = World(), tmp_path / "snapshot", threading.Event()
     world.cache.plan_take()
-    saver = threading.Thread(target=world.cache.save, args=(path,), kwargs={
-        "block_bytes": 4, "get": lambda block, out: go_on.wait() and None})
+
+    def get(block: kvpager.SnapshotBlock, out: Any) -> None:
+        go_on.wait()
+
+    saver = threading.Thread(target=world.cache.save, args=(path,),
+                             kwargs={"block_bytes": 4, "get": get})
     saver.start()
     try:
         while saver.is_alive():  # until it is inside

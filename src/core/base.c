@@ -39,6 +39,19 @@ void *kvpi_map(size_t bytes)
     return memory;
 }
 
+void *kvpi_map_thin(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return NULL;
+    }
+#ifdef MADV_NOHUGEPAGE
+    (void)madvise(memory, bytes, MADV_NOHUGEPAGE);
+#endif
+    return memory;
+}
+
 void kvpi_unmap(void *memory, size_t bytes)
 {
     (void)munmap(memory, bytes);

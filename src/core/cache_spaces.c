@@ -95,14 +95,17 @@ static kvp_status open_space(kvp_cache *cache, const void *name, size_t name_byt
     return KVP_OK;
 }
 
-uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes)
+uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes,
+                            uint32_t *place)
 {
-    const uint32_t place = find_place(cache, name, name_bytes);
-    if (place == cache->config.max_namespaces || (space_at(cache, place)->generation & 1) != 0 ||
-        !make_space(cache, place, name, name_bytes)) {
+    const uint64_t last = kvpi_handle_last_generation(cache->space_bits);
+    while (*place < cache->config.max_namespaces && space_at(cache, *place)->generation >= last) {
+        (*place)++;
+    }
+    if (*place == cache->config.max_namespaces || !make_space(cache, *place, name, name_bytes)) {
         return KVPI_NO_NODE;
     }
-    return space_at(cache, place)->root;
+    return space_at(cache, (*place)++)->root;
 }
 
 kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)

@@ -4,11 +4,11 @@
  */
 #include "replay_snapshot.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tool.h"
+#include "trace/input.h"
 
 static kvp_snapshot_options options_of(const kvpi_replay_snapshot *snapshot)
 {
@@ -28,12 +28,12 @@ static int read_bytes(void *context, void *out, size_t capacity, size_t *out_n)
 int kvpi_replay_snapshot_load(kvp_cache *cache, kvpi_replay_snapshot *snapshot)
 {
     const kvp_snapshot_options options = options_of(snapshot);
-    FILE *file = fopen(snapshot->path, "rb");
-    if (file == NULL)
-        return kvpi_tool_fail("replay", "%s: %s", snapshot->path, strerror(errno));
-    const kvp_source source = {file, read_bytes};
+    kvpi_input input;
+    if (!kvpi_input_open(&input, snapshot->path, true))
+        return kvpi_tool_fail("replay", "%s: %s", snapshot->path, input.why);
+    const kvp_source source = {input.file, read_bytes};
     const kvp_status status = kvp_snapshot_load(cache, &options, &source, &snapshot->report);
-    fclose(file);
+    kvpi_input_close(&input);
     if (status == KVP_E_MISMATCH)
         return kvpi_tool_fail("replay",
                               "%s: of a replay with another --block-tokens, --unit-tokens, "

@@ -7,6 +7,7 @@
  */
 #include "report.h"
 #include "text.h"
+#include "trace/escape.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -20,7 +21,7 @@ double kvpi_report_ratio(uint64_t part, uint64_t whole)
 
 static void print_head(const kvpi_report *report, FILE *file)
 {
-    fprintf(file, "%s: %s, %s of traffic\n", report->path, report->format,
+    fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->path).of, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
     fprintf(file, "%s blocks of %s tokens = %s tokens", kvpi_text_count(report->blocks).of,
             kvpi_text_count(report->block_tokens).of,

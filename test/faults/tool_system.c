@@ -29,8 +29,8 @@ void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *memory, size_t bytes);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void *__real_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
-ssize_t __real_getline(char **line, size_t *capacity, FILE *file);
 FILE *__real_fopen(const char *path, const char *mode);
+FILE *__real_fdopen(int file, const char *mode);
 int __real_open(const char *path, int flags, ...);
 ssize_t __real_write(int file, const void *bytes, size_t n);
 int __real_rename(const char *from, const char *to);
@@ -45,8 +45,8 @@ void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
-ssize_t __wrap_getline(char **line, size_t *capacity, FILE *file);
 FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__wrap_fdopen(int file, const char *mode);
 int __wrap_open(const char *path, int flags, ...);
 ssize_t __wrap_write(int file, const void *bytes, size_t n);
 int __wrap_rename(const char *from, const char *to);
@@ -91,12 +91,6 @@ void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, o
 {
     return is_refused(MEMORY, ENOMEM) ? MAP_FAILED
                                       : __real_mmap(at, bytes, protection, flags, file, offset);
-}
-
-/* It grows the line. */
-ssize_t __wrap_getline(char **line, size_t *capacity, FILE *file)
-{
-    return is_refused(MEMORY, ENOMEM) ? -1 : __real_getline(line, capacity, file);
 }
 
 /* --------------------------------------------------------------------------------------- files */
@@ -145,6 +139,13 @@ static FILE *watched(FILE *inner, const char *mode)
 FILE *__wrap_fopen(const char *path, const char *mode)
 {
     FILE *inner = is_refused(OPEN, EACCES) ? NULL : __real_fopen(path, mode);
+    return inner == NULL ? NULL : watched(inner, mode);
+}
+
+/* Of a file that open gave: that was refused already. */
+FILE *__wrap_fdopen(int file, const char *mode)
+{
+    FILE *inner = __real_fdopen(file, mode);
     return inner == NULL ? NULL : watched(inner, mode);
 }
 
