@@ -3,7 +3,8 @@
  *
  *   place in three bytes, modulo the arena's words; four bytes that stand there from now on
  *
- * Nothing may crash, nothing outside may be read, and every look ends. */
+ * Nothing may crash, nothing outside may be read, and every look ends, having used no more memory
+ * than the arena has and read it once, and its head as often as a busy owner makes it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,9 +13,12 @@
 
 #include "core/cache_state.h"
 
+#include "meter.h"
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { N_KINDS = 4, EDIT_BYTES = 7, MAX_TOKENS = 48 };
+enum { N_KINDS = 4, EDIT_BYTES = 7, MAX_TOKENS = 48, MAX_LOOKS = 1001, MAX_PARTS = 100 };
 
 typedef struct arena {
     uint8_t *good;
@@ -22,12 +26,6 @@ typedef struct arena {
     size_t n;
     uint64_t n_reads, read_bytes; /* by one look: what it costs */
 } arena;
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static kvp_config config_of(uint32_t kind)
 {
@@ -135,7 +133,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const kvp_arena_source source = {a, a->n, read_bytes};
     const kvp_arena_options options = {sizeof options, &n_told, note, note_seq, 0};
     kvp_arena_report report;
+    a->n_reads = a->read_bytes = 0;
+    meter_begin();
     const kvp_status status = kvp_arena_inspect(&source, &options, &report);
+    const meter used = meter_end();
+    require(used.peak <= a->n && used.n_asked <= 1);
+    require(a->n_reads <= MAX_LOOKS * 3 + MAX_PARTS && n_told <= MAX_PARTS);
+    require(a->read_bytes <= MAX_LOOKS * (sizeof(kvp_cache) + 16) + a->n);
     require(status == KVP_OK || status == KVP_E_FORMAT || status == KVP_E_VERSION);
     require(status == KVP_OK || n_told == 0);
     if (status == KVP_OK && report.state == KVP_ARENA_DAMAGED)
