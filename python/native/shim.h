@@ -159,8 +159,7 @@ int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out);
 /* Of an arena that lies in memory, and of one in a file, which is read and not mapped. */
 int kvpy_arena_inspect(const void *bytes, size_t n_bytes, const kvp_arena_options *options,
                        kvp_arena_report *out);
-int kvpy_arena_inspect_file(const char *path, const kvp_arena_options *options,
-                            kvp_arena_report *out);
+int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_arena_report *out);
 
 /* ------------------------------------------------------------------------------- transfers */
 

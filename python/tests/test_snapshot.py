@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -79,6 +80,15 @@ def test_what_is_refused(tmp_path: pathlib.Path) -> None:
         cache.save(path, block_bytes=16)
     with pytest.raises(kvpager.ArgError, match="block_bytes"):
         cache.save(path, block_bytes=-1)
+    os.mkfifo(tmp_path / "fifo")  # which nobody writes: nothing waits for it
+    for call in (Cache().load, kvpager.snapshot_peek, kvpager.arena_inspect):
+        with pytest.raises(kvpager.IoError):
+            call(tmp_path / "fifo")
+    with pytest.raises(OSError, match="not a regular file"):
+        kvpager.OpLog(tmp_path / "fifo")
+    with pytest.raises(kvpager.IoError, match="not supported"):
+        cache.save(tmp_path / "fifo")
+    os.unlink(tmp_path / "fifo")
     before = path.read_bytes()
     with pytest.raises(ZeroDivisionError):
         cache.save(path, block_bytes=16, get=fail)

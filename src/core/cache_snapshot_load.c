@@ -33,7 +33,6 @@ struct load {
     uint32_t *spaces;
     uint32_t *names;
     uint32_t n_names;
-    uint32_t next_place; /* of the cache's namespaces: free from here on */
     uint32_t *nodes;
     uint32_t *paths;
     int32_t *tokens;       /* [U] */
@@ -82,8 +81,7 @@ static uint32_t restore_space(struct load *load, uint32_t n, const void *name, u
     (void)kvp_hash_root(load->info.unit_tokens, load->info.hash_seed, name, name_bytes, &hash);
     uint32_t *slot = find_name(load, &hash);
     const uint32_t root =
-        *slot != 0 ? KVPI_NO_NODE
-                   : kvpi_restore_space(load->cache, name, name_bytes, &load->next_place);
+        *slot != 0 ? KVPI_NO_NODE : kvpi_restore_space(load->cache, name, name_bytes);
     *slot = root != KVPI_NO_NODE ? n + 1 : *slot;
     return root;
 }

@@ -95,17 +95,13 @@ static kvp_status open_space(kvp_cache *cache, const void *name, size_t name_byt
     return KVP_OK;
 }
 
-uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes,
-                            uint32_t *place)
+uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes)
 {
-    const uint64_t last = kvpi_handle_last_generation(cache->space_bits);
-    while (*place < cache->config.max_namespaces && space_at(cache, *place)->generation >= last) {
-        (*place)++;
-    }
-    if (*place == cache->config.max_namespaces || !make_space(cache, *place, name, name_bytes)) {
+    const uint32_t place = (uint32_t)cache->n_open_spaces; /* none was ever closed */
+    if (place == cache->config.max_namespaces || !make_space(cache, place, name, name_bytes)) {
         return KVPI_NO_NODE;
     }
-    return space_at(cache, (*place)++)->root;
+    return space_at(cache, place)->root;
 }
 
 kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kvp_ns *out_ns)
