@@ -109,7 +109,7 @@ def check_logs(folder):
     check_equal(run("trace", "replay", "--max-memory", "16G", log).returncode, 0)
     with open(log, "rb") as file:
         data = file.read()
-    hole = write(folder, "log.hole", data, 1 << 36)
+    hole = write(folder, "log.hole", data, 1 << 29)
     check_refused(hole, "most of which are holes", 65536, "trace", "show")
 
 
