@@ -401,7 +401,7 @@ static void test_many_namespaces(void **state)
     world w = make_world(&config);
     kvp_cache *restored = cache_of(&config);
     for (int i = 0; i < N; i++) {
-        char name[8];
+        char name[12];
         snprintf(name, sizeof(name), "%d", i);
         assert_ok(kvp_ns_open(w.cache, name, strlen(name), &w.ns));
         if (i % 3 == 0)
@@ -413,7 +413,7 @@ static void test_many_namespaces(void **state)
     assert_int_equal(report.namespaces, N + 1);
     assert_int_equal(report.blocks, (N + 2) / 3);
     for (int i = 0; i < N; i++) {
-        char name[8];
+        char name[12];
         kvp_ns ns;
         kvp_open_info info;
         const kvp_prompt prompt = {
