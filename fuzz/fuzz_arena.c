@@ -3,7 +3,8 @@
  *
  *   place in three bytes, modulo the arena's words; four bytes that stand there from now on
  *
- * Nothing may crash, nothing outside may be read, and every look ends. */
+ * Nothing may crash, nothing outside may be read, and every look ends, having used no more memory
+ * than the arena has and read it once, and its head as often as a busy owner makes it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,21 +13,19 @@
 
 #include "core/cache_state.h"
 
+#include "meter.h"
+#include "require.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { N_KINDS = 4, EDIT_BYTES = 7, MAX_TOKENS = 48 };
+enum { N_KINDS = 4, EDIT_BYTES = 7, MAX_TOKENS = 48, MAX_LOOKS = 1001, MAX_PARTS = 100 };
 
 typedef struct arena {
     uint8_t *good;
     uint8_t *bytes;
     size_t n;
+    uint64_t n_reads, read_bytes; /* by one look: what it costs */
 } arena;
-
-static void require(int condition)
-{
-    if (!condition)
-        abort();
-}
 
 static kvp_config config_of(uint32_t kind)
 {
@@ -95,8 +94,10 @@ static arena *arena_of(uint32_t kind)
 
 static int read_bytes(void *context, uint64_t offset, void *out, size_t n)
 {
-    const arena *a = context;
+    arena *a = context;
     require(n <= a->n && offset <= a->n - n);
+    a->n_reads++;
+    a->read_bytes += n;
     memcpy(out, a->bytes + offset, n);
     return 0;
 }
@@ -130,9 +131,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a->bytes[offsetof(kvp_cache, calls)] ^= data[0] >> 7; /* moves: no audit goes before */
     uint64_t n_told = 0;
     const kvp_arena_source source = {a, a->n, read_bytes};
-    const kvp_arena_options options = {sizeof options, &n_told, note, note_seq};
+    const kvp_arena_options options = {sizeof options, &n_told, note, note_seq, 0};
     kvp_arena_report report;
+    a->n_reads = a->read_bytes = 0;
+    meter_begin();
     const kvp_status status = kvp_arena_inspect(&source, &options, &report);
+    const meter used = meter_end();
+    require(used.peak <= a->n && used.n_asked <= 1);
+    require(a->n_reads <= MAX_LOOKS * 3 + MAX_PARTS && n_told <= MAX_PARTS);
+    require(a->read_bytes <= MAX_LOOKS * (sizeof(kvp_cache) + 16) + a->n);
     require(status == KVP_OK || status == KVP_E_FORMAT || status == KVP_E_VERSION);
     require(status == KVP_OK || n_told == 0);
     if (status == KVP_OK && report.state == KVP_ARENA_DAMAGED)

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "meter.h"
 #include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -103,7 +104,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int file = memfd_create("config", 0);
     require(file >= 0 && write(file, data + N_OPTION_BYTES, n) == (ssize_t)n);
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    if (kvpi_models_read(path, &model, &error) != 0) {
+    meter_begin();
+    const int result = kvpi_models_read(path, &model, &error);
+    const meter used = meter_end();
+    require(used.peak <= METER_LIMIT(n) && used.n_asked <= 64 + 8 * n);
+    if (result != 0) {
         require(error.text[0] != '\0' && strchr(error.text, '\n') == NULL);
     } else {
         check_shape(&model);

@@ -5,7 +5,11 @@
 
 #include <kvpager/oplog.h>
 
+#include "meter.h"
 #include "require.h"
+
+/* Tokens and keys of one record, decoded. */
+#define MEMORY(n_bytes) (65536 + 64 * (uint64_t)(n_bytes))
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -26,8 +30,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kvp_record record;
     int end = 0;
     uint64_t n_records = 0;
-    if (kvp_oplog_open(data, size, &log) != KVP_OK)
+    meter_begin();
+    if (kvp_oplog_open(data, size, &log) != KVP_OK) {
+        const meter used = meter_end();
+        require(used.peak <= MEMORY(size));
         return 0;
+    }
     require(kvp_oplog_config(log, &config) == KVP_OK);
     const uint8_t *expected = data + kvp_oplog_offset(log);
     while (kvp_oplog_next(log, &record, &end) == KVP_OK && end == 0) {
@@ -35,6 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(record.n_result_bytes > 0 && record.n_result_bytes < record.n_bytes);
         expected += record.n_bytes;
     }
+    const meter used = meter_end();
+    require(used.peak <= MEMORY(size) && used.n_asked <= 64 + size);
     require(kvp_oplog_offset(log) <= size);
     if (is_small(&config) && n_records <= 2000) {
         uint64_t index;

@@ -1,5 +1,6 @@
 /* Bytes as a request trace: every format that the reader knows, strict and lenient. It must answer
- * with a set of requests or with one line of text, and never touch what is not its own.
+ * with a set of requests or with one line of text, and never touch what is not its own, nor more
+ * memory than it may.
  *
  * The first byte chooses the options, the rest is the file, which lies in memory (memfd).
  */
@@ -13,11 +14,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "meter.h"
 #include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MAX_MADE = 4096 };
+/* A line needs a piece of 64 KiB; what the budget does not count is the set itself and a stream. */
+enum { MAX_MADE = 4096, FEW_BYTES = 100000, MORE_BYTES = 16384 };
 
 /* Look at everything that a request points to. */
 static uint64_t read_all(const kvpi_requests *requests)
@@ -92,7 +95,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.lenient = (data[0] & 1) != 0;
     options.trace_block = data[0] & 2 ? 16 : 512;
     memset(&error, 0, sizeof(error));
-    if (kvpi_requests_read(path, &options, &error, &requests) == 0) {
+    options.max_memory = data[0] & 4 ? FEW_BYTES : 0;
+    meter_begin();
+    const int result = kvpi_requests_read(path, &options, &error, &requests);
+    const meter used = meter_end();
+    require(used.peak <= (data[0] & 4 ? FEW_BYTES + MORE_BYTES : METER_LIMIT(size)));
+    require(used.n_asked <= 64 + 8 * size);
+    if (result == 0) {
         check(requests, &options);
         volatile uint64_t sum = read_all(requests);
         (void)sum;

@@ -7,8 +7,8 @@
  *   bit 1    with KV, 3 bytes a block
  *   bit 2    into a cache of fewer blocks
  *
- * Nothing may crash; what was restored is sound, is what the report says, saves and loads to the
- * same again, and can be evicted. */
+ * Nothing may crash, or use more memory and reads than there are bytes for; what was restored is
+ * sound, is what the report says, saves and loads to the same again, and can be evicted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,16 +17,21 @@
 #include "core/hash.h"
 #include "core/snapshot.h"
 
+#include "meter.h"
 #include "require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MAX_FILE = 1 << 17, MAX_PIECE = 8192, N_HASHES = 256, U = 2, KV_BYTES = 3 };
 
+/* 65,536 namespaces with their names' places, nodes, paths, and the largest record. */
+#define SCRATCH (UINT64_C(1) << 20)
+
 typedef struct bytes {
     uint8_t *at;
     size_t n;
     size_t read;
+    size_t n_reads; /* calls of give */
 } bytes;
 
 static int append(void *context, const void *more, size_t n)
@@ -45,6 +50,7 @@ static int give(void *context, void *out, size_t capacity, size_t *out_n)
     *out_n = b->n - b->read < capacity ? b->n - b->read : capacity;
     memcpy(out, b->at + b->read, *out_n);
     b->read += *out_n;
+    b->n_reads++;
     return 0;
 }
 
@@ -214,7 +220,7 @@ static void check_report(const kvp_cache *cache, const kvp_snapshot_report *repo
 static void check_again(kvp_cache *cache, const kvp_snapshot_options *options, int fewer,
                         const kvp_snapshot_report *before)
 {
-    bytes file = {malloc(MAX_FILE), 0, 0};
+    bytes file = {malloc(MAX_FILE), 0, 0, 0};
     const kvp_sink sink = {&file, append};
     const kvp_source source = {&file, give};
     kvp_snapshot_report report;
@@ -258,7 +264,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const int with_kv = (data[0] & 2) != 0;
     const int fewer = (data[0] & 4) != 0;
-    bytes file = {malloc(MAX_FILE), 0, 0};
+    bytes file = {malloc(MAX_FILE), 0, 0, 0};
     require(file.at != NULL);
     if (data[0] & 1)
         (void)append(&file, data + 1, size - 1);
@@ -278,7 +284,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.put = put_kv;
     options.tell = tell;
     kvp_cache *cache = create(fewer);
+    meter_begin();
     const kvp_status status = kvp_snapshot_load(cache, &options, &source, &report);
+    const meter used = meter_end();
+    require(used.peak <= SCRATCH && used.n_asked <= 2);
+    require(file.n_reads <= 16 + file.n / 8);
     require(kvp_check(cache, 3, NULL) == KVP_OK);
     if (status == KVP_OK) {
         check_report(cache, &report);

@@ -41,6 +41,7 @@ MAY_INCLUDE = [
     ("src/trace/oplog*",      [PUBLIC, SIZED, "src/trace/*", "src/core/record.h"]),
     ("src/trace/*",           [PUBLIC, "src/trace/*"]),
     ("src/tool/*",            [PUBLIC, "src/trace/*", "src/tool/*"]),
+    ("src/files/*",           [PUBLIC, SIZED, "src/files/*"]),
     ("src/sched/*",           [PUBLIC, SIZED, "src/sched/*"]),
     ("src/threads/*",         [PUBLIC, "src/threads/*"]),
     ("src/memory/*",          [PUBLIC, SIZED, "src/memory/*", "src/threads/*"]),

@@ -65,6 +65,8 @@ typedef struct kvp_arena_options {
        both tiers in which something can be hit: what a snapshot would hold, for a
        moment between two steps. May be NULL */
     void (*tell_seq)(void *context, const kvp_arena_seq *seq); /* in places' order; may be NULL */
+    uint64_t max_bytes; /* of memory for the copy; more: KVP_E_TOO_SMALL. 0: no limit (default). A
+                           file with holes can claim far more than it has */
 } kvp_arena_options;
 
 /* Fill with the defaults: nothing is told. NULL is ignored. Thread: pure. */
@@ -105,7 +107,8 @@ typedef struct kvp_arena_report {
  * Gives:   out_report   on KVP_OK
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT: no arena, one whose owner has destroyed its cache, a
  *          damaged configuration, or fewer bytes than that asks for; KVP_E_VERSION; KVP_E_IO when
- *          the source failed; KVP_E_NO_MEMORY
+ *          the source failed; KVP_E_TOO_SMALL: max_bytes is, for what the arena says is in use;
+ *          KVP_E_NO_MEMORY
  * Thread:  any. Blocks: never. Cost: O(what is in use): works on a copy, mapped for the time of the
  *          call
  */

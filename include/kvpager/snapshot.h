@@ -158,6 +158,31 @@ typedef struct kvp_snapshot_info {
 KVP_API kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *options,
                                      const kvp_sink *sink);
 
+/* Save what is cached into a file, which is replaced as a whole.
+ *
+ * The snapshot is written to a new file beside it (PATH.part-0, or the next number that is free),
+ * put on the disk, and renamed. Whatever happens meanwhile, a full disk, kill -9, a loss of power:
+ * at `path` there is the snapshot that was there before, or the new one, whole. After KVP_OK it is
+ * the new one, and is on the disk. A process that is killed leaves its part behind, which can be
+ * deleted; a later save does not use it.
+ *
+ * The file is readable by its owner only. Only a file is replaced: a symbolic link, a device, a
+ * FIFO or a folder at `path` is refused and stays. The folder must be readable, and writable.
+ *
+ * Takes:   options      as kvp_snapshot_save
+ *          path         NUL-terminated, not empty
+ * Gives:   out_error    on KVP_E_IO: what the system said, as errno; 0: options.get failed. May be
+ *                       NULL
+ * Returns: as kvp_snapshot_save; KVP_E_IO also: ENOSPC, EDQUOT and EFBIG of a full disk, EACCES,
+ *          ENOENT without the folder, ELOOP for a link, EISDIR, ENOTSUP for what else is no file
+ * After-failure: the cache is unchanged, the new file is gone and the old one is there. If the
+ *          folder could not be put on the disk (the last step), the new one is there, and not safe
+ *          from a loss of power: then there is the old one again
+ * Thread:  cache. Blocks: io. Cost: as kvp_snapshot_save, and what the disk takes; allocates 64 KiB
+ */
+KVP_API kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_options *options,
+                                          const char *path, int *out_error);
+
 /* Restore into a cache in which nothing was opened yet.
  *
  * The restored namespaces are there and not open: kvp_ns_open of the same name finds what was

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._core import Struct, U64Array, bytes_in, fail, function, path_of
+from ._core import Struct, U64Array, bytes_in, fail, function, number, path_of
 from ._native import ffi, lib
 from ._records import ArenaSeq, Stats, Window
 from ._snapshot import SnapshotItem, _Callbacks
@@ -67,7 +67,7 @@ def _report_of(made: Any) -> ArenaReport:
                        blocks.reshape(shape)[:, :n_groups].copy())
 
 
-def arena_inspect(arena: Any, *, figures_only: bool = False,
+def arena_inspect(arena: Any, *, figures_only: bool = False, max_memory: int = 0,
                   tell: Callable[[SnapshotItem], None] | None = None,
                   tell_seq: Callable[[ArenaSeq], None] | None = None) -> ArenaReport:
     """Look into the arena of a cache once, from any process, while its owner works. Nothing is
@@ -77,6 +77,8 @@ def arena_inspect(arena: Any, *, figures_only: bool = False,
                   all its bytes: an mmap, a memoryview, an array [n] u8. Of a file that may be cut
                   meanwhile give the path: reading a mapping of it would end the process
     figures_only  configuration and stats, nothing else: takes a few microseconds
+    max_memory    bytes for the look; more is a TooSmallError. 0: of a file 64 MiB and 16 times what
+                  it has, holes not counted; of a buffer no limit
     tell          is told every namespace, then every block in which something can be hit
     tell_seq      is told every open sequence
 
@@ -89,6 +91,7 @@ def arena_inspect(arena: Any, *, figures_only: bool = False,
     lib.kvp_arena_options_init(options)
     keep = ffi.new_handle(calls)
     options.context = keep
+    options.max_bytes = number("max_memory", max_memory)
     if tell is not None:
         options.tell = lib.kvpy_snapshot_tell
     if tell_seq is not None:

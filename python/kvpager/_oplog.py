@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 from collections.abc import Iterator
@@ -47,7 +48,10 @@ class OpLog(_Closing):
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
         data = source
         if not isinstance(data, bytes):
-            data = pathlib.Path(os.fsdecode(path_of("source", source))).read_bytes()
+            path = pathlib.Path(os.fsdecode(path_of("source", source)))
+            if path.exists() and not path.is_file():  # a FIFO would be waited for
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+            data = path.read_bytes()
         room, out = ffi.from_buffer(data), ffi.new("kvp_oplog **")
         status = lib.kvp_oplog_open(room, len(data), out)
         if status:

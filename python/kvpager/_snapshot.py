@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import Struct, U8Array, fail, function, number, path_of, text_of
+from ._core import Struct, U8Array, error_of, fail, function, number, path_of, text_of
 from ._native import ffi, lib
 from ._records import SnapshotBlock, SnapshotReport, Window
 
@@ -102,27 +101,26 @@ class Snapshots:
 
     def save(self, path: str | os.PathLike[str], *, model: str | bytes = b"", block_bytes: int = 0,
              get: Get | None = None) -> None:
-        """Save what is cached; the file is there when it is whole.
+        """Save what is cached; a file that is there already is replaced as a whole, or stays.
 
         model        what the KV is of: model, revision, type; compared when it is restored
         block_bytes  KV bytes of a block; 0: the KV is not saved
         get          get(block, out) writes a block's KV into out, [block_bytes] u8
 
-        StateError: copies wait in the plan, or a step is out. What get raises ends the save."""
+        StateError: copies wait in the plan, or a step is out. IoError: the file cannot be written,
+        or its name is that of something else; the message says why. What get raises ends the save."""
         function("get", get)
         calls = _Callbacks(block_bytes, get=get)
         options, keep = _options(model, calls)
-        name = path_of("path", path)
-        part = name + b".part"
-        status = lib.kvpy_snapshot_save(self._o, options, part)
+        error = ffi.new("int *")
+        status = lib.kvpy_snapshot_save(self._o, options, path_of("path", path), error)
         del keep
+        if calls.error is not None:
+            raise calls.error
         if status:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(part)
-            if calls.error is not None:
-                raise calls.error
-            fail(status, "Cache.save", path=path, block_bytes=block_bytes, get=get)
-        os.replace(part, name)
+            wrong = error_of(status, "Cache.save",
+                             {"path": path, "block_bytes": block_bytes, "get": get})
+            raise type(wrong)(f"{wrong}: {os.strerror(error[0])}") if error[0] else wrong
 
     def load(self, path: str | os.PathLike[str], *, model: str | bytes = b"", block_bytes: int = 0,
              put: Put | None = None, tell: Callable[[SnapshotItem], None] | None = None

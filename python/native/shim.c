@@ -390,21 +390,28 @@ static int read_file(void *context, void *out_bytes, size_t capacity, size_t *ou
     return ferror(context) != 0;
 }
 
-int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path)
+int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
+                       int *out_error)
 {
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
-    FILE *file = fopen(path, "wb");
-    status = KVP_E_IO;
-    if (file != NULL) {
-        const kvp_sink sink = {.context = file, .write = write_file};
-        status = kvp_snapshot_save(cache_of(object), options, &sink);
-        if (fclose(file) != 0 && status == KVP_OK)
-            status = KVP_E_IO;
-    }
+    status = kvp_snapshot_save_file(cache_of(object), options, path, out_error);
     kvpy_leave(object);
     return status;
+}
+
+/* A regular file, or NULL: nothing waits for a FIFO. */
+static FILE *open_regular(const char *path)
+{
+    struct stat about;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    FILE *file = fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? fdopen(fd, "rb") : NULL;
+    if (file == NULL)
+        close(fd);
+    return file;
 }
 
 int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
@@ -413,7 +420,7 @@ int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options,
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_regular(path);
     status = KVP_E_IO;
     if (file != NULL) {
         const kvp_source source = {.context = file, .read = read_file};
@@ -426,7 +433,7 @@ int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options,
 
 int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_regular(path);
     if (file == NULL)
         return KVP_E_IO;
     const kvp_source source = {.context = file, .read = read_file};
@@ -465,8 +472,14 @@ static int read_at(void *context, uint64_t offset, void *out_bytes, size_t n_byt
     return 0;
 }
 
-int kvpy_arena_inspect_file(const char *path, const kvp_arena_options *options,
-                            kvp_arena_report *out)
+/* Holes are no bytes that were read: a file costs by what it has. */
+static uint64_t default_max(const struct stat *stat)
+{
+    const uint64_t data = (uint64_t)stat->st_blocks * 512, all = (uint64_t)stat->st_size;
+    return ((uint64_t)64 << 20) + 16 * (data < all ? data : all);
+}
+
+int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_arena_report *out)
 {
     struct stat stat;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -475,6 +488,8 @@ int kvpy_arena_inspect_file(const char *path, const kvp_arena_options *options,
     int status = KVP_E_IO;
     if (fstat(file, &stat) == 0 && S_ISREG(stat.st_mode)) {
         const kvp_arena_source source = {&file, (uint64_t)stat.st_size, read_at};
+        if (options != NULL && options->max_bytes == 0)
+            options->max_bytes = default_max(&stat);
         status = kvp_arena_inspect(&source, options, out);
     }
     close(file);

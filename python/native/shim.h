@@ -150,7 +150,8 @@ void kvpy_free(void *memory);
 
 /* ------------------------------------------------------------------------------- snapshots */
 
-int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path);
+int kvpy_snapshot_save(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
+                       int *out_error);
 int kvpy_snapshot_load(kvpy_object *object, const kvp_snapshot_options *options, const char *path,
                        kvp_snapshot_report *out);
 int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out);
@@ -158,8 +159,7 @@ int kvpy_snapshot_peek(const char *path, kvp_snapshot_info *out);
 /* Of an arena that lies in memory, and of one in a file, which is read and not mapped. */
 int kvpy_arena_inspect(const void *bytes, size_t n_bytes, const kvp_arena_options *options,
                        kvp_arena_report *out);
-int kvpy_arena_inspect_file(const char *path, const kvp_arena_options *options,
-                            kvp_arena_report *out);
+int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_arena_report *out);
 
 /* ------------------------------------------------------------------------------- transfers */
 

@@ -66,6 +66,17 @@ def test_of_a_mapping_a_view_and_a_file(arena: Any) -> None:
         assert [(s.tag, s.tokens, s.computed_tokens, s.blocks) for s in seqs] == [(77, 10, 6, 3)]
 
 
+def test_memory(arena: Any) -> None:
+    """What a look may cost: of a file by what it has, whatever its holes claim."""
+    path, memory, _ = arena
+    for given in (path, memory):
+        with pytest.raises(kvpager.TooSmallError):
+            arena_inspect(given, max_memory=1000)
+        assert arena_inspect(given, max_memory=1 << 30).stats == arena_inspect(given).stats
+    with pytest.raises(kvpager.ArgError, match="max_memory"):
+        arena_inspect(path, max_memory=-1)
+
+
 def test_figures_only(arena: Any) -> None:
     """No block is looked at: nothing is told, and nothing counted."""
     path, _, cache = arena

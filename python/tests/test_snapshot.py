@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_books_alone(tmp_path: pathlib.Path) -> None:
     info = kvpager.snapshot_peek(path)
     assert (info["model"], info["saved_blocks"], info["block_tokens"]) == (b"llama", 4, 4)
     assert info["groups"] == [(0, 0)]
-    assert not list(tmp_path.glob("*.part"))
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_with_kv(tmp_path: pathlib.Path) -> None:
@@ -61,6 +62,9 @@ def test_with_kv(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_refused(tmp_path: pathlib.Path) -> None:
+    def fail(block: SnapshotBlock, out: Any) -> None:
+        raise ZeroDivisionError
+
     path = tmp_path / "books"
     cache = filled()
     cache.save(path, model="llama")
@@ -76,6 +80,27 @@ def test_what_is_refused(tmp_path: pathlib.Path) -> None:
         cache.save(path, block_bytes=16)
     with pytest.raises(kvpager.ArgError, match="block_bytes"):
         cache.save(path, block_bytes=-1)
+    os.mkfifo(tmp_path / "fifo")  # which nobody writes: nothing waits for it
+    for call in (Cache().load, kvpager.snapshot_peek, kvpager.arena_inspect):
+        with pytest.raises(kvpager.IoError):
+            call(tmp_path / "fifo")
+    with pytest.raises(OSError, match="not a regular file"):
+        kvpager.OpLog(tmp_path / "fifo")
+    with pytest.raises(kvpager.IoError, match="not supported"):
+        cache.save(tmp_path / "fifo")
+    os.unlink(tmp_path / "fifo")
+    before = path.read_bytes()
+    with pytest.raises(ZeroDivisionError):
+        cache.save(path, block_bytes=16, get=fail)
+    with pytest.raises(kvpager.IoError, match="No such file"):
+        cache.save(tmp_path / "none" / "books")
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(kvpager.IoError, match="symbolic link"):
+        cache.save(tmp_path / "link")
+    with pytest.raises(kvpager.IoError, match="directory"):
+        cache.save(tmp_path)
+    assert path.read_bytes() == before
+    assert sorted(tmp_path.iterdir()) == [path, tmp_path / "link"]
     with pytest.raises(TypeError, match="model"):
         cache.save(path, model=5)  # type: ignore[arg-type]
     (tmp_path / "text").write_bytes(b"no snapshot")

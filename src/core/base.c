@@ -25,18 +25,32 @@ size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size)
     return offset;
 }
 
-void *kvpi_map(size_t bytes)
+/* NULL when the system gives none; `advice` is a hint. */
+static void *map(size_t bytes, int advice)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
         return NULL;
     }
-#ifdef MADV_HUGEPAGE
-    /* A hint: look-ups are random over the whole arena, and 4 KiB pages would miss the TLB. */
-    (void)madvise(memory, bytes, MADV_HUGEPAGE);
-#endif
+    (void)madvise(memory, bytes, advice);
     return memory;
+}
+
+#ifndef MADV_HUGEPAGE
+#define MADV_HUGEPAGE   MADV_NORMAL
+#define MADV_NOHUGEPAGE MADV_NORMAL
+#endif
+
+/* Look-ups are random over the whole arena, and 4 KiB pages would miss the TLB. */
+void *kvpi_map(size_t bytes)
+{
+    return map(bytes, MADV_HUGEPAGE);
+}
+
+void *kvpi_map_thin(size_t bytes)
+{
+    return map(bytes, MADV_NOHUGEPAGE);
 }
 
 void kvpi_unmap(void *memory, size_t bytes)

@@ -78,6 +78,9 @@ size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size);
 
 /* Map zeroed memory, huge pages when the system grants them; NULL when it gives none. */
 void *kvpi_map(size_t bytes);
+
+/* The same in small pages: only what is written takes memory. For what has large gaps. */
+void *kvpi_map_thin(size_t bytes);
 void kvpi_unmap(void *memory, size_t bytes);
 
 /* A number of 16 bits, not 0, for a new cache. It comes again with every 65,535th cache: two caches

@@ -20,12 +20,17 @@
 /* Figures are read again so often until they are of one moment: a millisecond at most. */
 #define TRIES 1000
 
+/* Beside its own bytes an array's ends can touch two pages, and as many tables of pages. */
+#define AROUND 16384u
+
 struct inspection {
     const kvp_arena_source *source;
     const kvp_arena_options *options;
     kvp_arena_report report;
     kvp_cache *copy;
-    int failed; /* the source did */
+    uint64_t left; /* bytes that the copy may still take */
+    int is_short;  /* nothing is left */
+    int failed;    /* the source did, or is_short */
 };
 
 static void options_defaults(kvp_arena_options *options)
@@ -73,11 +78,24 @@ static void fetch_figures(struct inspection *in, kvp_cache *out)
     in->report.inside = !moment;
 }
 
-/* An array of `n` of the copy's, at `array` in it. */
-static void fetch_array(struct inspection *in, void *array, uint64_t n, size_t size)
+/* An array of `n` of the copy's, at `array` in it. It takes its bytes and the pages around them, or
+ * what it has to itself if that is less. */
+static void fetch_part(struct inspection *in, void *array, uint64_t n, size_t size, uint64_t own)
 {
     const uint64_t offset = (uint64_t)((char *)array - (char *)in->copy);
-    fetch(in, offset, array, (size_t)n * size);
+    const uint64_t bytes = n * size;
+    const uint64_t taken = bytes == 0 ? 0 : bytes + AROUND < own ? bytes + AROUND : own;
+    in->is_short |= !in->failed && taken > in->left;
+    in->failed |= in->is_short;
+    if (!in->failed) {
+        in->left -= taken;
+        fetch(in, offset, array, (size_t)bytes);
+    }
+}
+
+static void fetch_array(struct inspection *in, void *array, uint64_t n, size_t size)
+{
+    fetch_part(in, array, n, size, UINT64_MAX);
 }
 
 static void fetch_pool(struct inspection *in, const struct kvpi_pool *pool)
@@ -120,12 +138,14 @@ static void fetch_table(struct inspection *in)
     for (uint32_t place = 0; place < table->max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(table, place);
         for (uint32_t g = 0; is_open(seq) && g < table->n_groups; g++) {
-            fetch_array(in, kvpi_group_row(table, g, place),
-                        kvpi_min_u32(seq->n_blocks, table->max_blocks), sizeof(int32_t));
+            fetch_part(in, kvpi_group_row(table, g, place),
+                       kvpi_min_u32(seq->n_blocks, table->max_blocks), sizeof(int32_t),
+                       (uint64_t)table->max_blocks * sizeof(int32_t));
         }
         if (is_open(seq)) {
-            fetch_array(in, kvpi_row_nodes(table, place),
-                        kvpi_min_u32(seq->n_units, table->max_units), sizeof(uint32_t));
+            fetch_part(in, kvpi_row_nodes(table, place),
+                       kvpi_min_u32(seq->n_units, table->max_units), sizeof(uint32_t),
+                       (uint64_t)table->max_units * sizeof(uint32_t));
         }
     }
 }
@@ -357,7 +377,7 @@ static kvp_status read_all(struct inspection *in)
         return KVP_OK;
     }
     const size_t bytes = (size_t)figures.arena_bytes;
-    in->copy = kvpi_map(bytes);
+    in->copy = kvpi_map_thin(bytes);
     if (in->copy == NULL) {
         return KVP_E_NO_MEMORY;
     }
@@ -367,7 +387,7 @@ static kvp_status read_all(struct inspection *in)
         inspect_copy(in);
     }
     kvpi_unmap(in->copy, bytes);
-    return in->failed ? KVP_E_IO : KVP_OK;
+    return in->is_short ? KVP_E_TOO_SMALL : in->failed ? KVP_E_IO : KVP_OK;
 }
 
 static kvp_status inspect(const kvp_arena_source *source, const kvp_arena_options *options,
@@ -379,7 +399,10 @@ static kvp_status inspect(const kvp_arena_source *source, const kvp_arena_option
         (options != NULL && known == NULL)) {
         return KVP_E_ARG;
     }
-    struct inspection in = {.source = source, .options = known};
+    struct inspection in = {.source = source, .options = known, .left = UINT64_MAX};
+    if (known != NULL && known->max_bytes != 0) {
+        in.left = known->max_bytes;
+    }
     const kvp_status status = read_all(&in);
     if (status == KVP_OK) {
         *out_report = in.report;

@@ -10,6 +10,8 @@
  * is taken out again.
  *
  *   spaces  [n_namespaces]  u32  the root of the file's namespace; 0: not restored
+ *   names   [n_names]       u32  1 + the number of a restored namespace, found by its root's hash;
+ *                                0: none. A power of two, and twice as many as namespaces
  *   nodes   [n_nodes + 1]   u32  the node of a number in the file; from GONE on: why there is none
  *   paths   [N + host]      u32  with ids kept: the deepest node of a block, duplicates included
  */
@@ -29,6 +31,8 @@ struct load {
     kvp_snapshot_info info;
     kvp_snapshot_report report;
     uint32_t *spaces;
+    uint32_t *names;
+    uint32_t n_names;
     uint32_t *nodes;
     uint32_t *paths;
     int32_t *tokens;       /* [U] */
@@ -56,6 +60,32 @@ static void drop_block(struct load *load, uint32_t reason)
 
 /* ------------------------------------------------------------------------- namespaces and nodes */
 
+/* Where the namespace with this root hash is in `names`, or would be. */
+static uint32_t *find_name(const struct load *load, const kvp_hash *hash)
+{
+    uint32_t at;
+    memcpy(&at, hash->bytes, sizeof(at));
+    for (at &= load->n_names - 1; load->names[at] != 0; at = (at + 1) & (load->n_names - 1)) {
+        const uint32_t root = load->spaces[load->names[at] - 1];
+        if (memcmp(&kvpi_node(&load->cache->prefix, root)->hash, hash, sizeof(*hash)) == 0) {
+            break;
+        }
+    }
+    return &load->names[at];
+}
+
+/* The root of a new namespace, number n in the file; 0: there is one of that name, or no room. */
+static uint32_t restore_space(struct load *load, uint32_t n, const void *name, uint32_t name_bytes)
+{
+    kvp_hash hash;
+    (void)kvp_hash_root(load->info.unit_tokens, load->info.hash_seed, name, name_bytes, &hash);
+    uint32_t *slot = find_name(load, &hash);
+    const uint32_t root =
+        *slot != 0 ? KVPI_NO_NODE : kvpi_restore_space(load->cache, name, name_bytes);
+    *slot = root != KVPI_NO_NODE ? n + 1 : *slot;
+    return root;
+}
+
 static void load_space(struct load *load, struct kvpi_snap_bytes *b)
 {
     const uint32_t n = kvpi_snap_get_u32(b);
@@ -64,7 +94,7 @@ static void load_space(struct load *load, struct kvpi_snap_bytes *b)
     uint32_t reason = KVP_DROP_DAMAGED;
     if (kvpi_snap_whole(b) && name_bytes <= KVP_NAME_MAX_BYTES && n < load->info.n_namespaces &&
         load->spaces[n] == KVPI_NO_NODE) {
-        load->spaces[n] = kvpi_restore_space(load->cache, name, name_bytes);
+        load->spaces[n] = restore_space(load, n, name, name_bytes);
         if (load->spaces[n] != KVPI_NO_NODE) {
             load->report.namespaces++;
             if (load->options->tell != NULL) {
@@ -252,11 +282,8 @@ static void tell_block(struct load *load)
     const struct kvpi_prefix *prefix = &load->cache->prefix;
     const struct found *found = &load->block;
     const struct kvpi_node *node = kvpi_node(prefix, found->node);
-    uint32_t ns = 0;
+    const uint32_t ns = *find_name(load, &kvpi_node(prefix, node->root)->hash) - 1;
     uint32_t before = found->node;
-    while (load->spaces[ns] != node->root) {
-        ns++;
-    }
     for (uint32_t i = 0; i < found->at.n_tokens / prefix->unit_tokens; i++) {
         before = kvpi_node(prefix, before)->parent;
     }
@@ -501,15 +528,19 @@ static int make_scratch(struct load *load)
     const size_t n_paths =
         load->keeps_ids ? (size_t)load->info.n_blocks + load->info.host_blocks : 0;
     load->n_nodes = (uint32_t)(load->info.n_nodes < most ? load->info.n_nodes : most);
-    const size_t n_words =
-        (size_t)load->info.n_namespaces + load->n_nodes + 2 + n_paths + load->info.unit_tokens;
+    for (load->n_names = 2; load->n_names < 2 * load->info.n_namespaces;) {
+        load->n_names *= 2;
+    }
+    const size_t n_words = (size_t)load->info.n_namespaces + load->n_names + load->n_nodes + 2 +
+                           n_paths + load->info.unit_tokens;
     const size_t keys_at = (n_words * sizeof(uint32_t) + 63) / 64 * 64;
     load->scratch_bytes = keys_at + KVPI_UNIT_KEYS_MAX * sizeof(struct kvpi_key);
     load->spaces = kvpi_map(load->scratch_bytes);
     if (load->spaces == NULL) {
         return 0;
     }
-    load->nodes = load->spaces + load->info.n_namespaces;
+    load->names = load->spaces + load->info.n_namespaces;
+    load->nodes = load->names + load->n_names;
     load->paths = load->nodes + load->n_nodes + 1;
     load->tokens = (int32_t *)(load->paths + n_paths);
     load->keys = kvpi_at(load->spaces, keys_at);

@@ -97,9 +97,8 @@ static kvp_status open_space(kvp_cache *cache, const void *name, size_t name_byt
 
 uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes)
 {
-    const uint32_t place = find_place(cache, name, name_bytes);
-    if (place == cache->config.max_namespaces || (space_at(cache, place)->generation & 1) != 0 ||
-        !make_space(cache, place, name, name_bytes)) {
+    const uint32_t place = (uint32_t)cache->n_open_spaces; /* none was ever closed */
+    if (place == cache->config.max_namespaces || !make_space(cache, place, name, name_bytes)) {
         return KVPI_NO_NODE;
     }
     return space_at(cache, place)->root;

@@ -512,8 +512,9 @@ int kvpi_read_tokens(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_
 
 /* --- cache_spaces.c */
 
-/* A namespace that is there and not open (0 openers), for what is restored; NO_NODE: there is no
- * place or node for it, or it is there. Gives its root. */
+/* A namespace that is there and not open (0 openers), for what is restored into a cache in which
+ * none was opened, nor restored with that name. Gives its root; NO_NODE: there is no place or node
+ * for it. */
 uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes);
 
 /* Give every namespace a new root (reset). */

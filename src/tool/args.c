@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trace/escape.h"
+
 #define HELP_COLUMN 27
 
 int kvpi_args_wrong(const kvpi_args *args, const char *format, ...)
@@ -16,7 +18,7 @@ int kvpi_args_wrong(const kvpi_args *args, const char *format, ...)
     va_list arguments;
     fprintf(stderr, "kvpager %s: ", args->command);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    kvpi_escape_print(stderr, format, arguments);
     va_end(arguments);
     fprintf(stderr, "\nTry 'kvpager %s --help'.\n", args->command);
     return KVPI_ARGS_WRONG;

@@ -14,6 +14,8 @@
 #include "args.h"
 #include "text.h"
 #include "tool.h"
+#include "trace/escape.h"
+#include "trace/input.h"
 
 typedef enum unit { COUNT, RATIO, NS, SECONDS, RATE } unit;
 
@@ -179,15 +181,13 @@ static int check_kind(side *at)
 static int read_side(side *at)
 {
     json_error_t wrong;
-    bool is_input = strcmp(at->path, "-") == 0;
-    FILE *file = is_input ? stdin : fopen(at->path, "rb");
-    if (file == NULL)
-        return kvpi_tool_fail("compare", "%s: cannot open: %s", at->path, strerror(errno));
-    at->object = json_loadf(file, JSON_REJECT_DUPLICATES, &wrong);
-    bool failed = ferror(file) != 0;
+    kvpi_input input;
+    if (!kvpi_input_open(&input, at->path, true))
+        return kvpi_tool_fail("compare", "%s: %s", at->path, input.why);
+    at->object = json_loadf(input.file, JSON_REJECT_DUPLICATES, &wrong);
+    bool failed = ferror(input.file) != 0;
     int error = errno;
-    if (!is_input)
-        fclose(file);
+    kvpi_input_close(&input);
     if (failed)
         return kvpi_tool_fail("compare", "%s: cannot read: %s", at->path, strerror(error));
     if (at->object == NULL)
@@ -337,7 +337,8 @@ static void print_figures(const compare_command *command)
 static void print_table(const compare_command *command)
 {
     bool any = false;
-    printf("A: %s\nB: %s\n%s\n\n", command->sides[0].path, command->sides[1].path,
+    printf("A: %s\nB: %s\n%s\n\n", kvpi_escape(command->sides[0].path).of,
+           kvpi_escape(command->sides[1].path).of,
            command->sides[0].load ? "replays under load"
                                   : "replays of one request after the other");
     compare_settings(command, print_setting, &any);

@@ -1,11 +1,11 @@
 /* kvpager inspect: what is in a snapshot, or in the arena of a cache that another process works on.
  * Which of the two a file is, its first bytes say.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "args.h"
 #include "inspect.h"
+#include "text.h"
 #include "tool.h"
 
 #define COMMAND     "inspect"
@@ -14,6 +14,7 @@
 static const kvpi_args_option options[] = {
     {"--json", NULL, "print one JSON object", 0},
     {"--top", "N", "show the N largest prefixes and longest sequences (default 10)", 0},
+    {"--max-memory", "SIZE", "for looking (default 64MiB and 16 times what the file has)", 0},
     {"--help", NULL, "print this text", 'h'},
 };
 
@@ -34,7 +35,8 @@ static int parse(int argc, char **argv, kvpi_inspect_args *in, bool *help)
         switch (option) {
         case 0: in->json = true; break;
         case 1: wrong = kvpi_args_number(&args, option, value, any, &in->top); break;
-        case 2: *help = true; return 0;
+        case 2: wrong = kvpi_args_size(&args, option, value, &in->max_memory); break;
+        case 3: *help = true; return 0;
         case KVPI_ARGS_OPERAND:
             wrong = in->path != NULL ? kvpi_args_wrong(&args, "one file only") : 0;
             in->path = value;
@@ -43,6 +45,22 @@ static int parse(int argc, char **argv, kvpi_inspect_args *in, bool *help)
         }
     }
     return wrong == 0 && in->path == NULL ? kvpi_args_wrong(&args, "which file?") : wrong;
+}
+
+kvpi_budget kvpi_inspect_budget(const kvpi_inspect_args *args, const kvpi_input *input)
+{
+    return (kvpi_budget){.max = args->max_memory, .read = input->data_bytes};
+}
+
+int kvpi_inspect_refuse_memory(const kvpi_inspect_args *args, const kvpi_budget *budget,
+                               uint64_t n_bytes)
+{
+    return kvpi_tool_fail(COMMAND,
+                          "%s: looking at what it says it has needs more than %s of memory%s; "
+                          "the file has %s (--max-memory)",
+                          args->path, kvpi_text_bytes((double)kvpi_budget_limit(budget)).of,
+                          budget->max == 0 ? ", which is 64 MiB and 16 times its bytes" : "",
+                          kvpi_text_bytes((double)n_bytes).of);
 }
 
 static bool is_arena(FILE *file)
@@ -55,13 +73,12 @@ static bool is_arena(FILE *file)
 
 static int inspect(const kvpi_inspect_args *in)
 {
-    errno = 0;
-    FILE *file = fopen(in->path, "rb");
-    if (file == NULL)
-        return kvpi_tool_fail(COMMAND, "%s: %s", in->path, strerror(errno));
+    kvpi_input input;
+    if (!kvpi_input_open(&input, in->path, false))
+        return kvpi_tool_fail(COMMAND, "%s: %s", in->path, input.why);
     const int result =
-        is_arena(file) ? kvpi_inspect_arena(in, file) : kvpi_inspect_snapshot(in, file);
-    fclose(file);
+        is_arena(input.file) ? kvpi_inspect_arena(in, &input) : kvpi_inspect_snapshot(in, &input);
+    kvpi_input_close(&input);
     return result;
 }
 

@@ -8,20 +8,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
 #include "tool.h"
+#include "trace/escape.h"
+#include "trace/input.h"
 
 /* ------------------------------------------------------------------------------------- the file */
 
-/* Reads to the end of the stream. Gives NULL when the machine refused; errno says why. */
-static uint8_t *read_all(FILE *stream, size_t *n_bytes)
+/* Reads to the end of the stream. Gives NULL when the machine refused, errno says why, or when the
+ * budget is over. */
+static uint8_t *read_all(FILE *stream, kvpi_budget *budget, size_t *n_bytes)
 {
     size_t capacity = (size_t)1 << 16, n = 0;
     uint8_t *bytes = malloc(capacity);
     while (bytes != NULL) {
-        n += fread(bytes + n, 1, capacity - n, stream);
+        const size_t got = fread(bytes + n, 1, capacity - n, stream);
+        n += got;
+        budget->read += got;
         if (n < capacity)
             break;
-        uint8_t *grown = capacity > SIZE_MAX / 2 ? NULL : realloc(bytes, 2 * capacity);
+        uint8_t *grown = capacity > SIZE_MAX / 2
+                             ? NULL
+                             : kvpi_budget_realloc(budget, bytes, capacity, 2 * capacity);
         if (grown == NULL)
             free(bytes);
         bytes = grown;
@@ -33,6 +41,36 @@ static uint8_t *read_all(FILE *stream, size_t *n_bytes)
     }
     *n_bytes = n;
     return bytes;
+}
+
+static int refuse_memory(const struct kvpi_trace_file *file, const char *command, const char *what)
+{
+    const kvpi_budget *budget = &file->budget;
+    return kvpi_tool_fail(command, "%s: %s needs more than %s of memory%s (--max-memory)",
+                          file->path, what, kvpi_text_bytes((double)kvpi_budget_limit(budget)).of,
+                          budget->max == 0 ? ", which is 64 MiB and 16 times its bytes" : "");
+}
+
+/* A file with holes is not read for more than its budget, and not at all if it cannot be held. */
+static int read_file(struct kvpi_trace_file *file, const char *command)
+{
+    kvpi_input input;
+    if (!kvpi_input_open(&input, file->path, true))
+        return kvpi_tool_fail(command, "%s: %s", file->path, input.why);
+    kvpi_budget holes = {.max = file->budget.max, .read = input.data_bytes};
+    if (input.is_regular && !kvpi_budget_take(&holes, input.n_bytes)) {
+        kvpi_input_close(&input);
+        file->budget = holes;
+        return refuse_memory(file, command, "its length, most of which are holes,");
+    }
+    errno = 0;
+    file->bytes = read_all(input.file, &file->budget, &file->n_bytes);
+    const int error = errno;
+    kvpi_input_close(&input);
+    if (file->bytes == NULL && file->budget.is_over)
+        return refuse_memory(file, command, "the log");
+    return file->bytes == NULL ? kvpi_tool_fail(command, "%s: %s", file->path, strerror(error))
+                               : TOOL_OK;
 }
 
 static int refuse_header(const char *command, const char *path, kvp_status status)
@@ -50,19 +88,14 @@ static int refuse_header(const char *command, const char *path, kvp_status statu
     return kvpi_tool_fail(command, "%s: %s", path, kvp_status_text(status));
 }
 
-int kvpi_trace_open(struct kvpi_trace_file *file, const char *command, const char *path)
+int kvpi_trace_open(struct kvpi_trace_file *file, const char *command, const char *path,
+                    uint64_t max_memory)
 {
     memset(file, 0, sizeof *file);
     file->path = path;
-    errno = 0;
-    FILE *stream = fopen(path, "rb");
-    if (stream == NULL)
-        return kvpi_tool_fail(command, "%s: %s", path, strerror(errno));
-    file->bytes = read_all(stream, &file->n_bytes);
-    int error = errno;
-    fclose(stream);
-    if (file->bytes == NULL)
-        return kvpi_tool_fail(command, "%s: %s", path, strerror(error));
+    file->budget.max = max_memory;
+    if (read_file(file, command) != TOOL_OK)
+        return TOOL_FAILED;
     kvp_status status = kvp_oplog_open(file->bytes, file->n_bytes, &file->log);
     if (status == KVP_OK)
         return TOOL_OK;
@@ -71,6 +104,29 @@ int kvpi_trace_open(struct kvpi_trace_file *file, const char *command, const cha
     if (n_bytes == 0)
         return kvpi_tool_fail(command, "%s: is empty", path);
     return refuse_header(command, path, status);
+}
+
+/* What a new cache writes to at once, rounded up: for a block its place in a queue and marks, for a
+ * unit's slot a duplicate's place, for a node one of the index, for sequences and namespaces their
+ * places. */
+static uint64_t new_cache_bytes(const kvp_config *c)
+{
+    const uint64_t blocks = (uint64_t)c->n_blocks + c->host_blocks;
+    const uint64_t per_block = c->unit_tokens == 0 ? 1 : c->block_tokens / c->unit_tokens;
+    const uint64_t slots = blocks * per_block;
+    const bool has_dups = per_block > 1 || c->commit_policy == KVP_KEEP || c->steps != 0;
+    return blocks * 64 + (has_dups ? slots * 16 : 0) + (c->n_nodes == 0 ? slots : c->n_nodes) * 16 +
+           (uint64_t)c->max_seqs * (512 + 8 * (uint64_t)c->max_steps_out) +
+           (uint64_t)c->max_namespaces * 512;
+}
+
+int kvpi_trace_check_cache(struct kvpi_trace_file *file, const char *command)
+{
+    kvp_config config;
+    kvp_oplog_config(file->log, &config);
+    return kvpi_budget_take(&file->budget, new_cache_bytes(&config))
+               ? TOOL_OK
+               : refuse_memory(file, command, "a cache of its configuration");
 }
 
 void kvpi_trace_close(struct kvpi_trace_file *file)
@@ -174,7 +230,7 @@ int kvpi_trace_show(int argc, char **argv)
         kvpi_args_print(show_options, N_OPTIONS(show_options));
         return TOOL_OK;
     }
-    int status = kvpi_trace_open(&file, "trace show", show.path);
+    int status = kvpi_trace_open(&file, "trace show", show.path, 0);
     if (status != TOOL_OK)
         return status;
     kvp_oplog_config(file.log, &config);
@@ -215,7 +271,7 @@ static int parse_diff(int argc, char **argv, const char *paths[2], int *help)
 
 static void print_side(const struct kvpi_trace_file *file, const kvp_record *record, int end)
 {
-    printf("  %s: ", file->path);
+    printf("  %s: ", kvpi_escape(file->path).of);
     if (end != 0) {
         puts("(ends here)");
         return;
@@ -259,7 +315,7 @@ static int diff_files(struct kvpi_trace_file files[2])
     for (int i = 0; i < 2; i++) {
         kvp_config config;
         kvp_oplog_config(files[i].log, &config);
-        printf("  %s: ", files[i].path);
+        printf("  %s: ", kvpi_escape(files[i].path).of);
         kvpi_trace_print_config(stdout, &config);
     }
     return TOOL_FAILED;
@@ -280,10 +336,10 @@ int kvpi_trace_diff(int argc, char **argv)
         kvpi_args_print(diff_options, N_OPTIONS(diff_options));
         return TOOL_OK;
     }
-    int status = kvpi_trace_open(&files[0], "trace diff", paths[0]);
+    int status = kvpi_trace_open(&files[0], "trace diff", paths[0], 0);
     if (status != TOOL_OK)
         return status;
-    status = kvpi_trace_open(&files[1], "trace diff", paths[1]);
+    status = kvpi_trace_open(&files[1], "trace diff", paths[1], 0);
     if (status == TOOL_OK) {
         status = diff_files(files);
         kvpi_trace_close(&files[1]);
@@ -335,6 +391,6 @@ int cmd_trace(int argc, char **argv)
         return TOOL_OK;
     }
     fprintf(stderr, "kvpager trace: unknown %s '%s'\nTry 'kvpager trace --help'.\n",
-            argv[1][0] == '-' ? "option" : "subcommand", argv[1]);
+            argv[1][0] == '-' ? "option" : "subcommand", kvpi_escape(argv[1]).of);
     return TOOL_USAGE;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "args.h"
+#include "trace/budget.h"
 #include "trace/oplog_decode.h"
 
 /* A log and the file that it came from. All zero: nothing to close. */
@@ -14,12 +15,28 @@ struct kvpi_trace_file {
     uint8_t *bytes;
     size_t n_bytes;
     kvp_oplog *log;
+    kvpi_budget budget;
 };
 
 /* Read a whole log into memory.
- * Takes:   command  for the message: "trace show"
+ * Takes:   command     for the message: "trace show"
+ *          max_memory  bytes; 0: by what the file has
  * Returns: 0; TOOL_FAILED, a message was printed and nothing has to be closed */
-int kvpi_trace_open(struct kvpi_trace_file *file, const char *command, const char *path);
+int kvpi_trace_open(struct kvpi_trace_file *file, const char *command, const char *path,
+                    uint64_t max_memory);
+
+/* Refuse a log whose cache needs more than its budget as soon as it is created.
+ * Returns: 0; TOOL_FAILED, a message was printed */
+int kvpi_trace_check_cache(struct kvpi_trace_file *file, const char *command);
+
+#define KVPI_TRACE_MAX_MEMORY_OPTION                                                               \
+    {                                                                                              \
+        "--max-memory", "SIZE",                                                                    \
+            "for the log and a new cache of its configuration (default\n"                          \
+            "64MiB and 16 times what the log has)",                                                \
+            0                                                                                      \
+    }
+
 void kvpi_trace_close(struct kvpi_trace_file *file);
 
 /* Say where the log is damaged: after kvp_oplog_next gave `status`, at the record number `index`.

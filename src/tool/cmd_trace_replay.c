@@ -14,6 +14,7 @@ static const kvpi_args_option options[] = {
      "audit the cache after every call: 0 not at all (default), 1 sums,\n"
      "2 pool and queue too, 3 every invariant",
      0},
+    KVPI_TRACE_MAX_MEMORY_OPTION,
     {"--help", NULL, "print this text", 'h'},
 };
 
@@ -22,6 +23,7 @@ static const kvpi_args_option options[] = {
 struct settings {
     const char *path;
     uint64_t check_level;
+    uint64_t max_memory; /* bytes; 0: by the log's */
     int help;
 };
 
@@ -41,7 +43,8 @@ static int parse(int argc, char **argv, struct settings *settings)
         case 0:
             wrong = kvpi_args_number(&args, option, value, levels, &settings->check_level);
             break;
-        case 1: settings->help = 1; return 0;
+        case 1: wrong = kvpi_args_size(&args, option, value, &settings->max_memory); break;
+        case 2: settings->help = 1; return 0;
         case KVPI_ARGS_OPERAND:
             if (settings->path != NULL)
                 return kvpi_args_wrong(&args, "one log at a time: '%s' is too many", value);
@@ -142,9 +145,13 @@ int kvpi_trace_replay(int argc, char **argv)
         kvpi_args_print(options, N_OPTIONS);
         return TOOL_OK;
     }
-    int status = kvpi_trace_open(&file, COMMAND, settings.path);
+    int status = kvpi_trace_open(&file, COMMAND, settings.path, settings.max_memory);
     if (status != TOOL_OK)
         return status;
+    if (kvpi_trace_check_cache(&file, COMMAND) != TOOL_OK) {
+        kvpi_trace_close(&file);
+        return TOOL_FAILED;
+    }
     kvp_oplog_config(file.log, &config);
     kvp_status created = kvpi_oplog_replay_begin(&replay, &config);
     if (created == KVP_OK) {

@@ -23,6 +23,7 @@
 #include "cmd_trace.h"
 #include "progress.h"
 #include "tool.h"
+#include "trace/escape.h"
 #include "trace/oplog_rerun.h"
 #include "trace/shrink.h"
 
@@ -34,6 +35,7 @@ static const kvpi_args_option options[] = {
      "a log fails when this shell command does; {} is the log's path.\n"
      "Without: when a check of the whole cache finds a violation",
      0},
+    KVPI_TRACE_MAX_MEMORY_OPTION,
     {"--help", NULL, "print this text", 'h'},
 };
 
@@ -43,6 +45,7 @@ struct settings {
     const char *path;
     const char *out;
     const char *command;
+    uint64_t max_memory; /* bytes; 0: by the log's */
     int help;
 };
 
@@ -71,7 +74,11 @@ static int parse(int argc, char **argv, struct settings *settings)
         switch (option) {
         case 0: settings->out = value; break;
         case 1: settings->command = value; break;
-        case 2: settings->help = 1; return 0;
+        case 2:
+            if (kvpi_args_size(&args, option, value, &settings->max_memory) != 0)
+                return KVPI_ARGS_WRONG;
+            break;
+        case 3: settings->help = 1; return 0;
         case KVPI_ARGS_OPERAND:
             if (settings->path != NULL)
                 return kvpi_args_wrong(&args, "one log at a time: '%s' is too many", value);
@@ -241,7 +248,7 @@ static int write_result(struct shrinking *s, const uint32_t *items, size_t n_ite
     if (rename(s->candidate, s->settings->out) != 0)
         return kvpi_tool_fail(COMMAND, "%s: %s", s->settings->out, strerror(errno));
     printf("%" PRIu32 " calls -> %zu after %" PRIu64 " tries, written to %s\n", s->rerun.n_records,
-           n_items, s->tries, s->settings->out);
+           n_items, s->tries, kvpi_escape(s->settings->out).of);
     return TOOL_OK;
 }
 
@@ -319,10 +326,12 @@ int kvpi_trace_shrink(int argc, char **argv)
         kvpi_args_print(options, N_OPTIONS);
         return TOOL_OK;
     }
-    int status = kvpi_trace_open(&file, COMMAND, settings.path);
+    int status = kvpi_trace_open(&file, COMMAND, settings.path, settings.max_memory);
     if (status != TOOL_OK)
         return status;
-    status = shrink_log(&settings, file.log, &file);
+    status = kvpi_trace_check_cache(&file, COMMAND);
+    if (status == TOOL_OK)
+        status = shrink_log(&settings, file.log, &file);
     kvpi_trace_close(&file);
     return status;
 }

@@ -13,6 +13,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "trace/budget.h"
+#include "trace/input.h"
+
 typedef struct kvpi_prefix {
     kvp_hash hash;
     kvp_hash before;
@@ -42,6 +45,7 @@ typedef struct kvpi_contents {
 typedef struct kvpi_inspect_args {
     const char *path;
     uint64_t top;
+    uint64_t max_memory; /* bytes; 0: by what the file has */
     bool json;
 } kvpi_inspect_args;
 
@@ -74,8 +78,15 @@ void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups);
  * exit status */
 int kvpi_inspect_dump(json_t *object, int wrong);
 
+/* What a file may cost: holes are no bytes that were read. */
+kvpi_budget kvpi_inspect_budget(const kvpi_inspect_args *args, const kvpi_input *input);
+
+/* Say that it would cost more. Returns: TOOL_FAILED */
+int kvpi_inspect_refuse_memory(const kvpi_inspect_args *args, const kvpi_budget *budget,
+                               uint64_t n_bytes);
+
 /* Inspect a file that begins as one of its kind. Returns: an exit status */
-int kvpi_inspect_snapshot(const kvpi_inspect_args *args, FILE *file);
-int kvpi_inspect_arena(const kvpi_inspect_args *args, FILE *file);
+int kvpi_inspect_snapshot(const kvpi_inspect_args *args, const kvpi_input *input);
+int kvpi_inspect_arena(const kvpi_inspect_args *args, const kvpi_input *input);
 
 #endif

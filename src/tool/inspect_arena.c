@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #define PAUSE_NS 2000000 /* between two */
 
 typedef struct inspection {
+    kvpi_budget budget;
     kvp_arena_report report;
     kvpi_contents contents;
     kvp_arena_seq *seqs;
@@ -66,29 +66,27 @@ static void note_seq(void *context, const kvp_arena_seq *seq)
     in->seqs[in->n_seqs++] = *seq;
 }
 
-static kvp_status look(inspection *in, FILE *file)
+static kvp_status look(inspection *in, const kvpi_input *input)
 {
-    struct stat stat;
     kvp_arena_options options;
-    if (fstat(fileno(file), &stat) != 0)
-        return KVP_E_IO;
-    const kvp_arena_source source = {file, (uint64_t)stat.st_size, read_at};
+    const kvp_arena_source source = {input->file, input->n_bytes, read_at};
     kvp_arena_options_init(&options);
     options.context = in;
     options.tell = note;
     options.tell_seq = note_seq;
+    options.max_bytes = kvpi_budget_limit(&in->budget);
     kvpi_contents_drop(&in->contents);
     in->n_seqs = 0;
     return kvp_arena_inspect(&source, &options, &in->report);
 }
 
-static kvp_status look_until_it_rests(inspection *in, FILE *file)
+static kvp_status look_until_it_rests(inspection *in, const kvpi_input *input)
 {
     const struct timespec pause = {0, PAUSE_NS};
-    kvp_status status = look(in, file);
+    kvp_status status = look(in, input);
     for (int i = 1; i < TRIES && status == KVP_OK && in->report.state == KVP_ARENA_MOVING; i++) {
         nanosleep(&pause, NULL);
-        status = look(in, file);
+        status = look(in, input);
     }
     in->contents.n_groups = in->report.config.n_groups;
     return status;
@@ -257,9 +255,12 @@ static int print_json(const inspection *in)
     return kvpi_inspect_dump(object, wrong);
 }
 
-static int inspect(inspection *in, const kvpi_inspect_args *args, FILE *file)
+static int inspect(inspection *in, const kvpi_inspect_args *args, const kvpi_input *input)
 {
-    kvp_status status = look_until_it_rests(in, file);
+    in->budget = kvpi_inspect_budget(args, input);
+    kvp_status status = look_until_it_rests(in, input);
+    if (status == KVP_E_TOO_SMALL)
+        return kvpi_inspect_refuse_memory(args, &in->budget, input->data_bytes);
     if (status == KVP_OK)
         status = kvpi_contents_finish(&in->contents, args->top);
     if (status != KVP_OK)
@@ -275,10 +276,10 @@ static int inspect(inspection *in, const kvpi_inspect_args *args, FILE *file)
                : result;
 }
 
-int kvpi_inspect_arena(const kvpi_inspect_args *args, FILE *file)
+int kvpi_inspect_arena(const kvpi_inspect_args *args, const kvpi_input *input)
 {
     inspection in = {0};
-    const int result = inspect(&in, args, file);
+    const int result = inspect(&in, args, input);
     kvpi_contents_drop(&in.contents);
     free(in.seqs);
     return result;

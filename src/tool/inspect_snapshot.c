@@ -11,6 +11,7 @@
 #define COMMAND "inspect"
 
 typedef struct inspection {
+    kvpi_budget budget;
     kvp_snapshot_info info;
     kvp_snapshot_report report;
     char *model; /* printable */
@@ -36,10 +37,12 @@ static int pass_over(void *context, const kvp_snapshot_block *block, const void 
     return 0;
 }
 
-/* A cache that takes all that the file says it has. */
-static kvp_status create(const kvp_snapshot_info *info, kvp_cache **out)
+/* A cache that takes all that the file says it has. A node's record has 72 bytes and its tokens: of
+ * nodes no more are believed than have room in the file. */
+static kvp_config config_of(const kvp_snapshot_info *info, uint64_t file_bytes)
 {
     kvp_config config;
+    const uint64_t room = file_bytes / (72 + (uint64_t)info->unit_tokens * 4);
     kvp_config_init(&config);
     config.block_tokens = info->block_tokens;
     config.unit_tokens = info->unit_tokens;
@@ -54,23 +57,37 @@ static kvp_status create(const kvp_snapshot_info *info, kvp_cache **out)
     config.max_seq_tokens = 1;
     config.max_copies = 1;
     config.max_namespaces = info->n_namespaces > 0 ? (uint32_t)info->n_namespaces : 1;
-    const uint64_t n_nodes = info->n_nodes + config.max_namespaces + 1;
+    const uint64_t n_nodes =
+        (info->n_nodes < room ? info->n_nodes : room) + config.max_namespaces + 1;
     config.n_nodes = n_nodes < INT32_MAX ? (uint32_t)n_nodes : INT32_MAX - 1;
-    return kvp_cache_create(&config, NULL, 0, out);
+    return config;
 }
 
-static kvp_status load(inspection *in, FILE *file)
+/* KVP_E_NO_MEMORY with budget.is_over: it would cost more than it may. */
+static kvp_status create(inspection *in, uint64_t file_bytes, kvp_cache **out)
 {
-    const kvp_source source = {file, read_file};
+    const kvp_config config = config_of(&in->info, file_bytes);
+    size_t bytes;
+    kvp_status status = kvp_cache_bytes(&config, &bytes);
+    if (status == KVP_OK && !kvpi_budget_take(&in->budget, bytes))
+        return KVP_E_NO_MEMORY;
+    if (status == KVP_OK)
+        status = kvp_cache_create(&config, NULL, 0, out);
+    return status == KVP_E_ARG ? KVP_E_FORMAT : status;
+}
+
+static kvp_status load(inspection *in, const kvpi_input *input)
+{
+    const kvp_source source = {input->file, read_file};
     kvp_snapshot_options how;
     kvp_cache *cache;
     kvp_status status = kvp_snapshot_peek(&source, &in->info);
     if (status != KVP_OK)
         return status;
-    rewind(file);
-    status = create(&in->info, &cache);
+    rewind(input->file);
+    status = create(in, input->n_bytes, &cache);
     if (status != KVP_OK)
-        return status == KVP_E_ARG ? KVP_E_FORMAT : status;
+        return status;
     kvpi_contents_reserve(&in->contents, in->info.n_namespaces);
     in->contents.n_groups = in->info.n_groups;
     kvp_snapshot_options_init(&how);
@@ -177,11 +194,14 @@ static int print_json(const inspection *in)
     return kvpi_inspect_dump(object, wrong);
 }
 
-static int inspect(inspection *in, const kvpi_inspect_args *args, FILE *file)
+static int inspect(inspection *in, const kvpi_inspect_args *args, const kvpi_input *input)
 {
-    kvp_status status = load(in, file);
-    if (ferror(file))
+    in->budget = kvpi_inspect_budget(args, input);
+    kvp_status status = load(in, input);
+    if (ferror(input->file))
         return kvpi_tool_fail(COMMAND, "%s: cannot be read", args->path);
+    if (in->budget.is_over)
+        return kvpi_inspect_refuse_memory(args, &in->budget, input->data_bytes);
     if (status == KVP_OK)
         status = kvpi_contents_finish(&in->contents, args->top);
     if (status != KVP_OK)
@@ -199,10 +219,10 @@ static int inspect(inspection *in, const kvpi_inspect_args *args, FILE *file)
                : result;
 }
 
-int kvpi_inspect_snapshot(const kvpi_inspect_args *args, FILE *file)
+int kvpi_inspect_snapshot(const kvpi_inspect_args *args, const kvpi_input *input)
 {
     inspection in = {0};
-    const int result = inspect(&in, args, file);
+    const int result = inspect(&in, args, input);
     free(in.model);
     kvpi_contents_drop(&in.contents);
     return result;

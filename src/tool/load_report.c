@@ -15,6 +15,7 @@
 
 #include "report.h"
 #include "text.h"
+#include "trace/escape.h"
 
 #define COURSE_ROWS   20
 #define NS_PER_US     1000
@@ -44,7 +45,7 @@ static void print_model(const kvpi_load_setting *setting, FILE *file)
                 (double)rates->copy_token_ps / 1000);
         return;
     }
-    fprintf(file, "Time is a model: %s on ", setting->model->name);
+    fprintf(file, "Time is a model: %s on ", kvpi_escape(setting->model->name).of);
     if (setting->size_options->tensor_parallel > 1)
         fprintf(file, "%" PRIu32 " x ", setting->size_options->tensor_parallel);
     fprintf(file, "%s,\n", setting->device->title);
@@ -71,7 +72,7 @@ static void print_pool(const kvpi_load_setting *setting, const char *name, uint6
 static void print_head(const kvpi_load_report *report, FILE *file)
 {
     const kvpi_load_setting *setting = &report->setting;
-    fprintf(file, "%s: %s, %s of traffic", report->path, report->format,
+    fprintf(file, "%s: %s, %s of traffic", kvpi_escape(report->path).of, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
     if (setting->speedup_milli != 1000)
         fprintf(file, ", %g times as fast", (double)setting->speedup_milli / 1000);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "tool.h"
+#include "trace/escape.h"
 
 typedef struct subcommand {
     const char *name;
@@ -37,7 +38,7 @@ int kvpi_tool_fail(const char *command, const char *format, ...)
     va_list arguments;
     fprintf(stderr, "kvpager %s: ", command);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    kvpi_escape_print(stderr, format, arguments);
     va_end(arguments);
     fputc('\n', stderr);
     return TOOL_FAILED;
@@ -68,7 +69,7 @@ static void print_usage(FILE *file)
 static int refuse(const char *word)
 {
     fprintf(stderr, "kvpager: unknown %s '%s'\nTry 'kvpager --help'.\n",
-            word[0] == '-' ? "option" : "command", word);
+            word[0] == '-' ? "option" : "command", kvpi_escape(word).of);
     return TOOL_USAGE;
 }
 

@@ -28,6 +28,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/budget.h"
+#include "trace/input.h"
 #include "trace/json_kind.h"
 #include "models.h"
 
@@ -729,19 +731,25 @@ static char *read_all(const config_reader *reader, FILE *file, size_t *n_bytes)
 
 int kvpi_models_read(const char *path, kvpi_model *out, kvpi_models_error *error)
 {
-    bool standard_input = strcmp(path, "-") == 0;
-    config_reader reader = {
-        .name = standard_input ? "standard input" : path, .part = "", .error = error};
+    config_reader reader = {.name = strcmp(path, "-") == 0 ? "standard input" : path,
+                            .part = "",
+                            .error = error};
+    kvpi_budget budget = {0};
+    kvpi_input input;
     size_t n_bytes = 0;
-    FILE *file = standard_input ? stdin : fopen(path, "rb");
-    if (file == NULL)
-        return wrong(&reader, "cannot open: %s", strerror(errno));
-    char *bytes = read_all(&reader, file, &n_bytes);
-    if (!standard_input)
-        fclose(file);
+    if (!kvpi_input_open(&input, path, true))
+        return wrong(&reader, "%s", input.why);
+    char *bytes = read_all(&reader, input.file, &n_bytes);
+    kvpi_input_close(&input);
     if (bytes == NULL)
         return -1;
+    budget.read = budget.used = n_bytes;
+    kvpi_budget_json(&budget);
     int result = parse(&reader, bytes, n_bytes, out);
+    kvpi_budget_json_end();
+    if (budget.is_over)
+        result = wrong(&reader, "needs more memory than %" PRIu64 " MiB, which no config.json does",
+                       kvpi_budget_limit(&budget) >> 20);
     free(bytes);
     return result;
 }

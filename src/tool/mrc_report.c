@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "text.h"
+#include "trace/escape.h"
 
 const int kvpi_mrc_shares[KVPI_MRC_SHARES] = {50, 75, 90, 95, 99, 100};
 
@@ -43,7 +44,8 @@ static kvpi_text memory(const kvpi_mrc_report *report, uint64_t blocks)
 static void print_head(const kvpi_mrc_report *report, FILE *file)
 {
     const kvpi_mrc_refs *refs = report->refs;
-    fprintf(file, "%s: %s, %s of traffic\n", report->options->trace.path, report->format,
+    fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->options->trace.path).of,
+            report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
     fprintf(file, "blocks of %s tokens", kvpi_text_count(refs->block_tokens).of);
     if (report->token_bytes > 0)

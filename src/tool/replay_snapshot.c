@@ -1,14 +1,14 @@
-/* The files of --snapshot-in and --snapshot-out. A file that could not be written to its end is an
- * error; one that could not be read to its end, or is damaged, restores what is whole, and the
- * report says how much that is.
+/* The files of --snapshot-in and --snapshot-out. One that could not be written is an error, and
+ * what was there stays; one that could not be read to its end, or is damaged, restores what is
+ * whole, and the report says how much that is.
  */
 #include "replay_snapshot.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "tool.h"
+#include "trace/input.h"
 
 static kvp_snapshot_options options_of(const kvpi_replay_snapshot *snapshot)
 {
@@ -25,20 +25,15 @@ static int read_bytes(void *context, void *out, size_t capacity, size_t *out_n)
     return ferror((FILE *)context) != 0;
 }
 
-static int write_bytes(void *context, const void *bytes, size_t n)
-{
-    return fwrite(bytes, 1, n, context) == n ? 0 : -1;
-}
-
 int kvpi_replay_snapshot_load(kvp_cache *cache, kvpi_replay_snapshot *snapshot)
 {
     const kvp_snapshot_options options = options_of(snapshot);
-    FILE *file = fopen(snapshot->path, "rb");
-    if (file == NULL)
-        return kvpi_tool_fail("replay", "%s: %s", snapshot->path, strerror(errno));
-    const kvp_source source = {file, read_bytes};
+    kvpi_input input;
+    if (!kvpi_input_open(&input, snapshot->path, true))
+        return kvpi_tool_fail("replay", "%s: %s", snapshot->path, input.why);
+    const kvp_source source = {input.file, read_bytes};
     const kvp_status status = kvp_snapshot_load(cache, &options, &source, &snapshot->report);
-    fclose(file);
+    kvpi_input_close(&input);
     if (status == KVP_E_MISMATCH)
         return kvpi_tool_fail("replay",
                               "%s: of a replay with another --block-tokens, --unit-tokens, "
@@ -52,17 +47,10 @@ int kvpi_replay_snapshot_load(kvp_cache *cache, kvpi_replay_snapshot *snapshot)
 int kvpi_replay_snapshot_save(kvp_cache *cache, const kvpi_replay_snapshot *snapshot)
 {
     const kvp_snapshot_options options = options_of(snapshot);
-    FILE *file = fopen(snapshot->path, "wb");
-    if (file == NULL)
-        return kvpi_tool_fail("replay", "cannot write %s: %s", snapshot->path, strerror(errno));
-    const kvp_sink sink = {file, write_bytes};
-    errno = 0;
-    const kvp_status status = kvp_snapshot_save(cache, &options, &sink);
-    const int closed = fclose(file);
-    if (status != KVP_OK && status != KVP_E_IO)
-        return kvpi_tool_fail("replay", "saving %s: %s", snapshot->path, kvp_status_text(status));
-    return status == KVP_OK && closed == 0
-               ? TOOL_OK
-               : kvpi_tool_fail("replay", "cannot write %s: %s", snapshot->path,
-                                errno != 0 ? strerror(errno) : "the file is incomplete");
+    int error = 0;
+    const kvp_status status = kvp_snapshot_save_file(cache, &options, snapshot->path, &error);
+    if (status == KVP_OK)
+        return TOOL_OK;
+    return kvpi_tool_fail("replay", "cannot write %s: %s", snapshot->path,
+                          status == KVP_E_IO ? strerror(error) : kvp_status_text(status));
 }

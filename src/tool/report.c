@@ -7,6 +7,7 @@
  */
 #include "report.h"
 #include "text.h"
+#include "trace/escape.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -66,7 +67,7 @@ static void print_head(const kvpi_report *report, FILE *file)
                              .bytes = report->memory_bytes,
                              .context_tokens = report->context_tokens,
                              .size = report->size};
-    fprintf(file, "%s: %s, %s of traffic\n", report->path, report->format,
+    fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->path).of, report->format,
             kvpi_text_clock((uint64_t)report->span_us).of);
     if (report->model != NULL)
         fprintf(file, "%s%s%s\n", report->model->name, report->device != NULL ? " on " : "",

@@ -4,6 +4,7 @@
  */
 #include "size_report.h"
 #include "text.h"
+#include "trace/escape.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static const char *weights_name(const kvpi_size_report *report)
 static void print_head(const kvpi_size_report *report, FILE *file)
 {
     const kvpi_size_options *options = report->options;
-    fprintf(file, "%s", report->model->name);
+    fprintf(file, "%s", kvpi_escape(report->model->name).of);
     if (report->device != NULL)
         fprintf(file, " on %s", report->device->title);
     fprintf(file, "\n%s KV", kv_name(report));

@@ -8,6 +8,7 @@
 
 #include "progress.h"
 #include "tool.h"
+#include "trace/escape.h"
 
 void kvpi_trace_args_init(kvpi_trace_args *trace)
 {
@@ -43,6 +44,7 @@ int kvpi_trace_args_apply(const kvpi_args *args, int option, const char *value,
     case KVPI_TRACE_BLOCK: return apply_block(args, value, trace);
     case KVPI_TRACE_LENIENT: trace->lenient = true; return 0;
     case KVPI_TRACE_SEED: return kvpi_args_number(args, option, value, any, &trace->key.seed);
+    case KVPI_TRACE_MAX_MEMORY: return kvpi_args_size(args, option, value, &trace->max_memory);
     default: return KVPI_ARGS_WRONG;
     }
 }
@@ -68,6 +70,7 @@ static int read_file(const kvpi_args *args, const kvpi_trace_args *trace, kvpi_r
     kvpi_requests_options_init(&reading);
     reading.trace_block = trace->key.trace_block;
     reading.lenient = trace->lenient;
+    reading.max_memory = trace->max_memory;
     reading.on_progress = on_progress;
     reading.progress_context = &progress;
     int result = kvpi_requests_read(trace->path, &reading, &error, out);
@@ -103,7 +106,7 @@ int kvpi_trace_args_read(const kvpi_args *args, const kvpi_trace_args *trace, ui
     size_t mended = kvpi_requests_mended(requests);
     if (mended > 0)
         fprintf(stderr, "kvpager %s: %s: %zu requests had too few or too many ids (--lenient)\n",
-                args->command, trace->path, mended);
+                args->command, kvpi_escape(trace->path).of, mended);
     *out = requests;
     return TOOL_OK;
 }

@@ -15,6 +15,7 @@ enum {
     KVPI_TRACE_BLOCK,
     KVPI_TRACE_LENIENT,
     KVPI_TRACE_SEED,
+    KVPI_TRACE_MAX_MEMORY,
     KVPI_TRACE_OPTIONS /* how many there are */
 };
 
@@ -29,7 +30,12 @@ enum {
                             "go on when a request has too few ids (what they do\n"                 \
                             "not cover is unshared) or too many (they are dropped)",               \
                             0},                                                                    \
-    [KVPI_TRACE_SEED] = {"--seed", "S", "other token values with the same sharing (default 0)", 0}
+    [KVPI_TRACE_SEED] = {"--seed", "S", "other token values with the same sharing (default 0)",    \
+                         0},                                                                       \
+    [KVPI_TRACE_MAX_MEMORY] = {"--max-memory", "SIZE",                                             \
+                               "for reading the trace (default 64MiB and 16 times\n"              \
+                               "what was read)",                                                   \
+                               0}
 
 typedef struct kvpi_trace_args {
     const char *path;      /* "-" is standard input */
@@ -37,6 +43,7 @@ typedef struct kvpi_trace_args {
     kvpi_requests_key key; /* tokens per id, and the seed */
     bool output;           /* append generated tokens */
     bool lenient;
+    uint64_t max_memory; /* bytes for reading it; 0: by what was read */
 } kvpi_trace_args;
 
 /* Set the defaults. No file is named yet. */

@@ -12,18 +12,17 @@
  * While the file is read the arrays move, so requests are stored without pointers, only counts;
  * since everything is appended in file order, the counts say where each request's part begins.
  */
-#define _POSIX_C_SOURCE 200809L
-
 #include "requests.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/types.h>
 
+#include "input.h"
+#include "lines.h"
 #include "requests_parse.h"
 
 /* How often the progress hook is called: rare enough to cost nothing. */
@@ -71,31 +70,24 @@ int kvpi_requests_fail(kvpi_requests_parser *parser, const char *format, ...)
     return -1;
 }
 
-static int out_of_memory(kvpi_requests_parser *parser)
+int kvpi_requests_no_memory(kvpi_requests_parser *parser)
 {
-    return kvpi_requests_fail(parser, "out of memory");
-}
-
-/* Returns the array with room for one more, or NULL with the old one untouched. */
-static void *grow(void *array, size_t n, size_t *capacity, size_t item_bytes)
-{
-    if (n < *capacity)
-        return array;
-    size_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
-    if (wanted > SIZE_MAX / 2 / item_bytes)
-        return NULL;
-    void *grown = realloc(array, wanted * item_bytes);
-    if (grown != NULL)
-        *capacity = wanted;
-    return grown;
+    const kvpi_budget *budget = &parser->budget;
+    if (!budget->is_over)
+        return kvpi_requests_fail(parser, "out of memory");
+    return kvpi_requests_fail(
+        parser, "needs more memory than %" PRIu64 " MiB%s (--max-memory)",
+        kvpi_budget_limit(budget) >> 20,
+        budget->max == 0 ? ", which is 64 MiB and 16 times what was read so far" : "");
 }
 
 int kvpi_requests_add_id(kvpi_requests_parser *parser, int64_t id)
 {
     kvpi_requests *set = parser->set;
-    int64_t *ids = grow(set->ids, set->n_ids, &set->ids_capacity, sizeof *ids);
+    int64_t *ids = kvpi_budget_grow(&parser->budget, set->ids, set->n_ids, &set->ids_capacity,
+                                    sizeof *ids);
     if (ids == NULL)
-        return out_of_memory(parser);
+        return kvpi_requests_no_memory(parser);
     set->ids = ids;
     ids[set->n_ids++] = id;
     return 0;
@@ -104,9 +96,10 @@ int kvpi_requests_add_id(kvpi_requests_parser *parser, int64_t id)
 int kvpi_requests_add_token(kvpi_requests_parser *parser, int32_t token)
 {
     kvpi_requests *set = parser->set;
-    int32_t *tokens = grow(set->tokens, set->n_tokens, &set->tokens_capacity, sizeof *tokens);
+    int32_t *tokens = kvpi_budget_grow(&parser->budget, set->tokens, set->n_tokens,
+                                       &set->tokens_capacity, sizeof *tokens);
     if (tokens == NULL)
-        return out_of_memory(parser);
+        return kvpi_requests_no_memory(parser);
     set->tokens = tokens;
     tokens[set->n_tokens++] = token;
     return 0;
@@ -117,9 +110,10 @@ int kvpi_requests_add(kvpi_requests_parser *parser, const kvpi_request *request)
     kvpi_requests *set = parser->set;
     if (set->n == MAX_REQUESTS)
         return kvpi_requests_fail(parser, "more than %lu requests", (unsigned long)MAX_REQUESTS);
-    kvpi_request *requests = grow(set->requests, set->n, &set->capacity, sizeof *requests);
+    kvpi_request *requests = kvpi_budget_grow(&parser->budget, set->requests, set->n,
+                                              &set->capacity, sizeof *requests);
     if (requests == NULL)
-        return out_of_memory(parser);
+        return kvpi_requests_no_memory(parser);
     set->requests = requests;
     requests[set->n] = *request;
     requests[set->n].number = (uint32_t)set->n;
@@ -149,7 +143,7 @@ static int data_line(kvpi_requests_parser *parser, char *text, size_t n_bytes)
     return kvpi_requests_csv_line(parser, text);
 }
 
-/* One line as getline gave it: drops the byte order mark, the line end and blanks around, and
+/* One line as it stands in the file: drops the byte order mark, the line end and blanks around, and
  * passes over lines with nothing on them. */
 static int any_line(kvpi_requests_parser *parser, char *text, size_t n_bytes)
 {
@@ -180,27 +174,28 @@ static void report_progress(const kvpi_requests_options *options, uint64_t befor
         options->on_progress(options->progress_context, now);
 }
 
-static int all_lines(kvpi_requests_parser *parser, FILE *file)
+static int all_lines(kvpi_requests_parser *parser, kvpi_lines *lines)
 {
     char *text = NULL;
-    size_t text_capacity = 0;
-    uint64_t n_read = 0;
-    int result = 0;
-    while (result == 0) {
-        errno = 0;
-        ssize_t n_bytes = getline(&text, &text_capacity, file);
-        if (n_bytes < 0)
-            break;
+    size_t n_bytes = 0;
+    uint64_t before = 0;
+    int next, result = 0;
+    while (result == 0 && (next = kvpi_lines_next(lines, &text, &n_bytes)) != KVPI_LINES_END) {
         parser->line++;
-        report_progress(parser->options, n_read, n_read + (uint64_t)n_bytes);
-        n_read += (uint64_t)n_bytes;
-        result = any_line(parser, text, (size_t)n_bytes);
+        report_progress(parser->options, before, parser->budget.read);
+        before = parser->budget.read;
+        if (next == KVPI_LINES_NO_MEMORY)
+            result = kvpi_requests_no_memory(parser);
+        else if (next == KVPI_LINES_TOO_LONG)
+            result = kvpi_requests_fail(parser,
+                                        "longer than %" PRIu64 " MiB, expected a request a line "
+                                        "(--max-memory)",
+                                        kvpi_lines_max(lines) >> 20);
+        else if (next == KVPI_LINES_UNREADABLE)
+            result = kvpi_requests_fail(parser, "cannot read: %s", strerror(errno));
+        else
+            result = any_line(parser, text, n_bytes);
     }
-    if (result == 0 && !feof(file)) {
-        parser->line++;
-        result = kvpi_requests_fail(parser, "cannot read: %s", strerror(errno));
-    }
-    free(text);
     return result;
 }
 
@@ -213,23 +208,6 @@ static int refuse_nothing(kvpi_requests_parser *parser)
         return kvpi_requests_fail(parser, "the file is empty, expected a request a line");
     }
     return kvpi_requests_fail(parser, "the file has no requests, expected one a line");
-}
-
-static FILE *open_file(kvpi_requests_parser *parser)
-{
-    if (strcmp(parser->path, "-") == 0)
-        return stdin;
-    FILE *file = fopen(parser->path, "rb");
-    struct stat about;
-    if (file != NULL && fstat(fileno(file), &about) == 0 && S_ISDIR(about.st_mode)) {
-        fclose(file);
-        file = NULL;
-        errno = EISDIR;
-    }
-    if (file == NULL)
-        snprintf(parser->error->text, sizeof parser->error->text, "%.300s: cannot open: %s",
-                 parser->path, strerror(errno));
-    return file;
 }
 
 static void set_pointers(kvpi_requests *set)
@@ -267,14 +245,18 @@ static void sort_requests(kvpi_requests *set)
 
 static int read_file(kvpi_requests_parser *parser)
 {
-    FILE *file = open_file(parser);
-    if (file == NULL)
+    kvpi_input input;
+    if (!kvpi_input_open(&input, parser->path, true)) {
+        snprintf(parser->error->text, sizeof parser->error->text, "%.300s: %s", parser->path,
+                 input.why);
         return -1;
-    int result = all_lines(parser, file);
+    }
+    kvpi_lines lines = {.file = input.file, .budget = &parser->budget};
+    int result = all_lines(parser, &lines);
     if (result == 0)
         result = refuse_nothing(parser);
-    if (file != stdin)
-        fclose(file);
+    kvpi_lines_close(&lines);
+    kvpi_input_close(&input);
     return result;
 }
 
@@ -282,9 +264,10 @@ int kvpi_requests_read(const char *path, const kvpi_requests_options *options,
                        kvpi_requests_error *error, kvpi_requests **out)
 {
     kvpi_requests_parser parser = {.path = path, .options = options, .error = error};
+    parser.budget.max = options->max_memory;
     parser.set = calloc(1, sizeof *parser.set);
     if (parser.set == NULL)
-        return out_of_memory(&parser);
+        return kvpi_requests_no_memory(&parser);
     if (read_file(&parser) != 0) {
         kvpi_requests_free(parser.set);
         return -1;

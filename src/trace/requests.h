@@ -51,6 +51,7 @@ typedef struct kvpi_requests_options {
     bool lenient;        /* missing ids become unshared content, extra ids are dropped */
     void (*on_progress)(void *context, uint64_t bytes_read); /* now and then; may be NULL */
     void *progress_context;
+    uint64_t max_memory; /* bytes; 0: 64 MiB and 16 times what was read */
 } kvpi_requests_options;
 
 typedef struct kvpi_requests_error {
@@ -72,7 +73,7 @@ void kvpi_requests_options_init(kvpi_requests_options *options);
  * The whole file is checked before anything is returned: a trace is either right or refused with
  * the first line that is wrong.
  *
- * Takes:   path     file name, "-" is standard input
+ * Takes:   path     file name, "-" is standard input; a pipe, too, if somebody writes to it
  *          options  as initialised
  * Gives:   error    written on failure only
  *          out      the set, on success only
@@ -80,8 +81,9 @@ void kvpi_requests_options_init(kvpi_requests_options *options);
  *          has no requests, or memory is short
  * After-failure: unchanged, nothing to free
  * Owns:    the caller frees the set with kvpi_requests_free
- * Thread:  any          Blocks: io
- * Cost:    O(file), O(n log n) when the file is not in order; allocates O(file)
+ * Thread:  one at a time  Blocks: io, on a pipe until it is closed
+ * Cost:    O(file), O(n log n) when the file is not in order; allocates max_memory at most, and to
+ *          sort 16 bytes for each request
  */
 int kvpi_requests_read(const char *path, const kvpi_requests_options *options,
                        kvpi_requests_error *error, kvpi_requests **out);

@@ -210,15 +210,25 @@ static int read_object(kvpi_requests_parser *parser, const json_t *object)
     return result;
 }
 
-int kvpi_requests_jsonl_line(kvpi_requests_parser *parser, const char *text, size_t n_bytes)
+static int read_line(kvpi_requests_parser *parser, const char *text, size_t n_bytes)
 {
     json_error_t wrong;
     json_t *object = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &wrong);
+    if (object == NULL && (parser->budget.is_over || wrong.text[0] == '\0'))
+        return kvpi_requests_no_memory(parser);
     if (object == NULL)
         return kvpi_requests_fail(parser,
                                   "not valid JSON: %.200s (column %d), expected one object a line",
                                   wrong.text, wrong.column);
     int result = read_object(parser, object);
     json_decref(object);
+    return result;
+}
+
+int kvpi_requests_jsonl_line(kvpi_requests_parser *parser, const char *text, size_t n_bytes)
+{
+    kvpi_budget_json(&parser->budget);
+    const int result = read_line(parser, text, n_bytes);
+    kvpi_budget_json_end();
     return result;
 }

@@ -6,6 +6,7 @@
 #ifndef KVPI_REQUESTS_PARSE_H
 #define KVPI_REQUESTS_PARSE_H
 
+#include "budget.h"
 #include "requests.h"
 
 #if defined(__GNUC__)
@@ -32,6 +33,7 @@ typedef struct kvpi_requests_parser {
     bool format_known;
     bool line_mended; /* the current line had too few or too many ids, and that is allowed */
     kvpi_requests_columns columns;
+    kvpi_budget budget;
 } kvpi_requests_parser;
 
 /* Record "FILE:LINE: message" as the reason for giving up.
@@ -39,6 +41,12 @@ typedef struct kvpi_requests_parser {
  * Returns: -1, for the caller to return
  */
 int kvpi_requests_fail(kvpi_requests_parser *parser, const char *format, ...) KVPI_PRINTF(2, 3);
+
+/* Record that memory is short, or that the budget is spent.
+ *
+ * Returns: -1, for the caller to return
+ */
+int kvpi_requests_no_memory(kvpi_requests_parser *parser);
 
 /* Append a block id to the set.
  *

@@ -33,8 +33,8 @@ if(TARGET kvpager_tool AND NOT KVP_SANITIZE)
   target_include_directories(kvpager_faulty PRIVATE "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(kvpager_faulty PRIVATE KVP_VERSION_STRING="${PROJECT_VERSION}")
   target_link_libraries(kvpager_faulty PRIVATE kvpager_trace kvpager_static m)
-  foreach(function malloc calloc realloc aligned_alloc mmap getline fopen open write rename
-          clock_gettime)
+  foreach(function malloc calloc realloc aligned_alloc mmap fopen fdopen open openat write fsync
+          rename renameat clock_gettime)
     target_link_options(kvpager_faulty PRIVATE "LINKER:--wrap=${function}")
   endforeach()
   set(tool_faults "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/tool_faults.py"

@@ -34,6 +34,8 @@ def commands(folder, plain, writer):
             subprocess.run([plain, "replay", "--json", "--limit", "6", "--blocks", blocks, trace],
                            check=True, stdout=file)
     yield ["replay", "--sequential", "--limit", "6", "--blocks", "400", "--record", log, trace]
+    yield ["replay", "--sequential", "--limit", "6", "--blocks", "400", "--snapshot-out",
+           os.path.join(folder, "saved"), trace]
     yield ["compare", "--json", *replays]
     yield ["mrc", "--limit", "6", trace]
     yield ["mrc", "--json", "--limit", "6", trace]

@@ -29,11 +29,14 @@ void *__real_calloc(size_t n, size_t bytes);
 void *__real_realloc(void *memory, size_t bytes);
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void *__real_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
-ssize_t __real_getline(char **line, size_t *capacity, FILE *file);
 FILE *__real_fopen(const char *path, const char *mode);
+FILE *__real_fdopen(int file, const char *mode);
 int __real_open(const char *path, int flags, ...);
 ssize_t __real_write(int file, const void *bytes, size_t n);
 int __real_rename(const char *from, const char *to);
+int __real_openat(int folder, const char *path, int flags, ...);
+int __real_fsync(int file);
+int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out_time);
 
@@ -42,11 +45,14 @@ void *__wrap_calloc(size_t n, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset);
-ssize_t __wrap_getline(char **line, size_t *capacity, FILE *file);
 FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__wrap_fdopen(int file, const char *mode);
 int __wrap_open(const char *path, int flags, ...);
 ssize_t __wrap_write(int file, const void *bytes, size_t n);
 int __wrap_rename(const char *from, const char *to);
+int __wrap_openat(int folder, const char *path, int flags, ...);
+int __wrap_fsync(int file);
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to);
 
 /* A full disk stays full. */
 static int is_refused(int kind, int error)
@@ -85,12 +91,6 @@ void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, o
 {
     return is_refused(MEMORY, ENOMEM) ? MAP_FAILED
                                       : __real_mmap(at, bytes, protection, flags, file, offset);
-}
-
-/* It grows the line. */
-ssize_t __wrap_getline(char **line, size_t *capacity, FILE *file)
-{
-    return is_refused(MEMORY, ENOMEM) ? -1 : __real_getline(line, capacity, file);
 }
 
 /* --------------------------------------------------------------------------------------- files */
@@ -142,11 +142,18 @@ FILE *__wrap_fopen(const char *path, const char *mode)
     return inner == NULL ? NULL : watched(inner, mode);
 }
 
+/* Of a file that open gave: that was refused already. */
+FILE *__wrap_fdopen(int file, const char *mode)
+{
+    FILE *inner = __real_fdopen(file, mode);
+    return inner == NULL ? NULL : watched(inner, mode);
+}
+
 int __wrap_open(const char *path, int flags, ...)
 {
     va_list more;
     va_start(more, flags);
-    const int mode = va_arg(more, int); /* the command gives one */
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
     va_end(more);
     return is_refused(OPEN, EACCES) ? -1 : __real_open(path, flags, mode);
 }
@@ -159,6 +166,25 @@ ssize_t __wrap_write(int file, const void *bytes, size_t n)
 int __wrap_rename(const char *from, const char *to)
 {
     return is_refused(OPEN, EACCES) ? -1 : __real_rename(from, to);
+}
+
+int __wrap_openat(int folder, const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    const int mode = (flags & O_CREAT) != 0 ? va_arg(more, int) : 0;
+    va_end(more);
+    return is_refused(OPEN, EACCES) ? -1 : __real_openat(folder, path, flags, mode);
+}
+
+int __wrap_fsync(int file)
+{
+    return is_refused(WRITE, EIO) ? -1 : __real_fsync(file);
+}
+
+int __wrap_renameat(int from_folder, const char *from, int to_folder, const char *to)
+{
+    return is_refused(OPEN, EACCES) ? -1 : __real_renameat(from_folder, from, to_folder, to);
 }
 
 /* ---------------------------------------------------------------------------------------- time */

@@ -33,6 +33,7 @@ import time
 # What has to be built for a test.
 TARGETS = [(r"unit_(.*)", r"test_\1"),
            (r"fuzz_corpus_(.*)", r"fuzz_\1"),
+           (r"tools_readers", "kvpager_tool test_snapshot test_inspect"),
            (r"tools_.*", "kvpager_tool"),
            (r"transfer_.*", "kvp_two_processes"),
            (r"(model|sched_model|shadow|gauntlet)(_.*)?", r"kvp_\1"),
@@ -212,7 +213,7 @@ class Build:
         return done.stdout
 
     def make(self, names):
-        targets = sorted({target_of(name) for name in names})
+        targets = sorted({target for name in names for target in target_of(name).split()})
         self.must("ninja", "-C", self.directory, "-j", str(self.jobs), *targets)
 
     def must_be_green(self, mutants):

@@ -2,9 +2,10 @@
 and saved, the second half replayed by another process that restores it, is the whole trace replayed."""
 
 import os
+import subprocess
 import tempfile
 
-from lib_kvpager import SOURCE, check, check_equal, finish, replay_as, run
+from lib_kvpager import KVPAGER, SOURCE, check, check_equal, finish, replay_as, run
 
 TRACE = os.path.join(SOURCE, "data", "mixed-small.jsonl")
 HALF, ALL = 60, 120
@@ -68,8 +69,11 @@ def check_refused(path):
     check_equal(run("replay", "--snapshot-in", path, *options(601)).returncode, 1)
     check_equal(run("replay", "--snapshot-in", TRACE, *options(600)).returncode, 1)
     check_equal(run("replay", "--snapshot-in", path + ".none", *options(600)).returncode, 1)
-    check_equal(run("replay", "--limit", 1, "--snapshot-out", "/dev/full",
-                    *options(600)).returncode, 1)
+    for no_file in ("/dev/full", os.path.dirname(path), path + ".none/x"):
+        done = run("replay", "--limit", 1, "--snapshot-out", no_file, *options(600))
+        check_equal(done.returncode, 1)
+        check(b"cannot write " + no_file.encode() in done.stderr, done)
+    check_equal(os.listdir(os.path.dirname(path)), [os.path.basename(path)])
     check_equal(run("replay", "--skip", 1200, *options(600)).returncode, 1)
     for wrong in (("--snapshot-in", path), ("--snapshot-out", path), ("--skip", 1)):
         done = run("replay", *wrong, TRACE)
@@ -81,6 +85,21 @@ def check_refused(path):
         check(b"exclude each other" in done.stderr, done)
 
 
+def check_full_disk(path):
+    """A limit of the file's size stands for the full disk: the old file is whole."""
+    with open(path, "rb") as file:
+        data = file.read()
+    command = [KVPAGER, "replay", "--limit", str(HALF), "--snapshot-out", path,
+               *map(str, options(600))]
+    done = subprocess.run(["bash", "-c", 'ulimit -f 4; trap "" XFSZ; exec "$0" "$@"', *command],
+                          capture_output=True, check=False)
+    check_equal(done.returncode, 1)
+    check(b"File too large" in done.stderr, done)
+    with open(path, "rb") as file:
+        check(file.read() == data, "the old snapshot is gone")
+    check_equal(os.listdir(os.path.dirname(path)), [os.path.basename(path)])
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "half.kvsnap")
@@ -90,6 +109,7 @@ def main():
         second, cold = check_goes_on(path, 600)
         check(second["evictions"] > 0)
         check_refused(path)
+        check_full_disk(path)
         check_damage(path, second, cold)
         check_chain(path)
     finish()

@@ -539,7 +539,7 @@ def check_bad_input(folder, path):
     for words, status, message in OPTIONS:
         check_refused(run("size", *words.split()), status, message, words)
     missing = os.path.join(folder, "none")
-    for name, message in [(folder, "cannot read: Is a directory"),
+    for name, message in [(folder, "cannot open: Is a directory"),
                           (missing, "cannot open: No such file")]:
         check_refused(run("size", "--model-config", name), 1, f"{name}: {message}")
     done = run("size", "--model-config", "-", stdin=b"{")

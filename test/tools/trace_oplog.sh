@@ -163,7 +163,7 @@ for subcommand in show replay; do
     expect 1 $subcommand stump
     has err "stump: not an operation log, or cut"
     expect 1 $subcommand missing
-    has err "missing: No such file"
+    has err "missing: cannot open: No such file"
     expect 1 $subcommand .
     has err ".: "
 done

@@ -347,6 +347,56 @@ static int serve(const char *path, int which)
     return 0;
 }
 
+/* An arena of which only the cache's own structure is there: the rest is holes. */
+static int claim(const char *path, uint32_t n_blocks)
+{
+    kvp_config config;
+    size_t n;
+    kvp_cache *cache;
+    kvp_config_init(&config);
+    config.n_blocks = n_blocks;
+    assert_ok(kvp_cache_bytes(&config, &n));
+    void *memory = mmap(NULL, n, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    assert_ok(kvp_cache_create(&config, memory, n, &cache));
+    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int done = file >= 0 && write(file, memory, 4096) == 4096 &&
+                     ftruncate(file, (off_t)n) == 0 && close(file) == 0;
+    munmap(memory, n);
+    return !done;
+}
+
+/* The copy takes what max_bytes allows, or nothing is told. */
+static void test_memory_for_the_copy(void **state)
+{
+    (void)state;
+    const kvp_config config = snap_config(SNAP_HOST);
+    arena a = arena_of(&config);
+    load_run run = run_begin(a.cache, 5);
+    run_on(&run, 100);
+    const kvp_arena_source source = arena_source(&a);
+    uint64_t least = 0;
+    for (uint64_t bytes = 1; bytes < UINT64_C(1) << 30; bytes += bytes / 64 + 1) {
+        told t = {0};
+        kvp_arena_report report;
+        kvp_arena_options options;
+        kvp_arena_options_init(&options);
+        options.context = &t;
+        options.tell = note;
+        options.tell_seq = note_seq;
+        options.max_bytes = bytes;
+        const kvp_status status = kvp_arena_inspect(&source, &options, &report);
+        if (least == 0 && status == KVP_OK)
+            least = bytes;
+        assert_status(least == 0 ? KVP_E_TOO_SMALL : KVP_OK, status);
+        assert_true((t.n_names > 0) == (least != 0) && (t.n_blocks > 0) == (least != 0));
+    }
+    assert_in_range(least, 4096, a.n + (UINT64_C(1) << 20));
+    run_close(&run);
+    arena_drop(&a);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -355,7 +405,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_namespaces_that_are_gone),
         cmocka_unit_test(test_an_owner_at_work_is_looked_at),
         cmocka_unit_test(test_a_call_between_any_two_reads),
+        cmocka_unit_test(test_memory_for_the_copy),
     };
+    if (argc == 4 && strcmp(argv[1], "--claim") == 0)
+        return claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
     if (argc == 4 && strcmp(argv[1], "--serve") == 0)
         return serve(argv[2], atoi(argv[3]));
     return cmocka_run_group_tests(tests, NULL, NULL);

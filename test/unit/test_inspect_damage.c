@@ -40,7 +40,7 @@ static seen look(const arena *a)
 {
     seen s = {0};
     const kvp_arena_source source = arena_source(a);
-    const kvp_arena_options options = {sizeof(options), &s, note, note_seq};
+    const kvp_arena_options options = {sizeof(options), &s, note, note_seq, 0};
     s.status = kvp_arena_inspect(&source, &options, &s.report);
     assert_true(s.status == KVP_OK || s.status == KVP_E_FORMAT || s.status == KVP_E_VERSION);
     assert_true(s.status == KVP_OK || s.n_told == 0);

@@ -2,10 +2,12 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/snapshot.h"
 #include "snaps.h"
 
 static kvp_cache *cache_of(const kvp_config *config)
@@ -367,6 +369,69 @@ static int write_file(const char *path, int which)
     return !done;
 }
 
+/* A snapshot of nothing, that claims so many blocks, likewise. */
+static int write_claim(const char *path, uint32_t n_blocks)
+{
+    const kvp_snapshot_info info = {
+        .block_tokens = 16, .unit_tokens = 16, .n_blocks = n_blocks, .n_groups = 1};
+    uint8_t buffer[KVPI_SNAP_OVERHEAD + KVPI_SNAP_CONFIG_MAX];
+    snap s = {0};
+    const kvp_sink sink = snap_sink(&s);
+    struct kvpi_snap_writer writer = {&sink, buffer, sizeof(buffer), 0, 0};
+    assert_int_equal(sink.write(&s, KVPI_SNAP_MAGIC, 8), 0);
+    struct kvpi_snap_bytes b = kvpi_snap_begin(&writer);
+    kvpi_snap_put_config(&b, &info);
+    kvpi_snap_end(&writer, KVPI_SNAP_CONFIG, &b);
+    b = kvpi_snap_begin(&writer);
+    kvpi_snap_end(&writer, KVPI_SNAP_END, &b);
+    FILE *file = fopen(path, "wb");
+    const int done = file != NULL && fwrite(s.bytes, 1, s.n, file) == s.n && fclose(file) == 0;
+    snap_drop(&s);
+    return !done;
+}
+
+/* A thousand names: each is there, once, and told with its number. */
+static void test_many_namespaces(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    kvp_config config = config_of(4, 4, N + 2);
+    kvp_snapshot_report report;
+    config.max_namespaces = N + 1; /* one is the world's */
+    world w = make_world(&config);
+    kvp_cache *restored = cache_of(&config);
+    for (int i = 0; i < N; i++) {
+        char name[12];
+        snprintf(name, sizeof(name), "%d", i);
+        assert_ok(kvp_ns_open(w.cache, name, strlen(name), &w.ns));
+        if (i % 3 == 0)
+            leave_cached(&w, ints(i), 4);
+    }
+    snap s = snap_of(w.cache, NULL);
+    assert_ok(snap_load(&s, restored, &report));
+    assert_report(&report);
+    assert_int_equal(report.namespaces, N + 1);
+    assert_int_equal(report.blocks, (N + 2) / 3);
+    for (int i = 0; i < N; i++) {
+        char name[12];
+        kvp_ns ns;
+        kvp_open_info info;
+        const kvp_prompt prompt = {
+            .struct_size = sizeof(prompt), .tokens = ints(i), .n_tokens = 5};
+        snprintf(name, sizeof(name), "%d", i);
+        assert_ok(kvp_ns_open(restored, name, strlen(name), &ns));
+        assert_ok(kvp_match(restored, ns, &prompt, &info));
+        assert_int_equal(info.hit_tokens, i % 3 == 0 ? 4 : 0);
+    }
+    snap again = snap_of(restored, NULL);
+    assert_int_equal(again.n, s.n);
+    assert_memory_equal(again.bytes, s.bytes, s.n);
+    snap_drop(&s);
+    snap_drop(&again);
+    kvp_cache_destroy(restored);
+    end_world(&w);
+}
+
 /* The unit before it was withdrawn: content that nobody can find any more is not saved. */
 static void test_what_cannot_be_reached_is_not_saved(void **state)
 {
@@ -446,6 +511,9 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "--write") == 0) {
         return write_file(argv[2], argv[3][0] - '0');
     }
+    if (argc == 4 && strcmp(argv[1], "--claim") == 0) {
+        return write_claim(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hits_and_victims_go_on_as_if_nothing_had_happened),
         cmocka_unit_test(test_another_process_goes_on),
@@ -459,6 +527,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrong_hashes_from_outside_are_right_afterwards),
         cmocka_unit_test(test_what_cannot_be_reached_is_not_saved),
         cmocka_unit_test(test_without_a_model),
+        cmocka_unit_test(test_many_namespaces),
         cmocka_unit_test(test_more_duplicates_than_a_record_holds),
         cmocka_unit_test(test_arguments),
     };

@@ -333,6 +333,20 @@ static void test_a_name_that_is_too_long(void **state)
     assert_int_equal(report.dropped_namespaces[KVP_DROP_DAMAGED], 1);
 }
 
+static void test_two_namespaces_of_one_name(void **state)
+{
+    (void)state;
+    records r = saved_in("b", 0);
+    record *space = find(&r, KVPI_SNAP_SPACE, 1);
+    space->payload[4] = 0; /* the first one has no name */
+    space->n = 8;
+    const kvp_snapshot_report report = load(&r, 0);
+    assert_int_equal(report.namespaces, 1);
+    assert_int_equal(report.dropped_namespaces[KVP_DROP_NO_ROOM], 1);
+    assert_int_equal(report.blocks, 1);
+    assert_int_equal(report.dropped_blocks[KVP_DROP_NO_ROOM], 1);
+}
+
 /* It comes after nodes, which have taken all that there are. */
 static void test_a_namespace_without_a_node(void **state)
 {
@@ -484,6 +498,7 @@ int main(void)
         cmocka_unit_test(test_a_configuration_must_come_first),
         cmocka_unit_test(test_a_namespace_that_is_not_counted),
         cmocka_unit_test(test_a_name_that_is_too_long),
+        cmocka_unit_test(test_two_namespaces_of_one_name),
         cmocka_unit_test(test_a_namespace_without_a_node),
         cmocka_unit_test(test_blocks_that_are_not_free),
         cmocka_unit_test(test_duplicates_where_there_are_none),
