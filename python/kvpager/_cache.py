@@ -131,10 +131,20 @@ class Cache(Tiers, Snapshots):
         except _no_numbers as error:
             raise bad_number(error, level=level) from None
         if status == lib.KVP_E_CORRUPT:
-            raise CorruptError(f"{ffi.string(room.invariant).decode()}, object {room.object}: "
-                               f"{ffi.string(room.detail).decode()}")
+            raise _corrupt(room)
         if status:
             fail(self._o, status, "Cache.check", level=level)
+
+    def recover(self) -> None:
+        """In a forked child: make the parent's cache this process's, if nobody else works on it any
+        more and every invariant holds; else CorruptError. Without that, calls in a child raise
+        BusyError."""
+        room = ffi.new("kvp_violation *")
+        status = lib.kvpg_cache_recover(self._o, room)
+        if status == lib.KVP_E_CORRUPT:
+            raise _corrupt(room)
+        if status:
+            plain_fail(status, "Cache.recover")
 
     def stats(self) -> Stats:
         """Counters since creation, and gauges. Any thread, also beside a call."""
@@ -333,6 +343,12 @@ def object_of(cache: Any) -> Any:
     if not isinstance(cache, Cache):
         raise TypeError(f"cache: needs a Cache, not {type(cache).__name__}")
     return cache._o
+
+
+def _corrupt(violation: Any) -> CorruptError:
+    """A kvp_violation as an exception."""
+    return CorruptError(f"{ffi.string(violation.invariant).decode()}, object {violation.object}: "
+                        f"{ffi.string(violation.detail).decode()}")
 
 
 def _config_of(fields: Any, what: str) -> Any:

@@ -67,6 +67,34 @@ def test_a_call_out_of_a_call(tmp_path: pathlib.Path) -> None:
     cache.check()
 
 
+def test_a_child_does_not_have_its_parents_cache() -> None:
+    cache = Cache(n_blocks=16, block_tokens=4)
+    ns = cache.namespace()
+    seq = ns.open(range(6))
+
+    def child() -> None:
+        for call in (cache.check, lambda: ns.open([1]), lambda: seq.commit(6), seq.close):
+            with pytest.raises(kvpager.BusyError):
+                call()
+        assert cache.stats().open_seqs == 1
+        cache.recover()
+        seq.commit(6)
+        seq.close()
+        cache.check()
+        os._exit(0)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child()
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    seq.commit(6)
+    seq.close()
+    cache.check()
+
+
 @pytest.fixture
 def no_switches() -> Iterator[None]:
     """The interpreter takes its lock from nobody: another thread runs only when it is let go."""
