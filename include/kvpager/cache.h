@@ -584,8 +584,8 @@ typedef struct kvp_seq_info {
     uint32_t reserved;      /* 0 */
 } kvp_seq_info;
 
-/* Read all that is known of a sequence.
- * Returns: KVP_OK; KVP_E_HANDLE. Thread: read. Cost: O(1), allocates nothing */
+/* Read all that is known of a sequence: of one moment between two calls. Not recorded.
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_AGAIN: a call was inside at each of 8 tries. Thread: any */
 KVP_API kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
 
 /* Read token values back.

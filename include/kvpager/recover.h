@@ -46,6 +46,21 @@ extern "C" {
  */
 KVP_API kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violation);
 
+/* List the open sequences.
+ *
+ * For sequences that nobody owns any more: a cache that was taken over, an exception between
+ * kvp_seq_open and the place where its handle would have been kept. Whoever knows which handles it
+ * owns (or by which tags: kvp_seq_info_get) closes the others.
+ *
+ * Takes:   capacity     of out_seqs; 0 asks for the number only
+ * Gives:   out_seqs     [out_n_seqs] in the order of their places; out_n_seqs is written also on
+ *                       KVP_E_TOO_SMALL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: capacity is neither 0 nor enough
+ * Thread:  read. Not recorded. Cost: O(max_seqs), allocates nothing
+ */
+KVP_API kvp_status kvp_cache_seqs(const kvp_cache *cache, kvp_seq *out_seqs, uint32_t capacity,
+                                  uint32_t *out_n_seqs);
+
 #ifdef __cplusplus
 }
 #endif

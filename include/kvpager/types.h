@@ -89,7 +89,7 @@ enum { KVP_CLASS_OK = 0, KVP_CLASS_RETRY, KVP_CLASS_CALLER, KVP_CLASS_DATA, KVP_
     X(E_IN_FLIGHT, -20, RETRY, "a step that is out still writes what must be copied")              \
     X(E_BEHIND, -21, DATA, "these events are gone: take a snapshot")                               \
     X(E_DROPPED, -22, DATA, "tokens that a window has dropped would be needed")                    \
-    X(E_AGAIN, -30, RETRY, "the link takes, or has, nothing now: make progress, and call again")   \
+    X(E_AGAIN, -30, RETRY, "nothing can be taken or read at this moment: call again")              \
     X(E_PEER, -31, SYSTEM, "the peer is gone, or gave up")
 
 #define KVP_STATUS_ENUM(name, number, class_, text) KVP_##name = (number),

@@ -427,6 +427,27 @@ kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violation)
     return KVP_OK;
 }
 
+kvp_status kvp_cache_seqs(const kvp_cache *cache, kvp_seq *out_seqs, uint32_t capacity,
+                          uint32_t *out_n_seqs)
+{
+    uint32_t n = 0;
+    if (cache == NULL || out_n_seqs == NULL || (out_seqs == NULL && capacity > 0)) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_table *table = &cache->table;
+    *out_n_seqs = (uint32_t)table->n_open;
+    if (capacity < table->n_open) {
+        return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
+    }
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if ((seq->generation & 1) != 0) {
+            out_seqs[n++] = kvpi_table_handle(table, seq, cache->recorder.cache_bits);
+        }
+    }
+    return KVP_OK;
+}
+
 /* ---------------------------------------------------------------------------- every call's ends */
 
 kvp_status kvpi_enter(const kvp_cache *cache)

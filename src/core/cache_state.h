@@ -82,10 +82,11 @@ struct kvpi_steps {
         until_at; /* u32 [max][max_seqs] by place: 1 + the tokens it commits; 0: not in the list */
 };
 
-/* Events remembered: number e at place (e - 1) % capacity. */
+/* Events remembered: number e at place (e - 1) % capacity. Numbers have 64 bits: none wraps. */
 struct kvpi_events {
     uint32_t capacity; /* 0: none are made */
-    uint64_t newest;   /* number */
+    uint64_t newest;   /* number of the newest that is whole */
+    uint64_t begun;    /* number of the newest that was begun: that, or one more */
     size_t events_at;  /* kvp_event [capacity] */
     size_t tokens_at;  /* i32 [capacity][U] */
 };
@@ -200,6 +201,21 @@ static inline int kvpi_mark_plain(uint64_t *calls)
     }
     __atomic_store_n(calls, now | 1u, __ATOMIC_RELAXED);
     return 1;
+}
+
+/* Reads beside a change: what is read between these two is of one moment when no call was inside at
+ * the first one, and the second one gives the same number. What changes stores it by kvpi_set*. */
+enum { KVPI_READ_TRIES = 8 };
+
+static inline uint64_t kvpi_read_begin(const kvp_cache *cache)
+{
+    return __atomic_load_n(&cache->calls, __ATOMIC_ACQUIRE); /* pairs with kvpi_leave */
+}
+
+static inline uint64_t kvpi_read_end(const kvp_cache *cache)
+{
+    kvpi_fence(); /* pairs with that of kvpi_enter */
+    return kvpi_read(&cache->calls);
 }
 
 /* Does a recording run? Not in a copy, nor in a child of the process that has the cache. */
@@ -524,6 +540,11 @@ uint32_t kvpi_last_node(const kvp_cache *cache, const struct kvpi_seq *seq);
 /* Read values [from, from + n); 0 when some are not known. */
 int kvpi_read_tokens(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from, uint32_t n,
                      int32_t *out);
+
+/* The value of its last known token; KVPI_NO_TOKEN: there is none, or it is not kept. Found anew,
+ * and noted in `last`. */
+uint32_t kvpi_last_token(const kvp_cache *cache, const struct kvpi_seq *seq);
+void kvpi_note_last(const kvp_cache *cache, struct kvpi_seq *seq);
 
 /* --- cache_spaces.c */
 

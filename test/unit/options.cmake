@@ -39,7 +39,7 @@ set_tests_properties(unit_cache_process PROPERTIES LABELS "unit;release")
 
 # Tests that start threads: what ThreadSanitizer is for (make tsan).
 add_custom_target(tests_with_threads)
-foreach(name cache_beside cache_threads memory_copy memory_faults attn_fast attn_large)
+foreach(name cache_beside cache_readers cache_threads memory_copy memory_faults attn_fast attn_large)
   set_tests_properties(unit_${name} PROPERTIES LABELS "unit;threads")
   add_dependencies(tests_with_threads test_${name})
 endforeach()

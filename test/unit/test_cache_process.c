@@ -60,18 +60,17 @@ static void test_a_mark_is_seen_by_calls_and_not_by_reads(void **state)
     const kvp_seq seq = open_done(&w, ints(0), 6);
     kvp_ns ns;
     kvp_config config;
+    observed before = observe(&w);
     assert_true(kvpi_mark_exact(&w.cache->calls));
-    assert_unchanged(&w, {
-        assert_status(KVP_E_BUSY, kvp_ns_open(w.cache, "x", 1, &ns));
-        assert_status(KVP_E_BUSY, kvp_seq_close(w.cache, seq, NULL));
-        assert_status(KVP_E_BUSY, kvp_check(w.cache, 1, NULL));
-        assert_status(KVP_E_BUSY, kvp_cache_reset(w.cache));
-    });
+    assert_status(KVP_E_BUSY, kvp_ns_open(w.cache, "x", 1, &ns));
+    assert_status(KVP_E_BUSY, kvp_seq_close(w.cache, seq, NULL));
+    assert_status(KVP_E_BUSY, kvp_check(w.cache, 1, NULL));
+    assert_status(KVP_E_BUSY, kvp_cache_reset(w.cache));
     assert_ok(kvp_cache_config(w.cache, &config));
-    assert_int_equal(info_of(&w, seq).tokens, 6);
     assert_int_equal(row_entry(&w, seq, 0), 1);
     assert_int_equal(stats_of(&w).open_seqs, 1);
     assert_ok(kvp_cache_recover(w.cache, NULL));
+    assert_observed(&w, &before, __FILE__, __LINE__);
     close_seq(&w, seq);
     end_world(&w);
 }
@@ -376,6 +375,42 @@ static void test_a_thread_that_ends_in_a_call_ends_the_recording(void **state)
     arena_drop(&a);
 }
 
+/* -------------------------------------------------------------------- sequences that nobody owns */
+
+static void test_open_sequences_are_listed_and_closed(void **state)
+{
+    (void)state;
+    world w = small_world(15);
+    kvp_seq seqs[3] = {{77}, {77}, {77}};
+    uint32_t n = 77;
+    assert_ok(kvp_cache_seqs(w.cache, NULL, 0, &n));
+    assert_int_equal(n, 0);
+    assert_ok(kvp_cache_seqs(w.cache, seqs, 3, &n));
+    assert_int_equal(n, 0);
+    const kvp_seq a = open_seq(&w, ints(0), 6, NULL);
+    const kvp_seq b = open_seq(&w, ints(10), 6, NULL);
+    const kvp_seq c = open_seq(&w, ints(20), 6, NULL);
+    assert_ok(kvp_cache_seqs(w.cache, NULL, 0, &n));
+    assert_int_equal(n, 3);
+    assert_ok(kvp_cache_seqs(w.cache, seqs, 3, &n));
+    assert_true(seqs[0].bits == a.bits && seqs[1].bits == b.bits && seqs[2].bits == c.bits);
+    close_seq(&w, b);
+    n = 77;
+    seqs[0].bits = 77;
+    assert_unchanged(&w, assert_status(KVP_E_TOO_SMALL, kvp_cache_seqs(w.cache, seqs, 1, &n)));
+    assert_int_equal(n, 2);
+    assert_true(seqs[0].bits == 77);
+    assert_status(KVP_E_ARG, kvp_cache_seqs(NULL, seqs, 3, &n));
+    assert_status(KVP_E_ARG, kvp_cache_seqs(w.cache, NULL, 3, &n));
+    assert_status(KVP_E_ARG, kvp_cache_seqs(w.cache, seqs, 3, NULL));
+    assert_ok(kvp_cache_seqs(w.cache, seqs, 2, &n));
+    for (uint32_t i = 0; i < n; i++) {
+        close_seq(&w, seqs[i]);
+    }
+    assert_int_equal(stats_of(&w).open_seqs, 0);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_cache_is_not_taken_over),
         cmocka_unit_test(test_one_that_is_not_inside_and_does_not_hold_is_as_before),
         cmocka_unit_test(test_a_thread_that_ends_in_a_call_ends_the_recording),
+        cmocka_unit_test(test_open_sequences_are_listed_and_closed),
     };
     (void)ints(0); /* fill the table before there are children */
     return cmocka_run_group_tests(tests, NULL, NULL);
