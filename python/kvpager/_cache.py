@@ -49,7 +49,8 @@ class Cache(Tiers, Snapshots, Uncopied):
                       bytes; by default the library maps it
 
     A cache may be used from any thread, by one at a time: a call beside another one raises
-    BusyError, and stats may be asked at any time. As a context manager it closes at the end.
+    BusyError; stats, events and Sequence.info may be asked at any time. It closes at the end of a
+    with block.
     """
 
     def __init__(self, *, uncached_tokens: Ints | None = None, arena: Any = None,

@@ -303,7 +303,7 @@ PURE = {"Cache", "Cache.bytes_for", "CsrBuffers", "WindowedBuffers", "TreeBuffer
 
 
 # "Thread: any" in the headers.
-BESIDE = {"Cache.events_read"}
+BESIDE = {"Cache.events"}
 
 
 @pytest.mark.parametrize("name", sorted(BESIDE))

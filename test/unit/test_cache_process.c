@@ -375,7 +375,7 @@ static void test_a_thread_that_ends_in_a_call_ends_the_recording(void **state)
     arena_drop(&a);
 }
 
-/* -------------------------------------------------------------------- sequences that nobody owns */
+/* ------------------------------------------------------------------- sequences that nobody owns */
 
 static void test_open_sequences_are_listed_and_closed(void **state)
 {
