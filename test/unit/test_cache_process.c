@@ -3,6 +3,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -375,6 +376,58 @@ static void test_a_thread_that_ends_in_a_call_ends_the_recording(void **state)
     arena_drop(&a);
 }
 
+/* -------------------------------------------------------------- a change in the midst of a read */
+
+static struct midst {
+    kvp_cache *cache;
+    kvp_seq seq;
+    void *page; /* the second half of the sequence begins there */
+    size_t page_bytes;
+} midst;
+
+/* The read comes to the page: change the sequence, and let it go on. */
+static void change_and_go_on(int number)
+{
+    (void)number;
+    (void)mprotect(midst.page, midst.page_bytes, PROT_READ | PROT_WRITE);
+    (void)kvp_seq_extend(midst.cache, midst.seq, ints(6), 1, 0);
+}
+
+static void test_a_change_in_the_midst_of_a_read_is_noticed(void **state)
+{
+    (void)state;
+    const kvp_config config = config_of(4, 4, 7);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    kvp_cache *planned;
+    size_t n;
+    assert_ok(kvp_cache_bytes(&config, &n));
+    assert_ok(kvp_cache_create(&config, NULL, 0, &planned));
+    const size_t half_at = offsetof(kvp_cache, table) + planned->table.seqs_at + 64;
+    kvp_cache_destroy(planned);
+    uint8_t *memory =
+        mmap(NULL, n + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(memory != MAP_FAILED);
+    world w = {.arena_bytes = n};
+    assert_ok(kvp_cache_create(&config, memory + (page - half_at % page), n, &w.cache));
+    assert_ok(kvp_ns_open(w.cache, NULL, 0, &w.ns));
+    const kvp_seq seq = open_done(&w, ints(0), 6);
+    midst = (struct midst){w.cache, seq, (char *)w.cache + half_at, page};
+    assert_true((uintptr_t)midst.page % page == 0);
+    assert_true(offsetof(struct kvpi_seq, known) < 64 && offsetof(struct kvpi_seq, last) >= 64);
+    const struct sigaction action = {.sa_handler = change_and_go_on};
+    struct sigaction before;
+    kvp_seq_info info;
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    assert_int_equal(mprotect(midst.page, page, PROT_NONE), 0);
+    assert_ok(kvp_seq_info_get(w.cache, seq, &info));
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_int_equal(info.last_token, 6); /* of the second try, all of it */
+    assert_int_equal(info.known_tokens, 7);
+    assert_int_equal(info.tokens, 7);
+    kvp_cache_destroy(w.cache);
+    munmap(memory, n + 2 * page);
+}
+
 /* ------------------------------------------------------------------- sequences that nobody owns */
 
 static void test_open_sequences_are_listed_and_closed(void **state)
@@ -424,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_what_is_no_cache_is_not_taken_over),
         cmocka_unit_test(test_one_that_is_not_inside_and_does_not_hold_is_as_before),
         cmocka_unit_test(test_a_thread_that_ends_in_a_call_ends_the_recording),
+        cmocka_unit_test(test_a_change_in_the_midst_of_a_read_is_noticed),
         cmocka_unit_test(test_open_sequences_are_listed_and_closed),
     };
     (void)ints(0); /* fill the table before there are children */
