@@ -266,7 +266,7 @@ static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct p
         kvpi_tree_add(cache, seq, part->tokens, part->parents, part->n_tokens);
         return;
     }
-    kvpi_set32(&seq->tokens, seq->tokens + (part->n_tokens));
+    kvpi_set32(&seq->tokens, seq->tokens + part->n_tokens);
     if (part->tokens == NULL) {
         return;
     }
