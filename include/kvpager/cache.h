@@ -23,11 +23,11 @@
  *     E_PLAN_FULL.
  *   - KVP_E_ARG: a NULL pointer where none may be, struct_size that cannot be one, a value out of
  *     range. KVP_E_HANDLE: a handle that is closed, stale, zero or of another cache. Every call
- *     can return these two, and KVP_E_BUSY in checked builds; the comments list the others.
+ *     can return these two, calls with "Thread: cache" KVP_E_BUSY; the comments list the others.
  *   - Nothing allocates after kvp_cache_create, nothing blocks, nothing reads a clock.
  *   - Same configuration and same calls give the same block ids, victims, plans and statuses.
- *   - "Thread: cache" means exclusive access to the cache during the call, from any thread.
- *     "Thread: read" may run beside other reads, not beside a change.
+ *   - "Thread: cache" means exclusive access to the cache during the call, from any thread; another
+ *     call is KVP_E_BUSY (recover.h). "Thread: read" may run beside reads, "any" beside a change.
  *   - Pointers handed out point into the cache and are valid until the next call that changes it.
  *   - What is said here is said of one layer group without a window: group 0, the default. Several
  *     groups, and windows: windows.h. Tokens in trees: trees.h.
@@ -597,8 +597,8 @@ typedef struct kvp_seq_info {
     uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
 } kvp_seq_info;
 
-/* Read all that is known of a sequence.
- * Returns: KVP_OK; KVP_E_HANDLE. Thread: read. Cost: O(1), allocates nothing */
+/* Read all that is known of a sequence: of one moment between two calls. Not recorded.
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_AGAIN: a call was inside at each of 8 tries. Thread: any */
 KVP_SIZED kvp_status kvp_seq_info_get(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info);
 
 /* Read token values back.

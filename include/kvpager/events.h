@@ -53,13 +53,20 @@ typedef struct kvp_event {
 
 /* Read events from number `from` on.
  *
+ * Beside a running call, events that the call has made so far may be among them. Each event is
+ * whole, and so are its tokens. If the writer overtakes the read, the call tries again, 8 times at
+ * most.
+ *
  * Takes:   from         1 + the number of the last event that was read; 1 at first
  *          capacity     of out_events; 0: no events are read. out_tokens has room for capacity x U,
  *                       or is NULL: no tokens
  * Gives:   out_events, out_tokens  [out_n_events]; 0 when there is nothing new
- * Returns: KVP_OK; KVP_E_BEHIND: event `from` is not remembered any more; KVP_E_ARG: from is 0, or
- *          more than one beyond the newest; KVP_E_STATE: max_events is 0
- * Thread:  read. Cost: O(events read x U)
+ * Returns: KVP_OK; KVP_E_BEHIND: event `from` is not remembered any more; KVP_E_AGAIN: it is being
+ *          written over, and was so each time; KVP_E_ARG: from is 0, or more than one beyond the
+ *          newest; KVP_E_STATE: max_events is 0
+ * After-failure: beside a running call, KVP_E_BEHIND and KVP_E_AGAIN leave anything in out_events
+ *          and out_tokens
+ * Thread:  any. Not recorded. Cost: O(events read x U)
  */
 KVP_API kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
                                    uint32_t capacity, int32_t *out_tokens, uint32_t *out_n_events);

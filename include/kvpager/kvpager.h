@@ -12,5 +12,6 @@
 #include "trees.h"
 #include "snapshot.h"
 #include "inspect.h"
+#include "recover.h"
 
 #endif

@@ -5,10 +5,11 @@
  * victims and statuses, bit for bit, at any check level and on any machine; a record that differs
  * is a defect, or another version.
  *
- * Not recorded: calls refused for a NULL pointer or a wrong struct_size, and calls whose cache is
- * only named (destroy, record_start). While a recording runs, calls that only read write to it, and
- * need the cache for themselves like all others. Handles in a log are portable: the cache's number
- * is taken out, so that they are equal in every run.
+ * Not recorded: calls refused for a NULL pointer or a wrong struct_size, calls whose cache is only
+ * named (destroy, record_start, recover), and the reads that may run beside a change
+ * (kvp_seq_info_get, kvp_events_read). While a recording runs, other calls that only read write to
+ * it, and need the cache for themselves like all others. Handles in a log are portable: the cache's
+ * number is taken out, so that they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
  *   "kvplog3\n", configuration, then records: op (1 byte), arguments, status, results.
@@ -28,7 +29,8 @@
 extern "C" {
 #endif
 
-/* Every call on a cache. Numbers are frozen; append only. X(NAME, number, text) */
+/* Every call on a cache that kvp_call_run makes; 16 and 42 are in no log. Numbers are frozen;
+ * append only. X(NAME, number, text) */
 #define KVP_CALL_TABLE(X)                                                                          \
     X(NS_OPEN, 1, "ns_open")                                                                       \
     X(NS_CLOSE, 2, "ns_close")                                                                     \

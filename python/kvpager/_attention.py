@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, bad_number, fail, i32, instance,
-                    listed, number, pointer, same_length, set_fields, why)
+from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, Uncopied, bad_number, fail, i32,
+                    instance, listed, number, pointer, same_length, set_fields, why)
 from ._errors import ArgError, BusyError
 from ._memory import Layer
 from ._native import ffi, lib
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 F64Array = npt.NDArray[np.float64]
 
 
-class AttnTeam:
+class AttnTeam(Uncopied):
     """Threads that attention is split over, the caller's among them: 1..ATTN_TEAM_MAX. One call at
     a time: BusyError. They end with the last reference to it."""
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (I32, NULL, U8, Handle, I32Array, Ints, Struct, U64Array, _from_buffer,
+from ._core import (I32, NULL, U8, Handle, I32Array, Ints, Struct, U64Array, Uncopied, _from_buffer,
                     bad_number, bytes_in, calls, close, i32, listed, out_array, owned, path_of,
                     same_length, seqs_of, set_fields, struct_dtype, text_of, u32, why)
 from ._core import fail as plain_fail
@@ -36,7 +36,7 @@ _extend_many, _fill_many, _commit_many = calls.extend_many, calls.fill_many, cal
 _no_numbers = (TypeError, OverflowError)
 
 
-class Cache(Tiers, Snapshots):
+class Cache(Tiers, Snapshots, Uncopied):
     """One cache: the bookkeeping of a pool of KV blocks. It holds no KV memory.
 
     Keywords are the fields of kvp_config, see ConfigFields: n_blocks, block_tokens, unit_tokens,
@@ -49,7 +49,8 @@ class Cache(Tiers, Snapshots):
                       bytes; by default the library maps it
 
     A cache may be used from any thread, by one at a time: a call beside another one raises
-    BusyError, and stats may be asked at any time. As a context manager it closes at the end.
+    BusyError; stats, events and Sequence.info may be asked at any time. It closes at the end of a
+    with block.
     """
 
     def __init__(self, *, uncached_tokens: Ints | None = None, arena: Any = None,
@@ -133,10 +134,20 @@ class Cache(Tiers, Snapshots):
         except _no_numbers as error:
             raise bad_number(error, level=level) from None
         if status == lib.KVP_E_CORRUPT:
-            raise CorruptError(f"{ffi.string(room.invariant).decode()}, object {room.object}: "
-                               f"{ffi.string(room.detail).decode()}")
+            raise _corrupt(room)
         if status:
             fail(self._o, status, "Cache.check", level=level)
+
+    def recover(self) -> None:
+        """In a forked child: make the parent's cache this process's, if nobody else works on it any
+        more and every invariant holds; else CorruptError. Without that, calls in a child raise
+        BusyError."""
+        room = ffi.new("kvp_violation *")
+        status = lib.kvpg_cache_recover(self._o, room)
+        if status == lib.KVP_E_CORRUPT:
+            raise _corrupt(room)
+        if status:
+            plain_fail(status, "Cache.recover")
 
     def stats(self) -> Stats:
         """Counters since creation, and gauges. Any thread, also beside a call."""
@@ -169,6 +180,20 @@ class Cache(Tiers, Snapshots):
             return handle_of(Sequence, self._o, index(handle) % 2 ** 64)
         except TypeError:
             raise TypeError(f"handle: needs an int, not {type(handle).__name__}") from None
+
+    def sequences(self, but: Any = ()) -> list[Sequence]:
+        """The sequences that are open, but for those of `but` (sequences, or handles).
+
+        For those that nobody has: an exception that a signal's handler raises may come between the
+        opening of a sequence and the place where it is kept. `for seq in cache.sequences(but=mine):
+        seq.close()` closes these."""
+        known = {index(getattr(seq, "handle", seq)) for seq in listed("but", but)}
+        n = ffi.new("uint32_t *")
+        room = ffi.new("kvp_seq[]", int(self.config["max_seqs"]))
+        status = lib.kvpg_cache_seqs(self._o, room, len(room), n)
+        if status:
+            fail(self._o, status, "Cache.sequences")
+        return [self.seq(one.bits) for one in room[0:n[0]] if one.bits not in known]
 
     def extend_many(self, seqs: Any, tokens: Ints | None = None, *, n_tokens: Ints | None = None,
                     reserve: int = 0, statuses: I32Array | None = None) -> None:
@@ -335,6 +360,12 @@ def object_of(cache: Any) -> Any:
     if not isinstance(cache, Cache):
         raise TypeError(f"cache: needs a Cache, not {type(cache).__name__}")
     return cache._o
+
+
+def _corrupt(violation: Any) -> CorruptError:
+    """A kvp_violation as an exception."""
+    return CorruptError(f"{ffi.string(violation.invariant).decode()}, object {violation.object}: "
+                        f"{ffi.string(violation.detail).decode()}")
 
 
 def _config_of(fields: Any, what: str) -> Any:

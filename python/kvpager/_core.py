@@ -71,6 +71,16 @@ else:
     Handle = calls.Handle
 
 
+class Uncopied:
+    """What stands for one object of the library: a copy would be closed beside the original."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(f"{type(self).__name__}: cannot be copied or pickled, because it stands "
+                        f"for one object of the library; pass the object itself")
+
+
 # ------------------------------------------------------------------------------------- arrays
 
 

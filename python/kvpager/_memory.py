@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, NULL, F32Array, Ints, Struct, bad_number, bytes_in, close,
+from ._core import (F32, NULL, F32Array, Ints, Struct, Uncopied, bad_number, bytes_in, close,
                     contiguous, fail, i32, instance, listed, number, owned, pointer, real,
                     set_fields, struct_dtype, text_of)
 from ._errors import ArgError
@@ -297,7 +297,7 @@ class Layer:
                       strides)
 
 
-class Memory:
+class Memory(Uncopied):
     """KV memory: a layout with addresses.
 
     Memory.create(layout, ...)   of the library's own, zeroed
@@ -451,7 +451,7 @@ class Memory:
 # ------------------------------------------------------------------------------------- copies
 
 
-class Copier:
+class Copier(Uncopied):
     """Runs plans.
 
     device     the device tier's memories, one for each layer group; or one memory

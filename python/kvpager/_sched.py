@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ._cache import Cache, object_of
-from ._core import (I32, NULL, U8, U64, I32Array, Ints, Struct, U64Array, bad_number, close,
-                    copied, error_of, i32, out_array, owned, pointer, same_length, set_fields,
-                    struct_dtype, u32, why)
+from ._core import (I32, NULL, U8, U64, I32Array, Ints, Struct, U64Array, Uncopied, bad_number,
+                    close, copied, error_of, i32, out_array, owned, pointer, same_length,
+                    set_fields, struct_dtype, u32, why)
 from ._errors import ArgError, CorruptError
 from ._native import ffi, lib
 from ._records import RequestInfo, SampleInfo, SchedConfigFields, SchedLimit, SchedStats
@@ -74,7 +74,7 @@ def _step_of(block: Any) -> Step:
                 tuple(step.waited), tuple(step.waited_swapped))
 
 
-class Scheduler:
+class Scheduler(Uncopied):
     """A scheduler over a cache. Keywords are the fields of kvp_sched_config, see
     SchedConfigFields: max_requests, step_tokens, max_running, preempt, ...
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, array_of, bad_number,
-                    bytes_in, calls, error_of, i32, listed, number, out_array, same_length,
-                    seqs_of, struct_dtype, u32, unusable, why)
+from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, Uncopied, array_of,
+                    bad_number, bytes_in, calls, error_of, i32, listed, number, out_array,
+                    same_length, seqs_of, struct_dtype, u32, unusable, why)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
 from ._records import (Admission, MetaSizes, OpenInfo, Released, SeqInfo, Shortage, Stats, Window,
@@ -155,7 +155,7 @@ def prompt_of(prompt: Prompt | Ints) -> Prompt:
     return prompt if isinstance(prompt, Prompt) else Prompt(prompt)
 
 
-class Sequence(Handle):
+class Sequence(Handle, Uncopied):
     """One stream of tokens with its row of blocks. Made by Namespace.open, fork and Cache.seq.
 
     Its life: open -> (extend, commit)* -> close. `handle` is what arrays of sequences hold (u64).
@@ -498,7 +498,7 @@ def accept(handle: Any, call: str, name: str, seqs: Any, leaves: Ints) -> npt.ND
     return np.ascontiguousarray(moves[:, :made.n_moves])
 
 
-class Namespace(Handle):
+class Namespace(Handle, Uncopied):
     """What separates tenants, adapters and model versions; nothing is shared across two.
 
     Made by Cache.namespace. As a context manager it closes at the end."""

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from . import _constants as c
 from ._base_errors import Error
 from ._cache import Cache, object_of
-from ._core import (NULL, Struct, _from_buffer, bad_number, bytes_in, close, error_of, fail,
-                    instance, number, owned, set_fields, struct_dtype)
+from ._core import (NULL, Struct, Uncopied, _from_buffer, bad_number, bytes_in, close, error_of,
+                    fail, instance, number, owned, set_fields, struct_dtype)
 from ._errors import BY_STATUS, AgainError, ArgError, PeerError
 from ._memory import Memory
 from ._native import ffi, lib
@@ -45,7 +45,7 @@ def _bytes(name: str, value: Any) -> Any:
     return bytes_in(name, value.encode() if isinstance(value, str) else value)
 
 
-class Link:
+class Link(Uncopied):
     """One end of a Loopback. Attach it to a sender or a receiver; or use it by hand, and it is the
     other side's."""
 
@@ -78,7 +78,7 @@ class Link:
             yield message
 
 
-class Loopback:
+class Loopback(Uncopied):
     """Two links that are each other's peer.
 
     max_message  bytes of a message at most, from LINK_MESSAGE_MIN on
@@ -123,7 +123,7 @@ def ticket_read(ticket: bytes) -> TicketInfo:
     return TicketInfo(_TICKET.read(room), runs)
 
 
-class _Transfer:
+class _Transfer(Uncopied):
     """One sequence's KV on its way."""
 
     _calls: dict[str, Any]

@@ -17,10 +17,9 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._cache import Cache, object_of
-from ._core import (I32, NULL, U32, I32Array, Ints, Struct, U32Array, bad_number, bytes_in, close,
-                    copied,
-                    fail, owned, same_length, seqs_of, set_fields, struct_dtype, u32,
-                    why)
+from ._core import (I32, NULL, U32, I32Array, Ints, Struct, U32Array, Uncopied, bad_number,
+                    bytes_in, close, copied, fail, owned, same_length, seqs_of, set_fields,
+                    struct_dtype, u32, why)
 from ._native import ffi, lib
 from ._records import WireConfigFields, WireHead, WireMirrorState
 
@@ -104,7 +103,7 @@ def wire_peek(message: bytes) -> WireHead:
     return _HEAD.read(room)
 
 
-class _Closing:
+class _Closing(Uncopied):
     """Closes at the end of a with block."""
 
     _o: Any

@@ -56,10 +56,10 @@ static PyObject *seq_info(PyObject *object, PyObject *unused)
     handle *self = (handle *)object;
     kvp_seq_info info;
     (void)unused;
-    int status = kvpy_enter(self->object);
+    int status = kvpy_enter_reader(self->object); /* it may run beside a change */
     if (status == KVP_OK) {
         status = kvp_seq_info_get(kvpy_cache_of(self), kvpy_seq_of(self), &info);
-        kvpy_leave(self->object);
+        kvpy_leave_reader(self->object);
     }
     if (status == KVP_OK)
         return kvpy_record_new(KVPY_SEQ_INFO, &info);

@@ -31,7 +31,7 @@ OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_c
 HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
 
 # "Thread: any" in the headers: may run beside another call.
-READERS = ["kvp_cache_stats"]
+READERS = ["kvp_cache_stats", "kvp_events_read"]
 
 # Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
 SHORT = [

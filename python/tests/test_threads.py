@@ -15,7 +15,7 @@ import pytest
 import kvpager
 from kvpager import Cache
 
-from test_bad_input import CALLS, PURE, World, good_arguments
+from test_bad_input import BESIDE, CALLS, PURE, World, good_arguments
 
 
 def test_every_call_while_a_save_waits(tmp_path: pathlib.Path) -> None:
@@ -35,7 +35,7 @@ def test_every_call_while_a_save_waits(tmp_path: pathlib.Path) -> None:
                 world.cache.shortage()
             except kvpager.BusyError:
                 break
-        for name in sorted(set(CALLS) - PURE):
+        for name in sorted(set(CALLS) - PURE - BESIDE):
             arguments = {"seqs": world.handles, "request": world.request,
                          **{n: v for n, v in good_arguments(name).items() if n != "request"}}
             with pytest.raises(kvpager.BusyError):
@@ -65,6 +65,34 @@ def test_a_call_out_of_a_call(tmp_path: pathlib.Path) -> None:
 
     cache.save(tmp_path / "x", block_bytes=8, get=get)
     assert refused == ["all", "all"]
+    cache.check()
+
+
+def test_a_child_does_not_have_its_parents_cache() -> None:
+    cache = Cache(n_blocks=16, block_tokens=4)
+    ns = cache.namespace()
+    seq = ns.open(range(6))
+
+    def child() -> None:
+        for call in (cache.check, lambda: ns.open([1]), lambda: seq.commit(6), seq.close):
+            with pytest.raises(kvpager.BusyError):
+                call()
+        assert cache.stats().open_seqs == 1
+        cache.recover()
+        seq.commit(6)
+        seq.close()
+        cache.check()
+        os._exit(0)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            child()
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    seq.commit(6)
+    seq.close()
     cache.check()
 
 

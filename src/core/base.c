@@ -7,6 +7,7 @@
 
 #include "base.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
 size_t kvpi_layout_take(struct kvpi_layout *layout, size_t n, size_t size)
@@ -56,6 +57,48 @@ void *kvpi_map_thin(size_t bytes)
 void kvpi_unmap(void *memory, size_t bytes)
 {
     (void)munmap(memory, bytes);
+}
+
+/* Whatever the structures' fields are, their bytes are such words. */
+typedef uint32_t __attribute__((may_alias)) word;
+typedef uint64_t __attribute__((may_alias)) long_word;
+
+static int is_long(const void *address)
+{
+    return (uintptr_t)address % sizeof(long_word) == 0;
+}
+
+void kvpi_store_words(void *to, const void *from, size_t n_bytes)
+{
+    char *t = to;
+    const char *f = from;
+    size_t i = 0;
+    for (; is_long(t) && i + sizeof(long_word) <= n_bytes; i += sizeof(long_word)) {
+        long_word value;
+        memcpy(&value, f + i, sizeof(value));
+        __atomic_store_n((long_word *)(void *)(t + i), value, __ATOMIC_RELAXED);
+    }
+    for (; i < n_bytes; i += sizeof(word)) {
+        word value;
+        memcpy(&value, f + i, sizeof(value));
+        __atomic_store_n((word *)(void *)(t + i), value, __ATOMIC_RELAXED);
+    }
+}
+
+void kvpi_load_words(void *to, const void *from, size_t n_bytes)
+{
+    char *t = to;
+    const char *f = from;
+    size_t i = 0;
+    for (; is_long(f) && i + sizeof(long_word) <= n_bytes; i += sizeof(long_word)) {
+        const long_word value =
+            __atomic_load_n((const long_word *)(const void *)(f + i), __ATOMIC_RELAXED);
+        memcpy(t + i, &value, sizeof(value));
+    }
+    for (; i < n_bytes; i += sizeof(word)) {
+        const word value = __atomic_load_n((const word *)(const void *)(f + i), __ATOMIC_RELAXED);
+        memcpy(t + i, &value, sizeof(value));
+    }
 }
 
 uint16_t kvpi_cache_number(void)

@@ -103,6 +103,21 @@ static inline void kvpi_set(uint64_t *counter, uint64_t value)
     __atomic_store_n(counter, value, __ATOMIC_RELAXED);
 }
 
+static inline void kvpi_set32(uint32_t *field, uint32_t value)
+{
+    __atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+
+static inline void kvpi_set16(uint16_t *field, uint16_t value)
+{
+    __atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+
+/* Store or load structures that other threads read meanwhile, word by word; what is read in parts
+ * that do not fit is found out otherwise. n_bytes is a multiple of 4. */
+void kvpi_store_words(void *to, const void *from, size_t n_bytes);
+void kvpi_load_words(void *to, const void *from, size_t n_bytes);
+
 /* What comes before is seen by other processes before what comes after: stores by one that loads in
  * the other order, each with this between. On x86 an order to the compiler only. ThreadSanitizer
  * has no fences, and sees no other process. */
@@ -118,6 +133,16 @@ static inline void kvpi_fence(void)
 static inline uint64_t kvpi_read(const uint64_t *counter)
 {
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t kvpi_read32(const uint32_t *field)
+{
+    return __atomic_load_n(field, __ATOMIC_RELAXED);
+}
+
+static inline uint16_t kvpi_read16(const uint16_t *field)
+{
+    return __atomic_load_n(field, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -78,7 +78,7 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
         }
     }
     *link = 0;
-    seq->n_blocks = match->n_shared;
+    kvpi_set32(&seq->n_blocks, match->n_shared);
     if (match->source != 0) {
         take_up_to(cache, seq, match->n_shared + 1);
         copy_units(cache, match, match->source_tier, match->source, match->n_shared);
@@ -139,7 +139,7 @@ static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct 
             return; /* kvpi_append_tokens finds the same, and keeps no more */
         }
         kvpi_push_node(cache, seq, node, 1);
-        seq->known += U;
+        kvpi_set32(&seq->known, seq->known + U);
     }
 }
 
@@ -182,16 +182,19 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     const uint64_t evicted_before = cache->counters.evicted_blocks;
     struct kvpi_seq *seq = kvpi_table_open(&cache->table);
     kvpi_match_info(cache, match, info);
-    seq->ns = ns;
-    seq->tag = prompt->tag;
+    kvpi_set(&seq->ns.bits, ns.bits);
+    kvpi_set(&seq->tag, prompt->tag);
     seq->root = match->root;
-    seq->retention = prompt->retention;
-    seq->stop = match->stop;
-    seq->tokens = seq->prompt = prompt->n_tokens;
-    seq->cached = info->cached_tokens;
-    seq->computed = seq->known = info->hit_tokens;
-    seq->writable = prompt->n_tokens + prompt->reserve_tokens;
-    seq->n_units = seq->n_public = match->n_hits; /* their nodes are in the row */
+    kvpi_set16(&seq->retention, (uint16_t)prompt->retention);
+    kvpi_set32(&seq->stop, match->stop);
+    kvpi_set32(&seq->tokens, prompt->n_tokens);
+    kvpi_set32(&seq->prompt, prompt->n_tokens);
+    kvpi_set32(&seq->cached, info->cached_tokens);
+    kvpi_set32(&seq->computed, info->hit_tokens);
+    kvpi_set32(&seq->known, info->hit_tokens);
+    kvpi_set32(&seq->writable, prompt->n_tokens + prompt->reserve_tokens);
+    kvpi_set32(&seq->n_units, match->n_hits); /* their nodes are in the row */
+    kvpi_set32(&seq->n_public, match->n_hits);
     kvpi_windows_open(cache, seq);
     for (uint32_t i = 0; i < prompt->n_uncached; i++) {
         seq->uncached_from = kvpi_min_u32(seq->uncached_from, prompt->uncached[i].begin);
@@ -202,6 +205,7 @@ static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_ma
     }
     open_hits(cache, match, seq);
     open_rest(cache, match, seq);
+    kvpi_note_last(cache, seq);
     seq->exclusive = seq->n_blocks * cache->config.block_tokens;
     info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
     kvpi_count(&cache->counters.opens, 1);
@@ -287,7 +291,7 @@ static inline void seal_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t before = kvpi_min_u32(seq->computed, seq->known);
     const uint32_t after = kvpi_min_u32(n_tokens, seq->known);
-    seq->computed = n_tokens;
+    kvpi_set32(&seq->computed, n_tokens);
     if (before >= (uint64_t)seq->n_public * U) {
         return; /* nothing to seal: most steps of decoding */
     }
@@ -419,7 +423,7 @@ static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
     for (uint32_t place = 0; place < table->max_seqs; place++) {
         struct kvpi_seq *seq = kvpi_seq_at(table, place);
         if ((seq->generation & 1) && seq->n_public > u && kvpi_row_nodes(table, place)[u] == node) {
-            seq->n_public = u;
+            kvpi_set32(&seq->n_public, u);
         }
     }
 }
@@ -480,10 +484,10 @@ static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
         end_publishing(cache, first, nodes[first]);
     }
     kvpi_steps_cut(cache, seq, from);
-    seq->computed = kvpi_min_u32(seq->computed, from);
-    seq->writable = kvpi_min_u32(seq->writable, from);
+    kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, from));
+    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, from));
     seq->exclusive = 0;
-    seq->n_tree = 0;
+    kvpi_set32(&seq->n_tree, 0);
     if (seq->windowed) {
         kvpi_windows_back(cache, seq);
     }
@@ -569,17 +573,16 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
     struct kvpi_seq *child = kvpi_table_open(&cache->table);
     const uint32_t from = kvpi_seq_place(table, parent);
     const uint32_t place = kvpi_seq_place(table, child);
-    const uint64_t generation = child->generation;
-    *child = *parent;
-    child->generation = generation;
-    child->tag = tag;
-    child->row_version = 0;
+    kvpi_table_copy(child, parent);
+    kvpi_set(&child->tag, tag);
+    kvpi_set(&child->row_version, 0);
     child->batch = 0;
-    child->computed = child->writable = at;
+    kvpi_set32(&child->computed, at);
+    kvpi_set32(&child->writable, at);
     child->cut_step = 0;
     child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
-    child->n_blocks = kvpi_ceil_div(at, cache->config.block_tokens);
-    child->n_tree = 0;
+    kvpi_set32(&child->n_blocks, kvpi_ceil_div(at, cache->config.block_tokens));
+    kvpi_set32(&child->n_tree, 0);
     memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
            kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_units_per_block(cache)) *
                sizeof(uint32_t));
@@ -637,11 +640,11 @@ static void truncate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
     kvpi_steps_cut(cache, seq, n_tokens);
     kvpi_release_row(cache, seq, kvpi_ceil_div(n_tokens, cache->config.block_tokens), released);
     kvpi_cut_tokens(cache, seq, seq, n_tokens);
-    seq->row_version += seq->n_blocks < n_blocks;
-    seq->computed = kvpi_min_u32(seq->computed, n_tokens);
-    seq->writable = kvpi_min_u32(seq->writable, n_tokens);
+    kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
+    kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, n_tokens));
+    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_tokens));
     seq->exclusive = 0;
-    seq->n_tree = 0;
+    kvpi_set32(&seq->n_tree, 0);
     if (seq->windowed) {
         kvpi_windows_back(cache, seq);
     }

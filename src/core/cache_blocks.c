@@ -254,7 +254,8 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention)
 
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 {
-    for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end; seq->n_blocks++) {
+    for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end;
+         kvpi_set32(&seq->n_blocks, seq->n_blocks + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
             kvpi_row(cache, seq, g)[seq->n_blocks] =
                 (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention);
@@ -292,7 +293,7 @@ static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
                          kvp_released *released)
 {
     while (seq->n_blocks > keep) {
-        seq->n_blocks--;
+        kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
         for (uint32_t g = cache->config.n_groups; g > 0; g--) {
             const int32_t block = kvpi_row(cache, seq, g - 1)[seq->n_blocks];
             if (block != KVP_NULL_BLOCK) {
@@ -314,10 +315,11 @@ void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp
     const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
     struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
     while (seq->n_blocks > keep) {
-        seq->n_blocks =
-            kvpi_pool_release_run(pool, row, seq->n_blocks, keep, &released->cached_blocks);
+        kvpi_set32(&seq->n_blocks,
+                   kvpi_pool_release_run(pool, row, seq->n_blocks, keep, &released->cached_blocks));
         if (seq->n_blocks > keep) {
-            kvpi_leave_block(cache, seq, (uint32_t)row[--seq->n_blocks], released);
+            kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
+            kvpi_leave_block(cache, seq, (uint32_t)row[seq->n_blocks], released);
         }
     }
 }
@@ -328,7 +330,7 @@ static void adopt(kvp_cache *cache, struct kvpi_seq *seq, int32_t *entry, uint32
     const uint32_t ours = (uint32_t)*entry;
     kvpi_pool_hold(&cache->pool, block);
     *entry = (int32_t)block;
-    seq->row_version++;
+    kvpi_set(&seq->row_version, seq->row_version + 1);
     kvpi_leave_block(cache, seq, ours, NULL);
     kvpi_count(&cache->counters.adopted_blocks, 1);
 }

@@ -140,6 +140,9 @@ static int check_path(struct audit *audit, const struct kvpi_seq *seq, uint32_t 
             return fail(audit, place, "N1 a public unit cannot be found");
         }
     }
+    if (seq->last != kvpi_last_token(cache, seq)) {
+        return fail(audit, place, "M2 the last token is not the one that is noted");
+    }
     return 1;
 }
 

@@ -1,9 +1,14 @@
 /* cache_events: what is stored where, told to readers.
  *
  * A ring of the newest events, each with its unit's tokens; number e lies at (e - 1) % capacity.
- * Readers keep their own place in it, nothing is taken out. What is told is the set of hashes that
- * have KV in a tier, so a unit is told only if no other node of a live root has the same hash
- * there: such twins hang behind a withdrawn node, where nobody finds them.
+ * Readers keep their own place in it, nothing is taken out. They may read while events are made:
+ * the writer says which number it begins (`begun`) before it writes over that place, and which is
+ * whole (`newest`) afterwards. A reader copies what is whole, and then looks whether any of it has
+ * been begun anew.
+ *
+ * What is told is the set of hashes that have KV in a tier, so a unit is told only if no other node
+ * of a live root has the same hash there: such twins hang behind a withdrawn node, where nobody
+ * finds them.
  */
 #include "cache_state.h"
 
@@ -37,6 +42,14 @@ static int is_told(const kvp_cache *cache, uint32_t where, uint32_t node)
            !has_twin(cache, where, node, 0);
 }
 
+/* What a reader asks for. */
+struct reading {
+    uint64_t from;
+    uint32_t capacity;
+    kvp_event *out_events;
+    int32_t *out_tokens;
+};
+
 static kvp_event *event_at(const kvp_cache *cache, uint64_t number)
 {
     kvp_event *events = kvpi_at(cache, cache->events.events_at);
@@ -49,20 +62,29 @@ static int32_t *tokens_at(const kvp_cache *cache, uint64_t number)
     return tokens + (size_t)((number - 1) % cache->events.capacity) * cache->config.unit_tokens;
 }
 
-/* The newest event, cleared. */
-static kvp_event *next_event(kvp_cache *cache, uint32_t kind, uint32_t where)
+/* Begin the next event: what lies in its place is not remembered any more. */
+static kvp_event begin_event(kvp_cache *cache, uint32_t kind, uint32_t where)
 {
-    kvp_event *event = event_at(cache, ++cache->events.newest);
-    memset(event, 0, sizeof(*event));
-    event->number = cache->events.newest;
-    event->kind = kind;
-    event->tier = KVPI_TIER_OF(where);
-    event->group = where / KVPI_TIERS;
+    kvp_event event;
+    memset(&event, 0, sizeof(event));
+    event.number = cache->events.newest + 1;
+    event.kind = kind;
+    event.tier = KVPI_TIER_OF(where);
+    event.group = where / KVPI_TIERS;
+    kvpi_set(&cache->events.begun, event.number);
+    kvpi_fence(); /* pairs with that of copy_events */
     return event;
 }
 
-/* Describe a unit that is stored; its tokens where they are wanted. */
-static void describe(const kvp_cache *cache, uint32_t node, kvp_event *event, int32_t *tokens)
+static void end_event(kvp_cache *cache, const kvp_event *event)
+{
+    kvpi_store_words(event_at(cache, event->number), event, sizeof(*event));
+    /* Pairs with the acquire of read_events. */
+    __atomic_store_n(&cache->events.newest, event->number, __ATOMIC_RELEASE);
+}
+
+/* Describe a unit that is stored. */
+static void describe(const kvp_cache *cache, uint32_t node, kvp_event *event)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     const struct kvpi_node *n = kvpi_node(prefix, node);
@@ -71,79 +93,96 @@ static void describe(const kvp_cache *cache, uint32_t node, kvp_event *event, in
     event->root = kvpi_node(prefix, n->root)->hash;
     event->position = (n->depth - 1) * prefix->unit_tokens;
     event->n_tokens = prefix->unit_tokens;
-    if (tokens != NULL) {
-        memcpy(tokens, kvpi_node_tokens(n), (size_t)prefix->unit_tokens * sizeof(*tokens));
-    }
 }
 
 void kvpi_tell_stored(kvp_cache *cache, uint32_t where, uint32_t node)
 {
     if (is_told(cache, where, node)) {
-        kvp_event *event = next_event(cache, KVP_EVENT_STORED, where);
-        describe(cache, node, event, tokens_at(cache, event->number));
+        kvp_event event = begin_event(cache, KVP_EVENT_STORED, where);
+        describe(cache, node, &event);
+        kvpi_store_words(tokens_at(cache, event.number),
+                         kvpi_node_tokens(kvpi_node(&cache->prefix, node)),
+                         (size_t)cache->config.unit_tokens * sizeof(int32_t));
+        end_event(cache, &event);
     }
 }
 
 void kvpi_tell_removed(kvp_cache *cache, uint32_t where, uint32_t node)
 {
     if (is_told(cache, where, node)) {
-        next_event(cache, KVP_EVENT_REMOVED, where)->hash = kvpi_node(&cache->prefix, node)->hash;
+        kvp_event event = begin_event(cache, KVP_EVENT_REMOVED, where);
+        event.hash = kvpi_node(&cache->prefix, node)->hash;
+        end_event(cache, &event);
     }
 }
 
 void kvpi_tell_cleared(kvp_cache *cache, uint32_t root)
 {
-    kvp_event *event = next_event(cache, KVP_EVENT_CLEARED, 0);
+    kvp_event event = begin_event(cache, KVP_EVENT_CLEARED, 0);
     if (root != KVPI_NO_NODE) {
-        event->hash = kvpi_node(&cache->prefix, root)->hash;
+        event.hash = kvpi_node(&cache->prefix, root)->hash;
     }
+    end_event(cache, &event);
 }
 
 /* ----------------------------------------------------------------------------------------- read */
 
-static kvp_status read_events(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
-                              uint32_t capacity, int32_t *out_tokens, uint32_t *out_n)
+/* Is the place of event `number` given to another, or will be by the one that is written now? */
+static int is_gone(const struct kvpi_events *events, uint64_t number, uint64_t begun)
 {
-    const struct kvpi_events *events = &cache->events;
+    return begun >= events->capacity && number <= begun - events->capacity;
+}
+
+/* How many events there are from `from` on, `capacity` at most; copied, whole or not. */
+static uint32_t copy_events(const kvp_cache *cache, const struct reading *r, uint64_t newest)
+{
     const uint32_t U = cache->config.unit_tokens;
-    if (from == 0) {
-        return KVP_E_ARG;
-    }
-    if (events->capacity == 0) {
-        return KVP_E_STATE;
-    }
-    if (from > events->newest + 1) {
-        return KVP_E_ARG;
-    }
-    if (events->newest >= events->capacity && from <= events->newest - events->capacity) {
-        return KVP_E_BEHIND;
-    }
-    const uint64_t there = events->newest + 1 - from;
-    const uint32_t n = there < capacity ? (uint32_t)there : capacity;
+    const uint64_t there = newest + 1 - r->from;
+    const uint32_t n = there < r->capacity ? (uint32_t)there : r->capacity;
     for (uint32_t i = 0; i < n; i++) {
-        out_events[i] = *event_at(cache, from + i);
-        if (out_tokens != NULL && out_events[i].n_tokens > 0) {
-            memcpy(out_tokens + (size_t)i * U, tokens_at(cache, from + i), U * sizeof(int32_t));
+        kvp_event *event = &r->out_events[i];
+        kvpi_load_words(event, event_at(cache, r->from + i), sizeof(*event));
+        if (r->out_tokens != NULL && event->n_tokens > 0) {
+            kvpi_load_words(r->out_tokens + (size_t)i * U, tokens_at(cache, r->from + i),
+                            (size_t)U * sizeof(int32_t));
         }
     }
-    *out_n = n;
-    return KVP_OK;
+    kvpi_fence(); /* pairs with that of begin_event */
+    return n;
+}
+
+static kvp_status read_events(const kvp_cache *cache, const struct reading *r, uint32_t *out_n)
+{
+    const struct kvpi_events *events = &cache->events;
+    const uint64_t newest = __atomic_load_n(&events->newest, __ATOMIC_ACQUIRE);
+    if (r->from > newest + 1) {
+        return KVP_E_ARG;
+    }
+    if (is_gone(events, r->from, newest)) {
+        return KVP_E_BEHIND;
+    }
+    *out_n = copy_events(cache, r, newest);
+    return *out_n > 0 && is_gone(events, r->from, kvpi_read(&events->begun)) ? KVP_E_AGAIN : KVP_OK;
 }
 
 kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
                            uint32_t capacity, int32_t *out_tokens, uint32_t *out_n_events)
 {
-    if (cache == NULL || out_n_events == NULL || (out_events == NULL && capacity > 0)) {
+    const struct reading r = {from, capacity, out_events, out_tokens};
+    kvp_status status = KVP_E_AGAIN;
+    uint32_t n = 0;
+    if (cache == NULL || out_n_events == NULL || (out_events == NULL && capacity > 0) ||
+        from == 0) {
         return KVP_E_ARG;
     }
-    uint32_t n = 0;
-    const kvp_status status = read_events(cache, from, out_events, capacity, out_tokens, &n);
+    if (cache->events.capacity == 0) {
+        return KVP_E_STATE;
+    }
+    for (uint32_t i = 0; i < KVPI_READ_TRIES && status == KVP_E_AGAIN; i++) {
+        status = read_events(cache, &r, &n);
+    }
     if (status == KVP_OK) {
         *out_n_events = n;
-    }
-    if (kvpi_recording(cache)) {
-        kvpi_record_events_read((struct kvpi_recorder *)(uintptr_t)&cache->recorder, from, capacity,
-                                out_tokens != NULL, status, out_events, out_tokens, n);
     }
     return status;
 }
@@ -173,8 +212,12 @@ static void list_unit(const kvp_cache *cache, uint32_t node, struct listing *lis
             event->kind = KVP_EVENT_STORED;
             event->tier = KVPI_TIER_OF(where);
             event->group = where / KVPI_TIERS;
-            describe(cache, node, event,
-                     listing->tokens == NULL ? NULL : listing->tokens + (size_t)listing->n * U);
+            describe(cache, node, event);
+            if (listing->tokens != NULL) {
+                memcpy(listing->tokens + (size_t)listing->n * U,
+                       kvpi_node_tokens(kvpi_node(&cache->prefix, node)),
+                       (size_t)U * sizeof(int32_t));
+            }
         }
         listing->n++;
     }

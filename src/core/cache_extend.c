@@ -169,7 +169,7 @@ static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group
         }
     }
     *entry = (int32_t)copy;
-    seq->row_version++;
+    kvpi_set(&seq->row_version, seq->row_version + 1);
     kvpi_leave_block(cache, seq, old, NULL);
 }
 
@@ -261,19 +261,20 @@ static inline void extend(kvp_cache *cache, struct kvpi_seq *seq, const struct p
     if (needs_room(seq, end)) {
         kvpi_make_room(cache, seq, end);
     }
-    seq->writable = kvpi_max_u32(seq->writable, end);
+    kvpi_set32(&seq->writable, kvpi_max_u32(seq->writable, end));
     if (kvpi_unlikely(part->parents != NULL)) {
         kvpi_tree_add(cache, seq, part->tokens, part->parents, part->n_tokens);
         return;
     }
-    seq->tokens += part->n_tokens;
+    kvpi_set32(&seq->tokens, seq->tokens + part->n_tokens);
     if (part->tokens == NULL) {
         return;
     }
     const uint32_t at = seq->known - seq->n_units * U;
     if (part->n_tokens == 1 && part->n_keys == 0 && at + 1 < U) { /* decoding inside a unit */
         kvpi_row_partial(&cache->table, kvpi_seq_place(&cache->table, seq))[at] = part->tokens[0];
-        seq->known++;
+        kvpi_set32(&seq->last, seq->unkept ? KVPI_NO_TOKEN : (uint32_t)part->tokens[0]);
+        kvpi_set32(&seq->known, seq->known + 1);
         return;
     }
     kvpi_append_tokens(cache, seq, part->tokens, part->n_tokens, part->keys, part->n_keys);

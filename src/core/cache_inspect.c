@@ -146,6 +146,7 @@ static void fetch_table(struct inspection *in)
             fetch_part(in, kvpi_row_nodes(table, place),
                        kvpi_min_u32(seq->n_units, table->max_units), sizeof(uint32_t),
                        (uint64_t)table->max_units * sizeof(uint32_t));
+            fetch_array(in, kvpi_row_partial(table, place), table->unit_tokens, sizeof(int32_t));
         }
     }
 }

@@ -9,8 +9,10 @@
  */
 #include <kvpager/inspect.h>
 #include <kvpager/oplog.h>
+#include <kvpager/recover.h>
 
 #include "cache_state.h"
+#include "platform/process.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -306,6 +308,9 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     if (arena != NULL && arena_bytes < bytes) {
         return KVP_E_TOO_SMALL;
     }
+    if (!kvpi_process_watch()) {
+        return KVP_E_NO_MEMORY;
+    }
     kvp_cache *cache = arena != NULL ? arena : kvpi_map(bytes);
     if (cache == NULL) {
         return KVP_E_NO_MEMORY;
@@ -315,6 +320,7 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     cache->arena_bytes = bytes;
     cache->mapped = arena == NULL;
     cache->self = (uintptr_t)cache;
+    cache->process = kvpi_process_number;
     cache->watermark = (uint32_t)(config->watermark * (double)(config->n_blocks - 1));
     cache->recorder.cache_bits = (uint64_t)kvpi_cache_number() << KVPI_HANDLE_CACHE_SHIFT;
     cache->recorder.unit_tokens = cache->config.unit_tokens;
@@ -331,6 +337,18 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     return KVP_OK;
 }
 
+/* Is it a byte copy of an arena? It is whose memory it is in. */
+static int is_copy(const kvp_cache *cache)
+{
+    return cache->self != (uintptr_t)cache;
+}
+
+/* A forked child has its parent's caches in its memory, or shares theirs; they are not its own. */
+static int is_ours(const kvp_cache *cache)
+{
+    return cache->process == kvpi_process_number || is_copy(cache);
+}
+
 void kvp_cache_destroy(kvp_cache *cache)
 {
     if (cache == NULL) {
@@ -339,8 +357,10 @@ void kvp_cache_destroy(kvp_cache *cache)
     if (kvpi_recording(cache)) {
         (void)kvpi_record_end(&cache->recorder);
     }
-    kvpi_set(&cache->mark, 0);
-    if (cache->mapped && cache->self == (uintptr_t)cache) {
+    if (is_ours(cache)) {
+        kvpi_set(&cache->mark, 0); /* the parent's, in memory that both have, goes on */
+    }
+    if (cache->mapped && !is_copy(cache)) {
         kvpi_unmap(cache, cache->arena_bytes);
     }
 }
@@ -372,7 +392,10 @@ kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
     if (cache == NULL || sink == NULL || sink->write == NULL) {
         return KVP_E_ARG;
     }
-    if (cache->used || cache->self != (uintptr_t)cache) {
+    if (!is_ours(cache)) {
+        return KVP_E_BUSY;
+    }
+    if (cache->used || is_copy(cache)) {
         return KVP_E_STATE;
     }
     kvp_status status = kvp_config_peek(cache, &config);
@@ -387,8 +410,81 @@ kvp_status kvp_record_stop(kvp_cache *cache)
     if (cache == NULL) {
         return KVP_E_ARG;
     }
+    if (!is_ours(cache)) {
+        return KVP_E_BUSY;
+    }
     /* A recording does not go along with a copy of the arena. */
-    return cache->self != (uintptr_t)cache ? KVP_E_STATE : kvpi_record_end(&cache->recorder);
+    return is_copy(cache) ? KVP_E_STATE : kvpi_record_end(&cache->recorder);
+}
+
+int kvpi_recording_here(const kvp_cache *cache)
+{
+    return is_ours(cache) && !is_copy(cache);
+}
+
+/* Could its bytes be those of a cache of this version? Nothing in them is believed. */
+static kvp_status check_bytes(const kvp_cache *cache)
+{
+    if (cache->mark != kvpi_arena_mark()) {
+        return KVP_E_FORMAT;
+    }
+    if (cache->layout != kvpi_arena_layout()) {
+        return KVP_E_VERSION;
+    }
+    return kvpi_is_planned(cache) ? KVP_OK : KVP_E_FORMAT;
+}
+
+kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violation)
+{
+    kvp_violation found;
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = check_bytes(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const int put = kvpi_mark_exact(&cache->calls); /* nobody comes in during the audit */
+    if (!kvpi_in_range(cache, &found) || !kvpi_audit(cache, 3, &found)) {
+        if (out_violation != NULL) {
+            *out_violation = found;
+        }
+        if (put) {
+            __atomic_store_n(&cache->calls, cache->calls - 1, __ATOMIC_RELEASE);
+        }
+        return KVP_E_CORRUPT;
+    }
+    if (!kvpi_recording_here(cache)) { /* another process's sink */
+        cache->recorder.failed = 0;
+    } else if (cache->recorder.on) { /* the call that did not end is not in the log */
+        cache->recorder.failed = 1;
+    }
+    cache->recorder.on = 0;
+    cache->recorder.decisions = 0;
+    cache->process = kvpi_process_number;
+    __atomic_store_n(&cache->calls, cache->calls + 1, __ATOMIC_RELEASE);
+    return KVP_OK;
+}
+
+kvp_status kvp_cache_seqs(const kvp_cache *cache, kvp_seq *out_seqs, uint32_t capacity,
+                          uint32_t *out_n_seqs)
+{
+    uint32_t n = 0;
+    if (cache == NULL || out_n_seqs == NULL || (out_seqs == NULL && capacity > 0)) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_table *table = &cache->table;
+    *out_n_seqs = (uint32_t)table->n_open;
+    if (capacity < table->n_open) {
+        return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
+    }
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if ((seq->generation & 1) != 0) {
+            out_seqs[n++] = kvpi_table_handle(table, seq, cache->recorder.cache_bits);
+        }
+    }
+    return KVP_OK;
 }
 
 /* ---------------------------------------------------------------------------- every call's ends */
@@ -396,14 +492,17 @@ kvp_status kvp_record_stop(kvp_cache *cache)
 kvp_status kvpi_enter(const kvp_cache *cache)
 {
     uint64_t *calls = (uint64_t *)(uintptr_t)&cache->calls;
-#if KVP_CHECK >= 1
-    /* Acquire pairs with the release in kvpi_leave: calls in turn from several threads are fine. */
-    if ((__atomic_fetch_or(calls, 1u, __ATOMIC_ACQUIRE) & 1u) != 0) {
+    if (kvpi_unlikely(!is_ours(cache))) {
         return KVP_E_BUSY;
     }
+#if KVP_CHECK >= 1
+    const int entered = kvpi_mark_exact(calls);
 #else
-    kvpi_set(calls, *calls | 1u);
+    const int entered = kvpi_mark_plain(calls);
 #endif
+    if (kvpi_unlikely(!entered)) {
+        return KVP_E_BUSY;
+    }
     kvpi_fence(); /* who reads along sees the mark before what the call changes */
     return KVP_OK;
 }

@@ -213,29 +213,29 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
 
 /* -------------------------------------------------------------------------------- the sequences */
 
+/* Beside a change: each field by itself. */
 static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
 {
     const uint32_t U = cache->config.unit_tokens;
+    const uint32_t known = kvpi_read32(&seq->known);
     memset(info, 0, sizeof(*info));
-    info->ns = seq->ns;
-    info->tag = seq->tag;
-    info->tokens = seq->tokens;
-    info->known_tokens = seq->known;
-    info->prompt_tokens = seq->prompt;
-    info->cached_tokens = seq->cached;
-    info->computed_tokens = seq->computed;
-    info->writable_tokens = kvpi_max_u32(seq->writable, seq->computed);
-    info->public_tokens = seq->n_public * U;
-    info->kept_tokens = seq->unkept ? seq->n_units * U : seq->known;
-    info->blocks = seq->n_blocks;
-    info->stop = seq->stop;
-    info->retention = seq->retention;
-    info->row_version = seq->row_version;
-    info->tier = seq->tier;
-    info->tree_tokens = seq->n_tree;
-    if (seq->known == 0 || !kvpi_read_tokens(cache, seq, seq->known - 1, 1, &info->last_token)) {
-        info->last_token = -1;
-    }
+    info->ns.bits = kvpi_read(&seq->ns.bits);
+    info->tag = kvpi_read(&seq->tag);
+    info->tokens = kvpi_read32(&seq->tokens);
+    info->known_tokens = known;
+    info->prompt_tokens = kvpi_read32(&seq->prompt);
+    info->cached_tokens = kvpi_read32(&seq->cached);
+    info->computed_tokens = kvpi_read32(&seq->computed);
+    info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
+    info->public_tokens = kvpi_read32(&seq->n_public) * U;
+    info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
+    info->blocks = kvpi_read32(&seq->n_blocks);
+    info->stop = kvpi_read32(&seq->stop);
+    info->last_token = (int32_t)kvpi_read32(&seq->last);
+    info->retention = kvpi_read16(&seq->retention);
+    info->row_version = kvpi_read(&seq->row_version);
+    info->tier = kvpi_read16(&seq->tier);
+    info->tree_tokens = kvpi_read32(&seq->n_tree);
 }
 
 static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)
@@ -243,15 +243,25 @@ static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *ou
     if (cache == NULL || out_info == NULL) {
         return KVP_E_ARG;
     }
-    const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
-    const kvp_status status = s == NULL ? KVP_E_HANDLE : KVP_OK;
-    if (s != NULL) {
-        fill_info(cache, s, out_info);
+    for (uint32_t i = 0; i < KVPI_READ_TRIES; i++) {
+        kvp_seq_info info;
+        const uint64_t calls = kvpi_read_begin(cache);
+        if ((calls & 1) != 0) {
+            continue;
+        }
+        const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+        if (s != NULL) {
+            fill_info(cache, s, &info);
+        }
+        if (kvpi_read_end(cache) != calls) {
+            continue;
+        }
+        if (s != NULL) {
+            *out_info = info;
+        }
+        return s == NULL ? KVP_E_HANDLE : KVP_OK;
     }
-    if (kvpi_recording(cache)) {
-        kvpi_record_seq_info_get(recorder_of(cache), seq, status, out_info);
-    }
-    return status;
+    return KVP_E_AGAIN;
 }
 
 kvp_status kvp_seq_info_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info,

@@ -178,7 +178,7 @@ static void flush_in_place(kvp_cache *cache, uint32_t root)
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
         if ((seq->generation & 1) && seq->root == root) {
-            seq->n_public = 0;
+            kvpi_set32(&seq->n_public, 0);
             seq->uncached_from = 0;
         }
     }

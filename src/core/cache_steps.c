@@ -440,15 +440,15 @@ static void cut_seqs(kvp_cache *cache, uint64_t step)
         }
         const uint32_t n_good = count_good(cache, seq);
         if (loses_tree(seq, step) || n_good < seq->computed) {
-            seq->n_tree = 0;
+            kvpi_set32(&seq->n_tree, 0);
         }
         if (n_good < seq->computed || (until[place] & ~DROPPED) > seq->computed + 1) {
             drop_commits(cache, step, place);
         }
         if (n_good < seq->computed) {
             kvpi_steps_cut(cache, seq, n_good);
-            seq->computed = n_good;
-            seq->writable = kvpi_min_u32(seq->writable, n_good);
+            kvpi_set32(&seq->computed, n_good);
+            kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_good));
             seq->exclusive = 0;
             if (seq->windowed) {
                 kvpi_windows_back(cache, seq);
@@ -466,7 +466,7 @@ static void shorten_swapped(kvp_cache *cache)
         const uint32_t n_blocks = kvpi_ceil_div(seq->computed, cache->config.block_tokens);
         if ((seq->generation & 1) && seq->tier == KVP_HOST && seq->n_blocks > n_blocks) {
             kvpi_release_row(cache, seq, n_blocks, &released);
-            seq->row_version++;
+            kvpi_set(&seq->row_version, seq->row_version + 1);
         }
     }
 }

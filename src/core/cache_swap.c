@@ -253,12 +253,12 @@ static void change_row(kvp_cache *cache, const struct move *move, struct kvpi_se
             }
         }
     }
-    seq->tier = move->to;
-    seq->writable = seq->computed;
+    kvpi_set16(&seq->tier, (uint16_t)move->to);
+    kvpi_set32(&seq->writable, seq->computed);
     seq->exclusive = 0;
     seq->cut_step = 0; /* no step knows the new blocks */
-    seq->n_tree = 0;
-    seq->row_version++;
+    kvpi_set32(&seq->n_tree, 0);
+    kvpi_set(&seq->row_version, seq->row_version + 1);
     kvpi_steps_cut(cache, seq, 0);
 }
 
@@ -280,7 +280,7 @@ static void run_move(kvp_cache *cache, const struct move *move, kvp_released *re
         const uint32_t end = seq->tokens + move->reserve;
         if (end > seq->computed) {
             kvpi_make_room(cache, seq, end);
-            seq->writable = end;
+            kvpi_set32(&seq->writable, end);
         }
     }
 }

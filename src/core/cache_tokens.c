@@ -96,11 +96,12 @@ void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int i
     if (seq->n_units >= KVPI_NODE_JUMP) {
         kvpi_node(&cache->prefix, nodes[seq->n_units - KVPI_NODE_JUMP])->jump = node;
     }
-    nodes[seq->n_units++] = node;
+    nodes[seq->n_units] = node;
+    kvpi_set32(&seq->n_units, seq->n_units + 1);
     kvpi_prefix_use(&cache->prefix, node);
     kvpi_prefix_unuse(&cache->prefix, last); /* lives: it is the parent of `node` */
     if (is_public) {
-        seq->n_public = seq->n_units;
+        kvpi_set32(&seq->n_public, seq->n_units);
     } else {
         kvpi_count(&cache->counters.private_units, 1);
     }
@@ -142,7 +143,8 @@ static void finish_unit(kvp_cache *cache, struct kvpi_seq *seq)
     const uint32_t node = unit_node(cache, seq, &unit, is_public);
     seq->n_partial_keys = 0;
     if (node == KVPI_NO_NODE) {
-        seq->unkept = 1;
+        kvpi_set16(&seq->unkept, 1);
+        kvpi_set32(&seq->last, KVPI_NO_TOKEN);
         kvpi_count(&cache->counters.unkept_units, 1);
         return;
     }
@@ -154,7 +156,7 @@ static void count_unkept(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 {
     const uint32_t U = cache->config.unit_tokens;
     kvpi_count(&cache->counters.unkept_units, (seq->known + n) / U - seq->known / U);
-    seq->known += n;
+    kvpi_set32(&seq->known, seq->known + n);
 }
 
 void kvpi_append_tokens(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens, uint32_t n,
@@ -178,7 +180,8 @@ void kvpi_append_tokens(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *t
         } else {
             memcpy(partial + at, tokens, (size_t)part * sizeof(int32_t));
         }
-        seq->known += part;
+        kvpi_set32(&seq->known, seq->known + part);
+        kvpi_set32(&seq->last, (uint32_t)tokens[part - 1]);
         tokens += part;
         n -= part;
         if (at + part == U) {
@@ -232,23 +235,36 @@ void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_
     const uint32_t u = known / U; /* the unit that is cut */
     const uint32_t n_units = kvpi_min_u32(from->n_units, u);
     const uint32_t last = kvpi_last_node(cache, from);
-    const uint32_t unkept = from->unkept && known > from->n_units * U;
+    const uint16_t unkept = from->unkept && known > from->n_units * U;
     if (unkept || known == u * U) {
         seq->n_partial_keys = 0;
     } else {
         cut_partial(cache, from, seq, u, known - u * U);
     }
-    seq->tokens = kvpi_min_u32(from->tokens, n);
-    seq->known = known;
-    seq->prompt = kvpi_min_u32(from->prompt, n);
-    seq->cached = kvpi_min_u32(from->cached, n);
-    seq->n_public = kvpi_min_u32(from->n_public, n_units);
-    seq->unkept = unkept & 1;
-    seq->n_units = n_units;
+    kvpi_set32(&seq->tokens, kvpi_min_u32(from->tokens, n));
+    kvpi_set32(&seq->known, known);
+    kvpi_set32(&seq->prompt, kvpi_min_u32(from->prompt, n));
+    kvpi_set32(&seq->cached, kvpi_min_u32(from->cached, n));
+    kvpi_set32(&seq->n_public, kvpi_min_u32(from->n_public, n_units));
+    kvpi_set16(&seq->unkept, unkept & 1);
+    kvpi_set32(&seq->n_units, n_units);
+    kvpi_note_last(cache, seq);
     kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
     if (from == seq) {
         kvpi_prefix_unuse(&cache->prefix, last);
     }
+}
+
+uint32_t kvpi_last_token(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    int32_t last;
+    return seq->known > 0 && kvpi_read_tokens(cache, seq, seq->known - 1, 1, &last) ? (uint32_t)last
+                                                                                    : KVPI_NO_TOKEN;
+}
+
+void kvpi_note_last(const kvp_cache *cache, struct kvpi_seq *seq)
+{
+    kvpi_set32(&seq->last, kvpi_last_token(cache, seq));
 }
 
 int kvpi_read_tokens(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from, uint32_t n,

@@ -30,7 +30,7 @@ void kvpi_tree_add(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens
     }
     memcpy(kvpi_tree_tokens(&cache->table, place) + seq->n_tree, tokens, n * sizeof(*tokens));
     memcpy(kvpi_tree_parents(&cache->table, place) + seq->n_tree, parents, n * sizeof(*parents));
-    seq->n_tree += n;
+    kvpi_set32(&seq->n_tree, seq->n_tree + n);
     seq->tree_step = cache->steps.begun + 1;
     kvpi_count(&cache->counters.tree_tokens, n);
 }
@@ -181,8 +181,8 @@ static void cut_behind(kvp_cache *cache, struct kvpi_seq *seq)
     kvp_released released = {0, 0};
     kvpi_steps_cut(cache, seq, seq->tokens);
     kvpi_release_row(cache, seq, kvpi_ceil_div(seq->tokens, S), &released);
-    seq->row_version += seq->n_blocks < n_blocks;
-    seq->writable = kvpi_min_u32(seq->writable, seq->tokens);
+    kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
+    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, seq->tokens));
     seq->exclusive = kvpi_min_u32(seq->exclusive, seq->n_blocks * S);
 }
 
@@ -195,13 +195,13 @@ static void accept_path(kvp_cache *cache, struct kvpi_seq *seq, int32_t leaf, kv
     if (n > 0) {
         const int32_t *path = find_path(cache, seq, leaf, n);
         const int32_t *tokens = move_path(cache, seq, path, n, accept);
-        seq->n_tree = 0;
-        seq->tokens += n;
+        kvpi_set32(&seq->n_tree, 0);
+        kvpi_set32(&seq->tokens, seq->tokens + n);
         kvpi_append_tokens(cache, seq, tokens, n, NULL, 0);
         kvpi_commit(cache, seq, seq->tokens);
         kvpi_count(&cache->counters.accepted_tokens, n);
     }
-    seq->n_tree = 0;
+    kvpi_set32(&seq->n_tree, 0);
     cut_behind(cache, seq);
 }
 

@@ -52,9 +52,7 @@ void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq)
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         const kvp_window *w = &cache->config.groups[g];
         windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
-        if (w->recent_tokens > 0) {
-            seq->windowed = 1;
-        }
+        seq->windowed = seq->windowed || w->recent_tokens > 0;
         set_dropped(cache, &windows[g],
                     kvpi_min_u32(run_end(cache, &windows[g], next_query(seq)), n_blocks));
     }
@@ -150,7 +148,7 @@ static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t be
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         set_dropped(cache, &windows[g], ends[g]);
     }
-    seq->row_version += n > 0;
+    kvpi_set(&seq->row_version, seq->row_version + (n > 0));
     kvpi_count(&cache->counters.dropped_blocks, n);
 }
 
@@ -198,7 +196,8 @@ static void end_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_
          window.recent_tokens != config->recent_tokens) &&
         from < seq->uncached_from) {
         seq->uncached_from = (uint32_t)from;
-        seq->n_public = kvpi_min_u32(seq->n_public, seq->uncached_from / cache->config.unit_tokens);
+        kvpi_set32(&seq->n_public, kvpi_min_u32(seq->n_public, seq->uncached_from /
+                                                                   cache->config.unit_tokens));
     }
 }
 

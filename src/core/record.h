@@ -8,9 +8,9 @@
  *         if (cache->recorder.on)
  *             kvpi_record_<name>(&cache->recorder, <arguments>, status, <outputs>);
  *
- *     except calls refused for a NULL pointer or a wrong struct_size, which are not recorded: here
- *     every pointer with a count above 0 behind it may be followed. A call that calls another
- *     public one records itself only.
+ *     except those that may run beside a change (kvpi_record_has), and calls refused for a NULL
+ *     pointer or a wrong struct_size, which are not recorded: here every pointer with a count above
+ *     0 behind it may be followed. A call that calls another public one records itself only.
  *   - Passes as outputs its own out arguments, in their order, as const pointers. They are followed
  *     only when the status is KVP_OK; n_seqs of invalidate and step_failed, n_copies of plan_take
  *     and step_begin, n_events and number of events_snapshot, n_moves of accept, n_nodes of tree
@@ -34,6 +34,7 @@
 
 #include <kvpager/cache.h>
 #include <kvpager/events.h>
+#include <kvpager/oplog.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
 #include <kvpager/trees.h>
@@ -52,6 +53,13 @@ struct kvpi_recorder {
     uint32_t on;     /* a recording runs */
     uint32_t failed; /* the sink refused bytes: the recording ended there, stop will say so */
 };
+
+/* Is a call of KVP_CALL_TABLE recorded? Not those that may run beside a change: two writers would
+ * tear the log, and what they read depends on the moment. */
+static inline int kvpi_record_has(uint32_t op)
+{
+    return op != KVP_CALL_SEQ_INFO && op != KVP_CALL_EVENTS_READ;
+}
 
 /* Mix a block id into the digest of what the call decides: a host block's negative, so that taking
  * block 5 of one tier and of the other are two things. */
@@ -121,8 +129,6 @@ void kvpi_record_seq_truncate(struct kvpi_recorder *recorder, kvp_seq seq, uint3
 void kvpi_record_seq_close(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
                            const kvp_released *released);
 
-void kvpi_record_seq_info_get(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
-                              const kvp_seq_info *info);
 void kvpi_record_seq_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
                             uint32_t n_tokens, kvp_status status, const int32_t *tokens);
 void kvpi_record_seq_block_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t block_idx,
@@ -179,9 +185,6 @@ void kvpi_record_step_failed(struct kvpi_recorder *recorder, uint64_t step, uint
                              kvp_status status, const kvp_seq *out_seqs,
                              const uint32_t *out_n_seqs);
 
-void kvpi_record_events_read(struct kvpi_recorder *recorder, uint64_t from, uint32_t capacity,
-                             int with_tokens, kvp_status status, const kvp_event *events,
-                             const int32_t *tokens, uint32_t n_events);
 void kvpi_record_events_snapshot(struct kvpi_recorder *recorder, uint32_t capacity, int with_tokens,
                                  kvp_status status, const kvp_event *events, const int32_t *tokens,
                                  uint32_t n_events, uint64_t number);

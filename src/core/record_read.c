@@ -7,30 +7,6 @@
 
 #include "record_put.h"
 
-void kvpi_record_seq_info_get(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
-                              const kvp_seq_info *info)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_SEQ_INFO);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK) {
-        kvpi_put_handle(&writer, info->ns.bits);
-        kvpi_put_varint(&writer, info->tag);
-        kvpi_put_fields(&writer,
-                        (const uint32_t[]){info->tokens, info->known_tokens, info->prompt_tokens,
-                                           info->cached_tokens, info->computed_tokens,
-                                           info->writable_tokens, info->public_tokens,
-                                           info->kept_tokens, info->blocks, info->stop,
-                                           info->retention},
-                        11);
-        kvpi_put_varint(&writer, info->row_version);
-        kvpi_put_fields(&writer, (const uint32_t[]){info->tier, info->tree_tokens}, 2);
-        kvpi_put_signed(&writer, info->last_token);
-    }
-    kvpi_put_finish(&writer);
-}
-
 void kvpi_record_seq_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
                             uint32_t n_tokens, kvp_status status, const int32_t *tokens)
 {
@@ -198,21 +174,6 @@ static void put_events(struct kvpi_writer *writer, int with_tokens, const kvp_ev
     kvpi_put_digest(writer, events, n_events, KVPI_ELEMENT_EVENT);
     if (with_tokens != 0)
         put_event_tokens(writer, events, tokens, n_events);
-}
-
-void kvpi_record_events_read(struct kvpi_recorder *recorder, uint64_t from, uint32_t capacity,
-                             int with_tokens, kvp_status status, const kvp_event *events,
-                             const int32_t *tokens, uint32_t n_events)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_EVENTS_READ);
-    kvpi_put_varint(&writer, from);
-    kvpi_put_varint(&writer, capacity);
-    kvpi_put_byte(&writer, with_tokens != 0);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        put_events(&writer, with_tokens, events, tokens, n_events);
-    kvpi_put_finish(&writer);
 }
 
 void kvpi_record_events_snapshot(struct kvpi_recorder *recorder, uint32_t capacity, int with_tokens,

@@ -44,6 +44,14 @@ void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, siz
     table->place_bits = kvpi_handle_place_bits(table->max_seqs);
 }
 
+static const struct kvpi_seq none = {.last = KVPI_NO_TOKEN};
+
+void kvpi_table_copy(struct kvpi_seq *seq, const struct kvpi_seq *from)
+{
+    const size_t at = sizeof(seq->generation); /* which comes first */
+    kvpi_store_words((char *)seq + at, (const char *)from + at, sizeof(*seq) - at);
+}
+
 void kvpi_table_reset(struct kvpi_table *table, int fresh)
 {
     uint32_t *stack = kvpi_at(table, table->free_at);
@@ -52,8 +60,8 @@ void kvpi_table_reset(struct kvpi_table *table, int fresh)
         const uint32_t place = table->max_seqs - 1 - i;
         struct kvpi_seq *seq = kvpi_seq_at(table, place);
         const uint64_t generation = fresh ? 0 : seq->generation + (seq->generation & 1);
-        memset(seq, 0, sizeof(*seq));
-        seq->generation = generation;
+        kvpi_table_copy(seq, &none);
+        kvpi_set(&seq->generation, generation);
         if (generation < kvpi_handle_last_generation(table->place_bits)) {
             stack[table->n_free++] = place;
         }
@@ -78,8 +86,8 @@ struct kvpi_seq *kvpi_table_open(struct kvpi_table *table)
     }
     struct kvpi_seq *seq = kvpi_seq_at(table, stack[--table->n_free]);
     const uint64_t generation = seq->generation + 1;
-    memset(seq, 0, sizeof(*seq));
-    seq->generation = generation;
+    kvpi_table_copy(seq, &none);
+    kvpi_set(&seq->generation, generation);
     seq->uncached_from = UINT32_MAX;
     kvpi_count(&table->n_open, 1);
     return seq;
@@ -88,7 +96,7 @@ struct kvpi_seq *kvpi_table_open(struct kvpi_table *table)
 void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq)
 {
     uint32_t *stack = kvpi_at(table, table->free_at);
-    seq->generation++;
+    kvpi_set(&seq->generation, seq->generation + 1);
     if (seq->generation < kvpi_handle_last_generation(table->place_bits)) {
         stack[table->n_free++] = kvpi_seq_place(table, seq);
     }

@@ -27,7 +27,10 @@
 
 #define KVPI_HANDLE_CACHE_SHIFT 48
 
-/* Two cache lines. */
+#define KVPI_NO_TOKEN UINT32_MAX /* tokens are not negative */
+
+/* Two cache lines. What kvp_seq_info_get reads beside a change is stored by kvpi_set*: all but root,
+ * exclusive, uncached_from, n_partial_keys, batch, windowed and the steps. */
 struct kvpi_seq {
     uint64_t generation; /* odd: open; retired: kvpi_handle_last_generation */
     uint64_t tag;
@@ -47,16 +50,17 @@ struct kvpi_seq {
     uint32_t uncached_from; /* lowest begin of the uncached ranges; UINT32_MAX: none */
     uint32_t stop;
     uint32_t n_partial_keys;
-    uint32_t retention;
-    uint32_t tier;         /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t n_tree;       /* tokens of its tree */
-    uint32_t unkept : 1;   /* no node was free, tokens from n_units * U on are not kept */
-    uint32_t windowed : 1; /* it has, or had, a window in some group */
-    uint64_t row_version;  /* never wraps */
-    uint64_t batch;        /* number of the last batch that named it; never wraps */
-    uint64_t cut_step;  /* newest step that was out when slots that it may write were cut; one that
-                           is in effect says nothing */
-    uint64_t tree_step; /* the step that its last round is for: begun + 1 then */
+    uint16_t retention;
+    uint16_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
+    uint32_t n_tree;      /* tokens of its tree */
+    uint16_t unkept;      /* 1: no node was free, tokens from n_units * U on are not kept */
+    uint16_t windowed;    /* 1: it has, or had, a window in some group */
+    uint32_t last;        /* value of the last known token; KVPI_NO_TOKEN: none, or it is not kept */
+    uint64_t row_version; /* never wraps */
+    uint64_t batch;       /* number of the last batch that named it; never wraps */
+    uint64_t cut_step;    /* newest step that was out when slots that it may write were cut; one that
+                             is in effect says nothing */
+    uint64_t tree_step;   /* the step that its last round is for: begun + 1 then */
 };
 
 /* A sequence's window in one group. Entries [sink blocks, dropped) of the row are null, when
@@ -173,6 +177,9 @@ int64_t kvpi_table_next(const struct kvpi_table *table);
 /* Take a free place and open it, zeroed but for its generation; NULL when none is free. */
 struct kvpi_seq *kvpi_table_open(struct kvpi_table *table);
 
+/* Make `seq` what `from` is, but for its generation. */
+void kvpi_table_copy(struct kvpi_seq *seq, const struct kvpi_seq *from);
+
 /* Give the place back; its handle is stale. */
 void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq);
 
@@ -206,7 +213,7 @@ static inline struct kvpi_seq *kvpi_table_find(const struct kvpi_table *table, k
         return NULL;
     }
     struct kvpi_seq *seq = kvpi_seq_at(table, place);
-    return seq->generation == generation ? seq : NULL;
+    return kvpi_read(&seq->generation) == generation ? seq : NULL;
 }
 
 /* Bits that hold n places. */

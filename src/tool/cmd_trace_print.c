@@ -286,7 +286,6 @@ static void print_tier_arguments(FILE *out, int *first, const kvp_call *call)
         print_u64(out, first, "step", call->number);
         print_report(out, first, call);
         break;
-    case KVP_CALL_EVENTS_READ: print_u64(out, first, "from", call->number); /* fall through */
     default:
         print_position(out, first, "capacity", call->count);
         if (call->with_tokens != 0)
@@ -330,7 +329,6 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call)
     case KVP_CALL_STEP_COMMIT:
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED:
-    case KVP_CALL_EVENTS_READ:
     case KVP_CALL_EVENTS_SNAPSHOT: print_tier_arguments(out, &first, call); break;
     case KVP_CALL_CHECK:
         print_separator(out, &first);
@@ -376,20 +374,6 @@ static void print_open_info(FILE *out, const kvp_open_info *info)
                  {"taken_blocks", info->taken_blocks}, {"evicted_blocks", info->evicted_blocks});
     if (info->stop == KVP_STOP_NO_KV)
         PRINT_FIELDS(out, {"stop_group", info->stop_group});
-}
-
-static void print_seq_info(FILE *out, const kvp_seq_info *info)
-{
-    fprintf(out, " ns=0x%" PRIx64, info->ns.bits);
-    PRINT_FIELDS(out, {"tag", info->tag}, {"tokens", info->tokens},
-                 {"known_tokens", info->known_tokens}, {"prompt_tokens", info->prompt_tokens},
-                 {"cached_tokens", info->cached_tokens}, {"computed_tokens", info->computed_tokens},
-                 {"writable_tokens", info->writable_tokens}, {"public_tokens", info->public_tokens},
-                 {"kept_tokens", info->kept_tokens}, {"blocks", info->blocks}, {"stop", info->stop},
-                 {"retention", info->retention}, {"row_version", info->row_version});
-    fprintf(out, " last_token=%" PRId32 " tier=%s", info->last_token, tier_name(info->tier));
-    if (info->tree_tokens != 0)
-        PRINT_FIELDS(out, {"tree_tokens", info->tree_tokens});
 }
 
 static void print_block_info(FILE *out, const kvp_block_info *info)
@@ -462,7 +446,6 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
                      {"missing_blocks", o->u.admission.missing_blocks},
                      {"copied_blocks", o->u.admission.copied_blocks});
         break;
-    case KVP_CALL_SEQ_INFO: print_seq_info(out, &o->u.seq); break;
     case KVP_CALL_BLOCK_INFO: print_block_info(out, &o->u.block); break;
     case KVP_CALL_SHORTAGE: print_shortage(out, &o->u.shortage); break;
     case KVP_CALL_WINDOW_GET: print_window_info(out, &o->u.window); break;

@@ -428,7 +428,7 @@ static int take_seq_call(decoder *d, kvp_call *call)
     case KVP_CALL_RETAIN:
         return TAKE_FIELDS(d, &call->range.begin, &call->range.end, &call->retention);
     case KVP_CALL_UNCACHE: return TAKE_FIELDS(d, &call->range.begin, &call->range.end);
-    default: return 1; /* close, info, namespaces: the handle is all */
+    default: return 1; /* close, namespaces: the handle is all */
     }
 }
 
@@ -444,7 +444,6 @@ static int take_tier_call(decoder *d, kvp_call *call)
     case KVP_CALL_STEP_DONE: return take_u64(d, &call->number);
     case KVP_CALL_STEP_FAILED:
         return take_u64(d, &call->number) && take_u32(d, &call->count) && take_no_report(d, call);
-    case KVP_CALL_EVENTS_READ: return take_u64(d, &call->number) && take_events_call(d, call);
     default: return take_events_call(d, call); /* the snapshot */
     }
 }
@@ -474,7 +473,6 @@ static int take_arguments(decoder *d, kvp_call *call)
     case KVP_CALL_STEP_COMMIT:
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED:
-    case KVP_CALL_EVENTS_READ:
     case KVP_CALL_EVENTS_SNAPSHOT: return take_tier_call(d, call);
     case KVP_CALL_CHECK: return take_level(d, call);
     case KVP_CALL_EVICTED:
@@ -551,17 +549,6 @@ static int take_admission(decoder *d, kvp_admission *admission)
 {
     return TAKE_FIELDS(d, &admission->verdict, &admission->need_blocks, &admission->available,
                        &admission->missing_blocks, &admission->copied_blocks);
-}
-
-static int take_seq_info(decoder *d, kvp_seq_info *info)
-{
-    return take_u64(d, &info->ns.bits) && take_u64(d, &info->tag) &&
-           TAKE_FIELDS(d, &info->tokens, &info->known_tokens, &info->prompt_tokens,
-                       &info->cached_tokens, &info->computed_tokens, &info->writable_tokens,
-                       &info->public_tokens, &info->kept_tokens, &info->blocks, &info->stop,
-                       &info->retention) &&
-           take_u64(d, &info->row_version) && TAKE_FIELDS(d, &info->tier, &info->tree_tokens) &&
-           take_signed(d, &info->last_token);
 }
 
 static int take_block_info(decoder *d, kvp_block_info *info)
@@ -686,7 +673,6 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_CLOSE:
     case KVP_CALL_WINDOW:
         return TAKE_FIELDS(d, &o->u.released.freed_blocks, &o->u.released.cached_blocks);
-    case KVP_CALL_SEQ_INFO: return take_seq_info(d, &o->u.seq);
     case KVP_CALL_SEQ_TOKENS:
     case KVP_CALL_SEQ_BLOCK_TOKENS:
     case KVP_CALL_ROW:
@@ -706,7 +692,6 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_SWAP_IN: return take_swapped(d, &o->u.swapped);
     case KVP_CALL_STEP_BEGIN: return take_digest(d, r) && take_u64(d, &o->number);
     case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
-    case KVP_CALL_EVENTS_READ: return take_events(d, call, r);
     case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
     case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
     case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
@@ -778,7 +763,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_TREE) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_TREE || !kvpi_record_has(op)) {
         damaged(d, start);
         return d->status;
     }

@@ -155,10 +155,6 @@ static void fill_tier_call(struct oplog_driver *d, kvp_call *call)
         call->no_report =
             call->op == KVP_CALL_STEP_FAILED && call->count == 0 && below(&d->random, 2);
         break;
-    case KVP_CALL_EVENTS_READ:
-        call->number = below(&d->random, 4) == 0 ? below(&d->random, 99) : d->next_event;
-        call->with_tokens = below(&d->random, 2);
-        break;
     case KVP_CALL_EVENTS_SNAPSHOT:
         call->count = below(&d->random, 4) == 0 ? 1 : call->count * 10; /* 0 asks for the size */
         call->with_tokens = below(&d->random, 2);
@@ -308,10 +304,6 @@ static void keep_handle(struct oplog_driver *d, const kvp_call *call)
         d->step = outcome->number;
     if (call->op == KVP_CALL_ACCEPT)
         d->n_moves += outcome->n;
-    if (call->op == KVP_CALL_EVENTS_READ)
-        d->next_event = call->number + outcome->n;
-    if (call->op == KVP_CALL_EVENTS_SNAPSHOT)
-        d->next_event = outcome->number + 1;
 }
 
 static void make_call(struct oplog_driver *d, uint32_t op)
@@ -353,6 +345,8 @@ static uint32_t draw_op(struct oplog_driver *d)
         return at < n_common ? common[at] : draw_tier_op(d);
     }
     uint32_t op = 1 + below(&d->random, OPLOG_DRIVE_CALLS);
+    if (!kvpi_record_has(op))
+        op = KVP_CALL_STATS;
     int rare = op == KVP_CALL_RESET || op == KVP_CALL_NS_CLOSE || op == KVP_CALL_NS_FLUSH;
     return rare && below(&d->random, 8) != 0 ? KVP_CALL_OPEN : op;
 }
@@ -364,7 +358,6 @@ void oplog_drive_run(struct oplog_driver *d, uint64_t seed, uint32_t n_calls)
     d->tiers = config.host_blocks > 0;
     d->trees = config.max_tree_tokens > 0;
     d->overlapped = config.steps == KVP_STEPS_OVERLAPPED;
-    d->next_event = 1;
     d->random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
     assert_int_equal(kvpi_oplog_replay_begin(&d->replay, &config), KVP_OK);
     kvpi_oplog_memory_write(&d->log, d->replay.made.bytes, d->replay.made.n_bytes);

@@ -5,6 +5,7 @@
 
 #include <kvpager/oplog.h>
 
+#include "core/record.h"
 #include "trace/oplog_replay.h"
 
 enum { OPLOG_DRIVE_CALLS = KVP_CALL_TREE, OPLOG_DRIVE_SEQS = 12 };
@@ -19,7 +20,6 @@ struct oplog_driver {
     uint64_t ns;
     uint64_t seqs[OPLOG_DRIVE_SEQS]; /* 0: none; also closed ones, now and then */
     uint64_t step;                   /* the newest */
-    uint64_t next_event;
     int32_t tokens[64];
     uint32_t counts[3];
     uint64_t handles[3];

@@ -120,14 +120,6 @@ const kvp_event sample_events[] = {
 };
 const int32_t sample_event_tokens[] = {1, 2, 3, 4, -1, -1, -1, -1, 9, 10, 11, 12};
 
-kvp_seq_info sample_seq_info(void)
-{
-    static const uint32_t fields[] = {11, 10, 9, 8, 7, 600, 5, 4, 3, 2, UINT32_MAX, 6, 1, 12};
-    kvp_seq_info info = {.ns = sample_ns, .tag = UINT64_MAX - 1, .row_version = UINT64_MAX};
-    memcpy((char *)&info + offsetof(kvp_seq_info, tokens), fields, sizeof fields);
-    return info;
-}
-
 static void write_prompt(struct kvpi_recorder *r, uint32_t op, const kvp_prompt *prompt,
                          kvp_status status)
 {
@@ -155,7 +147,6 @@ static void write_seq_call(struct kvpi_recorder *r, uint32_t op, kvp_status stat
     const uint32_t two = 2;
     const int32_t *row = sample_tokens;
     const uint32_t ten = 10;
-    const kvp_seq_info info = sample_seq_info();
     switch (op) {
     case KVP_CALL_EXTEND: kvpi_record_seq_extend(r, SEQ, sample_tokens, 3, 5, status); break;
     case KVP_CALL_FILL: kvpi_record_seq_fill(r, SEQ, sample_tokens, 3, status); break;
@@ -166,7 +157,6 @@ static void write_seq_call(struct kvpi_recorder *r, uint32_t op, kvp_status stat
     case KVP_CALL_FORK: kvpi_record_seq_fork(r, SEQ, KVP_END, 42, status, &sample_seqs[1]); break;
     case KVP_CALL_TRUNCATE: kvpi_record_seq_truncate(r, SEQ, 5, status, &sample_released); break;
     case KVP_CALL_CLOSE: kvpi_record_seq_close(r, SEQ, status, &sample_released); break;
-    case KVP_CALL_SEQ_INFO: kvpi_record_seq_info_get(r, SEQ, status, &info); break;
     case KVP_CALL_SEQ_TOKENS: kvpi_record_seq_tokens(r, SEQ, 1, 10, status, sample_tokens); break;
     case KVP_CALL_SEQ_BLOCK_TOKENS:
         kvpi_record_seq_block_tokens(r, SEQ, 6, status, sample_tokens, &ten);
@@ -203,9 +193,6 @@ static void write_tier_call(struct kvpi_recorder *r, uint32_t op, kvp_status sta
     case KVP_CALL_STEP_DONE: kvpi_record_step_done(r, step, status, step + 1); break;
     case KVP_CALL_STEP_FAILED:
         kvpi_record_step_failed(r, step, 8, status, sample_seqs + 1, &two);
-        break;
-    case KVP_CALL_EVENTS_READ:
-        kvpi_record_events_read(r, step, 9, 1, status, sample_events, sample_event_tokens, 3);
         break;
     case KVP_CALL_EVENTS_SNAPSHOT:
         kvpi_record_events_snapshot(r, 9, 1, status, sample_events, sample_event_tokens, 3, step);
@@ -309,6 +296,8 @@ void sample_write_all(struct sample_log *log)
     sample_begin(log);
     for (size_t i = 0; i < SAMPLE_OUTCOMES; i++)
         for (uint32_t op = 1; op <= SAMPLE_CALLS; op++) {
+            if (!kvpi_record_has(op))
+                continue;
             sample_decide(&log->recorder, op);
             sample_write(&log->recorder, op, sample_outcomes[i]);
             assert_true(log->recorder.decisions == 0);

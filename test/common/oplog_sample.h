@@ -12,7 +12,8 @@
 
 enum {
     SAMPLE_U = 4,
-    SAMPLE_CALLS = KVP_CALL_TREE,
+    SAMPLE_CALLS = KVP_CALL_TREE, /* the last number */
+    SAMPLE_RECORDED = SAMPLE_CALLS - 2,
     SAMPLE_OUTCOMES = 4,
     SAMPLE_EVENTS = 3,
     SAMPLE_GROUPS = 3,
@@ -44,7 +45,6 @@ extern const kvp_slot_move
     sample_moves[SAMPLE_GROUPS * SAMPLE_MAX_MOVES]; /* of -1: not looked at */
 extern const kvp_event sample_events[SAMPLE_EVENTS];
 extern const int32_t sample_event_tokens[SAMPLE_EVENTS * SAMPLE_U]; /* -1: not to be looked at */
-kvp_seq_info sample_seq_info(void);
 kvp_config sample_config(void);
 kvp_prompt sample_prompt(void);
 

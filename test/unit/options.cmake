@@ -33,12 +33,18 @@ target_link_options(test_transfer_faults PRIVATE LINKER:--wrap=malloc,--wrap=cal
 # The way for machines of another byte order is in inline functions, and no machine of ours takes it.
 kvp_count_coverage(test_record_put)
 
+# The guard of release builds is another one: a load, a test and a store.
+target_link_options(test_cache_process PRIVATE LINKER:--wrap=pthread_atfork)
+set_tests_properties(unit_cache_process PROPERTIES LABELS "unit;release")
+
 # Tests that start threads: what ThreadSanitizer is for (make tsan).
 add_custom_target(tests_with_threads)
-foreach(name cache_beside cache_threads memory_copy memory_faults attn_fast attn_large)
+foreach(name cache_beside cache_readers cache_threads memory_copy memory_faults attn_fast attn_large)
   set_tests_properties(unit_${name} PROPERTIES LABELS "unit;threads")
   add_dependencies(tests_with_threads test_${name})
 endforeach()
+
+set_tests_properties(unit_cache_threads PROPERTIES LABELS "unit;threads;release")
 
 # With the name of an implementation (test/mutants/kernels.diff) that the processor does not have.
 set_tests_properties(unit_attn_fast unit_attn_large PROPERTIES SKIP_RETURN_CODE 77)

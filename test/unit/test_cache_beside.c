@@ -329,7 +329,7 @@ static void *read_all(void *context)
 
 static void test_reads_beside_reads(void **state)
 {
-    enum { READERS = 3 };
+    enum { READERS = 4 };
     kvp_config config = tiers_config(S, S, USABLE, HOST);
     pthread_t threads[READERS];
     reading readings[READERS];

@@ -128,6 +128,11 @@ static void m2_row_too_short(struct scene *s)
     s->seq->n_blocks--;
 }
 
+static void m2_last(struct scene *s)
+{
+    s->seq->last++;
+}
+
 static void m2_units(struct scene *s)
 {
     s->seq->n_units--;
@@ -409,6 +414,7 @@ static void test_every_planted_fault_is_named(void **state)
         {m2_exclusive, "M2", 3},
         {m2_tokens, "M2", 3},
         {m2_row_too_short, "M2", 3},
+        {m2_last, "M2", 3},
         {m2_units, "M2", 3},
         {m2_units_private, "M2", 3},
         {m2_units_beyond, "M2", 3},

@@ -36,7 +36,7 @@ static void test_recorded_runs_replay_bit_for_bit(void **state)
         oplog_drive_end(&d);
     }
     for (uint32_t op = 1; op <= OPLOG_DRIVE_CALLS; op++)
-        if (n_ok[op] == 0)
+        if (n_ok[op] == 0 && kvpi_record_has(op))
             fail_msg("%s never succeeded", kvp_call_name(op));
     assert_true(n_moves > 20 && n_dropped > 20);
 }

@@ -84,7 +84,8 @@ static void test_an_opened_place_is_empty(void **state)
     seq->generation = generation;
     kvpi_table_close(&made.table, seq);
     seq = open_at(&made, 0);
-    const struct kvpi_seq empty = {.generation = generation + 2, .uncached_from = UINT32_MAX};
+    const struct kvpi_seq empty = {
+        .generation = generation + 2, .uncached_from = UINT32_MAX, .last = KVPI_NO_TOKEN};
     assert_memory_equal(seq, &empty, sizeof(empty));
 }
 
