@@ -69,7 +69,8 @@ static int config_valid(const kvp_config *config)
     if (config->host_blocks == 1 || config->host_blocks > INT32_MAX || config->keep_evicted > 1 ||
         config->steps > KVP_STEPS_OVERLAPPED || config->max_steps_out == 0 ||
         config->max_steps_out > KVPI_STEPS_OUT_MAX ||
-        config->max_tree_tokens > KVP_TREE_TOKENS_MAX || !groups_valid(config)) {
+        config->max_tree_tokens > KVP_TREE_TOKENS_MAX || config->quotas > 1 ||
+        !groups_valid(config)) {
         return 0;
     }
     /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
@@ -118,6 +119,14 @@ static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
         kvpi_layout_take(layout, (size_t)config->max_events * config->unit_tokens, sizeof(int32_t));
 }
 
+static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
+{
+    pool->quotas.n_accounts =
+        cache->config.quotas == 0 || pool->n_blocks == 0 ? 0 : cache->config.max_namespaces;
+    pool->quotas.n_blocks = pool->n_blocks;
+    pool->quotas.place_mask = (1u << cache->space_bits) - 1;
+}
+
 /* Set the sizes of the parts, and place everything in the arena. */
 static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 {
@@ -151,6 +160,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->table.max_tree = config->max_tree_tokens;
     cache->plan.capacity = config->max_copies;
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
+    plan_quotas(cache, &cache->pool);
+    plan_quotas(cache, &cache->host);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
@@ -188,7 +199,8 @@ uint64_t kvpi_arena_layout(void)
                                      sizeof(struct kvpi_key),    sizeof(struct kvpi_index_slot),
                                      sizeof(struct kvpi_dup),    sizeof(struct kvpi_seq),
                                      sizeof(struct kvpi_window), sizeof(struct kvpi_copy),
-                                     sizeof(struct kvpi_space)};
+                                     sizeof(struct kvpi_space),  sizeof(struct kvpi_owned),
+                                     sizeof(struct kvpi_account)};
     uint64_t mixed = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;

@@ -143,7 +143,7 @@ _Static_assert(sizeof(kvp_open_info) == 11 * 4 && sizeof(kvp_admission) == 5 * 4
                    sizeof(kvp_swapped) == 4 * 4 && sizeof(kvp_released) == 2 * 4 &&
                    sizeof(kvp_block_info) == 7 * 4 + 16 && sizeof(kvp_shortage) == 4 * 4 + 8 &&
                    sizeof(kvp_seq_info) == 2 * 8 + 16 * 4 && sizeof(kvp_window) == 2 * 4 &&
-                   sizeof(kvp_window_info) == 4 * 4,
+                   sizeof(kvp_window_info) == 4 * 4 && sizeof(kvp_ns_info) == 8 * 4,
                "every field is recorded");
 
 /* KVPI_RECORD_PORTABLE: a test takes the other way on a little-endian machine, too. */

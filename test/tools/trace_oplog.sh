@@ -36,7 +36,7 @@ lines() { [ "$(wc -l <"$1")" = "$2" ] || fail "$what: $(wc -l <"$1") lines in $1
 # poke FILE OFFSET BYTE: overwrites one byte (octal, three digits).
 poke() { printf "\\$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 
-"$writer" --write a.kvplog 1 300 || exit 1
+"$writer" --write a.kvplog 9 300 || exit 1
 "$writer" --write b.kvplog 2 300 || exit 1
 size=$(wc -c <a.kvplog)
 
@@ -150,7 +150,7 @@ has err "wrong.kvplog: offset $size: damaged, in call #300"
 : >empty
 echo '{"timestamp": 0}' >not_a_log
 cp a.kvplog newer.kvplog
-poke newer.kvplog 6 064
+poke newer.kvplog 6 065
 head -c 20 a.kvplog >stump
 for subcommand in show replay; do
     expect 1 $subcommand empty

@@ -17,8 +17,8 @@
 #include "trace/oplog_decode.h"
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
-#define FROZEN_BYTES   4257
-#define FROZEN_ADLER32 1645418983u
+#define FROZEN_BYTES   4342
+#define FROZEN_ADLER32 901854971u
 
 #define SEQ sample_seqs[0]
 
@@ -173,6 +173,10 @@ static void check_tree_call(const kvp_call *call)
         assert_int_equal(call->count, 9);
         assert_true(call->with_tokens == 1 && call->with_parents == 1);
         break;
+    case KVP_CALL_NS_QUOTA:
+        assert_int_equal(call->tier, KVP_HOST);
+        assert_int_equal(call->count, 4711); /* fall through */
+    case KVP_CALL_NS_INFO: assert_true(call->handle == portable(sample_ns.bits)); break;
     default: fail_msg("op %u has no check", (unsigned)call->op);
     }
 }
@@ -297,7 +301,10 @@ static void check_tree_results(uint32_t op, const struct kvpi_oplog_results *res
         check_digest(results, 5);
         assert_true(results->digest == XXH3_64bits(nodes, sizeof nodes));
         break;
-    default: assert_int_equal(op, KVP_CALL_EXTEND_TREE);
+    case KVP_CALL_NS_INFO:
+        assert_memory_equal(&o->u.ns, &sample_ns_info, sizeof sample_ns_info);
+        break;
+    default: assert_true(op == KVP_CALL_EXTEND_TREE || op == KVP_CALL_NS_QUOTA);
     }
 }
 
@@ -637,7 +644,7 @@ static void test_the_bytes_are_frozen(void **state)
     kvpi_record_seq_extend(&made.recorder, SEQ, sample_tokens, 3, 5, KVP_OK);
     assert_int_equal(made.memory.n_bytes - header_bytes, sizeof extend);
     assert_memory_equal(made.memory.bytes + header_bytes, extend, sizeof extend);
-    assert_memory_equal(made.memory.bytes, "kvplog3\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
+    assert_memory_equal(made.memory.bytes, "kvplog4\n\x08\x04\x80\x08\x80\x02\x80\x80\x02\x10", 18);
     free(made.memory.bytes);
     /* All the rest by its Adler-32. */
     sample_write_all(&made);
