@@ -58,7 +58,7 @@ kvp_config oplog_drive_config(uint64_t seed)
     kvp_config config = oplog_drive_small();
     if (seed / 4 % 2 == 1)
         take_groups(&config, seed);
-    config.quotas = seed % 4 < 2;
+    config.quotas = seed % 4 != 3;
     if (seed % 4 == 1 || seed % 4 == 2)
         return config;
     config.host_blocks = 14 * config.n_groups;

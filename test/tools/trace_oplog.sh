@@ -126,7 +126,7 @@ poke other.kvplog 8 010
 expect 1 diff a.kvplog other.kvplog
 has out "the configurations differ:"
 has out "other.kvplog: block_tokens=8"
-"$writer" --write short.kvplog 1 200
+"$writer" --write short.kvplog 9 200
 expect 1 diff a.kvplog short.kvplog
 has out "call #200 differs:"
 has out "short.kvplog: (ends here)"
