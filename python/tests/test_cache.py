@@ -250,6 +250,28 @@ def test_retention_and_uncache(cache: Cache, ns: Namespace) -> None:
     assert cache.block_info(1).hash != bytes(16)
 
 
+def test_a_noisy_namespace_has_a_quota() -> None:
+    with Cache(n_blocks=17, block_tokens=4, quotas=1) as cache:
+        quiet, noisy = cache.namespace("quiet"), cache.namespace("noisy")
+        noisy.quota(8)
+        with quiet.open(range(32)) as seq:
+            seq.commit(32)
+        for at in range(100, 1000, 16):
+            with noisy.open(range(at, at + 16)) as seq:
+                seq.commit(16)
+        assert quiet.match([*range(32), 1]).cached_tokens == 32
+        info = noisy.info()
+        assert (info.blocks, info.cached_blocks, info.quota) == (8, 8, 8)
+        assert info.host_quota == kvpager.NO_QUOTA and quiet.info().quota == kvpager.NO_QUOTA
+        with pytest.raises(kvpager.ArgError, match="tier=1"):
+            noisy.quota(8, tier=kvpager.HOST)
+    with Cache() as cache:
+        with pytest.raises(kvpager.StateError):
+            cache.namespace().info()
+        with pytest.raises(kvpager.StateError, match="n_blocks=1"):
+            cache.namespace().quota(1)
+
+
 def test_swap(ns: Namespace) -> None:
     with Cache(n_blocks=9, host_blocks=9, block_tokens=4) as cache:
         ns = cache.namespace()
