@@ -40,6 +40,7 @@ MAY_INCLUDE = [
     ("src/tool/*",            [PUBLIC, "src/trace/*", "src/tool/*"]),
     ("src/sched/*",           [PUBLIC, "src/sched/*"]),
     ("src/threads/*",         [PUBLIC, "src/threads/*"]),
+    ("src/platform/*",        [PUBLIC]),
     ("src/memory/*",          [PUBLIC, "src/memory/*", "src/threads/*"]),
     ("src/attention/*",       [PUBLIC, "src/attention/*", "src/threads/*"]),
     ("src/tiers/transfer_rows*",

@@ -204,6 +204,15 @@ def test_hash_vector() -> None:
     assert len(root) == 16 and root != kvpager.hash_root(16, "x") != kvpager.hash_root(8, "x")
 
 
+def test_a_random_seed_makes_other_hashes() -> None:
+    seeds = {kvpager.random_seed() for _ in range(64)}
+    assert len(seeds) == 64 and all(0 <= seed < 2 ** 64 for seed in seeds)
+    seed = seeds.pop()
+    with Cache(hash_seed=seed) as cache:
+        assert cache.config["hash_seed"] == seed
+    assert kvpager.hash_root(4, seed=seed) != kvpager.hash_root(4)
+
+
 def test_extend_unknown_and_fill(cache: Cache, ns: Namespace) -> None:
     seq = ns.open([1, 2])
     seq.extend_unknown(3)

@@ -236,7 +236,8 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, u
 {
     const uint32_t tier = KVPI_TIER_OF(where);
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
-    const uint32_t victim = kvpi_pool_choose(pool, owner);
+    const uint32_t victim =
+        kvpi_pool_counts(pool) ? kvpi_pool_choose(pool, owner) : kvpi_pool_victim(pool);
     if (tier == KVP_DEVICE) {
         prefetch_victims(cache, victim);
     }

@@ -117,9 +117,6 @@ static uint32_t first_by_quota(const struct kvpi_pool *pool, uint32_t first, uin
 uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner)
 {
     const uint32_t first = kvpi_pool_victim(pool);
-    if (!kvpi_pool_counts(pool)) {
-        return first;
-    }
     const uint32_t other = first_by_quota(pool, first, owner, &pool->quotas.turn);
     return other != 0 ? other : first;
 }

@@ -155,7 +155,8 @@ static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
 uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
 
 /* The block that a take for `owner` takes (pool_quotas.h), which follows. There is one. Its content
- * must be dropped before kvpi_pool_take (kvpi_pool_set_content 0). */
+ * must be dropped before kvpi_pool_take (kvpi_pool_set_content 0). For a pool that counts; without,
+ * it is the victim. */
 uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner);
 
 /* Has `owner` as many blocks as its quota, or more, and would a take for it evict content of one
