@@ -145,7 +145,7 @@ static void test_calls_that_are_refused(void **state)
     assert_status(KVP_E_ARG, kvp_cache_bytes(&plain, &bytes));
 }
 
-/* --------------------------------------------------------------------------------- who goes first */
+/* ------------------------------------------------------------------------------- who goes first */
 
 /* a has what it wants, b sweeps: without a quota it evicts a. */
 static void test_a_noisy_namespace_lives_on_its_own_blocks(void **state)
@@ -273,7 +273,7 @@ static void test_a_refused_open_changes_nothing(void **state)
     end_world(&t.w);
 }
 
-/* ------------------------------------------------------------------------------ flush, close, new */
+/* ---------------------------------------------------------------------------- flush, close, new */
 
 static void test_a_flush_leaves_the_count_and_goes_first(void **state)
 {
@@ -315,7 +315,7 @@ static void test_a_closed_namespace_counts_for_nobody(void **state)
     end_world(&t.w);
 }
 
-/* ----------------------------------------------------------------------------------------- tiers */
+/* ---------------------------------------------------------------------------------------- tiers */
 
 static void test_a_swapped_sequence_counts_on_the_host(void **state)
 {
@@ -391,7 +391,7 @@ static void test_parked_content_counts_and_cannot_go(void **state)
     end_world(&t.w);
 }
 
-/* ------------------------------------------------------------------------------------- snapshots */
+/* ------------------------------------------------------------------------------------ snapshots */
 
 static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
 {
@@ -426,7 +426,7 @@ static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
     snap_drop(&s);
 }
 
-/* -------------------------------------------------------------------------------------- the audit */
+/* ------------------------------------------------------------------------------------ the audit */
 
 /* b is over with 3 cached blocks, a has 2 cached and 1 held. */
 static struct tenants make_scene(void)
