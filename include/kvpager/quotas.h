@@ -44,8 +44,8 @@
  *
  * Quotas change which block is taken, nothing else: whether a call succeeds, what is missing, and
  * the order of the queue are as without. A snapshot does not save them: set them again after the
- * restored namespace is opened. They cost 16 bytes for each block, and some nanoseconds for each block
- * taken, released or hit; without config.quotas, nothing.
+ * restored namespace is opened. They cost 16 bytes for each block, and some nanoseconds for each
+ * block taken, released or hit; without config.quotas, nothing.
  */
 #ifndef KVPAGER_QUOTAS_H
 #define KVPAGER_QUOTAS_H

@@ -302,8 +302,8 @@ static void hashes_are_equal_everywhere(rig *r)
 }
 
 /* Q1: two conversations are cached; then another namespace sweeps over documents, each once, far
- * more than there are blocks. With a quota it drives the older one to the host, and lives on its own
- * blocks from then on, on both tiers. */
+ * more than there are blocks. With a quota it drives the older one to the host, and from then on
+ * lives on its own blocks, on both tiers. */
 static void noisy_tenant_evicts_itself(rig *r)
 {
     kvp_config config = rig_config(24);
