@@ -28,7 +28,8 @@
  *      block of T;
  *   3. if namespaces are over their quotas (more blocks than the quota, at least one of them
  *      cached): the first cached block of one of them. They take turns in the order of their
- *      places, beginning behind the one that was last; a namespace opens at the lowest free place;
+ *      places, beginning behind the one that was last, with the lowest after a reset; a namespace
+ *      opens at the lowest free place;
  *   4. the first block in the queue.
  * "The first" of a namespace is that of its blocks which stands first in the queue: the lowest
  * retention class, in it the one that was released first. Case 2 goes before 3: whoever is at its

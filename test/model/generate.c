@@ -81,8 +81,8 @@ static void draw_weights(generator *g)
         g->weights[table[i].op] = weight;
     }
     g->weights[KVP_CALL_RESET] = 1;
-    g->weights[KVP_CALL_NS_QUOTA] = g->o->config.quotas ? 60 : 4;
-    g->weights[KVP_CALL_NS_INFO] = g->o->config.quotas ? 100 : 4;
+    g->weights[KVP_CALL_NS_QUOTA] = g->o->config.quotas ? 120 : 10;
+    g->weights[KVP_CALL_NS_INFO] = g->o->config.quotas ? 50 : 10;
     generate_tier_weights(g);
     generate_group_weights(g);
     if (chance(g, 30)) /* plans that grow long */
