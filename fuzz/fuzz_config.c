@@ -138,6 +138,7 @@ static const struct field cache_fields[] = {
     FIELD(kvp_config, max_events),
     FIELD(kvp_config, max_tree_tokens),
     FIELD(kvp_config, n_groups),
+    FIELD(kvp_config, quotas),
     FIELD(kvp_config, groups[0].sink_tokens),
     FIELD(kvp_config, groups[0].recent_tokens),
     FIELD(kvp_config, groups[1].sink_tokens),
@@ -181,7 +182,7 @@ static int cache_is_right(const kvp_config *c)
            c->watermark < 1 && (c->n_uncached_tokens == 0 || c->uncached_tokens != NULL) &&
            c->test_hash_bits <= 32 &&
            (c->host_blocks == 0 || is_within(c->host_blocks, 2, INT32_MAX)) &&
-           c->keep_evicted <= 1 && c->steps <= KVP_STEPS_OVERLAPPED &&
+           c->keep_evicted <= 1 && c->quotas <= 1 && c->steps <= KVP_STEPS_OVERLAPPED &&
            is_within(c->max_steps_out, 1, 64) && c->max_tree_tokens <= KVP_TREE_TOKENS_MAX &&
            windows_are_right(c) && n_blocks * (c->block_tokens / unit) < UINT32_MAX;
 }

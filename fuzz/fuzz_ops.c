@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define N_OPS      ((uint32_t)KVP_CALL_TREE)
+#define N_OPS      ((uint32_t)KVP_CALL_NS_INFO)
 #define MAX_CALLS  400u
 #define MAX_TOKENS 64u
 #define N_HANDLES  8u
@@ -130,6 +130,7 @@ static kvp_config take_config(struct session *s)
     config.commit_policy = bits & 1;
     config.full_hit = bits >> 1 & 1;
     config.prefix_cache = (bits & 12) != 0;
+    config.quotas = bits >> 7;
     config.test_hash_bits = (bits & 16) != 0 ? 1 + take(s, 4) : 0;
     config.watermark = (bits & 32) != 0 ? 0.1 : 0;
     config.uncached_tokens = uncached;
@@ -316,6 +317,8 @@ static kvp_call take_call(struct session *s)
     case KVP_CALL_FILL_MANY:
     case KVP_CALL_COMMIT_MANY:
     case KVP_CALL_CAN_EXTEND: take_batch(s, &call); return call;
+    case KVP_CALL_NS_QUOTA: call.tier = take(s, 3); call.count = take_number(s); /* fall through */
+    case KVP_CALL_NS_INFO: call.handle = s->spaces[take(s, 2)]; return call;
     default: break;
     }
     if (call.op >= KVP_CALL_WINDOW) {

@@ -110,6 +110,7 @@ typedef struct kvp_config {
     uint32_t max_events;    /* events that are remembered; 0 (default): none are made; events.h */
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
+    uint32_t quotas;          /* 1: quotas of namespaces can be set; default 0; quotas.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
     uint32_t reserved;                 /* 0 */
 } kvp_config;
@@ -123,7 +124,6 @@ KVP_SIZED void kvp_config_init(kvp_config *config);
 KVP_API kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why);
 
 /* Say how many bytes of bookkeeping a configuration needs: the arena's size.
- *
  * Per unit of the pool about 128 + 4 U bytes, of which the system backs only what is touched; per
  * sequence 4 bytes for each block and each unit of max_seq_tokens.
  *

@@ -10,6 +10,7 @@
 #include "events.h"
 #include "windows.h"
 #include "trees.h"
+#include "quotas.h"
 #include "snapshot.h"
 #include "inspect.h"
 #include "recover.h"

@@ -12,7 +12,7 @@
  * number is taken out, so that they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
- *   "kvplog3\n", configuration, then records: op (1 byte), arguments, status, results.
+ *   "kvplog4\n", configuration, then records: op (1 byte), arguments, status, results.
  */
 #ifndef KVPAGER_OPLOG_H
 #define KVPAGER_OPLOG_H
@@ -20,6 +20,7 @@
 #include "types.h"
 #include "cache.h"
 #include "events.h"
+#include "quotas.h"
 #include "steps.h"
 #include "swap.h"
 #include "windows.h"
@@ -79,7 +80,9 @@ extern "C" {
     X(WINDOW_GET, 45, "seq_window_get")                                                            \
     X(EXTEND_TREE, 46, "seq_extend_tree")                                                          \
     X(ACCEPT, 47, "seq_accept")                                                                    \
-    X(TREE, 48, "seq_tree")
+    X(TREE, 48, "seq_tree")                                                                        \
+    X(NS_QUOTA, 49, "ns_quota")                                                                    \
+    X(NS_INFO, 50, "ns_info_get")
 
 /* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
  * the release that wrote them. */
@@ -95,11 +98,12 @@ typedef struct kvp_call {
     uint32_t op;       /* KVP_CALL_... */
     uint64_t handle;   /* the namespace or sequence: ns_*, match, open, can_open; seq_* */
     uint32_t position; /* from, at, n_tokens of commit and truncate, block_idx, check's level */
-    uint32_t count;    /* n_tokens of seq_tokens, slots; else the capacity of what is asked for:
+    uint32_t count;    /* n_tokens of seq_tokens, slots; ns_quota: n_blocks; else the capacity of
+                          what is asked for:
                           max_moves of accept, which counts as n_seqs x max_tree_tokens when it
                           is more */
     uint32_t group;
-    uint32_t tier; /* block_info_get, block_tokens */
+    uint32_t tier; /* block_info_get, block_tokens, ns_quota */
     int32_t block;
     uint32_t reserve_tokens;
     uint32_t flags; /* of the prompt or the batch */
@@ -147,6 +151,7 @@ typedef struct kvp_outcome {
         kvp_shortage shortage;
         kvp_violation violation;
         kvp_window_info window;
+        kvp_ns_info ns;
         uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group */

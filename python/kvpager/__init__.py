@@ -42,6 +42,7 @@ from ._core import number as _number
 from ._errors import *  # noqa: F403
 from ._hashing import hash_root as hash_root
 from ._hashing import hash_units as hash_units
+from ._hashing import random_seed as random_seed
 from ._inspect import ArenaReport as ArenaReport
 from ._inspect import arena_inspect as arena_inspect
 from ._memory import SLOT_MOVE_DTYPE as SLOT_MOVE_DTYPE

@@ -25,6 +25,15 @@ def hash_root(unit_tokens: int, name: str | bytes = b"", seed: int = 0) -> bytes
     return bytes(out.bytes)
 
 
+def random_seed() -> int:
+    """A seed for Cache(hash_seed=...) that nobody can guess, from the system's random numbers."""
+    out = ffi.new("uint64_t *")
+    status = lib.kvp_random_seed(out)
+    if status:
+        fail(status, "random_seed")
+    return int(out[0])
+
+
 def hash_units(tokens: Ints, unit_tokens: int, parent: bytes, *, first_position: int = 0,
                keys: Iterable[Key] = ()) -> U8Array:
     """Hash every full unit of a run of tokens, chained from `parent`: [n // U, 16] u8.

@@ -16,11 +16,11 @@ from ._core import (I32, I64, NULL, Handle, I32Array, I64Array, Ints, Struct, Un
                     same_length, seqs_of, struct_dtype, u32, unusable, why)
 from ._errors import ArgError, TooSmallError
 from ._native import ffi, lib
-from ._records import (Admission, MetaSizes, OpenInfo, Released, SeqInfo, Shortage, Stats, Window,
-                       WindowInfo)
+from ._records import (Admission, MetaSizes, NsInfo, OpenInfo, Released, SeqInfo, Shortage, Stats,
+                       Window, WindowInfo)
 
 _ADMISSION, _SHORTAGE = Struct(Admission), Struct(Shortage)
-_RELEASED_ROOM, _WINDOW_INFO = Struct(Released), Struct(WindowInfo)
+_RELEASED_ROOM, _WINDOW_INFO, _NS_INFO = Struct(Released), Struct(WindowInfo), Struct(NsInfo)
 _MOVE_DTYPE = struct_dtype("kvp_slot_move")
 _END = c.END
 _commit, _append, _extend = calls.commit, calls.append, calls.extend
@@ -582,6 +582,25 @@ class Namespace(Handle, Uncopied):
         status = lib.kvpg_ns_flush(self._o, self.handle)
         if status:
             fail(self._o, status, "Namespace.flush", ns=self)
+
+    def quota(self, n_blocks: int = c.NO_QUOTA, tier: int = c.DEVICE) -> None:
+        """Set how many blocks of a tier it may have before its own go first; NO_QUOTA: any number.
+
+        The cache must have been made with quotas=1."""
+        try:
+            status = lib.kvpg_ns_quota(self._o, self.handle, tier, n_blocks)
+        except _no_numbers as error:
+            raise bad_number(error, n_blocks=n_blocks, tier=tier) from None
+        if status:
+            fail(self._o, status, "Namespace.quota", n_blocks=n_blocks, tier=tier)
+
+    def info(self) -> NsInfo:
+        """How many blocks count for it, on both tiers, and its quotas."""
+        room = _NS_INFO.new()
+        status = lib.kvpg_ns_info_get(self._o, self.handle, room)
+        if status:
+            fail(self._o, status, "Namespace.info", ns=self)
+        return _NS_INFO.read(room)
 
     def close(self) -> None:
         """One opener less; the last one flushes it."""

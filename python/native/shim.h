@@ -22,6 +22,7 @@
 #include <kvpager/meta.h>
 #include <kvpager/oplog.h>
 #include <kvpager/sched.h>
+#include <kvpager/seed.h>
 #include <kvpager/snapshot.h>
 #include <kvpager/transfer.h>
 #include <kvpager/wire.h>

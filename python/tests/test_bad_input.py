@@ -78,7 +78,7 @@ class World:
 
     def __init__(self) -> None:
         self.cache = Cache(n_blocks=64, block_tokens=4, max_seqs=16, host_blocks=16, max_events=16,
-                           max_tree_tokens=16, groups=[(0, 0), (4, 64)])
+                           max_tree_tokens=16, groups=[(0, 0), (4, 64)], quotas=1)
         self.ns = self.cache.namespace("m")
         self.seqs = [self.ns.open(range(10)), self.ns.open(range(100, 107))]
         for seq, n in zip(self.seqs, (10, 7)):
@@ -109,6 +109,8 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "Namespace.open": (lambda w, a: w.ns.open(a.get("tokens", [1]), reserve=a.get("reserve", 0),
                                               tag=a.get("tag", 0)),
                        {"tokens": "tokens", "reserve": "number", "tag": "number"}),
+    "Namespace.quota": (lambda w, a: w.ns.quota(a.get("n_blocks", 9), a.get("tier", 0)),
+                        {"n_blocks": "number", "tier": "number"}),
     "Namespace.match": (lambda w, a: w.ns.match(a["tokens"]), {"tokens": "tokens"}),
     "Namespace.can_open": (lambda w, a: w.ns.can_open(a["tokens"]), {"tokens": "tokens"}),
     "Prompt": (lambda w, a: w.ns.open(kvpager.Prompt(
@@ -351,7 +353,7 @@ def test_every_public_method_is_in_the_table() -> None:
     special = {"Cache": {"close", "closed", "reset", "stats", "shortage", "namespace",
                          "save", "load", "evicted", "record", "events_snapshot", "step_begin",
                          "recover", "sequences"},
-               "Namespace": {"flush", "close", "handle"},
+               "Namespace": {"flush", "close", "handle", "info"},
                "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
                "Scheduler": {"close", "step", "fail", "stats", "check"}}
     for kind in (Cache, Namespace, Sequence, Scheduler):

@@ -204,6 +204,15 @@ def test_hash_vector() -> None:
     assert len(root) == 16 and root != kvpager.hash_root(16, "x") != kvpager.hash_root(8, "x")
 
 
+def test_a_random_seed_makes_other_hashes() -> None:
+    seeds = {kvpager.random_seed() for _ in range(64)}
+    assert len(seeds) == 64 and all(0 <= seed < 2 ** 64 for seed in seeds)
+    seed = seeds.pop()
+    with Cache(hash_seed=seed) as cache:
+        assert cache.config["hash_seed"] == seed
+    assert kvpager.hash_root(4, seed=seed) != kvpager.hash_root(4)
+
+
 def test_extend_unknown_and_fill(cache: Cache, ns: Namespace) -> None:
     seq = ns.open([1, 2])
     seq.extend_unknown(3)
@@ -248,6 +257,28 @@ def test_retention_and_uncache(cache: Cache, ns: Namespace) -> None:
         seq.uncache(4, 8)
     assert cache.block_sealed_tokens(1).tolist() == [0, 1, 2, 3]
     assert cache.block_info(1).hash != bytes(16)
+
+
+def test_a_noisy_namespace_has_a_quota() -> None:
+    with Cache(n_blocks=17, block_tokens=4, quotas=1) as cache:
+        quiet, noisy = cache.namespace("quiet"), cache.namespace("noisy")
+        noisy.quota(8)
+        with quiet.open(range(32)) as seq:
+            seq.commit(32)
+        for at in range(100, 1000, 16):
+            with noisy.open(range(at, at + 16)) as seq:
+                seq.commit(16)
+        assert quiet.match([*range(32), 1]).cached_tokens == 32
+        info = noisy.info()
+        assert (info.blocks, info.cached_blocks, info.quota) == (8, 8, 8)
+        assert info.host_quota == kvpager.NO_QUOTA and quiet.info().quota == kvpager.NO_QUOTA
+        with pytest.raises(kvpager.ArgError, match="tier=1"):
+            noisy.quota(8, tier=kvpager.HOST)
+    with Cache() as cache:
+        with pytest.raises(kvpager.StateError):
+            cache.namespace().info()
+        with pytest.raises(kvpager.StateError, match="n_blocks=1"):
+            cache.namespace().quota(1)
 
 
 def test_swap(ns: Namespace) -> None:
@@ -416,7 +447,7 @@ def test_record(tmp_path: pathlib.Path) -> None:
             with pytest.raises(kvpager.StateError), cache.record(path):
                 pass
         seq.close()
-    assert path.read_bytes().startswith(b"kvplog3\n")
+    assert path.read_bytes().startswith(b"kvplog4\n")
     with Cache(n_blocks=16) as cache, pytest.raises(kvpager.IoError), \
             cache.record(tmp_path / "no" / "such"):
         pass

@@ -71,7 +71,8 @@ static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_se
         int32_t *entry = &kvpi_group_row(&cache->table, g, match->place)[i];
         if (*entry < 0) {
             const uint32_t source = (uint32_t) - *entry;
-            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention);
+            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention,
+                                              seq->ns.bits);
             copy_units(cache, match, KVPI_WHERE(KVP_HOST, g), source, i);
             *link = source;
             link = &kvpi_block(&cache->host, source)->next;

@@ -162,7 +162,8 @@ static int keep(kvp_cache *cache, uint32_t block)
         !kvpi_prefix_is_live(prefix, n)) {
         return 0;
     }
-    if (kvpi_pool_available(&cache->host) == 0 ||
+    const uint64_t owner = kvpi_owner_of(cache, KVP_DEVICE, block);
+    if (kvpi_pool_available(&cache->host) == 0 || kvpi_pool_displaces(&cache->host, owner) ||
         2 * (plan->n + plan->n_out + plan->promised) >= plan->capacity) {
         kvpi_count(&cache->counters.unkept_blocks, 1);
         return 0;
@@ -170,7 +171,7 @@ static int keep(kvp_cache *cache, uint32_t block)
     const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
     const uint32_t n_units = kvpi_prefix_place(prefix, n) + 1;
     const uint32_t copy =
-        kvpi_take_block(cache, where, kvpi_block_class(kvpi_block(&cache->pool, block)));
+        kvpi_take_block(cache, where, kvpi_block_class(kvpi_block(&cache->pool, block)), owner);
     kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.dst_tier = KVP_HOST,
                                                     .keeps = (uint8_t)overlapped,
                                                     .group = group,
@@ -231,11 +232,12 @@ static void prefetch_victims(kvp_cache *cache, uint32_t victim)
     cache->ahead[i % KVPI_POOL_JUMP] = next;
 }
 
-uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention)
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner)
 {
     const uint32_t tier = KVPI_TIER_OF(where);
     struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
-    const uint32_t victim = kvpi_pool_victim(pool);
+    const uint32_t victim =
+        kvpi_pool_counts(pool) ? kvpi_pool_choose(pool, owner) : kvpi_pool_victim(pool);
     if (tier == KVP_DEVICE) {
         prefetch_victims(cache, victim);
     }
@@ -249,7 +251,11 @@ uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention)
             kvpi_pool_arriving(pool)[victim] = 0;
         }
     }
-    return kvpi_pool_take(pool, retention, where / KVPI_TIERS);
+    kvpi_pool_take(pool, victim, retention, where / KVPI_TIERS);
+    if (kvpi_pool_counts(pool)) {
+        kvpi_quotas_own(&pool->quotas, victim, owner);
+    }
+    return victim;
 }
 
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
@@ -257,8 +263,8 @@ void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
     for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end;
          kvpi_set32(&seq->n_blocks, seq->n_blocks + 1)) {
         for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-            kvpi_row(cache, seq, g)[seq->n_blocks] =
-                (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention);
+            kvpi_row(cache, seq, g)[seq->n_blocks] = (int32_t)kvpi_take_block(
+                cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention, seq->ns.bits);
         }
     }
 }

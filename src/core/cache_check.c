@@ -464,6 +464,55 @@ static int check_dups(struct audit *audit)
     return 1;
 }
 
+/* A block counts for the namespace of whoever holds it, and of what its content is. */
+static int check_owner(struct audit *audit, uint32_t tier, uint32_t block)
+{
+    const kvp_cache *cache = audit->cache;
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t content = kvpi_block(kvpi_tier_pool(audit->cache, tier), block)->content;
+    return content == KVPI_NO_NODE || !kvpi_prefix_is_live(prefix, kvpi_node(prefix, content)) ||
+           kvpi_space_has(cache, kvpi_owner_of(cache, tier, block), kvpi_node(prefix, content)) ||
+           fail(audit, block, "Q1 a block counts for another namespace than its content's");
+}
+
+static int check_holders(struct audit *audit, const struct kvpi_seq *seq)
+{
+    const kvp_cache *cache = audit->cache;
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+            if (row[i] != KVP_NULL_BLOCK &&
+                kvpi_owner_of(cache, seq->tier, (uint32_t)row[i]) != seq->ns.bits) {
+                return fail(audit, (uint64_t)row[i],
+                            "Q1 a block counts for another namespace than its holder's");
+            }
+        }
+    }
+    return 1;
+}
+
+static int check_owners(struct audit *audit)
+{
+    const kvp_cache *cache = audit->cache;
+    if (!cache->config.quotas) {
+        return 1;
+    }
+    for (uint32_t tier = 0; tier < KVPI_TIERS; tier++) {
+        for (uint32_t b = 0; b < kvpi_tier_pool(audit->cache, tier)->n_blocks; b++) {
+            if (!check_owner(audit, tier, b)) {
+                return 0;
+            }
+        }
+    }
+    for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
+        const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
+        if (is_open(seq) && !check_holders(audit, seq)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 static int check_plan(struct audit *audit)
 {
     const kvp_cache *cache = audit->cache;
@@ -508,7 +557,7 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
     if (sound && level >= 3) {
         sound = check_seqs(&audit) && check_references(&audit) && check_nodes(&audit) &&
                 check_content(&audit, KVP_DEVICE) && check_content(&audit, KVP_HOST) &&
-                check_dups(&audit) && check_plan(&audit);
+                check_dups(&audit) && check_owners(&audit) && check_plan(&audit);
     }
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));

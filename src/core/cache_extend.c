@@ -153,7 +153,7 @@ static void copy_on_write(kvp_cache *cache, struct kvpi_seq *seq, uint32_t group
     const uint32_t where = KVPI_WHERE(KVP_DEVICE, group);
     int32_t *entry = &kvpi_row(cache, seq, group)[i];
     const uint32_t old = (uint32_t)*entry;
-    const uint32_t copy = kvpi_take_block(cache, where, seq->retention);
+    const uint32_t copy = kvpi_take_block(cache, where, seq->retention, seq->ns.bits);
     if (is_used(cache, seq, i)) {
         const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
         const uint32_t end = kvpi_min_u32(seq->computed / U, seq->n_public);

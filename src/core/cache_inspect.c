@@ -100,6 +100,11 @@ static void fetch_array(struct inspection *in, void *array, uint64_t n, size_t s
 
 static void fetch_pool(struct inspection *in, const struct kvpi_pool *pool)
 {
+    const struct kvpi_quotas *quotas = &pool->quotas;
+    fetch_array(in, kvpi_owned(quotas, 0), kvpi_quotas_n_owned(quotas), sizeof(struct kvpi_owned));
+    fetch_array(in, kvpi_account(quotas, 0), quotas->n_accounts, sizeof(struct kvpi_account));
+    fetch_array(in, kvpi_at(quotas, quotas->over_at), kvpi_quotas_n_words(quotas),
+                sizeof(uint64_t));
     if (pool->n_blocks > 0) {
         fetch_array(in, kvpi_blocks(pool),
                     (uint64_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists,

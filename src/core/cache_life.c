@@ -86,6 +86,7 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
            kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_OVERLAPPED) ||
            kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
+           kvpi_why_range(why, "quotas", c->quotas, 0, 1) ||
            kvpi_why_range(why, "reserved", c->reserved, 0, 0);
 }
 
@@ -153,6 +154,14 @@ static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
         kvpi_layout_take(layout, (size_t)config->max_events * config->unit_tokens, sizeof(int32_t));
 }
 
+static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
+{
+    pool->quotas.n_accounts =
+        cache->config.quotas == 0 || pool->n_blocks == 0 ? 0 : cache->config.max_namespaces;
+    pool->quotas.n_blocks = pool->n_blocks;
+    pool->quotas.place_mask = (1u << cache->space_bits) - 1;
+}
+
 /* Set the sizes of the parts, and place everything in the arena. */
 static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
 {
@@ -186,6 +195,8 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     cache->table.max_tree = config->max_tree_tokens;
     cache->plan.capacity = config->max_copies;
     cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
+    plan_quotas(cache, &cache->pool);
+    plan_quotas(cache, &cache->host);
     kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
     kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
     kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
@@ -223,7 +234,8 @@ uint64_t kvpi_arena_layout(void)
                                      sizeof(struct kvpi_key),    sizeof(struct kvpi_index_slot),
                                      sizeof(struct kvpi_dup),    sizeof(struct kvpi_seq),
                                      sizeof(struct kvpi_window), sizeof(struct kvpi_copy),
-                                     sizeof(struct kvpi_space)};
+                                     sizeof(struct kvpi_space),  sizeof(struct kvpi_owned),
+                                     sizeof(struct kvpi_account)};
     uint64_t mixed = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;

@@ -7,7 +7,7 @@
  * (kvpi_is_planned).
  *
  *   header      counts within capacities                      kvpi_counts_in_range
- *   blocks      group, content
+ *   blocks      group, content; rings of namespaces
  *   nodes       blocks, duplicates, keys; of those alive, a parent that is alive and one less deep,
  *               so that every walk up ends
  *   index       nodes; one slot at least is empty, so that every look-up ends
@@ -61,6 +61,20 @@ static int check_blocks(struct ranges *r, const struct kvpi_pool *pool)
         }
         if (!is_node(r->cache, block->content)) {
             return fail(r, b, "N3 a block's content is no node");
+        }
+    }
+    return 1;
+}
+
+static int check_rings(struct ranges *r, const struct kvpi_pool *pool)
+{
+    const struct kvpi_quotas *quotas = &pool->quotas;
+    const uint64_t n = kvpi_quotas_n_owned(quotas);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kvpi_owned *owned = kvpi_owned(quotas, i);
+        if (owned->prev >= n || owned->next >= n ||
+            ((uint32_t)owned->owner & quotas->place_mask) >= quotas->n_accounts) {
+            return fail(r, i, "Q3 a namespace's ring leads out of the blocks");
         }
     }
     return 1;
@@ -217,6 +231,7 @@ int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
     struct ranges r = {cache, NULL, 0};
     const int inside = kvpi_counts_in_range(cache)
                            ? check_blocks(&r, &cache->pool) && check_blocks(&r, &cache->host) &&
+                                 check_rings(&r, &cache->pool) && check_rings(&r, &cache->host) &&
                                  check_nodes(&r) && check_index(&r) && check_dups(&r) &&
                                  check_seqs(&r) && check_spaces(&r) && check_copies(&r)
                            : fail(&r, 0, "B2 a count exceeds what there is");

@@ -307,6 +307,9 @@ static void put_block(struct load *load)
     load->has_block = 0;
     kvpi_pool_restore(kvpi_tier_pool(load->cache, tier), block, *first, found->class_,
                       found->at.group);
+    kvpi_pool_restore_owner(
+        kvpi_tier_pool(load->cache, tier), block,
+        kvpi_space_with_root(load->cache, kvpi_node(&load->cache->prefix, found->node)->root));
     *first = block;
     (void)settle_units(load, 1);
     if (load->keeps_ids) {

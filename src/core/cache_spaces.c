@@ -75,6 +75,8 @@ static int make_space(kvp_cache *cache, uint32_t place, const void *name, size_t
     }
     space->generation++;
     space->openers = 0;
+    kvpi_quotas_open(&cache->pool.quotas, handle_of(cache, place).bits);
+    kvpi_quotas_open(&cache->host.quotas, handle_of(cache, place).bits);
     kvpi_count(&cache->n_open_spaces, 1);
     return 1;
 }
@@ -126,6 +128,22 @@ kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes, kv
     return kvpi_leave(cache, status);
 }
 
+uint64_t kvpi_space_with_root(const kvp_cache *cache, uint32_t root)
+{
+    for (uint32_t place = 0; place < cache->config.max_namespaces; place++) {
+        if ((space_at(cache, place)->generation & 1) && space_at(cache, place)->root == root) {
+            return handle_of(cache, place).bits;
+        }
+    }
+    return 0;
+}
+
+int kvpi_space_has(const kvp_cache *cache, uint64_t owner, const struct kvpi_node *node)
+{
+    const struct kvpi_space *space = kvpi_find_space(cache, (kvp_ns){owner});
+    return space != NULL && space->root == node->root;
+}
+
 /* The namespace has this root no longer. */
 static void leave_root(kvp_cache *cache, uint32_t root)
 {
@@ -151,6 +169,8 @@ kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns)
     } else {
         kvpi_begin_change(cache);
         if (--space->openers == 0) {
+            kvpi_quotas_close(&cache->pool.quotas, ns.bits);
+            kvpi_quotas_close(&cache->host.quotas, ns.bits);
             space->generation++;
             leave_root(cache, space->root);
             kvpi_uncount(&cache->n_open_spaces, 1);
@@ -217,6 +237,40 @@ kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns)
     }
     if (kvpi_recording(cache)) {
         kvpi_record_ns_flush(&cache->recorder, ns, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* May a quota be set there? */
+static kvp_status check_quota(const kvp_cache *cache, kvp_ns ns, uint32_t tier)
+{
+    if (kvpi_find_space(cache, ns) == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (tier > KVP_HOST || (tier == KVP_HOST && cache->config.host_blocks == 0)) {
+        return KVP_E_ARG;
+    }
+    return cache->config.quotas ? KVP_OK : KVP_E_STATE;
+}
+
+kvp_status kvp_ns_quota(kvp_cache *cache, kvp_ns ns, uint32_t tier, uint32_t n_blocks)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = check_quota(cache, ns, tier);
+    if (status == KVP_OK) {
+        kvpi_begin_change(cache);
+        kvpi_quotas_set(&kvpi_tier_pool(cache, tier)->quotas, ns.bits, n_blocks);
+    } else {
+        (void)kvpi_fail(cache, status, 0, 0);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_ns_quota(&cache->recorder, ns, tier, n_blocks, status);
     }
     return kvpi_leave(cache, status);
 }

@@ -8,6 +8,7 @@
 
 #include <kvpager/cache.h>
 #include <kvpager/events.h>
+#include <kvpager/quotas.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
 #include <kvpager/trees.h>
@@ -374,8 +375,15 @@ void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp
 /* Take blocks for n more entries of the rows, evicting as needed; there are enough. */
 void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
 
-/* Take one block, for a group and of a tier. */
-uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention);
+/* Take one block, for a group and of a tier; it counts for `owner`, a namespace's handle. */
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner);
+
+/* The namespace that a block counts for; 0: none, or blocks are not counted. */
+static inline uint64_t kvpi_owner_of(const kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->pool : &cache->host;
+    return kvpi_pool_counts(pool) ? kvpi_owned(&pool->quotas, block)->owner : 0;
+}
 
 /* One reference less; counts what became free or cached. `released` may be NULL. */
 void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_released *released);
@@ -558,6 +566,13 @@ void kvpi_note_last(const kvp_cache *cache, struct kvpi_seq *seq);
  * none was opened, nor restored with that name. Gives its root; NO_NODE: there is no place or node
  * for it. */
 uint32_t kvpi_restore_space(kvp_cache *cache, const void *name, uint32_t name_bytes);
+
+/* The handle of the open namespace that has this root; 0: there is none.
+ * Cost: O(max_namespaces). */
+uint64_t kvpi_space_with_root(const kvp_cache *cache, uint32_t root);
+
+/* Does this handle's namespace have the root that the node hangs from? */
+int kvpi_space_has(const kvp_cache *cache, uint64_t owner, const struct kvpi_node *node);
 
 /* Give every namespace a new root (reset). */
 void kvpi_reset_spaces(kvp_cache *cache);

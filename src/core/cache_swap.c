@@ -196,7 +196,8 @@ static uint32_t copy_entry(kvp_cache *cache, const struct move *move, const stru
     struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
     KVPI_ASSERT(old != NULL);
     if (old->next == 0) {
-        old->next = kvpi_take_block(cache, KVPI_WHERE(move->to, group), kvpi_block_class(old));
+        old->next = kvpi_take_block(cache, KVPI_WHERE(move->to, group), kvpi_block_class(old),
+                                    seq->ns.bits);
         kvpi_add_copy(cache, &(struct kvpi_copy){.src_tier = (uint8_t)move->from,
                                                  .dst_tier = (uint8_t)move->to,
                                                  .src = (uint32_t)kvpi_row(cache, seq, group)[i],

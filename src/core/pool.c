@@ -22,6 +22,7 @@ void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t
     const size_t n_steps = pool->n_lists > 0 ? pool->n_blocks : 0;
     pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
     pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
+    kvpi_quotas_layout(&pool->quotas, layout, self + offsetof(struct kvpi_pool, quotas));
 }
 
 void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
@@ -64,6 +65,7 @@ void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
     kvpi_set(&pool->n_cached, 0);
     kvpi_set(&pool->n_held, 0);
     kvpi_set(&pool->n_parked, 0);
+    kvpi_quotas_reset(&pool->quotas, fresh);
 }
 
 static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
@@ -109,16 +111,40 @@ uint32_t kvpi_pool_victim(const struct kvpi_pool *pool)
     return kvpi_block(pool, pool->n_blocks + class_)->next;
 }
 
-uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention, uint32_t group)
+/* A block that quotas put before the one that the queues have first; 0: they do not. */
+static uint32_t first_by_quota(const struct kvpi_pool *pool, uint32_t first, uint64_t owner,
+                               uint32_t *out_turn)
+{
+    *out_turn = pool->quotas.turn;
+    return kvpi_block(pool, first)->content == 0
+               ? 0
+               : kvpi_quotas_first(&pool->quotas, owner, out_turn);
+}
+
+uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner)
+{
+    const uint32_t first = kvpi_pool_victim(pool);
+    const uint32_t other = first_by_quota(pool, first, owner, &pool->quotas.turn);
+    return other != 0 ? other : first;
+}
+
+int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner)
+{
+    uint32_t turn;
+    const uint32_t first = kvpi_pool_victim(pool);
+    return kvpi_pool_counts(pool) && kvpi_block(pool, first)->content != 0 &&
+           kvpi_quotas_is_full(&pool->quotas, owner) &&
+           first_by_quota(pool, first, owner, &turn) == 0;
+}
+
+void kvpi_pool_take(struct kvpi_pool *pool, uint32_t block, uint32_t retention, uint32_t group)
 {
     struct kvpi_block *blocks = kvpi_blocks(pool);
-    const uint32_t block = kvpi_pool_victim(pool);
     KVPI_ASSERT(block != 0 && blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
     kvpi_pool_unlink(pool, blocks, block);
     blocks[block].refs = 1 | retention << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
     kvpi_uncount(&pool->n_free, 1);
     kvpi_count(&pool->n_held, 1);
-    return block;
 }
 
 /* To the end of the parked list. */
@@ -142,6 +168,9 @@ static void enqueue(struct kvpi_pool *pool, uint32_t block)
     if (b->content != 0) {
         push_tail(pool, block, kvpi_block_class(b));
         kvpi_count(&pool->n_cached, 1);
+        if (kvpi_pool_counts(pool)) {
+            kvpi_quotas_link(&pool->quotas, block, kvpi_block_class(b), 0);
+        }
     } else {
         push_free(pool, block);
     }
@@ -162,6 +191,9 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
     b->refs &= ~KVPI_REFS_PARKED;
     if (b->content == 0) {
         kvpi_pool_raise(pool, block);
+        if (kvpi_pool_counts(pool)) {
+            kvpi_quotas_disown(&pool->quotas, block);
+        }
     }
     kvpi_uncount(&pool->n_held, 1);
     if (kvpi_unlikely(pool->parking != 0)) {
@@ -236,7 +268,7 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
                                uint32_t begin, uint32_t *n_cached)
 {
     uint32_t queued = 0;
-    for (; pool->parking == 0;) {
+    for (; pool->parking == 0 && !kvpi_pool_counts(pool);) {
         end = release_shared(kvpi_blocks(pool), row, end, begin);
         if (end == begin || kvpi_block(pool, (uint32_t)row[end - 1])->content == 0) {
             break;
@@ -254,11 +286,24 @@ uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint3
     return end;
 }
 
+/* Nobody holds it, and its content is gone. */
+static void forget_owner(struct kvpi_pool *pool, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(pool, block);
+    if (!(b->refs & KVPI_REFS_PARKED)) {
+        kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(b));
+    }
+    kvpi_quotas_disown(&pool->quotas, block);
+}
+
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content)
 {
     struct kvpi_block *b = kvpi_block(pool, block);
     if (content == 0 && b->content != 0 && kvpi_block_refs(b) == 0) {
-        KVPI_ASSERT(block == kvpi_pool_victim(pool)); /* stays at the head, now free */
+        KVPI_ASSERT(!(b->refs & KVPI_REFS_PARKED)); /* stays where it is, and is taken at once */
+        if (kvpi_pool_counts(pool)) {
+            forget_owner(pool, block);
+        }
         kvpi_uncount(&pool->n_cached, 1);
         kvpi_count(&pool->n_free, 1);
         kvpi_pool_raise(pool, block);
@@ -272,6 +317,9 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block)
     KVPI_ASSERT(kvpi_block_refs(&blocks[block]) == 0 && blocks[block].content != 0);
     blocks[block].content = 0;
     kvpi_pool_raise(pool, block);
+    if (kvpi_pool_counts(pool)) {
+        forget_owner(pool, block);
+    }
     if (!(blocks[block].refs & KVPI_REFS_PARKED)) {
         kvpi_pool_unlink(pool, blocks, block);
         kvpi_uncount(&pool->n_cached, 1);
@@ -302,6 +350,14 @@ void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, 
     pool->classes |= 1u << class_;
     kvpi_uncount(&pool->n_free, 1);
     kvpi_count(&pool->n_cached, 1);
+}
+
+void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner)
+{
+    if (kvpi_pool_counts(pool)) {
+        kvpi_quotas_own(&pool->quotas, block, owner);
+        kvpi_quotas_link(&pool->quotas, block, kvpi_block_class(kvpi_block(pool, block)), 1);
+    }
 }
 
 void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block)
@@ -401,5 +457,6 @@ int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const cha
         *out_detail = "B2 the counts are not those of the queues";
         return 0;
     }
-    return 1;
+    *out_detail = kvpi_quotas_check(pool, out_block);
+    return *out_detail == NULL;
 }

@@ -34,6 +34,7 @@
 #include <kvpager/types.h>
 
 #include "base.h"
+#include "pool_quotas.h"
 
 #define KVPI_POOL_JUMP 16u
 
@@ -79,6 +80,7 @@ struct kvpi_pool {
     size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
     size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
     uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
+    struct kvpi_quotas quotas;
 };
 
 static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
@@ -132,6 +134,12 @@ static inline uint64_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
     return kvpi_at(pool, pool->arriving_at);
 }
 
+/* Are blocks counted for namespaces? */
+static inline int kvpi_pool_counts(const struct kvpi_pool *pool)
+{
+    return kvpi_unlikely(pool->quotas.n_accounts != 0);
+}
+
 /* Raise a block's generation. Its high half lies apart: it changes once in 2^32 times. */
 static inline void kvpi_pool_raise(struct kvpi_pool *pool, uint32_t block)
 {
@@ -147,8 +155,8 @@ static inline uint64_t kvpi_pool_generation(const struct kvpi_pool *pool, uint32
     return (uint64_t)wraps[block] << 32 | kvpi_block(pool, block)->generation;
 }
 
-/* Plan the arrays of n_blocks blocks and n_lists parked lists, which are set; `self` is the pool's
- * own offset in the arena. A pool of 0 blocks has none. */
+/* Plan the arrays of n_blocks blocks, n_lists parked lists and the quotas' accounts, which are set;
+ * `self` is the pool's own offset in the arena. A pool of 0 blocks has none. */
 void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self);
 
 /* Make every block free, 1 .. N-1 in order. `fresh`: the arrays' content does not matter. */
@@ -161,12 +169,21 @@ static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block);
  * with nothing else between: its neighbours of then are its neighbours again. */
 static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
 
-/* The block that a take would take, 0 when none is available. Its content must be dropped before
- * kvpi_pool_take (kvpi_pool_set_content 0). */
+/* The block that is first in the queues, 0 when none is available. */
 uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
 
-/* Take the victim, which must have no content: reference count 1, class `retention`. */
-uint32_t kvpi_pool_take(struct kvpi_pool *pool, uint32_t retention, uint32_t group);
+/* The block that a take for `owner` takes (pool_quotas.h), which follows. There is one. Its content
+ * must be dropped before kvpi_pool_take (kvpi_pool_set_content 0). For a pool that counts; without,
+ * it is the victim. */
+uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner);
+
+/* Has `owner` as many blocks as its quota, or more, and would a take for it evict content of one
+ * that is not over its own? */
+int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner);
+
+/* Take a queued block that has no content: reference count 1, class `retention`. It has no owner
+ * yet. */
+void kvpi_pool_take(struct kvpi_pool *pool, uint32_t block, uint32_t retention, uint32_t group);
 
 /* One reference less. At 0 the block is queued: with content at the tail of its class; without,
  * at the head of class 0; or parked. Without content, its generation rises. Gives the number
@@ -192,14 +209,18 @@ void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block);
 void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention);
 
 /* A free block becomes cached, before `before` in the queue of its class (0: at the tail); its
- * content is set by the caller. For what is restored. */
+ * content is set by the caller. For what is restored, the block that goes first as the last. */
 void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
                        uint32_t group);
+
+/* A restored block counts for this owner, and is the first of its class to go. */
+void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner);
 
 /* A free block goes to the head of class 0. */
 void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block);
 
-/* Audit B1 to B3: 1 when they hold; else 0, the block, and text that begins with the invariant. */
+/* Audit B1 to B3, Q1 to Q4: 1 when they hold; else 0, the block (or place), and text that begins
+ * with the invariant. */
 int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail);
 
 static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *blocks,
@@ -221,6 +242,9 @@ static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)
     if ((refs & KVPI_REFS_MASK) == 0) {
         KVPI_ASSERT(blocks[block].content != 0); /* only cached blocks are hit */
         kvpi_pool_unlink(pool, blocks, block);
+        if (kvpi_pool_counts(pool) && !(refs & KVPI_REFS_PARKED)) {
+            kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(&blocks[block]));
+        }
         kvpi_uncount(refs & KVPI_REFS_PARKED ? &pool->n_parked : &pool->n_cached, 1);
         kvpi_count(&pool->n_held, 1);
     }
@@ -239,6 +263,9 @@ static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block)
         } else {
             pool->classes |= 1u << kvpi_block_class(b);
             kvpi_count(&pool->n_cached, 1);
+            if (kvpi_pool_counts(pool)) {
+                kvpi_quotas_relink(&pool->quotas, block, kvpi_block_class(b));
+            }
         }
     }
 }

@@ -93,8 +93,8 @@ static void put_config(struct kvpi_writer *writer, const kvp_config *config)
                            config->commit_policy,   config->full_hit,       config->prefix_cache,
                            config->test_hash_bits,  config->host_blocks,    config->keep_evicted,
                            config->steps,           config->max_steps_out,  config->max_events,
-                           config->max_tree_tokens, config->n_groups},
-        20);
+                           config->max_tree_tokens, config->quotas,         config->n_groups},
+        21);
     kvpi_put_room(writer, KVPI_GROUP_BYTES);
     for (uint32_t i = 0; i < config->n_groups; i++)
         kvpi_put_window(writer, config->groups[i]);
@@ -177,6 +177,18 @@ void kvpi_record_ns_close(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status 
 void kvpi_record_ns_flush(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status)
 {
     handle_call(recorder, KVP_CALL_NS_FLUSH, ns.bits, status);
+}
+
+void kvpi_record_ns_quota(struct kvpi_recorder *recorder, kvp_ns ns, uint32_t tier,
+                          uint32_t n_blocks, kvp_status status)
+{
+    struct kvpi_writer writer;
+    kvpi_put_begin(&writer, recorder, KVP_CALL_NS_QUOTA);
+    kvpi_put_handle(&writer, ns.bits);
+    kvpi_put_varint(&writer, tier);
+    kvpi_put_varint(&writer, n_blocks);
+    kvpi_put_status(&writer, status);
+    kvpi_put_finish(&writer);
 }
 
 static void begin_prompt(struct kvpi_writer *writer, struct kvpi_recorder *recorder, uint8_t op,

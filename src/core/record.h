@@ -35,6 +35,7 @@
 #include <kvpager/cache.h>
 #include <kvpager/events.h>
 #include <kvpager/oplog.h>
+#include <kvpager/quotas.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
 #include <kvpager/trees.h>
@@ -96,6 +97,10 @@ void kvpi_record_ns_open(struct kvpi_recorder *recorder, const void *name, size_
                          kvp_status status, const kvp_ns *ns);
 void kvpi_record_ns_close(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status);
 void kvpi_record_ns_flush(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status);
+void kvpi_record_ns_quota(struct kvpi_recorder *recorder, kvp_ns ns, uint32_t tier,
+                          uint32_t n_blocks, kvp_status status);
+void kvpi_record_ns_info_get(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status,
+                             const kvp_ns_info *info);
 
 void kvpi_record_match(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
                        kvp_status status, const kvp_open_info *info);

@@ -7,6 +7,24 @@
 
 #include "record_put.h"
 
+void kvpi_record_ns_info_get(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status,
+                             const kvp_ns_info *info)
+{
+    struct kvpi_writer writer;
+    kvpi_put_begin(&writer, recorder, KVP_CALL_NS_INFO);
+    kvpi_put_handle(&writer, ns.bits);
+    kvpi_put_status(&writer, status);
+    if (status == KVP_OK) {
+        kvpi_put_varint(&writer, info->openers);
+        kvpi_put_fields(&writer,
+                        (const uint32_t[]){info->quota, info->blocks, info->cached_blocks,
+                                           info->host_quota, info->host_blocks,
+                                           info->host_cached_blocks},
+                        6);
+    }
+    kvpi_put_finish(&writer);
+}
+
 void kvpi_record_seq_tokens(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
                             uint32_t n_tokens, kvp_status status, const int32_t *tokens)
 {

@@ -29,8 +29,8 @@
 
 #define KVPI_NO_TOKEN UINT32_MAX /* tokens are not negative */
 
-/* Two cache lines. What kvp_seq_info_get reads beside a change is stored by kvpi_set*: all but root,
- * exclusive, uncached_from, n_partial_keys, batch, windowed and the steps. */
+/* Two cache lines. What kvp_seq_info_get reads beside a change is stored by kvpi_set*: all but
+ * root, exclusive, uncached_from, n_partial_keys, batch, windowed and the steps. */
 struct kvpi_seq {
     uint64_t generation; /* odd: open; retired: kvpi_handle_last_generation */
     uint64_t tag;
@@ -55,11 +55,11 @@ struct kvpi_seq {
     uint32_t n_tree;      /* tokens of its tree */
     uint16_t unkept;      /* 1: no node was free, tokens from n_units * U on are not kept */
     uint16_t windowed;    /* 1: it has, or had, a window in some group */
-    uint32_t last;        /* value of the last known token; KVPI_NO_TOKEN: none, or it is not kept */
+    uint32_t last;        /* value of the last known token; KVPI_NO_TOKEN: none, or not kept */
     uint64_t row_version; /* never wraps */
     uint64_t batch;       /* number of the last batch that named it; never wraps */
-    uint64_t cut_step;    /* newest step that was out when slots that it may write were cut; one that
-                             is in effect says nothing */
+    uint64_t cut_step;    /* newest step that was out when slots that it may write were cut; one
+                             that is in effect says nothing */
     uint64_t tree_step;   /* the step that its last round is for: begun + 1 then */
 };
 

@@ -254,13 +254,18 @@ static void print_seq_arguments(FILE *out, int *first, const kvp_call *call)
     }
 }
 
+static void print_tier(FILE *out, int *first, uint32_t tier)
+{
+    if (tier > KVP_HOST)
+        print_number(out, first, "tier", tier);
+    else if (tier != KVP_DEVICE)
+        print_flag(out, first, tier_name(tier));
+}
+
 static void print_block(FILE *out, int *first, const kvp_call *call)
 {
     print_number(out, first, "group", call->group);
-    if (call->tier > KVP_HOST)
-        print_number(out, first, "tier", call->tier);
-    else if (call->tier != KVP_DEVICE)
-        print_flag(out, first, tier_name(call->tier));
+    print_tier(out, first, call->tier);
     print_separator(out, first);
     fprintf(out, "block=%" PRId32, call->block);
 }
@@ -301,7 +306,13 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call)
     switch (call->op) {
     case KVP_CALL_NS_OPEN: print_name(out, &first, call); break;
     case KVP_CALL_NS_CLOSE:
-    case KVP_CALL_NS_FLUSH: print_handle(out, &first, "ns", call->handle); break;
+    case KVP_CALL_NS_FLUSH:
+    case KVP_CALL_NS_INFO: print_handle(out, &first, "ns", call->handle); break;
+    case KVP_CALL_NS_QUOTA:
+        print_handle(out, &first, "ns", call->handle);
+        print_tier(out, &first, call->tier);
+        print_position(out, &first, "n_blocks", call->count);
+        break;
     case KVP_CALL_MATCH:
     case KVP_CALL_OPEN:
     case KVP_CALL_CAN_OPEN: print_prompt(out, &first, call); break;
@@ -449,6 +460,12 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
     case KVP_CALL_BLOCK_INFO: print_block_info(out, &o->u.block); break;
     case KVP_CALL_SHORTAGE: print_shortage(out, &o->u.shortage); break;
     case KVP_CALL_WINDOW_GET: print_window_info(out, &o->u.window); break;
+    case KVP_CALL_NS_INFO:
+        PRINT_FIELDS(out, {"openers", o->u.ns.openers}, {"quota", o->u.ns.quota},
+                     {"blocks", o->u.ns.blocks}, {"cached_blocks", o->u.ns.cached_blocks},
+                     {"host_quota", o->u.ns.host_quota}, {"host_blocks", o->u.ns.host_blocks},
+                     {"host_cached_blocks", o->u.ns.host_cached_blocks});
+        break;
     default: break;
     }
 }
@@ -563,5 +580,5 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
             print_window(out, &first, config->groups[i]);
         }
     }
-    fputc('\n', out);
+    fputs(config->quotas != 0 ? " quotas\n" : "\n", out);
 }

@@ -428,6 +428,7 @@ static int take_seq_call(decoder *d, kvp_call *call)
     case KVP_CALL_RETAIN:
         return TAKE_FIELDS(d, &call->range.begin, &call->range.end, &call->retention);
     case KVP_CALL_UNCACHE: return TAKE_FIELDS(d, &call->range.begin, &call->range.end);
+    case KVP_CALL_NS_QUOTA: return TAKE_FIELDS(d, &call->tier, &call->count);
     default: return 1; /* close, namespaces: the handle is all */
     }
 }
@@ -551,6 +552,13 @@ static int take_admission(decoder *d, kvp_admission *admission)
                        &admission->missing_blocks, &admission->copied_blocks);
 }
 
+static int take_ns_info(decoder *d, kvp_ns_info *info)
+{
+    return take_u64(d, &info->openers) &&
+           TAKE_FIELDS(d, &info->quota, &info->blocks, &info->cached_blocks, &info->host_quota,
+                       &info->host_blocks, &info->host_cached_blocks);
+}
+
 static int take_block_info(decoder *d, kvp_block_info *info)
 {
     const uint8_t *hash;
@@ -596,7 +604,7 @@ static int take_config(decoder *d, kvp_config *config)
                      &config->commit_policy, &config->full_hit, &config->prefix_cache,
                      &config->test_hash_bits, &config->host_blocks, &config->keep_evicted,
                      &config->steps, &config->max_steps_out, &config->max_events,
-                     &config->max_tree_tokens) ||
+                     &config->max_tree_tokens, &config->quotas) ||
         !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
         !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
@@ -673,6 +681,7 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_CLOSE:
     case KVP_CALL_WINDOW:
         return TAKE_FIELDS(d, &o->u.released.freed_blocks, &o->u.released.cached_blocks);
+    case KVP_CALL_NS_INFO: return take_ns_info(d, &o->u.ns);
     case KVP_CALL_SEQ_TOKENS:
     case KVP_CALL_SEQ_BLOCK_TOKENS:
     case KVP_CALL_ROW:
@@ -763,7 +772,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_TREE || !kvpi_record_has(op)) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_NS_INFO || !kvpi_record_has(op)) {
         damaged(d, start);
         return d->status;
     }

@@ -502,6 +502,10 @@ static kvp_status run_plain(run *r)
     switch (call->op) {
     case KVP_CALL_NS_CLOSE: out->status = kvp_ns_close(cache, local_ns(r)); break;
     case KVP_CALL_NS_FLUSH: out->status = kvp_ns_flush(cache, local_ns(r)); break;
+    case KVP_CALL_NS_QUOTA:
+        out->status = kvp_ns_quota(cache, local_ns(r), call->tier, call->count);
+        break;
+    case KVP_CALL_NS_INFO: out->status = kvp_ns_info_get(cache, local_ns(r), &out->u.ns); break;
     case KVP_CALL_EXTEND:
         out->status =
             kvp_seq_extend(cache, seq, call->tokens, call->n_tokens, call->reserve_tokens);

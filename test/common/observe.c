@@ -51,6 +51,23 @@ static void put_queues(observed *o, const struct kvpi_pool *pool)
     }
 }
 
+/* Whom blocks count for; quotas, and whose turn it is. (Rings are queues of one namespace.) */
+static void put_quotas(observed *o, const struct kvpi_quotas *quotas)
+{
+    if (quotas->n_accounts == 0) {
+        return;
+    }
+    for (uint32_t b = 0; b < quotas->n_blocks; b++) {
+        put(o, &kvpi_owned(quotas, b)->owner, sizeof(kvpi_owned(quotas, b)->owner));
+    }
+    for (uint32_t place = 0; place < quotas->n_accounts; place++) {
+        const struct kvpi_account *account = kvpi_account(quotas, place);
+        put(o, account, sizeof(*account));
+    }
+    put_u32(o, quotas->turn);
+    put_u32(o, quotas->n_over);
+}
+
 /* A sequence's rows, its windows, and where it may write. */
 static void put_rows(observed *o, const world *w, kvp_seq seq, const kvp_seq_info *info)
 {
@@ -160,8 +177,10 @@ observed observe(const world *w)
     }
     free(tokens);
     put_queues(&o, &cache->pool);
+    put_quotas(&o, &cache->pool.quotas);
     if (cache->config.host_blocks > 0) {
         put_queues(&o, &cache->host);
+        put_quotas(&o, &cache->host.quotas);
     }
     for (uint32_t place = 0; place < cache->config.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);

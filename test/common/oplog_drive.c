@@ -58,6 +58,7 @@ kvp_config oplog_drive_config(uint64_t seed)
     kvp_config config = oplog_drive_small();
     if (seed / 4 % 2 == 1)
         take_groups(&config, seed);
+    config.quotas = seed % 4 != 3;
     if (seed % 4 == 1 || seed % 4 == 2)
         return config;
     config.host_blocks = 14 * config.n_groups;
@@ -236,6 +237,11 @@ static void fill_call(struct oplog_driver *d, kvp_call *call)
     call->handle = *any_seq(d);
     call->position = n;
     call->count = below(&d->random, 8);
+    if (call->op >= KVP_CALL_NS_QUOTA) {
+        call->handle = d->ns;
+        call->tier = below(&d->random, 2);
+        return;
+    }
     if (call->op >= KVP_CALL_WINDOW) {
         fill_tree_call(d, call);
         return;

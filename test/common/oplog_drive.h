@@ -8,7 +8,7 @@
 #include "core/record.h"
 #include "trace/oplog_replay.h"
 
-enum { OPLOG_DRIVE_CALLS = KVP_CALL_TREE, OPLOG_DRIVE_SEQS = 12 };
+enum { OPLOG_DRIVE_CALLS = KVP_CALL_NS_INFO, OPLOG_DRIVE_SEQS = 12 };
 
 struct oplog_driver {
     struct kvpi_oplog_replay replay;

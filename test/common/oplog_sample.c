@@ -17,6 +17,7 @@ const kvp_seq sample_seqs[] = {{SAMPLE_CACHE_BITS | 0x100001}, {SAMPLE_CACHE_BIT
 const uint32_t sample_counts[] = {2, 0, 3};
 kvp_status sample_statuses[] = {KVP_OK, KVP_E_NO_BLOCKS, KVP_E_HANDLE};
 const kvp_ns sample_ns = {SAMPLE_CACHE_BITS | 0x80000005};
+const kvp_ns_info sample_ns_info = {UINT64_MAX, KVP_NO_QUOTA, 300, 200, 7, 100000, 0};
 #define SEQ sample_seqs[0]
 
 kvp_config sample_config(void)
@@ -37,6 +38,7 @@ kvp_config sample_config(void)
     config.max_events = 1u << 20;
     config.max_tree_tokens = 300;
     config.n_groups = SAMPLE_GROUPS;
+    config.quotas = 1;
     config.groups[1] = (kvp_window){4, 1024};
     config.groups[2] = (kvp_window){0, UINT32_MAX};
     config.n_uncached_tokens = 3;
@@ -229,6 +231,8 @@ static void write_tree_call(struct kvpi_recorder *r, uint32_t op, kvp_status sta
     case KVP_CALL_TREE:
         kvpi_record_seq_tree(r, SEQ, 9, status, sample_tokens, sample_parents, &five);
         break;
+    case KVP_CALL_NS_QUOTA: kvpi_record_ns_quota(r, sample_ns, KVP_HOST, 4711, status); break;
+    case KVP_CALL_NS_INFO: kvpi_record_ns_info_get(r, sample_ns, status, &sample_ns_info); break;
     default: fail_msg("op %u has no writer", (unsigned)op);
     }
 }

@@ -12,7 +12,7 @@
 
 enum {
     SAMPLE_U = 4,
-    SAMPLE_CALLS = KVP_CALL_TREE, /* the last number */
+    SAMPLE_CALLS = KVP_CALL_NS_INFO, /* the last number */
     SAMPLE_RECORDED = SAMPLE_CALLS - 2,
     SAMPLE_OUTCOMES = 4,
     SAMPLE_EVENTS = 3,
@@ -31,6 +31,7 @@ extern const kvp_seq sample_seqs[3];
 extern const uint32_t sample_counts[3];
 extern kvp_status sample_statuses[3];
 extern const kvp_ns sample_ns;
+extern const kvp_ns_info sample_ns_info;
 extern const kvp_open_info sample_open_info;
 extern const kvp_admission sample_admission;
 extern const kvp_released sample_released;

@@ -3,6 +3,7 @@
 #include "scenes.h"
 
 #include <kvpager/hash.h>
+#include <kvpager/quotas.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -300,6 +301,42 @@ static void hashes_are_equal_everywhere(rig *r)
     }
 }
 
+/* Q1: two conversations are cached; then another namespace sweeps over documents, each once, far
+ * more than there are blocks. With a quota it drives the older one to the host, and from then on
+ * lives on its own blocks, on both tiers. */
+static void noisy_tenant_evicts_itself(rig *r)
+{
+    kvp_config config = rig_config(24);
+    kvp_ns sweep;
+    kvp_ns_info info = {0};
+    config.quotas = 1;
+    config.host_blocks = 17;
+    rig_begin(r, &config);
+    EXPECT_OK(r, kvp_ns_open(r->cache, "sweep", 5, &sweep));
+    EXPECT_OK(r, kvp_ns_quota(r->cache, sweep, KVP_DEVICE, 8));
+    EXPECT_OK(r, kvp_ns_quota(r->cache, sweep, KVP_HOST, 8));
+    rig_leave_cached(r, rig_tokens(6000), 32);
+    rig_leave_cached(r, rig_tokens(0), 64);
+    for (int32_t document = 1; document <= 40; document++) {
+        const kvp_prompt prompt = rig_prompt(rig_tokens(100 * document), 24);
+        rig_seq *s = rig_open_with(r, sweep, "sweep", &prompt);
+        rig_compute(r, s);
+        rig_decode(r, s, 5000, 4);
+        EXPECT_OK(r, kvp_ns_info_get(r->cache, sweep, &info));
+        EXPECT(r, info.blocks <= 8 && info.host_blocks <= 8);
+        rig_close(r, s);
+        EXPECT_EQ(r, rig_match(r, rig_tokens(0), 64).hit_tokens, 64);
+        EXPECT_EQ(r, rig_match(r, rig_tokens(0), 64).host_blocks, 0);
+    }
+    EXPECT_EQ(r, info.blocks + info.host_blocks, 16);
+    EXPECT_EQ(r, rig_match(r, rig_tokens(6000), 32).host_blocks, 8);
+    EXPECT_OK(r, kvp_ns_quota(r->cache, sweep, KVP_DEVICE, 0)); /* nothing of it is safe any more */
+    rig_open_done(r, rig_tokens(6000), 32);
+    EXPECT_OK(r, kvp_ns_info_get(r->cache, sweep, &info));
+    EXPECT_EQ(r, info.blocks, 0);
+    EXPECT_EQ(r, rig_match(r, rig_tokens(0), 64).hit_tokens, 64);
+}
+
 static const scene scenes[] = {
     {"R4", "counts-are-sums-across-queues", "TensorRT-LLM#12834", counts_are_sums_across_queues},
     {"S1", "nothing-to-evict-is-an-ordinary-answer", "sglang#36770",
@@ -314,6 +351,7 @@ static const scene scenes[] = {
     {"L2", "hashes-are-equal-everywhere", "LMCache#1139", hashes_are_equal_everywhere},
     {"L3", "restart-keeps-the-index", "LMCache#1175", restart_keeps_the_index},
     {"H1", "one-block-is-evicted-at-a-time", "transformers", one_block_is_evicted_at_a_time},
+    {"Q1", "noisy-tenant-evicts-itself", "mlx-serve#378", noisy_tenant_evicts_itself},
 };
 
 const scene_list peer_scenes = SCENES(scenes);

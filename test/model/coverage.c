@@ -72,6 +72,8 @@ static const expected expectations[] = {
     /* What drops a tree is what can make its sequence lack something: no KVP_E_DROPPED. */
     {KVP_CALL_ACCEPT, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE, KVP_E_TOO_SMALL, KVP_E_IN_FLIGHT}},
     {KVP_CALL_TREE, {KVP_E_HANDLE, KVP_E_TOO_SMALL}},
+    {KVP_CALL_NS_QUOTA, {KVP_E_ARG, KVP_E_HANDLE, KVP_E_STATE}},
+    {KVP_CALL_NS_INFO, {KVP_E_HANDLE, KVP_E_STATE}},
 };
 
 /* Calls that answer with an admission. */

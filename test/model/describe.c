@@ -79,6 +79,16 @@ static const field window_fields[] = {
     FIELD(kvp_window_info, dropped_end),
     {NULL, 0, 0},
 };
+static const field ns_fields[] = {
+    FIELD(kvp_ns_info, openers),
+    FIELD(kvp_ns_info, quota),
+    FIELD(kvp_ns_info, blocks),
+    FIELD(kvp_ns_info, cached_blocks),
+    FIELD(kvp_ns_info, host_quota),
+    FIELD(kvp_ns_info, host_blocks),
+    FIELD(kvp_ns_info, host_cached_blocks),
+    {NULL, 0, 0},
+};
 /* All but nodes_total and hash_collisions: both are matters of the implementation. */
 static const field stats_fields[] = {
     FIELD(kvp_stats, usable_blocks),
@@ -149,6 +159,7 @@ static const field *fields_of(const kvp_call *call)
     case KVP_CALL_CAN_SWAP_OUT:
     case KVP_CALL_CAN_SWAP_IN: return admission_fields;
     case KVP_CALL_SEQ_INFO: return seq_fields;
+    case KVP_CALL_NS_INFO: return ns_fields;
     case KVP_CALL_BLOCK_INFO: return block_fields;
     case KVP_CALL_STATS: return stats_fields;
     case KVP_CALL_SHORTAGE: return shortage_fields;

@@ -81,6 +81,8 @@ static void draw_weights(generator *g)
         g->weights[table[i].op] = weight;
     }
     g->weights[KVP_CALL_RESET] = 1;
+    g->weights[KVP_CALL_NS_QUOTA] = g->o->config.quotas ? 120 : 10;
+    g->weights[KVP_CALL_NS_INFO] = g->o->config.quotas ? 50 : 10;
     generate_tier_weights(g);
     generate_group_weights(g);
     if (chance(g, 30)) /* plans that grow long */
@@ -517,6 +519,17 @@ static void make_ns(generator *g, kvp_call *call)
         g->name[0] = (uint8_t)('a' + below(g, 2));
 }
 
+/* Quotas: none, tiny, or a part of the tier. */
+static void make_quota(generator *g, kvp_call *call)
+{
+    uint32_t n;
+
+    pick_ns(g, call);
+    call->tier = rarely(g) ? 2 : g->o->config.host_blocks ? chance(g, 50) : rarely(g);
+    n = call->tier == KVP_HOST ? g->o->config.host_blocks : g->o->config.n_blocks;
+    call->count = chance(g, 20) ? KVP_NO_QUOTA : chance(g, 30) ? below(g, 3) : up_to(g, n);
+}
+
 static void make_fork(generator *g, kvp_call *call)
 {
     const oracle_seq *seq = generate_seq(g, call);
@@ -605,7 +618,9 @@ void generator_next(generator *g, kvp_call *call)
     switch (call->op) {
     case KVP_CALL_NS_OPEN:
     case KVP_CALL_NS_CLOSE:
-    case KVP_CALL_NS_FLUSH: make_ns(g, call); break;
+    case KVP_CALL_NS_FLUSH:
+    case KVP_CALL_NS_INFO: make_ns(g, call); break;
+    case KVP_CALL_NS_QUOTA: make_quota(g, call); break;
     case KVP_CALL_MATCH:
     case KVP_CALL_OPEN:
     case KVP_CALL_CAN_OPEN: make_prompt(g, call); break;

@@ -152,4 +152,9 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
     draw_steps(&state, config);
     draw_events(&state, config);
     draw_groups(&state, config);
+    config->quotas = likely(&state, 50);
+    if (config->quotas && likely(&state, 30)) {
+        config->max_namespaces += 2;
+        config->n_nodes += config->n_nodes ? 2 : 0;
+    }
 }

@@ -285,6 +285,7 @@ static kvp_status ns_open(oracle *o, const kvp_call *call, kvp_outcome *out)
     o->namespaces[i].reopened = reopened;
     o->namespaces[i].open = true;
     o->namespaces[i].openers = 1;
+    o->namespaces[i].quotas[KVP_DEVICE] = o->namespaces[i].quotas[KVP_HOST] = KVP_NO_QUOTA;
     o->namespaces[i].name_bytes = call->name_bytes;
     if (call->name_bytes)
         memcpy(o->namespaces[i].name, call->name, call->name_bytes);
@@ -381,6 +382,8 @@ static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_NS_OPEN: return ns_open(o, call, out);
     case KVP_CALL_NS_CLOSE:
     case KVP_CALL_NS_FLUSH: return ns_close_or_flush(o, call);
+    case KVP_CALL_NS_QUOTA:
+    case KVP_CALL_NS_INFO: return oracle_quota_call(o, call, out);
     case KVP_CALL_MATCH: return oracle_match_call(o, call, out);
     case KVP_CALL_OPEN: return oracle_open(o, call, out);
     case KVP_CALL_EXTEND:

@@ -1,5 +1,5 @@
-/* The oracle: what cache.h, windows.h, trees.h, swap.h, steps.h and events.h in include/kvpager
- * say, as slow and plain code.
+/* The oracle: what cache.h, windows.h, trees.h, swap.h, steps.h, events.h and quotas.h in
+ * include/kvpager say, as slow and plain code.
  *
  * It takes the same calls as a cache (kvp_call) and foretells every result (kvp_outcome). It was
  * written from the headers' comments alone and shares no code with the library but the content
@@ -30,6 +30,7 @@
 #include "kvpager/events.h"
 #include "kvpager/hash.h"
 #include "kvpager/oplog.h"
+#include "kvpager/quotas.h"
 #include "kvpager/steps.h"
 #include "kvpager/swap.h"
 #include "kvpager/trees.h"
@@ -93,6 +94,7 @@ typedef struct oracle_block {
     uint64_t touched_by; /* newest step that was out when one that may write left it; 0: none */
     uint64_t filled_by;  /* copy, in the plan or out, that its first slots come from; 0: none */
     bool kept;           /* its content came from an evicted block */
+    uint64_t ns_handle;  /* whom it was taken for last */
     uint32_t *unit_node; /* [S/U] */
     uint8_t *unit_kind;  /* [S/U] UNIT_... */
 } oracle_block;
@@ -107,6 +109,7 @@ typedef struct oracle_pool {
     int32_t first;
     uint32_t n; /* 0: there is no such tier */
     uint32_t held;
+    uint32_t turn; /* the place of the namespace that is asked first for a block, if it is over */
     oracle_queue queues[KVP_RETENTION_CLASSES];
 } oracle_pool;
 
@@ -141,6 +144,7 @@ typedef struct oracle_ns {
     uint32_t root;
     uint8_t name[KVP_NAME_MAX_BYTES];
     uint32_t name_bytes;
+    uint32_t quotas[ORACLE_TIERS];
     uint32_t flushes; /* since it was opened */
     bool left;        /* closed; the name is of the one that was here */
     bool reopened;    /* the one that was here before had this name, too */
@@ -243,7 +247,14 @@ typedef struct oracle_seq {
     X(tree_sealed)      /* a unit, by an accepted path */                                          \
     X(tree_adopts)      /* a block, by an accepted path */                                         \
     X(tree_drops)       /* entries, by an accepted path */                                         \
-    X(tree_releases)    /* blocks behind an accepted path */
+    X(tree_releases)    /* blocks behind an accepted path */                                       \
+    X(quota_idle)       /* a full namespace took a free block */                                   \
+    X(quota_own)        /* and one of its own, which was not the first of the queue */             \
+    X(quota_own_host)   /* on the host */                                                          \
+    X(quota_held)       /* and had none of its own to give */                                      \
+    X(quota_others)     /* a block was taken from one that is over */                              \
+    X(quota_turns)      /* and another one was over, too */                                        \
+    X(quota_unkept)     /* not kept on the host, for others' sake */
 
 #define ORACLE_MARK_FIELD(name) uint64_t name;
 typedef struct oracle_marks {

@@ -66,9 +66,9 @@ static bool is_wanted(oracle *o, const oracle_node *node, uint32_t group)
     return true;
 }
 
-static bool can_keep(oracle *o)
+static bool can_keep(oracle *o, uint64_t ns_handle)
 {
-    bool has_block = oracle_available(o, KVP_HOST) > 0;
+    bool has_block = oracle_available(o, KVP_HOST) > 0 && !oracle_displaces(o, ns_handle);
     bool has_room = 2 * (o->n_copies + o->to_come) < o->config.max_copies;
 
     o->marks.unkept_no_block += !has_block;
@@ -83,7 +83,8 @@ static void keep(oracle *o, int32_t block, uint32_t deepest)
 {
     uint64_t evicted = o->stats.host_evicted_blocks;
     uint32_t depth = oracle_block_depth(o, block);
-    int32_t copy = oracle_take(o, KVP_HOST, o->blocks[block].group, o->blocks[block].retention);
+    int32_t copy = oracle_take(o, KVP_HOST, o->blocks[block].group, o->blocks[block].retention,
+                               o->blocks[block].ns_handle);
 
     o->blocks[copy].kept = true;
     o->marks.kept_evicts += o->stats.host_evicted_blocks > evicted;
@@ -123,7 +124,8 @@ static void evict(oracle *o, int32_t block)
     oracle_block *b = &o->blocks[block];
     uint32_t deepest = b->unit_node[oracle_block_depth(o, block) - 1];
     bool on_device = oracle_tier(o, block) == KVP_DEVICE;
-    bool kept = on_device && is_wanted(o, &o->nodes[deepest], b->group) && can_keep(o);
+    bool kept =
+        on_device && is_wanted(o, &o->nodes[deepest], b->group) && can_keep(o, b->ns_handle);
 
     if (kept)
         keep(o, block, deepest);
@@ -135,16 +137,14 @@ static void evict(oracle *o, int32_t block)
     oracle_plan_forget(o, block, &o->marks.evicted_copies);
 }
 
-/* Take the head of the lowest class of the tier. The caller knows that there is one. */
-int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention)
+/* Take a block of the tier: the head of the lowest class, or what quotas put before it. The caller
+ * knows that there is one. */
+int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention,
+                    uint64_t ns_handle)
 {
     oracle_pool *pool = &o->pools[tier];
-    int32_t block = 0;
+    int32_t block = oracle_choose(o, tier, ns_handle);
 
-    for (uint32_t c = 0; !block; c++) {
-        if (pool->queues[c].n)
-            block = pool->queues[c].items[0];
-    }
     oracle_queue_remove(o, block);
     if (oracle_block_sealed(o, block)) {
         for (uint32_t c = o->blocks[block].retention + 1; c < KVP_RETENTION_CLASSES; c++)
@@ -155,6 +155,7 @@ int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention
     o->blocks[block].refs = 1;
     o->blocks[block].group = group;
     o->blocks[block].retention = retention;
+    o->blocks[block].ns_handle = ns_handle;
     o->blocks[block].touched_by = 0;
     o->blocks[block].kept = false;
     pool->held++;

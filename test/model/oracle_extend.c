@@ -189,7 +189,7 @@ static void copy_on_write(oracle *o, oracle_seq *seq, uint32_t group, uint32_t i
 {
     uint32_t S = o->config.block_tokens, used = seq->tokens + seq->n_tree - i * S;
     int32_t old = seq->rows[group][i];
-    int32_t new = oracle_take(o, KVP_DEVICE, group, seq->retention);
+    int32_t new = oracle_take(o, KVP_DEVICE, group, seq->retention, seq->ns_handle);
 
     seq->rows[group][i] = new;
     seq->row_changed = true;
@@ -255,7 +255,8 @@ void oracle_make_room(oracle *o, oracle_seq *seq, uint32_t n_tokens, uint32_t re
     oracle_rows_grow(seq, n_groups, g.entries);
     for (; seq->n_row < g.entries; seq->n_row++) {
         for (uint32_t k = 0; k < n_groups; k++)
-            seq->rows[k][seq->n_row] = oracle_take(o, KVP_DEVICE, k, seq->retention);
+            seq->rows[k][seq->n_row] =
+                oracle_take(o, KVP_DEVICE, k, seq->retention, seq->ns_handle);
     }
     if (seq->writable < g.target)
         seq->writable = (uint32_t)g.target;

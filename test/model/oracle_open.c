@@ -498,7 +498,7 @@ static void take_rest(oracle *o, oracle_seq *seq, const oracle_match *m, uint32_
 
     if (block || (i < m->full && !is_hit(o, m, group, i)))
         return;
-    block = seq->rows[group][i] = oracle_take(o, KVP_DEVICE, group, seq->retention);
+    block = seq->rows[group][i] = oracle_take(o, KVP_DEVICE, group, seq->retention, seq->ns_handle);
     if (!source)
         return;
     o->marks.kept_hits += o->blocks[source].kept;

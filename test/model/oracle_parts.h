@@ -48,7 +48,8 @@ bool oracle_block_sealed(const oracle *o, int32_t block);
 /* oracle_blocks.c: queues, taking and evicting, holding and releasing, parking. */
 void oracle_queue_put(oracle *o, int32_t block, bool at_tail);
 void oracle_queue_remove(oracle *o, int32_t block);
-int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention);
+int32_t oracle_take(oracle *o, uint32_t tier, uint32_t group, uint32_t retention,
+                    uint64_t ns_handle);
 void oracle_hold(oracle *o, int32_t block);
 void oracle_release(oracle *o, int32_t block, kvp_released *released);
 bool oracle_is_writer(const oracle *o, const oracle_seq *seq);
@@ -57,6 +58,11 @@ void oracle_leave(oracle *o, const oracle_seq *seq, int32_t block, kvp_released 
 void oracle_free_cached(oracle *o, int32_t block);
 void oracle_unpark(oracle *o, uint64_t step);
 bool oracle_is_touched(const oracle *o, int32_t block);
+
+/* oracle_quotas.c: whose blocks go first. */
+int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle);
+bool oracle_displaces(oracle *o, uint64_t ns_handle);
+kvp_status oracle_quota_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 
 /* oracle_plan.c: copies. */
 uint32_t oracle_plan_room(const oracle *o);

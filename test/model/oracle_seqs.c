@@ -319,7 +319,7 @@ static void forget_node(oracle *o, uint32_t i)
 
 static void forget_pool(oracle *o, oracle_pool *pool)
 {
-    pool->held = 0;
+    pool->held = pool->turn = 0;
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++)
         pool->queues[c].n = 0;
     for (uint32_t i = 1; i < pool->n; i++)

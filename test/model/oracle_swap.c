@@ -281,7 +281,7 @@ static void take_entry(oracle *o, const move *m, const oracle_seq *seq, uint32_t
         return;
     later = b->to != 0;
     if (!later) {
-        b->to = oracle_take(o, m->tier, group, o->blocks[b->from].retention);
+        b->to = oracle_take(o, m->tier, group, o->blocks[b->from].retention, seq->ns_handle);
         o->blocks[b->to].refs = b->holders;
         oracle_plan_add(o, b->from, b->to, b->slots);
     }

@@ -90,7 +90,7 @@ static void print_config(FILE *file, const kvp_config *c)
             " seq_tokens %" PRIu32 " namespaces %" PRIu32 " nodes %" PRIu32 " unit_keys %" PRIu32
             " copies %" PRIu32 " %s %s prefix_cache %" PRIu32 " watermark %g hash_bits %" PRIu32
             " uncached %" PRIu32 " host %" PRIu32 "%s steps %s %" PRIu32 " events %" PRIu32
-            " tree %" PRIu32 " groups",
+            " tree %" PRIu32 "%s groups",
             c->block_tokens, c->unit_tokens, c->n_blocks, c->max_seqs, c->max_seq_tokens,
             c->max_namespaces, c->n_nodes, c->max_unit_keys, c->max_copies,
             c->commit_policy == KVP_KEEP ? "keep" : "adopt",
@@ -98,7 +98,7 @@ static void print_config(FILE *file, const kvp_config *c)
             c->watermark, c->test_hash_bits, c->n_uncached_tokens, c->host_blocks,
             c->keep_evicted ? "" : " keep nothing",
             c->steps == KVP_STEPS_OVERLAPPED ? "overlapped" : "ordered", c->max_steps_out,
-            c->max_events, c->max_tree_tokens);
+            c->max_events, c->max_tree_tokens, c->quotas ? " quotas" : "");
     for (uint32_t k = 0; k < c->n_groups; k++)
         fprintf(file, " {%" PRIu32 ",%" PRIu32 "}", c->groups[k].sink_tokens,
                 c->groups[k].recent_tokens);

@@ -56,7 +56,7 @@ static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *res
             resolved->groups[i].recent_tokens != wanted->groups[i].recent_tokens)
             return false;
     }
-    return resolved->n_groups == wanted->n_groups &&
+    return resolved->n_groups == wanted->n_groups && resolved->quotas == wanted->quotas &&
            resolved->max_tree_tokens == wanted->max_tree_tokens;
 }
 
@@ -317,6 +317,18 @@ static bool audit_blocks(session *s, uint32_t tier)
     return true;
 }
 
+static bool audit_spaces(session *s)
+{
+    kvp_call call = {.op = KVP_CALL_NS_INFO};
+
+    for (uint32_t i = 0; i < s->o->config.max_namespaces; i++) {
+        call.handle = s->o->namespaces[i].handle;
+        if (s->o->namespaces[i].open && !audit_call(s, &call))
+            return false;
+    }
+    return true;
+}
+
 bool session_audit(session *s)
 {
     static const uint32_t ops[] = {KVP_CALL_STATS, KVP_CALL_EVICTED, KVP_CALL_SHORTAGE};
@@ -327,7 +339,7 @@ bool session_audit(session *s)
         if (!audit_call(s, &call))
             return false;
     }
-    if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST))
+    if (!audit_blocks(s, KVP_DEVICE) || !audit_blocks(s, KVP_HOST) || !audit_spaces(s))
         return false;
     for (uint32_t i = 0; i < s->o->config.max_seqs; i++) {
         if (s->o->seqs[i].open && !audit_seq(s, &s->o->seqs[i]))

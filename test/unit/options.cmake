@@ -18,6 +18,10 @@ target_link_options(test_memory_faults PRIVATE
     LINKER:--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap
     LINKER:--wrap=pthread_create,--wrap=pthread_join)
 
+# The system's random numbers are what the test says.
+target_link_options(test_seed PRIVATE
+    LINKER:--wrap=getrandom,--wrap=open,--wrap=read,--wrap=fstat,--wrap=close)
+
 # The example model, without its main.
 target_sources(test_tiny_llama PRIVATE
     "${PROJECT_SOURCE_DIR}/examples/tiny_llama/model.c"

@@ -146,6 +146,7 @@ GIVES(can_extend, kvp_admission, 0, extend_one(out, n))
 GIVES(can_swap_out, kvp_admission, 0, kvp_can_swap_out_sized(CACHE, &all.seq, 1, out, n))
 GIVES(can_swap_in, kvp_admission, 0, kvp_can_swap_in_sized(CACHE, NULL, 0, 0, out, n))
 GIVES(seq_info, kvp_seq_info, 0, kvp_seq_info_get_sized(CACHE, all.seq, out, n))
+GIVES(ns_info, kvp_ns_info, 0, kvp_ns_info_get_sized(CACHE, all.w.ns, out, n))
 GIVES(block_info, kvp_block_info, 0,
       kvp_block_info_get_sized(CACHE, 0, KVP_DEVICE, row_entry(&all.w, all.seq, 0), out, n))
 GIVES(arena, kvp_arena_report, 0, look(out, n))
@@ -173,11 +174,12 @@ static const given *const gives[] = {
     &gives_arena_options,  &gives_append,        &gives_attention,       &gives_merge,
     &gives_cache_config,   &gives_config_peek,   &gives_stats,           &gives_shortage,
     &gives_match,          &gives_open,          &gives_can_open,        &gives_can_extend,
-    &gives_can_swap_out,   &gives_can_swap_in,   &gives_seq_info,        &gives_block_info,
-    &gives_arena,          &gives_snapshot_load, &gives_snapshot_peek,   &gives_sched_stats,
-    &gives_request,        &gives_sample,        &gives_wire_config_of,  &gives_wire_apply,
-    &gives_wire_info,      &gives_wire_seq,      &gives_slice,           &gives_describe,
-    &gives_describe_info,  &gives_loopback,      &gives_ticket,          &gives_receiver_stats,
+    &gives_can_swap_out,   &gives_can_swap_in,   &gives_seq_info,        &gives_ns_info,
+    &gives_block_info,     &gives_arena,         &gives_snapshot_load,   &gives_snapshot_peek,
+    &gives_sched_stats,    &gives_request,       &gives_sample,          &gives_wire_config_of,
+    &gives_wire_apply,     &gives_wire_info,     &gives_wire_seq,        &gives_slice,
+    &gives_describe,       &gives_describe_info, &gives_loopback,        &gives_ticket,
+    &gives_receiver_stats,
 };
 
 static void check_given(const given *g, const unsigned char *whole, size_t size)
@@ -673,10 +675,11 @@ static kvp_status read_ticket(void *out, size_t n)
 static int begin(void **state)
 {
     (void)state;
-    const kvp_config config = config_of(4, 4, 15);
+    kvp_config config = config_of(4, 4, 15);
     kvp_sched_config sched;
     kvp_wire_config wire;
     kvp_transfer_config transfer;
+    config.quotas = 1;
     all.w = make_world(&config);
     leave_cached(&all.w, ints(0), 8);
     kvp_snapshot_options options;

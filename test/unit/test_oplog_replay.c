@@ -99,7 +99,8 @@ static void make_hostile_calls(struct kvpi_oplog_replay *replay, uint64_t seq, u
     for (uint32_t op = KVP_CALL_NS_OPEN; op <= OPLOG_DRIVE_CALLS; op++)
         for (int place = 0; place < 5; place++) {
             const int32_t leaf = place == 0 ? (int32_t)huge : -1;
-            kvp_call call = {.op = op, .handle = op <= KVP_CALL_OPEN ? 1 : seq};
+            kvp_call call = {.op = op,
+                             .handle = op <= KVP_CALL_OPEN || op >= KVP_CALL_NS_QUOTA ? 1 : seq};
             call.position = place == 0 ? huge : 0;
             call.count = place == 1 ? huge : 0;
             call.group = place == 2 ? huge : 0;
