@@ -416,7 +416,7 @@ def test_record(tmp_path: pathlib.Path) -> None:
             with pytest.raises(kvpager.StateError), cache.record(path):
                 pass
         seq.close()
-    assert path.read_bytes().startswith(b"kvplog3\n")
+    assert path.read_bytes().startswith(b"kvplog4\n")
     with Cache(n_blocks=16) as cache, pytest.raises(kvpager.IoError), \
             cache.record(tmp_path / "no" / "such"):
         pass
