@@ -5,7 +5,8 @@
  * victims and statuses, bit for bit, at any check level and on any machine; a record that differs
  * is a defect, or another version.
  *
- * Not recorded: calls refused for a NULL pointer or a wrong struct_size, and calls whose cache is
+ * Not recorded: checks (kvp_prompt_check), calls refused for a NULL pointer or a wrong struct_size,
+ * and calls whose cache is
  * only named (destroy, record_start). While a recording runs, calls that only read write to it, and
  * need the cache for themselves like all others. Handles in a log are portable: the cache's number
  * is taken out, so that they are equal in every run.
