@@ -81,11 +81,11 @@ enum {
 enum { KVP_ARENA_HELD = 0, KVP_ARENA_CACHED = 1, KVP_ARENA_PARKED = 2, KVP_ARENA_STATES = 3 };
 
 typedef struct kvp_arena_report {
-    union {
+    KVP_EXTENSION union {
         kvp_config config; /* resolved; uncached_tokens is NULL */
         uint64_t config_room[64];
     };
-    union {
+    KVP_EXTENSION union {
         kvp_stats stats;
         uint64_t stats_room[128];
     };

@@ -6,10 +6,10 @@
  * is a defect, or another version.
  *
  * Not recorded: calls refused for a NULL pointer or a wrong struct_size, calls whose cache is only
- * named (destroy, record_start, recover), and the reads that may run beside a change
- * (kvp_seq_info_get, kvp_events_read). While a recording runs, other calls that only read write to
- * it, and need the cache for themselves like all others. Handles in a log are portable: the cache's
- * number is taken out, so that they are equal in every run.
+ * named (destroy, record_start, recover), checks (kvp_prompt_check), and the reads that may run
+ * beside a change (kvp_seq_info_get, kvp_events_read). While a recording runs, other calls that
+ * only read write to it, and need the cache for themselves like all others. Handles in a log are
+ * portable: the cache's number is taken out, so that they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
  *   "kvplog4\n", configuration, then records: op (1 byte), arguments, status, results.

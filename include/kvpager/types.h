@@ -28,9 +28,11 @@
 #include <stdint.h>
 
 #if defined(__GNUC__)
-#define KVP_API __attribute__((visibility("default")))
+#define KVP_API       __attribute__((visibility("default")))
+#define KVP_EXTENSION __extension__ /* C99 has no unions without a name */
 #else
 #define KVP_API
+#define KVP_EXTENSION
 #endif
 
 /* A call that gives a struct which may grow, or fills one: a function in the header, which passes

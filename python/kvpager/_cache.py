@@ -84,7 +84,7 @@ class Cache(Tiers, Snapshots, Uncopied):
         self.groups = [Window(group.sink_tokens, group.recent_tokens)
                        for group in room.groups[0:room.n_groups]]
         return {name: getattr(room, name) for name, _ in ffi.typeof("kvp_config").fields
-                if name not in ("struct_size", "uncached_tokens", "groups")}
+                if name not in ("struct_size", "reserved", "uncached_tokens", "groups")}
 
     @staticmethod
     def bytes_for(**config: Unpack[ConfigFields]) -> int:

@@ -52,7 +52,7 @@ def kvpy_arena_tell_seq(context: Any, seq: Any) -> None:
 def _report_of(made: Any) -> ArenaReport:
     n_groups = made.config.n_groups
     config = {name: getattr(made.config, name) for name, _ in ffi.typeof("kvp_config").fields
-              if name not in ("struct_size", "uncached_tokens", "groups")}
+              if name not in ("struct_size", "reserved", "uncached_tokens", "groups")}
     windows = [Window(group.sink_tokens, group.recent_tokens)
                for group in made.config.groups[0:n_groups]]
     blocks = np.frombuffer(ffi.buffer(ffi.addressof(made, "blocks")), np.uint64)

@@ -66,7 +66,7 @@ class OpLog(_Closing):
         if status:
             fail(status, "OpLog.config")
         return {name: getattr(room, name) for name, _ in ffi.typeof("kvp_config").fields
-                if name not in ("struct_size", "uncached_tokens")}
+                if name not in ("struct_size", "reserved", "uncached_tokens")}
 
     def __iter__(self) -> Iterator[Call]:
         status = lib.kvpg_oplog_rewind(self._o)

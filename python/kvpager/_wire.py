@@ -80,7 +80,7 @@ def wire_config(cache: Cache | None = None, **fields: Unpack[WireConfigFields]) 
     the defaults; with the given fields in place of those."""
     made = _config(cache, fields)
     return {name: getattr(made, name) for name, _ in ffi.typeof("kvp_wire_config").fields
-            if name != "struct_size"}
+            if name not in ("struct_size", "reserved")}
 
 
 def _config(cache: Cache | None, fields: Any) -> Any:

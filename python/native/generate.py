@@ -87,7 +87,7 @@ def macros(include: pathlib.Path) -> tuple[list[str], dict[str, str]]:
             value = re.sub(r"/\*.*", "", value).strip()
             if re.fullmatch(r'"[^"\\]*"', value):
                 strings[name] = value[1:-1]
-            elif re.fullmatch(r"\(?-?\w+\)?", value) and name != "KVP_API":
+            elif re.fullmatch(r"\(?-?\w+\)?", value) and name not in ("KVP_API", "KVP_EXTENSION"):
                 numbers.append(name)
     return numbers, strings
 
