@@ -769,30 +769,15 @@ KVP_API kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, ui
 KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier,
                                     int32_t block, int32_t *out_tokens, uint32_t *out_n_tokens);
 
-/* ------------------------------------------------------------------------------------ recording */
+/* ---------------------------------------------------------------------------------------- sinks */
 
-/* Where the bytes of an operation log go. `write` is called with pieces of records, during calls on
- * the cache; it returns 0, or anything else to end the recording (the call itself is not affected).
- * It must not call the cache. */
+/* Where the bytes of an operation log (record.h) or a snapshot (snapshot.h) go. `write` is called
+ * with pieces of them, during calls on the cache. It returns 0; anything else ends the recording
+ * (the call itself is not affected) or the snapshot. It must not call the cache. */
 typedef struct kvp_sink {
     void *context;
     int (*write)(void *context, const void *bytes, size_t n_bytes);
 } kvp_sink;
-
-/* Record every call on the cache from now on, with arguments and results: see oplog.h.
- *
- * The log begins with the configuration, so a cache whose state is not new cannot be recorded.
- *
- * Takes:   sink         copied
- * Returns: KVP_OK; KVP_E_STATE when a sequence or namespace was opened before, or a recording runs;
- *          KVP_E_IO when the sink refused the header
- * Thread:  cache. Cost: at most 30 ns per recorded call, plus its bytes, plus the sink
- */
-KVP_API kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink);
-
-/* End the recording. Returns: KVP_OK; KVP_E_STATE when none runs; KVP_E_IO when the sink refused
- * bytes at some point: the log ends there. */
-KVP_API kvp_status kvp_record_stop(kvp_cache *cache);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "types.h"
 #include "hash.h"
 #include "cache.h"
+#include "record.h"
 #include "swap.h"
 #include "steps.h"
 #include "events.h"
