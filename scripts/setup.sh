@@ -7,6 +7,8 @@
 #                                         without one that test is skipped
 #     scripts/setup.sh coverage           and what counts covered lines and branches
 #     scripts/setup.sh analyze            and the static analysers
+#     scripts/setup.sh instructions       and what counts instructions
+#     scripts/setup.sh ports              and other compilers
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
 #
@@ -19,6 +21,8 @@ want_fuzz=no
 want_browser=no
 want_coverage=no
 want_analyze=no
+want_instructions=no
+want_ports=no
 list_only=no
 for argument in "$@"; do
     case $argument in
@@ -26,9 +30,12 @@ for argument in "$@"; do
     browser) want_browser=yes ;;
     coverage) want_coverage=yes ;;
     analyze) want_analyze=yes ;;
+    instructions) want_instructions=yes ;;
+    ports) want_ports=yes ;;
     --list-missing) list_only=yes ;;
     *)
-        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [--list-missing]" >&2
+        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [instructions] [ports]" \
+            "[--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -108,6 +115,14 @@ missing_packages() {
     if [ $want_analyze = yes ]; then
         have clang-tidy || echo clang-tidy
         have cppcheck || echo cppcheck
+    fi
+    if [ $want_instructions = yes ]; then
+        have valgrind && [ -e /usr/include/valgrind/callgrind.h ] || echo valgrind
+    fi
+    if [ $want_ports = yes ]; then
+        have clang || echo clang
+        # Debian's oldest; elsewhere scripts/ports.py skips what is not there.
+        ! is_debian || have gcc-11 || echo gcc-11
     fi
 }
 
