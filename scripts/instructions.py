@@ -25,6 +25,8 @@ NAMES = ["open_hit_2048", "open_evict_commit_131072_warm", "extend_commit_1024_f
 MOST_PERCENT = 3
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RECORD = os.path.join(ROOT, "bench", "instructions.txt")
+# Files whose code runs only on processors that have certain instructions.
+OF_ONE_PROCESSOR = re.compile(r"/src/.*_(avx|avx2|avx512|amx)[^/]*$|/(stream|checksum)_x86\.c$|/amx_")
 HEAD = """\
 # Instructions of one sample of each operation: `make instructions` compares, and
 # `scripts/instructions.py build/release --write` writes this file.
@@ -73,9 +75,14 @@ def measure(build, name):
             sys.exit(f"instructions: {name}: status {run.returncode}\n{run.stdout}{run.stderr}")
         with open(out) as file:
             text = file.read()
-    bench = os.path.join(ROOT, "bench") + os.sep
-    return count(text, lambda obj, file: obj.endswith("/kvp_bench") and
-                 not os.path.join(build, file).startswith(bench))
+    chosen = count(text, lambda obj, file: OF_ONE_PROCESSOR.search(file))
+    if chosen:
+        sys.exit(f"instructions: {name} runs {chosen} instructions that the processor decides about")
+    return count(text, is_ours)
+
+
+def is_ours(obj, file):
+    return obj.endswith("/kvp_bench") and "/bench/" not in file
 
 
 def compiler(build):
@@ -114,7 +121,9 @@ def self_test():
             "16 400\n+2 30\ncob=(2) /lib/libc.so.6\ncfi=(2) ./string/memcpy.c\ncfn=(2) memcpy\n"
             "calls=3 50\n+1 9000\nfi=(3) /s/bench/world.c\n* 7\nfe=(1)\n-3 2\n\n"
             "ob=(2)\nfl=(2)\nfn=(2)\n50 9000\n")
-    assert count(text, lambda obj, file: "kvp_bench" in obj and "/bench/" not in file) == 432
+    assert count(text, is_ours) == 432
+    assert OF_ONE_PROCESSOR.search("/x/src/attention/kernels_avx512_bf16.c")
+    assert not OF_ONE_PROCESSOR.search("/x/src/attention/kernels_portable.c")
     same = {name: 1000 for name in NAMES}
     assert not any(bad for _, bad in verdicts(same, same))
     assert any(bad for _, bad in verdicts(same, {**same, NAMES[3]: 1031}))
