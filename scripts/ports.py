@@ -2,7 +2,7 @@
 """Builds that `make test` does not have: other compilers, generators, tools and targets.
 
     ports.py [NAME...]     run all, or some
-    ports.py --write ...   and record the run in docs/TESTING.md
+    ports.py --write ...   and record their rows in docs/TESTING.md
     ports.py --list        names and what they do
 
 Each works in build/ports/NAME, from nothing, and leaves its output in build/ports/NAME.log. Where
@@ -326,16 +326,19 @@ def machine():
 
 
 def write(rows):
+    """Puts these rows into the page; of builds that were not run it keeps what an earlier run said."""
     with open(PAGE) as file:
         page = file.read()
     before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    inside, end, after = rest.partition(END)
     if not begin or not end:
         sys.exit(f"ports: {PAGE} has no '{BEGIN.strip()}' ... '{END.strip()}'")
-    text = f"`make ports`, {datetime.date.today()}; {machine()}:\n\n" \
-           "| build | what | result | seconds | |\n|---|---|---|--:|---|\n"
+    lines = {line.split(" | ")[0][2:]: line for line in inside.split("\n") if line.startswith("| ")}
     for name, verdict, seconds, note in rows:
-        text += f"| {name} | {PORTS[name][0]} | {verdict} | {seconds:.0f} | {note} |\n"
+        lines[name] = f"| {name} | {PORTS[name][0]} | {verdict} | {seconds:.0f} | " \
+                      f"{datetime.date.today()} | {note} |"
+    text = f"On {machine()}:\n\n| build | what | result | seconds | run on | |\n|---|---|---|--:|---|---|\n"
+    text += "".join(lines[name] + "\n" for name in PORTS if name in lines)
     with open(PAGE, "w") as file:
         file.write(before + BEGIN + text + END + after)
 

@@ -39,7 +39,9 @@ done
 
 # The libraries and nothing else, and the embedder's cache is as it was.
 grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$build/CMakeCache.txt" || fail "the build type was set"
-made=$(find "$build/kvpager" -type f \( -name '*.so*' -o -name '*.a' -o -perm -u+x \) -printf '%f\n' |
+ours=$build/kvpager
+[ -d "$ours" ] || ours=$build/_deps/kvpager-build # FetchContent's place
+made=$(find "$ours" -type f \( -name '*.so*' -o -name '*.a' -o -perm -u+x \) -printf '%f\n' |
     sort | tr '\n' ' ')
 [ "$made" = "libkvpager.a libkvpager.so.$KVP_VERSION " ] || fail "built: $made"
 
@@ -63,7 +65,7 @@ END
 
 # Without a room nothing of it is linked, none of its functions shown, none of its headers installed.
 if [ $whole = no ]; then
-    library=$build/kvpager/libkvpager.so
+    library=$ours/libkvpager.so
     "$NM" "$library" >"$work/symbols"
     grep -q ' kvp_seq_open$' "$work/symbols" || fail "no symbols to look at"
     rooms='attn|attend|rope|kernel|memory|layer|copier|stream|team|type|sched|wire|mirror|transfer'
