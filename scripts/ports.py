@@ -337,7 +337,8 @@ def write(rows):
     for name, verdict, seconds, note in rows:
         lines[name] = f"| {name} | {PORTS[name][0]} | {verdict} | {seconds:.0f} | " \
                       f"{datetime.date.today()} | {note} |"
-    text = f"On {machine()}:\n\n| build | what | result | seconds | run on | |\n|---|---|---|--:|---|---|\n"
+    text = f"On {machine()}:\n\n| build | what | result | seconds | run on | |\n" \
+           "|---|---|---|--:|---|---|\n"
     text += "".join(lines[name] + "\n" for name in PORTS if name in lines)
     with open(PAGE, "w") as file:
         file.write(before + BEGIN + text + END + after)
@@ -358,9 +359,9 @@ def main():
     for name in names:
         verdict, seconds, note = run_one(name)
         rows.append((name, verdict, seconds, note))
+        if "--write" in arguments:
+            write(rows)
         print(f"{verdict:8}{seconds:6.0f} s  {name}{': ' + note if note else ''}", flush=True)
-    if "--write" in arguments:
-        write(rows)
     n_failed = sum(row[1] == "FAILED" for row in rows)
     n_skipped = sum(row[1] == "skipped" for row in rows)
     print(f"{len(rows) - n_failed - n_skipped} passed, {n_failed} failed, {n_skipped} skipped")
