@@ -25,6 +25,7 @@ BEGIN, END = "<!-- ports: begin -->\n", "<!-- ports: end -->\n"
 ROOMS = ["ATTENTION", "MEMORY", "SCHED", "TRANSFER", "OPLOG"]
 PLAIN = ["-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_FUZZ=OFF"]
 TRIAL_SECONDS = 300  # what a newcomer is given for each way to have the library
+RUN_SECONDS = 60     # and for make run
 PORTS = {}
 
 
@@ -258,13 +259,18 @@ def unpack(work):
     return archive[:-len(".tar.gz")]
 
 
-def timed(work, what, *commands, cwd):
-    begin = time.monotonic()
+def timed(work, what, *commands, cwd, most=TRIAL_SECONDS):
+    """Seconds; on a machine that is busy with other work, as it would take if it were not."""
+    def processor_seconds():
+        return sum(os.times()[2:4]) / os.cpu_count()
+    begin, begin_processor = time.monotonic(), processor_seconds()
     for command in commands:
         work.run("bash", "-euc", command, cwd=cwd, CMAKE_C_COMPILER_LAUNCHER="")
     seconds = time.monotonic() - begin
-    if seconds > TRIAL_SECONDS:
-        raise Failed(f"{what} took {seconds:.0f} s, more than {TRIAL_SECONDS}")
+    if os.getloadavg()[0] > 2 * os.cpu_count():
+        seconds = processor_seconds() - begin_processor
+    if seconds > most:
+        raise Failed(f"{what} took {seconds:.0f} s, more than {most}")
     work.note += f"{', ' if work.note else ''}{what} {seconds:.0f} s"
 
 
@@ -283,7 +289,7 @@ def newcomer(work):
                        f'add_executable(engine "{use}")\n'
                        "target_link_libraries(engine PRIVATE kvpager::static)\n")
     timed(work, "make run", "make run > report.txt; head -1 report.txt | grep -q mixed-small",
-          cwd=source)
+          cwd=source, most=RUN_SECONDS)
     timed(work, "make install", f"make install PREFIX={prefix}", cwd=source)
     timed(work, "pkg-config", f"export PKG_CONFIG_PATH={prefix}/lib/pkgconfig\n"
           f"cc {use} $(pkg-config --cflags --libs kvpager) -Wl,-rpath,{prefix}/lib -o engine\n./engine",
