@@ -11,16 +11,21 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check run test adapters bench install asan tsan mutants fuzz coverage analyze abi soak \
-        format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi
+.PHONY: release check lib run test adapters bench install instructions ports dist asan tsan mutants \
+        fuzz coverage analyze abi soak format lint clean help setup setup-fuzz setup-coverage \
+        setup-analyze setup-abi setup-instructions setup-ports
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
+	@echo 'make lib        build the libraries only'
 	@echo 'make run        replay the bundled workload and print the report'
 	@echo 'make test       build and run every test'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
+	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
+	@echo 'make ports      builds that make test has not: clang, gcc 11, Makefiles, old CMake, ...'
+	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
 	@echo 'make mutants    plant defects one by one; the tests must catch each'
@@ -46,8 +51,13 @@ build/%/build.ninja: CMakePresets.json | setup
 release check: %: build/%/build.ninja setup
 	@$(BUILD) $@
 
-run: build/release/build.ninja setup
-	@$(BUILD) release --target kvpager_tool
+lib: build/release/build.ninja setup
+	@$(BUILD) release --target lib
+
+# Only the command is built, and what the build says is shown only if it fails.
+run: setup
+	@scripts/quietly.sh $(MAKE) --no-print-directory build/release/build.ninja
+	@scripts/quietly.sh $(BUILD) release --target kvpager_tool
 	@build/release/kvpager replay $(RUN_ARGS)
 
 # The check build runs every test with the whole cache audited after each call; the release build
@@ -63,8 +73,23 @@ adapters: setup
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
 
-install: release
+# What is installed is built, and nothing else.
+install: build/release/build.ninja setup
+	@$(BUILD) release --target lib kvpager_tool
 	@DESTDIR='$(DESTDIR)' cmake --install build/release --prefix '$(PREFIX)'
+
+# Configured anew: valgrind's header may have come just now.
+instructions: setup-instructions build/release/build.ninja
+	@scripts/quietly.sh cmake build/release
+	@$(BUILD) release --target kvp_bench
+	@scripts/instructions.py build/release || [ $$? -eq 77 ]
+
+# PORTS: names of some; PORTS_ARGS=--write records the run in docs/TESTING.md.
+ports: setup-ports
+	@scripts/ports.py $(PORTS_ARGS) $(PORTS)
+
+dist:
+	@scripts/dist.sh build
 
 asan: build/asan/build.ninja setup
 	@$(BUILD) asan
@@ -99,7 +124,7 @@ analyze: setup-analyze build/analyze/build.ninja
 	@$(BUILD) analyze --target build.ninja
 	@scripts/analyze.sh build/analyze $(JOBS)
 
-setup-coverage setup-analyze setup-abi: setup-%:
+setup-coverage setup-analyze setup-abi setup-instructions setup-ports: setup-%:
 	@$(SETUP) $*
 
 # Of the check build: it has debugging information, and checks are no part of the interface.

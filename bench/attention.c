@@ -26,11 +26,13 @@ enum {
 };
 
 static const size_t pool_bytes = (size_t)1 << 30, quick_pool_bytes = (size_t)64 << 20;
+static const size_t count_pool_bytes = (size_t)4 << 20;
 
 typedef struct attn_state {
     kvp_memory *memory;
     kvp_layer layer;
     size_t n_bytes; /* of the pool */
+    uint32_t impl;  /* KVP_ATTN_... */
     uint32_t n_seqs;
     uint32_t n_tokens; /* of a sequence */
     uint32_t row_blocks;
@@ -141,6 +143,7 @@ static kvp_attention describe(attn_state *s, const kvp_attn_level *level)
     kvp_attention attention;
     kvp_attention_init(&attention);
     attention.layer = &s->layer;
+    attention.impl = s->impl;
     attention.n_seqs = s->n_seqs;
     attention.n_tokens = (uint32_t)s->query_start[s->n_seqs];
     attention.n_heads = HEADS * GROUP;
@@ -199,7 +202,12 @@ static void tear_down(void *state)
 static void *set_up_decode(const bench_options *options, uint32_t type, uint32_t n_threads)
 {
     attn_state *s = allocate(sizeof *s);
-    make_pool(s, type, options->quick ? quick_pool_bytes : pool_bytes);
+    make_pool(s, type,
+              options->count   ? count_pool_bytes
+              : options->quick ? quick_pool_bytes
+                               : pool_bytes);
+    if (options->count)
+        s->impl = KVP_ATTN_PORTABLE; /* the same on every processor */
     const uint32_t n_blocks = (s->layer.n_blocks - 1) / SEQS;
     make_rows(s, SEQS, n_blocks * ATTN_BLOCK, 1);
     if (n_threads > 1)

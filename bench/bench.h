@@ -25,6 +25,7 @@ enum {
 
 typedef struct bench_options {
     bool quick;         /* small pool, few samples: are the results right? */
+    bool count;         /* one sample of each under callgrind; quick as well */
     uint32_t n_samples; /* 0: each measurement's own number */
     const char *only;   /* NULL: all; else the one with this name */
     const char *json;   /* NULL: none */
@@ -88,6 +89,9 @@ typedef struct result {
 
 /* measure.c: takes the samples. */
 result measure(const measurement *what, void *state, const bench_options *options);
+
+/* count.c: takes one sample and lets callgrind count its instructions. */
+void count_sample(const measurement *what, void *state);
 
 /* A monotonic clock, ns. Reading it costs 20 to 40 ns: put many short calls between two. */
 uint64_t now_ns(void);

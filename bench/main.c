@@ -33,12 +33,13 @@ static const struct worst_of {
 };
 
 static const char usage[] =
-    "Usage: kvp_bench [--json FILE] [--only NAME] [--repeat N] [--quick] [--list]\n"
+    "Usage: kvp_bench [--json FILE] [--only NAME] [--repeat N] [--quick] [--count] [--list]\n"
     "\n"
     "  --json FILE  also write the results as a JSON list\n"
     "  --only NAME  take this measurement only\n"
     "  --repeat N   N samples of each measurement, at most 1001\n"
     "  --quick      a small pool and three samples: checks results, the times mean little\n"
+    "  --count      one sample of each on a small pool, for callgrind to count its instructions\n"
     "  --list       print the names and exit\n";
 
 /* ------------------------------------------------------------------------------------- options */
@@ -91,6 +92,10 @@ static bench_options parse_options(int argc, char **argv)
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--quick") == 0) {
             options.quick = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--count") == 0) {
+            options.quick = options.count = true;
             continue;
         }
         if (strcmp(argv[i], "--list") == 0) {
@@ -236,6 +241,10 @@ static size_t run_group(const group *g, const bench_options *options, result *ou
         if (!is_set_up && g->set_up)
             state = g->set_up(options);
         is_set_up = true;
+        if (options->count) {
+            count_sample(&g->measurements[i], state);
+            continue;
+        }
         out_results[n] = measure(&g->measurements[i], state, options);
         print_row(&out_results[n]);
         n++;
@@ -277,9 +286,12 @@ int main(int argc, char **argv)
     static result results[MAX_RESULTS];
     bench_options options = parse_options(argc, argv);
     size_t n = 0;
-    print_header(&options);
+    if (!options.count)
+        print_header(&options);
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         n += run_group(groups[i], &options, results + n);
+    if (options.count)
+        return 0;
     n = add_worst(results, n);
     print_huge_pages(stdout);
     return options.json ? write_json(options.json, results, n) : 0;

@@ -27,8 +27,12 @@ endfunction()
 function(kvp_configure_target target)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include")
   target_compile_definitions(${target} PRIVATE "KVP_CHECK=${KVP_CHECK}")
-  target_compile_options(${target} PRIVATE
-      -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wvla)
+  if(PROJECT_IS_TOP_LEVEL)
+    target_compile_options(${target} PRIVATE
+        -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wstrict-prototypes -Wvla)
+  else()
+    target_compile_options(${target} PRIVATE -w) # also those that the whole build asks for
+  endif()
   if(KVP_CHECK GREATER 0)
     target_compile_options(${target} PRIVATE -UNDEBUG) # whatever the build type says
   endif()
@@ -47,6 +51,42 @@ function(kvp_configure_target target)
       C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF C_VISIBILITY_PRESET hidden)
 endfunction()
 
+# kvp_optimise(target): a build without a type is optimised all the same, unless CMAKE_C_FLAGS has a
+# level of its own. The cache of the build stays as it is.
+function(kvp_optimise target)
+  if(NOT CMAKE_C_FLAGS MATCHES "(^| )-O")
+    target_compile_options(${target} PRIVATE "$<$<CONFIG:>:-O3>")
+  endif()
+endfunction()
+
+# kvp_publish_headers(library): who links the library finds its headers; as a system's in somebody
+# else's build, which then sees no warnings of theirs.
+function(kvp_publish_headers library)
+  set(system)
+  if(NOT PROJECT_IS_TOP_LEVEL)
+    set(system SYSTEM)
+  endif()
+  target_include_directories(${library} ${system} PUBLIC
+      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+endfunction()
+
+# kvp_may_combine(out): are the library's files to be optimised as one? Not where the compiler cannot,
+# or where the whole build is instrumented.
+function(kvp_may_combine out)
+  set(${out} FALSE PARENT_SCOPE)
+  get_directory_property(options COMPILE_OPTIONS)
+  if(NOT KVP_LTO OR KVP_SANITIZE OR NOT KVP_CHECK EQUAL 0
+     OR NOT CMAKE_BUILD_TYPE MATCHES "^(Release)?$" OR CMAKE_CONFIGURATION_TYPES
+     OR "${CMAKE_C_FLAGS} ${options}" MATCHES "-fsanitize|--coverage|-fprofile|-ftest-coverage"
+     OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR CMAKE_C_COMPILER_VERSION VERSION_LESS 9)
+    return()
+  endif()
+  set(CMAKE_REQUIRED_FLAGS "-flto")
+  check_c_source_compiles("int main(void) { return 0; }" KVP_HAVE_LTO)
+  set(${out} ${KVP_HAVE_LTO} PARENT_SCOPE)
+endfunction()
+
 # kvp_combine_objects(objects out): sets `out` to what the libraries are made of.
 #
 # In a release build with gcc the object files are optimised as one and become a single ordinary
@@ -54,20 +94,21 @@ endfunction()
 # our compiler nor link-time optimisation. Elsewhere the objects are used as they are.
 function(kvp_combine_objects objects out)
   set(${out} "$<TARGET_OBJECTS:${objects}>" PARENT_SCOPE)
-  if(NOT KVP_LTO OR KVP_SANITIZE OR NOT KVP_CHECK EQUAL 0
-     OR NOT CMAKE_BUILD_TYPE STREQUAL "Release"
-     OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR CMAKE_C_COMPILER_VERSION VERSION_LESS 9)
-    return()
-  endif()
-  set(CMAKE_REQUIRED_FLAGS "-flto")
-  check_c_source_compiles("int main(void) { return 0; }" KVP_HAVE_LTO)
-  if(NOT KVP_HAVE_LTO)
+  kvp_may_combine(may)
+  if(NOT may)
     return()
   endif()
   # Inside one object a public function may be inlined into another: nobody replaces one of ours.
   set(flags -flto -fno-semantic-interposition)
   target_compile_options(${objects} PRIVATE ${flags})
-  separate_arguments(release_flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_RELEASE}")
+  set(release_flags "${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_RELEASE}")
+  if(NOT CMAKE_BUILD_TYPE)
+    set(release_flags "-O3 ${CMAKE_C_FLAGS}") # of two levels the last one counts
+  endif()
+  separate_arguments(release_flags UNIX_COMMAND "${release_flags}")
+  if(CMAKE_SYSROOT)
+    list(APPEND release_flags "--sysroot=${CMAKE_SYSROOT}")
+  endif()
   set(combined "${PROJECT_BINARY_DIR}/kvpager_combined.o")
   add_custom_command(
       OUTPUT "${combined}"
@@ -78,7 +119,9 @@ function(kvp_combine_objects objects out)
       COMMENT "Optimising the library as one object"
       COMMAND_EXPAND_LISTS VERBATIM)
   set_source_files_properties("${combined}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  # Makefiles know the object files in the objects' own part only: that part is to be made first.
   add_custom_target(${objects}_combined DEPENDS "${combined}")
+  add_dependencies(${objects}_combined ${objects})
   set(${out} "${combined}" PARENT_SCOPE)
 endfunction()
 

@@ -2,9 +2,9 @@
 
 include(CMakePackageConfigHelpers)
 
-file(GLOB public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/*.h")
+kvp_list_headers(public_headers "")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
-file(GLOB sized_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/sized/*.h")
+kvp_list_headers(sized_headers "sized/")
 install(FILES ${sized_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
 install(TARGETS kvpager_static kvpager_shared EXPORT kvpagerTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
@@ -13,6 +13,13 @@ if(TARGET kvpager_tool)
   install(TARGETS kvpager_tool RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+set(rooms core)
+foreach(switch ${KVP_SWITCHES})
+  if(KVP_${switch})
+    string(TOLOWER "${switch}" room)
+    list(APPEND rooms ${room})
+  endif()
+endforeach()
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/kvpager")
 install(EXPORT kvpagerTargets NAMESPACE kvpager:: DESTINATION "${package_dir}")
 configure_package_config_file(

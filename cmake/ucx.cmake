@@ -1,16 +1,25 @@
 # libkvpager_ucx: links between processes over UCX (include/kvpager/ucx). A library of its own, so
 # that libkvpager needs nothing; without UCX on the machine it is not built, and its tests say so.
 
-set(KVP_UCX "AUTO" CACHE STRING "Build libkvpager_ucx: ON, OFF, or AUTO: if UCX is found")
+set(KVP_UCX_default OFF)
+if(PROJECT_IS_TOP_LEVEL)
+  set(KVP_UCX_default AUTO)
+endif()
+set(KVP_UCX "${KVP_UCX_default}" CACHE STRING
+    "Build libkvpager_ucx: ON, OFF, or AUTO: if UCX is found")
 set_property(CACHE KVP_UCX PROPERTY STRINGS AUTO ON OFF)
-if(NOT KVP_UCX STREQUAL "OFF")
-  pkg_check_modules(KVP_UCX_LIB QUIET IMPORTED_TARGET ucx)
+if(NOT KVP_UCX STREQUAL "AUTO" AND KVP_UCX AND NOT KVP_TRANSFER)
+  message(FATAL_ERROR "KVP_UCX needs KVP_TRANSFER")
+endif()
+if(NOT KVP_UCX OR NOT KVP_TRANSFER)
+  return() # whatever an earlier run found
+endif()
+if(KVP_UCX STREQUAL "AUTO")
+  kvp_find_module(KVP_UCX_LIB ucx)
+else()
+  kvp_require_module(KVP_UCX_LIB ucx "KVP_UCX asks for it" libucx-dev)
 endif()
 if(NOT KVP_UCX_LIB_FOUND)
-  if(KVP_UCX STREQUAL "ON")
-    message(FATAL_ERROR "UCX is missing: pkg-config does not know ucx "
-                        "(Debian: apt-get install libucx-dev)")
-  endif()
   return()
 endif()
 
@@ -18,14 +27,16 @@ file(GLOB ucx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/tiers/ucx/*.c
 add_library(kvpager_ucx SHARED ${ucx_sources})
 kvp_configure_target(kvpager_ucx)
 kvp_count_coverage(kvpager_ucx)
-target_include_directories(kvpager_ucx PUBLIC
-    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
-    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+kvp_optimise(kvpager_ucx)
+kvp_publish_headers(kvpager_ucx)
 target_include_directories(kvpager_ucx PRIVATE "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(kvpager_ucx PRIVATE PkgConfig::KVP_UCX_LIB)
 set_target_properties(kvpager_ucx PROPERTIES
     EXPORT_NAME ucx VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::ucx ALIAS kvpager_ucx)
+if(TARGET lib)
+  add_dependencies(lib kvpager_ucx)
+endif()
 
 if(KVP_INSTALL)
   file(GLOB ucx_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/ucx/*.h")

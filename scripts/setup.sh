@@ -8,6 +8,8 @@
 #     scripts/setup.sh coverage           and what counts covered lines and branches
 #     scripts/setup.sh analyze            and the static analysers
 #     scripts/setup.sh abi                and what compares binary interfaces
+#     scripts/setup.sh instructions       and what counts instructions
+#     scripts/setup.sh ports              and other compilers
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
 #
@@ -21,6 +23,8 @@ want_browser=no
 want_coverage=no
 want_analyze=no
 want_abi=no
+want_instructions=no
+want_ports=no
 list_only=no
 for argument in "$@"; do
     case $argument in
@@ -29,9 +33,12 @@ for argument in "$@"; do
     coverage) want_coverage=yes ;;
     analyze) want_analyze=yes ;;
     abi) want_abi=yes ;;
+    instructions) want_instructions=yes ;;
+    ports) want_ports=yes ;;
     --list-missing) list_only=yes ;;
     *)
-        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [--list-missing]" >&2
+        echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
+            "[ports] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -114,6 +121,14 @@ missing_packages() {
     fi
     if [ $want_abi = yes ]; then
         have abidw && have abidiff || echo abigail-tools
+    fi
+    if [ $want_instructions = yes ]; then
+        have valgrind && [ -e /usr/include/valgrind/callgrind.h ] || echo valgrind
+    fi
+    if [ $want_ports = yes ]; then
+        have clang || echo clang
+        # Debian's oldest; elsewhere scripts/ports.py skips what is not there.
+        ! is_debian || have gcc-11 || echo gcc-11
     fi
 }
 

@@ -53,7 +53,6 @@
 #ifndef KVPAGER_CACHE_H
 #define KVPAGER_CACHE_H
 
-#include "recording.h"
 #include "types.h"
 
 #ifdef __cplusplus
@@ -783,6 +782,8 @@ KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint
                                     int32_t block, int32_t *out_tokens, uint32_t *out_n_tokens);
 
 #include "sized/cache.h"
+
+#include "recording.h"
 
 #ifdef __cplusplus
 }

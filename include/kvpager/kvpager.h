@@ -5,6 +5,7 @@
 #include "types.h"
 #include "hash.h"
 #include "cache.h"
+#include "recording.h"
 #include "swap.h"
 #include "steps.h"
 #include "events.h"
@@ -14,5 +15,6 @@
 #include "snapshot.h"
 #include "inspect.h"
 #include "recover.h"
+#include "seed.h"
 
 #endif

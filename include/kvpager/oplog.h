@@ -19,6 +19,7 @@
 
 #include "types.h"
 #include "cache.h"
+#include "recording.h"
 #include "events.h"
 #include "quotas.h"
 #include "steps.h"
@@ -167,14 +168,6 @@ typedef struct kvp_outcome {
     void *storage;              /* kvp_outcome_free */
     size_t storage_bytes;
 } kvp_outcome;
-
-/* Take the cache's number out of a handle's bits, or put it in (the same operation). Zero, which is
- * never a handle, stays zero. In src/core; not a recorded call. */
-KVP_API uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits);
-
-/* Read the configuration as kvp_cache_config does, but without a record of it in a recording that
- * runs: whoever runs a log must know sizes. In src/core. Returns: KVP_OK; KVP_E_ARG */
-KVP_SIZED kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config);
 
 /* Name a call, as in "seq_open"; "?" for a number that is none. Static text. */
 KVP_API const char *kvp_call_name(uint32_t op);

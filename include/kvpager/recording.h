@@ -4,19 +4,12 @@
 #ifndef KVPAGER_RECORDING_H
 #define KVPAGER_RECORDING_H
 
+#include "cache.h"
 #include "types.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Where the bytes of an operation log go. `write` is called with pieces of records, during calls on
- * the cache; it returns 0, or anything else to end the recording (the call itself is not affected).
- * It must not call the cache. */
-typedef struct kvp_sink {
-    void *context;
-    int (*write)(void *context, const void *bytes, size_t n_bytes);
-} kvp_sink;
 
 /* Record every call on the cache from now on, with arguments and results: see oplog.h.
  *
@@ -32,6 +25,16 @@ KVP_API kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink);
 /* End the recording. Returns: KVP_OK; KVP_E_STATE when none runs; KVP_E_IO when the sink refused
  * bytes at some point: the log ends there. */
 KVP_API kvp_status kvp_record_stop(kvp_cache *cache);
+
+/* Take the cache's number out of a handle's bits, or put it in (the same operation): logs have
+ * handles without it. Zero, which is never a handle, stays zero. Not a recorded call. */
+KVP_API uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits);
+
+/* Read the configuration as kvp_cache_config does, but without a record of it in a recording that
+ * runs: a program that runs a log must know sizes. Returns: KVP_OK; KVP_E_ARG */
+KVP_SIZED kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config);
+
+#include "sized/recording.h"
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,4 @@
 /* cache_read: what can be asked without changing anything. Also the plan, which is taken. */
-#include <kvpager/oplog.h>
-
 #include "cache_state.h"
 
 #include <string.h>

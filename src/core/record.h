@@ -24,7 +24,6 @@
  *     passed negative.
  *   - In checked builds, records first and audits itself then, so that a log ends with the call
  *     that broke the cache.
- *   - Also implements what oplog.h marks with "in src/core": kvp_handle_flip, kvp_config_peek.
  *
  * A recorded call costs its bytes, a call of sink.write (two or more when arrays are long: those go
  * from the caller's memory to the sink without a copy), and less than 30 ns.

@@ -149,7 +149,7 @@ static void note_evicted(load_run *run)
     run->n_evicted += n;
     mix(run, n);
     for (uint32_t i = 0; i < n; i++) {
-        mix(run, (uint64_t)evicted[i].block << 8 | evicted[i].tier << 4 | evicted[i].kept);
+        mix(run, (uint64_t)evicted[i].block << 8 | evicted[i].tier * 16u | evicted[i].kept);
         mix(run, evicted[i].group);
         mix_bytes(run, evicted[i].hash.bytes, sizeof(evicted[i].hash.bytes));
     }

@@ -59,11 +59,18 @@ check "$work/pkg_static" static
 [ "$(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --modversion kvpager)" = "$KVP_VERSION" ] ||
     fail "kvpager.pc gives another version"
 
-"$CMAKE" -S "$here" -B "$work/cmake" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" \
-    -DWANTED="$KVP_VERSION" >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "find_package"; }
-"$CMAKE" --build "$work/cmake" >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "build"; }
-check "$work/cmake/use_shared" shared
-check "$work/cmake/use_static" static
+cmake_programs() { # folder, options
+    "$CMAKE" -S "$here" -B "$work/$1" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$CC" \
+        -DWANTED="$KVP_VERSION" "${@:2}" >"$work/cmake.log" 2>&1
+}
+for generator in 'Unix Makefiles' Ninja; do
+    cmake_programs "$generator" -G "$generator" || { cat "$work/cmake.log"; fail "find_package"; }
+    "$CMAKE" --build "$work/$generator" >"$work/cmake.log" 2>&1 || { cat "$work/cmake.log"; fail "build"; }
+    check "$work/$generator/use_shared" shared
+    check "$work/$generator/use_static" static
+done
+cmake_programs rooms -DROOMS="core;sched" || { cat "$work/cmake.log"; fail "components that are there"; }
+! cmake_programs rooms -DROOMS="core;cuda" || fail "a component that is not there was found"
 
 # The shared library: its name, its symbols, its needs.
 library=$libdir/libkvpager.so

@@ -1,54 +1,84 @@
+# What single unit tests need besides. Included by test/CMakeLists.txt.
+
+# kvp_unit(NAME [LABELS label...] [SOURCES file...] [WRAP function...] [SKIP status]): unit_NAME has
+# other labels, takes further files in (from the repository's root), has calls of functions sent to
+# __wrap_FUNCTION, or may skip. Nothing, where a build leaves the test out.
+function(kvp_unit name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SKIP" "LABELS;SOURCES;WRAP")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "kvp_unit(${ARGV}): knows LABELS, SOURCES, WRAP, SKIP")
+  endif()
+  if(NOT TARGET test_${name})
+    if(NOT KVP_LEFT_OUT)
+      message(FATAL_ERROR "kvp_unit(${name}): there is no test/unit/test_${name}.c")
+    endif()
+    return()
+  endif()
+  if(arg_LABELS)
+    set_tests_properties(unit_${name} PROPERTIES LABELS "${arg_LABELS}")
+  endif()
+  if(arg_SKIP)
+    set_tests_properties(unit_${name} PROPERTIES SKIP_RETURN_CODE ${arg_SKIP})
+  endif()
+  list(TRANSFORM arg_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/")
+  target_sources(test_${name} PRIVATE ${arg_SOURCES})
+  kvp_can_build(can ${arg_SOURCES})
+  if(NOT can)
+    set_target_properties(test_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    set_tests_properties(unit_${name} PROPERTIES DISABLED ON)
+  endif()
+  foreach(function ${arg_WRAP})
+    target_link_options(test_${name} PRIVATE "LINKER:--wrap=${function}")
+  endforeach()
+endfunction()
+
 # The proof of bounded work counts page faults, which means nothing beside the audit after each call.
-set_tests_properties(unit_nano_defects PROPERTIES LABELS "unit;release")
+kvp_unit(nano_defects LABELS unit release)
 # Random calls on the scheduler are the fuzz target's, on a fixed stream of bytes.
-target_sources(test_sched_random PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/fuzz_sched.c")
+kvp_unit(sched_random SOURCES fuzz/fuzz_sched.c)
 # A hundred thousand steps between two processes are for the build without the audit.
-set_tests_properties(unit_wire_process PROPERTIES LABELS "unit;release")
+kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
-set(tool "${PROJECT_SOURCE_DIR}/src/tool")
-target_sources(test_percentiles PRIVATE "${tool}/percentiles.c")
-target_sources(test_load_timeline PRIVATE "${tool}/load_timeline.c")
-target_sources(test_step_model PRIVATE
-    "${tool}/step_model.c" "${tool}/models.c" "${tool}/devices.c" "${tool}/size.c")
+kvp_unit(percentiles SOURCES src/tool/percentiles.c)
+kvp_unit(load_timeline SOURCES src/tool/load_timeline.c)
+kvp_unit(step_model SOURCES
+         src/tool/step_model.c src/tool/models.c src/tool/devices.c src/tool/size.c)
 
 # Random memory is the fuzz target's, too.
-target_sources(test_memory_random PRIVATE "${PROJECT_SOURCE_DIR}/fuzz/fuzz_memory.c")
+kvp_unit(memory_random SOURCES fuzz/fuzz_memory.c)
 # Requests to the system fail when the test says so.
-target_link_options(test_memory_faults PRIVATE
-    LINKER:--wrap=malloc,--wrap=calloc,--wrap=free,--wrap=mmap
-    LINKER:--wrap=pthread_create,--wrap=pthread_join)
+kvp_unit(memory_faults WRAP malloc calloc free mmap pthread_create pthread_join)
 
 # The system's random numbers are what the test says.
-target_link_options(test_seed PRIVATE
-    LINKER:--wrap=getrandom,--wrap=open,--wrap=read,--wrap=fstat,--wrap=close)
+kvp_unit(seed WRAP getrandom open read fstat close)
 
 # The example model, without its main.
-target_sources(test_tiny_llama PRIVATE
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/model.c"
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/plain.c"
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/kv.c"
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/engine.c"
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/draft.c"
-    "${PROJECT_SOURCE_DIR}/examples/tiny_llama/speculate.c")
+kvp_unit(tiny_llama SOURCES
+         examples/tiny_llama/model.c examples/tiny_llama/plain.c examples/tiny_llama/kv.c
+         examples/tiny_llama/engine.c examples/tiny_llama/draft.c examples/tiny_llama/speculate.c)
 
 # Allocations of senders, receivers and links fail when the test says so.
-target_link_options(test_transfer_faults PRIVATE LINKER:--wrap=malloc,--wrap=calloc,--wrap=free)
+kvp_unit(transfer_faults WRAP malloc calloc free)
 
 # The way for machines of another byte order is in inline functions, and no machine of ours takes it.
-kvp_count_coverage(test_record_put)
+if(TARGET test_record_put)
+  kvp_count_coverage(test_record_put)
+endif()
 
 # The guard of release builds is another one: a load, a test and a store.
-target_link_options(test_cache_process PRIVATE LINKER:--wrap=pthread_atfork)
-set_tests_properties(unit_cache_process PROPERTIES LABELS "unit;release")
+kvp_unit(cache_process LABELS unit release WRAP pthread_atfork)
 
 # Tests that start threads: what ThreadSanitizer is for (make tsan).
 add_custom_target(tests_with_threads)
 foreach(name cache_beside cache_readers cache_threads memory_copy memory_faults attn_fast attn_large)
-  set_tests_properties(unit_${name} PROPERTIES LABELS "unit;threads")
-  add_dependencies(tests_with_threads test_${name})
+  kvp_unit(${name} LABELS unit threads)
+  if(TARGET test_${name})
+    add_dependencies(tests_with_threads test_${name})
+  endif()
 endforeach()
 
-set_tests_properties(unit_cache_threads PROPERTIES LABELS "unit;threads;release")
+kvp_unit(cache_threads LABELS unit threads release)
 
 # With the name of an implementation (test/mutants/kernels.diff) that the processor does not have.
-set_tests_properties(unit_attn_fast unit_attn_large PROPERTIES SKIP_RETURN_CODE 77)
+kvp_unit(attn_fast SKIP 77)
+kvp_unit(attn_large SKIP 77)

@@ -4,13 +4,6 @@
 #ifndef KVPAGER_SIZED_OPLOG_H
 #define KVPAGER_SIZED_OPLOG_H
 
-KVP_API kvp_status kvp_config_peek_sized(const kvp_cache *cache, kvp_config *out_config,
-                                         size_t config_size);
-KVP_SIZED kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config)
-{
-    return kvp_config_peek_sized(cache, out_config, sizeof *out_config);
-}
-
 KVP_API kvp_status kvp_oplog_config_sized(const kvp_oplog *log, kvp_config *out_config,
                                           size_t config_size);
 KVP_SIZED kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config)

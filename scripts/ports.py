@@ -1,0 +1,377 @@
+#!/usr/bin/env python3
+"""Builds that `make test` does not have: other compilers, generators, tools and targets.
+
+    ports.py [NAME...]     run all, or some
+    ports.py --write ...   and record their rows in docs/TESTING.md
+    ports.py --list        names and what they do
+
+Each works in build/ports/NAME, from nothing, and leaves its output in build/ports/NAME.log. Where
+the machine lacks what a build is about it is skipped, with the reason. Status 1 if one fails.
+"""
+
+import datetime
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PAGE = os.path.join(ROOT, "docs", "TESTING.md")
+BEGIN, END = "<!-- ports: begin -->\n", "<!-- ports: end -->\n"
+ROOMS = ["ATTENTION", "MEMORY", "SCHED", "TRANSFER", "OPLOG"]
+PLAIN = ["-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_FUZZ=OFF"]
+TRIAL_SECONDS = 300  # what a newcomer is given for each way to have the library
+RUN_SECONDS = 60     # and for make run
+PORTS = {}
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+def port(name, what):
+    def add(function):
+        PORTS[name] = (what, function)
+        return function
+    return add
+
+
+class Work:
+    """A folder of its own and a log of what ran there."""
+
+    def __init__(self, name):
+        base = os.path.join(ROOT, "build", "ports")
+        self.folder = os.path.join(base, name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.makedirs(self.folder)
+        self.log = os.path.join(base, name + ".log")
+        open(self.log, "w").close()
+        self.note = ""
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def run(self, *command, cwd=ROOT, **env):
+        """Runs it, fails if it fails, and returns what it printed."""
+        with open(self.log, "a") as log:
+            log.write("$ " + " ".join(command) + "\n")
+            done = subprocess.run(command, cwd=cwd, env={**os.environ, **env}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            log.write(done.stdout)
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(command)}: status {done.returncode}")
+        return done.stdout
+
+    def build(self, *options, generator="Ninja", targets=(), folder="build"):
+        self.run("cmake", "-S", ROOT, "-B", self.path(folder), "-G", generator, *options)
+        words = ["--target", *targets] if targets else []
+        self.run("cmake", "--build", self.path(folder), "--parallel", "2", *words)
+
+    def tests(self, *options, folder="build"):
+        out = self.run("ctest", "--test-dir", self.path(folder), "--parallel", "2",
+                       "--output-on-failure", "--no-tests=error", *options)
+        match = re.search(r"tests passed, \d+ tests failed out of (\d+)", out)
+        self.note = f"{match.group(1)} tests" if match else ""
+
+    def subproject(self, *arguments, cc="cc", cmake="cmake", **env):
+        with open(os.path.join(ROOT, "CMakeLists.txt")) as file:
+            version = re.search(r"project\(kvpager VERSION ([\d.]+)", file.read()).group(1)
+        self.run("bash", os.path.join(ROOT, "test", "install", "subproject.sh"), *arguments,
+                 KVP_SOURCE=ROOT, KVP_VERSION=version, CC=cc, CMAKE=cmake, NM="nm", **env)
+
+    def pip(self, *packages):
+        """A virtual environment with these packages; the folder of its programs."""
+        venv = self.path("venv")
+        self.run(sys.executable, "-m", "venv", venv)
+        try:
+            self.run(os.path.join(venv, "bin", "pip"), "install", "--quiet", *packages)
+        except Failed:
+            raise Skipped(f"{' '.join(packages)} cannot be had from the package index") from None
+        return os.path.join(venv, "bin")
+
+
+def need(program):
+    if not shutil.which(program):
+        raise Skipped(f"there is no {program}")
+    return program
+
+
+# ------------------------------------------------------------------------------------ generators
+
+
+@port("makefiles", "Unix Makefiles: everything but the tests; and as a subproject")
+def makefiles(work):
+    work.build("-DKVP_BUILD_TESTS=OFF", generator="Unix Makefiles")
+    work.subproject("Unix Makefiles", "-DKVP_UCX=OFF")
+
+
+@port("fetch-content", "the whole library by FetchContent, Ninja")
+def fetch_content(work):
+    work.subproject("Ninja", "-DFETCH=ON")
+
+
+@port("cmake-3.22", "the oldest CMake: subproject, Makefiles and Ninja")
+def old_cmake(work):
+    programs = work.pip("cmake==3.22.*")
+    cmake = os.path.join(programs, "cmake")
+    work.note = work.run(cmake, "--version").split("\n", 1)[0]
+    work.subproject(cmake=cmake)
+    work.subproject("Ninja", *[f"-DKVP_{room}=OFF" for room in ROOMS if room != "SCHED"], cmake=cmake)
+    work.run(cmake, "--preset", "release", "-B", work.path("preset"))
+
+
+# ------------------------------------------------------------------------------------- compilers
+
+
+@port("clang", "the release preset with clang, and its tests")
+def clang(work):
+    need("clang")
+    work.build("--preset", "clang", "-B", work.path("build"))
+    work.tests("--label-regex", "^release$", "--label-exclude", "^python$")
+    work.note = f"{clang_version('clang')}; {work.note}"
+
+
+def clang_version(program):
+    out = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    return re.search(r"clang version ([\d.]+)", out).group(0)
+
+
+@port("gcc-11", "gcc 11: libraries, command, examples and their tests")
+def gcc_11(work):
+    need("gcc-11")
+    work.build("-DCMAKE_C_COMPILER=gcc-11", "-DKVP_BUILD_FUZZ=OFF",
+               targets=["lib", "kvpager_tool", *examples()])
+    work.tests("--label-regex", "^examples$")
+
+
+def examples():
+    names = glob.glob(os.path.join(ROOT, "examples", "*.expected"))
+    return ["example_" + os.path.basename(name)[:-len(".expected")] for name in sorted(names)]
+
+
+@port("no-lto", "cc, each file by itself: libraries, command, examples, the model")
+def no_lto(work):
+    work.build("-DKVP_LTO=OFF", "-DKVP_BUILD_FUZZ=OFF",
+               targets=["lib", "kvpager_tool", "kvp_model", *examples()])
+    work.tests("--tests-regex", "^(example_.*|model_allocations)$")
+
+
+# -------------------------------------------------------------------------------------- switches
+
+
+@port("core-only", "no attention, memory, sched, transfer, oplog: every test that is left")
+def core_only(work):
+    work.build(*[f"-DKVP_{room}=OFF" for room in ROOMS], "-DKVP_BUILD_TOOL=OFF",
+               "-DKVP_BUILD_FUZZ=OFF", "-DKVP_CHECK=3", "-DCMAKE_BUILD_TYPE=Debug",
+               "-DCMAKE_C_FLAGS_DEBUG=-O1")
+    work.tests("--label-exclude", "^spin$")
+
+
+@port("switches", "each switch off by itself: everything is built")
+def switches(work):
+    together = {"MEMORY": ["ATTENTION", "TRANSFER"]}
+    for room in ROOMS:
+        off = [room, *together.get(room, [])]
+        tool = ["-DKVP_BUILD_TOOL=OFF"] if room in ("SCHED", "OPLOG") else []
+        work.build(*[f"-DKVP_{name}=OFF" for name in off], *tool, "-DKVP_BUILD_FUZZ=OFF",
+                   "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O0", folder=room)
+
+
+# --------------------------------------------------------------------------------------- targets
+
+# clang with the headers and stubs of many C libraries, as a package of the index.
+ZIG = "ziglang==0.11.*"
+
+
+def zig_compiler(work, target):
+    """A compiler for this target, as one program."""
+    python = os.path.join(work.pip(ZIG), "python")
+    cc = work.path("zig-cc")
+    with open(cc, "w") as file:
+        file.write(f'#!/bin/sh\nexec "{python}" -m ziglang cc -target {target} "$@"\n')
+    os.chmod(cc, 0o755)
+    return cc
+
+
+@port("glibc-2.17", "linked against glibc 2.17 (clang of zig), core only, and run")
+def old_glibc(work):
+    work.subproject(cc=zig_compiler(work, "x86_64-linux-gnu.2.17"), CMAKE_C_COMPILER_LAUNCHER="")
+
+
+@port("aarch64", "cross-compiled for aarch64 Linux (clang of zig), the whole library; not run")
+def aarch64(work):
+    cc = zig_compiler(work, "aarch64-linux-gnu")
+    headers = work.path("headers")
+    os.makedirs(headers)
+    include = subprocess.run(["pkg-config", "--variable=includedir", "libxxhash"],
+                             capture_output=True, text=True).stdout.strip()
+    shutil.copy(os.path.join(include, "xxhash.h"), headers)
+    work.build("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+               "-DCMAKE_C_COMPILER_LAUNCHER=", f"-DCMAKE_C_COMPILER={cc}",
+               f"-DKVP_XXHASH_INCLUDE_DIR={headers}")
+    if "AArch64" not in work.run("readelf", "-h", work.path("build", "libkvpager.so")):
+        raise Failed("the library is not for aarch64")
+
+
+# ---------------------------------------------------------------------------------------- Python
+
+
+def interpreter(version):
+    """A Python of this version: on PATH, or one of pyenv's."""
+    for program in [shutil.which("python" + version),
+                    *glob.glob(os.path.expanduser(f"~/.pyenv/versions/{version}.*/bin/python3"))]:
+        if program and subprocess.run([program, "-c", "import ensurepip"],
+                                      capture_output=True).returncode == 0:
+            return program
+    raise Skipped(f"there is no Python {version}")
+
+
+def add_python(version):
+    @port(f"python-{version}", f"the package and its tests with Python {version}")
+    def python(work):
+        program = interpreter(version)
+        out = work.run("bash", os.path.join(ROOT, "python", "run_tests.sh"), work.folder,
+                       PYTHON=program, KVP_BUILD="", KVP_CHECK="0")
+        match = re.search(r"(\d+) passed", out)
+        work.note = match.group(0) if match else ""
+
+
+for each in ["3.10", "3.11", "3.12", "3.13"]:
+    add_python(each)
+
+
+# ----------------------------------------------------------------------------------- newcomers
+
+
+def unpack(work):
+    """The source archive, in a folder where nothing else is."""
+    out = work.run(os.path.join(ROOT, "scripts", "dist.sh"), work.folder)
+    archive = re.search(r"(\S+\.tar\.gz)$", out.strip()).group(1)
+    work.run("tar", "xzf", archive, "-C", work.folder)
+    return archive[:-len(".tar.gz")]
+
+
+def timed(work, what, *commands, cwd, most=TRIAL_SECONDS):
+    """Seconds; on a machine that is busy with other work, as it would take if it were not."""
+    def processor_seconds():
+        return sum(os.times()[2:4]) / os.cpu_count()
+    begin, begin_processor = time.monotonic(), processor_seconds()
+    for command in commands:
+        work.run("bash", "-euc", command, cwd=cwd, CMAKE_C_COMPILER_LAUNCHER="")
+    seconds = time.monotonic() - begin
+    if os.getloadavg()[0] > 2 * os.cpu_count():
+        seconds = processor_seconds() - begin_processor
+    if seconds > most:
+        raise Failed(f"{what} took {seconds:.0f} s, more than {most}")
+    work.note += f"{', ' if work.note else ''}{what} {seconds:.0f} s"
+
+
+@port("newcomer", "from the source archive: make run, install, pkg-config, CMake, subproject, pip")
+def newcomer(work):
+    source = unpack(work)
+    use = f"{source}/test/install/use.c"
+    prefix = work.path("prefix")
+    new = work.path("new")
+    for folder in ["pc", "found/src", "sub/src"]:
+        os.makedirs(os.path.join(new, folder))
+    for folder, line in [("found", "find_package(kvpager REQUIRED)"),
+                         ("sub", f'add_subdirectory("{source}" kvpager EXCLUDE_FROM_ALL)')]:
+        with open(os.path.join(new, folder, "CMakeLists.txt"), "w") as file:
+            file.write(f"cmake_minimum_required(VERSION 3.22)\nproject(engine LANGUAGES C)\n{line}\n"
+                       f'add_executable(engine "{use}")\n'
+                       "target_link_libraries(engine PRIVATE kvpager::static)\n")
+    timed(work, "make run", "make run > report.txt; head -1 report.txt | grep -q mixed-small",
+          cwd=source, most=RUN_SECONDS)
+    timed(work, "make install", f"make install PREFIX={prefix}", cwd=source)
+    timed(work, "pkg-config", f"export PKG_CONFIG_PATH={prefix}/lib/pkgconfig\n"
+          f"cc {use} $(pkg-config --cflags --libs kvpager) -Wl,-rpath,{prefix}/lib -o engine\n./engine",
+          cwd=os.path.join(new, "pc"))
+    for generator, short in [("Ninja", "Ninja"), ("Unix Makefiles", "Makefiles")]:
+        for folder, what in [("found", "installed"), ("sub", "subproject")]:
+            timed(work, f"{what} with {short}",
+                  f'cmake -S . -B "{short}" -G "{generator}" -DCMAKE_PREFIX_PATH={prefix}',
+                  f'cmake --build "{short}" -j2', f'"{short}/engine"', cwd=os.path.join(new, folder))
+    timed(work, "pip", "python3 -m venv venv", f"venv/bin/pip install --quiet {source}/python",
+          "venv/bin/python -c 'import kvpager; print(kvpager.Cache(n_blocks=16, block_tokens=4))'",
+          cwd=new)
+
+
+# ------------------------------------------------------------------------------------------ main
+
+
+def run_one(name):
+    """(verdict, seconds, note)"""
+    work = Work(name)
+    begin = time.monotonic()
+    try:
+        PORTS[name][1](work)
+        verdict, note = "ok", work.note
+        shutil.rmtree(work.folder)
+    except Skipped as reason:
+        verdict, note = "skipped", str(reason)
+    except Failed as reason:
+        verdict, note = "FAILED", str(reason)
+        with open(work.log) as log:
+            print("".join(log.readlines()[-30:]))
+    return verdict, time.monotonic() - begin, note
+
+
+def machine():
+    """The figures of a run are of this machine."""
+    release = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
+    gcc = subprocess.run(["cc", "-dumpfullversion"], capture_output=True, text=True).stdout.strip()
+    return f"{release}, {platform.machine()}, {os.cpu_count()} cores, cc {gcc}"
+
+
+def write(rows):
+    """Puts these rows into the page; of builds that were not run it keeps what an earlier run said."""
+    with open(PAGE) as file:
+        page = file.read()
+    before, begin, rest = page.partition(BEGIN)
+    inside, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"ports: {PAGE} has no '{BEGIN.strip()}' ... '{END.strip()}'")
+    lines = {line.split(" | ")[0][2:]: line for line in inside.split("\n") if line.startswith("| ")}
+    for name, verdict, seconds, note in rows:
+        lines[name] = f"| {name} | {PORTS[name][0]} | {verdict} | {seconds:.0f} | " \
+                      f"{datetime.date.today()} | {note} |"
+    text = f"On {machine()}:\n\n| build | what | result | seconds | run on | |\n" \
+           "|---|---|---|--:|---|---|\n"
+    text += "".join(lines[name] + "\n" for name in PORTS if name in lines)
+    with open(PAGE, "w") as file:
+        file.write(before + BEGIN + text + END + after)
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments == ["--list"]:
+        for name, (what, _) in PORTS.items():
+            print(f"{name:14} {what}")
+        return
+    names = [argument for argument in arguments if argument != "--write"] or list(PORTS)
+    for name in names:
+        if name not in PORTS:
+            sys.exit(f"ports: there is no {name}; --list has the names")
+    os.environ.setdefault("CTEST_PARALLEL_LEVEL", "2")
+    rows = []
+    for name in names:
+        verdict, seconds, note = run_one(name)
+        rows.append((name, verdict, seconds, note))
+        if "--write" in arguments:
+            write(rows)
+        print(f"{verdict:8}{seconds:6.0f} s  {name}{': ' + note if note else ''}", flush=True)
+    n_failed = sum(row[1] == "FAILED" for row in rows)
+    n_skipped = sum(row[1] == "skipped" for row in rows)
+    print(f"{len(rows) - n_failed - n_skipped} passed, {n_failed} failed, {n_skipped} skipped")
+    sys.exit(1 if n_failed else 0)
+
+
+main()

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Builds an embedder's project with the sources in it: with Makefiles, without a build type, without
+# pkg-config, with the cache and metadata only. Then looks at what was built, and how.
+#
+#     subproject.sh [GENERATOR [OPTION...]]     another generator; -D options for the whole library
+#
+# Environment (from CTest): KVP_SOURCE, KVP_VERSION, CC, CMAKE, NM.
+set -euo pipefail
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
+
+generator=${1:-Unix Makefiles}
+shift || true
+options=("$@")
+whole=yes
+if [ ${#options[@]} -eq 0 ]; then
+    whole=no
+    options=(-DKVP_ATTENTION=OFF -DKVP_MEMORY=OFF -DKVP_SCHED=OFF -DKVP_TRANSFER=OFF -DKVP_OPLOG=OFF)
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+build=$work/build
+
+# A pkg-config that knows nothing: the libraries need none.
+"$CMAKE" -S "$KVP_SOURCE/test/install/subproject" -B "$build" -G "$generator" \
+    -DCMAKE_C_COMPILER="$CC" -DKVPAGER="$KVP_SOURCE" -DPKG_CONFIG_EXECUTABLE=/bin/false \
+    -DKVP_INSTALL=ON "${options[@]}" >"$work/log" 2>&1 || { cat "$work/log"; fail "configure"; }
+"$CMAKE" --build "$build" --parallel 2 >"$work/log" 2>&1 || { tail -50 "$work/log"; fail "build"; }
+! grep -q 'warning:' "$work/log" || { grep 'warning:' "$work/log"; fail "warnings"; }
+for program in use_shared use_static; do
+    output=$("$build/$program") || fail "$program ended with $?"
+    [ "$output" = "kvpager $KVP_VERSION" ] || fail "$program printed '$output'"
+done
+
+# The libraries and nothing else, and the embedder's cache is as it was.
+grep -q '^CMAKE_BUILD_TYPE:STRING=$' "$build/CMakeCache.txt" || fail "the build type was set"
+ours=$build/kvpager
+[ -d "$ours" ] || ours=$build/_deps/kvpager-build # FetchContent's place
+made=$(find "$ours" -type f \( -name '*.so*' -o -name '*.a' -o -perm -u+x \) -printf '%f\n' |
+    sort | tr '\n' ' ')
+[ "$made" = "libkvpager.a libkvpager.so.$KVP_VERSION " ] || fail "built: $made"
+
+# Optimised, quiet; the headers are a system's to the embedder. One line an entry: python reads them.
+python3 - "$build/compile_commands.json" "$KVP_SOURCE" <<'END' || fail "compile commands"
+import json, shlex, sys
+commands, source = sys.argv[1:]
+n_ours = n_theirs = 0
+for entry in json.load(open(commands)):
+    words = shlex.split(entry["command"])
+    if entry["file"].startswith(source + "/src/"):
+        n_ours += 1
+        assert "-O3" in words, words
+        assert "-w" in words and "-Wconversion" not in words, words
+    else:
+        n_theirs += 1
+        assert "-O3" not in words and "-w" not in words, words
+        assert words[words.index("-isystem") + 1] == source + "/include", words
+assert n_ours > 30 and n_theirs == 2, (n_ours, n_theirs)
+END
+
+# Without a room nothing of it is linked, none of its functions shown, none of its headers installed.
+if [ $whole = no ]; then
+    library=$ours/libkvpager.so
+    "$NM" "$library" >"$work/symbols"
+    grep -q ' kvp_seq_open$' "$work/symbols" || fail "no symbols to look at"
+    rooms='attn|attend|rope|kernel|memory|layer|copier|stream|team|type|sched|wire|mirror|transfer'
+    rooms="$rooms|checksum|link|oplog|shrink|call_run|layout_(init|check|arrange)"
+    there=$(grep -E " kvpi?_($rooms)" "$work/symbols" || true)
+    [ -z "$there" ] || fail "linked, though left out: $there"
+    "$CMAKE" --install "$build" --prefix "$work/prefix" >"$work/log" 2>&1 || { cat "$work/log"; fail "install"; }
+    for header in attention memory sched wire transfer oplog; do
+        [ ! -e "$work/prefix/include/kvpager/$header.h" ] || fail "$header.h is installed"
+    done
+    (cd "$work/prefix/include" && printf '#include <%s>\n' kvpager/*.h) >"$work/all.c"
+    "$CC" -std=c11 -E -P -I"$work/prefix/include" "$work/all.c" | tr '\n' ' ' |
+        grep -o '__attribute__((visibility("default")))[^;{]*' |
+        sed -n 's/^__attribute__((visibility("default")))//; s/ *(.*//; s/.*[ *]\(kvp_[a-z0-9_]*\)$/\1/p' |
+        sort -u >"$work/declared"
+    "$NM" -D --defined-only "$library" | awk '{print $NF}' | sed 's/@.*//' | sort -u >"$work/exported"
+    diff "$work/declared" "$work/exported" || fail "declared and exported differ (< declared)"
+    echo "ok: $(wc -l <"$work/declared") functions of the cache and its metadata, nothing else"
+fi
+echo "ok: $generator"

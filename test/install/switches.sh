@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# What the switches of the build refuse and what they do on a tree that is configured already; and
+# that a cross build asks the machine it runs on for nothing. Only configures.
+#
+# Environment (from CTest): KVP_SOURCE, CC, CMAKE.
+set -euo pipefail
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+trap 'echo "FAILED: line $LINENO: $BASH_COMMAND" >&2' ERR
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
+
+configure() { # folder, options
+    local folder=$work/$1
+    shift
+    "$CMAKE" -S "$KVP_SOURCE" -B "$folder" -G Ninja -DCMAKE_C_COMPILER="$CC" \
+        -DKVP_BUILD_TESTS=OFF -DKVP_BUILD_FUZZ=OFF -DKVP_BUILD_EXAMPLES=OFF "$@" >"$work/log" 2>&1
+}
+works() {
+    configure "$@" || { cat "$work/log"; fail "refused: $*"; }
+}
+refused() { # what it must say, options
+    local text=$1
+    shift
+    ! configure again "$@" || fail "not refused: $*"
+    # CMake breaks lines of messages.
+    tr -s ' \n' ' ' <"$work/log" | grep -q -- "$text" || { cat "$work/log"; fail "no '$text': $*"; }
+    echo "ok: refused: $*"
+}
+has_target() { # folder, target
+    "$CMAKE" --build "$work/$1" --target help | grep -q "^$2:"
+}
+
+refused 'KVP_ATTENTION needs KVP_MEMORY' -DKVP_MEMORY=OFF -DKVP_TRANSFER=OFF
+refused 'KVP_TRANSFER needs KVP_MEMORY' -DKVP_MEMORY=OFF -DKVP_ATTENTION=OFF -DKVP_TRANSFER=ON
+refused 'the kvpager command needs' -DKVP_MEMORY=ON -DKVP_SCHED=OFF -DKVP_BUILD_TOOL=ON
+refused 'KVP_UCX needs KVP_TRANSFER' -DKVP_SCHED=ON -DKVP_TRANSFER=OFF -DKVP_UCX=ON
+refused 'need the whole library' -DKVP_UCX=OFF -DKVP_TRANSFER=OFF -DKVP_BUILD_BENCH=ON
+
+works tree
+has_target tree kvpager_shared || fail "no libraries"
+if pkg-config --exists ucx; then
+    has_target tree kvpager_ucx || fail "UCX is there, and libkvpager_ucx is not built"
+fi
+works tree -DKVP_UCX=OFF
+! has_target tree kvpager_ucx || fail "KVP_UCX=OFF changes nothing on a configured tree"
+echo "ok: KVP_UCX=OFF on a configured tree"
+
+# A cross build with a compiler that happens to be the machine's own.
+works cross -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=riscv64
+for target in kvpager_ucx kvpager_tool kvpager_trace; do
+    ! has_target cross $target || fail "a cross build has $target"
+done
+if grep -E '^(KVP_(UCX_LIB|JANSSON|XXHASH)|pkgcfg_lib_).*=(/usr|.*-l)' "$work/cross/CMakeCache.txt"; then
+    fail "a cross build found the machine's own libraries"
+fi
+if grep -q -- '-I */usr\|-isystem */usr' "$work/cross/build.ninja"; then
+    fail "a cross build includes the machine's own headers"
+fi
+echo "ok: a cross build finds nothing of this machine"
