@@ -188,9 +188,9 @@ typedef struct kvp_key {
     const void *bytes; /* [n_bytes]; may be NULL when n_bytes is 0 */
 } kvp_key;
 
-/* Where the bytes of an operation log (recording.h) or a snapshot (snapshot.h) go. `write` is called
- * with pieces of them, during calls on the cache. It returns 0; anything else ends the recording
- * (the call itself is not affected) or the snapshot. It must not call the cache. */
+/* Where the bytes of an operation log (recording.h) or a snapshot (snapshot.h) go. `write` is
+ * called with pieces of them, during calls on the cache. It returns 0; anything else ends the
+ * recording (the call itself is not affected) or the snapshot. It must not call the cache. */
 typedef struct kvp_sink {
     void *context;
     int (*write)(void *context, const void *bytes, size_t n_bytes);
