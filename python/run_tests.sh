@@ -45,10 +45,10 @@ fi
 parts=("$here/CMakeLists.txt" "$here/pyproject.toml" "$here/backend" "$here/kvpager" "$here/native")
 if [ -n "$library" ]; then
     parts+=("$here/../include" "$library")
-    how=(--no-build-isolation -C "cmake.define.KVP_LIBRARY=$library")
+    how=(--no-build-isolation --config-settings "cmake.define.KVP_LIBRARY=$library")
 else
     parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")
-    how=(-C cmake.define.KVP_LTO=OFF) # takes longest of all, and the release build has it
+    how=(--config-settings cmake.define.KVP_LTO=OFF) # takes longest of all, and the release build has it
 fi
 if [ ! -e "$venv/installed" ] ||
     [ -n "$(find "${parts[@]}" -newer "$venv/installed" -not -name __pycache__ -print -quit)" ]; then
