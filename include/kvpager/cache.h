@@ -109,9 +109,8 @@ typedef struct kvp_config {
     uint32_t max_events;    /* events that are remembered; 0 (default): none are made; events.h */
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
-    uint32_t quotas;          /* 1: quotas of namespaces can be set; default 0; quotas.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
-    uint32_t reserved;                 /* 0 */
+    uint32_t quotas; /* 1: quotas of namespaces can be set; default 0; quotas.h */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */

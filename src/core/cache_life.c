@@ -86,8 +86,7 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
            kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_OVERLAPPED) ||
            kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
-           kvpi_why_range(why, "quotas", c->quotas, 0, 1) ||
-           kvpi_why_range(why, "reserved", c->reserved, 0, 0);
+           kvpi_why_range(why, "quotas", c->quotas, 0, 1);
 }
 
 /* Is a field wrong? The first one that is goes to `why`. */

@@ -36,7 +36,7 @@ lines() { [ "$(wc -l <"$1")" = "$2" ] || fail "$what: $(wc -l <"$1") lines in $1
 # poke FILE OFFSET BYTE: overwrites one byte (octal, three digits).
 poke() { printf "\\$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
 
-"$writer" --write a.kvplog 9 300 || exit 1
+"$writer" --write a.kvplog 1 300 || exit 1
 "$writer" --write b.kvplog 2 300 || exit 1
 size=$(wc -c <a.kvplog)
 
@@ -124,7 +124,7 @@ poke other.kvplog 8 010
 expect 1 diff a.kvplog other.kvplog
 has out "the configurations differ:"
 has out "other.kvplog: block_tokens=8"
-"$writer" --write short.kvplog 9 200
+"$writer" --write short.kvplog 1 200
 expect 1 diff a.kvplog short.kvplog
 has out "call #200 differs:"
 has out "short.kvplog: (ends here)"

@@ -432,7 +432,7 @@ static void test_configuration(void **state)
                             offsetof(kvp_config, block_tokens));
     assert_int_equal(config.test_hash_bits, expected.test_hash_bits);
     assert_memory_equal(&config.host_blocks, &expected.host_blocks,
-                        offsetof(kvp_config, groups) + sizeof config.groups -
+                        offsetof(kvp_config, quotas) + sizeof config.quotas -
                             offsetof(kvp_config, host_blocks));
     kvp_oplog_close(log);
     free(made.memory.bytes);

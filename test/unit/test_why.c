@@ -93,7 +93,7 @@ static void test_configuration(void **state)
     REFUSED(c.groups[0].sink_tokens = 4, "groups[0].sink_tokens", 4, 0, 0,
             "groups[0].sink_tokens is 4, expected 0");
     REFUSED(c.n_groups = 9, "n_groups", 9, 1, 8, "n_groups is 9, expected 1 to 8");
-    REFUSED(c.reserved = 1, "reserved", 1, 0, 0, "reserved is 1, expected 0");
+    REFUSED(c.quotas = 2, "quotas", 2, 0, 1, "quotas is 2, expected 0 or 1");
     REFUSED(c.n_uncached_tokens = 1, "uncached_tokens", 0, 0, 0,
             "uncached_tokens: is NULL, and n_uncached_tokens is not 0");
     REFUSED(c.unit_tokens = 1;

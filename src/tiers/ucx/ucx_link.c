@@ -127,18 +127,14 @@ static kvp_status start(kvp_ucx *ucx)
 kvp_status kvp_ucx_create(const kvp_ucx_config *config, kvp_ucx **out_ucx)
 {
     kvp_ucx_config own;
-    kvp_ucx_config defaults;
     config_defaults(&own);
-    config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_ucx_config_init(&defaults);
-    if (!config)
-        config = &defaults;
-    if (!out_ucx || !is_valid(config))
+    const kvp_ucx_config *known = config ? kvpi_sized_take(config, &own, sizeof(own)) : &own;
+    if (!out_ucx || !known || !is_valid(known))
         return KVP_E_ARG;
     kvp_ucx *ucx = calloc(1, sizeof *ucx);
     if (!ucx)
         return KVP_E_NO_MEMORY;
-    ucx->config = *config;
+    ucx->config = *known;
     const kvp_status status = start(ucx);
     if (status != KVP_OK) {
         free(ucx);
