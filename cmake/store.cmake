@@ -1,0 +1,55 @@
+# libkvpager_store: KV in stores (include/kvpager/store). A library of its own, so that libkvpager
+# needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and the tests
+# say so.
+
+set(KVP_STORE "AUTO" CACHE STRING "Build libkvpager_store: ON, OFF, or AUTO: if libcrypto is found")
+set_property(CACHE KVP_STORE PROPERTY STRINGS AUTO ON OFF)
+if(KVP_STORE STREQUAL "OFF")
+  return()
+endif()
+pkg_check_modules(KVP_CRYPTO QUIET IMPORTED_TARGET libcrypto>=3.0)
+if(NOT KVP_CRYPTO_FOUND)
+  if(KVP_STORE STREQUAL "ON")
+    message(FATAL_ERROR "libcrypto 3.0 is missing: pkg-config does not know it "
+                        "(Debian: apt-get install libssl-dev)")
+  endif()
+  message(STATUS "kvpager: no stores: libcrypto 3.0 is missing (Debian: libssl-dev)")
+  return()
+endif()
+
+file(GLOB store_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/store/*.c")
+add_library(kvpager_store_objects OBJECT ${store_sources})
+kvp_configure_target(kvpager_store_objects)
+kvp_count_coverage(kvpager_store_objects)
+target_include_directories(kvpager_store_objects PRIVATE src)
+target_include_directories(kvpager_store_objects SYSTEM PRIVATE "${KVP_XXHASH_INCLUDE_DIR}")
+target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_CRYPTO)
+set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+# The static one is for tests, which see the internal headers.
+add_library(kvpager_store SHARED $<TARGET_OBJECTS:kvpager_store_objects>)
+add_library(kvpager_store_static STATIC $<TARGET_OBJECTS:kvpager_store_objects>)
+target_link_libraries(kvpager_store PUBLIC kvpager_shared)
+target_link_libraries(kvpager_store_static PUBLIC kvpager_static)
+foreach(library kvpager_store kvpager_store_static)
+  target_include_directories(${library} PUBLIC
+      "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+  target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO)
+endforeach()
+kvp_link_instruments(kvpager_store)
+set_target_properties(kvpager_store PROPERTIES
+    EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${PROJECT_VERSION_MAJOR}")
+add_library(kvpager::store ALIAS kvpager_store)
+
+if(KVP_INSTALL)
+  file(GLOB store_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/store/*.h")
+  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/store")
+  install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
+          LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/kvpager")
+  configure_file(cmake/kvpager-store.pc.in "${PROJECT_BINARY_DIR}/kvpager-store.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/kvpager-store.pc"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

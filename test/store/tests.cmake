@@ -1,0 +1,15 @@
+# Stores: identities and records. Without libcrypto there are none, and one test says so.
+
+if(NOT TARGET kvpager_store_static)
+  kvp_add_test(NAME store_without_libcrypto
+               COMMAND "${CMAKE_COMMAND}" -E echo "skipped: built without libcrypto: no stores")
+  return()
+endif()
+file(GLOB store_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/store/test_*.c")
+foreach(source ${store_tests})
+  get_filename_component(target "${source}" NAME_WE)
+  string(REGEX REPLACE "^test_" "" name "${target}")
+  kvp_add_test_program(${target} "${source}")
+  target_link_libraries(${target} PRIVATE kvpager_store_static)
+  kvp_add_test(NAME ${name} COMMAND ${target} LABELS store)
+endforeach()
