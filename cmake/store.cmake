@@ -17,13 +17,14 @@ if(NOT KVP_CRYPTO_FOUND)
   return()
 endif()
 
+find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/store/*.c")
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
 kvp_count_coverage(kvpager_store_objects)
 target_include_directories(kvpager_store_objects PRIVATE src)
 target_include_directories(kvpager_store_objects SYSTEM PRIVATE "${KVP_XXHASH_INCLUDE_DIR}")
-target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_CRYPTO)
+target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
 set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The static one is for tests, which see the internal headers.
@@ -35,7 +36,7 @@ foreach(library kvpager_store kvpager_store_static)
   target_include_directories(${library} PUBLIC
       "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
       "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-  target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO)
+  target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
 endforeach()
 kvp_link_instruments(kvpager_store)
 set_target_properties(kvpager_store PROPERTIES

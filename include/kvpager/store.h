@@ -24,8 +24,9 @@
  *     else is a miss that says why. The blocks of a get that is not OK hold anything.
  *   - A failing disk or server costs a computation, never a request: failures are misses. A store
  *     that fails repeatedly is left alone and tried again later (KVP_STORE_AWAY).
- *   - Calls cost O(requests), never O(bytes): a thread of the store does the work. Nothing allocates
- *     after open. Queues are fixed: KVP_E_AGAIN when full.
+ *   - Calls cost O(requests), never O(bytes): a thread of the store does the work. Nothing
+ *     allocates after open. Queues are fixed: KVP_E_AGAIN when full.
+ *   - A store is used by one thread at a time, statistics excepted.
  *   - What an operation points to (identity, its tokens and keys, blocks, keys, bits) stays the
  *     caller's, and must stay valid and unchanged until the operation has ended.
  *   - Operations end in any order. Each that was accepted ends exactly once.
@@ -143,7 +144,7 @@ typedef struct kvp_store_done {
  * Returns: KVP_OK: accepted, will end; KVP_E_ARG: does not fit the store's configuration;
  *          KVP_E_TOO_LONG: the extra keys exceed key_bytes; KVP_E_AGAIN: max_ops have not ended
  * Owns:    all that is pointed to is in use until the operation ends
- * Thread:  any, one at a time. Blocks: never. Cost: O(n_blocks + keys)
+ * Thread:  the store's. Blocks: never. Cost: O(n_blocks + keys)
  */
 KVP_API kvp_status kvp_store_put(kvp_store *store, const kvp_identity *identity,
                                  void *const *blocks, uint64_t tag);
@@ -157,7 +158,7 @@ KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
  * Takes:   keys         [n_keys] of kvp_record_key; n_keys 1..KVP_STORE_KEYS_MAX
  * Gives:   bits         [ceil(n_keys / 64)] bit i of word i / 64, when the operation has ended
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_AGAIN
- * Thread:  any, one at a time. Blocks: never. Cost: O(1)
+ * Thread:  the store's. Blocks: never. Cost: O(1)
  */
 KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t *bits, uint64_t tag);
@@ -174,7 +175,7 @@ KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
  *
  * Gives:   out_done     [out_n_done], at most capacity
  * Returns: KVP_OK, also when nothing has ended; KVP_E_ARG
- * Thread:  any, one at a time. Blocks: never. Cost: O(out_n_done)
+ * Thread:  the store's. Blocks: never. Cost: O(out_n_done)
  */
 KVP_API kvp_status kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uint32_t capacity,
                                   uint32_t *out_n_done);

@@ -136,7 +136,7 @@ uint32_t kvpi_index_victim(const struct kvpi_index *index, uint32_t limit)
     return NONE;
 }
 
-/* --------------------------------------------------------------------------------- add, remove */
+/* ---------------------------------------------------------------------------------- add, remove */
 
 uint32_t kvpi_index_add(struct kvpi_index *index, const kvp_digest *key, uint32_t parent)
 {

@@ -33,14 +33,14 @@ struct kvpi_entry {
     uint32_t hotter;
     uint32_t chain;      /* the next with the same bits */
     uint32_t generation; /* of the slot; a slot whose generation is at its end is retired */
-    uint16_t epoch; /* of the last touch, modulo 2^16; an entry that was not touched for exactly
-                            2^16 epochs misses one touch */
-    uint8_t pins;   /* operations that use the slot, 0..255 */
-    uint8_t state;  /* KVPI_ENTRY_... */
+    uint16_t pins;       /* operations that use the slot: at most KVP_STORE_QUEUE_MAX */
+    uint8_t epoch; /* of the last touch, modulo 2^8; an entry that was not touched for exactly 2^8
+                       epochs misses one touch */
+    uint8_t state; /* KVPI_ENTRY_... */
 };
 
-/* GONE: dropped while pinned. Not found any more, in the order until the last pin goes. RETIRED: its
- * generation is at its end, and nothing is written there again. */
+/* GONE: dropped while pinned; not found any more, in the order until the last pin goes. RETIRED:
+ * its generation is at its end, and nothing is written there again. */
 enum {
     KVPI_ENTRY_FREE = 0,
     KVPI_ENTRY_WRITING = 1,
@@ -60,7 +60,7 @@ struct kvpi_index {
     uint32_t cold; /* the ends of the order */
     uint32_t hot;
     uint32_t touches; /* of this epoch */
-    uint16_t epoch;
+    uint8_t epoch;
 };
 
 /* n: 1..2^31-1. KVP_OK; KVP_E_NO_MEMORY. The only call that allocates. */
