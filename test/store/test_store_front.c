@@ -255,7 +255,7 @@ static void test_the_limit_holds_and_leaves_go_first(void **state)
     kvp_store_close(store);
 }
 
-/* ----------------------------------------------------------------------------------- the queue */
+/* ------------------------------------------------------------------------------------ the queue */
 
 static void test_a_full_queue_says_again(void **state)
 {
@@ -311,7 +311,7 @@ static void test_close_ends_what_is_on_its_way(void **state)
     kvp_store_close(NULL);
 }
 
-/* -------------------------------------------------------------------------------------- refusals */
+/* ------------------------------------------------------------------------------------- refusals */
 
 static void refuse_open(const kvp_store_config *config, const char *field)
 {
