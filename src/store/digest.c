@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
+
 enum {
     DIGEST_BYTES = 32,
     SMALL_TOKENS = 64,
@@ -45,16 +47,10 @@ void kvp_digester_destroy(kvp_digester *digester)
 
 /* --------------------------------------------------------------------------------------- pieces */
 
-static void put32(uint8_t *out, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
 void kvpi_digest_add32(struct kvpi_sha *sha, uint32_t value)
 {
     uint8_t bytes[4];
-    put32(bytes, value);
+    kvpi_put32(bytes, value);
     kvpi_sha_add(sha, bytes, sizeof bytes);
 }
 
@@ -78,7 +74,7 @@ static void put_tokens(uint8_t *out, const int32_t *tokens, uint32_t n)
     memcpy(out, tokens, (size_t)n * 4);
 #else
     for (uint32_t i = 0; i < n; i++)
-        put32(out + (size_t)i * 4, (uint32_t)tokens[i]);
+        kvpi_put32(out + (size_t)i * 4, (uint32_t)tokens[i]);
 #endif
 }
 

@@ -12,7 +12,7 @@ enum { EPOCH = 1024 }; /* touches */
 
 kvp_status kvpi_index_open(struct kvpi_index *index, uint32_t n)
 {
-    *index = (struct kvpi_index){.n = n, .n_buckets = 1, .cold = NONE, .hot = NONE};
+    *index = (struct kvpi_index){.n = n, .n_buckets = 1, .free = NONE, .cold = NONE, .hot = NONE};
     while (index->n_buckets < n)
         index->n_buckets *= 2;
     index->entries = calloc(n, sizeof *index->entries);
@@ -22,9 +22,19 @@ kvp_status kvpi_index_open(struct kvpi_index *index, uint32_t n)
         return KVP_E_NO_MEMORY;
     }
     memset(index->table, 0xFF, index->n_buckets * sizeof *index->table);
-    for (uint32_t e = 0; e < n; e++)
-        index->entries[e].colder = e + 1 < n ? e + 1 : NONE;
     return KVP_OK;
+}
+
+/* The lowest is taken first. */
+void kvpi_index_free(struct kvpi_index *index, uint32_t n_slots)
+{
+    for (uint32_t e = n_slots; e-- > index->n_slots;) {
+        if (index->entries[e].state == KVPI_ENTRY_FREE) {
+            index->entries[e].colder = index->free;
+            index->free = e;
+        }
+    }
+    index->n_slots = n_slots;
 }
 
 void kvpi_index_close(struct kvpi_index *index)
@@ -138,29 +148,45 @@ uint32_t kvpi_index_victim(const struct kvpi_index *index, uint32_t limit)
 
 /* ---------------------------------------------------------------------------------- add, remove */
 
-uint32_t kvpi_index_add(struct kvpi_index *index, const kvp_digest *key, uint32_t parent)
+/* A slot that is in no list becomes the entry of a key: hottest but for its ancestors. */
+static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry, const uint8_t key[16],
+                                uint32_t parent)
 {
-    const uint32_t entry = index->free;
-    if (entry == NONE)
-        return NONE;
     count_touch(index);
     if (parent != NONE) {
         move_up(index, parent);
         index->entries[parent].children++;
     }
     struct kvpi_entry *e = &index->entries[entry];
-    index->free = e->colder;
-    memcpy(e->key, key->bytes, sizeof e->key);
+    memcpy(e->key, key, sizeof e->key);
     e->parent = parent;
     e->children = 0;
-    e->generation++;
     e->epoch = index->epoch;
-    e->pins = 1;
-    e->state = KVPI_ENTRY_WRITING;
     order_in(index, entry, parent);
     chain_in(index, entry);
     index->n_used++;
+    return e;
+}
+
+uint32_t kvpi_index_add(struct kvpi_index *index, const kvp_digest *key, uint32_t parent)
+{
+    const uint32_t entry = index->free;
+    if (entry == NONE)
+        return NONE;
+    index->free = index->entries[entry].colder;
+    struct kvpi_entry *e = enter(index, entry, key->bytes, parent);
+    e->generation++;
+    e->pins = 1;
+    e->state = KVPI_ENTRY_WRITING;
     return entry;
+}
+
+void kvpi_index_restore(struct kvpi_index *index, uint32_t slot, const uint8_t key[16],
+                        uint32_t parent, uint32_t generation)
+{
+    struct kvpi_entry *e = enter(index, slot, key, parent);
+    e->generation = generation;
+    e->state = KVPI_ENTRY_READY;
 }
 
 /* Give a slot back that is in no chain any more. */
@@ -272,7 +298,7 @@ const char *kvpi_index_check(const struct kvpi_index *index)
     for (uint32_t e = index->free; e != NONE && n_free <= index->n; e = index->entries[e].colder)
         n_free++;
     if (last != index->hot || n_used != index->n_used ||
-        n_used + n_free + index->n_retired != index->n)
+        n_used + n_free + index->n_retired != index->n_slots)
         wrong = "I1: entries are lost";
     for (uint32_t e = 0; e < index->n && !*wrong; e++)
         wrong = check_entry(index, e, places, children);

@@ -54,6 +54,7 @@ struct kvpi_index {
     uint32_t *table;            /* [n_buckets] the first entry of each chain */
     uint32_t n;
     uint32_t n_buckets; /* a power of two >= n */
+    uint32_t n_slots;   /* that exist */
     uint32_t n_used;
     uint32_t n_retired;
     uint32_t free; /* the first free entry */
@@ -63,9 +64,18 @@ struct kvpi_index {
     uint8_t epoch;
 };
 
-/* n: 1..2^31-1. KVP_OK; KVP_E_NO_MEMORY. The only call that allocates. */
+/* n: 1..2^31-1 slots, none of them free yet. KVP_OK; KVP_E_NO_MEMORY. The only call that allocates.
+ */
 kvp_status kvpi_index_open(struct kvpi_index *index, uint32_t n);
 void kvpi_index_close(struct kvpi_index *index);
+
+/* The first n_slots slots exist: those that are not used can be taken from now on. Rises only. */
+void kvpi_index_free(struct kvpi_index *index, uint32_t n_slots);
+
+/* Put a record back in its slot, READY, as if it were added now: before any slot is free. The
+ * parent, if there is one, is there. */
+void kvpi_index_restore(struct kvpi_index *index, uint32_t slot, const uint8_t key[16],
+                        uint32_t parent, uint32_t generation);
 
 /* The entry of a key, whatever its state, or NONE. */
 uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key);

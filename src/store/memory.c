@@ -4,16 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
-#include "index.h"
+#include "catalog.h"
 #include "wake.h"
 
 struct memory {
-    struct kvpi_index index;
+    struct kvpi_catalog catalog;
     uint8_t *slots; /* [n][slot_bytes] */
-    size_t slot_bytes;
-    uint64_t evicted;
-    uint64_t dropped;
     struct kvpi_store_op *queue[KVP_STORE_QUEUE_MAX];
     uint32_t n_queued;
 };
@@ -21,7 +17,7 @@ struct memory {
 static void memory_close(void *self)
 {
     struct memory *memory = self;
-    kvpi_index_close(&memory->index);
+    kvpi_index_close(&memory->catalog.index);
     free(memory->slots);
     free(memory);
 }
@@ -44,89 +40,31 @@ static kvp_status memory_open(const struct kvpi_backend_config *config, void **o
     struct memory *memory = calloc(1, sizeof *memory);
     if (!memory)
         return KVP_E_NO_MEMORY;
-    memory->slot_bytes = (size_t)slot_bytes;
+    memory->catalog.slot_bytes = slot_bytes;
     memory->slots = malloc((size_t)(n * slot_bytes));
-    status = kvpi_index_open(&memory->index, (uint32_t)n);
+    status = kvpi_index_open(&memory->catalog.index, (uint32_t)n);
     if (status != KVP_OK || !memory->slots) {
         memory_close(memory);
         return KVP_E_NO_MEMORY;
     }
+    kvpi_index_free(&memory->catalog.index, (uint32_t)n);
     *out_self = memory;
     return KVP_OK;
 }
 
 /* ----------------------------------------------------------------------------------- operations */
 
-static int is_zero(const kvp_digest *digest)
-{
-    static const kvp_digest zero;
-    return memcmp(digest->bytes, zero.bytes, sizeof zero.bytes) == 0;
-}
-
-static int make_room(struct memory *memory)
-{
-    if (memory->index.free != KVPI_INDEX_NONE)
-        return 1;
-    const uint32_t victim = kvpi_index_victim(&memory->index, KVP_STORE_QUEUE_MAX + 1);
-    if (victim == KVPI_INDEX_NONE)
-        return 0;
-    kvpi_index_remove(&memory->index, victim);
-    memory->evicted++;
-    return memory->index.free != KVPI_INDEX_NONE;
-}
-
-static uint32_t prepare_put(struct memory *memory, struct kvpi_store_op *op)
-{
-    struct kvpi_index *index = &memory->index;
-    const uint32_t known = kvpi_index_find(index, &op->key);
-    if (known != KVPI_INDEX_NONE) {
-        kvpi_index_touch(index, known);
-        return KVP_STORE_KNOWN;
-    }
-    uint32_t parent = KVPI_INDEX_NONE;
-    if (!is_zero(&op->identity->parent)) {
-        parent = kvpi_index_find(index, &op->identity->parent);
-        if (parent == KVPI_INDEX_NONE)
-            return KVP_STORE_NO_PARENT;
-        kvpi_index_pin(index, parent); /* it may be the coldest itself */
-    }
-    const int room = make_room(memory);
-    if (parent != KVPI_INDEX_NONE)
-        kvpi_index_unpin(index, parent);
-    if (!room)
-        return KVP_STORE_NO_ROOM;
-    op->entry = kvpi_index_add(index, &op->key, parent);
-    return KVP_STORE_OK;
-}
-
-static uint32_t prepare_get(struct memory *memory, struct kvpi_store_op *op)
-{
-    op->entry = kvpi_index_find(&memory->index, &op->key);
-    if (op->entry == KVPI_INDEX_NONE || memory->index.entries[op->entry].state != KVPI_ENTRY_READY)
-        return KVP_STORE_ABSENT;
-    kvpi_index_pin(&memory->index, op->entry);
-    return KVP_STORE_OK;
-}
-
 static uint32_t memory_prepare(void *self, struct kvpi_store_op *op)
 {
     struct memory *memory = self;
-    if (op->kind == KVP_STORE_SYNC)
-        return KVP_STORE_OK;
-    const uint32_t result =
-        op->kind == KVP_STORE_PUT ? prepare_put(memory, op) : prepare_get(memory, op);
-    if (result == KVP_STORE_OK) {
-        op->place.slot = op->entry;
-        op->place.generation = memory->index.entries[op->entry].generation;
-    }
-    return result;
+    return op->kind == KVP_STORE_SYNC ? KVP_STORE_OK : kvpi_catalog_prepare(&memory->catalog, op);
 }
 
 static void memory_begin(void *self, struct kvpi_store_op *op)
 {
     struct memory *memory = self;
     if (op->kind != KVP_STORE_SYNC) {
-        uint8_t *at = memory->slots + op->entry * memory->slot_bytes;
+        uint8_t *at = memory->slots + op->entry * memory->catalog.slot_bytes;
         for (uint32_t i = 0; i < op->n_spans; i++) {
             if (op->kind == KVP_STORE_PUT)
                 memcpy(at, op->spans[i].bytes, op->spans[i].n_bytes);
@@ -148,48 +86,28 @@ static uint32_t memory_reap(void *self, struct kvpi_store_op **out_ops, uint32_t
     return n;
 }
 
-static void drop_entry(struct memory *memory, uint32_t entry)
-{
-    memory->dropped += kvpi_index_drop(&memory->index, entry);
-}
-
 static uint32_t memory_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
     struct memory *memory = self;
-    struct kvpi_index *index = &memory->index;
-    if (op->kind == KVP_STORE_SYNC)
-        return result;
-    /* Dropped meanwhile: what was read was right all the same, what was written is gone. */
-    const int gone = index->entries[op->entry].state == KVPI_ENTRY_GONE;
-    if (op->kind == KVP_STORE_PUT && result == KVP_STORE_OK && !gone)
-        index->entries[op->entry].state = KVPI_ENTRY_READY;
-    else if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK && !gone)
-        kvpi_index_touch(index, op->entry);
-    else if (!gone && (op->kind == KVP_STORE_PUT || result == KVP_STORE_BAD))
-        drop_entry(memory, op->entry);
-    kvpi_index_unpin(index, op->entry);
+    if (op->kind != KVP_STORE_SYNC)
+        kvpi_catalog_end(&memory->catalog, op, result);
     return result;
 }
 
 static void memory_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
 {
-    struct memory *memory = self;
+    const struct memory *memory = self;
     memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
-    for (uint32_t i = 0; i < n_keys; i++) {
-        const uint32_t entry = kvpi_index_find(&memory->index, &keys[i]);
-        if (entry != KVPI_INDEX_NONE && memory->index.entries[entry].state == KVPI_ENTRY_READY)
+    for (uint32_t i = 0; i < n_keys; i++)
+        if (kvpi_catalog_find(&memory->catalog, &keys[i]) != KVPI_INDEX_NONE)
             bits[i / 64] |= UINT64_C(1) << i % 64;
-    }
 }
 
 static void memory_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
 {
     struct memory *memory = self;
-    for (uint32_t i = 0; i < n_keys; i++) {
-        const uint32_t entry = kvpi_index_find(&memory->index, &keys[i]);
-        if (entry != KVPI_INDEX_NONE)
-            drop_entry(memory, entry);
-    }
+    for (uint32_t i = 0; i < n_keys; i++)
+        kvpi_catalog_drop(&memory->catalog, &keys[i]);
 }
 
 static void memory_wait(void *self, int wake, int timeout_ms)
@@ -202,13 +120,7 @@ static void memory_wait(void *self, int wake, int timeout_ms)
 static void memory_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     const struct memory *memory = self;
-    *out_usage = (struct kvpi_backend_usage){
-        .records = memory->index.n_used,
-        .bytes = memory->index.n_used * (uint64_t)memory->slot_bytes,
-        .size = memory->index.n * (uint64_t)memory->slot_bytes,
-        .evicted = memory->evicted,
-        .dropped = memory->dropped,
-    };
+    kvpi_catalog_usage(&memory->catalog, out_usage);
 }
 
 const struct kvpi_backend kvpi_memory_backend = {

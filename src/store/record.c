@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "bytes.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -38,28 +40,6 @@ enum {
     KEY_FIXED = 12, /* of a key before its bytes */
     DIGEST_BYTES = 32
 };
-
-static void put32(uint8_t *at, uint32_t value)
-{
-    for (unsigned i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-    put32(at, (uint32_t)value);
-    put32(at + 4, (uint32_t)(value >> 32));
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-    return get32(at) | (uint64_t)get32(at + 4) << 32;
-}
 
 static uint32_t own_byte_order(void)
 {
@@ -135,12 +115,12 @@ static void put_body(const kvp_identity *identity, uint8_t *at)
 {
     const uint64_t n_tokens = n_tokens_of(identity);
     for (uint64_t i = 0; i < n_tokens; i++, at += 4)
-        put32(at, (uint32_t)identity->tokens[i]);
+        kvpi_put32(at, (uint32_t)identity->tokens[i]);
     for (uint32_t i = 0; i < identity->n_keys; i++) {
         const kvp_key *key = &identity->keys[i];
-        put32(at, key->type);
-        put32(at + 4, key->begin - identity->position);
-        put32(at + 8, key->n_bytes);
+        kvpi_put32(at, key->type);
+        kvpi_put32(at + 4, key->begin - identity->position);
+        kvpi_put32(at + 8, key->n_bytes);
         if (key->n_bytes > 0)
             memcpy(at + KEY_FIXED, key->bytes, key->n_bytes);
         at += KEY_FIXED + key->n_bytes;
@@ -149,20 +129,20 @@ static void put_body(const kvp_identity *identity, uint8_t *at)
 
 static void put_identity(const kvp_identity *identity, uint8_t *header)
 {
-    put32(header + AT_KIND, identity->kind);
-    put32(header + AT_GROUP, identity->group);
-    put32(header + AT_SLICE, identity->slice.first_layer);
-    put32(header + AT_SLICE + 4, identity->slice.n_layers);
-    put32(header + AT_SLICE + 8, identity->slice.first_head);
-    put32(header + AT_SLICE + 12, identity->slice.n_heads);
-    put32(header + AT_BLOCK_TOKENS, identity->block_tokens);
-    put32(header + AT_N_BLOCKS, identity->n_blocks);
-    put32(header + AT_POSITION, identity->position);
+    kvpi_put32(header + AT_KIND, identity->kind);
+    kvpi_put32(header + AT_GROUP, identity->group);
+    kvpi_put32(header + AT_SLICE, identity->slice.first_layer);
+    kvpi_put32(header + AT_SLICE + 4, identity->slice.n_layers);
+    kvpi_put32(header + AT_SLICE + 8, identity->slice.first_head);
+    kvpi_put32(header + AT_SLICE + 12, identity->slice.n_heads);
+    kvpi_put32(header + AT_BLOCK_TOKENS, identity->block_tokens);
+    kvpi_put32(header + AT_N_BLOCKS, identity->n_blocks);
+    kvpi_put32(header + AT_POSITION, identity->position);
     memcpy(header + AT_FINGERPRINT, identity->fingerprint.bytes, DIGEST_BYTES);
     memcpy(header + AT_DIGEST, identity->digest.bytes, DIGEST_BYTES);
     memcpy(header + AT_PARENT, identity->parent.bytes, DIGEST_BYTES);
-    put64(header + AT_SPACE, identity->space);
-    put32(header + AT_N_KEYS, identity->n_keys);
+    kvpi_put64(header + AT_SPACE, identity->space);
+    kvpi_put32(header + AT_N_KEYS, identity->n_keys);
 }
 
 static void sum_payload(const struct kvpi_span *spans, uint32_t n_spans, uint8_t *out_sum)
@@ -208,15 +188,15 @@ kvp_status kvpi_record_write(const kvp_identity *identity, const struct kvpi_pla
         payload_bytes += spans[i].n_bytes;
     memset(out_header, 0, header_bytes);
     memcpy(out_header, MAGIC, sizeof MAGIC);
-    put32(out_header + AT_VERSION, KVPI_RECORD_VERSION);
-    put32(out_header + AT_HEADER_BYTES, header_bytes);
-    put32(out_header + AT_FLAGS, own_byte_order() | (mac ? KVPI_RECORD_MAC : 0u));
-    put64(out_header + AT_PAYLOAD_BYTES, payload_bytes);
+    kvpi_put32(out_header + AT_VERSION, KVPI_RECORD_VERSION);
+    kvpi_put32(out_header + AT_HEADER_BYTES, header_bytes);
+    kvpi_put32(out_header + AT_FLAGS, own_byte_order() | (mac ? KVPI_RECORD_MAC : 0u));
+    kvpi_put64(out_header + AT_PAYLOAD_BYTES, payload_bytes);
     put_identity(identity, out_header);
-    put64(out_header + AT_WRITTEN, place->written);
-    put64(out_header + AT_SLOT, place->slot);
-    put64(out_header + AT_GENERATION, place->generation);
-    put32(out_header + AT_BODY_BYTES, (uint32_t)body_bytes);
+    kvpi_put64(out_header + AT_WRITTEN, place->written);
+    kvpi_put64(out_header + AT_SLOT, place->slot);
+    kvpi_put64(out_header + AT_GENERATION, place->generation);
+    kvpi_put32(out_header + AT_BODY_BYTES, (uint32_t)body_bytes);
     put_body(identity, out_header + AT_BODY);
     sum_payload(spans, n_spans, out_header + AT_PAYLOAD_SUM);
     if (mac) {
@@ -226,7 +206,7 @@ kvp_status kvpi_record_write(const kvp_identity *identity, const struct kvpi_pla
             return status;
         memcpy(out_header + AT_CODE, code.bytes, DIGEST_BYTES);
     }
-    put64(out_header + AT_SUM, sum_header(out_header, (uint32_t)body_bytes));
+    kvpi_put64(out_header + AT_SUM, sum_header(out_header, (uint32_t)body_bytes));
     return KVP_OK;
 }
 
@@ -238,22 +218,22 @@ static enum kvpi_record_fault check_whole(const uint8_t *header, uint32_t header
     if (header_bytes < KVPI_RECORD_FIXED || memcmp(header, MAGIC, sizeof MAGIC) != 0)
         return KVPI_RECORD_DAMAGED;
     /* Another version may lie differently behind its number: its checksum is not ours to know. */
-    if (get32(header + AT_VERSION) != KVPI_RECORD_VERSION)
+    if (kvpi_get32(header + AT_VERSION) != KVPI_RECORD_VERSION)
         return KVPI_RECORD_VERSION_;
-    const uint32_t body_bytes = get32(header + AT_BODY_BYTES);
+    const uint32_t body_bytes = kvpi_get32(header + AT_BODY_BYTES);
     if (body_bytes > header_bytes - KVPI_RECORD_FIXED ||
-        get64(header + AT_SUM) != sum_header(header, body_bytes))
+        kvpi_get64(header + AT_SUM) != sum_header(header, body_bytes))
         return KVPI_RECORD_DAMAGED;
-    if ((get32(header + AT_FLAGS) & KVPI_RECORD_BIG_ENDIAN) != own_byte_order())
+    if ((kvpi_get32(header + AT_FLAGS) & KVPI_RECORD_BIG_ENDIAN) != own_byte_order())
         return KVPI_RECORD_VERSION_;
     return KVPI_RECORD_GOOD;
 }
 
 static void get_place(const uint8_t *header, struct kvpi_place *out_place)
 {
-    out_place->slot = get64(header + AT_SLOT);
-    out_place->generation = get64(header + AT_GENERATION);
-    out_place->written = get64(header + AT_WRITTEN);
+    out_place->slot = kvpi_get64(header + AT_SLOT);
+    out_place->generation = kvpi_get64(header + AT_GENERATION);
+    out_place->written = kvpi_get64(header + AT_WRITTEN);
 }
 
 enum kvpi_record_fault kvpi_record_read_head(const uint8_t *header, uint32_t header_bytes,
@@ -262,21 +242,21 @@ enum kvpi_record_fault kvpi_record_read_head(const uint8_t *header, uint32_t hea
     const enum kvpi_record_fault fault = check_whole(header, header_bytes);
     if (fault != KVPI_RECORD_GOOD)
         return fault;
-    out_head->kind = get32(header + AT_KIND);
-    out_head->group = get32(header + AT_GROUP);
-    out_head->slice.first_layer = get32(header + AT_SLICE);
-    out_head->slice.n_layers = get32(header + AT_SLICE + 4);
-    out_head->slice.first_head = get32(header + AT_SLICE + 8);
-    out_head->slice.n_heads = get32(header + AT_SLICE + 12);
-    out_head->block_tokens = get32(header + AT_BLOCK_TOKENS);
-    out_head->n_blocks = get32(header + AT_N_BLOCKS);
-    out_head->position = get32(header + AT_POSITION);
-    out_head->header_bytes = get32(header + AT_HEADER_BYTES);
-    out_head->payload_bytes = get64(header + AT_PAYLOAD_BYTES);
+    out_head->kind = kvpi_get32(header + AT_KIND);
+    out_head->group = kvpi_get32(header + AT_GROUP);
+    out_head->slice.first_layer = kvpi_get32(header + AT_SLICE);
+    out_head->slice.n_layers = kvpi_get32(header + AT_SLICE + 4);
+    out_head->slice.first_head = kvpi_get32(header + AT_SLICE + 8);
+    out_head->slice.n_heads = kvpi_get32(header + AT_SLICE + 12);
+    out_head->block_tokens = kvpi_get32(header + AT_BLOCK_TOKENS);
+    out_head->n_blocks = kvpi_get32(header + AT_N_BLOCKS);
+    out_head->position = kvpi_get32(header + AT_POSITION);
+    out_head->header_bytes = kvpi_get32(header + AT_HEADER_BYTES);
+    out_head->payload_bytes = kvpi_get64(header + AT_PAYLOAD_BYTES);
     memcpy(out_head->fingerprint.bytes, header + AT_FINGERPRINT, DIGEST_BYTES);
     memcpy(out_head->digest.bytes, header + AT_DIGEST, DIGEST_BYTES);
     memcpy(out_head->parent.bytes, header + AT_PARENT, DIGEST_BYTES);
-    out_head->space = get64(header + AT_SPACE);
+    out_head->space = kvpi_get64(header + AT_SPACE);
     get_place(header, &out_head->place);
     return KVPI_RECORD_GOOD;
 }
@@ -287,12 +267,12 @@ static int same_body(const kvp_identity *identity, const uint8_t *at, uint64_t b
     if (body_bytes != n_tokens * 4 + kvpi_identity_key_bytes(identity))
         return 0;
     for (uint64_t i = 0; i < n_tokens; i++, at += 4)
-        if (get32(at) != (uint32_t)identity->tokens[i])
+        if (kvpi_get32(at) != (uint32_t)identity->tokens[i])
             return 0;
     for (uint32_t i = 0; i < identity->n_keys; i++) {
         const kvp_key *key = &identity->keys[i];
-        if (get32(at) != key->type || get32(at + 4) != key->begin - identity->position ||
-            get32(at + 8) != key->n_bytes)
+        if (kvpi_get32(at) != key->type || kvpi_get32(at + 4) != key->begin - identity->position ||
+            kvpi_get32(at + 8) != key->n_bytes)
             return 0;
         if (key->n_bytes > 0 && memcmp(at + KEY_FIXED, key->bytes, key->n_bytes) != 0)
             return 0;
@@ -305,10 +285,10 @@ static int same_identity(const kvp_identity *identity, const uint8_t *header)
 {
     uint8_t expected[KVPI_RECORD_FIXED] = {0};
     put_identity(identity, expected);
-    return get32(header + AT_KIND) == identity->kind &&
+    return kvpi_get32(header + AT_KIND) == identity->kind &&
            memcmp(header + AT_GROUP, expected + AT_GROUP, AT_WRITTEN - AT_GROUP) == 0 &&
-           get32(header + AT_N_KEYS) == identity->n_keys &&
-           same_body(identity, header + AT_BODY, get32(header + AT_BODY_BYTES));
+           kvpi_get32(header + AT_N_KEYS) == identity->n_keys &&
+           same_body(identity, header + AT_BODY, kvpi_get32(header + AT_BODY_BYTES));
 }
 
 enum kvpi_record_fault kvpi_record_check_header(const kvp_identity *identity,
@@ -319,13 +299,13 @@ enum kvpi_record_fault kvpi_record_check_header(const kvp_identity *identity,
     const enum kvpi_record_fault fault = check_whole(header, header_bytes);
     if (fault != KVPI_RECORD_GOOD)
         return fault;
-    if (place && (get64(header + AT_SLOT) != place->slot ||
-                  get64(header + AT_GENERATION) != place->generation))
+    if (place && (kvpi_get64(header + AT_SLOT) != place->slot ||
+                  kvpi_get64(header + AT_GENERATION) != place->generation))
         return KVPI_RECORD_PLACE;
     if (!same_identity(identity, header))
         return KVPI_RECORD_IDENTITY;
-    if (get32(header + AT_HEADER_BYTES) != header_bytes ||
-        get64(header + AT_PAYLOAD_BYTES) != payload_bytes)
+    if (kvpi_get32(header + AT_HEADER_BYTES) != header_bytes ||
+        kvpi_get64(header + AT_PAYLOAD_BYTES) != payload_bytes)
         return KVPI_RECORD_LENGTH;
     return KVPI_RECORD_GOOD;
 }
@@ -343,8 +323,8 @@ enum kvpi_record_fault kvpi_record_check_payload(const uint8_t *header,
     kvp_digest expected;
     kvp_digest code;
     memcpy(code.bytes, header + AT_CODE, DIGEST_BYTES);
-    if (!(get32(header + AT_FLAGS) & KVPI_RECORD_MAC) ||
-        make_code(mac, header, get32(header + AT_BODY_BYTES), spans, n_spans, &expected) !=
+    if (!(kvpi_get32(header + AT_FLAGS) & KVPI_RECORD_MAC) ||
+        make_code(mac, header, kvpi_get32(header + AT_BODY_BYTES), spans, n_spans, &expected) !=
             KVP_OK ||
         !kvpi_same_code(&expected, &code))
         return KVPI_RECORD_CODE;

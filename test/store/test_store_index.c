@@ -147,6 +147,7 @@ static void test_random_calls_agree_with_a_slow_index(void **state)
         memset(records, 0, sizeof records);
         struct kvpi_index index;
         assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+        kvpi_index_free(&index, SLOTS);
         for (int i = 0; i < 3000; i++) {
             const uint32_t k = draw(KEYS);
             const uint32_t what = draw(100);
@@ -196,6 +197,7 @@ static void test_the_coldest_leaf_goes_first(void **state)
     (void)state;
     struct kvpi_index index;
     assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+    kvpi_index_free(&index, SLOTS);
     const uint32_t a0 = add_ready(&index, 0, KVPI_INDEX_NONE);
     const uint32_t a1 = add_ready(&index, 1, a0);
     const uint32_t a2 = add_ready(&index, 2, a1);
@@ -218,6 +220,7 @@ static void test_a_slot_is_retired_before_its_generation_wraps(void **state)
     (void)state;
     struct kvpi_index index;
     assert_int_equal(kvpi_index_open(&index, 1), KVP_OK);
+    kvpi_index_free(&index, 1);
     index.entries[0].generation = UINT32_MAX - 2;
     for (int round = 0; round < 2; round++)
         kvpi_index_remove(&index, add_ready(&index, 0, KVPI_INDEX_NONE));
