@@ -37,6 +37,7 @@
  *
  * Back ends, by the URL's scheme:
  *
+ *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take
  *   memory:?size=BYTES      in this process; for tests, and to try
  *
  * BYTES takes KiB, MiB, GiB and TiB. docs/STORES.md has the bytes of a record.

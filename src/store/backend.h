@@ -42,8 +42,10 @@ struct kvpi_store_op {
     struct kvpi_place place;
     enum kvpi_record_fault fault; /* of the first read */
     int io_failed;
-    uint32_t entry; /* the back end's */
-    uint32_t next;  /* the back end's */
+    /* The back end's. */
+    uint32_t entry;
+    struct kvpi_store_op *link;
+    void *place_in;
 };
 
 /* What a back end is made for. */
@@ -79,6 +81,7 @@ struct kvpi_backend {
 };
 
 extern const struct kvpi_backend kvpi_memory_backend;
+extern const struct kvpi_backend kvpi_file_backend;
 
 /* As kvp_store_open, with a back end that no scheme names: for tests. */
 kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_backend *backend,

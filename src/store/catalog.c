@@ -104,6 +104,15 @@ uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest 
     return ready ? entry : KVPI_INDEX_NONE;
 }
 
+void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys,
+                       uint64_t *bits)
+{
+    memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
+    for (uint32_t i = 0; i < n_keys; i++)
+        if (kvpi_catalog_find(catalog, &keys[i]) != KVPI_INDEX_NONE)
+            bits[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *key)
 {
     const uint32_t entry = kvpi_index_find(&catalog->index, key);

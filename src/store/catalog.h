@@ -27,6 +27,9 @@ void kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op, ui
 /* The entry of a record that can be read, or KVPI_INDEX_NONE. */
 uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest *key);
 
+void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys,
+                       uint64_t *bits);
+
 /* Drop a record and all that need it. */
 void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *key);
 

@@ -97,10 +97,7 @@ static uint32_t memory_end(void *self, struct kvpi_store_op *op, uint32_t result
 static void memory_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
 {
     const struct memory *memory = self;
-    memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
-    for (uint32_t i = 0; i < n_keys; i++)
-        if (kvpi_catalog_find(&memory->catalog, &keys[i]) != KVPI_INDEX_NONE)
-            bits[i / 64] |= UINT64_C(1) << i % 64;
+    kvpi_catalog_have(&memory->catalog, keys, n_keys, bits);
 }
 
 static void memory_drop(void *self, const kvp_digest *keys, uint32_t n_keys)

@@ -182,6 +182,15 @@ static kvp_status make_store(kvp_store *store, const kvp_store_config *config, s
     return status;
 }
 
+static const struct kvpi_backend *find_backend(const char *scheme)
+{
+    static const struct kvpi_backend *const backends[] = {&kvpi_file_backend, &kvpi_memory_backend};
+    for (unsigned i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (strcmp(backends[i]->scheme, scheme) == 0)
+            return backends[i];
+    return NULL;
+}
+
 kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_backend *backend,
                            kvp_store **out_store, char *out_why, size_t why_bytes)
 {
@@ -193,11 +202,11 @@ kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_bac
     kvp_status status = kvpi_url_read(config->url, &url, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
-    if (!backend && strcmp(url.scheme, kvpi_memory_backend.scheme) == 0)
-        backend = &kvpi_memory_backend;
+    if (!backend)
+        backend = find_backend(url.scheme);
     if (!backend)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes,
-                        "there is no store \"%s:\", expected \"memory:\"", url.scheme);
+                        "there is no store \"%s:\", expected \"file:\" or \"memory:\"", url.scheme);
     kvp_store *store = calloc(1, sizeof *store);
     if (!store)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");

@@ -10,7 +10,17 @@
 
 static const uint8_t MAGIC[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', 'L'};
 
-enum { AT_SUM = 56, CHUNK = 256 /* entries */ };
+enum { AT_HEADER_SUM = 56, AT_SUM = 40, CHUNK = 256 /* entries */ };
+
+static uint64_t offset_of(uint64_t number)
+{
+    return KVPI_LOG_HEADER + number * KVPI_LOG_ENTRY;
+}
+
+static uint64_t count_entries(uint64_t file_bytes)
+{
+    return file_bytes < KVPI_LOG_HEADER ? 0 : (file_bytes - KVPI_LOG_HEADER) / KVPI_LOG_ENTRY;
+}
 
 static uint64_t sum_entry(const struct kvpi_log *log, uint64_t number, const uint8_t *bytes)
 {
@@ -35,7 +45,7 @@ int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const ch
                            KVPI_DISK_WRITE | KVPI_DISK_CREATE | KVPI_DISK_EMPTY, &log->file);
     if (error)
         return error;
-    uint8_t header[KVPI_LOG_ENTRY] = {0};
+    uint8_t header[KVPI_LOG_HEADER] = {0};
     memcpy(header, MAGIC, sizeof MAGIC);
     kvpi_put32(header + 8, KVPI_LOG_VERSION);
     kvpi_put32(header + 12, KVPI_LOG_ENTRY);
@@ -44,7 +54,9 @@ int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const ch
     kvpi_put32(header + 32, form->header_bytes);
     kvpi_put32(header + 36, form->record_blocks);
     kvpi_put32(header + 40, form->block_tokens);
-    kvpi_put64(header + AT_SUM, XXH3_64bits(header, AT_SUM));
+    kvpi_put32(header + 44, form->slab_slots);
+    kvpi_put32(header + 48, form->n_slots);
+    kvpi_put64(header + AT_HEADER_SUM, XXH3_64bits(header, AT_HEADER_SUM));
     error = transfer(log, 1, header, sizeof header, 0);
     if (error)
         kvpi_log_close(log);
@@ -53,7 +65,7 @@ int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const ch
 
 static kvp_status read_header(struct kvpi_log *log)
 {
-    uint8_t header[KVPI_LOG_ENTRY];
+    uint8_t header[KVPI_LOG_HEADER];
     uint64_t bytes = 0;
     if (log->disk->size(log->disk->context, log->file, &bytes) != 0)
         return KVP_E_IO;
@@ -65,7 +77,7 @@ static kvp_status read_header(struct kvpi_log *log)
         return KVP_E_FORMAT;
     if (kvpi_get32(header + 8) != KVPI_LOG_VERSION)
         return KVP_E_VERSION;
-    if (kvpi_get64(header + AT_SUM) != XXH3_64bits(header, AT_SUM) ||
+    if (kvpi_get64(header + AT_HEADER_SUM) != XXH3_64bits(header, AT_HEADER_SUM) ||
         kvpi_get32(header + 12) != KVPI_LOG_ENTRY)
         return KVP_E_FORMAT;
     log->id = kvpi_get64(header + 16);
@@ -73,7 +85,12 @@ static kvp_status read_header(struct kvpi_log *log)
     log->form.header_bytes = kvpi_get32(header + 32);
     log->form.record_blocks = kvpi_get32(header + 36);
     log->form.block_tokens = kvpi_get32(header + 40);
-    log->n_entries = (bytes - sizeof header) / KVPI_LOG_ENTRY;
+    log->form.slab_slots = kvpi_get32(header + 44);
+    log->form.n_slots = kvpi_get32(header + 48);
+    if (log->form.slot_bytes == 0 || log->form.slab_slots == 0 || log->form.n_slots == 0 ||
+        log->form.n_slots > INT32_MAX || log->form.slab_slots > log->form.n_slots)
+        return KVP_E_FORMAT;
+    log->n_entries = count_entries(bytes);
     return KVP_OK;
 }
 
@@ -101,17 +118,14 @@ void kvpi_log_close(struct kvpi_log *log)
 int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry)
 {
     uint8_t bytes[KVPI_LOG_ENTRY] = {0};
-    bytes[0] = (uint8_t)entry->kind;
-    bytes[1] = (uint8_t)entry->group;
+    kvpi_put32(bytes, entry->kind);
     kvpi_put32(bytes + 4, entry->slot);
     kvpi_put32(bytes + 8, entry->generation);
     kvpi_put32(bytes + 12, entry->parent);
     memcpy(bytes + 16, entry->key, sizeof entry->key);
     kvpi_put32(bytes + 32, entry->parent_generation);
-    kvpi_put64(bytes + 40, entry->written);
-    kvpi_put64(bytes + 48, entry->space);
     kvpi_put64(bytes + AT_SUM, sum_entry(log, log->n_entries, bytes));
-    const int error = transfer(log, 1, bytes, sizeof bytes, (log->n_entries + 1) * KVPI_LOG_ENTRY);
+    const int error = transfer(log, 1, bytes, sizeof bytes, offset_of(log->n_entries));
     if (!error)
         log->n_entries++;
     return error;
@@ -121,18 +135,15 @@ int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry)
 static int read_entry(const struct kvpi_log *log, uint64_t number, const uint8_t *bytes,
                       struct kvpi_log_entry *out_entry)
 {
+    out_entry->kind = kvpi_get32(bytes);
     if (kvpi_get64(bytes + AT_SUM) != sum_entry(log, number, bytes) ||
-        (bytes[0] != KVPI_LOG_PUT && bytes[0] != KVPI_LOG_DROP))
+        (out_entry->kind != KVPI_LOG_PUT && out_entry->kind != KVPI_LOG_DROP))
         return 0;
-    out_entry->kind = bytes[0];
-    out_entry->group = bytes[1];
     out_entry->slot = kvpi_get32(bytes + 4);
     out_entry->generation = kvpi_get32(bytes + 8);
     out_entry->parent = kvpi_get32(bytes + 12);
     memcpy(out_entry->key, bytes + 16, sizeof out_entry->key);
     out_entry->parent_generation = kvpi_get32(bytes + 32);
-    out_entry->written = kvpi_get64(bytes + 40);
-    out_entry->space = kvpi_get64(bytes + 48);
     return 1;
 }
 
@@ -141,11 +152,11 @@ int kvpi_log_read(struct kvpi_log *log, uint64_t from, kvpi_log_entry_fn entry, 
 {
     uint64_t bytes = 0;
     int error = log->disk->size(log->disk->context, log->file, &bytes);
-    const uint64_t end = bytes / KVPI_LOG_ENTRY > 0 ? bytes / KVPI_LOG_ENTRY - 1 : 0;
+    const uint64_t end = count_entries(bytes);
     uint8_t chunk[CHUNK * KVPI_LOG_ENTRY];
     while (!error && from < end) {
         const uint64_t n = end - from < CHUNK ? end - from : CHUNK;
-        error = transfer(log, 0, chunk, (size_t)n * KVPI_LOG_ENTRY, (from + 1) * KVPI_LOG_ENTRY);
+        error = transfer(log, 0, chunk, (size_t)n * KVPI_LOG_ENTRY, offset_of(from));
         for (uint64_t i = 0; i < n && !error; i++) {
             struct kvpi_log_entry read;
             if (read_entry(log, from + i, chunk + i * KVPI_LOG_ENTRY, &read))

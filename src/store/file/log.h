@@ -1,10 +1,11 @@
 /* log: which records a directory has: a file of entries that is only ever appended to.
  *
- *   header  64 bytes: "kvpagerL", version u32, entry bytes u32, id u64, slot bytes u64, header
- *           bytes u32, record blocks u32, block tokens u32, zero u32, zero u64, XXH3-64 of bytes 0..55
- *   entry   64 bytes: kind u8, group u8, zero u16, slot u32, generation u32, parent slot u32, the
- *           first half of the key [16], parent generation u32, zero u32, written u64, space u64,
- *           XXH3-64 of bytes 0..55 with the log's id and the entry's number
+ *   header  64 bytes: "kvpagerL", version u32, entry bytes u32, id u64, slot bytes u64,
+ *           header bytes u32, record blocks u32, block tokens u32, slab slots u32, slots u32,
+ *           zero u32, XXH3-64 of bytes 0..55
+ *   entry   48 bytes: kind u32, slot u32, generation u32, parent slot u32, the first half of the
+ *           key [16], parent generation u32, zero u32, XXH3-64 of bytes 0..39 with the log's id and
+ *           the entry's number
  *
  * An entry that is damaged, or was never written, is skipped: each of the others stands for itself,
  * and none can be one of another log or from another place. What an entry says is proved by the
@@ -14,7 +15,7 @@
 
 #include "disk.h"
 
-enum { KVPI_LOG_VERSION = 1, KVPI_LOG_ENTRY = 64 };
+enum { KVPI_LOG_VERSION = 1, KVPI_LOG_HEADER = 64, KVPI_LOG_ENTRY = 48 };
 
 enum { KVPI_LOG_PUT = 1, KVPI_LOG_DROP = 2 };
 
@@ -24,18 +25,17 @@ struct kvpi_log_form {
     uint32_t header_bytes;
     uint32_t record_blocks;
     uint32_t block_tokens;
+    uint32_t slab_slots; /* of a slab: decided once for a directory */
+    uint32_t n_slots;    /* the most that the writer may have now */
 };
 
 struct kvpi_log_entry {
     uint32_t kind;
-    uint32_t group;
     uint32_t slot;
     uint32_t generation;
     uint32_t parent; /* slot, or KVPI_INDEX_NONE */
     uint32_t parent_generation;
     uint8_t key[16];
-    uint64_t written;
-    uint64_t space;
 };
 
 struct kvpi_log {
