@@ -189,8 +189,7 @@ static void do_calls(kvp_store *store, uint64_t stop_at)
             const uint32_t result = result_of(store);
             if (result == KVP_STORE_OK)
                 records[r].stored = 1;
-            if (result == KVP_STORE_OK)
-                records[r].dropped = 0;
+            records[r].dropped = 0; /* a put that failed may be there all the same */
         } else if (what < 85) {
             get(store, r);
         } else if (what < 93) {
@@ -207,7 +206,7 @@ static void do_calls(kvp_store *store, uint64_t stop_at)
         assert_true(sim_disk_bytes(sim) <= SIZE);
         if (sim_disk_count(sim) < stop_at)
             note_evictions(store);
-        else if (what < 60) /* a put may have evicted before it failed */
+        else if (what < 60 || what >= 93) /* what went before it failed is not known */
             for (unsigned i = 0; i < RECORDS; i++)
                 records[i].synced = records[i].stored = 0;
     }

@@ -18,7 +18,7 @@
 #include "recover.h"
 #include "store/catalog.h"
 
-enum { ENGINE_THREADS = 4, LOG_SLACK = 4096 };
+enum { ENGINE_THREADS = 4 };
 
 struct file_store {
     const struct kvpi_disk *disk;
@@ -49,8 +49,8 @@ static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind,
     return kvpi_log_append(log, &line);
 }
 
-/* Write a new log with what is there, coldest first, parents before children, in the place of the
- * old one. What fails changes nothing. */
+/* Write a new log in the place of the old one: the generations of slots that have nothing, then what
+ * is there, coldest first. What fails changes nothing. */
 static void compact(struct file_store *store)
 {
     char path[KVPI_PATH_BYTES];
@@ -65,6 +65,9 @@ static void compact(struct file_store *store)
     if (error)
         return;
     const struct kvpi_index *index = &store->catalog.index;
+    for (uint32_t e = 0; e < index->n && !error; e++)
+        if (index->entries[e].state != KVPI_ENTRY_READY && index->entries[e].generation > 0)
+            error = append(store, &log, KVPI_LOG_DROP, e);
     for (uint32_t e = index->cold; e != KVPI_INDEX_NONE && !error; e = index->entries[e].hotter)
         if (index->entries[e].state == KVPI_ENTRY_READY)
             error = append(store, &log, KVPI_LOG_PUT, e);
@@ -83,10 +86,11 @@ static void compact(struct file_store *store)
     store->last_id = id;
 }
 
+/* A log and its successor take at most (2 + 1) x 48 bytes a slot, and a few entries: less than the
+ * home counts for them (home.c). */
 static void compact_if_long(struct file_store *store)
 {
-    if (store->n_syncing == 0 &&
-        store->log.n_entries > 2 * (uint64_t)store->catalog.index.n_used + LOG_SLACK)
+    if (store->n_syncing == 0 && store->log.n_entries > 2 * (uint64_t)store->catalog.index.n)
         compact(store);
 }
 
