@@ -82,10 +82,39 @@ static void drop_entry(struct kvpi_catalog *catalog, uint32_t entry)
     catalog->dropped += kvpi_index_drop(&catalog->index, entry);
 }
 
-void kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op, uint32_t result)
+void kvpi_catalog_hold(struct kvpi_catalog *catalog, struct kvpi_store_op *op)
+{
+    catalog->held[catalog->n_held++] = op;
+}
+
+static int waits(const struct kvpi_catalog *catalog, const struct kvpi_store_op *op)
+{
+    if (op->kind != KVP_STORE_PUT)
+        return 0;
+    const struct kvpi_entry *entries = catalog->index.entries;
+    const uint32_t parent = entries[op->entry].parent;
+    return parent != KVPI_INDEX_NONE && entries[parent].state == KVPI_ENTRY_WRITING;
+}
+
+uint32_t kvpi_catalog_release(struct kvpi_catalog *catalog, struct kvpi_store_op **out_ops,
+                              uint32_t capacity)
+{
+    uint32_t n = 0;
+    uint32_t n_left = 0;
+    for (uint32_t i = 0; i < catalog->n_held; i++) {
+        if (n < capacity && !waits(catalog, catalog->held[i]))
+            out_ops[n++] = catalog->held[i];
+        else
+            catalog->held[n_left++] = catalog->held[i];
+    }
+    catalog->n_held = n_left;
+    return n;
+}
+
+uint32_t kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op, uint32_t result)
 {
     struct kvpi_index *index = &catalog->index;
-    /* Dropped meanwhile: what was read was right all the same, what was written is gone. */
+    /* Dropped meanwhile: what was read was right, what was written cannot be reached. */
     const int gone = index->entries[op->entry].state == KVPI_ENTRY_GONE;
     if (op->kind == KVP_STORE_PUT && result == KVP_STORE_OK && !gone)
         index->entries[op->entry].state = KVPI_ENTRY_READY;
@@ -93,7 +122,10 @@ void kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op, ui
         kvpi_index_touch(index, op->entry);
     else if (!gone && (op->kind == KVP_STORE_PUT || result == KVP_STORE_BAD))
         drop_entry(catalog, op->entry);
+    if (gone && op->kind == KVP_STORE_PUT && result == KVP_STORE_OK)
+        result = KVP_STORE_NO_PARENT;
     kvpi_index_unpin(index, op->entry);
+    return result;
 }
 
 uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest *key)

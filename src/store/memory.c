@@ -10,8 +10,6 @@
 struct memory {
     struct kvpi_catalog catalog;
     uint8_t *slots; /* [n][slot_bytes] */
-    struct kvpi_store_op *queue[KVP_STORE_QUEUE_MAX];
-    uint32_t n_queued;
 };
 
 static void memory_close(void *self)
@@ -73,25 +71,19 @@ static void memory_begin(void *self, struct kvpi_store_op *op)
             at += op->spans[i].n_bytes;
         }
     }
-    memory->queue[memory->n_queued++] = op;
+    kvpi_catalog_hold(&memory->catalog, op);
 }
 
 static uint32_t memory_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
 {
     struct memory *memory = self;
-    uint32_t n = memory->n_queued < capacity ? memory->n_queued : capacity;
-    memcpy(out_ops, memory->queue, n * sizeof *out_ops);
-    memory->n_queued -= n;
-    memmove(memory->queue, memory->queue + n, memory->n_queued * sizeof *memory->queue);
-    return n;
+    return kvpi_catalog_release(&memory->catalog, out_ops, capacity);
 }
 
 static uint32_t memory_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
     struct memory *memory = self;
-    if (op->kind != KVP_STORE_SYNC)
-        kvpi_catalog_end(&memory->catalog, op, result);
-    return result;
+    return op->kind == KVP_STORE_SYNC ? result : kvpi_catalog_end(&memory->catalog, op, result);
 }
 
 static void memory_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
@@ -110,7 +102,7 @@ static void memory_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
 static void memory_wait(void *self, int wake, int timeout_ms)
 {
     const struct memory *memory = self;
-    if (memory->n_queued == 0)
+    if (memory->catalog.n_held == 0)
         kvpi_wake_wait(wake, timeout_ms);
 }
 

@@ -49,8 +49,8 @@ static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind,
     return kvpi_log_append(log, &line);
 }
 
-/* Write a new log in the place of the old one: the generations of slots that have nothing, then what
- * is there, coldest first. What fails changes nothing. */
+/* Write a new log in the place of the old one: the generations of slots that have nothing, then
+ * what is there, coldest first. What fails changes nothing. */
 static void compact(struct file_store *store)
 {
     char path[KVPI_PATH_BYTES];
@@ -259,7 +259,12 @@ static void file_begin(void *self, struct kvpi_store_op *op)
 static uint32_t file_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
 {
     struct file_store *store = self;
-    return kvpi_engine_reap(&store->engine, out_ops, capacity);
+    struct kvpi_store_op *ops[64];
+    uint32_t n;
+    while ((n = kvpi_engine_reap(&store->engine, ops, sizeof ops / sizeof *ops)) > 0)
+        for (uint32_t i = 0; i < n; i++)
+            kvpi_catalog_hold(&store->catalog, ops[i]);
+    return kvpi_catalog_release(&store->catalog, out_ops, capacity);
 }
 
 static uint32_t end_sync(struct file_store *store, uint32_t result)
@@ -281,7 +286,7 @@ static uint32_t file_end(void *self, struct kvpi_store_op *op, uint32_t result)
         store->catalog.index.entries[op->entry].state == KVPI_ENTRY_WRITING &&
         append(store, &store->log, KVPI_LOG_PUT, op->entry) != 0)
         result = KVP_STORE_FAILED;
-    kvpi_catalog_end(&store->catalog, op, result);
+    result = kvpi_catalog_end(&store->catalog, op, result);
     compact_if_long(store);
     return result;
 }
