@@ -15,6 +15,7 @@
 #include "engine.h"
 #include "file.h"
 #include "home.h"
+#include "peers.h"
 #include "recover.h"
 #include "store/catalog.h"
 
@@ -28,6 +29,7 @@ struct file_store {
     struct kvpi_home home;
     struct kvpi_log log;
     struct kvpi_slabs slabs;
+    struct kvpi_peers peers;
     struct kvpi_engine engine;
     int engine_open;
     uint64_t n_damaged;
@@ -131,6 +133,7 @@ static void file_close(void *self)
         kvpi_engine_close(&store->engine);
     if (store->catalog.index.entries && store->slabs.slabs)
         compact(store);
+    kvpi_peers_close(&store->peers);
     kvpi_slabs_close(&store->slabs);
     if (store->log.disk)
         kvpi_log_close(&store->log);
@@ -214,6 +217,8 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
     if (kvpi_engine_open(&store->engine, &store->slabs, n_threads) != 0)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
     store->engine_open = 1;
+    kvpi_peers_open(&store->peers, store->disk, store->home.parent, store->home.path,
+                    &store->log.form);
     return KVP_OK;
 }
 
@@ -246,7 +251,13 @@ static uint32_t file_prepare(void *self, struct kvpi_store_op *op)
 {
     struct file_store *store = self;
     op->place_in = NULL;
-    return op->kind == KVP_STORE_SYNC ? KVP_STORE_OK : kvpi_catalog_prepare(&store->catalog, op);
+    if (op->kind == KVP_STORE_SYNC)
+        return KVP_STORE_OK;
+    const uint32_t result = kvpi_catalog_prepare(&store->catalog, op);
+    if (op->kind != KVP_STORE_GET || result != KVP_STORE_ABSENT)
+        return result;
+    kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    return kvpi_peers_find(&store->peers, op) ? KVP_STORE_OK : KVP_STORE_ABSENT;
 }
 
 static void file_begin(void *self, struct kvpi_store_op *op)
@@ -280,6 +291,9 @@ static uint32_t file_end(void *self, struct kvpi_store_op *op, uint32_t result)
     struct file_store *store = self;
     if (op->kind == KVP_STORE_SYNC)
         return end_sync(store, result);
+    /* A peer's record that is another one by now went while it was read. */
+    if (op->place_in)
+        return result == KVP_STORE_BAD ? KVP_STORE_RACED : result;
     /* A record that is not in the log would be forgotten by the next start, and its slot's place
      * would be another one's: it is not there. */
     if (op->kind == KVP_STORE_PUT && result == KVP_STORE_OK &&
@@ -293,8 +307,12 @@ static uint32_t file_end(void *self, struct kvpi_store_op *op, uint32_t result)
 
 static void file_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
 {
-    const struct file_store *store = self;
+    struct file_store *store = self;
     kvpi_catalog_have(&store->catalog, keys, n_keys, bits);
+    kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    for (uint32_t i = 0; i < n_keys && store->peers.n > 0; i++)
+        if (kvpi_peers_have(&store->peers, &keys[i]))
+            bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 static void file_drop(void *self, const kvp_digest *keys, uint32_t n_keys)

@@ -57,10 +57,11 @@ static int open_slab(struct kvpi_slabs *slabs, unsigned flags)
     flags &= ~(unsigned)KVPI_DISK_CREATE;
     if (disk->open(disk->context, path, flags | KVPI_DISK_DIRECT, &slab.direct) != 0)
         slab.direct = -1;
-    struct kvpi_slab *out = &slabs->slabs[slabs->n_slabs++];
+    struct kvpi_slab *out = &slabs->slabs[slabs->n_slabs];
     out->file = slab.file;
     out->direct = slab.direct;
     atomic_store_explicit(&out->dirty, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slabs->n_slabs, 1, memory_order_release);
     return 0;
 }
 

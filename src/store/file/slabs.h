@@ -24,7 +24,7 @@ struct kvpi_slabs {
     char path[KVPI_PATH_BYTES]; /* of the directory */
     uint64_t slot_bytes;
     uint32_t slab_slots;
-    uint32_t n_slabs;
+    _Atomic uint32_t n_slabs; /* rises while other threads read and write */
     uint32_t n_max;
     struct kvpi_slab *slabs; /* [n_max] */
     int writable;
