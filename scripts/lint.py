@@ -52,6 +52,8 @@ MAY_INCLUDE = [
     ("src/tiers/transfer_rows*",
                               [PUBLIC, "src/tiers/*", "src/memory/stream.h"]),
     ("src/tiers/*",           [PUBLIC, SIZED, "src/tiers/*"]),
+    ("src/store/file/*",      [PUBLIC, "src/store/*", "src/store/file/*"]),
+    ("src/store/*",           [PUBLIC, "src/store/*"]),
     # An example of several files includes its own; others are one file and the public headers.
     ("examples/tiny_llama/*", [PUBLIC, "examples/tiny_llama/*"]),
     ("examples/*",            [PUBLIC]),

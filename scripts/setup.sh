@@ -98,12 +98,13 @@ missing_packages() {
     have python3 || echo python3
     missing_python_packages
     have spin || echo spin
-    # One call for all four when they are there: the usual case is the fast one.
-    if ! have_module libxxhash cmocka jansson ucx; then
+    # One call for all five when they are there: the usual case is the fast one.
+    if ! have_module libxxhash cmocka jansson ucx 'libcrypto >= 3.0'; then
         have_module libxxhash || echo libxxhash-dev
         have_module cmocka || echo libcmocka-dev
         have_module jansson || echo libjansson-dev
         have_module ucx || echo libucx-dev
+        have_module 'libcrypto >= 3.0' || echo libssl-dev
     fi
     if [ $want_fuzz = yes ]; then
         have clang || echo clang
@@ -132,7 +133,7 @@ missing_packages() {
     fi
 }
 
-# Without pkg-config nothing is known of the four libraries, so all are named; installing what is
+# Without pkg-config nothing is known of the five libraries, so all are named; installing what is
 # there already does no harm.
 missing=$(missing_packages | tr '\n' ' ')
 missing=${missing% }

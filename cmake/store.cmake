@@ -1,0 +1,69 @@
+# libkvpager_store: KV in stores (include/kvpager/store). A library of its own, so that libkvpager
+# needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and CMake and
+# the tests say so.
+
+set(KVP_STORE_default OFF)
+if(PROJECT_IS_TOP_LEVEL)
+  set(KVP_STORE_default AUTO)
+endif()
+set(KVP_STORE "${KVP_STORE_default}" CACHE STRING
+    "Build libkvpager_store: ON, OFF, or AUTO: if libcrypto 3.0 is found")
+set_property(CACHE KVP_STORE PROPERTY STRINGS AUTO ON OFF)
+if(NOT KVP_STORE STREQUAL "AUTO" AND KVP_STORE AND NOT KVP_MEMORY)
+  message(FATAL_ERROR "KVP_STORE needs KVP_MEMORY")
+endif()
+if(NOT KVP_STORE OR NOT KVP_MEMORY)
+  return() # whatever an earlier run found
+endif()
+if(KVP_STORE STREQUAL "AUTO")
+  kvp_find_module(KVP_CRYPTO libcrypto>=3.0)
+else()
+  kvp_require_module(KVP_CRYPTO libcrypto>=3.0 "KVP_STORE asks for it" libssl-dev)
+endif()
+if(NOT KVP_CRYPTO_FOUND)
+  message(STATUS "kvpager: no stores: libcrypto 3.0 is missing (Debian: libssl-dev)")
+  return()
+endif()
+
+find_package(Threads REQUIRED)
+file(GLOB store_sources CONFIGURE_DEPENDS
+     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/file/*.c")
+add_library(kvpager_store_objects OBJECT ${store_sources})
+kvp_configure_target(kvpager_store_objects)
+kvp_count_coverage(kvpager_store_objects)
+kvp_optimise(kvpager_store_objects)
+target_include_directories(kvpager_store_objects PRIVATE "${PROJECT_SOURCE_DIR}/src")
+if(KVP_XXHASH_INCLUDE_DIR)
+  target_include_directories(kvpager_store_objects SYSTEM PRIVATE "${KVP_XXHASH_INCLUDE_DIR}")
+endif()
+target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
+
+# The static one is for tests, which see the internal headers.
+add_library(kvpager_store SHARED $<TARGET_OBJECTS:kvpager_store_objects>)
+add_library(kvpager_store_static STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:kvpager_store_objects>)
+target_link_libraries(kvpager_store PUBLIC kvpager_shared)
+target_link_libraries(kvpager_store_static PUBLIC kvpager_static)
+foreach(library kvpager_store kvpager_store_static)
+  kvp_publish_headers(${library})
+  target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+endforeach()
+kvp_link_instruments(kvpager_store)
+set_target_properties(kvpager_store PROPERTIES
+    EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
+add_library(kvpager::store ALIAS kvpager_store)
+if(TARGET lib)
+  add_dependencies(lib kvpager_store)
+endif()
+
+if(KVP_INSTALL)
+  file(GLOB store_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/store/*.h")
+  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/store")
+  install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
+          LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/cmake/kvpager")
+  configure_file(cmake/kvpager-store.pc.in "${PROJECT_BINARY_DIR}/kvpager-store.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/kvpager-store.pc"
+          DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

@@ -1,0 +1,251 @@
+/* kvpager/store/store.h: stores. KV that outlives the process, verified when it comes back.
+ *
+ *   kvp_store_config config;
+ *   kvp_store_config_init(&config);
+ *   config.url = "file:/var/cache/kv?size=200GiB";
+ *   config.fingerprint = fingerprint;                 of the model: kvp_fingerprint_make
+ *   config.block_bytes[0] = block_bytes;              of one block of group 0 in the host tier
+ *   kvp_store_open(&config, &store, why, sizeof why);
+ *   ...
+ *   kvp_store_put(store, &identity, blocks, tag);     write a record: returns at once
+ *   kvp_store_get(store, &identity, blocks, tag);     read it back into these blocks
+ *   ...
+ *   kvp_store_poll(store, done, capacity, &n_done);   what has ended, by tag
+ *   kvp_store_close(store);
+ *
+ * A store keeps records by key. A record is 1 to KVP_RECORD_BLOCKS_MAX consecutive sealed blocks of
+ * one layer group and rank: a header that says what it is, and the KV. All records of a store have
+ * the same number of blocks.
+ *
+ * Rules that hold for every store:
+ *
+ *   - Never wrong KV. A get is KVP_STORE_OK only if the record's header has the identity that was
+ *     asked for, every field, token and key of it, and the checksum of the KV is right. Everything
+ *     else is a miss that says why. The blocks of a get that is not OK hold anything.
+ *   - A failing disk or server costs a computation, never a request: failures are misses. A store
+ *     that fails repeatedly is left alone and tried again later (KVP_STORE_AWAY).
+ *   - Calls cost O(requests), never O(bytes): a thread of the store does the work. Nothing
+ *     allocates after open. Queues are fixed: KVP_E_AGAIN when full.
+ *   - A store is used by one thread at a time, statistics excepted.
+ *   - What an operation points to (identity, its tokens and keys, blocks, keys, bits) stays the
+ *     caller's, and must stay valid and unchanged until the operation has ended.
+ *   - Operations end in any order. Each that was accepted ends exactly once.
+ *   - Checksums find damage, not forgery. Who can write to a store can put any KV into it: with a
+ *     secret, records carry a keyed code that is checked before they are used. Without, a store
+ *     belongs to one trust domain.
+ *   - KV can be turned back into text: a store's files are as secret as its users' prompts.
+ *
+ * Back ends, by the URL's scheme:
+ *
+ *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take
+ *   memory:?size=BYTES      in this process; for tests, and to try
+ *
+ * BYTES takes KiB, MiB, GiB and TiB. docs/STORES.md has the bytes of a record.
+ */
+#ifndef KVPAGER_STORE_STORE_H
+#define KVPAGER_STORE_STORE_H
+
+#include "identity.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVP_STORE_KEYS_MAX  8192u /* of one have or drop */
+#define KVP_STORE_QUEUE_MAX 4096u /* operations that have not ended */
+#define KVP_STORE_LATENCIES 32u   /* buckets of a histogram */
+
+typedef struct kvp_store kvp_store;
+
+/* ---------------------------------------------------------------------------------- open, close */
+
+typedef struct kvp_store_config {
+    size_t struct_size;                   /* set by kvp_store_config_init */
+    const char *url;                      /* see above */
+    kvp_digest fingerprint;               /* of every record; all zero is refused */
+    uint32_t block_tokens;                /* S; default 16 */
+    uint32_t n_groups;                    /* layer groups, 1..KVP_GROUPS_MAX; default 1 */
+    uint64_t block_bytes[KVP_GROUPS_MAX]; /* KV of one block of each group, 1..2^31-1 */
+    uint32_t record_blocks; /* blocks of a record: 1, 2, 4 ... KVP_RECORD_BLOCKS_MAX; 0: the least
+                                 with 512 KiB of KV in group 0 (default) */
+    uint32_t key_bytes;     /* room for the extra keys of a record in its header: 12 + n_bytes for
+                                 each; 0..1 MiB; default 1024 */
+    uint32_t max_ops;       /* operations that have not ended, 1..KVP_STORE_QUEUE_MAX; default 64 */
+    uint32_t threads;       /* 1 (default): a thread of the store works; 0: kvp_store_work does */
+    uint64_t (*now)(
+        void *context); /* clock, nanoseconds since 1970; NULL (default): the system's */
+    void *now_context;
+    const void *secret;  /* [secret_bytes] for the keyed code; NULL (default): none */
+    size_t secret_bytes; /* 0, or 16..1024 */
+} kvp_store_config;
+
+/* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
+KVP_API void kvp_store_config_init(kvp_store_config *config);
+
+/* Open a store.
+ *
+ * Takes:   config       copied, strings and secret too
+ *          why_bytes    capacity of out_why
+ * Gives:   out_store
+ *          out_why      a sentence that names what is wrong, cut to why_bytes; "" on KVP_OK; may be
+ *                       NULL
+ * Returns: KVP_OK; KVP_E_ARG: a field or the URL; KVP_E_NO_MEMORY; KVP_E_IO: the place cannot
+ *          be used
+ * After-failure: nothing is open
+ * Thread:  any          Blocks: io
+ */
+KVP_API kvp_status kvp_store_open(const kvp_store_config *config, kvp_store **out_store,
+                                  char *out_why, size_t why_bytes);
+
+/* Close a store. Operations that have not begun end with KVP_STORE_CLOSED, the others are waited
+ * for; completions that were not polled are lost. NULL is ignored.
+ * Thread: nobody else is inside a call. Blocks: io */
+KVP_API void kvp_store_close(kvp_store *store);
+
+/* Tell the number of blocks of a record, as configured or chosen. Thread: any. */
+KVP_API uint32_t kvp_store_record_blocks(const kvp_store *store);
+
+/* ----------------------------------------------------------------------------------- operations */
+
+enum {
+    KVP_STORE_PUT = 1,
+    KVP_STORE_GET = 2,
+    KVP_STORE_HAVE = 3,
+    KVP_STORE_DROP = 4,
+    KVP_STORE_SYNC = 5
+};
+
+/* How an operation ended. */
+enum {
+    KVP_STORE_OK = 0,        /* put: written; get: the blocks hold this KV; the others: done */
+    KVP_STORE_KNOWN = 1,     /* put: the record was there already; nothing was written */
+    KVP_STORE_ABSENT = 2,    /* get: there is no such record */
+    KVP_STORE_RACED = 3,     /* get: the record went while it was being read */
+    KVP_STORE_BAD = 4,       /* get: the record was damaged or another's, twice; it is dropped */
+    KVP_STORE_NO_PARENT = 5, /* put: the record before it is neither there nor being written */
+    KVP_STORE_NO_ROOM = 6,   /* put: no room could be made */
+    KVP_STORE_FAILED = 7,    /* reading or writing failed */
+    KVP_STORE_AWAY = 8,      /* the store failed before and is left alone for now */
+    KVP_STORE_CLOSED = 9     /* the store is being closed */
+};
+
+/* An operation that has ended. */
+typedef struct kvp_store_done {
+    uint64_t tag;    /* as given */
+    uint32_t op;     /* KVP_STORE_PUT ... */
+    uint32_t result; /* KVP_STORE_OK ... */
+} kvp_store_done;
+
+/* Write a record. Same record: the second put is KVP_STORE_KNOWN. A record goes under its parent: a
+ * put of a record whose parent is not there is refused, unless identity->parent is all zero.
+ *
+ * Takes:   identity     fingerprint, block_tokens and n_blocks as the store's
+ *          blocks       [n_blocks] addresses of block_bytes[identity->group] bytes each
+ *          tag          any number; comes back in kvp_store_done
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG: does not fit the store's configuration;
+ *          KVP_E_TOO_LONG: the extra keys exceed key_bytes; KVP_E_AGAIN: max_ops have not ended
+ * Owns:    all that is pointed to is in use until the operation ends
+ * Thread:  the store's. Blocks: never. Cost: O(n_blocks + keys)
+ */
+KVP_API kvp_status kvp_store_put(kvp_store *store, const kvp_identity *identity,
+                                 void *const *blocks, uint64_t tag);
+
+/* Read a record into `blocks`. As kvp_store_put. */
+KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
+                                 void *const *blocks, uint64_t tag);
+
+/* Ask which keys have a record. The answer may be out of date when it comes: a get decides.
+ *
+ * Takes:   keys         [n_keys] of kvp_record_key; n_keys 1..KVP_STORE_KEYS_MAX
+ * Gives:   bits         [ceil(n_keys / 64)] bit i of word i / 64, when the operation has ended
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_AGAIN
+ * Thread:  the store's. Blocks: never. Cost: O(1)
+ */
+KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
+                                  uint64_t *bits, uint64_t tag);
+
+/* Drop records, and those that need them. Keys without a record are ignored. As kvp_store_have. */
+KVP_API kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
+                                  uint64_t tag);
+
+/* Make what has ended durable: after the sync has ended, every put that ended before it was
+ * submitted survives a loss of power. */
+KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
+
+/* Take what has ended.
+ *
+ * Gives:   out_done     [out_n_done], at most capacity
+ * Returns: KVP_OK, also when nothing has ended; KVP_E_ARG
+ * Thread:  the store's. Blocks: never. Cost: O(out_n_done)
+ */
+KVP_API kvp_status kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uint32_t capacity,
+                                  uint32_t *out_n_done);
+
+/* Give the file descriptor that is readable while something has ended that was not polled: for
+ * poll(2) and the like. Do not read from it. -1: this system has none. Thread: any. */
+KVP_API int kvp_store_fd(const kvp_store *store);
+
+/* Wait until something has ended that was not polled, or timeout_ns have gone.
+ * Returns: KVP_OK; KVP_E_AGAIN: nothing has ended; KVP_E_ARG. Thread: any. Blocks: io */
+KVP_API kvp_status kvp_store_wait(kvp_store *store, uint64_t timeout_ns);
+
+/* Work, where config.threads is 0: begins what was accepted and ends what is done.
+ * Gives:   out_idle     1: nothing is left to do; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the store has a thread
+ * Thread:  one at a time. Blocks: io. Cost: O(bytes) */
+KVP_API kvp_status kvp_store_work(kvp_store *store, int *out_idle);
+
+/* ----------------------------------------------------------------------------------- statistics */
+
+/* Why a record was bad. */
+enum {
+    KVP_BAD_DAMAGED = 0,  /* the header's checksum is wrong, or there is no header */
+    KVP_BAD_VERSION = 1,  /* written by another version, or in another byte order */
+    KVP_BAD_PLACE = 2,    /* of another slot, or of an earlier use of it */
+    KVP_BAD_LENGTH = 3,   /* of another size */
+    KVP_BAD_IDENTITY = 4, /* of other tokens, keys, prefix, model, group, slice or kind */
+    KVP_BAD_PAYLOAD = 5,  /* the KV's checksum is wrong */
+    KVP_BAD_CODE = 6,     /* the keyed code is missing or wrong */
+    KVP_BAD_REASONS = 7
+};
+
+/* Name a reason as statistics show it: "damaged", "version", ...; "?" for a number that is none.
+ * Gives: a static string. Thread: pure. */
+KVP_API const char *kvp_bad_name(uint32_t reason);
+
+typedef struct kvp_store_stats {
+    /* gauges */
+    uint64_t records; /* there now */
+    uint64_t bytes;   /* that they take, headers included */
+    uint64_t size;    /* limit of bytes */
+    uint64_t queued;  /* accepted and not ended */
+    uint64_t away_ns; /* for how long the store is left alone from now on; 0: it is used */
+    /* counters */
+    uint64_t puts;    /* ended, whatever the result */
+    uint64_t stored;  /* puts that wrote a record */
+    uint64_t known;   /* puts of a record that was there */
+    uint64_t refused; /* puts without parent or room */
+    uint64_t gets;
+    uint64_t hits;
+    uint64_t absent;
+    uint64_t raced;
+    uint64_t bad[KVP_BAD_REASONS]; /* records that were dropped, by reason */
+    uint64_t reread;               /* records that were bad at first and right when read again */
+    uint64_t failed;               /* operations that failed for the disk's or the server's sake */
+    uint64_t away;                 /* operations while the store was left alone */
+    uint64_t evicted;              /* records dropped to make room */
+    uint64_t dropped;       /* records dropped by kvp_store_drop, or because their parent went */
+    uint64_t read_bytes;    /* KV of hits */
+    uint64_t written_bytes; /* KV of records written */
+    uint64_t get_ns[KVP_STORE_LATENCIES]; /* gets by time from accepted to ended: bucket b counts
+                                             those below 2^(b+10) ns, the last all others */
+    uint64_t put_ns[KVP_STORE_LATENCIES];
+} kvp_store_stats;
+
+/* Read gauges and counters. Each number is right in itself. Thread: any. Cost: O(1). */
+KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

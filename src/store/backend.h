@@ -1,0 +1,90 @@
+/* backend: what a place that keeps records offers to the store in front of it.
+ *
+ * The front has the queues, the thread, the clock, the headers and every check; a back end has the
+ * index, the places and the bytes. All calls come from one thread at a time.
+ *
+ *   prepare   PUT: find room and a place for the record, or say why not. GET: find the record.
+ *             Decides at once, starts nothing: KVP_STORE_OK, and op->place says where; or how the
+ *             operation ends
+ *   begin     start to write or read op->spans: header first, then the blocks. After a bad read it
+ *             is called once more for the same operation
+ *   reap      give operations whose reading or writing has ended, op->io_failed set
+ *   end       the operation's result is known. PUT: the record is there from now on (KVP_STORE_OK)
+ *             or never was. GET: it was used, or was bad and goes (KVP_STORE_BAD). Gives the result
+ *             that the caller is told: a back end that others write to may know that a bad record
+ *             went meanwhile (KVP_STORE_RACED)
+ *   have, drop   at once
+ *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
+ *             none) have gone
+ *
+ * SYNC goes through prepare, begin, reap and end like PUT and GET. */
+#ifndef KVPI_STORE_BACKEND_H
+#define KVPI_STORE_BACKEND_H
+
+#include <kvpager/store/store.h>
+
+#include "record.h"
+#include "url.h"
+
+/* One operation, from its acceptance to its end. */
+struct kvpi_store_op {
+    uint32_t kind; /* KVP_STORE_PUT ... */
+    uint32_t result;
+    uint64_t tag;
+    uint64_t accepted_ns;
+    const kvp_identity *identity; /* PUT, GET */
+    const kvp_digest *keys;       /* HAVE, DROP */
+    uint64_t *bits;               /* HAVE */
+    uint32_t n_keys;
+    uint32_t n_spans;
+    struct kvpi_span spans[1 + KVP_RECORD_BLOCKS_MAX]; /* the header, then the blocks */
+    kvp_digest key;
+    struct kvpi_place place;
+    enum kvpi_record_fault fault; /* of the first read */
+    int io_failed;
+    /* The back end's. */
+    uint32_t entry;
+    struct kvpi_store_op *link;
+    void *place_in;
+};
+
+/* What a back end is made for. */
+struct kvpi_backend_config {
+    const kvp_store_config *store;
+    struct kvpi_url *url;
+    uint32_t header_bytes;
+    uint64_t payload_bytes; /* the largest of all groups */
+    uint32_t record_blocks;
+};
+
+struct kvpi_backend_usage {
+    uint64_t records;
+    uint64_t bytes;
+    uint64_t size;
+    uint64_t evicted;
+    uint64_t dropped;
+};
+
+struct kvpi_backend {
+    const char *scheme;
+    kvp_status (*open)(const struct kvpi_backend_config *config, void **out_self, char *out_why,
+                       size_t why_bytes);
+    void (*close)(void *self);
+    uint32_t (*prepare)(void *self, struct kvpi_store_op *op);
+    void (*begin)(void *self, struct kvpi_store_op *op);
+    uint32_t (*reap)(void *self, struct kvpi_store_op **out_ops, uint32_t capacity);
+    uint32_t (*end)(void *self, struct kvpi_store_op *op, uint32_t result);
+    void (*have)(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits);
+    void (*drop)(void *self, const kvp_digest *keys, uint32_t n_keys);
+    void (*wait)(void *self, int wake, int timeout_ms);
+    void (*usage)(const void *self, struct kvpi_backend_usage *out_usage);
+};
+
+extern const struct kvpi_backend kvpi_memory_backend;
+extern const struct kvpi_backend kvpi_file_backend;
+
+/* As kvp_store_open, with a back end that no scheme names: for tests. */
+kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_backend *backend,
+                           kvp_store **out_store, char *out_why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,49 @@
+/* catalog: what the back ends that keep records in slots decide alike: where a record goes, what
+ * makes room for it, who may read it, and when it is there. */
+#ifndef KVPI_STORE_CATALOG_H
+#define KVPI_STORE_CATALOG_H
+
+#include "backend.h"
+#include "index.h"
+
+struct kvpi_catalog {
+    struct kvpi_index index;
+    uint64_t slot_bytes;
+    uint64_t evicted;
+    uint64_t dropped;
+    void *context;
+    /* Get more slots: 1: kvpi_index_free has been called. NULL: there are never more. */
+    int (*grow)(void *context);
+    /* A record that was READY goes: its entry is still what it was. NULL: nobody wants to know. */
+    void (*leave)(void *context, uint32_t entry);
+    struct kvpi_store_op *held[KVP_STORE_QUEUE_MAX]; /* done, and not handed out yet */
+    uint32_t n_held;
+};
+
+/* KVP_STORE_OK: op->entry is pinned and op->place says where; else how the operation ends. */
+uint32_t kvpi_catalog_prepare(struct kvpi_catalog *catalog, struct kvpi_store_op *op);
+
+/* An operation's reading or writing is done. */
+void kvpi_catalog_hold(struct kvpi_catalog *catalog, struct kvpi_store_op *op);
+
+/* Hand out operations that can end. A put waits until its parent is there: were the parent's put
+ * never to end, a record that was said to be stored could not be reached. */
+uint32_t kvpi_catalog_release(struct kvpi_catalog *catalog, struct kvpi_store_op **out_ops,
+                              uint32_t capacity);
+
+/* The end of an operation that was prepared: the record is there, or goes, and is unpinned. Gives
+ * the result: KVP_STORE_NO_PARENT for a put that went with its parent meanwhile. */
+uint32_t kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op, uint32_t result);
+
+/* The entry of a record that can be read, or KVPI_INDEX_NONE. */
+uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest *key);
+
+void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys,
+                       uint64_t *bits);
+
+/* Drop a record and all that need it. */
+void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *key);
+
+void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_usage *out_usage);
+
+#endif

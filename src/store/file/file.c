@@ -1,0 +1,352 @@
+/* file: the back end that keeps records in a directory. Decides by its catalog, lets the engine
+ * read and write slots, and writes down in the log what is there.
+ *
+ *   put    catalog finds a slot -> engine writes header and payload -> log: PUT -> it is there
+ *   drop   log: DROP -> the slot is free
+ *
+ * Killed at any point: what the log says is there, or the header in the slot tells that it is not.
+ * After a loss of power too; what was put before the last sync is there. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "file.h"
+#include "home.h"
+#include "peers.h"
+#include "recover.h"
+#include "store/catalog.h"
+
+enum { ENGINE_THREADS = 4 };
+
+struct file_store {
+    const struct kvpi_disk *disk;
+    uint64_t (*now)(void *context);
+    void *now_context;
+    struct kvpi_catalog catalog;
+    struct kvpi_home home;
+    struct kvpi_log log;
+    struct kvpi_slabs slabs;
+    struct kvpi_peers peers;
+    struct kvpi_engine engine;
+    int engine_open;
+    uint64_t n_damaged;
+    uint64_t last_id;
+    uint32_t n_syncing; /* syncs that are out: the log stays where it is */
+    int log_failed;     /* the last append did not get through */
+};
+
+/* -------------------------------------------------------------------------------------- the log */
+
+static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind, uint32_t entry)
+{
+    const struct kvpi_entry *e = &store->catalog.index.entries[entry];
+    struct kvpi_log_entry line = {
+        .kind = kind, .slot = entry, .generation = e->generation, .parent = e->parent};
+    if (e->parent != KVPI_INDEX_NONE)
+        line.parent_generation = store->catalog.index.entries[e->parent].generation;
+    memcpy(line.key, e->key, sizeof line.key);
+    return kvpi_log_append(log, &line);
+}
+
+/* Write a new log in the place of the old one: the generations of slots that have nothing, then
+ * what is there, coldest first. What fails changes nothing. */
+static void compact(struct file_store *store)
+{
+    char path[KVPI_PATH_BYTES];
+    char fresh[KVPI_PATH_BYTES];
+    kvpi_path_join(path, store->home.path, "log");
+    kvpi_path_join(fresh, store->home.path, "log.new");
+    const uint64_t now = store->now(store->now_context);
+    const uint64_t id = now > store->last_id ? now : store->last_id + 1;
+    const struct kvpi_disk *disk = store->disk;
+    struct kvpi_log log;
+    int error = kvpi_log_create(&log, disk, fresh, &store->log.form, id);
+    if (error)
+        return;
+    const struct kvpi_index *index = &store->catalog.index;
+    for (uint32_t e = 0; e < index->n && !error; e++)
+        if (index->entries[e].state != KVPI_ENTRY_READY && index->entries[e].generation > 0)
+            error = append(store, &log, KVPI_LOG_DROP, e);
+    for (uint32_t e = index->cold; e != KVPI_INDEX_NONE && !error; e = index->entries[e].hotter)
+        if (index->entries[e].state == KVPI_ENTRY_READY)
+            error = append(store, &log, KVPI_LOG_PUT, e);
+    if (!error)
+        error = disk->sync(disk->context, log.file);
+    if (!error)
+        error = disk->rename(disk->context, fresh, path);
+    if (error) {
+        kvpi_log_close(&log);
+        disk->remove(disk->context, fresh, 0);
+        return;
+    }
+    disk->sync_directory(disk->context, store->home.path);
+    kvpi_log_close(&store->log);
+    store->log = log;
+    store->last_id = id;
+}
+
+/* A log and its successor take at most (2 + 1) x 48 bytes a slot, and a few entries: less than the
+ * home counts for them (home.c). */
+static void compact_if_long(struct file_store *store)
+{
+    if (store->n_syncing == 0 && store->log.n_entries > 2 * (uint64_t)store->catalog.index.n)
+        compact(store);
+}
+
+/* ---------------------------------------------------------------------------------- the catalog */
+
+static int grow(void *context)
+{
+    struct file_store *store = context;
+    if (store->slabs.n_slabs == store->slabs.n_max)
+        return 0;
+    const uint64_t bytes = store->slabs.slab_slots * (store->slabs.slot_bytes + 256);
+    if (!kvpi_home_begin(&store->home, bytes))
+        return 0;
+    const int error = kvpi_slabs_grow(&store->slabs);
+    kvpi_home_end(&store->home);
+    if (error)
+        return 0;
+    store->disk->sync_directory(store->disk->context, store->home.path);
+    kvpi_index_free(&store->catalog.index, kvpi_slabs_slots(&store->slabs));
+    return store->catalog.index.free != KVPI_INDEX_NONE;
+}
+
+/* If this is not written down, a start may find the record again: its slot's header then tells
+ * whether it is still there. */
+static void leave(void *context, uint32_t entry)
+{
+    struct file_store *store = context;
+    if (store->catalog.index.entries[entry].state == KVPI_ENTRY_READY)
+        store->log_failed = append(store, &store->log, KVPI_LOG_DROP, entry) != 0;
+}
+
+/* ---------------------------------------------------------------------------------- open, close */
+
+static void file_close(void *self)
+{
+    struct file_store *store = self;
+    if (store->engine_open)
+        kvpi_engine_close(&store->engine);
+    if (store->catalog.index.entries && store->slabs.slabs)
+        compact(store);
+    kvpi_peers_close(&store->peers);
+    kvpi_slabs_close(&store->slabs);
+    if (store->log.disk)
+        kvpi_log_close(&store->log);
+    kvpi_home_close(&store->home);
+    kvpi_index_close(&store->catalog.index);
+    free(store);
+}
+
+static kvp_status read_options(const struct kvpi_backend_config *config, uint64_t *out_size,
+                               uint64_t slot_bytes, char *out_why, size_t why_bytes)
+{
+    kvp_status status = kvpi_url_size(config->url, "size", out_size, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
+    if (!*config->url->path)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "\"file:\" needs a directory: file:PATH?size=BYTES");
+    if (*out_size == 0)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "size is missing: how much of the disk may be used, file:%s?size=BYTES",
+                        config->url->path);
+    const uint64_t n = *out_size / (slot_bytes + 256);
+    if (n == 0 || n > INT32_MAX)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "size is %llu, expected room for 1 to 2^31-1 records of %llu bytes",
+                        (unsigned long long)*out_size, (unsigned long long)slot_bytes);
+    return KVP_OK;
+}
+
+static kvp_status recover(struct file_store *store, char *out_why, size_t why_bytes)
+{
+    kvp_status status = kvpi_index_open(&store->catalog.index, store->log.form.n_slots);
+    if (status == KVP_OK)
+        status = kvpi_recover(&store->log, &store->catalog.index, &store->n_damaged);
+    if (status != KVP_OK)
+        return kvpi_why(status, out_why, why_bytes, "\"%s/log\": %s", store->home.path,
+                        kvp_status_text(status));
+    const int error =
+        kvpi_slabs_open(&store->slabs, store->disk, store->home.path, &store->log.form, 1);
+    if (error)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the slabs in \"%s\": %s", store->home.path,
+                        strerror(error));
+    kvpi_index_free(&store->catalog.index, kvpi_slabs_slots(&store->slabs));
+    return KVP_OK;
+}
+
+static kvp_status open_store(struct file_store *store, const struct kvpi_backend_config *config,
+                             uint32_t n_threads, char *out_why, size_t why_bytes)
+{
+    uint64_t slot_bytes = config->header_bytes + config->payload_bytes;
+    slot_bytes = (slot_bytes + KVPI_RECORD_PAGE - 1) / KVPI_RECORD_PAGE * KVPI_RECORD_PAGE;
+    uint64_t size = 0;
+    kvp_status status = read_options(config, &size, slot_bytes, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
+    struct kvpi_log_form form = {.slot_bytes = slot_bytes,
+                                 .header_bytes = config->header_bytes,
+                                 .record_blocks = config->record_blocks,
+                                 .block_tokens = config->store->block_tokens,
+                                 .n_slots = (uint32_t)(size / (slot_bytes + 256))};
+    form.slab_slots = kvpi_slab_slots(slot_bytes, form.n_slots);
+    form.n_slots = form.n_slots / form.slab_slots * form.slab_slots;
+    store->now = config->store->now;
+    store->now_context = config->store->now_context;
+    store->catalog.slot_bytes = slot_bytes;
+    store->catalog.context = store;
+    store->catalog.grow = grow;
+    store->catalog.leave = leave;
+    status = kvpi_home_open(&store->home, store->disk, config->url->path,
+                            &config->store->fingerprint, size, &form,
+                            store->now(store->now_context), &store->log, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = recover(store, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
+    if (kvpi_home_begin(&store->home, 0))
+        kvpi_home_end(&store->home);
+    store->last_id = store->log.id;
+    if (store->n_damaged > 0)
+        compact(store);
+    if (kvpi_engine_open(&store->engine, &store->slabs, n_threads) != 0)
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
+    store->engine_open = 1;
+    kvpi_peers_open(&store->peers, store->disk, store->home.parent, store->home.path,
+                    &store->log.form);
+    return KVP_OK;
+}
+
+kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct kvpi_disk *disk,
+                          uint32_t n_threads, void **out_self, char *out_why, size_t why_bytes)
+{
+    struct file_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return KVP_E_NO_MEMORY;
+    store->disk = disk;
+    store->home.lock = -1;
+    store->log.file = -1;
+    const kvp_status status = open_store(store, config, n_threads, out_why, why_bytes);
+    if (status == KVP_OK)
+        *out_self = store;
+    else
+        file_close(store);
+    return status;
+}
+
+static kvp_status file_open(const struct kvpi_backend_config *config, void **out_self,
+                            char *out_why, size_t why_bytes)
+{
+    return kvpi_file_open(config, &kvpi_system_disk, ENGINE_THREADS, out_self, out_why, why_bytes);
+}
+
+/* ----------------------------------------------------------------------------------- operations */
+
+static uint32_t file_prepare(void *self, struct kvpi_store_op *op)
+{
+    struct file_store *store = self;
+    op->place_in = NULL;
+    if (op->kind == KVP_STORE_SYNC)
+        return KVP_STORE_OK;
+    const uint32_t result = kvpi_catalog_prepare(&store->catalog, op);
+    if (op->kind != KVP_STORE_GET || result != KVP_STORE_ABSENT)
+        return result;
+    kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    return kvpi_peers_find(&store->peers, op) ? KVP_STORE_OK : KVP_STORE_ABSENT;
+}
+
+static void file_begin(void *self, struct kvpi_store_op *op)
+{
+    struct file_store *store = self;
+    store->n_syncing += op->kind == KVP_STORE_SYNC;
+    kvpi_engine_submit(&store->engine, op);
+}
+
+static uint32_t file_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
+{
+    struct file_store *store = self;
+    struct kvpi_store_op *ops[64];
+    uint32_t n;
+    while ((n = kvpi_engine_reap(&store->engine, ops, sizeof ops / sizeof *ops)) > 0)
+        for (uint32_t i = 0; i < n; i++)
+            kvpi_catalog_hold(&store->catalog, ops[i]);
+    return kvpi_catalog_release(&store->catalog, out_ops, capacity);
+}
+
+static uint32_t end_sync(struct file_store *store, uint32_t result)
+{
+    store->n_syncing--;
+    if (result == KVP_STORE_OK && store->disk->sync(store->disk->context, store->log.file) != 0)
+        return KVP_STORE_FAILED;
+    return result;
+}
+
+static uint32_t file_end(void *self, struct kvpi_store_op *op, uint32_t result)
+{
+    struct file_store *store = self;
+    if (op->kind == KVP_STORE_SYNC)
+        return end_sync(store, result);
+    /* A peer's record that is another one by now went while it was read. */
+    if (op->place_in)
+        return result == KVP_STORE_BAD ? KVP_STORE_RACED : result;
+    /* A record that is not in the log would be forgotten by the next start, and its slot's place
+     * would be another one's: it is not there. */
+    if (op->kind == KVP_STORE_PUT && result == KVP_STORE_OK &&
+        store->catalog.index.entries[op->entry].state == KVPI_ENTRY_WRITING &&
+        append(store, &store->log, KVPI_LOG_PUT, op->entry) != 0)
+        result = KVP_STORE_FAILED;
+    result = kvpi_catalog_end(&store->catalog, op, result);
+    compact_if_long(store);
+    return result;
+}
+
+static void file_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
+{
+    struct file_store *store = self;
+    kvpi_catalog_have(&store->catalog, keys, n_keys, bits);
+    kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    for (uint32_t i = 0; i < n_keys && store->peers.n > 0; i++)
+        if (kvpi_peers_have(&store->peers, &keys[i]))
+            bits[i / 64] |= UINT64_C(1) << i % 64;
+}
+
+static void file_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
+{
+    struct file_store *store = self;
+    for (uint32_t i = 0; i < n_keys; i++)
+        kvpi_catalog_drop(&store->catalog, &keys[i]);
+    compact_if_long(store);
+}
+
+static void file_wait(void *self, int wake, int timeout_ms)
+{
+    const struct file_store *store = self;
+    struct pollfd fds[2] = {{.fd = wake, .events = POLLIN},
+                            {.fd = store->engine.wake.read_fd, .events = POLLIN}};
+    poll(fds, 2, timeout_ms);
+}
+
+static void file_usage(const void *self, struct kvpi_backend_usage *out_usage)
+{
+    const struct file_store *store = self;
+    kvpi_catalog_usage(&store->catalog, out_usage);
+}
+
+const struct kvpi_backend kvpi_file_backend = {
+    .scheme = "file",
+    .open = file_open,
+    .close = file_close,
+    .prepare = file_prepare,
+    .begin = file_begin,
+    .reap = file_reap,
+    .end = file_end,
+    .have = file_have,
+    .drop = file_drop,
+    .wait = file_wait,
+    .usage = file_usage,
+};

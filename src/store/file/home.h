@@ -1,0 +1,48 @@
+/* home: the directory that this writer owns, and all that bounds PATH.
+ *
+ *   PATH/lock                     held while PATH grows or directories go
+ *   PATH/FFFFFFFFFFFFFFFF/        first half of the fingerprint, 16 hex digits
+ *       wN/lock                   held by the writer while it lives; has when it was opened, u64
+ *       wN/log                    which records there are
+ *       wN/slab-NNNNNN            their slots
+ *
+ * A writer takes the first wN that nobody holds and whose form is its own, or makes the next one.
+ * So an engine that starts again finds what it had, and two at a time have a directory each. */
+#ifndef KVPI_STORE_HOME_H
+#define KVPI_STORE_HOME_H
+
+#include "slabs.h"
+
+/* "directory/name"; "" when it is too long: no file is there, and none can be made. */
+void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char *name);
+
+struct kvpi_home {
+    const struct kvpi_disk *disk;
+    char root[KVPI_PATH_BYTES];   /* PATH */
+    char parent[KVPI_PATH_BYTES]; /* PATH/fingerprint */
+    char path[KVPI_PATH_BYTES];   /* PATH/fingerprint/wN */
+    uint32_t number;              /* N */
+    int root_lock;
+    int lock;
+    uint64_t size; /* bytes of all slabs and logs below PATH */
+};
+
+/* Take a home, with its log open: the one that was there, or an empty one.
+ *
+ * Takes:   form         as the writer wants it; slab_slots and n_slots of a home that was there win
+ *          now          of the clock: greater than that of every opening before
+ * Returns: KVP_OK; KVP_E_IO, KVP_E_ARG, and a sentence
+ */
+kvp_status kvpi_home_open(struct kvpi_home *home, const struct kvpi_disk *disk, const char *root,
+                          const kvp_digest *fingerprint, uint64_t size,
+                          const struct kvpi_log_form *form, uint64_t now, struct kvpi_log *out_log,
+                          char *out_why, size_t why_bytes);
+void kvpi_home_close(struct kvpi_home *home);
+
+/* Begin to make `bytes` more. 1: there is room below `size`, if need be because directories whose
+ * writers are gone were removed; nobody else grows until kvpi_home_end. 0: there is none, or the
+ * disk failed. */
+int kvpi_home_begin(struct kvpi_home *home, uint64_t bytes);
+void kvpi_home_end(struct kvpi_home *home);
+
+#endif

@@ -1,0 +1,47 @@
+/* peers: records of other writers beside this one, read without a lock.
+ *
+ * A peer's log is followed: its new entries are read now and then, from the beginning if it was
+ * replaced. What it says may be old: a slot that was used again meanwhile holds another record, and
+ * the header in it says so. */
+#ifndef KVPI_STORE_PEERS_H
+#define KVPI_STORE_PEERS_H
+
+#include "slabs.h"
+#include "store/backend.h"
+#include "store/index.h"
+
+enum { KVPI_PEERS_MAX = 64 };
+
+struct kvpi_peer {
+    char path[KVPI_PATH_BYTES];
+    int there; /* its log could be read, and its form is ours */
+    uint64_t id;
+    uint64_t next; /* entry to read */
+    struct kvpi_index index;
+    struct kvpi_slabs slabs;
+};
+
+struct kvpi_peers {
+    const struct kvpi_disk *disk;
+    const char *parent; /* the directory of all of them */
+    const char *own;    /* the path that is none */
+    struct kvpi_log_form form;
+    uint64_t looked_ns; /* at the logs */
+    uint64_t listed_ns; /* the directory */
+    uint32_t n;
+    struct kvpi_peer *peers[KVPI_PEERS_MAX]; /* kept until the close: operations point into them */
+};
+
+void kvpi_peers_open(struct kvpi_peers *peers, const struct kvpi_disk *disk, const char *parent,
+                     const char *own, const struct kvpi_log_form *form);
+void kvpi_peers_close(struct kvpi_peers *peers);
+
+/* Read what is new, if the last look was long enough ago. */
+void kvpi_peers_follow(struct kvpi_peers *peers, uint64_t now_ns);
+
+/* Find a record: 1, and op->place and op->place_in say where. */
+int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op);
+
+int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key);
+
+#endif

@@ -1,0 +1,176 @@
+/* slabs: opened, added, read and written. */
+#include "slabs.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SLAB_BYTES = 64 << 20, DIRECT_GRAIN = 4096 };
+
+uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots)
+{
+    uint32_t n = slot_bytes < SLAB_BYTES ? (uint32_t)(SLAB_BYTES / slot_bytes) : 1;
+    if (n > n_slots / 8)
+        n = n_slots / 8;
+    return n > 0 ? n : 1;
+}
+
+static void slab_path(const struct kvpi_slabs *slabs, uint32_t number, char out[KVPI_PATH_BYTES])
+{
+    const int n = snprintf(out, KVPI_PATH_BYTES, "%s/slab-%06u", slabs->path, (unsigned)number);
+    if (n < 0 || n >= KVPI_PATH_BYTES)
+        *out = 0;
+}
+
+static void close_slab(struct kvpi_slabs *slabs, const struct kvpi_slab *slab)
+{
+    if (slab->direct >= 0)
+        slabs->disk->close(slabs->disk->context, slab->direct);
+    slabs->disk->close(slabs->disk->context, slab->file);
+}
+
+/* Open slab n_slabs. ENOENT: it is not there, unless flags create it. */
+static int open_slab(struct kvpi_slabs *slabs, unsigned flags)
+{
+    char path[KVPI_PATH_BYTES];
+    slab_path(slabs, slabs->n_slabs, path);
+    const struct kvpi_disk *disk = slabs->disk;
+    struct kvpi_slab slab = {.file = -1, .direct = -1};
+    if (slabs->writable)
+        flags |= KVPI_DISK_WRITE;
+    int error = disk->open(disk->context, path, flags, &slab.file);
+    if (error)
+        return error;
+    if (slabs->writable)
+        error = disk->lock(disk->context, slab.file, 0);
+    const uint64_t bytes = slabs->slab_slots * slabs->slot_bytes;
+    uint64_t has = 0;
+    if (!error)
+        error = disk->size(disk->context, slab.file, &has);
+    if (!error && has < bytes)
+        error = slabs->writable ? disk->allot(disk->context, slab.file, bytes) : ENOENT;
+    if (error) {
+        close_slab(slabs, &slab);
+        return error;
+    }
+    flags &= ~(unsigned)KVPI_DISK_CREATE;
+    if (disk->open(disk->context, path, flags | KVPI_DISK_DIRECT, &slab.direct) != 0)
+        slab.direct = -1;
+    struct kvpi_slab *out = &slabs->slabs[slabs->n_slabs];
+    out->file = slab.file;
+    out->direct = slab.direct;
+    atomic_store_explicit(&out->dirty, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&slabs->n_slabs, 1, memory_order_release);
+    return 0;
+}
+
+int kvpi_slabs_follow(struct kvpi_slabs *slabs)
+{
+    int error = 0;
+    while (!error && slabs->n_slabs < slabs->n_max)
+        error = open_slab(slabs, 0);
+    return error == ENOENT ? 0 : error;
+}
+
+/* What a larger size left. */
+static void remove_rest(struct kvpi_slabs *slabs)
+{
+    int error = 0;
+    for (uint32_t number = slabs->n_max; !error; number++) {
+        char path[KVPI_PATH_BYTES];
+        slab_path(slabs, number, path);
+        error = slabs->disk->remove(slabs->disk->context, path, 0);
+    }
+}
+
+int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, const char *path,
+                    const struct kvpi_log_form *form, int writable)
+{
+    *slabs = (struct kvpi_slabs){.disk = disk,
+                                 .slot_bytes = form->slot_bytes,
+                                 .slab_slots = form->slab_slots,
+                                 .n_max = form->n_slots / form->slab_slots,
+                                 .writable = writable};
+    snprintf(slabs->path, sizeof slabs->path, "%s", path);
+    slabs->slabs = calloc(slabs->n_max, sizeof *slabs->slabs);
+    if (!slabs->slabs)
+        return ENOMEM;
+    const int error = kvpi_slabs_follow(slabs);
+    if (error)
+        kvpi_slabs_close(slabs);
+    else if (writable)
+        remove_rest(slabs);
+    return error;
+}
+
+void kvpi_slabs_close(struct kvpi_slabs *slabs)
+{
+    for (uint32_t i = 0; i < slabs->n_slabs; i++)
+        close_slab(slabs, &slabs->slabs[i]);
+    free(slabs->slabs);
+    *slabs = (struct kvpi_slabs){0};
+}
+
+int kvpi_slabs_grow(struct kvpi_slabs *slabs)
+{
+    if (slabs->n_slabs == slabs->n_max)
+        return ENOSPC;
+    const uint32_t number = slabs->n_slabs;
+    const int error = open_slab(slabs, KVPI_DISK_CREATE);
+    if (error) {
+        char path[KVPI_PATH_BYTES];
+        slab_path(slabs, number, path);
+        slabs->disk->remove(slabs->disk->context, path, 0);
+    }
+    return error;
+}
+
+uint32_t kvpi_slabs_slots(const struct kvpi_slabs *slabs)
+{
+    return slabs->n_slabs * slabs->slab_slots;
+}
+
+/* ------------------------------------------------------------------------------------ transfers */
+
+static int is_direct(const struct kvpi_span *spans, uint32_t n_spans)
+{
+    for (uint32_t i = 0; i < n_spans; i++)
+        if ((uintptr_t)spans[i].bytes % DIRECT_GRAIN != 0 || spans[i].n_bytes % DIRECT_GRAIN != 0)
+            return 0;
+    return 1;
+}
+
+int kvpi_slabs_transfer(struct kvpi_slabs *slabs, int write, uint32_t slot,
+                        const struct kvpi_span *spans, uint32_t n_spans)
+{
+    const uint32_t number = slot / slabs->slab_slots;
+    if (number >= slabs->n_slabs)
+        return ENOENT;
+    struct kvpi_slab *slab = &slabs->slabs[number];
+    const int direct = slab->direct >= 0 && is_direct(spans, n_spans);
+    const int file = direct ? slab->direct : slab->file;
+    const uint64_t offset = slot % slabs->slab_slots * slabs->slot_bytes;
+    const struct kvpi_disk *disk = slabs->disk;
+    if (!write)
+        return disk->read(disk->context, file, spans, n_spans, offset);
+    const int error = disk->write(disk->context, file, spans, n_spans, offset);
+    atomic_store_explicit(&slab->dirty, 1, memory_order_release);
+    return error;
+}
+
+/* A slab that could not be synced stays dirty. */
+int kvpi_slabs_sync(struct kvpi_slabs *slabs)
+{
+    for (uint32_t i = 0; i < slabs->n_slabs; i++) {
+        struct kvpi_slab *slab = &slabs->slabs[i];
+        if (!atomic_exchange_explicit(&slab->dirty, 0, memory_order_acquire))
+            continue;
+        const int error = slabs->disk->sync(slabs->disk->context, slab->file);
+        if (error) {
+            atomic_store_explicit(&slab->dirty, 1, memory_order_relaxed);
+            return error;
+        }
+    }
+    return 0;
+}

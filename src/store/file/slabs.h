@@ -1,0 +1,57 @@
+/* slabs: the files that hold a directory's slots, made one after the other as they are needed.
+ *
+ *   slab k has slots k * slab_slots .. (k + 1) * slab_slots - 1; slot s lies at byte
+ *   s % slab_slots * slot_bytes of slab s / slab_slots
+ *
+ * Each slab is open twice: for transfers whose addresses and lengths allow to go past the page
+ * cache, and for the others. A slab is as large as it will ever be from its beginning, so a write
+ * into a slot never meets a full disk. */
+#ifndef KVPI_STORE_SLABS_H
+#define KVPI_STORE_SLABS_H
+
+#include "log.h"
+
+enum { KVPI_PATH_BYTES = 4096 };
+
+struct kvpi_slab {
+    int file;
+    int direct;        /* -1: the file system refuses */
+    _Atomic int dirty; /* written since the last sync */
+};
+
+struct kvpi_slabs {
+    const struct kvpi_disk *disk;
+    char path[KVPI_PATH_BYTES]; /* of the directory */
+    uint64_t slot_bytes;
+    uint32_t slab_slots;
+    _Atomic uint32_t n_slabs; /* rises while other threads read and write */
+    uint32_t n_max;
+    struct kvpi_slab *slabs; /* [n_max] */
+    int writable;
+};
+
+/* How many slots a slab should have: about 64 MiB, at least one, at most an eighth of n_slots. */
+uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots);
+
+/* Open the slabs that are there. form: of the directory's log. A writer locks each: EWOULDBLOCK if
+ * somebody has one; and removes those beyond form->n_slots. 0 or an errno. */
+int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, const char *path,
+                    const struct kvpi_log_form *form, int writable);
+void kvpi_slabs_close(struct kvpi_slabs *slabs);
+
+/* Open what was added by somebody else since. */
+int kvpi_slabs_follow(struct kvpi_slabs *slabs);
+
+/* Add a slab. 0 or an errno: ENOSPC also when there are n_max. */
+int kvpi_slabs_grow(struct kvpi_slabs *slabs);
+
+/* Slots of the slabs that are open. */
+uint32_t kvpi_slabs_slots(const struct kvpi_slabs *slabs);
+
+/* Read or write a slot from its start. 0 or an errno. May be called from several threads. */
+int kvpi_slabs_transfer(struct kvpi_slabs *slabs, int write, uint32_t slot,
+                        const struct kvpi_span *spans, uint32_t n_spans);
+
+int kvpi_slabs_sync(struct kvpi_slabs *slabs);
+
+#endif

@@ -1,0 +1,116 @@
+/* url: cut in place, one pass. Values are taken as they are: nothing is unescaped. */
+#include "url.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+kvp_status kvpi_why(kvp_status status, char *out_why, size_t why_bytes, const char *format, ...)
+{
+    if (!out_why || why_bytes == 0)
+        return status;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(out_why, why_bytes, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* Ends the piece at `mark`; gives what follows, or NULL. */
+static char *cut(char *text, char mark)
+{
+    char *at = strchr(text, mark);
+    if (!at)
+        return NULL;
+    *at = 0;
+    return at + 1;
+}
+
+static int has_option(const struct kvpi_url *url, const char *name)
+{
+    for (uint32_t i = 0; i < url->n_options; i++)
+        if (strcmp(url->names[i], name) == 0)
+            return 1;
+    return 0;
+}
+
+kvp_status kvpi_url_read(const char *text, struct kvpi_url *out_url, char *out_why,
+                         size_t why_bytes)
+{
+    if (!text || strlen(text) >= sizeof out_url->text)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "url is NULL or longer than %d bytes",
+                        KVPI_URL_BYTES - 1);
+    memset(out_url, 0, sizeof *out_url);
+    memcpy(out_url->text, text, strlen(text) + 1);
+    char *options = cut(out_url->text, '?');
+    out_url->scheme = out_url->text;
+    out_url->path = cut(out_url->text, ':');
+    if (!out_url->path || !*out_url->scheme)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "url is \"%s\", expected SCHEME:PATH?NAME=VALUE", text);
+    while (options && *options) {
+        char *name = options;
+        options = cut(name, '&');
+        const char *value = cut(name, '=');
+        if (!value || !*name || has_option(out_url, name))
+            return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                            "option \"%s\" of the url is empty, given twice, or without a value",
+                            name);
+        if (out_url->n_options == KVPI_URL_OPTIONS)
+            return kvpi_why(KVP_E_ARG, out_why, why_bytes, "the url has more than %d options",
+                            KVPI_URL_OPTIONS);
+        out_url->names[out_url->n_options] = name;
+        out_url->values[out_url->n_options++] = value;
+    }
+    return KVP_OK;
+}
+
+const char *kvpi_url_option(struct kvpi_url *url, const char *name)
+{
+    for (uint32_t i = 0; i < url->n_options; i++) {
+        if (strcmp(url->names[i], name) == 0) {
+            url->used[i] = 1;
+            return url->values[i];
+        }
+    }
+    return NULL;
+}
+
+/* A factor, or 0 for a word that is none. */
+static uint64_t factor_of(const char *unit)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    for (unsigned i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(unit, units[i]) == 0)
+            return UINT64_C(1) << (10 * i);
+    return 0;
+}
+
+kvp_status kvpi_url_size(struct kvpi_url *url, const char *name, uint64_t *bytes, char *out_why,
+                         size_t why_bytes)
+{
+    const char *value = kvpi_url_option(url, name);
+    if (!value)
+        return KVP_OK;
+    uint64_t number = 0;
+    const char *at = value;
+    for (; *at >= '0' && *at <= '9' && number < UINT64_MAX / 100; at++)
+        number = number * 10 + (uint64_t)(*at - '0');
+    const uint64_t factor = factor_of(at);
+    if (at == value || factor == 0 || number == 0 || number > INT64_MAX / factor)
+        return kvpi_why(
+            KVP_E_ARG, out_why, why_bytes,
+            "%s is \"%s\", expected a number above 0 with KiB, MiB, GiB, TiB or nothing", name,
+            value);
+    *bytes = number * factor;
+    return KVP_OK;
+}
+
+kvp_status kvpi_url_all_used(const struct kvpi_url *url, char *out_why, size_t why_bytes)
+{
+    for (uint32_t i = 0; i < url->n_options; i++)
+        if (!url->used[i])
+            return kvpi_why(KVP_E_ARG, out_why, why_bytes, "\"%s:\" has no option \"%s\"",
+                            url->scheme, url->names[i]);
+    return KVP_OK;
+}

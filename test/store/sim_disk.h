@@ -1,0 +1,40 @@
+/* sim_disk: a disk in memory that can stop at any operation, and then either keeps all that was
+ * written (the process was killed) or what a loss of power leaves.
+ *
+ * A loss of power keeps what was synced. Of the writes since then it keeps any 512-byte sectors, of
+ * the sizes of files since then any, and of the names that were made, moved or removed the first so
+ * many: a journal keeps their order. */
+#ifndef KVP_TEST_SIM_DISK_H
+#define KVP_TEST_SIM_DISK_H
+
+#include "store/file/disk.h"
+
+struct sim_disk;
+
+struct sim_disk *sim_disk_create(uint64_t seed);
+void sim_disk_destroy(struct sim_disk *sim);
+struct kvpi_disk sim_disk_interface(struct sim_disk *sim);
+
+/* From the n-th operation on, counted from now, every one fails; UINT64_MAX: never. */
+void sim_disk_stop_after(struct sim_disk *sim, uint64_t n);
+
+/* Operations since the beginning. */
+uint64_t sim_disk_count(const struct sim_disk *sim);
+
+/* What the next start finds. Open files are closed, locks are gone, operations work again. */
+void sim_disk_kill(struct sim_disk *sim);
+void sim_disk_power_off(struct sim_disk *sim);
+
+/* Bytes of all files now. */
+uint64_t sim_disk_bytes(const struct sim_disk *sim);
+
+/* The n-th write from now on fails once, with this errno. */
+void sim_disk_fail_write(struct sim_disk *sim, uint64_t n, int error);
+
+/* Change bytes of a file behind everybody's back. 0: there is no such file, or it is too short. */
+int sim_disk_poke(struct sim_disk *sim, const char *path, uint64_t offset, const void *bytes,
+                  size_t n_bytes);
+int sim_disk_peek(struct sim_disk *sim, const char *path, uint64_t offset, void *out_bytes,
+                  size_t n_bytes);
+
+#endif

@@ -1,0 +1,500 @@
+/* The file back end on a disk that stops at every operation, one after the other.
+ *
+ * A fixed run of puts, gets, drops and syncs is repeated; each time the disk stops one operation
+ * later. Then the process is killed or the power is lost, the store is opened again, and:
+ *
+ *   killed   every put that had ended with KVP_STORE_OK is served, unless it was dropped or evicted
+ *            since; what was dropped is not served
+ *   power    the same for what had ended before the last sync that ended, unless it was dropped or
+ *            evicted, or might have been, since
+ *   both     nobody reads KV of another record, and the limit holds at every instant
+ *
+ *   test_store_crash [SEED [STEPS]]    every STEPS-th operation; 1: all */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim_disk.h"
+#include "store/file/file.h"
+#include "store_inputs.h"
+
+enum {
+    BLOCK_BYTES = 1000,
+    BLOCKS = 2,
+    TOKENS = 4,
+    CHAINS = 4,
+    DEPTH = 6,
+    RECORDS = CHAINS * DEPTH,
+    CALLS = 150,
+    SLOT = 8192,
+    SLOTS = 12,
+    SIZE = SLOTS * (SLOT + 256)
+};
+
+static uint64_t seed = 1;
+static uint64_t stride = 7;
+
+/* ------------------------------------------------------------------------------------ the store */
+
+static struct sim_disk *sim;
+static struct kvpi_disk disk;
+static uint64_t now = 1000;
+
+static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
+                              char *out_why, size_t why_bytes)
+{
+    return kvpi_file_open(config, &disk, 0, out_self, out_why, why_bytes);
+}
+
+static uint64_t test_clock(void *context)
+{
+    (void)context;
+    return ++now;
+}
+
+static kvp_status try_open(kvp_store **out_store, char *out_why, size_t why_bytes)
+{
+    struct kvpi_backend backend = kvpi_file_backend;
+    backend.open = open_on_sim;
+    static struct kvpi_backend kept;
+    kept = backend;
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    char url[64];
+    snprintf(url, sizeof url, "file:/kv?size=%d", SIZE);
+    config.url = url;
+    config.fingerprint = input_digest(1);
+    config.block_tokens = TOKENS;
+    config.block_bytes[0] = BLOCK_BYTES;
+    config.record_blocks = BLOCKS;
+    config.threads = 0;
+    config.now = test_clock;
+    return kvpi_store_open(&config, &kept, out_store, out_why, why_bytes);
+}
+
+static kvp_store *open_store(void)
+{
+    kvp_store *store = NULL;
+    char why[300];
+    const kvp_status status = try_open(&store, why, sizeof why);
+    if (status != KVP_OK)
+        fail_msg("%s", why);
+    return store;
+}
+
+/* ---------------------------------------------------------------------------------- the records */
+
+struct record {
+    int32_t tokens[BLOCKS * TOKENS];
+    kvp_identity identity;
+    uint8_t kv[BLOCKS][BLOCK_BYTES];
+    void *blocks[BLOCKS];
+    kvp_digest key;
+    int stored;  /* a put has ended well, and nothing took it away since */
+    int synced;  /* and a sync that began later has ended */
+    int dropped; /* by the caller, and not put since */
+};
+
+static struct record records[RECORDS];
+
+static void make_records(void)
+{
+    kvp_digester *digester;
+    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
+    for (unsigned r = 0; r < RECORDS; r++) {
+        struct record *record = &records[r];
+        for (int i = 0; i < BLOCKS * TOKENS; i++)
+            record->tokens[i] = (int32_t)(r * 100) + i;
+        record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+                                          .slice = {.n_layers = 1, .n_heads = 1},
+                                          .fingerprint = input_digest(1),
+                                          .digest = input_digest(r),
+                                          .position = r % DEPTH * BLOCKS * TOKENS,
+                                          .block_tokens = TOKENS,
+                                          .n_blocks = BLOCKS,
+                                          .tokens = record->tokens};
+        if (r % DEPTH > 0)
+            record->identity.parent = records[r - 1].key;
+        for (int i = 0; i < BLOCKS; i++) {
+            input_pattern(record->kv[i], BLOCK_BYTES, r * 3 + (unsigned)i);
+            record->blocks[i] = record->kv[i];
+        }
+        assert_int_equal(kvp_record_key(digester, &record->identity.digest, 0,
+                                        &record->identity.slice, &record->key),
+                         KVP_OK);
+    }
+    kvp_digester_destroy(digester);
+}
+
+static uint32_t result_of(kvp_store *store)
+{
+    kvp_store_done done = {0};
+    uint32_t n = 0;
+    while (n == 0) {
+        kvp_store_work(store, NULL);
+        assert_int_equal(kvp_store_poll(store, &done, 1, &n), KVP_OK);
+    }
+    return done.result;
+}
+
+static uint32_t get(kvp_store *store, unsigned r)
+{
+    static uint8_t kv[BLOCKS][BLOCK_BYTES];
+    void *blocks[BLOCKS] = {kv[0], kv[1]};
+    assert_int_equal(kvp_store_get(store, &records[r].identity, blocks, 0), KVP_OK);
+    const uint32_t result = result_of(store);
+    if (result == KVP_STORE_OK)
+        assert_memory_equal(kv, records[r].kv, sizeof kv);
+    return result;
+}
+
+/* Who is there now, by the store's own word: what is not was evicted, or went with its parent. */
+static void note_evictions(kvp_store *store)
+{
+    for (unsigned r = 0; r < RECORDS; r++) {
+        uint64_t bits = 0;
+        assert_int_equal(kvp_store_have(store, &records[r].key, 1, &bits, 0), KVP_OK);
+        if (result_of(store) == KVP_STORE_OK && bits == 0)
+            records[r].stored = records[r].synced = 0;
+    }
+}
+
+static uint64_t random_state;
+
+static uint32_t draw(uint32_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+/* The same calls in every run, until the disk stops. */
+static void do_calls(kvp_store *store, uint64_t stop_at)
+{
+    random_state = seed * UINT64_C(0x2545F4914F6CDD1D);
+    for (int call = 0; call < CALLS && sim_disk_count(sim) < stop_at; call++) {
+        const unsigned r = draw(RECORDS);
+        const uint32_t what = draw(100);
+        if (what < 60) {
+            assert_int_equal(kvp_store_put(store, &records[r].identity, records[r].blocks, 0),
+                             KVP_OK);
+            const uint32_t result = result_of(store);
+            if (result == KVP_STORE_OK)
+                records[r].stored = 1;
+            records[r].dropped = 0; /* a put that failed may be there all the same */
+        } else if (what < 85) {
+            get(store, r);
+        } else if (what < 93) {
+            assert_int_equal(kvp_store_sync(store, 0), KVP_OK);
+            const int ok = result_of(store) == KVP_STORE_OK;
+            for (unsigned i = 0; i < RECORDS && ok; i++)
+                records[i].synced = records[i].stored;
+        } else {
+            assert_int_equal(kvp_store_drop(store, &records[r].key, 1, 0), KVP_OK);
+            /* Without a word in the log a drop is forgotten: only what was written down counts. */
+            if (result_of(store) == KVP_STORE_OK && sim_disk_count(sim) < stop_at)
+                records[r].dropped = 1;
+        }
+        assert_true(sim_disk_bytes(sim) <= SIZE);
+        if (sim_disk_count(sim) < stop_at)
+            note_evictions(store);
+        else if (what < 60 || what >= 93) /* what went before it failed is not known */
+            for (unsigned i = 0; i < RECORDS; i++)
+                records[i].synced = records[i].stored = 0;
+    }
+}
+
+static uint64_t n_served;
+
+/* After the start: what must be there is, and what is there is right. */
+static void check_again(int power_lost)
+{
+    kvp_store *store = open_store();
+    assert_true(sim_disk_bytes(sim) <= SIZE);
+    for (unsigned r = 0; r < RECORDS; r++) {
+        const uint32_t result = get(store, r);
+        n_served += result == KVP_STORE_OK;
+        if (power_lost ? records[r].synced : records[r].stored)
+            assert_int_equal(result, KVP_STORE_OK);
+        if (!power_lost && records[r].dropped)
+            assert_int_not_equal(result, KVP_STORE_OK);
+    }
+    /* And it goes on: puts, evictions, a clean end, another start. */
+    for (unsigned r = 0; r < RECORDS; r++) {
+        kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
+        result_of(store);
+        assert_true(sim_disk_bytes(sim) <= SIZE);
+    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        get(store, r);
+    kvp_store_stats before;
+    kvp_store_stats after;
+    kvp_store_stats_get(store, &before);
+    kvp_store_close(store);
+    store = open_store();
+    get(store, 0);
+    kvp_store_stats_get(store, &after);
+    assert_int_equal(before.records, after.records);
+    kvp_store_close(store);
+}
+
+/* One run: the disk stops at its stop-th operation after the store was opened. 0: it did not. */
+static int run(uint64_t stop, int power_lost)
+{
+    sim = sim_disk_create(seed + stop * 2 + (uint64_t)power_lost);
+    disk = sim_disk_interface(sim);
+    for (unsigned r = 0; r < RECORDS; r++)
+        records[r].stored = records[r].synced = records[r].dropped = 0;
+    kvp_store *store = open_store();
+    const uint64_t stop_at = sim_disk_count(sim) + stop;
+    sim_disk_stop_after(sim, stop);
+    do_calls(store, stop_at);
+    const int stopped = sim_disk_count(sim) >= stop_at;
+    sim_disk_stop_after(sim, 0); /* nothing that a killed process would not do */
+    kvp_store_close(store);
+    if (power_lost)
+        sim_disk_power_off(sim);
+    else
+        sim_disk_kill(sim);
+    check_again(power_lost);
+    sim_disk_destroy(sim);
+    return stopped;
+}
+
+static void test_killed_at_every_operation(void **state)
+{
+    (void)state;
+    n_served = 0;
+    uint64_t stop = 0;
+    while (run(stop, 0))
+        stop += stride;
+    assert_true(stop > 100 && n_served > 100);
+}
+
+static void test_power_lost_at_every_operation(void **state)
+{
+    (void)state;
+    n_served = 0;
+    uint64_t stop = 0;
+    while (run(stop, 1))
+        stop += stride;
+    assert_true(stop > 100 && n_served > 100);
+}
+
+/* Opening a store that has records, stopped at every operation, takes none of them away. */
+static void test_an_opening_that_is_cut_short_loses_nothing(void **state)
+{
+    (void)state;
+    for (int power_lost = 0; power_lost < 2; power_lost++) {
+        int done = 0;
+        for (uint64_t stop = 0; !done; stop++) {
+            sim = sim_disk_create(seed + stop);
+            disk = sim_disk_interface(sim);
+            kvp_store *store = open_store();
+            for (unsigned r = 0; r < DEPTH; r++) {
+                kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
+                assert_int_equal(result_of(store), KVP_STORE_OK);
+            }
+            kvp_store_sync(store, 0);
+            assert_int_equal(result_of(store), KVP_STORE_OK);
+            sim_disk_stop_after(sim, 0);
+            kvp_store_close(store);
+            sim_disk_kill(sim);
+            sim_disk_stop_after(sim, stop);
+            store = NULL;
+            done = try_open(&store, NULL, 0) == KVP_OK;
+            sim_disk_stop_after(sim, 0);
+            kvp_store_close(store);
+            if (power_lost)
+                sim_disk_power_off(sim);
+            else
+                sim_disk_kill(sim);
+            store = open_store();
+            for (unsigned r = 0; r < DEPTH; r++)
+                assert_int_equal(get(store, r), KVP_STORE_OK);
+            kvp_store_close(store);
+            sim_disk_destroy(sim);
+        }
+    }
+}
+
+/* --------------------------------------------------------------------------------- what is lost */
+
+static const char slab_path[] = "/kv/01080f161d242b32/w0/slab-000000";
+static const char log_path[] = "/kv/01080f161d242b32/w0/log";
+
+static kvp_store *open_with(unsigned n)
+{
+    sim = sim_disk_create(seed);
+    disk = sim_disk_interface(sim);
+    kvp_store *store = open_store();
+    for (unsigned r = 0; r < n; r++) {
+        kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
+        assert_int_equal(result_of(store), KVP_STORE_OK);
+    }
+    return store;
+}
+
+static kvp_store_stats stats_of(kvp_store *store)
+{
+    kvp_store_stats stats;
+    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
+    return stats;
+}
+
+/* The fault that no checksum finds: whole records in each other's slots. */
+static void test_two_slots_that_are_swapped_are_misses(void **state)
+{
+    (void)state;
+    kvp_store *store = open_with(1);
+    uint8_t first[SLOT];
+    assert_true(sim_disk_peek(sim, slab_path, 0, first, SLOT));
+    kvp_store_put(store, &records[DEPTH].identity, records[DEPTH].blocks, 0);
+    assert_int_equal(result_of(store), KVP_STORE_OK);
+    char second_path[64];
+    snprintf(second_path, sizeof second_path, "/kv/01080f161d242b32/w0/slab-000001");
+    uint8_t second[SLOT];
+    assert_true(sim_disk_peek(sim, second_path, 0, second, SLOT));
+    assert_true(sim_disk_poke(sim, slab_path, 0, second, SLOT));
+    assert_true(sim_disk_poke(sim, second_path, 0, first, SLOT));
+    assert_int_equal(get(store, 0), KVP_STORE_BAD);
+    assert_int_equal(get(store, DEPTH), KVP_STORE_BAD);
+    assert_int_equal(stats_of(store).bad[KVP_BAD_PLACE], 2);
+    assert_int_equal(stats_of(store).records, 0);
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
+}
+
+static void test_an_older_record_of_the_slot_is_a_miss(void **state)
+{
+    (void)state;
+    kvp_store *store = open_with(1);
+    uint8_t older[SLOT];
+    assert_true(sim_disk_peek(sim, slab_path, 0, older, SLOT));
+    for (int round = 0; round < 2; round++) {
+        kvp_store_drop(store, &records[0].key, 1, 0);
+        result_of(store);
+        kvp_store_put(store, &records[0].identity, records[0].blocks, 0);
+        assert_int_equal(result_of(store), KVP_STORE_OK);
+    }
+    assert_true(sim_disk_poke(sim, slab_path, 0, older, SLOT));
+    assert_int_equal(get(store, 0), KVP_STORE_BAD);
+    assert_int_equal(stats_of(store).bad[KVP_BAD_PLACE], 1);
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
+}
+
+static void test_a_damaged_log_loses_no_more_than_it_must(void **state)
+{
+    (void)state;
+    for (unsigned damaged = 0; damaged < DEPTH; damaged++) {
+        kvp_store *store = open_with(DEPTH);
+        sim_disk_stop_after(sim, 0);
+        kvp_store_close(store);
+        sim_disk_kill(sim);
+        uint8_t byte;
+        assert_true(sim_disk_peek(sim, log_path, 64 + damaged * 48 + 20, &byte, 1));
+        byte ^= 4;
+        assert_true(sim_disk_poke(sim, log_path, 64 + damaged * 48 + 20, &byte, 1));
+        store = open_store();
+        /* One chain: what is behind the lost record cannot be reached. */
+        for (unsigned r = 0; r < DEPTH; r++)
+            assert_int_equal(get(store, r), r < damaged ? KVP_STORE_OK : KVP_STORE_ABSENT);
+        kvp_store_close(store);
+        sim_disk_destroy(sim);
+    }
+}
+
+static void test_a_damaged_header_of_the_log_begins_anew(void **state)
+{
+    (void)state;
+    kvp_store *store = open_with(DEPTH);
+    kvp_store_close(store);
+    assert_true(sim_disk_poke(sim, log_path, 30, "\xFF", 1));
+    store = open_store();
+    for (unsigned r = 0; r < DEPTH; r++)
+        assert_int_equal(get(store, r), KVP_STORE_ABSENT);
+    kvp_store_put(store, &records[0].identity, records[0].blocks, 0);
+    assert_int_equal(result_of(store), KVP_STORE_OK);
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
+}
+
+static void test_any_log_can_be_read(void **state)
+{
+    (void)state;
+    random_state = seed + 99;
+    for (int round = 0; round < 300; round++) {
+        kvp_store *store = open_with(DEPTH);
+        sim_disk_stop_after(sim, 0);
+        kvp_store_close(store);
+        sim_disk_kill(sim);
+        for (unsigned i = 0; i < 1 + draw(20); i++) {
+            const uint8_t byte = (uint8_t)draw(256);
+            sim_disk_poke(sim, log_path, draw(64 + DEPTH * 48), &byte, 1);
+        }
+        store = NULL;
+        if (try_open(&store, NULL, 0) == KVP_OK)
+            for (unsigned r = 0; r < RECORDS; r++)
+                get(store, r);
+        kvp_store_close(store);
+        sim_disk_destroy(sim);
+    }
+}
+
+static void test_every_write_that_fails_is_a_failed_put(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n <= 2 * DEPTH; n++) {
+        sim = sim_disk_create(seed);
+        disk = sim_disk_interface(sim);
+        kvp_store *store = open_store();
+        sim_disk_fail_write(sim, n, n % 2 ? EIO : ENOSPC);
+        unsigned n_failed = 0;
+        for (unsigned r = 0; r < DEPTH; r++) {
+            kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
+            const uint32_t result = result_of(store);
+            n_failed += result == KVP_STORE_FAILED;
+            assert_true(result == KVP_STORE_OK || result == KVP_STORE_FAILED ||
+                        (n_failed > 0 && result == KVP_STORE_NO_PARENT));
+        }
+        assert_int_equal(n_failed, 1);
+        for (unsigned r = 0; r < DEPTH; r++)
+            get(store, r);
+        kvp_store_close(store);
+        store = open_store();
+        for (unsigned r = 0; r < DEPTH; r++)
+            get(store, r);
+        kvp_store_close(store);
+        sim_disk_destroy(sim);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        stride = strtoull(argv[2], NULL, 10);
+    make_records();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_at_every_operation),
+        cmocka_unit_test(test_power_lost_at_every_operation),
+        cmocka_unit_test(test_an_opening_that_is_cut_short_loses_nothing),
+        cmocka_unit_test(test_two_slots_that_are_swapped_are_misses),
+        cmocka_unit_test(test_an_older_record_of_the_slot_is_a_miss),
+        cmocka_unit_test(test_a_damaged_log_loses_no_more_than_it_must),
+        cmocka_unit_test(test_a_damaged_header_of_the_log_begins_anew),
+        cmocka_unit_test(test_any_log_can_be_read),
+        cmocka_unit_test(test_every_write_that_fails_is_a_failed_put),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,452 @@
+/* A store from outside: records that come back as they were, every way in which an operation ends,
+ * and what the calls refuse. On the memory back end, without and with its thread. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <kvpager/store/store.h>
+
+#include "store_inputs.h"
+
+enum { BLOCK_BYTES = 300, BLOCKS = 2, TOKENS = 4 };
+
+static const char url_8[] = "memory:?size=37568"; /* eight slots */
+
+/* One record of a chain: record n of chain c has tokens of its own and KV made of its number. */
+struct record {
+    int32_t tokens[BLOCKS * TOKENS];
+    kvp_identity identity;
+    uint8_t kv[BLOCKS][BLOCK_BYTES];
+    void *blocks[BLOCKS];
+    kvp_digest key;
+};
+
+static kvp_digester *digester;
+
+static void make_record(struct record *record, unsigned chain, unsigned n,
+                        const struct record *parent)
+{
+    memset(record, 0, sizeof *record);
+    for (int i = 0; i < BLOCKS * TOKENS; i++)
+        record->tokens[i] = (int32_t)(chain * 1000 + n * 100) + i;
+    record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+                                      .slice = {.n_layers = 1, .n_heads = 1},
+                                      .fingerprint = input_digest(1),
+                                      .digest = input_digest(chain * 16 + n),
+                                      .position = n * BLOCKS * TOKENS,
+                                      .block_tokens = TOKENS,
+                                      .n_blocks = BLOCKS,
+                                      .tokens = record->tokens};
+    if (parent)
+        record->identity.parent = parent->key;
+    for (int i = 0; i < BLOCKS; i++) {
+        input_pattern(record->kv[i], BLOCK_BYTES, chain * 31 + n * 5 + (unsigned)i);
+        record->blocks[i] = record->kv[i];
+    }
+    assert_int_equal(kvp_record_key(digester, &record->identity.digest, 0, &record->identity.slice,
+                                    &record->key),
+                     KVP_OK);
+}
+
+static kvp_store_config config_of(const char *url)
+{
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    config.url = url;
+    config.fingerprint = input_digest(1);
+    config.block_tokens = TOKENS;
+    config.block_bytes[0] = BLOCK_BYTES;
+    config.record_blocks = BLOCKS;
+    config.key_bytes = 100;
+    config.max_ops = 8;
+    config.threads = 0;
+    return config;
+}
+
+static kvp_store *open_store(const kvp_store_config *config)
+{
+    kvp_store *store = NULL;
+    char why[200];
+    const kvp_status status = kvp_store_open(config, &store, why, sizeof why);
+    if (status != KVP_OK)
+        print_error("%s\n", why);
+    assert_int_equal(status, KVP_OK);
+    assert_string_equal(why, "");
+    return store;
+}
+
+/* The result of the only operation that is on its way. */
+static uint32_t result_of(kvp_store *store, uint64_t tag)
+{
+    kvp_store_done done = {0};
+    uint32_t n = 0;
+    while (n == 0) {
+        if (kvp_store_work(store, NULL) == KVP_E_STATE)
+            kvp_store_wait(store, UINT64_C(10000000000));
+        assert_int_equal(kvp_store_poll(store, &done, 1, &n), KVP_OK);
+    }
+    assert_true(done.tag == tag);
+    return done.result;
+}
+
+static uint32_t put(kvp_store *store, struct record *record)
+{
+    assert_int_equal(kvp_store_put(store, &record->identity, record->blocks, 7), KVP_OK);
+    return result_of(store, 7);
+}
+
+/* Gets into other memory, and compares what comes. */
+static uint32_t get(kvp_store *store, const struct record *record)
+{
+    uint8_t kv[BLOCKS][BLOCK_BYTES] = {{0}};
+    void *blocks[BLOCKS] = {kv[0], kv[1]};
+    assert_int_equal(kvp_store_get(store, &record->identity, blocks, 8), KVP_OK);
+    const uint32_t result = result_of(store, 8);
+    if (result == KVP_STORE_OK)
+        assert_memory_equal(kv, record->kv, sizeof kv);
+    return result;
+}
+
+static kvp_store_stats stats_of(const kvp_store *store)
+{
+    kvp_store_stats stats;
+    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
+    return stats;
+}
+
+static int open_digester(void **state)
+{
+    (void)state;
+    return kvp_digester_create(&digester) == KVP_OK ? 0 : -1;
+}
+
+static int close_digester(void **state)
+{
+    (void)state;
+    kvp_digester_destroy(digester);
+    return 0;
+}
+
+/* ------------------------------------------------------------------------------ what comes back */
+
+static void round_trip(kvp_store *store)
+{
+    struct record root;
+    struct record child;
+    struct record other;
+    make_record(&root, 1, 0, NULL);
+    make_record(&child, 1, 1, &root);
+    make_record(&other, 2, 1, &root);
+    other.identity.parent = input_digest(99);
+    assert_int_equal(get(store, &root), KVP_STORE_ABSENT);
+    assert_int_equal(put(store, &child), KVP_STORE_NO_PARENT);
+    assert_int_equal(put(store, &root), KVP_STORE_OK);
+    assert_int_equal(put(store, &child), KVP_STORE_OK);
+    assert_int_equal(put(store, &child), KVP_STORE_KNOWN);
+    assert_int_equal(put(store, &other), KVP_STORE_NO_PARENT);
+    assert_int_equal(get(store, &root), KVP_STORE_OK);
+    assert_int_equal(get(store, &child), KVP_STORE_OK);
+
+    const kvp_digest keys[] = {other.key, child.key, root.key};
+    uint64_t bits = ~UINT64_C(0);
+    assert_int_equal(kvp_store_have(store, keys, 3, &bits, 9), KVP_OK);
+    assert_int_equal(result_of(store, 9), KVP_STORE_OK);
+    assert_true(bits == 6);
+    assert_int_equal(kvp_store_sync(store, 10), KVP_OK);
+    assert_int_equal(result_of(store, 10), KVP_STORE_OK);
+    assert_int_equal(kvp_store_drop(store, &root.key, 1, 11), KVP_OK);
+    assert_int_equal(result_of(store, 11), KVP_STORE_OK);
+    assert_int_equal(get(store, &root), KVP_STORE_ABSENT);
+    assert_int_equal(get(store, &child), KVP_STORE_ABSENT);
+
+    const kvp_store_stats stats = stats_of(store);
+    assert_int_equal(stats.records, 0);
+    assert_int_equal(stats.puts, 5);
+    assert_int_equal(stats.stored, 2);
+    assert_int_equal(stats.known, 1);
+    assert_int_equal(stats.refused, 2);
+    assert_int_equal(stats.gets, 5);
+    assert_int_equal(stats.hits, 2);
+    assert_int_equal(stats.absent, 3);
+    assert_int_equal(stats.dropped, 2);
+    assert_int_equal(stats.queued, 0);
+    assert_int_equal(stats.written_bytes, 2 * BLOCKS * BLOCK_BYTES);
+    assert_int_equal(stats.read_bytes, 2 * BLOCKS * BLOCK_BYTES);
+    uint64_t timed = 0;
+    for (unsigned i = 0; i < KVP_STORE_LATENCIES; i++)
+        timed += stats.get_ns[i] + stats.put_ns[i];
+    assert_int_equal(timed, 10);
+}
+
+static void test_records_come_back(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    kvp_store *store = open_store(&config);
+    round_trip(store);
+    kvp_store_close(store);
+}
+
+static void test_records_come_back_by_a_thread(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    config.threads = 1;
+    kvp_store *store = open_store(&config);
+    round_trip(store);
+    assert_int_equal(kvp_store_work(store, NULL), KVP_E_STATE);
+    kvp_store_close(store);
+}
+
+static void test_a_secret_guards_records(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    config.secret = "0123456789abcdef";
+    config.secret_bytes = 16;
+    kvp_store *store = open_store(&config);
+    round_trip(store);
+    kvp_store_close(store);
+}
+
+/* The key finds it, its header says that it is another one's: two records with one digest. */
+static void test_a_record_of_another_identity_is_bad(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    kvp_store *store = open_store(&config);
+    struct record record;
+    struct record forged;
+    make_record(&record, 1, 0, NULL);
+    make_record(&forged, 1, 0, NULL);
+    forged.tokens[3]++;
+    assert_int_equal(put(store, &record), KVP_STORE_OK);
+    assert_int_equal(get(store, &forged), KVP_STORE_BAD);
+    const kvp_store_stats stats = stats_of(store);
+    assert_int_equal(stats.bad[KVP_BAD_IDENTITY], 1);
+    assert_int_equal(stats.records, 0);
+    assert_int_equal(get(store, &record), KVP_STORE_ABSENT);
+    kvp_store_close(store);
+}
+
+static void test_the_limit_holds_and_leaves_go_first(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    kvp_store *store = open_store(&config);
+    struct record chain[9];
+    for (unsigned i = 0; i < 9; i++) {
+        make_record(&chain[i], 1, i, i > 0 ? &chain[i - 1] : NULL);
+        /* Eight slots: for the ninth of one chain there is nothing that it does not need. */
+        assert_int_equal(put(store, &chain[i]), i < 8 ? KVP_STORE_OK : KVP_STORE_NO_ROOM);
+        assert_true(stats_of(store).bytes <= 37568);
+    }
+    struct record root;
+    make_record(&root, 2, 0, NULL);
+    assert_int_equal(put(store, &root), KVP_STORE_OK);
+    assert_int_equal(get(store, &chain[7]), KVP_STORE_ABSENT);
+    assert_int_equal(get(store, &chain[6]), KVP_STORE_OK);
+    assert_int_equal(stats_of(store).evicted, 1);
+    kvp_store_close(store);
+}
+
+/* ------------------------------------------------------------------------------------ the queue */
+
+static void test_a_full_queue_says_again(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    kvp_store *store = open_store(&config);
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (uint64_t tag = 0; tag < 8; tag++)
+        assert_int_equal(kvp_store_put(store, &record.identity, record.blocks, tag), KVP_OK);
+    uint64_t bits;
+    assert_int_equal(kvp_store_put(store, &record.identity, record.blocks, 8), KVP_E_AGAIN);
+    assert_int_equal(kvp_store_get(store, &record.identity, record.blocks, 8), KVP_E_AGAIN);
+    assert_int_equal(kvp_store_have(store, &record.key, 1, &bits, 8), KVP_E_AGAIN);
+    assert_int_equal(kvp_store_drop(store, &record.key, 1, 8), KVP_E_AGAIN);
+    assert_int_equal(kvp_store_sync(store, 8), KVP_E_AGAIN);
+    assert_int_equal(stats_of(store).queued, 8);
+    assert_int_equal(kvp_store_wait(store, 0), KVP_E_AGAIN);
+    int idle = 0;
+    assert_int_equal(kvp_store_work(store, &idle), KVP_OK);
+    assert_int_equal(idle, 1);
+    assert_int_equal(kvp_store_wait(store, 0), KVP_OK);
+    kvp_store_done done[8];
+    uint32_t n = 0;
+    unsigned seen = 0;
+    assert_int_equal(kvp_store_poll(store, done, 3, &n), KVP_OK);
+    assert_int_equal(n, 3);
+    assert_int_equal(kvp_store_wait(store, 0), KVP_OK);
+    for (uint32_t i = 0; i < n; i++)
+        seen |= 1u << done[i].tag;
+    assert_int_equal(kvp_store_poll(store, done, 8, &n), KVP_OK);
+    assert_int_equal(n, 5);
+    for (uint32_t i = 0; i < n; i++)
+        seen |= 1u << done[i].tag;
+    assert_int_equal(seen, 0xFF);
+    assert_int_equal(kvp_store_wait(store, 0), KVP_E_AGAIN);
+    kvp_store_close(store);
+}
+
+static void test_close_ends_what_is_on_its_way(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 0; threads < 2; threads++) {
+        kvp_store_config config = config_of(url_8);
+        config.threads = threads;
+        kvp_store *store = open_store(&config);
+        struct record record;
+        make_record(&record, 1, 0, NULL);
+        for (uint64_t tag = 0; tag < 8; tag++)
+            kvp_store_put(store, &record.identity, record.blocks, tag);
+        kvp_store_close(store);
+    }
+    kvp_store_close(NULL);
+}
+
+/* ------------------------------------------------------------------------------------- refusals */
+
+static void refuse_open(const kvp_store_config *config, const char *field)
+{
+    kvp_store *store = NULL;
+    char why[300] = "untouched";
+    assert_int_equal(kvp_store_open(config, &store, why, sizeof why), KVP_E_ARG);
+    assert_null(store);
+    if (!strstr(why, field))
+        print_error("\"%s\" does not name %s\n", why, field);
+    assert_non_null(strstr(why, field));
+}
+
+static void test_open_names_what_is_wrong(void **state)
+{
+    (void)state;
+    kvp_store_config config;
+#define REFUSE(member, value, name)                                                                \
+    do {                                                                                           \
+        config = config_of(url_8);                                                                 \
+        config.member = (value);                                                                   \
+        refuse_open(&config, name);                                                                \
+    } while (0)
+    REFUSE(struct_size, 8, "struct_size");
+    REFUSE(fingerprint, (kvp_digest){{0}}, "fingerprint");
+    REFUSE(block_tokens, 0, "block_tokens");
+    REFUSE(n_groups, 9, "n_groups");
+    REFUSE(n_groups, 2, "block_bytes");
+    REFUSE(record_blocks, 3, "record_blocks");
+    REFUSE(record_blocks, 128, "record_blocks");
+    REFUSE(key_bytes, 1 << 21, "key_bytes");
+    REFUSE(max_ops, 0, "max_ops");
+    REFUSE(threads, 2, "threads");
+    REFUSE(secret_bytes, 16, "secret");
+    REFUSE(url, NULL, "url");
+    REFUSE(url, "memory", "SCHEME:PATH");
+    REFUSE(url, ":x", "SCHEME:PATH");
+    REFUSE(url, "cloud:x", "\"cloud:\"");
+    REFUSE(url, "memory:path", "no path");
+    REFUSE(url, "memory:?size=1", "at least one record");
+    REFUSE(url, "memory:?size=", "size");
+    REFUSE(url, "memory:?size=0", "size");
+    REFUSE(url, "memory:?size=5 MB", "5 MB");
+    REFUSE(url, "memory:?size=99999999999999999999", "size");
+    REFUSE(url, "memory:?size=8388608TiB", "size");
+    REFUSE(url, "memory:?size=1MiB&size=2MiB", "twice");
+    REFUSE(url, "memory:?size=1MiB&speed=2", "\"speed\"");
+    REFUSE(url, "memory:?size", "size");
+#undef REFUSE
+    kvp_store *store = NULL;
+    assert_int_equal(kvp_store_open(NULL, &store, NULL, 0), KVP_E_ARG);
+    config = config_of(url_8);
+    assert_int_equal(kvp_store_open(&config, NULL, NULL, 0), KVP_E_ARG);
+}
+
+static void test_records_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(url_8);
+    kvp_store *store = open_store(&config);
+    struct record good;
+    struct record bad;
+    make_record(&good, 1, 0, NULL);
+#define REFUSE(member, value, status)                                                              \
+    do {                                                                                           \
+        bad = good;                                                                                \
+        bad.identity.member = (value);                                                             \
+        assert_int_equal(kvp_store_put(store, &bad.identity, bad.blocks, 0), status);              \
+        assert_int_equal(kvp_store_get(store, &bad.identity, bad.blocks, 0), status);              \
+    } while (0)
+    REFUSE(fingerprint.bytes[0], 99, KVP_E_ARG);
+    REFUSE(group, 1, KVP_E_ARG);
+    REFUSE(block_tokens, 2 * TOKENS, KVP_E_ARG);
+    REFUSE(n_blocks, 1, KVP_E_ARG);
+    REFUSE(tokens, NULL, KVP_E_ARG);
+#undef REFUSE
+    static const char digest[52];
+    const kvp_key keys[2] = {{.end = 8, .n_bytes = 52, .bytes = digest},
+                             {.end = 8, .n_bytes = 25, .bytes = digest}};
+    bad = good;
+    bad.identity.keys = keys;
+    bad.identity.n_keys = 2;
+    assert_int_equal(kvp_store_put(store, &bad.identity, bad.blocks, 0), KVP_E_TOO_LONG);
+    bad = good;
+    bad.blocks[1] = NULL;
+    assert_int_equal(kvp_store_put(store, &bad.identity, bad.blocks, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_put(store, NULL, bad.blocks, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_put(NULL, &good.identity, good.blocks, 0), KVP_E_ARG);
+    uint64_t bits;
+    uint32_t n;
+    assert_int_equal(kvp_store_have(store, &good.key, 0, &bits, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_have(store, &good.key, KVP_STORE_KEYS_MAX + 1, &bits, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_have(store, &good.key, 1, NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_drop(store, NULL, 1, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_sync(NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_poll(store, NULL, 1, &n), KVP_E_ARG);
+    assert_int_equal(kvp_store_poll(store, NULL, 0, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_store_wait(NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_work(NULL, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_store_stats_get(store, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_store_fd(NULL), -1);
+    assert_int_equal(kvp_store_record_blocks(NULL), 0);
+    assert_int_equal(stats_of(store).queued, 0);
+    kvp_store_close(store);
+}
+
+static void test_the_size_of_a_record_is_chosen(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t block_bytes;
+        uint32_t blocks;
+    } cases[] = {{524288, 1}, {524287, 2}, {131072, 4}, {1, 64}, {2097152, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kvp_store_config config = config_of("memory:?size=16MiB");
+        config.record_blocks = 0;
+        config.block_bytes[0] = cases[i].block_bytes;
+        kvp_store *store = open_store(&config);
+        assert_int_equal(kvp_store_record_blocks(store), cases[i].blocks);
+        kvp_store_close(store);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_records_come_back),
+        cmocka_unit_test(test_records_come_back_by_a_thread),
+        cmocka_unit_test(test_a_secret_guards_records),
+        cmocka_unit_test(test_a_record_of_another_identity_is_bad),
+        cmocka_unit_test(test_the_limit_holds_and_leaves_go_first),
+        cmocka_unit_test(test_a_full_queue_says_again),
+        cmocka_unit_test(test_close_ends_what_is_on_its_way),
+        cmocka_unit_test(test_open_names_what_is_wrong),
+        cmocka_unit_test(test_records_that_do_not_fit_are_refused),
+        cmocka_unit_test(test_the_size_of_a_record_is_chosen),
+    };
+    return cmocka_run_group_tests(tests, open_digester, close_digester);
+}

@@ -1,0 +1,332 @@
+/* Fingerprints, digests and keys: equal to the independent program's vectors, different when any
+ * field is, and what the calls refuse. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <kvpager/store/identity.h>
+
+#include "../golden/store_vectors.h"
+#include "store_inputs.h"
+
+static kvp_digester *digester;
+
+static int open_digester(void **state)
+{
+    (void)state;
+    return kvp_digester_create(&digester) == KVP_OK ? 0 : -1;
+}
+
+static int close_digester(void **state)
+{
+    (void)state;
+    kvp_digester_destroy(digester);
+    kvp_digester_destroy(NULL);
+    return 0;
+}
+
+static kvp_digest print_of(const kvp_fingerprint_input *input)
+{
+    kvp_digest digest;
+    const char *why = NULL;
+    assert_int_equal(kvp_fingerprint_make(digester, input, &digest, &why), KVP_OK);
+    assert_string_equal(why, "");
+    return digest;
+}
+
+static kvp_fingerprint_input full_input(void)
+{
+    kvp_fingerprint_input input = input_fingerprint();
+    input.weights = input_digest(2);
+    input.quantisation = "gptq-int4-g128";
+    input.compute_type = "f16";
+    input.rope = "{\"theta\":1e6}";
+    input.rope_bytes = 13;
+    input.draft = "draft-1b";
+    input.draft_bytes = 8;
+    input.type = KVP_INT8;
+    input.scales = 1;
+    input.k_size = 64;
+    input.v_size = 0;
+    input.model_layers = 48;
+    input.model_heads = 16;
+    input.slice = (kvp_slice){.first_layer = 24, .n_layers = 24, .first_head = 8, .n_heads = 4};
+    input.block_tokens = 32;
+    input.n_groups = 2;
+    input.groups[1] = (kvp_window){.sink_tokens = 4, .recent_tokens = 1024};
+    input.order = "NSHD";
+    return input;
+}
+
+/* -------------------------------------------------------------------------------------- vectors */
+
+static void test_fingerprints_equal_the_vectors(void **state)
+{
+    (void)state;
+    kvp_fingerprint_input plain = input_fingerprint();
+    kvp_fingerprint_input full = full_input();
+    assert_memory_equal(print_of(&plain).bytes, FINGERPRINT_PLAIN, 32);
+    assert_memory_equal(print_of(&full).bytes, FINGERPRINT_FULL, 32);
+}
+
+static void test_roots_and_keys_equal_the_vectors(void **state)
+{
+    (void)state;
+    kvp_fingerprint_input plain = input_fingerprint();
+    kvp_fingerprint_input full = full_input();
+    kvp_digest print = print_of(&plain);
+    kvp_digest digest;
+    assert_int_equal(kvp_digest_root(digester, &print, "tenant", 6, 7, &digest), KVP_OK);
+    assert_memory_equal(digest.bytes, ROOT, 32);
+    print = print_of(&full);
+    assert_int_equal(kvp_digest_root(digester, &print, NULL, 0, 0, &digest), KVP_OK);
+    assert_memory_equal(digest.bytes, ROOT_NAMELESS, 32);
+
+    const kvp_slice slice = {.n_layers = 32, .n_heads = 8};
+    memcpy(print.bytes, DIGESTS_KEYED + 32, 32);
+    assert_int_equal(kvp_record_key(digester, &print, 2, &slice, &digest), KVP_OK);
+    assert_memory_equal(digest.bytes, RECORD_KEY, 32);
+
+    uint64_t number = 0;
+    uint64_t expected = 0;
+    for (int i = 7; i >= 0; i--)
+        expected = expected << 8 | NAMESPACE_NUMBER[i];
+    assert_int_equal(kvp_namespace_number(digester, "tenant", 6, &number), KVP_OK);
+    assert_true(number == expected);
+}
+
+static void test_chains_equal_the_vectors(void **state)
+{
+    (void)state;
+    kvp_digest parent;
+    memcpy(parent.bytes, ROOT, 32);
+    int32_t tokens[INPUT_TOKENS];
+    input_tokens(tokens);
+    kvp_hash_input input = {.unit_tokens = 16, .n_tokens = INPUT_TOKENS, .tokens = tokens};
+    kvp_digest digests[2];
+    assert_int_equal(kvp_digest_blocks(digester, &input, &parent, digests), KVP_OK);
+    assert_memory_equal(digests, DIGESTS, sizeof digests);
+    input.n_keys = INPUT_KEYS;
+    input.keys = input_keys;
+    assert_int_equal(kvp_digest_blocks(digester, &input, &parent, digests), KVP_OK);
+    assert_memory_equal(digests, DIGESTS_KEYED, sizeof digests);
+
+    int32_t many[200];
+    for (int32_t i = 0; i < 200; i++)
+        many[i] = i - 3;
+    kvp_hash_input large = {
+        .unit_tokens = 100, .n_tokens = 200, .tokens = many, .first_position = 200};
+    assert_int_equal(kvp_digest_blocks(digester, &large, &parent, digests), KVP_OK);
+    assert_memory_equal(digests, DIGESTS_LARGE, sizeof digests);
+}
+
+/* ------------------------------------------------------------------------------------ one field */
+
+static void test_one_field_of_a_fingerprint_changes_it(void **state)
+{
+    (void)state;
+    const kvp_fingerprint_input same = input_fingerprint();
+    kvp_fingerprint_input other[22];
+    size_t n = 0;
+#define OTHER(field, value)                                                                        \
+    do {                                                                                           \
+        other[n] = same;                                                                           \
+        other[n++].field = (value);                                                                \
+    } while (0)
+    OTHER(weights.bytes[31], 0);
+    OTHER(quantisation, "awq");
+    OTHER(compute_type, "f16");
+    OTHER(type, KVP_F16);
+    OTHER(scales, 1);
+    OTHER(k_size, 127);
+    OTHER(v_size, 0);
+    OTHER(model_layers, 33);
+    OTHER(model_heads, 9);
+    OTHER(slice.first_layer, 1);
+    other[n - 1].model_layers = 33;
+    OTHER(slice.n_layers, 31);
+    OTHER(slice.first_head, 1);
+    other[n - 1].model_heads = 9;
+    OTHER(slice.n_heads, 7);
+    OTHER(block_tokens, 32);
+    OTHER(unit_tokens, 8);
+    OTHER(n_groups, 2);
+    OTHER(groups[0].recent_tokens, 4096);
+    OTHER(groups[0].recent_tokens, 4096);
+    other[n - 1].groups[0].sink_tokens = 4;
+    OTHER(order, "NSHD");
+    OTHER(rope, "a");
+    other[n - 1].rope_bytes = 1;
+    OTHER(draft, "a");
+    other[n - 1].draft_bytes = 1;
+#undef OTHER
+    kvp_digest prints[23];
+    prints[n] = print_of(&same);
+    for (size_t i = 0; i < n; i++)
+        prints[i] = print_of(&other[i]);
+    for (size_t i = 0; i <= n; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_memory_not_equal(prints[i].bytes, prints[j].bytes, 32);
+}
+
+static void refuse(const kvp_fingerprint_input *input, const char *field)
+{
+    kvp_digest digest = input_digest(77);
+    const char *why = NULL;
+    assert_int_equal(kvp_fingerprint_make(digester, input, &digest, &why), KVP_E_ARG);
+    assert_non_null(strstr(why, field));
+    assert_memory_equal(digest.bytes, input_digest(77).bytes, 32);
+}
+
+static void test_a_wrong_field_is_named(void **state)
+{
+    (void)state;
+    const kvp_fingerprint_input good = input_fingerprint();
+    kvp_fingerprint_input bad;
+    char text[300];
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+#define REFUSE(member, value, name)                                                                \
+    do {                                                                                           \
+        bad = good;                                                                                \
+        bad.member = (value);                                                                      \
+        refuse(&bad, name);                                                                        \
+    } while (0)
+    REFUSE(struct_size, 8, "struct_size");
+    REFUSE(weights, (kvp_digest){{0}}, "weights");
+    REFUSE(quantisation, NULL, "quantisation");
+    REFUSE(quantisation, text, "quantisation");
+    REFUSE(compute_type, "", "compute_type");
+    REFUSE(rope_bytes, 1, "rope");
+    REFUSE(draft_bytes, KVP_FINGERPRINT_BYTES_MAX + 1, "draft");
+    REFUSE(type, 0, "type");
+    REFUSE(k_size, 0, "k_size");
+    REFUSE(v_size, KVP_HEAD_SIZE_MAX + 1, "v_size");
+    REFUSE(model_layers, 0, "model_layers");
+    REFUSE(model_heads, KVP_HEADS_MAX + 1, "model_heads");
+    REFUSE(slice.n_layers, 33, "layers");
+    REFUSE(slice.first_layer, UINT32_MAX, "layers");
+    REFUSE(slice.n_heads, 0, "heads");
+    REFUSE(block_tokens, 0, "block_tokens");
+    REFUSE(unit_tokens, 3, "unit_tokens");
+    REFUSE(n_groups, KVP_GROUPS_MAX + 1, "n_groups");
+    REFUSE(groups[0].sink_tokens, 1, "n_groups");
+    REFUSE(order, "", "order");
+#undef REFUSE
+}
+
+/* --------------------------------------------------------------------------------------- chains */
+
+static void test_a_chain_may_be_continued(void **state)
+{
+    (void)state;
+    kvp_digest root = input_digest(3);
+    int32_t tokens[INPUT_TOKENS];
+    input_tokens(tokens);
+    kvp_hash_input input = {.unit_tokens = 4,
+                            .n_tokens = INPUT_TOKENS,
+                            .tokens = tokens,
+                            .n_keys = INPUT_KEYS,
+                            .keys = input_keys};
+    kvp_digest whole[8];
+    assert_int_equal(kvp_digest_blocks(digester, &input, &root, whole), KVP_OK);
+    kvp_digest piece = root;
+    for (uint32_t i = 0; i < 8; i++) {
+        input.first_position = 4 * i;
+        input.tokens = tokens + 4 * i;
+        input.n_tokens = 4;
+        assert_int_equal(kvp_digest_blocks(digester, &input, &piece, &piece), KVP_OK);
+        assert_memory_equal(piece.bytes, whole[i].bytes, 32);
+    }
+}
+
+static void test_prefix_key_and_position_change_a_digest(void **state)
+{
+    (void)state;
+    kvp_digest root = input_digest(3);
+    int32_t tokens[INPUT_TOKENS];
+    input_tokens(tokens);
+    kvp_key key = {.type = 1, .begin = 18, .end = 19, .n_bytes = 1, .bytes = "a"};
+    kvp_hash_input input = {
+        .unit_tokens = 16, .n_tokens = INPUT_TOKENS, .tokens = tokens, .n_keys = 1, .keys = &key};
+    kvp_digest first[2];
+    kvp_digest other[2];
+    assert_int_equal(kvp_digest_blocks(digester, &input, &root, first), KVP_OK);
+    for (int change = 0; change < 4; change++) {
+        kvp_key changed = key;
+        if (change == 0)
+            changed.type = 2;
+        else if (change == 1)
+            changed.begin = 17;
+        else if (change == 2)
+            changed.bytes = "b";
+        else
+            tokens[0]++;
+        input.keys = &changed;
+        assert_int_equal(kvp_digest_blocks(digester, &input, &root, other), KVP_OK);
+        assert_memory_not_equal(first[1].bytes, other[1].bytes, 32);
+        assert_int_equal(memcmp(first[0].bytes, other[0].bytes, 32) == 0, change < 3);
+    }
+}
+
+static void test_calls_refuse_what_is_wrong(void **state)
+{
+    (void)state;
+    kvp_digest digest = input_digest(3);
+    kvp_digest out;
+    kvp_slice slice = {.n_layers = 1, .n_heads = 1};
+    uint64_t number;
+    char name[256] = {0};
+    assert_int_equal(kvp_digester_create(NULL), KVP_E_ARG);
+    assert_int_equal(kvp_digest_root(digester, &digest, NULL, 1, 0, &out), KVP_E_ARG);
+    assert_int_equal(kvp_digest_root(digester, &digest, name, 256, 0, &out), KVP_E_ARG);
+    assert_int_equal(kvp_digest_root(digester, NULL, name, 1, 0, &out), KVP_E_ARG);
+    assert_int_equal(kvp_namespace_number(digester, name, 256, &number), KVP_E_ARG);
+    assert_int_equal(kvp_namespace_number(digester, name, 1, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_record_key(digester, &digest, KVP_GROUPS_MAX, &slice, &out), KVP_E_ARG);
+    assert_int_equal(kvp_record_key(digester, &digest, 0, NULL, &out), KVP_E_ARG);
+
+    int32_t tokens[INPUT_TOKENS];
+    input_tokens(tokens);
+    kvp_hash_input good = {.unit_tokens = 16, .n_tokens = 32, .tokens = tokens};
+    kvp_hash_input bad = good;
+    kvp_digest two[2];
+    bad.unit_tokens = 0;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    bad = good;
+    bad.first_position = 8;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    bad.first_position = UINT32_MAX - 15;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    assert_int_equal(kvp_digest_blocks(digester, &good, &digest, NULL), KVP_E_ARG);
+    kvp_key keys[65];
+    for (uint32_t i = 0; i < 65; i++)
+        keys[i] = (kvp_key){.type = i, .begin = 2, .end = 40};
+    bad = good;
+    bad.keys = keys;
+    bad.n_keys = 65;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+    bad.n_keys = 64;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_OK);
+    keys[1].begin = 1;
+    assert_int_equal(kvp_digest_blocks(digester, &bad, &digest, two), KVP_E_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fingerprints_equal_the_vectors),
+        cmocka_unit_test(test_roots_and_keys_equal_the_vectors),
+        cmocka_unit_test(test_chains_equal_the_vectors),
+        cmocka_unit_test(test_one_field_of_a_fingerprint_changes_it),
+        cmocka_unit_test(test_a_wrong_field_is_named),
+        cmocka_unit_test(test_a_chain_may_be_continued),
+        cmocka_unit_test(test_prefix_key_and_position_change_a_digest),
+        cmocka_unit_test(test_calls_refuse_what_is_wrong),
+    };
+    return cmocka_run_group_tests(tests, open_digester, close_digester);
+}

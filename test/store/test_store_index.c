@@ -1,0 +1,250 @@
+/* The index against a slow one: an array of records, searched from end to end. Recency is compared
+ * exactly where an epoch cannot blur it, and by the invariants everywhere. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/index.h"
+
+enum { SLOTS = 24, KEYS = 96 };
+
+static uint64_t random_state;
+
+static uint32_t draw(uint32_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+/* Keys collide in their low bits, so that chains are long. */
+static kvp_digest key_of(uint32_t k)
+{
+    kvp_digest key = {{(uint8_t)(k % 3)}};
+    key.bytes[8] = (uint8_t)k;
+    return key;
+}
+
+struct record {
+    int used;
+    int gone;
+    int ready;
+    uint32_t entry;
+    uint32_t parent; /* key, or KEYS */
+    uint32_t pins;
+};
+
+static struct record records[KEYS];
+
+static uint32_t count_used(void)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < KEYS; k++)
+        n += records[k].used != 0;
+    return n;
+}
+
+static int has_child(uint32_t parent)
+{
+    for (uint32_t k = 0; k < KEYS; k++)
+        if (records[k].used && !records[k].gone && records[k].parent == parent)
+            return 1;
+    return 0;
+}
+
+static void drop_tree(uint32_t k)
+{
+    for (uint32_t child = 0; child < KEYS; child++)
+        if (records[child].used && !records[child].gone && records[child].parent == k)
+            drop_tree(child);
+    records[k].gone = 1;
+    if (records[k].pins == 0)
+        records[k].used = 0;
+}
+
+static void do_add(struct kvpi_index *index, uint32_t k)
+{
+    const kvp_digest key = key_of(k);
+    uint32_t parent = draw(KEYS);
+    if (records[k].used || (records[parent].used && records[parent].gone))
+        return;
+    const int under = records[parent].used && draw(4) > 0;
+    const int full = count_used() == SLOTS;
+    const uint32_t entry =
+        kvpi_index_add(index, &key, under ? records[parent].entry : KVPI_INDEX_NONE);
+    assert_int_equal(entry == KVPI_INDEX_NONE, full);
+    if (!full)
+        records[k] =
+            (struct record){.used = 1, .entry = entry, .parent = under ? parent : KEYS, .pins = 1};
+}
+
+static void do_evict(struct kvpi_index *index)
+{
+    const uint32_t entry = kvpi_index_victim(index, SLOTS);
+    int possible = 0;
+    for (uint32_t k = 0; k < KEYS; k++) {
+        const struct record *record = &records[k];
+        const int can =
+            record->used && !record->gone && record->ready && record->pins == 0 && !has_child(k);
+        possible |= can;
+        if (record->used && record->entry == entry) {
+            assert_true(can);
+            kvpi_index_remove(index, entry);
+            records[k].used = 0;
+            return;
+        }
+    }
+    assert_false(possible);
+}
+
+static void do_pins(struct kvpi_index *index, uint32_t k)
+{
+    struct record *record = &records[k];
+    if (!record->used)
+        return;
+    if (record->pins > 0 && draw(2) == 0) {
+        record->pins--;
+        if (!record->gone && !record->ready) {
+            record->ready = 1;
+            index->entries[record->entry].state = KVPI_ENTRY_READY;
+        }
+        if (record->gone && record->pins == 0)
+            record->used = 0;
+        kvpi_index_unpin(index, record->entry);
+    } else if (!record->gone && record->pins < 3) {
+        record->pins++;
+        kvpi_index_pin(index, record->entry);
+    }
+}
+
+static void compare(const struct kvpi_index *index)
+{
+    assert_string_equal(kvpi_index_check(index), "");
+    assert_int_equal(index->n_used, count_used());
+    for (uint32_t k = 0; k < KEYS; k++) {
+        const kvp_digest key = key_of(k);
+        const uint32_t entry = kvpi_index_find(index, &key);
+        if (!records[k].used || records[k].gone) {
+            assert_int_equal(entry, KVPI_INDEX_NONE);
+            continue;
+        }
+        assert_int_equal(entry, records[k].entry);
+        assert_int_equal(index->entries[entry].pins, records[k].pins);
+        assert_int_equal(index->entries[entry].children > 0, has_child(k));
+    }
+}
+
+static void test_random_calls_agree_with_a_slow_index(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
+        memset(records, 0, sizeof records);
+        struct kvpi_index index;
+        assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+        kvpi_index_free(&index, SLOTS);
+        for (int i = 0; i < 3000; i++) {
+            const uint32_t k = draw(KEYS);
+            const uint32_t what = draw(100);
+            if (what < 30)
+                do_add(&index, k);
+            else if (what < 45)
+                do_evict(&index);
+            else if (what < 75)
+                do_pins(&index, k);
+            else if (records[k].used && !records[k].gone && what < 98)
+                kvpi_index_touch(&index, records[k].entry);
+            else if (records[k].used && !records[k].gone) {
+                kvpi_index_drop(&index, records[k].entry);
+                drop_tree(k);
+            }
+            compare(&index);
+        }
+        kvpi_index_close(&index);
+    }
+}
+
+static uint32_t add_ready(struct kvpi_index *index, uint32_t k, uint32_t parent)
+{
+    const kvp_digest key = key_of(k);
+    const uint32_t entry = kvpi_index_add(index, &key, parent);
+    assert_int_not_equal(entry, KVPI_INDEX_NONE);
+    index->entries[entry].state = KVPI_ENTRY_READY;
+    kvpi_index_unpin(index, entry);
+    return entry;
+}
+
+static void next_epoch(struct kvpi_index *index)
+{
+    index->epoch++;
+}
+
+static void expect_victim(struct kvpi_index *index, uint32_t entry)
+{
+    assert_int_equal(kvpi_index_victim(index, SLOTS), entry);
+    kvpi_index_remove(index, entry);
+    assert_string_equal(kvpi_index_check(index), "");
+}
+
+/* Two chains a0 a1 a2 and b0 b1; the first is older, and its middle is used again. */
+static void test_the_coldest_leaf_goes_first(void **state)
+{
+    (void)state;
+    struct kvpi_index index;
+    assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+    kvpi_index_free(&index, SLOTS);
+    const uint32_t a0 = add_ready(&index, 0, KVPI_INDEX_NONE);
+    const uint32_t a1 = add_ready(&index, 1, a0);
+    const uint32_t a2 = add_ready(&index, 2, a1);
+    next_epoch(&index);
+    const uint32_t b0 = add_ready(&index, 3, KVPI_INDEX_NONE);
+    const uint32_t b1 = add_ready(&index, 4, b0);
+    next_epoch(&index);
+    kvpi_index_touch(&index, a1);
+    expect_victim(&index, a2);
+    expect_victim(&index, b1);
+    expect_victim(&index, b0);
+    expect_victim(&index, a1);
+    expect_victim(&index, a0);
+    assert_int_equal(kvpi_index_victim(&index, SLOTS), KVPI_INDEX_NONE);
+    kvpi_index_close(&index);
+}
+
+static void test_a_slot_is_retired_before_its_generation_wraps(void **state)
+{
+    (void)state;
+    struct kvpi_index index;
+    assert_int_equal(kvpi_index_open(&index, 1), KVP_OK);
+    kvpi_index_free(&index, 1);
+    index.entries[0].generation = UINT32_MAX - 2;
+    for (int round = 0; round < 2; round++)
+        kvpi_index_remove(&index, add_ready(&index, 0, KVPI_INDEX_NONE));
+    assert_int_equal(index.entries[0].generation, UINT32_MAX);
+    assert_int_equal(index.entries[0].state, KVPI_ENTRY_RETIRED);
+    const kvp_digest key = key_of(0);
+    assert_int_equal(kvpi_index_add(&index, &key, KVPI_INDEX_NONE), KVPI_INDEX_NONE);
+    assert_string_equal(kvpi_index_check(&index), "");
+    kvpi_index_close(&index);
+}
+
+static void test_an_entry_is_small(void **state)
+{
+    (void)state;
+    assert_true(sizeof(struct kvpi_entry) + sizeof(uint32_t) <= 48);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_calls_agree_with_a_slow_index),
+        cmocka_unit_test(test_the_coldest_leaf_goes_first),
+        cmocka_unit_test(test_a_slot_is_retired_before_its_generation_wraps),
+        cmocka_unit_test(test_an_entry_is_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

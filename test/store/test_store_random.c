@@ -1,0 +1,423 @@
+/* Random requests on a store whose back end lies: it delays, reorders, fails, loses writes, tears
+ * them, writes the record of another operation, reads damaged or foreign bytes. Whatever it does,
+ * each operation ends once, and a get that is KVP_STORE_OK brings the KV of its own identity.
+ *
+ *   test_store_random [SEED [OPERATIONS]] */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store/backend.h"
+#include "store_inputs.h"
+
+enum {
+    BLOCK_BYTES = 96,
+    BLOCKS = 2,
+    TOKENS = 4,
+    CHAINS = 6,
+    DEPTH = 8,
+    RECORDS = CHAINS * DEPTH,
+    OPS = 16,
+    FOREIGN = 4 /* identities with the digest of another record: collisions, as it were */
+};
+
+static uint64_t seed = 1;
+static uint64_t n_operations = 60000;
+static uint64_t random_state;
+
+static uint32_t draw(uint32_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+/* ----------------------------------------------------------------------- the back end that lies */
+
+/* What happened, so that a run shows that everything did. */
+enum fault {
+    FAULT_LOST_WRITE,
+    FAULT_TORN_WRITE,
+    FAULT_OTHER_WRITE,
+    FAULT_FAILED_WRITE,
+    FAULT_FLIPPED_READ,
+    FAULT_FOREIGN_READ,
+    FAULT_SHORT_READ,
+    FAULT_FAILED_READ,
+    FAULTS
+};
+
+static uint64_t n_faults[FAULTS];
+static unsigned fault_rate; /* of 1000 */
+
+struct liar {
+    void *memory;
+    struct kvpi_store_op *held[OPS]; /* ended in truth, not told yet */
+    uint32_t n_held;
+    uint8_t
+        last[4096 + BLOCKS * BLOCK_BYTES]; /* what was written last: for reads of foreign bytes */
+};
+
+static kvp_status liar_open(const struct kvpi_backend_config *config, void **out_self,
+                            char *out_why, size_t why_bytes)
+{
+    struct liar *liar = calloc(1, sizeof *liar);
+    assert_non_null(liar);
+    *out_self = liar;
+    return kvpi_memory_backend.open(config, &liar->memory, out_why, why_bytes);
+}
+
+static void liar_close(void *self)
+{
+    struct liar *liar = self;
+    kvpi_memory_backend.close(liar->memory);
+    free(liar);
+}
+
+static uint32_t liar_prepare(void *self, struct kvpi_store_op *op)
+{
+    return kvpi_memory_backend.prepare(((struct liar *)self)->memory, op);
+}
+
+static int hit(enum fault fault)
+{
+    if (draw(1000) >= fault_rate)
+        return 0;
+    n_faults[fault]++;
+    return 1;
+}
+
+static void copy_out(const struct kvpi_store_op *op, uint8_t *out)
+{
+    for (uint32_t i = 0; i < op->n_spans; out += op->spans[i++].n_bytes)
+        memcpy(out, op->spans[i].bytes, op->spans[i].n_bytes);
+}
+
+static void copy_in(const struct kvpi_store_op *op, const uint8_t *bytes, size_t n_bytes)
+{
+    for (uint32_t i = 0; i < op->n_spans && n_bytes > 0; i++) {
+        const size_t n = op->spans[i].n_bytes < n_bytes ? op->spans[i].n_bytes : n_bytes;
+        memcpy(op->spans[i].bytes, bytes, n);
+        bytes += n;
+        n_bytes -= n;
+    }
+}
+
+/* Writes other bytes than those of the operation: its spans point there during the call. */
+static void write_instead(struct liar *liar, struct kvpi_store_op *op, uint8_t *bytes)
+{
+    struct kvpi_span spans[1 + BLOCKS];
+    memcpy(spans, op->spans, sizeof spans);
+    for (uint32_t i = 0; i < op->n_spans; i++) {
+        op->spans[i].bytes = bytes;
+        bytes += op->spans[i].n_bytes;
+    }
+    kvpi_memory_backend.begin(liar->memory, op);
+    memcpy(op->spans, spans, sizeof spans);
+}
+
+static void begin_write(struct liar *liar, struct kvpi_store_op *op)
+{
+    uint8_t bytes[sizeof liar->last];
+    copy_out(op, bytes);
+    op->io_failed = hit(FAULT_FAILED_WRITE);
+    if (op->io_failed) {
+        kvpi_memory_backend.begin(liar->memory, op);
+    } else if (hit(FAULT_LOST_WRITE)) {
+        /* What the slot held is written again. */
+        op->kind = KVP_STORE_GET;
+        uint8_t keep[sizeof bytes];
+        copy_out(op, keep);
+        kvpi_memory_backend.begin(liar->memory, op);
+        op->kind = KVP_STORE_PUT;
+        copy_in(op, keep, sizeof keep);
+    } else if (hit(FAULT_TORN_WRITE)) {
+        memcpy(bytes + 512 * draw(9), liar->last, draw(128));
+        write_instead(liar, op, bytes);
+    } else if (hit(FAULT_OTHER_WRITE)) {
+        memcpy(bytes, liar->last, sizeof bytes);
+        write_instead(liar, op, bytes);
+    } else {
+        kvpi_memory_backend.begin(liar->memory, op);
+    }
+    copy_out(op, liar->last);
+}
+
+static void begin_read(struct liar *liar, struct kvpi_store_op *op)
+{
+    kvpi_memory_backend.begin(liar->memory, op);
+    op->io_failed = hit(FAULT_FAILED_READ);
+    if (op->io_failed) {
+        memset(op->spans[1].bytes, 0xFF, BLOCK_BYTES);
+    } else if (hit(FAULT_FLIPPED_READ)) {
+        const struct kvpi_span *span = &op->spans[draw(op->n_spans)];
+        /* Of a header only the part that means something. */
+        const size_t n =
+            span->n_bytes > 1000 ? KVPI_RECORD_FIXED + TOKENS * BLOCKS * 4 : BLOCK_BYTES;
+        ((uint8_t *)span->bytes)[draw((uint32_t)n)] ^= (uint8_t)(1u << draw(8));
+    } else if (hit(FAULT_FOREIGN_READ)) {
+        copy_in(op, liar->last, sizeof liar->last);
+    } else if (hit(FAULT_SHORT_READ)) {
+        memset(op->spans[op->n_spans - 1].bytes, 0, BLOCK_BYTES);
+    }
+}
+
+static void liar_begin(void *self, struct kvpi_store_op *op)
+{
+    struct liar *liar = self;
+    if (op->kind == KVP_STORE_PUT)
+        begin_write(liar, op);
+    else if (op->kind == KVP_STORE_GET)
+        begin_read(liar, op);
+    else
+        kvpi_memory_backend.begin(liar->memory, op);
+}
+
+/* Gives what has ended late, and in any order. */
+static uint32_t liar_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
+{
+    struct liar *liar = self;
+    liar->n_held +=
+        kvpi_memory_backend.reap(liar->memory, liar->held + liar->n_held, OPS - liar->n_held);
+    uint32_t n = 0;
+    while (liar->n_held > 0 && n < capacity && draw(3) > 0) {
+        const uint32_t at = draw(liar->n_held);
+        out_ops[n++] = liar->held[at];
+        liar->held[at] = liar->held[--liar->n_held];
+    }
+    return n;
+}
+
+static uint32_t liar_end(void *self, struct kvpi_store_op *op, uint32_t result)
+{
+    return kvpi_memory_backend.end(((struct liar *)self)->memory, op, result);
+}
+
+static void liar_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
+{
+    kvpi_memory_backend.have(((struct liar *)self)->memory, keys, n_keys, bits);
+}
+
+static void liar_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
+{
+    kvpi_memory_backend.drop(((struct liar *)self)->memory, keys, n_keys);
+}
+
+static void liar_wait(void *self, int wake, int timeout_ms)
+{
+    (void)self;
+    (void)wake;
+    (void)timeout_ms;
+}
+
+static void liar_usage(const void *self, struct kvpi_backend_usage *out_usage)
+{
+    kvpi_memory_backend.usage(((const struct liar *)self)->memory, out_usage);
+}
+
+static const struct kvpi_backend liar_backend = {"liar",     liar_open, liar_close, liar_prepare,
+                                                 liar_begin, liar_reap, liar_end,   liar_have,
+                                                 liar_drop,  liar_wait, liar_usage};
+
+/* ---------------------------------------------------------------------------------- the records */
+
+struct record {
+    int32_t tokens[BLOCKS * TOKENS];
+    kvp_identity identity;
+    uint8_t kv[BLOCKS][BLOCK_BYTES];
+    void *blocks[BLOCKS];
+    kvp_digest key;
+};
+
+/* The last FOREIGN have the digest of record 0 to 3, and tokens and KV of their own. */
+static struct record records[RECORDS + FOREIGN];
+
+static void make_records(void)
+{
+    kvp_digester *digester;
+    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
+    for (unsigned r = 0; r < RECORDS + FOREIGN; r++) {
+        struct record *record = &records[r];
+        const unsigned like = r < RECORDS ? r : r - RECORDS;
+        for (int i = 0; i < BLOCKS * TOKENS; i++)
+            record->tokens[i] = (int32_t)(r * 100) + i;
+        record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+                                          .slice = {.n_layers = 1, .n_heads = 1},
+                                          .fingerprint = input_digest(1),
+                                          .digest = input_digest(like),
+                                          .position = like % DEPTH * BLOCKS * TOKENS,
+                                          .block_tokens = TOKENS,
+                                          .n_blocks = BLOCKS,
+                                          .tokens = record->tokens};
+        if (like % DEPTH > 0)
+            record->identity.parent = records[like - 1].key;
+        for (int i = 0; i < BLOCKS; i++) {
+            input_pattern(record->kv[i], BLOCK_BYTES, r * 3 + (unsigned)i);
+            record->kv[i][0] = (uint8_t)r;
+            record->blocks[i] = record->kv[i];
+        }
+        assert_int_equal(kvp_record_key(digester, &record->identity.digest, 0,
+                                        &record->identity.slice, &record->key),
+                         KVP_OK);
+    }
+    kvp_digester_destroy(digester);
+}
+
+/* --------------------------------------------------------------------------------- the requests */
+
+struct request {
+    int open;
+    uint32_t kind;
+    uint32_t record;
+    uint8_t kv[BLOCKS][BLOCK_BYTES];
+    void *blocks[BLOCKS];
+    uint64_t bits;
+};
+
+static struct request requests[OPS];
+static uint64_t now;
+static uint64_t n_results[KVP_STORE_CLOSED + 1];
+
+static uint64_t test_clock(void *context)
+{
+    (void)context;
+    return now;
+}
+
+static void submit(kvp_store *store)
+{
+    uint32_t at = 0;
+    while (at < OPS && requests[at].open)
+        at++;
+    if (at == OPS)
+        return;
+    struct request *request = &requests[at];
+    const uint32_t r = request->record = draw(RECORDS + FOREIGN);
+    const uint32_t what = draw(100);
+    kvp_status status;
+    for (int i = 0; i < BLOCKS; i++)
+        request->blocks[i] = request->kv[i];
+    if (what < 45) {
+        request->kind = KVP_STORE_PUT;
+        status = kvp_store_put(store, &records[r].identity, records[r].blocks, at);
+    } else if (what < 94) {
+        request->kind = KVP_STORE_GET;
+        memset(request->kv, 0xEE, sizeof request->kv);
+        status = kvp_store_get(store, &records[r].identity, request->blocks, at);
+    } else if (what < 97) {
+        request->kind = KVP_STORE_HAVE;
+        status = kvp_store_have(store, &records[r].key, 1, &request->bits, at);
+    } else if (what < 99) {
+        request->kind = KVP_STORE_SYNC;
+        status = kvp_store_sync(store, at);
+    } else {
+        request->kind = KVP_STORE_DROP;
+        status = kvp_store_drop(store, &records[r].key, 1, at);
+    }
+    assert_int_equal(status, KVP_OK);
+    request->open = 1;
+}
+
+static void take_ended(kvp_store *store)
+{
+    kvp_store_done done[OPS];
+    uint32_t n;
+    assert_int_equal(kvp_store_poll(store, done, 1 + draw(OPS), &n), KVP_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        struct request *request = &requests[done[i].tag];
+        assert_true(request->open);
+        assert_int_equal(done[i].op, request->kind);
+        assert_true(done[i].result < KVP_STORE_CLOSED);
+        request->open = 0;
+        n_results[done[i].result]++;
+        if (request->kind == KVP_STORE_GET && done[i].result == KVP_STORE_OK)
+            assert_memory_equal(request->kv, records[request->record].kv, sizeof request->kv);
+    }
+}
+
+static void run(unsigned rate)
+{
+    memset(requests, 0, sizeof requests);
+    memset(n_results, 0, sizeof n_results);
+    memset(n_faults, 0, sizeof n_faults);
+    fault_rate = rate;
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    config.url = "liar:?size=80000"; /* 18 slots for 48 records */
+    config.fingerprint = input_digest(1);
+    config.block_tokens = TOKENS;
+    config.block_bytes[0] = BLOCK_BYTES;
+    config.record_blocks = BLOCKS;
+    config.max_ops = OPS;
+    config.threads = 0;
+    config.now = test_clock;
+    kvp_store *store;
+    assert_int_equal(kvpi_store_open(&config, &liar_backend, &store, NULL, 0), KVP_OK);
+    kvp_store_stats stats;
+    for (uint64_t i = 0; i < n_operations; i++) {
+        now += draw(2000000);
+        const uint32_t what = draw(10);
+        if (what < 5)
+            submit(store);
+        else if (what < 8)
+            assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        else
+            take_ended(store);
+        assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
+        assert_true(stats.bytes <= stats.size);
+    }
+    for (int idle = 0; !idle;)
+        assert_int_equal(kvp_store_work(store, &idle), KVP_OK);
+    uint32_t n_open = OPS;
+    while (n_open > 0) {
+        take_ended(store);
+        n_open = 0;
+        for (uint32_t i = 0; i < OPS; i++)
+            n_open += requests[i].open != 0;
+    }
+    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
+    assert_int_equal(stats.queued, 0);
+    uint64_t n_bad = 0;
+    for (unsigned i = 0; i < KVP_BAD_REASONS; i++)
+        n_bad += stats.bad[i];
+    assert_true(n_bad == n_results[KVP_STORE_BAD]);
+    assert_true(stats.hits + stats.absent + stats.raced + n_bad <= stats.gets);
+    kvp_store_close(store);
+}
+
+static void test_nobody_reads_foreign_kv(void **state)
+{
+    (void)state;
+    random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
+    for (unsigned round = 0; round < 4; round++) {
+        static const unsigned rates[] = {0, 10, 100, 400};
+        run(rates[round]);
+        assert_true(n_results[KVP_STORE_OK] > 0);
+        for (unsigned i = 0; i < FAULTS && n_operations >= 20000; i++)
+            assert_int_equal(n_faults[i] > 0, rates[round] > 0);
+        static const uint32_t expected[] = {KVP_STORE_KNOWN, KVP_STORE_ABSENT, KVP_STORE_NO_PARENT,
+                                            KVP_STORE_BAD};
+        for (unsigned i = 0; i < 4 && n_operations >= 20000; i++)
+            assert_true(n_results[expected[i]] > 0);
+        if (rates[round] == 400 && n_operations >= 20000)
+            assert_true(n_results[KVP_STORE_FAILED] > 0 && n_results[KVP_STORE_AWAY] > 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        n_operations = strtoull(argv[2], NULL, 10);
+    make_records();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nobody_reads_foreign_kv)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
