@@ -149,8 +149,11 @@ static void *set_up(const bench_options *options)
                                         0,
                                         0};
     }
-    s->cascade =
-        (kvp_meta_cascade){sizeof s->cascade, 4, s->sizes.n_entries, s->order, s->levels, 0};
+    s->cascade = (kvp_meta_cascade){.struct_size = sizeof s->cascade,
+                                    .max_levels = 4,
+                                    .max_entries = s->sizes.n_entries,
+                                    .order = s->order,
+                                    .levels = s->levels};
     set_up_grouped(s);
     return s;
 }
