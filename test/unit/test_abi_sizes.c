@@ -493,6 +493,16 @@ static void test_structs_that_are_written(void **state)
                          .indptr = arrays[0],
                          .start = arrays[1]}};
     assert_ok(take_delta(&delta)); /* asks */
+    delta.delta.reserved = 1;
+    assert_status(KVP_E_ARG, take_delta(&delta));
+    kvp_meta_level levels[1] = {{arrays[0], arrays[1], arrays[2], arrays[3], 0, 0}};
+    kvp_meta_cascade cascade = {.struct_size = sizeof cascade,
+                                .max_levels = 1,
+                                .max_entries = 64,
+                                .order = arrays[4],
+                                .levels = levels,
+                                .reserved = 1};
+    assert_status(KVP_E_ARG, take_cascade(&cascade));
     assert_int_equal(delta.delta.n_entries, 2);
 }
 
