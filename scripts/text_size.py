@@ -21,7 +21,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "BUILDING.md")
 BEGIN, END = "<!-- text_size: begin -->\n", "<!-- text_size: end -->\n"
 # Folder of src: the part, and the switch that leaves it out.
-PARTS = {"core": ("core", "always there"), "threads": ("threads", "with memory or attention"),
+CORE = ("core", "always there")
+PARTS = {"core": CORE, "common": CORE, "files": CORE, "platform": CORE,
+         "threads": ("threads", "with memory or attention"),
          "memory": ("memory", "`KVP_MEMORY`"), "attention": ("attention", "`KVP_ATTENTION`"),
          "sched": ("sched", "`KVP_SCHED`"), "tiers": ("transfer", "`KVP_TRANSFER`"),
          "trace": ("oplog", "`KVP_OPLOG`")}
@@ -75,7 +77,7 @@ def compiler(build):
 def table(found, made_by):
     lines = [f"Compiler: {made_by}.\n", "\n", "| part | `.text`, bytes | left out by |\n",
              "|---|--:|---|\n"]
-    for part, switch in [*PARTS.values(), OTHER]:
+    for part, switch in [*dict.fromkeys(PARTS.values()), OTHER]:
         lines.append(f"| {part} | {found.get(part, 0):,} | {switch} |\n")
     lines.append(f"| **whole** | {sum(found.values()):,} | |\n")
     return "".join(lines)
