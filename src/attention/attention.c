@@ -100,7 +100,8 @@ void kvp_append_init_sized(kvp_append *append, size_t append_size)
 /* Is a field wrong that says what is appended, not where it lies? */
 static int append_wrong(const kvp_append *a, kvp_why *why)
 {
-    return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &(uint64_t){a->impl},
+    const uint64_t impl = a->impl;
+    return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &impl,
                        "this processor or this build does not have it") ||
            kvpi_layer_wrong(a->layer, why) ||
            kvpi_why_if(why, !kvpi_rope_is_valid(&a->rope, a->layer->k.size), "rope", NULL,
@@ -299,7 +300,8 @@ static int is_tree_valid(const kvp_attn_tree *tree, uint32_t n_seqs)
 /* Is a field wrong that says what is computed, not where it lies? */
 static int attention_wrong(const kvp_attention *a, kvp_why *why)
 {
-    return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &(uint64_t){a->impl},
+    const uint64_t impl = a->impl;
+    return kvpi_why_if(why, !kvpi_impl_is_valid(a->impl), "impl", &impl,
                        "this processor or this build does not have it") ||
            kvpi_why_range(why, "causal", a->causal, 0, 1) || kvpi_layer_wrong(a->layer, why) ||
            heads_wrong(a, why) ||

@@ -99,7 +99,8 @@ static int config_wrong(const kvp_config *config, kvp_why *why)
     const uint32_t U = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
     const uint64_t n_units =
         ((uint64_t)config->n_blocks + config->host_blocks) * (config->block_tokens / U);
-    return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &(uint64_t){config->n_blocks},
+    const uint64_t n_blocks = config->n_blocks;
+    return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &n_blocks,
                        "with host_blocks it has 2^32-1 units or more") ||
            kvpi_why_if(why, config->n_uncached_tokens > 0 && config->uncached_tokens == NULL,
                        "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0");

@@ -26,8 +26,9 @@ static int keys_wrong(const kvp_cache *cache, const kvp_prompt *p, kvp_why *why)
         }
         last = key->begin;
     }
+    const uint64_t n_keys = p->n_keys;
     return kvpi_why_if(why, !kvpi_keys_fit(cache, p->keys, p->n_keys, 0, p->n_tokens, 0), "n_keys",
-                       &(uint64_t){p->n_keys}, "more than max_unit_keys of them in one unit");
+                       &n_keys, "more than max_unit_keys of them in one unit");
 }
 
 static int values_wrong(const kvp_cache *cache, const kvp_prompt *p, kvp_why *why)
