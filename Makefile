@@ -12,7 +12,7 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
 .PHONY: release check lib run test adapters bench install instructions ports dist asan tsan mutants \
-        fuzz coverage analyze abi spin soak format lint clean help setup setup-fuzz setup-coverage \
+        fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz setup-coverage \
         setup-analyze setup-abi setup-instructions setup-ports
 
 help:
@@ -33,7 +33,8 @@ help:
 	@echo 'make coverage   which lines and branches the tests run; fails at one of src/core not listed'
 	@echo 'make analyze    gcc -fanalyzer, clang-tidy and cppcheck; fails at any finding'
 	@echo 'make abi        do programs built against earlier releases of this minor version still run?'
-	@echo 'make spin       every state of the models of the protocol of steps'
+	@echo 'make long       every state of the models of the protocol of steps; long random runs and'
+	@echo '                builds as a user would do them, on the release build'
 	@echo 'make soak       the long random runs'
 	@echo 'make lint       house rules: who may include whom, sizes, names'
 	@echo 'make format     run clang-format over the C files'
@@ -134,8 +135,9 @@ abi: setup-abi build/check/build.ninja
 	@scripts/abi.sh self-test
 	@scripts/abi.sh check build/check/libkvpager.so
 
-spin: build/check/build.ninja setup
+long: check release
 	@$(CTEST) --test-dir build/check --output-on-failure -L '^spin$$'
+	@$(CTEST) --test-dir build/release --output-on-failure -L '^long$$'
 
 soak: check release
 	@ctest --test-dir build/check --build-config soak -L soak --output-on-failure

@@ -130,8 +130,8 @@ endfunction()
 #
 # Registers a test. It finds KVPAGER (path of the command), KVP_SOURCE, KVP_BUILD and KVP_CHECK in
 # its environment. Labels: unit, model, tools, examples, fuzz, install say what it tests; `release`
-# is added to those that `make test` also runs in the release build; a test labelled `soak` runs
-# only when asked for (make soak).
+# is added to those that `make test` also runs in the release build, `long` to those that `make long`
+# runs instead; a test labelled `soak` runs only when asked for (make soak).
 function(kvp_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;SKIP;DIRECTORY" "COMMAND;LABELS")
   if(NOT arg_NAME OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)

@@ -30,7 +30,7 @@ endforeach()
 if(KVP_CHECK EQUAL 0)
   foreach(seed 101 102)
     kvp_add_test(NAME model_long_${seed} COMMAND kvp_model --seed ${seed} --ops 2500000
-                 LABELS model release)
+                 LABELS model long)
   endforeach()
 endif()
 

@@ -21,7 +21,7 @@ endforeach()
 # A library that does not audit itself is fast: many more calls.
 if(KVP_CHECK EQUAL 0)
   kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 3000000
-               LABELS model release)
+               LABELS model long)
 endif()
 
 kvp_add_test(NAME sched_model_soak COMMAND kvp_sched_model --seed 1001 --seconds 600

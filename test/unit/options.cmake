@@ -81,4 +81,4 @@ kvp_unit(cache_threads LABELS unit threads release)
 
 # With the name of an implementation (test/mutants/kernels.diff) that the processor does not have.
 kvp_unit(attn_fast SKIP 77)
-kvp_unit(attn_large SKIP 77)
+kvp_unit(attn_large SKIP 77 LABELS unit threads long)

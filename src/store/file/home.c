@@ -22,6 +22,13 @@ void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char
         *out = 0; /* no file is there, and none can be made */
 }
 
+void kvpi_path_copy(char out[KVPI_PATH_BYTES], const char *path)
+{
+    const int n = snprintf(out, KVPI_PATH_BYTES, "%s", path);
+    if (n < 0 || n >= KVPI_PATH_BYTES)
+        *out = 0;
+}
+
 /* Open the lock file of a directory and lock it. 0 or an errno. */
 static int take_lock(const struct kvpi_disk *disk, const char *directory, int wait, int *out_file)
 {
@@ -63,7 +70,7 @@ static void take_name(void *context, const char *name, int is_directory)
         names->names = more;
         names->capacity = capacity;
     }
-    strcpy(names->names[names->n++], name);
+    memcpy(names->names[names->n++], name, strlen(name) + 1);
 }
 
 static struct names list(const struct kvpi_disk *disk, const char *path, int directories)
@@ -165,7 +172,7 @@ static void survey_home(const struct kvpi_home *home, const char *path, struct s
     const uint64_t opened = opened_at(home->disk, path);
     if (!*survey->path || opened < survey->oldest) {
         survey->oldest = opened;
-        strcpy(survey->path, path);
+        kvpi_path_copy(survey->path, path);
     }
 }
 
@@ -271,7 +278,7 @@ static kvp_status make_directories(struct kvpi_home *home, const char *root,
         snprintf(name + 2 * i, 3, "%02x", (unsigned)fingerprint->bytes[i]);
     if (strlen(root) >= sizeof home->root - 64)
         return KVP_E_ARG;
-    strcpy(home->root, root);
+    kvpi_path_copy(home->root, root);
     kvpi_path_join(home->parent, root, name);
     const int error = home->disk->make_directory(home->disk->context, home->root);
     if (error || home->disk->make_directory(home->disk->context, home->parent) != 0)

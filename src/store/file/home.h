@@ -16,6 +16,8 @@
 /* "directory/name"; "" when it is too long: no file is there, and none can be made. */
 void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char *name);
 
+void kvpi_path_copy(char out[KVPI_PATH_BYTES], const char *path);
+
 struct kvpi_home {
     const struct kvpi_disk *disk;
     char root[KVPI_PATH_BYTES];   /* PATH */

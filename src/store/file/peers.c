@@ -53,7 +53,7 @@ static void take_directory(void *context, const char *name, int is_directory)
     struct kvpi_peer *peer = calloc(1, sizeof *peer);
     if (!peer)
         return;
-    strcpy(peer->path, path);
+    kvpi_path_copy(peer->path, path);
     peers->peers[peers->n++] = peer;
 }
 
