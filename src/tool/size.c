@@ -122,6 +122,8 @@ static void cut_into_rows(const kvpi_model *model, const kvpi_size_options *opti
 static void share_two(kvpi_size *size)
 {
     kvpi_size_group *full = &size->groups[0], *windowed = &size->groups[1];
+    if (size->n_rows == 0 || full->n_rows == 0)
+        return; /* no layers: no model has that */
     uint64_t rest = size->pool_blocks % size->sequence_in_blocks;
     uint64_t in_both = rest / size->n_rows, in_full = in_both;
     if (in_both > windowed->sequence_blocks) {

@@ -60,7 +60,7 @@ static void advance(struct iovec **spans, int *n_spans, size_t n)
 static int transfer(transfer_fn function, int file, const struct kvpi_span *spans, uint32_t n_spans,
                     uint64_t offset)
 {
-    struct iovec all[SPANS];
+    struct iovec all[SPANS] = {{0}};
     if (n_spans > SPANS || offset > INT64_MAX)
         return EINVAL;
     for (uint32_t i = 0; i < n_spans; i++)
