@@ -24,7 +24,8 @@ LIST_IS_OF = "12"
 
 # gcc gives a file up when the paths through it are more than this many times its basic blocks. At
 # 5, its own choice, it did so in 99 files of 177, functions unseen. Files that it gives up all the
-# same, and that are listed so, are done with its own choice: the rest of the time would be lost.
+# same are done with its own choice, as the rest of the time would be lost: those listed as
+# "too-complex:FILE", or "few-paths:FILE" if gcc does not say so then.
 MORE_PATHS = ["--param", "analyzer-bb-explosion-factor=50"]
 
 FLAGS = ["-fanalyzer", "-Wanalyzer-too-complex", "-Wno-error", "-fdiagnostics-format=json"]
@@ -40,7 +41,8 @@ def commands(build):
                 arguments = shlex.split(entry["command"])
                 arguments[arguments.index("-o") + 1] = os.devnull
                 arguments[arguments.index("-c")] = "-S"
-                paths = [] if f"too-complex:{path}" in given_up else MORE_PATHS
+                few = {f"too-complex:{path}", f"few-paths:{path}"} & given_up
+                paths = [] if few else MORE_PATHS
                 found[path] = (entry["directory"], arguments + FLAGS + paths)
     return found
 
@@ -104,7 +106,8 @@ def main():
     compiler = next(iter(todo.values()))[1][0]
     version = subprocess.run([compiler, "-dumpversion"], check=True, stdout=subprocess.PIPE,
                              text=True).stdout.strip().split(".")[0]
-    keys, seen, n_bad = listed(), set(), 0
+    keys = [key for key in listed() if not key.startswith("few-paths:")]
+    seen, n_bad = set(), 0
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         jobs_of = [pool.submit(analyse, path, *todo[path]) for path in sorted(todo)]
         for job in jobs_of:
