@@ -35,7 +35,6 @@ struct file_store {
     uint64_t n_damaged;
     uint64_t last_id;
     uint32_t n_syncing; /* syncs that are out: the log stays where it is */
-    int log_failed;     /* the last append did not get through */
 };
 
 /* -------------------------------------------------------------------------------------- the log */
@@ -121,7 +120,7 @@ static void leave(void *context, uint32_t entry)
 {
     struct file_store *store = context;
     if (store->catalog.index.entries[entry].state == KVPI_ENTRY_READY)
-        store->log_failed = append(store, &store->log, KVPI_LOG_DROP, entry) != 0;
+        (void)append(store, &store->log, KVPI_LOG_DROP, entry);
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
