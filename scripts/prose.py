@@ -25,7 +25,7 @@ import tempfile
 
 # ------------------------------------------------------------------- the rules, to be read and edited
 
-PAGES = ["*.md", "docs/*.md", "bench/*.md", "data/*.md", "fuzz/*.md", "python/*.md",
+PAGES = ["*.md", "docs/*.md", "bench/*.md", "data/*.md", "examples/*.md", "fuzz/*.md", "python/*.md",
          "python/bench/*.md", "test/*/README.md"]
 EXCEPTIONS = "scripts/prose.txt"
 
