@@ -154,18 +154,17 @@ KVP_API kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_
  * void. A recording that runs is stopped. Thread: cache. */
 KVP_API void kvp_cache_destroy(kvp_cache *cache);
 
-/* Close every sequence, drop all content, empty the plan; blocks are free in ascending order.
+/* Close every sequence, drop all content, and empty the plan.
  *
- * Open namespaces stay open, with new roots. Sequence handles are stale. Counters go on; the
- * generations of blocks that had content or a holder are raised, retention classes are 0, and new
- * sequences get their places from the lowest again.
+ * Open namespaces stay open, with new roots. Sequence handles are stale. Counters keep their
+ * values. Generations of blocks that had content or a holder rise by 1, and retention classes
+ * become 0. Blocks are free in ascending order, and new sequences get the lowest places first.
  *
- * Thread: cache. Cost: O(N + nodes + sequences).
- */
+ * Returns: KVP_OK. Thread: cache. Cost: O(N + nodes + sequences) */
 KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 
-/* Read the configuration back with every default resolved (unit_tokens, n_nodes, max_copies);
- * uncached_tokens points into the cache. Thread: read. */
+/* Read the configuration back with every default resolved (unit_tokens, n_nodes, max_copies).
+ * uncached_tokens points into the cache. Returns: KVP_OK. Thread: read. */
 KVP_SIZED kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
 
 /* Counters since creation, and gauges. */
@@ -221,8 +220,8 @@ typedef struct kvp_stats {
     uint64_t accepted_tokens; /* of trees, that became tokens of their sequences */
 } kvp_stats;
 
-/* Read counters and gauges. Each number is consistent in itself and may be read beside a running
- * call; taken together they are exact only between calls. Thread: any. Cost: O(1). */
+/* Read counters and gauges. Each number is right by itself, also beside a running call. Together
+ * they are exact only between calls. Returns: KVP_OK. Thread: any. Cost: O(1). */
 KVP_SIZED kvp_status kvp_cache_stats(const kvp_cache *cache, kvp_stats *out_stats);
 
 /* Why the most recent failing call failed. */
@@ -235,9 +234,9 @@ typedef struct kvp_shortage {
     uint32_t reserved;       /* 0 */
 } kvp_shortage;
 
-/* Tell what the most recent failing call missed, of those that change the cache and got past their
- * pointers and the guard (KVP_E_BUSY). Calls that succeed leave it as it is. With KVP_BATCH_EACH:
- * the last sequence that failed. Thread: read. */
+/* Tell what the most recent failing call missed. Only calls that change the cache count, and not if
+ * a pointer or KVP_E_BUSY stopped them. A call that succeeds leaves the answer unchanged. With
+ * KVP_BATCH_EACH it is about the last sequence that failed. Returns: KVP_OK. Thread: read. */
 KVP_SIZED kvp_status kvp_cache_shortage(const kvp_cache *cache, kvp_shortage *out_shortage);
 
 /* What kvp_check found. */
@@ -270,15 +269,16 @@ KVP_API kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_vio
 KVP_API kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes,
                                kvp_ns *out_ns);
 
-/* Close a namespace: one opener less; the last one flushes it and frees its place, and the handle
- * is stale. Sequences of it that are open go on undisturbed. Thread: cache. Cost: O(1). */
+/* Close a namespace once. The last close flushes it, frees its place, and makes its handle stale.
+ * Its open sequences continue. Returns: KVP_OK; KVP_E_HANDLE. Thread: cache. Cost: O(1). */
 KVP_API kvp_status kvp_ns_close(kvp_cache *cache, kvp_ns ns);
 
-/* Forget everything cached in the namespace, at once: it gets a new root. What was cached cannot be
- * hit any more and is evicted in its turn; open sequences go on, and what they seal from now on
- * cannot be hit either. Does nothing when nothing was cached or opened in it. When no node is free
- * for a new root, the old one stays, the first units after it cannot be found any more, and the
- * sequences under it are private for good: O(nodes + sequences). Thread: cache. Cost: else O(1). */
+/* Forget everything cached in the namespace: it gets a new root. What was cached cannot be hit any
+ * more, and is evicted in its turn. Open sequences continue, but units that they seal from now on
+ * cannot be hit either. If nothing was cached or opened in it, the call does nothing. If no node is
+ * free for a new root, the old root stays: its first units cannot be found any more, the sequences
+ * under it are private for good, and the cost is O(nodes + sequences).
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: cache. Cost: O(1) */
 KVP_API kvp_status kvp_ns_flush(kvp_cache *cache, kvp_ns ns);
 
 /* ------------------------------------------------------------------------------- match and open */
@@ -453,13 +453,15 @@ enum {
 KVP_API kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
                                   uint32_t n_tokens, uint32_t reserve_tokens);
 
-/* kvp_seq_extend for many sequences, in the order given; the same rules for each.
+/* Make room for more tokens of many sequences, in the order given: kvp_seq_extend for each.
  *
- * Without KVP_BATCH_EACH: all or nothing; KVP_E_NO_BLOCKS counts the blocks of the whole batch, and
- * KVP_E_NEVER when one of them alone can never fit (missing: the largest excess). A sequence named
- * twice is KVP_E_ARG (with EACH too, for the whole call). kvp_cache_shortage().index names the
- * first sequence at fault: for KVP_E_NO_BLOCKS, the first at which the blocks do not suffice.
- */
+ * Without KVP_BATCH_EACH the call is all or nothing. kvp_cache_shortage().index names the first
+ * sequence at fault: for KVP_E_NO_BLOCKS, the first one for which the blocks do not suffice.
+ *
+ * Returns: as kvp_seq_extend; KVP_E_NO_BLOCKS: counted over the whole batch; KVP_E_NEVER: one
+ *          sequence alone can never fit (missing: the largest excess); KVP_E_ARG also for a
+ *          sequence named twice, with KVP_BATCH_EACH too
+ * Thread:  cache. Cost: as kvp_seq_extend */
 KVP_API kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch);
 
 /* Give the values of tokens that were extended without, in order.
@@ -473,8 +475,10 @@ KVP_API kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
 KVP_API kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
                                 uint32_t n_tokens);
 
-/* kvp_seq_fill for many: batch.tokens must not be NULL unless all counts are 0; reserve_tokens must
- * be 0. Keys (for one sequence) lie inside the filled tokens. */
+/* Give the values of tokens of many sequences: kvp_seq_fill for each, in the order given.
+ * Takes:   batch        tokens must not be NULL unless all counts are 0; reserve_tokens must be 0;
+ *                       keys (for one sequence) lie inside the filled tokens
+ * Returns: as kvp_seq_fill. Thread: cache. Cost: O(tokens) */
 KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
 
 /* Declare the KV of the first n_tokens computed: written, or ordered to be written before anything
@@ -498,8 +502,9 @@ KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
  */
 KVP_API kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens);
 
-/* kvp_seq_commit for many: seqs [n_seqs] each once, n_tokens [n_seqs], in the order given. All or
- * nothing: statuses as above, before anything is changed. */
+/* Declare the KV of many sequences computed: kvp_seq_commit for each, in order. All or nothing.
+ * Takes:   seqs, n_tokens  [n_seqs], each sequence once
+ * Returns: as kvp_seq_commit. Thread: cache. Cost: O(n_seqs + units sealed) */
 KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
                                        const uint32_t *n_tokens, uint32_t n_seqs);
 
@@ -568,8 +573,9 @@ KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, u
 KVP_API kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
                                     kvp_released *out_released);
 
-/* Close: release every block, the last of the row first. Sealed content stays cached.
- * Gives: out_released may be NULL. Thread: cache. Cost: O(blocks), 1 to 2 ns each. */
+/* Close a sequence: release every block, the last of the row first. Sealed content stays cached.
+ * Gives: out_released may be NULL. Returns: KVP_OK; KVP_E_HANDLE. Thread: cache.
+ * Cost: O(blocks), 1 to 2 ns each. */
 KVP_API kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released);
 
 /* ------------------------------------------------------------------------ what a sequence knows */
@@ -616,7 +622,7 @@ KVP_API kvp_status kvp_seq_block_tokens(const kvp_cache *cache, kvp_seq seq, uin
 /* Give the row: the block ids, in order, reserved ones included.
  * Takes:   group        layer group
  * Gives:   out_row      [out_n_blocks] i32, in the cache: valid until the next call that changes it
- * Thread:  read. Cost: O(1) */
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: no such group. Thread: read. Cost: O(1) */
 KVP_API kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group,
                                const int32_t **out_row, uint32_t *out_n_blocks);
 
@@ -738,7 +744,7 @@ typedef struct kvp_evicted {
 /* Read what the most recent call that changed the cache evicted, in order. Every changing call
  * that succeeds starts the list anew (most leave it empty); failing and reading calls leave it.
  * Gives:   out_evicted  [out_n] in the cache, valid until the next call that changes it
- * Thread:  read. Cost: O(1) */
+ * Returns: KVP_OK. Thread: read. Cost: O(1) */
 KVP_API kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evicted,
                                      uint32_t *out_n);
 
@@ -770,13 +776,13 @@ typedef struct kvp_block_info {
  * Takes:   group        a layer group, any of them: they share the pool
  *          tier         KVP_DEVICE, KVP_HOST
  *          block        0..N-1 of that tier
- * Thread:  read. Cost: O(S / U) */
+ * Returns: KVP_OK; KVP_E_ARG: no such group, tier or block. Thread: read. Cost: O(S / U) */
 KVP_SIZED kvp_status kvp_block_info_get(const kvp_cache *cache, uint32_t group, uint32_t tier,
                                         int32_t block, kvp_block_info *out_info);
 
 /* Read the tokens of a block's sealed content: sealed_tokens of them, from the block's start.
  * Gives:   out_tokens   [S], out_n_tokens
- * Thread:  read. Cost: O(S) */
+ * Returns: as kvp_block_info_get. Thread: read. Cost: O(S) */
 KVP_API kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier,
                                     int32_t block, int32_t *out_tokens, uint32_t *out_n_tokens);
 

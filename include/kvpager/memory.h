@@ -309,7 +309,8 @@ typedef struct kvp_memory_info {
     int32_t numa_node;     /* -1: any */
 } kvp_memory_info;
 
-/* Read what a memory is made of. Gives: out_layout, out_info; either may be NULL. Thread: read. */
+/* Read what a memory is made of. Gives: out_layout, out_info; either may be NULL.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_SIZED kvp_status kvp_memory_describe(const kvp_memory *memory, kvp_layout *out_layout,
                                          kvp_memory_info *out_info);
 

@@ -80,7 +80,9 @@ typedef struct kvp_meta_sizes {
     uint64_t n_mask_bytes; /* of a mask over rows; one over windowed lists is no larger */
 } kvp_meta_sizes;
 
-/* Measure a batch. Returns: as above. Cost: O(B), V or not. */
+/* Measure a batch.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE; KVP_E_STATE; KVP_E_DROPPED; KVP_E_TOO_LONG, as at the
+ *          top of this file. Thread: cache. Cost: O(B), also with trees. */
 KVP_API kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
                                     kvp_meta_sizes *out_sizes);
 
@@ -98,7 +100,8 @@ typedef struct kvp_meta_dense {
     int32_t *positions;    /* [T] */
 } kvp_meta_dense;
 
-/* Fill a dense table. Cost: O(B x row_stride + T). */
+/* Fill a dense table.
+ * Returns: as kvp_meta_measure; KVP_E_TOO_SMALL. Thread: cache. Cost: O(B x row_stride + T). */
 KVP_API kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
                                        const kvp_meta_dense *dense);
 
@@ -117,7 +120,7 @@ typedef struct kvp_meta_csr {
     int64_t *slot_mapping;   /* [T] as kvp_meta_dense */
 } kvp_meta_csr;
 
-/* Fill CSR arrays. Cost: O(E + T). */
+/* Fill CSR arrays. Returns: as kvp_meta_fill_dense. Thread: cache. Cost: O(E + T). */
 KVP_API kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch,
                                      const kvp_meta_csr *csr);
 
@@ -158,7 +161,7 @@ typedef struct kvp_meta_windowed {
     uint32_t *recent;        /* [B] R; 0: no window, every key is seen */
 } kvp_meta_windowed;
 
-/* Fill windowed lists. Cost: O(F + T). */
+/* Fill windowed lists. Returns: as kvp_meta_fill_dense. Thread: cache. Cost: O(F + T). */
 KVP_API kvp_status kvp_meta_fill_windowed(kvp_cache *cache, const kvp_meta_batch *batch,
                                           const kvp_meta_windowed *windowed);
 
@@ -197,8 +200,9 @@ typedef struct kvp_meta_tree {
     uint8_t *mask;           /* [mask_indptr[B]] bits behind a sequence's last are 0 */
 } kvp_meta_tree;
 
-/* Fill trees and masks. Returns: also KVP_E_TOO_LONG when mask or mask_indptr is wanted and the
- * bytes do not fit int32. Cost: O(V), and with a mask O(its bits). */
+/* Fill trees and masks.
+ * Returns: as kvp_meta_fill_dense; KVP_E_TOO_LONG also when mask or mask_indptr is wanted and the
+ *          bytes do not fit int32. Thread: cache. Cost: O(V), and with a mask O(its bits). */
 KVP_API kvp_status kvp_meta_fill_tree(kvp_cache *cache, const kvp_meta_batch *batch,
                                       const kvp_meta_tree *tree);
 
@@ -237,7 +241,8 @@ typedef struct kvp_meta_cascade {
 } kvp_meta_cascade;
 
 /* Fill a cascade. Sequences are ordered by their leading blocks that may be shared, compared id by
- * id, the shorter first; equal ones by their place in the batch. Cost: O(E log B). */
+ * id, the shorter first. Sequences with equal blocks keep the order of the batch.
+ * Returns: as kvp_meta_fill_dense. Thread: cache. Cost: O(E log B). */
 KVP_API kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
                                          kvp_meta_cascade *cascade);
 
@@ -256,8 +261,9 @@ typedef struct kvp_meta_trtllm {
     int32_t *seq_lens;         /* [B] */
 } kvp_meta_trtllm;
 
-/* Fill block offsets. Returns: also KVP_E_TOO_LONG when an offset does not fit int32.
- * Cost: O(B x row_stride). */
+/* Fill block offsets.
+ * Returns: as kvp_meta_fill_dense; KVP_E_TOO_LONG also when an offset does not fit int32.
+ * Thread:  cache. Cost: O(B x row_stride). */
 KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
                                         const kvp_meta_trtllm *trtllm);
 
@@ -282,9 +288,9 @@ typedef struct kvp_meta_delta {
     uint32_t reserved;           /* 0 */
 } kvp_meta_delta;
 
-/* Fill a delta: whole rows, reserved blocks and dropped entries too. begin and n_tokens of the
- * batch are not looked at, and nothing is refused because it was dropped.
- * Cost: O(B + entries). */
+/* Fill a delta: whole rows, with reserved blocks and dropped entries. begin and n_tokens of the
+ * batch are ignored.
+ * Returns: as kvp_meta_fill_dense, but never KVP_E_DROPPED. Thread: cache. Cost: O(B + entries). */
 KVP_API kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch,
                                        kvp_meta_delta *delta);
 
@@ -311,7 +317,8 @@ KVP_API kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *s
 KVP_API kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_sizes *sizes,
                                            void *buffer, size_t capacity, size_t *out_n_bytes);
 
-/* With sizes.n_mask_bytes 0: mask and mask_indptr are NULL. */
+/* The same for a tree. If sizes.n_mask_bytes is 0, mask and mask_indptr are NULL.
+ * Returns: as kvp_meta_place_dense. Thread: pure. */
 KVP_API kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
                                        void *buffer, size_t capacity, size_t *out_n_bytes);
 

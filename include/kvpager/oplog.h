@@ -196,7 +196,8 @@ KVP_API kvp_status kvp_oplog_open(const void *bytes, size_t n_bytes, kvp_oplog *
 /* Close a log; its bytes stay the caller's, what was read from it is void. NULL is ignored. */
 KVP_API void kvp_oplog_close(kvp_oplog *log);
 
-/* The configuration of the recorded cache; uncached_tokens points into the log object. */
+/* Read the configuration of the recorded cache. uncached_tokens points into the log object.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_SIZED kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
 
 /* A record: the call, and where its bytes are. */

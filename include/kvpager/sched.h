@@ -275,19 +275,20 @@ typedef struct kvp_sched_limit {
 KVP_API kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
                                     kvp_request *out_request, kvp_sched_limit *out_limit);
 
-/* End a request now. Every block of it is released, its handle is stale, and it is in no list of
- * ended ones. Thread: sched. Cost: O(its blocks + log requests). */
+/* End a request now. All its blocks are released and its handle is stale. It appears in no list of
+ * ended requests.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(its blocks + log requests). */
 KVP_API kvp_status kvp_sched_abort(kvp_sched *sched, kvp_request request);
 
-/* Keep a request from being scheduled. If it runs, it keeps its blocks, and its places of
- * max_running, until somebody needs them; if it is on the host, it stays there. Pausing a paused
- * request does nothing. In the step that is out, if any, it still takes part. Thread: sched. Cost:
- * O(samples + log requests). */
+/* Keep a request from being scheduled. A running request keeps its blocks and its places of
+ * max_running until another request needs them. A swapped request stays on the host. The request
+ * still takes part in a step that is out. Pausing a paused request does nothing.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(samples + log requests). */
 KVP_API kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request request);
 
-/* Let a paused request go on, from the next step, or, if it lost its blocks, at its place among the
- * swapped or the waiting. Resuming one that is not paused does nothing. Thread: sched. Cost: as
- * pause. */
+/* Resume a paused request from the next step. If it lost its blocks, it takes its place among the
+ * swapped or waiting requests. Resuming a request that is not paused does nothing.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(samples + log requests). */
 KVP_API kvp_status kvp_sched_resume(kvp_sched *sched, kvp_request request);
 
 /* -------------------------------------------------------------------------------------- a step */
@@ -467,7 +468,8 @@ typedef struct kvp_request_info {
     kvp_ns ns;
 } kvp_request_info;
 
-/* Thread: read (of the scheduler). Cost: O(1). */
+/* Read what is known of a request.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: read (of the scheduler). Cost: O(1). */
 KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,
                                           kvp_request_info *out_info);
 
@@ -478,7 +480,9 @@ typedef struct kvp_sample_info {
     uint32_t computed_tokens; /* steps that are out not counted; 0 when no sequence is open */
 } kvp_sample_info;
 
-/* Returns: KVP_OK; KVP_E_ARG when there is no such sample. Thread: read. Cost: O(n_samples). */
+/* Read what is known of a sample.
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: there is no such sample.
+ * Thread:  read. Cost: O(n_samples). */
 KVP_SIZED kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request,
                                         uint32_t sample, kvp_sample_info *out_info);
 
@@ -527,7 +531,7 @@ typedef struct kvp_sched_stats {
     uint64_t waited_swapped[KVP_WAIT_REASONS]; /* sums of step.waited_swapped */
 } kvp_sched_stats;
 
-/* Thread: read. Cost: O(1). */
+/* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */
 KVP_SIZED kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats);
 
 /* Audit the scheduler's own state, and that its sequences in the cache are what it thinks they are;

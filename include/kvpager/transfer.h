@@ -335,12 +335,20 @@ KVP_SIZED kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
 
 typedef struct kvp_sender kvp_sender;
 
-/* Make, destroy, attach, detach, and ask: as for a receiver. (epoch is not looked at.) Transfers
- * over a link that is detached fail: KVP_E_PEER. */
+/* Make a sender, as kvp_receiver_create makes a receiver. config.epoch is ignored.
+ * Returns: as kvp_receiver_create. Thread: cache. Cost: O(max_transfers x L) */
 KVP_API kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out_sender);
+
+/* Destroy a sender. No receiver is told; sequences and links stay the caller's. NULL is ignored. */
 KVP_API void kvp_sender_destroy(kvp_sender *sender);
+
+/* Use a link from now on. Returns: as kvp_receiver_attach. */
 KVP_API kvp_status kvp_sender_attach(kvp_sender *sender, const kvp_link *link, uint32_t *out_link);
+
+/* Stop using a link. Transfers over it fail with KVP_E_PEER. Returns: as kvp_receiver_detach. */
 KVP_API kvp_status kvp_sender_detach(kvp_sender *sender, uint32_t link);
+
+/* Tell whether a link works. Returns: as kvp_receiver_link. */
 KVP_API kvp_status kvp_sender_link(const kvp_sender *sender, uint32_t link);
 
 /* All layers of the memory: for kvp_sender_ready. */
@@ -411,10 +419,15 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
  */
 KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended);
 
-/* As for a receiver. An abort tells the receiver, whose transfer fails. */
+/* Read the state of a transfer. Returns: as kvp_receiver_info. Thread: read. */
 KVP_SIZED kvp_status kvp_sender_info(const kvp_sender *sender, uint64_t id,
                                      kvp_transfer_info *out_info);
+
+/* Give up: the transfer fails with the caller's reason. The receiver is told, and its transfer
+ * fails. Returns: as kvp_receiver_abort. */
 KVP_API kvp_status kvp_sender_abort(kvp_sender *sender, uint64_t id, kvp_status reason);
+
+/* Forget a transfer that has ended; its id is stale. Returns: as kvp_receiver_close. */
 KVP_API kvp_status kvp_sender_close(kvp_sender *sender, uint64_t id);
 
 #include "sized/transfer.h"

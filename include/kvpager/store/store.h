@@ -150,7 +150,10 @@ typedef struct kvp_store_done {
 KVP_API kvp_status kvp_store_put(kvp_store *store, const kvp_identity *identity,
                                  void *const *blocks, uint64_t tag);
 
-/* Read a record into `blocks`. As kvp_store_put. */
+/* Read a record into `blocks`. The parameters are those of kvp_store_put.
+ * Returns: as kvp_store_put
+ * Owns:    all that is pointed to is in use until the operation ends
+ * Thread:  the store's. Blocks: never. Cost: O(n_blocks + keys) */
 KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
                                  void *const *blocks, uint64_t tag);
 
@@ -164,12 +167,15 @@ KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
 KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t *bits, uint64_t tag);
 
-/* Drop records, and those that need them. Keys without a record are ignored. As kvp_store_have. */
+/* Drop records, and those that need them. Keys without a record are ignored.
+ * Takes:   keys         as kvp_store_have
+ * Returns: as kvp_store_have. Thread: the store's. Blocks: never. Cost: O(1) */
 KVP_API kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t tag);
 
-/* Make what has ended durable: after the sync has ended, every put that ended before it was
- * submitted survives a loss of power. */
+/* Make puts durable: once the sync has ended, every put that ended before the sync was submitted
+ * survives a loss of power.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_AGAIN. Thread: the store's. Blocks: never. Cost: O(1) */
 KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
 
 /* Take what has ended.
@@ -242,7 +248,8 @@ typedef struct kvp_store_stats {
     uint64_t put_ns[KVP_STORE_LATENCIES];
 } kvp_store_stats;
 
-/* Read gauges and counters. Each number is right in itself. Thread: any. Cost: O(1). */
+/* Read gauges and counters. Each number is right by itself.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: any. Cost: O(1). */
 KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
 
 #ifdef __cplusplus
