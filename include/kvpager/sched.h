@@ -55,9 +55,10 @@
  *     window of the configuration drops come back as a request continues, but are not counted in
  *     advance.
  *   - Victims: paused requests first, then larger priority value, then later arrival. A victim
- *     never ranks before the request that needs the blocks, and never came in in the same step. It
- *     never would release nothing because others that stay share all its blocks. If no victim is
- *     left, the request that needs blocks is left out of the step and keeps what it has.
+ *     never ranks before the request that needs the blocks, and never came in in the same step. A
+ *     request whose blocks are all shared with others that stay is no victim: it would release
+ *     nothing. If no victim is left, the request that needs blocks is left out of the step and
+ *     keeps what it has.
  *   - Exceptions: for the first request in rank, victims that release nothing by themselves are
  *     taken, too, because several may do so together. Requests that want to come in get paused
  *     victims only. While no request runs, or when they lack places of max_running, they also get
