@@ -341,8 +341,8 @@ KVP_API kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *o
  * Gives:   out, lse
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: n_bytes; KVP_E_TOO_LONG
  * After-failure: nothing was written
- * Thread:  exclusive: out, lse, scratch, team; nobody writes the blocks that are read. Blocks:
- *          until the team's threads are done
+ * Thread:  exclusive: out, lse, scratch, team; no other thread writes the blocks that are read.
+ *          Blocks: until the team's threads are done
  * Cost:    O(queries x keys seen x Q x (D + Dv)). Blocks that several queries see (in a cascade: of
  *          several sequences) are read once for up to 128 / (Q / H) of them
  */

@@ -6,7 +6,7 @@
  *               call is not disturbed. In every build.
  *   Processes   A cache belongs to the process that created it. In a child that this process forks,
  *               calls return KVP_E_BUSY, also when parent and child share the arena. A byte copy of
- *               the arena belongs to whoever uses it.
+ *               the arena belongs to the process that uses it.
  *   Reads       Calls with "Thread: read" or "any" neither look at the mark nor set it.
  *   Destroy     kvp_cache_destroy in a child unmaps the child's mapping, and does nothing else.
  *

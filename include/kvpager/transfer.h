@@ -420,7 +420,7 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
  *
  * Gives:   out_n_ended  as kvp_receiver_progress; may be NULL
  * Returns: KVP_OK
- * Thread:  cache; nobody writes the slots that are ready. Blocks: never
+ * Thread:  cache; no other thread writes the slots that are ready. Blocks: never
  */
 KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended);
 
