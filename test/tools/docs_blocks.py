@@ -1,5 +1,5 @@
-"""Code on the pages: every ```c block compiles, every ```python block is Python, and the commands on
-the pages name subcommands, options and make targets that exist.
+"""Code on the pages: every ```c block compiles, every ```python block is Python, the commands on the
+pages name subcommands, options and make targets that exist, and so do the names of the library.
 
 C blocks of a page are compiled in one of three ways. No marker is needed to choose:
 
@@ -20,10 +20,14 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 
 from lib_kvpager import SOURCE, check, check_equal, directory, finish, run
 
 BUILD = os.environ.get("KVP_BUILD", os.path.join(SOURCE, "build", "check"))
+sys.path.insert(0, os.path.join(SOURCE, "scripts"))
+import headers  # noqa: E402
+
 LANGUAGES = {"", "c", "python", "sh", "console", "text", "json", "cmake", "diff", "ini", "toml",
              "mermaid", "html", "yaml"}
 
@@ -215,6 +219,37 @@ def command_error(command):
     return None
 
 
+# ---------------------------------------------------------------------------------------- the names
+
+# Pages that speak of names which are gone.
+OLD_NAMES = ["CHANGELOG.md", os.path.join("docs", "UPGRADING.md")]
+
+
+def build_names():
+    """Switches, programs and variables of the environment: what the build and the tests name."""
+    names = set()
+    for pattern in ("CMakeLists.txt", "*/CMakeLists.txt", "cmake/*", "test/**/*.cmake",
+                    "test/**/*.py", "test/**/*.sh", "python/**/*.py", "python/*.sh"):
+        for path in glob.glob(os.path.join(SOURCE, pattern), recursive=True):
+            if os.path.isfile(path) and os.path.basename(path) != os.path.basename(__file__):
+                with open(path, encoding="utf-8") as file:
+                    names |= set(re.findall(r"\b(?:kvp|KVP)_\w+", file.read()))
+    return names
+
+
+REFERENCE = headers.Reference(os.path.join(SOURCE, "include", "kvpager"))
+BUILD_NAMES = build_names()
+
+
+def name_errors(page, text):
+    if page in OLD_NAMES:
+        return
+    for offset, message in headers.check_names(REFERENCE, text):
+        if not re.search(r"no (?:name|status) (\w+)", message) \
+                or re.search(r"\w+$", message)[0] not in BUILD_NAMES:
+            yield f"{page}:{1 + text.count(chr(10), 0, offset)}", message
+
+
 # ----------------------------------------------------------------------------------------- the test
 
 
@@ -228,6 +263,7 @@ def errors_of(folder, page, text):
         error = command_error(command)
         if error:
             yield f"{page}:{line}", error
+    yield from name_errors(page, text)
 
 
 GOOD = """
@@ -272,6 +308,7 @@ kvpager nonsense
 
     kvpager trace show --count 5 it.kvplog     can't be right: --never
     make test    and `make fuzz FUZZ_SECONDS=3`
+    cmake -DKVP_WERROR=ON of kvp_model, KVP_E_NO_BLOCKS, `kvp_config.n_blocks`, kvp_seq_close()
     add_subdirectory(
         kvpager EXCLUDE_FROM_ALL)
 """
@@ -292,6 +329,10 @@ BAD = [
     ("see `build/release/kvpager gen --requestz 3`\n", "no option --requestz"),
     ("    kvpager gen \\\n        --requestz 3\n", "no option --requestz"),
     ("use `make everything`\n", "no target everything"),
+    ("`kvp_seq_opened` opens\n", "no name kvp_seq_opened"),
+    ("is KVP_E_NOTHING\n", "no status KVP_E_NOTHING"),
+    ("`kvp_config.n_blcks`\n", "no field n_blcks"),
+    ("`kvp_seq_close(cache, seq)`\n", "takes 3 arguments, not 2"),
 ]
 
 
