@@ -38,9 +38,9 @@
  * its takes evict only its own blocks, or those of others that are over their quotas. If its
  * running sequences hold Q blocks, it has no cached block to give, and takes from the queue (4). So
  * a quota bounds the cache of a namespace, not its running sequences; limit these where requests
- * are admitted. Keeping evicted content is optional, so it gives way here. Content is not kept on
- * the host (counted in unkept_blocks) if its namespace has as many host blocks as its quota, none
- * of them cached, and keeping it would evict content of a namespace that is not over its quota.
+ * are admitted. Keeping evicted content is optional, so it gives way here. Say a namespace has as
+ * many host blocks as its quota, none of them cached. Its content is not kept on the host (counted
+ * in unkept_blocks) if that would evict content of a namespace that is not over its quota.
  *
  * Quotas change only which block is taken. Whether a call succeeds, what is missing, and the order
  * of the queue stay the same. A snapshot does not save quotas: set them again after the restored

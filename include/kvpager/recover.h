@@ -28,13 +28,13 @@ extern "C" {
 
 /* Take over a cache whose last call did not end, or that another process created.
  *
- * Use it for an arena in memory that outlives its process (/dev/shm, a file), for a cache that was
- * created before a fork, or after a thread ended inside a call. `cache` is the arena's address. The
- * caller makes sure that no other thread or process uses the cache any more. The call audits
- * everything, as kvp_check does at level 3. Only if all of it holds, it clears the mark and makes
- * the cache this process's. A running recording ends: its log lacks the call that did not end, and
- * the next kvp_record_stop returns KVP_E_IO. It is not known whether that call has taken effect:
- * check with kvp_seq_info_get.
+ * Use it for an arena in memory that outlives its process (/dev/shm, a file), and for a cache that
+ * was created before a fork. Also use it after a thread ended inside a call. `cache` is the arena's
+ * address. The caller makes sure that no other thread or process uses the cache any more. The call
+ * audits everything, as kvp_check does at level 3. Only if all of it holds, it clears the mark and
+ * makes the cache this process's. A running recording ends: its log lacks the call that did not
+ * end, and the next kvp_record_stop returns KVP_E_IO. It is not known whether that call has taken
+ * effect: check with kvp_seq_info_get.
  *
  * Takes:   cache        kvp_cache_bytes bytes, 64-byte aligned; nothing in them is believed
  * Gives:   out_violation  on KVP_E_CORRUPT; may be NULL

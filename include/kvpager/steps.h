@@ -111,8 +111,8 @@ KVP_API kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_
  * Nothing that it should have copied or committed is ever found or counted. A sequence whose row
  * refers to a block that a copy of the step should have filled is cut: it has computed tokens up to
  * that row entry only. (The same holds for writable: extend before computing them again. If the
- * sequence is swapped out, row entries beyond are released.) Sequences are cut, too, if later
- * copies, in steps that are out or in the plan, gave such KV to them.
+ * sequence is swapped out, row entries beyond are released.) Sequences that got such KV by later
+ * copies, in steps that are out or in the plan, are cut, too.
  *
  * Some commits are dropped: those of later steps for sequences that were cut, and for
  * sequences of which the failed step was to commit tokens that are not computed. They stay dropped

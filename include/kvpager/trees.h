@@ -85,9 +85,9 @@ typedef struct kvp_accept {
  * checked: a tree can be dropped while its step is out.
  *
  * Returns: KVP_OK; KVP_E_ARG: leaf below -1, or not in the tree; KVP_E_STATE: something is
- *          accepted, and tokens before the tree are not computed or have no value, or a copy into a
- *          block that nodes move from or to waits in the plan (take it first); KVP_E_IN_FLIGHT;
- *          KVP_E_TOO_SMALL (after everything else; only n_moves is written)
+ *          accepted, and tokens before the tree are not computed or have no value. Also when a copy
+ *          into a block that nodes move from or to waits in the plan: take it first;
+ *          KVP_E_IN_FLIGHT; KVP_E_TOO_SMALL (after everything else; only n_moves is written)
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
  * Cost:    O(path + blocks released), allocates nothing

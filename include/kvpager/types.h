@@ -174,8 +174,8 @@ typedef struct kvp_slot_move {
     int64_t dst;
 } kvp_slot_move;
 
-/* An extra key: something besides token ids that the KV of tokens [begin, end) depends on, such as
- * an image's digest (type "image", the placeholder's range) or an adapter (type "adapter", the
+/* An extra key: something besides token ids that the KV of tokens [begin, end) depends on. Examples
+ * are an image's digest (type "image", the placeholder's range) and an adapter (type "adapter", the
  * first token it applies to). Every unit that [begin, end) touches includes the key in its identity
  * as (type, begin - first token of the unit, bytes). By the chain, so does every unit that follows.
  * The end within a unit is not part of the identity: keys of equal type and bytes must have equal

@@ -168,13 +168,14 @@ typedef struct kvp_wire_step {
  *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
  *          out of range, a status or step_tokens out of range, an id that another sequence has, a
- *          closed id that no sequence has, a copy that names a block that its tier lacks, or whose
- *          phase is below that of the copy before, a move of a slot that the device lacks, or whose
- *          places in the block differ between the groups; KVP_E_HANDLE; KVP_E_STATE: a sequence is
- *          swapped out (leave it out until it is back: R4; its copies travel); KVP_E_UNKNOWN: the
- *          cache does not keep the values (give kvp_wire_item.tokens); KVP_E_TOO_SMALL: the buffer,
- *          or more values, copies, moves, nodes or blocks of a row than the configuration has (then
- *          out_n_bytes is not written); KVP_E_TOO_LONG: 4 GiB or more
+ *          closed id that no sequence has. Also a copy that names a block that its tier lacks, or
+ *          whose phase is below that of the copy before. Also a move of a slot that the device
+ *          lacks, or whose places in the block differ between the groups; KVP_E_HANDLE;
+ *          KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4; its copies
+ *          travel); KVP_E_UNKNOWN: the cache does not keep the values (give kvp_wire_item.tokens);
+ *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row
+ *          than the configuration has (then out_n_bytes is not written); KVP_E_TOO_LONG: 4 GiB or
+ *          more
  * After-failure: unchanged
  * Thread:  read (of the cache); the sender needs exclusive access
  * Cost:    O(groups of items + what is sent + tokens not computed, and of trees + blocks of rows
