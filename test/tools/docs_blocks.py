@@ -33,10 +33,10 @@ LANGUAGES = {"", "c", "python", "sh", "console", "text", "json", "cmake", "diff"
 
 # What a fragment may use without declaring it.
 SETUP = """
-static void fragment(kvp_cache *cache, kvp_config config, kvp_ns ns, kvp_prompt prompt, kvp_seq seq,
-                     kvp_seq *seqs, uint32_t n_seqs, const int32_t *tokens, uint32_t n_tokens,
-                     kvp_batch batch, kvp_copy *copies, kvp_copier *copier, kvp_sched *sched,
-                     kvp_status status)
+static int fragment(kvp_cache *cache, kvp_config config, kvp_ns ns, kvp_ns model, kvp_prompt prompt,
+                    kvp_seq seq, kvp_seq *seqs, uint32_t n_seqs, int32_t *tokens, uint32_t n_tokens,
+                    int32_t next_token, kvp_open_info info, kvp_batch batch, kvp_copy *copies,
+                    kvp_copier *copier, kvp_sched *sched, kvp_status status)
 {
     {
 """
@@ -136,7 +136,7 @@ def c_errors(folder, blocks):
         elif whole(program):
             text, lenient = preamble() + setup + "\n" + program, True
         else:
-            text, lenient = f"{preamble()}{SETUP}{setup}\n{program}    }}\n}}\n", True
+            text, lenient = f"{preamble()}{SETUP}{setup}\n{program}    }}\n    return 0;\n}}\n", True
         errors = compile_c(folder, text, lenient)
         if errors:
             yield first.place, errors
@@ -160,7 +160,7 @@ def python_errors(blocks):
 def commands_of(text):
     """(line, command): indented lines, lines of sh and console blocks, and `code` that begins so."""
     language = None
-    text = re.sub(r"\\\n\s*", "  ", text)
+    text = re.sub(r"\\\n\s*", " ", text)
     for i, line in enumerate(text.split("\n"), 1):
         fence = re.match(r"```(.*)$", line)
         if fence:
@@ -194,7 +194,8 @@ def targets():
 
 def command_error(command):
     """What a command names that does not exist, or None."""
-    command = re.split(r" #|\||>|;|&&", command)[0]
+    # Two spaces end the command and begin what is said of it.
+    command = re.split(r" #|\||>|;|&&|(?<=\S) {2,}(?=[^-\s])", command)[0]
     try:
         words = shlex.split(command)
     except ValueError:  # the explanation behind it has an apostrophe
@@ -211,8 +212,6 @@ def command_error(command):
     text = help_of(path)
     if not text:
         return f"there is no command kvpager {' '.join(path)}"
-    # Of an indented line, two spaces end the command and begin what is said of it.
-    command = re.split(r"(?<=\S) {2,}(?=[^-\s])", command)[0]
     for option in re.findall(r"(?<=\s)(--?[a-z][a-z-]*)", command):
         if not re.search(rf"(?<![\w-]){option}(?![\w-])", text):
             return f"kvpager {' '.join(path)} has no option {option}"
@@ -281,7 +280,8 @@ and then
 ```
 ```c
 kvp_stats stats;
-kvp_cache_stats(cache, &stats);
+if (kvp_cache_stats(cache, &stats))
+    return 1;
 ```
 ```c
 static int twice(int n)
@@ -308,6 +308,7 @@ kvpager nonsense
 
     kvpager trace show --count 5 it.kvplog     can't be right: --never
     make test    and `make fuzz FUZZ_SECONDS=3`
+    make         build everything
     cmake -DKVP_WERROR=ON of kvp_model, KVP_E_NO_BLOCKS, `kvp_config.n_blocks`, kvp_seq_close()
     add_subdirectory(
         kvpager EXCLUDE_FROM_ALL)
