@@ -145,8 +145,7 @@ KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
  *          another cache in the same state. The same handles work on it; a recording is not copied.
  *          Other processes that map the arena can inspect it (inspect.h)
  * Thread:  any          Blocks: never
- * Cost:    O(arena); the only call that allocates
- */
+ * Cost:    O(arena); the only call that allocates */
 KVP_API kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_bytes,
                                     kvp_cache **out_cache);
 
@@ -251,8 +250,7 @@ typedef struct kvp_violation {
  * Takes:   level        1: sums, O(1); 2: and pool and queue, O(N); 3: every invariant, O(all)
  * Gives:   out_violation  the first one found; written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT
- * Thread:  cache (uses scratch memory; changes nothing)
- */
+ * Thread:  cache (uses scratch memory; changes nothing) */
 KVP_API kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation);
 
 /* ----------------------------------------------------------------------------------- namespaces */
@@ -264,8 +262,7 @@ KVP_API kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_vio
  *
  * Takes:   name         [name_bytes], 0..255 bytes
  * Returns: KVP_OK; KVP_E_NO_NAMESPACES: max_namespaces are open, or no node is free for the root
- * Thread:  cache. Cost: O(max_namespaces)
- */
+ * Thread:  cache. Cost: O(max_namespaces) */
 KVP_API kvp_status kvp_ns_open(kvp_cache *cache, const void *name, size_t name_bytes,
                                kvp_ns *out_ns);
 
@@ -343,8 +340,7 @@ typedef struct kvp_open_info {
  *
  * Returns: KVP_OK; KVP_E_TOO_LONG
  * Thread:  cache (uses scratch memory; changes nothing)
- * Cost:    O(n_tokens)
- */
+ * Cost:    O(n_tokens) */
 KVP_SIZED kvp_status kvp_match(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                kvp_open_info *out_info);
 
@@ -400,8 +396,7 @@ KVP_API kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_promp
  * After-failure: unchanged
  * Owns:    close the sequence to give everything back
  * Thread:  cache        Blocks: never
- * Cost:    O(n_tokens), about 16 ns per unit for a hit (bench/README.md); allocates nothing
- */
+ * Cost:    O(n_tokens), about 16 ns per unit for a hit (bench/README.md); allocates nothing */
 KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                   kvp_seq *out_seq, kvp_open_info *out_info);
 
@@ -449,8 +444,7 @@ enum {
  *          negative token id
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
- * Cost:    O(n_tokens + blocks from the first uncomputed token on), allocates nothing
- */
+ * Cost:    O(n_tokens + blocks from the first uncomputed token on), allocates nothing */
 KVP_API kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
                                   uint32_t n_tokens, uint32_t reserve_tokens);
 
@@ -471,8 +465,7 @@ KVP_API kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch)
  *
  * Takes:   tokens       [n_tokens], n_tokens <= tokens without value
  * Returns: KVP_OK; KVP_E_STATE: there are fewer tokens without value
- * Thread:  cache. Cost: O(n_tokens)
- */
+ * Thread:  cache. Cost: O(n_tokens) */
 KVP_API kvp_status kvp_seq_fill(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
                                 uint32_t n_tokens);
 
@@ -501,8 +494,7 @@ KVP_API kvp_status kvp_seq_fill_many(kvp_cache *cache, const kvp_batch *batch);
  *
  * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the sequence's tokens; KVP_E_STATE when slots up
  *          to n_tokens were never made writable (after invalidate: extend first)
- * Thread:  cache. Cost: O(units sealed)
- */
+ * Thread:  cache. Cost: O(units sealed) */
 KVP_API kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens);
 
 /* Declare the KV of many sequences computed: kvp_seq_commit for each, in order. All or nothing.
@@ -532,8 +524,7 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
  *          out_n_seqs   how many there are, capacity 0 asks; NULL: capacity 0, and do not report
  * Returns: KVP_OK; KVP_E_ARG when from exceeds the tokens; KVP_E_TOO_SMALL: nothing was changed
- * Thread:  cache. Cost: O(units from `from` on + open sequences x blocks from `from` on)
- */
+ * Thread:  cache. Cost: O(units from `from` on + open sequences x blocks from `from` on) */
 KVP_API kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from,
                                       kvp_seq *out_seqs, uint32_t capacity, uint32_t *out_n_seqs);
 
@@ -557,8 +548,7 @@ typedef struct kvp_released {
  *                       tokens (which then must be computed and known)
  * Returns: KVP_OK; KVP_E_STATE when tokens before `at` are not computed or have no value; KVP_E_ARG
  *          when `at` exceeds the tokens; KVP_E_NO_SEQS
- * Thread:  cache. Cost: O(blocks), about 1 ns each
- */
+ * Thread:  cache. Cost: O(blocks), about 1 ns each */
 KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t tag,
                                 kvp_seq *out_child);
 
@@ -571,8 +561,7 @@ KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, u
  *
  * Gives:   out_released may be NULL
  * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens
- * Thread:  cache. Cost: O(blocks released)
- */
+ * Thread:  cache. Cost: O(blocks released) */
 KVP_API kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
                                     kvp_released *out_released);
 
@@ -676,8 +665,7 @@ typedef struct kvp_admission {
  * LATER  else. Only blocks count: KVP_E_NO_SEQS and KVP_E_PLAN_FULL are not considered.
  *
  * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open
- * Thread:  cache (uses scratch memory; changes nothing). Cost: O(n_tokens)
- */
+ * Thread:  cache (uses scratch memory; changes nothing). Cost: O(n_tokens) */
 KVP_SIZED kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                   kvp_admission *out_admission);
 
@@ -690,8 +678,7 @@ KVP_SIZED kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
  *
  * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_STATE: one is swapped out; KVP_E_IN_FLIGHT; KVP_E_ARG for
  *          a sequence named twice
- * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend
- */
+ * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend */
 KVP_SIZED kvp_status kvp_can_extend(kvp_cache *cache, const kvp_batch *batch,
                                     kvp_admission *out_admission);
 
@@ -729,8 +716,7 @@ typedef struct kvp_copy {
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL
  * Returns: KVP_OK: the plan is empty now; KVP_E_TOO_SMALL: nothing was taken; KVP_E_STATE with
  *          KVP_STEPS_OVERLAPPED: kvp_step_begin takes the plan
- * Thread:  cache. Cost: O(copies)
- */
+ * Thread:  cache. Cost: O(copies) */
 KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                                  uint32_t *out_n_copies);
 
