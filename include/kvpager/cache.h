@@ -126,7 +126,6 @@ KVP_API kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why);
 /* Say how many bytes of bookkeeping a configuration needs: the size of the arena.
  * Each unit of the pool needs about 128 + 4 U bytes; the system backs only what is touched. Each
  * sequence needs 4 bytes for each block and each unit of max_seq_tokens.
- *
  * Returns: KVP_OK; KVP_E_ARG when the configuration is not valid; KVP_E_TOO_LONG when the size does
  *          not fit size_t. Thread: pure */
 KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
@@ -144,8 +143,7 @@ KVP_API kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes);
  *          the kvp_cache_bytes bytes of a mapped cache), made between calls and 64-byte aligned, is
  *          another cache in the same state. The same handles work on it; a recording is not copied.
  *          Other processes that map the arena can inspect it (inspect.h)
- * Thread:  any          Blocks: never
- * Cost:    O(arena); the only call that allocates */
+ * Thread:  any. Blocks: never. Cost: O(arena); the only call that allocates */
 KVP_API kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_bytes,
                                     kvp_cache **out_cache);
 
@@ -154,11 +152,9 @@ KVP_API kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_
 KVP_API void kvp_cache_destroy(kvp_cache *cache);
 
 /* Close every sequence, drop all content, and empty the plan.
- *
  * Open namespaces stay open, with new roots. Sequence handles are stale. Counters keep their
  * values. Generations of blocks that had content or a holder rise by 1, and retention classes
  * become 0. Blocks are free in ascending order, and new sequences get the lowest places first.
- *
  * Returns: KVP_OK. Thread: cache. Cost: O(N + nodes + sequences) */
 KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 
@@ -246,7 +242,6 @@ typedef struct kvp_violation {
 } kvp_violation;
 
 /* Audit the cache.
- *
  * Takes:   level        1: sums, O(1); 2: and pool and queue, O(N); 3: every invariant, O(all)
  * Gives:   out_violation  the first one found; written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_ARG (level not 1..3); KVP_E_CORRUPT
@@ -256,10 +251,8 @@ KVP_API kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_vio
 /* ----------------------------------------------------------------------------------- namespaces */
 
 /* Open a namespace by name. Namespaces separate tenants, adapters and model versions.
- *
  * If the name is open already, the call gives the same handle and counts one more opener. Names are
  * compared byte by byte. Two namespaces never share anything.
- *
  * Takes:   name         [name_bytes], 0..255 bytes
  * Returns: KVP_OK; KVP_E_NO_NAMESPACES: max_namespaces are open, or no node is free for the root
  * Thread:  cache. Cost: O(max_namespaces) */
@@ -335,9 +328,7 @@ typedef struct kvp_open_info {
 } kvp_open_info;
 
 /* Ask how much of a prompt is cached, without holding or changing anything.
- *
  * Answers as kvp_seq_open would with enough blocks and an empty plan.
- *
  * Returns: KVP_OK; KVP_E_TOO_LONG
  * Thread:  cache (uses scratch memory; changes nothing)
  * Cost:    O(n_tokens) */
@@ -395,7 +386,7 @@ KVP_API kvp_status kvp_prompt_check(kvp_cache *cache, kvp_ns ns, const kvp_promp
  *          retention > 7; a negative token id
  * After-failure: unchanged
  * Owns:    close the sequence to give everything back
- * Thread:  cache        Blocks: never
+ * Thread:  cache. Blocks: never
  * Cost:    O(n_tokens), about 16 ns per unit for a hit (bench/README.md); allocates nothing */
 KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
                                   kvp_seq *out_seq, kvp_open_info *out_info);
@@ -443,16 +434,14 @@ enum {
  *          swapped out; KVP_E_PLAN_FULL; KVP_E_IN_FLIGHT: see steps.h; KVP_E_ARG also for a
  *          negative token id
  * After-failure: unchanged
- * Thread:  cache        Blocks: never
+ * Thread:  cache. Blocks: never
  * Cost:    O(n_tokens + blocks from the first uncomputed token on), allocates nothing */
 KVP_API kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *tokens,
                                   uint32_t n_tokens, uint32_t reserve_tokens);
 
 /* Make room for more tokens of many sequences, in the order given: kvp_seq_extend for each.
- *
  * Without KVP_BATCH_EACH the call is all or nothing. kvp_cache_shortage().index names the first
  * sequence at fault: for KVP_E_NO_BLOCKS, the first one for which the blocks do not suffice.
- *
  * Returns: as kvp_seq_extend; KVP_E_NO_BLOCKS: counted over the whole batch; KVP_E_NEVER: one
  *          sequence alone can never fit (missing: the largest excess); KVP_E_ARG also for a
  *          sequence named twice, with KVP_BATCH_EACH too
@@ -460,9 +449,7 @@ KVP_API kvp_status kvp_seq_extend(kvp_cache *cache, kvp_seq seq, const int32_t *
 KVP_API kvp_status kvp_seq_extend_many(kvp_cache *cache, const kvp_batch *batch);
 
 /* Give the values of tokens that were extended without, in order.
- *
  * Full units become nodes. Units that are computed already are sealed as by kvp_seq_commit.
- *
  * Takes:   tokens       [n_tokens], n_tokens <= tokens without value
  * Returns: KVP_OK; KVP_E_STATE: there are fewer tokens without value
  * Thread:  cache. Cost: O(n_tokens) */
@@ -553,12 +540,10 @@ KVP_API kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, u
                                 kvp_seq *out_child);
 
 /* Roll back to n_tokens, at any place, also into shared and sealed blocks.
- *
  * The call releases the blocks after ceil(n_tokens / S), with reserved ones. computed, known,
  * writable, prompt and cached are cut to n_tokens. Extra keys of the unit that is cut stay if they
  * begin before it, and then belong to that unit only. The call cannot fail for lack of anything.
  * kvp_seq_extend makes writable what the sequence writes next.
- *
  * Gives:   out_released may be NULL
  * Returns: KVP_OK; KVP_E_ARG when n_tokens exceeds the tokens
  * Thread:  cache. Cost: O(blocks released) */
@@ -672,10 +657,8 @@ KVP_SIZED kvp_status kvp_can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 /* Ask whether kvp_seq_extend_many (all or nothing) would find its blocks now. Copy-on-write is
  * counted exactly: if j sequences of the batch share a block with h holders in all, j copy it when
  * h > j, else j - 1. There is no watermark: running sequences may use all blocks.
- *
  * OK when need <= available; NEVER when one sequence alone would have more than usable blocks (the
  * largest excess is missing_blocks); else LATER. Token values are not considered.
- *
  * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_STATE: one is swapped out; KVP_E_IN_FLIGHT; KVP_E_ARG for
  *          a sequence named twice
  * Thread:  cache (uses scratch memory; changes nothing). Cost: as the extend */
