@@ -165,10 +165,10 @@ static work_drop *note_drop(watch *w, uint32_t tier, uint32_t block, bool is_who
         w->drops = random_grow(w->drops, w->drops_capacity, sizeof(*w->drops));
     }
     w->drops[w->n_drops++] = (work_drop){.tier = tier,
-                                           .block = (int32_t)block,
-                                           .kept = kept,
-                                           .is_whole = is_whole,
-                                           .call = w->n_calls};
+                                         .block = (int32_t)block,
+                                         .kept = kept,
+                                         .is_whole = is_whole,
+                                         .call = w->n_calls};
     return &w->drops[w->n_drops - 1];
 }
 
