@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tool.h"
-#include "trace/escape.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
 
 typedef struct subcommand {
     const char *name;

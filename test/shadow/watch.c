@@ -134,8 +134,8 @@ static uint32_t filled_slots(watch *w, uint32_t tier, uint32_t block)
     return filled;
 }
 
-/* The same when the plan has run. What was left by a drop of a part stays, though its sequence may
- * have been invalidated since: the block may duplicate a unit there, which nobody finds any more. */
+/* The same when the plan has run. What a drop of a part left stays, though its sequence may have been
+ * invalidated since: the block may duplicate a unit there, which nobody finds any more. */
 static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
 {
     uint32_t valid = filled_slots(w, drop->tier, (uint32_t)drop->block);
