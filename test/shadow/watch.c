@@ -134,7 +134,7 @@ static uint32_t filled_slots(watch *w, uint32_t tier, uint32_t block)
     return filled;
 }
 
-/* The same when the plan has run. What a drop of a part left stays, though its sequence may have been
+/* The same when the plan has run. What a drop of a part left stays, though its sequence may be
  * invalidated since: the block may duplicate a unit there, which nobody finds any more. */
 static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
 {
