@@ -62,8 +62,10 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
  * A request that lacked blocks is not tried again while it cannot fit. Since it was tried, blocks
  * may have become available, and its need may have shrunk: by a block for each unit that was
  * sealed, adopted or found twice, and for each copy that took effect; by any number when a sequence
- * was opened, forked or swapped in. For each of its rows two more for the block that the row ends
- * in, whose source, or copy, may or may not be counted.
+ * was opened, forked or swapped in. With windows each of the former may shrink it by any number,
+ * too: a hit wants only what the windows keep, and one unit may be all that it lacked. For each of
+ * its rows two more for the block that the row ends in, whose source, or copy, may or may not be
+ * counted.
  */
 
 /* How many copies have taken effect for certain: those that were in plans when the newest step was
@@ -111,9 +113,13 @@ static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
     }
     (void)kvp_cache_stats(sched->cache, &stats);
     const struct kvpi_try now = look(sched);
+    const uint64_t found = now.sealed - then->sealed + stats.copies - then->copied;
+    if (sched->has_windows && found > 0) {
+        return 0;
+    }
     const uint64_t gained =
-        (now.available > then->available ? now.available - then->available : 0) + now.sealed -
-        then->sealed + stats.copies - then->copied + 2 * (uint64_t)request->n_live;
+        (now.available > then->available ? now.available - then->available : 0) + found +
+        2 * (uint64_t)request->n_live;
     return stats.held_blocks > 0 && now.opened == then->opened && now.promised >= then->promised &&
            gained < then->missing &&
            (kvpi_life_is_swapped(request) || is_namespace_open(sched, request->ns));
