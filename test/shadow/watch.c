@@ -95,21 +95,80 @@ static bool get_row(watch *w, const subject *s, uint32_t group, const int32_t **
 
 /* ------------------------------------------------------------------------------ dropped content */
 
+static void raise_to(uint32_t *value, uint32_t other)
+{
+    if (*value < other) {
+        *value = other;
+    }
+}
+
+/* How far a sequence's work fills the block, wherever it is in its rows. */
+static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
+{
+    const uint32_t S = w->config.block_tokens;
+    const uint32_t end = s->tree.scheduled > 0 ? s->line.n + s->tree.scheduled : s->scheduled;
+    uint32_t valid = 0;
+    for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const int32_t *row = NULL;
+        uint32_t n = 0;
+        (void)get_row(w, s, g, &row, &n);
+        for (uint32_t k = 0; k < n; k++) {
+            if (row[k] == block && end > k * S) {
+                raise_to(&valid, end - k * S < S ? end - k * S : S);
+            }
+        }
+    }
+    return valid;
+}
+
+/* How far a block's slots hold something. */
+static uint32_t filled_slots(watch *w, uint32_t tier, uint32_t block)
+{
+    uint32_t filled = block_info(w, tier, block).sealed_tokens;
+    for (uint32_t i = 0; i < w->n_subjects; i++) {
+        const subject *s = &w->subjects[i];
+        if (s->is_open && s->is_swapped == (tier == KVP_HOST)) {
+            raise_to(&filled, scheduled_slots(w, s, (int32_t)block));
+        }
+    }
+    return filled;
+}
+
+/* The same when the plan has run. What a drop of a part left stays, though its sequence may be
+ * invalidated since: the block may duplicate a unit there, which nobody finds any more. */
+static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
+{
+    uint32_t valid = filled_slots(w, drop->tier, (uint32_t)drop->block);
+    for (uint32_t i = 0; i < step->n_copies; i++) {
+        if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block) {
+            raise_to(&valid, step->copies[i].n_tokens);
+        }
+    }
+    raise_to(&valid, drop->kept);
+    return valid;
+}
+
 static work_drop *note_drop(watch *w, uint32_t tier, uint32_t block, bool is_whole)
 {
+    const uint32_t kept = is_whole ? 0 : filled_slots(w, tier, block);
     for (uint32_t i = 0; i < w->n_drops; i++) {
-        if (w->drops[i].tier == tier && w->drops[i].block == (int32_t)block) {
-            w->drops[i].is_whole = w->drops[i].is_whole || is_whole;
-            w->drops[i].call = w->n_calls;
-            return &w->drops[i];
+        work_drop *drop = &w->drops[i];
+        if (drop->tier == tier && drop->block == (int32_t)block) {
+            drop->is_whole = drop->is_whole || is_whole;
+            drop->kept = drop->kept < kept ? drop->kept : kept;
+            drop->call = w->n_calls;
+            return drop;
         }
     }
     if (w->n_drops == w->drops_capacity) {
         w->drops_capacity = 2 * w->drops_capacity + 64;
         w->drops = random_grow(w->drops, w->drops_capacity, sizeof(*w->drops));
     }
-    w->drops[w->n_drops++] = (work_drop){
-        .tier = tier, .block = (int32_t)block, .is_whole = is_whole, .call = w->n_calls};
+    w->drops[w->n_drops++] = (work_drop){.tier = tier,
+                                         .block = (int32_t)block,
+                                         .kept = kept,
+                                         .is_whole = is_whole,
+                                         .call = w->n_calls};
     return &w->drops[w->n_drops - 1];
 }
 
@@ -173,50 +232,6 @@ void watch_called(watch *w, bool writes_over)
         verdict_bad(w->verdict, "kvp_check: %s of %" PRIu64 ": %s", violation.invariant,
                     violation.object, violation.detail);
     }
-}
-
-static void raise_to(uint32_t *value, uint32_t other)
-{
-    if (*value < other) {
-        *value = other;
-    }
-}
-
-/* How far a sequence's work fills the block, wherever it is in its rows. */
-static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
-{
-    const uint32_t S = w->config.block_tokens;
-    const uint32_t end = s->tree.scheduled > 0 ? s->line.n + s->tree.scheduled : s->scheduled;
-    uint32_t valid = 0;
-    for (uint32_t g = 0; g < w->config.n_groups; g++) {
-        const int32_t *row = NULL;
-        uint32_t n = 0;
-        (void)get_row(w, s, g, &row, &n);
-        for (uint32_t k = 0; k < n; k++) {
-            if (row[k] == block && end > k * S) {
-                raise_to(&valid, end - k * S < S ? end - k * S : S);
-            }
-        }
-    }
-    return valid;
-}
-
-/* How far a block's slots hold something when the plan has run. */
-static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
-{
-    uint32_t valid = block_info(w, drop->tier, (uint32_t)drop->block).sealed_tokens;
-    for (uint32_t i = 0; i < step->n_copies; i++) {
-        if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block) {
-            raise_to(&valid, step->copies[i].n_tokens);
-        }
-    }
-    for (uint32_t i = 0; i < w->n_subjects; i++) {
-        const subject *s = &w->subjects[i];
-        if (s->is_open && s->is_swapped == (drop->tier == KVP_HOST)) {
-            raise_to(&valid, scheduled_slots(w, s, drop->block));
-        }
-    }
-    return valid;
 }
 
 /* The step poisons what was dropped since the one before. */

@@ -98,6 +98,9 @@ static void test_what_an_extend_of_trees_refuses(void **state)
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, parents)); /* no values */
     batch.tokens = ints(7);
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, NULL));
+    batch.n_tokens = NULL; /* one for each */
+    assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, NULL));
+    batch.n_tokens = &n;
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(NULL, &batch, parents));
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, NULL, parents));
     batch.flags = KVP_BATCH_EACH;
