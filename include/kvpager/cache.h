@@ -289,7 +289,7 @@ enum {
     KVP_OPEN_DEVICE_ONLY = 2u /* take no hit that would have to be copied from the host */
 };
 
-/* A prompt. Zero it, set struct_size = sizeof(kvp_prompt), then the fields. */
+/* A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}. */
 typedef struct kvp_prompt {
     size_t struct_size;
     const int32_t *tokens;   /* [n_tokens]; NULL only when n_tokens is 0 */
@@ -406,7 +406,7 @@ KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 
 /* ------------------------------------------------------------------------- extend, fill, commit */
 
-/* A call for many sequences. Zero it, set struct_size = sizeof(kvp_batch), then the fields. */
+/* A call for many sequences. Initialise it by name: {.struct_size = sizeof(kvp_batch), ...}. */
 typedef struct kvp_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B */
@@ -520,6 +520,9 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  * unit is private from there on. What a closed sequence left cannot be withdrawn: whoever commits
  * ahead of the work keeps the sequence open until the work is known to have run, or flushes.
  *
+ * This is also how one prefix is forgotten, on both tiers: open it, invalidate from the first token
+ * to forget, close. (docs/EMBEDDING.md, 10; kvp_ns_flush forgets a whole namespace.)
+ *
  * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
  *          out_n_seqs   how many there are, capacity 0 asks; NULL: capacity 0, and do not report
@@ -544,6 +547,11 @@ typedef struct kvp_released {
  * reserve, no writable slot, prompt and cached of the parent cut to at, its uncached ranges, its
  * retention class and namespace, its keys as after kvp_seq_truncate. Slots that the
  * parent was given keep their meaning.
+ *
+ * A child shares KV, so there must be some: after an extend and before its commit the newest tokens
+ * have slots only, and KVP_END is refused. Fork before the extend, or after the commit, or at the
+ * computed tokens. (Else both would have the same step write the same slot, and a step that fails
+ * would leave the child with KV that was never written.)
  *
  * Takes:   at           0..computed of the parent, in tokens whose values are known; KVP_END: all
  *                       tokens (which then must be computed and known)
@@ -714,7 +722,9 @@ typedef struct kvp_copy {
  * becomes free, or is evicted, before that is removed, unless a later copy in the plan reads that
  * destination (one that becomes cached keeps its copy: its content can be hit).
  * Within a phase no block is both source and destination, and none is a destination twice; a phase
- * begins only where that requires it. Phases count from 0 in each plan.
+ * begins only where that requires it. Phases count from 0 in each plan. A plan has at most
+ * max_copies copies (kvp_cache_config). A smaller buffer is allowed: if it does not suffice, the
+ * plan stays whole and waits, and the call can be made again with room for out_n_copies.
  *
  * Takes:   capacity     of out_copies; 0 asks for the number only, and takes nothing
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL

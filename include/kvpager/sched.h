@@ -229,7 +229,7 @@ enum {
     KVP_SUBMIT_BORROW = 1u /* prompt->tokens stays the caller's, unchanged until the request ends */
 };
 
-/* A request. Zero it, set struct_size = sizeof(kvp_submission), then the fields. */
+/* A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}. */
 typedef struct kvp_submission {
     size_t struct_size;
     const kvp_prompt *prompt; /* at least one token, reserve_tokens 0. Read during the call; its

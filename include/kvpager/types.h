@@ -12,6 +12,11 @@
  *   free       no content
  *   sealed     slots whose KV is computed and attached to a node: never written while attached
  *
+ * Structs that a caller fills. If there is an init function (kvp_config_init), call it, then set
+ * fields: it has defaults that are not 0. Every other struct is initialised by name, and fields that
+ * are left out are 0, the default: {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10}.
+ * (C++ before C++20: {} first, then the fields.)
+ *
  * Sizes. Of a call that fills an array and takes its `capacity`, capacity 0 asks for the size: the
  * array may be NULL, the size needed is given, the status is KVP_OK, and nothing else happens.
  * Nothing is taken, begun or changed, no array is written, and kvp_cache_shortage tells what it did

@@ -112,7 +112,7 @@ KVP_API kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const k
 /* Destroy a sender. NULL is ignored. Its cache is not touched. */
 KVP_API void kvp_wire_sender_destroy(kvp_wire_sender *sender);
 
-/* One sequence of a step. Zero it, then the fields. */
+/* One sequence of a step. Initialise it by name: {.seq = ..., ...}. */
 typedef struct kvp_wire_item {
     kvp_seq seq;
     uint32_t worker_id;    /* 0..max_seqs-1 */
@@ -130,7 +130,7 @@ enum {
     KVP_WIRE_FULL = 1u /* assume nothing: items are all there is; sequences not named are gone */
 };
 
-/* What a message is made of. Zero it, set struct_size = sizeof(kvp_wire_step), then the fields. */
+/* What a message is made of. Initialise it by name: {.struct_size = sizeof(kvp_wire_step), ...}. */
 typedef struct kvp_wire_step {
     size_t struct_size;
     uint32_t flags; /* KVP_WIRE_FULL; implied for a sender's first message */
