@@ -13,8 +13,11 @@
  *   sealed     slots whose KV is computed and attached to a node: never written while attached
  *
  * Structs that a caller fills. If there is an init function (kvp_config_init), call it, then set
- * fields: it has defaults that are not 0. Every other struct is initialised by name, and fields that
- * are left out are 0, the default: {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10}.
+ * fields: it has defaults that are not 0. Every other struct is initialised by name, and fields
+ * that are left out are 0, the default:
+ *
+ *   kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10};
+ *
  * (C++ before C++20: {} first, then the fields.)
  *
  * Sizes. Of a call that fills an array and takes its `capacity`, capacity 0 asks for the size: the
