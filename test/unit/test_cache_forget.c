@@ -89,6 +89,23 @@ static void test_both_tiers_forget(void **state)
     end_world(&w);
 }
 
+static void test_a_gap_does_not_save_what_comes_after_it(void **state)
+{
+    (void)state;
+    world w = small_world(3);
+    const kvp_seq seq = open_done(&w, ints(0), 12);
+    const kvp_range first = {0, 4}, last = {8, 12};
+    assert_ok(kvp_seq_retain(w.cache, seq, first, 1));
+    assert_ok(kvp_seq_retain(w.cache, seq, last, 1));
+    close_seq(&w, seq);
+    close_seq(&w, open_seq(&w, ints(100), 3, NULL)); /* evicts the second block */
+    assert_int_equal(match(&w, ints(0), 12).stop, KVP_STOP_NO_KV);
+    assert_ok(forget(&w, ints(0), 8, 4));
+    leave_cached(&w, ints(0), 8); /* the second one again: the third must not come back with it */
+    assert_int_equal(match(&w, ints(0), 12).hit_tokens, 8);
+    end_world(&w);
+}
+
 static void test_without_room_for_what_is_not_cached_nothing_changes(void **state)
 {
     (void)state;
@@ -108,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_the_shortest_prompt_hides_what_continues_it),
         cmocka_unit_test(test_an_open_sequence_goes_on_and_publishes_nothing_of_it),
         cmocka_unit_test(test_both_tiers_forget),
+        cmocka_unit_test(test_a_gap_does_not_save_what_comes_after_it),
         cmocka_unit_test(test_without_room_for_what_is_not_cached_nothing_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
