@@ -1,5 +1,5 @@
-/* Forgetting one prefix: open it, invalidate from the first token to forget, close. These tests hold
- * what docs/EMBEDDING.md promises. */
+/* Forgetting one prefix: open it, invalidate from the first token to forget, close. These tests
+ * hold what docs/EMBEDDING.md promises. */
 #include <string.h>
 
 #include "tiers.h"
