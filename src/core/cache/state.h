@@ -1,0 +1,171 @@
+/* cache_state: what a cache is made of.
+ *
+ * The only header that brings the stages together. The cache lies at the start of its arena;
+ * everything else is found by offsets from here. What is done with it is in the other headers of
+ * this folder.
+ */
+#ifndef KVPI_CACHE_STATE_H
+#define KVPI_CACHE_STATE_H
+
+#include <kvpager/cache.h>
+#include <kvpager/events.h>
+#include <kvpager/quotas.h>
+#include <kvpager/steps.h>
+#include <kvpager/swap.h>
+#include <kvpager/trees.h>
+#include <kvpager/windows.h>
+
+#include "base/base.h"
+#include "base/sized.h"
+#include "base/why.h"
+#include "core/stages/hash.h"
+#include "core/stages/plan.h"
+#include "core/stages/pool.h"
+#include "core/stages/prefix.h"
+#include "core/record/record.h"
+#include "core/stages/table.h"
+
+#define KVPI_UNIT_KEYS_MAX 64u
+
+/* A namespace's place. Open while the generation is odd. */
+struct kvpi_space {
+    uint64_t generation; /* retired: kvpi_handle_last_generation */
+    uint64_t openers;    /* never wraps */
+    uint32_t root;
+    uint32_t name_bytes;
+    uint8_t name[KVP_NAME_MAX_BYTES];
+};
+
+/* Counters behind kvp_stats, none of which ever wraps; the gauges are where they are kept up. */
+struct kvpi_counters {
+    uint64_t peak_held_blocks;
+    uint64_t opens;
+    uint64_t forks;
+    uint64_t prompt_tokens;
+    uint64_t cached_tokens;
+    uint64_t taken_blocks;
+    uint64_t evicted_blocks;
+    uint64_t sealed_units;
+    uint64_t adopted_blocks;
+    uint64_t duplicate_blocks;
+    uint64_t copies;
+    uint64_t detached_units;
+    uint64_t private_units;
+    uint64_t unkept_units;
+    uint64_t refused;
+    uint64_t host_tokens;
+    uint64_t swap_outs;
+    uint64_t swap_ins;
+    uint64_t swapped_out_blocks;
+    uint64_t swapped_in_blocks;
+    uint64_t kept_blocks;
+    uint64_t unkept_blocks;
+    uint64_t host_evicted_blocks;
+    uint64_t swapped_seqs; /* a gauge */
+    uint64_t dropped_blocks;
+    uint64_t tree_tokens;
+    uint64_t accepted_tokens;
+};
+
+#define KVPI_STEPS_OUT_MAX 64u
+
+/* Steps effective + 1 .. begun are out. Their copies are the plan's
+ * first n_out, theirs in order. Step s has everything at place s % max. */
+enum { KVPI_STEP_OUT = 0, KVPI_STEP_DONE, KVPI_STEP_FAILED };
+
+struct kvpi_steps {
+    uint32_t max;
+    uint64_t begun;     /* never wraps; all other numbers of steps are this one, of some time */
+    uint64_t effective; /* never wraps */
+    uint64_t n_failed;  /* never wraps */
+    uint8_t state[KVPI_STEPS_OUT_MAX]; /* of those that are out: KVPI_STEP_... */
+    uint32_t n_copies[KVPI_STEPS_OUT_MAX];
+    uint32_t n_commits[KVPI_STEPS_OUT_MAX]; /* sequences in its list */
+    size_t places_at; /* u32 [max][max_seqs] places of the sequences that it commits, in order */
+    size_t
+        until_at; /* u32 [max][max_seqs] by place: 1 + the tokens it commits; 0: not in the list */
+};
+
+/* Events remembered: number e at place (e - 1) % capacity. Numbers have 64 bits: none wraps. */
+struct kvpi_events {
+    uint32_t capacity; /* 0: none are made */
+    uint64_t newest;   /* number of the newest that is whole; never wraps */
+    uint64_t begun;    /* number of the newest that was begun: that, or one more */
+    size_t events_at;  /* kvp_event [capacity] */
+    size_t tokens_at;  /* i32 [capacity][U] */
+};
+
+/* The first two say whether a cache is here, and lies as ours do. */
+struct kvp_cache {
+    uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
+    uint64_t layout;   /* kvpi_arena_layout() */
+    uint64_t calls;    /* twice the calls so far, never wraps; odd: one is inside */
+    uint64_t process;  /* kvpi_process_number of who created it; not meaningful in a copy */
+    kvp_config config; /* resolved; uncached_tokens is found by uncached_at */
+    uint64_t arena_bytes;
+    uint64_t self;      /* where it was created; a copy of the arena knows by it that it is one */
+    uint32_t mapped;    /* the arena is ours to unmap */
+    uint32_t watermark; /* blocks */
+    uint32_t grouped;   /* several groups, or one with a window: match_groups.c matches */
+    uint32_t used;      /* a namespace was opened: too late to record */
+    uint64_t batch;     /* number of the batch that runs; never wraps */
+    uint64_t n_open_spaces;
+    uint32_t ahead[KVPI_POOL_JUMP]; /* hints of prefetch_victims: blocks soon to be taken */
+    uint32_t ahead_at; /* near: only its place among KVPI_POOL_JUMP, which divides 2^32, is used */
+    uint64_t n_evicted;
+    kvp_shortage shortage;
+    struct kvpi_counters counters;
+    struct kvpi_recorder recorder; /* not meaningful in a copy of the arena */
+    struct kvpi_pool pool;         /* the device's blocks */
+    struct kvpi_pool host;
+    struct kvpi_prefix prefix;
+    struct kvpi_table table;
+    struct kvpi_plan plan;
+    struct kvpi_steps steps;
+    struct kvpi_events events;
+    uint32_t space_bits;
+    size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
+    size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
+    size_t evicted_at;  /* kvp_evicted [2 (n_blocks - 1) + host_blocks]: each take on the device
+                           evicts at most one block here and one there, a swap out the host's */
+    size_t hashes_at;   /* kvp_hash [max_units] scratch: the prompt's */
+};
+
+static inline struct kvpi_pool *kvpi_tier_pool(struct kvp_cache *cache, uint32_t tier)
+{
+    return tier == KVP_DEVICE ? &cache->pool : &cache->host;
+}
+
+/* Where a block's content is attached: on its tier, for its group. */
+static inline uint32_t kvpi_where(const struct kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->pool : &cache->host;
+    return KVPI_WHERE(tier, kvpi_block_group(kvpi_block(pool, block)));
+}
+
+/* The sequence's row in one group. */
+static inline int32_t *kvpi_row(const struct kvp_cache *cache, const struct kvpi_seq *seq,
+                                uint32_t group)
+{
+    return kvpi_group_row(&cache->table, group, kvpi_seq_place(&cache->table, seq));
+}
+
+static inline uint32_t kvpi_units_per_block(const struct kvp_cache *cache)
+{
+    return cache->prefix.units_per_block;
+}
+
+static inline struct kvpi_seq *kvpi_find_seq(const kvp_cache *cache, kvp_seq seq)
+{
+    return kvpi_table_find(&cache->table, seq, cache->recorder.cache_bits);
+}
+
+/* The sequence of a handle that this call has found before. */
+static inline struct kvpi_seq *kvpi_known_seq(const kvp_cache *cache, kvp_seq handle)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    KVPI_ASSERT(seq != NULL);
+    return seq;
+}
+
+#endif
