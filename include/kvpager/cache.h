@@ -586,7 +586,7 @@ typedef struct kvp_seq_info {
     kvp_ns ns; /* as opened; may have been closed since */
     uint64_t tag;
     uint64_t row_version;   /* rises when an entry that was in the row is replaced or removed */
-    uint32_t tokens;        /* all tokens, with or without value */
+    uint32_t n_tokens;      /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
     uint32_t prompt_tokens; /* given at open */
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
@@ -595,12 +595,12 @@ typedef struct kvp_seq_info {
     uint32_t public_tokens;   /* leading tokens in units that are, or once computed will be, matched
                                by others: a multiple of U. A flush does not show here */
     uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
-    uint32_t blocks;          /* length of the row */
+    uint32_t n_blocks;        /* length of the row */
     uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
     int32_t last_token; /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
     uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
+    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind its tokens: trees.h */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence: of one moment between two calls. Not recorded.

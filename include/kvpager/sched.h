@@ -474,7 +474,7 @@ KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request re
 typedef struct kvp_sample_info {
     kvp_seq seq; /* all zero when none is open; of a swapped request, on the host */
     uint32_t has_ended;
-    uint32_t tokens;          /* prompt and generated; the newest one included */
+    uint32_t n_tokens;        /* prompt and generated; the newest one included */
     uint32_t computed_tokens; /* steps that are out not counted; 0 when no sequence is open */
 } kvp_sample_info;
 
