@@ -10,6 +10,7 @@
  */
 #include "oplog/decode.h"
 
+#include "base/bytes.h"
 #include "core/record/record.h"
 
 #include <stdlib.h>
@@ -66,51 +67,27 @@ static int take_bytes(decoder *d, size_t n_bytes, const uint8_t **out)
     return 1;
 }
 
-static uint64_t load(const uint8_t *at, unsigned n_bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
 static int take_fixed(decoder *d, unsigned n_bytes, uint64_t *out)
 {
     const uint8_t *at;
     if (!take_bytes(d, n_bytes, &at))
         return 0;
-    *out = load(at, n_bytes);
+    *out = kvpi_bytes_load(at, n_bytes);
     return 1;
 }
 
 static int take_u64(decoder *d, uint64_t *out)
 {
-    const uint8_t *start = d->at;
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte;
-        if (!take_byte(d, &byte))
-            return 0;
-        /* The tenth byte holds one bit; a last byte of zero says nothing (D2). */
-        if ((shift == 63 && byte > 1) || (shift > 0 && byte == 0))
-            return damaged(d, start);
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *out = value;
-            return 1;
-        }
-    }
-    return damaged(d, start);
+    if (d->status != KVP_OK || !kvpi_varint_load(&d->at, d->end, UINT64_MAX, out))
+        return damaged(d, d->at);
+    return 1;
 }
 
 static int take_u32(decoder *d, uint32_t *out)
 {
-    const uint8_t *start = d->at;
     uint64_t value;
-    if (!take_u64(d, &value))
-        return 0;
-    if (value > UINT32_MAX)
-        return damaged(d, start);
+    if (d->status != KVP_OK || !kvpi_varint_load(&d->at, d->end, UINT32_MAX, &value))
+        return damaged(d, d->at);
     *out = (uint32_t)value;
     return 1;
 }
@@ -185,7 +162,7 @@ static int take_i32s(decoder *d, struct kvpi_oplog_buffer *buffer, uint64_t n, c
     if (values == NULL)
         return 0;
     for (size_t i = 0; i < n; i++)
-        values[i] = (int32_t)(uint32_t)load(d->at + 4 * i, 4);
+        values[i] = (int32_t)(uint32_t)kvpi_bytes_load(d->at + 4 * i, 4);
     d->at += 4 * n;
     *out = values;
     return 1;

@@ -289,14 +289,14 @@ static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t 
     assert(out != NULL);
     uint8_t *body = out + KVPI_TRANSFER_HEAD_BYTES;
     kvpi_shape_put(&shape, body);
-    kvpi_transfer_store(body + 88, r->n_checked, 4);
-    kvpi_transfer_store(body + 92, n_runs, 4);
+    kvpi_bytes_store(body + 88, r->n_checked, 4);
+    kvpi_bytes_store(body + 92, n_runs, 4);
     memcpy(body + 96, r->tokens.bytes, 16);
     const struct kvpi_transfer_head head = {.kind = KVPI_TRANSFER_TICKET,
                                             .epoch = self->side.config.epoch,
                                             .id = kvpi_transfer_id(&r->t, place)};
     kvpi_transfer_seal(out, *out_n_bytes, &head);
-    r->ticket = kvpi_transfer_load(out + KVPI_TRANSFER_AT_BODY, 8);
+    r->ticket = kvpi_bytes_load(out + KVPI_TRANSFER_AT_BODY, 8);
     return KVP_OK;
 }
 
@@ -405,7 +405,7 @@ static kvp_status check_begin(const receiver *self, const struct incoming *in,
     kvpi_shape_get(body_of(in), theirs);
     if (!kvpi_shape_fits(&ours, theirs) || theirs->begin != ours.begin || theirs->end != ours.end ||
         !kvpi_slice_within(&theirs->slice, &ours.slice) ||
-        kvpi_transfer_load(body_of(in) + KVPI_TRANSFER_SHAPE_BYTES, 8) != in->r->ticket)
+        kvpi_bytes_load(body_of(in) + KVPI_TRANSFER_SHAPE_BYTES, 8) != in->r->ticket)
         return KVP_E_MISMATCH;
     return all_cells(self, in, &theirs->slice, CELL_OPEN) ? KVP_OK : KVP_E_STATE;
 }

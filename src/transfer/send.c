@@ -360,7 +360,7 @@ static kvp_status send_begin(sender *self, struct sending *s)
         return status;
     uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
     kvpi_shape_put(&s->shape, body);
-    kvpi_transfer_store(body + KVPI_TRANSFER_SHAPE_BYTES, s->ticket, 8);
+    kvpi_bytes_store(body + KVPI_TRANSFER_SHAPE_BYTES, s->ticket, 8);
     status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
     if (status == KVP_OK)
         s->t.state = KVP_TRANSFER_MOVING;
@@ -533,7 +533,7 @@ static void look_at(sender *self, uint32_t link, const uint8_t *bytes, size_t n_
         return;
     }
     const uint8_t *body = bytes + KVPI_TRANSFER_HEAD_BYTES;
-    if (kvpi_transfer_load32(body) != KVP_OK) {
+    if (kvpi_bytes_load32(body) != KVP_OK) {
         s->t.by_peer = 1;
         end(self, s, KVP_TRANSFER_FAILED, kvpi_side_told(body));
     } else if (s->t.state == KVP_TRANSFER_SENT) {

@@ -123,8 +123,8 @@ kvp_status kvpi_side_tell(struct kvpi_side *side, uint32_t link,
     const kvp_status lent = kvpi_side_lend(side, link, n_bytes, &message);
     if (lent != KVP_OK)
         return lent;
-    kvpi_transfer_store(message + KVPI_TRANSFER_HEAD_BYTES, (uint32_t)(int32_t)status, 4);
-    kvpi_transfer_store(message + KVPI_TRANSFER_HEAD_BYTES + 4, 0, 4);
+    kvpi_bytes_store(message + KVPI_TRANSFER_HEAD_BYTES, (uint32_t)(int32_t)status, 4);
+    kvpi_bytes_store(message + KVPI_TRANSFER_HEAD_BYTES + 4, 0, 4);
     return kvpi_side_post(side, link, n_bytes, head);
 }
 
@@ -141,7 +141,7 @@ int kvpi_transfer_is_failure(kvp_status status)
 
 kvp_status kvpi_side_told(const uint8_t *body)
 {
-    const kvp_status status = (kvp_status)(int32_t)kvpi_transfer_load32(body);
+    const kvp_status status = (kvp_status)(int32_t)kvpi_bytes_load32(body);
     return kvpi_transfer_is_failure(status) ? status : KVP_E_PEER;
 }
 

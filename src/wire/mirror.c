@@ -619,10 +619,10 @@ kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_head *out_h
     if (at[KVPI_WIRE_AT_VERSION] != KVPI_WIRE_VERSION)
         return KVP_E_VERSION;
     kvp_wire_head head = {
-        .epoch = kvpi_wire_load(at + KVPI_WIRE_AT_EPOCH, 8),
-        .number = kvpi_wire_load(at + KVPI_WIRE_AT_NUMBER, 8),
+        .epoch = kvpi_bytes_load(at + KVPI_WIRE_AT_EPOCH, 8),
+        .number = kvpi_bytes_load(at + KVPI_WIRE_AT_NUMBER, 8),
         .full = at[KVPI_WIRE_AT_KIND] == KVPI_WIRE_FULL_STATE,
-        .n_bytes = (uint32_t)kvpi_wire_load(at + KVPI_WIRE_AT_LENGTH, 4),
+        .n_bytes = (uint32_t)kvpi_bytes_load(at + KVPI_WIRE_AT_LENGTH, 4),
     };
     if ((!head.full && at[KVPI_WIRE_AT_KIND] != KVPI_WIRE_STEP) || at[KVPI_WIRE_AT_GROUPS] < 1 ||
         at[KVPI_WIRE_AT_GROUPS] > KVP_GROUPS_MAX ||
@@ -648,9 +648,9 @@ static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wir
     if (status != KVP_OK)
         return status;
     if (head->n_bytes != n_bytes ||
-        kvpi_wire_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
+        kvpi_bytes_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
         return KVP_E_FORMAT;
-    if (kvpi_wire_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens ||
+    if (kvpi_bytes_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens ||
         bytes[KVPI_WIRE_AT_GROUPS] != m->config.n_groups)
         return KVP_E_MISMATCH;
     if (!is_next(m, head))

@@ -378,11 +378,11 @@ static void put_head(const sender *s, writer *out, int full)
     head[KVPI_WIRE_AT_KIND] = full ? KVPI_WIRE_FULL_STATE : KVPI_WIRE_STEP;
     head[KVPI_WIRE_AT_GROUPS] = (uint8_t)s->config.n_groups;
     head[KVPI_WIRE_AT_PARTS] = (uint8_t)s->parts;
-    kvpi_wire_store(head + KVPI_WIRE_AT_LENGTH, out->n, 4);
-    kvpi_wire_store(head + KVPI_WIRE_AT_BLOCK_TOKENS, s->config.block_tokens, 4);
-    kvpi_wire_store(head + KVPI_WIRE_AT_EPOCH, s->config.epoch, 8);
-    kvpi_wire_store(head + KVPI_WIRE_AT_NUMBER, s->number + 1, 8);
-    kvpi_wire_store(head + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(head, out->n), 8);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_LENGTH, out->n, 4);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_BLOCK_TOKENS, s->config.block_tokens, 4);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_EPOCH, s->config.epoch, 8);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_NUMBER, s->number + 1, 8);
+    kvpi_bytes_store(head + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(head, out->n), 8);
 }
 
 /* ------------------------------------------------------------------------------------ remember */

@@ -5,7 +5,7 @@
  * asked for column by column: the first line of each, the second of each, and so on. A processor
  * that fetches the rest of a page on its own has then seen some lines of it before the work is
  * there; line after line, both would fetch the same ones. What distance and order give is in
- * bench/README.md. */
+ * bench/TRIED.md. */
 #ifndef KVPI_AHEAD_H
 #define KVPI_AHEAD_H
 
