@@ -37,7 +37,7 @@ help:
 	@echo 'make long       every state of the models of the protocol of steps; long random runs and'
 	@echo '                builds as a user would do them, on the release build'
 	@echo 'make soak       the long random runs'
-	@echo 'make lint       house rules: who may include whom, sizes, names'
+	@echo 'make lint       house rules: who may include whom, sizes, names; prose of the pages'
 	@echo 'make format     run clang-format over the C files'
 	@echo 'make clean      remove build/'
 
@@ -149,6 +149,7 @@ soak: check release
 
 lint: setup
 	@python3 scripts/lint.py
+	@python3 scripts/prose.py
 
 format:
 	@if command -v clang-format >/dev/null; then \

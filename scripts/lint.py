@@ -448,6 +448,9 @@ VIOLATIONS = [
      "2 files call each other: seqs calls"),
     ("a circle of headers", "src/tool/text.h", '#include "tool/args.h"\n', 1,
      "2 headers include each other"),
+    ("a shared name", "src/core/stages/table.c",
+     '#include "core/stages/table.h"\n\nstatic int min(int a)\n{\n    return a;\n}\n', 3,
+     "min is a name of src/core/stages/pool.c"),
     ("public macro", "include/kvpager/pool.h", "#define MAX_BLOCKS 3\n", 1, "public macro MAX_BLOCKS"),
 ]
 

@@ -36,7 +36,7 @@ static size_t left(const decoder *d)
 }
 
 /* D3. Gives 0, for the caller to return. */
-static int wrong(decoder *d, const uint8_t *at, kvp_status status)
+static int wrong_bytes(decoder *d, const uint8_t *at, kvp_status status)
 {
     if (d->status == KVP_OK) {
         d->status = status;
@@ -47,7 +47,7 @@ static int wrong(decoder *d, const uint8_t *at, kvp_status status)
 
 static int damaged(decoder *d, const uint8_t *at)
 {
-    return wrong(d, at, KVP_E_FORMAT);
+    return wrong_bytes(d, at, KVP_E_FORMAT);
 }
 
 static int take_byte(decoder *d, uint8_t *out)
@@ -131,7 +131,7 @@ static void *make(decoder *d, struct kvpi_oplog_buffer *buffer, size_t n, size_t
     if (buffer->n_bytes < n_bytes) {
         void *data = realloc(buffer->data, n_bytes);
         if (data == NULL) {
-            wrong(d, d->at, KVP_E_NO_MEMORY);
+            wrong_bytes(d, d->at, KVP_E_NO_MEMORY);
             return NULL;
         }
         buffer->data = data;
@@ -349,7 +349,7 @@ static int take_nodes_call(decoder *d, kvp_call *call)
     return 1;
 }
 
-static int take_window(decoder *d, kvp_window *window)
+static int take_windows(decoder *d, kvp_window *window)
 {
     return TAKE_FIELDS(d, &window->sink_tokens, &window->recent_tokens);
 }
@@ -399,7 +399,7 @@ static int take_seq_call(decoder *d, kvp_call *call)
     case KVP_CALL_SEQ_TOKENS: return TAKE_FIELDS(d, &call->position, &call->count);
     case KVP_CALL_ROW:
     case KVP_CALL_WINDOW_GET: return take_u32(d, &call->group);
-    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_window(d, &call->window);
+    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_windows(d, &call->window);
     case KVP_CALL_TREE: return take_nodes_call(d, call);
     case KVP_CALL_SLOTS: return TAKE_FIELDS(d, &call->group, &call->position, &call->count);
     case KVP_CALL_RETAIN:
@@ -567,7 +567,7 @@ static int take_groups(decoder *d, kvp_config *config)
     if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
         return damaged(d, start);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        if (!take_window(d, &config->groups[i]))
+        if (!take_windows(d, &config->groups[i]))
             return 0;
     return 1;
 }
@@ -605,7 +605,7 @@ static int take_swapped(decoder *d, kvp_swapped *swapped)
 
 static int take_window_info(decoder *d, kvp_window_info *info)
 {
-    return take_window(d, &info->window) &&
+    return take_windows(d, &info->window) &&
            TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
 }
 
@@ -721,7 +721,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
         return d->status;
     if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
-        wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
+        wrong_bytes(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
     }
     kvp_config config;
