@@ -279,7 +279,7 @@ enum {
     KVP_OPEN_DEVICE_ONLY = 2u /* take no hit that would have to be copied from the host */
 };
 
-/* A prompt. Zero it, set struct_size = sizeof(kvp_prompt), then the fields. */
+/* A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}. */
 typedef struct kvp_prompt {
     size_t struct_size;
     const int32_t *tokens;   /* [n_tokens]; NULL only when n_tokens is 0 */
@@ -393,7 +393,7 @@ KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 
 /* ------------------------------------------------------------------------- extend, fill, commit */
 
-/* A call for many sequences. Zero it, set struct_size = sizeof(kvp_batch), then the fields. */
+/* A call for many sequences. Initialise it by name: {.struct_size = sizeof(kvp_batch), ...}. */
 typedef struct kvp_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B */
@@ -507,6 +507,9 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  * What a closed sequence left behind cannot be withdrawn. So if you commit ahead of the work, keep
  * the sequence open until the work has run, or flush.
  *
+ * This is also how one prefix is forgotten, on both tiers: open it, invalidate from the first token
+ * to forget, close. (docs/EMBEDDING.md, 10; kvp_ns_flush forgets a whole namespace.)
+ *
  * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
  *          out_n_seqs   how many there are, capacity 0 asks; NULL: capacity 0, and do not report
@@ -530,6 +533,11 @@ typedef struct kvp_released {
  * tokens = computed = at, no reserve and no writable slot. It has the parent's prompt and cached,
  * cut to at, its uncached ranges, retention class and namespace, and its keys as after
  * kvp_seq_truncate. Slots that the parent was given stay valid.
+ *
+ * A child shares KV, so there must be some: after an extend and before its commit the newest tokens
+ * have slots only, and KVP_END is refused. Fork before the extend, or after the commit, or at the
+ * computed tokens. (Else both would have the same step write the same slot, and a step that fails
+ * would leave the child with KV that was never written.)
  *
  * Takes:   at           0..computed of the parent, in tokens whose values are known; KVP_END: all
  *                       tokens (which then must be computed and known)
@@ -561,7 +569,7 @@ typedef struct kvp_seq_info {
     kvp_ns ns; /* as opened; may have been closed since */
     uint64_t tag;
     uint64_t row_version;   /* rises when an entry that was in the row is replaced or removed */
-    uint32_t tokens;        /* all tokens, with or without value */
+    uint32_t n_tokens;      /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
     uint32_t prompt_tokens; /* given at open */
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
@@ -570,12 +578,12 @@ typedef struct kvp_seq_info {
     uint32_t public_tokens;   /* leading tokens in units that are, or once computed will be, matched
                                by others: a multiple of U. A flush does not show here */
     uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
-    uint32_t blocks;          /* length of the row */
+    uint32_t n_blocks;        /* length of the row */
     uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
     int32_t last_token; /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
     uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
+    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind its tokens: trees.h */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence, at one moment between two calls. Not recorded.
@@ -693,7 +701,9 @@ typedef struct kvp_copy {
  * destination block becomes free or is evicted before that, unless a later copy in the plan reads
  * the block. (A destination that becomes cached keeps its copy: its content can be hit.) Within a
  * phase no block is both source and destination, and none is a destination twice. A new phase
- * begins only where this requires it. Phases count from 0 in each plan.
+ * begins only where this requires it. Phases count from 0 in each plan. A plan has at most
+ * max_copies copies (kvp_cache_config). A smaller buffer is allowed: if it does not suffice, the
+ * plan stays whole and waits, and the call can be made again with room for out_n_copies.
  *
  * Takes:   capacity     of out_copies; 0 asks for the number only, and takes nothing
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL

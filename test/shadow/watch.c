@@ -271,12 +271,12 @@ kvp_seq_info watch_info(watch *w, const subject *s)
     if (status != KVP_OK) {
         verdict_bad(w->verdict, "kvp_seq_info_get, sequence %" PRIu64 ": %s", s->serial,
                     kvp_status_name(status));
-    } else if (info.tokens != s->line.n || info.known_tokens != s->known ||
+    } else if (info.n_tokens != s->line.n || info.known_tokens != s->known ||
                (info.tier == KVP_HOST) != s->is_swapped || info.tree_tokens != s->tree.n) {
         verdict_bad(w->verdict,
                     "sequence %" PRIu64 " has %" PRIu32 " tokens, %" PRIu32 " known, %" PRIu32
                     " nodes, tier %" PRIu32 "; should be %" PRIu32 ", %" PRIu32 ", %" PRIu32 ", %d",
-                    s->serial, info.tokens, info.known_tokens, info.tree_tokens, info.tier,
+                    s->serial, info.n_tokens, info.known_tokens, info.tree_tokens, info.tier,
                     s->line.n, s->known, s->tree.n, s->is_swapped);
     }
     return info;
@@ -448,8 +448,8 @@ bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
                       .commit_to = range.begin >= s->line.n ? 0
                                    : range.end < s->line.n  ? range.end
                                                             : s->line.n,
-                      .n_row = info.blocks};
-    item.rows = random_allocate((size_t)n_groups * info.blocks, sizeof(*item.rows));
+                      .n_row = info.n_blocks};
+    item.rows = random_allocate((size_t)n_groups * info.n_blocks, sizeof(*item.rows));
     item.slots = random_allocate((size_t)n_groups * (range.end - range.begin), sizeof(*item.slots));
     item.seen = random_allocate((size_t)n_groups * range.end, sizeof(*item.seen));
     item.tags = random_allocate(range.end, sizeof(*item.tags));

@@ -269,7 +269,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     memset(info, 0, sizeof(*info));
     info->ns.bits = kvpi_read(&seq->ns.bits);
     info->tag = kvpi_read(&seq->tag);
-    info->tokens = kvpi_read32(&seq->tokens);
+    info->n_tokens = kvpi_read32(&seq->tokens);
     info->known_tokens = known;
     info->prompt_tokens = kvpi_read32(&seq->prompt);
     info->cached_tokens = kvpi_read32(&seq->cached);
@@ -277,7 +277,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
-    info->blocks = kvpi_read32(&seq->n_blocks);
+    info->n_blocks = kvpi_read32(&seq->n_blocks);
     info->stop = kvpi_read32(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);
