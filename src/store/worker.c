@@ -216,6 +216,7 @@ static void note_usage(kvp_store *store)
     set(store, KVPI_COUNT_SIZE, usage.size);
     set(store, KVPI_COUNT_EVICTED, usage.evicted);
     set(store, KVPI_COUNT_DROPPED, usage.dropped);
+    set(store, KVPI_COUNT_STAGED, usage.staged);
 }
 
 int kvpi_worker_round(kvp_store *store)

@@ -1,110 +1,131 @@
-/* engine: a list of work, a list of what is done, and threads between them. */
+/* engine: two of them, and which one has the next operation. */
 #include "engine.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 
-static void work(struct kvpi_engine *engine, struct kvpi_store_op *op)
+const char *kvpi_engine_why(int error)
 {
-    struct kvpi_slabs *slabs = op->place_in ? op->place_in : engine->slabs;
-    int error;
-    if (op->kind == KVP_STORE_SYNC)
-        error = kvpi_slabs_sync(slabs);
-    else
-        error = kvpi_slabs_transfer(slabs, op->kind == KVP_STORE_PUT, (uint32_t)op->place.slot,
-                                    op->spans, op->n_spans);
-    op->io_failed = error != 0;
+    switch (error) {
+    case ENOTSUP:
+        return "built without liburing";
+    case ENOSYS:
+        return "the kernel has none, or a sandbox hides it";
+    case EPERM:
+    case EACCES:
+        return "the system forbids it";
+    default:
+        return strerror(error);
+    }
 }
 
-/* With the lock held. */
-static void put_ended(struct kvpi_engine *engine, struct kvpi_store_op *op)
+int kvpi_engine_open(struct kvpi_engine *engine, struct kvpi_slabs *slabs,
+                     const struct kvpi_engine_config *config)
 {
-    if (!engine->ended)
-        kvpi_wake_raise(&engine->wake);
-    op->link = engine->ended;
-    engine->ended = op;
-}
-
-static void *run(void *context)
-{
-    struct kvpi_engine *engine = context;
-    pthread_mutex_lock(&engine->lock);
-    while (engine->first || !engine->closing) {
-        struct kvpi_store_op *op = engine->first;
-        if (!op) {
-            pthread_cond_wait(&engine->work, &engine->lock);
-            continue;
-        }
-        engine->first = op->link;
-        pthread_mutex_unlock(&engine->lock);
-        work(engine, op);
-        pthread_mutex_lock(&engine->lock);
-        put_ended(engine, op);
+    *engine = (struct kvpi_engine){.config = *config, .slabs = slabs};
+    if (config->choice != KVPI_ENGINE_THREADS && config->queue) {
+        engine->no_queue = kvpi_flight_open(&engine->flight, config->queue, slabs);
+        engine->flies = engine->no_queue == 0;
+        if (!engine->flies && config->choice == KVPI_ENGINE_URING)
+            return engine->no_queue;
     }
-    pthread_mutex_unlock(&engine->lock);
-    return NULL;
-}
-
-int kvpi_engine_open(struct kvpi_engine *engine, struct kvpi_slabs *slabs, uint32_t n_threads)
-{
-    *engine = (struct kvpi_engine){.slabs = slabs, .n_threads = n_threads};
-    if (kvpi_wake_open(&engine->wake) != 0)
-        return EMFILE;
-    pthread_mutex_init(&engine->lock, NULL);
-    pthread_cond_init(&engine->work, NULL);
-    int error = 0;
-    while (engine->n_started < n_threads && !error) {
-        error = pthread_create(&engine->threads[engine->n_started], NULL, run, engine);
-        engine->n_started += !error;
-    }
-    if (error && engine->n_started == 0) {
-        kvpi_engine_close(engine);
-        return error;
-    }
-    return 0; /* fewer threads than asked for are slower, not wrong */
+    const int error = kvpi_threads_open(&engine->threads, slabs, config->n_threads);
+    if (error && engine->flies)
+        kvpi_flight_close(&engine->flight);
+    else if (!error && !engine->flies)
+        kvpi_threads_start(&engine->threads);
+    return error;
 }
 
 void kvpi_engine_close(struct kvpi_engine *engine)
 {
-    pthread_mutex_lock(&engine->lock);
-    engine->closing = 1;
-    pthread_cond_broadcast(&engine->work);
-    pthread_mutex_unlock(&engine->lock);
-    for (uint32_t i = 0; i < engine->n_started; i++)
-        pthread_join(engine->threads[i], NULL);
-    pthread_cond_destroy(&engine->work);
-    pthread_mutex_destroy(&engine->lock);
-    kvpi_wake_close(&engine->wake);
+    struct kvpi_store_op *ops[KVPI_FLIGHT_PLACES];
+    while (engine->flies && engine->flight.n_flying > 0)
+        if (kvpi_engine_reap(engine, ops, KVPI_FLIGHT_PLACES) == 0)
+            kvpi_engine_wait(engine, -1, 1);
+    kvpi_threads_close(&engine->threads);
+    if (engine->flies)
+        kvpi_flight_close(&engine->flight);
+}
+
+/* What io_uring has not begun goes to threads. */
+static void give_up_flight(struct kvpi_engine *engine)
+{
+    if (atomic_load_explicit(&engine->broken, memory_order_relaxed) == 0) {
+        kvpi_threads_start(&engine->threads);
+        /* Pairs with kvpi_engine_describe: it reads n_threads behind this. */
+        atomic_store_explicit(&engine->broken, engine->flight.broken, memory_order_release);
+    }
+    struct kvpi_store_op *op;
+    while ((op = kvpi_flight_salvage(&engine->flight)))
+        kvpi_threads_submit(&engine->threads, op);
 }
 
 void kvpi_engine_submit(struct kvpi_engine *engine, struct kvpi_store_op *op)
 {
-    op->link = NULL;
-    if (engine->n_threads == 0)
-        work(engine, op);
-    pthread_mutex_lock(&engine->lock);
-    if (engine->n_threads == 0) {
-        put_ended(engine, op);
-    } else {
-        if (engine->first)
-            engine->last->link = op;
-        else
-            engine->first = op;
-        engine->last = op;
-        pthread_cond_signal(&engine->work);
+    if (!engine->flies) {
+        kvpi_threads_submit(&engine->threads, op);
+        return;
     }
-    pthread_mutex_unlock(&engine->lock);
+    kvpi_flight_submit(&engine->flight, op);
+    if (engine->flight.broken)
+        give_up_flight(engine);
 }
 
 uint32_t kvpi_engine_reap(struct kvpi_engine *engine, struct kvpi_store_op **out_ops,
                           uint32_t capacity)
 {
     uint32_t n = 0;
-    pthread_mutex_lock(&engine->lock);
-    for (; engine->ended && n < capacity; engine->ended = out_ops[n++]->link)
-        out_ops[n] = engine->ended;
-    if (!engine->ended)
-        kvpi_wake_clear(&engine->wake);
-    pthread_mutex_unlock(&engine->lock);
+    if (engine->flies) {
+        n = kvpi_flight_reap(&engine->flight, out_ops, capacity);
+        if (engine->flight.broken)
+            give_up_flight(engine);
+    }
+    n += kvpi_threads_reap(&engine->threads, out_ops + n, capacity - n);
+    atomic_store_explicit(
+        &engine->n_staged,
+        engine->flight.n_staged +
+            atomic_load_explicit(&engine->threads.n_staged, memory_order_relaxed),
+        memory_order_relaxed);
     return n;
+}
+
+/* poll passes over a descriptor below 0. */
+void kvpi_engine_wait(const struct kvpi_engine *engine, int wake, int timeout_ms)
+{
+    struct pollfd fds[3] = {{.fd = wake, .events = POLLIN},
+                            {.fd = engine->threads.wake.read_fd, .events = POLLIN},
+                            {.fd = -1, .events = POLLIN}};
+    if (engine->flies) {
+        fds[2].fd = engine->flight.system->descriptor(engine->flight.queue);
+        if (kvpi_flight_is_stuck(&engine->flight) || fds[2].fd < 0)
+            timeout_ms = 1;
+    }
+    poll(fds, 3, timeout_ms);
+}
+
+void kvpi_engine_describe(const struct kvpi_engine *engine, char *out_text, size_t text_bytes)
+{
+    const int broken = atomic_load_explicit(&engine->broken, memory_order_acquire);
+    const char *file = atomic_load_explicit(&engine->slabs->refused, memory_order_relaxed)
+                           ? "through the page cache: the file system refuses O_DIRECT"
+                           : "past the page cache";
+    char how[200];
+    if (broken)
+        snprintf(how, sizeof how, "%u threads, because io_uring stopped working: %s",
+                 engine->threads.n_threads, strerror(broken));
+    else if (engine->flies && engine->flight.fixed)
+        snprintf(how, sizeof how, "io_uring");
+    else if (engine->flies)
+        snprintf(how, sizeof how, "io_uring, without registered memory: %s",
+                 strerror(engine->flight.unfixed));
+    else if (engine->no_queue)
+        snprintf(how, sizeof how, "%u threads, because there is no io_uring: %s",
+                 engine->threads.n_threads, kvpi_engine_why(engine->no_queue));
+    else
+        snprintf(how, sizeof how, "%u threads, as asked for", engine->threads.n_threads);
+    snprintf(out_text, text_bytes, "%s; %s", how, file);
 }

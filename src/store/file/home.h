@@ -6,7 +6,8 @@
  *       wN/log                    which records there are
  *       wN/slab-NNNNNN            their slots
  *
- * A writer takes the first wN that nobody holds and whose form is its own, or makes the next one.
+ * A writer takes the first wN that nobody holds and whose form is its own, or makes the next one. A
+ * wN into whose slabs writes of a dead writer are still under way after a second is passed over.
  * So an engine that starts again finds what it had, and two at a time have a directory each. */
 #ifndef KVPI_STORE_HOME_H
 #define KVPI_STORE_HOME_H
