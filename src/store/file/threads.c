@@ -24,8 +24,9 @@ static void work(struct kvpi_threads *threads, struct kvpi_store_op *op, uint8_t
 /* With the lock held. */
 static void put_ended(struct kvpi_threads *threads, struct kvpi_store_op *op)
 {
-    if (!threads->ended)
+    if (!threads->raised)
         kvpi_wake_raise(&threads->wake);
+    threads->raised = 1;
     op->link = threads->ended;
     threads->ended = op;
 }
@@ -118,8 +119,10 @@ uint32_t kvpi_threads_reap(struct kvpi_threads *threads, struct kvpi_store_op **
     pthread_mutex_lock(&threads->lock);
     for (; threads->ended && n < capacity; threads->ended = out_ops[n++]->link)
         out_ops[n] = threads->ended;
-    if (!threads->ended)
+    if (!threads->ended && threads->raised) {
         kvpi_wake_clear(&threads->wake);
+        threads->raised = 0;
+    }
     pthread_mutex_unlock(&threads->lock);
     return n;
 }

@@ -30,6 +30,7 @@ struct kvpi_threads {
     struct kvpi_store_op *last;
     struct kvpi_store_op *ended; /* done, not reaped */
     int closing;
+    int raised;
     struct kvpi_wake wake; /* something is in `ended` */
     _Atomic uint64_t n_staged;
 };
