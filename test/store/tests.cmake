@@ -9,7 +9,8 @@ file(GLOB store_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/store/test_
 foreach(source ${store_tests})
   get_filename_component(target "${source}" NAME_WE)
   string(REGEX REPLACE "^test_" "" name "${target}")
-  kvp_add_test_program(${target} "${source}" "${CMAKE_CURRENT_SOURCE_DIR}/store/sim_disk.c")
+  kvp_add_test_program(${target} "${source}" "${CMAKE_CURRENT_SOURCE_DIR}/store/sim_disk.c"
+                       "${CMAKE_CURRENT_SOURCE_DIR}/store/sim_queue.c")
   target_link_libraries(${target} PRIVATE kvpager_store_static)
   kvp_add_test(NAME ${name} COMMAND ${target} LABELS store)
 endforeach()

@@ -179,22 +179,20 @@ static void begin_waiting(struct kvpi_flight *flight)
 
 /* ---------------------------------------------------------------------------------------- ended */
 
-/* n bytes of it have moved: 1: all of them. */
-static int advance(struct kvpi_flight_place *place, uint64_t n)
+/* n bytes of it have moved, not all. */
+static void advance(struct kvpi_flight_place *place, uint64_t n)
 {
     place->left -= n;
     place->extent.offset += n;
-    place->n_tries = 0;
-    while (place->n_spans > 0 && n >= place->spans[place->first_span].iov_len) {
+    if (n > 0)
+        place->n_tries = 0;
+    while (n >= place->spans[place->first_span].iov_len) {
         n -= place->spans[place->first_span++].iov_len;
         place->n_spans--;
     }
-    if (place->n_spans > 0) {
-        struct iovec *span = &place->spans[place->first_span];
-        span->iov_base = (uint8_t *)span->iov_base + n;
-        span->iov_len -= n;
-    }
-    return place->left == 0;
+    struct iovec *span = &place->spans[place->first_span];
+    span->iov_base = (uint8_t *)span->iov_base + n;
+    span->iov_len -= n;
 }
 
 /* What was cut off at a length that is none of the disk's goes on through the page cache or from
@@ -231,10 +229,10 @@ static void end_transfer(struct kvpi_flight *flight, uint32_t number)
 static int goes_on(struct kvpi_flight_place *place, int32_t result)
 {
     if (result > 0) {
-        const uint64_t n = whole_part(place, (uint64_t)result);
-        if (n > 0 && n <= place->left)
-            advance(place, n);
-        return n <= place->left && ++place->n_tries < TRIES_MAX;
+        if ((uint64_t)result > place->left)
+            return 0;
+        advance(place, whole_part(place, (uint64_t)result));
+        return ++place->n_tries < TRIES_MAX;
     }
     if (result == -EINTR || result == -EAGAIN)
         return ++place->n_tries < TRIES_MAX;
