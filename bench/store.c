@@ -44,7 +44,7 @@ typedef struct store_state {
     uint64_t slot_bytes;
     uint64_t generation; /* of the records: each is another one than before */
     kvp_store *store;
-    bool exact; /* it has room for n_records and no more */
+    bool exact;               /* it has room for n_records and no more */
     kvp_identity *identities; /* [n_records] */
     uint32_t *order;          /* [n_records] of the reads */
     uint8_t *blocks;          /* [DEPTH][record_blocks][BLOCK_BYTES] */
@@ -370,8 +370,7 @@ static double fio_new(void *state)
         slab_path(s, i, path);
         const int file = open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
         REQUIRE(file >= 0);
-        const uint64_t bytes =
-            i + 1 < n_slabs(s) ? s->slab_slots * s->slot_bytes : last_bytes(s);
+        const uint64_t bytes = i + 1 < n_slabs(s) ? s->slab_slots * s->slot_bytes : last_bytes(s);
         REQUIRE(posix_fallocate(file, 0, (off_t)bytes) == 0);
         REQUIRE(close(file) == 0);
     }
@@ -380,13 +379,18 @@ static double fio_new(void *state)
     return rate;
 }
 
-#define ROWS(size)                                                                                 \
-    {                                                                                              \
-        {"store_file_new_" size, "GB/s", 0.9, SAMPLES, write_new, fio_new,                         \
-         "records of " size " into fresh space; yardstick: fio; more is better"},                  \
-        {"store_file_write_" size, "GB/s", 0.9, SAMPLES, write_again, fio_again,                   \
-         "over older records"},                                                                    \
-        {"store_file_read_" size, "GB/s", 0.9, SAMPLES, read_all, fio_read, "in random order"},    \
+#define ROWS(size)                                                                                  \
+    {                                                                                               \
+        {"store_file_new_" size,                                                                    \
+         "GB/s",                                                                                    \
+         0.9,                                                                                       \
+         SAMPLES,                                                                                   \
+         write_new,                                                                                 \
+         fio_new,                                                                                   \
+         "records of " size " into fresh space; yardstick: fio; more is better"},                   \
+            {"store_file_write_" size, "GB/s", 0.9, SAMPLES, write_again, fio_again,                \
+             "over older records"},                                                                 \
+            {"store_file_read_" size, "GB/s", 0.9, SAMPLES, read_all, fio_read, "in random order"}, \
     }
 
 static const measurement rows_64k[] = ROWS("64k");

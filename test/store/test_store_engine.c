@@ -1,5 +1,5 @@
 /* The engine of the file back end on a queue whose kernel is the test (sim_queue), over a simulated
- * disk: everything in any order, cut short, put off and refused, each submission and each completion
+ * disk: everything in any order, cut short, put off and refused, each submission and completion
  * failing once, and a queue that there is not or that breaks.
  *
  * Whatever it answers: every operation ends once, and a get that is KVP_STORE_OK brings the KV of
@@ -210,7 +210,7 @@ static kvp_store_stats stats_of(const kvp_store *store)
     return stats;
 }
 
-/* -------------------------------------------------------------------------------- what it may do */
+/* ------------------------------------------------------------------------------- what it may do */
 
 static void test_any_order_and_any_pieces(void **state)
 {
@@ -363,7 +363,7 @@ static void test_a_transfer_that_never_moves_fails(void **state)
     }
 }
 
-/* ------------------------------------------------------------------------------ what it may lack */
+/* ----------------------------------------------------------------------------- what it may lack */
 
 static void expect_threads(int error, const char *part)
 {

@@ -186,7 +186,7 @@ static void skip_scene(const char *why)
     _exit(SKIPPED);
 }
 
-/* -------------------------------------------------------------------------------------- io_uring */
+/* ------------------------------------------------------------------------------------- io_uring */
 
 /* From now on every thread's `call` gives `error`. */
 static void forbid(uint32_t call, uint32_t error)
@@ -365,7 +365,7 @@ static void test_blocks_that_lie_anywhere(void **state)
     run_scene(scene_anywhere);
 }
 
-/* --------------------------------------------------------------------- writes that land too late */
+/* -------------------------------------------------------------------- writes that land too late */
 
 static int holder = -1;
 static int n_waits;

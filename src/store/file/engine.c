@@ -10,15 +10,11 @@
 const char *kvpi_engine_why(int error)
 {
     switch (error) {
-    case ENOTSUP:
-        return "built without liburing";
-    case ENOSYS:
-        return "the kernel has none, or a sandbox hides it";
+    case ENOTSUP: return "built without liburing";
+    case ENOSYS: return "the kernel has none, or a sandbox hides it";
     case EPERM:
-    case EACCES:
-        return "the system forbids it";
-    default:
-        return strerror(error);
+    case EACCES: return "the system forbids it";
+    default: return strerror(error);
     }
 }
 
@@ -85,11 +81,10 @@ uint32_t kvpi_engine_reap(struct kvpi_engine *engine, struct kvpi_store_op **out
             give_up_flight(engine);
     }
     n += kvpi_threads_reap(&engine->threads, out_ops + n, capacity - n);
-    atomic_store_explicit(
-        &engine->n_staged,
-        engine->flight.n_staged +
-            atomic_load_explicit(&engine->threads.n_staged, memory_order_relaxed),
-        memory_order_relaxed);
+    atomic_store_explicit(&engine->n_staged,
+                          engine->flight.n_staged +
+                              atomic_load_explicit(&engine->threads.n_staged, memory_order_relaxed),
+                          memory_order_relaxed);
     return n;
 }
 

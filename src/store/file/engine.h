@@ -1,7 +1,7 @@
 /* engine: reads, writes and syncs slots: by io_uring where the system lets us, else by threads.
  *
- * Which one it is, and why, is decided when it is opened. io_uring that stops working later is given
- * up: what it has under way it ends, and threads do the rest. */
+ * Which one it is, and why, is decided when it is opened. io_uring that stops working later is
+ * given up: what it has under way it ends, and threads do the rest. */
 #ifndef KVPI_STORE_ENGINE_H
 #define KVPI_STORE_ENGINE_H
 
@@ -20,7 +20,7 @@ struct kvpi_engine_config {
 struct kvpi_engine {
     struct kvpi_engine_config config;
     struct kvpi_slabs *slabs;
-    int flies; /* `flight` is open */
+    int flies;    /* `flight` is open */
     int no_queue; /* why there is no io_uring: an errno */
     struct kvpi_flight flight;
     struct kvpi_threads threads; /* open in any case; started when they are needed */

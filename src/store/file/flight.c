@@ -261,7 +261,7 @@ static void take(struct kvpi_flight *flight, uint32_t number, int32_t result)
         end_place(flight, number, 1);
 }
 
-/* ------------------------------------------------------------------------------------ the engine */
+/* ----------------------------------------------------------------------------------- the engine */
 
 int kvpi_flight_open(struct kvpi_flight *flight, const struct kvpi_queue_system *system,
                      struct kvpi_slabs *slabs)

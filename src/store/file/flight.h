@@ -55,9 +55,9 @@ struct kvpi_flight {
     uint32_t free_stages[KVPI_FLIGHT_STAGES];
     uint32_t n_free_stages;
     uint32_t n_stages;
-    int fixed;  /* stages are registered */
+    int fixed;   /* stages are registered */
     int unfixed; /* why they are not: an errno */
-    int broken; /* an errno */
+    int broken;  /* an errno */
     uint64_t n_staged;
 };
 

@@ -225,8 +225,8 @@ static int same_form(const struct kvpi_log_form *a, const struct kvpi_log_form *
            a->record_blocks == b->record_blocks && a->block_tokens == b->block_tokens;
 }
 
-/* Nothing is under way into the slabs any more. A writer that was killed may have left writes to the
- * system; they keep the locks of the slabs (slabs.h) until they have landed. */
+/* Nothing is under way into the slabs any more. A writer that was killed may have left writes to
+ * the system; they keep the locks of the slabs (slabs.h) until they have landed. */
 static int is_quiet(const struct kvpi_home *home)
 {
     const struct kvpi_disk *disk = home->disk;
@@ -254,8 +254,8 @@ static int note_opening(const struct kvpi_home *home, uint64_t now)
     return home->disk->write(home->disk->context, home->lock, &span, 1, 0);
 }
 
-/* The lock of home->path is held, and nothing moves there. What is there is ours, or is made ours: KVP_OK; KVP_E_MISMATCH:
- * it has another form or version, and stays as it is. */
+/* The lock of home->path is held, and nothing moves there. What is there is ours, or is made ours:
+ * KVP_OK; KVP_E_MISMATCH: it has another form or version, and stays as it is. */
 static kvp_status move_in(struct kvpi_home *home, const struct kvpi_log_form *form, uint64_t now,
                           struct kvpi_log *out_log)
 {

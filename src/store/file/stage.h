@@ -18,7 +18,7 @@ void kvpi_stage_gather(const struct kvpi_span *spans, uint32_t n_spans, uint8_t 
 
 void kvpi_stage_scatter(const uint8_t *stage, const struct kvpi_span *spans, uint32_t n_spans);
 
-/* Memory for n stages of n_bytes each, by the grain; NULL: the system gave none. Freed by free(). */
+/* Memory for n stages of n_bytes each, by the grain, for free(); NULL: the system gave none. */
 uint8_t *kvpi_stage_make(uint32_t n, uint64_t n_bytes);
 
 #endif
