@@ -379,18 +379,15 @@ static double fio_new(void *state)
     return rate;
 }
 
-#define ROWS(size)                                                                                  \
-    {                                                                                               \
-        {"store_file_new_" size,                                                                    \
-         "GB/s",                                                                                    \
-         0.9,                                                                                       \
-         SAMPLES,                                                                                   \
-         write_new,                                                                                 \
-         fio_new,                                                                                   \
-         "records of " size " into fresh space; yardstick: fio; more is better"},                   \
-            {"store_file_write_" size, "GB/s", 0.9, SAMPLES, write_again, fio_again,                \
-             "over older records"},                                                                 \
-            {"store_file_read_" size, "GB/s", 0.9, SAMPLES, read_all, fio_read, "in random order"}, \
+#define ROW(name, ours, yardstick, note)                                                           \
+    {                                                                                              \
+        name, "GB/s", 0.9, SAMPLES, ours, yardstick, note                                          \
+    }
+#define ROWS(size)                                                                                 \
+    {                                                                                              \
+        ROW("store_file_new_" size, write_new, fio_new, "into fresh space; yardstick: fio"),       \
+            ROW("store_file_write_" size, write_again, fio_again, "over older records"),           \
+            ROW("store_file_read_" size, read_all, fio_read, "in random order"),                   \
     }
 
 static const measurement rows_64k[] = ROWS("64k");

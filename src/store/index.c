@@ -1,5 +1,5 @@
 /* index: records by key, their tree, and the order in which they go. */
-#include "index.h"
+#include "store/index.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #ifndef KVPI_STORE_FILE_H
 #define KVPI_STORE_FILE_H
 
-#include "engine.h"
 #include "store/backend.h"
+#include "store/file/engine.h"
 
 /* As kvpi_file_backend.open, on another disk and with another engine. The URL's engine= wins over
  * engine->choice. */

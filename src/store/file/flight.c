@@ -1,11 +1,11 @@
 /* flight: begun, continued, ended. Everything happens on the thread of the store. */
-#include "flight.h"
+#include "store/file/flight.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "stage.h"
+#include "store/file/stage.h"
 
 enum {
     TRIES_MAX = 64,        /* of a transfer that does not move */

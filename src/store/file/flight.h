@@ -16,8 +16,8 @@
 #ifndef KVPI_STORE_FLIGHT_H
 #define KVPI_STORE_FLIGHT_H
 
-#include "queue.h"
-#include "slabs.h"
+#include "store/file/queue.h"
+#include "store/file/slabs.h"
 #include "store/backend.h"
 
 enum { KVPI_FLIGHT_PLACES = 64, KVPI_FLIGHT_STAGES = 16 };

@@ -1,12 +1,12 @@
 /* slabs: opened, added, read and written. */
-#include "slabs.h"
+#include "store/file/slabs.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "stage.h"
+#include "store/file/stage.h"
 
 enum { SLAB_BYTES = 64 << 20 };
 

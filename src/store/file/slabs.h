@@ -10,7 +10,7 @@
 #ifndef KVPI_STORE_SLABS_H
 #define KVPI_STORE_SLABS_H
 
-#include "log.h"
+#include "store/file/log.h"
 
 enum { KVPI_PATH_BYTES = 4096 };
 

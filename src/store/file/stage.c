@@ -1,5 +1,5 @@
 /* stage: copies between spans and one piece of memory. */
-#include "stage.h"
+#include "store/file/stage.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* threads: a list of work, a list of what is done, and threads between them. */
-#include "threads.h"
+#include "store/file/threads.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "stage.h"
+#include "store/file/stage.h"
 
 static void work(struct kvpi_threads *threads, struct kvpi_store_op *op, uint8_t *stage)
 {
