@@ -231,14 +231,15 @@ static int begin_accepted(kvp_store *store)
     return happened;
 }
 
-static void tell(kvp_store *store, uint32_t *ended)
+/* Whatever has ended and was not told is told now. */
+static void tell(kvp_store *store)
 {
-    const uint32_t now = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
-    if (now == *ended)
+    const uint32_t ended = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
+    if (ended == store->told)
         return;
     note_usage(store);
     kvpi_wake_raise(&store->signal);
-    *ended = now;
+    store->told = ended;
 }
 
 /* Checking a record takes as long as the disk takes for a part of one. So each is told as soon as
@@ -246,17 +247,17 @@ static void tell(kvp_store *store, uint32_t *ended)
  * disk would have nothing to do while a batch is worked off. */
 int kvpi_worker_round(kvp_store *store)
 {
-    uint32_t ended = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
     int happened = begin_accepted(store);
-    tell(store, &ended);
+    tell(store);
     struct kvpi_store_op *ops[REAP];
     uint32_t n;
     while ((n = store->backend->reap(store->self, ops, REAP)) > 0) {
         for (uint32_t i = 0; i < n; i++) {
             finish(store, ops[i]);
-            tell(store, &ended);
+            tell(store);
             begin_accepted(store);
         }
+        tell(store);
         happened = 1;
     }
     return happened;
