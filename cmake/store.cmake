@@ -42,7 +42,8 @@ endif()
 
 find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
-     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c")
+     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
+     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c")
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
 kvp_count_coverage(kvpager_store_objects)

@@ -3,7 +3,7 @@
 #define KVPI_STORE_FILE_H
 
 #include "store/backend.h"
-#include "store/file/engine.h"
+#include "store/file/engine/engine.h"
 
 /* As kvpi_file_backend.open, on another disk and with another engine. The URL's engine= wins over
  * engine->choice. */

@@ -1,5 +1,5 @@
 /* engine: two of them, and which one has the next operation. */
-#include "store/file/engine.h"
+#include "store/file/engine/engine.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -16,7 +16,7 @@
 #ifndef KVPI_STORE_FLIGHT_H
 #define KVPI_STORE_FLIGHT_H
 
-#include "store/file/queue.h"
+#include "store/file/engine/queue.h"
 #include "store/file/slabs.h"
 #include "store/backend.h"
 

@@ -1,5 +1,5 @@
 /* flight: begun, continued, ended. Everything happens on the thread of the store. */
-#include "store/file/flight.h"
+#include "store/file/engine/flight.h"
 
 #include <errno.h>
 #include <stdatomic.h>

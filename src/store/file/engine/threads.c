@@ -1,5 +1,5 @@
 /* threads: a list of work, a list of what is done, and threads between them. */
-#include "store/file/threads.h"
+#include "store/file/engine/threads.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -5,8 +5,8 @@
 #ifndef KVPI_STORE_ENGINE_H
 #define KVPI_STORE_ENGINE_H
 
-#include "store/file/flight.h"
-#include "store/file/threads.h"
+#include "store/file/engine/flight.h"
+#include "store/file/engine/threads.h"
 
 /* As the URL says: engine=auto (default), io_uring or threads. */
 enum { KVPI_ENGINE_AUTO = 0, KVPI_ENGINE_URING = 1, KVPI_ENGINE_THREADS = 2 };
