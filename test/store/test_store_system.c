@@ -1,6 +1,7 @@
 /* The file back end where the system refuses something, for real: io_uring forbidden by a seccomp
  * filter, before and after the store was opened; no memory may be locked; a file system without
- * O_DIRECT (ramfs, mounted where we are root); writes of a dead process that have not landed yet.
+ * O_DIRECT (ramfs, mounted where we are root); a write that is still under way when its process is
+ * dead (on a loop device whose file system is frozen).
  *
  * Each scene is a child, because nothing of this can be taken back. A child that cannot set its
  * scene says so and is counted as skipped. */
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/filter.h>
+#include <linux/fs.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -20,12 +22,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -447,6 +451,126 @@ static void scene_same_descriptor(void)
     kvp_store_close(store);
 }
 
+/* ----------------------------------------------------- a write that is under way after a kill -9 */
+
+/* `outer` is mounted from a file, `inner` from a file in it. While outer is frozen, no write to
+ * inner ends, and each stays under way. */
+static char outer[96];
+static int frozen = -1;
+static int was_locked;
+
+static int mount_both(void)
+{
+    char command[1024];
+    snprintf(outer, sizeof outer, "%s/outer", directory);
+    snprintf(command, sizeof command,
+             "{ mkdir %s %s/inner && truncate -s 128M %s/image && mkfs.ext4 -q %s/image && "
+             "mount -o loop %s/image %s && truncate -s 64M %s/image && mkfs.ext4 -q %s/image && "
+             "mount -o loop %s/image %s/inner; } >/dev/null 2>&1",
+             outer, directory, directory, directory, directory, outer, outer, outer, outer,
+             directory);
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           system(command) == 0;
+}
+
+/* Puts a record more when it is told to, and is killed while that is written. There is room for it in
+ * the first slab: a new one would be synced, and who waits for that cannot be killed. */
+static void write_and_wait(int in, int out)
+{
+    static _Alignas(PAGE) uint8_t kv[BLOCKS * PAGE];
+    static int32_t tokens[BLOCKS * TOKENS];
+    void *blocks[BLOCKS] = {kv, kv + PAGE};
+    kvp_identity identity;
+    kvp_store *store = open_store();
+    char word = has_uring(store) && says(store, "past the page cache");
+    use(store);
+    CHECK(kvp_store_sync(store, 0) == KVP_OK);
+    CHECK(kvp_store_wait(store, UINT64_C(60000000000)) == KVP_OK);
+    char go;
+    CHECK(write(out, &word, 1) == 1 && read(in, &go, 1) == 1);
+    identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+                              .slice = {.n_layers = 1, .n_heads = 1},
+                              .fingerprint = input_digest(1),
+                              .digest = input_digest(100),
+                              .block_tokens = TOKENS,
+                              .n_blocks = BLOCKS,
+                              .tokens = tokens};
+    CHECK(kvp_store_put(store, &identity, blocks, 0) == KVP_OK);
+    CHECK(write(out, &word, 1) == 1);
+    while (1)
+        pause();
+}
+
+static void thaw(void)
+{
+    CHECK(ioctl(frozen, FITHAW, 0) == 0);
+    close(frozen);
+    frozen = -1;
+}
+
+static int lock_when_thawed(void *context, int file, int wait)
+{
+    if (wait == KVPI_LOCK_SOON && frozen >= 0) {
+        was_locked = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        thaw();
+        wait = KVPI_LOCK_WAIT;
+    }
+    return kvpi_system_disk.lock(context, file, wait);
+}
+
+/* Until a process that was killed is gone: 1; 0: the system keeps it. */
+static int is_gone(pid_t child)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    for (unsigned i = 0; i < 300; i++) {
+        if (waitpid(child, NULL, WNOHANG) == child)
+            return 1;
+        nanosleep(&moment, NULL);
+    }
+    return 0;
+}
+
+static void scene_killed_while_writing(void)
+{
+    int to[2];
+    int from[2];
+    char word;
+    const struct timespec moment = {.tv_nsec = 100000000};
+    struct kvpi_disk waiting = kvpi_system_disk;
+    waiting.lock = lock_when_thawed;
+    if (!mount_both())
+        skip_scene("only root can mount, with mkfs.ext4 and loop devices");
+    strcat(directory, "/inner");
+    CHECK(pipe(to) == 0 && pipe(from) == 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        write_and_wait(to[0], from[1]);
+    CHECK(read(from[0], &word, 1) == 1);
+    frozen = open(outer, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CHECK(frozen >= 0 && ioctl(frozen, FIFREEZE, 0) == 0);
+    CHECK(write(to[1], "", 1) == 1 && read(from[0], &word, 1) == 1);
+    nanosleep(&moment, NULL); /* too short: the scene is skipped */
+    kill(child, SIGKILL);
+    if (!word || !is_gone(child)) {
+        thaw();
+        skip_scene("no io_uring with O_DIRECT here, or the kernel waits for the writes");
+    }
+    disk = &waiting;
+    kvp_store *store = open_store();
+    CHECK(frozen < 0);
+    CHECK(!there("w1") && move_all(store, 0) == RECORDS);
+    kvp_store_close(store);
+    if (!was_locked)
+        skip_scene("the write was not under way yet when the process was killed");
+}
+
+static void test_a_process_that_is_killed_while_it_writes(void **state)
+{
+    (void)state;
+    run_scene(scene_killed_while_writing);
+}
+
 static void test_a_write_that_lands_soon_is_waited_for(void **state)
 {
     (void)state;
@@ -479,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_a_write_that_lands_soon_is_waited_for),
         cmocka_unit_test(test_a_write_that_does_not_land_is_kept_away_from),
         cmocka_unit_test(test_writes_go_by_the_descriptor_that_is_locked),
+        cmocka_unit_test(test_a_process_that_is_killed_while_it_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
