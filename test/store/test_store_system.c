@@ -451,7 +451,7 @@ static void scene_same_descriptor(void)
     kvp_store_close(store);
 }
 
-/* ----------------------------------------------------- a write that is under way after a kill -9 */
+/* ---------------------------------------------------- a write that is under way after a kill -9 */
 
 /* `outer` is mounted from a file, `inner` from a file in it. While outer is frozen, no write to
  * inner ends, and each stays under way. */
@@ -473,8 +473,8 @@ static int mount_both(void)
            system(command) == 0;
 }
 
-/* Puts a record more when it is told to, and is killed while that is written. There is room for it in
- * the first slab: a new one would be synced, and who waits for that cannot be killed. */
+/* Puts a record more when it is told to, and is killed while that is written. There is room for it
+ * in the first slab: a new one would be synced, and who waits for that cannot be killed. */
 static void write_and_wait(int in, int out)
 {
     static _Alignas(PAGE) uint8_t kv[BLOCKS * PAGE];
