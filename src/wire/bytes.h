@@ -78,14 +78,11 @@ static inline void kvpi_wire_put_byte(struct kvpi_wire_out *out, uint32_t value)
 
 static inline void kvpi_wire_put(struct kvpi_wire_out *out, uint32_t value)
 {
-    uint8_t end[KVPI_VARINT_BYTES]; /* where the buffer has less room than this */
-    if (out->capacity >= KVPI_VARINT_BYTES && out->n <= out->capacity - KVPI_VARINT_BYTES) {
-        out->n += kvpi_varint_store(out->bytes + out->n, value);
-        return;
+    while (value >= 0x80) {
+        kvpi_wire_put_byte(out, (value & 0x7f) | 0x80);
+        value >>= 7;
     }
-    const unsigned n = kvpi_varint_store(end, value);
-    for (unsigned i = 0; i < n; i++)
-        kvpi_wire_put_byte(out, end[i]);
+    kvpi_wire_put_byte(out, value);
 }
 
 /* The way from one number to another, both below 2^31: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ... */
