@@ -1,6 +1,6 @@
-# libkvpager_store: KV in stores (include/kvpager/store). A library of its own, so that libkvpager
-# needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and CMake and
-# the tests say so.
+# libkvpager_store: KV in stores (kvpager/store.h, kvpager/identity.h). A library of its own, so that
+# libkvpager needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and
+# CMake and the tests say so.
 
 set(KVP_STORE_default OFF)
 if(PROJECT_IS_TOP_LEVEL)
@@ -57,8 +57,9 @@ if(TARGET lib)
 endif()
 
 if(KVP_INSTALL)
-  file(GLOB store_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/store/*.h")
-  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/store")
+  list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
+       OUTPUT_VARIABLE store_headers)
+  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::

@@ -21,7 +21,7 @@
 #ifndef KVPI_STORE_BACKEND_H
 #define KVPI_STORE_BACKEND_H
 
-#include <kvpager/store/store.h>
+#include <kvpager/store.h>
 
 #include "record.h"
 #include "url.h"

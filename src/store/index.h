@@ -21,7 +21,7 @@
 #ifndef KVPI_STORE_INDEX_H
 #define KVPI_STORE_INDEX_H
 
-#include <kvpager/store/identity.h>
+#include <kvpager/identity.h>
 
 #define KVPI_INDEX_NONE UINT32_MAX
 

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include <kvpager/store/identity.h>
+#include <kvpager/identity.h>
 
 enum { INPUT_TOKENS = 32, INPUT_KEYS = 2 };
 

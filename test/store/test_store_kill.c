@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include <kvpager/store/store.h>
+#include <kvpager/store.h>
 
 #include "store_inputs.h"
 

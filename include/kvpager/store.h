@@ -1,4 +1,4 @@
-/* kvpager/store/store.h: stores. KV that outlives the process, verified when it comes back.
+/* kvpager/store.h: stores. KV that outlives the process, verified when it comes back.
  *
  *   kvp_store_config config;
  *   kvp_store_config_init(&config);
@@ -42,8 +42,8 @@
  *
  * BYTES takes KiB, MiB, GiB and TiB. docs/STORES.md has the bytes of a record.
  */
-#ifndef KVPAGER_STORE_STORE_H
-#define KVPAGER_STORE_STORE_H
+#ifndef KVPAGER_STORE_H
+#define KVPAGER_STORE_H
 
 #include "identity.h"
 
