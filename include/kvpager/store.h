@@ -40,7 +40,12 @@
  *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take
  *   memory:?size=BYTES      in this process; for tests, and to try
  *
- * BYTES takes KiB, MiB, GiB and TiB. docs/STORES.md has the bytes of a record.
+ * and further limits, for both:
+ *
+ *   max_age=TIME            a record that was written so long ago is not served any more
+ *   quota=BYTES             the most that the records of one namespace may take
+ *
+ * BYTES takes KiB, MiB, GiB and TiB, TIME s, m, h and d. docs/STORES.md has the bytes of a record.
  */
 #ifndef KVPAGER_STORE_H
 #define KVPAGER_STORE_H
@@ -112,7 +117,8 @@ enum {
     KVP_STORE_GET = 2,
     KVP_STORE_HAVE = 3,
     KVP_STORE_DROP = 4,
-    KVP_STORE_SYNC = 5
+    KVP_STORE_SYNC = 5,
+    KVP_STORE_EVICT = 6
 };
 
 /* How an operation ended. */
@@ -164,12 +170,41 @@ KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
 KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t *bits, uint64_t tag);
 
-/* Drop records, and those that need them. Keys without a record are ignored. As kvp_store_have. */
+/* Drop records, and those that need them. Keys without a record are ignored.
+ *
+ * Takes:   keys         [n_keys] of kvp_record_key; n_keys 1..KVP_STORE_KEYS_MAX
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
+ * Owns:    keys are in use until the operation ends
+ * Thread:  the store's. Blocks: never. Cost: O(1)
+ */
 KVP_API kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t tag);
 
-/* Make what has ended durable: after the sync has ended, every put that ended before it was
- * submitted survives a loss of power. */
+/* Which records an operator means. A store knows the time of a record to the minute: one that may
+ * have been written at or after written_before is not meant. */
+typedef struct kvp_store_match {
+    uint64_t written_before; /* seconds since 1970; 0: no record; UINT64_MAX: of any age */
+    uint64_t space;          /* kvp_namespace_number, if one_space */
+    uint32_t one_space;      /* 0: records of all namespaces */
+    uint32_t reserved;       /* 0 */
+} kvp_store_match;
+
+/* Drop the records of a namespace, those of a certain age, or both; and those that need them. A
+ * record that is being written now goes, too, if it matches: its put ends with
+ * KVP_STORE_NO_PARENT.
+ *
+ * Takes:   match        copied
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
+ * Thread:  the store's. Blocks: never. Cost: O(1); the store's thread: O(records)
+ */
+KVP_API kvp_status kvp_store_evict(kvp_store *store, const kvp_store_match *match, uint64_t tag);
+
+/* Make what has ended durable: after the sync has ended with KVP_STORE_OK, every put that ended
+ * before it was submitted survives a loss of power.
+ *
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
+ * Thread:  the store's. Blocks: never. Cost: O(1)
+ */
 KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
 
 /* Take what has ended.
@@ -233,8 +268,10 @@ typedef struct kvp_store_stats {
     uint64_t reread;               /* records that were bad at first and right when read again */
     uint64_t failed;               /* operations that failed for the disk's or the server's sake */
     uint64_t away;                 /* operations while the store was left alone */
-    uint64_t evicted;              /* records dropped to make room */
-    uint64_t dropped;       /* records dropped by kvp_store_drop, or because their parent went */
+    uint64_t evicted;              /* records dropped to make room, or for a quota */
+    uint64_t dropped;       /* records dropped by kvp_store_drop and kvp_store_evict, because they
+                               were bad, or because their parent went */
+    uint64_t expired;       /* records that were older than max_age */
     uint64_t read_bytes;    /* KV of hits */
     uint64_t written_bytes; /* KV of records written */
     uint64_t get_ns[KVP_STORE_LATENCIES]; /* gets by time from accepted to ended: bucket b counts

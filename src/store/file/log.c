@@ -10,7 +10,7 @@
 
 static const uint8_t MAGIC[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', 'L'};
 
-enum { AT_HEADER_SUM = 56, AT_SUM = 40, CHUNK = 256 /* entries */ };
+enum { AT_HEADER_SUM = 56, AT_SUM = 44, CHUNK = 256 /* entries */ };
 
 static uint64_t offset_of(uint64_t number)
 {
@@ -123,7 +123,9 @@ int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry)
     kvpi_put32(bytes + 8, entry->generation);
     kvpi_put32(bytes + 12, entry->parent);
     memcpy(bytes + 16, entry->key, sizeof entry->key);
-    kvpi_put32(bytes + 32, entry->parent_generation);
+    kvpi_put32(bytes + 28, entry->written);
+    kvpi_put64(bytes + 32, entry->space);
+    kvpi_put32(bytes + 40, entry->parent_generation);
     kvpi_put64(bytes + AT_SUM, sum_entry(log, log->n_entries, bytes));
     const int error = transfer(log, 1, bytes, sizeof bytes, offset_of(log->n_entries));
     if (!error)
@@ -143,7 +145,9 @@ static int read_entry(const struct kvpi_log *log, uint64_t number, const uint8_t
     out_entry->generation = kvpi_get32(bytes + 8);
     out_entry->parent = kvpi_get32(bytes + 12);
     memcpy(out_entry->key, bytes + 16, sizeof out_entry->key);
-    out_entry->parent_generation = kvpi_get32(bytes + 32);
+    out_entry->written = kvpi_get32(bytes + 28);
+    out_entry->space = kvpi_get64(bytes + 32);
+    out_entry->parent_generation = kvpi_get32(bytes + 40);
     return 1;
 }
 

@@ -13,7 +13,9 @@
 enum state { UNKNOWN = 0, LIVE, GONE, PLACED };
 
 struct slot {
-    uint8_t key[16];
+    uint8_t key[KVPI_INDEX_KEY];
+    uint32_t written;
+    uint64_t space;
     uint32_t generation;
     uint32_t parent;
     uint32_t parent_generation;
@@ -69,6 +71,8 @@ static void take_entry(void *context, const struct kvpi_log_entry *entry)
     if (slot->state == GONE)
         return;
     memcpy(slot->key, entry->key, sizeof slot->key);
+    slot->written = entry->written;
+    slot->space = entry->space;
     slot->parent = entry->parent;
     slot->parent_generation = entry->parent_generation;
     list_in(recovery, entry->slot);
@@ -109,7 +113,13 @@ static void place(struct recovery *recovery, struct kvpi_index *index, uint32_t 
         memcpy(key.bytes, slot->key, sizeof slot->key);
         if (kvpi_index_find(index, &key) != NONE)
             return; /* a second copy, whose end was not logged */
-        kvpi_index_restore(index, below, slot->key, at, slot->generation);
+        struct kvpi_index_record record = {.parent = at,
+                                           .generation = slot->generation,
+                                           .written = slot->written,
+                                           .space = slot->space};
+        memcpy(record.key, slot->key, sizeof record.key);
+        if (!kvpi_index_restore(index, below, &record))
+            return;
         slot->state = PLACED;
     }
 }
