@@ -66,7 +66,7 @@ void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uin
 /* Drop all records that match, and all that need them. */
 void kvpi_catalog_evict(struct kvpi_catalog *catalog, const kvp_store_match *match);
 
-/* Whether a record matches; its time is known to the minute, and one that may be younger does not. */
+/* Whether a record matches; its time is known to the minute. One that may be younger does not. */
 int kvpi_match(const kvp_store_match *match, uint64_t space, uint32_t written);
 
 void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_usage *out_usage);

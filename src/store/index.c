@@ -85,9 +85,9 @@ static struct kvpi_space *space_of(const struct kvpi_index *index, uint32_t entr
     return &index->spaces.items[index->entries[entry].space];
 }
 
-/* The next entry of the same namespace on the hotter side. Entries enter the order at its hot end or
- * beside their ancestors: so all steps of a namespace together are fewer than all entries that ever
- * entered. */
+/* The next entry of the same namespace on the hotter side. Entries enter the order at its hot end
+ * or beside their ancestors: so all steps of a namespace together are fewer than all entries that
+ * ever entered. */
 static uint32_t next_of_space(const struct kvpi_index *index, uint32_t entry)
 {
     uint32_t e = index->entries[entry].hotter;

@@ -109,8 +109,8 @@ int kvpi_index_restore(struct kvpi_index *index, uint32_t slot,
 /* The entry of a key, whatever its state, or NONE. */
 uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key);
 
-/* Take a free slot for a key that is not there, WRITING, hottest but for its ancestors, pinned once.
- * NONE: no slot is free, or there are too many namespaces. */
+/* Take a free slot for a key that is not there, WRITING, hottest but for its ancestors, pinned
+ * once. NONE: no slot is free, or there are too many namespaces. */
 uint32_t kvpi_index_add(struct kvpi_index *index, const struct kvpi_index_record *record);
 
 /* The number of an entry's namespace. */

@@ -22,8 +22,8 @@ static inline kvp_digest input_digest(unsigned start)
     return digest;
 }
 
-/* The record with number `n` of a chain, in a store whose fingerprint is input_digest(1); its tokens
- * are first, first + 1, ... */
+/* The record with number `n` of a chain, in a store whose fingerprint is input_digest(1); its
+ * tokens are first, first + 1, ... */
 static inline kvp_identity input_identity(int32_t *out_tokens, uint32_t n_blocks,
                                           uint32_t block_tokens, unsigned n, unsigned first)
 {

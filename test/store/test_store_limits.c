@@ -297,7 +297,7 @@ static void test_operators_evict_by_namespace_and_age(void **state)
             assert_true(evict(store, (kvp_store_match){.written_before = before,
                                                        .space = 501,
                                                        .one_space = 1}) == 0xF0FF);
-            /* Record 1 was written in the minute before 2: one second earlier it might be younger. */
+            /* To the minute: a second earlier, record 0 might be younger. */
             assert_true(evict(store, (kvp_store_match){.written_before = START + MINUTE - 1}) ==
                         0xF0FF);
             assert_true(evict(store, (kvp_store_match){.written_before = START + MINUTE}) ==
