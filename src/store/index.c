@@ -80,7 +80,7 @@ static void chain_out(struct kvpi_index *index, uint32_t entry)
 
 /* ------------------------------------------------------------------------------------ the order */
 
-static struct kvpi_space *space_of(const struct kvpi_index *index, uint32_t entry)
+static struct kvpi_spaces_item *space_of(const struct kvpi_index *index, uint32_t entry)
 {
     return &index->spaces.items[index->entries[entry].space];
 }
@@ -125,7 +125,7 @@ static void order_in(struct kvpi_index *index, uint32_t entry, uint32_t hotter)
         index->cold = entry;
     else
         index->entries[e->colder].hotter = entry;
-    struct kvpi_space *space = space_of(index, entry);
+    struct kvpi_spaces_item *space = space_of(index, entry);
     if (index->has_quota && (space->cold == NONE || space->cold == hotter))
         space->cold = entry;
 }
@@ -345,7 +345,7 @@ static const char *check_entry(const struct kvpi_index *index, uint32_t e, uint3
 static const char *check_spaces(const struct kvpi_index *index, const uint32_t *places)
 {
     for (uint32_t id = 0; id < index->spaces.n_fresh; id++) {
-        const struct kvpi_space *space = &index->spaces.items[id];
+        const struct kvpi_spaces_item *space = &index->spaces.items[id];
         uint32_t n = 0;
         uint32_t cold = NONE;
         for (uint32_t e = 0; e < index->n; e++) {

@@ -51,7 +51,7 @@ int32_t kvpi_spaces_enter(struct kvpi_spaces *spaces, uint64_t number)
         }
         uint32_t *head = head_of(spaces, number);
         spaces->items[id] =
-            (struct kvpi_space){.number = number, .cold = UINT32_MAX, .chain = *head};
+            (struct kvpi_spaces_item){.number = number, .cold = UINT32_MAX, .chain = *head};
         *head = (uint32_t)id + 1;
     }
     spaces->items[id].used++;
@@ -60,7 +60,7 @@ int32_t kvpi_spaces_enter(struct kvpi_spaces *spaces, uint64_t number)
 
 void kvpi_spaces_leave(struct kvpi_spaces *spaces, uint32_t id)
 {
-    struct kvpi_space *space = &spaces->items[id];
+    struct kvpi_spaces_item *space = &spaces->items[id];
     if (--space->used > 0)
         return;
     uint32_t *at = head_of(spaces, space->number);

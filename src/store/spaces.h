@@ -7,7 +7,7 @@
 
 enum { KVPI_SPACES_MAX = 65535 };
 
-struct kvpi_space {
+struct kvpi_spaces_item {
     uint64_t number; /* kvp_namespace_number */
     uint32_t used;   /* entries; 0: the identifier is free */
     uint32_t cold;   /* the coldest of them, where the index keeps track of it */
@@ -15,7 +15,7 @@ struct kvpi_space {
 };
 
 struct kvpi_spaces {
-    struct kvpi_space *items; /* [n] */
+    struct kvpi_spaces_item *items; /* [n] */
     uint32_t *table;          /* [n_buckets] the first of each chain, + 1 */
     uint32_t n;
     uint32_t n_buckets; /* a power of two >= n */

@@ -1,5 +1,8 @@
 /* What operators see of file stores: counts, records, every reason for which a record is bad, and
- * what cleaning leaves. On a disk in memory; the URLs on the real one. */
+ * what cleaning leaves. On a disk in memory; the URLs on the real one.
+ *
+ *   test_store_operate --write PATH [SECRET]   write a store of eight records for the command's
+ *                                              tests, and keep it open until standard input ends */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +67,7 @@ static void make_records(void)
 
 static const char secret[] = "0123456789abcdef";
 
-static kvp_store *open_store(int has_secret)
+static kvp_store_config config_of(int has_secret)
 {
     kvp_store_config config;
     kvp_store_config_init(&config);
@@ -78,6 +81,12 @@ static kvp_store *open_store(int has_secret)
     config.now = test_clock;
     config.secret = has_secret ? secret : NULL;
     config.secret_bytes = has_secret ? 16 : 0;
+    return config;
+}
+
+static kvp_store *open_store(int has_secret)
+{
+    const kvp_store_config config = config_of(has_secret);
     kvp_store *store = NULL;
     char why[300];
     if (kvpi_store_open(&config, &on_sim, &store, why, sizeof why) != KVP_OK)
@@ -536,9 +545,34 @@ static void test_statistics_as_prometheus_reads_them(void **state)
     assert_int_equal(kvp_store_stats_text(&stats, NULL, text, 0, NULL), KVP_E_ARG);
 }
 
-int main(void)
+static int write_store(const char *path, int has_secret)
+{
+    char url[300];
+    snprintf(url, sizeof url, "file:%s?size=135168", path);
+    kvp_store_config config = config_of(has_secret);
+    config.url = url;
+    now = START;
+    kvp_store *store;
+    char why[300];
+    if (kvp_store_open(&config, &store, why, sizeof why) != KVP_OK) {
+        fprintf(stderr, "%s\n", why);
+        return 1;
+    }
+    for (unsigned r = 0; r < RECORDS; r++, now += MINUTE)
+        put(store, r);
+    puts("written");
+    fflush(stdout);
+    while (getchar() != EOF)
+        continue;
+    kvp_store_close(store);
+    return 0;
+}
+
+int main(int argc, char **argv)
 {
     make_records();
+    if (argc > 2 && strcmp(argv[1], "--write") == 0)
+        return write_store(argv[2], argc > 3);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_scan_tells_what_is_there),
         cmocka_unit_test(test_a_verification_names_every_fault),
