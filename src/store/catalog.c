@@ -17,7 +17,11 @@ static void leave(struct kvpi_catalog *catalog, uint32_t entry)
 
 /* --------------------------------------------------------------------------------------- limits */
 
-enum { HAND = 64 /* entries that one operation looks at */, LOOK = KVP_STORE_QUEUE_MAX + 1 };
+enum {
+    HAND = 64 /* entries that one operation looks at */,
+    LOOK = KVP_STORE_QUEUE_MAX + 1,
+    AHEAD = 12 /* keys */
+};
 
 kvp_status kvpi_catalog_limit(struct kvpi_catalog *catalog,
                               const struct kvpi_backend_config *config, char *out_why,
@@ -286,9 +290,19 @@ void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *key
                        uint64_t *bits)
 {
     memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
-    for (uint32_t i = 0; i < n_keys; i++)
+    /* Two reads of memory a key, far from each other: many are on their way at a time. */
+    for (uint32_t i = 0; i < 2 * AHEAD && i < n_keys; i++)
+        kvpi_index_prefetch_bucket(&catalog->index, keys[i].bytes);
+    for (uint32_t i = 0; i < AHEAD && i < n_keys; i++)
+        kvpi_index_prefetch_entry(&catalog->index, keys[i].bytes);
+    for (uint32_t i = 0; i < n_keys; i++) {
+        if (i + 2 * AHEAD < n_keys)
+            kvpi_index_prefetch_bucket(&catalog->index, keys[i + 2 * AHEAD].bytes);
+        if (i + AHEAD < n_keys)
+            kvpi_index_prefetch_entry(&catalog->index, keys[i + AHEAD].bytes);
         if (kvpi_catalog_find(catalog, &keys[i]) != KVPI_INDEX_NONE)
             bits[i / 64] |= UINT64_C(1) << i % 64;
+    }
 }
 
 void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys)

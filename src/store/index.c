@@ -1,8 +1,10 @@
 /* index: records by key, their tree, and the order in which they go. */
+#define _GNU_SOURCE /* madvise */
 #include "index.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { EPOCH = 1024 /* touches */, EPOCHS = 64 };
 
@@ -10,18 +12,35 @@ enum { EPOCH = 1024 /* touches */, EPOCHS = 64 };
 
 /* ---------------------------------------------------------------------------------- open, close */
 
+/* Look-ups go anywhere: in small pages each would miss the processor's table of pages, too. */
+static void *allot(size_t n_bytes, int fill)
+{
+    const size_t huge = (size_t)2 << 20;
+    const size_t n = (n_bytes + huge - 1) / huge * huge;
+    if (n_bytes < huge || n < n_bytes) {
+        void *small = malloc(n_bytes);
+        return small ? memset(small, fill, n_bytes) : NULL;
+    }
+    void *bytes = aligned_alloc(huge, n);
+    if (!bytes)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(bytes, n, MADV_HUGEPAGE);
+#endif
+    return memset(bytes, fill, n_bytes);
+}
+
 kvp_status kvpi_index_open(struct kvpi_index *index, uint32_t n)
 {
     *index = (struct kvpi_index){.n = n, .n_buckets = 1, .free = NONE, .cold = NONE, .hot = NONE};
     while (index->n_buckets < n)
         index->n_buckets *= 2;
-    index->entries = calloc(n, sizeof *index->entries);
-    index->table = malloc(index->n_buckets * sizeof *index->table);
+    index->entries = allot(n * sizeof *index->entries, 0);
+    index->table = allot(index->n_buckets * sizeof *index->table, 0xFF);
     if (!index->entries || !index->table || kvpi_spaces_open(&index->spaces, n) != KVP_OK) {
         kvpi_index_close(index);
         return KVP_E_NO_MEMORY;
     }
-    memset(index->table, 0xFF, index->n_buckets * sizeof *index->table);
     return KVP_OK;
 }
 
@@ -61,6 +80,20 @@ uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key)
            memcmp(index->entries[e].key, key->bytes, sizeof index->entries[e].key) != 0)
         e = index->entries[e].chain;
     return e;
+}
+
+void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *key)
+{
+    __builtin_prefetch(bucket_of(index, key));
+}
+
+void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key)
+{
+    const uint32_t e = *bucket_of(index, key);
+    if (e != NONE) {
+        __builtin_prefetch(&index->entries[e]);
+        __builtin_prefetch((const uint8_t *)&index->entries[e] + sizeof *index->entries - 1);
+    }
 }
 
 static void chain_in(struct kvpi_index *index, uint32_t entry)

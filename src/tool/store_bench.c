@@ -8,7 +8,7 @@
  * keep there is not touched. A round writes all records and reads them; the first one writes into
  * fresh space, and its writes are told apart.
  */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE /* O_DIRECT, nftw */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

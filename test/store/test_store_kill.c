@@ -122,6 +122,8 @@ static void write_until_killed(unsigned first, int out)
         for (uint32_t i = 0; i < n; i++) {
             const uint32_t ended = (uint32_t)(done[i].tag / DEPTH);
             free_places[n_free++] = (unsigned)(done[i].tag % DEPTH);
+            if (done[i].result != KVP_STORE_OK && done[i].result != KVP_STORE_KNOWN)
+                _exit(20 + (int)done[i].result); /* nobody would hear of it */
             if (done[i].result == KVP_STORE_OK && write(out, &ended, sizeof ended) < 0)
                 _exit(5);
         }

@@ -34,6 +34,7 @@ struct file_store {
     int engine_open;
     uint64_t n_damaged;
     uint64_t last_id;
+    uint8_t log_buffer[KVPI_LOG_BUFFER];
     uint32_t n_syncing; /* syncs that are out: the log stays where it is */
 };
 
@@ -71,12 +72,16 @@ static void compact(struct file_store *store)
     if (error)
         return;
     const struct kvpi_index *index = &store->catalog.index;
+    log.buffer = store->log_buffer;
     for (uint32_t e = 0; e < index->n && !error; e++)
         if (index->entries[e].state != KVPI_ENTRY_READY && index->entries[e].generation > 0)
             error = append(store, &log, KVPI_LOG_DROP, e);
     for (uint32_t e = index->cold; e != KVPI_INDEX_NONE && !error; e = index->entries[e].hotter)
         if (index->entries[e].state == KVPI_ENTRY_READY)
             error = append(store, &log, KVPI_LOG_PUT, e);
+    if (!error)
+        error = kvpi_log_flush(&log);
+    log.buffer = NULL;
     if (!error)
         error = disk->sync(disk->context, log.file);
     if (!error)

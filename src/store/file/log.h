@@ -47,7 +47,13 @@ struct kvpi_log {
     uint64_t id;
     uint64_t n_entries;
     struct kvpi_log_form form;
+    /* While `buffer` is not NULL, entries are gathered in it, and written by kvpi_log_flush or when
+     * it is full. */
+    uint8_t *buffer;     /* [KVPI_LOG_BUFFER] */
+    uint32_t n_buffered; /* entries: the last of n_entries */
 };
+
+enum { KVPI_LOG_BUFFER = 1024 * KVPI_LOG_ENTRY };
 
 /* Make an empty log. 0 or an errno. */
 int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
@@ -61,6 +67,9 @@ void kvpi_log_close(struct kvpi_log *log);
 /* Append one entry. 0 or an errno, and then it is as if it had not been called: a later entry takes
  * the place. */
 int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry);
+
+/* Write what is in the buffer. 0 or an errno. */
+int kvpi_log_flush(struct kvpi_log *log);
 
 /* Read entries from number `from` on, and give the number of the next one to read. Damaged ones are
  * left out and counted. */

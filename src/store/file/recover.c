@@ -10,6 +10,8 @@
 
 #define NONE KVPI_INDEX_NONE
 
+enum { AHEAD = 16 };
+
 enum state { UNKNOWN = 0, LIVE, GONE, PLACED };
 
 struct slot {
@@ -124,6 +126,20 @@ static void place(struct recovery *recovery, struct kvpi_index *index, uint32_t 
     }
 }
 
+static void place_all(struct recovery *recovery, struct kvpi_index *index)
+{
+    uint32_t ahead = recovery->first; /* where the buckets are brought into the CPU's caches */
+    for (uint32_t i = 0; i < AHEAD && ahead != NONE; i++)
+        ahead = recovery->slots[ahead].after;
+    for (uint32_t at = recovery->first; at != NONE; at = recovery->slots[at].after) {
+        if (ahead != NONE) {
+            kvpi_index_prefetch_bucket(index, recovery->slots[ahead].key);
+            ahead = recovery->slots[ahead].after;
+        }
+        place(recovery, index, at);
+    }
+}
+
 kvp_status kvpi_recover(struct kvpi_log *log, struct kvpi_index *index, uint64_t *out_n_damaged)
 {
     struct recovery recovery = {.n = index->n, .first = NONE, .last = NONE};
@@ -133,8 +149,8 @@ kvp_status kvpi_recover(struct kvpi_log *log, struct kvpi_index *index, uint64_t
     uint64_t next;
     *out_n_damaged = 0;
     const int error = kvpi_log_read(log, 0, take_entry, &recovery, &next, out_n_damaged);
-    for (uint32_t at = recovery.first; at != NONE && !error; at = recovery.slots[at].after)
-        place(&recovery, index, at);
+    if (!error)
+        place_all(&recovery, index);
     for (uint32_t at = 0; at < index->n && !error; at++)
         if (recovery.slots[at].state != PLACED)
             index->entries[at].generation = recovery.slots[at].generation;
