@@ -23,7 +23,7 @@ if(NOT KVP_UCX_LIB_FOUND)
   return()
 endif()
 
-file(GLOB ucx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/tiers/ucx/*.c")
+file(GLOB ucx_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/transfer/ucx/*.c")
 add_library(kvpager_ucx SHARED ${ucx_sources})
 kvp_configure_target(kvpager_ucx)
 kvp_count_coverage(kvpager_ucx)

@@ -11,7 +11,7 @@
 #include <kvpager/inspect.h>
 #include <kvpager/kvpager.h>
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 #include "meter.h"
 #include "require.h"

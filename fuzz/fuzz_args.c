@@ -4,9 +4,9 @@
  * taken is within the ranges that the next stages count on. */
 #define _GNU_SOURCE /* open_memstream; stderr can be assigned */
 
-#include "tool/mrc_args.h"
-#include "tool/replay_args.h"
-#include "tool/replay_setup.h"
+#include "tool/mrc/args.h"
+#include "tool/replay/args.h"
+#include "tool/replay/setup.h"
 #include "tool/tool.h"
 
 #include <stdarg.h>

@@ -3,8 +3,8 @@
  * bytes choose; the figures must add up. */
 #define _GNU_SOURCE /* memfd_create */
 
-#include "tool/models.h"
-#include "tool/size_report.h"
+#include "tool/models/models.h"
+#include "tool/size/report.h"
 
 #include <kvpager/types.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <kvpager/hash.h>
 #include <kvpager/oplog.h>
 
-#include "trace/oplog_replay.h"
+#include "oplog/replay.h"
 
 #include "require.h"
 

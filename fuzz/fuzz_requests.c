@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE /* memfd_create */
 
-#include "trace/requests.h"
+#include "tool/requests/requests.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -14,8 +14,8 @@
 
 #include <kvpager/kvpager.h>
 
-#include "core/hash.h"
-#include "core/snapshot.h"
+#include "core/stages/hash.h"
+#include "core/snapshot/frames.h"
 
 #include "meter.h"
 #include "require.h"

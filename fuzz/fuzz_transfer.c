@@ -15,7 +15,7 @@
 
 #include <kvpager/transfer.h>
 
-#include "tiers/transfer_bytes.h"
+#include "transfer/bytes.h"
 
 #include "require.h"
 

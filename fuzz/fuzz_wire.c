@@ -7,7 +7,7 @@
 
 #include <kvpager/wire.h>
 
-#include "sched/wire_bytes.h"
+#include "wire/bytes.h"
 
 #include "require.h"
 

@@ -117,13 +117,13 @@ def verdicts(recorded, counted):
 
 
 def self_test():
-    text = ("events: Ir\nob=(1) /b/kvp_bench\nfl=(1) /s/src/core/cache.c\nfn=(1) kvp_seq_open\n"
+    text = ("events: Ir\nob=(1) /b/kvp_bench\nfl=(1) /s/src/core/calls/seqs.c\nfn=(1) kvp_seq_open\n"
             "16 400\n+2 30\ncob=(2) /lib/libc.so.6\ncfi=(2) ./string/memcpy.c\ncfn=(2) memcpy\n"
             "calls=3 50\n+1 9000\nfi=(3) /s/bench/world.c\n* 7\nfe=(1)\n-3 2\n\n"
             "ob=(2)\nfl=(2)\nfn=(2)\n50 9000\n")
     assert count(text, is_ours) == 432
-    assert OF_ONE_PROCESSOR.search("/x/src/attention/kernels_avx512_bf16.c")
-    assert not OF_ONE_PROCESSOR.search("/x/src/attention/kernels_portable.c")
+    assert OF_ONE_PROCESSOR.search("/x/src/attention/kernels/x86/kernels_avx512_bf16.c")
+    assert not OF_ONE_PROCESSOR.search("/x/src/attention/kernels/portable.c")
     same = {name: 1000 for name in NAMES}
     assert not any(bad for _, bad in verdicts(same, same))
     assert any(bad for _, bad in verdicts(same, {**same, NAMES[3]: 1031}))

@@ -7,6 +7,7 @@
 Prints `file:line: message` for each finding; exit status 1 if there is any.
 """
 
+import collections
 import fnmatch
 import os
 import re
@@ -20,40 +21,39 @@ import tempfile
 # A file may always include its own header, and kvpager/ stands for include/kvpager/.
 PUBLIC = "include/kvpager/*"
 # Structs that differ between a program and the library, and why one is refused: every room's.
-SIZED = "src/common/*"
+SIZED = ["src/base/sized.h", "src/base/why.h"]
 MAY_INCLUDE = [
     # file                    what it may include
     (PUBLIC,                  [PUBLIC]),
-    ("src/common/*",          [PUBLIC, "src/common/*"]),
-    ("src/core/base*",        [PUBLIC, "src/core/base*"]),
-    ("src/core/types*",       [PUBLIC, "src/core/base*", "src/core/types*"]),
-    ("src/core/hash*",        [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*"]),
-    ("src/core/prefix*",      [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*",
-                               "src/core/prefix*"]),
-    ("src/core/pool*",        [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*",
-                               "src/core/pool*"]),
-    ("src/core/table*",       [PUBLIC, "src/core/base*", "src/core/types*", "src/core/hash*",
-                               "src/core/table*"]),
-    ("src/core/plan*",        [PUBLIC, "src/core/base*", "src/core/types*", "src/core/plan*"]),
-    ("src/core/record*",      [PUBLIC, "src/core/base*", "src/core/types*", "src/core/record*"]),
+    ("src/base/platform/*",   [PUBLIC, *SIZED, "src/base/platform/*"]),
+    ("src/base/*",            [PUBLIC, "src/base/*"]),
+    ("src/core/stages/hash*", [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
+    ("src/core/stages/prefix*",
+                              [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
+    ("src/core/stages/pool*", [PUBLIC, "src/base/base.h", "src/core/stages/hash*",
+                               "src/core/stages/pool*"]),
+    ("src/core/stages/table*",
+                              [PUBLIC, "src/base/base.h", "src/core/stages/hash*"]),
+    ("src/core/stages/*",     [PUBLIC, "src/base/base.h"]),
+    ("src/core/record/*",     [PUBLIC, "src/base/base.h", "src/core/record/*"]),
     # Every call begins and ends there: which process is it?
-    ("src/core/cache_life*",  [PUBLIC, SIZED, "src/core/*", "src/platform/*"]),
-    ("src/core/*",            [PUBLIC, SIZED, "src/core/*"]),
-    ("src/platform/*",        [PUBLIC, "src/platform/*"]),
+    ("src/core/calls/life.c", [PUBLIC, *SIZED, "src/base/base.h", "src/base/platform/process.h",
+                               "src/core/*"]),
+    ("src/core/*",            [PUBLIC, *SIZED, "src/base/base.h", "src/core/*"]),
     # The log is written from inside the core: record.h is the core's list of what it reports.
-    ("src/trace/oplog*",      [PUBLIC, SIZED, "src/trace/*", "src/core/record.h"]),
-    ("src/trace/*",           [PUBLIC, "src/trace/*"]),
-    ("src/tool/*",            [PUBLIC, "src/trace/*", "src/tool/*"]),
-    ("src/files/*",           [PUBLIC, SIZED, "src/files/*"]),
-    ("src/sched/*",           [PUBLIC, SIZED, "src/sched/*"]),
-    ("src/threads/*",         [PUBLIC, "src/threads/*"]),
-    ("src/memory/*",          [PUBLIC, SIZED, "src/memory/*", "src/threads/*"]),
-    ("src/attention/*",       [PUBLIC, SIZED, "src/attention/*", "src/threads/*"]),
-    ("src/tiers/transfer_rows*",
-                              [PUBLIC, "src/tiers/*", "src/memory/stream.h"]),
-    ("src/tiers/*",           [PUBLIC, SIZED, "src/tiers/*"]),
-    ("src/store/file/*",      [PUBLIC, "src/store/*", "src/store/file/*"]),
+    ("src/oplog/*",           [PUBLIC, *SIZED, "src/oplog/*", "src/core/record/record.h"]),
+    ("src/sched/*",           [PUBLIC, *SIZED, "src/sched/*"]),
+    ("src/wire/*",            [PUBLIC, *SIZED, "src/wire/*"]),
+    ("src/memory/*",          [PUBLIC, *SIZED, "src/memory/*", "src/base/pages.h",
+                               "src/base/team.h"]),
+    ("src/attention/*",       [PUBLIC, *SIZED, "src/attention/*", "src/base/team.h"]),
+    ("src/transfer/rows*",    [PUBLIC, "src/transfer/*", "src/memory/copy/stream.h"]),
+    ("src/transfer/*",        [PUBLIC, *SIZED, "src/transfer/*", "src/base/checksum.h"]),
     ("src/store/*",           [PUBLIC, "src/store/*"]),
+    ("src/tool/input/*",      [PUBLIC, "src/tool/input/*"]),
+    ("src/tool/requests/*",   [PUBLIC, "src/tool/input/*", "src/tool/requests/*"]),
+    ("src/tool/log/*",        [PUBLIC, "src/tool/*", "src/oplog/*"]),
+    ("src/tool/*",            [PUBLIC, "src/tool/*"]),
     # An example of several files includes its own; others are one file and the public headers.
     ("examples/tiny_llama/*", [PUBLIC, "examples/tiny_llama/*"]),
     ("examples/*",            [PUBLIC]),
@@ -61,13 +61,17 @@ MAY_INCLUDE = [
 
 # The three stages do not know each other, and one file tells the story: whoever is not listed here
 # may include at most one of them.
-STAGES = ["src/core/prefix.h", "src/core/pool.h", "src/core/table.h"]
-MAY_INCLUDE_STAGES = ["src/core/cache*", "test/*", "bench/*", "fuzz/*"]
+STAGES = ["src/core/stages/prefix.h", "src/core/stages/pool.h", "src/core/stages/table.h"]
+MAY_INCLUDE_STAGES = ["src/core/cache/*", "src/core/calls/*", "src/core/meta/*",
+                      "src/core/snapshot/*", "test/*", "bench/*", "fuzz/*"]
 
 # The core decides and does nothing else: no input or output, no threads, no clock.
 NO_SYSTEM = [
     ("src/core/*", ["stdio.h", "pthread.h", "threads.h", "time.h", "sys/time.h"]),
 ]
+
+# What a person can survey.
+MAX_FOLDER_FILES = 18
 
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 100
@@ -336,6 +340,14 @@ def c_files(root):
                     yield os.path.relpath(os.path.join(directory, name), root)
 
 
+def check_folders(paths):
+    """Folders of src with more C files than a person surveys: (folder, 1, message)."""
+    counts = collections.Counter(os.path.dirname(path) for path in paths)
+    for folder, count in sorted(counts.items()):
+        if folder.startswith("src/") and count > MAX_FOLDER_FILES:
+            yield folder, 1, f"{count} C files, at most {MAX_FOLDER_FILES}"
+
+
 def lint(root):
     """Every finding, as (path, line, message)."""
     sources = [Source(root, path) for path in c_files(root)]
@@ -344,6 +356,7 @@ def lint(root):
         if fits(source.path, [PUBLIC]):
             public_names.update(re.findall(rf"\b({PUBLIC_PREFIX}\w+)\s*\(", source.code))
     findings = [(".ci/budget", *finding) for finding in check_budget(root)]
+    findings += check_folders(source.path for source in sources)
     for source in sources:
         for check in (check_text, check_functions, check_types, check_macros, check_public_names):
             findings += [(source.path, *finding) for finding in check(source)]
@@ -362,60 +375,60 @@ CLEAN = {
                                "KVP_API const char *kvp_version(void);\n"
                                "KVP_API kvp_size kvp_do(kvp_size size_t_like);\n"
                                "#ifdef __cplusplus\n}\n#endif\n",
-    "src/core/base.h": "#include <stddef.h>\nstruct range {\n    size_t n;\n};\n"
+    "src/base/base.h": "#include <stddef.h>\nstruct range {\n    size_t n;\n};\n"
                        "static inline int kvpi_base_one(void)\n{\n    return 1;\n}\n",
-    "src/core/pool.h": '#include "core/base.h"\nint kvpi_pool_take(int n);\n',
-    "src/core/prefix.h": '#include "base.h"\n',
-    "src/core/table.h": "#include <kvpager/types.h>\n",
-    "src/core/pool.c": '#include "pool.h"\n\nstatic int min(int a, int b)\n{\n'
+    "src/core/stages/pool.h": '#include "base/base.h"\nint kvpi_pool_take(int n);\n',
+    "src/core/stages/prefix.h": '#include "../../base/base.h"\n',
+    "src/core/stages/table.h": "#include <kvpager/types.h>\n",
+    "src/core/stages/pool.c": '#include "pool.h"\n\nstatic int min(int a, int b)\n{\n'
                        "    return a < b ? a : b;\n}\n\n"
                        'int kvpi_pool_take(int n)\n{\n    const char *s = "} \\" { TODAY";\n'
                        "    return min(n, s[0] == '{');\n}\n"
                        "static const int table[] = {1, 2};\n",
-    "src/core/cache.c": '#include "core/pool.h"\n#include "core/prefix.h"\n#include "core/table.h"\n'
+    "src/core/calls/seqs.c": '#include "core/stages/pool.h"\n#include "core/stages/prefix.h"\n#include "core/stages/table.h"\n'
                         "\n__attribute__((noinline)) const char *kvp_version(void)\n{\n"
                         '    return "0";\n}\n',
-    "src/trace/reader.h": "int kvpi_reader_open(void);\n",
-    "src/tool/main.c": '#include "trace/reader.h"\n#include <stdio.h>\n\nint main(void)\n{\n'
+    "src/tool/input/reader.h": "int kvpi_reader_open(void);\n",
+    "src/tool/main.c": '#include "tool/input/reader.h"\n#include <stdio.h>\n\nint main(void)\n{\n'
                        "    return 0;\n}\n",
-    "test/unit/test_pool.c": '#include "core/pool.h"\n#include "core/prefix.h"\n',
+    "test/unit/test_pool.c": '#include "core/stages/pool.h"\n#include "core/stages/prefix.h"\n',
 }
 
 # rule, file, its whole text, line of the finding, part of the message
 VIOLATIONS = [
-    ("core room order", "src/core/base.h", '#include "core/pool.h"\n', 1, "must not include"),
-    ("stage to stage", "src/core/pool.c", '\n#include "core/table.h"\n', 2, "must not include"),
-    ("two stages outside cache", "src/core/meta.c",
-     '#include "core/pool.h"\n#include "core/table.h"\n', 2, "only the cache may"),
-    ("core to another room", "src/core/cache.c", '#include "trace/reader.h"\n', 1,
-     "must not include src/trace/reader.h"),
-    ("trace to core", "src/trace/reader.c", '#include "../core/pool.h"\n', 1,
-     "must not include src/core/pool.h"),
-    ("tool to core", "src/tool/main.c", '#  include "core/pool.h"\n', 1, "must not include"),
-    ("sched to core", "src/sched/sched.c", "#include <core/pool.h>\n", 1, "must not include"),
-    ("public to internal", "include/kvpager/pool.h", '#include "core/pool.h"\n', 1,
+    ("core room order", "src/base/base.h", '#include "core/stages/pool.h"\n', 1, "must not include"),
+    ("stage to stage", "src/core/stages/pool.c", '\n#include "core/stages/table.h"\n', 2, "must not include"),
+    ("two stages outside cache", "src/core/other.c",
+     '#include "core/stages/pool.h"\n#include "core/stages/table.h"\n', 2, "only the cache may"),
+    ("core to another room", "src/core/calls/seqs.c", '#include "tool/input/reader.h"\n', 1,
+     "must not include src/tool/input/reader.h"),
+    ("trace to core", "src/tool/input/reader.c", '#include "../../core/stages/pool.h"\n', 1,
+     "must not include src/core/stages/pool.h"),
+    ("tool to core", "src/tool/main.c", '#  include "core/stages/pool.h"\n', 1, "must not include"),
+    ("sched to core", "src/sched/sched.c", "#include <core/stages/pool.h>\n", 1, "must not include"),
+    ("public to internal", "include/kvpager/pool.h", '#include "core/stages/pool.h"\n', 1,
      "must not include"),
-    ("example to internal", "examples/a.c", '#include "../src/core/pool.h"\n', 1,
+    ("example to internal", "examples/a.c", '#include "../src/core/stages/pool.h"\n', 1,
      "must not include"),
-    ("I/O in the core", "src/core/cache.c", "#include <stdio.h>\n", 1, "no I/O"),
-    ("unknown include", "src/core/cache.c", '#include "poool.h"\n', 1, "no file of this tree"),
-    ("file length", "src/core/pool.c", "\n" * 801, 801, "file has 801 lines"),
-    ("function length", "src/core/pool.c",
+    ("I/O in the core", "src/core/calls/seqs.c", "#include <stdio.h>\n", 1, "no I/O"),
+    ("unknown include", "src/core/calls/seqs.c", '#include "poool.h"\n', 1, "no file of this tree"),
+    ("file length", "src/core/stages/pool.c", "\n" * 801, 801, "file has 801 lines"),
+    ("function length", "src/core/stages/pool.c",
      "/* { */\nstatic int f(int a)\n{\n" + "    a++;\n" * 98 + "}\n", 2, "f has 101 lines"),
-    ("width", "src/core/pool.c", "/* " + "é" * 95 + " */\n", 1, "line is 101 wide"),
+    ("width", "src/core/stages/pool.c", "/* " + "é" * 95 + " */\n", 1, "line is 101 wide"),
     ("tab", "test/unit/test_a.c", "int\ta;\n", 1, "tab"),
-    ("encoding", "src/core/pool.c", b"/* \xff */\n", 1, "UTF-8"),
+    ("encoding", "src/core/stages/pool.c", b"/* \xff */\n", 1, "UTF-8"),
     ("TODO", "fuzz/fuzz_a.c", "/* ok\n * TODO: later */\n", 2, "TODO"),
     ("FIXME", "bench/a.c", "// FIXME\n", 1, "FIXME"),
-    ("typedef _t", "src/core/pool.h", "\ntypedef struct node {\n    int a;\n} node_t;\n", 2,
+    ("typedef _t", "src/core/stages/pool.h", "\ntypedef struct node {\n    int a;\n} node_t;\n", 2,
      "typedef node_t"),
-    ("typedef function _t", "src/core/pool.h", "typedef int (*done_t)(int a);\n", 1, "typedef done_t"),
-    ("struct _t", "src/core/pool.h", "struct node_t {\n    int a;\n};\n", 1, "node_t"),
-    ("global name", "src/core/pool.c", "int pool_take(int n)\n{\n    return n;\n}\n", 1,
+    ("typedef function _t", "src/core/stages/pool.h", "typedef int (*done_t)(int a);\n", 1, "typedef done_t"),
+    ("struct _t", "src/core/stages/pool.h", "struct node_t {\n    int a;\n};\n", 1, "node_t"),
+    ("global name", "src/core/stages/pool.c", "int pool_take(int n)\n{\n    return n;\n}\n", 1,
      "pool_take is seen by other files"),
-    ("inline name in a header", "src/core/pool.h",
+    ("inline name in a header", "src/core/stages/pool.h",
      "static inline int one(void)\n{\n    return 1;\n}\n", 1, "one is seen by other files"),
-    ("undeclared public name", "src/core/pool.c",
+    ("undeclared public name", "src/core/stages/pool.c",
      "\nint kvp_pool_take(int n)\n{\n    return n;\n}\n", 2, "in no public header"),
     ("internal name in public", "include/kvpager/pool.h", "int kvpi_pool_take(int n);\n", 1,
      "is internal"),
@@ -445,7 +458,12 @@ def self_test():
         if len(found) != 1 or found[0][1] != line or part not in found[0][2]:
             print(f"self-test: {rule}: wanted {path}:{line}: ...{part}..., found {found}")
             failed += 1
-    print(f"self-test: {len(VIOLATIONS)} rules, {failed} failures")
+    full = {f"src/core/stages/s{n}.h": "" for n in range(MAX_FOLDER_FILES - 3)}
+    found = [finding for finding in lint_files({**CLEAN, **full}) if finding[0] == "src/core/stages"]
+    if len(found) != 1:
+        print(f"self-test: a full folder: {found}")
+        failed += 1
+    print(f"self-test: {len(VIOLATIONS) + 1} rules, {failed} failures")
     return 1 if failed else 0
 
 

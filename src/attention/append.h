@@ -2,7 +2,7 @@
 #ifndef KVPI_APPEND_H
 #define KVPI_APPEND_H
 
-#include "attention/kernels.h"
+#include "attention/fast/kernels.h"
 #include "attention/rope.h"
 #include "attention/scratch.h"
 

@@ -12,15 +12,15 @@
 #include <string.h>
 
 #include "attention/append.h"
-#include "attention/fast.h"
-#include "attention/kernels.h"
+#include "attention/fast/fast.h"
+#include "attention/fast/kernels.h"
 #include "attention/keys.h"
 #include "attention/reference.h"
 #include "attention/rope.h"
 #include "attention/scratch.h"
 #include "attention/shape.h"
-#include "common/sized.h"
-#include "common/why.h"
+#include "base/sized.h"
+#include "base/why.h"
 
 /* ------------------------------------------------------------------------------ rotary
  * embedding */

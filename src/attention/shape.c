@@ -6,8 +6,8 @@
  */
 #include "attention/shape.h"
 
-#include "attention/kernels.h"
-#include "common/why.h"
+#include "attention/fast/kernels.h"
+#include "base/why.h"
 
 int kvpi_impl_is_valid(uint32_t impl)
 {

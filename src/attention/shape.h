@@ -21,7 +21,7 @@ static inline int kvpi_is_aligned(const void *pointer, size_t align)
 int kvpi_impl_is_valid(uint32_t impl);
 
 /* Do a layer's numbers make no sense, as far as that can be told without knowing its tensors? `why`
- * (common/why.h) says which. */
+ * (base/why.h) says which. */
 int kvpi_layer_wrong(const kvp_layer *layer, kvp_why *why);
 
 /* A tensor that may be read: data is there (unless no vector is), and nothing wraps around. */

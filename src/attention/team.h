@@ -3,7 +3,7 @@
 #define KVPI_ATTENTION_TEAM_H
 
 #include "kvpager/attention.h"
-#include "threads/team.h"
+#include "base/team.h"
 
 struct kvp_attn_team {
     uint32_t n_threads;

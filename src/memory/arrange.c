@@ -11,8 +11,8 @@
  *
  * K and V may differ right of the 2, in order and in bytes; left of it they have the same strides.
  */
-#include "layout.h"
-#include "common/sized.h"
+#include "memory/layout.h"
+#include "base/sized.h"
 
 #include <stdbool.h>
 #include <string.h>

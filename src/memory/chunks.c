@@ -8,7 +8,7 @@
  *            ^ copied                   ^ asked for
  *            |<------- AHEAD_BYTES ---->|
  */
-#include "chunks.h"
+#include "memory/chunks.h"
 
 #include <string.h>
 

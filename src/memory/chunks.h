@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "stream.h"
+#include "memory/copy/stream.h"
 
 struct kvpi_chunk {
     unsigned char *dst;

@@ -13,7 +13,7 @@
  * between two elements only if the true quotient is (a tie has at most 12 bits; a quotient that is
  * no tie is at least 2^-26 of its size away from one).
  */
-#include "convert.h"
+#include "memory/convert.h"
 
 #include <float.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* layer: K and V of single tokens as f32, in and out. */
-#include "layer.h"
+#include "memory/layer.h"
 
 #include <float.h>
 
-#include "convert.h"
+#include "memory/convert.h"
 
 void kvpi_layer_raise_scale(const kvp_layer *layer, const kvp_layer_part *part, uint64_t block,
                             uint32_t head, float scale)

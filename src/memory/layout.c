@@ -18,9 +18,9 @@
  * Dimensions of count 1 take no part. Layers are a dimension where one tensor has them all;
  * otherwise a tensor has at most one layer of each part.
  */
-#include "layout.h"
-#include "common/sized.h"
-#include "common/why.h"
+#include "memory/layout.h"
+#include "base/sized.h"
+#include "base/why.h"
 
 #include <stdbool.h>
 #include <string.h>

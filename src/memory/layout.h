@@ -26,7 +26,7 @@ static inline int kvpi_type_has_scales(uint32_t type)
 }
 
 /* Is anything wrong with the numbers of blocks, layers, heads and elements, or the type? `why`
- * (common/why.h) says what. */
+ * (base/why.h) says what. */
 int kvpi_layout_shape_wrong(const kvp_layout *layout, kvp_why *why);
 
 /* The same of the whole layout: kvp_layout_check. */

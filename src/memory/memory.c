@@ -5,15 +5,15 @@
  *     mapping  | tensor 0 ....... pad | tensor 1 ...... pad | ... |
  *              2 MiB                  4 KiB                 4 KiB
  */
-#include "memory.h"
+#include "memory/memory.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "layout.h"
-#include "pages.h"
-#include "common/sized.h"
+#include "memory/layout.h"
+#include "base/pages.h"
+#include "base/sized.h"
 
 enum { TENSOR_ALIGNMENT = 4096, NUMA_NODE_ANY = -1 };
 

@@ -1,9 +1,9 @@
 /* read: what a person asks for who looks for a mistake. Gathers tokens, hashes blocks. */
 #include <math.h>
 
-#include "layer.h"
-#include "layout.h"
-#include "memory.h"
+#include "memory/layer.h"
+#include "memory/layout.h"
+#include "memory/memory.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -13,10 +13,10 @@
  * Where one side has its elements in other runs than the other, a row is copied in pieces of what
  * lies side by side on both: that is right, not fast.
  */
-#include "strips.h"
+#include "memory/strips.h"
 
-#include "layout.h"
-#include "memory.h"
+#include "memory/layout.h"
+#include "memory/memory.h"
 
 static uint32_t greatest_divisor(uint32_t a, uint32_t b)
 {

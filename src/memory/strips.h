@@ -8,7 +8,7 @@
 
 #include <kvpager/memory.h>
 
-#include "chunks.h"
+#include "memory/chunks.h"
 
 /* How the strips of one part are walked: the same for all its layers. */
 struct kvpi_strip_shape {

@@ -1,11 +1,11 @@
 /* sched: creation, submission, and what callers do to single requests.
  *
- * One piece of memory holds everything (sched_state.h draws it). Places of requests and samples
+ * One piece of memory holds everything (state.h draws it). Places of requests and samples
  * come from free lists; a handle is a place and its generation, which rises when it is freed.
  */
-#include "sched_state.h"
-#include "common/sized.h"
-#include "common/why.h"
+#include "sched/state.h"
+#include "base/sized.h"
+#include "base/why.h"
 
 #include <stdlib.h>
 #include <string.h>

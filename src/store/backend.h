@@ -23,8 +23,8 @@
 
 #include <kvpager/store.h>
 
-#include "record.h"
-#include "url.h"
+#include "store/identity/record.h"
+#include "store/url.h"
 
 /* One operation, from its acceptance to its end. */
 struct kvpi_store_op {

@@ -1,5 +1,5 @@
 /* catalog: decisions on an index; no bytes, no files. */
-#include "catalog.h"
+#include "store/catalog.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #ifndef KVPI_STORE_CATALOG_H
 #define KVPI_STORE_CATALOG_H
 
-#include "backend.h"
-#include "index.h"
+#include "store/backend.h"
+#include "store/index.h"
 
 struct kvpi_catalog {
     struct kvpi_index index;

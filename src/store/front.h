@@ -12,9 +12,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "backend.h"
-#include "digest.h"
-#include "wake.h"
+#include "store/backend.h"
+#include "store/identity/digest.h"
+#include "store/wake.h"
 
 /* Positions are compared by their difference, which never exceeds the capacity: they may wrap. */
 struct kvpi_ring {

@@ -1,6 +1,6 @@
 /* index: records by key, their tree, and the order in which they go. */
 #define _GNU_SOURCE /* madvise */
-#include "index.h"
+#include "store/index.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -26,7 +26,7 @@
 
 #include <kvpager/identity.h>
 
-#include "spaces.h"
+#include "store/spaces.h"
 
 #define KVPI_INDEX_NONE UINT32_MAX
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "catalog.h"
-#include "wake.h"
+#include "store/catalog.h"
+#include "store/wake.h"
 
 struct memory {
     struct kvpi_catalog catalog;

@@ -1,9 +1,9 @@
 /* operate: the calls for operators. They know file stores only. */
 #include <string.h>
 
-#include "crypto.h"
-#include "file/survey.h"
-#include "url.h"
+#include "store/identity/crypto.h"
+#include "store/file/survey.h"
+#include "store/url.h"
 
 void kvp_store_scan_options_init(kvp_store_scan_options *options)
 {

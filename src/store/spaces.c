@@ -1,5 +1,5 @@
 /* spaces: a hash table with chains, and a list of identifiers that are free. */
-#include "spaces.h"
+#include "store/spaces.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "front.h"
+#include "store/front.h"
 
 enum { RECORD_BYTES = 512 * 1024, KEY_BYTES_MAX = 1 << 20 };
 

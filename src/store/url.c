@@ -1,5 +1,5 @@
 /* url: cut in place, one pass. Values are taken as they are: nothing is unescaped. */
-#include "url.h"
+#include "store/url.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* wake: a pipe, which every system with poll(2) has. Both ends never block. */
 #define _POSIX_C_SOURCE 200809L
-#include "wake.h"
+#include "store/wake.h"
 
 #include <errno.h>
 #include <fcntl.h>

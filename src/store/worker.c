@@ -7,7 +7,7 @@
  * or the record may have been read while it was being replaced. */
 #include <string.h>
 
-#include "front.h"
+#include "store/front.h"
 
 enum { FAILURES_MAX = 4, REAP = 64 };
 

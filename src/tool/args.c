@@ -2,14 +2,14 @@
  * numbers, sizes and choices are written. Every complaint names the option and ends with the way to
  * the help; nothing is guessed and nothing that follows a number is ignored.
  */
-#include "args.h"
+#include "tool/args.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "trace/escape.h"
+#include "tool/input/escape.h"
 
 #define HELP_COLUMN 27
 

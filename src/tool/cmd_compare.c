@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
-#include "text.h"
-#include "tool.h"
-#include "trace/escape.h"
-#include "trace/input.h"
+#include "tool/args.h"
+#include "tool/text.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
+#include "tool/input/input.h"
 
 typedef enum unit { COUNT, RATIO, NS, SECONDS, RATE } unit;
 

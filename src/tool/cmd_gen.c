@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "args.h"
-#include "progress.h"
-#include "tool.h"
-#include "trace/workload.h"
+#include "tool/args.h"
+#include "tool/progress.h"
+#include "tool/tool.h"
+#include "tool/requests/workload.h"
 
 typedef struct gen_options {
     kvpi_workload_options workload;

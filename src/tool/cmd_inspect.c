@@ -3,10 +3,10 @@
  */
 #include <string.h>
 
-#include "args.h"
-#include "inspect.h"
-#include "text.h"
-#include "tool.h"
+#include "tool/args.h"
+#include "tool/inspect/inspect.h"
+#include "tool/text.h"
+#include "tool/tool.h"
 
 #define COMMAND     "inspect"
 #define DEFAULT_TOP 10

@@ -1,9 +1,9 @@
 /* kvpager mrc: the hit ratio of a trace at every size of the cache.
  *
- *   trace --(mrc_refs.c)--> block references --(mrc_lru.c)------> the curve
- *                                            --(mrc_policies.c)--> FIFO, optimum, at some sizes
+ *   trace --(mrc/refs.c)--> block references --(mrc/lru.c)------> the curve
+ *                                           --(mrc/policies.c)--> FIFO, optimum, at some sizes
  *
- * The options are in mrc_args.c, what is printed in mrc_report*.c. Here: which sizes are shown.
+ * The options are in mrc/args.c, what is printed in mrc/report*.c. Here: which sizes are shown.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args.h"
-#include "mrc_args.h"
-#include "mrc_lru.h"
-#include "mrc_policies.h"
-#include "mrc_refs.h"
-#include "mrc_report.h"
-#include "page.h"
-#include "progress.h"
-#include "replay.h"
-#include "tool.h"
+#include "tool/args.h"
+#include "tool/mrc/args.h"
+#include "tool/mrc/lru.h"
+#include "tool/mrc/policies.h"
+#include "tool/mrc/refs.h"
+#include "tool/mrc/report.h"
+#include "tool/report/page.h"
+#include "tool/progress.h"
+#include "tool/replay/replay.h"
+#include "tool/tool.h"
 
 typedef struct mrc_command {
     kvpi_args args;

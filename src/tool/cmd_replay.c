@@ -1,22 +1,22 @@
 /* kvpager replay: reads a request trace, replays it, reports.
  *
- * The options are in replay_args.c, what they come to in replay_setup.c; the trace is read in
- * src/trace. Two kinds of replay: under load (simulate.c, told by load_report*.c), and one request
- * after the other (replay.c, told by report*.c).
+ * The options are in replay/args.c, what they come to in replay/setup.c; requests/ reads the trace.
+ * Two kinds of replay: under load (replay/simulate.c, told by report/load_report*.c), and one
+ * request after the other (replay/replay.c, told by report/report*.c).
  */
 #include <kvpager/kvpager.h>
 
-#include "args.h"
-#include "load_report.h"
-#include "page.h"
-#include "replay.h"
-#include "replay_args.h"
-#include "replay_cache.h"
-#include "replay_setup.h"
-#include "report.h"
-#include "simulate.h"
-#include "tool.h"
-#include "trace_args.h"
+#include "tool/args.h"
+#include "tool/report/load_report.h"
+#include "tool/report/page.h"
+#include "tool/replay/replay.h"
+#include "tool/replay/args.h"
+#include "tool/replay/cache.h"
+#include "tool/replay/setup.h"
+#include "tool/report/report.h"
+#include "tool/replay/simulate.h"
+#include "tool/tool.h"
+#include "tool/log/args.h"
 
 static int check_written(int result)
 {

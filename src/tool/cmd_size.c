@@ -1,18 +1,18 @@
 /* kvpager size: how many bytes of KV a model needs, and how much fits beside its weights.
  *
  * Owns the options and what they mean together. Models and accelerators are in models*.c and
- * devices.c, the arithmetic in size.c, what is printed in size_report.c.
+ * devices.c, the arithmetic in size.c, what is printed in tool/size/report.c.
  */
 #include <inttypes.h>
 #include <kvpager/kvpager.h>
 #include <string.h>
 
-#include "args.h"
-#include "devices.h"
-#include "model_args.h"
-#include "size.h"
-#include "size_report.h"
-#include "tool.h"
+#include "tool/args.h"
+#include "tool/models/devices.h"
+#include "tool/models/args.h"
+#include "tool/size/size.h"
+#include "tool/size/report.h"
+#include "tool/tool.h"
 
 #define MAX_CONTEXT_TOKENS (UINT64_C(1) << 27) /* models.h counts on it */
 

@@ -1,15 +1,15 @@
 /* kvpager store: what is in a store, whether it is right, and what of it may go. Owns the options;
- * reports are in store_report.c, the measurement in store_bench.c. */
+ * reports are in store/report.c, the measurement in store/bench.c. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "args.h"
-#include "store_command.h"
-#include "tool.h"
-#include "trace/escape.h"
+#include "tool/args.h"
+#include "tool/store/command.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
 
 enum {
     OPT_NAMESPACE,

@@ -1,17 +1,17 @@
 /* kvpager trace: operation logs on the command line. show and diff read them; replay and shrink run
- * them on a cache (cmd_trace_run.c, cmd_trace_shrink.c).
+ * them on a cache (cmd_trace_run.c, tool/log/shrink.c).
  */
-#include "cmd_trace.h"
+#include "tool/log/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "text.h"
-#include "tool.h"
-#include "trace/escape.h"
-#include "trace/input.h"
+#include "tool/text.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
+#include "tool/input/input.h"
 
 /* ------------------------------------------------------------------------------------- the file */
 

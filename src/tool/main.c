@@ -12,8 +12,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "tool.h"
-#include "trace/escape.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
 
 typedef struct subcommand {
     const char *name;

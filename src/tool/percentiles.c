@@ -7,7 +7,7 @@
  *   0..127         value                               1
  *   2^e + r        (e - 6) x 128 + r / 2^(e - 7)       2^(e - 7), e >= 7
  */
-#include "percentiles.h"
+#include "tool/percentiles.h"
 
 #include <stdlib.h>
 

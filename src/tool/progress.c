@@ -3,7 +3,7 @@
  */
 #define _POSIX_C_SOURCE 200809L
 
-#include "progress.h"
+#include "tool/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Owns how figures look: separators, units, clock times, rows, bars. */
 #define _POSIX_C_SOURCE 200809L
 
-#include "text.h"
+#include "tool/text.h"
 
 #include <inttypes.h>
 #include <langinfo.h>

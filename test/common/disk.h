@@ -1,4 +1,5 @@
-/* disk: a simulated one, on which files are saved (src/files/system.h), for tests that cut it off.
+/* disk: a simulated one, on which files are saved (src/base/platform/system.h), for tests that cut
+ * it off.
  *
  * What the process sees is one thing, what is on the disk another: bytes are there after a sync of
  * their file, names after a sync of their folder. Before that, a loss of power may leave any part:
@@ -15,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "files/system.h"
+#include "base/platform/system.h"
 
 enum { DISK_FILES = 8, DISK_NAMES = 8, DISK_CHANGES = 8, DISK_NAME_BYTES = 64 };
 enum { DISK_NOTHING, DISK_HALF, DISK_ZEROS, DISK_ALL, DISK_CONTENTS };

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 enum { VALUES = 4096, NODES_MAX = 64 };
 

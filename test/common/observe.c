@@ -9,7 +9,7 @@
 #include <kvpager/trees.h>
 #include <kvpager/windows.h>
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 static void put(observed *o, const void *bytes, size_t n)
 {

@@ -5,8 +5,8 @@
 
 #include <kvpager/oplog.h>
 
-#include "core/record.h"
-#include "trace/oplog_replay.h"
+#include "core/record/record.h"
+#include "oplog/replay.h"
 
 enum { OPLOG_DRIVE_CALLS = KVP_CALL_NS_INFO, OPLOG_DRIVE_SEQS = 12 };
 

@@ -5,8 +5,8 @@
 
 #include <kvpager/oplog.h>
 
-#include "core/record.h"
-#include "trace/oplog_replay.h"
+#include "core/record/record.h"
+#include "oplog/replay.h"
 
 #define SAMPLE_CACHE_BITS UINT64_C(0x0123000000000000)
 

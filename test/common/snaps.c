@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/table.h"
+#include "core/stages/table.h"
 
 static int take_bytes(void *context, const void *bytes, size_t n)
 {

@@ -1,8 +1,8 @@
 /* start: see start.h. */
 #include "start.h"
 
-#include "core/cache_state.h"
-#include "sched/sched_state.h"
+#include "core/cache/state.h"
+#include "sched/state.h"
 
 static uint64_t number; /* the program's */
 

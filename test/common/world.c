@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 enum { INTS = 4096, INTS_BLOCK = 64 };
 

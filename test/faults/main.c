@@ -13,7 +13,7 @@
 
 #include "faults.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 #include <inttypes.h>
 #include <stdio.h>

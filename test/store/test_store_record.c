@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "../golden/store_vectors.h"
-#include "store/record.h"
+#include "store/identity/record.h"
 #include "store_inputs.h"
 
 enum { HEADER_BYTES = 4096, PAYLOAD_BYTES = 377 };

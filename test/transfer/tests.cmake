@@ -13,7 +13,7 @@ if(TARGET kvpager_ucx)
   kvp_add_test(NAME transfer_ucx_link COMMAND kvp_ucx_link LABELS transfer SKIP 77)
   # The link's code is linked in: its requests are refused, not those that UCX makes by itself.
   kvp_add_test_program(kvp_ucx_faults "${transfer}/ucx_faults.c" "${transfer}/ucx_way.c"
-                       "${PROJECT_SOURCE_DIR}/src/tiers/ucx/ucx_link.c")
+                       "${PROJECT_SOURCE_DIR}/src/transfer/ucx/ucx_link.c")
   target_link_libraries(kvp_ucx_faults PRIVATE PkgConfig::KVP_UCX_LIB)
   foreach(function calloc aligned_alloc free ucp_config_read ucp_config_release ucp_init_version
           ucp_cleanup ucp_worker_create ucp_worker_destroy ucp_mem_map ucp_mem_unmap

@@ -40,9 +40,9 @@ kvp_unit(sched_random SOURCES fuzz/fuzz_sched.c)
 kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
-kvp_unit(load_timeline SOURCES src/tool/load_timeline.c)
+kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)
 kvp_unit(step_model SOURCES
-         src/tool/step_model.c src/tool/models.c src/tool/devices.c src/tool/size.c)
+         src/tool/models/step_model.c src/tool/models/models.c src/tool/models/devices.c src/tool/size/size.c)
 
 # Random memory is the fuzz target's, too.
 kvp_unit(memory_random SOURCES fuzz/fuzz_memory.c)

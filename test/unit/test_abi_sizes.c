@@ -4,7 +4,7 @@
  * A struct that is given: the same as one of the library's size whose missing fields have defaults;
  * longer ones only with zeros behind. One that is asked for: what both know is the same, what only
  * the program knows is 0, and nothing behind the program's struct is touched. */
-#include "common/sized.h"
+#include "base/sized.h"
 #include "world.h"
 
 #include <kvpager/attention.h>

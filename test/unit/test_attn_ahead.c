@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "attention/ahead.h"
+#include "attention/fast/ahead.h"
 
 enum { LINE = 64, HEADS = 3, MAX_LINES = 1 << 16, NEVER = INT32_MAX };
 

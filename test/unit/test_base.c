@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/base.h"
+#include "base/base.h"
 
 static void test_arrays_follow_each_other_on_cache_lines(void **state)
 {

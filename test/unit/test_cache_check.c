@@ -5,7 +5,7 @@
 
 #include "world.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 /* Units of 2 in blocks of 4. Row of `seq`: blocks 1 2 3, units 0 to 3 sealed, 4 not. A child shares
  * 1 and 2, block 4 is cached, another's own block duplicates unit 0, and two copies wait. */

@@ -4,7 +4,7 @@
 
 #include "groups.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 /* Blocks of 4. A sequence of 12 tokens and a tree of 2 nodes, in two groups: one keeps everything,
  * the other the last 4 tokens, and has dropped its first blocks. */

@@ -5,7 +5,7 @@
 
 #include "tiers.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 /* Steps overlap, and one is out with two copies. Of the device: 1 2 are parked, 3 is held. Of the
  * host: 1 2 are held by a swapped sequence, their units awaited, 3 is cached, 4 to 6 are free. */

@@ -12,7 +12,7 @@
 #include "arenas.h"
 #include "world.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 /* The system's call, which fails when a test says so. */
 static int is_refused;

@@ -6,7 +6,7 @@
 #include "snaps.h"
 #include "tiers.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 #include <kvpager/quotas.h>
 

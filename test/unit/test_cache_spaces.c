@@ -3,7 +3,7 @@
 
 #include "world.h"
 
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 
 static kvp_ns open_ns(world *w, const void *name, size_t name_bytes)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tiers/checksum.h"
+#include "base/checksum.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,8 +1,8 @@
 /* Counters beside the cache's near their ends: of requests, worker messages and transfers. The
  * cache's own are in test_cache_start.c. */
-#include "sched/sched_state.h"
-#include "sched/wire_send.h"
-#include "tiers/transfer_side.h"
+#include "sched/state.h"
+#include "wire/send.h"
+#include "transfer/side.h"
 
 #include "sched_world.h"
 #include "start.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "arenas.h"
-#include "core/cache_state.h"
+#include "core/cache/state.h"
 #include "snaps.h"
 
 typedef struct seen {

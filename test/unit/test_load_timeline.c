@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tool/load_timeline.h"
+#include "tool/replay/load_timeline.h"
 
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)

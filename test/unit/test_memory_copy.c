@@ -14,7 +14,7 @@
 #include <kvpager/memory.h>
 
 #include "memory/chunks.h"
-#include "memory/stream.h"
+#include "memory/copy/stream.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "oplog_sample.h"
-#include "trace/oplog_decode.h"
+#include "oplog/decode.h"
 
 #define SEQ sample_seqs[0]
 

@@ -13,8 +13,8 @@
 #include <kvpager/oplog.h>
 
 #include "oplog_drive.h"
-#include "trace/oplog_decode.h"
-#include "trace/oplog_replay.h"
+#include "oplog/decode.h"
+#include "oplog/replay.h"
 
 static void test_recorded_runs_replay_bit_for_bit(void **state)
 {

@@ -12,8 +12,8 @@
 #include <kvpager/oplog.h>
 
 #include "oplog_drive.h"
-#include "trace/oplog_decode.h"
-#include "trace/oplog_rerun.h"
+#include "oplog/decode.h"
+#include "oplog/rerun.h"
 
 static void rerun_everything(uint64_t seed)
 {

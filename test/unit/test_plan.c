@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/plan.h"
+#include "core/stages/plan.h"
 
 enum { BLOCKS = 12, CAPACITY = 24 };
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/pool.h"
+#include "core/stages/pool.h"
 
 enum { N = 8, MANY = 48, CLASSES = KVP_RETENTION_CLASSES };
 

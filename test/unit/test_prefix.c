@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "core/prefix.h"
+#include "core/stages/prefix.h"
 
 enum { U = 2, NODES = 12, BLOCKS = 6, KEYS = 2 };
 

@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #define KVPI_RECORD_PORTABLE
-#include "core/record_put.h"
+#include "core/record/put.h"
 
-#include "trace/oplog_replay.h"
+#include "oplog/replay.h"
 
 /* What lies in memory is what the log has, on little-endian machines: so any bytes will do. */
 static void fill(uint8_t *bytes, size_t n_bytes)

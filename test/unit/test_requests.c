@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trace/requests.h"
+#include "tool/requests/requests.h"
 
 typedef struct source {
     char path[256];

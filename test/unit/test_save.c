@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "disk.h"
-#include "files/save.h"
+#include "base/platform/save.h"
 #include "snaps.h"
 
 enum { BLOCK_BYTES = 5000 }; /* a snapshot of several writes */

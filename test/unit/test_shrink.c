@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "trace/shrink.h"
+#include "oplog/shrink.h"
 
 struct needs {
     const uint32_t *needed;

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/snapshot.h"
+#include "core/snapshot/frames.h"
 #include "snaps.h"
 
 static kvp_cache *cache_of(const kvp_config *config)

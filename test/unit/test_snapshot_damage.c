@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/snapshot.h"
+#include "core/snapshot/frames.h"
 #include "snaps.h"
 
 enum { KV_BYTES = 24 };

@@ -1,7 +1,7 @@
 /* Snapshots put together wrongly out of right records: what contradicts itself is dropped. */
 #include <string.h>
 
-#include "core/snapshot.h"
+#include "core/snapshot/frames.h"
 #include "snaps.h"
 
 enum { MAX_RECORDS = 64, MAX_PAYLOAD = 512, KV_BYTES = 8 };

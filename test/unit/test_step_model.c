@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tool/step_model.h"
+#include "tool/models/step_model.h"
 
 static const kvpi_step_copies no_copies;
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "core/table.h"
+#include "core/stages/table.h"
 
 enum { SEQS = 3, TOKENS = 8 };
 

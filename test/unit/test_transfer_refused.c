@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tiers/checksum.h"
-#include "tiers/transfer_bytes.h"
+#include "base/checksum.h"
+#include "transfer/bytes.h"
 
 enum { HEAD = KVPI_TRANSFER_HEAD_BYTES };
 

@@ -1,6 +1,6 @@
 /* What checks say of a field: its name, its value, its range, and a sentence; and that they refuse
  * what the calls themselves refuse. */
-#include "common/why.h"
+#include "base/why.h"
 #include "world.h"
 
 #include <kvpager/attention.h>

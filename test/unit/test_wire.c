@@ -4,7 +4,7 @@
 
 #include "wire_drive.h"
 
-#include "sched/wire_bytes.h"
+#include "wire/bytes.h"
 
 #if KVP_CHECK >= 1
 enum { STEPS = 4000 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/wire_bytes.h"
+#include "wire/bytes.h"
 
 enum { ROOM = 4096, STEPS = 3000 };
 

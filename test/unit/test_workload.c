@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "trace/requests.h"
-#include "trace/workload.h"
-#include "trace/workload_draw.h"
+#include "tool/requests/requests.h"
+#include "tool/requests/workload.h"
+#include "tool/requests/workload_draw.h"
 
 enum { N_PROFILES = 4, N_REQUESTS = 2000 };
 

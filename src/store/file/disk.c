@@ -1,6 +1,6 @@
 /* disk: the system's, by POSIX and flock. */
 #define _GNU_SOURCE /* O_DIRECT, fallocate */
-#include "disk.h"
+#include "store/file/disk.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "store/record.h"
+#include "store/identity/record.h"
 
 enum {
     KVPI_DISK_WRITE = 1,  /* else read only */

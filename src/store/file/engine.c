@@ -1,5 +1,5 @@
 /* engine: a list of work, a list of what is done, and threads between them. */
-#include "engine.h"
+#include "store/file/engine.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "slabs.h"
+#include "store/file/slabs.h"
 #include "store/backend.h"
 #include "store/wake.h"
 

@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
-#include "file.h"
-#include "home.h"
-#include "peers.h"
-#include "recover.h"
+#include "store/file/engine.h"
+#include "store/file/file.h"
+#include "store/file/home.h"
+#include "store/file/peers.h"
+#include "store/file/recover.h"
 #include "store/catalog.h"
 
 enum { ENGINE_THREADS = 4 };

@@ -2,7 +2,7 @@
 #ifndef KVPI_STORE_FILE_H
 #define KVPI_STORE_FILE_H
 
-#include "disk.h"
+#include "store/file/disk.h"
 #include "store/backend.h"
 
 /* As kvpi_file_backend.open, on another disk and with another number of threads; 0: operations are

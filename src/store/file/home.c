@@ -2,7 +2,7 @@
  *
  * What a home takes is counted as its slabs and LOG_BYTES for each of their slots: room for a log
  * and for its successor, so that a log never needs to ask. */
-#include "home.h"
+#include "store/file/home.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/bytes.h"
+#include "store/identity/bytes.h"
 #include "store/url.h"
 
 enum { LOG_BYTES = 256, HOMES_MAX = 4096, NAME_BYTES = 256 };

@@ -11,7 +11,7 @@
 #ifndef KVPI_STORE_HOME_H
 #define KVPI_STORE_HOME_H
 
-#include "slabs.h"
+#include "store/file/slabs.h"
 
 /* "directory/name"; "" when it is too long: no file is there, and none can be made. */
 void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char *name);

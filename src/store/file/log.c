@@ -1,9 +1,9 @@
 /* log: entries written and read, one after the other. */
-#include "log.h"
+#include "store/file/log.h"
 
 #include <string.h>
 
-#include "store/bytes.h"
+#include "store/identity/bytes.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -13,7 +13,7 @@
 #ifndef KVPI_STORE_LOG_H
 #define KVPI_STORE_LOG_H
 
-#include "disk.h"
+#include "store/file/disk.h"
 #include "store/index.h"
 
 enum { KVPI_LOG_VERSION = 1, KVPI_LOG_HEADER = 64, KVPI_LOG_ENTRY = 52 };

@@ -1,11 +1,11 @@
 /* peers: followed and asked. */
-#include "peers.h"
+#include "store/file/peers.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "home.h"
+#include "store/file/home.h"
 
 /* Often enough that what one engine has stored another finds in its next step but one, seldom
  * enough to cost nothing. */

@@ -6,7 +6,7 @@
 #ifndef KVPI_STORE_PEERS_H
 #define KVPI_STORE_PEERS_H
 
-#include "slabs.h"
+#include "store/file/slabs.h"
 #include "store/backend.h"
 #include "store/index.h"
 

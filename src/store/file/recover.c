@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "recover.h"
+#include "store/file/recover.h"
 
 #define NONE KVPI_INDEX_NONE
 

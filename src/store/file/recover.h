@@ -2,7 +2,7 @@
 #ifndef KVPI_STORE_RECOVER_H
 #define KVPI_STORE_RECOVER_H
 
-#include "log.h"
+#include "store/file/log.h"
 #include "store/index.h"
 
 /* Put every record that the log knows, and whose parent it knows, back into an index that is empty.

@@ -1,5 +1,5 @@
 /* slabs: opened, added, read and written. */
-#include "slabs.h"
+#include "store/file/slabs.h"
 
 #include <errno.h>
 #include <stdatomic.h>

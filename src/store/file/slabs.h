@@ -9,7 +9,7 @@
 #ifndef KVPI_STORE_SLABS_H
 #define KVPI_STORE_SLABS_H
 
-#include "log.h"
+#include "store/file/log.h"
 
 enum { KVPI_PATH_BYTES = 4096 };
 
@@ -31,7 +31,8 @@ struct kvpi_slabs {
 };
 
 /* How many slots a slab should have: about 64 MiB, or more, so that there are not many more than
- * 256 slabs: each takes descriptors, and time to open. At least one, at most an eighth of n_slots. */
+ * 256 slabs: each takes descriptors, and time to open. At least one, at most an eighth of n_slots.
+ */
 uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots);
 
 /* Open the slabs that are there. form: of the directory's log. A writer locks each: EWOULDBLOCK if

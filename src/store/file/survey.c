@@ -2,16 +2,16 @@
  *
  * A scan takes no lock while it reads: what a writer changes meanwhile is found by reading its log
  * again, before a record is called bad. */
-#include "survey.h"
+#include "store/file/survey.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "home.h"
-#include "recover.h"
+#include "store/file/home.h"
+#include "store/file/recover.h"
 #include "store/catalog.h"
-#include "store/digest.h"
+#include "store/identity/digest.h"
 
 struct scan {
     const struct kvpi_disk *disk;

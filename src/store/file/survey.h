@@ -4,7 +4,7 @@
 
 #include <kvpager/store.h>
 
-#include "disk.h"
+#include "store/file/disk.h"
 
 /* As kvp_store_scan and kvp_store_clean, on any disk; root is the URL's path. */
 kvp_status kvpi_survey_scan(const struct kvpi_disk *disk, const char *root,

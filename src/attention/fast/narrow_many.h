@@ -1,0 +1,59 @@
+/* narrow_many: many queries on K and V of f16, bf16 and int8, in products of f32 as in many_rows.h:
+ * K is made f32 as it is turned round, V once a tile. For few queries see narrow.h, bf16_wide.h.
+ *
+ * work: [dims, 64] K, then [64, v_dims] V. */
+#ifndef KVPI_NARROW_MANY_H
+#define KVPI_NARROW_MANY_H
+
+#include "attention/kernels/x86/bf16_wide.h"
+#include "attention/fast/many_rows.h"
+#include "attention/fast/narrow.h"
+
+static void kvpi_scores_narrow_many(const struct kvpi_tile *tile, float *s)
+{
+    switch (tile->type) {
+    case KVP_F16: kvpi_scores_many(tile, KVP_F16, s); break;
+    case KVP_BF16: kvpi_scores_many(tile, KVP_BF16, s); break;
+    default: kvpi_scores_many(tile, KVP_INT8, s); break;
+    }
+    if (tile->k.scales != NULL)
+        kvpi_scale_keys(s, tile->n_rows, tile->k.scales, s);
+}
+
+static const struct kvpi_path kvpi_f16_many_path = {.type = KVP_F16,
+                                                    .row_pad = MANY_ROWS,
+                                                    .dims_pad = LINE / 2,
+                                                    .slack = 8.0f,
+                                                    .query_bytes = sizeof(float),
+                                                    .work_bytes = kvpi_narrow_bytes,
+                                                    .pack = kvpi_pack_many,
+                                                    .scores = kvpi_scores_narrow_many,
+                                                    .values = kvpi_values_wide,
+                                                    .few_rows = NARROW_FEW,
+                                                    .few = &kvpi_f16_narrow_path};
+
+static const struct kvpi_path kvpi_bf16_many_path = {.type = KVP_BF16,
+                                                     .row_pad = MANY_ROWS,
+                                                     .dims_pad = LINE / 2,
+                                                     .slack = 8.0f,
+                                                     .query_bytes = sizeof(float),
+                                                     .work_bytes = kvpi_narrow_bytes,
+                                                     .pack = kvpi_pack_many,
+                                                     .scores = kvpi_scores_narrow_many,
+                                                     .values = kvpi_values_wide,
+                                                     .few_rows = NARROW_FEW,
+                                                     .few = &kvpi_bf16_wide_path};
+
+static const struct kvpi_path kvpi_int8_many_path = {.type = KVP_INT8,
+                                                     .row_pad = MANY_ROWS,
+                                                     .dims_pad = LINE,
+                                                     .slack = 8.0f,
+                                                     .query_bytes = sizeof(float),
+                                                     .work_bytes = kvpi_narrow_bytes,
+                                                     .pack = kvpi_pack_many,
+                                                     .scores = kvpi_scores_narrow_many,
+                                                     .values = kvpi_values_wide,
+                                                     .few_rows = NARROW_FEW,
+                                                     .few = &kvpi_int8_narrow_path};
+
+#endif

@@ -1,0 +1,396 @@
+/* cache_blocks: blocks and what is in them. Take and evict, release, detach, seal.
+ *
+ * Where the pool's `content` and the tree's attached blocks meet. A block's content is the deepest
+ * node that has the block attached; all attached nodes of a block lie on the path from there up,
+ * within the block's units_per_block units (N3). Everything here keeps the two sides in step:
+ *
+ *   pool:    content(block) --> deepest attached node --> parent --> ...  (up to the block's start)
+ *   prefix:  place in the node: block ------^      (kvpi_node_at: for each group and tier)
+ *                               dups   --> other blocks with the same KV, oldest first
+ *
+ * What a copy brings into a block is attached there at once when steps are ordered; else it is
+ * awaited until the step takes effect (core/calls/steps.c).
+ */
+#include "core/cache/state.h"
+
+#define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
+
+/* The node has the block attached now: the block's content is at least that deep. */
+static void settle_content(kvp_cache *cache, uint32_t where, uint32_t block, uint32_t node)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
+    const uint32_t content = kvpi_block(pool, block)->content;
+    if (content == KVPI_NO_NODE ||
+        kvpi_node(&cache->prefix, content)->depth < kvpi_node(&cache->prefix, node)->depth) {
+        kvpi_pool_set_content(pool, block, node);
+    }
+}
+
+/* The node, which had no block there, gets one. */
+static inline void attach(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
+{
+    kvpi_node_at(&cache->prefix, node, where)->block = block;
+    settle_content(cache, where, block, node);
+    if (kvpi_unlikely(cache->events.capacity > 0)) {
+        kvpi_tell_stored(cache, where, node);
+    }
+}
+
+/* The node has lost its last block there. */
+static inline void tell_removed(kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    if (kvpi_unlikely(cache->events.capacity > 0)) {
+        kvpi_tell_removed(cache, where, node);
+    }
+}
+
+uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t where = kvpi_where(cache, tier, block);
+    const uint32_t deepest = kvpi_block(pool, block)->content;
+    uint32_t n_detached = 0;
+    uint32_t left = KVPI_NO_NODE; /* the deepest one that stays attached */
+    for (uint32_t node = deepest; node != KVPI_NO_NODE;) {
+        const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+        if (kvpi_node_at(prefix, node, where)->block == block) {
+            if (place < from) {
+                left = node;
+                break;
+            }
+            const uint32_t heir = kvpi_prefix_detach(prefix, node, where);
+            if (heir != 0) {
+                settle_content(cache, where, heir, node);
+            } else {
+                tell_removed(cache, where, node);
+            }
+            n_detached++;
+        }
+        node = place == 0 ? KVPI_NO_NODE : kvpi_node(prefix, node)->parent;
+    }
+    if (n_detached > 0) {
+        kvpi_pool_set_content(pool, block, left);
+        kvpi_prefix_reap(prefix, deepest); /* before what is awaited goes: it may hang from here */
+    }
+    kvpi_prefix_strike_dups(prefix, where, block, from);
+    return n_detached;
+}
+
+void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+    const uint32_t block = at->block;
+    uint32_t left = kvpi_block(pool, block)->content;
+    at->block = KVP_NULL_BLOCK;
+    while (left != KVPI_NO_NODE && kvpi_node_at(prefix, left, where)->block != block) {
+        const struct kvpi_node *n = kvpi_node(prefix, left);
+        left = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+    }
+    if (left == KVPI_NO_NODE && kvpi_pool_refs(pool, block) == 0) {
+        kvpi_pool_uncache(pool, block);
+        kvpi_prefix_strike_dups(prefix, where, block, 0);
+        kvpi_plan_drop(&cache->plan, KVPI_TIER_OF(where), block);
+    } else {
+        kvpi_pool_set_content(pool, block, left);
+    }
+}
+
+void kvpi_withdraw_node(kvp_cache *cache, uint32_t node)
+{
+    if (cache->events.capacity > 0) {
+        for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+            if (kvpi_node_at(&cache->prefix, node, where)->block != KVP_NULL_BLOCK) {
+                kvpi_tell_removed(cache, where, node);
+            }
+        }
+    }
+    kvpi_prefix_withdraw(&cache->prefix, node);
+}
+
+void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy)
+{
+    struct kvpi_copy added = *copy;
+    added.group = kvpi_block_group(kvpi_block(kvpi_tier_pool(cache, copy->dst_tier), copy->dst));
+    added.chained = copy->src_tier == KVP_HOST || kvpi_is_arriving(cache, copy->src);
+    kvpi_plan_add(&cache->plan, &added);
+    if (cache->config.steps == KVP_STEPS_OVERLAPPED && copy->dst_tier == KVP_DEVICE) {
+        kvpi_pool_arriving(&cache->pool)[copy->dst] = cache->steps.begun + 1;
+    }
+    cache->plan.promised -= cache->plan.promised > 0;
+    kvpi_count(&cache->counters.copies, 1);
+}
+
+void kvpi_settle_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t has = kvpi_node_at(prefix, node, where)->block;
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    if (has == KVP_NULL_BLOCK) {
+        attach(cache, where, node, block);
+    } else if (has != block && prefix->has_dups == KVPI_DUPS_ALL &&
+               !kvpi_prefix_is_dup(prefix, where, block, place)) {
+        kvpi_prefix_add_dup(prefix, node, where, block);
+    }
+}
+
+void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    if (cache->config.steps == KVP_STEPS_ORDERED) {
+        kvpi_settle_unit(cache, where, node, block);
+    } else if (kvpi_node_at(prefix, node, where)->block != block &&
+               !kvpi_prefix_is_dup(prefix, where, block, place)) {
+        kvpi_prefix_await(prefix, node, where, block, cache->steps.begun + 1);
+    }
+}
+
+/* Keep the content of a device block that is about to be evicted on the host, if there is room. */
+static int keep(kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_plan *plan = &cache->plan;
+    const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
+    const struct kvpi_node *n = kvpi_node(prefix, deepest);
+    const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
+    const uint32_t where = KVPI_WHERE(KVP_HOST, group);
+    if (!cache->config.keep_evicted || !(n->flags & KVPI_NODE_PUBLIC) ||
+        kvpi_node_at(prefix, deepest, where)->block != KVP_NULL_BLOCK ||
+        !kvpi_prefix_is_live(prefix, n)) {
+        return 0;
+    }
+    const uint64_t owner = kvpi_owner_of(cache, KVP_DEVICE, block);
+    if (kvpi_pool_available(&cache->host) == 0 || kvpi_pool_displaces(&cache->host, owner) ||
+        2 * (plan->n + plan->n_out + plan->promised) >= plan->capacity) {
+        kvpi_count(&cache->counters.unkept_blocks, 1);
+        return 0;
+    }
+    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
+    const uint32_t n_units = kvpi_prefix_place(prefix, n) + 1;
+    const uint32_t copy =
+        kvpi_take_block(cache, where, kvpi_block_class(kvpi_block(&cache->pool, block)), owner);
+    kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.dst_tier = KVP_HOST,
+                                                    .keeps = (uint8_t)overlapped,
+                                                    .group = group,
+                                                    .src = block,
+                                                    .dst = copy,
+                                                    .n_tokens = n_units * prefix->unit_tokens});
+    kvpi_count(&cache->counters.copies, 1);
+    kvpi_count(&cache->counters.kept_blocks, 1);
+    uint32_t node = deepest;
+    for (uint32_t i = 0; i < n_units; i++, node = kvpi_node(prefix, node)->parent) {
+        if (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
+            kvpi_copied_unit(cache, where, node, copy);
+        }
+    }
+    if (!overlapped) {
+        kvpi_release_block(cache, KVP_HOST, copy, NULL);
+    }
+    return 1;
+}
+
+/* Drop the content of the victim, a cached block, and say so in the list of evicted ones. */
+static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const uint32_t content = kvpi_block(kvpi_tier_pool(cache, tier), block)->content;
+    const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
+    kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
+    evicted += cache->n_evicted++;
+    evicted->hash = kvpi_node(&cache->prefix, content)->hash;
+    evicted->block = (int32_t)block;
+    evicted->tier = (uint8_t)tier;
+    evicted->kept = (uint8_t)kept;
+    evicted->group = (uint16_t)kvpi_block_group(kvpi_block(kvpi_tier_pool(cache, tier), block));
+    kvpi_detach_units(cache, tier, block, 0);
+    kvpi_plan_drop(&cache->plan, tier, block);
+    kvpi_count(tier == KVP_DEVICE ? &cache->counters.evicted_blocks
+                                  : &cache->counters.host_evicted_blocks,
+               1);
+}
+
+/* Ask for the memory of victims to come: the block two jumps ahead, the node of the one a jump
+ * ahead, the index slot of the one half a jump ahead. Hints only; a stale jump costs a line. */
+static void prefetch_victims(kvp_cache *cache, uint32_t victim)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
+    const uint32_t next = blocks[victim].jump;
+    const uint32_t i = cache->ahead_at++;
+    kvpi_prefetch(&blocks[blocks[next].jump]);
+    if (blocks[next].content != KVPI_NO_NODE) {
+        const struct kvpi_node *node = kvpi_node(prefix, blocks[next].content);
+        kvpi_prefetch(node);
+        kvpi_prefetch(node + 1);
+    }
+    const uint32_t nearer = cache->ahead[(i + KVPI_POOL_JUMP / 2) % KVPI_POOL_JUMP];
+    if (blocks[nearer].content != KVPI_NO_NODE) {
+        kvpi_prefix_prefetch_slot(prefix, &kvpi_node(prefix, blocks[nearer].content)->hash);
+    }
+    cache->ahead[i % KVPI_POOL_JUMP] = next;
+}
+
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner)
+{
+    const uint32_t tier = KVPI_TIER_OF(where);
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const uint32_t victim =
+        kvpi_pool_counts(pool) ? kvpi_pool_choose(pool, owner) : kvpi_pool_victim(pool);
+    if (tier == KVP_DEVICE) {
+        prefetch_victims(cache, victim);
+    }
+    if (kvpi_block(pool, victim)->content != KVPI_NO_NODE) {
+        evict(cache, tier, victim);
+    }
+    kvpi_record_decision(&cache->recorder, tier == KVP_DEVICE ? (int32_t)victim : -(int32_t)victim);
+    if (tier == KVP_DEVICE) {
+        kvpi_count(&cache->counters.taken_blocks, 1);
+        if (kvpi_unlikely(cache->config.steps == KVP_STEPS_OVERLAPPED)) {
+            kvpi_pool_arriving(pool)[victim] = 0;
+        }
+    }
+    kvpi_pool_take(pool, victim, retention, where / KVPI_TIERS);
+    if (kvpi_pool_counts(pool)) {
+        kvpi_quotas_own(&pool->quotas, victim, owner);
+    }
+    return victim;
+}
+
+void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+{
+    for (const uint32_t end = seq->n_blocks + n; seq->n_blocks < end;
+         kvpi_set32(&seq->n_blocks, seq->n_blocks + 1)) {
+        for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+            kvpi_row(cache, seq, g)[seq->n_blocks] = (int32_t)kvpi_take_block(
+                cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention, seq->ns.bits);
+        }
+    }
+}
+
+void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_released *released)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const int cached = kvpi_block(pool, block)->content != KVPI_NO_NODE;
+    if (kvpi_pool_refs(pool, block) == 1 && !cached) {
+        kvpi_prefix_strike_dups(&cache->prefix, kvpi_where(cache, tier, block), block, 0);
+        kvpi_plan_drop(&cache->plan, tier, block);
+    }
+    if (kvpi_pool_release(pool, block) == 0 && released != NULL) {
+        released->cached_blocks += (uint32_t)cached;
+        released->freed_blocks += (uint32_t)!cached;
+    }
+}
+
+void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block,
+                      kvp_released *released)
+{
+    struct kvpi_block *b = kvpi_block(kvpi_tier_pool(cache, seq->tier), block);
+    if (kvpi_block_refs(b) > 1 && !kvpi_may_be_written(cache, seq)) {
+        b->refs--;
+    } else {
+        kvpi_release_block(cache, seq->tier, block, released);
+    }
+}
+
+/* Of several rows, or of one with null entries. */
+static void release_rows(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                         kvp_released *released)
+{
+    while (seq->n_blocks > keep) {
+        kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
+        for (uint32_t g = cache->config.n_groups; g > 0; g--) {
+            const int32_t block = kvpi_row(cache, seq, g - 1)[seq->n_blocks];
+            if (block != KVP_NULL_BLOCK) {
+                kvpi_leave_block(cache, seq, (uint32_t)block, released);
+            }
+        }
+    }
+    if (seq->windowed) {
+        kvpi_windows_cut(cache, seq);
+    }
+}
+
+void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep, kvp_released *released)
+{
+    if (kvpi_unlikely(cache->config.n_groups > 1 || seq->windowed != 0)) {
+        release_rows(cache, seq, keep, released);
+        return;
+    }
+    const int32_t *row = kvpi_row_blocks(&cache->table, kvpi_seq_place(&cache->table, seq));
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, seq->tier);
+    while (seq->n_blocks > keep) {
+        kvpi_set32(&seq->n_blocks,
+                   kvpi_pool_release_run(pool, row, seq->n_blocks, keep, &released->cached_blocks));
+        if (seq->n_blocks > keep) {
+            kvpi_set32(&seq->n_blocks, seq->n_blocks - 1);
+            kvpi_leave_block(cache, seq, (uint32_t)row[seq->n_blocks], released);
+        }
+    }
+}
+
+/* The row's entry becomes the block that has the content already. */
+static void adopt(kvp_cache *cache, struct kvpi_seq *seq, int32_t *entry, uint32_t block)
+{
+    const uint32_t ours = (uint32_t)*entry;
+    kvpi_pool_hold(&cache->pool, block);
+    *entry = (int32_t)block;
+    kvpi_set(&seq->row_version, seq->row_version + 1);
+    kvpi_leave_block(cache, seq, ours, NULL);
+    kvpi_count(&cache->counters.adopted_blocks, 1);
+}
+
+/* A copy that has not taken effect brings what is in the block before the unit: it is found when
+ * that has. */
+static void await_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block)
+{
+    kvpi_prefix_await(&cache->prefix, node, where, block, kvpi_pool_arriving(&cache->pool)[block]);
+}
+
+/* Seal unit u in one group. */
+static inline void seal_in(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t node,
+                           uint32_t group)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t unit_place = units_per_block == 1 ? 0 : u % units_per_block;
+    const uint32_t block_idx = units_per_block == 1 ? u : u / units_per_block;
+    const int last_of_block = unit_place == units_per_block - 1;
+    const uint32_t where = KVPI_WHERE(KVP_DEVICE, group);
+    const uint32_t has = kvpi_node_at(&cache->prefix, node, where)->block;
+    int32_t *entry = &kvpi_row(cache, seq, group)[block_idx];
+    const uint32_t ours = (uint32_t)*entry;
+    if (kvpi_unlikely(ours == KVP_NULL_BLOCK)) {
+        return; /* dropped before its values were known */
+    }
+    /* What was sealed in it before and cut off since was detached for its slots to be written. */
+    KVPI_ASSERT(has != ours && !kvpi_prefix_is_dup(&cache->prefix, where, ours, unit_place));
+    if (kvpi_unlikely(kvpi_is_arriving(cache, ours)) &&
+        (has == KVP_NULL_BLOCK || !last_of_block || cache->config.commit_policy != KVP_ADOPT)) {
+        await_unit(cache, where, node, ours);
+    } else if (has == KVP_NULL_BLOCK) {
+        attach(cache, where, node, ours);
+        kvpi_count(&cache->counters.sealed_units, 1);
+    } else if (last_of_block && cache->config.commit_policy == KVP_ADOPT) {
+        adopt(cache, seq, entry, has);
+    } else {
+        kvpi_prefix_add_dup(&cache->prefix, node, where, ours);
+        kvpi_count(&cache->counters.duplicate_blocks, (uint64_t)last_of_block);
+    }
+}
+
+void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end)
+{
+    const uint32_t place = kvpi_seq_place(&cache->table, seq);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, place);
+    if (u + AHEAD < end) {
+        const uint32_t ahead = (u + AHEAD) / kvpi_units_per_block(cache);
+        kvpi_prefetch(kvpi_node(&cache->prefix, nodes[u + AHEAD]));
+        kvpi_prefetch(
+            kvpi_block(&cache->pool, (uint32_t)kvpi_row_blocks(&cache->table, place)[ahead]));
+    }
+    seal_in(cache, seq, u, nodes[u], 0);
+    for (uint32_t g = 1; g < cache->config.n_groups; g++) {
+        seal_in(cache, seq, u, nodes[u], g);
+    }
+}

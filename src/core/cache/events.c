@@ -1,0 +1,315 @@
+/* cache_events: what is stored where, told to readers.
+ *
+ * A ring of the newest events, each with its unit's tokens; number e lies at (e - 1) % capacity.
+ * Readers keep their own place in it, nothing is taken out. They may read while events are made:
+ * the writer says which number it begins (`begun`) before it writes over that place, and which is
+ * whole (`newest`) afterwards. A reader copies what is whole, and then looks whether any of it has
+ * been begun anew.
+ *
+ * What is told is the set of hashes that have KV in a tier, so a unit is told only if no other node
+ * of a live root has the same hash there: such twins hang behind a withdrawn node, where nobody
+ * finds them.
+ */
+#include "core/cache/state.h"
+
+#include <string.h>
+
+/* Does another public node with this hash, under a live root, have a block there? With
+ * `flags`, one that has them. */
+static int has_twin(const kvp_cache *cache, uint32_t where, uint32_t node, uint32_t flags)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    const kvp_hash *hash = &kvpi_node(prefix, node)->hash;
+    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
+    for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != KVPI_NO_NODE;) {
+        const struct kvpi_node *other = kvpi_node(prefix, index[i].node);
+        if (index[i].tag == tag && index[i].node != node && (other->flags & flags) == flags &&
+            kvpi_node_at(prefix, index[i].node, where)->block != KVP_NULL_BLOCK &&
+            kvpi_prefix_is_live(prefix, other) && memcmp(&other->hash, hash, sizeof(*hash)) == 0) {
+            return 1;
+        }
+        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+    }
+    return 0;
+}
+
+/* Is a change of the node's KV there a change of the set? */
+static int is_told(const kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    const struct kvpi_node *n = kvpi_node(&cache->prefix, node);
+    return (n->flags & KVPI_NODE_PUBLIC) && kvpi_prefix_is_live(&cache->prefix, n) &&
+           !has_twin(cache, where, node, 0);
+}
+
+/* What a reader asks for. */
+struct reading {
+    uint64_t from;
+    uint32_t capacity;
+    kvp_event *out_events;
+    int32_t *out_tokens;
+};
+
+static kvp_event *event_at(const kvp_cache *cache, uint64_t number)
+{
+    kvp_event *events = kvpi_at(cache, cache->events.events_at);
+    return events + (number - 1) % cache->events.capacity;
+}
+
+static int32_t *tokens_at(const kvp_cache *cache, uint64_t number)
+{
+    int32_t *tokens = kvpi_at(cache, cache->events.tokens_at);
+    return tokens + (size_t)((number - 1) % cache->events.capacity) * cache->config.unit_tokens;
+}
+
+/* Begin the next event: what lies in its place is not remembered any more. */
+static kvp_event begin_event(kvp_cache *cache, uint32_t kind, uint32_t where)
+{
+    kvp_event event;
+    memset(&event, 0, sizeof(event));
+    event.number = cache->events.newest + 1;
+    event.kind = kind;
+    event.tier = KVPI_TIER_OF(where);
+    event.group = where / KVPI_TIERS;
+    kvpi_set(&cache->events.begun, event.number);
+    kvpi_fence(); /* pairs with that of copy_events */
+    return event;
+}
+
+static void end_event(kvp_cache *cache, const kvp_event *event)
+{
+    kvpi_store_words(event_at(cache, event->number), event, sizeof(*event));
+    /* Pairs with the acquire of read_events. */
+    __atomic_store_n(&cache->events.newest, event->number, __ATOMIC_RELEASE);
+}
+
+/* Describe a unit that is stored. */
+static void describe(const kvp_cache *cache, uint32_t node, kvp_event *event)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    event->hash = n->hash;
+    event->parent = kvpi_node(prefix, n->parent)->hash;
+    event->root = kvpi_node(prefix, n->root)->hash;
+    event->position = (n->depth - 1) * prefix->unit_tokens;
+    event->n_tokens = prefix->unit_tokens;
+}
+
+void kvpi_tell_stored(kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    if (is_told(cache, where, node)) {
+        kvp_event event = begin_event(cache, KVP_EVENT_STORED, where);
+        describe(cache, node, &event);
+        kvpi_store_words(tokens_at(cache, event.number),
+                         kvpi_node_tokens(kvpi_node(&cache->prefix, node)),
+                         (size_t)cache->config.unit_tokens * sizeof(int32_t));
+        end_event(cache, &event);
+    }
+}
+
+void kvpi_tell_removed(kvp_cache *cache, uint32_t where, uint32_t node)
+{
+    if (is_told(cache, where, node)) {
+        kvp_event event = begin_event(cache, KVP_EVENT_REMOVED, where);
+        event.hash = kvpi_node(&cache->prefix, node)->hash;
+        end_event(cache, &event);
+    }
+}
+
+void kvpi_tell_cleared(kvp_cache *cache, uint32_t root)
+{
+    kvp_event event = begin_event(cache, KVP_EVENT_CLEARED, 0);
+    if (root != KVPI_NO_NODE) {
+        event.hash = kvpi_node(&cache->prefix, root)->hash;
+    }
+    end_event(cache, &event);
+}
+
+/* ----------------------------------------------------------------------------------------- read */
+
+/* Is the place of event `number` given to another, or will be by the one that is written now? */
+static int is_gone(const struct kvpi_events *events, uint64_t number, uint64_t begun)
+{
+    return begun >= events->capacity && number <= begun - events->capacity;
+}
+
+/* How many events there are from `from` on, `capacity` at most; copied, whole or not. */
+static uint32_t copy_events(const kvp_cache *cache, const struct reading *r, uint64_t newest)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint64_t there = newest + 1 - r->from;
+    const uint32_t n = there < r->capacity ? (uint32_t)there : r->capacity;
+    for (uint32_t i = 0; i < n; i++) {
+        kvp_event *event = &r->out_events[i];
+        kvpi_load_words(event, event_at(cache, r->from + i), sizeof(*event));
+        if (r->out_tokens != NULL && event->n_tokens > 0) {
+            kvpi_load_words(r->out_tokens + (size_t)i * U, tokens_at(cache, r->from + i),
+                            (size_t)U * sizeof(int32_t));
+        }
+    }
+    kvpi_fence(); /* pairs with that of begin_event */
+    return n;
+}
+
+static kvp_status read_events(const kvp_cache *cache, const struct reading *r, uint32_t *out_n)
+{
+    const struct kvpi_events *events = &cache->events;
+    const uint64_t newest = __atomic_load_n(&events->newest, __ATOMIC_ACQUIRE);
+    if (r->from > newest + 1) {
+        return KVP_E_ARG;
+    }
+    if (is_gone(events, r->from, newest)) {
+        return KVP_E_BEHIND;
+    }
+    *out_n = copy_events(cache, r, newest);
+    return *out_n > 0 && is_gone(events, r->from, kvpi_read(&events->begun)) ? KVP_E_AGAIN : KVP_OK;
+}
+
+kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
+                           uint32_t capacity, int32_t *out_tokens, uint32_t *out_n_events)
+{
+    const struct reading r = {from, capacity, out_events, out_tokens};
+    kvp_status status = KVP_E_AGAIN;
+    uint32_t n = 0;
+    if (cache == NULL || out_n_events == NULL || (out_events == NULL && capacity > 0) ||
+        from == 0) {
+        return KVP_E_ARG;
+    }
+    if (cache->events.capacity == 0) {
+        return KVP_E_STATE;
+    }
+    for (uint32_t i = 0; i < KVPI_READ_TRIES && status == KVP_E_AGAIN; i++) {
+        status = read_events(cache, &r, &n);
+    }
+    if (status == KVP_OK) {
+        *out_n_events = n;
+    }
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- snapshot */
+
+/* The set, as it is listed. */
+struct listing {
+    kvp_event *events;
+    int32_t *tokens;
+    uint32_t capacity;
+    uint32_t n;
+};
+
+static void list_unit(const kvp_cache *cache, uint32_t node, struct listing *listing)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+        if (kvpi_node_at(&cache->prefix, node, where)->block == KVP_NULL_BLOCK ||
+            has_twin(cache, where, node, KVPI_NODE_MARKED)) {
+            continue;
+        }
+        if (listing->n < listing->capacity) {
+            kvp_event *event = &listing->events[listing->n];
+            memset(event, 0, sizeof(*event));
+            event->number = cache->events.newest;
+            event->kind = KVP_EVENT_STORED;
+            event->tier = KVPI_TIER_OF(where);
+            event->group = where / KVPI_TIERS;
+            describe(cache, node, event);
+            if (listing->tokens != NULL) {
+                memcpy(listing->tokens + (size_t)listing->n * U,
+                       kvpi_node_tokens(kvpi_node(&cache->prefix, node)),
+                       (size_t)U * sizeof(int32_t));
+            }
+        }
+        listing->n++;
+    }
+}
+
+/* Does the way from its root lead over public nodes only? */
+static int is_reachable(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    while (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
+        node = kvpi_node(prefix, node)->parent;
+    }
+    return (kvpi_node(prefix, node)->flags & KVPI_NODE_ROOT) != 0;
+}
+
+/* List a node, after those of its ancestors that were not listed yet: marked ones were. */
+static void list_path(kvp_cache *cache, uint32_t node, struct listing *listing)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    uint32_t *path = kvpi_row_nodes(&cache->table, kvpi_table_scratch(&cache->table));
+    uint32_t n = 0; /* no path is longer than a row */
+    while (!(kvpi_node(prefix, node)->flags & (KVPI_NODE_ROOT | KVPI_NODE_MARKED))) {
+        path[n++] = node;
+        node = kvpi_node(prefix, node)->parent;
+    }
+    while (n > 0) {
+        struct kvpi_node *next = kvpi_node(prefix, path[--n]);
+        if (next->flags & KVPI_NODE_PUBLIC) {
+            list_unit(cache, path[n], listing);
+        }
+        next->flags |= KVPI_NODE_MARKED;
+    }
+}
+
+/* What can be reached first, then what hangs behind withdrawn nodes: its ancestors' hashes may be
+ * those of newer nodes. */
+static void list_all(kvp_cache *cache, struct listing *listing)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    for (int reachable = 1; reachable >= 0; reachable--) {
+        for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+            const struct kvpi_node *n = kvpi_node(prefix, i);
+            if ((n->flags & KVPI_NODE_PUBLIC) && kvpi_prefix_is_live(prefix, n) &&
+                is_reachable(prefix, i) == reachable) {
+                list_path(cache, i, listing);
+            }
+        }
+    }
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        kvpi_node(prefix, i)->flags &= ~(uint32_t)KVPI_NODE_MARKED;
+    }
+}
+
+static kvp_status list_events(kvp_cache *cache, struct listing *listing)
+{
+    const uint32_t capacity = listing->capacity;
+    if (cache->events.capacity == 0) {
+        return KVP_E_STATE;
+    }
+    listing->capacity = 0; /* count first: nothing is written unless all of it fits */
+    list_all(cache, listing);
+    if (capacity == 0) {
+        return KVP_OK;
+    }
+    if (listing->n > capacity) {
+        return KVP_E_TOO_SMALL;
+    }
+    listing->capacity = capacity;
+    listing->n = 0;
+    list_all(cache, listing);
+    return KVP_OK;
+}
+
+kvp_status kvp_events_snapshot(kvp_cache *cache, kvp_event *out_events, uint32_t capacity,
+                               int32_t *out_tokens, uint32_t *out_n_events, uint64_t *out_number)
+{
+    struct listing listing = {out_events, out_tokens, capacity, 0};
+    if (cache == NULL || out_n_events == NULL || out_number == NULL ||
+        (out_events == NULL && capacity > 0)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = list_events(cache, &listing);
+    if (status != KVP_E_STATE) {
+        *out_n_events = listing.n;
+        *out_number = cache->events.newest;
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_events_snapshot(&cache->recorder, capacity, out_tokens != NULL, status,
+                                    out_events, out_tokens, listing.n, cache->events.newest);
+    }
+    return kvpi_leave(cache, status);
+}

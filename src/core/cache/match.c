@@ -1,0 +1,546 @@
+/* cache_match: how much of a prompt is cached, and what opening it would take.
+ *
+ * A walk from the namespace's root: unit u is hit when a node after the one before has its tokens
+ * and keys, and a block has its KV. Only that comparison decides, in order. Its cost is memory
+ * latency, so the nodes to compare are named and asked for AHEAD units before they are needed:
+ *
+ *   by the node AHEAD units back, whose `jump` is the node that the last prompt of this path had
+ *   here; no hash is made and no index read; or, where that hint does not fit, and at the start,
+ *   by the index, for the next AHEAD units at once: all hashes, then all slots, then all nodes.
+ *
+ *          compared           named
+ *   root -- u-2 -- u-1 -- u .. .. .. u+AHEAD-1     u's comparison names u + AHEAD
+ *
+ * Everything is written to the row of a place that no sequence has: the one that is opened next, or
+ * scratch. For an open, blocks are held on the way, while their memory is at hand; a refusal puts
+ * them back in reverse order, which restores the queues exactly. Nothing else is observable.
+ */
+#include "core/cache/state.h"
+#include "core/stages/hash_chain.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AHEAD KVPI_NODE_JUMP
+
+/* Where a walk puts what it finds, and how far it may go. */
+struct walk {
+    uint32_t *nodes; /* [limit] */
+    int32_t *blocks;
+    uint32_t limit; /* units */
+    uint32_t units_per_block;
+    int host;       /* hits on the host count */
+    int nodes_only; /* where their KV is, each layer group will say */
+};
+
+static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
+{
+    for (uint32_t i = 0; i < prompt->n_uncached; i++) {
+        if (prompt->uncached[i].begin >= prompt->uncached[i].end) {
+            return KVP_E_ARG;
+        }
+    }
+    if (prompt->retention >= KVP_RETENTION_CLASSES ||
+        (prompt->flags & ~(uint32_t)(KVP_OPEN_NO_MATCH | KVP_OPEN_DEVICE_ONLY)) != 0 ||
+        !kvpi_keys_valid(prompt->keys, prompt->n_keys, 0, prompt->n_tokens) ||
+        !kvpi_keys_fit(cache, prompt->keys, prompt->n_keys, 0, prompt->n_tokens, 0) ||
+        kvpi_any_negative(prompt->tokens, prompt->n_tokens)) {
+        return KVP_E_ARG;
+    }
+    return KVP_OK;
+}
+
+/* The hash of unit u of the prompt after `parent`. *cursor as in kvpi_keys_of_unit. */
+static void hash_unit(const kvp_cache *cache, const kvp_prompt *prompt, uint32_t u,
+                      const kvp_hash *parent, uint32_t *cursor, kvp_hash *out)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    uint32_t n_keys = 0;
+    if (prompt->n_keys > 0) {
+        n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys, KVPI_UNIT_KEYS_MAX,
+                                   cursor);
+    }
+    kvpi_hash_unit(parent, prompt->tokens + (size_t)u * U, U, keys, n_keys, out);
+}
+
+/* Hashes from outside: the first and the last must be what we would have made. */
+static int hashes_verify(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const kvp_hash *given = match->prompt->hashes;
+    const uint32_t last = match->n_units - 1;
+    uint32_t cursor = 0;
+    kvp_hash hash;
+    hash_unit(cache, match->prompt, 0, &kvpi_node(&cache->prefix, match->root)->hash, &cursor,
+              &hash);
+    if (memcmp(&hash, &given[0], sizeof(hash)) != 0) {
+        return 0;
+    }
+    if (last > 0) {
+        hash_unit(cache, match->prompt, last, &given[last - 1], &cursor, &hash);
+    }
+    return memcmp(&hash, &given[last], sizeof(hash)) == 0;
+}
+
+/* Leading units that hold nothing uncacheable. */
+static uint32_t count_public(const kvp_cache *cache, const kvp_prompt *prompt, uint32_t n_units)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    uint32_t first = prompt->n_tokens;
+    if (!cache->config.prefix_cache) {
+        return 0;
+    }
+    (void)kvpi_is_uncached(cache, prompt->tokens, prompt->n_tokens, &first);
+    for (uint32_t i = 0; i < prompt->n_uncached; i++) {
+        first = kvpi_min_u32(first, prompt->uncached[i].begin);
+    }
+    return kvpi_min_u32(n_units, first / U);
+}
+
+kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              struct kvpi_match *match)
+{
+    const struct kvpi_space *space = kvpi_find_space(cache, ns);
+    if (space == NULL) {
+        return KVP_E_HANDLE;
+    }
+    memset(match, 0, sizeof(*match));
+    match->prompt = prompt;
+    match->root = space->root;
+    match->n_units = prompt->n_tokens / cache->config.unit_tokens;
+    if (check_values(cache, prompt) != KVP_OK ||
+        (prompt->hashes != NULL && match->n_units > 0 && !hashes_verify(cache, match))) {
+        return KVP_E_ARG;
+    }
+    if (prompt->n_tokens > cache->table.max_tokens ||
+        prompt->reserve_tokens > cache->table.max_tokens - prompt->n_tokens) {
+        return KVP_E_TOO_LONG;
+    }
+    match->n_public = count_public(cache, prompt, match->n_units);
+    match->scratch = prompt->hashes == NULL ? kvpi_at(cache, cache->hashes_at) : NULL;
+    match->hashes = prompt->hashes == NULL ? match->scratch : prompt->hashes;
+    KVPI_ASSERT(match->hashes != NULL);
+    return KVP_OK;
+}
+
+/* Hash units [begin, end) of a prompt after node `parent`, into scratch. */
+static void hash_run(const kvp_cache *cache, const struct kvpi_match *match, uint32_t parent,
+                     uint32_t begin, uint32_t end)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const kvp_hash *before = &kvpi_node(&cache->prefix, parent)->hash;
+    uint32_t cursor = 0;
+    if (KVPI_CHAIN_16 && cache->config.unit_tokens == 16 && prompt->n_keys == 0) {
+        struct kvpi_chain chain = kvpi_chain_begin(before);
+        for (uint32_t u = begin; u < end; u++) {
+            kvpi_chain_16(&chain, prompt->tokens + (size_t)u * 16);
+            kvpi_chain_store(&chain, &match->scratch[u]);
+        }
+        return;
+    }
+    for (uint32_t u = begin; u < end; u++) {
+        hash_unit(cache, prompt, u, before, &cursor, &match->scratch[u]);
+        before = &match->scratch[u];
+    }
+}
+
+void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match)
+{
+    if (match->scratch != NULL && match->n_hits < match->n_public) {
+        const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+        hash_run(cache, match, match->n_hits == 0 ? match->root : nodes[match->n_hits - 1],
+                 match->n_hits, match->n_public);
+    }
+}
+
+/* See a block on the host. 0: the plan would never have room for so many. */
+static int see_host_block(kvp_cache *cache, uint32_t block, struct kvpi_match *match)
+{
+    if (match->n_host + 1 >= cache->plan.capacity) {
+        return 0;
+    }
+    match->n_host++;
+    if (match->hold) {
+        kvpi_pool_hold(&cache->host, block);
+    }
+    return 1;
+}
+
+/* Look at the blocks of row entries [n_seen, end): count those that are cached on the device, and
+ * those on the host; hold them all if the walk is for an open. */
+static inline void see_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
+                              struct kvpi_match *match)
+{
+    for (; match->n_seen < end; match->n_seen++) {
+        if (kvpi_unlikely(blocks[match->n_seen] < 0)) {
+            if (!see_host_block(cache, (uint32_t)-blocks[match->n_seen], match)) {
+                return;
+            }
+            continue;
+        }
+        const uint32_t block = (uint32_t)blocks[match->n_seen];
+        match->n_unheld += (uint32_t)kvpi_block_is_cached(kvpi_block(&cache->pool, block));
+        match->n_idle += kvpi_pool_refs(&cache->pool, block) == 0;
+        if (match->hold) {
+            kvpi_pool_hold(&cache->pool, block);
+        }
+    }
+}
+
+/* Undo see_blocks for entries from the last down to `end`. */
+static void unsee_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t end,
+                         struct kvpi_match *match)
+{
+    for (; match->n_seen > end; match->n_seen--) {
+        const int on_host = blocks[match->n_seen - 1] < 0;
+        const uint32_t block = (uint32_t)abs(blocks[match->n_seen - 1]);
+        struct kvpi_pool *pool = on_host ? &cache->host : &cache->pool;
+        if (match->hold) {
+            kvpi_pool_unhold(pool, block);
+        }
+        if (on_host) {
+            match->n_host--;
+        } else {
+            match->n_unheld -= (uint32_t)kvpi_block_is_cached(kvpi_block(pool, block));
+            match->n_idle -= kvpi_pool_refs(pool, block) == 0;
+        }
+    }
+}
+
+void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match)
+{
+    if (cache->grouped) {
+        kvpi_match_groups_let_go(cache, match);
+        return;
+    }
+    unsee_blocks(cache, kvpi_row_blocks(&cache->table, match->place), 0, match);
+}
+
+/* Take unit u's node as matched: into the row, if a block has its KV, or whether or not. */
+static inline uint32_t take_match(const kvp_cache *cache, const struct walk *walk, uint32_t u,
+                                  uint32_t node)
+{
+    if (node == KVPI_NO_NODE) {
+        return KVP_STOP_MISS;
+    }
+    walk->nodes[u] = node;
+    if (kvpi_unlikely(walk->nodes_only)) {
+        return KVP_STOP_END;
+    }
+    const struct kvpi_place *at = kvpi_node(&cache->prefix, node)->at;
+    int32_t entry = (int32_t)at[KVP_DEVICE].block;
+    if (kvpi_unlikely(entry == KVP_NULL_BLOCK)) {
+        if (!walk->host || at[KVP_HOST].block == KVP_NULL_BLOCK) {
+            return KVP_STOP_NO_KV;
+        }
+        entry = -(int32_t)at[KVP_HOST].block;
+        kvpi_prefetch(kvpi_block(&cache->host, at[KVP_HOST].block));
+    } else {
+        kvpi_prefetch(kvpi_block(&cache->pool, at[KVP_DEVICE].block));
+    }
+    /* The last unit's block of each row entry stands: it has all units before it too. */
+    walk->blocks[walk->units_per_block == 1 ? u : u / walk->units_per_block] = entry;
+    return KVP_STOP_END;
+}
+
+/* The walk for a prompt with extra keys: one unit after the other. */
+static void walk_keyed(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t U = cache->config.unit_tokens;
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    uint32_t cursor = 0;
+    if (match->scratch != NULL) {
+        hash_run(cache, match, match->root, 0, walk->limit);
+    }
+    for (uint32_t u = 0; u < walk->limit; u++) {
+        const struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys,
+                                       kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U,
+                                                         keys, KVPI_UNIT_KEYS_MAX, &cursor)};
+        const uint32_t parent = u == 0 ? match->root : walk->nodes[u - 1];
+        const uint32_t node = kvpi_prefix_find(&cache->prefix, parent, &match->hashes[u], &unit);
+        const uint32_t stop = take_match(cache, walk, u, node);
+        if (stop != KVP_STOP_END) {
+            match->stop = stop;
+            return;
+        }
+        match->n_hits = u + 1;
+    }
+}
+
+static inline const struct kvpi_index_slot *home_of(const struct kvpi_prefix *prefix,
+                                                    const kvp_hash *hash)
+{
+    return kvpi_prefix_index(prefix) + kvpi_prefix_home(prefix, kvpi_prefix_tag(prefix, hash));
+}
+
+static inline void prefetch_node(const struct kvpi_prefix *prefix, uint32_t node)
+{
+    const struct kvpi_node *n = kvpi_node(prefix, node);
+    kvpi_prefetch(n);
+    kvpi_prefetch(n + 1);
+}
+
+/* The node that a look-up of this hash would compare first. */
+static uint32_t candidate_of(const struct kvpi_prefix *prefix, const kvp_hash *hash)
+{
+    const struct kvpi_index_slot *end = kvpi_prefix_index(prefix) + prefix->n_index_slots;
+    const struct kvpi_index_slot *slot = home_of(prefix, hash);
+    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
+    while (slot->node != 0 && slot->tag != tag) {
+        slot = slot + 1 == end ? kvpi_prefix_index(prefix) : slot + 1;
+    }
+    return slot->node;
+}
+
+/* Name the nodes of units [begin, end) by the index. */
+static void name_by_index(const kvp_cache *cache, const struct kvpi_match *match, uint32_t parent,
+                          uint32_t begin, uint32_t end, uint32_t *named)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    if (match->scratch != NULL) {
+        hash_run(cache, match, parent, begin, end);
+    }
+    for (uint32_t u = begin; u < end; u++) {
+        kvpi_prefetch(home_of(prefix, &match->hashes[u]));
+    }
+    for (uint32_t u = begin; u < end; u++) {
+        named[u % AHEAD] = candidate_of(prefix, &match->hashes[u]);
+        prefetch_node(prefix, named[u % AHEAD]);
+    }
+}
+
+/* The walk for a prompt without keys, see the top. */
+static void walk_plain(kvp_cache *cache, struct kvpi_match *match, const struct walk *walk)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t U = cache->config.unit_tokens;
+    uint32_t named[AHEAD];
+    uint32_t by_index = 0; /* units before this one were named by the index */
+    uint32_t parent = match->root;
+    for (uint32_t u = 0; u < walk->limit; u++) {
+        const struct kvpi_unit unit = {match->prompt->tokens + (size_t)u * U, NULL, 0};
+        uint32_t node = u == 0 ? KVPI_NO_NODE : named[u % AHEAD];
+        if (u >= by_index &&
+            (node == KVPI_NO_NODE || !kvpi_prefix_same(prefix, node, parent, &unit))) {
+            by_index = kvpi_min_u32(u + AHEAD, walk->limit);
+            match->stale_hints = u > 0;
+            name_by_index(cache, match, parent, u, by_index, named);
+            node = named[u % AHEAD];
+        }
+        if (u < by_index && node != KVPI_NO_NODE &&
+            !kvpi_prefix_same(prefix, node, parent, &unit)) {
+            node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit); /* equal tags */
+        }
+        const uint32_t stop = take_match(cache, walk, u, node);
+        if (stop != KVP_STOP_END) {
+            match->stop = stop;
+            return;
+        }
+        named[u % AHEAD] = kvpi_node(prefix, node)->jump;
+        prefetch_node(prefix, named[u % AHEAD]);
+        parent = node;
+        match->n_hits = u + 1;
+        if (walk->units_per_block == 1 && u >= AHEAD && !walk->nodes_only) {
+            see_blocks(cache, walk->blocks, u - AHEAD, match); /* there by now, and here still */
+        }
+    }
+}
+
+/* All of the prompt was hit: cut back where the configuration says so. */
+static void cut_full_hit(const kvp_cache *cache, struct kvpi_match *match)
+{
+    const uint32_t n = match->prompt->n_tokens;
+    if (n > 0 && cache->config.full_hit == KVP_FULL_HIT_RECOMPUTE &&
+        match->n_hits * cache->config.unit_tokens == n) {
+        const uint32_t blocks = (n - 1) / cache->config.block_tokens;
+        match->n_hits = blocks * kvpi_units_per_block(cache);
+        match->stop = KVP_STOP_FULL_HIT;
+    }
+}
+
+/* Count blocks from n_hits. */
+static void count_blocks(kvp_cache *cache, struct kvpi_match *match)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const int32_t *blocks = kvpi_row_blocks(&cache->table, match->place);
+    match->n_shared = match->n_hits / units_per_block;
+    unsee_blocks(cache, blocks, kvpi_min_u32(match->n_seen, match->n_shared), match); /* cut */
+    see_blocks(cache, blocks, match->n_shared, match);
+    if (match->n_seen < match->n_shared) {
+        match->n_shared = match->n_seen;
+        match->n_hits = match->n_shared * units_per_block;
+        match->stop = KVP_STOP_NO_ROOM;
+    }
+    match->n_kept = match->n_shared;
+    match->n_host_entries = match->n_host;
+    match->n_blocks =
+        kvpi_ceil_div(prompt->n_tokens + prompt->reserve_tokens, cache->config.block_tokens);
+    if (match->n_hits % units_per_block != 0) {
+        match->source = (uint32_t)abs(blocks[match->n_shared]);
+        match->source_tier = (uint32_t)(blocks[match->n_shared] < 0); /* KVP_HOST */
+    }
+}
+
+void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match)
+{
+    const int off = !cache->config.prefix_cache || (match->prompt->flags & KVP_OPEN_NO_MATCH);
+    const struct walk walk = {kvpi_row_nodes(&cache->table, place),
+                              kvpi_row_blocks(&cache->table, place),
+                              off ? 0 : match->n_public,
+                              kvpi_units_per_block(cache),
+                              !(match->prompt->flags & KVP_OPEN_DEVICE_ONLY),
+                              cache->grouped != 0};
+    match->place = place;
+    match->stop = off                                ? KVP_STOP_OFF
+                  : match->n_public < match->n_units ? KVP_STOP_UNCACHED
+                                                     : KVP_STOP_END;
+    if (match->prompt->n_keys > 0) {
+        walk_keyed(cache, match, &walk);
+    } else {
+        walk_plain(cache, match, &walk);
+    }
+    if (cache->grouped) {
+        kvpi_match_groups(cache, match);
+    } else {
+        cut_full_hit(cache, match);
+        count_blocks(cache, match);
+    }
+}
+
+void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out)
+{
+    /* As it was before the walk, which may hold the hits already. */
+    const uint64_t n_taken_out = match->hold ? match->n_unheld : 0;
+    const uint64_t available = kvpi_pool_available(&cache->pool) + n_taken_out;
+    const uint64_t usable = cache->config.n_blocks - 1;
+    const uint64_t n_held = cache->pool.n_held - (match->hold ? match->n_idle : 0);
+    const uint64_t watermark = n_held > 0 ? cache->watermark : 0;
+    const uint64_t n_new = (uint64_t)(match->n_blocks - match->n_shared) * cache->config.n_groups;
+    const uint64_t n_all = n_new + match->n_kept;
+    uint64_t need = n_new + match->n_unheld + match->n_host;
+    if (match->source != 0 && match->source_tier == KVP_DEVICE &&
+        kvpi_block_is_cached(kvpi_block(&cache->pool, match->source))) {
+        if (need + 1 + watermark <= available) {
+            need++;
+        } else { /* no room for the source besides: end the hit at the block boundary before */
+            match->n_hits -= match->n_hits % kvpi_units_per_block(cache);
+            match->source = 0;
+            match->stop = KVP_STOP_NO_ROOM;
+        }
+    }
+    memset(out, 0, sizeof(*out));
+    out->need_blocks = (uint32_t)need;
+    out->available = (uint32_t)available;
+    if (need + watermark <= available) {
+        out->verdict = KVP_ADMIT_OK;
+    } else if (n_all + watermark > usable) {
+        out->verdict = KVP_ADMIT_NEVER;
+        out->missing_blocks = (uint32_t)(n_all + watermark - usable);
+    } else {
+        out->verdict = KVP_ADMIT_LATER;
+        out->missing_blocks = (uint32_t)(need + watermark - available);
+    }
+}
+
+void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out)
+{
+    const uint32_t n = match->prompt->n_tokens;
+    memset(out, 0, sizeof(*out));
+    out->hit_tokens = match->n_hits * cache->config.unit_tokens;
+    out->cached_tokens = kvpi_min_u32(out->hit_tokens, n > 0 ? n - 1 : 0);
+    out->stop = match->stop;
+    out->stop_group = match->stop_group;
+    out->shared_blocks = match->n_kept - match->n_host;
+    out->host_blocks = match->n_host;
+    out->cached_blocks = match->n_unheld;
+    out->copied_tokens = out->hit_tokens - match->n_shared * cache->config.block_tokens;
+    out->host_tokens = match->n_host_entries * cache->config.block_tokens +
+                       (match->source_tier == KVP_HOST ? out->copied_tokens : 0);
+    out->taken_blocks =
+        (match->n_blocks - match->n_shared) * cache->config.n_groups + match->n_host;
+}
+
+int kvpi_bad_prompt(const kvp_prompt *prompt)
+{
+    return prompt == NULL || (prompt->tokens == NULL && prompt->n_tokens > 0) ||
+           (prompt->keys == NULL && prompt->n_keys > 0) ||
+           (prompt->uncached == NULL && prompt->n_uncached > 0);
+}
+
+static kvp_status match_prompt(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                               kvp_open_info *out_info)
+{
+    kvp_prompt own = {0};
+    struct kvpi_match match;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_info == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status == KVP_OK) {
+        kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
+        kvpi_match_info(cache, &match, out_info);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_match(&cache->recorder, ns, prompt, status, out_info);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_match_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                           kvp_open_info *out_info, size_t info_size)
+{
+    kvp_open_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = match_prompt(cache, ns, prompt, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                           kvp_admission *out_admission)
+{
+    kvp_prompt own = {0};
+    struct kvpi_match match;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_admission == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status == KVP_OK) {
+        kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
+        kvpi_match_admit(cache, &match, out_admission);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_can_open(&cache->recorder, ns, prompt, status, out_admission);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_can_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              kvp_admission *out_admission, size_t admission_size)
+{
+    kvp_admission full;
+    if (kvpi_sized_bad(out_admission, admission_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = can_open(cache, ns, prompt, out_admission == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
+    }
+    return status;
+}

@@ -1,0 +1,562 @@
+/* cache_life: configuration, creation, reset, destruction; what every public call begins and ends
+ * with.
+ *
+ * The cache lies at the start of its arena, and all arrays behind it:
+ *
+ *   | kvp_cache | pool: blocks | prefix: nodes, keys, index | table: places, rows | ... |
+ *
+ * The same function plans the arena for kvp_cache_bytes and for create, so they cannot differ.
+ */
+#include <kvpager/inspect.h>
+#include <kvpager/oplog.h>
+#include <kvpager/recover.h>
+
+#include "core/cache/state.h"
+#include "base/platform/process.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void config_defaults(kvp_config *config)
+{
+    memset(config, 0, sizeof(*config));
+    config->struct_size = sizeof(*config);
+    config->block_tokens = 16;
+    config->n_blocks = 1024;
+    config->max_seqs = 256;
+    config->max_seq_tokens = 32768;
+    config->max_namespaces = 16;
+    config->prefix_cache = 1;
+    config->keep_evicted = 1;
+    config->max_steps_out = 4;
+    config->n_groups = 1;
+}
+
+void kvp_config_init_sized(kvp_config *config, size_t config_size)
+{
+    kvp_config full;
+    config_defaults(&full);
+    kvpi_sized_init(config, config_size, &full, sizeof(full));
+}
+
+static int groups_wrong(const kvp_config *config, kvp_why *why)
+{
+    if (kvpi_why_range(why, "n_groups", config->n_groups, 1, KVP_GROUPS_MAX)) {
+        return 1;
+    }
+    for (uint32_t g = 0; g < KVP_GROUPS_MAX; g++) {
+        const kvp_window *w = &config->groups[g];
+        const uint64_t most = g < config->n_groups ? UINT32_MAX : 0;
+        if (kvpi_why_element(why, "groups", g, ".recent_tokens", w->recent_tokens, 0, most) ||
+            kvpi_why_element(why, "groups", g, ".sink_tokens", w->sink_tokens, 0,
+                             w->recent_tokens > 0 ? most : 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int sizes_wrong(const kvp_config *c, kvp_why *why)
+{
+    const uint64_t U = c->unit_tokens;
+    return kvpi_why_range(why, "block_tokens", c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
+           kvpi_why_range(why, "unit_tokens", U, 0, c->block_tokens) ||
+           kvpi_why_if(why, U != 0 && c->block_tokens % U != 0, "unit_tokens", &U,
+                       "no divisor of block_tokens") ||
+           kvpi_why_range(why, "n_blocks", c->n_blocks, 2, INT32_MAX) ||
+           kvpi_why_range(why, "max_seqs", c->max_seqs, 1, 1u << 20) ||
+           kvpi_why_range(why, "max_seq_tokens", c->max_seq_tokens, 1, INT32_MAX) ||
+           kvpi_why_range(why, "max_namespaces", c->max_namespaces, 1, 65536) ||
+           kvpi_why_range(why, "max_unit_keys", c->max_unit_keys, 0, KVPI_UNIT_KEYS_MAX) ||
+           kvpi_why_range(why, "n_nodes", c->n_nodes, c->n_nodes == 0 ? 0 : c->max_namespaces + 1,
+                          INT32_MAX - 1);
+}
+
+static int choices_wrong(const kvp_config *c, kvp_why *why)
+{
+    return kvpi_why_range(why, "commit_policy", c->commit_policy, 0, KVP_KEEP) ||
+           kvpi_why_range(why, "full_hit", c->full_hit, 0, KVP_FULL_HIT_RECOMPUTE) ||
+           kvpi_why_range(why, "prefix_cache", c->prefix_cache, 0, 1) ||
+           kvpi_why_range(why, "test_hash_bits", c->test_hash_bits, 0, 32) ||
+           kvpi_why_if(why, !(c->watermark >= 0.0 && c->watermark < 1.0), "watermark", NULL,
+                       "expected at least 0 and below 1") ||
+           kvpi_why_range(why, "host_blocks", c->host_blocks, c->host_blocks == 0 ? 0 : 2,
+                          INT32_MAX) ||
+           kvpi_why_range(why, "keep_evicted", c->keep_evicted, 0, 1) ||
+           kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_OVERLAPPED) ||
+           kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
+           kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
+           kvpi_why_range(why, "quotas", c->quotas, 0, 1);
+}
+
+/* Is a field wrong? The first one that is goes to `why`. */
+static int config_wrong(const kvp_config *config, kvp_why *why)
+{
+    if (sizes_wrong(config, why) || choices_wrong(config, why) || groups_wrong(config, why)) {
+        return 1;
+    }
+    /* Unit slots of the pools are counted in 32 bits; UINT32_MAX is none. */
+    const uint32_t U = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    const uint64_t n_units =
+        ((uint64_t)config->n_blocks + config->host_blocks) * (config->block_tokens / U);
+    const uint64_t n_blocks = config->n_blocks;
+    return kvpi_why_if(why, n_units >= UINT32_MAX, "n_blocks", &n_blocks,
+                       "with host_blocks it has 2^32-1 units or more") ||
+           kvpi_why_if(why, config->n_uncached_tokens > 0 && config->uncached_tokens == NULL,
+                       "uncached_tokens", NULL, "is NULL, and n_uncached_tokens is not 0");
+}
+
+kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)
+{
+    kvp_config own;
+    config_defaults(&own);
+    const kvp_config *known = kvpi_sized_take(config, &own, sizeof(own));
+    kvpi_why_clear(out_why);
+    return kvpi_why_missing(out_why, config, known, "config") || config_wrong(known, out_why)
+               ? KVP_E_ARG
+               : KVP_OK;
+}
+
+/* Enough nodes for every unit of the pools, and some for prefixes that lost their blocks. */
+static uint32_t default_nodes(const kvp_config *config)
+{
+    const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks;
+    const uint64_t units = n_blocks * (config->block_tokens / config->unit_tokens);
+    const uint64_t n = units + units / 64 + config->max_seqs + config->max_namespaces + 64;
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX - 1;
+}
+
+/* A swap copies whole sequences. */
+static uint32_t default_copies(const kvp_config *config)
+{
+    const uint64_t n =
+        (uint64_t)config->max_seqs + 64 + (config->host_blocks > 0 ? config->n_blocks : 0);
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+}
+
+static void resolve(kvp_config *config)
+{
+    config->unit_tokens = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
+    config->n_nodes = config->n_nodes == 0 ? default_nodes(config) : config->n_nodes;
+    config->max_copies = config->max_copies == 0 ? default_copies(config) : config->max_copies;
+}
+
+static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    const kvp_config *config = &cache->config;
+    const size_t n = config->steps == KVP_STEPS_OVERLAPPED
+                         ? (size_t)config->max_steps_out * config->max_seqs
+                         : 0;
+    cache->steps.places_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
+    cache->steps.until_at = kvpi_layout_take(layout, n, sizeof(uint32_t));
+    cache->events.events_at = kvpi_layout_take(layout, config->max_events, sizeof(kvp_event));
+    cache->events.tokens_at =
+        kvpi_layout_take(layout, (size_t)config->max_events * config->unit_tokens, sizeof(int32_t));
+}
+
+static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
+{
+    pool->quotas.n_accounts =
+        cache->config.quotas == 0 || pool->n_blocks == 0 ? 0 : cache->config.max_namespaces;
+    pool->quotas.n_blocks = pool->n_blocks;
+    pool->quotas.place_mask = (1u << cache->space_bits) - 1;
+}
+
+/* Set the sizes of the parts, and place everything in the arena. */
+static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    const kvp_config *config = &cache->config;
+    const uint32_t S = config->block_tokens;
+    const uint32_t U = config->unit_tokens;
+    const uint32_t bits = config->test_hash_bits;
+    (void)kvpi_layout_take(layout, 1, sizeof(*cache));
+    cache->prefix.unit_tokens = U;
+    cache->prefix.units_per_block = S / U;
+    cache->prefix.n_where = KVPI_TIERS * config->n_groups;
+    cache->prefix.n_nodes = config->n_nodes;
+    cache->prefix.max_unit_keys = config->max_unit_keys;
+    cache->prefix.tag_mask = bits == 0 || bits == 32 ? UINT32_MAX : ((1u << bits) - 1);
+    cache->prefix.has_dups = S != U || config->commit_policy == KVP_KEEP ? KVPI_DUPS_ALL
+                             : config->steps == KVP_STEPS_OVERLAPPED     ? KVPI_DUPS_AWAITED
+                                                                         : KVPI_DUPS_NONE;
+    cache->prefix.n_blocks = cache->plan.n_blocks = cache->pool.n_blocks = config->n_blocks;
+    cache->prefix.host_blocks = cache->plan.host_blocks = cache->host.n_blocks =
+        config->host_blocks;
+    cache->pool.n_lists = config->steps == KVP_STEPS_OVERLAPPED ? config->max_steps_out : 0;
+    cache->steps.max = config->max_steps_out;
+    cache->events.capacity = config->max_events;
+    cache->table.max_seqs = config->max_seqs;
+    cache->table.max_tokens = config->max_seq_tokens;
+    cache->table.max_blocks = kvpi_ceil_div(config->max_seq_tokens, S);
+    cache->table.max_units = config->max_seq_tokens / U;
+    cache->table.unit_tokens = U;
+    cache->table.max_unit_keys = config->max_unit_keys;
+    cache->table.n_groups = config->n_groups;
+    cache->table.max_tree = config->max_tree_tokens;
+    cache->plan.capacity = config->max_copies;
+    cache->space_bits = kvpi_handle_place_bits(config->max_namespaces);
+    plan_quotas(cache, &cache->pool);
+    plan_quotas(cache, &cache->host);
+    kvpi_pool_layout(&cache->pool, layout, offsetof(kvp_cache, pool));
+    kvpi_pool_layout(&cache->host, layout, offsetof(kvp_cache, host));
+    kvpi_prefix_layout(&cache->prefix, layout, offsetof(kvp_cache, prefix));
+    kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));
+    kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan));
+    plan_steps_and_events(cache, layout);
+    cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
+    cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
+    const size_t n_evicted =
+        (size_t)(config->n_blocks - 1) * (config->host_blocks > 0 ? 2 : 1) + config->host_blocks;
+    cache->evicted_at = kvpi_layout_take(layout, n_evicted, sizeof(kvp_evicted));
+    cache->hashes_at = kvpi_layout_take(layout, cache->table.max_units, sizeof(kvp_hash));
+}
+
+/* Check the configuration and plan the arena into `cache`, which is not in it yet. */
+static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *out_bytes)
+{
+    struct kvpi_layout layout = {0, 0};
+    if (config == NULL || config_wrong(config, NULL)) {
+        return KVP_E_ARG;
+    }
+    memset(cache, 0, sizeof(*cache));
+    cache->config = *config;
+    resolve(&cache->config);
+    plan_arena(cache, &layout);
+    *out_bytes = layout.bytes;
+    return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
+}
+
+uint64_t kvpi_arena_layout(void)
+{
+    static const uint64_t parts[] = {KVP_VERSION_MAJOR,          KVP_VERSION_MINOR,
+                                     KVP_VERSION_PATCH,          sizeof(kvp_cache),
+                                     sizeof(struct kvpi_block),  sizeof(struct kvpi_node),
+                                     sizeof(struct kvpi_key),    sizeof(struct kvpi_index_slot),
+                                     sizeof(struct kvpi_dup),    sizeof(struct kvpi_seq),
+                                     sizeof(struct kvpi_window), sizeof(struct kvpi_copy),
+                                     sizeof(struct kvpi_space),  sizeof(struct kvpi_owned),
+                                     sizeof(struct kvpi_account)};
+    uint64_t mixed = 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;
+    }
+    return mixed;
+}
+
+uint64_t kvpi_arena_mark(void)
+{
+    uint64_t mark;
+    memcpy(&mark, KVP_ARENA_MARK, sizeof(mark));
+    return mark;
+}
+
+int kvpi_is_planned(const kvp_cache *cache)
+{
+    struct kvpi_layout layout = {0, 0};
+    kvp_cache planned;
+    memcpy(&planned, cache, sizeof(planned));
+    if (cache->config.struct_size != sizeof(kvp_config) || config_wrong(&cache->config, NULL)) {
+        return 0;
+    }
+    resolve(&planned.config);
+    plan_arena(&planned, &layout);
+    /* Numbers were set in a byte copy: what lies between the fields is still that of the cache.
+     * NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c) */
+    const int is_same = memcmp(&planned, cache, sizeof(planned)) == 0;
+    return !layout.overflow && layout.bytes == cache->arena_bytes && is_same;
+}
+
+kvp_status kvp_cache_bytes(const kvp_config *config, size_t *out_bytes)
+{
+    kvp_cache cache;
+    kvp_config own;
+    size_t bytes;
+    if (out_bytes == NULL) {
+        return KVP_E_ARG;
+    }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    const kvp_status status = prepare(config, &cache, &bytes);
+    if (status == KVP_OK) {
+        *out_bytes = bytes;
+    }
+    return status;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a;
+    const int32_t y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void reset_parts(kvp_cache *cache, int fresh)
+{
+    kvpi_pool_reset(&cache->pool, fresh);
+    kvpi_pool_reset(&cache->host, fresh);
+    kvpi_prefix_reset(&cache->prefix);
+    kvpi_table_reset(&cache->table, fresh);
+    kvpi_plan_reset(&cache->plan);
+    kvpi_steps_reset(cache);
+    kvpi_set(&cache->counters.swapped_seqs, 0);
+    cache->n_evicted = 0;
+}
+
+kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_bytes,
+                            kvp_cache **out_cache)
+{
+    kvp_cache planned;
+    kvp_config own;
+    size_t bytes;
+    if (out_cache == NULL || (uintptr_t)arena % KVPI_CACHE_LINE != 0) {
+        return KVP_E_ARG;
+    }
+    config_defaults(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    const kvp_status status = prepare(config, &planned, &bytes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    if (arena != NULL && arena_bytes < bytes) {
+        return KVP_E_TOO_SMALL;
+    }
+    if (!kvpi_process_watch()) {
+        return KVP_E_NO_MEMORY;
+    }
+    kvp_cache *cache = arena != NULL ? arena : kvpi_map(bytes);
+    if (cache == NULL) {
+        return KVP_E_NO_MEMORY;
+    }
+    *cache = planned; /* no mark: nobody sees a cache here yet */
+    cache->layout = kvpi_arena_layout();
+    cache->arena_bytes = bytes;
+    cache->mapped = arena == NULL;
+    cache->self = (uintptr_t)cache;
+    cache->process = kvpi_process_number;
+    cache->watermark = (uint32_t)(config->watermark * (double)(config->n_blocks - 1));
+    cache->recorder.cache_bits = (uint64_t)kvpi_cache_number() << KVPI_HANDLE_CACHE_SHIFT;
+    cache->recorder.unit_tokens = cache->config.unit_tokens;
+    cache->grouped = config->n_groups > 1 || config->groups[0].recent_tokens > 0;
+    memset(kvpi_at(cache, cache->spaces_at), 0, config->max_namespaces * sizeof(struct kvpi_space));
+    if (config->n_uncached_tokens > 0) {
+        int32_t *set = kvpi_at(cache, cache->uncached_at);
+        memcpy(set, config->uncached_tokens, config->n_uncached_tokens * sizeof(*set));
+        qsort(set, config->n_uncached_tokens, sizeof(*set), ascending);
+    }
+    reset_parts(cache, 1);
+    __atomic_store_n(&cache->mark, kvpi_arena_mark(), __ATOMIC_RELEASE);
+    *out_cache = cache;
+    return KVP_OK;
+}
+
+/* Is it a byte copy of an arena? It is whose memory it is in. */
+static int is_copy(const kvp_cache *cache)
+{
+    return cache->self != (uintptr_t)cache;
+}
+
+/* A forked child has its parent's caches in its memory, or shares theirs; they are not its own. */
+static int is_ours(const kvp_cache *cache)
+{
+    return cache->process == kvpi_process_number || is_copy(cache);
+}
+
+void kvp_cache_destroy(kvp_cache *cache)
+{
+    if (cache == NULL) {
+        return;
+    }
+    if (kvpi_recording(cache)) {
+        (void)kvpi_record_end(&cache->recorder);
+    }
+    if (is_ours(cache)) {
+        kvpi_set(&cache->mark, 0); /* the parent's, in memory that both have, goes on */
+    }
+    if (cache->mapped && !is_copy(cache)) {
+        kvpi_unmap(cache, cache->arena_bytes);
+    }
+}
+
+kvp_status kvp_cache_reset(kvp_cache *cache)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    reset_parts(cache, 0);
+    kvpi_reset_spaces(cache);
+    if (cache->events.capacity > 0) {
+        kvpi_tell_cleared(cache, KVPI_NO_NODE);
+    }
+    kvpi_begin_change(cache);
+    if (kvpi_recording(cache)) {
+        kvpi_record_cache_reset(&cache->recorder, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
+{
+    kvp_config config;
+    if (cache == NULL || sink == NULL || sink->write == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!is_ours(cache)) {
+        return KVP_E_BUSY;
+    }
+    if (cache->used || is_copy(cache)) {
+        return KVP_E_STATE;
+    }
+    kvp_status status = kvp_config_peek(cache, &config);
+    if (status == KVP_OK) {
+        status = kvpi_record_begin(&cache->recorder, sink, &config);
+    }
+    return status;
+}
+
+kvp_status kvp_record_stop(kvp_cache *cache)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!is_ours(cache)) {
+        return KVP_E_BUSY;
+    }
+    /* A recording does not go along with a copy of the arena. */
+    return is_copy(cache) ? KVP_E_STATE : kvpi_record_end(&cache->recorder);
+}
+
+int kvpi_recording_here(const kvp_cache *cache)
+{
+    return is_ours(cache) && !is_copy(cache);
+}
+
+/* Could its bytes be those of a cache of this version? Nothing in them is believed. */
+static kvp_status check_bytes(const kvp_cache *cache)
+{
+    if (cache->mark != kvpi_arena_mark()) {
+        return KVP_E_FORMAT;
+    }
+    if (cache->layout != kvpi_arena_layout()) {
+        return KVP_E_VERSION;
+    }
+    return kvpi_is_planned(cache) ? KVP_OK : KVP_E_FORMAT;
+}
+
+kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violation)
+{
+    kvp_violation found;
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = check_bytes(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const int put = kvpi_mark_exact(&cache->calls); /* nobody comes in during the audit */
+    if (!kvpi_in_range(cache, &found) || !kvpi_audit(cache, 3, &found)) {
+        if (out_violation != NULL) {
+            *out_violation = found;
+        }
+        if (put) {
+            __atomic_store_n(&cache->calls, cache->calls - 1, __ATOMIC_RELEASE);
+        }
+        return KVP_E_CORRUPT;
+    }
+    if (!kvpi_recording_here(cache)) { /* another process's sink */
+        cache->recorder.failed = 0;
+    } else if (cache->recorder.on) { /* the call that did not end is not in the log */
+        cache->recorder.failed = 1;
+    }
+    cache->recorder.on = 0;
+    cache->recorder.decisions = 0;
+    cache->process = kvpi_process_number;
+    __atomic_store_n(&cache->calls, cache->calls + 1, __ATOMIC_RELEASE);
+    return KVP_OK;
+}
+
+kvp_status kvp_cache_seqs(const kvp_cache *cache, kvp_seq *out_seqs, uint32_t capacity,
+                          uint32_t *out_n_seqs)
+{
+    uint32_t n = 0;
+    if (cache == NULL || out_n_seqs == NULL || (out_seqs == NULL && capacity > 0)) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_table *table = &cache->table;
+    *out_n_seqs = (uint32_t)table->n_open;
+    if (capacity < table->n_open) {
+        return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
+    }
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if ((seq->generation & 1) != 0) {
+            out_seqs[n++] = kvpi_table_handle(table, seq, cache->recorder.cache_bits);
+        }
+    }
+    return KVP_OK;
+}
+
+/* ---------------------------------------------------------------------------- every call's ends */
+
+kvp_status kvpi_enter(const kvp_cache *cache)
+{
+    uint64_t *calls = (uint64_t *)(uintptr_t)&cache->calls;
+    if (kvpi_unlikely(!is_ours(cache))) {
+        return KVP_E_BUSY;
+    }
+#if KVP_CHECK >= 1
+    const int entered = kvpi_mark_exact(calls);
+#else
+    const int entered = kvpi_mark_plain(calls);
+#endif
+    if (kvpi_unlikely(!entered)) {
+        return KVP_E_BUSY;
+    }
+    kvpi_fence(); /* who reads along sees the mark before what the call changes */
+    return KVP_OK;
+}
+
+kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
+{
+    kvp_cache *self = (kvp_cache *)(uintptr_t)cache; /* gauges are not part of what reads promise */
+    if (self->pool.n_held > self->counters.peak_held_blocks) {
+        kvpi_count(&self->counters.peak_held_blocks,
+                   self->pool.n_held - self->counters.peak_held_blocks);
+    }
+    self->recorder.decisions = 0;
+    if (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
+        kvpi_count(&self->counters.refused, 1);
+    }
+#if KVP_CHECK >= 2
+    kvp_violation violation; /* for whoever looks at the core file */
+    KVPI_ASSERT(kvpi_audit(self, KVP_CHECK, &violation));
+#endif
+    __atomic_store_n(&self->calls, self->calls + 1, __ATOMIC_RELEASE);
+    return status;
+}
+
+kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing)
+{
+    cache->shortage.status = status;
+    cache->shortage.index = index;
+    cache->shortage.missing_blocks = missing;
+    cache->shortage.tier = KVP_DEVICE;
+    return status;
+}
+
+kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults)
+{
+    const struct kvpi_fault *fault = faults->handle.status != KVP_OK  ? &faults->handle
+                                     : faults->twice.status != KVP_OK ? &faults->twice
+                                                                      : &faults->other;
+    return kvpi_fail(cache, fault->status, fault->index, 0);
+}
+
+void kvpi_begin_change(kvp_cache *cache)
+{
+    cache->plan.promised = 0;
+    cache->n_evicted = 0;
+}

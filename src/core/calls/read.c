@@ -1,0 +1,646 @@
+/* cache_read: what can be asked without changing anything. Also the plan, which is taken. */
+#include "core/cache/state.h"
+
+#include <string.h>
+
+/* A recording of reads changes nothing in the cache but where its sink stands. */
+static struct kvpi_recorder *recorder_of(const kvp_cache *cache)
+{
+    return (struct kvpi_recorder *)(uintptr_t)&cache->recorder;
+}
+
+/* ------------------------------------------------------------------------------------ the cache */
+
+static kvp_status config_peek(const kvp_cache *cache, kvp_config *out_config)
+{
+    if (cache == NULL || out_config == NULL) {
+        return KVP_E_ARG;
+    }
+    *out_config = cache->config;
+    out_config->uncached_tokens =
+        cache->config.n_uncached_tokens == 0 ? NULL : kvpi_at(cache, cache->uncached_at);
+    return KVP_OK;
+}
+
+kvp_status kvp_config_peek_sized(const kvp_cache *cache, kvp_config *out_config, size_t config_size)
+{
+    kvp_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = config_peek(cache, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status cache_config(const kvp_cache *cache, kvp_config *out_config)
+{
+    const kvp_status status = kvp_config_peek(cache, out_config);
+    if (status == KVP_OK && kvpi_recording(cache)) {
+        kvpi_record_cache_config(recorder_of(cache), status, out_config);
+    }
+    return status;
+}
+
+kvp_status kvp_cache_config_sized(const kvp_cache *cache, kvp_config *out_config,
+                                  size_t config_size)
+{
+    kvp_config full;
+    if (kvpi_sized_bad(out_config, config_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = cache_config(cache, out_config == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_init(out_config, config_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits)
+{
+    return cache == NULL ? bits : kvpi_record_flip(&cache->recorder, bits);
+}
+
+static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
+{
+    const struct kvpi_counters *c = &cache->counters;
+    const uint64_t effective = kvpi_read(&cache->steps.effective);
+    out->host_usable_blocks = cache->config.host_blocks == 0 ? 0 : cache->config.host_blocks - 1;
+    out->host_free_blocks = kvpi_read(&cache->host.n_free);
+    out->host_cached_blocks = kvpi_read(&cache->host.n_cached);
+    out->host_held_blocks = kvpi_read(&cache->host.n_held);
+    out->swapped_seqs = kvpi_read(&c->swapped_seqs);
+    out->dropped_blocks = kvpi_read(&c->dropped_blocks);
+    out->tree_tokens = kvpi_read(&c->tree_tokens);
+    out->accepted_tokens = kvpi_read(&c->accepted_tokens);
+    out->steps = kvpi_read(&cache->steps.begun);
+    out->steps_out = out->steps > effective ? out->steps - effective : 0;
+    out->host_tokens = kvpi_read(&c->host_tokens);
+    out->swap_outs = kvpi_read(&c->swap_outs);
+    out->swap_ins = kvpi_read(&c->swap_ins);
+    out->swapped_out_blocks = kvpi_read(&c->swapped_out_blocks);
+    out->swapped_in_blocks = kvpi_read(&c->swapped_in_blocks);
+    out->kept_blocks = kvpi_read(&c->kept_blocks);
+    out->unkept_blocks = kvpi_read(&c->unkept_blocks);
+    out->host_evicted_blocks = kvpi_read(&c->host_evicted_blocks);
+    out->failed_steps = kvpi_read(&cache->steps.n_failed);
+}
+
+static kvp_status cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
+{
+    if (cache == NULL || out_stats == NULL) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_counters *c = &cache->counters;
+    memset(out_stats, 0, sizeof(*out_stats));
+    out_stats->usable_blocks = cache->config.n_blocks - 1;
+    out_stats->free_blocks = kvpi_read(&cache->pool.n_free);
+    out_stats->cached_blocks = kvpi_read(&cache->pool.n_cached);
+    out_stats->held_blocks = kvpi_read(&cache->pool.n_held);
+    out_stats->parked_blocks = kvpi_read(&cache->pool.n_parked);
+    out_stats->peak_held_blocks = kvpi_read(&c->peak_held_blocks);
+    out_stats->watermark_blocks = cache->watermark;
+    out_stats->open_seqs = kvpi_read(&cache->table.n_open);
+    out_stats->open_namespaces = kvpi_read(&cache->n_open_spaces);
+    out_stats->nodes_used = kvpi_read(&cache->prefix.n_used);
+    out_stats->nodes_total = cache->config.n_nodes;
+    out_stats->pending_copies = kvpi_read(&cache->plan.n);
+    out_stats->opens = kvpi_read(&c->opens);
+    out_stats->forks = kvpi_read(&c->forks);
+    out_stats->prompt_tokens = kvpi_read(&c->prompt_tokens);
+    out_stats->cached_tokens = kvpi_read(&c->cached_tokens);
+    out_stats->taken_blocks = kvpi_read(&c->taken_blocks);
+    out_stats->evicted_blocks = kvpi_read(&c->evicted_blocks);
+    out_stats->sealed_units = kvpi_read(&c->sealed_units);
+    out_stats->adopted_blocks = kvpi_read(&c->adopted_blocks);
+    out_stats->duplicate_blocks = kvpi_read(&c->duplicate_blocks);
+    out_stats->copies = kvpi_read(&c->copies);
+    out_stats->detached_units = kvpi_read(&c->detached_units);
+    out_stats->private_units = kvpi_read(&c->private_units);
+    out_stats->unkept_units = kvpi_read(&c->unkept_units);
+    out_stats->hash_collisions = kvpi_read(&cache->prefix.n_collisions);
+    out_stats->refused = kvpi_read(&c->refused);
+    fill_host_stats(cache, out_stats);
+    if (kvpi_recording(cache)) {
+        kvpi_record_cache_stats(recorder_of(cache), KVP_OK, out_stats);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_cache_stats_sized(const kvp_cache *cache, kvp_stats *out_stats, size_t stats_size)
+{
+    kvp_stats full;
+    if (kvpi_sized_bad(out_stats, stats_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = cache_stats(cache, out_stats == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status shortage(const kvp_cache *cache, kvp_shortage *out_shortage)
+{
+    if (cache == NULL || out_shortage == NULL) {
+        return KVP_E_ARG;
+    }
+    *out_shortage = cache->shortage;
+    if (kvpi_recording(cache)) {
+        kvpi_record_cache_shortage(recorder_of(cache), KVP_OK, out_shortage);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_cache_shortage_sized(const kvp_cache *cache, kvp_shortage *out_shortage,
+                                    size_t shortage_size)
+{
+    kvp_shortage full;
+    if (kvpi_sized_bad(out_shortage, shortage_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = shortage(cache, out_shortage == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_shortage, shortage_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+kvp_status kvp_cache_evicted(const kvp_cache *cache, const kvp_evicted **out_evicted,
+                             uint32_t *out_n)
+{
+    if (cache == NULL || out_evicted == NULL || out_n == NULL) {
+        return KVP_E_ARG;
+    }
+    *out_evicted = kvpi_at(cache, cache->evicted_at);
+    *out_n = (uint32_t)cache->n_evicted;
+    if (kvpi_recording(cache)) {
+        kvpi_record_cache_evicted(recorder_of(cache), KVP_OK, out_evicted, out_n);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
+                         uint32_t *out_n_copies)
+{
+    if (cache == NULL || out_n_copies == NULL || (out_copies == NULL && capacity > 0)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    if (cache->config.steps == KVP_STEPS_OVERLAPPED) {
+        status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
+    } else {
+        *out_n_copies = (uint32_t)cache->plan.n;
+        if (capacity > 0 && *out_n_copies > capacity) {
+            status = kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+        } else if (capacity > 0) {
+            kvpi_begin_change(cache);
+            kvpi_plan_take(&cache->plan, out_copies, 0);
+        }
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_plan_take(&cache->recorder, capacity, status, out_copies, out_n_copies);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------- namespaces */
+
+static void fill_space(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info)
+{
+    const struct kvpi_account *here = kvpi_quotas_find(&cache->pool.quotas, ns.bits);
+    const struct kvpi_account *host = kvpi_quotas_find(&cache->host.quotas, ns.bits);
+    KVPI_ASSERT(here != NULL);
+    memset(out_info, 0, sizeof(*out_info));
+    out_info->openers = kvpi_find_space(cache, ns)->openers;
+    out_info->quota = here->quota;
+    out_info->blocks = here->n_blocks;
+    out_info->cached_blocks = here->n_cached;
+    out_info->host_quota = host == NULL ? KVP_NO_QUOTA : host->quota;
+    out_info->host_blocks = host == NULL ? 0 : host->n_blocks;
+    out_info->host_cached_blocks = host == NULL ? 0 : host->n_cached;
+}
+
+static kvp_status space_info(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info)
+{
+    kvp_status status = cache->config.quotas ? KVP_OK : KVP_E_STATE;
+    if (kvpi_find_space(cache, ns) == NULL) {
+        status = KVP_E_HANDLE;
+    }
+    if (status == KVP_OK) {
+        fill_space(cache, ns, out_info);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_ns_info_get(recorder_of(cache), ns, status, out_info);
+    }
+    return status;
+}
+
+kvp_status kvp_ns_info_get_sized(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info,
+                                 size_t info_size)
+{
+    kvp_ns_info full;
+    if (cache == NULL || out_info == NULL || kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = space_info(cache, ns, &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+/* -------------------------------------------------------------------------------- the sequences */
+
+/* Beside a change: each field by itself. */
+static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t known = kvpi_read32(&seq->known);
+    memset(info, 0, sizeof(*info));
+    info->ns.bits = kvpi_read(&seq->ns.bits);
+    info->tag = kvpi_read(&seq->tag);
+    info->tokens = kvpi_read32(&seq->tokens);
+    info->known_tokens = known;
+    info->prompt_tokens = kvpi_read32(&seq->prompt);
+    info->cached_tokens = kvpi_read32(&seq->cached);
+    info->computed_tokens = kvpi_read32(&seq->computed);
+    info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
+    info->public_tokens = kvpi_read32(&seq->n_public) * U;
+    info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
+    info->blocks = kvpi_read32(&seq->n_blocks);
+    info->stop = kvpi_read32(&seq->stop);
+    info->last_token = (int32_t)kvpi_read32(&seq->last);
+    info->retention = kvpi_read16(&seq->retention);
+    info->row_version = kvpi_read(&seq->row_version);
+    info->tier = kvpi_read16(&seq->tier);
+    info->tree_tokens = kvpi_read32(&seq->n_tree);
+}
+
+static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info)
+{
+    if (cache == NULL || out_info == NULL) {
+        return KVP_E_ARG;
+    }
+    for (uint32_t i = 0; i < KVPI_READ_TRIES; i++) {
+        kvp_seq_info info;
+        const uint64_t calls = kvpi_read_begin(cache);
+        if ((calls & 1) != 0) {
+            continue;
+        }
+        const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+        if (s != NULL) {
+            fill_info(cache, s, &info);
+        }
+        if (kvpi_read_end(cache) != calls) {
+            continue;
+        }
+        if (s != NULL) {
+            *out_info = info;
+        }
+        return s == NULL ? KVP_E_HANDLE : KVP_OK;
+    }
+    return KVP_E_AGAIN;
+}
+
+kvp_status kvp_seq_info_get_sized(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *out_info,
+                                  size_t info_size)
+{
+    kvp_seq_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = seq_info(cache, seq, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status read_tokens(const kvp_cache *cache, kvp_seq handle, uint32_t from, uint32_t n,
+                              int32_t *out)
+{
+    const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (from > seq->tokens || n > seq->tokens - from) {
+        return KVP_E_ARG;
+    }
+    return kvpi_read_tokens(cache, seq, from, n, out) ? KVP_OK : KVP_E_UNKNOWN;
+}
+
+kvp_status kvp_seq_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t from, uint32_t n_tokens,
+                          int32_t *out_tokens)
+{
+    if (cache == NULL || (out_tokens == NULL && n_tokens > 0)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = read_tokens(cache, seq, from, n_tokens, out_tokens);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_tokens(recorder_of(cache), seq, from, n_tokens, status, out_tokens);
+    }
+    return status;
+}
+
+static kvp_status read_block_tokens(const kvp_cache *cache, kvp_seq handle, uint32_t block_idx,
+                                    int32_t *out_tokens, uint32_t *out_n)
+{
+    const uint32_t S = cache->config.block_tokens;
+    const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (block_idx >= seq->n_blocks) {
+        return KVP_E_ARG;
+    }
+    const uint32_t begin = block_idx * S;
+    const uint32_t n = begin >= seq->tokens ? 0 : kvpi_min_u32(S, seq->tokens - begin);
+    if (!kvpi_read_tokens(cache, seq, begin, n, out_tokens)) {
+        return KVP_E_UNKNOWN;
+    }
+    *out_n = n;
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_block_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t block_idx,
+                                int32_t *out_tokens, uint32_t *out_n_tokens)
+{
+    if (cache == NULL || out_tokens == NULL || out_n_tokens == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = read_block_tokens(cache, seq, block_idx, out_tokens, out_n_tokens);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_block_tokens(recorder_of(cache), seq, block_idx, status, out_tokens,
+                                     out_n_tokens);
+    }
+    return status;
+}
+
+kvp_status kvp_seq_row(const kvp_cache *cache, kvp_seq seq, uint32_t group, const int32_t **out_row,
+                       uint32_t *out_n_blocks)
+{
+    if (cache == NULL || out_row == NULL || out_n_blocks == NULL) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    const kvp_status status = s == NULL                         ? KVP_E_HANDLE
+                              : group >= cache->config.n_groups ? KVP_E_ARG
+                                                                : KVP_OK;
+    if (status == KVP_OK) {
+        *out_row = kvpi_row(cache, s, group);
+        *out_n_blocks = s->n_blocks;
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_row(recorder_of(cache), seq, group, status, out_row, out_n_blocks);
+    }
+    return status;
+}
+
+static kvp_status read_slots(const kvp_cache *cache, const struct kvpi_seq *seq, const int32_t *row,
+                             uint32_t from, uint32_t n, int64_t *out)
+{
+    const uint32_t S = cache->config.block_tokens;
+    const uint64_t end = (uint64_t)from + n;
+    if (end > (uint64_t)seq->n_blocks * S) {
+        return KVP_E_ARG;
+    }
+    if (seq->tier != KVP_DEVICE || (n > 0 && end > kvpi_max_u32(seq->writable, seq->computed))) {
+        return KVP_E_STATE;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t position = from + i;
+        out[i] = position < seq->computed
+                     ? KVP_NO_SLOT
+                     : (int64_t)row[position / S] * S + (int64_t)(position % S);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_slots(const kvp_cache *cache, kvp_seq seq, uint32_t group, uint32_t from,
+                         uint32_t n_tokens, int64_t *out_slots)
+{
+    if (cache == NULL || (out_slots == NULL && n_tokens > 0)) {
+        return KVP_E_ARG;
+    }
+    const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    kvp_status status = s == NULL                         ? KVP_E_HANDLE
+                        : group >= cache->config.n_groups ? KVP_E_ARG
+                                                          : KVP_OK;
+    if (status == KVP_OK) {
+        status = read_slots(cache, s, kvpi_row(cache, s, group), from, n_tokens, out_slots);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_slots(recorder_of(cache), seq, group, from, n_tokens, status, out_slots);
+    }
+    return status;
+}
+
+static kvp_status retain(kvp_cache *cache, kvp_seq handle, kvp_range range, uint32_t retention)
+{
+    const uint32_t S = cache->config.block_tokens;
+    const struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (range.begin >= range.end || range.end > (uint64_t)seq->n_blocks * S ||
+        retention >= KVP_RETENTION_CLASSES) {
+        return KVP_E_ARG;
+    }
+    if (seq->tier != KVP_DEVICE) {
+        return KVP_E_STATE;
+    }
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = range.begin / S; i <= (range.end - 1) / S; i++) {
+            if (row[i] != KVP_NULL_BLOCK) {
+                kvpi_pool_retain(&cache->pool, (uint32_t)row[i], retention);
+            }
+        }
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_retain(kvp_cache *cache, kvp_seq seq, kvp_range range, uint32_t retention)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = retain(cache, seq, range, retention);
+    if (status == KVP_OK) {
+        kvpi_begin_change(cache);
+    } else {
+        (void)kvpi_fail(cache, status, 0, 0);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_retain(&cache->recorder, seq, range, retention, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+static kvp_status uncache(kvp_cache *cache, kvp_seq handle, kvp_range range)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL) {
+        return KVP_E_HANDLE;
+    }
+    if (range.begin >= range.end) {
+        return KVP_E_ARG;
+    }
+    if (range.begin < seq->n_public * cache->config.unit_tokens || seq->tier != KVP_DEVICE) {
+        return KVP_E_STATE;
+    }
+    seq->uncached_from = kvpi_min_u32(seq->uncached_from, range.begin);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_uncache(kvp_cache *cache, kvp_seq seq, kvp_range range)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = uncache(cache, seq, range);
+    if (status == KVP_OK) {
+        kvpi_begin_change(cache);
+    } else {
+        (void)kvpi_fail(cache, status, 0, 0);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_uncache(&cache->recorder, seq, range, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------- the blocks */
+
+/* Does the tier have a block of this id? */
+static int is_block(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block)
+{
+    const uint32_t n = tier == KVP_DEVICE ? cache->config.n_blocks : cache->config.host_blocks;
+    return group < cache->config.n_groups && tier < KVPI_TIERS && block >= 0 && (uint32_t)block < n;
+}
+
+static const struct kvpi_block *read_block(const kvp_cache *cache, uint32_t tier, int32_t block)
+{
+    return kvpi_block(tier == KVP_DEVICE ? &cache->pool : &cache->host, (uint32_t)block);
+}
+
+static void fill_block_info(const kvp_cache *cache, uint32_t tier, int32_t block,
+                            kvp_block_info *info)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->pool : &cache->host;
+    const struct kvpi_block *b = read_block(cache, tier, block);
+    const uint32_t where = KVPI_WHERE(tier, kvpi_block_group(b));
+    memset(info, 0, sizeof(*info));
+    info->ref_count = kvpi_block_refs(b);
+    info->generation = kvpi_pool_generation(pool, (uint32_t)block);
+    info->retention = kvpi_block_class(b);
+    info->group = kvpi_block_group(b);
+    info->state = block == KVP_NULL_BLOCK      ? KVP_BLOCK_NULL
+                  : info->ref_count > 0        ? KVP_BLOCK_HELD
+                  : b->refs & KVPI_REFS_PARKED ? KVP_BLOCK_PARKED
+                  : b->content != KVPI_NO_NODE ? KVP_BLOCK_CACHED
+                                               : KVP_BLOCK_FREE;
+    if (b->content != KVPI_NO_NODE) {
+        const struct kvpi_node *deepest = kvpi_node(prefix, b->content);
+        info->hash = deepest->hash;
+        info->sealed_tokens = (kvpi_prefix_place(prefix, deepest) + 1) * prefix->unit_tokens;
+    }
+    for (uint32_t node = b->content; node != KVPI_NO_NODE;) {
+        const struct kvpi_node *n = kvpi_node(prefix, node);
+        info->sealed_units += kvpi_node_at(prefix, node, where)->block == (uint32_t)block;
+        node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
+    }
+}
+
+static kvp_status block_info(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
+                             kvp_block_info *out_info)
+{
+    if (cache == NULL || out_info == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = is_block(cache, group, tier, block) ? KVP_OK : KVP_E_ARG;
+    if (status == KVP_OK) {
+        fill_block_info(cache, tier, block, out_info);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_block_info_get(recorder_of(cache), group, tier, block, status, out_info);
+    }
+    return status;
+}
+
+kvp_status kvp_block_info_get_sized(const kvp_cache *cache, uint32_t group, uint32_t tier,
+                                    int32_t block, kvp_block_info *out_info, size_t info_size)
+{
+    kvp_block_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        block_info(cache, group, tier, block, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static uint32_t copy_block_tokens(const kvp_cache *cache, const struct kvpi_block *block,
+                                  int32_t *out)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const uint32_t U = prefix->unit_tokens;
+    uint32_t n_tokens = 0;
+    for (uint32_t node = block->content; node != KVPI_NO_NODE;) {
+        const struct kvpi_node *n = kvpi_node(prefix, node);
+        const uint32_t place = kvpi_prefix_place(prefix, n);
+        memcpy(out + (size_t)place * U, kvpi_node_tokens(n), (size_t)U * sizeof(int32_t));
+        n_tokens = kvpi_max_u32(n_tokens, (place + 1) * U);
+        node = place == 0 ? KVPI_NO_NODE : n->parent;
+    }
+    return n_tokens;
+}
+
+kvp_status kvp_block_tokens(const kvp_cache *cache, uint32_t group, uint32_t tier, int32_t block,
+                            int32_t *out_tokens, uint32_t *out_n_tokens)
+{
+    if (cache == NULL || out_tokens == NULL || out_n_tokens == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = is_block(cache, group, tier, block) ? KVP_OK : KVP_E_ARG;
+    if (status == KVP_OK) {
+        *out_n_tokens = copy_block_tokens(cache, read_block(cache, tier, block), out_tokens);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_block_tokens(recorder_of(cache), group, tier, block, status, out_tokens,
+                                 out_n_tokens);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------- pure counts */
+
+uint64_t kvp_blocks_for_tokens(uint32_t block_tokens, uint64_t n_tokens)
+{
+    return block_tokens == 0 ? 0 : n_tokens / block_tokens + (n_tokens % block_tokens != 0);
+}
+
+uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens, uint64_t n_new,
+                               uint64_t reserve)
+{
+    return kvp_blocks_for_tokens(block_tokens, n_tokens + n_new + reserve) -
+           kvp_blocks_for_tokens(block_tokens, n_tokens);
+}

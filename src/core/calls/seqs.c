@@ -1,0 +1,720 @@
+/* cache: the story. A sequence opens, grows, is committed, forks, rolls back, closes.
+ *
+ * Each public function here reads from top to bottom: check everything, then change, through the
+ * stages in one direction (hash, prefix, pool, table), then record and leave. Nothing is changed
+ * before everything has been checked, so a refusal leaves nothing behind.
+ *
+ *   seqs.c           open, commit, invalidate, fork, truncate, close
+ *   core/cache/match.c     the walk that open begins with; admission of an open
+ *   core/cache/match_groups.c  which prefix every layer group has
+ *   extend.c    extend and fill, for one and many; copy-on-write; admission of an extend
+ *   core/cache/tokens.c    tokens become units
+ *   core/cache/blocks.c    take, evict, release, seal
+ *   swap.c      sequences move to the host and back
+ *   steps.c     overlapped steps: begin, commit, done, failed
+ *   core/cache/events.c    what is stored where, told to readers
+ *   core/cache/windows.c   layer groups, and what windows drop
+ *   trees.c     token trees: extend with parents, accept a path
+ *   core/cache/spaces.c    namespaces
+ *   life.c      configuration, create, reset, destroy
+ *   read.c      what can be asked
+ *   core/cache/audit.c     the audit
+ */
+#include "core/cache/state.h"
+
+#include <string.h>
+
+/* ----------------------------------------------------------------------------------------- open */
+
+/* Take blocks until the row has n. */
+static void take_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
+{
+    if (seq->n_blocks < n) {
+        kvpi_take_blocks(cache, seq, n - seq->n_blocks);
+    }
+}
+
+/* The units of entry i of a group's row, up to `end`, come into its block by a copy. */
+static void copy_units(kvp_cache *cache, const struct kvpi_match *match, uint32_t from,
+                       uint32_t source, uint32_t i)
+{
+    const uint32_t group = from / KVPI_TIERS;
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t first = i * units_per_block;
+    const uint32_t end = kvpi_min_u32(match->n_hits, first + units_per_block);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    const uint32_t block = (uint32_t)kvpi_group_row(&cache->table, group, match->place)[i];
+    kvpi_add_copy(cache,
+                  &(struct kvpi_copy){.src_tier = (uint8_t)KVPI_TIER_OF(from),
+                                      .src = source,
+                                      .dst = block,
+                                      .n_tokens = (end - first) * cache->config.unit_tokens});
+    for (uint32_t u = first; u < end; u++) {
+        kvpi_copied_unit(cache, KVPI_WHERE(KVP_DEVICE, group), nodes[u], block);
+    }
+}
+
+/* The row's hit blocks are held since the walk; bring those on the host back, and copy what was hit
+ * inside a block. Sources must not be taken, nor evicted, while they are read: those of the host
+ * stay held until close_sources, linked by `next`, which a held block does not need. */
+static void open_hits(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    const uint32_t n_groups = cache->config.n_groups;
+    uint32_t *link = &match->first_host;
+    if (match->source != 0) {
+        kvpi_pool_hold(kvpi_tier_pool(cache, match->source_tier), match->source);
+    }
+    cache->plan.promised = match->n_host + (match->source != 0);
+    for (uint32_t k = 0; k < match->n_shared * n_groups && match->n_host > 0; k++) {
+        const uint32_t i = k / n_groups;
+        const uint32_t g = k % n_groups;
+        int32_t *entry = &kvpi_group_row(&cache->table, g, match->place)[i];
+        if (*entry < 0) {
+            const uint32_t source = (uint32_t) - *entry;
+            *entry = (int32_t)kvpi_take_block(cache, KVPI_WHERE(KVP_DEVICE, g), seq->retention,
+                                              seq->ns.bits);
+            copy_units(cache, match, KVPI_WHERE(KVP_HOST, g), source, i);
+            *link = source;
+            link = &kvpi_block(&cache->host, source)->next;
+        }
+    }
+    *link = 0;
+    kvpi_set32(&seq->n_blocks, match->n_shared);
+    if (match->source != 0) {
+        take_up_to(cache, seq, match->n_shared + 1);
+        copy_units(cache, match, match->source_tier, match->source, match->n_shared);
+    }
+}
+
+/* Release what was copied from. */
+static void close_sources(kvp_cache *cache, const struct kvpi_match *match)
+{
+    for (uint32_t source = match->first_host; source != 0;) {
+        const uint32_t next = kvpi_block(&cache->host, source)->next;
+        kvpi_release_block(cache, KVP_HOST, source, NULL);
+        source = next;
+    }
+    if (match->source != 0) {
+        struct kvpi_block *source =
+            kvpi_block(kvpi_tier_pool(cache, match->source_tier), match->source);
+        if (kvpi_block_refs(source) > 1) {
+            source->refs--; /* nobody has left it */
+        } else {
+            kvpi_release_block(cache, match->source_tier, match->source, NULL);
+        }
+    }
+}
+
+/* The units that were not hit: find or make their nodes, block by block. */
+static void open_units(kvp_cache *cache, const struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    const kvp_prompt *prompt = match->prompt;
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
+    const uint32_t flags =
+        KVPI_NODE_PUBLIC | (prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
+    uint32_t cursor = 0;
+    int known_parent = 1; /* a parent that we made has no child to find */
+    for (uint32_t u = match->n_hits; u < match->n_public; u++) {
+        struct kvpi_unit unit = {prompt->tokens + (size_t)u * U, keys, 0};
+        take_up_to(cache, seq, units_per_block == 1 ? u + 1 : u / units_per_block + 1);
+        if (prompt->n_keys > 0) {
+            unit.n_keys = kvpi_keys_of_unit(prompt->keys, prompt->n_keys, u * U, U, keys,
+                                            KVPI_UNIT_KEYS_MAX, &cursor);
+        }
+        const uint32_t parent = kvpi_last_node(cache, seq);
+        uint32_t node = KVPI_NO_NODE;
+        if (u + KVPI_NODE_JUMP < match->n_public) {
+            kvpi_prefix_prefetch_slot(prefix, &match->hashes[u + KVPI_NODE_JUMP]);
+        }
+        if (known_parent) {
+            node = kvpi_prefix_find(prefix, parent, &match->hashes[u], &unit);
+        }
+        if (node == KVPI_NO_NODE) {
+            node = kvpi_prefix_add(prefix, parent, &match->hashes[u], &unit, flags);
+            known_parent = 0;
+        }
+        if (node == KVPI_NO_NODE) {
+            return; /* kvpi_append_tokens finds the same, and keeps no more */
+        }
+        kvpi_push_node(cache, seq, node, 1);
+        kvpi_set32(&seq->known, seq->known + U);
+    }
+}
+
+/* Take the rest of the blocks, and find or make the nodes of the units that were not hit.
+ *
+ * Blocks first, then nodes, because an eviction may free the node that is needed. When nodes are
+ * plenty the order makes no difference to what results, and going block by block makes the next
+ * unit's node where the last victim's was, which is in the CPU caches still. */
+static void open_rest(kvp_cache *cache, struct kvpi_match *match, struct kvpi_seq *seq)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint64_t n_free_nodes = cache->prefix.n_nodes - cache->prefix.n_used;
+    if (n_free_nodes < match->n_public - match->n_hits) {
+        take_up_to(cache, seq, match->n_blocks);
+    }
+    kvpi_match_hash_rest(cache, match);
+    open_units(cache, match, seq);
+    take_up_to(cache, seq, match->n_blocks);
+    close_sources(cache, match);
+    if (seq->known < prompt->n_tokens) {
+        kvpi_append_tokens(cache, seq, prompt->tokens + seq->known, prompt->n_tokens - seq->known,
+                           prompt->keys, prompt->n_keys);
+    }
+}
+
+/* Let the jumps of the hit nodes lead along this path, for the next prompt that takes it. */
+static void lead_along(const kvp_cache *cache, const struct kvpi_match *match)
+{
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, match->place);
+    for (uint32_t u = KVPI_NODE_JUMP; u < match->n_hits; u++) {
+        kvpi_node(&cache->prefix, nodes[u - KVPI_NODE_JUMP])->jump = nodes[u];
+    }
+}
+
+/* Everything is checked: make the sequence. */
+static struct kvpi_seq *open_matched(kvp_cache *cache, kvp_ns ns, struct kvpi_match *match,
+                                     kvp_open_info *info)
+{
+    const kvp_prompt *prompt = match->prompt;
+    const uint64_t evicted_before = cache->counters.evicted_blocks;
+    struct kvpi_seq *seq = kvpi_table_open(&cache->table);
+    kvpi_match_info(cache, match, info);
+    kvpi_set(&seq->ns.bits, ns.bits);
+    kvpi_set(&seq->tag, prompt->tag);
+    seq->root = match->root;
+    kvpi_set16(&seq->retention, (uint16_t)prompt->retention);
+    kvpi_set32(&seq->stop, match->stop);
+    kvpi_set32(&seq->tokens, prompt->n_tokens);
+    kvpi_set32(&seq->prompt, prompt->n_tokens);
+    kvpi_set32(&seq->cached, info->cached_tokens);
+    kvpi_set32(&seq->computed, info->hit_tokens);
+    kvpi_set32(&seq->known, info->hit_tokens);
+    kvpi_set32(&seq->writable, prompt->n_tokens + prompt->reserve_tokens);
+    kvpi_set32(&seq->n_units, match->n_hits); /* their nodes are in the row */
+    kvpi_set32(&seq->n_public, match->n_hits);
+    kvpi_windows_open(cache, seq);
+    for (uint32_t i = 0; i < prompt->n_uncached; i++) {
+        seq->uncached_from = kvpi_min_u32(seq->uncached_from, prompt->uncached[i].begin);
+    }
+    kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
+    if (match->stale_hints) {
+        lead_along(cache, match);
+    }
+    open_hits(cache, match, seq);
+    open_rest(cache, match, seq);
+    kvpi_note_last(cache, seq);
+    seq->exclusive = seq->n_blocks * cache->config.block_tokens;
+    info->evicted_blocks = (uint32_t)(cache->counters.evicted_blocks - evicted_before);
+    kvpi_count(&cache->counters.opens, 1);
+    kvpi_count(&cache->counters.prompt_tokens, prompt->n_tokens);
+    kvpi_count(&cache->counters.cached_tokens, info->cached_tokens);
+    kvpi_count(&cache->counters.host_tokens, info->host_tokens);
+    return seq;
+}
+
+static kvp_status open_seq(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
+                           kvp_open_info *out_info)
+{
+    struct kvpi_match match;
+    kvp_admission admission;
+    kvp_status status = kvpi_match_prepare(cache, ns, prompt, &match);
+    if (status != KVP_OK) {
+        return kvpi_fail(cache, status, 0, 0);
+    }
+    const int64_t place = kvpi_table_next(&cache->table);
+    if (place < 0) {
+        return kvpi_fail(cache, KVP_E_NO_SEQS, 0, 0);
+    }
+    match.hold = 1;
+    kvpi_match_walk(cache, (uint32_t)place, &match);
+    kvpi_match_admit(cache, &match, &admission);
+    if (admission.verdict != KVP_ADMIT_OK) {
+        kvpi_match_let_go(cache, &match);
+        status = admission.verdict == KVP_ADMIT_NEVER ? KVP_E_NEVER : KVP_E_NO_BLOCKS;
+        return kvpi_fail(cache, status, 0, admission.missing_blocks);
+    }
+    if (match.n_host + (match.source != 0) > kvpi_plan_room(&cache->plan)) {
+        kvpi_match_let_go(cache, &match);
+        return kvpi_fail(cache, KVP_E_PLAN_FULL, 0, 0);
+    }
+    kvpi_begin_change(cache);
+    const struct kvpi_seq *seq = open_matched(cache, ns, &match, out_info);
+    *out_seq = kvpi_table_handle(&cache->table, seq, cache->recorder.cache_bits);
+    return KVP_OK;
+}
+
+static kvp_status seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, kvp_seq *out_seq,
+                           kvp_open_info *out_info)
+{
+    kvp_prompt own = {0};
+    kvp_open_info info;
+    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
+    if (cache == NULL || kvpi_bad_prompt(prompt) || out_seq == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = open_seq(cache, ns, prompt, out_seq, &info);
+    if (status == KVP_OK && out_info != NULL) {
+        *out_info = info;
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_open(&cache->recorder, ns, prompt, status, out_seq, &info);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              kvp_seq *out_seq, kvp_open_info *out_info, size_t info_size)
+{
+    kvp_open_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = seq_open(cache, ns, prompt, out_seq, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+/* --------------------------------------------------------------------------------------- commit */
+
+/* n_tokens are computed, more than before: seal the units that are complete. */
+static inline void seal_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
+{
+    const uint32_t U = cache->config.unit_tokens;
+    const uint32_t before = kvpi_min_u32(seq->computed, seq->known);
+    const uint32_t after = kvpi_min_u32(n_tokens, seq->known);
+    kvpi_set32(&seq->computed, n_tokens);
+    if (before >= (uint64_t)seq->n_public * U) {
+        return; /* nothing to seal: most steps of decoding */
+    }
+    const uint32_t end = kvpi_min_u32(after / U, seq->n_public);
+    for (uint32_t u = before / U; u < end; u++) {
+        kvpi_seal_unit(cache, seq, u, end);
+    }
+}
+
+void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
+{
+    if (n_tokens > seq->computed) {
+        seal_up_to(cache, seq, n_tokens);
+        if (kvpi_unlikely(seq->windowed != 0)) {
+            kvpi_windows_drop(cache, seq, NULL);
+        }
+    }
+}
+
+static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
+                              uint32_t n_seqs)
+{
+    struct kvpi_faults faults = kvpi_faults_begin(cache);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, seqs[i], i);
+        if (seq == NULL) {
+            break;
+        }
+        kvpi_faults_other(&faults, kvpi_check_commit(seq, n_tokens[i]), i);
+    }
+    if (kvpi_faults_any(&faults)) {
+        return kvpi_faults_fail(cache, &faults);
+    }
+    kvpi_begin_change(cache);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        kvpi_commit(cache, kvpi_known_seq(cache, seqs[i]), n_tokens[i]);
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
+{
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = commit_many(cache, &seq, &n_tokens, 1);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_commit(&cache->recorder, seq, n_tokens, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
+                               uint32_t n_seqs)
+{
+    if (cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = commit_many(cache, seqs, n_tokens, n_seqs);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_commit_many(&cache->recorder, seqs, n_tokens, n_seqs, status);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------- invalidate */
+
+/* Does `other` refer, from row entry `first` on, to a block of `seq`'s row? */
+static int shares_blocks(const kvp_cache *cache, const struct kvpi_seq *seq,
+                         const struct kvpi_seq *other, uint32_t first)
+{
+    const uint32_t end = kvpi_min_u32(seq->n_blocks, other->n_blocks);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *ours = kvpi_row(cache, seq, g);
+        const int32_t *theirs = kvpi_row(cache, other, g);
+        for (uint32_t i = first; i < end; i++) { /* a block has the same index in every row */
+            if (ours[i] == theirs[i] && ours[i] != KVP_NULL_BLOCK) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Has `other` the first unit that will be withdrawn? Its KV may be a copy. */
+static int shares_unit(const kvp_cache *cache, const struct kvpi_seq *seq,
+                       const struct kvpi_seq *other, uint32_t first)
+{
+    const struct kvpi_table *table = &cache->table;
+    return seq->n_public > first && other->n_public > first &&
+           kvpi_row_nodes(table, kvpi_seq_place(table, seq))[first] ==
+               kvpi_row_nodes(table, kvpi_seq_place(table, other))[first];
+}
+
+/* List the sequences that share blocks from token `from` on; give how many there are. */
+static uint32_t find_sharers(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t from,
+                             kvp_seq *out_seqs, uint32_t capacity)
+{
+    const struct kvpi_table *table = &cache->table;
+    uint32_t n = 0;
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        const struct kvpi_seq *other = kvpi_seq_at(table, place);
+        if (other == seq || !(other->generation & 1) || other->tokens <= from ||
+            (!(other->tier == seq->tier &&
+               shares_blocks(cache, seq, other, from / cache->config.block_tokens)) &&
+             !shares_unit(cache, seq, other, from / cache->config.unit_tokens))) {
+            continue;
+        }
+        if (n < capacity) {
+            out_seqs[n] = kvpi_table_handle(table, other, cache->recorder.cache_bits);
+        }
+        n++;
+    }
+    return n;
+}
+
+/* Whoever has this public unit is private from it on. */
+static void end_publishing(kvp_cache *cache, uint32_t u, uint32_t node)
+{
+    const struct kvpi_table *table = &cache->table;
+    for (uint32_t place = 0; place < table->max_seqs; place++) {
+        struct kvpi_seq *seq = kvpi_seq_at(table, place);
+        if ((seq->generation & 1) && seq->n_public > u && kvpi_row_nodes(table, place)[u] == node) {
+            kvpi_set32(&seq->n_public, u);
+        }
+    }
+}
+
+/* Raise the generation of every held block that units of one row entry are attached to, once. */
+static void raise_generations(kvp_cache *cache, uint32_t where, const uint32_t *nodes, uint32_t n)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, KVPI_TIER_OF(where));
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
+        const uint32_t block = kvpi_node_at(prefix, nodes[i], where)->block;
+        struct kvpi_block *b = kvpi_block(pool, block);
+        if (block != 0 && !(b->refs & KVPI_REFS_MARKED)) {
+            if (kvpi_block_refs(b) > 0) {
+                kvpi_pool_raise(pool, block);
+            }
+            b->refs |= KVPI_REFS_MARKED;
+        }
+    }
+    for (uint32_t i = 0; i < n && pool->n_blocks > 0; i++) {
+        kvpi_block(pool, kvpi_node_at(prefix, nodes[i], where)->block)->refs &= ~KVPI_REFS_MARKED;
+    }
+}
+
+/* Withdraw one unit: no block has it, nobody finds it. Its node lives: sequences have it. */
+static void withdraw_unit(kvp_cache *cache, uint32_t node)
+{
+    struct kvpi_prefix *prefix = &cache->prefix;
+    kvpi_withdraw_node(cache, node);
+    for (uint32_t where = 0; where < prefix->n_where; where++) {
+        const struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+        while (at->dups != 0) {
+            kvpi_prefix_remove_dup(prefix, where, at->dups);
+        }
+        if (at->block != KVP_NULL_BLOCK) {
+            kvpi_count(&cache->counters.detached_units, 1);
+            kvpi_detach_node(cache, where, node);
+        }
+    }
+}
+
+static void invalidate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t from)
+{
+    const uint32_t units_per_block = kvpi_units_per_block(cache);
+    const uint32_t *nodes = kvpi_row_nodes(&cache->table, kvpi_seq_place(&cache->table, seq));
+    const uint32_t first = from / cache->config.unit_tokens;
+    const uint32_t n_public = seq->n_public;
+    for (uint32_t u = first; u < n_public;) {
+        const uint32_t end = kvpi_min_u32(n_public, (u / units_per_block + 1) * units_per_block);
+        for (uint32_t where = 0; where < cache->prefix.n_where; where++) {
+            raise_generations(cache, where, nodes + u, end - u);
+        }
+        for (; u < end; u++) {
+            withdraw_unit(cache, nodes[u]);
+        }
+    }
+    if (first < n_public) {
+        end_publishing(cache, first, nodes[first]);
+    }
+    kvpi_steps_cut(cache, seq, from);
+    kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, from));
+    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, from));
+    seq->exclusive = 0;
+    kvpi_set32(&seq->n_tree, 0);
+    if (seq->windowed) {
+        kvpi_windows_back(cache, seq);
+    }
+}
+
+static kvp_status invalidate_seq(kvp_cache *cache, kvp_seq handle, uint32_t from, kvp_seq *out_seqs,
+                                 uint32_t capacity, uint32_t *out_n_seqs)
+{
+    struct kvpi_seq *seq = kvpi_find_seq(cache, handle);
+    if (seq == NULL || from > seq->tokens) {
+        return kvpi_fail(cache, seq == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    }
+    if (seq->tier != KVP_DEVICE) {
+        return kvpi_fail(cache, KVP_E_STATE, 0, 0);
+    }
+    if (out_n_seqs != NULL) {
+        *out_n_seqs = find_sharers(cache, seq, from, NULL, 0);
+        if (capacity == 0) {
+            return KVP_OK;
+        }
+        if (*out_n_seqs > capacity) {
+            return kvpi_fail(cache, KVP_E_TOO_SMALL, 0, 0);
+        }
+        (void)find_sharers(cache, seq, from, out_seqs, capacity);
+    }
+    kvpi_begin_change(cache);
+    invalidate(cache, seq, from);
+    return KVP_OK;
+}
+
+kvp_status kvp_seq_invalidate(kvp_cache *cache, kvp_seq seq, uint32_t from, kvp_seq *out_seqs,
+                              uint32_t capacity, uint32_t *out_n_seqs)
+{
+    if (cache == NULL || (capacity > 0 && (out_seqs == NULL || out_n_seqs == NULL))) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = invalidate_seq(cache, seq, from, out_seqs, capacity, out_n_seqs);
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_invalidate(&cache->recorder, seq, from, capacity, status, out_seqs,
+                                   out_n_seqs);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ----------------------------------------------------------------------------------------- fork */
+
+static kvp_status check_fork(const kvp_cache *cache, const struct kvpi_seq *parent, uint32_t at)
+{
+    if (at > parent->tokens) {
+        return KVP_E_ARG;
+    }
+    if (at > parent->computed || at > parent->known || parent->tier != KVP_DEVICE) {
+        return KVP_E_STATE;
+    }
+    if (parent->windowed &&
+        kvpi_windows_lack(cache, parent, at, kvpi_ceil_div(at, cache->config.block_tokens))) {
+        return KVP_E_DROPPED;
+    }
+    return kvpi_table_next(&cache->table) < 0 ? KVP_E_NO_SEQS : KVP_OK;
+}
+
+/* Every block of the rows is held by another sequence, too: there is no queue to leave. */
+static void hold_rows(kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    struct kvpi_block *blocks = kvpi_blocks(&cache->pool);
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        const int32_t *row = kvpi_row(cache, seq, g);
+        for (uint32_t i = 0; i < seq->n_blocks; i++) {
+            blocks[row[i]].refs++;
+        }
+    }
+    blocks[KVP_NULL_BLOCK].refs = 0; /* dropped entries */
+}
+
+static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent, uint32_t at,
+                                       uint64_t tag)
+{
+    const struct kvpi_table *table = &cache->table;
+    struct kvpi_seq *child = kvpi_table_open(&cache->table);
+    const uint32_t from = kvpi_seq_place(table, parent);
+    const uint32_t place = kvpi_seq_place(table, child);
+    kvpi_table_copy(child, parent);
+    kvpi_set(&child->tag, tag);
+    kvpi_set(&child->row_version, 0);
+    child->batch = 0;
+    kvpi_set32(&child->computed, at);
+    kvpi_set32(&child->writable, at);
+    child->cut_step = 0;
+    child->exclusive = parent->exclusive = 0; /* a block with tokens before `at` is shared now */
+    kvpi_set32(&child->n_blocks, kvpi_ceil_div(at, cache->config.block_tokens));
+    kvpi_set32(&child->n_tree, 0);
+    memcpy(kvpi_row_nodes(table, place), kvpi_row_nodes(table, from),
+           kvpi_min_u32(parent->n_units, child->n_blocks * kvpi_units_per_block(cache)) *
+               sizeof(uint32_t));
+    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
+        memcpy(kvpi_group_row(table, g, place), kvpi_group_row(table, g, from),
+               child->n_blocks * sizeof(int32_t));
+    }
+    if (child->windowed) {
+        kvpi_windows_fork(cache, parent, child);
+    }
+    hold_rows(cache, child);
+    kvpi_cut_tokens(cache, parent, child, at);
+    if (child->windowed) {
+        kvpi_windows_back(cache, child);
+    }
+    kvpi_count(&cache->counters.forks, 1);
+    return child;
+}
+
+kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t tag,
+                        kvp_seq *out_child)
+{
+    if (cache == NULL || out_child == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_seq *seq = kvpi_find_seq(cache, parent);
+    if (seq == NULL) {
+        status = KVP_E_HANDLE;
+    } else {
+        status = check_fork(cache, seq, at == KVP_END ? seq->tokens : at);
+    }
+    if (status == KVP_OK) {
+        kvpi_begin_change(cache);
+        const struct kvpi_seq *child = fork_seq(cache, seq, at == KVP_END ? seq->tokens : at, tag);
+        *out_child = kvpi_table_handle(&cache->table, child, cache->recorder.cache_bits);
+    } else {
+        (void)kvpi_fail(cache, status, 0, 0);
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_fork(&cache->recorder, parent, at, tag, status, out_child);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ------------------------------------------------------------------------------ truncate, close */
+
+static void truncate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
+                     kvp_released *released)
+{
+    const uint32_t n_blocks = seq->n_blocks;
+    kvpi_steps_cut(cache, seq, n_tokens);
+    kvpi_release_row(cache, seq, kvpi_ceil_div(n_tokens, cache->config.block_tokens), released);
+    kvpi_cut_tokens(cache, seq, seq, n_tokens);
+    kvpi_set(&seq->row_version, seq->row_version + (seq->n_blocks < n_blocks));
+    kvpi_set32(&seq->computed, kvpi_min_u32(seq->computed, n_tokens));
+    kvpi_set32(&seq->writable, kvpi_min_u32(seq->writable, n_tokens));
+    seq->exclusive = 0;
+    kvpi_set32(&seq->n_tree, 0);
+    if (seq->windowed) {
+        kvpi_windows_back(cache, seq);
+    }
+}
+
+kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
+                            kvp_released *out_released)
+{
+    kvp_released released = {0, 0};
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const uint32_t S = cache->config.block_tokens;
+    struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    if (s == NULL || n_tokens > s->tokens) {
+        status = kvpi_fail(cache, s == NULL ? KVP_E_HANDLE : KVP_E_ARG, 0, 0);
+    } else if (s->tier != KVP_DEVICE) {
+        status = kvpi_fail(cache, KVP_E_STATE, 0, 0);
+    } else if (s->windowed && kvpi_windows_lack(cache, s, kvpi_min_u32(s->computed, n_tokens),
+                                                kvpi_ceil_div(n_tokens, S))) {
+        status = kvpi_fail(cache, KVP_E_DROPPED, 0, 0);
+    } else {
+        kvpi_begin_change(cache);
+        truncate(cache, s, n_tokens, &released);
+        if (out_released != NULL) {
+            *out_released = released;
+        }
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_truncate(&cache->recorder, seq, n_tokens, status, &released);
+    }
+    return kvpi_leave(cache, status);
+}
+
+kvp_status kvp_seq_close(kvp_cache *cache, kvp_seq seq, kvp_released *out_released)
+{
+    kvp_released released = {0, 0};
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    struct kvpi_seq *s = kvpi_find_seq(cache, seq);
+    if (s == NULL) {
+        status = kvpi_fail(cache, KVP_E_HANDLE, 0, 0);
+    } else {
+        const uint32_t node = kvpi_last_node(cache, s);
+        kvpi_begin_change(cache);
+        kvpi_prefetch(kvpi_node(&cache->prefix, node));
+        kvpi_release_row(cache, s, 0, &released);
+        if (s->windowed) {
+            kvpi_windows_close(cache, s);
+        }
+        kvpi_prefix_unuse(&cache->prefix, node);
+        kvpi_steps_cut(cache, s, 0);
+        kvpi_uncount(&cache->counters.swapped_seqs, s->tier);
+        kvpi_table_close(&cache->table, s);
+        if (out_released != NULL) {
+            *out_released = released;
+        }
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_seq_close(&cache->recorder, seq, status, &released);
+    }
+    return kvpi_leave(cache, status);
+}

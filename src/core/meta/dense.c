@@ -1,0 +1,447 @@
+/* cache_meta: batch metadata. The rows of a batch as arrays for kernels; see meta.h.
+ *
+ * Here are the batch itself, and the formats that give rows as they are: dense, CSR, TensorRT-LLM,
+ * delta. What needs more than the row has files of its own: window.c, tree.c,
+ * cascade.c; place.c cuts buffers. Sequences without windows and trees pay for
+ * them with one test when they are counted, and one when their tokens are written.
+ */
+#include "core/meta/meta.h"
+
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------- counting */
+
+static int bad_batch(const kvp_cache *cache, const kvp_meta_batch *batch)
+{
+    return cache == NULL || batch == NULL || batch->seqs == NULL || batch->n_seqs == 0 ||
+           batch->group >= cache->config.n_groups;
+}
+
+/* What a batch is asked for: rows may lack what a step would need. */
+enum { OF_A_STEP, OF_ROWS };
+
+static inline kvp_status check_span(const struct kvpi_span *span)
+{
+    const struct kvpi_seq *seq = span->seq;
+    const uint32_t all = seq->tokens + seq->n_tree;
+    if (span->begin > all || span->n_tokens > all - span->begin) {
+        return KVP_E_ARG;
+    }
+    return seq->tier != KVP_DEVICE ||
+                   (span->n_tokens > 0 && span->end > kvpi_max_u32(seq->writable, seq->computed))
+               ? KVP_E_STATE
+               : KVP_OK;
+}
+
+/* What windows and trees add to the check and the sums of a sequence. */
+struct special {
+    kvp_status status;
+    uint32_t left_out;
+    uint32_t n_nodes;
+};
+
+/* The span is a copy, so that the caller's may stay in registers. */
+static struct special measure_special(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                      struct kvpi_span span, int purpose)
+{
+    const int lacks = purpose == OF_A_STEP && kvpi_span_lacks(cache, batch, &span);
+    return (struct special){lacks ? KVP_E_DROPPED : KVP_OK,
+                            kvpi_span_kept(cache, batch, &span).left_out, kvpi_span_nodes(&span)};
+}
+
+/* The first thing wrong with the batch; asking is not failing: the shortage stays as it is. */
+static kvp_status measure(kvp_cache *cache, const kvp_meta_batch *batch, int purpose,
+                          kvp_meta_sizes *sizes)
+{
+    const kvp_shortage shortage = cache->shortage;
+    struct kvpi_faults faults = kvpi_faults_begin(cache);
+    uint64_t n_tokens = 0; /* of a batch that is refused, the sums may be anything */
+    uint64_t n_entries = 0;
+    uint64_t left_out = 0;
+    uint64_t n_nodes = 0;
+    uint32_t max_blocks = 0;
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, batch->seqs[b], b);
+        if (seq == NULL) {
+            break;
+        }
+        const struct kvpi_span span = kvpi_span_of(cache, batch, b, seq);
+        kvpi_faults_other(&faults, check_span(&span), b);
+        n_tokens += span.n_tokens;
+        n_entries += span.n_blocks;
+        max_blocks = kvpi_max_u32(max_blocks, span.n_blocks);
+        if ((seq->windowed | seq->n_tree) != 0) {
+            const struct special special = measure_special(cache, batch, span, purpose);
+            kvpi_faults_other(&faults, special.status, b);
+            left_out += special.left_out;
+            n_nodes += special.n_nodes;
+        }
+    }
+    kvp_status status = KVP_OK;
+    if (kvpi_faults_any(&faults)) {
+        status = kvpi_faults_fail(cache, &faults);
+        cache->shortage = shortage;
+    } else if (n_tokens > INT32_MAX || n_entries > INT32_MAX || n_nodes > INT32_MAX) {
+        status = KVP_E_TOO_LONG;
+    }
+    *sizes = (kvp_meta_sizes){batch->n_seqs,
+                              (uint32_t)n_tokens,
+                              (uint32_t)n_entries,
+                              max_blocks,
+                              (uint32_t)(n_entries - left_out),
+                              (uint32_t)n_nodes,
+                              0};
+    return status;
+}
+
+static kvp_status enter(kvp_cache *cache, const kvp_meta_batch *batch, int purpose,
+                        kvp_meta_sizes *sizes)
+{
+    if (bad_batch(cache, batch)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status == KVP_OK) {
+        status = measure(cache, batch, purpose, sizes);
+        if (status != KVP_OK) {
+            (void)kvpi_leave(cache, KVP_OK); /* nothing was refused for want of blocks */
+        }
+    }
+    return status;
+}
+
+kvp_status kvpi_meta_enter(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_sizes *sizes)
+{
+    return enter(cache, batch, OF_A_STEP, sizes);
+}
+
+static uint64_t count_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch)
+{
+    uint64_t n = 0; /* at most 2^31 queries, each of less than 2^32 keys */
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
+        n += ((uint64_t)span.n_tokens * span.end + 7) / 8;
+    }
+    return n;
+}
+
+kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
+                            kvp_meta_sizes *out_sizes)
+{
+    kvp_meta_batch own = {0};
+    kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own, sizeof(own));
+    if (out_sizes == NULL) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    sizes.n_mask_bytes = count_mask_bytes(cache, batch);
+    *out_sizes = sizes;
+    return kvpi_leave(cache, status);
+}
+
+/* ---------------------------------------------------------------------------- shared by formats */
+
+void kvpi_fill_positions(const kvp_cache *cache, const struct kvpi_span *span, int32_t *out)
+{
+    const uint32_t tokens = span->seq->tokens;
+    const uint32_t end = kvpi_min_u32(span->end, tokens);
+    for (uint32_t p = span->begin; p < end; p++) {
+        *out++ = (int32_t)p;
+    }
+    if (span->end > tokens) {
+        const int32_t *depths = kvpi_tree_depths(cache, span->seq, span->end - tokens);
+        for (uint32_t p = kvpi_max_u32(span->begin, tokens); p < span->end; p++) {
+            *out++ = (int32_t)tokens + depths[p - tokens];
+        }
+    }
+}
+
+/* -1 for tokens that are computed, else b. */
+static void fill_batch_indices(const struct kvpi_span *span, uint32_t b, int32_t *out)
+{
+    const uint32_t computed = span->seq->computed;
+    for (uint32_t p = span->begin; p < span->end; p++) {
+        *out++ = p < computed ? -1 : (int32_t)b;
+    }
+}
+
+/* KVP_NO_SLOT for tokens that are computed. */
+static void fill_slots(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
+                       int64_t *out)
+{
+    const uint32_t S = cache->config.block_tokens;
+    const uint32_t computed = span->seq->computed;
+    for (uint32_t p = span->begin; p < span->end; p++) {
+        *out++ = p < computed ? KVP_NO_SLOT : (int64_t)row[p / S] * S + p % S;
+    }
+}
+
+/* A step of one token, which most are: no loops, no division. */
+static inline void fill_token(const kvp_cache *cache, const struct kvpi_span *span,
+                              const int32_t *row, uint32_t b, uint32_t n,
+                              const struct kvpi_token_arrays *out)
+{
+    const int is_computed = span->begin < span->seq->computed;
+    if (out->batch_indices != NULL) {
+        out->batch_indices[n] = is_computed ? -1 : (int32_t)b;
+    }
+    if (out->positions != NULL) {
+        out->positions[n] = (int32_t)span->begin;
+    }
+    if (out->slot_mapping != NULL) {
+        const int64_t S = cache->config.block_tokens;
+        const uint32_t i = span->n_blocks - 1;
+        out->slot_mapping[n] = is_computed ? KVP_NO_SLOT : row[i] * S + span->begin - i * S;
+    }
+}
+
+/* The span is a copy, so that the caller's may stay in registers. */
+static void fill_many(const kvp_cache *cache, struct kvpi_span span, const int32_t *row, uint32_t b,
+                      uint32_t n, const struct kvpi_token_arrays *out)
+{
+    if (out->batch_indices != NULL) {
+        fill_batch_indices(&span, b, out->batch_indices + n);
+    }
+    if (out->positions != NULL) {
+        kvpi_fill_positions(cache, &span, out->positions + n);
+    }
+    if (out->slot_mapping != NULL) {
+        fill_slots(cache, &span, row, out->slot_mapping + n);
+    }
+}
+
+static inline void fill_tokens(const kvp_cache *cache, const struct kvpi_span *span,
+                               const int32_t *row, uint32_t b, uint32_t n,
+                               const struct kvpi_token_arrays *out)
+{
+    if (span->n_tokens == 1 && span->end <= span->seq->tokens) {
+        fill_token(cache, span, row, b, n, out);
+    } else if (span->n_tokens > 0) {
+        fill_many(cache, *span, row, b, n, out);
+    }
+}
+
+void kvpi_fill_tokens(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
+                      uint32_t b, uint32_t n, const struct kvpi_token_arrays *out)
+{
+    fill_tokens(cache, span, row, b, n, out);
+}
+
+/* ---------------------------------------------------------------------------------------- dense */
+
+static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
+                       const kvp_meta_dense *dense)
+{
+    const struct kvpi_token_arrays tokens = {NULL, dense->positions, dense->slot_mapping};
+    uint32_t n = 0;
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
+        const int32_t *row = kvpi_span_row(cache, batch, &span);
+        if (dense->block_table != NULL) {
+            int32_t *out = dense->block_table + (size_t)b * dense->row_stride;
+            memcpy(out, row, span.n_blocks * sizeof(*row));
+            memset(out + span.n_blocks, 0, (dense->row_stride - span.n_blocks) * sizeof(*row));
+        }
+        kvpi_put(dense->seq_lens, b, (int32_t)span.end);
+        kvpi_put_sum(dense->query_start, b, n, span.n_tokens);
+        fill_tokens(cache, &span, row, b, n, &tokens);
+        n += span.n_tokens;
+    }
+}
+
+kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
+                               const kvp_meta_dense *dense)
+{
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_dense own_dense = {0};
+    kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    dense = kvpi_sized_take(dense, &own_dense, sizeof(own_dense));
+    if (dense == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    if ((dense->block_table != NULL && dense->row_stride < sizes.max_blocks) ||
+        ((dense->slot_mapping != NULL || dense->positions != NULL) &&
+         dense->max_tokens < sizes.n_tokens)) {
+        status = KVP_E_TOO_SMALL;
+    } else {
+        fill_dense(cache, batch, dense);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ------------------------------------------------------------------------------------------ CSR */
+
+static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_csr *csr)
+{
+    const struct kvpi_token_arrays tokens = {csr->batch_indices, csr->positions, csr->slot_mapping};
+    uint32_t n = 0;
+    uint32_t e = 0;
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
+        const int32_t *row = kvpi_span_row(cache, batch, &span);
+        kvpi_put_sum(csr->qo_indptr, b, n, span.n_tokens);
+        kvpi_put_sum(csr->kv_indptr, b, e, span.n_blocks);
+        kvpi_put(csr->last_block_len, b, kvpi_last_block_len(cache, span.end, span.n_blocks));
+        fill_tokens(cache, &span, row, b, n, &tokens);
+        if (csr->kv_indices != NULL) {
+            memcpy(csr->kv_indices + e, row, span.n_blocks * sizeof(*row));
+        }
+        n += span.n_tokens;
+        e += span.n_blocks;
+    }
+}
+
+kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch, const kvp_meta_csr *csr)
+{
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_csr own_csr = {0};
+    kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    csr = kvpi_sized_take(csr, &own_csr, sizeof(own_csr));
+    if (csr == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const int any_tokens =
+        csr->batch_indices != NULL || csr->positions != NULL || csr->slot_mapping != NULL;
+    if ((csr->kv_indices != NULL && csr->max_entries < sizes.n_entries) ||
+        (any_tokens && csr->max_tokens < sizes.n_tokens)) {
+        status = KVP_E_TOO_SMALL;
+    } else {
+        fill_csr(cache, batch, csr);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* --------------------------------------------------------------------------------- TensorRT-LLM */
+
+static void fill_trtllm(const kvp_cache *cache, const kvp_meta_batch *batch,
+                        const kvp_meta_trtllm *trtllm)
+{
+    const int32_t scale = (int32_t)trtllm->layers_per_block * 2;
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
+        const int32_t *row = kvpi_span_row(cache, batch, &span);
+        if (trtllm->block_offsets != NULL) {
+            int32_t *k = trtllm->block_offsets + (size_t)b * 2 * trtllm->row_stride;
+            int32_t *v = k + trtllm->row_stride;
+            for (uint32_t i = 0; i < trtllm->row_stride; i++) {
+                k[i] = i < span.n_blocks ? row[i] * scale : -1;
+                v[i] = i < span.n_blocks ? row[i] * scale + 1 : -1;
+            }
+        }
+        kvpi_put(trtllm->seq_lens, b, (int32_t)span.end);
+    }
+}
+
+kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
+                                const kvp_meta_trtllm *trtllm)
+{
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_trtllm own_trtllm = {0};
+    kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    trtllm = kvpi_sized_take(trtllm, &own_trtllm, sizeof(own_trtllm));
+    if (trtllm == NULL || trtllm->layers_per_block == 0) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_meta_enter(cache, batch, &sizes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const uint64_t end = (uint64_t)cache->config.n_blocks * trtllm->layers_per_block;
+    if (trtllm->layers_per_block > INT32_MAX / 2 || end > INT32_MAX / 2) {
+        status = KVP_E_TOO_LONG;
+    } else if (trtllm->block_offsets != NULL && trtllm->row_stride < sizes.max_blocks) {
+        status = KVP_E_TOO_SMALL;
+    } else {
+        fill_trtllm(cache, batch, trtllm);
+    }
+    return kvpi_leave(cache, status);
+}
+
+/* ---------------------------------------------------------------------------------------- delta */
+
+/* The row index of the first entry that the caller does not have. */
+static uint32_t first_missing(const kvp_meta_delta *delta, const struct kvpi_seq *seq, uint32_t b)
+{
+    return delta->had_version[b] == seq->row_version && delta->had_blocks[b] <= seq->n_blocks
+               ? delta->had_blocks[b]
+               : 0;
+}
+
+static kvp_status fill_delta(const kvp_cache *cache, const kvp_meta_batch *batch,
+                             kvp_meta_delta *delta)
+{
+    uint64_t n = 0;
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[b]); /* enter knows it */
+        n += seq->n_blocks - first_missing(delta, seq, b);
+    }
+    if (n > INT32_MAX) {
+        return KVP_E_TOO_LONG;
+    }
+    delta->n_entries = (uint32_t)n;
+    if (delta->max_entries == 0) {
+        return KVP_OK;
+    }
+    if (n > delta->max_entries) {
+        return KVP_E_TOO_SMALL;
+    }
+    uint32_t e = 0;
+    for (uint32_t b = 0; b < batch->n_seqs; b++) {
+        const struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[b]);
+        const int32_t *row = kvpi_row(cache, seq, batch->group);
+        const uint32_t start = first_missing(delta, seq, b);
+        memcpy(delta->entries + e, row + start, (seq->n_blocks - start) * sizeof(*row));
+        kvpi_put_sum(delta->indptr, b, e, seq->n_blocks - start);
+        delta->start[b] = (int32_t)start;
+        delta->version[b] = seq->row_version;
+        delta->blocks[b] = seq->n_blocks;
+        e += seq->n_blocks - start;
+    }
+    return KVP_OK;
+}
+
+static int bad_delta(const kvp_meta_delta *delta)
+{
+    return delta == NULL || delta->reserved != 0 || delta->had_version == NULL ||
+           delta->had_blocks == NULL || delta->version == NULL || delta->blocks == NULL ||
+           delta->indptr == NULL || delta->start == NULL ||
+           (delta->entries == NULL && delta->max_entries > 0);
+}
+
+kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_delta *delta)
+{
+    kvp_meta_batch own_batch = {0};
+    kvp_meta_delta own_delta = {0};
+    kvp_meta_delta *const theirs = delta;
+    kvp_meta_sizes sizes;
+    batch = kvpi_sized_take(batch, &own_batch, sizeof(own_batch));
+    delta = kvpi_sized_take(delta, &own_delta, sizeof(own_delta));
+    if (bad_delta(delta) || batch == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_meta_batch rows = *batch; /* of rows, not of a step */
+    rows.begin = NULL;
+    rows.n_tokens = NULL;
+    kvp_status status = enter(cache, &rows, OF_ROWS, &sizes);
+    if (status != KVP_OK) {
+        return status;
+    }
+    status = fill_delta(cache, batch, delta);
+    kvpi_sized_return(theirs, delta, sizeof(own_delta));
+    return kvpi_leave(cache, status);
+}

@@ -1,0 +1,143 @@
+/* cache_meta: what the files that make metadata share.
+ *
+ * Every fill goes twice over the batch: once to check it and count (kvpi_meta_enter), once to
+ * write. Nothing is written before everything is known to fit.
+ */
+#ifndef KVPI_CACHE_META_H
+#define KVPI_CACHE_META_H
+
+#include <kvpager/meta.h>
+
+#include "core/cache/state.h"
+
+/* What a step computes of one sequence. Positions here count nodes of its tree on behind its
+ * tokens, as slots do. */
+struct kvpi_span {
+    const struct kvpi_seq *seq;
+    uint32_t begin; /* position */
+    uint32_t n_tokens;
+    uint32_t end;
+    uint32_t n_blocks; /* row entries up to the end */
+};
+
+/* What a window keeps for a step: of a row's entries, and of the keys in them. All 0: everything.
+ *
+ *   row      | s s s . | . . . . | r r r r | r r r .      K = 3, S = 4
+ *   entries    n_head    left_out                         1, 1
+ *   keys       sink_len              first ...            3, 9
+ */
+struct kvpi_kept {
+    uint32_t sinks;    /* K */
+    uint32_t recent;   /* R */
+    uint32_t sink_len; /* keys before the gap */
+    uint32_t first;    /* position of the first one after it */
+    uint32_t n_head;   /* entries that are listed before those that are left out */
+    uint32_t left_out;
+};
+
+/* Enter a call on a batch: check it, and measure. Must be left with kvpi_leave on KVP_OK only. */
+kvp_status kvpi_meta_enter(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_sizes *sizes);
+
+/* The first position that is not computed; when all are, the tree's, or else the last one. */
+static inline uint32_t kvpi_default_begin(const struct kvpi_seq *seq)
+{
+    return seq->computed < seq->tokens ? seq->computed
+           : seq->n_tree > 0           ? seq->tokens
+                                       : seq->tokens - (seq->tokens > 0);
+}
+
+/* Sequence b of a batch, whose handle was found: it need not be right otherwise. */
+static inline struct kvpi_span kvpi_span_of(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                            uint32_t b, const struct kvpi_seq *seq)
+{
+    const uint32_t all = seq->tokens + seq->n_tree;
+    struct kvpi_span span = {seq, 0, 0, 0, 0};
+    span.begin = batch->begin != NULL ? batch->begin[b] : kvpi_default_begin(seq);
+    span.n_tokens = batch->n_tokens != NULL ? batch->n_tokens[b]
+                    : span.begin < all      ? all - span.begin
+                                            : 0;
+    span.end = span.begin + span.n_tokens;
+    span.n_blocks = kvpi_ceil_div(span.end, cache->config.block_tokens);
+    return span;
+}
+
+/* Sequence b of a batch that was checked: its handle is right, and only the place is looked at. */
+static inline struct kvpi_span kvpi_meta_span(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                              uint32_t b)
+{
+    const struct kvpi_table *table = &cache->table;
+    const uint32_t place = (uint32_t)batch->seqs[b].bits & ((1u << table->place_bits) - 1);
+    return kvpi_span_of(cache, batch, b, kvpi_seq_at(table, place));
+}
+
+static inline const int32_t *kvpi_span_row(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                           const struct kvpi_span *span)
+{
+    return kvpi_group_row(&cache->table, batch->group, kvpi_seq_place(&cache->table, span->seq));
+}
+
+/* q of windows.h: the step's first query; the first position of a tree that it begins inside. */
+static inline uint32_t kvpi_span_query(const struct kvpi_span *span)
+{
+    return kvpi_min_u32(span->begin, span->seq->tokens);
+}
+
+/* Nodes of the tree up to the end. */
+static inline uint32_t kvpi_span_nodes(const struct kvpi_span *span)
+{
+    return span->end > span->seq->tokens ? span->end - span->seq->tokens : 0;
+}
+
+/* Tokens in the last of n_blocks blocks of a sequence of this length. */
+static inline int32_t kvpi_last_block_len(const kvp_cache *cache, uint32_t length,
+                                          uint32_t n_blocks)
+{
+    return n_blocks == 0 ? 0 : (int32_t)(length - (n_blocks - 1) * cache->config.block_tokens);
+}
+
+/* The arrays of T of a format; NULL: not wanted. */
+struct kvpi_token_arrays {
+    int32_t *batch_indices;
+    int32_t *positions;
+    int64_t *slot_mapping;
+};
+
+/* Fill them for sequence b, whose first token is the n-th. */
+void kvpi_fill_tokens(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
+                      uint32_t b, uint32_t n, const struct kvpi_token_arrays *out);
+
+/* Positions of the step's tokens: a node's is by its depth. */
+void kvpi_fill_positions(const kvp_cache *cache, const struct kvpi_span *span, int32_t *out);
+
+/* Prefix sums of a count per sequence; no array: nothing. */
+static inline void kvpi_put_sum(int32_t *indptr, uint32_t b, uint32_t before, uint32_t n)
+{
+    if (indptr != NULL) {
+        indptr[b] = (int32_t)before;
+        indptr[b + 1] = (int32_t)(before + n);
+    }
+}
+
+static inline void kvpi_put(int32_t *array, uint32_t b, int32_t value)
+{
+    if (array != NULL) {
+        array[b] = value;
+    }
+}
+
+/* --- window.c */
+
+/* What the group's window keeps for the step. */
+struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                const struct kvpi_span *span);
+
+/* Is an entry null that the step's first query keeps? For sequences with windows. */
+int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
+                    const struct kvpi_span *span);
+
+/* --- tree.c */
+
+/* The depths of the first n nodes: in scratch, until the next call. */
+const int32_t *kvpi_tree_depths(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
+
+#endif

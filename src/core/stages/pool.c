@@ -1,0 +1,462 @@
+/* pool: see pool.h for the states, the equations and the queues.
+ *
+ * A queue, with its sentinel s = n_blocks + class; victims leave at the head:
+ *
+ *        head                                         tail
+ *   s -> free -> free -> cached (oldest) -> cached -> cached -> s
+ *         ^                                              ^
+ *         released without content (class 0)             released with content
+ *
+ * Refuses nothing: callers have counted before they take.
+ */
+#include "core/stages/pool.h"
+
+#include <string.h>
+
+void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self)
+{
+    const size_t n =
+        pool->n_blocks == 0 ? 0 : (size_t)pool->n_blocks + KVP_RETENTION_CLASSES + pool->n_lists;
+    pool->blocks_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_block)) - self;
+    pool->wraps_at = kvpi_layout_take(layout, pool->n_blocks, sizeof(uint32_t)) - self;
+    const size_t n_steps = pool->n_lists > 0 ? pool->n_blocks : 0;
+    pool->touched_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
+    pool->arriving_at = kvpi_layout_take(layout, n_steps, sizeof(uint64_t)) - self;
+    kvpi_quotas_layout(&pool->quotas, layout, self + offsetof(struct kvpi_pool, quotas));
+}
+
+void kvpi_pool_reset(struct kvpi_pool *pool, int fresh)
+{
+    const uint32_t n = pool->n_blocks;
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    if (n == 0) {
+        return;
+    }
+    if (fresh) {
+        memset(kvpi_at(pool, pool->wraps_at), 0, n * sizeof(uint32_t));
+    }
+    for (uint32_t b = 0; b < n; b++) {
+        const int used = !fresh && (kvpi_block_refs(&blocks[b]) | blocks[b].content) != 0;
+        if (used) {
+            kvpi_pool_raise(pool, b);
+        }
+        const uint32_t generation = fresh ? 0 : blocks[b].generation;
+        blocks[b] = (struct kvpi_block){.prev = b - 1,
+                                        .next = b + 1,
+                                        .jump = kvpi_min_u32(b + KVPI_POOL_JUMP, n - 1),
+                                        .generation = generation};
+    }
+    for (uint32_t s = n; s < n + KVP_RETENTION_CLASSES + pool->n_lists; s++) {
+        blocks[s] = (struct kvpi_block){.prev = s, .next = s};
+    }
+    blocks[0].prev = blocks[0].next = blocks[0].jump = 0;
+    blocks[1].prev = n; /* class 0's sentinel; block n - 1 has it as its next already */
+    blocks[n].prev = n - 1;
+    blocks[n].next = 1;
+    memset(pool->tail_trail, 0, sizeof(pool->tail_trail));
+    memset(&pool->head_trail, 0, sizeof(pool->head_trail));
+    if (pool->n_lists > 0) {
+        memset(kvpi_pool_touched(pool), 0, n * sizeof(uint64_t));
+        memset(kvpi_pool_arriving(pool), 0, n * sizeof(uint64_t));
+    }
+    pool->classes = 1;
+    pool->parking = 0;
+    kvpi_set(&pool->n_free, n - 1);
+    kvpi_set(&pool->n_cached, 0);
+    kvpi_set(&pool->n_held, 0);
+    kvpi_set(&pool->n_parked, 0);
+    kvpi_quotas_reset(&pool->quotas, fresh);
+}
+
+static void push_tail(struct kvpi_pool *pool, uint32_t block, uint32_t class_)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    struct kvpi_trail *trail = &pool->tail_trail[class_];
+    const uint32_t sentinel = pool->n_blocks + class_;
+    const uint32_t last = blocks[sentinel].prev;
+    uint32_t *earlier = &trail->recent[trail->at++ % KVPI_POOL_JUMP];
+    blocks[block].prev = last;
+    blocks[block].next = sentinel;
+    blocks[last].next = block;
+    blocks[sentinel].prev = block;
+    pool->classes |= 1u << class_;
+    blocks[*earlier].jump = block; /* *earlier is 0 at first: the null block's is never read */
+    *earlier = block;
+}
+
+/* To the head of class 0. The generation was raised, or will be, by whoever dropped the content. */
+static void push_free(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    struct kvpi_trail *trail = &pool->head_trail;
+    const uint32_t sentinel = pool->n_blocks;
+    const uint32_t first = blocks[sentinel].next;
+    uint32_t *earlier = &trail->recent[trail->at++ % KVPI_POOL_JUMP];
+    blocks[block].prev = sentinel;
+    blocks[block].next = first;
+    blocks[block].jump = *earlier;
+    blocks[first].prev = block;
+    blocks[sentinel].next = block;
+    pool->classes |= 1u;
+    *earlier = block;
+    kvpi_count(&pool->n_free, 1);
+}
+
+uint32_t kvpi_pool_victim(const struct kvpi_pool *pool)
+{
+    if (pool->classes == 0) {
+        return 0;
+    }
+    const uint32_t class_ = (uint32_t)__builtin_ctz(pool->classes);
+    return kvpi_block(pool, pool->n_blocks + class_)->next;
+}
+
+/* A block that quotas put before the one that the queues have first; 0: they do not. */
+static uint32_t first_by_quota(const struct kvpi_pool *pool, uint32_t first, uint64_t owner,
+                               uint32_t *out_turn)
+{
+    *out_turn = pool->quotas.turn;
+    return kvpi_block(pool, first)->content == 0
+               ? 0
+               : kvpi_quotas_first(&pool->quotas, owner, out_turn);
+}
+
+uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner)
+{
+    const uint32_t first = kvpi_pool_victim(pool);
+    const uint32_t other = first_by_quota(pool, first, owner, &pool->quotas.turn);
+    return other != 0 ? other : first;
+}
+
+int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner)
+{
+    uint32_t turn;
+    const uint32_t first = kvpi_pool_victim(pool);
+    return kvpi_pool_counts(pool) && kvpi_block(pool, first)->content != 0 &&
+           kvpi_quotas_is_full(&pool->quotas, owner) &&
+           first_by_quota(pool, first, owner, &turn) == 0;
+}
+
+void kvpi_pool_take(struct kvpi_pool *pool, uint32_t block, uint32_t retention, uint32_t group)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    KVPI_ASSERT(block != 0 && blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
+    kvpi_pool_unlink(pool, blocks, block);
+    blocks[block].refs = 1 | retention << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
+    kvpi_uncount(&pool->n_free, 1);
+    kvpi_count(&pool->n_held, 1);
+}
+
+/* To the end of the parked list. */
+static void park(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t sentinel = pool->n_blocks + KVP_RETENTION_CLASSES + pool->parking - 1;
+    const uint32_t last = blocks[sentinel].prev;
+    blocks[block].refs |= KVPI_REFS_PARKED;
+    blocks[block].prev = last;
+    blocks[block].next = sentinel;
+    blocks[last].next = block;
+    blocks[sentinel].prev = block;
+    kvpi_count(&pool->n_parked, 1);
+}
+
+/* Queue a block that nobody holds. */
+static void enqueue(struct kvpi_pool *pool, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(pool, block);
+    if (b->content != 0) {
+        push_tail(pool, block, kvpi_block_class(b));
+        kvpi_count(&pool->n_cached, 1);
+        if (kvpi_pool_counts(pool)) {
+            kvpi_quotas_link(&pool->quotas, block, kvpi_block_class(b), 0);
+        }
+    } else {
+        push_free(pool, block);
+    }
+}
+
+uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *b = kvpi_block(pool, block);
+    KVPI_ASSERT(kvpi_block_refs(b) > 0);
+    b->refs--;
+    const uint32_t left = kvpi_block_refs(b);
+    if (left > 0) {
+        if (kvpi_unlikely(pool->parking != 0)) {
+            kvpi_pool_touched(pool)[block] = pool->newest;
+        }
+        return left;
+    }
+    b->refs &= ~KVPI_REFS_PARKED;
+    if (b->content == 0) {
+        kvpi_pool_raise(pool, block);
+        if (kvpi_pool_counts(pool)) {
+            kvpi_quotas_disown(&pool->quotas, block);
+        }
+    }
+    kvpi_uncount(&pool->n_held, 1);
+    if (kvpi_unlikely(pool->parking != 0)) {
+        park(pool, block);
+    } else {
+        enqueue(pool, block);
+    }
+    return 0;
+}
+
+void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t sentinel = pool->n_blocks + KVP_RETENTION_CLASSES + list;
+    for (uint32_t block = blocks[sentinel].next; block != sentinel;) {
+        const uint32_t next = blocks[block].next;
+        blocks[block].refs &= ~KVPI_REFS_PARKED;
+        kvpi_uncount(&pool->n_parked, 1);
+        enqueue(pool, block);
+        block = next;
+    }
+    blocks[sentinel].prev = blocks[sentinel].next = sentinel;
+}
+
+/* Release the last of a shared run: only counts go down. */
+static inline uint32_t release_shared(struct kvpi_block *blocks, const int32_t *row, uint32_t end,
+                                      uint32_t begin)
+{
+    while (end > begin && kvpi_block_refs(&blocks[row[end - 1]]) > 1) {
+        blocks[row[--end]].refs--;
+    }
+    return end;
+}
+
+/* Release the last of a run that becomes cached in one class; the queue's end is in registers. */
+static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                                      uint32_t begin)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const struct kvpi_block *first = &blocks[row[end - 1]];
+    const uint32_t class_ = kvpi_block_class(first);
+    const uint32_t held_once = 1 | (first->refs & (KVPI_REFS_CLASS_MASK | KVPI_REFS_GROUP_MASK));
+    const uint32_t sentinel = pool->n_blocks + class_;
+    struct kvpi_trail *trail = &pool->tail_trail[class_];
+    uint32_t last = blocks[sentinel].prev;
+    uint32_t at = trail->at;
+    for (; end > begin; end--) {
+        const uint32_t block = (uint32_t)row[end - 1];
+        struct kvpi_block *b = &blocks[block];
+        if (end > begin + KVPI_POOL_JUMP) {
+            kvpi_prefetch(&blocks[row[end - 1 - KVPI_POOL_JUMP]]);
+        }
+        if (b->refs != held_once || b->content == 0) {
+            break;
+        }
+        uint32_t *earlier = &trail->recent[at++ % KVPI_POOL_JUMP];
+        b->refs = held_once - 1;
+        b->prev = last;
+        blocks[last].next = block;
+        blocks[*earlier].jump = block; /* as in push_tail */
+        *earlier = block;
+        last = block;
+    }
+    blocks[last].next = sentinel;
+    blocks[sentinel].prev = last;
+    trail->at = at;
+    pool->classes |= 1u << class_;
+    return end;
+}
+
+uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                               uint32_t begin, uint32_t *n_cached)
+{
+    uint32_t queued = 0;
+    for (; pool->parking == 0 && !kvpi_pool_counts(pool);) {
+        end = release_shared(kvpi_blocks(pool), row, end, begin);
+        if (end == begin || kvpi_block(pool, (uint32_t)row[end - 1])->content == 0) {
+            break;
+        }
+        const uint32_t stop = release_cached(pool, row, end, begin);
+        if (stop == end) {
+            break; /* it was parked when it was hit */
+        }
+        queued += end - stop;
+        end = stop;
+    }
+    kvpi_uncount(&pool->n_held, queued);
+    kvpi_count(&pool->n_cached, queued);
+    *n_cached += queued;
+    return end;
+}
+
+/* Nobody holds it, and its content is gone. */
+static void forget_owner(struct kvpi_pool *pool, uint32_t block)
+{
+    const struct kvpi_block *b = kvpi_block(pool, block);
+    if (!(b->refs & KVPI_REFS_PARKED)) {
+        kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(b));
+    }
+    kvpi_quotas_disown(&pool->quotas, block);
+}
+
+void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content)
+{
+    struct kvpi_block *b = kvpi_block(pool, block);
+    if (content == 0 && b->content != 0 && kvpi_block_refs(b) == 0) {
+        KVPI_ASSERT(!(b->refs & KVPI_REFS_PARKED)); /* stays where it is, and is taken at once */
+        if (kvpi_pool_counts(pool)) {
+            forget_owner(pool, block);
+        }
+        kvpi_uncount(&pool->n_cached, 1);
+        kvpi_count(&pool->n_free, 1);
+        kvpi_pool_raise(pool, block);
+    }
+    b->content = content;
+}
+
+void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    KVPI_ASSERT(kvpi_block_refs(&blocks[block]) == 0 && blocks[block].content != 0);
+    blocks[block].content = 0;
+    kvpi_pool_raise(pool, block);
+    if (kvpi_pool_counts(pool)) {
+        forget_owner(pool, block);
+    }
+    if (!(blocks[block].refs & KVPI_REFS_PARKED)) {
+        kvpi_pool_unlink(pool, blocks, block);
+        kvpi_uncount(&pool->n_cached, 1);
+        push_free(pool, block);
+    }
+}
+
+void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention)
+{
+    struct kvpi_block *b = kvpi_block(pool, block);
+    KVPI_ASSERT(kvpi_block_refs(b) > 0); /* a row refers to it */
+    b->refs = (b->refs & ~KVPI_REFS_CLASS_MASK) | retention << KVPI_REFS_CLASS_SHIFT;
+}
+
+void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
+                       uint32_t group)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t next = before == 0 ? pool->n_blocks + class_ : before;
+    KVPI_ASSERT(blocks[block].content == 0 && kvpi_block_refs(&blocks[block]) == 0);
+    kvpi_pool_unlink(pool, blocks, block);
+    const uint32_t prev = blocks[next].prev;
+    blocks[block].refs = class_ << KVPI_REFS_CLASS_SHIFT | group << KVPI_REFS_GROUP_SHIFT;
+    blocks[block].prev = prev;
+    blocks[block].next = next;
+    blocks[prev].next = block;
+    blocks[next].prev = block;
+    pool->classes |= 1u << class_;
+    kvpi_uncount(&pool->n_free, 1);
+    kvpi_count(&pool->n_cached, 1);
+}
+
+void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner)
+{
+    if (kvpi_pool_counts(pool)) {
+        kvpi_quotas_own(&pool->quotas, block, owner);
+        kvpi_quotas_link(&pool->quotas, block, kvpi_block_class(kvpi_block(pool, block)), 1);
+    }
+}
+
+void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block)
+{
+    KVPI_ASSERT(kvpi_block(pool, block)->content == 0 && kvpi_pool_refs(pool, block) == 0);
+    kvpi_pool_unlink(pool, kvpi_blocks(pool), block);
+    kvpi_uncount(&pool->n_free, 1);
+    push_free(pool, block);
+}
+
+/* Walk one queue: links consistent, free blocks first and only in class 0. */
+static const char *check_queue(const struct kvpi_pool *pool, uint32_t class_, uint64_t counts[2],
+                               uint64_t *out_block)
+{
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t sentinel = pool->n_blocks + class_;
+    int cached_seen = 0;
+    uint32_t before = sentinel;
+    for (uint32_t b = blocks[sentinel].next; b != sentinel; b = blocks[b].next) {
+        *out_block = b;
+        if (b == 0 || b >= pool->n_blocks || blocks[b].prev != before) {
+            return "B3 a queue's links do not match";
+        }
+        if ((blocks[b].refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) != 0) {
+            return "B1 a held or parked block is in a queue";
+        }
+        const int cached = blocks[b].content != 0;
+        if (!cached && (class_ != 0 || cached_seen)) {
+            return "B3 a free block stands behind a cached one";
+        }
+        if (cached && kvpi_block_class(&blocks[b]) != class_) {
+            return "B3 a cached block is in another class's queue";
+        }
+        cached_seen |= cached;
+        counts[cached]++;
+        before = b; /* links that agree both ways do not lead round before the sentinel */
+    }
+    if (((pool->classes >> class_) & 1u) != (blocks[sentinel].next != sentinel)) {
+        return "B3 the mask of non-empty classes is wrong";
+    }
+    return NULL;
+}
+
+/* Walk the parked lists. */
+static const char *check_parked(const struct kvpi_pool *pool, uint64_t *out_n, uint64_t *out_block)
+{
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t first = pool->n_blocks + KVP_RETENTION_CLASSES;
+    for (uint32_t sentinel = first; sentinel < first + pool->n_lists; sentinel++) {
+        uint32_t before = sentinel;
+        for (uint32_t b = blocks[sentinel].next; b != sentinel; b = blocks[b].next) {
+            *out_block = b;
+            if (b == 0 || b >= pool->n_blocks || blocks[b].prev != before) {
+                return "X1 a parked list's links do not match";
+            }
+            if ((blocks[b].refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) != KVPI_REFS_PARKED) {
+                return "X1 a block in a parked list is not parked";
+            }
+            ++*out_n;
+            before = b;
+        }
+    }
+    return NULL;
+}
+
+int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail)
+{
+    const struct kvpi_block *blocks = kvpi_blocks(pool);
+    uint64_t counts[2] = {0, 0};
+    uint64_t n_parked = 0;
+    uint64_t n_held = 0;
+    *out_detail = check_parked(pool, &n_parked, out_block);
+    if (*out_detail != NULL) {
+        return 0;
+    }
+    for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
+        *out_detail = check_queue(pool, c, counts, out_block);
+        if (*out_detail != NULL) {
+            return 0;
+        }
+    }
+    for (uint32_t b = 0; b < pool->n_blocks; b++) {
+        n_held += kvpi_block_refs(&blocks[b]) > 0;
+        if (blocks[b].refs & KVPI_REFS_MARKED) {
+            *out_block = b;
+            *out_detail = "B1 a mark of an earlier call was left";
+            return 0;
+        }
+    }
+    *out_block = 0;
+    if (blocks[0].refs != 0) {
+        *out_detail = "B1 the null block is held";
+        return 0;
+    }
+    if (counts[0] != pool->n_free || counts[1] != pool->n_cached || n_held != pool->n_held ||
+        n_parked != pool->n_parked) {
+        *out_detail = "B2 the counts are not those of the queues";
+        return 0;
+    }
+    *out_detail = kvpi_quotas_check(pool, out_block);
+    return *out_detail == NULL;
+}

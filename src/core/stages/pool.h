@@ -1,0 +1,273 @@
+/* pool: the blocks of one tier. Who holds how many references, what is free, what goes next.
+ *
+ * A block is in exactly one state (B1), told from its reference count, its content and its place:
+ *
+ *   state    refs   content   in a queue
+ *   null       0       0          no        block 0 only
+ *   free       0       0          yes       class 0, before every cached block of it
+ *   cached     0      node        yes       its retention class
+ *   held     >= 1    any          no
+ *   parked     0      any         no        in the list of a step that is out, as released
+ *
+ *   n_blocks == 1 + n_free + n_cached + n_held + n_parked                                     (B2)
+ *
+ * `content` is a number that the pool does not interpret: 0 for none, else the deepest prefix node
+ * attached to the block.
+ *
+ * Queues (B3): per retention class a circular list, headed by the sentinel block n_blocks + class.
+ * Victims leave at the head. Behind these sentinels stand those of the parked lists, one for each
+ * step that may be out: blocks in the order of their release, to be queued when the step has taken
+ * effect. A parked block is known by KVPI_REFS_PARKED at reference count 0. `jump` is a hint and
+ * never decides: it names a block that was some KVPI_POOL_JUMP places behind when the two were
+ * queued, so that a run of takes can prefetch what it needs before it gets there; walking `next`
+ * would wait for memory at each step.
+ *
+ * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
+ * most of it and blocks lie anywhere: two arrays would cost two cache misses.
+ *
+ * Numbers of steps never wrap. In `touched` and `arriving` one says something while its step is not
+ * in effect; an older one, 0 among them, says nothing.
+ */
+#ifndef KVPI_POOL_H
+#define KVPI_POOL_H
+
+#include <kvpager/types.h>
+
+#include "base/base.h"
+#include "core/stages/pool_quotas.h"
+
+#define KVPI_POOL_JUMP 16u
+
+/* `refs` of a block: the count in the low bits (there are at most 2^20 sequences), and above it the
+ * retention class, a scratch bit of one call, whether it is parked, and its layer group. */
+#define KVPI_REFS_MASK        0x00FFFFFFu
+#define KVPI_REFS_CLASS_SHIFT 24
+#define KVPI_REFS_CLASS_MASK  (7u << KVPI_REFS_CLASS_SHIFT)
+#define KVPI_REFS_MARKED      (1u << 27) /* clear between calls */
+#define KVPI_REFS_PARKED      (1u << 28) /* at count 0: parked; above: was, when it was held */
+#define KVPI_REFS_GROUP_SHIFT 29         /* the layer group that took it last */
+#define KVPI_REFS_GROUP_MASK  (7u << KVPI_REFS_GROUP_SHIFT)
+
+struct kvpi_block {
+    uint32_t refs;
+    uint32_t prev; /* in the queue */
+    uint32_t next;
+    uint32_t content;
+    uint32_t jump;
+    uint32_t generation; /* the low half of what never wraps: kvpi_pool_generation */
+};
+
+/* The last KVPI_POOL_JUMP blocks queued at one end, to set `jump`. */
+struct kvpi_trail {
+    uint32_t recent[KVPI_POOL_JUMP];
+    uint32_t at; /* near: only its place in `recent`, whose size divides 2^32, is used */
+};
+
+struct kvpi_pool {
+    uint32_t n_blocks;
+    uint32_t classes; /* bit c: queue of class c is not empty */
+    uint32_t n_lists; /* parked lists */
+    uint32_t parking; /* 0: releases are queued; else 1 + the list that they go to */
+    uint64_t n_free;
+    uint64_t n_cached;
+    uint64_t n_held;
+    uint64_t n_parked;
+    struct kvpi_trail tail_trail[KVP_RETENTION_CLASSES];
+    struct kvpi_trail head_trail;
+    size_t blocks_at;   /* struct kvpi_block [n_blocks + classes + n_lists] */
+    size_t touched_at;  /* u64 [n_blocks], with parked lists: the newest step that was out when the
+                          block last lost a reference and stayed held: it may still write there */
+    size_t arriving_at; /* u64 [n_blocks], with parked lists: the step whose copy fills the block */
+    size_t wraps_at;    /* u32 [n_blocks] the high half of generations */
+    uint64_t newest;    /* step that is out, never wraps; meaningful while parking */
+    struct kvpi_quotas quotas;
+};
+
+static inline struct kvpi_block *kvpi_blocks(const struct kvpi_pool *pool)
+{
+    return kvpi_at(pool, pool->blocks_at);
+}
+
+static inline struct kvpi_block *kvpi_block(const struct kvpi_pool *pool, uint32_t block)
+{
+    return kvpi_blocks(pool) + block;
+}
+
+static inline uint32_t kvpi_block_refs(const struct kvpi_block *block)
+{
+    return block->refs & KVPI_REFS_MASK;
+}
+
+static inline uint32_t kvpi_pool_refs(const struct kvpi_pool *pool, uint32_t block)
+{
+    return kvpi_block_refs(kvpi_block(pool, block));
+}
+
+static inline uint32_t kvpi_block_class(const struct kvpi_block *block)
+{
+    return (block->refs & KVPI_REFS_CLASS_MASK) >> KVPI_REFS_CLASS_SHIFT;
+}
+
+static inline uint32_t kvpi_block_group(const struct kvpi_block *block)
+{
+    return block->refs >> KVPI_REFS_GROUP_SHIFT;
+}
+
+static inline uint64_t kvpi_pool_available(const struct kvpi_pool *pool)
+{
+    return pool->n_free + pool->n_cached;
+}
+
+/* Not held, content known, in a queue. */
+static inline int kvpi_block_is_cached(const struct kvpi_block *block)
+{
+    return (block->refs & (KVPI_REFS_MASK | KVPI_REFS_PARKED)) == 0 && block->content != 0;
+}
+
+static inline uint64_t *kvpi_pool_touched(const struct kvpi_pool *pool)
+{
+    return kvpi_at(pool, pool->touched_at);
+}
+
+static inline uint64_t *kvpi_pool_arriving(const struct kvpi_pool *pool)
+{
+    return kvpi_at(pool, pool->arriving_at);
+}
+
+/* Are blocks counted for namespaces? */
+static inline int kvpi_pool_counts(const struct kvpi_pool *pool)
+{
+    return kvpi_unlikely(pool->quotas.n_accounts != 0);
+}
+
+/* Raise a block's generation. Its high half lies apart: it changes once in 2^32 times. */
+static inline void kvpi_pool_raise(struct kvpi_pool *pool, uint32_t block)
+{
+    if (kvpi_unlikely(++kvpi_block(pool, block)->generation == 0)) {
+        uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+        wraps[block]++;
+    }
+}
+
+static inline uint64_t kvpi_pool_generation(const struct kvpi_pool *pool, uint32_t block)
+{
+    const uint32_t *wraps = kvpi_at(pool, pool->wraps_at);
+    return (uint64_t)wraps[block] << 32 | kvpi_block(pool, block)->generation;
+}
+
+/* Plan the arrays of n_blocks blocks, n_lists parked lists and the quotas' accounts, which are set;
+ * `self` is the pool's own offset in the arena. A pool of 0 blocks has none. */
+void kvpi_pool_layout(struct kvpi_pool *pool, struct kvpi_layout *layout, size_t self);
+
+/* Make every block free, 1 .. N-1 in order. `fresh`: the arrays' content does not matter. */
+void kvpi_pool_reset(struct kvpi_pool *pool, int fresh);
+
+/* One more reference; a waiting block leaves its queue or its parked list. Cost: O(1). */
+static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block);
+
+/* Undo kvpi_pool_hold: the block stands where it stood. Only in the reverse order of the holds, and
+ * with nothing else between: its neighbours of then are its neighbours again. */
+static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block);
+
+/* The block that is first in the queues, 0 when none is available. */
+uint32_t kvpi_pool_victim(const struct kvpi_pool *pool);
+
+/* The block that a take for `owner` takes (pool_quotas.h), which follows. There is one. Its content
+ * must be dropped before kvpi_pool_take (kvpi_pool_set_content 0). For a pool that counts; without,
+ * it is the victim. */
+uint32_t kvpi_pool_choose(struct kvpi_pool *pool, uint64_t owner);
+
+/* Has `owner` as many blocks as its quota, or more, and would a take for it evict content of one
+ * that is not over its own? */
+int kvpi_pool_displaces(const struct kvpi_pool *pool, uint64_t owner);
+
+/* Take a queued block that has no content: reference count 1, class `retention`. It has no owner
+ * yet. */
+void kvpi_pool_take(struct kvpi_pool *pool, uint32_t block, uint32_t retention, uint32_t group);
+
+/* One reference less. At 0 the block is queued: with content at the tail of its class; without,
+ * at the head of class 0; or parked. Without content, its generation rises. Gives the number
+ * left. */
+uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block);
+
+/* Release row entries from `end` down to `begin`, last first, as long as each stays shared or has
+ * content; count those that become cached. Gives where it stopped: `begin`, or one past the entry
+ * that the caller must release, because it becomes free, or parked. */
+uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
+                               uint32_t begin, uint32_t *n_cached);
+
+/* Say what is in a held block, or take the content of the victim (counted as free from then on). */
+void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
+
+/* Queue the blocks of a parked list, in order. Cost: O(its blocks). */
+void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list);
+
+/* A cached block lost its content: to the head of class 0. A parked one stays where it is. */
+void kvpi_pool_uncache(struct kvpi_pool *pool, uint32_t block);
+
+/* Change the class of a held block: where it is queued when it is released with content. */
+void kvpi_pool_retain(struct kvpi_pool *pool, uint32_t block, uint32_t retention);
+
+/* A free block becomes cached, before `before` in the queue of its class (0: at the tail); its
+ * content is set by the caller. For what is restored, the block that goes first as the last. */
+void kvpi_pool_restore(struct kvpi_pool *pool, uint32_t block, uint32_t before, uint32_t class_,
+                       uint32_t group);
+
+/* A restored block counts for this owner, and is the first of its class to go. */
+void kvpi_pool_restore_owner(struct kvpi_pool *pool, uint32_t block, uint64_t owner);
+
+/* A free block goes to the head of class 0. */
+void kvpi_pool_first(struct kvpi_pool *pool, uint32_t block);
+
+/* Audit B1 to B3, Q1 to Q4: 1 when they hold; else 0, the block (or place), and text that begins
+ * with the invariant. */
+int kvpi_pool_check(const struct kvpi_pool *pool, uint64_t *out_block, const char **out_detail);
+
+static inline void kvpi_pool_unlink(struct kvpi_pool *pool, struct kvpi_block *blocks,
+                                    uint32_t block)
+{
+    const uint32_t prev = blocks[block].prev;
+    const uint32_t next = blocks[block].next;
+    blocks[prev].next = next;
+    blocks[next].prev = prev;
+    if (kvpi_unlikely(prev == next) && prev - pool->n_blocks < KVP_RETENTION_CLASSES) {
+        pool->classes &= ~(1u << (prev - pool->n_blocks)); /* the sentinel alone: empty now */
+    }
+}
+
+static inline void kvpi_pool_hold(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    const uint32_t refs = blocks[block].refs++;
+    if ((refs & KVPI_REFS_MASK) == 0) {
+        KVPI_ASSERT(blocks[block].content != 0); /* only cached blocks are hit */
+        kvpi_pool_unlink(pool, blocks, block);
+        if (kvpi_pool_counts(pool) && !(refs & KVPI_REFS_PARKED)) {
+            kvpi_quotas_unlink(&pool->quotas, block, kvpi_block_class(&blocks[block]));
+        }
+        kvpi_uncount(refs & KVPI_REFS_PARKED ? &pool->n_parked : &pool->n_cached, 1);
+        kvpi_count(&pool->n_held, 1);
+    }
+}
+
+static inline void kvpi_pool_unhold(struct kvpi_pool *pool, uint32_t block)
+{
+    struct kvpi_block *blocks = kvpi_blocks(pool);
+    struct kvpi_block *b = &blocks[block];
+    if ((--b->refs & KVPI_REFS_MASK) == 0) {
+        blocks[b->prev].next = block;
+        blocks[b->next].prev = block;
+        kvpi_uncount(&pool->n_held, 1);
+        if (b->refs & KVPI_REFS_PARKED) {
+            kvpi_count(&pool->n_parked, 1);
+        } else {
+            pool->classes |= 1u << kvpi_block_class(b);
+            kvpi_count(&pool->n_cached, 1);
+            if (kvpi_pool_counts(pool)) {
+                kvpi_quotas_relink(&pool->quotas, block, kvpi_block_class(b));
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,330 @@
+/* prefix: see prefix.h for what a node is and how it lies in memory.
+ *
+ * The index is linear probing over slots {tag, node}, kept free of tombstones by moving later
+ * entries back on removal. A tag's home is (tag x slots) >> 32, so any number of slots will do.
+ * Flushing a namespace leaves equal hashes under different roots: a look-up goes on until an empty
+ * slot, and the parent decides.
+ *
+ * Refuses: a node when none is free; the caller then keeps the tokens out of the tree.
+ * Invariants kept here: N1 (the caller looks before it adds), N2 (nothing writes into a node after
+ * kvpi_prefix_add but links and counts), N4 (reap after whatever was the last).
+ */
+#include "core/stages/prefix.h"
+
+#include <string.h>
+
+/* Unit slots of both tiers. */
+static size_t count_slots(const struct kvpi_prefix *prefix)
+{
+    return ((size_t)prefix->n_blocks + prefix->host_blocks) * prefix->units_per_block;
+}
+
+void kvpi_prefix_layout(struct kvpi_prefix *prefix, struct kvpi_layout *layout, size_t self)
+{
+    const size_t tokens = (size_t)prefix->unit_tokens * sizeof(int32_t);
+    const size_t align = tokens % KVPI_CACHE_LINE == 0 ? KVPI_CACHE_LINE : 8;
+    const size_t n = (size_t)prefix->n_nodes + 1;
+    const size_t more = (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place);
+    prefix->more_at = sizeof(struct kvpi_node) + tokens;
+    prefix->node_bytes = (prefix->more_at + more + align - 1) / align * align;
+    /* 12 nodes to 19 slots: a search reads 1.9 slots on average, most of them in one line. */
+    const uint64_t slots = (uint64_t)prefix->n_nodes * 19 / 12 + 8;
+    prefix->n_index_slots = slots > UINT32_MAX ? UINT32_MAX : (uint32_t)slots;
+    prefix->nodes_at = kvpi_layout_take(layout, n, prefix->node_bytes) - self;
+    prefix->keys_at =
+        kvpi_layout_take(layout, n * prefix->max_unit_keys, sizeof(struct kvpi_key)) - self;
+    prefix->index_at =
+        kvpi_layout_take(layout, prefix->n_index_slots, sizeof(struct kvpi_index_slot)) - self;
+    prefix->dups_at = kvpi_layout_take(layout, prefix->has_dups ? count_slots(prefix) : 0,
+                                       sizeof(struct kvpi_dup)) -
+                      self;
+}
+
+void kvpi_prefix_reset(struct kvpi_prefix *prefix)
+{
+    memset(kvpi_prefix_index(prefix), 0, prefix->n_index_slots * sizeof(struct kvpi_index_slot));
+    if (prefix->has_dups) {
+        memset(kvpi_prefix_dups(prefix), 0, count_slots(prefix) * sizeof(struct kvpi_dup));
+    }
+    prefix->first_free = KVPI_NO_NODE;
+    memset(prefix->freed, 0, sizeof(prefix->freed));
+    prefix->n_touched = 0;
+    kvpi_set(&prefix->n_used, 0);
+}
+
+static uint32_t new_node(struct kvpi_prefix *prefix)
+{
+    uint32_t index = prefix->first_free;
+    if (index != KVPI_NO_NODE) {
+        const struct kvpi_node *node = kvpi_node(prefix, index);
+        prefix->first_free = node->parent;
+        prefix->freed_at--;
+        kvpi_prefetch(kvpi_node(prefix, node->jump)); /* to be made in as many calls */
+        kvpi_prefetch(kvpi_node(prefix, node->jump) + 1);
+    } else if (prefix->n_touched < prefix->n_nodes) {
+        index = ++prefix->n_touched;
+    } else {
+        return KVPI_NO_NODE;
+    }
+    kvpi_count(&prefix->n_used, 1);
+    return index;
+}
+
+/* All but the tokens. */
+static inline void clear_node(const struct kvpi_prefix *prefix, struct kvpi_node *node)
+{
+    memset(node, 0, sizeof(*node));
+    if (prefix->n_where > KVPI_TIERS) {
+        memset(kvpi_at(node, prefix->more_at), 0,
+               (prefix->n_where - KVPI_TIERS) * sizeof(struct kvpi_place));
+    }
+}
+
+static void index_add(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
+{
+    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    uint32_t i = kvpi_prefix_home(prefix, tag);
+    while (index[i].node != 0) {
+        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+    }
+    index[i] = (struct kvpi_index_slot){tag, node};
+}
+
+static void index_remove(struct kvpi_prefix *prefix, uint32_t tag, uint32_t node)
+{
+    struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    const uint32_t n = prefix->n_index_slots;
+    uint32_t hole = kvpi_prefix_home(prefix, tag);
+    while (index[hole].node != node) {
+        hole = hole + 1 == n ? 0 : hole + 1;
+    }
+    for (uint32_t i = hole;;) {
+        i = i + 1 == n ? 0 : i + 1;
+        if (index[i].node == 0) {
+            break;
+        }
+        /* An entry may move back into the hole unless its home lies after the hole. */
+        const uint32_t home = kvpi_prefix_home(prefix, index[i].tag);
+        const uint32_t from_home = i >= home ? i - home : i + n - home;
+        const uint32_t from_hole = i >= hole ? i - hole : i + n - hole;
+        if (from_home >= from_hole) {
+            index[hole] = index[i];
+            hole = i;
+        }
+    }
+    index[hole] = (struct kvpi_index_slot){0, 0};
+}
+
+uint32_t kvpi_prefix_add_root(struct kvpi_prefix *prefix, const kvp_hash *hash)
+{
+    const uint32_t index = new_node(prefix);
+    if (index != KVPI_NO_NODE) {
+        struct kvpi_node *node = kvpi_node(prefix, index);
+        clear_node(prefix, node);
+        node->hash = *hash;
+        node->users = 1;
+        node->flags = KVPI_NODE_ROOT | KVPI_NODE_LIVE;
+        node->root = index;
+    }
+    return index;
+}
+
+int kvpi_prefix_same_keys(const struct kvpi_prefix *prefix, uint32_t node,
+                          const struct kvpi_unit *unit)
+{
+    const uint32_t n_keys = kvpi_node(prefix, node)->n_keys;
+    if (n_keys != unit->n_keys) {
+        return 0;
+    }
+    const struct kvpi_key *keys = kvpi_node_keys(prefix, node);
+    for (uint32_t i = 0; i < n_keys; i++) {
+        if (memcmp(&keys[i], &unit->keys[i], sizeof(keys[i])) != 0) { /* unused bytes are zero */
+            return 0;
+        }
+    }
+    return 1;
+}
+
+uint32_t kvpi_prefix_look(const struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit, uint64_t *n_collisions)
+{
+    const struct kvpi_index_slot *index = kvpi_prefix_index(prefix);
+    const uint32_t tag = kvpi_prefix_tag(prefix, hash);
+    for (uint32_t i = kvpi_prefix_home(prefix, tag); index[i].node != 0;) {
+        if (index[i].tag == tag) {
+            if (kvpi_prefix_same(prefix, index[i].node, parent, unit)) {
+                return index[i].node;
+            }
+            (*n_collisions)++;
+        }
+        i = i + 1 == prefix->n_index_slots ? 0 : i + 1;
+    }
+    return KVPI_NO_NODE;
+}
+
+uint32_t kvpi_prefix_find(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                          const struct kvpi_unit *unit)
+{
+    uint64_t n_collisions = 0;
+    const uint32_t node = kvpi_prefix_look(prefix, parent, hash, unit, &n_collisions);
+    if (kvpi_unlikely(n_collisions > 0)) {
+        kvpi_count(&prefix->n_collisions, n_collisions);
+    }
+    return node;
+}
+
+uint32_t kvpi_prefix_add(struct kvpi_prefix *prefix, uint32_t parent, const kvp_hash *hash,
+                         const struct kvpi_unit *unit, uint32_t flags)
+{
+    const uint32_t index = new_node(prefix);
+    if (index == KVPI_NO_NODE) {
+        return KVPI_NO_NODE;
+    }
+    struct kvpi_node *node = kvpi_node(prefix, index);
+    struct kvpi_node *above = kvpi_node(prefix, parent);
+    clear_node(prefix, node);
+    node->parent = parent;
+    node->root = above->root;
+    node->depth = above->depth + 1;
+    node->flags = flags;
+    node->n_keys = unit->n_keys;
+    above->children++;
+    memcpy(node + 1, unit->tokens, (size_t)prefix->unit_tokens * 4);
+    if (unit->n_keys > 0) {
+        struct kvpi_key *keys = kvpi_at(prefix, prefix->keys_at);
+        memcpy(keys + (size_t)index * prefix->max_unit_keys, unit->keys,
+               unit->n_keys * sizeof(*keys));
+    }
+    if (flags & KVPI_NODE_PUBLIC) {
+        node->hash = *hash;
+        index_add(prefix, kvpi_prefix_tag(prefix, hash), index);
+    }
+    return index;
+}
+
+void kvpi_prefix_use(struct kvpi_prefix *prefix, uint32_t node)
+{
+    kvpi_node(prefix, node)->users++;
+}
+
+void kvpi_prefix_unuse(struct kvpi_prefix *prefix, uint32_t node)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    KVPI_ASSERT(n->users > 0);
+    n->users--;
+    kvpi_prefix_reap(prefix, node);
+}
+
+void kvpi_prefix_reap(struct kvpi_prefix *prefix, uint32_t node)
+{
+    while (node != KVPI_NO_NODE) {
+        struct kvpi_node *n = kvpi_node(prefix, node);
+        if ((n->users | n->children) != 0 || kvpi_node_has_block(prefix, node)) {
+            return;
+        }
+        KVPI_ASSERT((n->at[KVP_DEVICE].dups | n->at[KVP_HOST].dups) == 0);
+        const uint32_t parent = n->parent; /* 0 for a root */
+        if (n->flags & KVPI_NODE_PUBLIC) {
+            index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
+        }
+        n->parent = prefix->first_free;
+        n->flags = 0;
+        n->jump = prefix->freed[prefix->freed_at % KVPI_NODE_JUMP];
+        prefix->freed[prefix->freed_at++ % KVPI_NODE_JUMP] = node;
+        prefix->first_free = node;
+        kvpi_uncount(&prefix->n_used, 1);
+        if (parent != KVPI_NO_NODE) {
+            kvpi_node(prefix, parent)->children--;
+        }
+        node = parent;
+    }
+}
+
+void kvpi_prefix_withdraw(struct kvpi_prefix *prefix, uint32_t node)
+{
+    struct kvpi_node *n = kvpi_node(prefix, node);
+    index_remove(prefix, kvpi_prefix_tag(prefix, &n->hash), node);
+    n->flags &= ~(uint32_t)KVPI_NODE_PUBLIC;
+}
+
+void kvpi_prefix_await(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block,
+                       uint64_t step)
+{
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    struct kvpi_dup *dup = &kvpi_prefix_dups(prefix)[kvpi_prefix_slot(prefix, where, block, place)];
+    KVPI_ASSERT(prefix->has_dups && dup->node == 0);
+    *dup = (struct kvpi_dup){KVPI_AWAITED, (uint32_t)step, node};
+    kvpi_prefix_use(prefix, node);
+}
+
+void kvpi_prefix_add_dup(struct kvpi_prefix *prefix, uint32_t node, uint32_t where, uint32_t block)
+{
+    struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+    const uint32_t place = kvpi_prefix_place(prefix, kvpi_node(prefix, node));
+    const uint32_t slot = kvpi_prefix_slot(prefix, where, block, place);
+    KVPI_ASSERT(prefix->has_dups == KVPI_DUPS_ALL && dups[slot].node == 0 && at->block != block);
+    dups[slot].node = node;
+    if (at->dups == 0) {
+        dups[slot].next = slot;
+        dups[slot].prev = slot;
+        at->dups = slot;
+        return;
+    }
+    const uint32_t oldest = at->dups;
+    const uint32_t youngest = dups[oldest].prev;
+    dups[slot].next = oldest;
+    dups[slot].prev = youngest;
+    dups[youngest].next = slot;
+    dups[oldest].prev = slot;
+}
+
+void kvpi_prefix_remove_dup(struct kvpi_prefix *prefix, uint32_t where, uint32_t slot)
+{
+    struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
+    const uint32_t node = dups[slot].node;
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+    if (dups[slot].next == KVPI_AWAITED) {
+        dups[slot] = (struct kvpi_dup){0, 0, 0};
+        kvpi_prefix_unuse(prefix, node);
+        return;
+    }
+    if (dups[slot].next == slot) {
+        at->dups = 0;
+    } else {
+        dups[dups[slot].prev].next = dups[slot].next;
+        dups[dups[slot].next].prev = dups[slot].prev;
+        if (at->dups == slot) {
+            at->dups = dups[slot].next;
+        }
+    }
+    dups[slot] = (struct kvpi_dup){0, 0, 0};
+}
+
+void kvpi_prefix_strike_dups(struct kvpi_prefix *prefix, uint32_t where, uint32_t block,
+                             uint32_t from)
+{
+    if (!prefix->has_dups) {
+        return;
+    }
+    const uint32_t first = kvpi_prefix_slot(prefix, where, block, 0);
+    for (uint32_t place = from; place < prefix->units_per_block; place++) {
+        if (kvpi_prefix_dups(prefix)[first + place].node != 0) {
+            kvpi_prefix_remove_dup(prefix, where, first + place);
+        }
+    }
+}
+
+uint32_t kvpi_prefix_detach(struct kvpi_prefix *prefix, uint32_t node, uint32_t where)
+{
+    struct kvpi_place *at = kvpi_node_at(prefix, node, where);
+    KVPI_ASSERT(at->block != 0);
+    at->block = 0;
+    if (at->dups != 0) {
+        const uint32_t slot = at->dups;
+        kvpi_prefix_remove_dup(prefix, where, slot);
+        at->block = slot / prefix->units_per_block -
+                    (KVPI_TIER_OF(where) == KVP_HOST ? prefix->n_blocks : 0);
+    }
+    return at->block;
+}

@@ -1,0 +1,260 @@
+/* sched_admit: who comes in, and what a step does with the rest of its token budget. Swapped
+ * requests, chunks of prompts under way, waiting requests; each in order of rank.
+ *
+ * Requests that come in are tried one after the other. Those that do not fit are noted in `tried`,
+ * swapped and waiting ones together; each is passed over when somebody comes in after it.
+ */
+#include "sched/state.h"
+
+#include <assert.h>
+
+/* ------------------------------------------------------------------------------------ chunks */
+
+/* Tokens to sample after a chunk that ends at `end`: all samples' first ones after a prompt, none
+ * of a group whose generated tokens are computed again. */
+static uint32_t sampled_after(const struct kvpi_request *request, const struct kvpi_sample *sample,
+                              uint32_t end)
+{
+    if (end < sample->known) {
+        return 0;
+    }
+    return sample->known == request->prompt.n_tokens ? request->n_live : 1;
+}
+
+static void add_chunk(kvp_sched *sched, struct kvpi_sample *sample, uint32_t *budget)
+{
+    struct kvpi_request *request = &sched->requests[sample->request];
+    const uint32_t most = sched->config.chunk_tokens;
+    const uint32_t gap = kvpi_sample_goal(sched, request, sample) - sample->computed;
+    const uint32_t n = kvpi_sched_min(gap, kvpi_sched_min(*budget, most));
+    const uint32_t slot = sched->n_items++;
+    const kvp_range range = {sample->computed, sample->computed + n};
+    kvpi_text_read(sched, sample, &request->cursor, range, sched->tokens + sched->n_tokens);
+    sched->items[slot] = (kvp_step_seq){
+        .seq = sample->seq,
+        .request = kvpi_sched_handle(sched, request),
+        .sample = sample->idx,
+        .begin = range.begin,
+        .n_tokens = n,
+        .n_sampled = sampled_after(request, sample, range.end),
+    };
+    sched->item_samples[slot] = (uint32_t)(sample - sched->samples);
+    sched->item_seqs[slot] = sample->seq;
+    sched->item_ends[slot] = range.end;
+    sample->slot = slot;
+    sched->n_tokens += n;
+    sched->report.n_sampled += sched->items[slot].n_sampled;
+    *budget -= n;
+}
+
+void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
+{
+    uint32_t place = sched->prefill_first;
+    while (place != KVPI_NONE && *budget > 0) {
+        struct kvpi_sample *sample = &sched->samples[place];
+        add_chunk(sched, sample, budget);
+        place = sample->list_after;
+    }
+}
+
+/* ----------------------------------------------------------------------- what was tried before
+ *
+ * A request that lacked blocks is not tried again while it cannot fit. Since it was tried, blocks
+ * may have become available, and its need may have shrunk: by a block for each unit that was
+ * sealed, adopted or found twice, and for each copy that a plan made; by any number when a sequence
+ * was opened, forked or swapped in. For each of its rows two more for the block that the row ends
+ * in, whose source, or copy, may or may not be counted.
+ */
+
+static struct kvpi_try look(const kvp_sched *sched)
+{
+    kvp_stats stats;
+    (void)kvp_cache_stats(sched->cache, &stats);
+    return (struct kvpi_try){
+        .missing = sched->missing,
+        .available = stats.free_blocks + stats.cached_blocks,
+        .opened = stats.opens + stats.forks + stats.swap_ins,
+        .sealed = stats.sealed_units + stats.adopted_blocks + stats.duplicate_blocks,
+        .copied = stats.copies - stats.pending_copies,
+        .promised = sched->promised_blocks,
+    };
+}
+
+/* A namespace that was closed meanwhile must be found out. */
+static int is_namespace_open(const kvp_sched *sched, kvp_ns ns)
+{
+    const kvp_prompt nothing = {.struct_size = sizeof(nothing)};
+    kvp_admission ignored;
+    return kvp_can_open(sched->cache, ns, &nothing, &ignored) == KVP_OK;
+}
+
+static int is_hopeless(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    const struct kvpi_try *then = &request->last_try;
+    kvp_stats stats;
+    if (then->missing == 0) {
+        return 0;
+    }
+    (void)kvp_cache_stats(sched->cache, &stats);
+    const struct kvpi_try now = look(sched);
+    const uint64_t gained =
+        (now.available > then->available ? now.available - then->available : 0) + now.sealed -
+        then->sealed + stats.copies - then->copied + 2 * (uint64_t)request->n_live;
+    return stats.held_blocks > 0 && now.opened == then->opened && now.promised >= then->promised &&
+           gained < then->missing &&
+           (kvpi_life_is_swapped(request) || is_namespace_open(sched, request->ns));
+}
+
+#if KVP_CHECK >= 1
+/* What is_hopeless rules out must not fit. */
+static void assert_hopeless(kvp_sched *sched, struct kvpi_request *request)
+{
+    assert((kvpi_life_is_swapped(request) ? kvpi_swap_check(sched, request)
+                                          : kvpi_open_check(sched, request)) == KVP_E_NO_BLOCKS);
+}
+#else
+static void assert_hopeless(kvp_sched *sched, const struct kvpi_request *request)
+{
+    (void)sched;
+    (void)request;
+}
+#endif
+
+/* ------------------------------------------------------------------------------------ coming in */
+
+static kvp_status bring_in(kvp_sched *sched, struct kvpi_request *request)
+{
+    sched->stats.tries++;
+    return kvpi_life_is_swapped(request) ? kvpi_swap_in(sched, request)
+                                         : kvpi_open_trunk(sched, request);
+}
+
+/* Sequences on the device; and those of the cache, which swapped requests have, too. Paused
+ * requests make room. */
+static int has_places(kvp_sched *sched, const struct kvpi_request *request)
+{
+    const uint32_t n = request->n_live;
+    while (sched->n_running + n > sched->config.max_running) {
+        if (!kvpi_victims_take(sched, NULL, 1)) {
+            return 0;
+        }
+    }
+    if (kvpi_life_is_swapped(request)) {
+        return 1;
+    }
+    const uint64_t others = (uint64_t)sched->n_running + sched->n_swapped + n;
+    while (others <= sched->max_seqs && others + sched->n_stored > sched->max_seqs &&
+           kvpi_victims_close_stored(sched)) {}
+    return others + sched->n_stored <= sched->max_seqs;
+}
+
+static kvp_status try_request(kvp_sched *sched, struct kvpi_request *request)
+{
+    if (!has_places(sched, request)) {
+        return KVP_E_NO_SEQS;
+    }
+    if (sched->queues[KVPI_QUEUE_HALTED].n == 0 && is_hopeless(sched, request)) {
+        assert_hopeless(sched, request);
+        return KVP_E_NO_BLOCKS;
+    }
+    kvp_status status = bring_in(sched, request);
+    while (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
+        const int by_force = sched->queues[KVPI_QUEUE_RUNNING].n == 0;
+        if (kvpi_victims_are_pointless(sched, sched->missing) ||
+            !kvpi_victims_take(sched, NULL, by_force)) {
+            request->last_try = look(sched);
+            return KVP_E_NO_BLOCKS;
+        }
+        status = bring_in(sched, request);
+    }
+    return status;
+}
+
+/* It has come in. */
+static void let_run(kvp_sched *sched, struct kvpi_request *request)
+{
+    request->passed = 0;
+    request->last_try.missing = 0;
+    kvpi_life_move(sched, request, KVPI_QUEUE_RUNNING);
+    kvpi_life_join_samples(sched, request);
+}
+
+static uint32_t reason_of(kvp_status status)
+{
+    switch (status) {
+    case KVP_E_NO_BLOCKS: return KVP_WAIT_BLOCKS;
+    case KVP_E_NO_SEQS: return KVP_WAIT_SEQS;
+    case KVP_E_PLAN_FULL:
+    case KVP_E_IN_FLIGHT: return KVP_WAIT_PLAN;
+    default: return KVP_WAIT_REASONS;
+    }
+}
+
+/* Somebody behind them came in. One of them may be one that may not be passed over again. */
+static void pass_over(kvp_sched *sched)
+{
+    for (uint32_t i = 0; i < sched->n_tried; i++) {
+        struct kvpi_request *request = &sched->requests[sched->tried[i]];
+        request->passed++;
+        sched->stats.passed_over++;
+        sched->is_blocked |= request->passed >= sched->config.max_passed_over;
+    }
+}
+
+/* Try a request; gives 1 when it came in. What becomes of the others is noted. */
+static int try_and_note(kvp_sched *sched, struct kvpi_request *request, uint32_t *waited)
+{
+    const kvp_status status = try_request(sched, request);
+    const uint32_t reason = reason_of(status);
+    if (status == KVP_OK) {
+        let_run(sched, request);
+        pass_over(sched);
+        return 1;
+    }
+    if (reason == KVP_WAIT_REASONS) {
+        kvpi_life_refuse(sched, request, status, &sched->refused[sched->report.n_ended++]);
+        return 0;
+    }
+    waited[reason]++;
+    sched->tried[sched->n_tried++] = kvpi_sched_place(sched, request);
+    sched->is_blocked |= request->passed >= sched->config.max_passed_over ||
+                         sched->n_tried == sched->config.max_tries;
+    return 0;
+}
+
+void kvpi_admit_swapped(kvp_sched *sched)
+{
+    const struct kvpi_queue *swapped = &sched->queues[KVPI_QUEUE_SWAPPED];
+    uint32_t *waited = sched->report.waited_swapped;
+    uint32_t place = kvpi_queue_after(swapped, NULL);
+    while (place != KVPI_QUEUE_NONE && !sched->is_blocked) {
+        struct kvpi_request *request = &sched->requests[place];
+        const struct kvpi_rank rank = request->rank;
+        if (try_and_note(sched, request, waited)) {
+            sched->swapped_in[sched->report.n_swapped_in++] = kvpi_sched_handle(sched, request);
+            kvpi_extend_swapped_in(sched, request);
+        }
+        place = kvpi_queue_after(swapped, &rank);
+    }
+    waited[KVP_WAIT_ORDER] += swapped->n - sched->n_tried;
+}
+
+void kvpi_admit_waiting(kvp_sched *sched, uint32_t budget)
+{
+    const struct kvpi_queue *waiting = &sched->queues[KVPI_QUEUE_WAITING];
+    const uint32_t n_swapped = sched->n_tried;
+    uint32_t *waited = sched->report.waited;
+    uint32_t place = kvpi_queue_after(waiting, NULL);
+    while (place != KVPI_QUEUE_NONE && budget > 0 && !sched->is_blocked) {
+        struct kvpi_request *request = &sched->requests[place];
+        const struct kvpi_rank rank = request->rank;
+        if (try_and_note(sched, request, waited)) {
+            sched->admitted[sched->report.n_admitted++] = kvpi_sched_handle(sched, request);
+            sched->stats.admissions++;
+            add_chunk(sched, &sched->samples[sched->prefill_last], &budget);
+        }
+        place = kvpi_queue_after(waiting, &rank);
+    }
+    const uint32_t rest = budget == 0 ? KVP_WAIT_TOKENS : KVP_WAIT_ORDER;
+    waited[rest] += waiting->n - (sched->n_tried - n_swapped);
+}

@@ -1,0 +1,130 @@
+/* sched_open: the sequence of a request that is admitted.
+ *
+ * Admission opens the first live sample's sequence, the trunk, up to its goal. The other samples
+ * are forked from it when its prompt is computed; until then the blocks that they will need are
+ * promised to them: nobody comes in into them.
+ */
+#include "sched/state.h"
+
+#include <assert.h>
+
+struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    struct kvpi_sample *sample = kvpi_sched_first(sched, request);
+    while (sample != NULL && sample->stage == KVPI_STAGE_ENDED) {
+        sample = kvpi_sched_next(sched, sample);
+    }
+    assert(sample != NULL); /* a request ends with its last sample */
+    return sample;
+}
+
+/* What must stay free when somebody comes in. */
+uint64_t kvpi_open_watermark(const kvp_sched *sched)
+{
+    kvp_stats stats;
+    (void)kvp_cache_stats(sched->cache, &stats);
+    return stats.held_blocks == 0 ? 0 : sched->watermark_blocks;
+}
+
+/* Blocks that will be taken when the trunk is forked. Those of the live samples after it: one each
+ * for a new request; when generated tokens come back, all that are not the prompt's full ones. And
+ * the trunk's own, if it stops at the prompt's end till then. */
+uint32_t kvpi_open_blocks_to_promise(const kvp_sched *sched, const struct kvpi_request *request,
+                                     const struct kvpi_sample *trunk)
+{
+    const uint32_t S = sched->block_tokens;
+    const uint32_t goal = kvpi_sample_goal(sched, request, trunk);
+    uint32_t n = 0;
+    if (goal + 1 < trunk->known) {
+        n = (kvpi_sched_ceil(trunk->known - 1, S) - kvpi_sched_ceil(goal, S)) * sched->n_groups;
+    }
+    for (const struct kvpi_sample *s = kvpi_sched_next(sched, trunk); s;
+         s = kvpi_sched_next(sched, s)) {
+        if (s->stage != KVPI_STAGE_ENDED) {
+            const uint32_t own = kvpi_sched_ceil(s->known, S) - request->prompt.n_tokens / S;
+            n += kvpi_sched_max(own, 1) * sched->n_groups;
+        }
+    }
+    return n;
+}
+
+static kvp_prompt prompt_of(kvp_sched *sched, struct kvpi_request *request,
+                            const struct kvpi_sample *trunk)
+{
+    kvp_prompt prompt = request->prompt;
+    const kvp_range all = {0, kvpi_sample_goal(sched, request, trunk)};
+    if (all.end > prompt.n_tokens) {
+        prompt.hashes = NULL; /* there are none of the generated tokens */
+    }
+    if (prompt.tokens == NULL || all.end > prompt.n_tokens) {
+        kvpi_text_read(sched, trunk, &request->cursor, all, sched->text);
+        prompt.tokens = sched->text;
+        prompt.n_tokens = all.end;
+    }
+    return prompt;
+}
+
+/* Whether the trunk and the blocks that are promised fit together. The block that a hit inside a
+ * block is copied from counts as needed, though the cache could do without that hit: with all
+ * blocks there, when that one makes the difference, all hits are given up, for the request must
+ * fit. */
+static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *request,
+                                 kvp_prompt *prompt, uint32_t others)
+{
+    kvp_admission admission;
+    const kvp_status status = kvp_can_open(sched->cache, request->ns, prompt, &admission);
+    if (status != KVP_OK) {
+        return status;
+    }
+    const uint64_t promised = (uint64_t)others + sched->promised_blocks;
+    const uint64_t all = admission.need_blocks + promised + kvpi_open_watermark(sched);
+    if (all <= admission.available) {
+        return KVP_OK;
+    }
+    if (admission.available < sched->usable_blocks) {
+        sched->missing = all - admission.available;
+        return KVP_E_NO_BLOCKS;
+    }
+    prompt->flags |= KVP_OPEN_NO_MATCH;
+    return KVP_OK;
+}
+
+/* Would it be admitted? KVP_E_NO_BLOCKS: not now. */
+kvp_status kvpi_open_check(kvp_sched *sched, struct kvpi_request *request)
+{
+    const struct kvpi_sample *trunk = kvpi_open_trunk_of(sched, request);
+    kvp_prompt prompt = prompt_of(sched, request, trunk);
+    return check_promises(sched, request, &prompt,
+                          kvpi_open_blocks_to_promise(sched, request, trunk));
+}
+
+kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
+{
+    struct kvpi_sample *trunk = kvpi_open_trunk_of(sched, request);
+    const uint32_t others = kvpi_open_blocks_to_promise(sched, request, trunk);
+    kvp_prompt prompt = prompt_of(sched, request, trunk);
+    kvp_open_info info;
+    kvp_shortage shortage;
+    kvp_status status = KVP_OK;
+    sched->missing = 0;
+    if (others + sched->promised_blocks > 0) {
+        status = check_promises(sched, request, &prompt, others);
+    }
+    if (status == KVP_OK) {
+        status = kvp_seq_open(sched->cache, request->ns, &prompt, &trunk->seq, &info);
+        if (status == KVP_E_NO_BLOCKS && kvp_cache_shortage(sched->cache, &shortage) == KVP_OK) {
+            sched->missing = shortage.missing_blocks;
+        }
+    }
+    if (status != KVP_OK) {
+        return status;
+    }
+    trunk->stage = KVPI_STAGE_HELD;
+    trunk->core = prompt.n_tokens;
+    trunk->computed = info.cached_tokens;
+    request->n_unforked = request->n_live - 1;
+    request->promised = others;
+    sched->promised_blocks += others;
+    sched->stats.cached_tokens += info.cached_tokens;
+    return KVP_OK;
+}

@@ -1,0 +1,393 @@
+/* sched_step: a step from its making to its end.
+ *
+ * kvp_sched_step tells the order of a step; the files it calls have the parts. Finishing commits
+ * everything in one call, then gives out the sampled tokens: first to prompts (whose items lie
+ * behind those that decode), then to those that decode, and only then moves samples in the arrays.
+ */
+#include "sched/state.h"
+#include "base/sized.h"
+
+#include <assert.h>
+#include <string.h>
+
+static void begin_report(kvp_sched *sched)
+{
+    const uint64_t number = sched->report.number + 1;
+    memset(&sched->report, 0, sizeof(sched->report));
+    sched->report.number = number;
+    sched->n_tried = 0;
+    sched->is_blocked = 0;
+}
+
+static void join_all(kvp_sched *sched)
+{
+    const struct kvpi_queue *joining = &sched->queues[KVPI_QUEUE_JOINING];
+    while (joining->n > 0) {
+        struct kvpi_request *request = &sched->requests[kvpi_queue_after(joining, NULL)];
+        kvpi_life_move(sched, request, KVPI_QUEUE_RUNNING);
+        kvpi_life_join_samples(sched, request);
+    }
+}
+
+static void end_report(kvp_sched *sched)
+{
+    kvp_step *report = &sched->report;
+    report->n_seqs = sched->n_items;
+    report->n_tokens = sched->n_tokens;
+    report->n_decoding = sched->n_decoding;
+    report->n_sampled += sched->n_decoding;
+    report->seqs = sched->items;
+    report->tokens = sched->tokens;
+    report->admitted = sched->admitted;
+    report->preempted = sched->preempted;
+    report->swapped_out = sched->swapped_out;
+    report->swapped_in = sched->swapped_in;
+    report->ended = sched->refused;
+    sched->is_out = sched->n_items > 0;
+    sched->n_dead = 0;
+    sched->n_strayed = 0;
+    sched->stats.steps++;
+    sched->stats.scheduled_tokens += report->n_tokens;
+    for (uint32_t i = 0; i < KVP_WAIT_REASONS; i++) {
+        sched->stats.waited[i] += report->waited[i];
+        sched->stats.waited_swapped[i] += report->waited_swapped[i];
+    }
+}
+
+static kvp_status sched_step(kvp_sched *sched, kvp_step *out_step)
+{
+    if (sched == NULL || out_step == NULL) {
+        return KVP_E_ARG;
+    }
+    if (sched->is_out) {
+        return KVP_E_STATE;
+    }
+    begin_report(sched);
+    join_all(sched);
+    kvpi_victims_swap_ahead(sched);
+    kvpi_extend_running(sched);
+    const int is_tight =
+        sched->report.n_preempted + sched->report.n_swapped_out + sched->report.n_left_out > 0;
+    if (is_tight) {
+        sched->report.waited_swapped[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_SWAPPED].n;
+    } else {
+        kvpi_admit_swapped(sched);
+    }
+    sched->n_items = sched->n_decoding;
+    sched->n_tokens = sched->n_decoding;
+    uint32_t budget = sched->config.step_tokens - sched->n_decoding;
+    kvpi_admit_chunks(sched, &budget);
+    if (is_tight || sched->report.n_left_out > 0) {
+        sched->report.waited[KVP_WAIT_PREEMPTION] = sched->queues[KVPI_QUEUE_WAITING].n;
+    } else {
+        kvpi_admit_waiting(sched, budget);
+    }
+    end_report(sched);
+    *out_step = sched->report;
+    return KVP_OK;
+}
+
+kvp_status kvp_sched_step_sized(kvp_sched *sched, kvp_step *out_step, size_t step_size)
+{
+    kvp_step full;
+    if (kvpi_sized_bad(out_step, step_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sched_step(sched, out_step == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_step, step_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+/* -------------------------------------------------------------------------------------- finish */
+
+static int are_valid(const kvp_sched *sched, const int32_t *tokens)
+{
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        const uint32_t end = at + sched->items[k].n_sampled;
+        for (; at < end; at++) {
+            if (tokens[at] < 0 && sched->item_samples[k] != KVPI_NONE) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Forks that are due need sequences of the cache. */
+static int have_seqs_for_forks(const kvp_sched *sched)
+{
+    uint64_t due = 0;
+    for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
+        if (sched->item_samples[k] != KVPI_NONE) {
+            const struct kvpi_request *request =
+                &sched->requests[sched->samples[sched->item_samples[k]].request];
+            due += sched->item_ends[k] >= request->prompt.n_tokens ? request->n_unforked : 0;
+        }
+    }
+    kvp_stats stats;
+    return due == 0 || (kvp_cache_stats(sched->cache, &stats) == KVP_OK &&
+                        stats.open_seqs + due <= sched->max_seqs);
+}
+
+static kvp_status commit_items(kvp_sched *sched)
+{
+    if (sched->n_dead == 0) {
+        return kvp_seq_commit_many(sched->cache, sched->item_seqs, sched->item_ends,
+                                   sched->n_items);
+    }
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        if (sched->item_samples[k] != KVPI_NONE) {
+            sched->few_seqs[n] = sched->item_seqs[k];
+            sched->few_counts[n++] = sched->item_ends[k];
+        }
+    }
+    return kvp_seq_commit_many(sched->cache, sched->few_seqs, sched->few_counts, n);
+}
+
+/* What was sampled for one item: pointers to its first token and to whether it is the last. */
+struct sampled {
+    const int32_t *tokens;
+    const uint8_t *ended; /* may be NULL */
+};
+
+static struct sampled sampled_at(const int32_t *tokens, const uint8_t *ended, uint32_t at)
+{
+    return (struct sampled){tokens == NULL ? NULL : tokens + at, ended == NULL ? NULL : ended + at};
+}
+
+/* Append a token; gives 1 when the sample ends with it, and then why. */
+static int append(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled,
+                  uint32_t *out_reason)
+{
+    assert(sampled->tokens != NULL); /* only where no item samples, see kvp_sched_finish */
+    kvpi_pages_append(&sched->pages, &sample->generated, *sampled->tokens);
+    sample->known++;
+    if (sampled->ended != NULL && *sampled->ended) {
+        *out_reason = KVP_END_STOPPED;
+        return 1;
+    }
+    *out_reason = KVP_END_LENGTH;
+    return sample->known == sample->limit;
+}
+
+/* A sample that has no item gets a token. */
+static void give(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled)
+{
+    uint32_t reason;
+    if (sample->stage == KVPI_STAGE_PREFILL) {
+        kvpi_life_unlist(sched, sample);
+    }
+    sample->core = sample->computed = sample->known;
+    if (append(sched, sample, sampled, &reason)) {
+        kvpi_life_end_sample(sched, sample, reason);
+    }
+}
+
+/* All samples get their first token, in order. */
+static void give_first(kvp_sched *sched, const struct kvpi_request *request, struct sampled sampled)
+{
+    struct kvpi_sample *sample = kvpi_sched_first(sched, request);
+    while (sample != NULL) {
+        struct kvpi_sample *next = kvpi_sched_next(sched, sample);
+        give(sched, sample, &sampled);
+        sampled.tokens++;
+        sampled.ended += sampled.ended != NULL;
+        sample = next;
+    }
+}
+
+/* A chunk is computed. */
+static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
+{
+    struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
+    struct kvpi_request *request = &sched->requests[sample->request];
+    const int is_new = sample->known == request->prompt.n_tokens;
+    const int is_forking =
+        request->n_unforked > 0 && sched->item_ends[slot] >= request->prompt.n_tokens;
+    sample->slot = KVPI_NONE;
+    sample->computed = sched->item_ends[slot];
+    const kvp_status status = is_forking ? kvpi_group_fork(sched, request, sample) : KVP_OK;
+    if (status != KVP_OK) {
+        kvpi_life_refuse(sched, request, status, &sched->ended[sched->n_ended++]);
+        return;
+    }
+    if (sched->items[slot].n_sampled > 0 && is_new) {
+        give_first(sched, request, *sampled);
+    } else if (sched->items[slot].n_sampled > 0) {
+        give(sched, sample, sampled);
+    } else if (request->queue != KVPI_QUEUE_RUNNING || kvpi_sample_is_ready(sample)) {
+        kvpi_life_hold(sched, sample);
+    }
+}
+
+/* Gives how many requests are noted in few_ids: those whose samples may go on otherwise now. */
+static uint32_t finish_chunks(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
+{
+    uint32_t n = 0;
+    uint32_t at = sched->n_decoding;
+    for (uint32_t k = sched->n_decoding; k < sched->n_items; k++) {
+        const struct sampled sampled = sampled_at(tokens, ended, at);
+        at += sched->items[k].n_sampled;
+        if (sched->item_samples[k] != KVPI_NONE) {
+            sched->few_ids[n++] = sched->samples[sched->item_samples[k]].request;
+            finish_chunk(sched, k, &sampled);
+        }
+    }
+    return n;
+}
+
+/* A sample at `slot` decoded one token. Gives 1 when the item is not needed any more. */
+static int finish_decode(kvp_sched *sched, uint32_t slot, const struct sampled *sampled)
+{
+    if (sched->item_samples[slot] == KVPI_NONE) {
+        return 1;
+    }
+    struct kvpi_sample *sample = &sched->samples[sched->item_samples[slot]];
+    uint32_t reason;
+    if (append(sched, sample, sampled, &reason)) {
+        sample->slot = KVPI_NONE;
+        sched->item_samples[slot] = KVPI_NONE;
+        kvpi_life_end_sample(sched, sample, reason);
+        return 1;
+    }
+    if (sched->n_strayed > 0 && sched->requests[sample->request].queue != KVPI_QUEUE_RUNNING) {
+        sample->slot = KVPI_NONE;
+        sched->item_samples[slot] = KVPI_NONE;
+        sample->core = sample->computed = sample->known - 1;
+        sample->stage = KVPI_STAGE_HELD;
+        return 1;
+    }
+    sched->items[slot].begin++;
+    sched->item_ends[slot]++;
+    sched->tokens[slot] = *sampled->tokens;
+    return 0;
+}
+
+static void finish_decodes(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended)
+{
+    uint32_t *drops = sched->more_ids;
+    uint32_t n_drops = 0;
+    for (uint32_t k = 0; k < sched->n_decoding; k++) {
+        const struct sampled sampled = sampled_at(tokens, ended, k);
+        if (finish_decode(sched, k, &sampled)) {
+            drops[n_drops++] = k;
+        }
+    }
+    while (n_drops > 0) {
+        kvpi_life_drop_item(sched, drops[--n_drops]);
+    }
+}
+
+static void join_noted(kvp_sched *sched, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct kvpi_request *request = &sched->requests[sched->few_ids[i]];
+        if (request->queue == KVPI_QUEUE_RUNNING) {
+            kvpi_life_join_samples(sched, request);
+        }
+    }
+}
+
+static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                               kvp_step_end *out_end)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!sched->is_out) {
+        return KVP_E_STATE;
+    }
+    if (sched->report.n_sampled > 0 && (tokens == NULL || !are_valid(sched, tokens))) {
+        return KVP_E_ARG;
+    }
+    if (!have_seqs_for_forks(sched)) {
+        return KVP_E_NO_SEQS;
+    }
+    const kvp_status status = commit_items(sched);
+    if (status != KVP_OK) {
+        return status;
+    }
+    sched->n_ended = 0;
+    const uint32_t n_noted = finish_chunks(sched, tokens, ended);
+    finish_decodes(sched, tokens, ended);
+    sched->is_out = 0;
+    join_noted(sched, n_noted);
+    sched->stats.sampled_tokens += sched->report.n_sampled;
+    if (out_end != NULL) {
+        *out_end = (kvp_step_end){sched->n_ended, sched->ended};
+    }
+    return KVP_OK;
+}
+
+kvp_status kvp_sched_finish_sized(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
+                                  kvp_step_end *out_end, size_t end_size)
+{
+    kvp_step_end full;
+    if (kvpi_sized_bad(out_end, end_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sched_finish(sched, tokens, ended, out_end == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_end, end_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------- fail */
+
+/* Does the cache have less of it computed than it should? */
+static int has_lost_kv(const kvp_sched *sched, const struct kvpi_request *request)
+{
+    for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
+         s = kvpi_sched_next(sched, s)) {
+        kvp_seq_info info;
+        if (kvpi_sample_has_seq(s) && (kvp_seq_info_get(sched->cache, s->seq, &info) != KVP_OK ||
+                                       info.computed_tokens < kvpi_sample_computed(s))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* By recompute: what was to be written by the step is nobody's, wherever it lies. */
+static void preempt_items(kvp_sched *sched)
+{
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < sched->n_items; k++) {
+        if (sched->item_samples[k] != KVPI_NONE) {
+            sched->few_ids[n++] = sched->samples[sched->item_samples[k]].request;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct kvpi_request *request = &sched->requests[sched->few_ids[i]];
+        if (kvpi_life_holds(request)) {
+            kvpi_victims_recompute(sched, request);
+        }
+    }
+}
+
+kvp_status kvp_sched_fail(kvp_sched *sched)
+{
+    if (sched == NULL) {
+        return KVP_E_ARG;
+    }
+    if (!sched->is_out) {
+        return KVP_E_STATE;
+    }
+    preempt_items(sched);
+    for (uint32_t k = sched->n_decoding; k-- > 0;) {
+        kvpi_life_drop_item(sched, k); /* every one of them is dead now */
+    }
+    sched->is_out = 0;
+    for (uint32_t i = 0; i < sched->config.max_requests; i++) {
+        struct kvpi_request *request = &sched->requests[i];
+        if (request->queue != KVPI_QUEUE_UNUSED && has_lost_kv(sched, request)) {
+            kvpi_victims_recompute(sched, request);
+        }
+    }
+    return KVP_OK;
+}

@@ -1,0 +1,286 @@
+/* inspect_arena: what is in the arena of a cache that another process works on, in a file that both
+ * have (/dev/shm/...). The file is read, not mapped: one that is cut meanwhile is an error then.
+ *
+ * Reading takes longer than most pauses of a busy owner. It is tried a few times; then what came
+ * last is shown, and called moving.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tool/inspect/inspect.h"
+#include "tool/tool.h"
+
+#define COMMAND  "inspect"
+#define TRIES    20
+#define PAUSE_NS 2000000 /* between two */
+
+typedef struct inspection {
+    kvpi_budget budget;
+    kvp_arena_report report;
+    kvpi_contents contents;
+    kvp_arena_seq *seqs;
+    size_t n_seqs;
+    size_t capacity;
+} inspection;
+
+static const char *const states[] = {"whole", "moving", "damaged"};
+
+/* ------------------------------------------------------------------------------------ the file */
+
+static int read_at(void *context, uint64_t offset, void *out, size_t n)
+{
+    char *at = out;
+    while (n > 0) {
+        const ssize_t got = pread(fileno(context), at, n, (off_t)offset);
+        if (got <= 0)
+            return 1;
+        at += got;
+        offset += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+static void note(void *context, const kvp_snapshot_item *item)
+{
+    inspection *in = context;
+    kvpi_contents_note(&in->contents, item);
+}
+
+static void note_seq(void *context, const kvp_arena_seq *seq)
+{
+    inspection *in = context;
+    if (in->n_seqs == in->capacity) {
+        const size_t capacity = in->capacity == 0 ? 256 : 2 * in->capacity;
+        kvp_arena_seq *grown = realloc(in->seqs, capacity * sizeof *grown);
+        in->contents.no_memory |= grown == NULL;
+        if (grown == NULL)
+            return;
+        in->seqs = grown;
+        in->capacity = capacity;
+    }
+    in->seqs[in->n_seqs++] = *seq;
+}
+
+static kvp_status look(inspection *in, const kvpi_input *input)
+{
+    kvp_arena_options options;
+    const kvp_arena_source source = {input->file, input->n_bytes, read_at};
+    kvp_arena_options_init(&options);
+    options.context = in;
+    options.tell = note;
+    options.tell_seq = note_seq;
+    options.max_bytes = kvpi_budget_limit(&in->budget);
+    kvpi_contents_drop(&in->contents);
+    in->n_seqs = 0;
+    return kvp_arena_inspect(&source, &options, &in->report);
+}
+
+static kvp_status look_until_it_rests(inspection *in, const kvpi_input *input)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+    kvp_status status = look(in, input);
+    for (int i = 1; i < TRIES && status == KVP_OK && in->report.state == KVP_ARENA_MOVING; i++) {
+        nanosleep(&pause, NULL);
+        status = look(in, input);
+    }
+    in->contents.n_groups = in->report.config.n_groups;
+    return status;
+}
+
+static int refuse(const char *path, kvp_status status)
+{
+    if (status == KVP_E_VERSION)
+        return kvpi_tool_fail(COMMAND, "%s: the arena of another version than %s", path,
+                              kvp_version());
+    if (status == KVP_E_FORMAT)
+        return kvpi_tool_fail(
+            COMMAND, "%s: its cache is gone, or it is damaged within its configuration", path);
+    return kvpi_tool_fail(COMMAND, "%s: %s", path, kvp_status_text(status));
+}
+
+/* ----------------------------------------------------------------------------------- sequences */
+
+static int by_tokens(const void *a, const void *b)
+{
+    const kvp_arena_seq *x = a, *y = b;
+    return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens)
+                                  : (x->tag > y->tag) - (x->tag < y->tag);
+}
+
+static void keep_longest(inspection *in, uint64_t top)
+{
+    if (in->n_seqs > 0)
+        qsort(in->seqs, in->n_seqs, sizeof *in->seqs, by_tokens);
+    in->n_seqs = in->n_seqs < top ? in->n_seqs : (size_t)top;
+}
+
+/* -------------------------------------------------------------------------------------- output */
+
+typedef struct tier {
+    uint64_t held, cached, parked, free;
+} tier;
+
+static tier tier_of(const kvp_stats *s, uint32_t t)
+{
+    return t == KVP_DEVICE
+               ? (tier){s->held_blocks, s->cached_blocks, s->parked_blocks, s->free_blocks}
+               : (tier){s->host_held_blocks, s->host_cached_blocks, 0, s->host_free_blocks};
+}
+
+static void print_figures(const kvp_arena_report *r)
+{
+    const kvp_config *config = &r->config;
+    const kvp_stats *s = &r->stats;
+    printf("arena          %" PRIu64 " bytes, %" PRIu64 " calls so far\n", r->arena_bytes,
+           r->calls);
+    printf("blocks         %" PRIu32 " of %" PRIu32 " tokens, units of %" PRIu32 "\n",
+           config->n_blocks, config->block_tokens, config->unit_tokens);
+    printf("host blocks    %" PRIu32 "\n", config->host_blocks);
+    printf("hash seed      %" PRIu64 "\n", config->hash_seed);
+    kvpi_inspect_print_groups(config->groups, config->n_groups);
+    printf("sequences      %" PRIu64 " open of %" PRIu32 ", %" PRIu64 " of them swapped out\n",
+           s->open_seqs, config->max_seqs, s->swapped_seqs);
+    printf("opened         %" PRIu64 " prompts, %" PRIu64 " of their %" PRIu64 " tokens cached\n",
+           s->opens, s->cached_tokens, s->prompt_tokens);
+    printf("evicted        %" PRIu64 " blocks, %" PRIu64 " of the host\n", s->evicted_blocks,
+           s->host_evicted_blocks);
+    printf("waiting        %" PRIu64 " copies, %" PRIu64 " steps out\n", s->pending_copies,
+           s->steps_out);
+    printf("\n%-8s %12s %12s %12s %12s\n", "tier", "held", "cached", "parked", "free");
+    for (uint32_t t = 0; t < (config->host_blocks > 0 ? 2u : 1u); t++) {
+        const tier n = tier_of(s, t);
+        printf("%-8s %12" PRIu64 " %12" PRIu64 " %12" PRIu64 " %12" PRIu64 "\n",
+               kvpi_inspect_tiers[t], n.held, n.cached, n.parked, n.free);
+    }
+}
+
+static void print_state(const kvp_arena_report *r)
+{
+    printf("\n%s", states[r->state]);
+    if (r->state == KVP_ARENA_DAMAGED)
+        printf(": %s (%" PRIu64 ")", r->violation.detail, r->violation.object);
+    else if (r->inside)
+        printf(": a call is inside, or its owner died in one; numbers may not add up");
+    else if (r->state == KVP_ARENA_MOVING)
+        printf(": %" PRIu64 " calls were made meanwhile; sequences and blocks may not add up",
+               r->calls_since);
+    putchar('\n');
+}
+
+static void print_text(const inspection *in)
+{
+    print_figures(&in->report);
+    printf("\n%12s %12s %12s %12s  %-6s  %18s  %s\n", "tokens", "computed", "cached", "blocks",
+           "tier", "tag", "namespace of the longest sequences");
+    for (size_t i = 0; i < in->n_seqs; i++) {
+        const kvp_arena_seq *s = &in->seqs[i];
+        printf("%12" PRIu32 " %12" PRIu32 " %12" PRIu32 " %12" PRIu32 "  %-6s  %#18" PRIx64
+               "  '%s'\n",
+               s->tokens, s->computed_tokens, s->cached_tokens, s->blocks,
+               kvpi_inspect_tiers[s->tier], s->tag, kvpi_contents_name(&in->contents, s->ns));
+    }
+    kvpi_contents_print(&in->contents);
+    print_state(&in->report);
+}
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static int add_figures(json_t *object, const kvp_arena_report *r)
+{
+    const kvp_config *config = &r->config;
+    const kvp_stats *s = &r->stats;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"arena_bytes", r->arena_bytes},       {"calls", r->calls},
+        {"calls_since", r->calls_since},       {"block_tokens", config->block_tokens},
+        {"unit_tokens", config->unit_tokens},  {"n_blocks", config->n_blocks},
+        {"host_blocks", config->host_blocks},  {"hash_seed", config->hash_seed},
+        {"max_seqs", config->max_seqs},        {"open_seqs", s->open_seqs},
+        {"swapped_seqs", s->swapped_seqs},     {"opens", s->opens},
+        {"prompt_tokens", s->prompt_tokens},   {"cached_tokens", s->cached_tokens},
+        {"evicted_blocks", s->evicted_blocks}, {"host_evicted_blocks", s->host_evicted_blocks},
+        {"pending_copies", s->pending_copies}, {"steps_out", s->steps_out}};
+    int wrong = json_object_set_new(object, "kind", json_string("arena"));
+    wrong += json_object_set_new(object, "state", json_string(states[r->state]));
+    wrong += json_object_set_new(object, "inside", json_boolean(r->inside));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        wrong += json_object_set_new(object, numbers[i].name, integer(numbers[i].value));
+    wrong += json_object_set_new(object, "groups",
+                                 kvpi_inspect_groups(config->groups, config->n_groups));
+    if (r->state == KVP_ARENA_DAMAGED)
+        wrong += json_object_set_new(object, "violation", json_string(r->violation.detail));
+    return wrong;
+}
+
+static int add_lists(json_t *object, const inspection *in)
+{
+    json_t *tiers = json_array();
+    json_t *seqs = json_array();
+    int wrong = 0;
+    for (uint32_t t = 0; t < (in->report.config.host_blocks > 0 ? 2u : 1u); t++) {
+        const tier n = tier_of(&in->report.stats, t);
+        wrong += json_array_append_new(
+            tiers, json_pack("{s:s, s:I, s:I, s:I, s:I}", "tier", kvpi_inspect_tiers[t], "held",
+                             (json_int_t)n.held, "cached", (json_int_t)n.cached, "parked",
+                             (json_int_t)n.parked, "free", (json_int_t)n.free));
+    }
+    for (size_t i = 0; i < in->n_seqs; i++) {
+        const kvp_arena_seq *s = &in->seqs[i];
+        wrong += json_array_append_new(
+            seqs, json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:s}", "tokens", (json_int_t)s->tokens,
+                            "computed", (json_int_t)s->computed_tokens, "cached",
+                            (json_int_t)s->cached_tokens, "blocks", (json_int_t)s->blocks, "tier",
+                            kvpi_inspect_tiers[s->tier], "tag", (json_int_t)s->tag, "namespace",
+                            kvpi_contents_name(&in->contents, s->ns)));
+    }
+    wrong += json_object_set_new(object, "tiers", tiers);
+    return wrong + json_object_set_new(object, "sequences", seqs);
+}
+
+static int print_json(const inspection *in)
+{
+    json_t *object = json_object();
+    const int wrong = add_figures(object, &in->report) + add_lists(object, in) +
+                      kvpi_contents_add(&in->contents, object);
+    return kvpi_inspect_dump(object, wrong);
+}
+
+static int inspect(inspection *in, const kvpi_inspect_args *args, const kvpi_input *input)
+{
+    in->budget = kvpi_inspect_budget(args, input);
+    kvp_status status = look_until_it_rests(in, input);
+    if (status == KVP_E_TOO_SMALL)
+        return kvpi_inspect_refuse_memory(args, &in->budget, input->data_bytes);
+    if (status == KVP_OK)
+        status = kvpi_contents_finish(&in->contents, args->top);
+    if (status != KVP_OK)
+        return refuse(args->path, status);
+    keep_longest(in, args->top);
+    int result = TOOL_OK;
+    if (args->json)
+        result = print_json(in);
+    else
+        print_text(in);
+    return result == TOOL_OK && in->report.state == KVP_ARENA_DAMAGED
+               ? kvpi_tool_fail(COMMAND, "%s: damaged", args->path)
+               : result;
+}
+
+int kvpi_inspect_arena(const kvpi_inspect_args *args, const kvpi_input *input)
+{
+    inspection in = {0};
+    const int result = inspect(&in, args, input);
+    kvpi_contents_drop(&in.contents);
+    free(in.seqs);
+    return result;
+}

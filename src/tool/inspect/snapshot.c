@@ -1,0 +1,229 @@
+/* inspect_snapshot: what is in a snapshot. The file is restored into a cache of its own sizes, so
+ * that what is called whole here is what a cache would take; nothing is written anywhere.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/inspect/inspect.h"
+#include "tool/tool.h"
+
+#define COMMAND "inspect"
+
+typedef struct inspection {
+    kvpi_budget budget;
+    kvp_snapshot_info info;
+    kvp_snapshot_report report;
+    char *model; /* printable */
+    kvpi_contents contents;
+} inspection;
+
+static const char *const reasons[KVP_DROP_REASONS] = {"damaged", "cut", "no_room", "uncached",
+                                                      "kv"};
+
+/* ------------------------------------------------------------------------------------ the file */
+
+static int read_file(void *context, void *out, size_t capacity, size_t *out_n)
+{
+    *out_n = fread(out, 1, capacity, context);
+    return ferror((FILE *)context) != 0;
+}
+
+static int pass_over(void *context, const kvp_snapshot_block *block, const void *bytes)
+{
+    (void)context;
+    (void)block;
+    (void)bytes;
+    return 0;
+}
+
+/* A cache that takes all that the file says it has. A node's record has 72 bytes and its tokens: of
+ * nodes no more are believed than have room in the file. */
+static kvp_config config_of(const kvp_snapshot_info *info, uint64_t file_bytes)
+{
+    kvp_config config;
+    const uint64_t room = file_bytes / (72 + (uint64_t)info->unit_tokens * 4);
+    kvp_config_init(&config);
+    config.block_tokens = info->block_tokens;
+    config.unit_tokens = info->unit_tokens;
+    config.n_blocks = info->n_blocks;
+    config.host_blocks = info->host_blocks;
+    config.n_groups = info->n_groups;
+    memcpy(config.groups, info->groups, sizeof config.groups);
+    config.max_unit_keys = info->max_unit_keys;
+    config.commit_policy = info->commit_policy;
+    config.hash_seed = info->hash_seed;
+    config.max_seqs = 1;
+    config.max_seq_tokens = 1;
+    config.max_copies = 1;
+    config.max_namespaces = info->n_namespaces > 0 ? (uint32_t)info->n_namespaces : 1;
+    const uint64_t n_nodes =
+        (info->n_nodes < room ? info->n_nodes : room) + config.max_namespaces + 1;
+    config.n_nodes = n_nodes < INT32_MAX ? (uint32_t)n_nodes : INT32_MAX - 1;
+    return config;
+}
+
+/* KVP_E_NO_MEMORY with budget.is_over: it would cost more than it may. */
+static kvp_status create(inspection *in, uint64_t file_bytes, kvp_cache **out)
+{
+    const kvp_config config = config_of(&in->info, file_bytes);
+    size_t bytes;
+    kvp_status status = kvp_cache_bytes(&config, &bytes);
+    if (status == KVP_OK && !kvpi_budget_take(&in->budget, bytes))
+        return KVP_E_NO_MEMORY;
+    if (status == KVP_OK)
+        status = kvp_cache_create(&config, NULL, 0, out);
+    return status == KVP_E_ARG ? KVP_E_FORMAT : status;
+}
+
+static kvp_status load(inspection *in, const kvpi_input *input)
+{
+    const kvp_source source = {input->file, read_file};
+    kvp_snapshot_options how;
+    kvp_cache *cache;
+    kvp_status status = kvp_snapshot_peek(&source, &in->info);
+    if (status != KVP_OK)
+        return status;
+    rewind(input->file);
+    status = create(in, input->n_bytes, &cache);
+    if (status != KVP_OK)
+        return status;
+    kvpi_contents_reserve(&in->contents, in->info.n_namespaces);
+    in->contents.n_groups = in->info.n_groups;
+    kvp_snapshot_options_init(&how);
+    how.model = in->info.model;
+    how.model_bytes = in->info.model_bytes;
+    how.block_bytes = in->info.block_bytes;
+    how.context = &in->contents;
+    how.put = pass_over;
+    how.tell = kvpi_contents_note;
+    status = kvp_snapshot_load(cache, &how, &source, &in->report);
+    kvp_cache_destroy(cache);
+    return status;
+}
+
+static int refuse(const char *path, kvp_status status)
+{
+    if (status == KVP_E_VERSION)
+        return kvpi_tool_fail(COMMAND,
+                              "%s: a snapshot of another version; this program reads version %d: "
+                              "begin without it, and save anew",
+                              path, KVP_SNAPSHOT_VERSION);
+    if (status == KVP_E_FORMAT)
+        return kvpi_tool_fail(COMMAND,
+                              "%s: not a snapshot, nor memory with a cache in it; or damaged "
+                              "within its configuration",
+                              path);
+    return kvpi_tool_fail(COMMAND, "%s: %s", path, kvp_status_text(status));
+}
+
+/* -------------------------------------------------------------------------------------- output */
+
+static bool is_whole(const kvp_snapshot_report *report)
+{
+    return report->complete && report->damaged_records == 0 &&
+           report->blocks == report->saved_blocks && report->namespaces == report->saved_namespaces;
+}
+
+static void print_text(const inspection *in)
+{
+    const kvp_snapshot_info *info = &in->info;
+    const kvp_snapshot_report *report = &in->report;
+    printf("model          %s\n", in->model);
+    printf("blocks         %" PRIu32 " of %" PRIu32 " tokens, units of %" PRIu32 "\n",
+           info->n_blocks, info->block_tokens, info->unit_tokens);
+    printf("host blocks    %" PRIu32 "\n", info->host_blocks);
+    printf("hash seed      %" PRIu64 "\n", info->hash_seed);
+    kvpi_inspect_print_groups(info->groups, info->n_groups);
+    printf("KV             %" PRIu64 " bytes for each block\n", info->block_bytes);
+    printf("cached         %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64 " of %" PRIu64 " units\n",
+           report->blocks, report->saved_blocks, report->units, report->saved_units);
+    kvpi_contents_print(&in->contents);
+    printf("\n%s\n", is_whole(report) ? "whole" : "damaged");
+    for (uint32_t i = 0; i < KVP_DROP_REASONS; i++)
+        if (report->dropped_blocks[i] + report->dropped_namespaces[i] > 0)
+            printf("%-14s %" PRIu64 " blocks, %" PRIu64 " namespaces\n", reasons[i],
+                   report->dropped_blocks[i], report->dropped_namespaces[i]);
+}
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static int add_config(json_t *object, const inspection *in)
+{
+    const kvp_snapshot_info *info = &in->info;
+    int wrong = 0;
+    wrong += json_object_set_new(object, "kind", json_string("snapshot"));
+    wrong += json_object_set_new(object, "model", json_string(in->model));
+    wrong += json_object_set_new(object, "block_tokens", integer(info->block_tokens));
+    wrong += json_object_set_new(object, "unit_tokens", integer(info->unit_tokens));
+    wrong += json_object_set_new(object, "n_blocks", integer(info->n_blocks));
+    wrong += json_object_set_new(object, "host_blocks", integer(info->host_blocks));
+    wrong += json_object_set_new(object, "hash_seed", integer(info->hash_seed));
+    wrong += json_object_set_new(object, "block_bytes", integer(info->block_bytes));
+    wrong +=
+        json_object_set_new(object, "groups", kvpi_inspect_groups(info->groups, info->n_groups));
+    return wrong;
+}
+
+static int add_report(json_t *object, const kvp_snapshot_report *report)
+{
+    json_t *dropped = json_object();
+    int wrong = 0;
+    for (uint32_t i = 0; i < KVP_DROP_REASONS; i++)
+        wrong += json_object_set_new(dropped, reasons[i],
+                                     json_pack("{s:I, s:I}", "blocks",
+                                               (json_int_t)report->dropped_blocks[i], "namespaces",
+                                               (json_int_t)report->dropped_namespaces[i]));
+    wrong += json_object_set_new(object, "whole", json_boolean(is_whole(report)));
+    wrong += json_object_set_new(object, "saved_blocks", integer(report->saved_blocks));
+    wrong += json_object_set_new(object, "blocks", integer(report->blocks));
+    wrong += json_object_set_new(object, "saved_units", integer(report->saved_units));
+    wrong += json_object_set_new(object, "units", integer(report->units));
+    wrong += json_object_set_new(object, "damaged_records", integer(report->damaged_records));
+    return wrong + json_object_set_new(object, "dropped", dropped);
+}
+
+static int print_json(const inspection *in)
+{
+    json_t *object = json_object();
+    const int wrong = add_config(object, in) + kvpi_contents_add(&in->contents, object) +
+                      add_report(object, &in->report);
+    return kvpi_inspect_dump(object, wrong);
+}
+
+static int inspect(inspection *in, const kvpi_inspect_args *args, const kvpi_input *input)
+{
+    in->budget = kvpi_inspect_budget(args, input);
+    kvp_status status = load(in, input);
+    if (ferror(input->file))
+        return kvpi_tool_fail(COMMAND, "%s: cannot be read", args->path);
+    if (in->budget.is_over)
+        return kvpi_inspect_refuse_memory(args, &in->budget, input->data_bytes);
+    if (status == KVP_OK)
+        status = kvpi_contents_finish(&in->contents, args->top);
+    if (status != KVP_OK)
+        return refuse(args->path, status);
+    in->model = kvpi_inspect_printable(in->info.model, in->info.model_bytes);
+    if (in->model == NULL)
+        return refuse(args->path, KVP_E_NO_MEMORY);
+    int result = TOOL_OK;
+    if (args->json)
+        result = print_json(in);
+    else
+        print_text(in);
+    return result == TOOL_OK && !is_whole(&in->report)
+               ? kvpi_tool_fail(COMMAND, "%s: not everything in it can be restored", args->path)
+               : result;
+}
+
+int kvpi_inspect_snapshot(const kvpi_inspect_args *args, const kvpi_input *input)
+{
+    inspection in = {0};
+    const int result = inspect(&in, args, input);
+    free(in.model);
+    kvpi_contents_drop(&in.contents);
+    return result;
+}

@@ -1,0 +1,42 @@
+/* The command line of `kvpager mrc`. */
+#ifndef KVPI_MRC_ARGS_H
+#define KVPI_MRC_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tool/args.h"
+#include "tool/models/args.h"
+#include "tool/mrc/refs.h"
+#include "tool/mrc/report.h"
+
+/* A size that was asked for: blocks, or bytes of memory. */
+typedef struct kvpi_mrc_size {
+    uint64_t number;
+    bool is_bytes;
+} kvpi_mrc_size;
+
+typedef struct kvpi_mrc_args {
+    kvpi_mrc_options options;
+    kvpi_model_args model;
+    uint64_t kv_bytes_per_token;
+    kvpi_mrc_size sizes[KVPI_MRC_MAX_POINTS];
+    size_t n_sizes; /* 0: the command chooses */
+    const char *report;
+    const char *curve;
+    bool only_lru;
+    bool json;
+    bool help;
+} kvpi_mrc_args;
+
+/* Read the command line.
+ *
+ * Gives:   args     for messages of later stages
+ * Returns: 0; -1, a message was printed
+ */
+int kvpi_mrc_args_parse(int argc, char **argv, kvpi_args *args, kvpi_mrc_args *out);
+
+/* Print the help to stdout. */
+void kvpi_mrc_args_help(void);
+
+#endif

@@ -1,0 +1,136 @@
+/* Owns the way from options to numbers: how many blocks there are, and how long steps take.
+ *
+ *   blocks   --blocks
+ *            else --memory / bytes of a block
+ *            else, with a model, what its weights and overhead leave of the accelerator's memory,
+ *            as `kvpager size` counts it
+ *            else a quarter of a million tokens: enough to show hits, few enough for evictions
+ *   groups   with a model, those of `kvpager size`: a block is of one group (size.c)
+ */
+#include "tool/replay/setup.h"
+
+#include <inttypes.h>
+
+#include "tool/tool.h"
+
+#define DEFAULT_CAPACITY_TOKENS 262144u
+
+static void set_groups(const kvpi_size *size, kvpi_replay_options *replay)
+{
+    replay->n_groups = 0;
+    for (uint32_t i = 0; i < size->n_groups; i++)
+        for (uint32_t k = 0; k < size->groups[i].n_rows; k++)
+            replay->groups[replay->n_groups++] =
+                (kvp_window){0, (uint32_t)size->groups[i].window_tokens};
+}
+
+static int read_model(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
+{
+    kvpi_model_args *model = &options->model;
+    bool needs_room = options->load.replay.blocks == 0 && options->memory_bytes == 0;
+    bool needs_weights = needs_room || !options->sequential;
+    model->size.block_tokens = options->load.replay.block_tokens;
+    if (!needs_weights)
+        model->size.memory_bytes = 0;
+    int status = kvpi_model_args_find(args, model, &out->model);
+    if (status == TOOL_OK)
+        status = kvpi_model_args_check(args, needs_weights, &out->model, model);
+    if (status != TOOL_OK)
+        return status;
+    if (kvpi_size_count(&out->model, &model->size, &out->size) != 0 && needs_room)
+        return kvpi_model_args_fail_full(args, &out->model, model, &out->size);
+    if (!options->sequential)
+        out->step.roofline = kvpi_step_roofline_of(&out->model, &model->size, &out->size,
+                                                   model->device, &options->shares);
+    out->token_bytes = out->size.pool_token_bytes;
+    set_groups(&out->size, &options->load.replay);
+    return TOOL_OK;
+}
+
+/* Gives the blocks that `bytes` are, named by the option that gave them. */
+static int blocks_of(const kvpi_args *args, const char *option, uint64_t bytes,
+                     const kvpi_replay_setup *setup, uint64_t *blocks)
+{
+    if (setup->token_bytes == 0) {
+        kvpi_args_wrong(args, "%s needs --kv-bytes-per-token", option);
+        return TOOL_USAGE;
+    }
+    uint64_t n = bytes / setup->token_bytes / setup->block_tokens;
+    if (n < 1 || n > KVPI_REPLAY_MAX_BLOCKS) {
+        kvpi_args_wrong(args,
+                        "%s makes %" PRIu64 " blocks of %" PRIu64 " tokens with %" PRIu64
+                        " bytes each, expected 1 to %" PRIu64,
+                        option, n, setup->block_tokens, setup->token_bytes, KVPI_REPLAY_MAX_BLOCKS);
+        return TOOL_USAGE;
+    }
+    *blocks = n;
+    return TOOL_OK;
+}
+
+static int count_blocks(const kvpi_args *args, kvpi_replay_args *options,
+                        const kvpi_replay_setup *setup)
+{
+    uint64_t *blocks = &options->load.replay.blocks, *host = &options->load.replay.host_blocks;
+    int status = TOOL_OK;
+    if (options->memory_bytes != 0)
+        status = blocks_of(args, "--memory", options->memory_bytes, setup, blocks);
+    else if (*blocks == 0 && options->has_model)
+        status = blocks_of(args, "--device", setup->size.kv_bytes, setup, blocks);
+    else if (*blocks == 0)
+        *blocks = DEFAULT_CAPACITY_TOKENS / setup->block_tokens;
+    if (status == TOOL_OK && options->host_memory_bytes != 0)
+        status = blocks_of(args, "--host-memory", options->host_memory_bytes, setup, host);
+    return status;
+}
+
+/* The report multiplies them. */
+static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
+                       const kvpi_replay_setup *setup)
+{
+    uint64_t blocks = options->load.replay.blocks, host = options->load.replay.host_blocks;
+    uint64_t tokens = (blocks > host ? blocks : host) * setup->block_tokens;
+    if (setup->token_bytes <= INT64_MAX / tokens)
+        return TOOL_OK;
+    kvpi_args_wrong(args, "%s more than 2^63 bytes of KV",
+                    options->kv_bytes_per_token != 0 ? "--kv-bytes-per-token makes"
+                                                     : "--blocks and --host-blocks make");
+    return TOOL_USAGE;
+}
+
+int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
+{
+    *out = (kvpi_replay_setup){.step = options->step,
+                               .token_bytes = options->kv_bytes_per_token,
+                               .block_tokens = options->load.replay.block_tokens};
+    options->load.model = &out->step;
+    int status = TOOL_OK;
+    if (options->has_model)
+        status = read_model(args, options, out);
+    if (status == TOOL_OK)
+        status = count_blocks(args, options, out);
+    if (status == TOOL_OK && options->has_model)
+        kvpi_size_fill(&options->model.size, options->load.replay.blocks, &out->size);
+    return status == TOOL_OK ? check_bytes(args, options, out) : status;
+}
+
+kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,
+                                            const kvpi_replay_args *options)
+{
+    const kvpi_replay_options *replay = &options->load.replay;
+    return (kvpi_load_setting){.step_model = &setup->step,
+                               .model = &setup->model,
+                               .device = options->model.device,
+                               .size_options = &options->model.size,
+                               .shares = &options->shares,
+                               .speedup_milli = options->load.speedup_milli,
+                               .block_tokens = replay->block_tokens,
+                               .unit_tokens = replay->unit_tokens,
+                               .blocks = replay->blocks,
+                               .host_blocks = replay->host_blocks,
+                               .size = options->has_model ? &setup->size : NULL,
+                               .token_bytes = setup->token_bytes,
+                               .seed = replay->trace.key.seed,
+                               .keep_evicted = replay->keep_evicted,
+                               .prefix_cache = replay->prefix_cache,
+                               .output = replay->trace.output};
+}

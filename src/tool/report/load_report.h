@@ -1,0 +1,137 @@
+/* What a replay under load found, and how it is told: tables for people, an object for programs.
+ * docs/REPLAY.md defines every figure. */
+#ifndef KVPI_LOAD_REPORT_H
+#define KVPI_LOAD_REPORT_H
+
+#include <jansson.h>
+#include <kvpager/sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tool/models/devices.h"
+#include "tool/replay/load_timeline.h"
+#include "tool/models/models.h"
+#include "tool/percentiles.h"
+#include "tool/size/size.h"
+#include "tool/models/step_model.h"
+#include "tool/replay/watch.h"
+
+/* Why a request was not served. */
+typedef enum kvpi_load_reason {
+    KVPI_LOAD_EMPTY,  /* no token in the prompt */
+    KVPI_LOAD_PROMPT, /* the prompt alone needs more blocks than admission ever gives */
+    KVPI_LOAD_OUTPUT, /* prompt and output need more blocks than there are */
+    KVPI_LOAD_REASONS
+} kvpi_load_reason;
+
+extern const char *const kvpi_load_reason_names[]; /* [KVPI_LOAD_REASONS], as in JSON */
+extern const char *const kvpi_load_wait_names[];   /* [KVP_WAIT_REASONS] */
+
+typedef struct kvpi_load_rejection {
+    uint64_t line; /* of the trace */
+    uint64_t input_tokens;
+    uint64_t output_tokens;
+    kvpi_load_reason reason;
+    kvp_sched_limit limit; /* max_tokens is for this prompt; 0 when none is */
+} kvpi_load_rejection;
+
+#define KVPI_LOAD_MAX_REJECTIONS 16
+
+/* Figures of requests, for the page: over time, and how they are spread. */
+enum {
+    KVPI_LOAD_QUEUE,
+    KVPI_LOAD_FIRST_TOKEN,
+    KVPI_LOAD_PER_TOKEN,
+    KVPI_LOAD_END_TO_END,
+    KVPI_LOAD_LATENCIES
+};
+
+typedef struct kvpi_load_latency {
+    kvpi_bins spread;                         /* in tenths of a millisecond */
+    uint64_t p50_ns[KVPI_LOAD_MAX_INTERVALS]; /* of those that arrived in the interval and */
+    uint64_t p90_ns[KVPI_LOAD_MAX_INTERVALS]; /* finished; 0 when there are none */
+} kvpi_load_latency;
+
+/* What was modelled. */
+typedef struct kvpi_load_setting {
+    const kvpi_step_model *step_model;
+    const kvpi_model *model; /* of a roofline; so are the next three */
+    const kvpi_device *device;
+    const kvpi_size_options *size_options;
+    const kvpi_step_shares *shares;
+    uint64_t speedup_milli;
+    uint64_t block_tokens;
+    uint64_t unit_tokens;
+    uint64_t blocks;
+    uint64_t host_blocks;
+    const kvpi_size *size; /* of the model; NULL: there is none */
+    uint64_t token_bytes;  /* of KV, in a block; 0: not known */
+    uint64_t seed;
+    bool keep_evicted;
+    bool prefix_cache;
+    bool output;
+} kvpi_load_setting;
+
+typedef struct kvpi_load_report {
+    /* set by the caller */
+    const char *path;
+    const char *format;
+    uint64_t mended;
+    kvpi_load_setting setting;
+    /* requests */
+    uint64_t requests;
+    uint64_t finished;
+    uint64_t rejected[KVPI_LOAD_REASONS];
+    uint64_t unfinished;                                      /* neither: an error */
+    kvpi_load_rejection rejections[KVPI_LOAD_MAX_REJECTIONS]; /* the first ones */
+    size_t n_rejections;
+    /* tokens */
+    uint64_t input_tokens;          /* of all requests */
+    uint64_t finished_input_tokens; /* of those that finished */
+    uint64_t output_tokens;         /* generated */
+    uint64_t hit_tokens;            /* of the input, at each request's first admission */
+    uint64_t prompt_tokens;         /* computed in prompts, anew after preemptions too */
+    /* times, in simulated nanoseconds from the first arrival */
+    int64_t span_us;            /* of the trace */
+    uint64_t end_ns;            /* the last token is there */
+    uint64_t busy_ns;           /* sum of all steps */
+    double bound_by_compute_ns; /* of this, steps that compute more than they wait for memory */
+    double copy_ns;             /* copies of plans */
+    double waited_ns[KVP_WAIT_REASONS]; /* sums over requests */
+    kvpi_percentiles queue;             /* arrival to the first step that admits it */
+    kvpi_percentiles first_token;
+    kvpi_percentiles per_token; /* mean of a request, from its first token to its last */
+    kvpi_percentiles gap;       /* between two tokens of a request */
+    kvpi_percentiles end_to_end;
+    kvpi_percentiles step;
+    double held_block_ns; /* blocks held, times how long */
+    uint64_t recompute_preemptions;
+    uint64_t swap_preemptions;
+    uint64_t blocks_to_host; /* copied, for whatever reason */
+    uint64_t blocks_from_host;
+    kvp_sched_config sched_config;
+    kvp_stats cache; /* when all is done */
+    kvp_sched_stats sched;
+    kvpi_load_timeline timeline;
+    kvpi_load_latency latencies[KVPI_LOAD_LATENCIES]; /* for the page */
+    /* measured on this machine, when asked for */
+    bool measured;
+    uint64_t sched_ns; /* in the scheduler's calls for steps */
+    uint64_t wall_ns;  /* of the replay */
+} kvpi_load_report;
+
+/* Print the report for people, at most 80 columns wide, except a long file name. */
+void kvpi_load_report_print(const kvpi_load_report *report, FILE *file);
+
+/* Print the report as one JSON object.
+ *
+ * Returns: 0; -1 out of memory or writing failed
+ */
+int kvpi_load_report_print_json(const kvpi_load_report *report, FILE *file);
+
+/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
+json_t *kvpi_load_report_json(const kvpi_load_report *report);
+
+#endif

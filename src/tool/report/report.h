@@ -1,0 +1,138 @@
+/* What a replay found, and how it is told: a table for people, an object for programs. */
+#ifndef KVPI_REPORT_H
+#define KVPI_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tool/models/devices.h"
+#include "tool/replay/load_timeline.h"
+#include "tool/size/size.h"
+
+#define KVPI_REPORT_MAX_INTERVALS 20
+
+/* A replay of one request after the other has no time; its course counts requests as if each took
+ * one unit of the course's smallest width. */
+#define KVPI_REPORT_REQUEST_NS UINT64_C(1000000)
+
+typedef struct kvpi_report_interval {
+    uint64_t requests; /* rejected ones included */
+    uint64_t input_tokens;
+    uint64_t hit_tokens;
+} kvpi_report_interval;
+
+/* The replay cut into at most 20 parts: by the trace's time in steps that people count in, or by
+ * the number of requests when the trace has no time to speak of. */
+typedef struct kvpi_report_timeline {
+    int64_t first_us;
+    uint64_t step; /* of an interval: microseconds, or requests */
+    bool by_time;
+    size_t n;
+    kvpi_report_interval intervals[KVPI_REPORT_MAX_INTERVALS]; /* [n] */
+} kvpi_report_timeline;
+
+typedef struct kvpi_report {
+    const char *path;
+    const char *format;
+    uint64_t block_tokens;
+    uint64_t unit_tokens;
+    uint64_t blocks;       /* usable ones */
+    uint64_t host_blocks;  /* 0: there is no host tier */
+    uint64_t memory_bytes; /* of those blocks; 0 when the size of a token is not known */
+    uint64_t host_memory_bytes;
+    const kvpi_model *model; /* whose layer groups the cache has; NULL: one group, no window */
+    const kvpi_device *device;
+    const kvpi_size *size;
+    uint64_t context_tokens; /* of the sequences that `size` counts */
+    bool keep_evicted;
+    uint64_t seed;
+    bool prefix_cache;
+    bool output;           /* generated tokens were appended */
+    uint64_t mended;       /* requests whose ids did not fit their length */
+    uint64_t skipped;      /* requests before those */
+    uint64_t saved_blocks; /* in the snapshot that the cache was restored from; 0: none, or empty */
+    uint64_t restored_blocks;
+    uint64_t requests; /* all of the replay, rejected ones included */
+    uint64_t rejected;
+    uint64_t input_tokens;  /* of all requests */
+    uint64_t output_tokens; /* appended */
+    uint64_t hit_tokens;
+    uint64_t host_hit_tokens; /* of these, copied from the host */
+    uint64_t blocks_looked_up;
+    uint64_t block_hits;
+    uint64_t evictions;
+    uint64_t host_evictions;
+    uint64_t peak_held_blocks;
+    uint64_t open_ns;   /* sums over all calls */
+    uint64_t commit_ns; /* of the prompt */
+    uint64_t extend_ns; /* extend and commit, token by token */
+    uint64_t close_ns;
+    uint64_t wall_ns;
+    int64_t span_us; /* from the first request to the last */
+    kvpi_report_timeline timeline;
+    kvpi_load_timeline course; /* for the page: a request takes KVPI_REPORT_REQUEST_NS */
+} kvpi_report;
+
+/* Lay out the intervals.
+ *
+ * Takes:   first_us, last_us  of the requests to come, first_us <= last_us
+ *          n_requests         >= 1
+ */
+void kvpi_report_timeline_init(kvpi_report_timeline *timeline, int64_t first_us, int64_t last_us,
+                               uint64_t n_requests);
+
+/* Give the interval that a request belongs to.
+ *
+ * Takes:   place    in replay order, from 0
+ */
+kvpi_report_interval *kvpi_report_timeline_at(kvpi_report_timeline *timeline, uint64_t place,
+                                              int64_t timestamp_us);
+
+/* Divide, with 0 for nothing out of nothing. */
+double kvpi_report_ratio(uint64_t part, uint64_t whole);
+
+/* Print a line of the pool: its blocks, the tokens in them, and their bytes if they are known; of a
+ * model with windows two more lines, its layer groups and the tokens of whole sequences.
+ *
+ * Takes:   size     NULL: a block has all layers
+ *          context_tokens   of those sequences; 0: of the host, which has no such lines
+ */
+typedef struct kvpi_report_pool {
+    const char *name; /* "KV: " or "" */
+    uint64_t blocks;
+    uint64_t block_tokens;
+    uint64_t bytes; /* 0: not known */
+    uint64_t context_tokens;
+    const kvpi_size *size;
+} kvpi_report_pool;
+
+void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file);
+
+/* Make the array of a model's layer groups; null without a model. Returns: NULL when memory is
+ * short. Owns: the caller drops its reference */
+json_t *kvpi_report_groups(const kvpi_size *size);
+
+/* Make the number of tokens that sequences of the context have in so many blocks. */
+json_t *kvpi_report_tokens(const kvpi_size *size, uint64_t tokens);
+
+/* Print the report for people, at most 80 columns wide; Unicode bars if the character set of the
+ * locale is UTF-8, else ASCII. */
+void kvpi_report_print(const kvpi_report *report, FILE *file);
+
+/* Print the report as one JSON object.
+ *
+ * Returns: 0; -1 out of memory or writing failed
+ */
+int kvpi_report_print_json(const kvpi_report *report, FILE *file);
+
+/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
+json_t *kvpi_report_json(const kvpi_report *report);
+
+/* Make a JSON string of a text of the command line; null when it is not UTF-8. Returns: NULL when
+ * memory is short. Owns: as above */
+json_t *kvpi_report_text(const char *text);
+
+#endif

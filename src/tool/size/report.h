@@ -1,0 +1,42 @@
+/* What `kvpager size` prints: for people, and as JSON. */
+#ifndef KVPI_SIZE_REPORT_H
+#define KVPI_SIZE_REPORT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "tool/models/devices.h"
+#include "tool/models/models.h"
+#include "tool/size/size.h"
+
+typedef struct kvpi_size_report {
+    const kvpi_model *model;
+    const kvpi_device *device; /* NULL: the memory was given, or none */
+    const kvpi_size_options *options;
+    const kvpi_size *size;
+} kvpi_size_report;
+
+static inline double kvpi_size_gib(uint64_t bytes)
+{
+    return (double)bytes / (double)(UINT64_C(1) << 30);
+}
+
+/* Print the figures for people, at most 80 columns wide, except a long file name. */
+void kvpi_size_print(const kvpi_size_report *report, FILE *file);
+
+/* Print the figures as one JSON object.
+ *
+ * Returns: 0; -1 out of memory or writing failed
+ */
+int kvpi_size_print_json(const kvpi_size_report *report, FILE *file);
+
+/* Print the models and accelerators that have names. */
+void kvpi_size_list(FILE *file);
+
+/* The same as one JSON object: "models", "devices".
+ *
+ * Returns: as kvpi_size_print_json
+ */
+int kvpi_size_list_json(FILE *file);
+
+#endif

@@ -1,0 +1,73 @@
+/* How much KV a model needs and how much of it fits: the arithmetic of `kvpager size`. */
+#ifndef KVPI_SIZE_H
+#define KVPI_SIZE_H
+
+#include <stdint.h>
+
+#include "tool/models/models.h"
+
+typedef struct kvpi_size_options {
+    uint32_t tensor_parallel;
+    uint64_t block_tokens;   /* S */
+    uint64_t context_tokens; /* of the sequence that is counted */
+    uint64_t sink_tokens;    /* K: what layers with a window keep besides it */
+    kvpi_dtype kv_dtype;
+    kvpi_dtype weights_dtype;
+    uint64_t memory_bytes; /* of one accelerator; 0: only the sizes are asked for */
+    uint64_t utilization_milli;
+    uint64_t overhead_bytes;
+    uint64_t weights_bytes; /* of the whole model; 0: from its parameters */
+} kvpi_size_options;
+
+/* Layers that keep the same tokens. All bytes are of one accelerator. */
+typedef struct kvpi_size_group {
+    uint32_t n_layers;
+    uint32_t n_rows;        /* layer groups of the cache that these layers are */
+    uint64_t window_tokens; /* 0: keeps all tokens */
+    uint64_t token_bytes;
+    uint64_t block_bytes; /* of S tokens in these layers */
+    uint64_t
+        sequence_blocks; /* most blocks that one sequence holds while it grows to the context */
+    uint64_t sequence_bytes;
+    uint64_t blocks; /* that fit, when such sequences fill the memory */
+} kvpi_size_group;
+
+typedef struct kvpi_size {
+    kvpi_size_group groups[2]; /* [n_groups], layers without a window first */
+    uint32_t n_groups;
+    uint64_t token_bytes; /* sums over the groups */
+    uint64_t block_bytes;
+    uint64_t sequence_bytes;
+    /* Of the cache: one pool of equal blocks, each of S tokens in row_layers layers. */
+    uint32_t row_layers;
+    uint32_t n_rows;             /* layer groups, KVP_GROUPS_MAX at most */
+    uint32_t padded_layers;      /* places for layers that none of them has */
+    uint64_t pool_token_bytes;   /* of one token in a block */
+    uint64_t sequence_in_blocks; /* blocks of the pool that a sequence of the context holds */
+    /* With memory only; of one accelerator. */
+    uint64_t usable_bytes;
+    uint64_t weights_bytes;
+    uint64_t kv_bytes; /* what is left */
+    /* With memory, or from kvpi_size_fill. */
+    uint64_t pool_blocks; /* of the cache; its null block comes on top */
+    uint64_t tokens;      /* in the blocks of the first group */
+    uint64_t sequences;   /* whole ones of context_tokens */
+} kvpi_size;
+
+/* Count.
+ *
+ * Takes:   options  tensor_parallel one that kvpi_models_divides; with memory, the model's weights
+ *                   known or weights_bytes given
+ * Gives:   out      always
+ * Returns: 0; -1 when weights and overhead leave no room for a block of each group
+ */
+int kvpi_size_count(const kvpi_model *model, const kvpi_size_options *options, kvpi_size *out);
+
+/* Say what a pool of so many blocks holds when sequences of the context fill it, one after the
+ * other: pool_blocks, tokens, sequences, and the blocks of each group.
+ *
+ * Takes:   size     counted with these options
+ */
+void kvpi_size_fill(const kvpi_size_options *options, uint64_t pool_blocks, kvpi_size *size);
+
+#endif

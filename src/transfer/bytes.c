@@ -1,0 +1,355 @@
+/* transfer_bytes: the messages of a transfer, written and read. No state, no memory of its own.
+ *
+ * Readers take any bytes. A number is compared with what it may be before it is used; where a
+ * meaning has one form, another form is damage. */
+#include "transfer/bytes.h"
+
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/sized.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static const uint8_t MAGIC[4] = {'k', 'v', 'p', 't'};
+
+/* Slots fit: blocks are below 2^31, tokens of a block at most 2^16. */
+#define SLOT_END (INT64_C(1) << 47)
+
+/* ------------------------------------------------------------------------------------- the head */
+
+void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head)
+{
+    const uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
+    memcpy(message, MAGIC, sizeof MAGIC);
+    message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
+    message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PLACE, head->part >> 32, 2);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PART, (uint32_t)head->part, 4);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_BODY,
+                        kvpi_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
+    kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
+                        kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
+}
+
+int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
+                            struct kvpi_transfer_head *out_head)
+{
+    if (n_bytes < KVPI_TRANSFER_HEAD_BYTES || memcmp(message, MAGIC, sizeof MAGIC) != 0 ||
+        kvpi_transfer_load(message + KVPI_TRANSFER_AT_HEAD, 8) !=
+            kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD))
+        return 0;
+    out_head->version = message[KVPI_TRANSFER_AT_VERSION];
+    out_head->kind = message[KVPI_TRANSFER_AT_KIND];
+    out_head->n_bytes = kvpi_transfer_load32(message + KVPI_TRANSFER_AT_LENGTH);
+    out_head->part = kvpi_transfer_load(message + KVPI_TRANSFER_AT_PLACE, 2) << 32 |
+                     kvpi_transfer_load32(message + KVPI_TRANSFER_AT_PART);
+    out_head->epoch = kvpi_transfer_load(message + KVPI_TRANSFER_AT_EPOCH, 8);
+    out_head->id = kvpi_transfer_load(message + KVPI_TRANSFER_AT_ID, 8);
+    out_head->body = kvpi_transfer_load(message + KVPI_TRANSFER_AT_BODY, 8);
+    return 1;
+}
+
+kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uint8_t *message,
+                                size_t n_bytes)
+{
+    if (head->version != KVPI_TRANSFER_VERSION)
+        return KVP_E_VERSION;
+    if (head->n_bytes != n_bytes || (head->part >> 32 == 0) != ((uint32_t)head->part == 0) ||
+        head->body !=
+            kvpi_checksum(message + KVPI_TRANSFER_HEAD_BYTES, n_bytes - KVPI_TRANSFER_HEAD_BYTES))
+        return KVP_E_FORMAT;
+    return KVP_OK;
+}
+
+/* ---------------------------------------------------------------------------- shapes and slices */
+
+void kvpi_slice_put(const kvp_slice *slice, uint8_t *out)
+{
+    kvpi_transfer_store(out, slice->first_layer, 4);
+    kvpi_transfer_store(out + 4, slice->n_layers, 4);
+    kvpi_transfer_store(out + 8, slice->first_head, 4);
+    kvpi_transfer_store(out + 12, slice->n_heads, 4);
+}
+
+void kvpi_slice_get(const uint8_t *in, kvp_slice *out_slice)
+{
+    out_slice->first_layer = kvpi_transfer_load32(in);
+    out_slice->n_layers = kvpi_transfer_load32(in + 4);
+    out_slice->first_head = kvpi_transfer_load32(in + 8);
+    out_slice->n_heads = kvpi_transfer_load32(in + 12);
+}
+
+static int range_within(uint64_t first, uint64_t n, uint64_t whole_first, uint64_t whole_n)
+{
+    return n > 0 && first >= whole_first && first + n <= whole_first + whole_n;
+}
+
+int kvpi_slice_within(const kvp_slice *slice, const kvp_slice *whole)
+{
+    return range_within(slice->first_layer, slice->n_layers, whole->first_layer, whole->n_layers) &&
+           range_within(slice->first_head, slice->n_heads, whole->first_head, whole->n_heads);
+}
+
+static uint32_t meet(uint64_t a, uint64_t n_a, uint64_t b, uint64_t n_b, uint32_t *out_first)
+{
+    const uint64_t first = a > b ? a : b;
+    const uint64_t end = a + n_a < b + n_b ? a + n_a : b + n_b;
+    *out_first = (uint32_t)first;
+    return first < end ? (uint32_t)(end - first) : 0;
+}
+
+int kvpi_slice_meet(const kvp_slice *a, const kvp_slice *b, kvp_slice *out_slice)
+{
+    out_slice->n_layers =
+        meet(a->first_layer, a->n_layers, b->first_layer, b->n_layers, &out_slice->first_layer);
+    out_slice->n_heads =
+        meet(a->first_head, a->n_heads, b->first_head, b->n_heads, &out_slice->first_head);
+    return out_slice->n_layers > 0 && out_slice->n_heads > 0;
+}
+
+void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out)
+{
+    const uint32_t numbers[5] = {shape->type, shape->flags, shape->k_size, shape->v_size,
+                                 shape->block_tokens};
+    for (int i = 0; i < 5; i++)
+        kvpi_transfer_store(out + 4 * i, numbers[i], 4);
+    kvpi_slice_put(&shape->slice, out + 20);
+    kvpi_transfer_store(out + 36, shape->begin, 4);
+    kvpi_transfer_store(out + 40, shape->end, 4);
+    kvpi_transfer_store(out + 44, 0, 4);
+    kvpi_transfer_store(out + 48, shape->model_version, 8);
+    memcpy(out + 56, shape->model.bytes, 16);
+    memcpy(out + 72, shape->space.bytes, 16);
+}
+
+void kvpi_shape_get(const uint8_t *in, struct kvpi_shape *out_shape)
+{
+    out_shape->type = kvpi_transfer_load32(in);
+    out_shape->flags = kvpi_transfer_load32(in + 4);
+    out_shape->k_size = kvpi_transfer_load32(in + 8);
+    out_shape->v_size = kvpi_transfer_load32(in + 12);
+    out_shape->block_tokens = kvpi_transfer_load32(in + 16);
+    kvpi_slice_get(in + 20, &out_shape->slice);
+    out_shape->begin = kvpi_transfer_load32(in + 36);
+    out_shape->end = kvpi_transfer_load32(in + 40);
+    out_shape->model_version = kvpi_transfer_load(in + 48, 8);
+    memcpy(out_shape->model.bytes, in + 56, 16);
+    memcpy(out_shape->space.bytes, in + 72, 16);
+}
+
+int kvpi_shape_fits(const struct kvpi_shape *a, const struct kvpi_shape *b)
+{
+    if (a->type != b->type || a->flags != b->flags || a->k_size != b->k_size ||
+        a->v_size != b->v_size || a->model_version != b->model_version ||
+        memcmp(&a->model, &b->model, sizeof a->model) != 0 ||
+        memcmp(&a->space, &b->space, sizeof a->space) != 0)
+        return 0;
+    /* A scale is of a block: only an equal block can take it over. */
+    return !kvpi_shape_has_scales(a) || a->block_tokens == b->block_tokens;
+}
+
+/* --------------------------------------------------------------------------------------- chunks */
+
+void kvpi_chunk_put(const struct kvpi_chunk *chunk, uint8_t *out)
+{
+    const uint32_t numbers[8] = {
+        chunk->layer, chunk->first_head, chunk->n_heads, chunk->position, chunk->n_tokens, 0, 0, 0};
+    for (int i = 0; i < 8; i++)
+        kvpi_transfer_store(out + 4 * i, numbers[i], 4);
+}
+
+void kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk)
+{
+    out_chunk->layer = kvpi_transfer_load32(in);
+    out_chunk->first_head = kvpi_transfer_load32(in + 4);
+    out_chunk->n_heads = kvpi_transfer_load32(in + 8);
+    out_chunk->position = kvpi_transfer_load32(in + 12);
+    out_chunk->n_tokens = kvpi_transfer_load32(in + 16);
+}
+
+/* --------------------------------------------------------------------------------------- hashes */
+
+static kvp_hash canonical(XXH128_hash_t hash)
+{
+    XXH128_canonical_t bytes;
+    kvp_hash out;
+    XXH128_canonicalFromHash(&bytes, hash);
+    memcpy(out.bytes, bytes.digest, sizeof out.bytes);
+    return out;
+}
+
+kvp_hash kvpi_transfer_hash(const void *bytes, size_t n_bytes)
+{
+    return canonical(XXH3_128bits(n_bytes > 0 ? bytes : "", n_bytes));
+}
+
+kvp_status kvpi_transfer_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
+                                kvp_hash *out_hash)
+{
+    enum { PIECE = 256 };
+    XXH3_state_t state;
+    int32_t tokens[PIECE];
+    uint8_t bytes[4 * PIECE];
+    (void)XXH3_128bits_reset(&state);
+    for (uint32_t at = 0, n; at < n_tokens; at += n) {
+        n = n_tokens - at < PIECE ? n_tokens - at : PIECE;
+        const kvp_status status = kvp_seq_tokens(cache, seq, at, n, tokens);
+        if (status != KVP_OK)
+            return status;
+        for (uint32_t i = 0; i < n; i++)
+            kvpi_transfer_store(bytes + 4 * (size_t)i, (uint32_t)tokens[i], 4);
+        (void)XXH3_128bits_update(&state, bytes, 4 * (size_t)n);
+    }
+    *out_hash = canonical(XXH3_128bits_digest(&state));
+    return KVP_OK;
+}
+
+/* -------------------------------------------------------------------------------------- tickets */
+
+static void put_number(struct kvpi_run_writer *out, uint64_t value)
+{
+    do {
+        const uint8_t byte = (uint8_t)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
+        if (out->n < out->capacity)
+            out->bytes[out->n] = byte;
+        out->n++;
+        value >>= 7;
+    } while (value > 0);
+}
+
+/* 0, -1, 1, -2, ... are 0, 1, 2, 3, ... */
+void kvpi_run_put(struct kvpi_run_writer *out, const kvp_slot_run *run)
+{
+    const int64_t way = run->slot - out->at;
+    put_number(out, ((uint64_t)way << 1) ^ (way < 0 ? UINT64_MAX : 0));
+    put_number(out, run->n_tokens);
+    out->at = run->slot + run->n_tokens;
+}
+
+/* A number below 2^49, in its shortest form. */
+static int get_number(const uint8_t **at, const uint8_t *end, uint64_t *out_value)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 49 && *at < end; shift += 7) {
+        const uint8_t byte = *(*at)++;
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *out_value = value;
+            return byte != 0 || shift == 0;
+        }
+    }
+    return 0;
+}
+
+static int get_run(const uint8_t **at, const uint8_t *end, int64_t *slot, kvp_slot_run *out_run)
+{
+    uint64_t code, n_tokens;
+    if (!get_number(at, end, &code) || !get_number(at, end, &n_tokens) || n_tokens == 0 ||
+        n_tokens > INT32_MAX)
+        return 0;
+    *slot += (int64_t)(code >> 1) ^ ((code & 1) != 0 ? -1 : 0);
+    if (*slot < 0 || *slot + (int64_t)n_tokens > SLOT_END)
+        return 0;
+    *out_run = (kvp_slot_run){*slot, (uint32_t)n_tokens};
+    *slot += (int64_t)n_tokens;
+    return 1;
+}
+
+static int get_runs(const struct kvpi_ticket *ticket, kvp_slot_run *out_runs, uint32_t capacity)
+{
+    const uint8_t *at = ticket->runs;
+    uint64_t n_tokens = 0;
+    int64_t slot = 0;
+    for (uint32_t i = 0; i < ticket->n_runs; i++) {
+        const int64_t before = slot;
+        kvp_slot_run run;
+        if (!get_run(&at, ticket->runs_end, &slot, &run) || (i > 0 && run.slot == before))
+            return 0;
+        n_tokens += run.n_tokens;
+        if (i < capacity)
+            out_runs[i] = run;
+    }
+    return at == ticket->runs_end && n_tokens == ticket->shape.end - ticket->shape.begin;
+}
+
+static int has_slice(const kvp_slice *slice)
+{
+    static const kvp_slice WHOLE = {0, UINT32_MAX, 0, UINT32_MAX};
+    return slice->n_layers <= KVP_LAYERS_MAX && slice->n_heads <= KVP_HEADS_MAX &&
+           kvpi_slice_within(slice, &WHOLE);
+}
+
+kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket *out_ticket,
+                           kvp_slot_run *out_runs, uint32_t capacity)
+{
+    struct kvpi_ticket *t = out_ticket;
+    const uint8_t *body = (const uint8_t *)bytes + KVPI_TRANSFER_HEAD_BYTES;
+    if (!kvpi_transfer_read_head(bytes, n_bytes, &t->head))
+        return KVP_E_FORMAT;
+    const kvp_status status = kvpi_transfer_verify(&t->head, bytes, n_bytes);
+    if (status != KVP_OK)
+        return status;
+    if (t->head.kind != KVPI_TRANSFER_TICKET || t->head.id == 0 ||
+        n_bytes < KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_TICKET_BYTES)
+        return KVP_E_FORMAT;
+    kvpi_shape_get(body, &t->shape);
+    t->n_checked = kvpi_transfer_load32(body + 88);
+    t->n_runs = kvpi_transfer_load32(body + 92);
+    memcpy(t->tokens.bytes, body + 96, 16);
+    t->runs = body + KVPI_TRANSFER_TICKET_BYTES;
+    t->runs_end = (const uint8_t *)bytes + n_bytes;
+    if (t->shape.begin >= t->shape.end || t->shape.end > INT32_MAX || t->n_checked > t->shape.end ||
+        t->shape.block_tokens == 0 || t->shape.block_tokens > KVP_BLOCK_TOKENS_MAX ||
+        !has_slice(&t->shape.slice))
+        return KVP_E_FORMAT;
+    return get_runs(t, out_runs, capacity) ? KVP_OK : KVP_E_FORMAT;
+}
+
+static kvp_status ticket_read(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                              kvp_slot_run *out_runs, uint32_t capacity)
+{
+    struct kvpi_ticket t;
+    if (!bytes || (!out_runs && capacity > 0))
+        return KVP_E_ARG;
+    /* Twice: runs are written only when all of them are right. */
+    kvp_status status = kvpi_ticket_get(bytes, n_bytes, &t, NULL, 0);
+    if (status != KVP_OK)
+        return status;
+    if (out_ticket)
+        *out_ticket = (kvp_ticket){.epoch = t.head.epoch,
+                                   .id = t.head.id,
+                                   .model_version = t.shape.model_version,
+                                   .type = t.shape.type,
+                                   .k_size = t.shape.k_size,
+                                   .v_size = t.shape.v_size,
+                                   .block_tokens = t.shape.block_tokens,
+                                   .slice = t.shape.slice,
+                                   .begin = t.shape.begin,
+                                   .end = t.shape.end,
+                                   .n_runs = t.n_runs};
+    if (capacity == 0)
+        return KVP_OK;
+    if (capacity < t.n_runs)
+        return KVP_E_TOO_SMALL;
+    return kvpi_ticket_get(bytes, n_bytes, &t, out_runs, capacity);
+}
+
+kvp_status kvp_ticket_read_sized(const void *bytes, size_t n_bytes, kvp_ticket *out_ticket,
+                                 size_t ticket_size, kvp_slot_run *out_runs, uint32_t capacity)
+{
+    kvp_ticket full;
+    if (kvpi_sized_bad(out_ticket, ticket_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status =
+        ticket_read(bytes, n_bytes, out_ticket == NULL ? NULL : &full, out_runs, capacity);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_ticket, ticket_size, &full, sizeof(full));
+    }
+    return status;
+}

@@ -1,0 +1,713 @@
+/* transfer_receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
+ *
+ *   cells of a transfer [L, H]:  next        position that must come next in this layer and head
+ *                                link, part  who began it, in which attempt: alone may go on
+ *                                phase       OPEN nobody has; BEGUN; DONE: all of it is there, and
+ *                                            the sender stands by it
+ *
+ * T1  A cell is begun once. A transfer is MOVING when one is, and COMPLETE when all are done.
+ * T2  Bytes are written only: for a BEGUN cell, by its sender, at `next`, below `end`, after the
+ *     checksum, and while the sequence is what it was when its slots were handed out.
+ * T3  A link that has begun nothing of a transfer cannot make it fail.
+ * T4  A message is taken from a link only while a reply fits: a refusal is never lost for room.
+ *     How a transfer ended is owed to every link that began a part, until it takes it.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transfer/rows.h"
+#include "transfer/side.h"
+#include "base/sized.h"
+
+enum { CELL_OPEN = 0, CELL_BEGUN = 1, CELL_DONE = 2 };
+
+struct cell {
+    uint64_t part; /* of a mark: a place and its generation, which is retired */
+    uint32_t next;
+    uint16_t link;
+    uint16_t phase;
+};
+
+struct receiving {
+    struct kvpi_transfer t;
+    uint64_t row_version; /* the sequence's, when the slots were handed out: never wraps */
+    uint32_t n_checked;
+    kvp_hash tokens;
+    kvp_hash space;
+    uint64_t ticket; /* its body's checksum */
+    uint64_t begun;  /* a bit for each link that began a part */
+    uint32_t cells_left;
+    struct cell *cells; /* [L, H] */
+};
+
+struct kvp_receiver {
+    struct kvpi_side side;
+    struct receiving *receivings; /* [max_transfers] */
+    struct cell *cells;
+    kvp_receiver_stats stats; /* never wrap */
+    uint32_t n_ended;         /* since it was told last; stays at the largest number */
+};
+
+typedef struct kvp_receiver receiver;
+
+/* A message that was taken, while it is looked at. */
+struct incoming {
+    uint32_t link;
+    struct kvpi_transfer_head head;
+    const uint8_t *bytes;
+    size_t n_bytes;
+    struct receiving *r; /* NULL: not here */
+};
+
+static const uint8_t *body_of(const struct incoming *in)
+{
+    return in->bytes + KVPI_TRANSFER_HEAD_BYTES;
+}
+
+/* ------------------------------------------------------------------------------------ creation */
+
+kvp_status kvp_receiver_create(const kvp_transfer_config *config, kvp_receiver **out_receiver)
+{
+    if (!out_receiver)
+        return KVP_E_ARG;
+    receiver *self = calloc(1, sizeof *self);
+    if (!self)
+        return KVP_E_NO_MEMORY;
+    kvp_status status = kvpi_side_init(&self->side, config);
+    if (status != KVP_OK)
+        goto fail;
+    const uint32_t n = self->side.config.max_transfers;
+    const uint64_t n_cells = (uint64_t)n * self->side.layout.n_layers * self->side.layout.n_heads;
+    status = n_cells > SIZE_MAX / sizeof(struct cell) ? KVP_E_TOO_LONG : KVP_E_NO_MEMORY;
+    if (status == KVP_E_TOO_LONG)
+        goto fail;
+    self->receivings = calloc(n, sizeof *self->receivings);
+    self->cells = calloc((size_t)n_cells, sizeof *self->cells);
+    if (!self->receivings || !self->cells)
+        goto fail;
+    for (uint32_t i = 0; i < n; i++)
+        self->receivings[i].cells = self->cells + i * (n_cells / n);
+    *out_receiver = self;
+    return KVP_OK;
+fail:
+    kvp_receiver_destroy(self);
+    return status;
+}
+
+void kvp_receiver_destroy(kvp_receiver *self)
+{
+    if (!self)
+        return;
+    free(self->receivings);
+    free(self->cells);
+    free(self);
+}
+
+#if KVP_CHECK >= 1
+void kvpi_receiver_start_at(receiver *self, uint64_t start)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        self->receivings[i].t.generation = kvpi_transfer_start(start);
+}
+#endif
+
+static uint32_t n_cells_of(const receiver *self)
+{
+    return self->side.layout.n_layers * self->side.layout.n_heads;
+}
+
+static struct receiving *find(const receiver *self, uint64_t id)
+{
+    const uint32_t place = (uint32_t)id - 1;
+    if (place >= self->side.config.max_transfers)
+        return NULL;
+    struct receiving *r = &self->receivings[place];
+    return r->t.state != 0 && kvpi_transfer_id(&r->t, place) == id ? r : NULL;
+}
+
+static struct kvpi_transfer_head result_head(const receiver *self, uint64_t id)
+{
+    return (struct kvpi_transfer_head){
+        .kind = KVPI_TRANSFER_RESULT, .epoch = self->side.config.epoch, .id = id};
+}
+
+/* ------------------------------------------------------------------------------- how it ends */
+
+/* Tell those who are owed it, as far as their links take it. */
+static void pay(receiver *self, struct receiving *r)
+{
+    const uint32_t place = (uint32_t)(r - self->receivings);
+    const struct kvpi_transfer_head head = result_head(self, kvpi_transfer_id(&r->t, place));
+    for (uint32_t i = 0; i < self->side.config.max_links && r->t.owed != 0; i++) {
+        const uint64_t bit = UINT64_C(1) << i;
+        if ((r->t.owed & bit) != 0 &&
+            kvpi_side_tell(&self->side, i, &head, r->t.status) != KVP_E_AGAIN)
+            r->t.owed &= ~bit;
+    }
+}
+
+static void end(receiver *self, struct receiving *r, uint32_t state, kvp_status status)
+{
+    r->t.state = state;
+    r->t.status = status;
+    r->t.owed = r->begun;
+    self->n_ended += self->n_ended < UINT32_MAX;
+    pay(self, r);
+}
+
+static void fail(receiver *self, struct receiving *r, kvp_status status)
+{
+    end(self, r, KVP_TRANSFER_FAILED, status);
+}
+
+/* A link is gone, and with it what came from there. */
+static void lose(receiver *self, uint32_t link, kvp_status status)
+{
+    const uint64_t bit = UINT64_C(1) << link;
+    kvpi_side_break(&self->side, link, status);
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++) {
+        struct receiving *r = &self->receivings[i];
+        if ((r->begun & bit) == 0)
+            continue;
+        r->begun &= ~bit;
+        r->t.owed &= ~bit;
+        if (kvpi_transfer_lives(&r->t))
+            fail(self, r, status);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- links */
+
+kvp_status kvp_receiver_attach(kvp_receiver *self, const kvp_link *link, uint32_t *out_link)
+{
+    return self ? kvpi_side_attach(&self->side, link, out_link) : KVP_E_ARG;
+}
+
+kvp_status kvp_receiver_detach(kvp_receiver *self, uint32_t link)
+{
+    if (!self || !kvpi_side_has_link(&self->side, link))
+        return KVP_E_ARG;
+    lose(self, link, KVP_E_PEER);
+    self->side.links[link].attached = 0;
+    return KVP_OK;
+}
+
+kvp_status kvp_receiver_link(const kvp_receiver *self, uint32_t link)
+{
+    return self && kvpi_side_has_link(&self->side, link) ? self->side.links[link].broken
+                                                         : KVP_E_ARG;
+}
+
+/* ------------------------------------------------------------------------------------- reserve */
+
+/* R2: is the sequence as it was when its slots were handed out? */
+static kvp_status look_at_seq(const receiver *self, const struct receiving *r)
+{
+    kvp_seq_info info;
+    if (kvp_seq_info_get(self->side.config.cache, r->t.seq, &info) != KVP_OK)
+        return KVP_E_HANDLE;
+    const int same = info.tier == KVP_DEVICE && info.computed_tokens == r->t.begin &&
+                     info.writable_tokens >= r->t.end && info.tokens >= r->t.end &&
+                     info.row_version == r->row_version;
+    return same ? KVP_OK : KVP_E_STATE;
+}
+
+static kvp_status check_reserve(const receiver *self, const kvp_receive *receive,
+                                kvp_seq_info *info, uint32_t *out_end)
+{
+    const uint32_t S = self->side.layout.block_tokens;
+    const kvp_status status = kvp_seq_info_get(self->side.config.cache, receive->seq, info);
+    if (status != KVP_OK)
+        return status;
+    const uint32_t end_ = receive->end == KVP_END ? info->tokens : receive->end;
+    if (end_ > info->tokens || end_ <= info->computed_tokens)
+        return KVP_E_ARG;
+    if (info->tier != KVP_DEVICE || info->writable_tokens < end_)
+        return KVP_E_STATE;
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++) {
+        const struct kvpi_transfer *t = &self->receivings[i].t;
+        if (t->state != 0 && t->seq.bits == receive->seq.bits)
+            return KVP_E_STATE;
+    }
+    *out_end = end_;
+    return kvpi_shape_has_scales(&self->side.shape) && info->computed_tokens % S != 0
+               ? KVP_E_MISMATCH
+               : KVP_OK;
+}
+
+/* Blocks that follow each other in the pool are one run. */
+static uint32_t put_runs(const receiver *self, const struct kvpi_transfer *t,
+                         struct kvpi_run_writer *out)
+{
+    const uint32_t S = self->side.layout.block_tokens;
+    const int32_t *row = NULL;
+    uint32_t n_row, n_runs = 0;
+    kvp_slot_run run = {0, 0};
+    if (kvp_seq_row(self->side.config.cache, t->seq, 0, &row, &n_row) != KVP_OK)
+        return 0;
+    for (uint32_t at = t->begin, n; at < t->end; at += n) {
+        const int64_t slot = (int64_t)row[at / S] * S + at % S;
+        n = S - at % S < t->end - at ? S - at % S : t->end - at;
+        if (run.n_tokens > 0 && slot == run.slot + run.n_tokens) {
+            run.n_tokens += n;
+            continue;
+        }
+        if (run.n_tokens > 0)
+            kvpi_run_put(out, &run);
+        run = (kvp_slot_run){slot, n};
+        n_runs++;
+    }
+    kvpi_run_put(out, &run);
+    return n_runs;
+}
+
+static struct kvpi_shape shape_of(const receiver *self, const struct receiving *r)
+{
+    struct kvpi_shape shape = self->side.shape;
+    shape.begin = r->t.begin;
+    shape.end = r->t.end;
+    shape.space = r->space;
+    return shape;
+}
+
+/* The ticket of a transfer that is all but begun; its size in any case. */
+static kvp_status put_ticket(const receiver *self, struct receiving *r, uint8_t *out,
+                             size_t capacity, size_t *out_n_bytes)
+{
+    const size_t fixed = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_TICKET_BYTES;
+    const size_t room = capacity > fixed ? capacity - fixed : 0;
+    struct kvpi_run_writer runs = {room > 0 ? out + fixed : NULL, room, 0, 0};
+    const uint32_t n_runs = put_runs(self, &r->t, &runs);
+    const struct kvpi_shape shape = shape_of(self, r);
+    const uint32_t place = (uint32_t)(r - self->receivings);
+    *out_n_bytes = fixed + runs.n;
+    if (capacity == 0)
+        return KVP_OK;
+    if (capacity < fixed + runs.n)
+        return KVP_E_TOO_SMALL;
+    assert(out != NULL);
+    uint8_t *body = out + KVPI_TRANSFER_HEAD_BYTES;
+    kvpi_shape_put(&shape, body);
+    kvpi_transfer_store(body + 88, r->n_checked, 4);
+    kvpi_transfer_store(body + 92, n_runs, 4);
+    memcpy(body + 96, r->tokens.bytes, 16);
+    const struct kvpi_transfer_head head = {.kind = KVPI_TRANSFER_TICKET,
+                                            .epoch = self->side.config.epoch,
+                                            .id = kvpi_transfer_id(&r->t, place)};
+    kvpi_transfer_seal(out, *out_n_bytes, &head);
+    r->ticket = kvpi_transfer_load(out + KVPI_TRANSFER_AT_BODY, 8);
+    return KVP_OK;
+}
+
+static struct receiving *free_place(const receiver *self)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        if (kvpi_transfer_is_free(&self->receivings[i].t))
+            return &self->receivings[i];
+    return NULL;
+}
+
+kvp_status kvp_receiver_reserve(kvp_receiver *self, const kvp_receive *receive, void *out_bytes,
+                                size_t capacity, size_t *out_n_bytes, uint64_t *out_id)
+{
+    kvp_receive own = {0};
+    kvp_seq_info info;
+    uint32_t end_;
+    receive = kvpi_sized_take(receive, &own, sizeof(own));
+    if (!self || !receive || (!receive->space && receive->space_bytes > 0) ||
+        (!out_bytes && capacity > 0) || !out_n_bytes || !out_id)
+        return KVP_E_ARG;
+    kvp_status status = check_reserve(self, receive, &info, &end_);
+    if (status != KVP_OK)
+        return status;
+    struct receiving *r = free_place(self);
+    if (!r)
+        return KVP_E_AGAIN;
+    struct receiving fresh = {.t = {.generation = r->t.generation + 1,
+                                    .begin = info.computed_tokens,
+                                    .end = end_,
+                                    .seq = receive->seq},
+                              .row_version = info.row_version,
+                              .n_checked = info.kept_tokens < end_ ? info.kept_tokens : end_,
+                              .space = kvpi_transfer_hash(receive->space, receive->space_bytes),
+                              .cells_left = n_cells_of(self),
+                              .cells = r->cells};
+    status =
+        kvpi_transfer_tokens(self->side.config.cache, receive->seq, fresh.n_checked, &fresh.tokens);
+    if (status != KVP_OK)
+        return status;
+    const struct receiving before = *r;
+    *r = fresh;
+    status = put_ticket(self, r, out_bytes, capacity, out_n_bytes);
+    if (status != KVP_OK || capacity == 0) {
+        *r = before;
+        return status;
+    }
+    memset(r->cells, 0, n_cells_of(self) * sizeof *r->cells);
+    r->t.state = KVP_TRANSFER_WAITING;
+    *out_id = kvpi_transfer_id(&r->t, (uint32_t)(r - self->receivings));
+    return KVP_OK;
+}
+
+/* --------------------------------------------------------------------------------------- begin */
+
+static struct cell *cell_at(const receiver *self, const struct receiving *r, uint32_t layer,
+                            uint32_t head)
+{
+    const kvp_layout *layout = &self->side.layout;
+    return &r->cells[(size_t)(layer - layout->first_layer) * layout->n_heads + head -
+                     layout->first_head];
+}
+
+/* Are all cells of a slice in a phase (and, unless it is OPEN, of this message's sender)? */
+static int all_cells(const receiver *self, const struct incoming *in, const kvp_slice *slice,
+                     uint32_t phase)
+{
+    for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++) {
+        for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++) {
+            const struct cell *cell = cell_at(self, in->r, l, h);
+            const int is_theirs = cell->link == in->link && cell->part == in->head.part;
+            if (cell->phase != phase || (phase != CELL_OPEN && !is_theirs))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static void set_cells(const receiver *self, const struct receiving *r, const kvp_slice *slice,
+                      const struct cell *value)
+{
+    for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++)
+        for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++)
+            *cell_at(self, r, l, h) = *value;
+}
+
+static void refuse(receiver *self, const struct incoming *in, kvp_status status)
+{
+    const struct kvpi_transfer_head head = {
+        .kind = KVPI_TRANSFER_RESULT, .epoch = in->head.epoch, .id = in->head.id};
+    self->stats.refused++;
+    self->stats.last_refusal = status;
+    (void)kvpi_side_tell(&self->side, in->link, &head, status); /* T4: there is room */
+}
+
+static kvp_status check_begin(const receiver *self, const struct incoming *in,
+                              struct kvpi_shape *theirs)
+{
+    if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES)
+        return KVP_E_FORMAT;
+    if (!in->r)
+        return KVP_E_HANDLE;
+    if (!kvpi_transfer_lives(&in->r->t))
+        return KVP_E_STATE;
+    const struct kvpi_shape ours = shape_of(self, in->r);
+    kvpi_shape_get(body_of(in), theirs);
+    if (!kvpi_shape_fits(&ours, theirs) || theirs->begin != ours.begin || theirs->end != ours.end ||
+        !kvpi_slice_within(&theirs->slice, &ours.slice) ||
+        kvpi_transfer_load(body_of(in) + KVPI_TRANSFER_SHAPE_BYTES, 8) != in->r->ticket)
+        return KVP_E_MISMATCH;
+    return all_cells(self, in, &theirs->slice, CELL_OPEN) ? KVP_OK : KVP_E_STATE;
+}
+
+static void on_begin(receiver *self, const struct incoming *in)
+{
+    struct kvpi_shape theirs;
+    struct receiving *r = in->r;
+    kvp_status status = check_begin(self, in, &theirs);
+    if (status == KVP_OK) {
+        status = look_at_seq(self, r);
+        if (status != KVP_OK)
+            fail(self, r, status);
+    }
+    if (status != KVP_OK) {
+        refuse(self, in, status);
+        return;
+    }
+    const struct cell begun = {in->head.part, r->t.begin, (uint16_t)in->link, CELL_BEGUN};
+    set_cells(self, r, &theirs.slice, &begun);
+    r->begun |= UINT64_C(1) << in->link;
+    r->t.state = KVP_TRANSFER_MOVING;
+}
+
+/* --------------------------------------------------------------------------------------- chunks */
+
+/* With scales a chunk is what one block has of the transfer: its scales come with it. */
+static int is_block(const receiver *self, const struct receiving *r, const struct kvpi_chunk *chunk)
+{
+    const uint32_t S = self->side.layout.block_tokens;
+    const uint32_t rest = r->t.end - chunk->position;
+    return chunk->position % S == 0 && chunk->n_tokens == (rest < S ? rest : S);
+}
+
+/* T2, all but the sequence. */
+static int chunk_fits(const receiver *self, const struct incoming *in,
+                      const struct kvpi_chunk *chunk)
+{
+    const struct receiving *r = in->r;
+    const kvp_slice slice = {chunk->layer, 1, chunk->first_head, chunk->n_heads};
+    if (!kvpi_slice_within(&slice, &self->side.shape.slice) ||
+        !all_cells(self, in, &slice, CELL_BEGUN))
+        return 0;
+    for (uint32_t h = 0; h < chunk->n_heads; h++)
+        if (cell_at(self, r, chunk->layer, chunk->first_head + h)->next != chunk->position)
+            return 0;
+    if (chunk->n_tokens == 0 || chunk->n_tokens > r->t.end - chunk->position)
+        return 0;
+    return !kvpi_shape_has_scales(&self->side.shape) || is_block(self, r, chunk);
+}
+
+/* Write a chunk that fits and is of the right length. */
+static kvp_status take_chunk(receiver *self, const struct incoming *in,
+                             const struct kvpi_chunk *chunk)
+{
+    const kvp_layout *layout = &self->side.layout;
+    kvp_layer layer;
+    uint32_t n_row;
+    struct kvpi_rows rows = {.layer = &layer,
+                             .first_head = chunk->first_head - layout->first_head,
+                             .n_heads = chunk->n_heads,
+                             .position = chunk->position,
+                             .n_tokens = chunk->n_tokens};
+    (void)kvp_memory_layer(self->side.config.memory, chunk->layer - layout->first_layer, &layer);
+    const size_t kv_bytes = kvpi_rows_token_bytes(&layer, chunk->n_heads) * chunk->n_tokens +
+                            kvpi_rows_scale_bytes(&layer, chunk->n_heads);
+    if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes)
+        return KVP_E_FORMAT;
+    kvp_status status = look_at_seq(self, in->r);
+    if (status == KVP_OK)
+        status = kvp_seq_row(self->side.config.cache, in->r->t.seq, 0, &rows.row, &n_row);
+    if (status != KVP_OK)
+        return status;
+    kvpi_rows_scatter(&rows, body_of(in) + KVPI_TRANSFER_CHUNK_BYTES);
+    for (uint32_t h = 0; h < chunk->n_heads; h++)
+        cell_at(self, in->r, chunk->layer, chunk->first_head + h)->next += chunk->n_tokens;
+    in->r->t.chunks++;
+    in->r->t.bytes += kv_bytes;
+    self->stats.chunks++;
+    self->stats.bytes += kv_bytes;
+    return KVP_OK;
+}
+
+static void on_chunk(receiver *self, const struct incoming *in)
+{
+    struct kvpi_chunk chunk;
+    kvp_status status = KVP_E_FORMAT;
+    if (in->n_bytes >= KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES) {
+        kvpi_chunk_get(body_of(in), &chunk);
+        if (chunk_fits(self, in, &chunk))
+            status = take_chunk(self, in, &chunk);
+    }
+    if (status != KVP_OK)
+        fail(self, in->r, status);
+}
+
+/* ------------------------------------------------------------------------------- done, give up */
+
+static kvp_status check_done(const receiver *self, const struct incoming *in, kvp_slice *slice)
+{
+    const struct receiving *r = in->r;
+    if (in->n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES)
+        return KVP_E_FORMAT;
+    kvpi_slice_get(body_of(in), slice);
+    if (!kvpi_slice_within(slice, &self->side.shape.slice) ||
+        !all_cells(self, in, slice, CELL_BEGUN))
+        return KVP_E_FORMAT;
+    for (uint32_t l = slice->first_layer; l < slice->first_layer + slice->n_layers; l++)
+        for (uint32_t h = slice->first_head; h < slice->first_head + slice->n_heads; h++)
+            if (cell_at(self, r, l, h)->next != r->t.end)
+                return KVP_E_FORMAT;
+    if (memcmp(body_of(in) + 16, r->tokens.bytes, 16) != 0)
+        return KVP_E_MISMATCH;
+    return look_at_seq(self, r);
+}
+
+static void on_done(receiver *self, const struct incoming *in)
+{
+    kvp_slice slice;
+    struct receiving *r = in->r;
+    const kvp_status status = check_done(self, in, &slice);
+    if (status != KVP_OK) {
+        fail(self, r, status);
+        return;
+    }
+    const struct cell done = {in->head.part, r->t.end, (uint16_t)in->link, CELL_DONE};
+    set_cells(self, r, &slice, &done);
+    r->cells_left -= slice.n_layers * slice.n_heads;
+    if (r->cells_left == 0)
+        end(self, r, KVP_TRANSFER_COMPLETE, KVP_OK);
+}
+
+static void on_give_up(receiver *self, const struct incoming *in)
+{
+    const int is_long_enough = in->n_bytes == KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES;
+    in->r->begun &= ~(UINT64_C(1) << in->link); /* it knows */
+    in->r->t.by_peer = 1;
+    fail(self, in->r, is_long_enough ? kvpi_side_told(body_of(in)) : KVP_E_FORMAT);
+}
+
+/* ------------------------------------------------------------------------------------ messages */
+
+/* T3: of a transfer that has ended, or that this link has no part in. */
+static int is_late(const struct incoming *in)
+{
+    return !in->r || !kvpi_transfer_lives(&in->r->t) ||
+           (in->r->begun & UINT64_C(1) << in->link) == 0;
+}
+
+static void look_at(receiver *self, struct incoming *in)
+{
+    self->stats.messages++;
+    if (!kvpi_transfer_read_head(in->bytes, in->n_bytes, &in->head)) {
+        self->stats.damaged++;
+        return;
+    }
+    in->r = in->head.epoch == self->side.config.epoch ? find(self, in->head.id) : NULL;
+    const kvp_status status = kvpi_transfer_verify(&in->head, in->bytes, in->n_bytes);
+    if (in->head.kind == KVPI_TRANSFER_BEGIN) {
+        if (status != KVP_OK)
+            refuse(self, in, status);
+        else
+            on_begin(self, in);
+    } else if (is_late(in)) {
+        self->stats.late++;
+        if (in->head.kind == KVPI_TRANSFER_DONE && !in->r)
+            refuse(self, in, KVP_E_HANDLE);
+    } else if (status != KVP_OK) {
+        fail(self, in->r, status);
+    } else if (in->head.kind == KVPI_TRANSFER_CHUNK) {
+        on_chunk(self, in);
+    } else if (in->head.kind == KVPI_TRANSFER_DONE) {
+        on_done(self, in);
+    } else if (in->head.kind == KVPI_TRANSFER_GIVE_UP) {
+        on_give_up(self, in);
+    } else {
+        fail(self, in->r, KVP_E_FORMAT);
+    }
+}
+
+/* Take one message. 0: there is none now. */
+static int take_message(receiver *self, uint32_t link)
+{
+    const kvp_link *l = &self->side.links[link].link;
+    const size_t reply_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES;
+    struct incoming in = {.link = link};
+    const void *bytes;
+    uint8_t *reply;
+    if (kvpi_side_lend(&self->side, link, reply_bytes, &reply) == KVP_E_AGAIN)
+        return 0;
+    const kvp_status status = l->take(l->context, &bytes, &in.n_bytes);
+    if (status == KVP_E_AGAIN && self->side.links[link].broken == KVP_OK)
+        return 0;
+    if (status != KVP_OK) {
+        lose(self, link, status == KVP_E_AGAIN ? self->side.links[link].broken : status);
+        return 0;
+    }
+    in.bytes = bytes;
+    look_at(self, &in);
+    l->give_back(l->context);
+    return 1;
+}
+
+kvp_status kvp_receiver_progress(kvp_receiver *self, uint32_t max_messages, uint32_t *out_n_ended)
+{
+    if (!self)
+        return KVP_E_ARG;
+    const uint32_t n_most = max_messages == 0 ? KVP_PROGRESS_MESSAGES : max_messages;
+    for (uint32_t i = 0; i < self->side.config.max_links; i++) {
+        const struct kvpi_side_link *link = &self->side.links[i];
+        if (!link->attached)
+            continue;
+        link->link.progress(link->link.context);
+        for (uint32_t n = 0; n < n_most; n++)
+            if (!take_message(self, i))
+                break;
+    }
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        if (self->receivings[i].t.owed != 0)
+            pay(self, &self->receivings[i]);
+    if (out_n_ended) {
+        *out_n_ended = self->n_ended;
+        self->n_ended = 0;
+    }
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------- the rest of it */
+
+static kvp_status receiver_info(const kvp_receiver *self, uint64_t id, kvp_transfer_info *out_info)
+{
+    if (!self || !out_info)
+        return KVP_E_ARG;
+    const struct receiving *r = find(self, id);
+    if (!r)
+        return KVP_E_HANDLE;
+    kvpi_transfer_tell(&r->t, out_info);
+    return KVP_OK;
+}
+
+kvp_status kvp_receiver_info_sized(const kvp_receiver *self, uint64_t id,
+                                   kvp_transfer_info *out_info, size_t info_size)
+{
+    kvp_transfer_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = receiver_info(self, id, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+kvp_status kvp_receiver_abort(kvp_receiver *self, uint64_t id, kvp_status reason)
+{
+    if (!self || !kvpi_transfer_is_failure(reason))
+        return KVP_E_ARG;
+    struct receiving *r = find(self, id);
+    if (!r)
+        return KVP_E_HANDLE;
+    if (!kvpi_transfer_lives(&r->t))
+        return KVP_E_STATE;
+    fail(self, r, reason);
+    return KVP_OK;
+}
+
+kvp_status kvp_receiver_close(kvp_receiver *self, uint64_t id)
+{
+    if (!self)
+        return KVP_E_ARG;
+    struct receiving *r = find(self, id);
+    if (!r)
+        return KVP_E_HANDLE;
+    if (kvpi_transfer_lives(&r->t))
+        return KVP_E_STATE;
+    if (r->t.owed != 0)
+        pay(self, r);
+    r->t.state = 0;
+    r->t.owed = 0;
+    r->begun = 0;
+    return KVP_OK;
+}
+
+static kvp_status receiver_stats(const kvp_receiver *self, kvp_receiver_stats *out_stats)
+{
+    if (!self || !out_stats)
+        return KVP_E_ARG;
+    *out_stats = self->stats;
+    return KVP_OK;
+}
+
+kvp_status kvp_receiver_stats_get_sized(const kvp_receiver *self, kvp_receiver_stats *out_stats,
+                                        size_t stats_size)
+{
+    kvp_receiver_stats full;
+    if (kvpi_sized_bad(out_stats, stats_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = receiver_stats(self, out_stats == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_stats, stats_size, &full, sizeof(full));
+    }
+    return status;
+}

@@ -1,0 +1,641 @@
+/* transfer_send: the side that computes. KV out of slots that are ready, into messages.
+ *
+ *   layers of a transfer [L]:  sent    tokens before it were sent
+ *                              ready   tokens before it are written
+ *
+ *   begin <= sent <= min(ready, end)
+ *
+ * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
+ *     must stay until all is sent, and is looked at before, and its window for tokens that it has
+ *     dropped.
+ * P2  The last word (DONE) is said when everything is sent, the sequence's own cache counts it as
+ *     computed, and the tokens are those that the receiver knows. What a step that fails has
+ *     written is thus sent perhaps, but never vouched for.
+ * P3  Transfers take turns: each sends what it has, the next call begins with the next one.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kvpager/windows.h>
+
+#include "transfer/rows.h"
+#include "transfer/side.h"
+#include "base/sized.h"
+
+struct progress {
+    uint32_t sent;
+    uint32_t ready;
+};
+
+struct sending {
+    struct kvpi_transfer t;
+    uint32_t link;
+    uint32_t computed;     /* as last seen: it must not fall */
+    uint32_t n_checked;    /* tokens whose values the receiver knows */
+    uint32_t chunk_tokens; /* that a message holds at most */
+    int follows;           /* what is computed is ready */
+    uint64_t epoch;        /* the receiver's */
+    uint64_t ticket_id;
+    uint64_t ticket; /* its body's checksum */
+    kvp_hash tokens;
+    struct kvpi_shape shape; /* what is sent */
+    struct progress *layers; /* [L] */
+};
+
+struct kvp_sender {
+    struct kvpi_side side;
+    struct sending *sendings; /* [max_transfers] */
+    struct progress *layers;
+    uint32_t turn;
+    uint32_t n_ended; /* since it was told last; stays at the largest number */
+};
+
+typedef struct kvp_sender sender;
+
+/* ------------------------------------------------------------------------------------ creation */
+
+kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out_sender)
+{
+    if (!out_sender)
+        return KVP_E_ARG;
+    sender *self = calloc(1, sizeof *self);
+    if (!self)
+        return KVP_E_NO_MEMORY;
+    kvp_status status = kvpi_side_init(&self->side, config);
+    if (status != KVP_OK)
+        goto fail;
+    const uint32_t n = self->side.config.max_transfers;
+    const uint32_t n_layers = self->side.layout.n_layers;
+    self->sendings = calloc(n, sizeof *self->sendings);
+    self->layers = calloc((size_t)n * n_layers, sizeof *self->layers);
+    status = KVP_E_NO_MEMORY;
+    if (!self->sendings || !self->layers)
+        goto fail;
+    for (uint32_t i = 0; i < n; i++)
+        self->sendings[i].layers = self->layers + (size_t)i * n_layers;
+    *out_sender = self;
+    return KVP_OK;
+fail:
+    kvp_sender_destroy(self);
+    return status;
+}
+
+void kvp_sender_destroy(kvp_sender *self)
+{
+    if (!self)
+        return;
+    free(self->sendings);
+    free(self->layers);
+    free(self);
+}
+
+#if KVP_CHECK >= 1
+void kvpi_sender_start_at(sender *self, uint64_t start)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++)
+        self->sendings[i].t.generation = kvpi_transfer_start(start);
+}
+#endif
+
+static struct sending *find(const sender *self, uint64_t id)
+{
+    const uint32_t place = (uint32_t)id - 1;
+    if (place >= self->side.config.max_transfers)
+        return NULL;
+    struct sending *s = &self->sendings[place];
+    return s->t.state != 0 && kvpi_transfer_id(&s->t, place) == id ? s : NULL;
+}
+
+/* The number of a mark, its own id turned round: its messages are no other's, as the place is
+ * retired before its generations begin anew. */
+static uint64_t part_of(const sender *self, const struct sending *s)
+{
+    const uint64_t place = (uint64_t)(s - self->sendings) + 1;
+    return place << 32 | s->t.generation;
+}
+
+static struct kvpi_transfer_head head_of(const sender *self, const struct sending *s, uint32_t kind)
+{
+    return (struct kvpi_transfer_head){
+        .kind = kind, .part = part_of(self, s), .epoch = s->epoch, .id = s->ticket_id};
+}
+
+/* ------------------------------------------------------------------------------- how it ends */
+
+static void pay(sender *self, struct sending *s)
+{
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_GIVE_UP);
+    if (s->t.owed != 0 && kvpi_side_tell(&self->side, s->link, &head, s->t.status) != KVP_E_AGAIN)
+        s->t.owed = 0;
+}
+
+static void end(sender *self, struct sending *s, uint32_t state, kvp_status status)
+{
+    s->t.state = state;
+    s->t.status = status;
+    self->n_ended += self->n_ended < UINT32_MAX;
+}
+
+/* Fail, and let the receiver know, if it has heard of this transfer. */
+static void fail(sender *self, struct sending *s, kvp_status status)
+{
+    s->t.owed = s->t.state != KVP_TRANSFER_WAITING;
+    end(self, s, KVP_TRANSFER_FAILED, status);
+    pay(self, s);
+}
+
+static void lose(sender *self, uint32_t link, kvp_status status)
+{
+    kvpi_side_break(&self->side, link, status);
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++) {
+        struct sending *s = &self->sendings[i];
+        if (s->t.state == 0 || s->link != link)
+            continue;
+        s->t.owed = 0;
+        if (kvpi_transfer_lives(&s->t))
+            end(self, s, KVP_TRANSFER_FAILED, status);
+    }
+}
+
+/* -------------------------------------------------------------------------------------- links */
+
+kvp_status kvp_sender_attach(kvp_sender *self, const kvp_link *link, uint32_t *out_link)
+{
+    return self ? kvpi_side_attach(&self->side, link, out_link) : KVP_E_ARG;
+}
+
+kvp_status kvp_sender_detach(kvp_sender *self, uint32_t link)
+{
+    if (!self || !kvpi_side_has_link(&self->side, link))
+        return KVP_E_ARG;
+    lose(self, link, KVP_E_PEER);
+    self->side.links[link].attached = 0;
+    return KVP_OK;
+}
+
+kvp_status kvp_sender_link(const kvp_sender *self, uint32_t link)
+{
+    return self && kvpi_side_has_link(&self->side, link) ? self->side.links[link].broken
+                                                         : KVP_E_ARG;
+}
+
+/* ---------------------------------------------------------------------------------------- mark */
+
+/* Tokens that a message holds; 0: not even the least that must go together. */
+static uint32_t tokens_of_message(const sender *self, uint32_t link, const kvp_slice *slice)
+{
+    const uint32_t S = self->side.layout.block_tokens;
+    size_t room = self->side.links[link].link.max_message - KVPI_TRANSFER_HEAD_BYTES -
+                  KVPI_TRANSFER_CHUNK_BYTES;
+    kvp_layer layer;
+    (void)kvp_memory_layer(self->side.config.memory, 0, &layer);
+    const size_t scales = kvpi_rows_scale_bytes(&layer, slice->n_heads);
+    const size_t token = kvpi_rows_token_bytes(&layer, slice->n_heads);
+    room = room > scales ? room - scales : 0;
+    const size_t n = room / token < INT32_MAX ? room / token : INT32_MAX;
+    if (scales > 0)
+        return n >= S ? S : 0;
+    return (uint32_t)n;
+}
+
+static int is_marked(const sender *self, uint32_t link, const struct kvpi_ticket *ticket)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++) {
+        const struct sending *s = &self->sendings[i];
+        if (s->t.state != 0 && s->link == link && s->epoch == ticket->head.epoch &&
+            s->ticket_id == ticket->head.id)
+            return 1;
+    }
+    return 0;
+}
+
+/* The tokens that the receiver knows, if we know as many: KVP_OK also when we do not yet. */
+static kvp_status check_tokens(const sender *self, const struct sending *s,
+                               const kvp_seq_info *info)
+{
+    kvp_hash tokens;
+    if (info->kept_tokens < s->n_checked)
+        return KVP_OK;
+    const kvp_status status =
+        kvpi_transfer_tokens(self->side.config.cache, s->t.seq, s->n_checked, &tokens);
+    if (status != KVP_OK)
+        return status;
+    return memcmp(&tokens, &s->tokens, sizeof tokens) == 0 ? KVP_OK : KVP_E_MISMATCH;
+}
+
+/* What the transfer is to be, but for its place and state. */
+static kvp_status describe(const sender *self, const kvp_send *send, const kvp_seq_info *info,
+                           const struct kvpi_ticket *ticket, struct sending *out)
+{
+    struct kvpi_shape shape = self->side.shape;
+    shape.space = kvpi_transfer_hash(send->space, send->space_bytes);
+    shape.begin = ticket->shape.begin;
+    shape.end = ticket->shape.end;
+    if (!kvpi_shape_fits(&shape, &ticket->shape) ||
+        !kvpi_slice_meet(&self->side.shape.slice, &ticket->shape.slice, &shape.slice) ||
+        (kvpi_shape_has_scales(&shape) && shape.begin % shape.block_tokens != 0))
+        return KVP_E_MISMATCH;
+    *out = (struct sending){.t = {.begin = shape.begin, .end = shape.end, .seq = send->seq},
+                            .link = send->link,
+                            .computed = info->computed_tokens,
+                            .n_checked = ticket->n_checked,
+                            .chunk_tokens = tokens_of_message(self, send->link, &shape.slice),
+                            .follows = send->ready_tokens == KVP_END,
+                            .epoch = ticket->head.epoch,
+                            .ticket_id = ticket->head.id,
+                            .ticket = ticket->head.body,
+                            .tokens = ticket->tokens,
+                            .shape = shape};
+    const kvp_status status = check_tokens(self, out, info);
+    if (status != KVP_OK)
+        return status;
+    return out->chunk_tokens == 0 ? KVP_E_TOO_SMALL : self->side.links[send->link].broken;
+}
+
+static kvp_status check_mark(const sender *self, const kvp_send *send, kvp_seq_info *info,
+                             struct kvpi_ticket *ticket)
+{
+    if (!kvpi_side_has_link(&self->side, send->link))
+        return KVP_E_ARG;
+    kvp_status status = kvpi_ticket_get(send->ticket, send->ticket_bytes, ticket, NULL, 0);
+    if (status == KVP_OK)
+        status = kvp_seq_info_get(self->side.config.cache, send->seq, info);
+    if (status != KVP_OK)
+        return status;
+    if (send->ready_tokens != KVP_END && send->ready_tokens > info->tokens)
+        return KVP_E_ARG;
+    if (info->tier != KVP_DEVICE || is_marked(self, send->link, ticket))
+        return KVP_E_STATE;
+    return KVP_OK;
+}
+
+kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out_id)
+{
+    kvp_send own = {0};
+    struct kvpi_ticket ticket;
+    struct sending fresh;
+    kvp_seq_info info;
+    send = kvpi_sized_take(send, &own, sizeof(own));
+    if (!self || !send || !send->ticket || (!send->space && send->space_bytes > 0) ||
+        send->reserved != 0 || !out_id)
+        return KVP_E_ARG;
+    kvp_status status = check_mark(self, send, &info, &ticket);
+    if (status == KVP_OK)
+        status = describe(self, send, &info, &ticket, &fresh);
+    if (status != KVP_OK)
+        return status;
+    uint32_t place = 0;
+    while (place < self->side.config.max_transfers &&
+           !kvpi_transfer_is_free(&self->sendings[place].t))
+        place++;
+    if (place == self->side.config.max_transfers)
+        return KVP_E_AGAIN;
+    struct sending *s = &self->sendings[place];
+    fresh.t.generation = s->t.generation + 1;
+    fresh.t.state = KVP_TRANSFER_WAITING;
+    fresh.layers = s->layers;
+    *s = fresh;
+    const uint32_t ready = s->follows ? info.computed_tokens : send->ready_tokens;
+    for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
+        s->layers[l] = (struct progress){s->t.begin, ready};
+    *out_id = kvpi_transfer_id(&s->t, place);
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------------- sending */
+
+static uint32_t min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Tokens before this one may be sent in a layer: with scales whole blocks, for a scale may rise as
+ * long as tokens come to its block. */
+static uint32_t sendable(const struct sending *s, const struct progress *layer)
+{
+    const uint32_t up_to = min(layer->ready, s->t.end);
+    if (kvpi_shape_has_scales(&s->shape) && up_to < s->t.end)
+        return up_to - up_to % s->shape.block_tokens;
+    return up_to;
+}
+
+static uint32_t most_ready(const sender *self, const struct sending *s)
+{
+    uint32_t most = 0;
+    for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
+        most = s->layers[l].ready > most ? s->layers[l].ready : most;
+    return most;
+}
+
+/* K and V of the first n_tokens tokens are written in layers [first, end). */
+static void set_ready(struct sending *s, uint32_t first, uint32_t end_, uint32_t n_tokens)
+{
+    for (uint32_t l = first; l < end_; l++)
+        if (s->layers[l].ready < n_tokens)
+            s->layers[l].ready = n_tokens;
+}
+
+/* P1, P2: is the sequence still what it was? What was computed since is ready, if it follows. */
+static kvp_status look_at_seq(const sender *self, struct sending *s, kvp_seq_info *info)
+{
+    if (kvp_seq_info_get(self->side.config.cache, s->t.seq, info) != KVP_OK)
+        return KVP_E_HANDLE;
+    if (info->tier != KVP_DEVICE || info->tokens < most_ready(self, s) ||
+        info->computed_tokens < s->computed)
+        return KVP_E_STATE;
+    s->computed = info->computed_tokens;
+    if (s->follows)
+        set_ready(s, 0, self->side.layout.n_layers, s->computed);
+    return KVP_OK;
+}
+
+static kvp_status send_begin(sender *self, struct sending *s)
+{
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_BEGIN);
+    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_BEGIN_BYTES;
+    uint8_t *message;
+    kvp_status status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
+    if (status != KVP_OK)
+        return status;
+    uint8_t *body = message + KVPI_TRANSFER_HEAD_BYTES;
+    kvpi_shape_put(&s->shape, body);
+    kvpi_transfer_store(body + KVPI_TRANSFER_SHAPE_BYTES, s->ticket, 8);
+    status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
+    if (status == KVP_OK)
+        s->t.state = KVP_TRANSFER_MOVING;
+    return status;
+}
+
+/* Has a window dropped tokens that a layer of the slice has still to send, ready or not? */
+static int is_gone(const sender *self, const struct sending *s)
+{
+    const uint64_t S = self->side.layout.block_tokens;
+    const uint32_t first = s->shape.slice.first_layer - self->side.layout.first_layer;
+    kvp_window_info window;
+    if (kvp_seq_window_get(self->side.config.cache, s->t.seq, 0, &window) != KVP_OK)
+        return 1;
+    const uint64_t dropped_end =
+        window.dropped_end * S < s->t.end ? window.dropped_end * S : s->t.end;
+    for (uint32_t l = first; l < first + s->shape.slice.n_layers; l++) {
+        const uint64_t sent = s->layers[l].sent, dropped_begin = window.dropped_begin * S;
+        if ((sent > dropped_begin ? sent : dropped_begin) < dropped_end)
+            return 1;
+    }
+    return 0;
+}
+
+/* One message of a layer (of this memory). */
+static kvp_status send_chunk(sender *self, struct sending *s, uint32_t l, uint32_t n_tokens)
+{
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_CHUNK);
+    const kvp_layout *layout = &self->side.layout;
+    const struct kvpi_chunk chunk = {layout->first_layer + l, s->shape.slice.first_head,
+                                     s->shape.slice.n_heads, s->layers[l].sent, n_tokens};
+    kvp_layer layer;
+    uint32_t n_row;
+    struct kvpi_rows rows = {.layer = &layer,
+                             .first_head = chunk.first_head - layout->first_head,
+                             .n_heads = chunk.n_heads,
+                             .position = chunk.position,
+                             .n_tokens = n_tokens};
+    uint8_t *message;
+    (void)kvp_memory_layer(self->side.config.memory, l, &layer);
+    const size_t kv_bytes = kvpi_rows_token_bytes(&layer, chunk.n_heads) * n_tokens +
+                            kvpi_rows_scale_bytes(&layer, chunk.n_heads);
+    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES + kv_bytes;
+    kvp_status status = kvp_seq_row(self->side.config.cache, s->t.seq, 0, &rows.row, &n_row);
+    if (status == KVP_OK)
+        status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
+    if (status != KVP_OK)
+        return status;
+    kvpi_chunk_put(&chunk, message + KVPI_TRANSFER_HEAD_BYTES);
+    kvpi_rows_gather(&rows, message + KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_CHUNK_BYTES);
+    status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
+    if (status != KVP_OK)
+        return status;
+    s->layers[l].sent += n_tokens;
+    s->t.chunks++;
+    s->t.bytes += kv_bytes;
+    return KVP_OK;
+}
+
+static kvp_status send_layer(sender *self, struct sending *s, uint32_t l)
+{
+    kvp_status status = KVP_OK;
+    while (status == KVP_OK && s->layers[l].sent < sendable(s, &s->layers[l])) {
+        const uint32_t rest = sendable(s, &s->layers[l]) - s->layers[l].sent;
+        status = send_chunk(self, s, l, min(rest, s->chunk_tokens));
+    }
+    return status;
+}
+
+static kvp_status send_done(sender *self, struct sending *s, const kvp_seq_info *info)
+{
+    const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_DONE);
+    const size_t n_bytes = KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_DONE_BYTES;
+    uint8_t *message;
+    if (info->kept_tokens < s->n_checked)
+        return info->known_tokens < s->n_checked ? KVP_E_AGAIN : KVP_E_UNKNOWN;
+    kvp_status status = check_tokens(self, s, info);
+    if (status == KVP_OK)
+        status = kvpi_side_lend(&self->side, s->link, n_bytes, &message);
+    if (status != KVP_OK)
+        return status;
+    kvpi_slice_put(&s->shape.slice, message + KVPI_TRANSFER_HEAD_BYTES);
+    memcpy(message + KVPI_TRANSFER_HEAD_BYTES + 16, s->tokens.bytes, 16);
+    status = kvpi_side_post(&self->side, s->link, n_bytes, &head);
+    if (status == KVP_OK)
+        s->t.state = KVP_TRANSFER_SENT;
+    return status;
+}
+
+/* Send all that can be sent now. Returns KVP_OK, KVP_E_AGAIN, or why the transfer cannot go on. */
+static kvp_status send_ready(sender *self, struct sending *s)
+{
+    const kvp_slice *slice = &s->shape.slice;
+    const uint32_t first = slice->first_layer - self->side.layout.first_layer;
+    kvp_seq_info info;
+    int all = 1;
+    kvp_status status = look_at_seq(self, s, &info);
+    if (status == KVP_OK && s->t.state == KVP_TRANSFER_WAITING)
+        status = send_begin(self, s);
+    if (status == KVP_OK && is_gone(self, s))
+        status = KVP_E_DROPPED;
+    for (uint32_t l = first; status == KVP_OK && l < first + slice->n_layers; l++) {
+        status = send_layer(self, s, l);
+        all = all && s->layers[l].sent == s->t.end;
+    }
+    if (status == KVP_OK && all && info.computed_tokens >= s->t.end)
+        status = send_done(self, s, &info);
+    return status;
+}
+
+static void push(sender *self, struct sending *s)
+{
+    if (s->t.state != KVP_TRANSFER_WAITING && s->t.state != KVP_TRANSFER_MOVING)
+        return;
+    const kvp_status status = send_ready(self, s);
+    /* Of a link that broke just now, answers may be left: progress takes them, then says so. */
+    if (status != KVP_OK && status != KVP_E_AGAIN && self->side.links[s->link].broken == KVP_OK)
+        fail(self, s, status);
+}
+
+kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint32_t n_tokens)
+{
+    kvp_seq_info info;
+    if (!self)
+        return KVP_E_ARG;
+    struct sending *s = find(self, id);
+    if (!s)
+        return KVP_E_HANDLE;
+    if (layer != KVP_LAYERS_ALL && layer >= self->side.layout.n_layers)
+        return KVP_E_ARG;
+    if (!kvpi_transfer_lives(&s->t))
+        return KVP_E_STATE;
+    if (kvp_seq_info_get(self->side.config.cache, s->t.seq, &info) == KVP_OK &&
+        n_tokens > info.tokens)
+        return KVP_E_ARG;
+    if (layer == KVP_LAYERS_ALL)
+        set_ready(s, 0, self->side.layout.n_layers, n_tokens);
+    else
+        set_ready(s, layer, layer + 1, n_tokens);
+    push(self, s);
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------------- answers */
+
+static struct sending *find_ticket(const sender *self, uint32_t link,
+                                   const struct kvpi_transfer_head *head)
+{
+    for (uint32_t i = 0; i < self->side.config.max_transfers; i++) {
+        struct sending *s = &self->sendings[i];
+        if (kvpi_transfer_lives(&s->t) && s->link == link && s->epoch == head->epoch &&
+            s->ticket_id == head->id)
+            return s;
+    }
+    return NULL;
+}
+
+static void look_at(sender *self, uint32_t link, const uint8_t *bytes, size_t n_bytes)
+{
+    struct kvpi_transfer_head head;
+    if (!kvpi_transfer_read_head(bytes, n_bytes, &head))
+        return;
+    struct sending *s = find_ticket(self, link, &head);
+    if (!s)
+        return;
+    const kvp_status status = kvpi_transfer_verify(&head, bytes, n_bytes);
+    if (status != KVP_OK || head.kind != KVPI_TRANSFER_RESULT ||
+        n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES) {
+        fail(self, s, status == KVP_OK ? KVP_E_FORMAT : status);
+        return;
+    }
+    const uint8_t *body = bytes + KVPI_TRANSFER_HEAD_BYTES;
+    if (kvpi_transfer_load32(body) != KVP_OK) {
+        s->t.by_peer = 1;
+        end(self, s, KVP_TRANSFER_FAILED, kvpi_side_told(body));
+    } else if (s->t.state == KVP_TRANSFER_SENT) {
+        end(self, s, KVP_TRANSFER_COMPLETE, KVP_OK);
+    } else {
+        fail(self, s, KVP_E_FORMAT);
+    }
+}
+
+static void take_answers(sender *self, uint32_t link)
+{
+    const kvp_link *l = &self->side.links[link].link;
+    const void *bytes;
+    size_t n_bytes;
+    kvp_status status = KVP_OK;
+    l->progress(l->context);
+    for (uint32_t n = 0; n < KVP_PROGRESS_MESSAGES; n++) {
+        status = l->take(l->context, &bytes, &n_bytes);
+        if (status != KVP_OK)
+            break;
+        look_at(self, link, bytes, n_bytes);
+        l->give_back(l->context);
+    }
+    if (status == KVP_E_AGAIN)
+        status = self->side.links[link].broken;
+    if (status != KVP_OK)
+        lose(self, link, status);
+}
+
+kvp_status kvp_sender_progress(kvp_sender *self, uint32_t *out_n_ended)
+{
+    if (!self)
+        return KVP_E_ARG;
+    for (uint32_t i = 0; i < self->side.config.max_links; i++)
+        if (self->side.links[i].attached)
+            take_answers(self, i);
+    const uint32_t n = self->side.config.max_transfers;
+    assert(n > 0);
+    for (uint32_t i = 0; i < n; i++) {
+        struct sending *s = &self->sendings[(self->turn + i) % n];
+        push(self, s);
+        pay(self, s);
+    }
+    self->turn = (self->turn + 1) % n;
+    if (out_n_ended) {
+        *out_n_ended = self->n_ended;
+        self->n_ended = 0;
+    }
+    return KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------- the rest of it */
+
+static kvp_status sender_info(const kvp_sender *self, uint64_t id, kvp_transfer_info *out_info)
+{
+    if (!self || !out_info)
+        return KVP_E_ARG;
+    const struct sending *s = find(self, id);
+    if (!s)
+        return KVP_E_HANDLE;
+    kvpi_transfer_tell(&s->t, out_info);
+    return KVP_OK;
+}
+
+kvp_status kvp_sender_info_sized(const kvp_sender *self, uint64_t id, kvp_transfer_info *out_info,
+                                 size_t info_size)
+{
+    kvp_transfer_info full;
+    if (kvpi_sized_bad(out_info, info_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = sender_info(self, id, out_info == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_info, info_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+kvp_status kvp_sender_abort(kvp_sender *self, uint64_t id, kvp_status reason)
+{
+    if (!self || !kvpi_transfer_is_failure(reason))
+        return KVP_E_ARG;
+    struct sending *s = find(self, id);
+    if (!s)
+        return KVP_E_HANDLE;
+    if (!kvpi_transfer_lives(&s->t))
+        return KVP_E_STATE;
+    fail(self, s, reason);
+    return KVP_OK;
+}
+
+kvp_status kvp_sender_close(kvp_sender *self, uint64_t id)
+{
+    if (!self)
+        return KVP_E_ARG;
+    struct sending *s = find(self, id);
+    if (!s)
+        return KVP_E_HANDLE;
+    if (kvpi_transfer_lives(&s->t))
+        return KVP_E_STATE;
+    pay(self, s);
+    s->t.state = 0;
+    s->t.owed = 0;
+    return KVP_OK;
+}

@@ -1,0 +1,100 @@
+/* transfer_side: what a sender and a receiver have in common. Links, their own shape, ids.
+ *
+ * An id is generation << 32 | place + 1: one that was closed is never taken for the next one in its
+ * place. A place that has come to its last generation is retired when it is closed. */
+#ifndef KVPI_TRANSFER_SIDE_H
+#define KVPI_TRANSFER_SIDE_H
+
+#include "transfer/bytes.h"
+
+struct kvpi_side_link {
+    kvp_link link;
+    uint32_t attached;
+    kvp_status broken; /* KVP_OK: it works */
+};
+
+struct kvpi_side {
+    kvp_transfer_config config; /* model is NULL: its hash is in shape */
+    kvp_layout layout;
+    struct kvpi_shape shape; /* range and space are set for each transfer */
+    struct kvpi_side_link links[KVP_TRANSFER_LINKS_MAX];
+};
+
+#define KVPI_LAST_TRANSFER UINT32_MAX
+
+/* What every transfer has, on both sides. */
+struct kvpi_transfer {
+    uint32_t generation; /* of the id; retired: at KVPI_LAST_TRANSFER */
+    uint32_t state;      /* KVP_TRANSFER_...; 0: the place is empty */
+    kvp_status status;
+    uint32_t by_peer;
+    uint32_t begin;
+    uint32_t end;
+    kvp_seq seq;
+    uint64_t owed;   /* a bit for each link that is to be told how it ended */
+    uint64_t chunks; /* never wraps */
+    uint64_t bytes;  /* never wraps */
+};
+
+/* Returns: KVP_OK; KVP_E_ARG */
+kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *config);
+
+kvp_status kvpi_side_attach(struct kvpi_side *side, const kvp_link *link, uint32_t *out_link);
+
+static inline int kvpi_side_has_link(const struct kvpi_side *side, uint32_t link)
+{
+    return link < side->config.max_links && side->links[link].attached;
+}
+
+/* Say that a link is broken, once and for all. */
+void kvpi_side_break(struct kvpi_side *side, uint32_t link, kvp_status status);
+
+/* Lend a buffer of a link that is not broken; breaks it if it is. */
+kvp_status kvpi_side_lend(struct kvpi_side *side, uint32_t link, size_t n_bytes, uint8_t **out);
+
+/* Seal a message in the buffer that was lent, and post it. */
+kvp_status kvpi_side_post(struct kvpi_side *side, uint32_t link, size_t n_bytes,
+                          const struct kvpi_transfer_head *head);
+
+/* Send a message that is a status: kind, epoch and id are in `head`. */
+kvp_status kvpi_side_tell(struct kvpi_side *side, uint32_t link,
+                          const struct kvpi_transfer_head *head, kvp_status status);
+
+/* The status in such a message, for the other side's failure: no success, and none that is not. */
+kvp_status kvpi_side_told(const uint8_t *body);
+
+static inline int kvpi_transfer_lives(const struct kvpi_transfer *t)
+{
+    return t->state == KVP_TRANSFER_WAITING || t->state == KVP_TRANSFER_MOVING ||
+           t->state == KVP_TRANSFER_SENT;
+}
+
+/* Can a new transfer have the place? */
+static inline int kvpi_transfer_is_free(const struct kvpi_transfer *t)
+{
+    return t->state == 0 && t->generation < KVPI_LAST_TRANSFER;
+}
+
+static inline uint64_t kvpi_transfer_id(const struct kvpi_transfer *t, uint32_t place)
+{
+    return (uint64_t)t->generation << 32 | (place + 1);
+}
+
+/* A status that a transfer can fail with. */
+int kvpi_transfer_is_failure(kvp_status status);
+
+void kvpi_transfer_tell(const struct kvpi_transfer *t, kvp_transfer_info *out_info);
+
+#if KVP_CHECK >= 1
+/* For tests: the generations of a sender, or receiver, that was just created go on from `start`. */
+void kvpi_sender_start_at(kvp_sender *self, uint64_t start);
+void kvpi_receiver_start_at(kvp_receiver *self, uint64_t start);
+
+/* That generation: the last one, or before. */
+static inline uint32_t kvpi_transfer_start(uint64_t start)
+{
+    return start < KVPI_LAST_TRANSFER ? (uint32_t)start : KVPI_LAST_TRANSFER;
+}
+#endif
+
+#endif

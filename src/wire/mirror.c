@@ -1,0 +1,758 @@
+/* wire_mirror: the worker's side. A message is read twice, by the same code: first to see that it
+ * is right to its end and fits what is there, then to apply it. The first reading writes nothing.
+ *
+ * M1  Nothing is believed: every number is compared with what it may be before it is used, so that
+ *     any bytes at all, with a right checksum too, leave a state that keeps the table's rules.
+ * M2  Both readings take the same way: what the second one finds has been checked by the first.
+ *     (It finds closed ids removed already; the first looks them up among the closed ones.)
+ * M3  Each worker id is named once, in ascending order; so no entry depends on another one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/bytes.h"
+#include "wire/table.h"
+#include "base/sized.h"
+
+struct kvp_wire_mirror {
+    kvp_wire_config config;
+    uint64_t epoch;  /* the sender's, from 1, not counted here; 0: empty */
+    uint64_t number; /* of the last message taken; never wraps */
+    struct kvpi_wire_table table;
+    kvp_wire_news_item *items; /* [max_seqs] */
+    uint32_t *closed;          /* [max_seqs] */
+    kvp_copy *copies;          /* [max_copies] */
+    int32_t *values;           /* [max_step_tokens] */
+    kvp_slot_move *moves; /* [n_groups, max_moves]; of a message's n in each group: [n_groups, n] */
+    uint32_t owned;
+};
+
+typedef struct kvp_wire_mirror mirror;
+typedef struct kvpi_wire_in in_bytes;
+
+/* One reading. */
+struct reading {
+    mirror *m;
+    in_bytes in;
+    int apply;
+    int full;
+    uint32_t parts; /* KVPI_WIRE_MOVES, KVPI_WIRE_MORE */
+    kvp_wire_news news;
+    uint32_t n_values;
+    uint32_t at_block; /* the block id read last */
+    in_bytes closed;   /* first reading: reads the closed ids again, along with the entries */
+    uint32_t closed_left;
+    uint32_t closed_id; /* the one read last, + 1; 0: none yet */
+};
+
+/* ------------------------------------------------------------------------------------ creation */
+
+struct places {
+    struct kvpi_wire_table_places table;
+    size_t items;
+    size_t closed;
+    size_t copies;
+    size_t values;
+    size_t moves;
+    size_t bytes;
+};
+
+static kvp_status plan(const kvp_wire_config *config, struct places *places)
+{
+    struct kvpi_wire_layout layout = {0};
+    if (!kvpi_wire_config_is_valid(config))
+        return KVP_E_ARG;
+    kvpi_wire_layout_take(&layout, 1, sizeof(mirror));
+    places->items = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(kvp_wire_news_item));
+    places->closed = kvpi_wire_layout_take(&layout, config->max_seqs, sizeof(uint32_t));
+    places->copies = kvpi_wire_layout_take(&layout, config->max_copies, sizeof(kvp_copy));
+    places->values = kvpi_wire_layout_take(&layout, config->max_step_tokens, sizeof(int32_t));
+    places->moves = kvpi_wire_layout_take(&layout, (size_t)config->n_groups * config->max_moves,
+                                          sizeof(kvp_slot_move));
+    places->table = kvpi_wire_table_plan(&layout, config);
+    places->bytes = layout.bytes;
+    return layout.overflow ? KVP_E_TOO_LONG : KVP_OK;
+}
+
+kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes)
+{
+    struct places places;
+    kvp_wire_config own;
+    kvp_wire_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan(config, &places);
+    if (status == KVP_OK)
+        *out_bytes = places.bytes;
+    return status;
+}
+
+kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, size_t memory_bytes,
+                                  kvp_wire_mirror **out_mirror)
+{
+    struct places places;
+    kvp_wire_config own;
+    uint32_t owned;
+    if (out_mirror == NULL)
+        return KVP_E_ARG;
+    kvp_wire_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    kvp_status status = plan(config, &places);
+    if (status == KVP_OK)
+        status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
+    if (status != KVP_OK)
+        return status;
+    mirror *m = memory;
+    char *start = memory;
+    *m = (mirror){.config = *config, .owned = owned};
+    m->items = (kvp_wire_news_item *)(void *)(start + places.items);
+    m->closed = (uint32_t *)(void *)(start + places.closed);
+    m->copies = (kvp_copy *)(void *)(start + places.copies);
+    m->values = (int32_t *)(void *)(start + places.values);
+    m->moves = (kvp_slot_move *)(void *)(start + places.moves);
+    kvpi_wire_table_init(&m->table, config, memory, places.table);
+    *out_mirror = m;
+    return KVP_OK;
+}
+
+void kvp_wire_mirror_destroy(kvp_wire_mirror *m)
+{
+    if (m != NULL && m->owned)
+        free(m);
+}
+
+/* -------------------------------------------------------------------------------- closed, plan */
+
+static int wrong(struct reading *r)
+{
+    return kvpi_wire_wrong(&r->in, KVP_E_FORMAT);
+}
+
+static int too_small(struct reading *r)
+{
+    return kvpi_wire_wrong(&r->in, KVP_E_TOO_SMALL);
+}
+
+/* Walks to a worker id: `next` is the one after the id before. */
+static int get_id(const mirror *m, in_bytes *in, uint32_t gap, uint32_t next, uint32_t *out_id)
+{
+    if (gap > KVP_WIRE_MAX_SEQS || next + gap >= m->config.max_seqs)
+        return kvpi_wire_wrong(in, KVP_E_TOO_SMALL);
+    *out_id = next + gap;
+    return 1;
+}
+
+static int get_closed_id(const mirror *m, in_bytes *in, uint32_t next, uint32_t *out_id)
+{
+    uint32_t gap;
+    return kvpi_wire_get(in, &gap) && get_id(m, in, gap, next, out_id);
+}
+
+static int read_closed(struct reading *r)
+{
+    mirror *m = r->m;
+    uint32_t n;
+    if (!kvpi_wire_get(&r->in, &n) || (r->full && n > 0))
+        return wrong(r);
+    r->closed = r->in;
+    r->closed_left = n;
+    for (uint32_t i = 0, id, next = 0; i < n; i++, next = id + 1) {
+        if (!get_closed_id(m, &r->in, next, &id))
+            return 0;
+        if (m->table.seqs[id].status == 0)
+            return wrong(r);
+        if (r->apply) {
+            m->closed[i] = id;
+            kvpi_wire_table_remove(&m->table, id);
+        }
+    }
+    r->news.n_closed = n;
+    return 1;
+}
+
+/* Is this id among the closed ones? Asked with ascending ids, in the first reading. */
+static int is_closed(struct reading *r, uint32_t id)
+{
+    while (r->closed_left > 0 && r->closed_id <= id) {
+        uint32_t closed = 0;
+        if (!get_closed_id(r->m, &r->closed, r->closed_id, &closed))
+            return 0; /* cannot be: these bytes have been read before */
+        r->closed_id = closed + 1;
+        r->closed_left--;
+    }
+    return r->closed_id == id + 1;
+}
+
+static int is_known(struct reading *r, uint32_t id)
+{
+    if (r->m->table.seqs[id].status == 0)
+        return 0;
+    return r->apply || (!r->full && !is_closed(r, id));
+}
+
+static int get_block(struct reading *r, uint32_t tier, uint32_t *at_block, int32_t *out_block)
+{
+    if (!kvpi_wire_get_way(&r->in, at_block))
+        return 0;
+    if (*at_block > INT32_MAX || !kvpi_wire_is_block(&r->m->config, tier, (int32_t)*at_block))
+        return too_small(r);
+    *out_block = (int32_t)*at_block;
+    return 1;
+}
+
+static int read_copy(struct reading *r, uint32_t *phase, uint32_t *at_block, kvp_copy *copy)
+{
+    uint32_t phases, group, src_tier, dst_tier;
+    if (!kvpi_wire_get(&r->in, &phases) || !kvpi_wire_get(&r->in, &group) ||
+        !kvpi_wire_get_byte(&r->in, &src_tier) || !kvpi_wire_get_byte(&r->in, &dst_tier))
+        return 0;
+    if (src_tier > KVP_HOST || dst_tier > KVP_HOST)
+        return wrong(r);
+    if (!get_block(r, src_tier, at_block, &copy->src_block) ||
+        !get_block(r, dst_tier, at_block, &copy->dst_block) ||
+        !kvpi_wire_get(&r->in, &copy->n_tokens))
+        return 0;
+    if (phases > UINT32_MAX - *phase || group > UINT16_MAX || copy->n_tokens < 1 ||
+        copy->n_tokens > r->m->config.block_tokens)
+        return wrong(r);
+    *phase += phases;
+    copy->phase = *phase;
+    copy->group = (uint16_t)group;
+    copy->src_tier = (uint8_t)src_tier;
+    copy->dst_tier = (uint8_t)dst_tier;
+    return 1;
+}
+
+static int read_copies(struct reading *r)
+{
+    uint32_t n;
+    uint32_t phase = 0;
+    uint32_t at_block = 0;
+    if (!kvpi_wire_get(&r->in, &n))
+        return 0;
+    if (n > r->m->config.max_copies)
+        return too_small(r);
+    for (uint32_t i = 0; i < n; i++) {
+        kvp_copy copy;
+        if (!read_copy(r, &phase, &at_block, &copy))
+            return 0;
+        if (r->apply)
+            r->m->copies[i] = copy;
+    }
+    r->news.n_copies = n;
+    return 1;
+}
+
+/* A slot, from its place in a block and the block. */
+static int read_slot(struct reading *r, uint32_t *at_block, uint32_t place, int64_t *out_slot)
+{
+    int32_t block;
+    if (!get_block(r, KVP_DEVICE, at_block, &block))
+        return 0;
+    *out_slot = (int64_t)block * r->m->config.block_tokens + place;
+    return 1;
+}
+
+static int read_move(struct reading *r, uint32_t *at_block, uint32_t i, uint32_t n)
+{
+    uint32_t src, dst;
+    if (!kvpi_wire_get(&r->in, &src) || !kvpi_wire_get(&r->in, &dst))
+        return 0;
+    if (src >= r->m->config.block_tokens || dst >= r->m->config.block_tokens)
+        return wrong(r);
+    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
+        kvp_slot_move move;
+        if (!read_slot(r, at_block, src, &move.src) || !read_slot(r, at_block, dst, &move.dst))
+            return 0;
+        if (r->apply)
+            r->m->moves[(size_t)group * n + i] = move;
+    }
+    return 1;
+}
+
+/* Messages without moves do not say so: it is in their head. */
+static int read_moves(struct reading *r)
+{
+    uint32_t n;
+    uint32_t at_block = 0;
+    if (!(r->parts & KVPI_WIRE_MOVES))
+        return 1;
+    if (!kvpi_wire_get(&r->in, &n) || n == 0)
+        return wrong(r);
+    if (n > r->m->config.max_moves)
+        return too_small(r);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!read_move(r, &at_block, i, n))
+            return 0;
+    }
+    r->news.n_moves = n;
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------- entries */
+
+/* Values of positions from .. from + n - 1; `last` becomes the last one. */
+static int read_values(struct reading *r, kvp_wire_news_item *item, int32_t *last)
+{
+    if (item->n_values > r->m->config.max_step_tokens - r->n_values)
+        return too_small(r);
+    item->values = r->m->values + r->n_values;
+    for (uint32_t i = 0; i < item->n_values; i++) {
+        uint32_t value;
+        if (!kvpi_wire_get_31(&r->in, &value))
+            return 0;
+        if (r->apply)
+            r->m->values[r->n_values + i] = (int32_t)value;
+        *last = (int32_t)value;
+    }
+    r->n_values += item->n_values;
+    return 1;
+}
+
+/* 0 stands for "none": -1. */
+static int read_last(struct reading *r, int32_t *last)
+{
+    uint32_t code;
+    if (!kvpi_wire_get(&r->in, &code))
+        return 0;
+    if (code > (uint32_t)INT32_MAX + 1)
+        return wrong(r);
+    *last = (int32_t)(code - 1);
+    return 1;
+}
+
+/* Reads row entries from `*i` on, of which there are `end`: a block, or a run of dropped ones. */
+static int read_entries(struct reading *r, int32_t *row, uint32_t *i, uint32_t end)
+{
+    const uint32_t before = r->at_block;
+    uint32_t more = 0;
+    int32_t block;
+    if (!get_block(r, KVP_DEVICE, &r->at_block, &block))
+        return 0;
+    if (block == KVP_NULL_BLOCK) {
+        r->at_block = before;
+        if (!kvpi_wire_get(&r->in, &more))
+            return 0;
+        if (more >= end - *i)
+            return wrong(r);
+    }
+    for (uint32_t k = 0; k <= more && r->apply; k++)
+        row[*i + k] = block;
+    *i += more + 1;
+    return 1;
+}
+
+static int read_appended(struct reading *r, uint32_t id, uint32_t n, struct kvpi_wire_seq *now)
+{
+    if (n > r->m->config.max_row_blocks - now->blocks)
+        return too_small(r);
+    const uint32_t end = now->blocks + n;
+    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
+        int32_t *row = kvpi_wire_row(&r->m->table, id, group);
+        for (uint32_t i = now->blocks; i < end;) {
+            if (!read_entries(r, row, &i, end))
+                return 0;
+        }
+    }
+    now->blocks = end;
+    return 1;
+}
+
+static int read_replaced(struct reading *r, int32_t *row, uint32_t n_blocks)
+{
+    uint32_t n;
+    if (!kvpi_wire_get(&r->in, &n))
+        return 0;
+    for (uint32_t i = 0, next = 0; i < n; i++) {
+        uint32_t gap;
+        if (!kvpi_wire_get(&r->in, &gap))
+            return 0;
+        if (next >= n_blocks || gap >= n_blocks - next)
+            return wrong(r);
+        next += gap;
+        if (!read_entries(r, row, &next, n_blocks))
+            return 0;
+    }
+    return 1;
+}
+
+static int read_row(struct reading *r, uint32_t id, struct kvpi_wire_seq *now)
+{
+    uint32_t n;
+    if (!kvpi_wire_get(&r->in, &n))
+        return 0;
+    if (n > now->blocks)
+        return wrong(r);
+    now->blocks -= n;
+    for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
+        if (!read_replaced(r, kvpi_wire_row(&r->m->table, id, group), now->blocks))
+            return 0;
+    }
+    return kvpi_wire_get(&r->in, &n) && read_appended(r, id, n, now);
+}
+
+/* --------------------------------------------------------------------------- windows and trees */
+
+static int read_windows(struct reading *r, uint32_t id)
+{
+    kvp_window *windows = kvpi_wire_windows(&r->m->table, id);
+    uint32_t n;
+    if (!kvpi_wire_get(&r->in, &n) || n == 0)
+        return wrong(r);
+    for (uint32_t i = 0, next = 0; i < n; i++) {
+        uint32_t gap;
+        kvp_window window;
+        if (!kvpi_wire_get(&r->in, &gap) || gap >= r->m->config.n_groups - next)
+            return wrong(r);
+        if (!kvpi_wire_get(&r->in, &window.sink_tokens) ||
+            !kvpi_wire_get(&r->in, &window.recent_tokens))
+            return 0;
+        if (window.recent_tokens == 0 && window.sink_tokens > 0)
+            return wrong(r);
+        next += gap;
+        if (r->apply)
+            windows[next] = window;
+        next++;
+    }
+    return 1;
+}
+
+/* A node's parent is told as how far before it stands; 0: it is a root. */
+static int read_node(struct reading *r, uint32_t id, uint32_t node)
+{
+    uint32_t token, before;
+    if (!kvpi_wire_get_31(&r->in, &token) || !kvpi_wire_get(&r->in, &before))
+        return 0;
+    if (before > node)
+        return wrong(r);
+    if (r->apply) {
+        kvpi_wire_node_tokens(&r->m->table, id)[node] = (int32_t)token;
+        kvpi_wire_node_parents(&r->m->table, id)[node] =
+            before == 0 ? -1 : (int32_t)(node - before);
+    }
+    return 1;
+}
+
+/* How many of the last nodes are void, and those that follow what is left. */
+static int read_tree(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                     kvp_wire_news_item *item)
+{
+    uint32_t n_void, n;
+    if (!kvpi_wire_get(&r->in, &n_void) || n_void > now->nodes || !kvpi_wire_get(&r->in, &n) ||
+        (n == 0 && n_void == 0))
+        return wrong(r);
+    now->nodes -= n_void;
+    item->from_node = now->nodes;
+    if (n > r->m->config.max_tree_tokens - now->nodes)
+        return too_small(r);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!read_node(r, id, now->nodes + i))
+            return 0;
+    }
+    now->nodes += n;
+    return 1;
+}
+
+/* The second byte of bits, where the message has them, and what it announces. */
+static int read_more(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                     kvp_wire_news_item *item)
+{
+    uint32_t bits;
+    if (!(r->parts & KVPI_WIRE_MORE))
+        return 1;
+    if (!kvpi_wire_get_byte(&r->in, &bits) || bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE))
+        return wrong(r);
+    return (!(bits & KVPI_WIRE_WINDOWS) || read_windows(r, id)) &&
+           (!(bits & KVPI_WIRE_TREE) || read_tree(r, id, now, item));
+}
+
+static int read_new(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                    kvp_wire_news_item *item)
+{
+    in_bytes *in = &r->in;
+    uint32_t n_blocks;
+    if (is_known(r, id))
+        return wrong(r);
+    *now = (struct kvpi_wire_seq){.last = -1};
+    item->is_new = 1;
+    if (!kvpi_wire_get_byte(in, &now->status) || !kvpi_wire_get_31(in, &now->tokens) ||
+        !kvpi_wire_get(in, &now->computed) || !kvpi_wire_get(in, &now->cached) ||
+        !kvpi_wire_get(in, &now->step) || !kvpi_wire_get_31(in, &item->from) ||
+        !kvpi_wire_get_31(in, &item->n_values) || !read_values(r, item, &now->last))
+        return 0;
+    now->known = item->from + item->n_values;
+    if (item->n_values == 0 && !read_last(r, &now->last))
+        return 0;
+    return kvpi_wire_get(in, &n_blocks) && read_appended(r, id, n_blocks, now) &&
+           read_more(r, id, now, item);
+}
+
+/* How many of the known values are void, and the values that follow what is left. */
+static int read_changed_values(struct reading *r, struct kvpi_wire_seq *now,
+                               kvp_wire_news_item *item)
+{
+    uint32_t n_void;
+    if (!kvpi_wire_get(&r->in, &n_void) || n_void > now->known ||
+        !kvpi_wire_get_31(&r->in, &item->n_values))
+        return wrong(r);
+    item->from = now->known - n_void;
+    now->known = item->from + item->n_values;
+    return read_values(r, item, &now->last);
+}
+
+static int read_change(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                       kvp_wire_news_item *item)
+{
+    in_bytes *in = &r->in;
+    uint32_t flags;
+    return kvpi_wire_get_byte(in, &flags) &&
+           (!(flags & KVPI_WIRE_STATUS) || kvpi_wire_get_byte(in, &now->status)) &&
+           (!(flags & KVPI_WIRE_TOKENS) || kvpi_wire_get_way(in, &now->tokens)) &&
+           (!(flags & KVPI_WIRE_COMPUTED) || kvpi_wire_get_way(in, &now->computed)) &&
+           (!(flags & KVPI_WIRE_CACHED) || kvpi_wire_get(in, &now->cached)) &&
+           (!(flags & KVPI_WIRE_STEP_TOKENS) || kvpi_wire_get(in, &now->step)) &&
+           (!(flags & KVPI_WIRE_VALUES) || read_changed_values(r, now, item)) &&
+           (!(flags & KVPI_WIRE_LAST) || read_last(r, &now->last)) &&
+           (!(flags & KVPI_WIRE_ROW) || read_row(r, id, now)) && read_more(r, id, now, item);
+}
+
+static int read_decode(struct reading *r, uint32_t id, uint32_t kind, struct kvpi_wire_seq *now,
+                       kvp_wire_news_item *item)
+{
+    now->tokens++;
+    now->known++;
+    now->computed++;
+    item->n_values = 1;
+    return read_values(r, item, &now->last) &&
+           (kind == KVPI_WIRE_DECODE || read_appended(r, id, 1, now));
+}
+
+/* Counts that contradict each other, or a row that is too short for its tokens. */
+static int is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
+{
+    return seq->status != 0 && seq->tokens <= INT32_MAX && seq->known <= seq->tokens &&
+           seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
+           seq->step <= seq->tokens + seq->nodes &&
+           kvp_blocks_for_tokens(m->config.block_tokens, (uint64_t)seq->tokens + seq->nodes) <=
+               seq->blocks;
+}
+
+static int read_item(struct reading *r, uint32_t id, uint32_t kind)
+{
+    mirror *m = r->m;
+    struct kvpi_wire_seq now = m->table.seqs[id];
+    kvp_wire_news_item item = {.worker_id = id, .from = now.known, .from_node = now.nodes};
+    int ok;
+    if (kind != KVPI_WIRE_NEW && !is_known(r, id))
+        return wrong(r);
+    switch (kind) {
+    case KVPI_WIRE_NEW: ok = read_new(r, id, &now, &item); break;
+    case KVPI_WIRE_CHANGE: ok = read_change(r, id, &now, &item); break;
+    default: ok = read_decode(r, id, kind, &now, &item); break;
+    }
+    if (!ok || !is_sound(m, &now))
+        return wrong(r);
+    if (r->apply) {
+        m->table.n_seqs += item.is_new;
+        m->table.seqs[id] = now;
+        m->items[r->news.n_items] = item;
+    }
+    r->news.n_items++;
+    return 1;
+}
+
+static int read_items(struct reading *r)
+{
+    uint32_t n_items;
+    uint32_t next = 0;
+    if (!kvpi_wire_get(&r->in, &n_items))
+        return 0;
+    while (r->news.n_items < n_items) {
+        uint32_t head, id;
+        uint32_t more = 0; /* of a run, after its first */
+        if (!kvpi_wire_get(&r->in, &head) || !get_id(r->m, &r->in, head >> 2, next, &id))
+            return 0;
+        if ((head & 3) <= KVPI_WIRE_DECODE_BLOCK && !kvpi_wire_get(&r->in, &more))
+            return 0;
+        if (more >= n_items - r->news.n_items || more >= r->m->config.max_seqs - id)
+            return wrong(r);
+        for (uint32_t last = id + more; id <= last; id++) {
+            if (!read_item(r, id, head & 3))
+                return 0;
+        }
+        next = id;
+    }
+    return r->in.at == r->in.end || wrong(r);
+}
+
+/* --------------------------------------------------------------------------------------- apply */
+
+static kvp_status read_body(mirror *m, const uint8_t *bytes, const kvp_wire_head *head, int apply,
+                            kvp_wire_news *out_news)
+{
+    struct reading r = {
+        .m = m,
+        .in = {bytes + KVP_WIRE_HEAD_BYTES, bytes + head->n_bytes, KVP_OK},
+        .apply = apply,
+        .full = head->full != 0,
+        .parts = bytes[KVPI_WIRE_AT_PARTS],
+        .news = {.full = head->full,
+                 .items = m->items,
+                 .closed = m->closed,
+                 .copies = m->copies,
+                 .moves = m->moves},
+    };
+    if (apply && r.full)
+        kvpi_wire_table_clear(&m->table);
+    if (!read_closed(&r) || !read_copies(&r) || !read_moves(&r) || !read_items(&r))
+        return r.in.status;
+    *out_news = r.news;
+    return KVP_OK;
+}
+
+kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_head *out_head)
+{
+    const uint8_t *at = bytes;
+    if (bytes == NULL || out_head == NULL)
+        return KVP_E_ARG;
+    if (n_bytes < KVP_WIRE_HEAD_BYTES || memcmp(at, "kvpw", 4) != 0)
+        return KVP_E_FORMAT;
+    if (at[KVPI_WIRE_AT_VERSION] != KVPI_WIRE_VERSION)
+        return KVP_E_VERSION;
+    kvp_wire_head head = {
+        .epoch = kvpi_wire_load(at + KVPI_WIRE_AT_EPOCH, 8),
+        .number = kvpi_wire_load(at + KVPI_WIRE_AT_NUMBER, 8),
+        .full = at[KVPI_WIRE_AT_KIND] == KVPI_WIRE_FULL_STATE,
+        .n_bytes = (uint32_t)kvpi_wire_load(at + KVPI_WIRE_AT_LENGTH, 4),
+    };
+    if ((!head.full && at[KVPI_WIRE_AT_KIND] != KVPI_WIRE_STEP) || at[KVPI_WIRE_AT_GROUPS] < 1 ||
+        at[KVPI_WIRE_AT_GROUPS] > KVP_GROUPS_MAX ||
+        at[KVPI_WIRE_AT_PARTS] > (KVPI_WIRE_MOVES | KVPI_WIRE_MORE) || head.epoch == 0 ||
+        head.number == 0 || head.n_bytes < KVP_WIRE_HEAD_BYTES)
+        return KVP_E_FORMAT;
+    *out_head = head;
+    return KVP_OK;
+}
+
+/* Is it this message's turn? A full one needs to be newer only. */
+static int is_next(const mirror *m, const kvp_wire_head *head)
+{
+    if (head->full)
+        return head->epoch > m->epoch || (head->epoch == m->epoch && head->number > m->number);
+    return m->epoch != 0 && head->epoch == m->epoch && head->number - 1 == m->number;
+}
+
+static kvp_status check(mirror *m, const uint8_t *bytes, size_t n_bytes, kvp_wire_head *head)
+{
+    kvp_status status = kvp_wire_peek(bytes, n_bytes, head);
+    kvp_wire_news news;
+    if (status != KVP_OK)
+        return status;
+    if (head->n_bytes != n_bytes ||
+        kvpi_wire_load(bytes + KVPI_WIRE_AT_CHECKSUM, 8) != kvpi_wire_checksum(bytes, n_bytes))
+        return KVP_E_FORMAT;
+    if (kvpi_wire_load(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, 4) != m->config.block_tokens ||
+        bytes[KVPI_WIRE_AT_GROUPS] != m->config.n_groups)
+        return KVP_E_MISMATCH;
+    if (!is_next(m, head))
+        return KVP_E_STATE;
+    return read_body(m, bytes, head, 0, &news);
+}
+
+static kvp_status mirror_apply(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
+                               kvp_wire_news *out_news)
+{
+    kvp_wire_head head;
+    kvp_wire_news news;
+    if (m == NULL || bytes == NULL)
+        return KVP_E_ARG;
+    kvp_status status = check(m, bytes, n_bytes, &head);
+    if (status == KVP_OK)
+        status = read_body(m, bytes, &head, 1, &news);
+    if (status != KVP_OK)
+        return status;
+    m->epoch = head.epoch;
+    m->number = head.number;
+    if (out_news != NULL)
+        *out_news = news;
+    return KVP_OK;
+}
+
+kvp_status kvp_wire_mirror_apply_sized(kvp_wire_mirror *m, const void *bytes, size_t n_bytes,
+                                       kvp_wire_news *out_news, size_t news_size)
+{
+    kvp_wire_news full;
+    if (kvpi_sized_bad(out_news, news_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = mirror_apply(m, bytes, n_bytes, out_news == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_news, news_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+/* --------------------------------------------------------------------------------------- reads */
+
+static kvp_status mirror_info(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state)
+{
+    if (m == NULL || out_state == NULL)
+        return KVP_E_ARG;
+    *out_state = (kvp_wire_mirror_state){m->epoch, m->number, m->table.n_seqs};
+    return KVP_OK;
+}
+
+kvp_status kvp_wire_mirror_info_sized(const kvp_wire_mirror *m, kvp_wire_mirror_state *out_state,
+                                      size_t state_size)
+{
+    kvp_wire_mirror_state full;
+    if (kvpi_sized_bad(out_state, state_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = mirror_info(m, out_state == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_state, state_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_wire_seq *out_seq)
+{
+    if (m == NULL || out_seq == NULL || worker_id >= m->config.max_seqs)
+        return KVP_E_ARG;
+    const struct kvpi_wire_seq *seq = &m->table.seqs[worker_id];
+    *out_seq = (kvp_wire_seq){
+        .status = seq->status,
+        .tokens = seq->tokens,
+        .known_tokens = seq->known,
+        .computed_tokens = seq->computed,
+        .cached_tokens = seq->cached,
+        .step_tokens = seq->step,
+        .last_token = seq->last,
+        .blocks = seq->blocks,
+        .row = kvpi_wire_row(&m->table, worker_id, 0),
+        .windows = kvpi_wire_windows(&m->table, worker_id),
+        .tree_tokens = seq->nodes,
+        .node_tokens = kvpi_wire_node_tokens(&m->table, worker_id),
+        .node_parents = kvpi_wire_node_parents(&m->table, worker_id),
+    };
+    return KVP_OK;
+}
+
+kvp_status kvp_wire_mirror_seq_sized(const kvp_wire_mirror *m, uint32_t worker_id,
+                                     kvp_wire_seq *out_seq, size_t seq_size)
+{
+    kvp_wire_seq full;
+    if (kvpi_sized_bad(out_seq, seq_size)) {
+        return KVP_E_ARG;
+    }
+    const kvp_status status = mirror_seq(m, worker_id, out_seq == NULL ? NULL : &full);
+    if (status == KVP_OK) {
+        kvpi_sized_give(out_seq, seq_size, &full, sizeof(full));
+    }
+    return status;
+}
+
+uint64_t kvp_wire_mirror_digest(const kvp_wire_mirror *m)
+{
+    return m == NULL ? 0 : kvpi_wire_table_digest(&m->table);
+}
