@@ -253,6 +253,8 @@ typedef struct kvp_store_stats {
     uint64_t records; /* there now */
     uint64_t bytes;   /* that they take, headers included */
     uint64_t size;    /* limit of bytes */
+    uint64_t retired; /* places that could not be read or written, and are not used again until the
+                         store is opened anew: at most an eighth of all */
     uint64_t queued;  /* accepted and not ended */
     uint64_t away_ns; /* for how long the store is left alone from now on; 0: it is used */
     /* counters */

@@ -65,6 +65,7 @@ struct kvpi_backend_usage {
     uint64_t evicted;
     uint64_t dropped;
     uint64_t expired;
+    uint64_t retired;
 };
 
 struct kvpi_backend {

@@ -20,7 +20,8 @@ static void leave(struct kvpi_catalog *catalog, uint32_t entry)
 enum {
     HAND = 64 /* entries that one operation looks at */,
     LOOK = KVP_STORE_QUEUE_MAX + 1,
-    AHEAD = 12 /* keys */
+    AHEAD = 12 /* keys */,
+    RETIRED_SHARE = 8,
 };
 
 kvp_status kvpi_catalog_limit(struct kvpi_catalog *catalog,
@@ -269,8 +270,13 @@ uint32_t kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op
         index->entries[op->entry].state = KVPI_ENTRY_READY;
     else if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK && !gone)
         kvpi_index_touch(index, op->entry);
-    else if (!gone && (op->kind == KVP_STORE_PUT || result == KVP_STORE_BAD))
+    else if (!gone &&
+             (op->kind == KVP_STORE_PUT || result == KVP_STORE_BAD || result == KVP_STORE_FAILED))
         drop_entry(catalog, op->entry);
+    /* A place that cannot be written or read; not so many that a disk that is gone for a while
+     * leaves none. */
+    if (op->io_failed && index->n_retired < index->n / RETIRED_SHARE)
+        kvpi_index_spoil(index, op->entry);
     if (gone && op->kind == KVP_STORE_PUT && result == KVP_STORE_OK)
         result = KVP_STORE_NO_PARENT;
     kvpi_index_unpin(index, op->entry);
@@ -346,5 +352,6 @@ void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_
         .evicted = catalog->evicted,
         .dropped = catalog->dropped,
         .expired = catalog->expired,
+        .retired = catalog->index.n_retired,
     };
 }

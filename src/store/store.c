@@ -465,6 +465,7 @@ kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stat
         .evicted = get(store, KVPI_COUNT_EVICTED),
         .dropped = get(store, KVPI_COUNT_DROPPED),
         .expired = get(store, KVPI_COUNT_EXPIRED),
+        .retired = get(store, KVPI_COUNT_RETIRED),
         .read_bytes = get(store, KVPI_COUNT_READ_BYTES),
         .written_bytes = get(store, KVPI_COUNT_WRITTEN_BYTES),
     };

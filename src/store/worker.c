@@ -220,6 +220,7 @@ static void note_usage(kvp_store *store)
     set(store, KVPI_COUNT_EVICTED, usage.evicted);
     set(store, KVPI_COUNT_DROPPED, usage.dropped);
     set(store, KVPI_COUNT_EXPIRED, usage.expired);
+    set(store, KVPI_COUNT_RETIRED, usage.retired);
 }
 
 int kvpi_worker_round(kvp_store *store)

@@ -445,7 +445,7 @@ static void test_nobody_reads_foreign_kv(void **state)
         static const unsigned rates[] = {0, 10, 100, 400};
         n_at_quota = n_expired = 0;
         run(rates[round]);
-        if (n_operations >= 20000 && rates[round] < 400)
+        if (n_operations >= 20000 && rates[round] < 100)
             assert_true(n_at_quota > 0 && n_expired > 0);
         assert_true(n_results[KVP_STORE_OK] > 0);
         for (unsigned i = 0; i < FAULTS && n_operations >= 20000; i++)
