@@ -12,6 +12,7 @@
  * R1  handles[] and steps[] have every handle and step that a call of the log made; `now` is what
  *     the rerun's call made instead, 0 as long as there is none.
  */
+#include "oplog/oplog.h"
 #include "oplog/rerun.h"
 
 #include <stdlib.h>

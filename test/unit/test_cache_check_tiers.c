@@ -5,6 +5,7 @@
 
 #include "tiers.h"
 
+#include "core/cache/audit.h"
 #include "core/cache/state.h"
 
 /* Steps overlap, and one is out with two copies. Of the device: 1 2 are parked, 3 is held. Of the

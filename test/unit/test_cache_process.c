@@ -12,6 +12,7 @@
 #include "arenas.h"
 #include "world.h"
 
+#include "core/cache/frame.h"
 #include "core/cache/state.h"
 
 /* The system's call, which fails when a test says so. */

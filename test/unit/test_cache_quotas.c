@@ -6,7 +6,9 @@
 #include "snaps.h"
 #include "tiers.h"
 
+#include "core/cache/audit.h"
 #include "core/cache/state.h"
+#include "core/snapshot/ranges.h"
 
 #include <kvpager/quotas.h>
 

@@ -7,6 +7,7 @@
 
 #include <kvpager/recover.h>
 
+#include "core/cache/frame.h"
 #include "core/cache/state.h"
 
 enum { S = 4, READERS = 4, ENOUGH = 500, SEQ_TOKENS = 48, GROWTH = 3, RING = 8 };

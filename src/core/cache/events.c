@@ -10,6 +10,8 @@
  * of a live root has the same hash there: such twins hang behind a withdrawn node, where nobody
  * finds them.
  */
+#include "core/cache/events.h"
+#include "core/cache/frame.h"
 #include "core/cache/state.h"
 
 #include <string.h>

@@ -10,6 +10,7 @@
  * free the tokens from there on are not kept (seq->unkept), and only counted.
  */
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
 
 #include <string.h>
 

@@ -9,7 +9,15 @@
  *   counted        5  9 -12         refs[12] = 1, one block needed
  *   put back       5  9 12          refs[12] = 2
  */
+#include "core/cache/blocks.h"
+#include "core/seq/drafts.h"
+#include "core/cache/dropped.h"
+#include "core/cache/frame.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
+#include "core/seq/windows.h"
+#include "core/calls/extend.h"
 
 #include <string.h>
 

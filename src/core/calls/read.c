@@ -1,5 +1,9 @@
 /* cache_read: what can be asked without changing anything. Also the plan, which is taken. */
+#include "core/cache/audit.h"
+#include "core/cache/frame.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
 
 #include <string.h>
 
@@ -643,4 +647,29 @@ uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens, uint64_
 {
     return kvp_blocks_for_tokens(block_tokens, n_tokens + n_new + reserve) -
            kvp_blocks_for_tokens(block_tokens, n_tokens);
+}
+
+kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation)
+{
+    kvp_violation violation;
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    memset(&violation, 0, sizeof(violation));
+    if (level < 1 || level > 3) {
+        status = KVP_E_ARG;
+    } else {
+        status = kvpi_audit(cache, level, &violation) ? KVP_OK : KVP_E_CORRUPT;
+        if (out_violation != NULL) {
+            *out_violation = violation;
+        }
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_check(&cache->recorder, level, status, &violation);
+    }
+    return kvpi_leave(cache, status);
 }

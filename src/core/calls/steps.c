@@ -14,7 +14,13 @@
  * block is bad, and what is written over from a good one is good; the marks of blocks tell, while
  * one call runs.
  */
+#include "core/cache/blocks.h"
+#include "core/cache/frame.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/seq/windows.h"
+#include "core/calls/commit.h"
+#include "core/calls/steps.h"
 
 #include <string.h>
 

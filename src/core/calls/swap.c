@@ -13,7 +13,13 @@
  * Counting marks and clears the marks again; moving counts, and then goes on from the marks. What
  * is found there is marked, too, while it is counted, so that it is counted once.
  */
+#include "core/cache/blocks.h"
+#include "core/cache/dropped.h"
+#include "core/cache/frame.h"
 #include "core/cache/state.h"
+#include "core/seq/windows.h"
+#include "core/calls/extend.h"
+#include "core/calls/steps.h"
 
 #include <string.h>
 

@@ -254,3 +254,9 @@ kvp_status kvp_snapshot_peek_sized(const kvp_source *source, kvp_snapshot_info *
     }
     return status;
 }
+
+int kvpi_snap_options_bad(const kvp_snapshot_options *options)
+{
+    return options == NULL || options->model_bytes > 255 ||
+           (options->model == NULL && options->model_bytes > 0) || options->block_bytes > INT32_MAX;
+}

@@ -13,7 +13,10 @@
  */
 #include <kvpager/inspect.h>
 
+#include "core/cache/audit.h"
 #include "core/cache/state.h"
+#include "core/calls/life.h"
+#include "core/snapshot/ranges.h"
 
 #include <string.h>
 

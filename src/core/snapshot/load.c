@@ -15,7 +15,12 @@
  *   nodes   [n_nodes + 1]   u32  the node of a number in the file; from GONE on: why there is none
  *   paths   [N + host]      u32  with ids kept: the deepest node of a block, duplicates included
  */
+#include "core/cache/blocks.h"
+#include "core/cache/frame.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
+#include "core/calls/spaces.h"
 #include "core/snapshot/frames.h"
 
 /* In `nodes`: GONE + the reason. 0: the record was not seen, which is damage. */

@@ -17,6 +17,7 @@
  *   copies      tiers, blocks
  */
 #include "core/cache/state.h"
+#include "core/snapshot/ranges.h"
 
 #include <string.h>
 

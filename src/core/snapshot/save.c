@@ -14,6 +14,8 @@
  *
  * What cannot be reached from a live root through public nodes is left out.
  */
+#include "core/cache/frame.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
 #include "core/snapshot/frames.h"
 
@@ -355,12 +357,6 @@ static kvp_status save_copy(const kvp_cache *cache, const kvp_snapshot_options *
     }
     kvpi_unmap(save.copy, cache->arena_bytes);
     return status;
-}
-
-int kvpi_snap_options_bad(const kvp_snapshot_options *options)
-{
-    return options == NULL || options->model_bytes > 255 ||
-           (options->model == NULL && options->model_bytes > 0) || options->block_bytes > INT32_MAX;
 }
 
 kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *options,

@@ -15,7 +15,12 @@
  * scratch. For an open, blocks are held on the way, while their memory is at hand; a refusal puts
  * them back in reverse order, which restores the queues exactly. Nothing else is observable.
  */
+#include "core/cache/frame.h"
+#include "core/seq/match.h"
+#include "core/seq/match_groups.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
 #include "core/stages/hash_chain.h"
 
 #include <stdlib.h>

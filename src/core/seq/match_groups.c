@@ -11,6 +11,8 @@
  * Then the rows are cut to the prefix, what is not kept becomes null, and the rest is counted, and
  * held if the walk is for an open.
  */
+#include "core/seq/match.h"
+#include "core/seq/match_groups.h"
 #include "core/cache/state.h"
 
 /* What is known of one group while the prefixes are judged. */
