@@ -295,13 +295,16 @@ static void test_a_verification_names_every_fault(void **state)
     }
 }
 
-/* A whole record of the right slot and generation, of other tokens. */
+/* A whole record of the right slot, generation, minute and namespace, of other tokens. */
 static void test_another_identity_in_the_slot_is_found(void **state)
 {
     (void)state;
     uint8_t other[SLOT];
     kvp_store *store = begin(0, 0);
+    const uint64_t space = records[DEPTH].identity.space;
+    records[DEPTH].identity.space = records[0].identity.space;
     put(store, DEPTH);
+    records[DEPTH].identity.space = space;
     kvp_store_close(store);
     assert_true(sim_disk_peek(sim, HOME_PATH "slab-000000", 0, other, SLOT));
     sim_disk_destroy(sim);

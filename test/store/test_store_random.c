@@ -374,7 +374,7 @@ static void check_quota(kvp_store *store)
         return; /* it is left alone */
     uint32_t n[SPACES] = {0};
     for (uint32_t r = 0; r < RECORDS; r++)
-        n[records[r].identity.space] += bits[r / 64] >> r % 64 & 1;
+        n[records[r].identity.space] += (uint32_t)(bits[r / 64] >> r % 64 & 1);
     for (uint32_t i = 0; i < SPACES; i++) {
         assert_true(n[i] <= QUOTA);
         n_at_quota += n[i] == QUOTA;
