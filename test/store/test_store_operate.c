@@ -528,7 +528,7 @@ static void test_statistics_as_prometheus_reads_them(void **state)
         "kvp_store_read_bytes_total 12288\n",
         "kvp_store_bad_total{reason=\"damaged\"} 0\n",
         "kvp_store_bad_total{reason=\"place\"} 9\n",
-        "# TYPE kvp_store_get_seconds histogram\n"
+        "# TYPE kvp_store_get_seconds histogram\n",
         "kvp_store_get_seconds_bucket{le=\"1.024e-06\"} 2\n",
         "kvp_store_put_seconds_bucket{le=\"+Inf\"} 3\nkvp_store_put_seconds_count 3\n",
     };
