@@ -20,7 +20,7 @@ static void leave(struct kvpi_catalog *catalog, uint32_t entry)
 enum {
     HAND = 64 /* entries that one operation looks at */,
     LOOK = KVP_STORE_QUEUE_MAX + 1,
-    AHEAD = 12 /* keys */,
+    AHEAD = 16 /* keys */,
     RETIRED_SHARE = 8,
 };
 
@@ -296,18 +296,19 @@ void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *key
                        uint64_t *bits)
 {
     memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
-    /* Two reads of memory a key, far from each other: many are on their way at a time. */
-    for (uint32_t i = 0; i < 2 * AHEAD && i < n_keys; i++)
-        kvpi_index_prefetch_bucket(&catalog->index, keys[i].bytes);
-    for (uint32_t i = 0; i < AHEAD && i < n_keys; i++)
-        kvpi_index_prefetch_entry(&catalog->index, keys[i].bytes);
-    for (uint32_t i = 0; i < n_keys; i++) {
-        if (i + 2 * AHEAD < n_keys)
-            kvpi_index_prefetch_bucket(&catalog->index, keys[i + 2 * AHEAD].bytes);
-        if (i + AHEAD < n_keys)
-            kvpi_index_prefetch_entry(&catalog->index, keys[i + AHEAD].bytes);
-        if (kvpi_catalog_find(catalog, &keys[i]) != KVPI_INDEX_NONE)
-            bits[i / 64] |= UINT64_C(1) << i % 64;
+    /* Up to three reads of memory a key, far from each other: many are on their way at a time. */
+    for (uint32_t i = 0; i < n_keys + 3 * AHEAD; i++) {
+        if (i < n_keys)
+            kvpi_index_prefetch_bucket(&catalog->index, keys[i].bytes);
+        if (i >= AHEAD && i - AHEAD < n_keys)
+            kvpi_index_prefetch_entry(&catalog->index, keys[i - AHEAD].bytes);
+        if (i >= 2 * AHEAD && i - 2 * AHEAD < n_keys)
+            kvpi_index_prefetch_next(&catalog->index, keys[i - 2 * AHEAD].bytes);
+        if (i < 3 * AHEAD)
+            continue;
+        const uint32_t k = i - 3 * AHEAD;
+        if (kvpi_catalog_find(catalog, &keys[k]) != KVPI_INDEX_NONE)
+            bits[k / 64] |= UINT64_C(1) << k % 64;
     }
 }
 

@@ -91,13 +91,25 @@ void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *k
     __builtin_prefetch(bucket_of(index, key));
 }
 
+static void prefetch(const struct kvpi_index *index, uint32_t entry)
+{
+    if (entry == NONE)
+        return;
+    const uint8_t *e = (const uint8_t *)&index->entries[entry];
+    __builtin_prefetch(e);
+    __builtin_prefetch(e + sizeof *index->entries - 1);
+}
+
 void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key)
 {
+    prefetch(index, *bucket_of(index, key));
+}
+
+void kvpi_index_prefetch_next(const struct kvpi_index *index, const uint8_t *key)
+{
     const uint32_t e = *bucket_of(index, key);
-    if (e != NONE) {
-        __builtin_prefetch(&index->entries[e]);
-        __builtin_prefetch((const uint8_t *)&index->entries[e] + sizeof *index->entries - 1);
-    }
+    if (e != NONE)
+        prefetch(index, index->entries[e].chain);
 }
 
 static void chain_in(struct kvpi_index *index, uint32_t entry)

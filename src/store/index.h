@@ -114,9 +114,10 @@ int kvpi_index_restore(struct kvpi_index *index, uint32_t slot,
 uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key);
 
 /* Begin to bring what a look-up of this key reads into the CPU's caches: first its bucket; once
- * that is there, its entry. */
+ * that is there, the first entry of its chain; then the second. */
 void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *key);
 void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key);
+void kvpi_index_prefetch_next(const struct kvpi_index *index, const uint8_t *key);
 
 /* Take a free slot for a key that is not there, WRITING, hottest but for its ancestors, pinned
  * once. NONE: no slot is free, or there are too many namespaces. */
