@@ -1,7 +1,8 @@
-/* Parallel sampling: fork a prompt, let the two continue differently, copy what must be copied.
+/* Parallel sampling: fork a prompt, let both sequences continue differently, copy on write.
  *
- * A fork takes no block. The half-filled last block is shared until somebody writes into it; the
- * writer gets a block of its own, and the plan says what to copy into it before the forward pass.
+ * A fork takes no block. The half-filled last block is shared until one sequence writes into it.
+ * That sequence then gets its own block, and the plan says what to copy into it before the forward
+ * pass.
  */
 #include <kvpager/kvpager.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  *                         |    |
  *                         |    5
  *
- * Every node has a slot behind the sequence's tokens. The path that is accepted becomes tokens; the
- * slot moves bring its KV to where these tokens' slots are.
+ * Every node has a slot behind the sequence's tokens. The tokens of the accepted path become tokens
+ * of the sequence. The slot moves bring their KV to the slots of these tokens.
  */
 #include <kvpager/kvpager.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* kv: see kv.h. What is done for each layer group is here, and nowhere else.
+/* kv: see kv.h. Everything that differs between layer groups is in this file.
  *
  *   layers        0      1      2          the model's; 1 has a window
  *   group         0      1      0
  *   its layer     0      0      1          in the memory of its group
  *
- * All groups take their block ids from one pool, and each memory has room for all of them. (An
- * engine that wants no byte twice has its groups share tensors: memory.h, windows.h.) */
+ * All groups take their block ids from one pool, and each memory has room for all of them. (To
+ * avoid unused bytes, an engine can let its groups share tensors: memory.h, windows.h.) */
 #include "kv.h"
 
 #include <kvpager/steps.h>

@@ -10,6 +10,7 @@
  */
 #include "oplog/decode.h"
 
+#include "base/bytes.h"
 #include "core/record/record.h"
 
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static size_t left(const decoder *d)
 }
 
 /* D3. Gives 0, for the caller to return. */
-static int wrong(decoder *d, const uint8_t *at, kvp_status status)
+static int wrong_bytes(decoder *d, const uint8_t *at, kvp_status status)
 {
     if (d->status == KVP_OK) {
         d->status = status;
@@ -46,7 +47,7 @@ static int wrong(decoder *d, const uint8_t *at, kvp_status status)
 
 static int damaged(decoder *d, const uint8_t *at)
 {
-    return wrong(d, at, KVP_E_FORMAT);
+    return wrong_bytes(d, at, KVP_E_FORMAT);
 }
 
 static int take_byte(decoder *d, uint8_t *out)
@@ -66,51 +67,27 @@ static int take_bytes(decoder *d, size_t n_bytes, const uint8_t **out)
     return 1;
 }
 
-static uint64_t load(const uint8_t *at, unsigned n_bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
 static int take_fixed(decoder *d, unsigned n_bytes, uint64_t *out)
 {
     const uint8_t *at;
     if (!take_bytes(d, n_bytes, &at))
         return 0;
-    *out = load(at, n_bytes);
+    *out = kvpi_bytes_load(at, n_bytes);
     return 1;
 }
 
 static int take_u64(decoder *d, uint64_t *out)
 {
-    const uint8_t *start = d->at;
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte;
-        if (!take_byte(d, &byte))
-            return 0;
-        /* The tenth byte holds one bit; a last byte of zero says nothing (D2). */
-        if ((shift == 63 && byte > 1) || (shift > 0 && byte == 0))
-            return damaged(d, start);
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *out = value;
-            return 1;
-        }
-    }
-    return damaged(d, start);
+    if (d->status != KVP_OK || !kvpi_varint_load(&d->at, d->end, UINT64_MAX, out))
+        return damaged(d, d->at);
+    return 1;
 }
 
 static int take_u32(decoder *d, uint32_t *out)
 {
-    const uint8_t *start = d->at;
     uint64_t value;
-    if (!take_u64(d, &value))
-        return 0;
-    if (value > UINT32_MAX)
-        return damaged(d, start);
+    if (d->status != KVP_OK || !kvpi_varint_load(&d->at, d->end, UINT32_MAX, &value))
+        return damaged(d, d->at);
     *out = (uint32_t)value;
     return 1;
 }
@@ -154,7 +131,7 @@ static void *make(decoder *d, struct kvpi_oplog_buffer *buffer, size_t n, size_t
     if (buffer->n_bytes < n_bytes) {
         void *data = realloc(buffer->data, n_bytes);
         if (data == NULL) {
-            wrong(d, d->at, KVP_E_NO_MEMORY);
+            wrong_bytes(d, d->at, KVP_E_NO_MEMORY);
             return NULL;
         }
         buffer->data = data;
@@ -185,7 +162,7 @@ static int take_i32s(decoder *d, struct kvpi_oplog_buffer *buffer, uint64_t n, c
     if (values == NULL)
         return 0;
     for (size_t i = 0; i < n; i++)
-        values[i] = (int32_t)(uint32_t)load(d->at + 4 * i, 4);
+        values[i] = (int32_t)(uint32_t)kvpi_bytes_load(d->at + 4 * i, 4);
     d->at += 4 * n;
     *out = values;
     return 1;
@@ -372,7 +349,7 @@ static int take_nodes_call(decoder *d, kvp_call *call)
     return 1;
 }
 
-static int take_window(decoder *d, kvp_window *window)
+static int take_windows(decoder *d, kvp_window *window)
 {
     return TAKE_FIELDS(d, &window->sink_tokens, &window->recent_tokens);
 }
@@ -422,7 +399,7 @@ static int take_seq_call(decoder *d, kvp_call *call)
     case KVP_CALL_SEQ_TOKENS: return TAKE_FIELDS(d, &call->position, &call->count);
     case KVP_CALL_ROW:
     case KVP_CALL_WINDOW_GET: return take_u32(d, &call->group);
-    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_window(d, &call->window);
+    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_windows(d, &call->window);
     case KVP_CALL_TREE: return take_nodes_call(d, call);
     case KVP_CALL_SLOTS: return TAKE_FIELDS(d, &call->group, &call->position, &call->count);
     case KVP_CALL_RETAIN:
@@ -590,7 +567,7 @@ static int take_groups(decoder *d, kvp_config *config)
     if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
         return damaged(d, start);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        if (!take_window(d, &config->groups[i]))
+        if (!take_windows(d, &config->groups[i]))
             return 0;
     return 1;
 }
@@ -628,7 +605,7 @@ static int take_swapped(decoder *d, kvp_swapped *swapped)
 
 static int take_window_info(decoder *d, kvp_window_info *info)
 {
-    return take_window(d, &info->window) &&
+    return take_windows(d, &info->window) &&
            TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
 }
 
@@ -744,7 +721,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
         return d->status;
     if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
-        wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
+        wrong_bytes(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
     }
     kvp_config config;

@@ -1,4 +1,4 @@
-/* backend: what a place that keeps records offers to the store in front of it.
+/* backend: what a back end, which keeps the records, offers to the store in front of it.
  *
  * The front has the queues, the thread, the clock, the headers and every check; a back end has the
  * index, the places and the bytes. All calls come from one thread at a time.

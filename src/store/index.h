@@ -19,8 +19,8 @@
  *   I5  an entry is of its parent's namespace; a namespace counts its used entries, and knows the
  *       coldest of them if has_quota
  *
- * An entry is touched together with its ancestors, once in an epoch of EPOCH touches: so a touch
- * moves each entry at most once in an epoch, and recency is exact to an epoch. */
+ * An entry is touched together with its ancestors, once in an epoch of EPOCH touches. So touches
+ * move each entry at most once in an epoch, and recency is exact to an epoch. */
 #ifndef KVPI_STORE_INDEX_H
 #define KVPI_STORE_INDEX_H
 

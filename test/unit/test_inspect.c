@@ -1,5 +1,10 @@
 /* A look into the arena of a cache: right when the owner rests, harmless when it does not.
  *
+ * At rest the figures are the cache's own, and the blocks are those that a snapshot restores, on
+ * eight kinds of cache. With a call made between any two reads, the figures are of one moment and
+ * the rest is called moving. Beside a second process that never rests, 2,000 looks never call the
+ * arena damaged.
+ *
  *   test_inspect --serve FILE KIND     a cache in FILE that works while stdin gives bytes: a byte,
  *                                      200 calls or more, then a byte on stdout; for tests of the
  *                                      command

@@ -64,8 +64,8 @@ static uint8_t *copy_of(const void *bytes, size_t n_bytes)
 
 static void seal(uint8_t *bytes, size_t n_bytes)
 {
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(bytes, n_bytes), 8);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(bytes, n_bytes), 8);
 }
 
 static kvp_wire_seq seq_of(const watched *m, uint32_t id)
@@ -515,8 +515,8 @@ static void sealed_nonsense(void **state)
     b[p.n_bytes] = 0;
     seal(b, p.n_bytes + 1);
     refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes + 1);
-    kvpi_wire_store(b + KVPI_WIRE_AT_LENGTH, p.n_bytes, 4);
-    kvpi_wire_store(b + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(b, p.n_bytes + 1), 8);
+    kvpi_bytes_store(b + KVPI_WIRE_AT_LENGTH, p.n_bytes, 4);
+    kvpi_bytes_store(b + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(b, p.n_bytes + 1), 8);
     refuse(&p.m, KVP_E_FORMAT, b, p.n_bytes + 1);
     for (uint32_t groups = 0; groups < 256; groups++) {
         b[KVPI_WIRE_AT_GROUPS] = (uint8_t)groups;

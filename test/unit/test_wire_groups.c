@@ -322,8 +322,8 @@ static void try_sealed(kvp_wire_mirror *mirror, uint8_t *memory, size_t n_memory
         memcpy(bytes, d->bytes, n);
         if (at >= d->n_bytes)
             bytes[at - d->n_bytes + KVP_WIRE_HEAD_BYTES] ^= (uint8_t)(1u << at % 8);
-        kvpi_wire_store(bytes + KVPI_WIRE_AT_LENGTH, n, 4);
-        kvpi_wire_store(bytes + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(bytes, n), 8);
+        kvpi_bytes_store(bytes + KVPI_WIRE_AT_LENGTH, n, 4);
+        kvpi_bytes_store(bytes + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(bytes, n), 8);
         if (kvp_wire_mirror_apply(mirror, bytes, n, NULL) != KVP_OK)
             assert_memory_equal(memory, before, n_memory);
         else
@@ -378,12 +378,12 @@ static kvp_status give(struct by_hand *m, uint32_t kind, uint32_t parts, const u
     bytes[KVPI_WIRE_AT_KIND] = (uint8_t)kind;
     bytes[KVPI_WIRE_AT_GROUPS] = (uint8_t)m->config.n_groups;
     bytes[KVPI_WIRE_AT_PARTS] = (uint8_t)parts;
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_LENGTH, n, 4);
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, m->config.block_tokens, 4);
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_EPOCH, 1, 8);
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_NUMBER, m->number + 1, 8);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_LENGTH, n, 4);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_BLOCK_TOKENS, m->config.block_tokens, 4);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_EPOCH, 1, 8);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_NUMBER, m->number + 1, 8);
     memcpy(bytes + KVP_WIRE_HEAD_BYTES, body, n_body);
-    kvpi_wire_store(bytes + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(bytes, n), 8);
+    kvpi_bytes_store(bytes + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(bytes, n), 8);
     kvp_status status = kvp_wire_mirror_apply(m->mirror, bytes, n, NULL);
     m->number += status == KVP_OK;
     return status;

@@ -262,7 +262,7 @@ kvp_status kvp_ns_info_get_sized(const kvp_cache *cache, kvp_ns ns, kvp_ns_info 
 /* -------------------------------------------------------------------------------- the sequences */
 
 /* Beside a change: each field by itself. */
-static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
+static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
 {
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t known = kvpi_read32(&seq->known);
@@ -299,7 +299,7 @@ static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *ou
         }
         const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
         if (s != NULL) {
-            fill_info(cache, s, &info);
+            fill_seq_info(cache, s, &info);
         }
         if (kvpi_read_end(cache) != calls) {
             continue;

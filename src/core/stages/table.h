@@ -15,7 +15,8 @@
  *                  n_units * U <= known <= tokens (kept), n_blocks * S >= tokens
  *
  * A handle is number of the cache (16 bits), generation, place + 1. A closed place goes to the top
- * of the stack of free ones; its generation rises, and at its largest value it is never used again.
+ * of the stack of free places, and its generation rises. A place whose generation is at its largest
+ * value is never used again.
  */
 #ifndef KVPI_TABLE_H
 #define KVPI_TABLE_H

@@ -3,9 +3,9 @@
  *   slab k has slots k * slab_slots .. (k + 1) * slab_slots - 1; slot s lies at byte
  *   s % slab_slots * slot_bytes of slab s / slab_slots
  *
- * Each slab is open twice: for transfers whose addresses and lengths allow to go past the page
- * cache, and for the others. A slab is as large as it will ever be from its beginning, so a write
- * into a slot never meets a full disk. */
+ * Each slab is open twice: for transfers that may bypass the page cache (by address and length),
+ * and for the others. A slab has its full size from the beginning, so a write into a slot never
+ * meets a full disk. */
 #ifndef KVPI_STORE_SLABS_H
 #define KVPI_STORE_SLABS_H
 

@@ -1,4 +1,4 @@
-/* What a replay found, and how it is told: a table for people, an object for programs. */
+/* The results of a replay, as a table for people and as an object for programs. */
 #ifndef KVPI_REPORT_H
 #define KVPI_REPORT_H
 
