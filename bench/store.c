@@ -17,7 +17,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
-#include <kvpager/store/store.h>
+#include <kvpager/store.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -295,17 +295,15 @@ static void test_each_completion_fails_once(void **state)
             queue.fail_result = n;
             queue.result = answers[a];
             kvp_store *store = open_store();
-            const unsigned n_stored = move_all(store, 1);
-            assert_int_equal(n_stored, n <= RECORDS ? RECORDS - 1 : RECORDS);
-            const unsigned n_read = move_all(store, 0);
-            assert_int_equal(n_read, RECORDS - 1);
+            assert_int_equal(move_all(store, 1), n <= RECORDS ? RECORDS - 1 : RECORDS);
+            assert_int_equal(move_all(store, 0), RECORDS - 1);
             for (unsigned r = 0; r < RECORDS; r++)
                 assert_true(results[r] == KVP_STORE_OK ||
                             results[r] == (n <= RECORDS ? KVP_STORE_ABSENT : KVP_STORE_FAILED));
             assert_int_equal(stats_of(store).failed, 1);
             kvp_store_close(store);
             store = open_store();
-            assert_int_equal(move_all(store, 0), n_stored);
+            assert_int_equal(move_all(store, 0), RECORDS - 1); /* what could not be read is gone */
             end_world(store);
         }
     }
