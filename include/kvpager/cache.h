@@ -33,6 +33,7 @@
  *     groups, and windows: windows.h. Tokens in trees: trees.h.
  *   - Two tiers exist: the device's blocks, where sequences grow, and the host's, when
  *     config.host_blocks asks for one: swap.h. What is said of blocks is said of the device's.
+ *     What stores outside the process need of it: lend.h.
  *   - Work that was ordered later runs later: a released block may be taken, and what the plan
  *     writes may be found, at once. Where that is not so: steps.h.
  *
@@ -111,6 +112,10 @@ typedef struct kvp_config {
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
     uint32_t quotas; /* 1: quotas of namespaces can be set; default 0; quotas.h */
+    uint32_t max_loads;   /* loads from stores begun at once, 0..4096; default 0: no host block can
+                             be lent; else with a host tier; lend.h */
+    uint32_t lent_blocks; /* most host blocks lent at once, up to host_blocks - 1; 0 = half of
+                             them, if max_loads is not 0 */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -183,10 +188,11 @@ typedef struct kvp_stats {
     uint64_t nodes_used; /* nodes alive, roots included */
     uint64_t nodes_total;
     uint64_t pending_copies;
-    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held; 0: no host tier */
+    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held + loading; 0: no
+                                    host tier */
     uint64_t host_free_blocks;
     uint64_t host_cached_blocks;
-    uint64_t host_held_blocks; /* by swapped sequences, and by copies of steps that are out */
+    uint64_t host_held_blocks; /* by swapped sequences, copies of steps that are out, stores */
     uint64_t swapped_seqs;     /* of open_seqs */
     uint64_t steps_out;
     /* counters */
@@ -219,6 +225,17 @@ typedef struct kvp_stats {
     uint64_t dropped_blocks;  /* row entries that became null because of windows */
     uint64_t tree_tokens;     /* added to trees */
     uint64_t accepted_tokens; /* of trees, that became tokens of their sequences */
+    /* of lend.h; the first four are gauges */
+    uint64_t host_loading_blocks; /* loads fill them */
+    uint64_t host_lent_blocks;    /* those, and the ones that stores read */
+    uint64_t open_loads;
+    uint64_t plans_done;      /* plans that are over */
+    uint64_t plans;           /* taken; with overlapped steps: steps begun */
+    uint64_t loads;           /* begun */
+    uint64_t loaded_blocks;   /* by loads, and cached */
+    uint64_t dropped_loads;   /* blocks that were whole and not needed any more */
+    uint64_t failed_loads;    /* blocks that were not whole */
+    uint64_t mirrored_blocks; /* copied to the host by kvp_mirror */
 } kvp_stats;
 
 /* Read counters and gauges. Each number is consistent in itself and may be read beside a running
