@@ -11,6 +11,7 @@
 #include "oplog/decode.h"
 
 #include "core/record/record.h"
+#include "oplog/take.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,144 +25,7 @@ enum {
     HAS_PARENTS = 32
 };
 
-typedef struct kvpi_oplog_decoder decoder;
 typedef struct kvpi_oplog_results results;
-
-/* --------------------------------------------------------------------------------- small things */
-
-static size_t left(const decoder *d)
-{
-    return (size_t)(d->end - d->at);
-}
-
-/* D3. Gives 0, for the caller to return. */
-static int wrong(decoder *d, const uint8_t *at, kvp_status status)
-{
-    if (d->status == KVP_OK) {
-        d->status = status;
-        d->at = at;
-    }
-    return 0;
-}
-
-static int damaged(decoder *d, const uint8_t *at)
-{
-    return wrong(d, at, KVP_E_FORMAT);
-}
-
-static int take_byte(decoder *d, uint8_t *out)
-{
-    if (d->status != KVP_OK || left(d) < 1)
-        return damaged(d, d->at);
-    *out = *d->at++;
-    return 1;
-}
-
-static int take_bytes(decoder *d, size_t n_bytes, const uint8_t **out)
-{
-    if (d->status != KVP_OK || left(d) < n_bytes)
-        return damaged(d, d->at);
-    *out = d->at;
-    d->at += n_bytes;
-    return 1;
-}
-
-static uint64_t load(const uint8_t *at, unsigned n_bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
-static int take_fixed(decoder *d, unsigned n_bytes, uint64_t *out)
-{
-    const uint8_t *at;
-    if (!take_bytes(d, n_bytes, &at))
-        return 0;
-    *out = load(at, n_bytes);
-    return 1;
-}
-
-static int take_u64(decoder *d, uint64_t *out)
-{
-    const uint8_t *start = d->at;
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte;
-        if (!take_byte(d, &byte))
-            return 0;
-        /* The tenth byte holds one bit; a last byte of zero says nothing (D2). */
-        if ((shift == 63 && byte > 1) || (shift > 0 && byte == 0))
-            return damaged(d, start);
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *out = value;
-            return 1;
-        }
-    }
-    return damaged(d, start);
-}
-
-static int take_u32(decoder *d, uint32_t *out)
-{
-    const uint8_t *start = d->at;
-    uint64_t value;
-    if (!take_u64(d, &value))
-        return 0;
-    if (value > UINT32_MAX)
-        return damaged(d, start);
-    *out = (uint32_t)value;
-    return 1;
-}
-
-static int take_signed(decoder *d, int32_t *out)
-{
-    uint32_t value;
-    if (!take_u32(d, &value))
-        return 0;
-    uint32_t half = value >> 1;
-    *out = (value & 1) != 0 ? -(int32_t)half - 1 : (int32_t)half;
-    return 1;
-}
-
-/* Numbers one after the other; NULL ends the list. */
-static int take_fields(decoder *d, uint32_t *const *fields)
-{
-    for (; *fields != NULL; fields++)
-        if (!take_u32(d, *fields))
-            return 0;
-    return 1;
-}
-
-#define TAKE_FIELDS(d, ...) take_fields(d, (uint32_t *const[]){__VA_ARGS__, NULL})
-
-/* A number of entries that have at least `least` bytes each (D1). */
-static int take_count(decoder *d, size_t least, uint32_t *out)
-{
-    const uint8_t *start = d->at;
-    if (!take_u32(d, out))
-        return 0;
-    return *out <= left(d) / least || damaged(d, start);
-}
-
-/* Makes the buffer hold n entries; never NULL after success, even for none of them. */
-static void *make(decoder *d, struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes)
-{
-    size_t n_bytes = n * entry_bytes; /* cannot overflow: n is at most what is left of a log (D1) */
-    if (n_bytes < 64)
-        n_bytes = 64;
-    if (buffer->n_bytes < n_bytes) {
-        void *data = realloc(buffer->data, n_bytes);
-        if (data == NULL) {
-            wrong(d, d->at, KVP_E_NO_MEMORY);
-            return NULL;
-        }
-        buffer->data = data;
-        buffer->n_bytes = n_bytes;
-    }
-    return buffer->data;
-}
 
 void kvpi_oplog_decoder_free(decoder *d)
 {
@@ -176,54 +40,6 @@ void kvpi_oplog_decoder_free(decoder *d)
 }
 
 /* --------------------------------------------------------------------------------------- arrays */
-
-static int take_i32s(decoder *d, struct kvpi_oplog_buffer *buffer, uint64_t n, const int32_t **out)
-{
-    if (d->status != KVP_OK || n > left(d) / 4)
-        return damaged(d, d->at);
-    int32_t *values = make(d, buffer, (size_t)n, sizeof *values);
-    if (values == NULL)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        values[i] = (int32_t)(uint32_t)load(d->at + 4 * i, 4);
-    d->at += 4 * n;
-    *out = values;
-    return 1;
-}
-
-static int take_tokens(decoder *d, uint64_t n, const int32_t **out)
-{
-    return take_i32s(d, &d->tokens, n, out);
-}
-
-static int take_handles(decoder *d, struct kvpi_oplog_buffer *buffer, uint32_t n,
-                        const uint64_t **out)
-{
-    if (d->status != KVP_OK || n > left(d))
-        return damaged(d, d->at);
-    uint64_t *handles = make(d, buffer, n, sizeof *handles);
-    if (handles == NULL)
-        return 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (!take_u64(d, &handles[i]))
-            return 0;
-    *out = handles;
-    return 1;
-}
-
-static int take_counts(decoder *d, uint32_t n, const uint32_t **out)
-{
-    if (d->status != KVP_OK || n > left(d))
-        return damaged(d, d->at);
-    uint32_t *counts = make(d, &d->counts, n, sizeof *counts);
-    if (counts == NULL)
-        return 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (!take_u32(d, &counts[i]))
-            return 0;
-    *out = counts;
-    return 1;
-}
 
 static int take_keys(decoder *d, kvp_call *call)
 {
@@ -449,6 +265,26 @@ static int take_tier_call(decoder *d, kvp_call *call)
     }
 }
 
+static int take_blocks(decoder *d, kvp_call *call)
+{
+    return take_count(d, 4, &call->n_tokens) && take_tokens(d, call->n_tokens, &call->tokens);
+}
+
+/* Arguments of calls that stores need. */
+static int take_lend_call(decoder *d, kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_MIRROR: return take_blocks(d, call) && take_u32(d, &call->count);
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN: return take_blocks(d, call);
+    case KVP_CALL_LOAD_BEGIN:
+        return take_prompt(d, call) && TAKE_FIELDS(d, &call->group, &call->range.begin,
+                                                   &call->range.end, &call->count);
+    case KVP_CALL_LOAD_DONE: return take_u64(d, &call->number) && take_name(d, call);
+    default: return take_u64(d, &call->number); /* plan_done, load_cancel */
+    }
+}
+
 static int take_arguments(decoder *d, kvp_call *call)
 {
     switch (call->op) {
@@ -475,6 +311,13 @@ static int take_arguments(decoder *d, kvp_call *call)
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED:
     case KVP_CALL_EVENTS_SNAPSHOT: return take_tier_call(d, call);
+    case KVP_CALL_PLAN_DONE:
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN:
+    case KVP_CALL_LOAD_BEGIN:
+    case KVP_CALL_LOAD_DONE:
+    case KVP_CALL_LOAD_CANCEL: return take_lend_call(d, call);
     case KVP_CALL_CHECK: return take_level(d, call);
     case KVP_CALL_EVICTED:
     case KVP_CALL_STATS:
@@ -604,7 +447,8 @@ static int take_config(decoder *d, kvp_config *config)
                      &config->commit_policy, &config->full_hit, &config->prefix_cache,
                      &config->test_hash_bits, &config->host_blocks, &config->keep_evicted,
                      &config->steps, &config->max_steps_out, &config->max_events,
-                     &config->max_tree_tokens, &config->quotas) ||
+                     &config->max_tree_tokens, &config->quotas, &config->max_loads,
+                     &config->lent_blocks) ||
         !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
         !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
@@ -630,6 +474,25 @@ static int take_window_info(decoder *d, kvp_window_info *info)
 {
     return take_window(d, &info->window) &&
            TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
+}
+
+static int take_load(decoder *d, results *r)
+{
+    kvp_load *load = &r->outcome.u.load;
+    return take_u64(d, &load->number) && take_u64(d, &load->after) &&
+           TAKE_FIELDS(d, &load->n_blocks, &load->n_found, &load->n_elsewhere) && take_digest(d, r);
+}
+
+static int take_mirrored(decoder *d, results *r)
+{
+    kvp_mirrored *mirrored = &r->outcome.u.mirrored;
+    return TAKE_FIELDS(d, &mirrored->copied, &mirrored->found, &mirrored->left_out) &&
+           take_digest(d, r);
+}
+
+static int take_loaded(decoder *d, kvp_loaded *loaded)
+{
+    return TAKE_FIELDS(d, &loaded->cached, &loaded->dropped, &loaded->failed);
 }
 
 static int take_events(decoder *d, const kvp_call *call, results *r)
@@ -703,6 +566,9 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
     case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
     case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
+    case KVP_CALL_LOAD_BEGIN: return take_load(d, r);
+    case KVP_CALL_LOAD_DONE: return take_loaded(d, &o->u.loaded);
+    case KVP_CALL_MIRROR: return take_mirrored(d, r);
     case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
     default: return 1;
     }
@@ -772,7 +638,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_NS_INFO || !kvpi_record_has(op)) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_LOAD_CANCEL || !kvpi_record_has(op)) {
         damaged(d, start);
         return d->status;
     }
