@@ -184,7 +184,8 @@ static void finish_load(drive *d, drive_load *load)
     const kvp_status status =
         kvp_load_done(d->w->cache, load->number, whole, load->n, &loaded);
     const kvp_status also[] = {KVP_E_IN_FLIGHT};
-    if (drive_went(d, "kvp_load_done", status, also, load->is_started ? 0 : 1)) {
+    const bool may_wait = !load->is_started || d->options.planted == PLANT_EARLY_LOAD;
+    if (drive_went(d, "kvp_load_done", status, also, may_wait)) {
         drive_trace(d, "load %" PRIu64 " done: %" PRIu32 " cached, %" PRIu32 " dropped",
                     load->number, loaded.cached, loaded.dropped);
         d->seen->points[COVER_loaded] += loaded.cached;
