@@ -18,8 +18,8 @@
  * reported done with ordered steps: reset the cache, or go on without stores.
  *
  * Lent blocks. A host block is lent when a load fills it, or when a store reads it
- * (kvp_blocks_lend). Until it is given back it is neither free nor cached, and is not taken. At most
- * config.lent_blocks are lent at once, so swap-outs always have the others:
+ * (kvp_blocks_lend). Until it is given back it is neither free nor cached, and is not taken. At
+ * most config.lent_blocks are lent at once, so swap-outs always have the others:
  *
  *   usable = free + cached + held + loading      (kvp_stats; held: by rows, copies, and stores)
  *
@@ -117,8 +117,7 @@ KVP_SIZED kvp_status kvp_block_origin_get(const kvp_cache *cache, uint32_t tier,
  * Thread:  read. Not recorded. Cost: O(prefix)
  */
 KVP_API kvp_status kvp_block_prefix(const kvp_cache *cache, uint32_t tier, int32_t block,
-                                    int32_t *out_tokens, uint32_t capacity,
-                                    uint32_t *out_n_tokens);
+                                    int32_t *out_tokens, uint32_t capacity, uint32_t *out_n_tokens);
 
 /* Read the extra keys of that prefix, as a prompt of these tokens may have had them: ascending, and
  * `end` one behind the first token of the last unit that the key touches (begin + 1 in its first).
@@ -132,7 +131,7 @@ KVP_API kvp_status kvp_block_prefix(const kvp_cache *cache, uint32_t tier, int32
 KVP_API kvp_status kvp_block_keys(const kvp_cache *cache, uint32_t tier, int32_t block,
                                   kvp_key *out_keys, uint32_t capacity, uint32_t *out_n_keys);
 
-/* --------------------------------------------------------------------------- plans that are over */
+/* -------------------------------------------------------------------------- plans that are over */
 
 /* Report that the copies of the first n_plans plans have run. For ordered steps.
  * Returns: KVP_OK, also when that was reported; KVP_E_STATE: steps are overlapped, or max_loads is
@@ -225,8 +224,8 @@ typedef struct kvp_load {
  *
  * Takes:   prompt       its reserve, tag and flags are not looked at
  *          load         group, entries, spare_blocks, blocks
- * Gives:   load         blocks, number, after, n_blocks, n_found, n_elsewhere. With number 0 nothing
- *                       was begun or changed
+ * Gives:   load         blocks, number, after, n_blocks, n_found, n_elsewhere. With number 0
+ *                       nothing was begun or changed
  * Returns: KVP_OK; KVP_E_TOO_LONG; KVP_E_ARG as for kvp_seq_open, and for a group or entries that
  *          are none; KVP_E_STATE: max_loads is 0, there is no host tier, or an entry is not full of
  *          public units; KVP_E_NEVER: more blocks than lent_blocks, or than the tier has beside

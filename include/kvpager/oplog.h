@@ -177,8 +177,9 @@ typedef struct kvp_outcome {
         uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group */
-    const int32_t *i32;  /* row, tokens; mirror, load_begin: host blocks; statuses of a batch with KVP_BATCH_EACH; with_tokens: those
-                            of events, [n x U], 0 where an event has none */
+    const int32_t *i32;  /* row, tokens; mirror, load_begin: host blocks; statuses of a batch with
+                            KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event
+                            has none */
     const int64_t *i64;  /* slots */
     const uint64_t *u64; /* invalidate, step_failed: portable handles */
     const kvp_copy *copies;

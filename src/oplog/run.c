@@ -509,8 +509,8 @@ static kvp_status run_blocks(run *r)
     int32_t *host = storage(out, (uint64_t)call->n_tokens * sizeof *host);
     if (host == NULL)
         return KVP_E_NO_MEMORY;
-    out->status = kvp_mirror(r->cache, call->tokens, call->n_tokens, call->count, host,
-                             &out->u.mirrored);
+    out->status =
+        kvp_mirror(r->cache, call->tokens, call->n_tokens, call->count, host, &out->u.mirrored);
     if (out->status == KVP_OK) {
         out->n = call->n_tokens;
         out->i32 = host;
@@ -590,8 +590,7 @@ static kvp_status run_prefix(run *r)
     if (tokens == NULL)
         return KVP_E_NO_MEMORY;
     uint32_t n = 0;
-    out->status =
-        kvp_block_prefix(r->cache, call->tier, call->block, tokens, call->count, &n);
+    out->status = kvp_block_prefix(r->cache, call->tier, call->block, tokens, call->count, &n);
     if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
         out->n = n;
     if (out->status == KVP_OK && call->count > 0)

@@ -9,9 +9,9 @@ void generate_lend_weights(generator *g)
     static const struct {
         uint32_t op, weight;
     } table[] = {
-        {KVP_CALL_MIRROR, 25},        {KVP_CALL_BLOCKS_LEND, 40},  {KVP_CALL_BLOCKS_RETURN, 45},
-        {KVP_CALL_LOAD_BEGIN, 60},    {KVP_CALL_LOAD_DONE, 45},    {KVP_CALL_LOAD_CANCEL, 6},
-        {KVP_CALL_COLD_END, 12},      {KVP_CALL_BLOCK_ORIGIN, 10}, {KVP_CALL_BLOCK_PREFIX, 8},
+        {KVP_CALL_MIRROR, 25},     {KVP_CALL_BLOCKS_LEND, 40},  {KVP_CALL_BLOCKS_RETURN, 45},
+        {KVP_CALL_LOAD_BEGIN, 60}, {KVP_CALL_LOAD_DONE, 45},    {KVP_CALL_LOAD_CANCEL, 6},
+        {KVP_CALL_COLD_END, 12},   {KVP_CALL_BLOCK_ORIGIN, 10}, {KVP_CALL_BLOCK_PREFIX, 8},
         {KVP_CALL_PLAN_DONE, 35},
     };
     bool lends = g->o->config.max_loads > 0;
@@ -108,8 +108,8 @@ static void make_question(generator *g, kvp_call *call)
     call->count = chance(g, 60) ? 4096 : below(g, 8);
     if (call->op == KVP_CALL_COLD_END && call->block > 0 && call->tier < 2 &&
         (uint32_t)call->block < o->pools[call->tier].n)
-        call->number = o->blocks[o->pools[call->tier].first + call->block].generation -
-                       (uint64_t)rarely(g);
+        call->number =
+            o->blocks[o->pools[call->tier].first + call->block].generation - (uint64_t)rarely(g);
     if (call->op == KVP_CALL_COLD_END && chance(g, 40))
         call->block = 0;
 }

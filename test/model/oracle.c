@@ -108,7 +108,8 @@ oracle *oracle_create(const kvp_config *resolved)
 
 void oracle_start(oracle *o, uint64_t start)
 {
-    o->load_number = o->plans = o->plans_done = o->step_number = o->effective = o->newest_event = o->stats.steps = start;
+    o->load_number = o->plans = o->plans_done = o->step_number = o->effective = o->newest_event =
+        o->stats.steps = start;
     for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
         for (uint32_t i = 1; i < o->pools[tier].n; i++)
             o->blocks[o->pools[tier].first + (int32_t)i].generation = start;

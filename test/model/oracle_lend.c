@@ -40,7 +40,7 @@ static kvp_status plan_done(oracle *o, const kvp_call *call)
     return KVP_OK;
 }
 
-/* ----------------------------------------------------------------------------------------- reads */
+/* ---------------------------------------------------------------------------------------- reads */
 
 /* The deepest sealed unit; ORACLE_NONE: there is none. */
 static uint32_t deepest_of(const oracle *o, int32_t block)
@@ -180,7 +180,7 @@ static kvp_status prefix(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* ---------------------------------------------------------------------------------- lend, mirror */
+/* --------------------------------------------------------------------------------- lend, mirror */
 
 /* The first block of the call that is none; n_tokens: all are. */
 static uint32_t first_wrong(const kvp_call *call, uint32_t n_blocks)
@@ -315,19 +315,20 @@ static kvp_status mirror(oracle *o, const kvp_call *call, kvp_outcome *out)
     return KVP_OK;
 }
 
-/* ----------------------------------------------------------------------------------------- loads */
+/* ---------------------------------------------------------------------------------------- loads */
 
 /* What a load of a prompt would be. */
 typedef struct wish {
     uint32_t root, n_units, n_known; /* nodes in o->prompt_nodes */
-    uint32_t n_new, n_touched;       /* entries to load; host blocks of the prompt that are cached */
+    uint32_t n_new, n_touched; /* entries to load; host blocks of the prompt that are cached */
 } wish;
 
 static uint32_t public_units(const oracle *o, const kvp_call *call)
 {
     uint32_t n = 0;
 
-    while (o->config.prefix_cache && n < call->n_tokens / o->unit && !oracle_is_uncached(o, call, n))
+    while (o->config.prefix_cache && n < call->n_tokens / o->unit &&
+           !oracle_is_uncached(o, call, n))
         n++;
     return n;
 }

@@ -42,7 +42,7 @@ static uint64_t plans_over(drive *d)
     return watch_stats(d->w).plans_done;
 }
 
-/* ----------------------------------------------------------------------------------------- loads */
+/* ---------------------------------------------------------------------------------------- loads */
 
 static void end_load(drive_load *load)
 {
@@ -104,7 +104,7 @@ static void note_load(drive *d, const kvp_load *begun, const truth_line *line)
         }
         if (n < load->n) {
             load->blocks[n] = block;
-            watch_forget_drop(d->w, KVP_HOST, block);
+            watch_forget_drop(d->w, block, load->after);
         }
         n++;
     }
@@ -163,10 +163,9 @@ static void write_load(drive *d, drive_load *load)
     }
     for (uint32_t n = 1 + below(d, S); n > 0 && load->written[i] < S; n--) {
         const uint32_t k = load->written[i]++;
-        write_slot(d, load->blocks[i], k,
-                   (shadow_slot){.tag = load->tags[i * S + k],
-                                 .position = k,
-                                 .group = load->group});
+        write_slot(
+            d, load->blocks[i], k,
+            (shadow_slot){.tag = load->tags[i * S + k], .position = k, .group = load->group});
     }
 }
 
@@ -181,8 +180,7 @@ static void finish_load(drive *d, drive_load *load)
         d->w->device.n_planted += torn && !is;
         d->seen->points[COVER_loads_torn] += !whole[i];
     }
-    const kvp_status status =
-        kvp_load_done(d->w->cache, load->number, whole, load->n, &loaded);
+    const kvp_status status = kvp_load_done(d->w->cache, load->number, whole, load->n, &loaded);
     const kvp_status also[] = {KVP_E_IN_FLIGHT};
     const bool may_wait = !load->is_started || d->options.planted == PLANT_EARLY_LOAD;
     if (drive_went(d, "kvp_load_done", status, also, may_wait)) {
@@ -224,7 +222,7 @@ static void go_on_with_load(drive *d, drive_load *load)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ lent */
+/* ----------------------------------------------------------------------------------------- lent */
 
 /* Does the block hold, slot by slot, what its origin says? */
 static void check_lent(drive *d, const drive_lent *lent)
@@ -233,8 +231,8 @@ static void check_lent(drive *d, const drive_lent *lent)
     const truth_unit *unit = truth_find(&d->w->truth, &lent->origin.hash);
     for (uint32_t end = lent->origin.n_tokens - lent->origin.first; end > 0; end -= U) {
         for (uint32_t i = 0; i < U && unit != NULL; i++) {
-            const shadow_slot *slot = shadow_at(d->w->memory, SHADOW_IN_ORDER, KVP_HOST,
-                                                lent->block, end - U + i);
+            const shadow_slot *slot =
+                shadow_at(d->w->memory, SHADOW_IN_ORDER, KVP_HOST, lent->block, end - U + i);
             const uint64_t tag =
                 truth_in_group(truth_tags(&d->w->truth, unit)[i], lent->origin.group);
             if (slot->tag == SHADOW_GARBAGE && !d->w->overlapped) {
@@ -248,8 +246,7 @@ static void check_lent(drive *d, const drive_lent *lent)
                 return;
             }
         }
-        unit = unit == NULL || unit->parent == UINT32_MAX ? NULL
-                                                          : &d->w->truth.units[unit->parent];
+        unit = unit == NULL || unit->parent == UINT32_MAX ? NULL : &d->w->truth.units[unit->parent];
     }
 }
 
@@ -260,8 +257,8 @@ static void check_identity(drive *d, const drive_lent *lent)
     const kvp_block_origin *origin = &lent->origin;
     kvp_key keys[TRUTH_KEYS];
     kvp_hash_input input = {.unit_tokens = d->w->config.unit_tokens, .tokens = d->tokens};
-    if (kvp_block_prefix(d->w->cache, KVP_HOST, lent->block, d->tokens,
-                         d->w->config.max_seq_tokens, &input.n_tokens) != KVP_OK ||
+    if (kvp_block_prefix(d->w->cache, KVP_HOST, lent->block, d->tokens, d->w->config.max_seq_tokens,
+                         &input.n_tokens) != KVP_OK ||
         kvp_block_keys(d->w->cache, KVP_HOST, lent->block, keys, TRUTH_KEYS, &input.n_keys) !=
             KVP_OK ||
         input.n_tokens != origin->n_tokens || input.n_keys != origin->n_keys) {

@@ -502,23 +502,25 @@ uint64_t watch_plans_run(const watch *w)
     return run;
 }
 
-static uint32_t strike_drop(work_drop *drops, uint32_t n, uint32_t tier, int32_t block)
+static uint32_t strike_drop(work_drop *drops, uint32_t n, int32_t block)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (drops[i].tier != tier || drops[i].block != block) {
+        if (drops[i].tier != KVP_HOST || drops[i].block != block) {
             drops[kept++] = drops[i];
         }
     }
     return kept;
 }
 
-void watch_forget_drop(watch *w, uint32_t tier, int32_t block)
+void watch_forget_drop(watch *w, int32_t block, uint64_t after)
 {
-    w->n_drops = strike_drop(w->drops, w->n_drops, tier, block);
+    w->n_drops = strike_drop(w->drops, w->n_drops, block);
     for (uint32_t i = 0; i < w->device.n_steps; i++) {
         work_step *step = w->device.steps[i];
-        step->n_drops = strike_drop(step->drops, step->n_drops, tier, block);
+        if ((w->overlapped ? step->number : step->plan) > after) {
+            step->n_drops = strike_drop(step->drops, step->n_drops, block);
+        }
     }
 }
 

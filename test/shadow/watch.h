@@ -105,8 +105,9 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
 /* With ordered steps: the plans, from the first one on, whose copies have run. */
 uint64_t watch_plans_run(const watch *w);
 
-/* A store begins to fill a block: what was dropped from it before is poisoned no more. */
-void watch_forget_drop(watch *w, uint32_t tier, int32_t block);
+/* A store will fill a host block when plan `after` is over: later plans do not poison what was
+ * dropped from it before. */
+void watch_forget_drop(watch *w, int32_t block, uint64_t after);
 
 void watch_audit_attached(watch *w);
 void watch_audit_computed(watch *w);

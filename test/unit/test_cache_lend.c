@@ -26,7 +26,7 @@ static void run_plan(world *w)
     assert_ok(kvp_plan_done(w->cache, stats_of(w).plans));
 }
 
-/* ----------------------------------------------------------------------------------------- loads */
+/* ---------------------------------------------------------------------------------------- loads */
 
 static void test_a_load_is_found_when_it_is_done_and_not_before(void **state)
 {
@@ -286,7 +286,7 @@ static void test_an_invalidation_shows_in_the_generation(void **state)
     end_world(&w);
 }
 
-/* -------------------------------------------------------------------- the cold end, and what it is */
+/* ----------------------------------------------------------------- the cold end, and what it is */
 
 static void test_the_cold_end_in_pieces_and_whole(void **state)
 {
@@ -380,7 +380,7 @@ static void test_an_origin_gives_the_prompt_back(void **state)
     end_world(&w);
 }
 
-/* -------------------------------------------------------------------------------- configurations */
+/* ------------------------------------------------------------------------------- configurations */
 
 static void test_what_is_refused_without_loads(void **state)
 {

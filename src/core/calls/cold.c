@@ -20,9 +20,8 @@ static const struct kvpi_pool *pool_of(const kvp_cache *cache, uint32_t tier)
 static uint32_t first_from(const struct kvpi_pool *pool, uint32_t from)
 {
     const uint32_t classes = from >= KVP_RETENTION_CLASSES ? 0 : pool->classes >> from << from;
-    return classes == 0
-               ? 0
-               : kvpi_block(pool, pool->n_blocks + (uint32_t)__builtin_ctz(classes))->next;
+    return classes == 0 ? 0
+                        : kvpi_block(pool, pool->n_blocks + (uint32_t)__builtin_ctz(classes))->next;
 }
 
 /* The block behind this one in the queues; 0: it is the last one. */
@@ -60,8 +59,7 @@ static void tell_cold(const kvp_cache *cache, uint32_t tier, uint32_t block, kvp
     out->group = kvpi_block_group(b);
     out->retention = kvpi_block_class(b);
     out->n_tokens = node->depth * cache->config.unit_tokens;
-    out->elsewhere =
-        kvpi_node_at(&cache->prefix, b->content, other)->block != KVP_NULL_BLOCK;
+    out->elsewhere = kvpi_node_at(&cache->prefix, b->content, other)->block != KVP_NULL_BLOCK;
     out->findable = (uint32_t)is_findable(cache, node);
 }
 
@@ -93,7 +91,7 @@ kvp_status kvp_cold_end(const kvp_cache *cache, uint32_t tier, kvp_cold_cursor *
     return KVP_OK;
 }
 
-/* ------------------------------------------------------------------------------- what a block is */
+/* ------------------------------------------------------------------------------ what a block is */
 
 static int is_block_of(const kvp_cache *cache, uint32_t tier, int32_t block)
 {
@@ -242,8 +240,7 @@ kvp_status kvp_block_keys(const kvp_cache *cache, uint32_t tier, int32_t block, 
     }
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t node = kvpi_block(pool_of(cache, tier), (uint32_t)block)->content;
-    *out_n_keys =
-        node == KVPI_NO_NODE || prefix->max_unit_keys == 0 ? 0 : count_keys(prefix, node);
+    *out_n_keys = node == KVPI_NO_NODE || prefix->max_unit_keys == 0 ? 0 : count_keys(prefix, node);
     if (*out_n_keys > capacity) {
         return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
     }

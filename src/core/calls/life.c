@@ -246,15 +246,15 @@ static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *ou
 
 uint64_t kvpi_arena_layout(void)
 {
-    static const uint64_t parts[] = {KVP_VERSION_MAJOR,          KVP_VERSION_MINOR,
-                                     KVP_VERSION_PATCH,          sizeof(kvp_cache),
-                                     sizeof(struct kvpi_block),  sizeof(struct kvpi_node),
-                                     sizeof(struct kvpi_key),    sizeof(struct kvpi_index_slot),
-                                     sizeof(struct kvpi_dup),    sizeof(struct kvpi_seq),
-                                     sizeof(struct kvpi_window), sizeof(struct kvpi_copy),
-                                     sizeof(struct kvpi_space),  sizeof(struct kvpi_owned),
-                                     sizeof(struct kvpi_account),
-                                     sizeof(struct kvpi_lent),   sizeof(struct kvpi_load)};
+    static const uint64_t parts[] = {KVP_VERSION_MAJOR,           KVP_VERSION_MINOR,
+                                     KVP_VERSION_PATCH,           sizeof(kvp_cache),
+                                     sizeof(struct kvpi_block),   sizeof(struct kvpi_node),
+                                     sizeof(struct kvpi_key),     sizeof(struct kvpi_index_slot),
+                                     sizeof(struct kvpi_dup),     sizeof(struct kvpi_seq),
+                                     sizeof(struct kvpi_window),  sizeof(struct kvpi_copy),
+                                     sizeof(struct kvpi_space),   sizeof(struct kvpi_owned),
+                                     sizeof(struct kvpi_account), sizeof(struct kvpi_lent),
+                                     sizeof(struct kvpi_load)};
     uint64_t mixed = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;

@@ -76,9 +76,8 @@ static void find_path(kvp_cache *cache, struct request *r)
 /* Make the others. */
 static void make_path(kvp_cache *cache, struct request *r)
 {
-    const uint32_t flags = KVPI_NODE_PUBLIC | (r->match.prompt->hashes != NULL
-                                                   ? (uint32_t)KVPI_NODE_HASH_GIVEN
-                                                   : 0u);
+    const uint32_t flags =
+        KVPI_NODE_PUBLIC | (r->match.prompt->hashes != NULL ? (uint32_t)KVPI_NODE_HASH_GIVEN : 0u);
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     uint32_t cursor = 0;
     for (uint32_t u = r->n_known; u < r->n_units; u++) {
@@ -222,9 +221,8 @@ static void begin_load(kvp_cache *cache, struct request *r)
     KVPI_ASSERT(load != NULL);
     make_path(cache, r);
     kvpi_count(&cache->lending.number, 1);
-    *load = (struct kvpi_load){.number = cache->lending.number,
-                               .node = r->nodes[r->n_units - 1],
-                               .group = group};
+    *load = (struct kvpi_load){
+        .number = cache->lending.number, .node = r->nodes[r->n_units - 1], .group = group};
     kvpi_prefix_use(&cache->prefix, load->node);
     hold_path(cache, r, 1);
     for (uint32_t i = r->load->entries.begin; i < r->load->entries.end; i++) {

@@ -44,8 +44,7 @@ void kvpi_record_mirror(struct kvpi_recorder *recorder, const int32_t *blocks, u
     kvpi_put_status(&writer, status);
     if (status == KVP_OK) {
         kvpi_put_fields(
-            &writer,
-            (const uint32_t[]){mirrored->copied, mirrored->found, mirrored->left_out}, 3);
+            &writer, (const uint32_t[]){mirrored->copied, mirrored->found, mirrored->left_out}, 3);
         kvpi_put_digest(&writer, out_host, n_blocks, KVPI_ELEMENT_32);
     }
     kvpi_put_finish(&writer);

@@ -241,16 +241,16 @@ void kvpi_record_load_begin(struct kvpi_recorder *recorder, kvp_ns ns, const kvp
     struct kvpi_writer writer;
     begin_prompt(&writer, recorder, KVP_CALL_LOAD_BEGIN, ns, prompt);
     kvpi_put_room(&writer, KVPI_GROUP_BYTES);
-    kvpi_put_fields(&writer,
-                    (const uint32_t[]){load->group, load->entries.begin, load->entries.end,
-                                       load->spare_blocks},
-                    4);
+    kvpi_put_fields(
+        &writer,
+        (const uint32_t[]){load->group, load->entries.begin, load->entries.end, load->spare_blocks},
+        4);
     kvpi_put_status(&writer, status);
     if (status == KVP_OK) {
         kvpi_put_varint(&writer, load->number);
         kvpi_put_varint(&writer, load->after);
-        kvpi_put_fields(
-            &writer, (const uint32_t[]){load->n_blocks, load->n_found, load->n_elsewhere}, 3);
+        kvpi_put_fields(&writer,
+                        (const uint32_t[]){load->n_blocks, load->n_found, load->n_elsewhere}, 3);
         kvpi_put_digest(&writer, load->blocks, load->entries.end - load->entries.begin,
                         KVPI_ELEMENT_32);
     }
