@@ -473,7 +473,7 @@ def test_a_prefix_goes_to_a_store_and_comes_back() -> None:
         assert mirrored.copied == 2 and len(host) == 2
         with pytest.raises(kvpager.InFlightError):
             cache.lend(host)
-        assert len(cache.plan()) == 2
+        assert len(cache.plan_take()) == 2
         cache.plan_done(1)
         cold = cache.cold_end()
         assert sorted(cold["block"]) == sorted(host) and cold["elsewhere"].all()
