@@ -146,7 +146,7 @@ KVP_API kvp_status kvp_plan_done(kvp_cache *cache, uint64_t n_plans);
 typedef struct kvp_mirrored {
     uint32_t copied;   /* the plan copies them */
     uint32_t found;    /* the host has their deepest unit, or it is being loaded */
-    uint32_t left_out; /* without sealed content that a match can find, or it is still arriving */
+    uint32_t left_out; /* without sealed content that a match can find */
     uint32_t reserved; /* 0 */
 } kvp_mirrored;
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (I32, NULL, U8, I32Array, Ints, Struct, _from_buffer, array_of, bad_number, i32,
-                    out_array, struct_dtype)
+                    instance, out_array, struct_dtype)
 from ._native import ffi, lib
 from ._records import BlockOrigin, Loaded, Mirrored
-from ._sequence import Key, Prompt, fail, prompt_of
+from ._sequence import Key, Namespace, Prompt, fail, prompt_of
 
 COLD_DTYPE = struct_dtype("kvp_cold")
 _ORIGIN, _LOADED, _MIRRORED = Struct(BlockOrigin), Struct(Loaded), Struct(Mirrored)
@@ -143,10 +143,11 @@ class Lending:
         if status:
             fail(self._o, status, "Cache.give_back", blocks=blocks)
 
-    def load_begin(self, space: Any, prompt: Prompt | Ints, begin: int, end: int, *,
+    def load_begin(self, space: Namespace, prompt: Prompt | Ints, begin: int, end: int, *,
                    group: int = 0, spare: int = 0) -> Load:
         """Begin a load: host blocks for row entries [begin, end) of a prompt in a namespace."""
         given = prompt_of(prompt)
+        instance("space", space, Namespace)
         made = ffi.new("kvp_load *")
         made.struct_size = ffi.sizeof("kvp_load")
         try:
@@ -159,8 +160,8 @@ class Lending:
         made.blocks = _from_buffer("int32_t[]", blocks)
         status = lib.kvpg_load_begin(self._o, space.handle, given._c, made)
         if status:
-            fail(self._o, status, "Cache.load_begin", begin=begin, end=end, group=group,
-                 spare=spare)
+            fail(self._o, status, "Cache.load_begin", tokens=given.tokens, begin=begin, end=end,
+                 group=group, spare=spare)
         return Load(made.number, made.after, blocks[:end - begin], made.n_found,
                     made.n_elsewhere)
 

@@ -277,7 +277,7 @@ static bool mirror_block(oracle *o, int32_t block, uint32_t spare, int32_t *host
     const oracle_block *b = &o->blocks[block];
     uint32_t node = deepest_of(o, block);
 
-    if (node == ORACLE_NONE || !is_findable(o, node) || (oracle_overlapped(o) && b->filled_by)) {
+    if (node == ORACLE_NONE || !is_findable(o, node)) {
         out->left_out++;
         return true;
     }

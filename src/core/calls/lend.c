@@ -59,13 +59,15 @@ static uint32_t count_valid(const int32_t *blocks, uint32_t n, uint32_t n_blocks
     return i;
 }
 
-/* Has the device block content that a match can find, all of it there? */
+/* Has the device block content that a match can find? What a copy still brings is awaited, not
+ * attached, so all of it is there. */
 static int is_mirrorable(const kvp_cache *cache, uint32_t block)
 {
     const uint32_t content = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *node = kvpi_node(&cache->prefix, content);
+    KVPI_ASSERT(content == KVPI_NO_NODE || !kvpi_is_arriving(cache, block));
     return content != KVPI_NO_NODE && (node->flags & KVPI_NODE_PUBLIC) != 0 &&
-           kvpi_prefix_is_live(&cache->prefix, node) && !kvpi_is_arriving(cache, block);
+           kvpi_prefix_is_live(&cache->prefix, node);
 }
 
 /* One block; 0: there is no room for it, nor for those behind it. */
