@@ -7,7 +7,7 @@
 
 #include "bench.h"
 
-enum { MAX_RESULTS = 64 };
+enum { MAX_RESULTS = 96 };
 
 static const group *const groups[] = {
     &long_prompts_group, &evictions_group,    &decode_free_group,   &decode_evicted_group,
@@ -16,7 +16,7 @@ static const group *const groups[] = {
     &copy_64k_group,     &copy_1m_group,      &transfer_group,      &attn_f32_1t_group,
     &attn_f32_2t_group,  &attn_f16_1t_group,  &attn_f16_2t_group,   &attn_bf16_1t_group,
     &attn_bf16_2t_group, &attn_int8_1t_group, &attn_int8_2t_group,  &attn_cascade_group,
-    &attn_prefill_group,
+    &attn_prefill_group, &store_64k_group,    &store_512k_group,    &store_2m_group,
 };
 
 /* Named after the worse of its variants. */

@@ -219,7 +219,7 @@ static void check(const struct world *w)
 {
     kvp_seq_info info;
     require(kvp_seq_info_get(w->b.cache, w->b.seq, &info) == KVP_OK);
-    require(info.computed_tokens == 0 && info.tokens == N_TOKENS);
+    require(info.computed_tokens == 0 && info.n_tokens == N_TOKENS);
     require(kvp_seq_info_get(w->a.cache, w->a.seq, &info) == KVP_OK);
     require(info.computed_tokens == N_TOKENS);
 }
@@ -271,7 +271,7 @@ static size_t change(struct world *w, const uint8_t *bytes, size_t n, uint8_t *o
     memcpy(out, w->right[which], length);
     if (n < 4)
         return length; /* as it is */
-    const size_t at = (size_t)kvpi_transfer_load(bytes + 1, 2) % length;
+    const size_t at = (size_t)kvpi_bytes_load(bytes + 1, 2) % length;
     out[at] ^= bytes[3];
     if (n > 4 && at >= KVPI_TRANSFER_HEAD_BYTES) { /* the body's checksum is made right */
         kvpi_transfer_seal(
@@ -368,7 +368,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     make_world(&w, data[0] & 1);
     for (size_t at = 1; size - at >= 3;) {
         const uint8_t how = data[at];
-        size_t n = (size_t)kvpi_transfer_load(data + at + 1, 2) % KVP_LINK_MESSAGE_MIN;
+        size_t n = (size_t)kvpi_bytes_load(data + at + 1, 2) % KVP_LINK_MESSAGE_MIN;
         at += 3;
         n = n > size - at ? size - at : n;
         uint8_t *exact = malloc(n ? n : 1); /* so that a read behind its end is found */

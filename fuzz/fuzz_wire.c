@@ -24,14 +24,14 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
         kvp_wire_seq seq;
         require(kvp_wire_mirror_seq(mirror, id, &seq) == KVP_OK);
         n_seqs += seq.status != 0;
-        require(seq.status != 0 || (seq.tokens == 0 && seq.blocks == 0));
-        require(seq.known_tokens <= seq.tokens && seq.computed_tokens <= seq.tokens);
-        require(seq.blocks <= config->max_row_blocks);
-        require((uint64_t)seq.blocks * config->block_tokens >=
-                (uint64_t)seq.tokens + seq.tree_tokens);
+        require(seq.status != 0 || (seq.n_tokens == 0 && seq.n_blocks == 0));
+        require(seq.known_tokens <= seq.n_tokens && seq.computed_tokens <= seq.n_tokens);
+        require(seq.n_blocks <= config->max_row_blocks);
+        require((uint64_t)seq.n_blocks * config->block_tokens >=
+                (uint64_t)seq.n_tokens + seq.tree_tokens);
         for (uint32_t group = 0; group < config->n_groups; group++) {
             const int32_t *row = seq.row + (size_t)group * config->max_row_blocks;
-            for (uint32_t i = 0; i < seq.blocks; i++)
+            for (uint32_t i = 0; i < seq.n_blocks; i++)
                 require(row[i] >= 0 && (uint32_t)row[i] < config->n_blocks);
             require(seq.windows[group].recent_tokens > 0 || seq.windows[group].sink_tokens == 0);
         }
@@ -92,13 +92,13 @@ static size_t wrap(const kvp_wire_mirror *mirror, const kvp_wire_config *config,
     message[KVPI_WIRE_AT_KIND] = full ? KVPI_WIRE_FULL_STATE : KVPI_WIRE_STEP;
     message[KVPI_WIRE_AT_GROUPS] = (uint8_t)config->n_groups;
     message[KVPI_WIRE_AT_PARTS] = n_body > 0 ? body[0] >> 1 & 3 : 0;
-    kvpi_wire_store(message + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
-    kvpi_wire_store(message + KVPI_WIRE_AT_BLOCK_TOKENS, config->block_tokens, 4);
-    kvpi_wire_store(message + KVPI_WIRE_AT_EPOCH, state.epoch ? state.epoch : 1, 8);
-    kvpi_wire_store(message + KVPI_WIRE_AT_NUMBER, state.number + 1, 8);
+    kvpi_bytes_store(message + KVPI_WIRE_AT_LENGTH, n_bytes, 4);
+    kvpi_bytes_store(message + KVPI_WIRE_AT_BLOCK_TOKENS, config->block_tokens, 4);
+    kvpi_bytes_store(message + KVPI_WIRE_AT_EPOCH, state.epoch ? state.epoch : 1, 8);
+    kvpi_bytes_store(message + KVPI_WIRE_AT_NUMBER, state.number + 1, 8);
     if (n_body > 1)
         memcpy(message + KVP_WIRE_HEAD_BYTES, body + 1, n_body - 1);
-    kvpi_wire_store(message + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(message, n_bytes), 8);
+    kvpi_bytes_store(message + KVPI_WIRE_AT_CHECKSUM, kvpi_wire_checksum(message, n_bytes), 8);
     return n_bytes;
 }
 
@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     config.max_moves = data[0] & 128 ? 144 : 0;
     require(kvp_wire_mirror_create(&config, NULL, 0, &mirror) == KVP_OK);
     for (size_t at = 1; size - at >= 2;) {
-        size_t n = (size_t)kvpi_wire_load(data + at, 2) % MAX_PIECE;
+        size_t n = (size_t)kvpi_bytes_load(data + at, 2) % MAX_PIECE;
         at += 2;
         if (n > size - at)
             n = size - at;

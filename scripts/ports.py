@@ -296,7 +296,7 @@ def newcomer(work):
           cwd=os.path.join(new, "pc"))
     for generator, short in [("Ninja", "Ninja"), ("Unix Makefiles", "Makefiles")]:
         for folder, what in [("found", "installed"), ("sub", "subproject")]:
-            timed(work, f"{what} with {short}",
+            timed(work, f"{short} {what}",
                   f'cmake -S . -B "{short}" -G "{generator}" -DCMAKE_PREFIX_PATH={prefix}',
                   f'cmake --build "{short}" -j2', f'"{short}/engine"', cwd=os.path.join(new, folder))
     timed(work, "pip", "python3 -m venv venv", f"venv/bin/pip install --quiet {source}/python",

@@ -1,16 +1,16 @@
 /* kvpager/oplog.h: operation logs. Read, run, compare and shrink what kvp_record_start wrote.
  *
  * A log is the cache's configuration followed by one record for every call on the cache, with
- * arguments and results. Run on a new cache of the same configuration it gives the same ids,
- * victims and statuses, bit for bit, at any check level and on any machine; a record that differs
- * is a defect, or another version.
+ * arguments and results. Run on a new cache of the same configuration, it gives the same ids,
+ * victims and statuses, bit for bit. This holds at any check level and on any machine. A record
+ * that differs is a defect, or another version.
  *
- * Not recorded: calls refused for a NULL pointer or a wrong struct_size, calls whose cache is only
- * named (destroy, record_start, recover), checks (kvp_prompt_check), the reads that may run
- * beside a change (kvp_seq_info_get, kvp_events_read), and what stores look for (kvp_cold_end,
- * kvp_block_origin_get, kvp_block_prefix, kvp_block_keys). While a recording runs, other calls that
- * only read write to it, and need the cache for themselves like all others. Handles in a log are
- * portable: the cache's number is taken out, so that they are equal in every run.
+ * Not recorded are calls refused for a NULL pointer or a wrong struct_size, destroy, record_start,
+ * recover and checks (kvp_prompt_check). Reads that may run beside a change are not recorded either
+ * (kvp_seq_info_get, kvp_events_read), nor those by which a store looks for work (kvp_cold_end,
+ * kvp_block_origin_get, kvp_block_prefix, kvp_block_keys). Other reads write to a running
+ * recording, so they need exclusive access to the cache. Handles in a log are portable: they lack
+ * the cache's number, so they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
  *   "kvplog4\n", configuration, then records: op (1 byte), arguments, status, results.
@@ -197,8 +197,8 @@ KVP_API const char *kvp_call_name(uint32_t op);
 
 /* Run one call on a cache.
  *
- * Outputs are asked for in buffers no larger than the configuration allows: a count beyond that
- * cannot succeed, and the call refuses it before it writes anything.
+ * Output buffers are no larger than the configuration allows. A larger count cannot succeed: the
+ * call refuses it before it writes anything.
  *
  * Takes:   out_outcome  zeroed before its first use; its storage grows as needed
  * Returns: KVP_OK when the call was made (its own status is in the outcome); KVP_E_ARG for an
@@ -219,7 +219,8 @@ KVP_API kvp_status kvp_oplog_open(const void *bytes, size_t n_bytes, kvp_oplog *
 /* Close a log; its bytes stay the caller's, what was read from it is void. NULL is ignored. */
 KVP_API void kvp_oplog_close(kvp_oplog *log);
 
-/* The configuration of the recorded cache; uncached_tokens points into the log object. */
+/* Read the configuration of the recorded cache. uncached_tokens points into the log object.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_SIZED kvp_status kvp_oplog_config(const kvp_oplog *log, kvp_config *out_config);
 
 /* A record: the call, and where its bytes are. */
@@ -243,8 +244,8 @@ KVP_API void kvp_oplog_rewind(kvp_oplog *log);
  * after KVP_E_FORMAT, where the damage is. */
 KVP_API uint64_t kvp_oplog_offset(const kvp_oplog *log);
 
-/* Run a whole log on a new cache and compare every record.
- * Complete by construction: the new run is recorded too, and must give the log's bytes.
+/* Run a whole log on a new cache and compare every record. The new run is recorded too, and must
+ * give the log's bytes.
  *
  * Takes:   check_level  0..3: kvp_check after every call
  * Gives:   out_index    of the first record that differs, after which the check failed, or that

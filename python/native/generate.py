@@ -262,8 +262,8 @@ def record_name(struct: str) -> str:
 def explained(field: str, width: int, comment: str) -> list[str]:
     """One field's lines in a docstring."""
     indent = " " * (width + 6)
-    text = textwrap.fill(comment, 98, initial_indent=indent, subsequent_indent=indent)
-    return [f"    {field:<{width}}  {text.strip()}".rstrip(), *text.rstrip().split("\n")[1:]]
+    first, *rest = textwrap.wrap(comment, 98, initial_indent=indent, subsequent_indent=indent) or [""]
+    return [f"    {field:<{width}}  {first.strip()}".rstrip(), *rest]
 
 
 def write_records(out: pathlib.Path, ffi: FFI, text: str, include: pathlib.Path) -> None:

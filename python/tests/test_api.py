@@ -6,6 +6,7 @@ import pathlib
 import re
 
 from kvpager._native import ffi
+from kvpager._records import STRUCTS
 
 PYTHON = pathlib.Path(__file__).resolve().parents[1]
 
@@ -53,3 +54,13 @@ def test_every_function_is_used() -> None:
               for name in re.findall(r'_call\("(\w+)"', text)}
     used = {name for name in functions if name in words or f"kvpg_{name[4:]}" in words}
     assert functions - used == set(INSTEAD)
+
+
+def test_explanations_say_a_line_once() -> None:
+    """A field's comment of several lines is wrapped in its record's docstring, not repeated."""
+    seen = 0
+    for record in STRUCTS:
+        lines = (record.__doc__ or "").split("\n")
+        seen += len(lines)
+        assert not [line for i, line in enumerate(lines[1:]) if line.strip() and line == lines[i]]
+    assert seen > 300

@@ -340,7 +340,7 @@ def test_beside_another_thread() -> None:
     assert lib.kvpy_object_lock(world.cache._o) == 0
     try:
         CALLS["Cache.events"][0](world, good_arguments("Cache.events"))
-        assert world.seqs[0].info().tokens > 0
+        assert world.seqs[0].info().n_tokens > 0
     finally:
         lib.kvpy_object_unlock(world.cache._o)
 

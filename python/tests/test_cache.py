@@ -216,7 +216,7 @@ def test_a_random_seed_makes_other_hashes() -> None:
 def test_extend_unknown_and_fill(cache: Cache, ns: Namespace) -> None:
     seq = ns.open([1, 2])
     seq.extend_unknown(3)
-    assert (seq.info().tokens, seq.info().known_tokens) == (5, 2)
+    assert (seq.info().n_tokens, seq.info().known_tokens) == (5, 2)
     with pytest.raises(kvpager.UnknownError):
         seq.tokens(0, 5)
     seq.fill([3])

@@ -10,8 +10,8 @@
  */
 #include "oplog/decode.h"
 
+#include "base/bytes.h"
 #include "core/record/record.h"
-#include "oplog/take.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +28,118 @@ enum {
 typedef struct kvpi_oplog_decoder decoder;
 typedef struct kvpi_oplog_results results;
 
+/* --------------------------------------------------------------------------------- small things */
+
+static size_t left(const decoder *d)
+{
+    return (size_t)(d->end - d->at);
+}
+
+/* D3. Gives 0, for the caller to return. */
+static int wrong_bytes(decoder *d, const uint8_t *at, kvp_status status)
+{
+    if (d->status == KVP_OK) {
+        d->status = status;
+        d->at = at;
+    }
+    return 0;
+}
+
+static int damaged(decoder *d, const uint8_t *at)
+{
+    return wrong_bytes(d, at, KVP_E_FORMAT);
+}
+
+static int take_byte(decoder *d, uint8_t *out)
+{
+    if (d->status != KVP_OK || left(d) < 1)
+        return damaged(d, d->at);
+    *out = *d->at++;
+    return 1;
+}
+
+static int take_bytes(decoder *d, size_t n_bytes, const uint8_t **out)
+{
+    if (d->status != KVP_OK || left(d) < n_bytes)
+        return damaged(d, d->at);
+    *out = d->at;
+    d->at += n_bytes;
+    return 1;
+}
+
+static int take_fixed(decoder *d, unsigned n_bytes, uint64_t *out)
+{
+    const uint8_t *at;
+    if (!take_bytes(d, n_bytes, &at))
+        return 0;
+    *out = kvpi_bytes_load(at, n_bytes);
+    return 1;
+}
+
+static int take_u64(decoder *d, uint64_t *out)
+{
+    if (d->status != KVP_OK || !kvpi_varint_load(&d->at, d->end, UINT64_MAX, out))
+        return damaged(d, d->at);
+    return 1;
+}
+
+static int take_u32(decoder *d, uint32_t *out)
+{
+    uint64_t value;
+    if (d->status != KVP_OK || !kvpi_varint_load(&d->at, d->end, UINT32_MAX, &value))
+        return damaged(d, d->at);
+    *out = (uint32_t)value;
+    return 1;
+}
+
+static int take_signed(decoder *d, int32_t *out)
+{
+    uint32_t value;
+    if (!take_u32(d, &value))
+        return 0;
+    uint32_t half = value >> 1;
+    *out = (value & 1) != 0 ? -(int32_t)half - 1 : (int32_t)half;
+    return 1;
+}
+
+/* Numbers one after the other; NULL ends the list. */
+static int take_fields(decoder *d, uint32_t *const *fields)
+{
+    for (; *fields != NULL; fields++)
+        if (!take_u32(d, *fields))
+            return 0;
+    return 1;
+}
+
+#define TAKE_FIELDS(d, ...) take_fields(d, (uint32_t *const[]){__VA_ARGS__, NULL})
+
+/* A number of entries that have at least `least` bytes each (D1). */
+static int take_count(decoder *d, size_t least, uint32_t *out)
+{
+    const uint8_t *start = d->at;
+    if (!take_u32(d, out))
+        return 0;
+    return *out <= left(d) / least || damaged(d, start);
+}
+
+/* Makes the buffer hold n entries; never NULL after success, even for none of them. */
+static void *make(decoder *d, struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes)
+{
+    size_t n_bytes = n * entry_bytes; /* cannot overflow: n is at most what is left of a log (D1) */
+    if (n_bytes < 64)
+        n_bytes = 64;
+    if (buffer->n_bytes < n_bytes) {
+        void *data = realloc(buffer->data, n_bytes);
+        if (data == NULL) {
+            wrong_bytes(d, d->at, KVP_E_NO_MEMORY);
+            return NULL;
+        }
+        buffer->data = data;
+        buffer->n_bytes = n_bytes;
+    }
+    return buffer->data;
+}
+
 void kvpi_oplog_decoder_free(decoder *d)
 {
     free(d->tokens.data);
@@ -42,17 +154,65 @@ void kvpi_oplog_decoder_free(decoder *d)
 
 /* --------------------------------------------------------------------------------------- arrays */
 
+static int take_i32s(decoder *d, struct kvpi_oplog_buffer *buffer, uint64_t n, const int32_t **out)
+{
+    if (d->status != KVP_OK || n > left(d) / 4)
+        return damaged(d, d->at);
+    int32_t *values = make(d, buffer, (size_t)n, sizeof *values);
+    if (values == NULL)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        values[i] = (int32_t)(uint32_t)kvpi_bytes_load(d->at + 4 * i, 4);
+    d->at += 4 * n;
+    *out = values;
+    return 1;
+}
+
+static int take_tokens(decoder *d, uint64_t n, const int32_t **out)
+{
+    return take_i32s(d, &d->tokens, n, out);
+}
+
+static int take_handles(decoder *d, struct kvpi_oplog_buffer *buffer, uint32_t n,
+                        const uint64_t **out)
+{
+    if (d->status != KVP_OK || n > left(d))
+        return damaged(d, d->at);
+    uint64_t *handles = make(d, buffer, n, sizeof *handles);
+    if (handles == NULL)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!take_u64(d, &handles[i]))
+            return 0;
+    *out = handles;
+    return 1;
+}
+
+static int take_counts(decoder *d, uint32_t n, const uint32_t **out)
+{
+    if (d->status != KVP_OK || n > left(d))
+        return damaged(d, d->at);
+    uint32_t *counts = make(d, &d->counts, n, sizeof *counts);
+    if (counts == NULL)
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!take_u32(d, &counts[i]))
+            return 0;
+    *out = counts;
+    return 1;
+}
+
 static int take_keys(decoder *d, kvp_call *call)
 {
-    if (!kvpi_take_count(d, 4, &call->n_keys))
+    if (!take_count(d, 4, &call->n_keys))
         return 0;
-    kvp_key *keys = kvpi_take_make(d, &d->keys, call->n_keys, sizeof *keys);
+    kvp_key *keys = make(d, &d->keys, call->n_keys, sizeof *keys);
     if (keys == NULL)
         return 0;
     for (uint32_t i = 0; i < call->n_keys; i++) {
         const uint8_t *bytes;
         if (!TAKE_FIELDS(d, &keys[i].type, &keys[i].begin, &keys[i].end, &keys[i].n_bytes) ||
-            !kvpi_take_bytes(d, keys[i].n_bytes, &bytes))
+            !take_bytes(d, keys[i].n_bytes, &bytes))
             return 0;
         keys[i].bytes = bytes;
     }
@@ -62,9 +222,9 @@ static int take_keys(decoder *d, kvp_call *call)
 
 static int take_ranges(decoder *d, kvp_call *call)
 {
-    if (!kvpi_take_count(d, 2, &call->n_ranges))
+    if (!take_count(d, 2, &call->n_ranges))
         return 0;
-    kvp_range *ranges = kvpi_take_make(d, &d->ranges, call->n_ranges, sizeof *ranges);
+    kvp_range *ranges = make(d, &d->ranges, call->n_ranges, sizeof *ranges);
     if (ranges == NULL)
         return 0;
     for (uint32_t i = 0; i < call->n_ranges; i++)
@@ -79,26 +239,26 @@ static int take_bits(decoder *d, unsigned known, unsigned *out)
 {
     const uint8_t *start = d->at;
     uint8_t byte;
-    if (!kvpi_take_byte(d, &byte))
+    if (!take_byte(d, &byte))
         return 0;
     *out = byte;
-    return (byte & ~known) == 0 || kvpi_take_damaged(d, start);
+    return (byte & ~known) == 0 || damaged(d, start);
 }
 
 /* ------------------------------------------------------------------------------------ arguments */
 
 static int take_name(decoder *d, kvp_call *call)
 {
-    return kvpi_take_u32(d, &call->name_bytes) && kvpi_take_bytes(d, call->name_bytes, &call->name);
+    return take_u32(d, &call->name_bytes) && take_bytes(d, call->name_bytes, &call->name);
 }
 
 static int take_hashes(decoder *d, kvp_call *call)
 {
     const uint8_t *bytes;
     call->n_hashes = call->n_tokens / d->unit_tokens;
-    if (call->n_hashes > kvpi_take_left(d) / sizeof(kvp_hash))
-        return kvpi_take_damaged(d, d->at);
-    if (!kvpi_take_bytes(d, call->n_hashes * sizeof(kvp_hash), &bytes))
+    if (call->n_hashes > left(d) / sizeof(kvp_hash))
+        return damaged(d, d->at);
+    if (!take_bytes(d, call->n_hashes * sizeof(kvp_hash), &bytes))
         return 0;
     call->hashes = (const kvp_hash *)(const void *)bytes; /* bytes only: any address will do */
     return 1;
@@ -107,12 +267,12 @@ static int take_hashes(decoder *d, kvp_call *call)
 static int take_prompt(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    if (!kvpi_take_u64(d, &call->handle) ||
+    if (!take_u64(d, &call->handle) ||
         !take_bits(d, HAS_TOKENS | HAS_KEYS | HAS_HASHES | HAS_UNCACHED, &bits) ||
         !TAKE_FIELDS(d, &call->reserve_tokens, &call->flags, &call->retention) ||
-        !kvpi_take_u64(d, &call->tag) || !kvpi_take_u32(d, &call->n_tokens))
+        !take_u64(d, &call->tag) || !take_u32(d, &call->n_tokens))
         return 0;
-    return ((bits & HAS_TOKENS) == 0 || kvpi_take_tokens(d, call->n_tokens, &call->tokens)) &&
+    return ((bits & HAS_TOKENS) == 0 || take_tokens(d, call->n_tokens, &call->tokens)) &&
            ((bits & HAS_HASHES) == 0 || take_hashes(d, call)) &&
            ((bits & HAS_KEYS) == 0 || take_keys(d, call)) &&
            ((bits & HAS_UNCACHED) == 0 || take_ranges(d, call));
@@ -121,8 +281,8 @@ static int take_prompt(decoder *d, kvp_call *call)
 static int take_values(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    return take_bits(d, HAS_TOKENS, &bits) && kvpi_take_u32(d, &call->n_tokens) &&
-           ((bits & HAS_TOKENS) == 0 || kvpi_take_tokens(d, call->n_tokens, &call->tokens));
+    return take_bits(d, HAS_TOKENS, &bits) && take_u32(d, &call->n_tokens) &&
+           ((bits & HAS_TOKENS) == 0 || take_tokens(d, call->n_tokens, &call->tokens));
 }
 
 /* The tokens of a batch: one for each sequence, or the sum of the counts. */
@@ -141,32 +301,31 @@ static int take_batch(decoder *d, kvp_call *call)
     unsigned bits;
     unsigned more = call->op == KVP_CALL_EXTEND_TREE ? HAS_PARENTS : 0;
     if (!take_bits(d, HAS_TOKENS | HAS_KEYS | HAS_COUNTS | more, &bits) ||
-        !TAKE_FIELDS(d, &call->reserve_tokens, &call->flags) ||
-        !kvpi_take_count(d, 1, &call->n_seqs) ||
-        !kvpi_take_handles(d, &d->handles, call->n_seqs, &call->handles) ||
-        ((bits & HAS_COUNTS) != 0 && !kvpi_take_counts(d, call->n_seqs, &call->counts)))
+        !TAKE_FIELDS(d, &call->reserve_tokens, &call->flags) || !take_count(d, 1, &call->n_seqs) ||
+        !take_handles(d, &d->handles, call->n_seqs, &call->handles) ||
+        ((bits & HAS_COUNTS) != 0 && !take_counts(d, call->n_seqs, &call->counts)))
         return 0;
     uint64_t n_tokens = batch_tokens(call);
     call->n_tokens = n_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)n_tokens;
-    return ((bits & HAS_TOKENS) == 0 || kvpi_take_tokens(d, n_tokens, &call->tokens)) &&
+    return ((bits & HAS_TOKENS) == 0 || take_tokens(d, n_tokens, &call->tokens)) &&
            ((bits & HAS_KEYS) == 0 || take_keys(d, call)) &&
-           ((bits & HAS_PARENTS) == 0 || kvpi_take_i32s(d, &d->parents, n_tokens, &call->parents));
+           ((bits & HAS_PARENTS) == 0 || take_i32s(d, &d->parents, n_tokens, &call->parents));
 }
 
 static int take_commits(decoder *d, kvp_call *call)
 {
-    return kvpi_take_count(d, 2, &call->n_seqs) &&
-           kvpi_take_handles(d, &d->handles, call->n_seqs, &call->handles) &&
-           kvpi_take_counts(d, call->n_seqs, &call->counts);
+    return take_count(d, 2, &call->n_seqs) &&
+           take_handles(d, &d->handles, call->n_seqs, &call->handles) &&
+           take_counts(d, call->n_seqs, &call->counts);
 }
 
 static int take_leaves(decoder *d, kvp_call *call)
 {
-    int32_t *leaves = kvpi_take_make(d, &d->parents, call->n_seqs, sizeof *leaves);
+    int32_t *leaves = make(d, &d->parents, call->n_seqs, sizeof *leaves);
     if (leaves == NULL)
         return 0;
     for (uint32_t i = 0; i < call->n_seqs; i++)
-        if (!kvpi_take_signed(d, &leaves[i]))
+        if (!take_signed(d, &leaves[i]))
             return 0;
     call->leaves = leaves;
     return 1;
@@ -174,37 +333,37 @@ static int take_leaves(decoder *d, kvp_call *call)
 
 static int take_accept(decoder *d, kvp_call *call)
 {
-    return kvpi_take_count(d, 2, &call->n_seqs) &&
-           kvpi_take_handles(d, &d->handles, call->n_seqs, &call->handles) &&
-           take_leaves(d, call) && kvpi_take_u32(d, &call->count);
+    return take_count(d, 2, &call->n_seqs) &&
+           take_handles(d, &d->handles, call->n_seqs, &call->handles) && take_leaves(d, call) &&
+           take_u32(d, &call->count);
 }
 
 /* Which nodes to read, and what of them. */
 static int take_nodes_call(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    if (!kvpi_take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS | HAS_PARENTS, &bits))
+    if (!take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS | HAS_PARENTS, &bits))
         return 0;
     call->with_tokens = (bits & HAS_TOKENS) != 0;
     call->with_parents = (bits & HAS_PARENTS) != 0;
     return 1;
 }
 
-static int take_window(decoder *d, kvp_window *window)
+static int take_windows(decoder *d, kvp_window *window)
 {
     return TAKE_FIELDS(d, &window->sink_tokens, &window->recent_tokens);
 }
 
 static int take_seqs(decoder *d, kvp_call *call)
 {
-    return kvpi_take_count(d, 1, &call->n_seqs) &&
-           kvpi_take_handles(d, &d->handles, call->n_seqs, &call->handles);
+    return take_count(d, 1, &call->n_seqs) &&
+           take_handles(d, &d->handles, call->n_seqs, &call->handles);
 }
 
 static int take_events_call(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    if (!kvpi_take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS, &bits))
+    if (!take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS, &bits))
         return 0;
     call->with_tokens = bits & HAS_TOKENS;
     return 1;
@@ -213,7 +372,7 @@ static int take_events_call(decoder *d, kvp_call *call)
 static int take_level(decoder *d, kvp_call *call)
 {
     int32_t level;
-    if (!kvpi_take_signed(d, &level))
+    if (!take_signed(d, &level))
         return 0;
     call->position = (uint32_t)level;
     return 1;
@@ -222,26 +381,25 @@ static int take_level(decoder *d, kvp_call *call)
 static int take_no_report(decoder *d, kvp_call *call)
 {
     const uint8_t *start = d->at;
-    return kvpi_take_u32(d, &call->no_report) &&
-           (call->no_report <= 1 || kvpi_take_damaged(d, start));
+    return take_u32(d, &call->no_report) && (call->no_report <= 1 || damaged(d, start));
 }
 
 /* Arguments of calls on a sequence, after its handle. */
 static int take_seq_call(decoder *d, kvp_call *call)
 {
     switch (call->op) {
-    case KVP_CALL_EXTEND: return kvpi_take_u32(d, &call->reserve_tokens) && take_values(d, call);
+    case KVP_CALL_EXTEND: return take_u32(d, &call->reserve_tokens) && take_values(d, call);
     case KVP_CALL_FILL: return take_values(d, call);
     case KVP_CALL_COMMIT:
     case KVP_CALL_TRUNCATE:
-    case KVP_CALL_SEQ_BLOCK_TOKENS: return kvpi_take_u32(d, &call->position);
+    case KVP_CALL_SEQ_BLOCK_TOKENS: return take_u32(d, &call->position);
     case KVP_CALL_INVALIDATE:
         return TAKE_FIELDS(d, &call->position, &call->count) && take_no_report(d, call);
-    case KVP_CALL_FORK: return kvpi_take_u32(d, &call->position) && kvpi_take_u64(d, &call->tag);
+    case KVP_CALL_FORK: return take_u32(d, &call->position) && take_u64(d, &call->tag);
     case KVP_CALL_SEQ_TOKENS: return TAKE_FIELDS(d, &call->position, &call->count);
     case KVP_CALL_ROW:
-    case KVP_CALL_WINDOW_GET: return kvpi_take_u32(d, &call->group);
-    case KVP_CALL_WINDOW: return kvpi_take_u32(d, &call->group) && take_window(d, &call->window);
+    case KVP_CALL_WINDOW_GET: return take_u32(d, &call->group);
+    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_windows(d, &call->window);
     case KVP_CALL_TREE: return take_nodes_call(d, call);
     case KVP_CALL_SLOTS: return TAKE_FIELDS(d, &call->group, &call->position, &call->count);
     case KVP_CALL_RETAIN:
@@ -259,39 +417,36 @@ static int take_tier_call(decoder *d, kvp_call *call)
     case KVP_CALL_SWAP_OUT:
     case KVP_CALL_CAN_SWAP_OUT: return take_seqs(d, call);
     case KVP_CALL_SWAP_IN:
-    case KVP_CALL_CAN_SWAP_IN: return take_seqs(d, call) && kvpi_take_u32(d, &call->reserve_tokens);
-    case KVP_CALL_STEP_COMMIT: return kvpi_take_u64(d, &call->number) && take_commits(d, call);
-    case KVP_CALL_STEP_DONE: return kvpi_take_u64(d, &call->number);
+    case KVP_CALL_CAN_SWAP_IN: return take_seqs(d, call) && take_u32(d, &call->reserve_tokens);
+    case KVP_CALL_STEP_COMMIT: return take_u64(d, &call->number) && take_commits(d, call);
+    case KVP_CALL_STEP_DONE: return take_u64(d, &call->number);
     case KVP_CALL_STEP_FAILED:
-        return kvpi_take_u64(d, &call->number) && kvpi_take_u32(d, &call->count) &&
-               take_no_report(d, call);
+        return take_u64(d, &call->number) && take_u32(d, &call->count) && take_no_report(d, call);
     default: return take_events_call(d, call); /* the snapshot */
     }
-}
-
-static int take_blocks(decoder *d, kvp_call *call)
-{
-    return kvpi_take_count(d, 4, &call->n_tokens) &&
-           kvpi_take_tokens(d, call->n_tokens, &call->tokens);
 }
 
 /* Arguments of calls that stores need. */
 static int take_lend_call(decoder *d, kvp_call *call)
 {
     switch (call->op) {
-    case KVP_CALL_MIRROR: return take_blocks(d, call) && kvpi_take_u32(d, &call->count);
+    case KVP_CALL_MIRROR:
     case KVP_CALL_BLOCKS_LEND:
-    case KVP_CALL_BLOCKS_RETURN: return take_blocks(d, call);
+    case KVP_CALL_BLOCKS_RETURN:
+        return take_count(d, 4, &call->n_tokens) && take_tokens(d, call->n_tokens, &call->tokens) &&
+               (call->op != KVP_CALL_MIRROR || take_u32(d, &call->count));
     case KVP_CALL_LOAD_BEGIN:
         return take_prompt(d, call) &&
                TAKE_FIELDS(d, &call->group, &call->range.begin, &call->range.end, &call->count);
-    case KVP_CALL_LOAD_DONE: return kvpi_take_u64(d, &call->number) && take_name(d, call);
-    default: return kvpi_take_u64(d, &call->number); /* plan_done, load_cancel */
+    case KVP_CALL_LOAD_DONE: return take_u64(d, &call->number) && take_name(d, call);
+    default: return take_u64(d, &call->number); /* plan_done, load_cancel */
     }
 }
 
 static int take_arguments(decoder *d, kvp_call *call)
 {
+    if (call->op >= KVP_CALL_PLAN_DONE)
+        return take_lend_call(d, call);
     switch (call->op) {
     case KVP_CALL_NS_OPEN: return take_name(d, call);
     case KVP_CALL_MATCH:
@@ -304,10 +459,10 @@ static int take_arguments(decoder *d, kvp_call *call)
     case KVP_CALL_ACCEPT: return take_accept(d, call);
     case KVP_CALL_COMMIT_MANY: return take_commits(d, call);
     case KVP_CALL_PLAN_TAKE:
-    case KVP_CALL_STEP_BEGIN: return kvpi_take_u32(d, &call->count);
+    case KVP_CALL_STEP_BEGIN: return take_u32(d, &call->count);
     case KVP_CALL_BLOCK_INFO:
     case KVP_CALL_BLOCK_TOKENS:
-        return TAKE_FIELDS(d, &call->group, &call->tier) && kvpi_take_signed(d, &call->block);
+        return TAKE_FIELDS(d, &call->group, &call->tier) && take_signed(d, &call->block);
     case KVP_CALL_SWAP_OUT:
     case KVP_CALL_SWAP_IN:
     case KVP_CALL_CAN_SWAP_OUT:
@@ -316,20 +471,13 @@ static int take_arguments(decoder *d, kvp_call *call)
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED:
     case KVP_CALL_EVENTS_SNAPSHOT: return take_tier_call(d, call);
-    case KVP_CALL_PLAN_DONE:
-    case KVP_CALL_MIRROR:
-    case KVP_CALL_BLOCKS_LEND:
-    case KVP_CALL_BLOCKS_RETURN:
-    case KVP_CALL_LOAD_BEGIN:
-    case KVP_CALL_LOAD_DONE:
-    case KVP_CALL_LOAD_CANCEL: return take_lend_call(d, call);
     case KVP_CALL_CHECK: return take_level(d, call);
     case KVP_CALL_EVICTED:
     case KVP_CALL_STATS:
     case KVP_CALL_SHORTAGE:
     case KVP_CALL_RESET:
     case KVP_CALL_CONFIG: return 1;
-    default: return kvpi_take_u64(d, &call->handle) && take_seq_call(d, call);
+    default: return take_u64(d, &call->handle) && take_seq_call(d, call);
     }
 }
 
@@ -351,14 +499,14 @@ static int take_status(decoder *d, results *r)
     const uint8_t *start = d->at;
     uint8_t byte;
     uint64_t decisions = 0;
-    if (!kvpi_take_byte(d, &byte))
+    if (!take_byte(d, &byte))
         return 0;
     int number = -(byte & 0x7f);
     if (!is_status(number))
-        return kvpi_take_damaged(d, start);
+        return damaged(d, start);
     r->outcome.status = (kvp_status)number;
     r->has_decisions = (byte & 0x80) != 0;
-    if (r->has_decisions && !kvpi_take_fixed(d, 4, &decisions))
+    if (r->has_decisions && !take_fixed(d, 4, &decisions))
         return 0;
     r->decisions = (uint32_t)decisions;
     return 1;
@@ -366,23 +514,23 @@ static int take_status(decoder *d, results *r)
 
 static int take_digest(decoder *d, results *r)
 {
-    if (!kvpi_take_u32(d, &r->outcome.n))
+    if (!take_u32(d, &r->outcome.n))
         return 0;
     r->has_array = 1;
     r->has_digest = r->outcome.n > 0;
-    return !r->has_digest || kvpi_take_fixed(d, 8, &r->digest);
+    return !r->has_digest || take_fixed(d, 8, &r->digest);
 }
 
 static int take_statuses(decoder *d, const kvp_call *call, results *r)
 {
     if ((call->flags & KVP_BATCH_EACH) == 0)
         return 1;
-    if (!kvpi_take_bytes(d, call->n_seqs, &r->statuses))
+    if (!take_bytes(d, call->n_seqs, &r->statuses))
         return 0;
     r->outcome.n = call->n_seqs;
     for (uint32_t i = 0; i < call->n_seqs; i++)
         if (!is_status(-(int)r->statuses[i]))
-            return kvpi_take_damaged(d, r->statuses + i);
+            return damaged(d, r->statuses + i);
     return 1;
 }
 
@@ -402,7 +550,7 @@ static int take_admission(decoder *d, kvp_admission *admission)
 
 static int take_ns_info(decoder *d, kvp_ns_info *info)
 {
-    return kvpi_take_u64(d, &info->openers) &&
+    return take_u64(d, &info->openers) &&
            TAKE_FIELDS(d, &info->quota, &info->blocks, &info->cached_blocks, &info->host_quota,
                        &info->host_blocks, &info->host_cached_blocks);
 }
@@ -410,10 +558,10 @@ static int take_ns_info(decoder *d, kvp_ns_info *info)
 static int take_block_info(decoder *d, kvp_block_info *info)
 {
     const uint8_t *hash;
-    if (!TAKE_FIELDS(d, &info->state, &info->ref_count) || !kvpi_take_u64(d, &info->generation) ||
+    if (!TAKE_FIELDS(d, &info->state, &info->ref_count) || !take_u64(d, &info->generation) ||
         !TAKE_FIELDS(d, &info->retention, &info->sealed_units, &info->sealed_tokens,
                      &info->group) ||
-        !kvpi_take_bytes(d, sizeof info->hash.bytes, &hash))
+        !take_bytes(d, sizeof info->hash.bytes, &hash))
         return 0;
     memcpy(info->hash.bytes, hash, sizeof info->hash.bytes);
     return 1;
@@ -422,8 +570,7 @@ static int take_block_info(decoder *d, kvp_block_info *info)
 static int take_violation(decoder *d, kvp_violation *violation)
 {
     const uint8_t *invariant;
-    if (!kvpi_take_bytes(d, sizeof violation->invariant, &invariant) ||
-        !kvpi_take_u64(d, &violation->object))
+    if (!take_bytes(d, sizeof violation->invariant, &invariant) || !take_u64(d, &violation->object))
         return 0;
     memcpy(violation->invariant, invariant, sizeof violation->invariant);
     violation->detail = "";
@@ -434,12 +581,12 @@ static int take_violation(decoder *d, kvp_violation *violation)
 static int take_groups(decoder *d, kvp_config *config)
 {
     const uint8_t *start = d->at;
-    if (!kvpi_take_u32(d, &config->n_groups))
+    if (!take_u32(d, &config->n_groups))
         return 0;
     if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
-        return kvpi_take_damaged(d, start);
+        return damaged(d, start);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        if (!take_window(d, &config->groups[i]))
+        if (!take_windows(d, &config->groups[i]))
             return 0;
     return 1;
 }
@@ -454,9 +601,9 @@ static int take_config(decoder *d, kvp_config *config)
             &config->prefix_cache, &config->test_hash_bits, &config->host_blocks,
             &config->keep_evicted, &config->steps, &config->max_steps_out, &config->max_events,
             &config->max_tree_tokens, &config->quotas, &config->max_loads, &config->lent_blocks) ||
-        !take_groups(d, config) || !kvpi_take_fixed(d, 8, &watermark) ||
-        !kvpi_take_fixed(d, 8, &seed) || !kvpi_take_u32(d, &config->n_uncached_tokens) ||
-        !kvpi_take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
+        !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
+        !take_u32(d, &config->n_uncached_tokens) ||
+        !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
         return 0;
     memcpy(&config->watermark, &watermark, sizeof config->watermark);
     config->hash_seed = seed;
@@ -465,8 +612,8 @@ static int take_config(decoder *d, kvp_config *config)
 
 static int take_shortage(decoder *d, kvp_shortage *shortage)
 {
-    return kvpi_take_signed(d, &shortage->status) && kvpi_take_u32(d, &shortage->index) &&
-           kvpi_take_u64(d, &shortage->missing_blocks) && kvpi_take_u32(d, &shortage->tier);
+    return take_signed(d, &shortage->status) && take_u32(d, &shortage->index) &&
+           take_u64(d, &shortage->missing_blocks) && take_u32(d, &shortage->tier);
 }
 
 static int take_swapped(decoder *d, kvp_swapped *swapped)
@@ -477,27 +624,15 @@ static int take_swapped(decoder *d, kvp_swapped *swapped)
 
 static int take_window_info(decoder *d, kvp_window_info *info)
 {
-    return take_window(d, &info->window) &&
+    return take_windows(d, &info->window) &&
            TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
 }
 
 static int take_load(decoder *d, results *r)
 {
     kvp_load *load = &r->outcome.u.load;
-    return kvpi_take_u64(d, &load->number) && kvpi_take_u64(d, &load->after) &&
+    return take_u64(d, &load->number) && take_u64(d, &load->after) &&
            TAKE_FIELDS(d, &load->n_blocks, &load->n_found, &load->n_elsewhere) && take_digest(d, r);
-}
-
-static int take_mirrored(decoder *d, results *r)
-{
-    kvp_mirrored *mirrored = &r->outcome.u.mirrored;
-    return TAKE_FIELDS(d, &mirrored->copied, &mirrored->found, &mirrored->left_out) &&
-           take_digest(d, r);
-}
-
-static int take_loaded(decoder *d, kvp_loaded *loaded)
-{
-    return TAKE_FIELDS(d, &loaded->cached, &loaded->dropped, &loaded->failed);
 }
 
 static int take_events(decoder *d, const kvp_call *call, results *r)
@@ -507,8 +642,7 @@ static int take_events(decoder *d, const kvp_call *call, results *r)
     r->has_tokens = call->with_tokens != 0;
     if (!r->has_tokens)
         return 1;
-    return kvpi_take_u64(d, &r->n_tokens) &&
-           (r->n_tokens == 0 || kvpi_take_fixed(d, 8, &r->token_digest));
+    return take_u64(d, &r->n_tokens) && (r->n_tokens == 0 || take_fixed(d, 8, &r->token_digest));
 }
 
 /* The number of the newest event comes first, also when the snapshot did not fit. */
@@ -517,10 +651,10 @@ static int take_snapshot(decoder *d, const kvp_call *call, results *r)
     kvp_status status = r->outcome.status;
     if (status != KVP_OK && status != KVP_E_TOO_SMALL)
         return 1;
-    if (!kvpi_take_u64(d, &r->outcome.number))
+    if (!take_u64(d, &r->outcome.number))
         return 0;
     return status == KVP_OK && call->count > 0 ? take_events(d, call, r)
-                                               : kvpi_take_u32(d, &r->outcome.n);
+                                               : take_u32(d, &r->outcome.n);
 }
 
 /* The sequences that an invalidate or a failed step reports: their number when it was asked for,
@@ -530,8 +664,8 @@ static int take_reported(decoder *d, const kvp_call *call, results *r)
     kvp_outcome *o = &r->outcome;
     if (call->no_report != 0 || (o->status != KVP_OK && o->status != KVP_E_TOO_SMALL))
         return 1;
-    return kvpi_take_u32(d, &o->n) && (o->status != KVP_OK || call->count == 0 ||
-                                       kvpi_take_handles(d, &d->shared, o->n, &o->u64));
+    return take_u32(d, &o->n) &&
+           (o->status != KVP_OK || call->count == 0 || take_handles(d, &d->shared, o->n, &o->u64));
 }
 
 /* The results of a call that succeeded. */
@@ -541,8 +675,8 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     kvp_config ignored;
     switch (call->op) {
     case KVP_CALL_NS_OPEN:
-    case KVP_CALL_FORK: return kvpi_take_u64(d, &o->handle);
-    case KVP_CALL_OPEN: return kvpi_take_u64(d, &o->handle) && take_open_info(d, &o->u.open);
+    case KVP_CALL_FORK: return take_u64(d, &o->handle);
+    case KVP_CALL_OPEN: return take_u64(d, &o->handle) && take_open_info(d, &o->u.open);
     case KVP_CALL_MATCH: return take_open_info(d, &o->u.open);
     case KVP_CALL_EXTEND_MANY:
     case KVP_CALL_FILL_MANY: return take_statuses(d, call, r);
@@ -568,13 +702,17 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_CAN_SWAP_IN: return take_admission(d, &o->u.admission);
     case KVP_CALL_SWAP_OUT:
     case KVP_CALL_SWAP_IN: return take_swapped(d, &o->u.swapped);
-    case KVP_CALL_STEP_BEGIN: return take_digest(d, r) && kvpi_take_u64(d, &o->number);
-    case KVP_CALL_STEP_DONE: return kvpi_take_u64(d, &o->number);
+    case KVP_CALL_STEP_BEGIN: return take_digest(d, r) && take_u64(d, &o->number);
+    case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
     case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
     case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
     case KVP_CALL_LOAD_BEGIN: return take_load(d, r);
-    case KVP_CALL_LOAD_DONE: return take_loaded(d, &o->u.loaded);
-    case KVP_CALL_MIRROR: return take_mirrored(d, r);
+    case KVP_CALL_LOAD_DONE:
+        return TAKE_FIELDS(d, &o->u.loaded.cached, &o->u.loaded.dropped, &o->u.loaded.failed);
+    case KVP_CALL_MIRROR:
+        return TAKE_FIELDS(d, &o->u.mirrored.copied, &o->u.mirrored.found,
+                           &o->u.mirrored.left_out) &&
+               take_digest(d, r);
     case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
     default: return 1;
     }
@@ -602,7 +740,7 @@ static int take_outcome(decoder *d, const kvp_call *call, results *r)
     if (call->op == KVP_CALL_CHECK && status == KVP_E_CORRUPT)
         return take_violation(d, &r->outcome.u.violation);
     if (tells_how_many(call, status))
-        return kvpi_take_u32(d, &r->outcome.n);
+        return take_u32(d, &r->outcome.n);
     return status != KVP_OK || take_results(d, call, r);
 }
 
@@ -612,11 +750,11 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
 {
     const uint8_t *start = d->at;
     const uint8_t *magic;
-    if (!kvpi_take_bytes(d, 8, &magic))
+    if (!take_bytes(d, 8, &magic))
         return d->status;
     if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
-        kvpi_take_wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
+        wrong_bytes(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
     }
     kvp_config config;
@@ -627,7 +765,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
         return d->status;
     /* Only what reading needs; the rest is for kvp_cache_create to judge. */
     if (config.unit_tokens < 1 || config.unit_tokens > KVP_BLOCK_TOKENS_MAX)
-        kvpi_take_damaged(d, start);
+        damaged(d, start);
     if (d->status == KVP_OK) {
         d->unit_tokens = config.unit_tokens;
         *out_config = config;
@@ -642,10 +780,10 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     uint8_t op;
     memset(out_call, 0, sizeof *out_call);
     memset(out_results, 0, sizeof *out_results);
-    if (!kvpi_take_byte(d, &op))
+    if (!take_byte(d, &op))
         return d->status;
     if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_LOAD_CANCEL || !kvpi_record_has(op)) {
-        kvpi_take_damaged(d, start);
+        damaged(d, start);
         return d->status;
     }
     out_call->op = op;

@@ -46,11 +46,4 @@ kvp_status kvpi_oplog_decode_record(struct kvpi_oplog_decoder *decoder, kvp_call
                                     struct kvpi_oplog_results *out_results,
                                     const uint8_t **out_result_bytes);
 
-/* The results of the record that kvp_oplog_next gave last; good until the next read. */
-const struct kvpi_oplog_results *kvpi_oplog_results(const kvp_oplog *log);
-
-/* Go on with the record at `offset`, which must be where kvp_oplog_offset once said that a record
- * begins, as the record number `index`. */
-void kvpi_oplog_seek(kvp_oplog *log, uint64_t offset, uint64_t index);
-
 #endif

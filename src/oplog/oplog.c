@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "oplog/decode.h"
+#include "oplog/oplog.h"
+
 #include "base/sized.h"
 
 struct kvp_oplog {

@@ -13,6 +13,7 @@
  * R1  handles[] and steps[] have every handle and step that a call of the log made; `now` is what
  *     the rerun's call made instead, 0 as long as there is none.
  */
+#include "oplog/oplog.h"
 #include "oplog/rerun.h"
 
 #include <stdlib.h>
@@ -145,7 +146,7 @@ void kvpi_oplog_rerun_close(rerun_state *r)
 
 /* --------------------------------------------------------------------------- handles and steps */
 
-static struct kvpi_oplog_made *find(const struct kvpi_oplog_list *list, uint64_t bits)
+static struct kvpi_oplog_made *find_handle(const struct kvpi_oplog_list *list, uint64_t bits)
 {
     struct kvpi_oplog_made key = {bits, 0};
     return list->n == 0 ? NULL : bsearch(&key, list->made, list->n, sizeof *list->made, by_bits);
@@ -155,12 +156,12 @@ static struct kvpi_oplog_made *find(const struct kvpi_oplog_list *list, uint64_t
  * (also 0, which is never a handle or a step: *lost tells the two apart). */
 static uint64_t translate(const struct kvpi_oplog_list *list, uint64_t bits, int *lost)
 {
-    const struct kvpi_oplog_made *made = find(list, bits);
+    const struct kvpi_oplog_made *made = find_handle(list, bits);
     *lost = made != NULL && made->now == 0;
     return made == NULL ? bits : made->now;
 }
 
-static void *make(struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes)
+static void *make_buffer(struct kvpi_oplog_buffer *buffer, size_t n, size_t entry_bytes)
 {
     size_t n_bytes = (n + 1) * entry_bytes;
     if (buffer->n_bytes < n_bytes) {
@@ -184,11 +185,13 @@ static int has_sum(uint32_t op)
 static kvp_status translate_batch(rerun_state *r, kvp_call *call)
 {
     int has_tokens = call->tokens != NULL, has_parents = call->parents != NULL;
-    uint64_t *handles = make(&r->batch_handles, call->n_seqs, sizeof *handles);
-    uint32_t *counts = make(&r->batch_counts, call->n_seqs, sizeof *counts);
-    int32_t *tokens = make(&r->batch_tokens, has_tokens ? call->n_tokens : 0, sizeof *tokens);
-    int32_t *parents = make(&r->batch_parents, has_parents ? call->n_tokens : 0, sizeof *parents);
-    int32_t *leaves = make(&r->batch_leaves, call->n_seqs, sizeof *leaves);
+    uint64_t *handles = make_buffer(&r->batch_handles, call->n_seqs, sizeof *handles);
+    uint32_t *counts = make_buffer(&r->batch_counts, call->n_seqs, sizeof *counts);
+    int32_t *tokens =
+        make_buffer(&r->batch_tokens, has_tokens ? call->n_tokens : 0, sizeof *tokens);
+    int32_t *parents =
+        make_buffer(&r->batch_parents, has_parents ? call->n_tokens : 0, sizeof *parents);
+    int32_t *leaves = make_buffer(&r->batch_leaves, call->n_seqs, sizeof *leaves);
     if (handles == NULL || counts == NULL || tokens == NULL || parents == NULL || leaves == NULL)
         return KVP_E_NO_MEMORY;
     uint32_t n = 0;
@@ -295,7 +298,7 @@ static kvp_status run_item(rerun_state *r, uint32_t item, int check_level,
         return status;
     r->n_calls++;
     if (list != NULL && made_by(r, &call, &replay->outcome, &now) != NULL)
-        find(list, bits)->now = now;
+        find_handle(list, bits)->now = now;
     kvp_status written = copy_record(replay, sink);
     return written != KVP_OK ? written : status;
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* What a call is made with. */
-typedef struct run {
+typedef struct oplog_run {
     kvp_cache *cache;
     const kvp_call *call;
     kvp_outcome *out;
@@ -79,7 +79,7 @@ static void portable(const run *r, uint64_t bits)
         r->out->handle = kvp_handle_flip(r->cache, bits);
 }
 
-static kvp_prompt prompt_of(const kvp_call *call)
+static kvp_prompt prompt_of_call(const kvp_call *call)
 {
     kvp_prompt prompt;
     memset(&prompt, 0, sizeof prompt);
@@ -102,7 +102,7 @@ static kvp_prompt prompt_of(const kvp_call *call)
 
 static kvp_status run_prompt(run *r)
 {
-    kvp_prompt prompt = prompt_of(r->call);
+    kvp_prompt prompt = prompt_of_call(r->call);
     kvp_outcome *out = r->out;
     kvp_seq seq = {0};
     if (prompt.hashes != NULL && r->call->n_hashes != prompt.n_tokens / r->config.unit_tokens)
@@ -522,7 +522,7 @@ static kvp_status run_load(run *r)
 {
     const kvp_call *call = r->call;
     kvp_outcome *out = r->out;
-    kvp_prompt prompt = prompt_of(call);
+    kvp_prompt prompt = prompt_of_call(call);
     if (prompt.hashes != NULL && call->n_hashes != prompt.n_tokens / r->config.unit_tokens)
         return KVP_E_ARG;
     /* Entries beyond the prompt are refused before any is written. */

@@ -1,4 +1,4 @@
-/* backend: what a place that keeps records offers to the store in front of it.
+/* backend: what a back end, which keeps the records, offers to the store in front of it.
  *
  * The front has the queues, the thread, the clock, the headers and every check; a back end has the
  * index, the places and the bytes. All calls come from one thread at a time.
@@ -14,6 +14,7 @@
  *             that the caller is told: a back end that others write to may know that a bad record
  *             went meanwhile (KVP_STORE_RACED)
  *   have, drop   at once
+ *   describe  how it works here, in words
  *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
  *             none) have gone
  *
@@ -63,6 +64,7 @@ struct kvpi_backend_usage {
     uint64_t size;
     uint64_t evicted;
     uint64_t dropped;
+    uint64_t staged; /* operations whose blocks were copied on their way */
 };
 
 struct kvpi_backend {
@@ -78,6 +80,7 @@ struct kvpi_backend {
     void (*drop)(void *self, const kvp_digest *keys, uint32_t n_keys);
     void (*wait)(void *self, int wake, int timeout_ms);
     void (*usage)(const void *self, struct kvpi_backend_usage *out_usage);
+    void (*describe)(const void *self, char *out_text, size_t text_bytes); /* from any thread */
 };
 
 extern const struct kvpi_backend kvpi_memory_backend;

@@ -1,5 +1,5 @@
-/* catalog: what the back ends that keep records in slots decide alike: where a record goes, what
- * makes room for it, who may read it, and when it is there. */
+/* catalog: decisions that all back ends with slots share: where a record goes, what is evicted for
+ * it, who may read it, and when it is there. */
 #ifndef KVPI_STORE_CATALOG_H
 #define KVPI_STORE_CATALOG_H
 

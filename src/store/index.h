@@ -16,8 +16,8 @@
  *       evicted from the cold end never takes away what another record needs
  *   I4  an entry's generation rises whenever its slot is taken
  *
- * An entry is touched together with its ancestors, once in an epoch of EPOCH touches: so a touch
- * moves each entry at most once in an epoch, and recency is exact to an epoch. */
+ * An entry is touched together with its ancestors, once in an epoch of EPOCH touches. So touches
+ * move each entry at most once in an epoch, and recency is exact to an epoch. */
 #ifndef KVPI_STORE_INDEX_H
 #define KVPI_STORE_INDEX_H
 

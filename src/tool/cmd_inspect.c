@@ -47,22 +47,6 @@ static int parse(int argc, char **argv, kvpi_inspect_args *in, bool *help)
     return wrong == 0 && in->path == NULL ? kvpi_args_wrong(&args, "which file?") : wrong;
 }
 
-kvpi_budget kvpi_inspect_budget(const kvpi_inspect_args *args, const kvpi_input *input)
-{
-    return (kvpi_budget){.max = args->max_memory, .read = input->data_bytes};
-}
-
-int kvpi_inspect_refuse_memory(const kvpi_inspect_args *args, const kvpi_budget *budget,
-                               uint64_t n_bytes)
-{
-    return kvpi_tool_fail(COMMAND,
-                          "%s: looking at what it says it has needs more than %s of memory%s; "
-                          "the file has %s (--max-memory)",
-                          args->path, kvpi_text_bytes((double)kvpi_budget_limit(budget)).of,
-                          budget->max == 0 ? ", which is 64 MiB and 16 times its bytes" : "",
-                          kvpi_text_bytes((double)n_bytes).of);
-}
-
 static bool is_arena(FILE *file)
 {
     char first[KVP_ARENA_MARK_BYTES];

@@ -25,32 +25,32 @@ void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_tran
     memcpy(message, MAGIC, sizeof MAGIC);
     message[KVPI_TRANSFER_AT_VERSION] = KVPI_TRANSFER_VERSION;
     message[KVPI_TRANSFER_AT_KIND] = (uint8_t)head->kind;
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PLACE, head->part >> 32, 2);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_PART, (uint32_t)head->part, 4);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_BODY,
-                        kvpi_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
-                        kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_PLACE, head->part >> 32, 2);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_LENGTH, n_bytes, 4);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_PART, (uint32_t)head->part, 4);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_EPOCH, head->epoch, 8);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_ID, head->id, 8);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_BODY,
+                     kvpi_checksum(body, n_bytes - KVPI_TRANSFER_HEAD_BYTES), 8);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_HEAD, kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD),
+                     8);
 }
 
 int kvpi_transfer_read_head(const uint8_t *message, size_t n_bytes,
                             struct kvpi_transfer_head *out_head)
 {
     if (n_bytes < KVPI_TRANSFER_HEAD_BYTES || memcmp(message, MAGIC, sizeof MAGIC) != 0 ||
-        kvpi_transfer_load(message + KVPI_TRANSFER_AT_HEAD, 8) !=
+        kvpi_bytes_load(message + KVPI_TRANSFER_AT_HEAD, 8) !=
             kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD))
         return 0;
     out_head->version = message[KVPI_TRANSFER_AT_VERSION];
     out_head->kind = message[KVPI_TRANSFER_AT_KIND];
-    out_head->n_bytes = kvpi_transfer_load32(message + KVPI_TRANSFER_AT_LENGTH);
-    out_head->part = kvpi_transfer_load(message + KVPI_TRANSFER_AT_PLACE, 2) << 32 |
-                     kvpi_transfer_load32(message + KVPI_TRANSFER_AT_PART);
-    out_head->epoch = kvpi_transfer_load(message + KVPI_TRANSFER_AT_EPOCH, 8);
-    out_head->id = kvpi_transfer_load(message + KVPI_TRANSFER_AT_ID, 8);
-    out_head->body = kvpi_transfer_load(message + KVPI_TRANSFER_AT_BODY, 8);
+    out_head->n_bytes = kvpi_bytes_load32(message + KVPI_TRANSFER_AT_LENGTH);
+    out_head->part = kvpi_bytes_load(message + KVPI_TRANSFER_AT_PLACE, 2) << 32 |
+                     kvpi_bytes_load32(message + KVPI_TRANSFER_AT_PART);
+    out_head->epoch = kvpi_bytes_load(message + KVPI_TRANSFER_AT_EPOCH, 8);
+    out_head->id = kvpi_bytes_load(message + KVPI_TRANSFER_AT_ID, 8);
+    out_head->body = kvpi_bytes_load(message + KVPI_TRANSFER_AT_BODY, 8);
     return 1;
 }
 
@@ -70,18 +70,18 @@ kvp_status kvpi_transfer_verify(const struct kvpi_transfer_head *head, const uin
 
 void kvpi_slice_put(const kvp_slice *slice, uint8_t *out)
 {
-    kvpi_transfer_store(out, slice->first_layer, 4);
-    kvpi_transfer_store(out + 4, slice->n_layers, 4);
-    kvpi_transfer_store(out + 8, slice->first_head, 4);
-    kvpi_transfer_store(out + 12, slice->n_heads, 4);
+    kvpi_bytes_store(out, slice->first_layer, 4);
+    kvpi_bytes_store(out + 4, slice->n_layers, 4);
+    kvpi_bytes_store(out + 8, slice->first_head, 4);
+    kvpi_bytes_store(out + 12, slice->n_heads, 4);
 }
 
 void kvpi_slice_get(const uint8_t *in, kvp_slice *out_slice)
 {
-    out_slice->first_layer = kvpi_transfer_load32(in);
-    out_slice->n_layers = kvpi_transfer_load32(in + 4);
-    out_slice->first_head = kvpi_transfer_load32(in + 8);
-    out_slice->n_heads = kvpi_transfer_load32(in + 12);
+    out_slice->first_layer = kvpi_bytes_load32(in);
+    out_slice->n_layers = kvpi_bytes_load32(in + 4);
+    out_slice->first_head = kvpi_bytes_load32(in + 8);
+    out_slice->n_heads = kvpi_bytes_load32(in + 12);
 }
 
 static int range_within(uint64_t first, uint64_t n, uint64_t whole_first, uint64_t whole_n)
@@ -117,27 +117,27 @@ void kvpi_shape_put(const struct kvpi_shape *shape, uint8_t *out)
     const uint32_t numbers[5] = {shape->type, shape->flags, shape->k_size, shape->v_size,
                                  shape->block_tokens};
     for (int i = 0; i < 5; i++)
-        kvpi_transfer_store(out + 4 * i, numbers[i], 4);
+        kvpi_bytes_store(out + 4 * i, numbers[i], 4);
     kvpi_slice_put(&shape->slice, out + 20);
-    kvpi_transfer_store(out + 36, shape->begin, 4);
-    kvpi_transfer_store(out + 40, shape->end, 4);
-    kvpi_transfer_store(out + 44, 0, 4);
-    kvpi_transfer_store(out + 48, shape->model_version, 8);
+    kvpi_bytes_store(out + 36, shape->begin, 4);
+    kvpi_bytes_store(out + 40, shape->end, 4);
+    kvpi_bytes_store(out + 44, 0, 4);
+    kvpi_bytes_store(out + 48, shape->model_version, 8);
     memcpy(out + 56, shape->model.bytes, 16);
     memcpy(out + 72, shape->space.bytes, 16);
 }
 
 void kvpi_shape_get(const uint8_t *in, struct kvpi_shape *out_shape)
 {
-    out_shape->type = kvpi_transfer_load32(in);
-    out_shape->flags = kvpi_transfer_load32(in + 4);
-    out_shape->k_size = kvpi_transfer_load32(in + 8);
-    out_shape->v_size = kvpi_transfer_load32(in + 12);
-    out_shape->block_tokens = kvpi_transfer_load32(in + 16);
+    out_shape->type = kvpi_bytes_load32(in);
+    out_shape->flags = kvpi_bytes_load32(in + 4);
+    out_shape->k_size = kvpi_bytes_load32(in + 8);
+    out_shape->v_size = kvpi_bytes_load32(in + 12);
+    out_shape->block_tokens = kvpi_bytes_load32(in + 16);
     kvpi_slice_get(in + 20, &out_shape->slice);
-    out_shape->begin = kvpi_transfer_load32(in + 36);
-    out_shape->end = kvpi_transfer_load32(in + 40);
-    out_shape->model_version = kvpi_transfer_load(in + 48, 8);
+    out_shape->begin = kvpi_bytes_load32(in + 36);
+    out_shape->end = kvpi_bytes_load32(in + 40);
+    out_shape->model_version = kvpi_bytes_load(in + 48, 8);
     memcpy(out_shape->model.bytes, in + 56, 16);
     memcpy(out_shape->space.bytes, in + 72, 16);
 }
@@ -160,16 +160,16 @@ void kvpi_chunk_put(const struct kvpi_chunk *chunk, uint8_t *out)
     const uint32_t numbers[8] = {
         chunk->layer, chunk->first_head, chunk->n_heads, chunk->position, chunk->n_tokens, 0, 0, 0};
     for (int i = 0; i < 8; i++)
-        kvpi_transfer_store(out + 4 * i, numbers[i], 4);
+        kvpi_bytes_store(out + 4 * i, numbers[i], 4);
 }
 
 void kvpi_chunk_get(const uint8_t *in, struct kvpi_chunk *out_chunk)
 {
-    out_chunk->layer = kvpi_transfer_load32(in);
-    out_chunk->first_head = kvpi_transfer_load32(in + 4);
-    out_chunk->n_heads = kvpi_transfer_load32(in + 8);
-    out_chunk->position = kvpi_transfer_load32(in + 12);
-    out_chunk->n_tokens = kvpi_transfer_load32(in + 16);
+    out_chunk->layer = kvpi_bytes_load32(in);
+    out_chunk->first_head = kvpi_bytes_load32(in + 4);
+    out_chunk->n_heads = kvpi_bytes_load32(in + 8);
+    out_chunk->position = kvpi_bytes_load32(in + 12);
+    out_chunk->n_tokens = kvpi_bytes_load32(in + 16);
 }
 
 /* --------------------------------------------------------------------------------------- hashes */
@@ -202,7 +202,7 @@ kvp_status kvpi_transfer_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t n_
         if (status != KVP_OK)
             return status;
         for (uint32_t i = 0; i < n; i++)
-            kvpi_transfer_store(bytes + 4 * (size_t)i, (uint32_t)tokens[i], 4);
+            kvpi_bytes_store(bytes + 4 * (size_t)i, (uint32_t)tokens[i], 4);
         (void)XXH3_128bits_update(&state, bytes, 4 * (size_t)n);
     }
     *out_hash = canonical(XXH3_128bits_digest(&state));
@@ -213,13 +213,13 @@ kvp_status kvpi_transfer_tokens(const kvp_cache *cache, kvp_seq seq, uint32_t n_
 
 static void put_number(struct kvpi_run_writer *out, uint64_t value)
 {
-    do {
-        const uint8_t byte = (uint8_t)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
+    uint8_t bytes[KVPI_VARINT_BYTES];
+    const unsigned n = kvpi_varint_store(bytes, value);
+    for (unsigned i = 0; i < n; i++) {
         if (out->n < out->capacity)
-            out->bytes[out->n] = byte;
+            out->bytes[out->n] = bytes[i];
         out->n++;
-        value >>= 7;
-    } while (value > 0);
+    }
 }
 
 /* 0, -1, 1, -2, ... are 0, 1, 2, 3, ... */
@@ -234,16 +234,7 @@ void kvpi_run_put(struct kvpi_run_writer *out, const kvp_slot_run *run)
 /* A number below 2^49, in its shortest form. */
 static int get_number(const uint8_t **at, const uint8_t *end, uint64_t *out_value)
 {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 49 && *at < end; shift += 7) {
-        const uint8_t byte = *(*at)++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *out_value = value;
-            return byte != 0 || shift == 0;
-        }
-    }
-    return 0;
+    return kvpi_varint_load(at, end, (UINT64_C(1) << 49) - 1, out_value);
 }
 
 static int get_run(const uint8_t **at, const uint8_t *end, int64_t *slot, kvp_slot_run *out_run)
@@ -298,8 +289,8 @@ kvp_status kvpi_ticket_get(const void *bytes, size_t n_bytes, struct kvpi_ticket
         n_bytes < KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_TICKET_BYTES)
         return KVP_E_FORMAT;
     kvpi_shape_get(body, &t->shape);
-    t->n_checked = kvpi_transfer_load32(body + 88);
-    t->n_runs = kvpi_transfer_load32(body + 92);
+    t->n_checked = kvpi_bytes_load32(body + 88);
+    t->n_runs = kvpi_bytes_load32(body + 92);
     memcpy(t->tokens.bytes, body + 96, 16);
     t->runs = body + KVPI_TRANSFER_TICKET_BYTES;
     t->runs_end = (const uint8_t *)bytes + n_bytes;

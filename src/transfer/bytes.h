@@ -1,12 +1,14 @@
 /* transfer_bytes: the messages of a transfer. docs/TRANSFER.md is the description that both sides
  * follow.
  *
- * Every message begins with a head of 48 bytes whose own checksum covers it, and in it the checksum
- * of the body: so a body that is damaged still says whose it is. */
+ * Every message begins with a head of 48 bytes with its own checksum. The head has the checksum of
+ * the body, so the transfer of a damaged body is still known. */
 #ifndef KVPI_TRANSFER_BYTES_H
 #define KVPI_TRANSFER_BYTES_H
 
 #include <kvpager/transfer.h>
+
+#include "base/bytes.h"
 
 enum {
     KVPI_TRANSFER_VERSION = 2,
@@ -90,25 +92,6 @@ struct kvpi_chunk {
     uint32_t position;
     uint32_t n_tokens;
 };
-
-static inline void kvpi_transfer_store(uint8_t *at, uint64_t value, unsigned n_bytes)
-{
-    for (unsigned i = 0; i < n_bytes; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static inline uint64_t kvpi_transfer_load(const uint8_t *at, unsigned n_bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
-static inline uint32_t kvpi_transfer_load32(const uint8_t *at)
-{
-    return (uint32_t)kvpi_transfer_load(at, 4);
-}
 
 /* Write the head of a message whose body is there: kind, part, epoch and id are `head`'s. */
 void kvpi_transfer_seal(uint8_t *message, size_t n_bytes, const struct kvpi_transfer_head *head);

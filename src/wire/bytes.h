@@ -9,6 +9,8 @@
 
 #include <kvpager/wire.h>
 
+#include "base/bytes.h"
+
 #define KVPI_WIRE_VERSION 2u
 
 /* Where the fields of the head are. */
@@ -59,20 +61,6 @@ enum { KVPI_WIRE_WINDOWS = 1, KVPI_WIRE_TREE = 2 };
 /* XXH3-64 of head and body, the checksum itself left out. */
 uint64_t kvpi_wire_checksum(const uint8_t *message, size_t n_bytes);
 
-static inline void kvpi_wire_store(uint8_t *at, uint64_t value, unsigned n_bytes)
-{
-    for (unsigned i = 0; i < n_bytes; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static inline uint64_t kvpi_wire_load(const uint8_t *at, unsigned n_bytes)
-{
-    uint64_t value = 0;
-    for (unsigned i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
 /* ------------------------------------------------------------------------------------- writing */
 
 struct kvpi_wire_out {
@@ -90,11 +78,14 @@ static inline void kvpi_wire_put_byte(struct kvpi_wire_out *out, uint32_t value)
 
 static inline void kvpi_wire_put(struct kvpi_wire_out *out, uint32_t value)
 {
-    while (value >= 0x80) {
-        kvpi_wire_put_byte(out, (value & 0x7f) | 0x80);
-        value >>= 7;
+    uint8_t end[KVPI_VARINT_BYTES]; /* where the buffer has less room than this */
+    if (out->capacity >= KVPI_VARINT_BYTES && out->n <= out->capacity - KVPI_VARINT_BYTES) {
+        out->n += kvpi_varint_store(out->bytes + out->n, value);
+        return;
     }
-    kvpi_wire_put_byte(out, value);
+    const unsigned n = kvpi_varint_store(end, value);
+    for (unsigned i = 0; i < n; i++)
+        kvpi_wire_put_byte(out, end[i]);
 }
 
 /* The way from one number to another, both below 2^31: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ... */
@@ -132,20 +123,11 @@ static inline int kvpi_wire_get_byte(struct kvpi_wire_in *in, uint32_t *out)
 /* One meaning has one form: a number longer than needed is damage. */
 static inline int kvpi_wire_get(struct kvpi_wire_in *in, uint32_t *out)
 {
-    uint32_t value = 0;
-    for (unsigned shift = 0; shift < 35; shift += 7) {
-        uint32_t byte;
-        if (!kvpi_wire_get_byte(in, &byte))
-            return 0;
-        if ((shift == 28 && byte > 15) || (shift > 0 && byte == 0))
-            break;
-        value |= (byte & 0x7f) << shift;
-        if (byte < 0x80) {
-            *out = value;
-            return 1;
-        }
-    }
-    return kvpi_wire_wrong(in, KVP_E_FORMAT);
+    uint64_t value;
+    if (!kvpi_varint_load(&in->at, in->end, UINT32_MAX, &value))
+        return kvpi_wire_wrong(in, KVP_E_FORMAT);
+    *out = (uint32_t)value;
+    return 1;
 }
 
 /* A number below 2^31. */

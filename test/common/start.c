@@ -2,6 +2,7 @@
 #include "start.h"
 
 #include "core/cache/state.h"
+#include "core/calls/start.h"
 #include "sched/state.h"
 
 static uint64_t number; /* the program's */

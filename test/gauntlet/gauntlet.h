@@ -2,7 +2,7 @@
  *
  * A scene drives the library into the situation in which another system went wrong, and says what
  * must be there instead: contents, slot by slot, on the shadow memory (rig.h); counts; refusals. It
- * ends with an audit of the whole cache. docs/TRUST.md has the table.
+ * ends with an audit of the whole cache. README.md has the table.
  */
 #ifndef KVP_TEST_GAUNTLET_H
 #define KVP_TEST_GAUNTLET_H
@@ -10,7 +10,7 @@
 #include "rig.h"
 
 typedef struct scene {
-    const char *id;     /* as in docs/TRUST.md */
+    const char *id;     /* as in README.md */
     const char *name;   /* what is right here */
     const char *source; /* where the defect was shipped */
     void (*play)(rig *r);

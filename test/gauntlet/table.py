@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""table.py PROGRAM TRUST.md: the table of docs/TRUST.md has a row for each scene, and no other."""
+"""table.py PROGRAM README.md: the table there has a row for each scene, and no other."""
 
 import re
 import subprocess

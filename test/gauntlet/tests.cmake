@@ -1,4 +1,4 @@
-# kvp_gauntlet: published defects, each as a scene over the shadow memory (docs/TRUST.md).
+# kvp_gauntlet: published defects, each as a scene over the shadow memory (README.md).
 # Included by test/CMakeLists.txt.
 
 file(GLOB gauntlet_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*.c")
@@ -13,5 +13,5 @@ endforeach()
 kvp_add_test(NAME gauntlet_self COMMAND kvp_gauntlet --self-test LABELS model)
 kvp_add_test(NAME gauntlet_table
              COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/table.py"
-                     "$<TARGET_FILE:kvp_gauntlet>" "${PROJECT_SOURCE_DIR}/docs/TRUST.md"
+                     "$<TARGET_FILE:kvp_gauntlet>" "${CMAKE_CURRENT_LIST_DIR}/README.md"
              LABELS model)

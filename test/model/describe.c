@@ -44,7 +44,7 @@ static const field admission_fields[] = {
 static const field seq_fields[] = {
     FIELD(kvp_seq_info, ns),
     FIELD(kvp_seq_info, tag),
-    FIELD(kvp_seq_info, tokens),
+    FIELD(kvp_seq_info, n_tokens),
     FIELD(kvp_seq_info, known_tokens),
     FIELD(kvp_seq_info, prompt_tokens),
     FIELD(kvp_seq_info, cached_tokens),
@@ -52,7 +52,7 @@ static const field seq_fields[] = {
     FIELD(kvp_seq_info, writable_tokens),
     FIELD(kvp_seq_info, public_tokens),
     FIELD(kvp_seq_info, kept_tokens),
-    FIELD(kvp_seq_info, blocks),
+    FIELD(kvp_seq_info, n_blocks),
     FIELD(kvp_seq_info, stop),
     FIELD(kvp_seq_info, last_token),
     FIELD(kvp_seq_info, retention),

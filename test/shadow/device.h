@@ -54,6 +54,7 @@ const char *plant_name(plant what);
 typedef struct work_drop {
     uint32_t tier;
     int32_t block;
+    uint32_t kept;  /* slots before this one held something after the drop, and still do */
     uint32_t valid; /* when the plan has run, slots from here on hold nothing */
     bool is_whole;  /* all of it is gone before the plan writes to it */
     bool is_early;  /* planted: it is still parked */

@@ -600,8 +600,8 @@ void drive_mark_op(drive *d)
     if (percent(d, 50)) {
         (void)WENT(d, "kvp_seq_uncache", kvp_seq_uncache(d->w->cache, s->handle, range),
                    KVP_E_STATE);
-    } else if (info.blocks > 0) {
-        const kvp_range all = {0, info.blocks * d->w->config.block_tokens};
+    } else if (info.n_blocks > 0) {
+        const kvp_range all = {0, info.n_blocks * d->w->config.block_tokens};
         (void)drive_went(d, "kvp_seq_retain",
                          kvp_seq_retain(d->w->cache, s->handle, all, below(d, 8)), NULL, 0);
     }

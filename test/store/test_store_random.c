@@ -222,9 +222,14 @@ static void liar_usage(const void *self, struct kvpi_backend_usage *out_usage)
     kvpi_memory_backend.usage(((const struct liar *)self)->memory, out_usage);
 }
 
+static void liar_describe(const void *self, char *out_text, size_t text_bytes)
+{
+    kvpi_memory_backend.describe(((const struct liar *)self)->memory, out_text, text_bytes);
+}
+
 static const struct kvpi_backend liar_backend = {"liar",     liar_open, liar_close, liar_prepare,
                                                  liar_begin, liar_reap, liar_end,   liar_have,
-                                                 liar_drop,  liar_wait, liar_usage};
+                                                 liar_drop,  liar_wait, liar_usage, liar_describe};
 
 /* ---------------------------------------------------------------------------------- the records */
 

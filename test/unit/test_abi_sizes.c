@@ -122,8 +122,6 @@ static kvp_status extend_one(void *out, size_t n)
 }
 
 static int32_t to_fill[1];
-
-/* A block that was loaded and then is not whole. */
 static kvp_status load_one(void *out, size_t n)
 {
     const kvp_prompt prompt = prompt_of(ints(900), 4);

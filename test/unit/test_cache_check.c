@@ -5,6 +5,7 @@
 
 #include "world.h"
 
+#include "core/cache/audit.h"
 #include "core/cache/state.h"
 
 /* Units of 2 in blocks of 4. Row of `seq`: blocks 1 2 3, units 0 to 3 sealed, 4 not. A child shares

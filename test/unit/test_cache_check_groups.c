@@ -4,6 +4,7 @@
 
 #include "groups.h"
 
+#include "core/cache/audit.h"
 #include "core/cache/state.h"
 
 /* Blocks of 4. A sequence of 12 tokens and a tree of 2 nodes, in two groups: one keeps everything,

@@ -1,5 +1,6 @@
 /* Arenas that are damaged, cut, foreign, or no arenas: the inspector ends, reads nothing outside,
- * and does not call them whole. */
+ * and does not call them whole. Every byte of the header is flipped, every word behind it set to
+ * numbers that point outside; regions are random, and cut at every length. */
 #include <kvpager/inspect.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include <xxhash.h>
 
 #include "oplog_sample.h"
-#include "oplog/decode.h"
+#include "oplog/oplog.h"
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
 #define FROZEN_BYTES   5165

@@ -13,7 +13,7 @@
 #include <kvpager/oplog.h>
 
 #include "oplog_drive.h"
-#include "oplog/decode.h"
+#include "oplog/oplog.h"
 #include "oplog/replay.h"
 
 static void test_recorded_runs_replay_bit_for_bit(void **state)

@@ -12,7 +12,7 @@
 #include <kvpager/oplog.h>
 
 #include "oplog_drive.h"
-#include "oplog/decode.h"
+#include "oplog/oplog.h"
 #include "oplog/rerun.h"
 
 static void rerun_everything(uint64_t seed)

@@ -1,5 +1,6 @@
 /* Damaged, cut and unfitting snapshots: never a crash, never a wrong hit, and a report that says
- * what was lost; KV bytes that come back, or not. */
+ * what was lost; KV bytes that come back, or not. Files are cut at every byte, and a bit is flipped
+ * in every byte; test_snapshot_forged.c changes every payload byte under a right checksum. */
 #include <stdlib.h>
 #include <string.h>
 

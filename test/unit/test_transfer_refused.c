@@ -48,8 +48,7 @@ static kvp_status answer(const pair *p)
     assert_true(kvpi_transfer_read_head(bytes, n, &head));
     assert_ok(kvpi_transfer_verify(&head, bytes, n));
     assert_int_equal(head.kind, KVPI_TRANSFER_RESULT);
-    const kvp_status status =
-        (kvp_status)(int32_t)kvpi_transfer_load32((const uint8_t *)bytes + HEAD);
+    const kvp_status status = (kvp_status)(int32_t)kvpi_bytes_load32((const uint8_t *)bytes + HEAD);
     p->ends[0].give_back(p->ends[0].context);
     return status;
 }
@@ -265,8 +264,8 @@ static void messages_that_begin_nothing(void **state)
             uint8_t other[256];
             memcpy(other, message, sizeof other);
             other[KVPI_TRANSFER_AT_VERSION]++;
-            kvpi_transfer_store(other + KVPI_TRANSFER_AT_HEAD,
-                                kvpi_checksum(other, KVPI_TRANSFER_AT_HEAD), 8);
+            kvpi_bytes_store(other + KVPI_TRANSFER_AT_HEAD,
+                             kvpi_checksum(other, KVPI_TRANSFER_AT_HEAD), 8);
             memcpy(message, other, sizeof other);
         }
         post(&p.ends[0], message, n_bytes);
@@ -493,8 +492,8 @@ static void a_length_that_is_not_the_messages(void **state)
     begin(&p);
     const size_t n = make_message(&p, KVPI_TRANSFER_CHUNK, body, sizeof body, message);
     message[KVPI_TRANSFER_AT_LENGTH]++;
-    kvpi_transfer_store(message + KVPI_TRANSFER_AT_HEAD,
-                        kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD), 8);
+    kvpi_bytes_store(message + KVPI_TRANSFER_AT_HEAD, kvpi_checksum(message, KVPI_TRANSFER_AT_HEAD),
+                     8);
     post(&p.ends[0], message, n);
     assert_ok(kvp_receiver_progress(p.receiver, 0, NULL));
     failed(&p, KVP_E_FORMAT, 1);
@@ -512,7 +511,7 @@ static void answers_that_are_wrong(void **state)
         mark(&p);
         assert_ok(kvp_sender_progress(p.sender, NULL));
         if (wrong == 1)
-            kvpi_transfer_store(body, (uint32_t)KVP_E_NO_SEQS, 4);
+            kvpi_bytes_store(body, (uint32_t)KVP_E_NO_SEQS, 4);
         const uint32_t kind = wrong == 2 ? KVPI_TRANSFER_DONE : KVPI_TRANSFER_RESULT;
         size_t n = make_message(&p, kind, body, wrong == 3 ? 7 : 8, message);
         message[n - 1] ^= wrong == 4;
@@ -589,7 +588,7 @@ static void a_sender_that_gives_up(void **state)
         uint8_t body[8] = {0};
         begin(&p);
         if (i < 5)
-            kvpi_transfer_store(body, (uint32_t)reasons[i], 4);
+            kvpi_bytes_store(body, (uint32_t)reasons[i], 4);
         send_body(&p, KVPI_TRANSFER_GIVE_UP, body, i < 5 ? 8 : 7);
         assert_int_equal(info_b(&p).by_peer, 1);
         failed(&p, i == 0 ? KVP_E_NO_BLOCKS : i < 5 ? KVP_E_PEER : KVP_E_FORMAT, 0);
@@ -714,7 +713,7 @@ static void runs_that_are_wrong(void **state)
         uint8_t copy[1024];
         const size_t fixed = HEAD + KVPI_TRANSFER_TICKET_BYTES;
         memcpy(copy, p.ticket, fixed);
-        kvpi_transfer_store(copy + HEAD + 92, cases[i].n_runs, 4);
+        kvpi_bytes_store(copy + HEAD + 92, cases[i].n_runs, 4);
         memcpy(copy + fixed, cases[i].bytes, cases[i].n);
         kvpi_transfer_seal(
             copy, fixed + cases[i].n,

@@ -19,25 +19,27 @@
  *
  * Rules that hold for every store:
  *
- *   - Never wrong KV. A get is KVP_STORE_OK only if the record's header has the identity that was
- *     asked for, every field, token and key of it, and the checksum of the KV is right. Everything
- *     else is a miss that says why. The blocks of a get that is not OK hold anything.
+ *   - Never wrong KV. A get is KVP_STORE_OK only if the record's header matches every field, token
+ *     and key of the identity, and the checksum of the KV is right. Everything else is a miss with
+ *     a reason. The blocks of a get that is not OK are undefined.
  *   - A failing disk or server costs a computation, never a request: failures are misses. A store
- *     that fails repeatedly is left alone and tried again later (KVP_STORE_AWAY).
+ *     that fails repeatedly is not used for a while, and tried again later (KVP_STORE_AWAY).
  *   - Calls cost O(requests), never O(bytes): a thread of the store does the work. Nothing
  *     allocates after open. Queues are fixed: KVP_E_AGAIN when full.
  *   - A store is used by one thread at a time, statistics excepted.
  *   - What an operation points to (identity, its tokens and keys, blocks, keys, bits) stays the
  *     caller's, and must stay valid and unchanged until the operation has ended.
  *   - Operations end in any order. Each that was accepted ends exactly once.
- *   - Checksums find damage, not forgery. Who can write to a store can put any KV into it: with a
- *     secret, records carry a keyed code that is checked before they are used. Without, a store
- *     belongs to one trust domain.
+ *   - Checksums find damage, not forgery. A process that can write to a store can put any KV into
+ *     it. With a secret, records carry a keyed code that is checked before they are used. Without a
+ *     secret, a store belongs to one trust domain.
  *   - KV can be turned back into text: a store's files are as secret as its users' prompts.
  *
  * Back ends, by the URL's scheme:
  *
- *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take
+ *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take.
+ *                           engine=io_uring or engine=threads says how it reads and writes;
+ *                           engine=auto (default): by io_uring where the system allows it
  *   memory:?size=BYTES      in this process; for tests, and to try
  *
  * BYTES takes KiB, MiB, GiB and TiB. docs/STORES.md has the bytes of a record.
@@ -97,13 +99,22 @@ KVP_API void kvp_store_config_init(kvp_store_config *config);
 KVP_API kvp_status kvp_store_open(const kvp_store_config *config, kvp_store **out_store,
                                   char *out_why, size_t why_bytes);
 
-/* Close a store. Operations that have not begun end with KVP_STORE_CLOSED, the others are waited
- * for; completions that were not polled are lost. NULL is ignored.
- * Thread: nobody else is inside a call. Blocks: io */
+/* Close a store. Operations that have not begun end with KVP_STORE_CLOSED; the call waits for the
+ * others. Completions that were not polled are lost. NULL is ignored.
+ * Thread: no other thread is inside a call. Blocks: io */
 KVP_API void kvp_store_close(kvp_store *store);
 
 /* Tell the number of blocks of a record, as configured or chosen. Thread: any. */
 KVP_API uint32_t kvp_store_record_blocks(const kvp_store *store);
+
+/* Describe how a store does its work here and what it has to go without, for people and logs:
+ * "io_uring; past the page cache". docs/STORES.md has what it may say. Programs do not parse it.
+ *
+ * Takes:   text_bytes   capacity of out_text, 1..; 300 are always enough
+ * Gives:   out_text     cut to text_bytes
+ * Returns: KVP_OK; KVP_E_ARG
+ * Thread:  any. Blocks: never. Cost: O(1) */
+KVP_API kvp_status kvp_store_describe(const kvp_store *store, char *out_text, size_t text_bytes);
 
 /* ----------------------------------------------------------------------------------- operations */
 
@@ -150,7 +161,10 @@ typedef struct kvp_store_done {
 KVP_API kvp_status kvp_store_put(kvp_store *store, const kvp_identity *identity,
                                  void *const *blocks, uint64_t tag);
 
-/* Read a record into `blocks`. As kvp_store_put. */
+/* Read a record into `blocks`. The parameters are those of kvp_store_put.
+ * Returns: as kvp_store_put
+ * Owns:    all that is pointed to is in use until the operation ends
+ * Thread:  the store's. Blocks: never. Cost: O(n_blocks + keys) */
 KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
                                  void *const *blocks, uint64_t tag);
 
@@ -164,12 +178,15 @@ KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
 KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t *bits, uint64_t tag);
 
-/* Drop records, and those that need them. Keys without a record are ignored. As kvp_store_have. */
+/* Drop records, and those that need them. Keys without a record are ignored.
+ * Takes:   keys         as kvp_store_have
+ * Returns: as kvp_store_have. Thread: the store's. Blocks: never. Cost: O(1) */
 KVP_API kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t tag);
 
-/* Make what has ended durable: after the sync has ended, every put that ended before it was
- * submitted survives a loss of power. */
+/* Make puts durable: once the sync has ended, every put that ended before the sync was submitted
+ * survives a loss of power.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_AGAIN. Thread: the store's. Blocks: never. Cost: O(1) */
 KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
 
 /* Take what has ended.
@@ -181,15 +198,15 @@ KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
 KVP_API kvp_status kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uint32_t capacity,
                                   uint32_t *out_n_done);
 
-/* Give the file descriptor that is readable while something has ended that was not polled: for
- * poll(2) and the like. Do not read from it. -1: this system has none. Thread: any. */
+/* Give a file descriptor for poll(2): it is readable while an operation has ended that was not
+ * polled. Do not read from it. -1: this system has none. Thread: any. */
 KVP_API int kvp_store_fd(const kvp_store *store);
 
-/* Wait until something has ended that was not polled, or timeout_ns have gone.
+/* Wait until an operation has ended that was not polled, or timeout_ns have passed.
  * Returns: KVP_OK; KVP_E_AGAIN: nothing has ended; KVP_E_ARG. Thread: any. Blocks: io */
 KVP_API kvp_status kvp_store_wait(kvp_store *store, uint64_t timeout_ns);
 
-/* Work, where config.threads is 0: begins what was accepted and ends what is done.
+/* Do the store's work, if config.threads is 0: begin what was accepted and end what is done.
  * Gives:   out_idle     1: nothing is left to do; may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: the store has a thread
  * Thread:  one at a time. Blocks: io. Cost: O(bytes) */
@@ -240,9 +257,12 @@ typedef struct kvp_store_stats {
     uint64_t get_ns[KVP_STORE_LATENCIES]; /* gets by time from accepted to ended: bucket b counts
                                              those below 2^(b+10) ns, the last all others */
     uint64_t put_ns[KVP_STORE_LATENCIES];
+    uint64_t staged; /* puts and gets whose blocks were copied on their way, because an address or
+                        block_bytes is no multiple of 4096 */
 } kvp_store_stats;
 
-/* Read gauges and counters. Each number is right in itself. Thread: any. Cost: O(1). */
+/* Read gauges and counters. Each number is right by itself.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: any. Cost: O(1). */
 KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
 
 #ifdef __cplusplus

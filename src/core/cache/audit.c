@@ -4,7 +4,12 @@
  * taken off the count it belongs to, all counts must then be zero, and everything is put back. The
  * same walk does both directions.
  */
+#include "core/cache/audit.h"
+#include "core/cache/blocks.h"
+#include "core/cache/inflight.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
 
 #include <string.h>
 
@@ -647,29 +652,4 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
         memcpy(out_violation->invariant, sound ? "\0" : audit.failed, 2); /* "T1" */
     }
     return sound;
-}
-
-kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation)
-{
-    kvp_violation violation;
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
-    if (status != KVP_OK) {
-        return status;
-    }
-    memset(&violation, 0, sizeof(violation));
-    if (level < 1 || level > 3) {
-        status = KVP_E_ARG;
-    } else {
-        status = kvpi_audit(cache, level, &violation) ? KVP_OK : KVP_E_CORRUPT;
-        if (out_violation != NULL) {
-            *out_violation = violation;
-        }
-    }
-    if (kvpi_recording(cache)) {
-        kvpi_record_check(&cache->recorder, level, status, &violation);
-    }
-    return kvpi_leave(cache, status);
 }

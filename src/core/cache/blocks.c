@@ -11,7 +11,12 @@
  * What a copy brings into a block is attached there at once when steps are ordered; else it is
  * awaited until the step takes effect (core/calls/steps.c).
  */
+#include "core/cache/blocks.h"
+#include "core/cache/dropped.h"
+#include "core/cache/events.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/seq/windows.h"
 
 #define AHEAD 12u /* blocks or units that memory is asked for before they are needed */
 

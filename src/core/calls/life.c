@@ -1,5 +1,4 @@
-/* cache_life: configuration, creation, reset, destruction; what every public call begins and ends
- * with.
+/* cache_life: configuration, creation, reset, destruction, recording.
  *
  * The cache lies at the start of its arena, and all arrays behind it:
  *
@@ -11,8 +10,16 @@
 #include <kvpager/oplog.h>
 #include <kvpager/recover.h>
 
-#include "core/cache/state.h"
 #include "base/platform/process.h"
+#include "core/cache/audit.h"
+#include "core/cache/events.h"
+#include "core/cache/frame.h"
+#include "core/cache/state.h"
+#include "core/calls/life.h"
+#include "core/lend/load.h"
+#include "core/calls/spaces.h"
+#include "core/calls/steps.h"
+#include "core/snapshot/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -369,18 +376,6 @@ kvp_status kvp_cache_create(const kvp_config *config, void *arena, size_t arena_
     return KVP_OK;
 }
 
-/* Is it a byte copy of an arena? It is whose memory it is in. */
-static int is_copy(const kvp_cache *cache)
-{
-    return cache->self != (uintptr_t)cache;
-}
-
-/* A forked child has its parent's caches in its memory, or shares theirs; they are not its own. */
-static int is_ours(const kvp_cache *cache)
-{
-    return cache->process == kvpi_process_number || is_copy(cache);
-}
-
 void kvp_cache_destroy(kvp_cache *cache)
 {
     if (cache == NULL) {
@@ -389,10 +384,10 @@ void kvp_cache_destroy(kvp_cache *cache)
     if (kvpi_recording(cache)) {
         (void)kvpi_record_end(&cache->recorder);
     }
-    if (is_ours(cache)) {
+    if (kvpi_is_ours(cache)) {
         kvpi_set(&cache->mark, 0); /* the parent's, in memory that both have, goes on */
     }
-    if (cache->mapped && !is_copy(cache)) {
+    if (cache->mapped && !kvpi_is_copy(cache)) {
         kvpi_unmap(cache, cache->arena_bytes);
     }
 }
@@ -424,10 +419,10 @@ kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink)
     if (cache == NULL || sink == NULL || sink->write == NULL) {
         return KVP_E_ARG;
     }
-    if (!is_ours(cache)) {
+    if (!kvpi_is_ours(cache)) {
         return KVP_E_BUSY;
     }
-    if (cache->used || is_copy(cache)) {
+    if (cache->used || kvpi_is_copy(cache)) {
         return KVP_E_STATE;
     }
     kvp_status status = kvp_config_peek(cache, &config);
@@ -442,16 +437,11 @@ kvp_status kvp_record_stop(kvp_cache *cache)
     if (cache == NULL) {
         return KVP_E_ARG;
     }
-    if (!is_ours(cache)) {
+    if (!kvpi_is_ours(cache)) {
         return KVP_E_BUSY;
     }
     /* A recording does not go along with a copy of the arena. */
-    return is_copy(cache) ? KVP_E_STATE : kvpi_record_end(&cache->recorder);
-}
-
-int kvpi_recording_here(const kvp_cache *cache)
-{
-    return is_ours(cache) && !is_copy(cache);
+    return kvpi_is_copy(cache) ? KVP_E_STATE : kvpi_record_end(&cache->recorder);
 }
 
 /* Could its bytes be those of a cache of this version? Nothing in them is believed. */
@@ -517,66 +507,4 @@ kvp_status kvp_cache_seqs(const kvp_cache *cache, kvp_seq *out_seqs, uint32_t ca
         }
     }
     return KVP_OK;
-}
-
-/* ---------------------------------------------------------------------------- every call's ends */
-
-kvp_status kvpi_enter(const kvp_cache *cache)
-{
-    uint64_t *calls = (uint64_t *)(uintptr_t)&cache->calls;
-    if (kvpi_unlikely(!is_ours(cache))) {
-        return KVP_E_BUSY;
-    }
-#if KVP_CHECK >= 1
-    const int entered = kvpi_mark_exact(calls);
-#else
-    const int entered = kvpi_mark_plain(calls);
-#endif
-    if (kvpi_unlikely(!entered)) {
-        return KVP_E_BUSY;
-    }
-    kvpi_fence(); /* who reads along sees the mark before what the call changes */
-    return KVP_OK;
-}
-
-kvp_status kvpi_leave(const kvp_cache *cache, kvp_status status)
-{
-    kvp_cache *self = (kvp_cache *)(uintptr_t)cache; /* gauges are not part of what reads promise */
-    if (self->pool.n_held > self->counters.peak_held_blocks) {
-        kvpi_count(&self->counters.peak_held_blocks,
-                   self->pool.n_held - self->counters.peak_held_blocks);
-    }
-    self->recorder.decisions = 0;
-    if (status == KVP_E_NO_BLOCKS || status == KVP_E_NEVER) {
-        kvpi_count(&self->counters.refused, 1);
-    }
-#if KVP_CHECK >= 2
-    kvp_violation violation; /* for whoever looks at the core file */
-    KVPI_ASSERT(kvpi_audit(self, KVP_CHECK, &violation));
-#endif
-    __atomic_store_n(&self->calls, self->calls + 1, __ATOMIC_RELEASE);
-    return status;
-}
-
-kvp_status kvpi_fail(kvp_cache *cache, kvp_status status, uint32_t index, uint64_t missing)
-{
-    cache->shortage.status = status;
-    cache->shortage.index = index;
-    cache->shortage.missing_blocks = missing;
-    cache->shortage.tier = KVP_DEVICE;
-    return status;
-}
-
-kvp_status kvpi_faults_fail(kvp_cache *cache, const struct kvpi_faults *faults)
-{
-    const struct kvpi_fault *fault = faults->handle.status != KVP_OK  ? &faults->handle
-                                     : faults->twice.status != KVP_OK ? &faults->twice
-                                                                      : &faults->other;
-    return kvpi_fail(cache, fault->status, fault->index, 0);
-}
-
-void kvpi_begin_change(kvp_cache *cache)
-{
-    cache->plan.promised = 0;
-    cache->n_evicted = 0;
 }

@@ -1,5 +1,9 @@
 /* cache_read: what can be asked without changing anything. Also the plan, which is taken. */
+#include "core/cache/audit.h"
+#include "core/cache/frame.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
 
 #include <string.h>
 
@@ -278,14 +282,14 @@ kvp_status kvp_ns_info_get_sized(const kvp_cache *cache, kvp_ns ns, kvp_ns_info 
 /* -------------------------------------------------------------------------------- the sequences */
 
 /* Beside a change: each field by itself. */
-static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
+static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_seq_info *info)
 {
     const uint32_t U = cache->config.unit_tokens;
     const uint32_t known = kvpi_read32(&seq->known);
     memset(info, 0, sizeof(*info));
     info->ns.bits = kvpi_read(&seq->ns.bits);
     info->tag = kvpi_read(&seq->tag);
-    info->tokens = kvpi_read32(&seq->tokens);
+    info->n_tokens = kvpi_read32(&seq->tokens);
     info->known_tokens = known;
     info->prompt_tokens = kvpi_read32(&seq->prompt);
     info->cached_tokens = kvpi_read32(&seq->cached);
@@ -293,7 +297,7 @@ static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, kvp_se
     info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
-    info->blocks = kvpi_read32(&seq->n_blocks);
+    info->n_blocks = kvpi_read32(&seq->n_blocks);
     info->stop = kvpi_read32(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);
@@ -315,7 +319,7 @@ static kvp_status seq_info(const kvp_cache *cache, kvp_seq seq, kvp_seq_info *ou
         }
         const struct kvpi_seq *s = kvpi_find_seq(cache, seq);
         if (s != NULL) {
-            fill_info(cache, s, &info);
+            fill_seq_info(cache, s, &info);
         }
         if (kvpi_read_end(cache) != calls) {
             continue;
@@ -663,4 +667,29 @@ uint64_t kvp_blocks_for_append(uint32_t block_tokens, uint64_t n_tokens, uint64_
 {
     return kvp_blocks_for_tokens(block_tokens, n_tokens + n_new + reserve) -
            kvp_blocks_for_tokens(block_tokens, n_tokens);
+}
+
+kvp_status kvp_check(kvp_cache *cache, int level, kvp_violation *out_violation)
+{
+    kvp_violation violation;
+    if (cache == NULL) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvpi_enter(cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    memset(&violation, 0, sizeof(violation));
+    if (level < 1 || level > 3) {
+        status = KVP_E_ARG;
+    } else {
+        status = kvpi_audit(cache, level, &violation) ? KVP_OK : KVP_E_CORRUPT;
+        if (out_violation != NULL) {
+            *out_violation = violation;
+        }
+    }
+    if (kvpi_recording(cache)) {
+        kvpi_record_check(&cache->recorder, level, status, &violation);
+    }
+    return kvpi_leave(cache, status);
 }

@@ -5,22 +5,29 @@
  * before everything has been checked, so a refusal leaves nothing behind.
  *
  *   seqs.c           open, commit, invalidate, fork, truncate, close
- *   core/cache/match.c     the walk that open begins with; admission of an open
- *   core/cache/match_groups.c  which prefix every layer group has
+ *   core/seq/match.c     the walk that open begins with; admission of an open
+ *   core/seq/match_groups.c  which prefix every layer group has
  *   extend.c    extend and fill, for one and many; copy-on-write; admission of an extend
  *   core/cache/tokens.c    tokens become units
  *   core/cache/blocks.c    take, evict, release, seal
  *   swap.c      sequences move to the host and back
  *   steps.c     overlapped steps: begin, commit, done, failed
  *   core/cache/events.c    what is stored where, told to readers
- *   core/cache/windows.c   layer groups, and what windows drop
+ *   core/seq/windows.c   layer groups, and what windows drop
  *   trees.c     token trees: extend with parents, accept a path
  *   core/cache/spaces.c    namespaces
  *   life.c      configuration, create, reset, destroy
  *   read.c      what can be asked
  *   core/cache/audit.c     the audit
  */
+#include "core/cache/blocks.h"
+#include "core/cache/dropped.h"
+#include "core/cache/frame.h"
+#include "core/seq/match.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
+#include "core/seq/windows.h"
+#include "core/calls/steps.h"
 
 #include <string.h>
 
@@ -286,86 +293,6 @@ kvp_status kvp_seq_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
 
 /* --------------------------------------------------------------------------------------- commit */
 
-/* n_tokens are computed, more than before: seal the units that are complete. */
-static inline void seal_up_to(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
-{
-    const uint32_t U = cache->config.unit_tokens;
-    const uint32_t before = kvpi_min_u32(seq->computed, seq->known);
-    const uint32_t after = kvpi_min_u32(n_tokens, seq->known);
-    kvpi_set32(&seq->computed, n_tokens);
-    if (before >= (uint64_t)seq->n_public * U) {
-        return; /* nothing to seal: most steps of decoding */
-    }
-    const uint32_t end = kvpi_min_u32(after / U, seq->n_public);
-    for (uint32_t u = before / U; u < end; u++) {
-        kvpi_seal_unit(cache, seq, u, end);
-    }
-}
-
-void kvpi_commit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens)
-{
-    if (n_tokens > seq->computed) {
-        seal_up_to(cache, seq, n_tokens);
-        if (kvpi_unlikely(seq->windowed != 0)) {
-            kvpi_windows_drop(cache, seq, NULL);
-        }
-    }
-}
-
-static kvp_status commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
-                              uint32_t n_seqs)
-{
-    struct kvpi_faults faults = kvpi_faults_begin(cache);
-    for (uint32_t i = 0; i < n_seqs; i++) {
-        struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, seqs[i], i);
-        if (seq == NULL) {
-            break;
-        }
-        kvpi_faults_other(&faults, kvpi_check_commit(seq, n_tokens[i]), i);
-    }
-    if (kvpi_faults_any(&faults)) {
-        return kvpi_faults_fail(cache, &faults);
-    }
-    kvpi_begin_change(cache);
-    for (uint32_t i = 0; i < n_seqs; i++) {
-        kvpi_commit(cache, kvpi_known_seq(cache, seqs[i]), n_tokens[i]);
-    }
-    return KVP_OK;
-}
-
-kvp_status kvp_seq_commit(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens)
-{
-    if (cache == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
-    if (status != KVP_OK) {
-        return status;
-    }
-    status = commit_many(cache, &seq, &n_tokens, 1);
-    if (kvpi_recording(cache)) {
-        kvpi_record_seq_commit(&cache->recorder, seq, n_tokens, status);
-    }
-    return kvpi_leave(cache, status);
-}
-
-kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs, const uint32_t *n_tokens,
-                               uint32_t n_seqs)
-{
-    if (cache == NULL || ((seqs == NULL || n_tokens == NULL) && n_seqs > 0)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
-    if (status != KVP_OK) {
-        return status;
-    }
-    status = commit_many(cache, seqs, n_tokens, n_seqs);
-    if (kvpi_recording(cache)) {
-        kvpi_record_seq_commit_many(&cache->recorder, seqs, n_tokens, n_seqs, status);
-    }
-    return kvpi_leave(cache, status);
-}
-
 /* ----------------------------------------------------------------------------------- invalidate */
 
 /* Does `other` refer, from row entry `first` on, to a block of `seq`'s row? */
@@ -571,10 +498,9 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
                                        uint64_t tag)
 {
     const struct kvpi_table *table = &cache->table;
-    struct kvpi_seq *child = kvpi_table_open(&cache->table);
+    struct kvpi_seq *child = kvpi_table_fork(&cache->table, parent);
     const uint32_t from = kvpi_seq_place(table, parent);
     const uint32_t place = kvpi_seq_place(table, child);
-    kvpi_table_copy(child, parent);
     kvpi_set(&child->tag, tag);
     kvpi_set(&child->row_version, 0);
     child->batch = 0;

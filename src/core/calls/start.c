@@ -3,7 +3,9 @@
  * What a counter does at 2^31, 2^32 or 2^63 cannot be waited for. A fresh cache is given the
  * numbers that it would have then; from there on it goes its own way.
  */
+#include "core/cache/events.h"
 #include "core/cache/state.h"
+#include "core/calls/start.h"
 
 #if KVP_CHECK >= 1
 

@@ -7,33 +7,18 @@
  * Nodes have slots and nothing else: no unit, no place in a prefix. Their values and parents lie
  * beside the row. What is accepted is appended as any tokens are, and committed.
  */
+#include "core/cache/blocks.h"
+#include "core/cache/dropped.h"
+#include "core/cache/frame.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
+#include "core/seq/windows.h"
+#include "core/calls/commit.h"
+#include "core/calls/extend.h"
+#include "core/calls/steps.h"
 
 #include <string.h>
-
-int kvpi_tree_parents_valid(const struct kvpi_seq *seq, const int32_t *parents, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (parents[i] < -1 || parents[i] >= (int64_t)seq->n_tree + i) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-void kvpi_tree_add(kvp_cache *cache, struct kvpi_seq *seq, const int32_t *tokens,
-                   const int32_t *parents, uint32_t n)
-{
-    const uint32_t place = kvpi_seq_place(&cache->table, seq);
-    if (n == 0) {
-        return;
-    }
-    memcpy(kvpi_tree_tokens(&cache->table, place) + seq->n_tree, tokens, n * sizeof(*tokens));
-    memcpy(kvpi_tree_parents(&cache->table, place) + seq->n_tree, parents, n * sizeof(*parents));
-    kvpi_set32(&seq->n_tree, seq->n_tree + n);
-    seq->tree_step = cache->steps.begun + 1;
-    kvpi_count(&cache->counters.tree_tokens, n);
-}
 
 /* --------------------------------------------------------------------------------------- extend */
 
@@ -147,8 +132,8 @@ static kvp_status check_accept(const kvp_cache *cache, const struct kvpi_seq *se
     return kvpi_tree_in_flight(cache, seq) ? KVP_E_IN_FLIGHT : KVP_OK;
 }
 
-static int64_t slot_of(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
-                       uint32_t position)
+static int64_t slot_of_node(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                            uint32_t position)
 {
     const uint32_t S = cache->config.block_tokens;
     return (int64_t)kvpi_row(cache, seq, group)[position / S] * S + position % S;
@@ -165,8 +150,8 @@ static const int32_t *move_path(const kvp_cache *cache, const struct kvpi_seq *s
         tokens[t] = nodes[path[t]];
         for (uint32_t g = 0; g < cache->config.n_groups && path[t] != (int32_t)t; g++) {
             kvp_slot_move *move = &accept->moves[(size_t)g * accept->max_moves + accept->n_moves];
-            move->src = slot_of(cache, seq, g, seq->tokens + (uint32_t)path[t]);
-            move->dst = slot_of(cache, seq, g, seq->tokens + t);
+            move->src = slot_of_node(cache, seq, g, seq->tokens + (uint32_t)path[t]);
+            move->dst = slot_of_node(cache, seq, g, seq->tokens + t);
         }
         accept->n_moves += path[t] != (int32_t)t;
     }

@@ -14,6 +14,9 @@
  * any run has two members. The arrays of the last level the caller gave serve as scratch until it
  * is written: they are as long as the batch.
  */
+#include "core/cache/frame.h"
+#include "core/meta/enter.h"
+#include "core/meta/kept.h"
 #include "core/meta/meta.h"
 
 #include <string.h>

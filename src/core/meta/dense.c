@@ -5,115 +5,15 @@
  * cascade.c; place.c cuts buffers. Sequences without windows and trees pay for
  * them with one test when they are counted, and one when their tokens are written.
  */
+#include "core/cache/frame.h"
+#include "core/cache/state.h"
+#include "core/meta/enter.h"
 #include "core/meta/meta.h"
+#include "core/meta/tokens.h"
 
 #include <string.h>
 
 /* ------------------------------------------------------------------------------------- counting */
-
-static int bad_batch(const kvp_cache *cache, const kvp_meta_batch *batch)
-{
-    return cache == NULL || batch == NULL || batch->seqs == NULL || batch->n_seqs == 0 ||
-           batch->group >= cache->config.n_groups;
-}
-
-/* What a batch is asked for: rows may lack what a step would need. */
-enum { OF_A_STEP, OF_ROWS };
-
-static inline kvp_status check_span(const struct kvpi_span *span)
-{
-    const struct kvpi_seq *seq = span->seq;
-    const uint32_t all = seq->tokens + seq->n_tree;
-    if (span->begin > all || span->n_tokens > all - span->begin) {
-        return KVP_E_ARG;
-    }
-    return seq->tier != KVP_DEVICE ||
-                   (span->n_tokens > 0 && span->end > kvpi_max_u32(seq->writable, seq->computed))
-               ? KVP_E_STATE
-               : KVP_OK;
-}
-
-/* What windows and trees add to the check and the sums of a sequence. */
-struct special {
-    kvp_status status;
-    uint32_t left_out;
-    uint32_t n_nodes;
-};
-
-/* The span is a copy, so that the caller's may stay in registers. */
-static struct special measure_special(const kvp_cache *cache, const kvp_meta_batch *batch,
-                                      struct kvpi_span span, int purpose)
-{
-    const int lacks = purpose == OF_A_STEP && kvpi_span_lacks(cache, batch, &span);
-    return (struct special){lacks ? KVP_E_DROPPED : KVP_OK,
-                            kvpi_span_kept(cache, batch, &span).left_out, kvpi_span_nodes(&span)};
-}
-
-/* The first thing wrong with the batch; asking is not failing: the shortage stays as it is. */
-static kvp_status measure(kvp_cache *cache, const kvp_meta_batch *batch, int purpose,
-                          kvp_meta_sizes *sizes)
-{
-    const kvp_shortage shortage = cache->shortage;
-    struct kvpi_faults faults = kvpi_faults_begin(cache);
-    uint64_t n_tokens = 0; /* of a batch that is refused, the sums may be anything */
-    uint64_t n_entries = 0;
-    uint64_t left_out = 0;
-    uint64_t n_nodes = 0;
-    uint32_t max_blocks = 0;
-    for (uint32_t b = 0; b < batch->n_seqs; b++) {
-        const struct kvpi_seq *seq = kvpi_faults_find(cache, &faults, batch->seqs[b], b);
-        if (seq == NULL) {
-            break;
-        }
-        const struct kvpi_span span = kvpi_span_of(cache, batch, b, seq);
-        kvpi_faults_other(&faults, check_span(&span), b);
-        n_tokens += span.n_tokens;
-        n_entries += span.n_blocks;
-        max_blocks = kvpi_max_u32(max_blocks, span.n_blocks);
-        if ((seq->windowed | seq->n_tree) != 0) {
-            const struct special special = measure_special(cache, batch, span, purpose);
-            kvpi_faults_other(&faults, special.status, b);
-            left_out += special.left_out;
-            n_nodes += special.n_nodes;
-        }
-    }
-    kvp_status status = KVP_OK;
-    if (kvpi_faults_any(&faults)) {
-        status = kvpi_faults_fail(cache, &faults);
-        cache->shortage = shortage;
-    } else if (n_tokens > INT32_MAX || n_entries > INT32_MAX || n_nodes > INT32_MAX) {
-        status = KVP_E_TOO_LONG;
-    }
-    *sizes = (kvp_meta_sizes){batch->n_seqs,
-                              (uint32_t)n_tokens,
-                              (uint32_t)n_entries,
-                              max_blocks,
-                              (uint32_t)(n_entries - left_out),
-                              (uint32_t)n_nodes,
-                              0};
-    return status;
-}
-
-static kvp_status enter(kvp_cache *cache, const kvp_meta_batch *batch, int purpose,
-                        kvp_meta_sizes *sizes)
-{
-    if (bad_batch(cache, batch)) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
-    if (status == KVP_OK) {
-        status = measure(cache, batch, purpose, sizes);
-        if (status != KVP_OK) {
-            (void)kvpi_leave(cache, KVP_OK); /* nothing was refused for want of blocks */
-        }
-    }
-    return status;
-}
-
-kvp_status kvpi_meta_enter(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_sizes *sizes)
-{
-    return enter(cache, batch, OF_A_STEP, sizes);
-}
 
 static uint64_t count_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch)
 {
@@ -145,92 +45,6 @@ kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
 
 /* ---------------------------------------------------------------------------- shared by formats */
 
-void kvpi_fill_positions(const kvp_cache *cache, const struct kvpi_span *span, int32_t *out)
-{
-    const uint32_t tokens = span->seq->tokens;
-    const uint32_t end = kvpi_min_u32(span->end, tokens);
-    for (uint32_t p = span->begin; p < end; p++) {
-        *out++ = (int32_t)p;
-    }
-    if (span->end > tokens) {
-        const int32_t *depths = kvpi_tree_depths(cache, span->seq, span->end - tokens);
-        for (uint32_t p = kvpi_max_u32(span->begin, tokens); p < span->end; p++) {
-            *out++ = (int32_t)tokens + depths[p - tokens];
-        }
-    }
-}
-
-/* -1 for tokens that are computed, else b. */
-static void fill_batch_indices(const struct kvpi_span *span, uint32_t b, int32_t *out)
-{
-    const uint32_t computed = span->seq->computed;
-    for (uint32_t p = span->begin; p < span->end; p++) {
-        *out++ = p < computed ? -1 : (int32_t)b;
-    }
-}
-
-/* KVP_NO_SLOT for tokens that are computed. */
-static void fill_slots(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
-                       int64_t *out)
-{
-    const uint32_t S = cache->config.block_tokens;
-    const uint32_t computed = span->seq->computed;
-    for (uint32_t p = span->begin; p < span->end; p++) {
-        *out++ = p < computed ? KVP_NO_SLOT : (int64_t)row[p / S] * S + p % S;
-    }
-}
-
-/* A step of one token, which most are: no loops, no division. */
-static inline void fill_token(const kvp_cache *cache, const struct kvpi_span *span,
-                              const int32_t *row, uint32_t b, uint32_t n,
-                              const struct kvpi_token_arrays *out)
-{
-    const int is_computed = span->begin < span->seq->computed;
-    if (out->batch_indices != NULL) {
-        out->batch_indices[n] = is_computed ? -1 : (int32_t)b;
-    }
-    if (out->positions != NULL) {
-        out->positions[n] = (int32_t)span->begin;
-    }
-    if (out->slot_mapping != NULL) {
-        const int64_t S = cache->config.block_tokens;
-        const uint32_t i = span->n_blocks - 1;
-        out->slot_mapping[n] = is_computed ? KVP_NO_SLOT : row[i] * S + span->begin - i * S;
-    }
-}
-
-/* The span is a copy, so that the caller's may stay in registers. */
-static void fill_many(const kvp_cache *cache, struct kvpi_span span, const int32_t *row, uint32_t b,
-                      uint32_t n, const struct kvpi_token_arrays *out)
-{
-    if (out->batch_indices != NULL) {
-        fill_batch_indices(&span, b, out->batch_indices + n);
-    }
-    if (out->positions != NULL) {
-        kvpi_fill_positions(cache, &span, out->positions + n);
-    }
-    if (out->slot_mapping != NULL) {
-        fill_slots(cache, &span, row, out->slot_mapping + n);
-    }
-}
-
-static inline void fill_tokens(const kvp_cache *cache, const struct kvpi_span *span,
-                               const int32_t *row, uint32_t b, uint32_t n,
-                               const struct kvpi_token_arrays *out)
-{
-    if (span->n_tokens == 1 && span->end <= span->seq->tokens) {
-        fill_token(cache, span, row, b, n, out);
-    } else if (span->n_tokens > 0) {
-        fill_many(cache, *span, row, b, n, out);
-    }
-}
-
-void kvpi_fill_tokens(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
-                      uint32_t b, uint32_t n, const struct kvpi_token_arrays *out)
-{
-    fill_tokens(cache, span, row, b, n, out);
-}
-
 /* ---------------------------------------------------------------------------------------- dense */
 
 static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
@@ -248,7 +62,7 @@ static void fill_dense(const kvp_cache *cache, const kvp_meta_batch *batch,
         }
         kvpi_put(dense->seq_lens, b, (int32_t)span.end);
         kvpi_put_sum(dense->query_start, b, n, span.n_tokens);
-        fill_tokens(cache, &span, row, b, n, &tokens);
+        kvpi_fill_tokens(cache, &span, row, b, n, &tokens);
         n += span.n_tokens;
     }
 }
@@ -291,7 +105,7 @@ static void fill_csr(const kvp_cache *cache, const kvp_meta_batch *batch, const 
         kvpi_put_sum(csr->qo_indptr, b, n, span.n_tokens);
         kvpi_put_sum(csr->kv_indptr, b, e, span.n_blocks);
         kvpi_put(csr->last_block_len, b, kvpi_last_block_len(cache, span.end, span.n_blocks));
-        fill_tokens(cache, &span, row, b, n, &tokens);
+        kvpi_fill_tokens(cache, &span, row, b, n, &tokens);
         if (csr->kv_indices != NULL) {
             memcpy(csr->kv_indices + e, row, span.n_blocks * sizeof(*row));
         }
@@ -437,7 +251,7 @@ kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch, kv
     kvp_meta_batch rows = *batch; /* of rows, not of a step */
     rows.begin = NULL;
     rows.n_tokens = NULL;
-    kvp_status status = enter(cache, &rows, OF_ROWS, &sizes);
+    kvp_status status = kvpi_meta_enter_rows(cache, &rows, &sizes);
     if (status != KVP_OK) {
         return status;
     }

@@ -35,9 +35,6 @@ struct kvpi_kept {
     uint32_t left_out;
 };
 
-/* Enter a call on a batch: check it, and measure. Must be left with kvpi_leave on KVP_OK only. */
-kvp_status kvpi_meta_enter(kvp_cache *cache, const kvp_meta_batch *batch, kvp_meta_sizes *sizes);
-
 /* The first position that is not computed; when all are, the tree's, or else the last one. */
 static inline uint32_t kvpi_default_begin(const struct kvpi_seq *seq)
 {
@@ -95,20 +92,6 @@ static inline int32_t kvpi_last_block_len(const kvp_cache *cache, uint32_t lengt
     return n_blocks == 0 ? 0 : (int32_t)(length - (n_blocks - 1) * cache->config.block_tokens);
 }
 
-/* The arrays of T of a format; NULL: not wanted. */
-struct kvpi_token_arrays {
-    int32_t *batch_indices;
-    int32_t *positions;
-    int64_t *slot_mapping;
-};
-
-/* Fill them for sequence b, whose first token is the n-th. */
-void kvpi_fill_tokens(const kvp_cache *cache, const struct kvpi_span *span, const int32_t *row,
-                      uint32_t b, uint32_t n, const struct kvpi_token_arrays *out);
-
-/* Positions of the step's tokens: a node's is by its depth. */
-void kvpi_fill_positions(const kvp_cache *cache, const struct kvpi_span *span, int32_t *out);
-
 /* Prefix sums of a count per sequence; no array: nothing. */
 static inline void kvpi_put_sum(int32_t *indptr, uint32_t b, uint32_t before, uint32_t n)
 {
@@ -124,20 +107,5 @@ static inline void kvpi_put(int32_t *array, uint32_t b, int32_t value)
         array[b] = value;
     }
 }
-
-/* --- window.c */
-
-/* What the group's window keeps for the step. */
-struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *batch,
-                                const struct kvpi_span *span);
-
-/* Is an entry null that the step's first query keeps? For sequences with windows. */
-int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
-                    const struct kvpi_span *span);
-
-/* --- tree.c */
-
-/* The depths of the first n nodes: in scratch, until the next call. */
-const int32_t *kvpi_tree_depths(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n);
 
 #endif

@@ -9,34 +9,18 @@
  * Sizes of subtrees come from one walk from the last node down, numbers from one walk up: a parent
  * stands before its children. Both use the tree arrays of the scratch place, as depths do.
  */
+#include "core/cache/frame.h"
+#include "core/meta/enter.h"
+#include "core/meta/kept.h"
 #include "core/meta/meta.h"
+#include "core/meta/tokens.h"
 
 #include <string.h>
 
-/* [max_tree], free between calls. */
-static int32_t *scratch_a(const kvp_cache *cache)
-{
-    return kvpi_tree_tokens(&cache->table, kvpi_table_scratch(&cache->table));
-}
-
+/* Another. */
 static int32_t *scratch_b(const kvp_cache *cache)
 {
     return kvpi_tree_parents(&cache->table, kvpi_table_scratch(&cache->table));
-}
-
-static const int32_t *parents_of(const kvp_cache *cache, const struct kvpi_seq *seq)
-{
-    return kvpi_tree_parents(&cache->table, kvpi_seq_place(&cache->table, seq));
-}
-
-const int32_t *kvpi_tree_depths(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n)
-{
-    const int32_t *parents = parents_of(cache, seq);
-    int32_t *depths = scratch_a(cache);
-    for (uint32_t j = 0; j < n; j++) {
-        depths[j] = parents[j] < 0 ? 0 : depths[parents[j]] + 1;
-    }
-    return depths;
 }
 
 /* ------------------------------------------------------------------------------------ intervals */
@@ -44,7 +28,7 @@ const int32_t *kvpi_tree_depths(const kvp_cache *cache, const struct kvpi_seq *s
 /* Nodes of the subtree under each. */
 static const int32_t *count_subtrees(const kvp_cache *cache, const int32_t *parents, uint32_t n)
 {
-    int32_t *sizes = scratch_a(cache);
+    int32_t *sizes = kvpi_meta_scratch(cache);
     for (uint32_t j = 0; j < n; j++) {
         sizes[j] = 1;
     }
@@ -59,7 +43,7 @@ static const int32_t *count_subtrees(const kvp_cache *cache, const int32_t *pare
 static void fill_intervals(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t n,
                            int32_t *out)
 {
-    const int32_t *parents = parents_of(cache, seq);
+    const int32_t *parents = kvpi_parents_of(cache, seq);
     const int32_t *sizes = count_subtrees(cache, parents, n);
     int32_t *next = scratch_b(cache); /* number of the next child of each */
     int32_t next_root = 0;
@@ -95,8 +79,8 @@ static uint32_t count_keys(const kvp_cache *cache, const kvp_meta_batch *batch,
     return span->end - left_out * cache->config.block_tokens;
 }
 
-static uint64_t count_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch,
-                                 const struct kvpi_span *span, uint32_t mask_keys)
+static uint64_t count_tree_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                      const struct kvpi_span *span, uint32_t mask_keys)
 {
     return ((uint64_t)span->n_tokens * count_keys(cache, batch, span, mask_keys) + 7) / 8;
 }
@@ -147,12 +131,12 @@ static void fill_mask(const kvp_cache *cache, const kvp_meta_batch *batch,
                       const struct kvpi_span *span, uint32_t mask_keys, uint8_t *out)
 {
     struct mask mask = {.seq = span->seq, .bits = out};
-    mask.parents = parents_of(cache, span->seq);
+    mask.parents = kvpi_parents_of(cache, span->seq);
     mask.depths = kvpi_tree_depths(cache, span->seq, kvpi_span_nodes(span));
     mask.kept = kvpi_span_kept(cache, batch, span);
     mask.n_keys = count_keys(cache, batch, span, mask_keys);
     mask.skipped = span->end - mask.n_keys;
-    memset(out, 0, (size_t)count_mask_bytes(cache, batch, span, mask_keys));
+    memset(out, 0, (size_t)count_tree_mask_bytes(cache, batch, span, mask_keys));
     for (uint32_t i = 0; i < span->n_tokens; i++) {
         fill_mask_row(&mask, span->begin + i, (uint64_t)i * mask.n_keys);
     }
@@ -167,7 +151,7 @@ static void fill_nodes(const kvp_cache *cache, const struct kvpi_seq *seq, uint3
         return;
     }
     if (tree->parent != NULL) {
-        memcpy(tree->parent + v, parents_of(cache, seq), n * sizeof(int32_t));
+        memcpy(tree->parent + v, kvpi_parents_of(cache, seq), n * sizeof(int32_t));
     }
     if (tree->depth != NULL) {
         memcpy(tree->depth + v, kvpi_tree_depths(cache, seq, n), n * sizeof(int32_t));
@@ -191,7 +175,7 @@ static void fill_tree(const kvp_cache *cache, const kvp_meta_batch *batch,
         v += n;
         if (any_mask) {
             const uint32_t n_bytes =
-                (uint32_t)count_mask_bytes(cache, batch, &span, tree->mask_keys);
+                (uint32_t)count_tree_mask_bytes(cache, batch, &span, tree->mask_keys);
             kvpi_put_sum(tree->mask_indptr, b, bytes, n_bytes);
             if (tree->mask != NULL && n_bytes > 0) {
                 fill_mask(cache, batch, &span, tree->mask_keys, tree->mask + bytes);
@@ -210,7 +194,7 @@ static kvp_status check_room(const kvp_cache *cache, const kvp_meta_batch *batch
     if (tree->mask != NULL || tree->mask_indptr != NULL) {
         for (uint32_t b = 0; b < batch->n_seqs; b++) {
             const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
-            bytes += count_mask_bytes(cache, batch, &span, tree->mask_keys);
+            bytes += count_tree_mask_bytes(cache, batch, &span, tree->mask_keys);
         }
     }
     if (bytes > INT32_MAX) {

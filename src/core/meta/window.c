@@ -5,45 +5,13 @@
  * not matter whether commit has dropped them yet. Null entries are always among them: a step that
  * needs one is refused.
  */
+#include "core/cache/frame.h"
+#include "core/meta/enter.h"
+#include "core/meta/kept.h"
 #include "core/meta/meta.h"
+#include "core/meta/tokens.h"
 
 #include <string.h>
-
-static const struct kvpi_window *window_of(const kvp_cache *cache, const kvp_meta_batch *batch,
-                                           const struct kvpi_span *span)
-{
-    return &kvpi_windows(&cache->table, kvpi_seq_place(&cache->table, span->seq))[batch->group];
-}
-
-int kvpi_span_lacks(const kvp_cache *cache, const kvp_meta_batch *batch,
-                    const struct kvpi_span *span)
-{
-    const uint32_t S = cache->config.block_tokens;
-    const struct kvpi_window *window = window_of(cache, batch, span);
-    const uint32_t kept = kvpi_max_u32(kvpi_window_begin(window, kvpi_span_query(span), S),
-                                       kvpi_ceil_div(window->sink, S));
-    return kvpi_min_u32(window->dropped, span->n_blocks) > kept;
-}
-
-struct kvpi_kept kvpi_span_kept(const kvp_cache *cache, const kvp_meta_batch *batch,
-                                const struct kvpi_span *span)
-{
-    const uint32_t S = cache->config.block_tokens;
-    const struct kvpi_window *window = window_of(cache, batch, span);
-    const uint32_t q = kvpi_span_query(span);
-    struct kvpi_kept kept = {0, 0, 0, 0, 0, 0};
-    if (span->seq->windowed == 0 || window->recent == 0) {
-        return kept;
-    }
-    kept.sinks = window->sink;
-    kept.recent = window->recent;
-    kept.sink_len = kvpi_min_u32(window->sink, span->end);
-    kept.first = q + 1 > window->recent ? q + 1 - window->recent : 0;
-    kept.first = kvpi_max_u32(kept.first, kept.sink_len);
-    kept.n_head = kvpi_min_u32(kvpi_ceil_div(window->sink, S), span->n_blocks);
-    kept.left_out = kept.first / S > kept.n_head ? kept.first / S - kept.n_head : 0;
-    return kept;
-}
 
 /* Give the number of entries listed. */
 static uint32_t list_entries(const kvp_cache *cache, const kvp_meta_batch *batch,

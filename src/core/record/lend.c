@@ -25,8 +25,8 @@ void kvpi_record_load_cancel(struct kvpi_recorder *recorder, uint64_t load, kvp_
     number_call(recorder, KVP_CALL_LOAD_CANCEL, load, status);
 }
 
-static void put_blocks(struct kvpi_writer *writer, struct kvpi_recorder *recorder, uint8_t op,
-                       const int32_t *blocks, uint32_t n_blocks)
+static void put_block_ids(struct kvpi_writer *writer, struct kvpi_recorder *recorder, uint8_t op,
+                          const int32_t *blocks, uint32_t n_blocks)
 {
     kvpi_put_begin(writer, recorder, op);
     kvpi_put_varint(writer, n_blocks);
@@ -39,7 +39,7 @@ void kvpi_record_mirror(struct kvpi_recorder *recorder, const int32_t *blocks, u
                         const kvp_mirrored *mirrored)
 {
     struct kvpi_writer writer;
-    put_blocks(&writer, recorder, KVP_CALL_MIRROR, blocks, n_blocks);
+    put_block_ids(&writer, recorder, KVP_CALL_MIRROR, blocks, n_blocks);
     kvpi_put_varint(&writer, spare_blocks);
     kvpi_put_status(&writer, status);
     if (status == KVP_OK) {
@@ -54,7 +54,7 @@ static void blocks_call(struct kvpi_recorder *recorder, uint8_t op, const int32_
                         uint32_t n_blocks, kvp_status status)
 {
     struct kvpi_writer writer;
-    put_blocks(&writer, recorder, op, blocks, n_blocks);
+    put_block_ids(&writer, recorder, op, blocks, n_blocks);
     kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/bytes.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -17,7 +18,6 @@
  * of 8, a count. */
 #define KVPI_GROUP_BYTES  128u
 #define KVPI_BUFFER_BYTES 512u
-#define KVPI_VARINT_BYTES 10u
 
 struct kvpi_writer {
     struct kvpi_recorder *recorder;
@@ -72,11 +72,7 @@ static inline void kvpi_put_byte(struct kvpi_writer *writer, uint8_t value)
 
 static inline void kvpi_put_varint(struct kvpi_writer *writer, uint64_t value)
 {
-    while (value >= 0x80) {
-        kvpi_put_byte(writer, (uint8_t)(value | 0x80));
-        value >>= 7;
-    }
-    kvpi_put_byte(writer, (uint8_t)value);
+    writer->n_bytes += kvpi_varint_store(writer->bytes + writer->n_bytes, value);
 }
 
 /* 0, -1, 1, -2, ... -> 0, 1, 2, 3, ... */
@@ -87,8 +83,8 @@ static inline void kvpi_put_signed(struct kvpi_writer *writer, int32_t value)
 
 static inline void kvpi_put_fixed(struct kvpi_writer *writer, uint64_t value, unsigned n_bytes)
 {
-    for (unsigned i = 0; i < n_bytes; i++)
-        kvpi_put_byte(writer, (uint8_t)(value >> (8 * i)));
+    kvpi_bytes_store(writer->bytes + writer->n_bytes, value, n_bytes);
+    writer->n_bytes += n_bytes;
 }
 
 static inline void kvpi_put_handle(struct kvpi_writer *writer, uint64_t bits)

@@ -257,7 +257,7 @@ void kvpi_record_load_begin(struct kvpi_recorder *recorder, kvp_ns ns, const kvp
     kvpi_put_finish(&writer);
 }
 
-static void put_values(struct kvpi_writer *writer, const int32_t *tokens, uint32_t n_tokens)
+static void put_token_values(struct kvpi_writer *writer, const int32_t *tokens, uint32_t n_tokens)
 {
     kvpi_put_byte(writer, kvpi_put_has(tokens, KVPI_HAS_TOKENS));
     kvpi_put_varint(writer, n_tokens);
@@ -272,7 +272,7 @@ void kvpi_record_seq_extend(struct kvpi_recorder *recorder, kvp_seq seq, const i
     kvpi_put_begin(&writer, recorder, KVP_CALL_EXTEND);
     kvpi_put_handle(&writer, seq.bits);
     kvpi_put_varint(&writer, reserve_tokens);
-    put_values(&writer, tokens, n_tokens);
+    put_token_values(&writer, tokens, n_tokens);
     kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }
@@ -319,7 +319,7 @@ void kvpi_record_seq_fill(struct kvpi_recorder *recorder, kvp_seq seq, const int
     struct kvpi_writer writer;
     kvpi_put_begin(&writer, recorder, KVP_CALL_FILL);
     kvpi_put_handle(&writer, seq.bits);
-    put_values(&writer, tokens, n_tokens);
+    put_token_values(&writer, tokens, n_tokens);
     kvpi_put_status(&writer, status);
     kvpi_put_finish(&writer);
 }

@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#include "base/bytes.h"
+
 #define KVPI_SNAP_MAGIC      "kvpsnap2" /* ends with KVP_SNAPSHOT_VERSION */
 #define KVPI_SNAP_HEAD       16u
 #define KVPI_SNAP_OVERHEAD   (2 * KVPI_SNAP_HEAD + 8)
@@ -40,15 +42,14 @@ struct kvpi_snap_bytes {
 
 static inline void kvpi_snap_put_u32(struct kvpi_snap_bytes *b, uint32_t value)
 {
-    for (int i = 0; i < 4; i++) {
-        *b->at++ = (uint8_t)(value >> 8 * i);
-    }
+    kvpi_bytes_store(b->at, value, 4);
+    b->at += 4;
 }
 
 static inline void kvpi_snap_put_u64(struct kvpi_snap_bytes *b, uint64_t value)
 {
-    kvpi_snap_put_u32(b, (uint32_t)value);
-    kvpi_snap_put_u32(b, (uint32_t)(value >> 32));
+    kvpi_bytes_store(b->at, value, 8);
+    b->at += 8;
 }
 
 static inline void kvpi_snap_put(struct kvpi_snap_bytes *b, const void *bytes, size_t n)
@@ -73,15 +74,13 @@ static inline const uint8_t *kvpi_snap_get(struct kvpi_snap_bytes *b, size_t n)
 static inline uint32_t kvpi_snap_get_u32(struct kvpi_snap_bytes *b)
 {
     const uint8_t *p = kvpi_snap_get(b, 4);
-    return p == NULL
-               ? 0
-               : (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return p == NULL ? 0 : kvpi_bytes_load32(p);
 }
 
 static inline uint64_t kvpi_snap_get_u64(struct kvpi_snap_bytes *b)
 {
-    const uint64_t low = kvpi_snap_get_u32(b);
-    return low | (uint64_t)kvpi_snap_get_u32(b) << 32;
+    const uint8_t *p = kvpi_snap_get(b, 8);
+    return p == NULL ? 0 : kvpi_bytes_load(p, 8);
 }
 
 /* Everything was read, and nothing beyond. */

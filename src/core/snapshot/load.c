@@ -15,7 +15,12 @@
  *   nodes   [n_nodes + 1]   u32  the node of a number in the file; from GONE on: why there is none
  *   paths   [N + host]      u32  with ids kept: the deepest node of a block, duplicates included
  */
+#include "core/cache/blocks.h"
+#include "core/cache/frame.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/cache/tokens.h"
+#include "core/calls/spaces.h"
 #include "core/snapshot/frames.h"
 
 /* In `nodes`: GONE + the reason. 0: the record was not seen, which is damage. */
@@ -211,7 +216,7 @@ static void load_node(struct load *load, struct kvpi_snap_bytes *b)
 /* --------------------------------------------------------------------------------------- blocks */
 
 /* A block record whose content agrees with the nodes: its parts into load->block. */
-static int read_block(struct load *load, struct kvpi_snap_bytes *b, uint32_t *out_reason)
+static int read_saved_block(struct load *load, struct kvpi_snap_bytes *b, uint32_t *out_reason)
 {
     const struct kvpi_prefix *prefix = &load->cache->prefix;
     struct found *found = &load->block;
@@ -326,7 +331,7 @@ static void load_block(struct load *load, struct kvpi_snap_bytes *b)
 {
     uint32_t reason;
     uint32_t no_room;
-    if (!read_block(load, b, &reason) || !settle_units(load, 0)) {
+    if (!read_saved_block(load, b, &reason) || !settle_units(load, 0)) {
         drop_block(load, reason);
         return;
     }

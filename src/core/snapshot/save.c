@@ -14,6 +14,8 @@
  *
  * What cannot be reached from a live root through public nodes is left out.
  */
+#include "core/cache/frame.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
 #include "core/snapshot/frames.h"
 
@@ -50,7 +52,7 @@ static kvp_cache *copy_closed(const kvp_cache *cache)
 /* ---------------------------------------------------------------------------------------- nodes */
 
 /* The number of the namespace whose root this is, counting open ones. */
-static uint32_t space_of(const kvp_cache *cache, uint32_t root)
+static uint32_t space_of_node(const kvp_cache *cache, uint32_t root)
 {
     const struct kvpi_space *spaces = kvpi_at(cache, cache->spaces_at);
     uint32_t n = 0;
@@ -87,7 +89,7 @@ static void write_node(struct save *save, uint32_t index)
     struct kvpi_snap_bytes b = kvpi_snap_begin(&save->writer);
     correct_hash(prefix, index);
     kvpi_snap_put_u32(&b, node->users);
-    kvpi_snap_put_u32(&b, space_of(save->copy, node->root));
+    kvpi_snap_put_u32(&b, space_of_node(save->copy, node->root));
     kvpi_snap_put_u32(&b, above->flags & KVPI_NODE_ROOT ? 0 : above->users);
     kvpi_snap_put(&b, node->hash.bytes, sizeof(node->hash.bytes));
     for (uint32_t i = 0; i < prefix->unit_tokens; i++) {
@@ -104,7 +106,7 @@ static void write_node(struct save *save, uint32_t index)
 }
 
 /* Can the node be found? */
-static int is_reachable(const struct kvpi_prefix *prefix, uint32_t index)
+static int is_saved(const struct kvpi_prefix *prefix, uint32_t index)
 {
     const struct kvpi_node *node = kvpi_node(prefix, index);
     while ((node->flags & KVPI_NODE_PUBLIC) != 0 && node->users == 0) {
@@ -222,7 +224,7 @@ static void save_block(struct save *save, uint32_t tier, uint32_t block)
     const uint32_t where = kvpi_where(save->copy, tier, block);
     uint32_t node = kvpi_block(kvpi_tier_pool(save->copy, tier), block)->content;
     while (node != KVPI_NO_NODE &&
-           (kvpi_node_at(prefix, node, where)->block != block || !is_reachable(prefix, node))) {
+           (kvpi_node_at(prefix, node, where)->block != block || !is_saved(prefix, node))) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }
@@ -355,12 +357,6 @@ static kvp_status save_copy(const kvp_cache *cache, const kvp_snapshot_options *
     }
     kvpi_unmap(save.copy, cache->arena_bytes);
     return status;
-}
-
-int kvpi_snap_options_bad(const kvp_snapshot_options *options)
-{
-    return options == NULL || options->model_bytes > 255 ||
-           (options->model == NULL && options->model_bytes > 0) || options->block_bytes > INT32_MAX;
 }
 
 kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_options *options,

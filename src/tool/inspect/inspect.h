@@ -1,9 +1,10 @@
 /* inspect: what the two kinds of file that kvpager inspect reads have in common.
  *
- *   cmd_inspect.c        the command; which kind a file is
- *   contents.c   what is cached: blocks, namespaces, largest prefixes
- *   snapshot.c   a snapshot
- *   arena.c      the arena of a cache that another process works on
+ *   cmd_inspect.c   the command; which kind a file is (in the folder above)
+ *   budget.c        what looking may cost
+ *   contents.c      what is cached: blocks, namespaces, largest prefixes
+ *   snapshot.c      a snapshot
+ *   arena.c         the arena of a cache that another process works on
  */
 #ifndef KVPI_INSPECT_H
 #define KVPI_INSPECT_H

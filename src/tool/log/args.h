@@ -33,7 +33,7 @@ enum {
     [KVPI_TRACE_SEED] = {"--seed", "S", "other token values with the same sharing (default 0)",    \
                          0},                                                                       \
     [KVPI_TRACE_MAX_MEMORY] = {"--max-memory", "SIZE",                                             \
-                               "for reading the trace (default 64MiB and 16 times\n"              \
+                               "for reading the trace (default 64MiB and 16 times\n"               \
                                "what was read)",                                                   \
                                0}
 

@@ -7,7 +7,7 @@
 
 #include "tool/args.h"
 #include "tool/input/budget.h"
-#include "oplog/decode.h"
+#include "oplog/oplog.h"
 
 /* A log and the file that it came from. All zero: nothing to close. */
 struct kvpi_trace_file {

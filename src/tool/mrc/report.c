@@ -17,16 +17,6 @@
 
 const int kvpi_mrc_shares[KVPI_MRC_SHARES] = {50, 75, 90, 95, 99, 100};
 
-double kvpi_mrc_ratio(const kvpi_mrc_report *report, double tokens)
-{
-    return report->refs->input_tokens == 0 ? 0 : tokens / (double)report->refs->input_tokens;
-}
-
-double kvpi_mrc_bytes(const kvpi_mrc_report *report, uint64_t blocks)
-{
-    return (double)blocks * (double)report->refs->block_tokens * (double)report->token_bytes;
-}
-
 static kvpi_text percent(const kvpi_mrc_report *report, double tokens)
 {
     kvpi_text out = {"-"};

@@ -1,4 +1,4 @@
-/* What `kvpager mrc` found, and how it is told. docs/REPLAY.md defines every figure. */
+/* The results of `kvpager mrc`, and how they are printed. docs/MRC.md defines every figure. */
 #ifndef KVPI_MRC_REPORT_H
 #define KVPI_MRC_REPORT_H
 
@@ -45,10 +45,16 @@ typedef struct kvpi_mrc_report {
 } kvpi_mrc_report;
 
 /* Divide by the input tokens. */
-double kvpi_mrc_ratio(const kvpi_mrc_report *report, double tokens);
+static inline double kvpi_mrc_ratio(const kvpi_mrc_report *report, double tokens)
+{
+    return report->refs->input_tokens == 0 ? 0 : tokens / (double)report->refs->input_tokens;
+}
 
 /* Bytes of KV in so many blocks; 0 when a token's are not known. */
-double kvpi_mrc_bytes(const kvpi_mrc_report *report, uint64_t blocks);
+static inline double kvpi_mrc_bytes(const kvpi_mrc_report *report, uint64_t blocks)
+{
+    return (double)blocks * (double)report->refs->block_tokens * (double)report->token_bytes;
+}
 
 /* Print the report for people, at most 80 columns wide, except a long file name. */
 void kvpi_mrc_report_print(const kvpi_mrc_report *report, FILE *file);

@@ -1,5 +1,5 @@
-/* What a replay under load found, and how it is told: tables for people, an object for programs.
- * docs/REPLAY.md defines every figure. */
+/* The results of a replay under load, as tables for people and as an object for programs.
+ * docs/REPORT.md defines every figure. */
 #ifndef KVPI_LOAD_REPORT_H
 #define KVPI_LOAD_REPORT_H
 

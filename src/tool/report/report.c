@@ -14,11 +14,6 @@
 
 #define BAR_CELLS 40
 
-double kvpi_report_ratio(uint64_t part, uint64_t whole)
-{
-    return whole == 0 ? 0.0 : (double)part / (double)whole;
-}
-
 /* ------------------------------------------------------------------------------------ the pool */
 
 static void print_groups(const kvpi_report_pool *pool, FILE *file)

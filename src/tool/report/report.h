@@ -1,4 +1,4 @@
-/* What a replay found, and how it is told: a table for people, an object for programs. */
+/* The results of a replay, as a table for people and as an object for programs. */
 #ifndef KVPI_REPORT_H
 #define KVPI_REPORT_H
 
@@ -92,7 +92,10 @@ kvpi_report_interval *kvpi_report_timeline_at(kvpi_report_timeline *timeline, ui
                                               int64_t timestamp_us);
 
 /* Divide, with 0 for nothing out of nothing. */
-double kvpi_report_ratio(uint64_t part, uint64_t whole);
+static inline double kvpi_report_ratio(uint64_t part, uint64_t whole)
+{
+    return whole == 0 ? 0.0 : (double)part / (double)whole;
+}
 
 /* Print a line of the pool: its blocks, the tokens in them, and their bytes if they are known; of a
  * model with windows two more lines, its layer groups and the tokens of whole sequences.

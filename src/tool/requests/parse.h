@@ -15,6 +15,18 @@
 #define KVPI_PRINTF(format_idx, first_idx)
 #endif
 
+/* What a file was read into. */
+struct kvpi_requests {
+    kvpi_request *requests;
+    size_t n, capacity;
+    int64_t *ids;
+    size_t n_ids, ids_capacity;
+    int32_t *tokens;
+    size_t n_tokens, tokens_capacity;
+    size_t n_mended;
+    kvpi_requests_format format;
+};
+
 /* Columns of a CSV trace that matter; the number is the column's place in the header, from 0. */
 typedef struct kvpi_requests_columns {
     size_t timestamp;

@@ -15,7 +15,12 @@
  * a copy that waits, or be written by one whose result nobody wants any more; `after` says from
  * when on it is the store's alone. Nothing is attached before that plan is over.
  */
+#include "core/cache/blocks.h"
+#include "core/cache/frame.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
+#include "core/lend/load.h"
+#include "core/seq/match.h"
 
 #include <string.h>
 
@@ -59,7 +64,7 @@ static struct kvpi_unit unit_of(const struct request *r, uint32_t u, uint32_t un
 }
 
 /* Find the nodes of the path, as far as there are any. */
-static void find_path(kvp_cache *cache, struct request *r)
+static void find_load_path(kvp_cache *cache, struct request *r)
 {
     struct kvpi_key keys[KVPI_UNIT_KEYS_MAX];
     uint32_t cursor = 0;
@@ -88,7 +93,7 @@ static void make_path(kvp_cache *cache, struct request *r)
 }
 
 /* The node of an entry's last unit. */
-static uint32_t node_of(const kvp_cache *cache, const struct request *r, uint32_t entry)
+static uint32_t last_node_of(const kvp_cache *cache, const struct request *r, uint32_t entry)
 {
     return r->nodes[(entry + 1) * kvpi_units_per_block(cache) - 1];
 }
@@ -114,7 +119,7 @@ static void count_entries_to_load(kvp_cache *cache, struct request *r)
 {
     kvp_load *load = r->load;
     for (uint32_t i = 0; i < load->entries.end; i++) {
-        const uint32_t node = node_of(cache, r, i);
+        const uint32_t node = last_node_of(cache, r, i);
         const uint32_t host = block_there(cache, node, KVPI_WHERE(KVP_HOST, load->group));
         r->n_cached +=
             host != KVP_NULL_BLOCK && kvpi_block_is_cached(kvpi_block(&cache->host, host));
@@ -168,7 +173,7 @@ static void hold_path(kvp_cache *cache, const struct request *r, int hold)
 {
     const uint32_t n = r->load->entries.end;
     for (uint32_t k = 0; k < n; k++) {
-        const uint32_t node = node_of(cache, r, hold ? k : n - 1 - k);
+        const uint32_t node = last_node_of(cache, r, hold ? k : n - 1 - k);
         const uint32_t block = block_there(cache, node, KVPI_WHERE(KVP_HOST, r->load->group));
         if (block == KVP_NULL_BLOCK) {
             continue;
@@ -195,7 +200,7 @@ static struct kvpi_load *find_load(const kvp_cache *cache, uint64_t number)
 static void take_entry(kvp_cache *cache, const struct request *r, struct kvpi_load *load,
                        uint32_t entry, uint32_t *link)
 {
-    const uint32_t node = node_of(cache, r, entry);
+    const uint32_t node = last_node_of(cache, r, entry);
     const uint32_t block = kvpi_take_block(cache, KVPI_WHERE(KVP_HOST, load->group),
                                            r->match.prompt->retention, r->ns.bits);
     struct kvpi_lent *lent = kvpi_lent(cache, block);
@@ -226,7 +231,7 @@ static void begin_load(kvp_cache *cache, struct request *r)
     kvpi_prefix_use(&cache->prefix, load->node);
     hold_path(cache, r, 1);
     for (uint32_t i = r->load->entries.begin; i < r->load->entries.end; i++) {
-        const uint32_t node = node_of(cache, r, i);
+        const uint32_t node = last_node_of(cache, r, i);
         if (!is_there(cache, node, group) &&
             !(kvpi_node(&cache->prefix, node)->flags & loading_flag(group))) {
             take_entry(cache, r, load, i, &last);
@@ -270,7 +275,7 @@ static kvp_status begin(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt, k
     load->number = load->after = 0;
     load->n_blocks = load->n_found = load->n_elsewhere = 0;
     kvpi_match_hash_rest(cache, &r.match);
-    find_path(cache, &r);
+    find_load_path(cache, &r);
     count_entries_to_load(cache, &r);
     status = r.n_new == 0 ? KVP_OK : admit(cache, &r);
     if (status != KVP_OK) {
@@ -383,8 +388,8 @@ static int is_mask(const uint8_t *whole, uint32_t n)
     return bits <= 1;
 }
 
-static kvp_status end(kvp_cache *cache, uint64_t number, const uint8_t *whole, uint32_t n_blocks,
-                      kvp_loaded *out)
+static kvp_status finish_load(kvp_cache *cache, uint64_t number, const uint8_t *whole,
+                              uint32_t n_blocks, kvp_loaded *out)
 {
     struct kvpi_load *load = number == 0 ? NULL : find_load(cache, number);
     memset(out, 0, sizeof(*out));
@@ -411,7 +416,7 @@ static kvp_status load_done(kvp_cache *cache, uint64_t number, const uint8_t *wh
     if (status != KVP_OK) {
         return status;
     }
-    status = end(cache, number, whole, n_blocks, &loaded);
+    status = finish_load(cache, number, whole, n_blocks, &loaded);
     if (status == KVP_OK && out_loaded != NULL) {
         *out_loaded = loaded;
     }
@@ -446,7 +451,7 @@ kvp_status kvp_load_cancel(kvp_cache *cache, uint64_t load)
     if (status != KVP_OK) {
         return status;
     }
-    status = end(cache, load, NULL, 0, &loaded);
+    status = finish_load(cache, load, NULL, 0, &loaded);
     if (kvpi_recording(cache)) {
         kvpi_record_load_cancel(&cache->recorder, load, status);
     }

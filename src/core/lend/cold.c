@@ -7,6 +7,7 @@
  * Nothing is changed and nothing noted: a cursor is the caller's, and is believed only when its
  * block still has the content that was told.
  */
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
 
 #include <string.h>
@@ -113,7 +114,7 @@ static int64_t begin_of(const struct kvpi_node *node, const struct kvpi_key *key
 }
 
 /* Keys that begin in units up to this one. */
-static uint32_t count_keys(const struct kvpi_prefix *prefix, uint32_t node)
+static uint32_t count_prefix_keys(const struct kvpi_prefix *prefix, uint32_t node)
 {
     uint32_t n = 0;
     for (; kvpi_node(prefix, node)->depth > 0; node = kvpi_node(prefix, node)->parent) {
@@ -146,7 +147,7 @@ static void fill_origin(const kvp_cache *cache, uint32_t tier, uint32_t block,
     out->hash = node->hash;
     out->first = units * prefix->unit_tokens;
     out->n_tokens = node->depth * prefix->unit_tokens;
-    out->n_keys = prefix->max_unit_keys == 0 ? 0 : count_keys(prefix, b->content);
+    out->n_keys = prefix->max_unit_keys == 0 ? 0 : count_prefix_keys(prefix, b->content);
     out->written = out->after <= kvpi_plans_over(cache);
 }
 
@@ -240,7 +241,8 @@ kvp_status kvp_block_keys(const kvp_cache *cache, uint32_t tier, int32_t block, 
     }
     const struct kvpi_prefix *prefix = &cache->prefix;
     const uint32_t node = kvpi_block(pool_of(cache, tier), (uint32_t)block)->content;
-    *out_n_keys = node == KVPI_NO_NODE || prefix->max_unit_keys == 0 ? 0 : count_keys(prefix, node);
+    *out_n_keys =
+        node == KVPI_NO_NODE || prefix->max_unit_keys == 0 ? 0 : count_prefix_keys(prefix, node);
     if (*out_n_keys > capacity) {
         return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
     }

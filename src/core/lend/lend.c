@@ -5,6 +5,9 @@
  * counts them, so that the audit can tell whose they are. Its bytes stay: a host block is written
  * by copies only, which are put into the plan when it is taken, and `written` says which plan.
  */
+#include "core/cache/blocks.h"
+#include "core/cache/frame.h"
+#include "core/cache/inflight.h"
 #include "core/cache/state.h"
 
 #include <string.h>
@@ -192,7 +195,7 @@ static void drop_hold(kvp_cache *cache, uint32_t block)
     kvpi_uncount(&cache->lending.n_reading, lent->holds == 0);
 }
 
-static kvp_status lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
+static kvp_status lend_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
 {
     kvp_status status = cache->lending.max_loads == 0 ? KVP_E_STATE : KVP_OK;
     uint32_t i = count_valid(blocks, n_blocks, cache->config.host_blocks);
@@ -226,14 +229,14 @@ kvp_status kvp_blocks_lend(kvp_cache *cache, const int32_t *blocks, uint32_t n_b
     if (status != KVP_OK) {
         return status;
     }
-    status = lend(cache, blocks, n_blocks);
+    status = lend_blocks(cache, blocks, n_blocks);
     if (kvpi_recording(cache)) {
         kvpi_record_blocks_lend(&cache->recorder, blocks, n_blocks, status);
     }
     return kvpi_leave(cache, status);
 }
 
-static kvp_status give_back(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
+static kvp_status return_blocks(kvp_cache *cache, const int32_t *blocks, uint32_t n_blocks)
 {
     const uint32_t n_valid = count_valid(blocks, n_blocks, cache->config.host_blocks);
     uint32_t n = 0;
@@ -267,7 +270,7 @@ kvp_status kvp_blocks_return(kvp_cache *cache, const int32_t *blocks, uint32_t n
     if (status != KVP_OK) {
         return status;
     }
-    status = give_back(cache, blocks, n_blocks);
+    status = return_blocks(cache, blocks, n_blocks);
     if (kvpi_recording(cache)) {
         kvpi_record_blocks_return(&cache->recorder, blocks, n_blocks, status);
     }

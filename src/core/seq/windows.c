@@ -11,27 +11,13 @@
  * sinks. A cut of the row may take its end away. Sequences that never had a window have nothing of
  * this: seq->windowed is 0, and their array is zero.
  */
+#include "core/cache/blocks.h"
+#include "core/cache/dropped.h"
+#include "core/cache/frame.h"
 #include "core/cache/state.h"
+#include "core/seq/windows.h"
 
 #include <string.h>
-
-static uint32_t sink_blocks(const kvp_cache *cache, const struct kvpi_window *window)
-{
-    return kvpi_ceil_div(window->sink, cache->config.block_tokens);
-}
-
-static struct kvpi_window *windows_of(const kvp_cache *cache, const struct kvpi_seq *seq)
-{
-    return kvpi_windows(&cache->table, kvpi_seq_place(&cache->table, seq));
-}
-
-/* Where the run of null entries ends that the window implies with the next query at q; the sinks'
- * end when there is none. */
-static uint32_t run_end(const kvp_cache *cache, const struct kvpi_window *window, uint32_t q)
-{
-    return kvpi_max_u32(kvpi_window_begin(window, q, cache->config.block_tokens),
-                        sink_blocks(cache, window));
-}
 
 /* The last query that may still be run: when all was hit, the last token is run again. */
 static uint32_t next_query(const struct kvpi_seq *seq)
@@ -39,74 +25,40 @@ static uint32_t next_query(const struct kvpi_seq *seq)
     return kvpi_min_u32(seq->computed, seq->tokens - (seq->tokens > 0));
 }
 
-/* Entries up to `end` are dropped; none when that is within the sinks. */
-static void set_dropped(const kvp_cache *cache, struct kvpi_window *window, uint32_t end)
-{
-    window->dropped = end > sink_blocks(cache, window) ? end : 0;
-}
-
 void kvpi_windows_open(const kvp_cache *cache, struct kvpi_seq *seq)
 {
-    struct kvpi_window *windows = windows_of(cache, seq);
+    struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     const uint32_t n_blocks = seq->computed / cache->config.block_tokens;
     for (uint32_t g = 0; g < cache->config.n_groups && cache->grouped; g++) {
         const kvp_window *w = &cache->config.groups[g];
         windows[g] = (struct kvpi_window){w->sink_tokens, w->recent_tokens, 0};
         seq->windowed = seq->windowed || w->recent_tokens > 0;
-        set_dropped(cache, &windows[g],
-                    kvpi_min_u32(run_end(cache, &windows[g], next_query(seq)), n_blocks));
+        kvpi_set_dropped(
+            cache, &windows[g],
+            kvpi_min_u32(kvpi_window_end(cache, &windows[g], next_query(seq)), n_blocks));
     }
 }
 
 void kvpi_windows_close(const kvp_cache *cache, struct kvpi_seq *seq)
 {
-    memset(windows_of(cache, seq), 0, cache->config.n_groups * sizeof(struct kvpi_window));
+    memset(kvpi_windows_of(cache, seq), 0, cache->config.n_groups * sizeof(struct kvpi_window));
     seq->windowed = 0;
-}
-
-int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
-                      uint32_t n_blocks)
-{
-    const struct kvpi_window *windows = windows_of(cache, seq);
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        if (kvpi_min_u32(windows[g].dropped, n_blocks) > run_end(cache, &windows[g], q)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-uint32_t kvpi_windows_count_null(const kvp_cache *cache, const struct kvpi_seq *seq)
-{
-    const struct kvpi_window *windows = windows_of(cache, seq);
-    uint32_t n = 0;
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        n += windows[g].dropped - kvpi_min_u32(windows[g].dropped, sink_blocks(cache, &windows[g]));
-    }
-    return n;
-}
-
-void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq)
-{
-    struct kvpi_window *windows = windows_of(cache, seq);
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        set_dropped(cache, &windows[g], kvpi_min_u32(windows[g].dropped, seq->n_blocks));
-    }
 }
 
 void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
                        const struct kvpi_seq *child)
 {
-    struct kvpi_window *windows = windows_of(cache, child);
-    memcpy(windows, windows_of(cache, parent), cache->config.n_groups * sizeof(struct kvpi_window));
+    struct kvpi_window *windows = kvpi_windows_of(cache, child);
+    memcpy(windows, kvpi_windows_of(cache, parent),
+           cache->config.n_groups * sizeof(struct kvpi_window));
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const uint32_t end =
-            kvpi_min_u32(run_end(cache, &windows[g], child->computed), child->n_blocks);
+            kvpi_min_u32(kvpi_window_end(cache, &windows[g], child->computed), child->n_blocks);
         int32_t *row = kvpi_row(cache, child, g);
-        for (uint32_t i = sink_blocks(cache, &windows[g]); i < end; i++) {
+        for (uint32_t i = kvpi_sink_blocks(cache, &windows[g]); i < end; i++) {
             row[i] = KVP_NULL_BLOCK;
         }
-        set_dropped(cache, &windows[g], end);
+        kvpi_set_dropped(cache, &windows[g], end);
     }
 }
 
@@ -114,12 +66,12 @@ void kvpi_windows_fork(const kvp_cache *cache, const struct kvpi_seq *parent,
 static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t i, const uint32_t *ends,
                            kvp_released *released)
 {
-    const struct kvpi_window *windows = windows_of(cache, seq);
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     uint32_t n = 0;
     for (uint32_t g = cache->config.n_groups; g > 0; g--) {
         int32_t *entry = &kvpi_row(cache, seq, g - 1)[i];
         const uint32_t block = (uint32_t)*entry;
-        if (i < ends[g - 1] && i >= sink_blocks(cache, &windows[g - 1]) &&
+        if (i < ends[g - 1] && i >= kvpi_sink_blocks(cache, &windows[g - 1]) &&
             block != KVP_NULL_BLOCK) {
             *entry = KVP_NULL_BLOCK;
             kvpi_leave_block(cache, seq, block, released);
@@ -133,12 +85,12 @@ static uint32_t drop_entry(kvp_cache *cache, struct kvpi_seq *seq, uint32_t i, c
 static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t begin,
                  kvp_released *released)
 {
-    struct kvpi_window *windows = windows_of(cache, seq);
+    struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     uint32_t ends[KVP_GROUPS_MAX] = {0};
     uint32_t end = 0;
     uint32_t n = 0;
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        ends[g] = kvpi_max_u32(kvpi_min_u32(run_end(cache, &windows[g], q), seq->n_blocks),
+        ends[g] = kvpi_max_u32(kvpi_min_u32(kvpi_window_end(cache, &windows[g], q), seq->n_blocks),
                                windows[g].dropped);
         end = kvpi_max_u32(end, windows[g].recent > 0 ? ends[g] : 0);
     }
@@ -146,7 +98,7 @@ static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t be
         n += drop_entry(cache, seq, i - 1, ends, released);
     }
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        set_dropped(cache, &windows[g], ends[g]);
+        kvpi_set_dropped(cache, &windows[g], ends[g]);
     }
     kvpi_set(&seq->row_version, seq->row_version + (n > 0));
     kvpi_count(&cache->counters.dropped_blocks, n);
@@ -154,12 +106,12 @@ static void drop(kvp_cache *cache, struct kvpi_seq *seq, uint32_t q, uint32_t be
 
 void kvpi_windows_drop(kvp_cache *cache, struct kvpi_seq *seq, kvp_released *released)
 {
-    const struct kvpi_window *windows = windows_of(cache, seq);
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     uint32_t begin = UINT32_MAX; /* nothing before it is left to drop */
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         if (windows[g].recent > 0) {
-            begin = kvpi_min_u32(begin,
-                                 kvpi_max_u32(windows[g].dropped, sink_blocks(cache, &windows[g])));
+            begin = kvpi_min_u32(
+                begin, kvpi_max_u32(windows[g].dropped, kvpi_sink_blocks(cache, &windows[g])));
         }
     }
     drop(cache, seq, seq->computed, begin, released);
@@ -178,15 +130,15 @@ static uint64_t full_until(const kvp_window *window)
 static int keeps_dropped(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
                          const struct kvpi_window *wanted)
 {
-    const struct kvpi_window *had = &windows_of(cache, seq)[group];
+    const struct kvpi_window *had = &kvpi_windows_of(cache, seq)[group];
     return had->dropped > 0 &&
-           (sink_blocks(cache, wanted) > sink_blocks(cache, had) ||
+           (kvpi_sink_blocks(cache, wanted) > kvpi_sink_blocks(cache, had) ||
             kvpi_window_begin(wanted, seq->computed, cache->config.block_tokens) < had->dropped);
 }
 
 /* What it computes from here on is not what others compute. */
-static void end_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
-                           kvp_window window)
+static void end_window_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
+                                  kvp_window window)
 {
     const kvp_window *config = &cache->config.groups[group];
     uint64_t from = full_until(&window);
@@ -196,16 +148,16 @@ static void end_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_
          window.recent_tokens != config->recent_tokens) &&
         from < seq->uncached_from) {
         seq->uncached_from = (uint32_t)from;
-        kvpi_set32(&seq->n_public, kvpi_min_u32(seq->n_public, seq->uncached_from /
-                                                                   cache->config.unit_tokens));
+        kvpi_set32(&seq->n_public,
+                   kvpi_min_u32(seq->n_public, seq->uncached_from / cache->config.unit_tokens));
     }
 }
 
 void kvpi_windows_back(const kvp_cache *cache, struct kvpi_seq *seq)
 {
-    const struct kvpi_window *windows = windows_of(cache, seq);
+    const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        end_publishing(cache, seq, g, (kvp_window){windows[g].sink, windows[g].recent});
+        end_window_publishing(cache, seq, g, (kvp_window){windows[g].sink, windows[g].recent});
     }
 }
 
@@ -227,11 +179,11 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
         return KVP_E_DROPPED;
     }
     kvpi_begin_change(cache);
-    struct kvpi_window *windows = windows_of(cache, seq);
+    struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     windows[group].sink = wanted.sink;
     windows[group].recent = wanted.recent;
     seq->windowed = 1;
-    end_publishing(cache, seq, group, window);
+    end_window_publishing(cache, seq, group, window);
     drop(cache, seq, next_query(seq), 0, released);
     return KVP_OK;
 }
@@ -262,11 +214,11 @@ kvp_status kvp_seq_window(kvp_cache *cache, kvp_seq seq, uint32_t group, kvp_win
 static void fill_info(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
                       kvp_window_info *out)
 {
-    const struct kvpi_window *window = &windows_of(cache, seq)[group];
+    const struct kvpi_window *window = &kvpi_windows_of(cache, seq)[group];
     memset(out, 0, sizeof(*out));
     out->window = (kvp_window){window->sink, window->recent};
     if (window->dropped > 0) {
-        out->dropped_begin = sink_blocks(cache, window);
+        out->dropped_begin = kvpi_sink_blocks(cache, window);
         out->dropped_end = window->dropped;
     }
 }

@@ -1,0 +1,64 @@
+/* cache_blocks: blocks and what is in them. */
+#ifndef KVPI_CACHE_BLOCKS_H
+#define KVPI_CACHE_BLOCKS_H
+
+#include "core/cache/state.h"
+
+/* Take blocks for n more entries of the rows, evicting as needed; there are enough. */
+void kvpi_take_blocks(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n);
+
+/* Take one block, for a group and of a tier; it counts for `owner`, a namespace's handle. */
+uint32_t kvpi_take_block(kvp_cache *cache, uint32_t where, uint32_t retention, uint64_t owner);
+
+/* The namespace that a block counts for; 0: none, or blocks are not counted. */
+static inline uint64_t kvpi_owner_of(const kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const struct kvpi_pool *pool = tier == KVP_DEVICE ? &cache->pool : &cache->host;
+    return kvpi_pool_counts(pool) ? kvpi_owned(&pool->quotas, block)->owner : 0;
+}
+
+/* One reference less; counts what became free or cached. `released` may be NULL. */
+void kvpi_release_block(kvp_cache *cache, uint32_t tier, uint32_t block, kvp_released *released);
+
+/* The sequence leaves a block of its row: release it. If a step that is out may still write there,
+ * a block that stays held is marked so (steps.h). */
+void kvpi_leave_block(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t block,
+                      kvp_released *released);
+
+/* Release the rows' blocks from the last entry down to `keep`, counting into `released`. */
+void kvpi_release_row(kvp_cache *cache, struct kvpi_seq *seq, uint32_t keep,
+                      kvp_released *released);
+
+/* Detach the units of a block from place `from` on, strike its duplicates there. Gives how many
+ * were detached. */
+uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint32_t from);
+
+/* Take a node without duplicates off its block; a cached block left with nothing becomes free. */
+void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node);
+
+/* Make the node impossible to find. */
+void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
+
+/* Copy a device block's units on to a host block by the plan: from the start to its deepest one,
+ * which no host block has. There is room in both. Gives the host block, which is cached, or held by
+ * its copy. */
+uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block);
+
+/* May a device block's content be copied to the host now, with a plan of which others need half? */
+int kvpi_may_copy_to_host(kvp_cache *cache, uint32_t block);
+
+/* Put a copy into the plan, one that the call had promised. */
+void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy);
+
+/* The copy added last will bring the node's unit into the block: attached there, or a duplicate, or
+ * awaited. */
+void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block);
+
+/* The unit's KV is in the block: attach it there, or make it a duplicate. */
+void kvpi_settle_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t block);
+
+/* Seal unit u of the sequence in every group: commit's rule for one unit. Those up to `end` will
+ * follow. */
+void kvpi_seal_unit(kvp_cache *cache, struct kvpi_seq *seq, uint32_t u, uint32_t end);
+
+#endif

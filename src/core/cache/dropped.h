@@ -1,0 +1,52 @@
+/* cache_dropped: which entries of a row its window has dropped (the figure is in windows.c). */
+#ifndef KVPI_CACHE_DROPPED_H
+#define KVPI_CACHE_DROPPED_H
+
+#include "core/cache/state.h"
+
+static inline uint32_t kvpi_sink_blocks(const kvp_cache *cache, const struct kvpi_window *window)
+{
+    return kvpi_ceil_div(window->sink, cache->config.block_tokens);
+}
+
+static inline struct kvpi_window *kvpi_windows_of(const kvp_cache *cache,
+                                                  const struct kvpi_seq *seq)
+{
+    return kvpi_windows(&cache->table, kvpi_seq_place(&cache->table, seq));
+}
+
+/* Where the run of null entries ends that the window implies with the next query at q; the sinks'
+ * end when there is none. */
+static inline uint32_t kvpi_window_end(const kvp_cache *cache, const struct kvpi_window *window,
+                                       uint32_t q)
+{
+    return kvpi_max_u32(kvpi_window_begin(window, q, cache->config.block_tokens),
+                        kvpi_sink_blocks(cache, window));
+}
+
+/* Entries up to `end` are dropped; none when that is within the sinks. */
+static inline void kvpi_set_dropped(const kvp_cache *cache, struct kvpi_window *window,
+                                    uint32_t end)
+{
+    window->dropped = end > kvpi_sink_blocks(cache, window) ? end : 0;
+}
+
+/* Would a row of n_blocks entries keep one that was dropped, with the next query at q? */
+int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,
+                      uint32_t n_blocks);
+
+/* KVP_E_DROPPED when the sequence cannot go on, for want of what was dropped. */
+static inline kvp_status kvpi_check_windows(const kvp_cache *cache, const struct kvpi_seq *seq)
+{
+    return seq->windowed && kvpi_windows_lack(cache, seq, seq->computed, seq->n_blocks)
+               ? KVP_E_DROPPED
+               : KVP_OK;
+}
+
+/* The rows were cut to n_blocks entries. */
+void kvpi_windows_cut(const kvp_cache *cache, struct kvpi_seq *seq);
+
+/* Entries of all groups that are null. */
+uint32_t kvpi_windows_count_null(const kvp_cache *cache, const struct kvpi_seq *seq);
+
+#endif

@@ -1,0 +1,13 @@
+/* cache_events: what is told to readers. */
+#ifndef KVPI_CACHE_EVENTS_H
+#define KVPI_CACHE_EVENTS_H
+
+#include "core/cache/state.h"
+
+void kvpi_tell_stored(kvp_cache *cache, uint32_t where, uint32_t node);
+void kvpi_tell_removed(kvp_cache *cache, uint32_t where, uint32_t node);
+
+/* The namespace of this root is flushed; NO_NODE: everything is gone. */
+void kvpi_tell_cleared(kvp_cache *cache, uint32_t root);
+
+#endif

@@ -1,0 +1,57 @@
+/* cache_match: the walk along a prompt, and what opening it would take. */
+#ifndef KVPI_SEQ_MATCH_H
+#define KVPI_SEQ_MATCH_H
+
+#include "core/cache/state.h"
+
+/* The units of a prompt, matched. */
+struct kvpi_match {
+    const kvp_prompt *prompt;
+    const kvp_hash *hashes; /* [n_public]: the prompt's own, or scratch, where they were made */
+    kvp_hash *scratch;      /* NULL when the caller gave hashes */
+    uint32_t root;
+    uint32_t place;       /* whose row holds nodes and blocks of the match */
+    uint32_t n_units;     /* full units of the prompt */
+    uint32_t n_public;    /* leading ones that can be published */
+    uint32_t n_hits;      /* leading ones that are hit */
+    uint32_t stale_hints; /* 1: jumps of hit nodes do not lead along this path */
+    uint32_t stop;
+    uint32_t stop_group;
+    uint32_t n_shared; /* hit row entries; blocks on the host stand in the row as negative ids */
+    uint32_t n_kept;   /* hit blocks: entries of all groups that are not null */
+    uint32_t n_unheld; /* of them, those that are cached on the device */
+    uint32_t n_idle;   /* of them, those on the device that nobody holds: cached or parked */
+    uint32_t n_host;   /* of them, those on the host */
+    uint32_t n_host_entries; /* row entries with such, in any group */
+    uint32_t n_seen;   /* how many of them were looked at, and held if `hold`; row entries of all
+                          groups */
+    uint32_t hold;     /* 1: for an open. Blocks are held as they are matched, while their
+                               memory is at hand; kvpi_match_let_go puts them back exactly */
+    uint32_t n_blocks; /* that the sequence will have */
+    uint32_t source;   /* block to copy hits inside a block from; 0: none */
+    uint32_t source_tier;
+    uint32_t first_host; /* host blocks that are copied from, held until the open is done */
+};
+
+/* A pointer missing, the prompt itself among them. */
+int kvpi_bad_prompt(const kvp_prompt *prompt);
+
+/* Check a prompt and fill in `match` up to n_public; statuses as kvp_seq_open gives them. */
+kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                              struct kvpi_match *match);
+
+/* Walk the tree: hits, their nodes and blocks into the row of `place`; what it would take. */
+void kvpi_match_walk(kvp_cache *cache, uint32_t place, struct kvpi_match *match);
+
+/* The open is refused: undo what the walk held. */
+void kvpi_match_let_go(kvp_cache *cache, struct kvpi_match *match);
+
+/* Hash the public units that were not hit. */
+void kvpi_match_hash_rest(const kvp_cache *cache, struct kvpi_match *match);
+
+/* Count the blocks; cut a hit inside a block when there is no room for its source. */
+void kvpi_match_admit(const kvp_cache *cache, struct kvpi_match *match, kvp_admission *out);
+
+void kvpi_match_info(const kvp_cache *cache, const struct kvpi_match *match, kvp_open_info *out);
+
+#endif
