@@ -286,6 +286,33 @@ static void test_an_invalidation_shows_in_the_generation(void **state)
     end_world(&w);
 }
 
+/* A block of a namespace that was closed counts for nobody, also when it is put back. */
+static void test_a_refusal_puts_back_what_nobody_owns(void **state)
+{
+    (void)state;
+    kvp_config config = tiers_config(4, 4, 4, 4);
+    config.max_loads = 1;
+    config.quotas = 1;
+    config.lent_blocks = 1;
+    config.max_namespaces = 2;
+    world w = make_world(&config);
+    kvp_ns other;
+    kvp_seq seq;
+    int32_t host[2];
+    const kvp_prompt prompt = prompt_of(ints(0), 8);
+    assert_ok(kvp_ns_open(w.cache, "a", 1, &other));
+    assert_ok(kvp_seq_open(w.cache, other, &prompt, &seq, NULL));
+    assert_ok(kvp_seq_commit(w.cache, seq, 8));
+    assert_ok(kvp_mirror(w.cache, (const int32_t[]){1, 2}, 2, 0, host, NULL));
+    close_seq(&w, seq);
+    run_plan(&w);
+    assert_ok(kvp_ns_close(w.cache, other));
+    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, host, 2)));
+    assert_ok(kvp_blocks_lend(w.cache, host, 1));
+    assert_ok(kvp_blocks_return(w.cache, host, 1));
+    end_world(&w);
+}
+
 /* ----------------------------------------------------------------- the cold end, and what it is */
 
 static void test_the_cold_end_in_pieces_and_whole(void **state)
@@ -429,6 +456,7 @@ int main(void)
         cmocka_unit_test(test_lent_blocks_stay),
         cmocka_unit_test(test_a_mirror_keeps_both_when_its_step_is_done),
         cmocka_unit_test(test_an_invalidation_shows_in_the_generation),
+        cmocka_unit_test(test_a_refusal_puts_back_what_nobody_owns),
         cmocka_unit_test(test_the_cold_end_in_pieces_and_whole),
         cmocka_unit_test(test_an_origin_gives_the_prompt_back),
         cmocka_unit_test(test_what_is_refused_without_loads),
