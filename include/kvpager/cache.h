@@ -34,7 +34,7 @@
  *   - This file describes one layer group without a window: group 0, the default. windows.h
  *     describes several groups and windows, trees.h token trees.
  *   - There are two tiers: the device, where sequences grow, and the host, if config.host_blocks is
- *     not 0 (swap.h). In this file, "block" means a block of the device.
+ *     not 0 (swap.h; for stores lend.h). In this file, "block" means a block of the device.
  *   - Work runs in the order in which it was ordered. So a released block may be taken at once, and
  *     what the plan writes can be hit at once. steps.h describes work that overlaps.
  *
@@ -103,16 +103,18 @@ typedef struct kvp_config {
     uint32_t test_hash_bits;    /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
     const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
                                        published; copied */
-    uint32_t host_blocks;   /* blocks of the host tier, null block included; 0: none (default), else
+    uint32_t host_blocks;     /* of the host tier, null block included; 0: none (default), else
                                2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h */
-    uint32_t keep_evicted;  /* 1 (default): what is evicted from the device is kept on the host */
-    uint32_t steps;         /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
-    uint32_t max_steps_out; /* steps begun and not reported, 1..64; default 4; see steps.h */
-    uint32_t max_events;    /* events that are remembered; 0 (default): none are made; events.h */
+    uint32_t keep_evicted;    /* 1 (default): what is evicted from the device is kept on the host */
+    uint32_t steps;           /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
+    uint32_t max_steps_out;   /* steps begun and not reported, 1..64; default 4; see steps.h */
+    uint32_t max_events;      /* events that are remembered; 0 (default): none are made; events.h */
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
-    uint32_t quotas; /* 1: quotas of namespaces can be set; default 0; quotas.h */
+    uint32_t quotas;                   /* 1: quotas of namespaces can be set; default 0; quotas.h */
+    uint32_t max_loads;   /* begun at once, with a host tier, 0..4096; default 0: none; lend.h */
+    uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -163,8 +165,7 @@ KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 KVP_SIZED kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
 
 /* Counters since creation, and gauges. */
-typedef struct kvp_stats {
-    /* gauges */
+typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t usable_blocks; /* N - 1 = free + cached + held + parked */
     uint64_t free_blocks;
     uint64_t cached_blocks;
@@ -177,13 +178,12 @@ typedef struct kvp_stats {
     uint64_t nodes_used; /* nodes alive, roots included */
     uint64_t nodes_total;
     uint64_t pending_copies;
-    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held; 0: no host tier */
+    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held + loading; or 0 */
     uint64_t host_free_blocks;
     uint64_t host_cached_blocks;
-    uint64_t host_held_blocks; /* by swapped sequences, and by copies of steps that are out */
+    uint64_t host_held_blocks; /* by swapped sequences, copies of steps that are out, stores */
     uint64_t swapped_seqs;     /* of open_seqs */
     uint64_t steps_out;
-    /* counters */
     uint64_t opens; /* sequences opened (forks not counted) */
     uint64_t forks;
     uint64_t prompt_tokens;    /* tokens of all opens */
@@ -198,10 +198,9 @@ typedef struct kvp_stats {
     uint64_t private_units;    /* units filled that are not public: uncacheable */
     uint64_t unkept_units;     /* units filled while no node was free: tokens not kept */
     uint64_t hash_collisions;  /* look-ups in which an equal hash was not the same prefix */
-    uint64_t refused;          /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER (sequences of
-                                  a KVP_BATCH_EACH call that did are not counted) */
-    uint64_t host_tokens;      /* sum of kvp_open_info.host_tokens */
-    uint64_t swap_outs;        /* sequences */
+    uint64_t refused; /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER; no sequences of EACH */
+    uint64_t host_tokens; /* sum of kvp_open_info.host_tokens */
+    uint64_t swap_outs;   /* sequences */
     uint64_t swap_ins;
     uint64_t swapped_out_blocks;  /* copied by swap-outs */
     uint64_t swapped_in_blocks;   /* copied by swap-ins */
@@ -210,9 +209,19 @@ typedef struct kvp_stats {
     uint64_t host_evicted_blocks; /* cached host blocks whose content was dropped by a take */
     uint64_t steps;               /* begun */
     uint64_t failed_steps;
-    uint64_t dropped_blocks;  /* row entries that became null because of windows */
-    uint64_t tree_tokens;     /* added to trees */
-    uint64_t accepted_tokens; /* of trees, that became tokens of their sequences */
+    uint64_t dropped_blocks;      /* row entries that became null because of windows */
+    uint64_t tree_tokens;         /* added to trees */
+    uint64_t accepted_tokens;     /* of trees, that became tokens of their sequences */
+    uint64_t host_loading_blocks; /* gauge: loads fill them; lend.h */
+    uint64_t host_lent_blocks;    /* gauge: those, and the ones that stores read */
+    uint64_t open_loads;          /* gauge */
+    uint64_t plans_done;          /* plans that are over */
+    uint64_t plans;               /* taken; with overlapped steps: steps begun */
+    uint64_t loads;               /* begun */
+    uint64_t loaded_blocks;       /* by loads, and cached */
+    uint64_t dropped_loads;       /* blocks that were whole and not needed any more */
+    uint64_t failed_loads;        /* blocks that were not whole */
+    uint64_t mirrored_blocks;
 } kvp_stats;
 
 /* Read counters and gauges. Each number is right by itself, also beside a running call. Together

@@ -44,6 +44,11 @@ static inline void kvpi_prefetch(const void *address)
     __builtin_prefetch(address);
 }
 
+static inline uint64_t kvpi_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static inline uint32_t kvpi_min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;

@@ -215,6 +215,7 @@ static void stats(const oracle *o, kvp_stats *s)
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         s->swapped_seqs += o->seqs[i].open && oracle_is_out(&o->seqs[i]);
     s->steps_out = o->n_steps;
+    oracle_lend_stats(o, s);
 }
 
 kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out)

@@ -46,6 +46,7 @@ watch *watch_create(const kvp_config *config, bool device_overlapped, uint64_t s
     w->memory = shadow_create(&w->config, v);
     truth_init(&w->truth, w->config.unit_tokens, w->config.hash_seed, v);
     device_init(&w->device, w->memory, v, device_overlapped, seed);
+    w->n_plans = watch_stats(w).plans;
     w->n_subjects = w->config.max_seqs;
     w->subjects = random_allocate(w->n_subjects, sizeof(*w->subjects));
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
@@ -485,6 +486,7 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
     } else {
         status = kvp_plan_take(w->cache, step->copies, capacity, &step->n_copies);
         step->number = w->device.n_submitted + 1;
+        step->plan = status == KVP_OK ? ++w->n_plans : 0;
     }
     if (status != KVP_OK) {
         if (status != KVP_E_NO_STEPS) {
@@ -501,6 +503,40 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
     device_submit(&w->device, step);
     *out_step = step;
     return KVP_OK;
+}
+
+uint64_t watch_plans_run(const watch *w)
+{
+    uint64_t run = w->n_plans;
+    for (uint32_t i = 0; i < w->device.n_steps; i++) {
+        const work_step *step = w->device.steps[i];
+        if (step->plan > 0 && !step->plan_done && step->plan <= run) {
+            run = step->plan - 1;
+        }
+    }
+    return run;
+}
+
+static uint32_t strike_drop(work_drop *drops, uint32_t n, int32_t block)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (drops[i].tier != KVP_HOST || drops[i].block != block) {
+            drops[kept++] = drops[i];
+        }
+    }
+    return kept;
+}
+
+void watch_forget_drop(watch *w, int32_t block, uint64_t after)
+{
+    w->n_drops = strike_drop(w->drops, w->n_drops, block);
+    for (uint32_t i = 0; i < w->device.n_steps; i++) {
+        work_step *step = w->device.steps[i];
+        if ((w->overlapped ? step->number : step->plan) > after) {
+            step->n_drops = strike_drop(step->drops, step->n_drops, block);
+        }
+    }
 }
 
 void watch_submit_moves(watch *w, kvp_slot_move *moves, uint32_t n_moves)

@@ -183,10 +183,11 @@ void kvpi_quotas_relink(struct kvpi_quotas *quotas, uint32_t block, uint32_t cla
 {
     const struct kvpi_owned *owned = kvpi_owned(quotas, block);
     struct kvpi_account *account = kvpi_quotas_find(quotas, owned->owner);
-    KVPI_ASSERT(account != NULL); /* what was hit is of a namespace that is open */
     kvpi_owned(quotas, owned->prev)->next = block;
     kvpi_owned(quotas, owned->next)->prev = block;
-    count_cached(quotas, account, class_);
+    if (account != NULL) { /* what was hit is of an open namespace, what was lent need not be */
+        count_cached(quotas, account, class_);
+    }
 }
 
 int kvpi_quotas_is_full(const struct kvpi_quotas *quotas, uint64_t owner)
