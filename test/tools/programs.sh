@@ -19,13 +19,14 @@ fenced() {
                             inside     { print }' "$2"
 }
 
-# Compiled as the library was: its compiler, and its sanitizers if it has any.
+# Compiled as the library was: its compiler, and its sanitizers and counters if it has any.
 compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$KVP_BUILD/CMakeCache.txt")
-sanitize=$(sed -n 's/^KVP_SANITIZE:[A-Z]*=\(..*\)$/-fsanitize=\1/p' "$KVP_BUILD/CMakeCache.txt")
+instruments=$(sed -n -e 's/^KVP_SANITIZE:[A-Z]*=\(..*\)$/-fsanitize=\1/p' \
+                     -e 's/^KVP_COVERAGE:[A-Z]*=ON$/--coverage/p' "$KVP_BUILD/CMakeCache.txt")
 run_program() { # run_program NAME
     fenced text "$KVP_SOURCE/docs/$1" >"$work/$1.wanted"
-    # shellcheck disable=SC2086 # no word at all when there are no sanitizers
-    "${compiler:-cc}" -std=c11 -Wall -Wextra -Werror $sanitize -I "$KVP_SOURCE/include" \
+    # shellcheck disable=SC2086 # no word at all when there are none
+    "${compiler:-cc}" -std=c11 -Wall -Wextra -Werror $instruments -I "$KVP_SOURCE/include" \
         -o "$work/program" "$work/$1.c" "$KVP_BUILD/libkvpager.a" -lm ||
         { fail "the program in docs/$1 does not compile"; return; }
     (cd "$work" && ./program) >"$work/$1.got" || fail "the program in docs/$1 ends with $?"
