@@ -1,5 +1,6 @@
-/* Stores (lend.h): every pointer that may not be NULL, numbers that are none, capacities that are too
- * small, and that nothing is changed then; keys that are nearly the same; as many holds as can be. */
+/* Stores (lend.h): every pointer that may not be NULL, numbers that are none, capacities that are
+ * too small, and that nothing is changed then; keys that are nearly the same; as many holds as can
+ * be. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,8 +136,11 @@ static void test_keys_that_are_nearly_the_same(void **state)
     kvp_config config = tiers_config(4, 2, 8, 4);
     config.max_unit_keys = 5;
     world w = make_world(&config);
-    const kvp_key keys[] = {{1, 1, 7, 2, "ab"}, {1, 1, 3, 2, "ac"}, {1, 1, 5, 1, "a"},
-                            {1, 1, 2, 0, NULL}, {2, 1, 5, 2, "ab"}};
+    const kvp_key keys[] = {{1, 1, 7, 2, "ab"},
+                            {1, 1, 3, 2, "ac"},
+                            {1, 1, 5, 1, "a"},
+                            {1, 1, 2, 0, NULL},
+                            {2, 1, 5, 2, "ab"}};
     const uint32_t ends[] = {7, 3, 5, 2, 5};
     kvp_prompt prompt = prompt_of(ints(0), 8);
     kvp_key got[5];
@@ -150,9 +154,9 @@ static void test_keys_that_are_nearly_the_same(void **state)
     assert_ok(kvp_block_keys(w.cache, KVP_DEVICE, 2, got, 5, &n));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t k = 0; /* keys that begin at one token come in any order */
-        while (k < 5 && (keys[k].type != got[i].type || keys[k].n_bytes != got[i].n_bytes ||
-                         (got[i].n_bytes > 0 &&
-                          memcmp(keys[k].bytes, got[i].bytes, got[i].n_bytes) != 0)))
+        while (k < 5 &&
+               (keys[k].type != got[i].type || keys[k].n_bytes != got[i].n_bytes ||
+                (got[i].n_bytes > 0 && memcmp(keys[k].bytes, got[i].bytes, got[i].n_bytes) != 0)))
             k++;
         assert_true(k < 5);
         assert_int_equal(got[i].begin, 1);
@@ -172,8 +176,7 @@ static void test_a_block_is_lent_so_often_and_not_more_often(void **state)
     assert_non_null(blocks);
     for (uint32_t i = 0; i <= OFTEN; i++)
         blocks[i] = 2;
-    assert_unchanged(&w,
-                     assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, blocks, OFTEN + 1)));
+    assert_unchanged(&w, assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, blocks, OFTEN + 1)));
     assert_ok(kvp_blocks_lend(w.cache, blocks, OFTEN));
     assert_status(KVP_E_AGAIN, kvp_blocks_lend(w.cache, blocks, 1));
     assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, blocks, OFTEN + 1));
