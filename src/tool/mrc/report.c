@@ -1,5 +1,5 @@
-/* The report of a curve. Owns the list of its figures, the keys of which are an interface and stay,
- * and the layout for people:
+/* The report of a curve. Owns the list of its figures; their keys are an interface and stay. Owns
+ * also the layout for people:
  *
  *   what was read
  *   counts       label, value, what it means

@@ -1,5 +1,5 @@
-/* Owns the list of figures: how it grows, its one form as JSON, and how a text names a figure of it.
- * What cannot be added for want of memory is noted; the list then ends as none.
+/* Owns the list of figures: how it grows, its form as JSON, and how a text names its figures. If
+ * memory is short for one of them, the whole list ends as NULL.
  */
 #include "tool/report/figures.h"
 
@@ -9,7 +9,7 @@
 
 #include "tool/text.h"
 
-/* ------------------------------------------------------------------------------------ the making */
+/* -------------------------------------------------------------------------------------- making */
 
 kvpi_figures kvpi_figures_begin(void)
 {
@@ -80,10 +80,11 @@ void kvpi_figures_open_array(kvpi_figures *to, const char *key)
 
 void kvpi_figures_close(kvpi_figures *to)
 {
+    assert(to->depth > 0);
     to->depth--;
 }
 
-/* ---------------------------------------------------------------------------------- the renderings */
+/* ---------------------------------------------------------------------------------- renderings */
 
 int kvpi_figures_print(const json_t *figures, FILE *file)
 {

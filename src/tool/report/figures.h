@@ -55,8 +55,8 @@ void kvpi_figures_close(kvpi_figures *to);
  */
 int kvpi_figures_print(const json_t *figures, FILE *file);
 
-/* A row of the text for people: a label, a figure, what it means. In both texts {key} stands for that
- * figure, in the unit that ends its name, and {part/whole} for a share in percent. */
+/* A row of the text for people: a label, a figure, what it means. In the last two, {key} stands for
+ * that figure, in the unit that its name tells, and {part/whole} for a share in percent. */
 typedef struct kvpi_figures_row {
     bool shown;
     const char *label;
@@ -64,6 +64,7 @@ typedef struct kvpi_figures_row {
     const char *meaning;
 } kvpi_figures_row;
 
+/* Print the rows that are shown. */
 void kvpi_figures_print_rows(const json_t *figures, const kvpi_figures_row *rows, size_t n,
                              FILE *file);
 

@@ -1,6 +1,6 @@
-/* The report of a replay under load. Owns the list of its figures, the keys of which are an interface
- * and stay: simulated durations are whole nanoseconds, and what was measured stands apart, so that
- * without it equal input gives equal bytes. Owns also the layout for people:
+/* The report of a replay under load. Owns the list of its figures. Their keys are an interface and
+ * stay; simulated durations are whole nanoseconds; what was measured stands apart, so that without
+ * it equal input gives equal bytes. Owns also the layout for people:
  *
  *   what was replayed, on what model of a machine
  *   counts          label, value, what it means

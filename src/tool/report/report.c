@@ -1,5 +1,5 @@
-/* The report of a replay of one request after the other. Owns the list of its figures, the keys of
- * which are an interface and stay, and the layout for people: a head line, a column of figures each
+/* The report of a replay of one request after the other. Owns the list of its figures; their keys
+ * are an interface and stay. Owns also the layout for people: a head line, a column of figures each
  * with the words that define it, and the hit ratio over time as bars.
  *
  *   label (16) value (16)  what it means
