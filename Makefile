@@ -11,9 +11,9 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters bench install instructions ports dist asan tsan mutants \
-        fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz setup-coverage \
-        setup-analyze setup-abi setup-instructions setup-ports
+.PHONY: release check lib run test adapters bench install instructions ports dist reference asan \
+        tsan mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
+        setup-coverage setup-analyze setup-abi setup-instructions setup-ports
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
 	@echo 'make ports      builds that make test has not: clang, gcc 11, Makefiles, old CMake, ...'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
+	@echo 'make reference  the public headers as pages: build/reference/index.html'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
 	@echo 'make mutants    plant defects one by one; the tests must catch each'
@@ -36,7 +37,7 @@ help:
 	@echo 'make long       every state of the models of the protocol of steps; long random runs and'
 	@echo '                builds as a user would do them, on the release build'
 	@echo 'make soak       the long random runs'
-	@echo 'make lint       house rules: who may include whom, sizes, names'
+	@echo 'make lint       house rules: who may include whom, sizes, names; prose of the pages'
 	@echo 'make format     run clang-format over the C files'
 	@echo 'make clean      remove build/'
 
@@ -93,6 +94,9 @@ ports: setup-ports
 dist:
 	@scripts/dist.sh build
 
+reference: setup
+	@python3 scripts/reference.py
+
 asan: build/asan/build.ninja setup
 	@$(BUILD) asan
 	@$(CTEST) --preset asan
@@ -145,6 +149,7 @@ soak: check release
 
 lint: setup
 	@python3 scripts/lint.py
+	@python3 scripts/prose.py
 
 format:
 	@if command -v clang-format >/dev/null; then \

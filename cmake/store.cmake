@@ -1,6 +1,15 @@
-# libkvpager_store: KV in stores (include/kvpager/store). A library of its own, so that libkvpager
-# needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and CMake and
-# the tests say so.
+# libkvpager_store: KV in stores (kvpager/store.h, kvpager/identity.h). A library of its own, so that
+# libkvpager needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and
+# CMake and the tests say so.
+
+# kvp_add_store_command(sources...): to the kvpager command, which has the subcommand with stores,
+# and without them says so.
+function(kvp_add_store_command)
+  if(TARGET kvpager_tool)
+    list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/src/tool/")
+    target_sources(kvpager_tool PRIVATE ${ARGN})
+  endif()
+endfunction()
 
 set(KVP_STORE_default OFF)
 if(PROJECT_IS_TOP_LEVEL)
@@ -13,6 +22,7 @@ if(NOT KVP_STORE STREQUAL "AUTO" AND KVP_STORE AND NOT KVP_MEMORY)
   message(FATAL_ERROR "KVP_STORE needs KVP_MEMORY")
 endif()
 if(NOT KVP_STORE OR NOT KVP_MEMORY)
+  kvp_add_store_command(store/absent.c)
   return() # whatever an earlier run found
 endif()
 if(KVP_STORE STREQUAL "AUTO")
@@ -22,12 +32,29 @@ else()
 endif()
 if(NOT KVP_CRYPTO_FOUND)
   message(STATUS "kvpager: no stores: libcrypto 3.0 is missing (Debian: libssl-dev)")
+  kvp_add_store_command(store/absent.c)
   return()
+endif()
+
+# io_uring needs liburing; without it records are read and written by threads, and stores say so.
+set(KVP_STORE_URING AUTO CACHE STRING
+    "Stores use io_uring: ON, OFF, or AUTO: if liburing 2.2 is found")
+set_property(CACHE KVP_STORE_URING PROPERTY STRINGS AUTO ON OFF)
+set(KVP_URING_FOUND FALSE)
+if(KVP_STORE_URING STREQUAL "AUTO")
+  kvp_find_module(KVP_URING liburing>=2.2)
+elseif(KVP_STORE_URING)
+  kvp_require_module(KVP_URING liburing>=2.2 "KVP_STORE_URING asks for it" liburing-dev)
+endif()
+if(NOT KVP_URING_FOUND)
+  message(STATUS "kvpager: stores use threads: liburing 2.2 is missing or not wanted "
+                 "(Debian: liburing-dev)")
 endif()
 
 find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
-     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c")
+     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
+     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c")
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
 kvp_count_coverage(kvpager_store_objects)
@@ -37,6 +64,10 @@ if(KVP_XXHASH_INCLUDE_DIR)
   target_include_directories(kvpager_store_objects SYSTEM PRIVATE "${KVP_XXHASH_INCLUDE_DIR}")
 endif()
 target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+if(KVP_URING_FOUND)
+  target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_URING)
+  target_compile_definitions(kvpager_store_objects PRIVATE KVP_STORE_URING)
+endif()
 set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The static one is for tests, which see the internal headers.
@@ -47,18 +78,26 @@ target_link_libraries(kvpager_store_static PUBLIC kvpager_static)
 foreach(library kvpager_store kvpager_store_static)
   kvp_publish_headers(${library})
   target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+  if(KVP_URING_FOUND)
+    target_link_libraries(${library} PRIVATE PkgConfig::KVP_URING)
+  endif()
 endforeach()
 kvp_link_instruments(kvpager_store)
 set_target_properties(kvpager_store PROPERTIES
     EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::store ALIAS kvpager_store)
+kvp_add_store_command(cmd_store.c store/bench.c store/report.c)
+if(TARGET kvpager_tool)
+  target_link_libraries(kvpager_tool PRIVATE kvpager_store_static)
+endif()
 if(TARGET lib)
   add_dependencies(lib kvpager_store)
 endif()
 
 if(KVP_INSTALL)
-  file(GLOB store_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/store/*.h")
-  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/store")
+  list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
+       OUTPUT_VARIABLE store_headers)
+  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::

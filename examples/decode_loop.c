@@ -1,8 +1,9 @@
-/* Continuous batching in small: four requests, three running at a time.
+/* Continuous batching, in small: four requests, at most three running at a time.
  *
- * Each step: admit what fits, run prompts and one token of every running sequence, commit, close
- * what is finished. The model is a function of the last token; what matters here is the order of
- * the calls and that a step's slots are all that a kernel needs to write the KV. */
+ * Each step admits the requests that fit, runs prompts and one token of every running sequence,
+ * commits, and closes what is finished. The model is a function of the last token. The example
+ * shows the order of the calls, and that a step's slots are all that a kernel needs to write the
+ * KV. */
 #include <kvpager/kvpager.h>
 #include <stdio.h>
 

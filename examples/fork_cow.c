@@ -1,7 +1,8 @@
-/* Parallel sampling: fork a prompt, let the two continue differently, copy what must be copied.
+/* Parallel sampling: fork a prompt, let both sequences continue differently, copy on write.
  *
- * A fork takes no block. The half-filled last block is shared until somebody writes into it; the
- * writer gets a block of its own, and the plan says what to copy into it before the forward pass.
+ * A fork takes no block. The half-filled last block is shared until one sequence writes into it.
+ * That sequence then gets its own block, and the plan says what to copy into it before the forward
+ * pass.
  */
 #include <kvpager/kvpager.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ static int append(kvp_cache *cache, kvp_seq seq, int32_t token)
     kvp_seq_info info;
     return kvp_seq_extend(cache, seq, &token, 1, 0) == KVP_OK &&
            kvp_seq_info_get(cache, seq, &info) == KVP_OK &&
-           kvp_seq_commit(cache, seq, info.tokens) == KVP_OK;
+           kvp_seq_commit(cache, seq, info.n_tokens) == KVP_OK;
 }
 
 int main(void)

@@ -1,9 +1,9 @@
-/* Continuous batching with the scheduler: more requests than there is memory for.
+/* Continuous batching with the scheduler: more requests than fit into memory.
  *
- * Eight blocks of four tokens, and as many on the host. Three requests share a prompt's first
- * block, one of them has two samples. What waits, is admitted, goes to the host, comes back and
- * ends is printed step by step, with the copies that the engine has to make (d: device, h: host);
- * the model is a function of the position. */
+ * The device has eight blocks of four tokens, and so has the host. Three requests share a prompt's
+ * first block; one of them has two samples. Each step prints which requests wait, are admitted, go
+ * to the host, come back and end. It also prints the copies that the engine has to make (d: device,
+ * h: host). The model is a function of the position. */
 #include <kvpager/kvpager.h>
 #include <kvpager/sched.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void print_copies(const kvp_copy *copies, uint32_t n)
     printf("%s", n > 0 ? "\n" : "");
 }
 
-/* Where an engine would run the plan's copies and the forward pass, and sample. */
+/* An engine would run the plan's copies and the forward pass here, and sample. */
 static kvp_status run_model(kvp_cache *cache, kvp_sched *sched, const kvp_step *step)
 {
     kvp_copy copies[MAX_COPIES];

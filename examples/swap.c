@@ -1,8 +1,7 @@
-/* Beam search swapped out to host memory, and back: four beams move together, and what they share
- * stays shared.
+/* Beam search swapped out to host memory and back: four beams move together and keep sharing.
  *
- * The plan is all that an engine has to do: copies between device and host, in order of phase. Full
- * blocks that the device still has are not copied on the way back.
+ * The engine only has to run the plan: copies between device and host, in order of phase. Full
+ * blocks that are still on the device are not copied on the way back.
  */
 #include <kvpager/kvpager.h>
 #include <stdio.h>
@@ -40,7 +39,7 @@ static void print_plan(kvp_cache *cache)
                tiers[copies[i].dst_tier], copies[i].dst_block);
 }
 
-/* A prompt of ten tokens, computed once; every beam is a fork of it. */
+/* Compute a prompt of ten tokens once, and fork every beam from it. */
 static int open_beams(kvp_cache *cache, kvp_seq *beams)
 {
     static const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -69,7 +68,7 @@ static int swap_out(kvp_cache *cache, const kvp_seq *beams)
     return 1;
 }
 
-/* With room for the next token of each: three of the four copy the block that they share. */
+/* With room for one more token each, three of the four copy the block that they share. */
 static int swap_in(kvp_cache *cache, const kvp_seq *beams)
 {
     kvp_admission admission;

@@ -1,5 +1,5 @@
-/* Who shares with whom: namespaces separate, extra keys separate from where they begin, and a flush
- * forgets. The same eight tokens are asked for again and again. */
+/* What is shared: namespaces separate tenants, extra keys separate from where they begin, and a
+ * flush forgets. The example opens the same eight tokens again and again. */
 #include <kvpager/kvpager.h>
 #include <stdio.h>
 
@@ -7,7 +7,7 @@ enum { N_TOKENS = 8, ADAPTER = 1 };
 
 static const int32_t tokens[N_TOKENS] = {1, 2, 3, 4, 5, 6, 7, 8};
 
-/* A request from beginning to end; prints how much of it was cached. */
+/* Run a request from beginning to end, and print how much of it was cached. */
 static void serve(kvp_cache *cache, kvp_ns ns, const char *what, const kvp_key *key)
 {
     kvp_prompt prompt = {.struct_size = sizeof prompt,
@@ -47,7 +47,7 @@ int main(void)
     serve(cache, acme, "acme again", NULL);
     serve(cache, umbrella, "umbrella", NULL);
 
-    /* An adapter that applies from position 4 on: the first unit is shared with everybody. */
+    /* An adapter that applies from position 4 on: the first unit is still shared. */
     kvp_key adapter = {ADAPTER, 4, N_TOKENS, 7, "legal-2"};
     serve(cache, acme, "acme, adapter from token 4", &adapter);
     serve(cache, acme, "acme, adapter again", &adapter);

@@ -1,8 +1,8 @@
 /* Disaggregated prefill: one side computes a prompt, the other decodes. Here both are in one
- * process, with a loopback between them; with kvpager/ucx/link.h they are two.
+ * process, connected by a loopback. With kvpager/ucx/link.h they are two processes.
  *
- * The receiver has the first block cached, so only the rest is sent; its blocks are larger and lie
- * differently. The sender sends each layer as soon as it is written.
+ * The receiver has the first block cached, so only the rest is sent. Its blocks are larger and have
+ * another layout. The sender sends each layer as soon as it is written.
  */
 #include <kvpager/kvpager.h>
 #include <kvpager/memory.h>
@@ -52,7 +52,7 @@ static int open_prompt(side *s, uint32_t n_tokens)
     return 1;
 }
 
-/* Stands for a layer of the model: K and V of token t are full of t. */
+/* Stands for a layer of the model: all elements of K and V of token t are t. */
 static int compute(side *s, uint32_t l, uint32_t from, uint32_t to)
 {
     kvp_layer layer;
@@ -78,7 +78,7 @@ static int compute_all(side *s, uint32_t n_tokens)
     return kvp_seq_commit(s->cache, s->seq, n_tokens) == KVP_OK;
 }
 
-/* The prompt in steps of 8 tokens; each layer leaves when it is written. */
+/* Compute the prompt in steps of 8 tokens; send each layer when it is written. */
 static int prefill(side *s, kvp_sender *sender, uint64_t id)
 {
     for (uint32_t from = 0; from < PROMPT; from += 8) {

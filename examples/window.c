@@ -1,8 +1,9 @@
 /* Two layer groups: layers with full attention, and layers that keep one sink block and a window.
  *
- * A sequence has a row for each group, from one pool. What falls out of the window becomes null in
- * that group's row alone, and its block serves others. A second prompt hits as far as each group
- * has what it keeps: full attention every block, the window only its sinks and its last tokens.
+ * A sequence has a row for each group, and both rows take blocks from one pool. A block that falls
+ * out of the window becomes null in that group's row only, and can be taken again. A second prompt
+ * is hit as far as each group has what it keeps: every block for full attention, only the sinks and
+ * the last tokens for the window.
  */
 #include <kvpager/kvpager.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static int decode(kvp_cache *cache, kvp_seq seq, int n_steps)
         kvp_seq_info info;
         if (kvp_seq_extend(cache, seq, &token, 1, 0) != KVP_OK ||
             kvp_seq_info_get(cache, seq, &info) != KVP_OK ||
-            kvp_seq_commit(cache, seq, info.tokens) != KVP_OK)
+            kvp_seq_commit(cache, seq, info.n_tokens) != KVP_OK)
             return 0;
     }
     return 1;

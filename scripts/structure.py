@@ -19,6 +19,13 @@ SHARED_HEADERS = ["src/attention/fast/kernels.h", "src/attention/kernels/cpu.h",
                   "src/memory/copy/copier.h", "src/memory/copy/cpu.h", "src/memory/copy/stream.h",
                   "src/tool/inspect/inspect.h", "src/tool/log/trace.h"]
 
+STATIC = re.compile(r"static (?:inline )?(?:const )?(?:struct |enum |union )?\w+[\s*]+(?:const )?(\w+)"
+                    r"\s*[(\[=;]")
+TAG = re.compile(r"(?:typedef )?(?:struct|enum|union) (\w+) \{")
+# The command, and libraries that stand alone; and what is compiled for one processor only.
+NOT_IN_ONE_FILE = ("src/tool/", "src/store/", "src/transfer/ucx/", "src/attention/kernels/")
+VARIANTS = ["src/base/checksum_avx2.c", "src/base/checksum_avx512.c"]
+
 
 def unit(path):
     return os.path.splitext(path)[0]
@@ -112,8 +119,32 @@ def check_headers(sources):
         yield circle[-1], 1, f"{len(circle)} headers include each other: {', '.join(circle)}"
 
 
+def file_scope_names(source):
+    """(line, name) of each static function or object, and each struct, that only this file sees."""
+    depth = 0
+    for number, line in enumerate(source.code.split("\n"), 1):
+        if depth == 0:
+            match = STATIC.match(line) or TAG.match(line)
+            if match and not match.group(1).startswith("kvp"):
+                yield number, match.group(1)
+        depth += line.count("{") - line.count("}")
+
+
+def check_shared_names(sources):
+    """(path, line, message) of each file-scope name that another file of the library has, too: one
+    file made of all of them would not compile."""
+    seen = {}
+    for source in sources:
+        if not source.path.startswith(NOT_IN_ONE_FILE) and source.path not in VARIANTS:
+            for number, name in file_scope_names(source):
+                other = seen.setdefault(name, source.path)
+                if other != source.path:
+                    yield source.path, number, f"{name} is a name of {other}, too"
+
+
 def check(sources):
     internal = [source for source in sources if source.path.startswith("src/")]
     yield from check_declared(internal)
     yield from check_circles(internal)
     yield from check_headers(internal)
+    yield from check_shared_names(internal)

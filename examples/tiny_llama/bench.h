@@ -1,4 +1,4 @@
-/* bench: how many tokens a second. */
+/* bench: tokens per second. */
 #ifndef TINY_LLAMA_BENCH_H
 #define TINY_LLAMA_BENCH_H
 

@@ -1,4 +1,4 @@
-/* draft: which of some siblings is right, or that none is, depends on position and sample only. */
+/* draft: whether one of some siblings is right, and which, depends only on position and sample. */
 #include "draft.h"
 
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* draft: stands for the small model that proposes tokens. It knows the answers and makes mistakes
- * on purpose, so that there is a right path in most trees, of any length, at any place.
+ * on purpose. So most trees have a right path, of any length, at any place.
  *
  *              last token
  *             /     |    \

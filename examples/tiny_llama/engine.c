@@ -1,4 +1,4 @@
-/* engine: the loop that an inference engine runs, with everything of kvpager that it needs.
+/* engine: the loop of an inference engine, with all that it needs from kvpager.
  *
  *   kvp_sched_step          which sequences compute which tokens
  *   kv_run_plan             copies that their rows need first

@@ -1,6 +1,6 @@
-/* engine: generation with kvpager. The scheduler decides what a step computes, the cache where its
- * KV goes, the copier copies, metadata and attention do the rest; the model is called once a
- * step. */
+/* engine: generation with kvpager. The scheduler decides what a step computes, and the cache
+ * decides where its KV goes. The copier copies; metadata and attention do the rest. The model is
+ * called once per step. */
 #ifndef TINY_LLAMA_ENGINE_H
 #define TINY_LLAMA_ENGINE_H
 

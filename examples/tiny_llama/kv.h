@@ -1,12 +1,12 @@
-/* kv: the KV of a model in blocks, for whoever decides what a step computes (engine.c with the
- * scheduler, speculate.c without).
+/* kv: the KV of a model in blocks. Used by engine.c, with the scheduler, and by speculate.c,
+ * without.
  *
  *   kv_run_plan             copies that the step's rows need first
  *   kv_describe             the step's rows as arrays, for each layer group
  *   model_run               with kv_attend: new K and V to their slots, then attention
  *
- * A model without windows is one layer group; else its layers with full attention are group 0, and
- * those with a window group 1. Each group has a memory of its own, with its layers only. */
+ * A model without windows is one layer group. Else its layers with full attention are group 0, and
+ * those with a window group 1. Each group has a separate memory with only its layers. */
 #ifndef TINY_LLAMA_KV_H
 #define TINY_LLAMA_KV_H
 

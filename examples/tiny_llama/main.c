@@ -1,12 +1,12 @@
 /* A model that runs on kvpager: a tiny Llama with random weights.
  *
- * The same requests are generated with the KV of each sequence in one piece (plain.c) and with the
- * cache (engine.c), in one way after another. Some requests have samples, which are forked, and
- * beams, which are forked and closed at every token. Each time the tokens must be the same. So
- * they must with a draft whose trees of tokens are accepted in part (speculate.c). Then all of it
- * once more, with a window in the layer in the middle.
+ * The same requests are generated twice: with the KV of each sequence in one piece (plain.c), and
+ * with the cache (engine.c) in several ways. Some requests have samples, which are forked. Some
+ * have beams, which are forked and closed at every token. The tokens must be the same each time,
+ * also with a draft whose token trees are accepted in part (speculate.c). Then everything runs
+ * again with a window in the middle layer.
  *
- * tiny_llama --bench: a somewhat larger model, and how many tokens a second it makes. */
+ * tiny_llama --bench: tokens per second of a somewhat larger model. */
 #include <kvpager/attention.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* model: weights from a seed, one step at a time. Plain loops; nothing here is about caches. */
+/* model: weights from a seed, one step at a time. Plain loops that know no cache. */
 #include "model.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
-/* model: a small decoder-only transformer of Llama's kind, with random weights.
+/* model: a small decoder-only transformer like Llama, with random weights.
  *
- * Grouped-query attention, RMS norm, SwiGLU. It computes a step's tokens, of however many
- * sequences, one row each, and knows nothing of caches or positions: attention is a function that
- * is handed in, once with KV in blocks (engine.c), once with KV in one piece (plain.c).
+ * Grouped-query attention, RMS norm, SwiGLU. It computes the tokens of a step, one row each, for
+ * any number of sequences. It knows nothing of caches or positions. The caller passes attention as
+ * a function: with KV in blocks (engine.c), or with KV in one piece (plain.c).
  *
  * Shape letters: T tokens of a step, Q query heads, H KV heads, D head size, W width, F hidden size
  * of the feed-forward part, V vocabulary. */

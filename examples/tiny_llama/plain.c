@@ -1,5 +1,4 @@
-/* plain: K and V are [layers, positions, H, D], and grow at the end. Attention is the
- * textbook's. */
+/* plain: K and V are [layers, positions, H, D], and grow at the end. Textbook attention. */
 #include "plain.h"
 
 #include <math.h>

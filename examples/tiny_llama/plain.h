@@ -1,4 +1,4 @@
-/* plain: generation with the KV of one sequence in one piece. What the engine must agree with. */
+/* plain: generation with the KV of one sequence in one piece. The engine must agree with it. */
 #ifndef TINY_LLAMA_PLAIN_H
 #define TINY_LLAMA_PLAIN_H
 

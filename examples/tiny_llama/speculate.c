@@ -4,9 +4,9 @@
  *     ------------   |   nodes
  *       computed     last token of the sequence
  *
- * Its forward passes leave in `drawn` what the model draws after c and after each node. What is
- * drawn depends on the position only (generation_draw), so it is right where the path to it is:
- * the walk begins at c, and follows nodes for as long as one has the token that was drawn. */
+ * A forward pass leaves in `drawn` what the model draws after c and after each node. What is drawn
+ * depends only on the position (generation_draw), so it is right if the path to it is right. The
+ * walk begins at c, and follows nodes while one has the token that was drawn. */
 #include "speculate.h"
 
 #include <kvpager/trees.h>

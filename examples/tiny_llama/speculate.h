@@ -1,8 +1,8 @@
-/* speculate: generation with drafts, in token trees, and without the scheduler: the loop of an
- * engine that has one of its own. A round, of however many sequences:
+/* speculate: generation with drafts in token trees, without the scheduler: the loop of an engine
+ * that has its own scheduler. One round, for any number of sequences:
  *
  *   kvp_seq_extend_many     the token that was drawn last
- *   kvp_seq_extend_tree     what the draft proposes to follow it
+ *   kvp_seq_extend_tree     the tokens that the draft proposes after it
  *   one forward pass        over that token and all nodes, each seeing its ancestors
  *   kvp_seq_commit_many     the token
  *   kvp_seq_accept          the path that the model would have drawn itself

@@ -26,34 +26,36 @@
  *              arrays (blocks dropped from the lists), key i lies in slot i if i < sink_len, else
  *              in slot i - sink_len + window_offset.
  *   positions  Key i is at position i; with `window` arrays, if i >= sink_len, at i + key_offset.
- *              Of uncommitted keys (a tree), a query takes those that it may see to follow each
- *              other: the first is at the first uncommitted key's position, the next one after it,
- *              and so on. A query is at the position of the last key that the mask lets it see.
+ *              Of uncommitted keys (a tree), those that a query may see follow each other: the
+ *              first is at the position of the first uncommitted key, the next one behind it, and
+ *              so on. A query is at the position of the last key that the mask lets it see.
  *   mask       The queries of a sequence are its last keys. A query may see itself and all keys
- *              before it; of a tree, which may be the sequence's last keys, itself and its
- *              ancestors; with a bit mask, what its bits say; with causal = 0, every key.
- *   window     Of these, with K and R: positions 0 .. K-1 and p-R+1 .. p of a query at position p.
- *              p is what `query_positions` gives, if it is there.
+ *              before it. In a tree, which may be the sequence's last keys, it may see itself and
+ *              its ancestors. With a bit mask it may see what its bits say, and with causal = 0
+ *              every key.
+ *   window     With K and R, a query at position p sees only positions 0 .. K-1 and p-R+1 .. p of
+ *              these. `query_positions` gives p, if it is there.
  *   scores     Query head h reads KV head h / (Q / H). s = scale x (q . k); with a soft cap c,
  *              s = c x tanh(s / c).
- *   result     The weights are exp(s) over the sum of exp(s) of all keys seen, and exp(sink) of the
- *              head where there are sink logits. out = sum of weight x v; lse = ln of that sum.
+ *   result     Z is the sum of exp(s) of all keys seen, and of exp(sink) of the head if there are
+ *              sink logits. The weights are exp(s) / Z. out = sum of weight x v; lse = ln Z.
  *              Nothing seen and no sink: out = 0, lse = -infinity.
  *
  * Rotary embedding. KVP_ROPE_AT_WRITE: append turns K to the position given with each token, and
- * attention turns the query likewise. KVP_ROPE_AT_READ: K is stored as it comes; the keys that a
- * query sees are turned to 0, 1, 2, ..., the query to the last of these. Without a window that is
- * the same. With one, positions stay below K + R however long the sequence gets (StreamingLLM):
- * keys in the window are as far away as before, sinks never farther than K + R. V is never turned.
+ * attention turns the query likewise. KVP_ROPE_AT_READ: K is stored as it comes. The keys that a
+ * query sees are turned to 0, 1, 2, ..., the query to the last of these. Without a window the
+ * result is the same. With a window, positions stay below K + R however long the sequence gets
+ * (StreamingLLM): keys in the window keep their distance, and sinks are never farther away than K +
+ * R. V is never turned.
  *
- * Because each query is computed by itself, in the order of its keys, the reference gives the same
- * bits however sequences are ordered in the batch, a prompt is cut into chunks, or shared blocks
- * are put into levels. (Elements with scales: a scale may rise between two chunks.)
+ * The reference computes each query by itself, in the order of its keys. So it gives the same bits
+ * for any order of the batch, any chunks of a prompt, and any levels of shared blocks. (Except
+ * elements with scales: a scale may rise between two chunks.)
  *
  * Rules that hold for every call:
  *
  *   - A call that fails has written nothing but scratch memory. What a query needs of K and V must
- *     be there: an entry of a list outside 1 .. N-1 where a query sees a key is KVP_E_ARG.
+ *     be there. If a query sees a key in a list entry outside 1 .. N-1, the call is KVP_E_ARG.
  *   - KVP_E_ARG: a NULL or misaligned pointer, struct_size that cannot be one, a value out of
  *     range, arrays that do not fit each other, strides with which two elements written overlap.
  *   - What is written overlaps nothing that is read, except where it says so.
@@ -61,7 +63,7 @@
  *     or read if it is written, during the call.
  *
  * Shape letters: B sequences, T tokens of the step (of all sequences, one after the other), Q query
- * heads, H KV heads, D elements of K, Dv elements of V, N blocks, S tokens of a block, V
+ * heads, H KV heads. D elements of K, Dv elements of V, N blocks, S tokens of a block, V
  * uncommitted tokens of all trees.
  */
 #ifndef KVPAGER_ATTENTION_H
@@ -74,11 +76,12 @@
 extern "C" {
 #endif
 
-/* Which implementation computes. One that this processor, or this build, does not have is refused:
- * KVP_E_ARG. All but the reference compute in f32, and agree with it: the largest error, over the
- * largest |out|, is below 1e-5 for KVP_F32, 1e-2 for 16 and 3e-2 for 8 bits. Each gives the same
- * bits for the same call, whatever the number of threads; two of them do not. A NaN or an infinity
- * in K or V reaches every query that sees it, and may reach other queries of the same sequence. */
+/* Which implementation computes. One that this processor or this build does not have is refused:
+ * KVP_E_ARG. All but the reference compute in f32, and agree with it. The largest error, over the
+ * largest |out|, is below 1e-5 for KVP_F32, 1e-2 for 16 and 3e-2 for 8 bits. Each implementation
+ * gives the same bits for the same call, whatever the number of threads. Two implementations give
+ * different bits. A NaN or an infinity in K or V reaches every query that sees it, and may reach
+ * other queries of the same sequence. */
 enum {
     KVP_ATTN_AUTO = 0,        /* the fastest that there is (default) */
     KVP_ATTN_REFERENCE = 1,   /* scalar, in double precision: the definition of what is right */
@@ -97,8 +100,8 @@ KVP_API int kvp_attn_has(uint32_t impl);
 /* Alignment of scratch memory. */
 #define KVP_SCRATCH_ALIGN 64u
 
-/* Threads that attention is split over, by work: long sequences are cut into pieces, so that one of
- * them keeps all threads busy, too. */
+/* Threads that share the work of attention. Long sequences are cut into pieces, so that a single
+ * one keeps all threads busy, too. */
 typedef struct kvp_attn_team kvp_attn_team;
 
 /* Most threads of a team. */
@@ -221,7 +224,7 @@ KVP_SIZED void kvp_append_init(kvp_append *append);
 KVP_API kvp_status kvp_append_check(const kvp_append *append, kvp_why *out_why);
 
 /* Say how many bytes of scratch memory an append needs. Data pointers, slots and positions need not
- * be set, and T tokens or fewer need no more.
+ * be set. The size is enough for fewer tokens, too.
  * Returns: KVP_OK; KVP_E_ARG. Thread: pure. Cost: O(1) */
 KVP_API kvp_status kvp_append_bytes(const kvp_append *append, size_t *out_bytes);
 
@@ -320,8 +323,8 @@ KVP_SIZED void kvp_attention_init(kvp_attention *attention);
  * Returns: KVP_OK; KVP_E_ARG. Thread: pure. Cost: O(B) */
 KVP_API kvp_status kvp_attention_check(const kvp_attention *attention, kvp_why *out_why);
 
-/* Say how many bytes of scratch memory a call needs. q, out, lse and positions need not be set;
- * levels with fewer or shorter rows need no more.
+/* Say how many bytes of scratch memory a call needs. The pointers q, out, lse and positions need
+ * not be set. The size is enough for levels with fewer or shorter rows, too.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG: the sum does not fit size_t. Thread: pure.
  * Cost: O(rows of all levels) */
 KVP_API kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *out_bytes);
@@ -329,19 +332,19 @@ KVP_API kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *o
 /* Compute attention: prefill, chunks of it, decode, trees, in one batch.
  *
  * Partial results: run it over some of the keys only, with `lse`, and merge (kvp_merge_run). The
- * part that has the step's own keys is causal, the others are run with causal = 0. With a window,
+ * part that has the step's own keys is causal; run the others with causal = 0. With a window,
  * key_offset says where a part begins (sink_len and window_offset are 0), and the parts before the
- * step's own keys get query_positions; the result is that of one run, to rounding. A tree lies in
- * one part. KVP_ROPE_AT_READ turns by what a query sees in all: it cannot be cut into parts.
+ * step's own keys get query_positions. The result is that of one run, up to rounding. A tree lies
+ * in one part. KVP_ROPE_AT_READ turns by all that a query sees, so it cannot be cut into parts.
  *
  * Takes:   scratch      [n_bytes], aligned to KVP_SCRATCH_ALIGN
  * Gives:   out, lse
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: n_bytes; KVP_E_TOO_LONG
  * After-failure: nothing was written
- * Thread:  exclusive: out, lse, scratch, team; nobody writes the blocks that are read. Blocks:
- *          until the team's threads are done
- * Cost:    O(queries x keys seen x Q x (D + Dv)); blocks that several queries see, in a cascade of
- *          several sequences, are read once for up to 128 / (Q / H) of them
+ * Thread:  exclusive: out, lse, scratch, team; no other thread writes the blocks that are read.
+ *          Blocks: until the team's threads are done
+ * Cost:    O(queries x keys seen x Q x (D + Dv)). Blocks that several queries see (in a cascade: of
+ *          several sequences) are read once for up to 128 / (Q / H) of them
  */
 KVP_API kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size_t n_bytes);
 

@@ -1,4 +1,5 @@
-/* kvpager/events.h: what is stored where. For routers and whoever keeps a view of the cache.
+/* kvpager/events.h: what is stored where. For routers and other programs that keep a view of the
+ * cache.
  *
  *   config.max_events = 65536;
  *   ...
@@ -8,19 +9,18 @@
  *       else next += n;
  *   }
  *
- * Events are statements about the set of (hash, tier, group) whose KV can be found: STORED puts one
- * in, REMOVED takes one out, CLEARED takes all of a namespace out, or all there are. Whoever
- * applies them in order to an empty set, or to a snapshot, has that set. They are numbered 1, 2,
- * ... without gap; the newest max_events are remembered; reading takes nothing away, so any number
- * of readers may keep each its own place.
+ * Events describe the set of (hash, tier, group) whose KV can be found. STORED adds one, REMOVED
+ * removes one, CLEARED removes all of a namespace, or all there are. A reader that applies them in
+ * order to an empty set, or to a snapshot, has that set. They are numbered 1, 2, ... without gaps,
+ * and the newest max_events are remembered. Reading takes nothing away, so each of any number of
+ * readers keeps its own place.
  *
  * A unit is stored when its node gets its first block in the tier (and group), and removed when its
- * last one goes. What a flush (or the last kvp_ns_close) makes unreachable is CLEARED, and its
- * eviction later is not told. After an invalidation, units that lay behind a withdrawn one are
- * unreachable, and stay in the set until they are evicted (a hit always begins at the root, and
- * ends before them). Equal hashes are one element: nothing is told while another node under a live
- * root with the same hash has the tier. (With hashes that callers gave, and that are wrong, the
- * view is wrong; hits never are.)
+ * last block goes. What a flush (or the last kvp_ns_close) makes unreachable is CLEARED; its later
+ * eviction is no event. After an invalidation, units behind a withdrawn one are unreachable. They
+ * stay in the set until they are evicted (a hit always begins at the root, and ends before them).
+ * Equal hashes are one element: there is no event while another node under a live root with the
+ * same hash has the tier. (If callers give wrong hashes, the view is wrong; hits never are.)
  */
 #ifndef KVPAGER_EVENTS_H
 #define KVPAGER_EVENTS_H
@@ -61,9 +61,9 @@ typedef struct kvp_event {
  *          capacity     of out_events; 0: no events are read. out_tokens has room for capacity x U,
  *                       or is NULL: no tokens
  * Gives:   out_events, out_tokens  [out_n_events]; 0 when there is nothing new
- * Returns: KVP_OK; KVP_E_BEHIND: event `from` is not remembered any more; KVP_E_AGAIN: it is being
- *          written over, and was so each time; KVP_E_ARG: from is 0, or more than one beyond the
- *          newest; KVP_E_STATE: max_events is 0
+ * Returns: KVP_OK; KVP_E_BEHIND: event `from` is not remembered any more; KVP_E_AGAIN: it was being
+ *          overwritten each time; KVP_E_ARG: from is 0, or more than one beyond the newest;
+ *          KVP_E_STATE: max_events is 0
  * After-failure: beside a running call, KVP_E_BEHIND and KVP_E_AGAIN leave anything in out_events
  *          and out_tokens
  * Thread:  any. Not recorded. Cost: O(events read x U)
@@ -71,8 +71,8 @@ typedef struct kvp_event {
 KVP_API kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
                                    uint32_t capacity, int32_t *out_tokens, uint32_t *out_n_events);
 
-/* List the whole set as STORED events, ancestors before descendants, all with one number: that of
- * the newest event. Go on with kvp_events_read from the number after it.
+/* List the whole set as STORED events, ancestors before descendants. All have the number of the
+ * newest event. Continue with kvp_events_read from the number after it.
  *
  * Takes:   capacity     of out_events; out_tokens as above. 0 asks for the number of events only
  * Gives:   out_number   also on KVP_E_TOO_SMALL and with capacity 0, as out_n_events

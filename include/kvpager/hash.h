@@ -1,8 +1,8 @@
 /* kvpager/hash.h: the content hash. Pure, frozen, the same on every machine.
  *
- * A prefix's identity outside the process (routers, other engines, logs), and inside it an
- * accelerator for look-ups; a hit is always decided by comparing tokens, keys and the prefix
- * before. The chain:
+ * The hash is a prefix's identity outside the process (routers, other engines, logs). Inside the
+ * process it only speeds up look-ups: tokens, keys and the prefix before always decide whether
+ * there is a hit. The chain:
  *
  *   root = XXH3-128( "kvpager1"              8 bytes, the version tag
  *                    U                       u32 little-endian, unit_tokens
@@ -52,7 +52,7 @@ typedef struct kvp_hash_input {
 
 /* Hash every full unit of a run of tokens, chained from `parent`.
  *
- * Makes what kvp_prompt.hashes takes, anywhere, in any thread; may be continued: the last hash is
+ * The call makes what kvp_prompt.hashes takes, in any thread. It may be continued: the last hash is
  * the parent of the tokens that follow. 131,072 tokens in units of 16 give 8,192 hashes.
  *
  * Takes:   input        see above

@@ -1,4 +1,4 @@
-/* kvpager/inspect.h: what is in a cache that another process works on.
+/* kvpager/inspect.h: read what is in a cache that another process uses.
  *
  *   memory = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);     the owner: a cache in
  *   kvp_cache_create(&config, memory, n, &cache);                            a file (/dev/shm/x)
@@ -6,20 +6,21 @@
  *   kvp_arena_inspect(&source, &options, &report);             another process, at any time
  *   kvpager inspect /dev/shm/x                                 the same as a command
  *
- * The inspector takes no lock and writes nothing; the owner does not know of it. It copies what it
- * needs of the arena and looks at the copy.
+ * The inspector takes no lock and writes nothing; the owner does not notice it. It copies what it
+ * needs of the arena and reads the copy.
  *
- *   One moment  Every call marks in the arena that it is inside, at the price of two stores.
+ *   One moment  Every call marks in the arena that it is inside, at the cost of two stores.
  *               Configuration and figures are read again until no call was inside. The rest takes
- *               longer: if calls were made meanwhile, the state is KVP_ARENA_MOVING, and what is
- *               told of sequences and blocks is of several moments: it may not add up.
- *   Any bytes   Nothing in the arena is believed. Sizes and offsets must be those that the
- *               configuration gives, and everything that points somewhere is looked at first. A
- *               damaged arena, or one that somebody forged, is refused or called damaged.
+ *               longer. If calls were made meanwhile, the state is KVP_ARENA_MOVING: sequences and
+ *               blocks were read at several moments, and may not add up.
+ *   Any bytes   Nothing in the arena is trusted. Sizes and offsets must be those that the
+ *               configuration gives, and everything that points somewhere is checked first. A
+ *               damaged or forged arena is refused or reported as damaged.
  *   Whole       A copy of one moment is audited as kvp_check(cache, 3, ...) audits a cache.
- *   Version     Arenas are laid out anew from version to version: the inspector's must be the
- *               owner's, and so the machine's kind.
- *   Not secret  An arena holds token values and the hash seed: open the file to its owner only.
+ *   Version     The layout of arenas changes from version to version. Inspector and owner must have
+ *               the same version and the same kind of machine.
+ *   Not secret  An arena holds token values and the hash seed: make the file readable by its owner
+ *               only.
  */
 #ifndef KVPAGER_INSPECT_H
 #define KVPAGER_INSPECT_H
@@ -49,12 +50,12 @@ typedef struct kvp_arena_seq {
     uint32_t
         ns; /* number of its namespace, as told before; UINT32_MAX: closed, or flushed, since */
     uint32_t tier; /* KVP_HOST: swapped out */
-    uint32_t tokens;
+    uint32_t n_tokens;
     uint32_t prompt_tokens;
     uint32_t cached_tokens;
     uint32_t computed_tokens;
     uint32_t tree_tokens;
-    uint32_t blocks; /* of its row */
+    uint32_t n_blocks; /* of its row */
 } kvp_arena_seq;
 
 typedef struct kvp_arena_options {

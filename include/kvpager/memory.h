@@ -36,17 +36,17 @@
  * token_stride 2048, head_stride 256, block_stride 32768; tensor 0, tensor_step 1, layer_stride 0;
  * K at offset 0, V at N * 32768.
  *
- * A memory is a layout with addresses. Layers and heads are counted from 0 in each memory;
- * first_layer and first_head say which of the model's they are, where a device has a part of them
- * (tensor or pipeline parallel). Block ids are the cache's; all tensors have a block 0.
+ * A memory is a layout with addresses. Layers and heads are counted from 0 in each memory. If a
+ * device has a part of the model (tensor or pipeline parallel), first_layer and first_head say
+ * which. Block ids are the cache's; all tensors have a block 0.
  *
  * Rules that hold for every call:
  *
  *   - A call that fails has written nothing, neither outputs nor KV.
  *   - KVP_E_ARG: a NULL pointer where none may be, struct_size that cannot be one, a value out of
  *     range; every call that returns a status can return it. The comments list the others.
- *   - The description of a memory never changes: any thread may ask. Who reads and writes KV at the
- *     same time, and where, is the caller's business, as with any memory.
+ *   - The description of a memory never changes: any thread may read it. The caller orders reads
+ *     and writes of KV, as with any memory.
  *   - Nothing allocates except wrap and create.
  *
  * Shape letters: N blocks, S tokens of a block, L layers, H KV heads, D elements of a token and
@@ -77,9 +77,9 @@ enum {
 /* Tell the bytes of an element; 0 for a number that is no type. Thread: pure. */
 KVP_API size_t kvp_type_bytes(uint32_t type);
 
-/* Tell the smallest scale with which values up to max_abs fit: max_abs / 127 for KVP_INT8, / 448
- * for KVP_E4M3; at least the smallest normal f32, and infinity counts as the largest f32. 1 for
- * NaN, and for the other types. Thread: pure. */
+/* Tell the smallest scale with which values up to max_abs fit: max_abs / 127 for KVP_INT8, max_abs
+ * / 448 for KVP_E4M3. It is at least the smallest normal f32; infinity counts as the largest f32.
+ * It is 1 for NaN, and for the other types. Thread: pure. */
 KVP_API float kvp_type_scale(uint32_t type, float max_abs);
 
 /* Read elements as f32: element x scale, in f32. With scale 1 the result is exact.
@@ -179,10 +179,10 @@ KVP_SIZED void kvp_layout_init(kvp_layout *layout);
 
 /* Fill in where K and V lie, side by side, in the given order.
  *
- * An order has a letter for each dimension, outermost first, as one writes a tensor's shape: N, S,
- * H, D; L if one tensor has all layers (else there is one for each); 2 if K and V are in the same
- * tensor (else the K tensors come first, then the V tensors); x, innermost and after D, if runs of
- * 16 bytes are split off D. Tensors are dense.
+ * An order has a letter for each dimension of a tensor's shape, outermost first. N, S, H and D are
+ * always there. L: one tensor has all layers (else there is one for each). 2: K and V are in the
+ * same tensor (else the K tensors come first, then the V tensors). x, innermost and after D: runs
+ * of 16 bytes are split off D. Tensors are dense.
  *
  * Takes:   layout       with struct_size, type, n_blocks, block_tokens, n_layers, n_heads, k.size
  *                       and v.size set
@@ -211,10 +211,10 @@ KVP_API kvp_status kvp_layout_add_scales(kvp_layout *layout, const char *order);
 /* Check a layout. When it passes, no element lies outside its tensor, none is misaligned, and no
  * two overlap, K, V and scales of all layers taken together.
  *
- * To be shown apart, strides must nest: ordered by size, each one covers all that the smaller ones
- * reach (dimensions of size 1 do not count); and where two parts lie among each other their strides
- * must be equal, from the largest down to the one that parts them. All layouts that come from
- * reshaping, permuting, slicing and padding do, of one tensor.
+ * The check needs strides that nest: ordered by size, each one covers all that the smaller ones
+ * reach (dimensions of size 1 do not count). If two parts are interleaved, their strides must be
+ * equal, from the largest down to the one that separates them. This holds for all layouts that come
+ * from reshaping, permuting, slicing and padding one tensor.
  *
  * Takes:   layout       any bytes, with struct_size set
  * Gives:   out_why      written always; may be NULL
@@ -231,8 +231,8 @@ typedef struct kvp_slice {
     uint32_t n_heads;
 } kvp_slice;
 
-/* Describe a part of the layers and heads of a layout, in the same tensors: rank 3's heads of a
- * host memory that has all of them, say.
+/* Describe a part of the layers and heads of a layout, in the same tensors: for example, rank 3's
+ * heads of a host memory that has all heads.
  *
  * Gives:   out_slice    n_tensors as in `layout`; may be `layout` itself
  * Returns: KVP_OK; KVP_E_ARG: `layout` does not have all of the slice, or the slice is empty, or
@@ -309,7 +309,8 @@ typedef struct kvp_memory_info {
     int32_t numa_node;     /* -1: any */
 } kvp_memory_info;
 
-/* Read what a memory is made of. Gives: out_layout, out_info; either may be NULL. Thread: read. */
+/* Read what a memory is made of. Gives: out_layout, out_info; either may be NULL.
+ * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_SIZED kvp_status kvp_memory_describe(const kvp_memory *memory, kvp_layout *out_layout,
                                          kvp_memory_info *out_info);
 
@@ -335,8 +336,8 @@ typedef struct kvp_layer_part {
     size_t scale_head_stride;
 } kvp_layer_part;
 
-/* One layer as plain numbers. May also be filled by hand: everything that takes it uses nothing
- * else, and trusts it. */
+/* One layer as plain numbers. It may also be filled by hand: calls that take it use nothing else,
+ * and trust it. */
 typedef struct kvp_layer {
     uint32_t type;
     uint32_t n_blocks;
@@ -373,10 +374,9 @@ KVP_API kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slo
 
 /* Write K or V of one token and head, rounded as kvp_type_from_f32 does.
  *
- * With scales: the first token of a block begins it: it sets the scale of its head, kvp_type_scale
- * of its largest finite value. Another token that needs a larger one raises it to that, and the
- * other slots of the block are rounded once more, to the new scale. So write the first token of a
- * block first.
+ * With scales, the first token of a block sets the scale of its head: kvp_type_scale of its largest
+ * finite value. Another token that needs a larger scale raises it, and the other slots of the block
+ * are rounded again, to the new scale. So write the first token of a block first.
  *
  * Takes:   as kvp_layer_read; slot KVP_NO_SLOT: nothing is written
  *          values       [D]
@@ -395,8 +395,8 @@ typedef struct kvp_gather {
     uint32_t n_tokens; /* begin + n_tokens <= n_row * S */
 } kvp_gather;
 
-/* Read the K and V of tokens [begin, begin + n_tokens) of a sequence as f32. For people who look
- * for a mistake: not made to be fast.
+/* Read the K and V of tokens [begin, begin + n_tokens) of a sequence as f32. Made for debugging,
+ * not for speed.
  *
  * Gives:   out_k        [n_tokens, H, D]; NaN where the row has the null block; may be NULL
  *          out_v        the same; may be NULL, and must be where there is no V
@@ -464,8 +464,8 @@ KVP_API void kvp_copier_destroy(kvp_copier *copier);
 /* Run a plan: the used slots of each source block, with the scales of the block, to the destination
  * block; phase after phase. What lies behind n_tokens in a destination is left as it is.
  *
- * On the CPU the work is done when the call returns. Other back ends may only have ordered it: it
- * runs after all that was ordered before on this copier, and the fence says when it is done.
+ * On the CPU the work is done when the call returns. Other back ends may only order it: it runs
+ * after all that was ordered before on this copier, and the fence says when it is done.
  *
  * Large amounts go past the CPU's caches; a few blocks, as copy-on-write makes them, stay there.
  *
@@ -481,13 +481,12 @@ KVP_API void kvp_copier_destroy(kvp_copier *copier);
 KVP_API kvp_status kvp_copier_run(kvp_copier *copier, const kvp_copy *copies, uint32_t n_copies,
                                   uint64_t *out_fence);
 
-/* Move the KV of single tokens within the device tier, in all layers of the group: accepted tokens
- * of a tree, together. As if every source were read before any destination is written, so the order
- * does not matter, and chains and cycles are right.
+/* Move the KV of single tokens within the device tier, in all layers of the group: for example, the
+ * accepted tokens of a tree. The call works as if every source was read before any destination is
+ * written. So the order does not matter, and chains and cycles are right.
  *
- * With scales: where a token comes to a block whose scale is smaller, that scale rises to the
- * token's and the block's other slots are rounded once more; where it is larger, the token's
- * elements are rounded to it.
+ * With scales: if the block's scale is smaller than the token's, it rises to the token's, and the
+ * block's other slots are rounded again. If it is larger, the token's elements are rounded to it.
  *
  * Takes:   group        layer group
  *          moves        [n_moves]; slots of the null block may not be named; src = dst is allowed

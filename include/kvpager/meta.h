@@ -10,40 +10,40 @@
  * A batch is B sequences and the tokens that a step computes for each: positions begin[b] ..
  * begin[b] + n_tokens[b] - 1. T is their sum. A sequence's length in a step is begin[b] +
  * n_tokens[b]: what the step writes is counted, reserved slots are not. Example, S = 4: a decoding
- * sequence with row 7 3 9 and 9 computed tokens, begin 9, one token: length 10, three blocks, last
- * block length 2, position 9, slot 9 * 4 + 1 = 37.
+ * sequence with row 7 3 9 and 9 computed tokens computes one token, begin 9. Its length is 10, with
+ * three blocks and a last block length of 2. The token's position is 9, its slot 9 * 4 + 1 = 37.
  *
- * Trees (trees.h). The nodes of a sequence's tree are counted on behind its tokens: begin and
- * n_tokens count node j as tokens + j. What a step computes by default is every token that is not
- * computed, and the whole tree; a later round of nodes begins at tokens + its first one. Node j is
- * written to the slot of tokens + j and is at position tokens + its depth. A length counts all
- * nodes up to the last one that the step computes. Who sees whom: kvp_meta_tree.
+ * Trees (trees.h). The nodes of a sequence's tree count behind its tokens: begin and n_tokens count
+ * node j as tokens + j. By default a step computes every token that is not computed, and the whole
+ * tree. A later round of nodes begins at tokens + its first node. Node j is written to the slot of
+ * tokens + j and is at position tokens + its depth. A length counts all nodes up to the last one
+ * that the step computes. kvp_meta_tree says which keys a node sees.
  *
- * Windows (windows.h). Rows are those of batch.group, and every format but `windowed` has dropped
- * entries in place, as the null block: kernels must not use what the window hides, but may read it.
- * (Zero the null block's V once for kernels that multiply masked values by 0 instead of leaving
- * them out.) What a step needs is what windows.h calls kept with q = begin, or q = tokens when it
- * begins inside a tree; an entry of it within the length that was dropped is KVP_E_DROPPED.
+ * Windows (windows.h). Rows are those of batch.group. In every format but `windowed`, a dropped
+ * entry is the null block. Kernels may read what the window hides, but must not use it. (Zero the
+ * null block's V once for kernels that multiply masked values by 0 instead of leaving them out.) A
+ * step needs the entries that windows.h calls kept with q = begin, or q = tokens when it begins
+ * inside a tree. If one of them within the length was dropped, the call is KVP_E_DROPPED.
  *
  * Rules that hold for every call:
  *
  *   - Memory is the caller's: ask for sizes first, then give arrays, or let one buffer be cut into
  *     them (kvp_meta_place_...). An array pointer that is NULL is not filled. Nothing allocates.
  *   - Index arrays are int32, slots int64. Same cache, same batch: same bytes.
- *   - All or nothing: nothing is written unless the call succeeds. In this order: pointers and
- *     struct_size, n_seqs 0, group (KVP_E_ARG); handles (KVP_E_HANDLE); a sequence named twice
- *     (KVP_E_ARG); then for each sequence positions beyond its tokens and its tree (KVP_E_ARG),
- *     swapped out, or slots of the step that are neither computed nor writable: extend first
- *     (KVP_E_STATE), a dropped entry (KVP_E_DROPPED); totals that do not fit int32
- *     (KVP_E_TOO_LONG); arrays too small (KVP_E_TOO_SMALL).
+ *   - All or nothing: nothing is written unless the call succeeds. Checks run in this order.
+ *     Pointers and struct_size, n_seqs 0, group (KVP_E_ARG); handles (KVP_E_HANDLE); a sequence
+ *     named twice (KVP_E_ARG). Then for each sequence: positions beyond its tokens and its tree
+ *     (KVP_E_ARG); swapped out, or slots of the step that are neither computed nor writable, so
+ *     extend first (KVP_E_STATE); a dropped entry (KVP_E_DROPPED). Last: totals that do not fit
+ *     int32 (KVP_E_TOO_LONG); arrays too small (KVP_E_TOO_SMALL).
  *   - Sequences may come in any order; a step's prefills, chunks, decodes and trees may be mixed.
- *   - Cost: where positions or trees are written, O(V) more than is said, V as in kvp_meta_sizes.
+ *   - Cost: writing positions or trees adds O(V), V as in kvp_meta_sizes.
  *   - Thread: cache, for all that take a cache (they use scratch memory; they change nothing, and
  *     are not recorded).
  *
- * Formats: dense (vLLM, FlashAttention, trtllm-gen), CSR (FlashInfer, TVM), windowed (CSR without
- * dropped entries), tree (who sees whom: intervals, and FlashInfer's mask), cascade (CSR per
- * level), TensorRT-LLM block offsets, and delta (what changed in rows that the caller has).
+ * Formats: dense (vLLM, FlashAttention, trtllm-gen), CSR (FlashInfer, TVM) and windowed (CSR
+ * without dropped entries). Tree has intervals and FlashInfer's mask, cascade has CSR per level.
+ * There are also TensorRT-LLM block offsets, and delta (what changed in rows that the caller has).
  */
 #ifndef KVPAGER_META_H
 #define KVPAGER_META_H
@@ -56,15 +56,15 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------ the batch */
 
-/* A batch. Zero it, set struct_size = sizeof(kvp_meta_batch), then the fields. */
+/* A batch. Initialise it by name: {.struct_size = sizeof(kvp_meta_batch), ...}. */
 typedef struct kvp_meta_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B, >= 1 */
     uint32_t group;           /* layer group */
     const kvp_seq *seqs;      /* [B], each once */
-    const uint32_t *begin;    /* [B] position of the first token that the step computes; NULL: the
-                                 first that is not computed; if all are, the tree's first node; if
-                                 there is no tree, the last token */
+    const uint32_t *begin;    /* [B] position of the first token that the step computes. NULL: the
+                                 first that is not computed. If all are, the tree's first node, or
+                                 without a tree the last token */
     const uint32_t *n_tokens; /* [B] tokens and nodes that it computes, may be 0; NULL: all from
                                  begin on */
 } kvp_meta_batch;
@@ -80,13 +80,16 @@ typedef struct kvp_meta_sizes {
     uint64_t n_mask_bytes; /* of a mask over rows; one over windowed lists is no larger */
 } kvp_meta_sizes;
 
-/* Measure a batch. Returns: as above. Cost: O(B), V or not. */
+/* Measure a batch.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE; KVP_E_STATE; KVP_E_DROPPED; KVP_E_TOO_LONG, as at the
+ *          top of this file. Thread: cache. Cost: O(B), also with trees. */
 KVP_API kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batch,
                                     kvp_meta_sizes *out_sizes);
 
 /* ---------------------------------------------------------------------------------------- dense */
 
-/* Padded table. Zero it, set struct_size, then the capacities and the arrays that are wanted. */
+/* Padded table. Initialise it by name: {.struct_size = sizeof(kvp_meta_dense), ...},
+ * with the capacities and the arrays that are wanted. */
 typedef struct kvp_meta_dense {
     size_t struct_size;
     uint32_t row_stride;   /* entries from one row to the next, >= M; rows are padded with 0 */
@@ -98,7 +101,8 @@ typedef struct kvp_meta_dense {
     int32_t *positions;    /* [T] */
 } kvp_meta_dense;
 
-/* Fill a dense table. Cost: O(B x row_stride + T). */
+/* Fill a dense table.
+ * Returns: as kvp_meta_measure; KVP_E_TOO_SMALL. Thread: cache. Cost: O(B x row_stride + T). */
 KVP_API kvp_status kvp_meta_fill_dense(kvp_cache *cache, const kvp_meta_batch *batch,
                                        const kvp_meta_dense *dense);
 
@@ -117,17 +121,17 @@ typedef struct kvp_meta_csr {
     int64_t *slot_mapping;   /* [T] as kvp_meta_dense */
 } kvp_meta_csr;
 
-/* Fill CSR arrays. Cost: O(E + T). */
+/* Fill CSR arrays. Returns: as kvp_meta_fill_dense. Thread: cache. Cost: O(E + T). */
 KVP_API kvp_status kvp_meta_fill_csr(kvp_cache *cache, const kvp_meta_batch *batch,
                                      const kvp_meta_csr *csr);
 
 /* ------------------------------------------------------------------------------------- windowed */
 
-/* CSR without the entries that the step has no use for, because a window left them behind or will.
- * Listed are the entries that windows.h calls kept with q = begin (q = tokens when the step begins
- * inside a tree). Of the keys in them, kept ones are those before K, and those from the first on
- * that the step's first query sees: position max(K, q + 1 - R). Later queries see less: kernels
- * apply `recent` for each. For kept key i:
+/* CSR without the entries that a window hides from the step. It lists the entries that windows.h
+ * calls kept with q = begin (q = tokens when the step begins inside a tree). Of the keys in them,
+ * two ranges are kept: those before K, and those from the first key that the step's first query
+ * sees, position max(K, q + 1 - R). Later queries see less: kernels apply `recent` for each. For
+ * kept key i:
  *
  *   list slot   i  if i < sink_len, else i - sink_len + window_offset
  *   position    i  if i < sink_len, else i + key_offset     (a token's; a node's is by its depth)
@@ -158,13 +162,13 @@ typedef struct kvp_meta_windowed {
     uint32_t *recent;        /* [B] R; 0: no window, every key is seen */
 } kvp_meta_windowed;
 
-/* Fill windowed lists. Cost: O(F + T). */
+/* Fill windowed lists. Returns: as kvp_meta_fill_dense. Thread: cache. Cost: O(F + T). */
 KVP_API kvp_status kvp_meta_fill_windowed(kvp_cache *cache, const kvp_meta_batch *batch,
                                           const kvp_meta_windowed *windowed);
 
 /* ----------------------------------------------------------------------------------------- tree */
 
-/* Whose keys a mask's columns are. */
+/* Which keys the columns of a mask stand for. */
 enum {
     KVP_MASK_ROWS = 0,    /* slots 0 .. length - 1 of the row: with dense and CSR (default) */
     KVP_MASK_WINDOWED = 1 /* slots of the list of kvp_meta_windowed, gap included */
@@ -180,10 +184,10 @@ enum {
  * Query q sees node k when enter[k] <= enter[q] < exit[k], and all tokens; of these, what the
  * window shows to its position: K and R with tokens + depth.
  *
- * The mask says all of it for every sequence, those without trees too, as FlashInfer reads it
- * (packed custom mask): bit q x keys + k of the sequence's bytes, lowest bit of a byte first. (For
- * attention.h: give a mask over rows together with the window's K and R and with indptr; one over
- * windowed lists by itself.) */
+ * The mask says all of this for every sequence, also without a tree. It has the form of
+ * FlashInfer's packed custom mask: bit q x keys + k of the sequence's bytes, lowest bit of a byte
+ * first. (For attention.h: give a mask over rows together with the window's K and R and with
+ * indptr; one over windowed lists by itself.) */
 typedef struct kvp_meta_tree {
     size_t struct_size;
     uint32_t max_nodes;      /* capacity of the arrays of V, >= V */
@@ -197,8 +201,9 @@ typedef struct kvp_meta_tree {
     uint8_t *mask;           /* [mask_indptr[B]] bits behind a sequence's last are 0 */
 } kvp_meta_tree;
 
-/* Fill trees and masks. Returns: also KVP_E_TOO_LONG when mask or mask_indptr is wanted and the
- * bytes do not fit int32. Cost: O(V), and with a mask O(its bits). */
+/* Fill trees and masks.
+ * Returns: as kvp_meta_fill_dense; KVP_E_TOO_LONG also when mask or mask_indptr is wanted and the
+ *          bytes do not fit int32. Thread: cache. Cost: O(V), and with a mask O(its bits). */
 KVP_API kvp_status kvp_meta_fill_tree(kvp_cache *cache, const kvp_meta_batch *batch,
                                       const kvp_meta_tree *tree);
 
@@ -217,11 +222,11 @@ typedef struct kvp_meta_level {
     uint32_t n_entries;      /* written */
 } kvp_meta_level;
 
-/* Sequences that share leading blocks, computed together there. Level 0 has what most share, the
- * last level what each has alone. A level but the last holds only full blocks whose keys all lie
- * before the first query of every member, so no mask is needed there: tokens, not nodes; with a
- * window, sinks only. A shared block appears once for the sequences that share it, unless more
- * levels would be needed than max_levels.
+/* Sequences that share leading blocks, computed together there. Level 0 has the blocks that most
+ * sequences share, the last level those of each sequence alone. Other levels than the last hold
+ * only full blocks whose keys all lie before the first query of every member. So they need no mask:
+ * they hold tokens, not nodes, and with a window sinks only. A shared block appears once for the
+ * sequences that share it, unless that needs more than max_levels levels.
  *
  * Attention: for each level, all queries in the order of `order` against their group's blocks; the
  * results merge by their log-sum-exp. */
@@ -237,7 +242,8 @@ typedef struct kvp_meta_cascade {
 } kvp_meta_cascade;
 
 /* Fill a cascade. Sequences are ordered by their leading blocks that may be shared, compared id by
- * id, the shorter first; equal ones by their place in the batch. Cost: O(E log B). */
+ * id, the shorter first. Sequences with equal blocks keep the order of the batch.
+ * Returns: as kvp_meta_fill_dense. Thread: cache. Cost: O(E log B). */
 KVP_API kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch *batch,
                                          kvp_meta_cascade *cascade);
 
@@ -245,9 +251,9 @@ KVP_API kvp_status kvp_meta_fill_cascade(kvp_cache *cache, const kvp_meta_batch 
 
 /* Block offsets [B, 2, M] (K row, V row), counted in units of one layer's K or V of one block.
  * These lie as [block, layer, K and V]: the K entry of block b is b * layers_per_block * 2, for the
- * first layer; the V entry is one more. Padding: -1, which no kernel reads. A dropped entry is the
- * null block's, 0 and 1: kernels load whole tiles across a window's edge and mask them afterwards,
- * and -1 is not memory. For [pools, B, 2, M], call once for each pool. */
+ * first layer; the V entry is one more. Padding is -1, which no kernel reads. A dropped entry is
+ * the null block's, 0 and 1, because kernels load whole tiles across a window's edge and mask them
+ * afterwards. For [pools, B, 2, M], call once for each pool. */
 typedef struct kvp_meta_trtllm {
     size_t struct_size;
     uint32_t layers_per_block; /* layers of the pool, >= 1 */
@@ -256,8 +262,9 @@ typedef struct kvp_meta_trtllm {
     int32_t *seq_lens;         /* [B] */
 } kvp_meta_trtllm;
 
-/* Fill block offsets. Returns: also KVP_E_TOO_LONG when an offset does not fit int32.
- * Cost: O(B x row_stride). */
+/* Fill block offsets.
+ * Returns: as kvp_meta_fill_dense; KVP_E_TOO_LONG also when an offset does not fit int32.
+ * Thread:  cache. Cost: O(B x row_stride). */
 KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *batch,
                                         const kvp_meta_trtllm *trtllm);
 
@@ -265,8 +272,8 @@ KVP_API kvp_status kvp_meta_fill_trtllm(kvp_cache *cache, const kvp_meta_batch *
 
 /* What changed in rows that the caller has a copy of, on a device for instance.
  *
- * The caller keeps two numbers for each sequence: the row version and the number of entries that it
- * has (both 0 for a new one, or to have it whole), from the delta before. */
+ * The caller keeps two numbers for each sequence from the delta before: the row version, and the
+ * number of entries that it has. Both are 0 for a new sequence, or to get the whole row. */
 typedef struct kvp_meta_delta {
     size_t struct_size;
     uint32_t max_entries;        /* capacity of entries; 0 asks for n_entries only */
@@ -282,9 +289,9 @@ typedef struct kvp_meta_delta {
     uint32_t reserved;           /* 0 */
 } kvp_meta_delta;
 
-/* Fill a delta: whole rows, reserved blocks and dropped entries too. begin and n_tokens of the
- * batch are not looked at, and nothing is refused because it was dropped.
- * Cost: O(B + entries). */
+/* Fill a delta: whole rows, with reserved blocks and dropped entries. begin and n_tokens of the
+ * batch are ignored.
+ * Returns: as kvp_meta_fill_dense, but never KVP_E_DROPPED. Thread: cache. Cost: O(B + entries). */
 KVP_API kvp_status kvp_meta_fill_delta(kvp_cache *cache, const kvp_meta_batch *batch,
                                        kvp_meta_delta *delta);
 
@@ -311,7 +318,8 @@ KVP_API kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *s
 KVP_API kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_sizes *sizes,
                                            void *buffer, size_t capacity, size_t *out_n_bytes);
 
-/* With sizes.n_mask_bytes 0: mask and mask_indptr are NULL. */
+/* The same for a tree. If sizes.n_mask_bytes is 0, mask and mask_indptr are NULL.
+ * Returns: as kvp_meta_place_dense. Thread: pure. */
 KVP_API kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
                                        void *buffer, size_t capacity, size_t *out_n_bytes);
 

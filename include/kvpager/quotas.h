@@ -1,4 +1,4 @@
-/* kvpager/quotas.h: how many blocks a namespace may have before its own go first.
+/* kvpager/quotas.h: how many blocks a namespace may have before its own are evicted first.
  *
  *   config.quotas = 1;
  *   ...
@@ -8,45 +8,44 @@
  *   ...
  *   kvp_ns_info_get(cache, ns, &info);              info.blocks, info.cached_blocks
  *
- * Without quotas one tenant with many distinct prompts evicts what all others have cached. A quota
+ * Without quotas, one tenant with many distinct prompts evicts what all others have cached. A quota
  * bounds what that tenant can take from them. It never makes a call fail, and never leaves memory
- * idle: a namespace may have more blocks than its quota as long as nobody needs them.
+ * idle: a namespace may have more blocks than its quota while no other namespace needs them.
  *
  * What counts. A block counts for the namespace of the sequence that it was taken for (a restored
- * block: for its namespace), from then until it is free, or parked without content. Held, cached
- * and parked blocks count once each, however many sequences hold them: forks and hits add nothing,
- * a copy-on-write, a duplicate and a copy from the host add one each. Blocks of all layer groups
- * count alike; null entries of a window do not. Each tier counts for itself: a swapped sequence's
- * blocks count on the host, a block that is kept there (swap.h) for the namespace that it was
- * evicted from. A flush changes no count: what it forgot is memory that the namespace still has,
- * and is the first to go. When the last opener closes, its blocks count for nobody, and the quota
- * is forgotten; so is the count, not the quota, on kvp_cache_reset.
+ * block: for its namespace). It counts from then until it is free, or parked without content. Held,
+ * cached and parked blocks count once each, however many sequences hold them. So forks and hits add
+ * nothing; a copy-on-write, a duplicate and a copy from the host add one each. Blocks of all layer
+ * groups count equally; null entries of a window do not count. Each tier counts separately: a
+ * swapped sequence's blocks count on the host. A block that is kept there (swap.h) counts for the
+ * namespace that it was evicted from. A flush changes no count: the forgotten blocks are memory
+ * that the namespace still has, and go first. When the last opener closes, its blocks count for no
+ * namespace, and the quota is forgotten. kvp_cache_reset sets the count to 0, and keeps the quota.
  *
- * Which block a take takes. One of a tier for a namespace T, in this order:
+ * Which block a take takes. For a namespace T on one tier, in this order:
  *   1. the first block in the queue (cache.h), if it is free;
  *   2. if T has a cached block there, and as many blocks as its quota or more: the first cached
  *      block of T;
  *   3. if namespaces are over their quotas (more blocks than the quota, at least one of them
  *      cached): the first cached block of one of them. They take turns in the order of their
- *      places, beginning behind the one that was last, with the lowest after a reset; a namespace
+ *      places, beginning behind the one that was last. After a reset the lowest begins. A namespace
  *      opens at the lowest free place;
  *   4. the first block in the queue.
- * "The first" of a namespace is that of its blocks which stands first in the queue: the lowest
- * retention class, in it the one that was released first. Case 2 goes before 3: whoever is at its
- * quota lives on its own blocks.
+ * "The first" block of a namespace stands first in the queue: in the lowest retention class, the
+ * one that was released first. Case 2 comes before 3: a namespace at its quota uses its own blocks.
  *
- * What follows, for a namespace with quota Q that holds fewer than Q blocks: its takes evict only
- * its own blocks, or those of others that are over their quotas, once it has Q. If what its
- * running sequences hold reaches Q, it has nothing of its own to give, and takes from the queue
- * (4): a quota bounds the cache of a namespace, not its running sequences; limit these where
- * requests are admitted. As keeping evicted content is optional, that is not done in such a case:
- * content of a namespace with as many host blocks as its quota, which has none cached there, is
- * not kept if that evicts content of a namespace which is not over (counted in unkept_blocks).
+ * What follows, for a namespace with quota Q that holds fewer than Q blocks: once it has Q blocks,
+ * its takes evict only its own blocks, or those of others that are over their quotas. If its
+ * running sequences hold Q blocks, it has no cached block to give, and takes from the queue (4). So
+ * a quota bounds the cache of a namespace, not its running sequences; limit these where requests
+ * are admitted. Keeping evicted content is optional, so it gives way here. Say a namespace has as
+ * many host blocks as its quota, none of them cached. Its content is not kept on the host (counted
+ * in unkept_blocks) if that would evict content of a namespace that is not over its quota.
  *
- * Quotas change which block is taken, nothing else: whether a call succeeds, what is missing, and
- * the order of the queue are as without. A snapshot does not save them: set them again after the
- * restored namespace is opened. They cost 16 bytes for each block, and some nanoseconds for each
- * block taken, released or hit; without config.quotas, nothing.
+ * Quotas change only which block is taken. Whether a call succeeds, what is missing, and the order
+ * of the queue stay the same. A snapshot does not save quotas: set them again after the restored
+ * namespace is opened. They cost 16 bytes for each block, and some nanoseconds for each block
+ * taken, released or hit; without config.quotas, nothing.
  */
 #ifndef KVPAGER_QUOTAS_H
 #define KVPAGER_QUOTAS_H
@@ -59,10 +58,10 @@ extern "C" {
 
 #define KVP_NO_QUOTA UINT32_MAX
 
-/* Set the quota of a namespace on a tier.
+/* Set the quota of a namespace on a tier, from the next take on.
  *
- * From the next take on. With 0, nothing of it is safe from anybody; KVP_NO_QUOTA, which every
- * namespace has when it is opened: it is never over.
+ * With 0, all its cached blocks may be taken by others first. With KVP_NO_QUOTA, the value when it
+ * is opened, a namespace is never over its quota.
  *
  * Takes:   tier         KVP_DEVICE, KVP_HOST
  *          n_blocks     any number, also more than there are

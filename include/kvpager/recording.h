@@ -1,5 +1,5 @@
-/* kvpager/recording.h: writing down every call on a cache. oplog.h has what is written, and how it
- * is read and run again.
+/* kvpager/recording.h: record every call on a cache. oplog.h says what is written, and how to read
+ * it and run it again.
  */
 #ifndef KVPAGER_RECORDING_H
 #define KVPAGER_RECORDING_H
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Record every call on the cache from now on, with arguments and results: see oplog.h.
+/* Record every call on the cache from now on, with arguments and results (oplog.h).
  *
  * The log begins with the configuration, so a cache whose state is not new cannot be recorded.
  *
@@ -26,12 +26,12 @@ KVP_API kvp_status kvp_record_start(kvp_cache *cache, const kvp_sink *sink);
  * bytes at some point: the log ends there. */
 KVP_API kvp_status kvp_record_stop(kvp_cache *cache);
 
-/* Take the cache's number out of a handle's bits, or put it in (the same operation): logs have
- * handles without it. Zero, which is never a handle, stays zero. Not a recorded call. */
+/* Take the cache's number out of a handle's bits, or put it in (the same operation). Handles in
+ * logs do not have it. Zero, which is never a handle, stays zero. Not a recorded call. */
 KVP_API uint64_t kvp_handle_flip(const kvp_cache *cache, uint64_t bits);
 
-/* Read the configuration as kvp_cache_config does, but without a record of it in a recording that
- * runs: a program that runs a log must know sizes. Returns: KVP_OK; KVP_E_ARG */
+/* Read the configuration as kvp_cache_config does, but do not record the call: a program that runs
+ * a log must know sizes. Returns: KVP_OK; KVP_E_ARG */
 KVP_SIZED kvp_status kvp_config_peek(const kvp_cache *cache, kvp_config *out_config);
 
 #include "sized/recording.h"

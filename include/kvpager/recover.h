@@ -1,4 +1,4 @@
-/* kvpager/recover.h: one call at a time, and what can be done when something went wrong.
+/* kvpager/recover.h: one call at a time, and how to recover when a call did not end.
  *
  * A call with "Thread: cache" marks in the arena that it is inside, and is guarded:
  *
@@ -6,16 +6,16 @@
  *               call is not disturbed. In every build.
  *   Processes   A cache belongs to the process that created it. In a child that this process forks,
  *               calls return KVP_E_BUSY, also when parent and child share the arena. A byte copy of
- *               the arena belongs to whoever uses it.
+ *               the arena belongs to the process that uses it.
  *   Reads       Calls with "Thread: read" or "any" neither look at the mark nor set it.
  *   Destroy     kvp_cache_destroy in a child unmaps the child's mapping, and does nothing else.
  *
  * What may slip through. In release builds the mark is loaded, tested and stored, which is not one
- * operation. A call that begins after another's mark has become visible to its processor is always
- * refused. Two calls that begin within that time, some ten nanoseconds, may both go ahead; when the
- * first of these two ends, a third may come in beside the second. Checked builds exchange the mark
- * atomically and refuse each one. A child that is made by a bare clone() or vfork() is not noticed
- * in any build, unless it shares the arena and finds the mark.
+ * operation. A call is always refused if another's mark has become visible to its processor before
+ * it begins. Two calls that begin within that time, some ten nanoseconds, may both continue; when
+ * the first of them ends, a third may enter beside the second. Checked builds exchange the mark
+ * atomically and refuse each of them. No build detects a child made by a bare clone() or vfork(),
+ * unless it shares the arena and finds the mark.
  */
 #ifndef KVPAGER_RECOVER_H
 #define KVPAGER_RECOVER_H
@@ -28,13 +28,13 @@ extern "C" {
 
 /* Take over a cache whose last call did not end, or that another process created.
  *
- * For an arena in memory that outlives its process (/dev/shm, a file), for a cache that was created
- * before a fork, and for a thread that ended inside a call. `cache` is the arena's address. The
- * caller makes sure that nobody works on the cache any more. The call audits everything, as
- * kvp_check does at level 3; only if all of it holds, it clears the mark and makes the cache this
- * process's. A recording that ran ends: its log lacks the call that did not end, and the next
- * kvp_record_stop returns KVP_E_IO. Whether that call has taken effect is not known: ask
- * (kvp_seq_info_get).
+ * Use it for an arena in memory that outlives its process (/dev/shm, a file), and for a cache that
+ * was created before a fork. Also use it after a thread ended inside a call. `cache` is the arena's
+ * address. The caller makes sure that no other thread or process uses the cache any more. The call
+ * audits everything, as kvp_check does at level 3. Only if all of it holds, it clears the mark and
+ * makes the cache this process's. A running recording ends: its log lacks the call that did not
+ * end, and the next kvp_record_stop returns KVP_E_IO. It is not known whether that call has taken
+ * effect: check with kvp_seq_info_get.
  *
  * Takes:   cache        kvp_cache_bytes bytes, 64-byte aligned; nothing in them is believed
  * Gives:   out_violation  on KVP_E_CORRUPT; may be NULL
@@ -48,9 +48,9 @@ KVP_API kvp_status kvp_cache_recover(kvp_cache *cache, kvp_violation *out_violat
 
 /* List the open sequences.
  *
- * For sequences that nobody owns any more: a cache that was taken over, an exception between
- * kvp_seq_open and the place where its handle would have been kept. Whoever knows which handles it
- * owns (or by which tags: kvp_seq_info_get) closes the others.
+ * Use it for sequences without an owner: in a cache that was taken over, or after an exception
+ * between kvp_seq_open and the place that stores its handle. A caller that knows its own handles
+ * (or their tags: kvp_seq_info_get) closes the others.
  *
  * Takes:   capacity     of out_seqs; 0 asks for the number only
  * Gives:   out_seqs     [out_n_seqs] in the order of their places; out_n_seqs is written also on

@@ -5,100 +5,105 @@
  *   kvp_sched_submit(sched, &submission, &request, NULL);
  *   for (;;) {
  *       kvp_sched_step(sched, &step);            what to compute now
- *       kvp_plan_take(cache, ...);               copies that must run first: the cache's, as ever
+ *       kvp_plan_take(cache, ...);               copies that must run first: the cache's, as always
  *       ... run step.tokens; sample step.n_sampled tokens ...
  *       kvp_sched_finish(sched, sampled, ended, &end);
  *   }
  *
  * The scheduler decides which sequences compute which tokens. It opens, extends, commits, forks and
- * closes sequences of the cache; the block tables are read there (kvp_seq_row, kvp_seq_slots).
+ * closes sequences of the cache. The engine reads their block tables there (kvp_seq_row,
+ * kvp_seq_slots).
  *
- * What a step is made of, in this order:
+ * A step is made of, in this order:
  *
  *   1. Decoding sequences: one token each, all of them. (step_tokens >= max_running, so they always
- *      fit, and a prompt that is under way always gets at least one token.) When blocks are
- *      short, victims are preempted.
- *   2. Swapped requests by (priority, arrival), while blocks and places last, and unless the step
- *      preempted or left out somebody. Those that decode compute their token in the same step.
- *   3. Prompts under way, a chunk each, while the token budget lasts: in the order in which they
- *      came in (or back, after they were paused or left out).
- *   4. Waiting requests by (priority, arrival), as the swapped ones, and while the budget lasts.
+ *      fit, and a prompt in progress always gets at least one token.) If blocks are short, victims
+ *      are preempted.
+ *   2. Swapped requests by (priority, arrival), while blocks and places last, unless the step
+ *      preempted or left out a request. Those that decode compute their token in the same step.
+ *   3. Prompts in progress, a chunk each, while the token budget lasts. Their order is that in
+ *      which they came in (or back, after they were paused or left out).
+ *   4. Waiting requests by (priority, arrival), under the rules of swapped ones, and while the
+ *      budget lasts.
  *
  * Rules:
  *
- *   - Admission opens the sequence for its WHOLE prompt: all blocks are taken at once, computed in
- *     chunks. Taking blocks chunk by chunk admits more long prompts than can ever be held together;
- *     each then runs out half-way and preempts the next, and all are computed many times over
- *     (what vLLM's users saw, and why it offers the same now). The price: blocks of a long prompt's
- *     end are held some steps before they are written.
- *   - Admission counts prefix hits and the watermark as kvp_can_open does, and for a request of n
- *     samples one block more for each live sample after the first, or, when generated tokens come
- *     back, all blocks after the prompt's full ones. Until the samples are forked these blocks are
- *     promised: nobody else comes in into them. Hits cost no token budget. (When every usable block
- *     is available and all that does not fit only for the source of a hit inside a block, the hits
- *     are given up.)
- *   - Swapping in counts as kvp_can_swap_in does, watermark included, all live samples together,
- *     with room for the next token of each when they decode. If not: samples that are not forked
- *     yet count as at admission; and generated tokens that have no room yet, as the blocks from
+ *   - Admission opens the sequence for its WHOLE prompt: all blocks are taken at once, and computed
+ *     in chunks. Taking blocks chunk by chunk admits more long prompts than can ever be held
+ *     together. Each then runs out half-way and preempts the next, and all are computed many times
+ *     over (users of vLLM saw this; it offers the same rule now). The price: blocks of a long
+ *     prompt's end are held some steps before they are written.
+ *   - Admission counts prefix hits and the watermark as kvp_can_open does. For a request of n
+ *     samples it counts one block more for each live sample after the first. If generated tokens
+ *     come back, it counts all blocks after the prompt's full ones instead. These blocks are
+ *     promised until the samples are forked: no other request is admitted into them. Hits cost no
+ *     token budget. (If every usable block is available, and only the source of a hit inside a
+ *     block makes the request not fit, the hits are given up.)
+ *   - Swapping in counts as kvp_can_swap_in does, with the watermark, all live samples together,
+ *     and room for the next token of each if they decode. If they do not decode, samples that are
+ *     not forked yet count as at admission. Generated tokens without room count as the blocks from
  *     where the sequence ends to where it must go.
- *   - A request that does not fit may be passed over by later ones, max_passed_over times in all
- *     since it last came in; then nobody behind it comes in before it. Swapped requests stand
- *     before all waiting ones, whatever their priorities: who was admitted once is finished first,
- *     and the host's blocks come back. In one step at most max_tries requests that do not fit are
- *     tried, swapped and waiting together. A try costs a match of the prompt (pass
- *     kvp_prompt.hashes to save the hashing) or a look at the swapped rows; none is made while so
- *     little changed in the cache since the last one that it must fail again.
- *   - Layer groups and windows (windows.h): counts of blocks are of all groups. What a window of
- *     the configuration drops is given back as a request goes on, but not counted in advance.
- *   - Victims: paused requests first, then larger priority value, then later arrival; never one
- *     that ranks before the request that needs the blocks, never one that came in in the same step,
- *     and never one that would release nothing, all its blocks being shared with others that stay.
- *     When no victim is left, the request that needs blocks is left out of the step and keeps what
- *     it has. Only for the first in rank are victims taken that release nothing by themselves:
- *     several may do so together. Requests that want to come in get paused victims only; while
- *     nobody runs, and when they lack places of max_running, also such that release nothing.
- *   - Preemption by recompute: the sequences are closed, the request waits again at its old place
- *     in the order, and later computes its prompt and generated tokens anew. Full units stay
- *     cached, so that much of it is hit unless it was evicted meanwhile (and with
- *     kvp_config.keep_evicted, even then). Of a request with n > 1 live samples the first finds
- *     these hits; the others are forked from it at the prompt's end and compute their generated
- *     tokens again. In a cache with windows the first one stops there, too, until they are: past
- *     it, what they need is dropped. It hits in the prompt only, then, and the blocks that its
- *     generated tokens will take are promised with those of the others.
- *   - Preemption by swap (config.preempt): all its sequences move to the host in one call
- *     (kvp_seq_swap_out), sharing kept, and later back, all or nothing. Nothing is computed twice.
- *     Recompute takes its place when the host or the plan has no room for it now, and when the way
- *     back might not fit a plan: the blocks of its rows of all groups, each row counted for itself
- *     (usable blocks at most), and its live samples, once for each group, exceed max_copies.
- *   - Samples of a request advance together: none samples a token while another one is behind, so
- *     live samples always have equally many tokens. (They differ in what is computed only after a
+ *   - Later requests may pass over a request that does not fit, max_passed_over times in all since
+ *     it last came in. Then no request behind it comes in before it. Swapped requests stand before
+ *     all waiting ones, whatever their priorities: a request that was admitted once is finished
+ *     first, and the host's blocks come back.
+ *   - In one step at most max_tries requests that do not fit are tried, swapped and waiting
+ *     together. A try costs a match of the prompt (pass kvp_prompt.hashes to save the hashing) or a
+ *     look at the swapped rows. There is no try while so little changed in the cache since the last
+ *     one that it must fail again.
+ *   - Layer groups and windows (windows.h): counts of blocks are of all groups. Blocks that a
+ *     window of the configuration drops come back as a request continues, but are not counted in
+ *     advance.
+ *   - Victims: paused requests first, then larger priority value, then later arrival. A victim
+ *     never ranks before the request that needs the blocks, and never came in in the same step. A
+ *     request whose blocks are all shared with others that stay is no victim: it would release
+ *     nothing. If no victim is left, the request that needs blocks is left out of the step and
+ *     keeps what it has.
+ *   - Exceptions: for the first request in rank, victims that release nothing by themselves are
+ *     taken, too, because several may do so together. Requests that want to come in get paused
+ *     victims only. While no request runs, or when they lack places of max_running, they also get
+ *     victims that release nothing.
+ *   - Preemption by recompute: the sequences are closed, and the request waits again at its old
+ *     place in the order. Later it computes its prompt and generated tokens again. Full units stay
+ *     cached, so much of it is hit unless it was evicted meanwhile (and with
+ *     kvp_config.keep_evicted, even then). If a request has n > 1 live samples, the first one finds
+ *     these hits. The others are forked from it at the prompt's end and compute their generated
+ *     tokens again. In a cache with windows the first one stops there, too, until they are forked,
+ *     because what they need is dropped later. Then it hits in the prompt only, and the blocks of
+ *     its generated tokens are promised with those of the others.
+ *   - Preemption by swap (config.preempt): all sequences of the request move to the host in one
+ *     call (kvp_seq_swap_out), with their sharing. Later they move back, all or nothing. Nothing is
+ *     computed twice. Recompute takes its place if the host or the plan has no room now. It also
+ *     does if the way back might not fit a plan: the blocks of its rows of all groups, each row
+ *     counted by itself (usable blocks at most), and its live samples, once for each group, exceed
+ *     max_copies.
+ *   - Samples of a request advance together: none samples a token while another is behind. So live
+ *     samples always have equally many tokens. (They differ in what is computed only after a
  *     preemption by recompute, while the others catch up with the first.)
  *   - A request that grew past usable - watermark blocks and was preempted comes in when nothing
- *     else is held: it waits in order, is passed over max_passed_over times at most, and finishes.
- *   - So everything submitted ends: the first in rank advances in every step. (Sequences that the
- *     caller opens in the same cache beside the scheduler, and steps of its own that are out, take
- *     blocks away from this promise.)
+ *     else is held. It waits in order, is passed over at most max_passed_over times, and finishes.
+ *   - So everything submitted ends: the first in rank advances in every step. (Two things take
+ *     blocks away from this promise: sequences that the caller opens in the same cache, and steps
+ *     of the caller that are out.)
  *   - Swapped requests keep their sequences in the cache: max_seqs should exceed max_running by the
- *     samples that may be swapped out. When sequences are short, waiting requests wait
- *     (KVP_WAIT_SEQS), and swapped ones that are paused are closed, last in rank first: they will
- *     compute anew (they are in step.preempted).
- *   - Take the plan (kvp_plan_take) after every step, also when it computes nothing. When copies of
- *     several steps fill it, sequences that would need one more are left out, or wait, until it is
- *     taken.
- *   - KV counts as computed when the step is finished, not when it is scheduled: a step that failed
- *     leaves nothing to take back (kvp_sched_fail).
+ *     samples that may be swapped out. If sequences are short, waiting requests wait
+ *     (KVP_WAIT_SEQS). Swapped requests that are paused are closed, last in rank first: they
+ *     compute again later (they are in step.preempted).
+ *   - Take the plan (kvp_plan_take) after every step, also when it computes nothing. If copies of
+ *     several steps fill it, sequences that need one more are left out, or wait, until it is taken.
+ *   - KV counts as computed when the step is finished, not when it is scheduled. So a step that
+ *     failed leaves nothing to take back (kvp_sched_fail).
  *   - One step at a time: kvp_sched_step is KVP_E_STATE until the step before it was finished.
- *     Tokens must be known when the next step is made; asynchronous scheduling is not offered yet.
- *   - Submit, abort, pause and resume may come at any time, also while a step is out. Work of the
- *     step that is out goes on: what it sampled for an aborted request is ignored. Blocks that an
- *     abort releases may be taken at once: work runs in the order in which it was scheduled; or are
- *     parked, see next.
- *   - With KVP_STEPS_OVERLAPPED (steps.h): kvp_step_begin after kvp_sched_step (also when it
- *     computes nothing: it takes the plan), kvp_step_done before kvp_sched_finish; when the step
- *     failed, kvp_step_failed before kvp_sched_fail. Parked blocks are on their way back: nobody is
- *     preempted for blocks that parked ones will make up for; who needs them is left out, or waits,
- *     until they are there. A copy that must wait for steps that are out (KVP_E_IN_FLIGHT) is
- *     treated as a full plan is.
+ *     Tokens must be known when the next step is made. There is no asynchronous scheduling yet.
+ *   - Submit, abort, pause and resume may come at any time, also while a step is out. The step's
+ *     work continues; what it sampled for an aborted request is ignored. Blocks that an abort
+ *     releases may be taken at once, because work runs in the order in which it was scheduled; or
+ *     they are parked, see next.
+ *   - With KVP_STEPS_OVERLAPPED (steps.h), call kvp_step_begin after kvp_sched_step (also if it
+ *     computes nothing: it takes the plan), and kvp_step_done before kvp_sched_finish. If the step
+ *     failed, call kvp_step_failed before kvp_sched_fail. Parked blocks will come back, so no
+ *     request is preempted for them: a request that needs them is left out, or waits. A copy that
+ *     must wait for steps that are out (KVP_E_IN_FLIGHT) is treated like a full plan.
  *
  * States of a request:
  *
@@ -110,15 +115,17 @@
  *                       preempted: swap             v  |  swapped in
  *                                                  SWAPPED
  *
- * Each of the three can be paused (PAUSED); it keeps what it has until somebody needs the blocks,
- * and is then preempted by the same means. Resumed, a request goes on where its blocks are: RUNNING
- * if they were not needed, SWAPPED if they are on the host, WAITING if it holds nothing.
+ * Each of the three can be paused (PAUSED). A paused request keeps what it has until another
+ * request needs the blocks; then it is preempted by the same means. Resumed, it continues where its
+ * blocks are: RUNNING if they were not needed, SWAPPED if they are on the host, WAITING if it holds
+ * nothing.
  *
  * When a request has ended or was aborted, its handle is stale (KVP_E_HANDLE).
  *
- * Calls fail as cache.h says: unchanged, checks in the order E_ARG, E_HANDLE, E_STATE, the rest.
- * "Thread: sched" means exclusive access to the scheduler and its cache. Nothing allocates after
- * kvp_sched_create, nothing blocks, nothing reads a clock; the same calls give the same steps.
+ * Calls fail as cache.h says: nothing changes, and checks run in the order E_ARG, E_HANDLE,
+ * E_STATE, the rest. "Thread: sched" means exclusive access to the scheduler and its cache. Nothing
+ * allocates after kvp_sched_create, nothing blocks, nothing reads a clock; the same calls give the
+ * same steps.
  */
 #ifndef KVPAGER_SCHED_H
 #define KVPAGER_SCHED_H
@@ -153,9 +160,10 @@ typedef struct kvp_request {
  * GB/s), recompute_cost 0, recompute_token_cost 40 (8 G parameters at 400 TFLOP/s). The victim has
  * a prompt of 40 tokens and two samples, each with 60 computed tokens. Others hold its first block,
  * too. Its samples share two blocks and have two each: copied = 6. lost = (60 - 16) + (60 - 40) =
- * 64. Swap costs 20 + 480 = 500, recompute 2560: it is swapped out. Of a single sample with 17
- * computed tokens, the first 16 of them in a block that others hold, swap costs 20 + 160 = 180,
- * recompute 40: it is closed. */
+ * 64. Swap costs 20 + 480 = 500, recompute 2560: it is swapped out.
+ *
+ * A second victim has a single sample with 17 computed tokens, the first 16 of them in a block that
+ * others hold. Swap costs 20 + 160 = 180, recompute 40: it is closed. */
 enum {
     KVP_PREEMPT_RECOMPUTE = 0, /* close; compute anew when admitted again (default) */
     KVP_PREEMPT_SWAP = 1,      /* to the host; recompute when that has no room */
@@ -178,11 +186,11 @@ typedef struct kvp_sched_config {
     uint32_t max_tries;       /* requests that do not fit, tried in one step, 1..max_requests;
                                  default 4 */
     uint32_t preempt;         /* KVP_PREEMPT_... */
-    uint32_t swap_ahead;      /* 1: when fewer blocks than the watermark are available as a step
-                                 begins, victims are swapped out ahead of need, whatever `preempt`
-                                 says, until that many are: in the order of victims, never the
-                                 first in rank that runs; up to the first that the host or the plan
-                                 has no room for. Default 0 */
+    uint32_t swap_ahead;      /* 1: if fewer blocks than the watermark are available when a step
+                                 begins, victims are swapped out until that many are, whatever
+                                 `preempt` says. In the order of victims, never the first running
+                                 request in rank; it ends at the first victim that the host or the
+                                 plan has no room for. Default 0 */
     uint64_t arena_tokens;    /* room for prompts that are copied and for generated tokens, rounded
                                  up to whole pages; default 2^20 */
     uint64_t swap_cost;       /* prices for KVP_PREEMPT_CHEAPER, any unit; default 0 */
@@ -229,7 +237,7 @@ enum {
     KVP_SUBMIT_BORROW = 1u /* prompt->tokens stays the caller's, unchanged until the request ends */
 };
 
-/* A request. Zero it, set struct_size = sizeof(kvp_submission), then the fields. */
+/* A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}. */
 typedef struct kvp_submission {
     size_t struct_size;
     const kvp_prompt *prompt; /* at least one token, reserve_tokens 0. Read during the call; its
@@ -251,43 +259,45 @@ typedef struct kvp_sched_limit {
 
 /* Submit a request: it waits from now on.
  *
- * Refused is what could never be served, however long it waited. With B(x) = ceil(x / S), n
+ * The call refuses what could never be served, however long it waited. With B(x) = ceil(x / S), n
  * samples, prompt P and L = P + max_new_tokens:
  *   P + 1 and L <= max_seq_tokens, else KVP_E_TOO_LONG;
  *   B(P) + n - 1 <= usable - watermark, and
- *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER. With
- *   several layer groups, usable and usable - watermark are divided by their number: whoever comes
- *   in, also from a recompute, takes the blocks of all groups first, and windows drop theirs then.
+ *   F + n (B(L) - F) <= usable, where F = floor(P / S) blocks are shared, else KVP_E_NEVER.
+ * With several layer groups, usable and usable - watermark are divided by their number. A request
+ * that comes in, also after a recompute, takes the blocks of all groups first; windows drop theirs
+ * then.
  *
  * Takes:   submission   read during the call, but for what kvp_submission says
  * Gives:   out_request
  *          out_limit    written on KVP_OK, KVP_E_TOO_LONG and KVP_E_NEVER; may be NULL
- * Returns: KVP_OK; KVP_E_ARG also for what kvp_can_open refuses in the prompt, for n_samples above
- *          max_running, and, with several samples, for n_samples x layer groups above max_copies of
- *          the cache (those that are forked copy a block of each group at once); KVP_E_HANDLE for
- *          the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS: max_requests or max_samples
- *          are there already, or the other places are used up (2^32 - 1 requests each, so that no
- *          handle comes twice); KVP_E_NO_BLOCKS: the token arena has no room for the prompt (unless
- *          borrowed) and n x max_new_tokens: wait until something ends
+ * Returns: KVP_OK; KVP_E_ARG also for what kvp_can_open refuses in the prompt, and for n_samples
+ *          above max_running. With several samples, also for n_samples x layer groups above
+ *          max_copies of the cache (samples that are forked copy a block of each group at once);
+ *          KVP_E_HANDLE for the namespace; KVP_E_TOO_LONG; KVP_E_NEVER; KVP_E_NO_SEQS: max_requests
+ *          or max_samples are there already, or the other places are used up (2^32 - 1 requests
+ *          each, so that no handle comes twice); KVP_E_NO_BLOCKS: the token arena has no room for
+ *          the prompt (unless borrowed) and n x max_new_tokens: wait until something ends
  * After-failure: unchanged
  * Thread:  sched. Cost: O(prompt tokens + n_samples)
  */
 KVP_API kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
                                     kvp_request *out_request, kvp_sched_limit *out_limit);
 
-/* End a request now. Every block of it is released, its handle is stale, and it is in no list of
- * ended ones. Thread: sched. Cost: O(its blocks + log requests). */
+/* End a request now. All its blocks are released and its handle is stale. It appears in no list of
+ * ended requests.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(its blocks + log requests). */
 KVP_API kvp_status kvp_sched_abort(kvp_sched *sched, kvp_request request);
 
-/* Keep a request from being scheduled. If it runs, it keeps its blocks, and its places of
- * max_running, until somebody needs them; if it is on the host, it stays there. Pausing a paused
- * request does nothing. In the step that is out, if any, it still takes part. Thread: sched. Cost:
- * O(samples + log requests). */
+/* Keep a request from being scheduled. A running request keeps its blocks and its places of
+ * max_running until another request needs them. A swapped request stays on the host. The request
+ * still takes part in a step that is out. Pausing a paused request does nothing.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(samples + log requests). */
 KVP_API kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request request);
 
-/* Let a paused request go on, from the next step, or, if it lost its blocks, at its place among the
- * swapped or the waiting. Resuming one that is not paused does nothing. Thread: sched. Cost: as
- * pause. */
+/* Resume a paused request from the next step. If it lost its blocks, it takes its place among the
+ * swapped or waiting requests. Resuming a request that is not paused does nothing.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(samples + log requests). */
 KVP_API kvp_status kvp_sched_resume(kvp_sched *sched, kvp_request request);
 
 /* -------------------------------------------------------------------------------------- a step */
@@ -299,9 +309,9 @@ typedef struct kvp_step_seq {
     uint32_t sample;    /* 0..n_samples-1 */
     uint32_t begin;     /* position of the first token to compute */
     uint32_t n_tokens;  /* >= 1 */
-    uint32_t n_sampled; /* tokens to sample after the last of them: 0 in the middle of a prompt, or
-                           of what is computed again; n at the end of the prompt of a request with
-                           n samples; else 1 */
+    uint32_t n_sampled; /* tokens to sample after the last of them. 0 in the middle of a prompt, or
+                           of what is computed again. n at the end of a prompt with n samples.
+                           Else 1 */
 } kvp_step_seq;
 
 /* Why requests wait, or stay swapped out. */
@@ -310,7 +320,7 @@ enum {
     KVP_WAIT_SEQS = 1,   /* tried, and its sequences would exceed max_running (or the cache's) */
     KVP_WAIT_TOKENS = 2, /* the token budget is spent (never for swapped ones) */
     KVP_WAIT_PLAN = 3,   /* tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT) */
-    KVP_WAIT_PREEMPTION = 4, /* the step preempted or left out somebody: it admits nobody */
+    KVP_WAIT_PREEMPTION = 4, /* the step preempted or left out a request: it admits none */
     KVP_WAIT_ORDER = 5,      /* behind one that may not be passed over, or max_tries were tried */
     KVP_WAIT_REASONS = 6
 };
@@ -344,7 +354,7 @@ typedef struct kvp_step {
     uint32_t n_seqs;          /* B; 0: nothing to compute, and nothing to finish */
     uint32_t n_tokens;        /* T = sum of seqs[].n_tokens, <= step_tokens */
     uint32_t n_sampled;       /* sum of seqs[].n_sampled */
-    uint32_t n_decoding;      /* the first so many of seqs compute one token and sample one */
+    uint32_t n_decoding;      /* so many first entries of seqs compute and sample one token */
     const kvp_step_seq *seqs; /* [B] */
     const int32_t *tokens;    /* [T] their input tokens, concatenated */
     uint32_t n_admitted;
@@ -367,13 +377,13 @@ typedef struct kvp_step {
 /* Make the next step: choose, extend, preempt, swap in, admit.
  *
  * Gives:   out_step
- * Returns: KVP_OK, also when there is nothing to compute; KVP_E_STATE: a step is out. A request
- *          whose sequences the caller closed or changed behind the scheduler's back ends
- *          (KVP_END_REFUSED), the others go on
+ * Returns: KVP_OK, also when there is nothing to compute; KVP_E_STATE: a step is out. If the caller
+ *          closed or changed sequences of a request, the request ends (KVP_END_REFUSED), and the
+ *          others continue
  * Thread:  sched
- * Cost:    O(scheduled + changed): with the finish, less than 40 ns per decoding sequence at 1,024
- *          of them (bench/README.md); plus O(tokens) for each waiting request that is tried, and
- *          O(blocks) for each that is swapped, or tried to be; allocates nothing
+ * Cost:    O(scheduled + changed). With the finish, less than 40 ns per decoding sequence at 1,024
+ *          of them (bench/README.md). In addition O(tokens) for each waiting request that is tried,
+ *          and O(blocks) for each that is swapped, or tried to be; allocates nothing
  */
 KVP_SIZED kvp_status kvp_sched_step(kvp_sched *sched, kvp_step *out_step);
 
@@ -383,16 +393,15 @@ typedef struct kvp_step_end {
     const kvp_ended *ended; /* [n_ended] */
 } kvp_step_end;
 
-/* Report a step done: its KV is written, these tokens were sampled.
+/* Report a step done: its KV is written, and these tokens were sampled.
  *
- * Takes:   tokens       [step.n_sampled] >= 0, in the order of seqs, the n of one in sample order;
- *                       those of requests aborted meanwhile are not looked at; NULL when there are
- *                       none
+ * Takes:   tokens       [step.n_sampled] >= 0, in the order of seqs, the n of one in sample order.
+ *                       Tokens of requests aborted meanwhile are ignored. NULL when there are none
  *          ended        [step.n_sampled] not 0: the sample ends with this token; NULL: none
  * Gives:   out_end      may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE when no step is out; KVP_E_NO_SEQS: sequences that the
- *          caller opened leave none in the cache to fork samples: close some, and call again; what
- *          kvp_seq_commit_many returns when the caller closed one of the step's sequences: abort
+ *          caller opened leave none in the cache to fork samples. Close some, and call again; what
+ *          kvp_seq_commit_many returns when the caller closed one of the step's sequences. Abort
  *          its request, and call again
  * After-failure: unchanged
  * Thread:  sched. Cost: O(scheduled + blocks of what ended)
@@ -400,42 +409,42 @@ typedef struct kvp_step_end {
 KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, const uint8_t *ended,
                                       kvp_step_end *out_end);
 
-/* Report that a step failed: whatever it was to write counts for nothing. Its requests are
- * preempted by recompute and wait again (or are paused, holding nothing).
+/* Report that a step failed: nothing that it was to write counts. Its requests are preempted by
+ * recompute and wait again (or are paused, and hold nothing).
  *
- * When copies of its plan may not have run, KV is missing elsewhere, too: in what was swapped out,
- * or kept on the host. With overlapped steps kvp_step_failed takes all of that back; call it first,
- * and every request that lost KV by it is preempted here as well. With ordered steps nothing knows
- * which copies ran: the cache must be reset, and the scheduler made anew.
+ * If copies of its plan may not have run, KV is missing elsewhere, too: in what was swapped out, or
+ * kept on the host. With overlapped steps, kvp_step_failed takes all of that back. Call it first;
+ * then every request that lost KV by it is preempted here as well. With ordered steps it is not
+ * known which copies ran: reset the cache, and make a new scheduler.
  *
  * Returns: KVP_OK; KVP_E_STATE when no step is out
  * Thread:  sched. Cost: O(sequences) and closing them */
 KVP_API kvp_status kvp_sched_fail(kvp_sched *sched);
 
-/* Reorder a group: beam search's survivors, by fork and close, all or nothing.
+/* Reorder a group: the survivors of a beam search, by fork and close, all or nothing.
  *
  * Call it after a finish in which the request sampled, before the next step. Sample i becomes a
  * copy of what sample parents[i] was before its newest token, and tokens[i] is its newest token. A
- * sample named by nobody is dropped; one named twice is forked. Shared blocks stay shared. Samples
- * that have ended stay as they are: their entries are not looked at, and they cannot be parents.
+ * sample that is not named is dropped; one named twice is forked. Shared blocks stay shared.
+ * Samples that have ended stay as they are: their entries are ignored, and they cannot be parents.
  *
  * Example: beam search with 4 beams. Submit with n_samples 4. The prompt's step samples 4 tokens:
  * give the best 4 of its distribution. After each later finish (with any tokens, and none ended),
- * the best 4 of all continuations are, say, two of beam 1, and one each of beams 3 and 0:
+ * take the best 4 of all continuations. Say these are two of beam 1, and one each of beams 3 and 0:
  *
  *     parents = {1, 1, 3, 0}, tokens = {17, 4, 99, 17}
  *     kvp_sched_reorder(sched, request, parents, tokens);
  *
- * Beam 2 is closed and its place taken by a fork of beam 1: whoever of the two writes first copies
- * the last block, if it is partly filled. A continuation that ends a hypothesis is the caller's to
- * keep: name the next best one instead. Submit with max_new_tokens one larger than hypotheses may
- * be, and abort the request when the search is over; its samples never end by themselves then.
+ * Beam 2 is closed and its place is taken by a fork of beam 1. The first of the two to write copies
+ * the last block, if it is partly filled. The caller keeps a continuation that ends a hypothesis:
+ * name the next best one instead. Submit with max_new_tokens one larger than hypotheses may be, and
+ * abort the request when the search is over; its samples never end by themselves then.
  *
  * Takes:   parents      [n_samples] each 0..n_samples-1
  *          tokens       [n_samples] >= 0; NULL: each keeps the newest token that it had
- * Returns: KVP_OK; KVP_E_ARG also for a parent that has ended; KVP_E_STATE: a step is out, or the
- *          live samples do not all have a sequence on the device that is computed up to the newest
- *          token (waiting, swapped, or catching up: it has sampled nothing then)
+ * Returns: KVP_OK; KVP_E_ARG also for a parent that has ended; KVP_E_STATE: a step is out, or a
+ *          live sample has no sequence on the device that is computed up to the newest token (it
+ *          waits, is swapped, or catches up: then it has sampled nothing)
  * Thread:  sched. Cost: O(n_samples + blocks and generated tokens of those that are forked)
  */
 KVP_API kvp_status kvp_sched_reorder(kvp_sched *sched, kvp_request request, const uint32_t *parents,
@@ -467,18 +476,21 @@ typedef struct kvp_request_info {
     kvp_ns ns;
 } kvp_request_info;
 
-/* Thread: read (of the scheduler). Cost: O(1). */
+/* Read what is known of a request.
+ * Returns: KVP_OK; KVP_E_HANDLE. Thread: read (of the scheduler). Cost: O(1). */
 KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,
                                           kvp_request_info *out_info);
 
 typedef struct kvp_sample_info {
     kvp_seq seq; /* all zero when none is open; of a swapped request, on the host */
     uint32_t has_ended;
-    uint32_t tokens;          /* prompt and generated; the newest one included */
+    uint32_t n_tokens;        /* prompt and generated; the newest one included */
     uint32_t computed_tokens; /* steps that are out not counted; 0 when no sequence is open */
 } kvp_sample_info;
 
-/* Returns: KVP_OK; KVP_E_ARG when there is no such sample. Thread: read. Cost: O(n_samples). */
+/* Read what is known of a sample.
+ * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: there is no such sample.
+ * Thread:  read. Cost: O(n_samples). */
 KVP_SIZED kvp_status kvp_request_sample(const kvp_sched *sched, kvp_request request,
                                         uint32_t sample, kvp_sample_info *out_info);
 
@@ -527,11 +539,11 @@ typedef struct kvp_sched_stats {
     uint64_t waited_swapped[KVP_WAIT_REASONS]; /* sums of step.waited_swapped */
 } kvp_sched_stats;
 
-/* Thread: read. Cost: O(1). */
+/* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */
 KVP_SIZED kvp_status kvp_sched_stats_get(const kvp_sched *sched, kvp_sched_stats *out_stats);
 
-/* Audit the scheduler's own state, and that its sequences in the cache are what it thinks they are;
- * the cache itself is audited by kvp_check.
+/* Audit the scheduler's own state, and whether its sequences in the cache are as it assumes.
+ * (kvp_check audits the cache.)
  *   Q1 every request is in the queue of its state, queues are in order     Q2 the counts are sums
  *   Q3 every sample is where its stage says, and its sequence is as long as it should be
  *   Q4 every page of the token arena is free or in one chain, and reservations cover the chains

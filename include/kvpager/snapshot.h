@@ -1,4 +1,4 @@
-/* kvpager/snapshot.h: what is cached, saved to bytes and restored by another process.
+/* kvpager/snapshot.h: save what is cached as bytes, and restore it in another process.
  *
  *   kvp_snapshot_options options;
  *   kvp_snapshot_options_init(&options);
@@ -10,27 +10,29 @@
  *   kvp_snapshot_load(cache, &options, &source, &report);      before anything is opened
  *   kvp_ns_open(cache, "tenant", 6, &ns);                      what it had cached can be hit
  *
- * A snapshot holds what is cached, not sequences: the names of namespaces, the units that can be
- * hit (tokens, extra keys, prefix before), and for every block with such units, of either tier and
- * every layer group, which units, its retention class and its place in the order of eviction.
- * Blocks that are held count as released: in the order in which closing all sequences, in the order
- * of their places, would release them. What cannot be hit any more (flushed namespaces,
+ * A snapshot holds what is cached, not sequences. It has the names of namespaces, and the units
+ * that can be hit (tokens, extra keys, prefix before). For every block with such units, of either
+ * tier and every layer group, it has the units, the retention class and the place in the order of
+ * eviction. Held blocks count as released, in the order in which closing all sequences, in the
+ * order of their places, would release them. What cannot be hit any more (flushed namespaces,
  * invalidated units) is not saved: its blocks are free afterwards. docs/SNAPSHOT.md has the bytes.
  *
- *   Bytes       With options.get the KV of each saved block is saved too, and options.put takes it
- *               back. Without, the memory must have survived (shared memory, a process image):
- *               block ids stay, and n_blocks and host_blocks must be the same.
- *   Continues   Into a cache of the same sizes everything is as it would be had all sequences been
- *               closed: the same block ids, hits and victims from there on, as long as everything
- *               saved is restored and nothing had become impossible to hit.
+ *   Bytes       With options.get the KV of each saved block is saved, too, and options.put restores
+ *               it. Without options.get the memory must have survived (shared memory, a process
+ *               image). Then block ids stay, and n_blocks and host_blocks must be the same.
+ *   Continues   In a cache of the same sizes, everything is as if all sequences had been closed:
+ *               the same block ids, hits and victims from there on. This holds if everything saved
+ *               is restored, and nothing had become impossible to hit.
  *   Sizes       Other n_blocks and host_blocks (only with bytes), n_nodes, max_namespaces,
- *               max_unit_keys, max_seqs and policies are fine. With other numbers of blocks their
- *               ids are new, what would have been evicted last is restored first, until there is no
- *               room, and duplicates (blocks with the same content as another) lose what is double.
- *   Verified    Every record has a checksum; a unit's hash is computed anew from its tokens, keys
+ *               max_unit_keys, max_seqs and policies are allowed. With other numbers of blocks,
+ *               block ids are new, and duplicates (blocks with the same content as another) lose
+ *               the units that the other block has. What would have been evicted last is restored
+ *               first, until there is no room.
+ *   Verified    Every record has a checksum. A unit's hash is computed again from its tokens, keys
  *               and the prefix before it, up to the namespace's name and the hash seed. What does
- *               not agree is dropped, with what depends on it, before it could be matched. A file
- *               that was cut restores what is whole. The report says how much was dropped, and why.
+ *               not agree is dropped before it can be matched, with all that depends on it. A
+ *               truncated file restores what is whole. The report says how much was dropped, and
+ *               why.
  *   Not secret  A snapshot holds token values, the hash seed, and KV: treat it as users' prompts.
  *               Checksums find damage, not forgery: load only what you wrote.
  *
@@ -46,12 +48,12 @@
 extern "C" {
 #endif
 
-/* Of the bytes of a snapshot. One of another version is KVP_E_VERSION: begin without it, and save
- * anew. */
+/* The version of a snapshot's bytes. Another version is KVP_E_VERSION: start without it, and save
+ * again. */
 #define KVP_SNAPSHOT_VERSION 2
 
-/* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many;
- * none: the end. It returns 0; anything else ends the file there. */
+/* Where the bytes of a snapshot come from. `read` gives up to `capacity` bytes and says how many; 0
+ * bytes are the end. It returns 0; any other value ends the file there. */
 typedef struct kvp_source {
     void *context;
     int (*read)(void *context, void *out_bytes, size_t capacity, size_t *out_n);
@@ -160,11 +162,10 @@ KVP_API kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_option
 
 /* Save what is cached into a file, which is replaced as a whole.
  *
- * The snapshot is written to a new file beside it (PATH.part-0, or the next number that is free),
- * put on the disk, and renamed. Whatever happens meanwhile, a full disk, kill -9, a loss of power:
- * at `path` there is the snapshot that was there before, or the new one, whole. After KVP_OK it is
- * the new one, and is on the disk. A process that is killed leaves its part behind, which can be
- * deleted; a later save does not use it.
+ * The snapshot is written to a new file beside it (PATH.part-0, or the next free number), synced to
+ * the disk, and renamed. After a full disk, kill -9 or a loss of power, `path` has either the old
+ * snapshot or the whole new one. After KVP_OK it is the new one, and is on the disk. A process that
+ * is killed leaves its part file behind. It can be deleted; a later save does not use it.
  *
  * The file is readable by its owner only. Only a file is replaced: a symbolic link, a device, a
  * FIFO or a folder at `path` is refused and stays. The folder must be readable, and writable.
@@ -176,8 +177,8 @@ KVP_API kvp_status kvp_snapshot_save(kvp_cache *cache, const kvp_snapshot_option
  * Returns: as kvp_snapshot_save; KVP_E_IO also: ENOSPC, EDQUOT and EFBIG of a full disk, EACCES,
  *          ENOENT without the folder, ELOOP for a link, EISDIR, ENOTSUP for what else is no file
  * After-failure: the cache is unchanged, the new file is gone and the old one is there. If the
- *          folder could not be put on the disk (the last step), the new one is there, and not safe
- *          from a loss of power: then there is the old one again
+ *          folder could not be synced (the last step), the new file is there, but after a loss of
+ *          power it may be the old one again
  * Thread:  cache. Blocks: io. Cost: as kvp_snapshot_save, and what the disk takes; allocates 64 KiB
  */
 KVP_API kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_options *options,
@@ -185,8 +186,9 @@ KVP_API kvp_status kvp_snapshot_save_file(kvp_cache *cache, const kvp_snapshot_o
 
 /* Restore into a cache in which nothing was opened yet.
  *
- * The restored namespaces are there and not open: kvp_ns_open of the same name finds what was
- * cached, kvp_ns_close by the last opener flushes it. Until then each takes one of max_namespaces.
+ * The restored namespaces exist, but are not open. kvp_ns_open with the same name finds what was
+ * cached, and kvp_ns_close by the last opener flushes it. Until then each takes one of
+ * max_namespaces.
  *
  * Takes:   options      model as saved; put is needed when block_bytes is not 0
  *          source       read from its start to its end mark

@@ -1,4 +1,4 @@
-/* kvpager/swap.h: the host tier. Sequences swapped out and in; evicted blocks kept.
+/* kvpager/swap.h: the host tier. Sequences are swapped out and in, and evicted blocks are kept.
  *
  *   config.host_blocks = 8192;
  *   ...
@@ -7,42 +7,46 @@
  *   kvp_can_swap_in(cache, beams, 4, 1, &admission);   with room for one more token each
  *   kvp_seq_swap_in(cache, beams, 4, 1, NULL);
  *
- * The host tier is a second pool of blocks with the same states, queues and rules (cache.h). Nodes
- * have at most one attached block in each tier. What is on both tiers is the same KV.
+ * The host tier is a second pool of blocks with the same states, queues and rules (cache.h). A node
+ * has at most one attached block in each tier. What is on both tiers is the same KV.
  *
- * A sequence is on one tier. Swapped out, its row holds the host's ids, its tokens stay, and it can
- * be asked (kvp_seq_info_get, _tokens, _block_tokens, _row, _window_get, _tree), closed or swapped
- * in; every other call on it is KVP_E_STATE. Moving sequences to a tier, in the order given:
+ * A sequence is on one tier. If it is swapped out, its row holds the host's ids and its tokens
+ * stay. It can be read (kvp_seq_info_get, _tokens, _block_tokens, _row, _window_get, _tree), closed
+ * or swapped in; every other call on it is KVP_E_STATE. Sequences move to a tier in the order
+ * given:
  *
- *   1. Row entries that hold computed tokens move, ceil(computed / S) of them; what lies behind has
- *      no KV and is only released. For each entry, in order, that no earlier one of this call had:
+ *   1. Row entries that hold computed tokens move: ceil(computed / S) of them. Entries behind have
+ *      no KV and are only released. Each entry, in order, that no earlier entry of this call had:
  *        found   every unit of it is public and computed, and the last one's node has a block in
  *                the tier we move to: that block is held, nothing is copied;
  *        else    it needs a new block.
- *   2. For each entry that needs one, in the same order: a block is taken (evicting as ever; it has
- *      the retention class of the old one), and the plan copies the most slots that any sequence of
- *      this call has computed there. Entries of several sequences that were one block are one block
- *      again. Public computed units of the sequence are attached to the new block where no block of
- *      that tier has them; else they are duplicates there (none with KVP_ADOPT and U = S).
+ *   2. For each entry that needs one, in the same order, a block is taken (evicting as usual). It
+ *      has the retention class of the old block. The plan copies the most slots that any sequence
+ *      of this call has computed there. Entries of several sequences that were one block are one
+ *      block again. Public computed units of the sequence are attached to the new block where no
+ *      block of that tier has them. Other units are duplicates there (none with KVP_ADOPT and U =
+ *      S).
  *   3. The old rows are released: sequences in order, each from its last entry down. Sealed content
- *      stays cached where it was; so the way back may cost no copy.
- *   4. Swapping in, room is made as by kvp_seq_extend_many with no tokens and `reserve_tokens`, in
- *      order: blocks for uncomputed tokens and reserve, copy-on-write of partly filled blocks that
- *      are shared and about to be written. An extend within the reserve takes nothing more.
+ *      stays cached where it was, so the way back may cost no copy.
+ *   4. When swapping in, room is made as by kvp_seq_extend_many with no tokens and
+ *      `reserve_tokens`, in order: blocks for uncomputed tokens and reserve, and copy-on-write of
+ *      partly filled shared blocks that are about to be written. An extend within the reserve takes
+ *      nothing more.
  *
- * row_version rises by one with each move. Swapped out, writable = computed: tokens that were not
- * committed are computed again after the swap-in.
+ * row_version rises by one with each move. While swapped out, writable = computed: tokens that were
+ * not committed are computed again after the swap-in.
  *
- * What is evicted from the device (config.keep_evicted): when a take drops the content of a cached
- * block, and its deepest unit is public, under a root that is not flushed, and has no host block,
- * it is kept: a host block is taken (evicting there as ever), the plan copies the sealed slots, and
- * its public units, from the block's start to the deepest, are attached to the host block where no
- * host block has them, else duplicates. It is cached there, in its retention class. Not kept (and
- * counted in unkept_blocks) when no host block is free or cached, or while
- * 2 x (copies in the plan and in steps out + copies that the running call will still add; with
- * KVP_BATCH_EACH: that the sequence at hand will) >= max_copies. kvp_seq_open finds it there.
+ * Evicted content (config.keep_evicted). A take may drop the content of a cached device block. The
+ * content is kept if its deepest unit is public, under a root that is not flushed, and has no host
+ * block. Then a host block is taken (evicting there as usual), and the plan copies the sealed
+ * slots. Its public units, from the block's start to the deepest, are attached to the host block
+ * where no host block has them. Other units are duplicates. The host block is cached in the
+ * retention class of the evicted block, and kvp_seq_open finds it there. Content is not kept
+ * (counted in unkept_blocks) if no host block is free or cached. It is not kept either while 2 x c
+ * >= max_copies: c counts the copies in the plan, in steps that are out, and those that the running
+ * call will still add (with KVP_BATCH_EACH: that the current sequence will add).
  *
- * The host's blocks are touched by plans only, which run in order; they are never parked.
+ * Only plans touch the host's blocks, and plans run in order; so host blocks are never parked.
  */
 #ifndef KVPAGER_SWAP_H
 #define KVPAGER_SWAP_H
@@ -76,19 +80,19 @@ KVP_API kvp_status kvp_seq_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint3
 
 /* Move sequences back to the device, with room for `reserve_tokens` more of each, all or nothing.
  *
- * Returns: as kvp_seq_swap_out (KVP_E_STATE: one is not swapped out; KVP_E_DROPPED: one cannot go
- *          on for want of what a window dropped; blocks are the device's, see
- *          kvp_can_swap_in), and KVP_E_TOO_LONG when tokens + reserve exceed max_seq_tokens
+ * Returns: as kvp_seq_swap_out, but blocks are the device's (see kvp_can_swap_in), and KVP_E_STATE:
+ *          one is not swapped out; KVP_E_DROPPED: one needs what a window has dropped;
+ *          KVP_E_TOO_LONG when tokens + reserve exceed max_seq_tokens
  * Thread:  cache. Cost: as kvp_seq_swap_out
  */
 KVP_API kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                                    uint32_t reserve_tokens, kvp_swapped *out_swapped);
 
 /* Ask whether kvp_seq_swap_out would find its blocks now. need_blocks, available and missing_blocks
- * are the host's: need = new blocks + found ones that are cached; copied_blocks are the new ones.
+ * are the host's: need = new blocks + found blocks that are cached. copied_blocks are the new ones.
  *
  * OK when need <= available; else NEVER when the sequences' distinct blocks, new and found, exceed
- * host_blocks - 1 (0 without a host tier); else LATER. The plan is not looked at.
+ * host_blocks - 1 (0 without a host tier); else LATER. The plan is not considered.
  *
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE as kvp_seq_swap_out
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)
@@ -96,14 +100,15 @@ KVP_API kvp_status kvp_seq_swap_in(kvp_cache *cache, const kvp_seq *seqs, uint32
 KVP_SIZED kvp_status kvp_can_swap_out(kvp_cache *cache, const kvp_seq *seqs, uint32_t n_seqs,
                                       kvp_admission *out_admission);
 
-/* Ask whether kvp_seq_swap_in would find its blocks now: need = new blocks + found ones that are
- * cached + what making room takes, copy-on-write counted exactly. The watermark is kept free, as by
- * kvp_can_open: OK when need <= available - watermark (0 while nothing is held on the device);
- * else NEVER when the distinct blocks that the sequences will have exceed usable - watermark; else
- * LATER.
+/* Ask whether kvp_seq_swap_in would find its blocks now. need = new blocks + found blocks that are
+ * cached + what making room takes, with copy-on-write counted exactly.
  *
- * Example: four beams with 37 computed tokens each, S = 16, that share the first two blocks, the
- * third one too, nothing left on the device: 3 new blocks; with reserve 1, 6.
+ * The watermark is kept free, as by kvp_can_open. OK when need <= available - watermark (0 while
+ * nothing is held on the device); else NEVER when the distinct blocks that the sequences will have
+ * exceed usable - watermark; else LATER.
+ *
+ * Example: four beams have 37 computed tokens each, S = 16. They share the first three blocks, and
+ * nothing of them is left on the device. They need 3 new blocks; with reserve 1, 6.
  *
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE, KVP_E_DROPPED, KVP_E_TOO_LONG as kvp_seq_swap_in
  * Thread:  cache (uses scratch memory; changes nothing). Cost: O(blocks)

@@ -13,38 +13,37 @@
  *   kvp_seq_commit(cache, seq, info.end);            kvp_sender_info(...): KVP_TRANSFER_COMPLETE
  *   kvp_receiver_close(receiver, id);                kvp_sender_close(sender, id);
  *
- * A receiver has room for tokens [begin, end) of a sequence: begin is what is computed, so a prefix
- * that it has cached is not sent; the values of the tokens may be known or not (kvp_seq_extend). It
- * hands out a ticket: whose KV, in what shape, and the slots as runs. A sender marks a sequence
- * with it: what the sequence has from begin on, and what it will have, goes there, layer by layer,
- * as soon as it is said to be ready. What arrives is verified, then written, and is nobody's KV
- * until all of it is there: then the receiver's caller commits.
+ * A receiver has room for tokens [begin, end) of a sequence. begin is what is computed, so a cached
+ * prefix is not sent. The values of the tokens may be known or not (kvp_seq_extend). The receiver
+ * hands out a ticket: which KV, in what shape, and the slots as runs. A sender marks a sequence
+ * with the ticket. What the sequence has from begin on, and what it will have, is sent layer by
+ * layer, as soon as the caller says that it is ready. What arrives is verified, then written. It
+ * counts as KV only when all of it is there: then the receiver's caller commits.
  *
  * Rules:
- *   R1  The receiver believes nothing. Type, sizes, model, version, namespace, range and slice are
- *       compared before the first byte is written into the pool; every chunk is taken only from
- *       the link that began its layers and heads, only at the next position, only whole, and only
- *       if its checksum is right. What is refused changes nothing.
- *   R2  Before each write the sequence is looked at: one that was closed, truncated, committed,
- *       swapped out, or whose row was changed since, is not written to. The transfer fails.
- *   R3  A transfer is complete when every layer and head has every token, the sender's own cache
- *       counts these tokens as computed, and both have the same values for the tokens that the
- *       receiver knows. Nothing here commits, opens or closes anything: a transfer that failed
- *       leaves the sequence as it was before kvp_receiver_reserve, to be closed, or to be computed
- *       here.
- *   R4  No clock, no timer, no thread: everything happens inside calls. Whoever does not want to
- *       wait any longer aborts.
+ *   R1  The receiver trusts nothing. Type, sizes, model, version, namespace, range and slice are
+ *       compared before the first byte is written into the pool. A chunk is taken only from the
+ *       link that began its layers and heads, only at the next position, whole, and with the right
+ *       checksum. What is refused changes nothing.
+ *   R2  Before each write the sequence is checked. If it was closed, truncated, committed or
+ *       swapped out, or its row was changed since, it is not written to, and the transfer fails.
+ *   R3  A transfer is complete when every layer and head has every token and the sender's cache
+ *       counts these tokens as computed. Both sides must have the same values for the tokens that
+ *       the receiver knows. Transfers never commit, open or close a sequence. One that failed
+ *       leaves the sequence as it was before kvp_receiver_reserve: close it, or compute it here.
+ *   R4  No clock, no timer, no thread: everything happens inside calls. A caller that does not want
+ *       to wait any longer aborts.
  *   R5  Nothing allocates after creation and attach, nothing blocks. The same calls and messages
  *       give the same bytes.
  *
  * Shapes. The two memories may lie differently, have other block sizes, and other numbers of
  * blocks. They must have the same type, sizes of K and V, and scales in both or in none. A memory
- * may have a part of the model's layers and heads (kvp_layout.first_layer, first_head): what both
- * have is sent, and a receiver that needs more takes it from other senders, with the same ticket:
- * one of 8 heads from two senders of 4 each, over two links. A sender of 8 heads serves two
- * receivers of 4, each with its own ticket.
- * With scales, which belong to blocks: block_tokens must be equal, begin a multiple of it, and a
- * block is sent when it is full, or is the last one.
+ * may have a part of the model's layers and heads (kvp_layout.first_layer, first_head). What both
+ * have is sent. A receiver that needs more takes it from other senders, with the same ticket. For
+ * example, one of 8 heads receives from two senders of 4 each, over two links. A sender of 8 heads
+ * serves two receivers of 4, each with its own ticket. With scales, which belong to blocks:
+ * block_tokens must be equal, begin a multiple of it, and a block is sent when it is full, or is
+ * the last one.
  *
  * States, of both sides; every other call is KVP_E_STATE:
  *
@@ -79,26 +78,27 @@ extern "C" {
 /* Links of one sender or receiver. */
 #define KVP_TRANSFER_LINKS_MAX 64u
 
-/* Messages that a call to progress takes from each link at most, so that it ends however fast a
- * peer sends. */
+/* The most messages that a call to progress takes from each link. So it ends, however fast a peer
+ * sends. */
 #define KVP_PROGRESS_MESSAGES 1024u
 
 /* Messages to one peer, and from it. What a back end offers; kvp_loopback_create and
- * kvpager/ucx/link.h make them. Messages come whole and in the order in which they were sent; a
- * link that cannot keep that any more says KVP_E_PEER. (The protocol notices a link that lies.)
+ * kvpager/ucx/link.h make them. Messages come whole and in the order in which they were sent. A
+ * link that cannot guarantee that any more returns KVP_E_PEER. (The protocol detects a link that
+ * breaks this rule.)
  *
  * Used by one sender or one receiver at a time, from one thread. No function blocks.
  *
- *   lend        give a buffer for the next message, 16-byte aligned. Lent again before it is
- *               posted, it is the same one. KVP_OK; KVP_E_AGAIN: none is free until progress was
- *               made; KVP_E_PEER, KVP_E_IO: the link is broken, for good
+ *   lend        give a buffer for the next message, 16-byte aligned. Until it is posted, lend gives
+ *               the same buffer again. KVP_OK; KVP_E_AGAIN: none is free until progress was made;
+ *               KVP_E_PEER, KVP_E_IO: the link is broken and stays so
  *   post        send the first n_bytes of the lent buffer: 1 .. what was lent. KVP_OK; KVP_E_PEER,
  *               KVP_E_IO
- *   take        give the next message, 16-byte aligned, valid until give_back. Taken again before
- *               that, it is the same one. KVP_OK; KVP_E_AGAIN: none has arrived; KVP_E_PEER,
+ *   take        give the next message, 16-byte aligned, valid until give_back. Until then take
+ *               gives the same message again. KVP_OK; KVP_E_AGAIN: none has arrived; KVP_E_PEER,
  *               KVP_E_IO: broken, and nothing that arrived is left
  *   give_back   the message that was taken is not needed any more
- *   progress    move things. What goes wrong is told by the next lend or take */
+ *   progress    make progress. The next lend or take returns what goes wrong */
 typedef struct kvp_link {
     size_t struct_size; /* sizeof(kvp_link) */
     size_t max_message; /* bytes of the largest message, >= KVP_LINK_MESSAGE_MIN */
@@ -224,7 +224,7 @@ typedef struct kvp_receiver kvp_receiver;
 KVP_API kvp_status kvp_receiver_create(const kvp_transfer_config *config,
                                        kvp_receiver **out_receiver);
 
-/* Destroy a receiver. Nobody is told, sequences and links stay the caller's. NULL is ignored. */
+/* Destroy a receiver. No peer is told; sequences and links stay the caller's. NULL is ignored. */
 KVP_API void kvp_receiver_destroy(kvp_receiver *receiver);
 
 /* Take messages from a link from now on.
@@ -236,15 +236,15 @@ KVP_API void kvp_receiver_destroy(kvp_receiver *receiver);
 KVP_API kvp_status kvp_receiver_attach(kvp_receiver *receiver, const kvp_link *link,
                                        uint32_t *out_link);
 
-/* Leave a link alone from now on; transfers that a sender behind it has begun fail: KVP_E_PEER.
+/* Stop using a link. Transfers that a sender behind it has begun fail with KVP_E_PEER.
  * Returns: KVP_OK; KVP_E_ARG: no such link */
 KVP_API kvp_status kvp_receiver_detach(kvp_receiver *receiver, uint32_t link);
 
-/* Tell whether a link works: for a transfer that waits for a sender that is gone before it began.
+/* Tell whether a link works. Use it for a transfer whose sender may be gone before it began.
  * Returns: KVP_OK; KVP_E_PEER, KVP_E_IO: broken, found by progress; KVP_E_ARG: no such link */
 KVP_API kvp_status kvp_receiver_link(const kvp_receiver *receiver, uint32_t link);
 
-/* What is to be received. Zero it, set struct_size = sizeof(kvp_receive), then the fields. */
+/* What is to be received. Initialise it by name: {.struct_size = sizeof(kvp_receive), ...}. */
 typedef struct kvp_receive {
     size_t struct_size;
     kvp_seq seq;  /* its tokens from computed on; their slots must be writable, as they are
@@ -256,7 +256,7 @@ typedef struct kvp_receive {
                              the same */
 } kvp_receive;
 
-/* Reserve a transfer: its slots are from now on where a sender's KV goes.
+/* Reserve a transfer: from now on a sender's KV goes into its slots.
  *
  * The ticket takes about 160 bytes and, for each run of slots, 2 to 12. A copy that waits in the
  * plan for this sequence may run before or after KV arrives.
@@ -279,11 +279,15 @@ KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receiv
 
 /* Take what has arrived.
  *
- * A message that begins a sender's part is refused, the sender told, and the transfer left waiting
- * for a better one, when it is of another version (E_VERSION), a transfer that is not here
- * (E_HANDLE) or ended, layers or heads that somebody has begun (E_STATE), another type, size,
- * model, namespace, range, slice or ticket (E_MISMATCH). After that a part that is wrong fails the
- * transfer:
+ * A message may begin a sender's part. It is refused, and the sender is told, if one of these is
+ * wrong; the transfer then waits for a better one:
+ *
+ *   KVP_E_VERSION   another version
+ *   KVP_E_HANDLE    the transfer is not here; KVP_E_STATE: it has ended, or another sender has
+ *                   begun these layers or heads
+ *   KVP_E_MISMATCH  another type, size, model, namespace, range, slice or ticket
+ *
+ * After that, a part that is wrong fails the transfer:
  *
  *   KVP_E_FORMAT    a chunk is damaged, cut, of a wrong length, out of its place, or missing
  *   KVP_E_MISMATCH  the sender's tokens are others
@@ -293,7 +297,7 @@ KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receiv
  * Messages whose head is damaged are dropped and counted.
  *
  * Takes:   max_messages from each link at most; 0: KVP_PROGRESS_MESSAGES. More may be left then:
- *                       call again
+ *          call again
  * Gives:   out_n_ended  transfers that became COMPLETE or FAILED since this was last given, or NULL
  * Returns: KVP_OK
  * Thread:  cache, and exclusive: the slots of the transfers. Blocks: never
@@ -302,12 +306,13 @@ KVP_API kvp_status kvp_receiver_reserve(kvp_receiver *receiver, const kvp_receiv
 KVP_API kvp_status kvp_receiver_progress(kvp_receiver *receiver, uint32_t max_messages,
                                          uint32_t *out_n_ended);
 
-/* Read how a transfer is. Returns: KVP_OK; KVP_E_HANDLE: closed, or never was. Thread: read. */
+/* Read the state of a transfer. Returns: KVP_OK; KVP_E_HANDLE: closed, or never was. Thread: read.
+ */
 KVP_SIZED kvp_status kvp_receiver_info(const kvp_receiver *receiver, uint64_t id,
                                        kvp_transfer_info *out_info);
 
-/* Give up: FAILED, with the caller's reason, which its senders are told. The slots are the caller's
- * again.
+/* Give up: the transfer is FAILED with the caller's reason, and its senders are told. The slots are
+ * the caller's again.
  * Takes:   reason       a status that is no success: KVP_E_PEER if there is nothing better
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG; KVP_E_STATE: it has ended */
 KVP_API kvp_status kvp_receiver_abort(kvp_receiver *receiver, uint64_t id, kvp_status reason);
@@ -335,18 +340,26 @@ KVP_SIZED kvp_status kvp_receiver_stats_get(const kvp_receiver *receiver,
 
 typedef struct kvp_sender kvp_sender;
 
-/* Make, destroy, attach, detach, and ask: as for a receiver. (epoch is not looked at.) Transfers
- * over a link that is detached fail: KVP_E_PEER. */
+/* Make a sender, as kvp_receiver_create makes a receiver. config.epoch is ignored.
+ * Returns: as kvp_receiver_create. Thread: cache. Cost: O(max_transfers x L) */
 KVP_API kvp_status kvp_sender_create(const kvp_transfer_config *config, kvp_sender **out_sender);
+
+/* Destroy a sender. No receiver is told; sequences and links stay the caller's. NULL is ignored. */
 KVP_API void kvp_sender_destroy(kvp_sender *sender);
+
+/* Use a link from now on. Returns: as kvp_receiver_attach. */
 KVP_API kvp_status kvp_sender_attach(kvp_sender *sender, const kvp_link *link, uint32_t *out_link);
+
+/* Stop using a link. Transfers over it fail with KVP_E_PEER. Returns: as kvp_receiver_detach. */
 KVP_API kvp_status kvp_sender_detach(kvp_sender *sender, uint32_t link);
+
+/* Tell whether a link works. Returns: as kvp_receiver_link. */
 KVP_API kvp_status kvp_sender_link(const kvp_sender *sender, uint32_t link);
 
 /* All layers of the memory: for kvp_sender_ready. */
 #define KVP_LAYERS_ALL UINT32_MAX
 
-/* What is to be sent. Zero it, set struct_size = sizeof(kvp_send), then the fields. */
+/* What is to be sent. Initialise it by name: {.struct_size = sizeof(kvp_send), ...}. */
 typedef struct kvp_send {
     size_t struct_size;
     kvp_seq seq;        /* kept open until the transfer is SENT at least */
@@ -363,9 +376,9 @@ typedef struct kvp_send {
 
 /* Mark a sequence: tokens [begin, end) of the ticket are sent, once they are ready.
  *
- * The sequence may have fewer tokens than the ticket's end; what comes later is sent when it is
- * ready. With ready_tokens = KVP_END that is when it is computed, and progress finds it:
- * kvp_sender_ready is needed only to send a layer earlier.
+ * The sequence may have fewer tokens than the ticket's end; later tokens are sent when they are
+ * ready. With ready_tokens = KVP_END, tokens are ready when they are computed, and progress finds
+ * them. Then kvp_sender_ready is needed only to send a layer earlier.
  *
  * Returns: KVP_OK; KVP_E_ARG: also no such link; KVP_E_FORMAT, KVP_E_VERSION: no ticket that this
  *          library reads; KVP_E_HANDLE; KVP_E_STATE: this ticket is marked on this link already;
@@ -378,11 +391,11 @@ typedef struct kvp_send {
  */
 KVP_API kvp_status kvp_sender_mark(kvp_sender *sender, const kvp_send *send, uint64_t *out_id);
 
-/* Say that K and V of the first n_tokens tokens are written in a layer, and send what is new there,
- * as far as the link takes it; progress sends the rest.
+/* Say that K and V of the first n_tokens tokens are written in a layer, and send what is new there.
+ * The call sends as much as the link takes; progress sends the rest.
  *
- * They are not written again until the transfer has sent them (it reads them where they are).
- * Whoever takes KV back that was said to be ready (kvp_seq_invalidate, a step that failed) aborts.
+ * Do not write them again until the transfer has sent them (it reads them where they are). If you
+ * take back KV that was ready (kvp_seq_invalidate, a step that failed), abort the transfer.
  *
  * Takes:   layer        0..L-1 of this memory, or KVP_LAYERS_ALL
  *          n_tokens     of the sequence; below what was said before: nothing happens
@@ -402,19 +415,24 @@ KVP_API kvp_status kvp_sender_ready(kvp_sender *sender, uint64_t id, uint32_t la
  *                   out; KVP_E_DROPPED: its window has dropped tokens that were not sent, were they
  *                   ready or not
  *   KVP_E_MISMATCH  the tokens are not the receiver's; KVP_E_UNKNOWN: the cache does not keep their
- *                   values, so that nobody can say
+ *                   values, so they cannot be compared
  *   KVP_E_PEER      the link is broken, or the receiver's reason; or any that it gave (by_peer)
  *
  * Gives:   out_n_ended  as kvp_receiver_progress; may be NULL
  * Returns: KVP_OK
- * Thread:  cache; nobody writes the slots that are ready. Blocks: never
+ * Thread:  cache; no other thread writes the slots that are ready. Blocks: never
  */
 KVP_API kvp_status kvp_sender_progress(kvp_sender *sender, uint32_t *out_n_ended);
 
-/* As for a receiver. An abort tells the receiver, whose transfer fails. */
+/* Read the state of a transfer. Returns: as kvp_receiver_info. Thread: read. */
 KVP_SIZED kvp_status kvp_sender_info(const kvp_sender *sender, uint64_t id,
                                      kvp_transfer_info *out_info);
+
+/* Give up: the transfer fails with the caller's reason. The receiver is told, and its transfer
+ * fails. Returns: as kvp_receiver_abort. */
 KVP_API kvp_status kvp_sender_abort(kvp_sender *sender, uint64_t id, kvp_status reason);
+
+/* Forget a transfer that has ended; its id is stale. Returns: as kvp_receiver_close. */
 KVP_API kvp_status kvp_sender_close(kvp_sender *sender, uint64_t id);
 
 #include "sized/transfer.h"

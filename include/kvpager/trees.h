@@ -9,24 +9,24 @@
  *   kvp_seq_accept(cache, &accept);                leaf 1: tokens 7 and 8 are the sequence's now
  *
  * A sequence's tree stands behind its tokens. Node j has its KV in the slot of position tokens + j
- * (kvp_seq_slots), whatever its depth; its position for the model is tokens + depth, where a root's
+ * (kvp_seq_slots), whatever its depth. Its position for the model is tokens + depth, where a root's
  * depth is 0. It sees the sequence's tokens and its own ancestors, as far as the window allows. A
- * parent is a node that comes before, or -1: the sequence's last token. There may be several roots,
- * and nodes may be added in several rounds; parents then count over all of them.
+ * parent is an earlier node, or -1: the sequence's last token. There may be several roots. Nodes
+ * may be added in several rounds; parents then count over all of them.
  *
  * A tree is not part of the sequence: it is in no prefix, is never sealed, and is not copied to the
- * host or to a fork. While there is one, extend takes no tokens (KVP_E_STATE; with none it makes
- * slots writable and reserves behind the tree); commit and fill work on the tokens before it.
- * Copy-on-write copies the nodes' slots, too. Dropped without a word, as reserved slots are: by
- * truncate (to any length), invalidate, swap-out, close.
+ * host or to a fork. While a sequence has a tree, extend takes no tokens (KVP_E_STATE); without
+ * tokens it makes slots writable and reserves behind the tree. Commit and fill work on the tokens
+ * before the tree. Copy-on-write copies the nodes' slots, too. Truncate (to any length),
+ * invalidate, swap-out and close drop a tree silently, like reserved slots.
  *
- * Steps: nodes are to be computed by the step that begins next after they were added (`ordered`:
- * ordered next). With overlapped steps a path is accepted when the step is over that the last round
- * was added for; before: KVP_E_IN_FLIGHT, as from an extend that would copy an entry with nodes on
- * write then, while steps are out. kvp_step_failed drops the trees of sequences that it cuts, and
- * every tree whose last round was added for that step or a later one, and reports those sequences,
- * too. A tree that goes alone leaves its slots as reserve, and its sequence has lost no computed
- * token: compare computed_tokens before it computes anything again.
+ * Steps: the next step that begins (with ordered steps: that is ordered) after nodes were added
+ * must compute them. With overlapped steps, a path can be accepted when the step of the last round
+ * is over. Before that, accept is KVP_E_IN_FLIGHT. So is an extend that would copy an entry with
+ * nodes while steps are out. kvp_step_failed drops the trees of sequences that it cuts. It also
+ * drops every tree whose last round was added for that step or a later one, and reports those
+ * sequences. If only the tree goes, its slots stay as reserve, and the sequence has lost no
+ * computed token: compare computed_tokens before you compute anything again.
  */
 #ifndef KVPAGER_TREES_H
 #define KVPAGER_TREES_H
@@ -39,10 +39,10 @@ extern "C" {
 
 /* Add nodes to the trees of one or more sequences. All or nothing.
  *
- * Slots of all nodes, of tokens that are not computed, and of reserve_tokens behind the trees, are
- * writable then; blocks are taken, copied on write or written over as by kvp_seq_extend_many.
- * Tokens before the tree may be without value. kvp_can_extend answers for this call, too: it counts
- * new tokens behind the tree, and does not look at max_tree_tokens.
+ * Afterwards the slots of all nodes, of tokens that are not computed, and of reserve_tokens behind
+ * the trees are writable. Blocks are taken, copied on write or overwritten as by
+ * kvp_seq_extend_many. Tokens before the tree may be without value. kvp_can_extend answers for this
+ * call, too: it counts new tokens behind the tree, and ignores max_tree_tokens.
  *
  * Takes:   batch        tokens: values of the new nodes, may be NULL only when there are none;
  *                       flags 0, no keys
@@ -57,12 +57,12 @@ extern "C" {
 KVP_API kvp_status kvp_seq_extend_tree(kvp_cache *cache, const kvp_batch *batch,
                                        const int32_t *parents);
 
-/* What is accepted. Zero it, set struct_size = sizeof(kvp_accept), then the fields. */
+/* What is accepted. Initialise it by name: {.struct_size = sizeof(kvp_accept), ...}. */
 typedef struct kvp_accept {
     size_t struct_size;
     uint32_t n_seqs;     /* B */
-    uint32_t max_moves;  /* most moves for each group, at most the nodes accepted: no query when 0,
-                              but the limit of who accepts what needs no move */
+    uint32_t max_moves;  /* capacity of moves for each group. The number of nodes accepted is always
+                            enough. 0 is not a query: it is enough if no node moves */
     const kvp_seq *seqs; /* [B] each once, in any order, any of those that have trees */
     const int32_t *leaves; /* [B] the deepest node accepted, or -1: nothing */
     kvp_slot_move *moves;  /* [n_groups, max_moves] written; NULL: max_moves is 0 */
@@ -72,20 +72,22 @@ typedef struct kvp_accept {
 
 /* Accept the path from a root to `leaf` of each sequence, and drop the rest of its tree.
  *
- * The tokens of the path become the sequence's, computed: their KV must have been written, or be
- * ordered to be. Node number t of the path moves to the slot of position tokens + t: for every
- * group, moves lists those whose slot differs, sequence after sequence, in the order of the path
- * (kvp_copier_move). They must run after the plan that was taken last, and before the next one and
- * the next forward pass. Full units are sealed as by commit, and found at once; what windows do not
- * keep is dropped; then the blocks behind ceil(tokens / S) are released, reserved ones, too, the
- * last first (row_version rises by one if there were any). writable is at most the tokens then. A
- * sequence without a tree is left as it is, but must not be swapped out. With leaf -1 nothing else
- * is looked at: a tree can be dropped while its step is out.
+ * The tokens of the path become computed tokens of the sequence. Their KV must have been written,
+ * or be ordered to be. Node number t of the path moves to the slot of position tokens + t. For
+ * every group, moves lists the nodes whose slot differs, sequence after sequence, in the order of
+ * the path (kvp_copier_move). The moves must run after the plan that was taken last, and before the
+ * next plan and the next forward pass.
  *
- * Returns: KVP_OK; KVP_E_ARG: leaf below -1, or not in the tree; KVP_E_STATE: something is accepted
- *          and tokens before the tree are not computed, or have no value, or a copy into a block
- *          that nodes move from or to waits in the plan: take it first; KVP_E_IN_FLIGHT;
- *          KVP_E_TOO_SMALL (after everything else; only n_moves is written)
+ * Full units are sealed as by commit, and can be hit at once. Entries that windows do not keep are
+ * dropped. Then the blocks behind ceil(tokens / S) are released, the last first, with reserved ones
+ * (row_version rises by one if there were any). writable is at most the tokens then. A sequence
+ * without a tree is left as it is, but must not be swapped out. With leaf -1 nothing else is
+ * checked: a tree can be dropped while its step is out.
+ *
+ * Returns: KVP_OK; KVP_E_ARG: leaf below -1, or not in the tree; KVP_E_STATE: something is
+ *          accepted, and tokens before the tree are not computed or have no value. Also when a copy
+ *          into a block that nodes move from or to waits in the plan: take it first;
+ *          KVP_E_IN_FLIGHT; KVP_E_TOO_SMALL (after everything else; only n_moves is written)
  * After-failure: unchanged
  * Thread:  cache        Blocks: never
  * Cost:    O(path + blocks released), allocates nothing

@@ -12,11 +12,19 @@
  *   free       no content
  *   sealed     slots whose KV is computed and attached to a node: never written while attached
  *
- * Sizes. Of a call that fills an array and takes its `capacity`, capacity 0 asks for the size: the
- * array may be NULL, the size needed is given, the status is KVP_OK, and nothing else happens.
- * Nothing is taken, begun or changed, no array is written, and kvp_cache_shortage tells what it did
- * before. Whatever else is wrong with the call is refused as ever. A capacity above 0 that is too
- * small is KVP_E_TOO_SMALL; the size is given, too.
+ * Structs that a caller fills. If there is an init function (kvp_config_init), call it, then set
+ * fields: it has defaults that are not 0. Every other struct is initialised by name, and fields
+ * that are left out are 0, the default:
+ *
+ *   kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10};
+ *
+ * (C++ before C++20: {} first, then the fields.)
+ *
+ * Sizes. If a call fills an array and takes its `capacity`, capacity 0 asks for the size. Then the
+ * array may be NULL, the call gives the size needed, and the status is KVP_OK. Nothing is taken,
+ * begun, changed or written, and kvp_cache_shortage keeps its answer. Other mistakes in the call
+ * are refused as usual. A capacity above 0 that is too small is KVP_E_TOO_SMALL; the size is given,
+ * too.
  *
  * Shape letters: B sequences in a batch, T tokens of the call, M blocks of a row, N blocks of the
  * pool, S tokens of a block, U tokens of a unit.
@@ -35,9 +43,9 @@
 #define KVP_EXTENSION
 #endif
 
-/* A call that gives a struct which may grow, or fills one: a function in the header, which passes
- * the size that the struct has for the program. The exported function is KVP_API name_sized: in
- * sized/, for languages that read no C headers. docs/ABI.md. */
+/* A call that gives or fills a struct which may grow is a function in the header. It passes the
+ * size that the struct has for the program to the exported function, KVP_API name_sized. These are
+ * in sized/, for languages that read no C headers. docs/ABI.md. */
 #define KVP_SIZED static inline
 
 #ifdef __cplusplus
@@ -124,8 +132,8 @@ KVP_API int kvp_status_class(kvp_status status);
  * version. Gives: a static string. Thread: pure. */
 KVP_API const char *kvp_version(void);
 
-/* Why a check refused a struct: kvp_config_check and alike. The first field that is wrong, in the
- * order of the checks; all zero when nothing is. */
+/* Why a check refused a struct (kvp_config_check and others): the first field that is wrong, in the
+ * order of the checks. All zero if nothing is wrong. */
 typedef struct kvp_why {
     char field[40]; /* as in "n_blocks" or "keys[3].end", cut when longer; "" when all is right */
     double value;   /* what it is, exact below 2^53; 0 when it is a pointer */
@@ -138,10 +146,10 @@ typedef struct kvp_why {
 typedef struct kvp_cache kvp_cache;
 
 /* Handles carry a generation and their cache's number: use after close, or on another cache, is
- * KVP_E_HANDLE in every build. No handle of a cache comes twice: a place is retired when its
- * generations are used up, after 100 million uses at least. Numbers of caches come again after
- * 65,535 caches of a process. All zero is never a valid handle. Values differ from run to run of
- * the process (the cache's number does); nothing else in the library does. */
+ * KVP_E_HANDLE in every build. A cache never gives a handle twice: a place is retired when its
+ * generations are used up, after at least 100 million uses. Numbers of caches repeat after 65,535
+ * caches of a process. All zero is never a valid handle. Handles differ from run to run of the
+ * process, because the cache's number does; nothing else in the library does. */
 typedef struct kvp_seq {
     uint64_t bits;
 } kvp_seq;
@@ -174,12 +182,12 @@ typedef struct kvp_slot_move {
     int64_t dst;
 } kvp_slot_move;
 
-/* An extra key: something besides token ids that the KV of tokens [begin, end) depends on, such as
- * an image's digest (type "image", the placeholder's range) or an adapter (type "adapter", the
- * first token it applies to). Every unit that [begin, end) touches takes the key into its identity
- * as (type, begin - first token of the unit, bytes), and so, by the chain, does all that follows.
- * The end within a unit is not part of it: keys of equal type and bytes must be of equal length.
- * Types are the caller's numbers: keys of two types never compare equal. */
+/* An extra key: something besides token ids that the KV of tokens [begin, end) depends on. Examples
+ * are an image's digest (type "image", the placeholder's range) and an adapter (type "adapter", the
+ * first token it applies to). Every unit that [begin, end) touches includes the key in its identity
+ * as (type, begin - first token of the unit, bytes). By the chain, so does every unit that follows.
+ * The end within a unit is not part of the identity: keys of equal type and bytes must have equal
+ * length. The caller chooses the numbers of types: keys of two types never compare equal. */
 typedef struct kvp_key {
     uint32_t type;
     uint32_t begin;    /* position in the sequence, tokens */

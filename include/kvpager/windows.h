@@ -8,22 +8,22 @@
  *   kvp_seq_window(cache, seq, 0, window, NULL);   this sequence alone slides, from now on
  *
  * A layer group is the layers that keep the same tokens. A sequence has one row for each group, all
- * of the same length: entry i of each holds the KV of tokens i x S .. (i + 1) x S - 1 in the layers
- * of that group. All groups have the same S and take their blocks from one pool, so a block is of
- * the same bytes for each of them (a memory layout says how). A node has at most one attached block
- * for each group and tier. What cache.h, swap.h and steps.h say of a row's entry, of a block, a hit
- * or an attached unit is said of each group. Whatever is done entry by entry is done for one entry
- * after the other, and for each in the order of the groups; whatever goes from the last entry down
- * goes through the groups from the last, too. Units are sealed and withdrawn one after
- * the other, each in the order of the groups. Counts of blocks, and of units sealed, detached,
- * adopted or duplicate, are of all groups; those of units private or not kept count once. One group
- * without a window is the default.
+ * of the same length. Entry i of each row holds the KV of tokens i x S .. (i + 1) x S - 1 in the
+ * layers of that group. All groups have the same S and take their blocks from one pool, so a block
+ * has the same bytes for each of them (a memory layout says how). A node has at most one attached
+ * block for each group and tier. One group without a window is the default.
  *
- * A group has a window: K sinks, R recent tokens; the query at position p sees keys 0 .. K - 1 and
- * p - R + 1 .. p. It is the group's in the configuration, until kvp_seq_window gives the sequence
- * another. (A port from TVM: a window of W there, K of it sinks, is R = W - K + 1 here. Its cache
- * keeps W tokens from one step to the next, and the next query sees all of them and itself.) With q
- * the position of the next query, what is kept is
+ * What cache.h, swap.h and steps.h say of a row entry, a block, a hit or an attached unit holds for
+ * each group. Work on entries goes entry by entry, and for each entry through the groups in order.
+ * Work from the last entry down also goes through the groups from the last. Units are sealed and
+ * withdrawn one by one, each in the order of the groups. Counts of blocks, and of units sealed,
+ * detached, adopted or duplicate, are of all groups. Units that are private or not kept count once.
+ *
+ * A group has a window: K sinks and R recent tokens. The query at position p sees keys 0 .. K - 1
+ * and p - R + 1 .. p. The window is the group's in the configuration, until kvp_seq_window gives
+ * the sequence another. (Porting from TVM: a window of W there, K of it sinks, is R = W - K + 1
+ * here. Its cache keeps W tokens from one step to the next, and the next query sees all of them and
+ * itself.) With q the position of the next query, the cache keeps
  *
  *   entry i     when i x S < K, or (i + 1) x S > q + 1 - R
  *
@@ -31,31 +31,31 @@
  *     tokens     0..3   4..7   8..11  12..15  16..
  *     row         7      0      0       4      9        entries 1 and 2 are dropped
  *
- *   Dropped     An entry that is not kept, by q = the tokens computed, is dropped when commit
- *               raises that number; or when the window is set (with q at most tokens - 1: the last
- *               token of a prompt that was hit whole is run again). It becomes null (block 0) and
- *               its block is released, the last entry first; row_version rises by one. Sealed
- *               content stays cached, and may be hit; steps that are out park the block as ever.
- *               So make a step's metadata before its commit.
- *   Room        A token needs a slot while its step runs, also one that will be out of the window
- *               at the end of it: extend and open take blocks for all new tokens. A long prompt is
- *               opened in part (kvp_match tells how much is cached), and extended in chunks.
- *   Needed      Fork, truncate, and whatever computes more, need all entries that are kept at that
- *               place: fork(at) with q = at for the child, truncate(n) with q = min(computed, n),
- *               the rest with q = computed. One that was dropped: KVP_E_DROPPED, and nothing has
- *               changed. A fork has the windows of its parent, and only what it keeps of its rows
- *               (stats.dropped_blocks counts neither that, nor what a hit leaves null). An
- *               invalidation, or a failed step, can leave a sequence that needs what was dropped:
- *               it cannot be extended or be part of a step any more (KVP_E_DROPPED); close it, or
- *               truncate it to where it can. And what was computed behind work that failed is not
- *               to be committed, though a window hides that work from it.
+ *   Dropped     An entry that is not kept, with q = the tokens computed, is dropped when commit
+ *               raises that number. Setting a window also drops entries, with q at most tokens - 1,
+ *               because the last token of a prompt that was hit whole runs again. A dropped entry
+ *               becomes null (block 0) and its block is released, the last entry first; row_version
+ *               rises by one. Sealed content stays cached, and may be hit. Steps that are out park
+ *               the block as usual. So make a step's metadata before its commit.
+ *   Room        A token needs a slot while its step runs, even if it is out of the window when the
+ *               step ends: extend and open take blocks for all new tokens. Open a long prompt in
+ *               part (kvp_match tells how much is cached), and extend it in chunks.
+ *   Needed      Fork, truncate, and each call that computes more need all entries that are kept at
+ *               that place. fork(at) uses q = at for the child, truncate(n) uses q = min(computed,
+ *               n), and other calls q = computed. If one was dropped, the call is KVP_E_DROPPED and
+ *               changes nothing. A fork has the windows of its parent, and only the row entries
+ *               that it keeps (stats.dropped_blocks counts neither these, nor entries that a hit
+ *               leaves null). After an invalidation or a failed step, a sequence may need what was
+ *               dropped. Then it cannot be extended or be part of a step (KVP_E_DROPPED): close it,
+ *               or truncate it to where it can. What was computed behind work that failed must not
+ *               be committed, even if a window hides that work from it.
  *   KVP_E_NEVER counts the entries that are not null, of all groups.
  *
- * Match. Hits are of prefixes for which every group has what it keeps. Nodes are matched as ever,
- * for as long as they are found; of the prefixes of that path the longest is taken for which each
- * group has a block of either tier for every unit in entries that it keeps, with q = the prefix's
- * tokens, but at most n_tokens - 1. With one group without a window this is cache.h's rule. Else
- * hits are of whole entries only (nothing is copied from inside a block), the prefixes are those of
+ * Match. A hit is a prefix for which every group has what it keeps. Nodes are matched for as long
+ * as they are found. Of the prefixes of that path, the longest is taken for which each group has a
+ * block of either tier for every unit in the entries that it keeps. Here q is the prefix's tokens,
+ * but at most n_tokens - 1. With one group without a window this is the rule of cache.h. Else hits
+ * are of whole entries only (nothing is copied from inside a block), the prefixes are those of
  * whole blocks, and
  *
  *   KVP_FULL_HIT_RECOMPUTE  the prefix must be shorter than the prompt
@@ -69,13 +69,14 @@
  *
  * Row entries of the prefix that a group does not keep are null from the start.
  *
- * A sequence's own window changes the KV of what it computes: a token that is computed while it
- * cannot see what others see is not the same KV as theirs. From the first such position on its
- * units are private: max(computed, the smaller of K + R of the two windows), a full one counting as
- * without end; computed as of when the window was set, or lower: as of when the sequence, or a fork
- * of it, was taken back to fewer. Setting the group's window again does not undo that. A private
- * unit is nobody else's: when they invalidate theirs, the sequence is not reported for it. (Nor
- * does a sequence know who shares an entry that it has dropped, but by the first withdrawn unit.)
+ * A sequence's own window changes the KV of what it computes. A token that cannot see what others
+ * see does not have the same KV as theirs. So the units of the sequence are private from the first
+ * such position on: max(computed, the smaller of K + R of the two windows), where a full window
+ * counts as infinite. `computed` is the value when the window was set, or a lower one to which the
+ * sequence, or a fork of it, was taken back. Setting the group's window again does not undo this. A
+ * private unit belongs to one sequence: if others invalidate theirs, the sequence is not reported
+ * for it. (A sequence also does not know who shares an entry that it has dropped, except by the
+ * first withdrawn unit.)
  */
 #ifndef KVPAGER_WINDOWS_H
 #define KVPAGER_WINDOWS_H
@@ -86,10 +87,10 @@
 extern "C" {
 #endif
 
-/* Give the sequence a window of its own in one group, at any time; {0, 0}: none.
+/* Give the sequence its own window in one group, at any time; {0, 0}: none.
  *
- * Entries that it does not keep are dropped at once. It may be wider or narrower than the one
- * before, or full, as long as what it keeps is still there. Positions stay absolute.
+ * Entries that the window does not keep are dropped at once. It may be wider or narrower than the
+ * one before, or full, as long as what it keeps is still there. Positions stay absolute.
  *
  * Takes:   group        < n_groups
  *          window       recent_tokens 0 only with sink_tokens 0

@@ -7,30 +7,31 @@
  *   kvp_wire_sender_encode(sender, &step, ...) --->  kvp_wire_mirror_apply(mirror, ..., &news);
  *                                                    kvp_wire_mirror_seq(mirror, id, &seq): the row
  *
- * A sequence has a small number of the caller's, its worker id, from its first message to the one
- * that closes it. The sender remembers, for each worker id, what its workers have, and sends what
- * has become different: of a sequence that is new, its tokens and its whole row; of one that
- * decodes, the new token and, once in block_tokens steps, one block id (a run of such sequences
- * takes about 3 bytes each); of any, entries that were replaced (copy-on-write, adopt) or removed.
- * The mirror rebuilds status, counts, last token and rows.
+ * The caller gives each sequence a small number, its worker id, from its first message to the one
+ * that closes it. The sender remembers for each worker id what its workers have, and sends what
+ * differs. For a new sequence that is its tokens and its whole row. For a decoding sequence it is
+ * the new token and, once in block_tokens steps, one block id (a run of such sequences takes about
+ * 3 bytes each). For any sequence it is entries that were replaced (copy-on-write, adopt) or
+ * removed. The mirror rebuilds status, counts, last token and rows.
  *
  * Rules:
  *   R1  Messages of one sender have an epoch and a number: 1, 2, 3, ... A mirror takes each once
- *       and in order. One that has missed something takes the next full-state message, which
- *       assumes nothing, and goes on from there. The first message of a sender is a full one.
+ *       and in order. A mirror that has missed a message continues with the next full-state
+ *       message, which assumes nothing. The first message of a sender is a full one.
  *   R2  All workers of a sender get the same messages.
- *   R3  A message is taken wholly or not at all: it is checked to its end before anything changes.
- *   R4  What a worker has of a sequence is what it was in the last message that named it. One that
- *       is swapped out is not named; when it is back, it is named with its new row.
+ *   R3  A message is taken whole or not at all: it is checked to its end before anything changes.
+ *   R4  A worker has a sequence as it was in the last message that named it. A swapped sequence is
+ *       not named; when it is back, it is named with its new row.
  *   R5  Nothing allocates after creation, nothing blocks, nothing reads a clock. The same calls
  *       give the same bytes.
- *   R6  With several layer groups a sequence has a row for each; an entry that a window has dropped
- *       is 0, as in the cache. A sequence's windows are told when it is new, and when they change.
- *       Its tree is told as it grows, and when it is gone; the moves of what was accepted travel in
- *       the next message. A cache with one group, without windows and trees, sends nothing of this.
+ *   R6  With several layer groups a sequence has a row for each. An entry that a window has dropped
+ *       is 0, as in the cache. Messages carry a sequence's windows when it is new and when they
+ *       change, and its tree as it grows and when it is gone. The moves of what was accepted travel
+ *       in the next message. A cache with one group, without windows and trees, sends nothing of
+ *       this.
  *
  * The bytes are in docs/WIRE.md. They carry token values: protect the channel as you protect your
- * users' prompts. The checksum finds damage; it is no signature.
+ * users' prompts. The checksum finds damage; it is not a signature.
  */
 #ifndef KVPAGER_WIRE_H
 #define KVPAGER_WIRE_H
@@ -47,8 +48,8 @@ extern "C" {
 /* Bytes of a message's head: enough for kvp_wire_peek, and so to learn the length from a stream. */
 #define KVP_WIRE_HEAD_BYTES 40u
 
-/* Sizes of a sender and of its mirrors. A mirror that is smaller than what it is told refuses it
- * (KVP_E_TOO_SMALL); a sender never makes a message that a mirror of the same sizes refuses. */
+/* Sizes of a sender and of its mirrors. A mirror refuses a message that does not fit its sizes
+ * (KVP_E_TOO_SMALL). A sender never makes a message that a mirror of the same sizes refuses. */
 typedef struct kvp_wire_config {
     size_t struct_size;       /* set by kvp_wire_config_init */
     uint32_t block_tokens;    /* S, as the cache's; a mirror of another S takes no message */
@@ -71,14 +72,17 @@ typedef struct kvp_wire_config {
  * ignored. Thread: pure. */
 KVP_SIZED void kvp_wire_config_init(kvp_wire_config *config);
 
-/* Check the sizes of a sender or a mirror, as those that make one do.
+/* Check the sizes of a sender or a mirror, as the calls that create one do.
  * Gives: out_why, written always; may be NULL. Returns: KVP_OK; KVP_E_ARG. Thread: pure. */
 KVP_API kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why);
 
-/* Fill `config` so that every state of this cache fits: max_seqs and max_copies as the cache's,
- * max_row_blocks = ceil(max_seq_tokens / S), max_step_tokens = max_seqs + 4 x max_seq_tokens (raise
- * it when more long prompts than four arrive in one step), max_moves = max_seqs x max_tree_tokens,
- * or N x S when that is less, n_groups and max_tree_tokens as the cache's, epoch 1.
+/* Fill `config` so that every state of this cache fits.
+ *
+ * max_seqs, max_copies, n_groups and max_tree_tokens are the cache's. epoch is 1. max_row_blocks =
+ * ceil(max_seq_tokens / S). max_step_tokens = max_seqs + 4 x max_seq_tokens: raise it if more than
+ * four long prompts arrive in one step. max_moves = max_seqs x max_tree_tokens, or N x S if that is
+ * less.
+ *
  * Returns: KVP_OK; KVP_E_ARG. Thread: read. */
 KVP_SIZED kvp_status kvp_wire_config_of(const kvp_cache *cache, kvp_wire_config *out_config);
 
@@ -112,7 +116,7 @@ KVP_API kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const k
 /* Destroy a sender. NULL is ignored. Its cache is not touched. */
 KVP_API void kvp_wire_sender_destroy(kvp_wire_sender *sender);
 
-/* One sequence of a step. Zero it, then the fields. */
+/* One sequence of a step. Initialise it by name: {.seq = ..., ...}. */
 typedef struct kvp_wire_item {
     kvp_seq seq;
     uint32_t worker_id;    /* 0..max_seqs-1 */
@@ -130,7 +134,7 @@ enum {
     KVP_WIRE_FULL = 1u /* assume nothing: items are all there is; sequences not named are gone */
 };
 
-/* What a message is made of. Zero it, set struct_size = sizeof(kvp_wire_step), then the fields. */
+/* What a message is made of. Initialise it by name: {.struct_size = sizeof(kvp_wire_step), ...}. */
 typedef struct kvp_wire_step {
     size_t struct_size;
     uint32_t flags; /* KVP_WIRE_FULL; implied for a sender's first message */
@@ -149,14 +153,14 @@ typedef struct kvp_wire_step {
 
 /* Make the message of a step.
  *
- * Which values are sent of a sequence that the worker knows: those that were appended. When values
- * that the worker has and whose computation was not over (from computed - step_tokens of the last
- * message on) have been rolled back and replaced, which is found by a 64-bit hash of them, all from
- * there on.
+ * Of a sequence that the worker knows, the values that were appended are sent. Values that the
+ * worker has may have been rolled back and replaced while their computation was not over (from
+ * computed - step_tokens of the last message on). A 64-bit hash of them detects this; then all
+ * values from there on are sent.
  *
- * Worked: 1,024 sequences that each decoded one token, blocks of 16, a vocabulary of 128,256, ids
- * of a pool of 1,048,576 blocks in any order: 2.9 bytes of token, 0.2 of block id, 0.3 of runs,
- * and the head: together 3.4 bytes for each.
+ * Example: 1,024 sequences each decoded one token; blocks of 16, a vocabulary of 128,256, ids of a
+ * pool of 1,048,576 blocks in any order. Each takes 2.9 bytes of token, 0.2 of block id, 0.3 of
+ * runs: 3.4 bytes together, with the head.
  *
  * Takes:   step         read during the call only
  *          capacity     of out_bytes; 0 asks for the size only: the message is not made
@@ -164,11 +168,11 @@ typedef struct kvp_wire_step {
  *          out_n_bytes  written also on KVP_E_TOO_SMALL for a small buffer: the size needed
  * Returns: KVP_OK: the workers are taken to have it from now on; KVP_E_ARG: ids not ascending or
  *          out of range, a status or step_tokens out of range, an id that another sequence has, a
- *          closed id that nobody has, a copy that names a block that its tier has not, or whose
- *          phase is below that of the copy before; a move of a slot that the device has not, or
- *          whose places in the block differ between the groups; KVP_E_HANDLE; KVP_E_STATE: a
- *          sequence is swapped out (leave it out until it is back: R4; its copies travel);
- *          KVP_E_UNKNOWN: the cache does not keep the values (give kvp_wire_item.tokens);
+ *          closed id that no sequence has. Also a copy that names a block that its tier lacks, or
+ *          whose phase is below that of the copy before. Also a move of a slot that the device
+ *          lacks, or whose places in the block differ between the groups; KVP_E_HANDLE;
+ *          KVP_E_STATE: a sequence is swapped out (leave it out until it is back: R4; its copies
+ *          travel); KVP_E_UNKNOWN: the cache does not keep the values (give kvp_wire_item.tokens);
  *          KVP_E_TOO_SMALL: the buffer, or more values, copies, moves, nodes or blocks of a row
  *          than the configuration has (then out_n_bytes is not written); KVP_E_TOO_LONG: 4 GiB or
  *          more
@@ -194,8 +198,8 @@ typedef struct kvp_wire_head {
     uint32_t n_bytes; /* of the whole message */
 } kvp_wire_head;
 
-/* Read the head of a message, of which there may be more to come: the length is in it. The rest is
- * not verified; apply does that.
+/* Read the head of a message that may not be complete yet: the head has its length. The rest is not
+ * verified; kvp_wire_mirror_apply does that.
  * Takes:   bytes        [n_bytes], n_bytes >= KVP_WIRE_HEAD_BYTES
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT: no message, or cut; KVP_E_VERSION
  * Thread:  pure */
@@ -203,8 +207,9 @@ KVP_API kvp_status kvp_wire_peek(const void *bytes, size_t n_bytes, kvp_wire_hea
 
 typedef struct kvp_wire_mirror kvp_wire_mirror;
 
-/* Say how many bytes a mirror needs: about 70 + 4 x n_groups x max_row_blocks + 8 x max_tree_tokens
- * for each worker id, 4 for each of max_step_tokens, 20 for each copy, 16 x n_groups for each move.
+/* Say how many bytes a mirror needs. About 70 + 4 x n_groups x max_row_blocks + 8 x max_tree_tokens
+ * for each worker id; 4 for each of max_step_tokens, 20 for each copy, and 16 x n_groups for each
+ * move.
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_LONG when the size does not fit size_t. Thread: pure. */
 KVP_API kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes);
 
@@ -251,11 +256,10 @@ typedef struct kvp_wire_news {
  * Gives:   out_news     may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_FORMAT: cut, damaged or nonsense; KVP_E_VERSION: of another
  *          version of the format; KVP_E_STATE: stale, repeated, out of order, of another epoch, or
- *          not full while the mirror is empty (kvp_wire_peek and kvp_wire_mirror_info tell which:
- *          above the expected number something was missed, ask for a full message);
- *          KVP_E_MISMATCH: of a cache with another block_tokens or
- *          n_groups; KVP_E_TOO_SMALL: it does not fit
- *          the mirror's sizes
+ *          not full while the mirror is empty. kvp_wire_peek and kvp_wire_mirror_info tell which.
+ *          If the number is above the expected one, something was missed: ask for a full message;
+ *          KVP_E_MISMATCH: of a cache with another block_tokens or n_groups; KVP_E_TOO_SMALL: it
+ *          does not fit the mirror's sizes
  * After-failure: unchanged, and the news of the message before are still there
  * Thread:  exclusive access to the mirror        Blocks: never
  * Cost:    O(n_bytes), and O(max_seqs) for a full one; allocates nothing
@@ -276,18 +280,18 @@ KVP_SIZED kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *mirror,
 /* A sequence as the worker knows it: the words of kvp_seq_info. */
 typedef struct kvp_wire_seq {
     uint32_t status; /* as the scheduler's; 0: no sequence has this id, and all else is 0 */
-    uint32_t tokens;
+    uint32_t n_tokens;
     uint32_t known_tokens;
     uint32_t computed_tokens;
     uint32_t cached_tokens;
     uint32_t step_tokens;
     int32_t last_token;
-    uint32_t blocks;
-    const int32_t *row; /* [blocks] of group 0, in the mirror: at the same address for the same
+    uint32_t n_blocks;
+    const int32_t *row; /* [n_blocks] of group 0, in the mirror: at the same address for the same
                            worker id; the next group's is max_row_blocks apart, the next id's
                            n_groups x max_row_blocks */
     const kvp_window *windows;   /* [n_groups] in force; {0, 0}: none */
-    uint32_t tree_tokens;        /* of its tree, behind `tokens` */
+    uint32_t tree_tokens;        /* of its tree, behind its tokens */
     const int32_t *node_tokens;  /* [tree_tokens] */
     const int32_t *node_parents; /* [tree_tokens] as kvp_seq_tree gives them */
 } kvp_wire_seq;

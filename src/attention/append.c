@@ -28,7 +28,7 @@ static void set_turn(const struct kvpi_rope *rope, double position, double *turn
     }
 }
 
-static const float *turned_row(const struct kvpi_rope *rope, const double *turn, const float *row,
+static const float *turned_key(const struct kvpi_rope *rope, const double *turn, const float *row,
                                uint32_t dims, float *out)
 {
     const uint32_t step = rope->is_interleaved ? 2 : 1;
@@ -46,8 +46,8 @@ static const float *turned_row(const struct kvpi_rope *rope, const double *turn,
 }
 
 /* The scale that the block has with this row in it; 0: it has to rise, which is not done here. */
-static float settle_scale(const kvp_layer *layer, const kvp_layer_part *part, int64_t slot,
-                          uint32_t head, float largest)
+static float settle_append_scale(const kvp_layer *layer, const kvp_layer_part *part, int64_t slot,
+                                 uint32_t head, float largest)
 {
     unsigned char *scales = (unsigned char *)(void *)part->scales;
     const uint64_t block = (uint64_t)slot / layer->block_tokens;
@@ -75,15 +75,15 @@ static int write_fast(const kvp_layer *layer, const struct kvpi_kernels *kernels
     const float largest = kernels->largest(row, part->size);
     if (!(largest <= FLT_MAX))
         return 0;
-    const float scale = settle_scale(layer, part, slot, head, largest);
+    const float scale = settle_append_scale(layer, part, slot, head, largest);
     if (scale == 0.0f)
         return 0;
     kernels->write_int8(row, scale, part->size, (int8_t *)at);
     return 1;
 }
 
-static void write_row(const kvp_layer *layer, const struct kvpi_kernels *kernels, int which,
-                      int64_t slot, const float *row, uint32_t head)
+static void write_appended_row(const kvp_layer *layer, const struct kvpi_kernels *kernels,
+                               int which, int64_t slot, const float *row, uint32_t head)
 {
     const kvp_layer_part *part = which == KVP_V ? &layer->v : &layer->k;
     if (write_fast(layer, kernels, part, slot, row, head))
@@ -108,12 +108,13 @@ void kvpi_fast_append(const kvp_append *append, const struct kvpi_kernels *kerne
         if (turns)
             set_turn(&rope, append->positions[token], scratch->turn);
         for (uint32_t head = 0; head < layer->n_heads; head++) {
-            const float *row = kvpi_row(&append->k, token, head);
+            const float *row = kvpi_shape_row(&append->k, token, head);
             if (turns)
-                row = turned_row(&rope, scratch->turn, row, layer->k.size, scratch->row);
-            write_row(layer, kernels, KVP_K, slot, row, head);
+                row = turned_key(&rope, scratch->turn, row, layer->k.size, scratch->row);
+            write_appended_row(layer, kernels, KVP_K, slot, row, head);
             if (layer->v.base != NULL)
-                write_row(layer, kernels, KVP_V, slot, kvpi_row(&append->v, token, head), head);
+                write_appended_row(layer, kernels, KVP_V, slot,
+                                   kvpi_shape_row(&append->v, token, head), head);
         }
     }
 }

@@ -368,7 +368,7 @@ static int are_tensors_valid(const kvp_attention *attention)
 }
 
 /* Defaults filled in, so that nobody else needs to know them. */
-static kvp_attention resolve(const kvp_attention *attention)
+static kvp_attention resolve_call(const kvp_attention *attention)
 {
     kvp_attention resolved = *attention;
     const uint32_t n_tokens = attention->n_tokens, n_heads = attention->n_heads;
@@ -418,7 +418,7 @@ kvp_status kvp_attention_bytes(const kvp_attention *attention, size_t *out_bytes
     attention = kvpi_sized_take(attention, &own, sizeof(own));
     if (!is_attention_shaped(attention) || out_bytes == NULL)
         return KVP_E_ARG;
-    const kvp_attention resolved = resolve(attention);
+    const kvp_attention resolved = resolve_call(attention);
     cut_attention(&parts, &resolved, &scratch);
     if (scratch.overflow)
         return KVP_E_TOO_LONG;
@@ -448,7 +448,7 @@ kvp_status kvp_attention_run(const kvp_attention *attention, void *scratch, size
     attention = kvpi_sized_take(attention, &own, sizeof(own));
     if (!is_attention_shaped(attention) || !are_tensors_valid(attention))
         return KVP_E_ARG;
-    const kvp_attention resolved = resolve(attention);
+    const kvp_attention resolved = resolve_call(attention);
     cut_attention(&parts, &resolved, &cut);
     const kvp_status status = check_scratch(&cut, scratch, n_bytes);
     if (status != KVP_OK)

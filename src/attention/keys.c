@@ -188,7 +188,7 @@ static const kvp_attn_level *level_row(const struct kvpi_keys *keys, uint32_t i,
     return &attention->levels[i];
 }
 
-static uint64_t count_slots(const struct kvpi_keys *keys)
+static uint64_t count_key_slots(const struct kvpi_keys *keys)
 {
     const kvp_attention *attention = keys->batch->attention;
     uint64_t sum = 0;
@@ -275,7 +275,8 @@ int kvpi_keys_make(struct kvpi_keys *keys, const struct kvpi_batch *batch, uint3
     keys->seq = seq;
     keys->first_query = (uint32_t)query_start[seq];
     keys->n_queries = (uint32_t)(query_start[seq + 1] - query_start[seq]);
-    return take_window(keys, count_slots(keys)) && take_tree(keys) && are_positions_known(keys) &&
+    return take_window(keys, count_key_slots(keys)) && take_tree(keys) &&
+           are_positions_known(keys) &&
            (!kvpi_keys_are_causal(keys) || keys->n_queries <= keys->n_keys);
 }
 
@@ -344,7 +345,7 @@ struct kvpi_span kvpi_keys_span(const struct kvpi_keys *keys, uint32_t key)
     return (struct kvpi_span){row_blocks(level, row)[at / block_tokens], offset, (uint32_t)n};
 }
 
-static int64_t position_of(const struct kvpi_keys *keys, uint32_t key)
+static int64_t position_of_key(const struct kvpi_keys *keys, uint32_t key)
 {
     return key < keys->sink_len ? key : (int64_t)key + keys->gap_keys;
 }
@@ -367,7 +368,7 @@ struct kvpi_reach kvpi_keys_reach(const struct kvpi_keys *keys, uint32_t query)
     if (keys->recent == 0 || reach.end == 0)
         return reach;
     const uint32_t shown = reach.end, sink_end = first_key_at(keys, keys->sinks);
-    int64_t position = position_of(keys, shown - 1);
+    int64_t position = position_of_key(keys, shown - 1);
     if (keys->query_positions != NULL) {
         position = keys->query_positions[query];
         reach.end = first_key_at(keys, position + 1);
@@ -383,8 +384,8 @@ static int64_t shown_position(const struct kvpi_keys *keys, const uint32_t *show
                               uint32_t n_shown_committed)
 {
     if (i < n_shown_committed)
-        return position_of(keys, shown[i]);
-    return position_of(keys, keys->n_committed) + (i - n_shown_committed);
+        return position_of_key(keys, shown[i]);
+    return position_of_key(keys, keys->n_committed) + (i - n_shown_committed);
 }
 
 /* Keep of the shown keys those in the window. */

@@ -211,7 +211,7 @@ static void share_level(struct kvpi_plan *plan, uint32_t level, const int32_t *p
 }
 
 /* What a sequence does not share. */
-static void keep(struct kvpi_plan *plan, int32_t seq, uint32_t first_query)
+static void keep_alone(struct kvpi_plan *plan, int32_t seq, uint32_t first_query)
 {
     struct kvpi_keys keys;
     (void)kvpi_keys_make(&keys, plan->batch, (uint32_t)seq);
@@ -265,7 +265,7 @@ void kvpi_plan_make(struct kvpi_plan *plan, const struct kvpi_batch *batch, cons
         const int32_t seq = places[place];
         const uint32_t n = n_queries_of(batch, seq);
         if (n > 0)
-            keep(plan, seq, query);
+            keep_alone(plan, seq, query);
         for (uint32_t i = 0; i < n; i++) {
             plan->token_of[query + i] = attention->query_start[seq] + (int32_t)i;
             plan->seq_of[query + i] = seq;

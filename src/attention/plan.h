@@ -1,17 +1,17 @@
-/* plan: a batch cut into pieces of work, of about the same size, that know nothing of each other.
+/* plan: cuts a batch into independent pieces of work of about the same size.
  *
- * A segment is a range of keys and all queries that look at it: a sequence's own keys, or, in a
- * cascade, keys that several sequences share, which are so read once for all of them. An item is a
- * part of a segment: some queries, some heads, some keys.
+ * A segment is a range of keys and all queries that see it: a sequence's own keys, or, in a
+ * cascade, keys that several sequences share. So shared keys are read once for all of them. An item
+ * is a part of a segment: some queries, some heads, some keys.
  *
  *                keys ->
  *     queries   [ split 0 | split 1 | split 2 ]     few queries: cut along the keys
  *        |      [ tile 0                      ]     many: cut along the queries,
  *        v      [ tile 1                      ]     and each head by itself
  *
- * Where a query has one item for each of its heads, the item writes the result. Else items leave
- * partial results, which are merged. How a segment is cut depends on nothing but the segment, so
- * that results are the same whoever computes with how many threads.
+ * If a query has one item for each of its heads, the item writes the result. Else items leave
+ * partial results, which are merged. How a segment is cut depends only on the segment, so results
+ * are the same for any number of threads.
  */
 #ifndef KVPI_PLAN_H
 #define KVPI_PLAN_H

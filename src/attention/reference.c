@@ -28,8 +28,8 @@ void kvpi_reference_append_scratch(struct kvpi_append_scratch *out, const kvp_ap
 }
 
 /* K as it is to be stored: the caller's vector, or a turned copy of it. */
-static const float *turned_row(const float *row, const struct kvpi_rope *rope, double position,
-                               uint32_t dims, const struct kvpi_append_scratch *scratch)
+static const float *turned_query(const float *row, const struct kvpi_rope *rope, double position,
+                                 uint32_t dims, const struct kvpi_append_scratch *scratch)
 {
     for (uint32_t e = 0; e < dims; e++)
         scratch->vector[e] = row[e];
@@ -39,8 +39,8 @@ static const float *turned_row(const float *row, const struct kvpi_rope *rope, d
     return scratch->row;
 }
 
-static void write_row(const kvp_layer *layer, int which, int64_t slot, uint32_t head,
-                      const float *row)
+static void write_reference_row(const kvp_layer *layer, int which, int64_t slot, uint32_t head,
+                                const float *row)
 {
     const kvp_status status = kvp_layer_write(layer, which, slot, head, row);
     assert(status == KVP_OK); /* everything was checked */
@@ -59,12 +59,13 @@ void kvpi_reference_append(const kvp_append *append, const struct kvpi_append_sc
         if (slot == KVP_NO_SLOT)
             continue;
         for (uint32_t head = 0; head < layer->n_heads; head++) {
-            const float *row = kvpi_row(&append->k, token, head);
+            const float *row = kvpi_shape_row(&append->k, token, head);
             if (turns)
-                row = turned_row(row, &rope, append->positions[token], layer->k.size, scratch);
-            write_row(layer, KVP_K, slot, head, row);
+                row = turned_query(row, &rope, append->positions[token], layer->k.size, scratch);
+            write_reference_row(layer, KVP_K, slot, head, row);
             if (layer->v.base != NULL)
-                write_row(layer, KVP_V, slot, head, kvpi_row(&append->v, token, head));
+                write_reference_row(layer, KVP_V, slot, head,
+                                    kvpi_shape_row(&append->v, token, head));
         }
     }
 }
@@ -95,7 +96,7 @@ void kvpi_reference_attention_scratch(struct kvpi_attention_scratch *out,
 }
 
 /* All that the loops below need, worked out once. */
-struct run {
+struct reference_run {
     const kvp_attention *attention;
     const kvp_layer *layer;
     const struct kvpi_attention_scratch *scratch;
@@ -112,21 +113,23 @@ struct query {
     uint32_t n_seen;
 };
 
-static void read_row(const struct run *run, int which, int64_t slot, uint32_t head)
+static void read_key_row(const struct reference_run *run, int which, int64_t slot, uint32_t head)
 {
     const kvp_status status = kvp_layer_read(run->layer, which, slot, head, run->scratch->row);
     assert(status == KVP_OK); /* everything was checked */
     (void)status;
 }
 
-static void load_queries(const struct run *run, const struct query *query, uint32_t kv_head)
+static void load_query_rows(const struct reference_run *run, const struct query *query,
+                            uint32_t kv_head)
 {
     const uint32_t dims = run->layer->k.size;
     const double position = run->rope.mode == KVP_ROPE_AT_WRITE
                                 ? run->attention->positions[query->token]
                                 : query->n_seen - 1.0;
     for (uint32_t g = 0; g < run->group; g++) {
-        const float *row = kvpi_row(&run->attention->q, query->token, kv_head * run->group + g);
+        const float *row =
+            kvpi_shape_row(&run->attention->q, query->token, kv_head * run->group + g);
         double *vector = run->scratch->queries + (size_t)g * dims;
         for (uint32_t e = 0; e < dims; e++)
             vector[e] = row[e];
@@ -142,13 +145,13 @@ static double dot(const double *a, const double *b, uint32_t n)
     return sum;
 }
 
-static void score_keys(const struct run *run, const struct query *query, uint32_t kv_head)
+static void score_keys(const struct reference_run *run, const struct query *query, uint32_t kv_head)
 {
     const struct kvpi_attention_scratch *scratch = run->scratch;
     const uint32_t dims = run->layer->k.size;
     const double cap = run->attention->soft_cap;
     for (uint32_t i = 0; i < query->n_seen; i++) {
-        read_row(run, KVP_K, kvpi_keys_slot(query->keys, scratch->seen[i]), kv_head);
+        read_key_row(run, KVP_K, kvpi_keys_slot(query->keys, scratch->seen[i]), kv_head);
         for (uint32_t e = 0; e < dims; e++)
             scratch->vector[e] = scratch->row[e];
         if (run->rope.mode == KVP_ROPE_AT_READ)
@@ -179,14 +182,14 @@ static double softmax(double *scores, uint32_t n, double sink)
     return sum == 0.0 ? -INFINITY : largest + log(sum);
 }
 
-static void sum_values(const struct run *run, const struct query *query, uint32_t kv_head)
+static void sum_values(const struct reference_run *run, const struct query *query, uint32_t kv_head)
 {
     const struct kvpi_attention_scratch *scratch = run->scratch;
     const uint32_t v_size = run->attention->v_size;
     for (size_t e = 0; e < (size_t)run->group * v_size; e++)
         scratch->sums[e] = 0.0;
     for (uint32_t i = 0; i < query->n_seen; i++) {
-        read_row(run, run->v_which, kvpi_keys_slot(query->keys, scratch->seen[i]), kv_head);
+        read_key_row(run, run->v_which, kvpi_keys_slot(query->keys, scratch->seen[i]), kv_head);
         for (uint32_t g = 0; g < run->group; g++) {
             const double weight = scratch->weights[g * scratch->max_keys + i];
             double *sums = scratch->sums + (size_t)g * v_size;
@@ -196,10 +199,10 @@ static void sum_values(const struct run *run, const struct query *query, uint32_
     }
 }
 
-static void run_heads(const struct run *run, const struct query *query, uint32_t kv_head)
+static void run_heads(const struct reference_run *run, const struct query *query, uint32_t kv_head)
 {
     const kvp_attention *attention = run->attention;
-    load_queries(run, query, kv_head);
+    load_query_rows(run, query, kv_head);
     score_keys(run, query, kv_head);
     for (uint32_t g = 0; g < run->group; g++) {
         const uint32_t head = kv_head * run->group + g;
@@ -219,7 +222,7 @@ static void run_heads(const struct run *run, const struct query *query, uint32_t
     }
 }
 
-static void run_sequence(const struct run *run, const struct kvpi_keys *keys)
+static void run_sequence(const struct reference_run *run, const struct kvpi_keys *keys)
 {
     for (uint32_t i = 0; i < keys->n_queries; i++) {
         const struct query query = {.keys = keys,
@@ -233,12 +236,12 @@ static void run_sequence(const struct run *run, const struct kvpi_keys *keys)
 void kvpi_reference_attention(const kvp_attention *attention, const struct kvpi_batch *batch,
                               const struct kvpi_attention_scratch *scratch)
 {
-    struct run run = {.attention = attention,
-                      .layer = attention->layer,
-                      .scratch = scratch,
-                      .scale = attention->scale,
-                      .group = attention->n_heads / attention->layer->n_heads,
-                      .v_which = attention->layer->v.base != NULL ? KVP_V : KVP_K};
+    struct reference_run run = {.attention = attention,
+                                .layer = attention->layer,
+                                .scratch = scratch,
+                                .scale = attention->scale,
+                                .group = attention->n_heads / attention->layer->n_heads,
+                                .v_which = attention->layer->v.base != NULL ? KVP_V : KVP_K};
     kvpi_rope_make(&run.rope, &attention->rope, run.layer->k.size, scratch->frequencies);
     for (uint32_t seq = 0; seq < attention->n_seqs; seq++) {
         struct kvpi_keys keys;
@@ -258,18 +261,18 @@ static float partial_lse(const kvp_merge *merge, uint32_t i, uint32_t token, uin
 {
     kvp_rows rows = merge->partials[i].lse;
     kvpi_rows_resolve(&rows, &(struct kvpi_shape){merge->n_tokens, merge->n_heads, 1});
-    return *kvpi_row(&rows, token, head);
+    return *kvpi_shape_row(&rows, token, head);
 }
 
 static const float *partial_out(const kvp_merge *merge, uint32_t i, uint32_t token, uint32_t head)
 {
     kvp_rows rows = merge->partials[i].out;
     kvpi_rows_resolve(&rows, &(struct kvpi_shape){merge->n_tokens, merge->n_heads, merge->size});
-    return kvpi_row(&rows, token, head);
+    return kvpi_shape_row(&rows, token, head);
 }
 
 /* One vector. All partials of an element are read before it is written: out may be one of them. */
-static void merge_row(const kvp_merge *merge, uint32_t token, uint32_t head)
+static void merge_reference_row(const kvp_merge *merge, uint32_t token, uint32_t head)
 {
     double shares[KVP_MERGE_MAX];
     float *out = kvpi_row_out(&merge->out, token, head);
@@ -292,6 +295,6 @@ void kvpi_reference_merge(const kvp_merge *merge)
 {
     for (uint32_t token = 0; token < merge->n_tokens; token++) {
         for (uint32_t head = 0; head < merge->n_heads; head++)
-            merge_row(merge, token, head);
+            merge_reference_row(merge, token, head);
     }
 }

@@ -52,7 +52,7 @@ int kvpi_layer_wrong(const kvp_layer *layer, kvp_why *why)
 /* ---------------------------------------------------------------------------------------
  * tensors */
 
-static void resolve(size_t *token_stride, size_t *head_stride, const struct kvpi_shape *shape)
+static void resolve_shape(size_t *token_stride, size_t *head_stride, const struct kvpi_shape *shape)
 {
     if (*token_stride != 0 || *head_stride != 0)
         return;
@@ -62,12 +62,12 @@ static void resolve(size_t *token_stride, size_t *head_stride, const struct kvpi
 
 void kvpi_rows_resolve(kvp_rows *rows, const struct kvpi_shape *shape)
 {
-    resolve(&rows->token_stride, &rows->head_stride, shape);
+    resolve_shape(&rows->token_stride, &rows->head_stride, shape);
 }
 
 void kvpi_rows_out_resolve(kvp_rows_out *rows, const struct kvpi_shape *shape)
 {
-    resolve(&rows->token_stride, &rows->head_stride, shape);
+    resolve_shape(&rows->token_stride, &rows->head_stride, shape);
 }
 
 /* reach += (n - 1) * stride, in elements of f32; 0 when the bytes do not fit. */

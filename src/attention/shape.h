@@ -35,7 +35,7 @@ void kvpi_rows_resolve(kvp_rows *rows, const struct kvpi_shape *shape);
 void kvpi_rows_out_resolve(kvp_rows_out *rows, const struct kvpi_shape *shape);
 
 /* The vector of a token and head; strides resolved. */
-static inline const float *kvpi_row(const kvp_rows *rows, uint32_t token, uint32_t head)
+static inline const float *kvpi_shape_row(const kvp_rows *rows, uint32_t token, uint32_t head)
 {
     return rows->data + token * rows->token_stride + head * rows->head_stride;
 }

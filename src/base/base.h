@@ -1,19 +1,19 @@
-/* base: what every room stands on. Checked sizes, the arena's layout, prefetch, asserts, counters.
+/* base: what every folder uses. Checked sizes, the arena's layout, prefetch, asserts, counters.
  *
  * Structures in the arena find their arrays by offsets from their own address (kvpi_at), so that a
  * byte copy of the arena is a working snapshot.
  *
- * Whatever counts up without an end is of one of three kinds, here and in every other room, and
- * says which one where it is declared:
+ * A counter that counts up without an end is of one of three kinds, here and in every other folder.
+ * Its declaration says which:
  *
  *   never wraps   64 bits, in steps of one: 500 years at one a nanosecond
- *   near          fewer bits; compared only with numbers that are so near that the difference
- *                 decides, and it is said why they are
- *   retired       a generation: the place that has it is not used again before it would wrap
+ *   near          fewer bits; compared only with numbers so near that the difference decides. A
+ *                 comment says why they are near
+ *   retired       a generation: its place is never used again once it would wrap
  *
- * No value of them stands for "none". (A number that begins at 1 has none before it: 0 is the
- * number of what came before the first, and compares as that.) Everything else that is counted is a
- * size, and bounded by what it is the size of.
+ * No value of them means "none". (If a number begins at 1, then 0 is the number of what came before
+ * the first, and compares as that.) Every other count is a size, and bounded by what it is the size
+ * of.
  */
 #ifndef KVPI_BASE_H
 #define KVPI_BASE_H
@@ -42,6 +42,11 @@ static inline int kvpi_unlikely(int condition)
 static inline void kvpi_prefetch(const void *address)
 {
     __builtin_prefetch(address);
+}
+
+static inline uint64_t kvpi_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 static inline uint32_t kvpi_min_u32(uint32_t a, uint32_t b)
@@ -111,6 +116,20 @@ static inline void kvpi_set32(uint32_t *field, uint32_t value)
 static inline void kvpi_set16(uint16_t *field, uint16_t value)
 {
     __atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+
+/* Whatever a structure's fields are, its bytes are such words. */
+typedef uint64_t __attribute__((may_alias)) kvpi_long_word;
+
+/* Store a structure of long words that other threads read meanwhile. With n_bytes known to the
+ * compiler it takes two instructions a word. */
+static inline void kvpi_store_long_words(void *to, const void *from, size_t n_bytes)
+{
+    kvpi_long_word *t = to;
+    const kvpi_long_word *f = from;
+    for (size_t i = 0; i < n_bytes / sizeof(*t); i++) {
+        __atomic_store_n(&t[i], f[i], __ATOMIC_RELAXED);
+    }
 }
 
 /* Store or load structures that other threads read meanwhile, word by word; what is read in parts

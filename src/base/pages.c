@@ -16,7 +16,7 @@
 #define SMALL_PAGE ((size_t)4096)
 #define HUGE_PAGE  ((size_t)2 << 20)
 
-static void *map(size_t bytes, int more_flags)
+static void *map_bytes(size_t bytes, int more_flags)
 {
     void *mapping =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | more_flags, -1, 0);
@@ -29,7 +29,7 @@ static void *map_aligned(size_t bytes, size_t alignment)
     if (bytes > SIZE_MAX - alignment) {
         return NULL;
     }
-    unsigned char *mapping = map(bytes + alignment, 0);
+    unsigned char *mapping = map_bytes(bytes + alignment, 0);
     if (!mapping) {
         return NULL;
     }
@@ -60,7 +60,7 @@ enum { BIND_ONLY = 2 /* MPOL_BIND */, NODES_MAX = 1024 };
 static void *map_reserved(size_t bytes)
 {
     const int two_mib = 21 << MAP_HUGE_SHIFT;
-    return map(bytes, MAP_HUGETLB | two_mib);
+    return map_bytes(bytes, MAP_HUGETLB | two_mib);
 }
 
 static int ask_for_huge(void *mapping, size_t bytes)

@@ -1,16 +1,16 @@
 /* sized: structs whose end differs between a program and the library.
  *
- * A struct of the public headers that may grow does so at its end only. A call that gives one is
- * told the size that the program's struct has (kvpager/sized/); one that a program gives tells its
- * size itself, in its first field. What both know is the same on both sides:
+ * A struct of the public headers that may grow does so at its end only. A call that gives one takes
+ * the size of the program's struct as an argument (kvpager/sized/). A struct that a program gives
+ * has its size in its first field. Fields that both know are the same on both sides:
  *
  *     the program's   | fields that both know | fields that only the program knows: 0, or refused
  *     the library's   | fields that both know | fields that only the library knows: defaults
  *
  *   Z1  Nothing is written at or behind the size that the caller gave, and nothing is read there.
- *   Z2  A size that no such struct can have is refused: one below that of the size itself, above
- *       KVPI_SIZED_MAX, or no multiple of 4, as every field's is.
- *   Z3  A struct of the size that the library knows is used where it lies. Every other is copied.
+ *   Z2  A size that no such struct can have is refused: below the size of its first field, above
+ *       KVPI_SIZED_MAX, or not a multiple of 4.
+ *   Z3  A struct of the size that the library knows is used in place. Every other struct is copied.
  */
 #ifndef KVPI_SIZED_H
 #define KVPI_SIZED_H

@@ -26,7 +26,7 @@ static void put(struct line *line, const char *text)
     *line->at = 0;
 }
 
-static void put_number(struct line *line, uint64_t number)
+static void put_decimal(struct line *line, uint64_t number)
 {
     char digits[24];
     char *at = &digits[sizeof(digits) - 1];
@@ -46,13 +46,13 @@ static void put_end(struct line *line, uint64_t number)
         for (uint64_t k = 20; k < 64; k++) {
             if (number == ((uint64_t)1 << k) - d) {
                 put(line, "2^");
-                put_number(line, k);
+                put_decimal(line, k);
                 put(line, less[d]);
                 return;
             }
         }
     }
-    put_number(line, number);
+    put_decimal(line, number);
 }
 
 static void put_range(struct line *line, uint64_t lowest, uint64_t highest)
@@ -72,7 +72,7 @@ void kvpi_why_clear(kvp_why *why)
     }
 }
 
-static struct line begin(kvp_why *why, const char *field)
+static struct line begin_line(kvp_why *why, const char *field)
 {
     struct line name = line_of(why->field, sizeof(why->field));
     struct line text = line_of(why->text, sizeof(why->text));
@@ -89,12 +89,12 @@ int kvpi_why_range(kvp_why *why, const char *field, uint64_t value, uint64_t low
     }
     if (why != NULL) {
         kvpi_why_clear(why);
-        struct line text = begin(why, field);
+        struct line text = begin_line(why, field);
         why->value = (double)value;
         why->lowest = (double)lowest;
         why->highest = (double)highest;
         put(&text, " is ");
-        put_number(&text, value);
+        put_decimal(&text, value);
         put_range(&text, lowest, highest);
     }
     return 1;
@@ -110,7 +110,7 @@ int kvpi_why_element(kvp_why *why, const char *array, uint64_t index, const char
     }
     put(&line, array);
     put(&line, "[");
-    put_number(&line, index);
+    put_decimal(&line, index);
     put(&line, "]");
     put(&line, field);
     return kvpi_why_range(why, name, value, lowest, highest);
@@ -124,11 +124,11 @@ int kvpi_why_negative(kvp_why *why, const char *array, uint64_t index, int32_t v
         kvpi_why_clear(why);
         put(&name, array);
         put(&name, "[");
-        put_number(&name, index);
+        put_decimal(&name, index);
         put(&name, "]");
         put(&text, why->field);
         put(&text, " is -");
-        put_number(&text, (uint64_t)(-(int64_t)value));
+        put_decimal(&text, (uint64_t)(-(int64_t)value));
         put_range(&text, 0, INT32_MAX);
         why->value = value;
         why->highest = INT32_MAX;
@@ -141,11 +141,11 @@ int kvpi_why_if(kvp_why *why, int is_wrong, const char *field, const uint64_t *v
 {
     if (is_wrong && why != NULL) {
         kvpi_why_clear(why);
-        struct line line = begin(why, field);
+        struct line line = begin_line(why, field);
         if (value != NULL) {
             why->value = (double)*value;
             put(&line, " is ");
-            put_number(&line, *value);
+            put_decimal(&line, *value);
         }
         put(&line, ": ");
         put(&line, text);

@@ -38,7 +38,7 @@ struct extent {
     bool too_large;
 };
 
-static void grow(struct extent *extent, uint64_t factor)
+static void grow_extent(struct extent *extent, uint64_t factor)
 {
     uint64_t bytes;
     if (__builtin_mul_overflow((uint64_t)extent->bytes, factor, &bytes) || bytes > PTRDIFF_MAX) {
@@ -114,23 +114,23 @@ static void put_letter(const kvp_layout *layout, kvp_part *part, char letter, st
     switch (letter) {
     case 'L':
         part->layer_stride = extent->bytes;
-        grow(extent, layout->n_layers);
+        grow_extent(extent, layout->n_layers);
         break;
     case 'N':
         part->block_stride = extent->bytes;
-        grow(extent, layout->n_blocks);
+        grow_extent(extent, layout->n_blocks);
         break;
     case 'S':
         part->token_stride = extent->bytes;
-        grow(extent, layout->block_tokens);
+        grow_extent(extent, layout->block_tokens);
         break;
     case 'H':
         part->head_stride = extent->bytes;
-        grow(extent, layout->n_heads);
+        grow_extent(extent, layout->n_heads);
         break;
     case 'D':
         part->run_stride = part->run < part->size ? extent->bytes : 0;
-        grow(extent, part->size / part->run);
+        grow_extent(extent, part->size / part->run);
         break;
     default: break; /* x: the run, which the extent began with */
     }
@@ -178,8 +178,8 @@ static kvp_status arrange_pair(const kvp_layout *layout, const struct pair *pair
     const struct order *v_order = &pair->v_order;
     struct extent k = {pair->element, false};
     struct extent v = {pair->v->size ? pair->element : 0, false};
-    grow(&k, pair->k->run);
-    grow(&v, pair->v->run);
+    grow_extent(&k, pair->k->run);
+    grow_extent(&v, pair->v->run);
     put_letters(layout, pair->k, k_order, k_order->inner, k_order->n, &k);
     put_letters(layout, pair->v, v_order, v_order->inner, v_order->n, &v);
     if (k_order->has_two) {

@@ -20,7 +20,8 @@ void kvpi_layer_raise_scale(const kvp_layer *layer, const kvp_layer_part *part, 
     *at = scale;
 }
 
-static const kvp_layer_part *part_of(const kvp_layer *layer, int which, int64_t slot, uint32_t head)
+static const kvp_layer_part *part_of_slice(const kvp_layer *layer, int which, int64_t slot,
+                                           uint32_t head)
 {
     if (!layer || (which != KVP_K && which != KVP_V) || slot < 0 || layer->block_tokens == 0 ||
         slot / layer->block_tokens >= layer->n_blocks || head >= layer->n_heads) {
@@ -33,7 +34,7 @@ static const kvp_layer_part *part_of(const kvp_layer *layer, int which, int64_t 
 kvp_status kvp_layer_read(const kvp_layer *layer, int which, int64_t slot, uint32_t head,
                           float *out_values)
 {
-    const kvp_layer_part *part = part_of(layer, which, slot, head);
+    const kvp_layer_part *part = part_of_slice(layer, which, slot, head);
     if (!part || !out_values) {
         return KVP_E_ARG;
     }
@@ -68,7 +69,7 @@ static float settle_scale(const kvp_layer *layer, const kvp_layer_part *part, in
 kvp_status kvp_layer_write(const kvp_layer *layer, int which, int64_t slot, uint32_t head,
                            const float *values)
 {
-    const kvp_layer_part *part = part_of(layer, which, slot == KVP_NO_SLOT ? 0 : slot, head);
+    const kvp_layer_part *part = part_of_slice(layer, which, slot == KVP_NO_SLOT ? 0 : slot, head);
     if (!part || !values) {
         return KVP_E_ARG;
     }

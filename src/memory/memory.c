@@ -17,7 +17,7 @@
 
 enum { TENSOR_ALIGNMENT = 4096, NUMA_NODE_ANY = -1 };
 
-static void options_defaults(kvp_memory_options *options)
+static void memory_options_defaults(kvp_memory_options *options)
 {
     *options = (kvp_memory_options){
         .struct_size = sizeof(*options), .pages = KVP_PAGES_AUTO, .numa_node = NUMA_NODE_ANY};
@@ -26,7 +26,7 @@ static void options_defaults(kvp_memory_options *options)
 void kvp_memory_options_init_sized(kvp_memory_options *options, size_t options_size)
 {
     kvp_memory_options full;
-    options_defaults(&full);
+    memory_options_defaults(&full);
     kvpi_sized_init(options, options_size, &full, sizeof(full));
 }
 
@@ -42,7 +42,8 @@ void kvpi_memory_tensor_bytes(const kvp_layout *layout, size_t *out_bytes)
 }
 
 /* A memory without addresses. Gives also the bytes of each tensor, to be freed. */
-static kvp_status prepare(const kvp_layout *layout, kvp_memory **out_memory, size_t **out_bytes)
+static kvp_status prepare_memory(const kvp_layout *layout, kvp_memory **out_memory,
+                                 size_t **out_bytes)
 {
     const size_t n = layout->n_tensors;
     kvp_memory *memory = calloc(1, sizeof(*memory) + n * sizeof(*memory->tensors));
@@ -90,7 +91,7 @@ static kvp_status map_tensors(kvp_memory *memory, const size_t *bytes,
     return KVP_OK;
 }
 
-static bool are_valid(const kvp_memory_options *options)
+static bool options_are_valid(const kvp_memory_options *options)
 {
     return options->pages <= KVP_PAGES_HUGE && options->numa_node >= NUMA_NODE_ANY &&
            options->touch <= 1 && options->reserved == 0;
@@ -103,14 +104,14 @@ kvp_status kvp_memory_create(const kvp_layout *layout, const kvp_memory_options 
     kvp_memory_options own;
     kvp_memory *memory;
     size_t *bytes;
-    options_defaults(&own);
+    memory_options_defaults(&own);
     layout = kvpi_sized_take(layout, &own_layout, sizeof(own_layout));
     options = options ? kvpi_sized_take(options, &own, sizeof(own)) : &own;
-    if (!layout || !out_memory || !options || !are_valid(options) ||
+    if (!layout || !out_memory || !options || !options_are_valid(options) ||
         kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
-    kvp_status status = prepare(layout, &memory, &bytes);
+    kvp_status status = prepare_memory(layout, &memory, &bytes);
     if (status != KVP_OK) {
         return status;
     }
@@ -141,8 +142,8 @@ static size_t alignment_of(const kvp_layout *layout, uint32_t tensor)
     return alignment;
 }
 
-static bool are_apart(const unsigned char *a, size_t a_bytes, const unsigned char *b,
-                      size_t b_bytes)
+static bool tensors_are_apart(const unsigned char *a, size_t a_bytes, const unsigned char *b,
+                              size_t b_bytes)
 {
     return (uintptr_t)a + a_bytes <= (uintptr_t)b || (uintptr_t)b + b_bytes <= (uintptr_t)a;
 }
@@ -160,7 +161,7 @@ static bool take_tensor(kvp_memory *memory, const size_t *bytes, uint32_t i, voi
     }
     memory->tensors[i] = tensor;
     for (uint32_t j = 0; j < i; j++) {
-        if (bytes[j] && !are_apart(memory->tensors[j], bytes[j], tensor, bytes[i])) {
+        if (bytes[j] && !tensors_are_apart(memory->tensors[j], bytes[j], tensor, bytes[i])) {
             return false;
         }
     }
@@ -177,7 +178,7 @@ kvp_status kvp_memory_wrap(const kvp_layout *layout, void *const *tensors, kvp_m
     if (!layout || !tensors || !out_memory || kvpi_layout_wrong(layout, NULL)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = prepare(layout, &memory, &bytes);
+    const kvp_status status = prepare_memory(layout, &memory, &bytes);
     if (status != KVP_OK) {
         return status;
     }

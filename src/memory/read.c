@@ -64,7 +64,7 @@ kvp_status kvp_memory_gather(const kvp_memory *memory, const kvp_gather *gather,
 
 /* ------------------------------------------------------------------------------------ checksum */
 
-static uint32_t little_endian(uint32_t value)
+static uint32_t is_little_endian(uint32_t value)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     return value;
@@ -76,10 +76,10 @@ static uint32_t little_endian(uint32_t value)
 static void hash_head(XXH3_state_t *state, const kvp_layout *layout, uint32_t n_tokens)
 {
     const uint32_t numbers[8] = {
-        little_endian(layout->type),        little_endian(n_tokens),
-        little_endian(layout->n_layers),    little_endian(layout->n_heads),
-        little_endian(layout->k.size),      little_endian(layout->v.size),
-        little_endian(layout->first_layer), little_endian(layout->first_head),
+        is_little_endian(layout->type),        is_little_endian(n_tokens),
+        is_little_endian(layout->n_layers),    is_little_endian(layout->n_heads),
+        is_little_endian(layout->k.size),      is_little_endian(layout->v.size),
+        is_little_endian(layout->first_layer), is_little_endian(layout->first_head),
     };
     (void)XXH3_128bits_update(state, numbers, sizeof(numbers));
 }

@@ -28,7 +28,7 @@ static uint32_t greatest_divisor(uint32_t a, uint32_t b)
     return a;
 }
 
-static void add_dim(struct kvpi_strip_shape *shape, struct kvpi_strip_dim dim)
+static void add_strip_dim(struct kvpi_strip_shape *shape, struct kvpi_strip_dim dim)
 {
     uint32_t at = shape->n_dims;
     if (dim.count == 1) {
@@ -51,8 +51,8 @@ static struct kvpi_strip_shape make_shape(const kvp_layout *src, const kvp_layou
                                      .src_block_stride = from->block_stride,
                                      .dst_block_stride = to->block_stride};
     if (from->run == to->run) {
-        add_dim(&shape, (struct kvpi_strip_dim){from->size / from->run, 0, from->run_stride,
-                                                to->run_stride});
+        add_strip_dim(&shape, (struct kvpi_strip_dim){from->size / from->run, 0, from->run_stride,
+                                                      to->run_stride});
     } else {
         const uint32_t run = greatest_divisor(from->run, to->run);
         shape.run_bytes = run * element;
@@ -63,10 +63,11 @@ static struct kvpi_strip_shape make_shape(const kvp_layout *src, const kvp_layou
         shape.dst_run_stride = to->run_stride;
     }
     if (index < 2) {
-        add_dim(&shape, (struct kvpi_strip_dim){src->block_tokens, 1, from->token_stride,
-                                                to->token_stride});
+        add_strip_dim(&shape, (struct kvpi_strip_dim){src->block_tokens, 1, from->token_stride,
+                                                      to->token_stride});
     }
-    add_dim(&shape, (struct kvpi_strip_dim){src->n_heads, 0, from->head_stride, to->head_stride});
+    add_strip_dim(&shape,
+                  (struct kvpi_strip_dim){src->n_heads, 0, from->head_stride, to->head_stride});
     return shape;
 }
 

@@ -36,7 +36,7 @@ static size_t left(const decoder *d)
 }
 
 /* D3. Gives 0, for the caller to return. */
-static int wrong(decoder *d, const uint8_t *at, kvp_status status)
+static int wrong_bytes(decoder *d, const uint8_t *at, kvp_status status)
 {
     if (d->status == KVP_OK) {
         d->status = status;
@@ -47,7 +47,7 @@ static int wrong(decoder *d, const uint8_t *at, kvp_status status)
 
 static int damaged(decoder *d, const uint8_t *at)
 {
-    return wrong(d, at, KVP_E_FORMAT);
+    return wrong_bytes(d, at, KVP_E_FORMAT);
 }
 
 static int take_byte(decoder *d, uint8_t *out)
@@ -131,7 +131,7 @@ static void *make(decoder *d, struct kvpi_oplog_buffer *buffer, size_t n, size_t
     if (buffer->n_bytes < n_bytes) {
         void *data = realloc(buffer->data, n_bytes);
         if (data == NULL) {
-            wrong(d, d->at, KVP_E_NO_MEMORY);
+            wrong_bytes(d, d->at, KVP_E_NO_MEMORY);
             return NULL;
         }
         buffer->data = data;
@@ -349,7 +349,7 @@ static int take_nodes_call(decoder *d, kvp_call *call)
     return 1;
 }
 
-static int take_window(decoder *d, kvp_window *window)
+static int take_windows(decoder *d, kvp_window *window)
 {
     return TAKE_FIELDS(d, &window->sink_tokens, &window->recent_tokens);
 }
@@ -399,7 +399,7 @@ static int take_seq_call(decoder *d, kvp_call *call)
     case KVP_CALL_SEQ_TOKENS: return TAKE_FIELDS(d, &call->position, &call->count);
     case KVP_CALL_ROW:
     case KVP_CALL_WINDOW_GET: return take_u32(d, &call->group);
-    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_window(d, &call->window);
+    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_windows(d, &call->window);
     case KVP_CALL_TREE: return take_nodes_call(d, call);
     case KVP_CALL_SLOTS: return TAKE_FIELDS(d, &call->group, &call->position, &call->count);
     case KVP_CALL_RETAIN:
@@ -426,8 +426,27 @@ static int take_tier_call(decoder *d, kvp_call *call)
     }
 }
 
+/* Arguments of calls that stores need. */
+static int take_lend_call(decoder *d, kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN:
+        return take_count(d, 4, &call->n_tokens) && take_tokens(d, call->n_tokens, &call->tokens) &&
+               (call->op != KVP_CALL_MIRROR || take_u32(d, &call->count));
+    case KVP_CALL_LOAD_BEGIN:
+        return take_prompt(d, call) &&
+               TAKE_FIELDS(d, &call->group, &call->range.begin, &call->range.end, &call->count);
+    case KVP_CALL_LOAD_DONE: return take_u64(d, &call->number) && take_name(d, call);
+    default: return take_u64(d, &call->number); /* plan_done, load_cancel */
+    }
+}
+
 static int take_arguments(decoder *d, kvp_call *call)
 {
+    if (call->op >= KVP_CALL_PLAN_DONE)
+        return take_lend_call(d, call);
     switch (call->op) {
     case KVP_CALL_NS_OPEN: return take_name(d, call);
     case KVP_CALL_MATCH:
@@ -567,7 +586,7 @@ static int take_groups(decoder *d, kvp_config *config)
     if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
         return damaged(d, start);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        if (!take_window(d, &config->groups[i]))
+        if (!take_windows(d, &config->groups[i]))
             return 0;
     return 1;
 }
@@ -575,13 +594,13 @@ static int take_groups(decoder *d, kvp_config *config)
 static int take_config(decoder *d, kvp_config *config)
 {
     uint64_t watermark, seed;
-    if (!TAKE_FIELDS(d, &config->block_tokens, &config->unit_tokens, &config->n_blocks,
-                     &config->max_seqs, &config->max_seq_tokens, &config->max_namespaces,
-                     &config->n_nodes, &config->max_unit_keys, &config->max_copies,
-                     &config->commit_policy, &config->full_hit, &config->prefix_cache,
-                     &config->test_hash_bits, &config->host_blocks, &config->keep_evicted,
-                     &config->steps, &config->max_steps_out, &config->max_events,
-                     &config->max_tree_tokens, &config->quotas) ||
+    if (!TAKE_FIELDS(
+            d, &config->block_tokens, &config->unit_tokens, &config->n_blocks, &config->max_seqs,
+            &config->max_seq_tokens, &config->max_namespaces, &config->n_nodes,
+            &config->max_unit_keys, &config->max_copies, &config->commit_policy, &config->full_hit,
+            &config->prefix_cache, &config->test_hash_bits, &config->host_blocks,
+            &config->keep_evicted, &config->steps, &config->max_steps_out, &config->max_events,
+            &config->max_tree_tokens, &config->quotas, &config->max_loads, &config->lent_blocks) ||
         !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
         !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
@@ -605,8 +624,15 @@ static int take_swapped(decoder *d, kvp_swapped *swapped)
 
 static int take_window_info(decoder *d, kvp_window_info *info)
 {
-    return take_window(d, &info->window) &&
+    return take_windows(d, &info->window) &&
            TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
+}
+
+static int take_load(decoder *d, results *r)
+{
+    kvp_load *load = &r->outcome.u.load;
+    return take_u64(d, &load->number) && take_u64(d, &load->after) &&
+           TAKE_FIELDS(d, &load->n_blocks, &load->n_found, &load->n_elsewhere) && take_digest(d, r);
 }
 
 static int take_events(decoder *d, const kvp_call *call, results *r)
@@ -680,6 +706,13 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
     case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
     case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
+    case KVP_CALL_LOAD_BEGIN: return take_load(d, r);
+    case KVP_CALL_LOAD_DONE:
+        return TAKE_FIELDS(d, &o->u.loaded.cached, &o->u.loaded.dropped, &o->u.loaded.failed);
+    case KVP_CALL_MIRROR:
+        return TAKE_FIELDS(d, &o->u.mirrored.copied, &o->u.mirrored.found,
+                           &o->u.mirrored.left_out) &&
+               take_digest(d, r);
     case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
     default: return 1;
     }
@@ -721,7 +754,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
         return d->status;
     if (memcmp(magic, KVPI_RECORD_MAGIC, 8) != 0) {
         int version = memcmp(magic, "kvplog", 6) == 0 && magic[6] >= '0' && magic[6] <= '9';
-        wrong(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
+        wrong_bytes(d, start, version ? KVP_E_VERSION : KVP_E_FORMAT);
         return d->status;
     }
     kvp_config config;
@@ -749,7 +782,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_NS_INFO || !kvpi_record_has(op)) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_LOAD_CANCEL || !kvpi_record_has(op)) {
         damaged(d, start);
         return d->status;
     }

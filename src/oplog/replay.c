@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int grow(struct kvpi_oplog_memory *memory, size_t n_bytes)
+static int grow_replay(struct kvpi_oplog_memory *memory, size_t n_bytes)
 {
     size_t capacity = memory->capacity < 4096 ? 4096 : memory->capacity;
     while (capacity - memory->n_bytes < n_bytes) {
@@ -25,7 +25,7 @@ static int grow(struct kvpi_oplog_memory *memory, size_t n_bytes)
 int kvpi_oplog_memory_write(void *context, const void *bytes, size_t n_bytes)
 {
     struct kvpi_oplog_memory *memory = context;
-    if (memory->capacity - memory->n_bytes < n_bytes && !grow(memory, n_bytes)) {
+    if (memory->capacity - memory->n_bytes < n_bytes && !grow_replay(memory, n_bytes)) {
         memory->failed = 1;
         return 1;
     }
@@ -58,7 +58,7 @@ void kvpi_oplog_replay_end(struct kvpi_oplog_replay *replay)
 }
 
 /* Audits, without leaving a record of it. */
-static kvp_status audit(struct kvpi_oplog_replay *replay, int level)
+static kvp_status replay_audit(struct kvpi_oplog_replay *replay, int level)
 {
     if (level <= 0)
         return KVP_OK;
@@ -74,7 +74,7 @@ kvp_status kvpi_oplog_replay_call(struct kvpi_oplog_replay *replay, const kvp_ca
     replay->made.n_bytes = 0;
     kvp_status status = kvp_call_run(replay->cache, call, &replay->outcome);
     if (status == KVP_OK)
-        status = audit(replay, check_level);
+        status = replay_audit(replay, check_level);
     return replay->made.failed != 0 ? KVP_E_NO_MEMORY : status;
 }
 

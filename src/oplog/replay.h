@@ -1,4 +1,4 @@
-/* oplog_replay: a recorded cache of its own that a log's calls are made on, one by one. */
+/* oplog_replay: makes a log's calls one by one on a new cache, which is recorded. */
 #ifndef KVPI_OPLOG_REPLAY_H
 #define KVPI_OPLOG_REPLAY_H
 

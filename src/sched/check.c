@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-struct audit {
+struct sched_audit {
     const kvp_sched *sched;
     const char *failed; /* "Q1 text" */
     uint64_t object;
@@ -21,7 +21,7 @@ struct audit {
     uint32_t n_catching_up;
 };
 
-static int fail(struct audit *audit, uint64_t object, const char *text)
+static int sched_fail(struct sched_audit *audit, uint64_t object, const char *text)
 {
     if (audit->failed == NULL) {
         audit->failed = text;
@@ -37,7 +37,7 @@ static uint32_t pages_of(const struct kvpi_chain *chain)
 
 /* ------------------------------------------------------------------------------------- queues */
 
-static int check_queue(struct audit *audit, uint32_t number)
+static int check_sched_queue(struct sched_audit *audit, uint32_t number)
 {
     const kvp_sched *sched = audit->sched;
     const struct kvpi_queue *queue = &sched->queues[number];
@@ -47,17 +47,17 @@ static int check_queue(struct audit *audit, uint32_t number)
          place = kvpi_queue_after(queue, before)) {
         const struct kvpi_request *request = &sched->requests[place];
         if (request->queue != number || n++ > sched->config.max_requests) {
-            return fail(audit, place, "Q1 a queue holds a request of another");
+            return sched_fail(audit, place, "Q1 a queue holds a request of another");
         }
         if (before != NULL && !kvpi_rank_before(before, &request->rank)) {
-            return fail(audit, place, "Q1 a queue is out of order");
+            return sched_fail(audit, place, "Q1 a queue is out of order");
         }
         before = &request->rank;
     }
-    return n == queue->n || fail(audit, number, "Q1 a queue's length is off");
+    return n == queue->n || sched_fail(audit, number, "Q1 a queue's length is off");
 }
 
-static int check_prefill_list(struct audit *audit)
+static int check_prefill_list(struct sched_audit *audit)
 {
     const kvp_sched *sched = audit->sched;
     uint32_t n = 0;
@@ -67,12 +67,12 @@ static int check_prefill_list(struct audit *audit)
         const struct kvpi_sample *sample = &sched->samples[place];
         if (sample->stage != KVPI_STAGE_PREFILL || sample->list_before != before ||
             n++ > sched->config.max_samples) {
-            return fail(audit, place, "Q3 the list of prompts under way is broken");
+            return sched_fail(audit, place, "Q3 the list of prompts under way is broken");
         }
         before = place;
     }
     return (before == sched->prefill_last && n == audit->n_prefill) ||
-           fail(audit, n, "Q3 a prompt under way is not in the list");
+           sched_fail(audit, n, "Q3 a prompt under way is not in the list");
 }
 
 /* ------------------------------------------------------------------------------------ samples */
@@ -85,56 +85,57 @@ static uint32_t core_tokens(const kvp_sched *sched, const struct kvpi_sample *sa
     return sample->core;
 }
 
-static int check_seq(struct audit *audit, const struct kvpi_sample *sample, uint64_t place)
+static int check_sample_seq(struct sched_audit *audit, const struct kvpi_sample *sample,
+                            uint64_t place)
 {
     const kvp_sched *sched = audit->sched;
     const struct kvpi_request *request = &sched->requests[sample->request];
     const int has_seq = kvpi_sample_has_seq(sample);
     if (has_seq != (sample->seq.bits != 0)) {
-        return fail(audit, place, "Q3 a sample's stage and its sequence disagree");
+        return sched_fail(audit, place, "Q3 a sample's stage and its sequence disagree");
     }
     if (!has_seq) {
         return 1;
     }
     kvp_seq_info info;
     if (kvp_seq_info_get(sched->cache, sample->seq, &info) != KVP_OK) {
-        return fail(audit, place, "Q3 a sample's sequence is not open");
+        return sched_fail(audit, place, "Q3 a sample's sequence is not open");
     }
-    if (info.tokens != core_tokens(sched, sample) ||
+    if (info.n_tokens != core_tokens(sched, sample) ||
         info.computed_tokens < kvpi_sample_computed(sample)) {
-        return fail(audit, place, "Q3 a sample's sequence is not as long as it should be");
+        return sched_fail(audit, place, "Q3 a sample's sequence is not as long as it should be");
     }
     if (info.tier != (kvpi_life_is_swapped(request) ? KVP_HOST : KVP_DEVICE)) {
-        return fail(audit, place, "Q3 a sample's sequence is on the wrong tier");
+        return sched_fail(audit, place, "Q3 a sample's sequence is on the wrong tier");
     }
     return 1;
 }
 
-static int check_item(struct audit *audit, const struct kvpi_sample *sample, uint64_t place)
+static int check_item(struct sched_audit *audit, const struct kvpi_sample *sample, uint64_t place)
 {
     const kvp_sched *sched = audit->sched;
     const uint32_t slot = sample->slot;
     const uint32_t n_items = sched->is_out ? sched->n_items : sched->n_decoding;
     if (slot == KVPI_NONE) {
         return sample->stage != KVPI_STAGE_DECODE ||
-               fail(audit, place, "Q3 a sample that decodes has no item");
+               sched_fail(audit, place, "Q3 a sample that decodes has no item");
     }
     if (slot >= n_items || sched->item_samples[slot] != place ||
         sched->item_seqs[slot].bits != sample->seq.bits ||
         sched->items[slot].seq.bits != sample->seq.bits ||
         sched->items[slot].sample != sample->idx ||
         (slot < sched->n_decoding) != (sample->stage == KVPI_STAGE_DECODE)) {
-        return fail(audit, place, "Q3 a sample's item is another's");
+        return sched_fail(audit, place, "Q3 a sample's item is another's");
     }
     if (sample->stage == KVPI_STAGE_DECODE &&
         (sched->item_ends[slot] != sample->known || sched->items[slot].begin + 1 != sample->known ||
          sched->tokens[slot] != *kvpi_pages_last(&sched->pages, &sample->generated))) {
-        return fail(audit, place, "Q3 an item that decodes is out of date");
+        return sched_fail(audit, place, "Q3 an item that decodes is out of date");
     }
     return 1;
 }
 
-static int check_sample(struct audit *audit, const struct kvpi_request *request,
+static int check_sample(struct sched_audit *audit, const struct kvpi_request *request,
                         const struct kvpi_sample *sample)
 {
     const uint64_t place = (uint64_t)(sample - audit->sched->samples);
@@ -143,7 +144,7 @@ static int check_sample(struct audit *audit, const struct kvpi_request *request,
     if (sample->known < prompt || sample->known > sample->limit ||
         sample->generated.n_tokens != sample->known - prompt || sample->core > sample->known ||
         sample->computed > sample->core || (sample->known == sample->limit && !has_ended)) {
-        return fail(audit, place, "Q3 a sample's counts are off");
+        return sched_fail(audit, place, "Q3 a sample's counts are off");
     }
     audit->n_samples++;
     audit->n_prefill += sample->stage == KVPI_STAGE_PREFILL;
@@ -151,7 +152,7 @@ static int check_sample(struct audit *audit, const struct kvpi_request *request,
     audit->n_catching_up += sample->stage == KVPI_STAGE_PREFILL &&
                             sample->core < kvpi_sample_goal(audit->sched, request, sample);
     audit->n_used_pages += pages_of(&sample->generated);
-    return check_seq(audit, sample, place) && check_item(audit, sample, place);
+    return check_sample_seq(audit, sample, place) && check_item(audit, sample, place);
 }
 
 /* ----------------------------------------------------------------------------------- requests */
@@ -177,7 +178,7 @@ static int fits_queue(const kvp_sched *sched, const struct kvpi_request *request
     return !is_active || (sched->is_out && sample->slot != KVPI_NONE);
 }
 
-static int check_request(struct audit *audit, const struct kvpi_request *request)
+static int check_request(struct sched_audit *audit, const struct kvpi_request *request)
 {
     const kvp_sched *sched = audit->sched;
     const uint32_t place = kvpi_sched_place(sched, request);
@@ -189,7 +190,7 @@ static int check_request(struct audit *audit, const struct kvpi_request *request
          s = kvpi_sched_next(sched, s)) {
         if (s->request != place || s->idx != n || n++ > request->n_samples ||
             !fits_queue(sched, request, s)) {
-            return fail(audit, place, "Q3 a request's samples are not its own");
+            return sched_fail(audit, place, "Q3 a request's samples are not its own");
         }
         n_ended += s->stage == KVPI_STAGE_ENDED;
         n_pages += pages_of(&s->generated);
@@ -197,17 +198,17 @@ static int check_request(struct audit *audit, const struct kvpi_request *request
             known = s->known;
         }
         if (s->stage != KVPI_STAGE_ENDED && s->known != known) {
-            return fail(audit, place, "Q3 live samples of a request are not equally long");
+            return sched_fail(audit, place, "Q3 live samples of a request are not equally long");
         }
         if (!check_sample(audit, request, s)) {
             return 0;
         }
     }
     if (n != request->n_samples || n - n_ended != request->n_live || request->n_live == 0) {
-        return fail(audit, place, "Q2 a request's samples are miscounted");
+        return sched_fail(audit, place, "Q2 a request's samples are miscounted");
     }
     if (n_pages > request->n_pages) {
-        return fail(audit, place, "Q4 a request has more pages than it reserved");
+        return sched_fail(audit, place, "Q4 a request has more pages than it reserved");
     }
     audit->n_used_pages += pages_of(&request->pages);
     audit->n_pages += request->n_pages;
@@ -218,7 +219,7 @@ static int check_request(struct audit *audit, const struct kvpi_request *request
     return 1;
 }
 
-static int check_requests(struct audit *audit)
+static int check_requests(struct sched_audit *audit)
 {
     const kvp_sched *sched = audit->sched;
     for (uint32_t i = 0; i < sched->config.max_requests; i++) {
@@ -229,14 +230,14 @@ static int check_requests(struct audit *audit)
         }
     }
     for (uint32_t i = 0; i < KVPI_QUEUES; i++) {
-        if (sched->queues[i].n != audit->n_by_queue[i] || !check_queue(audit, i)) {
-            return fail(audit, i, "Q1 a request is not in the queue that it says");
+        if (sched->queues[i].n != audit->n_by_queue[i] || !check_sched_queue(audit, i)) {
+            return sched_fail(audit, i, "Q1 a request is not in the queue that it says");
         }
     }
     return 1;
 }
 
-static int check_sums(struct audit *audit)
+static int check_sched_sums(struct sched_audit *audit)
 {
     const kvp_sched *sched = audit->sched;
     const uint32_t n_paused = audit->n_by_queue[KVPI_QUEUE_HALTED] +
@@ -248,18 +249,18 @@ static int check_sums(struct audit *audit)
         sched->n_paused != n_paused || sched->n_running > sched->config.max_running ||
         sched->n_catching_up != audit->n_catching_up ||
         sched->n_free_samples + audit->n_samples != sched->config.max_samples) {
-        return fail(audit, 0, "Q2 a sum is off");
+        return sched_fail(audit, 0, "Q2 a sum is off");
     }
     if (sched->stats.submitted != sched->stats.ended + sched->stats.aborted + n_here) {
-        return fail(audit, 0, "Q2 a request was lost, or ended twice");
+        return sched_fail(audit, 0, "Q2 a request was lost, or ended twice");
     }
     if (sched->n_decoding != audit->n_decode && sched->n_dead == 0) {
-        return fail(audit, 0, "Q3 items that decode are miscounted");
+        return sched_fail(audit, 0, "Q3 items that decode are miscounted");
     }
     if (sched->pages.n_reserved != audit->n_pages ||
         sched->pages.n_free + audit->n_used_pages != sched->pages.n_pages ||
         sched->pages.n_reserved > sched->pages.n_pages) {
-        return fail(audit, 0, "Q4 the pages do not add up");
+        return sched_fail(audit, 0, "Q4 the pages do not add up");
     }
     return 1;
 }
@@ -269,8 +270,8 @@ kvp_status kvp_sched_check(const kvp_sched *sched, kvp_violation *out_violation)
     if (sched == NULL) {
         return KVP_E_ARG;
     }
-    struct audit audit = {.sched = sched};
-    (void)(check_requests(&audit) && check_prefill_list(&audit) && check_sums(&audit));
+    struct sched_audit audit = {.sched = sched};
+    (void)(check_requests(&audit) && check_prefill_list(&audit) && check_sched_sums(&audit));
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));
         out_violation->detail = "";

@@ -30,7 +30,7 @@ static uint32_t missing_tokens(const kvp_sched *sched, const struct kvpi_request
     }
 }
 
-static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
+static uint32_t gather_running(kvp_sched *sched, const struct kvpi_request *request)
 {
     uint32_t n = 0;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
@@ -45,7 +45,7 @@ static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
     return n;
 }
 
-static kvp_status fill(kvp_sched *sched, const struct kvpi_request *request, uint32_t n)
+static kvp_status fill_items(kvp_sched *sched, const struct kvpi_request *request, uint32_t n)
 {
     kvp_status status = KVP_OK;
     for (uint32_t i = 0; i < n && status == KVP_OK; i++) {
@@ -82,7 +82,7 @@ static int make_room(kvp_sched *sched, const struct kvpi_request *request, int i
 static void extend_request(kvp_sched *sched, struct kvpi_request *request, int takes_victims,
                            int is_first)
 {
-    const uint32_t n = gather(sched, request);
+    const uint32_t n = gather_running(sched, request);
     const kvp_batch batch = {
         .struct_size = sizeof(batch),
         .n_seqs = n,
@@ -97,7 +97,7 @@ static void extend_request(kvp_sched *sched, struct kvpi_request *request, int t
         status = kvp_seq_extend_many(sched->cache, &batch);
     }
     if (status == KVP_OK) {
-        status = fill(sched, request, n);
+        status = fill_items(sched, request, n);
     }
     if (is_left_out(status)) {
         sched->report.n_left_out++;

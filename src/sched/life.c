@@ -28,7 +28,7 @@ int kvpi_life_is_swapped(const struct kvpi_request *request)
 }
 
 /* What counts the live samples of a request that has sequences; NULL: it has none. */
-static uint32_t *places_of(kvp_sched *sched, const struct kvpi_request *request)
+static uint32_t *places_of_samples(kvp_sched *sched, const struct kvpi_request *request)
 {
     switch (request->queue) {
     case KVPI_QUEUE_RUNNING:
@@ -42,7 +42,7 @@ static uint32_t *places_of(kvp_sched *sched, const struct kvpi_request *request)
 
 void kvpi_life_move(kvp_sched *sched, struct kvpi_request *request, uint32_t queue)
 {
-    uint32_t *places = places_of(sched, request);
+    uint32_t *places = places_of_samples(sched, request);
     if (places != NULL) {
         *places -= request->n_live;
     }
@@ -53,7 +53,7 @@ void kvpi_life_move(kvp_sched *sched, struct kvpi_request *request, uint32_t que
     if (queue < KVPI_QUEUES) {
         kvpi_queue_insert(&sched->queues[queue], kvpi_sched_place(sched, request));
     }
-    places = places_of(sched, request);
+    places = places_of_samples(sched, request);
     if (places != NULL) {
         *places += request->n_live;
     }
@@ -61,7 +61,7 @@ void kvpi_life_move(kvp_sched *sched, struct kvpi_request *request, uint32_t que
 
 /* ---------------------------------------------------------------- the list of prompts under way */
 
-static uint32_t place_of(const kvp_sched *sched, const struct kvpi_sample *sample)
+static uint32_t place_of_item(const kvp_sched *sched, const struct kvpi_sample *sample)
 {
     return (uint32_t)(sample - sched->samples);
 }
@@ -77,11 +77,11 @@ void kvpi_life_list(kvp_sched *sched, struct kvpi_sample *sample)
     sample->list_before = sched->prefill_last;
     sample->list_after = KVPI_NONE;
     if (sched->prefill_last == KVPI_NONE) {
-        sched->prefill_first = place_of(sched, sample);
+        sched->prefill_first = place_of_item(sched, sample);
     } else {
-        sched->samples[sched->prefill_last].list_after = place_of(sched, sample);
+        sched->samples[sched->prefill_last].list_after = place_of_item(sched, sample);
     }
-    sched->prefill_last = place_of(sched, sample);
+    sched->prefill_last = place_of_item(sched, sample);
     sched->n_catching_up += is_catching_up(sched, sample);
 }
 
@@ -116,7 +116,7 @@ void kvpi_life_fill_item(kvp_sched *sched, struct kvpi_sample *sample)
         .n_tokens = 1,
         .n_sampled = 1,
     };
-    sched->item_samples[slot] = place_of(sched, sample);
+    sched->item_samples[slot] = place_of_item(sched, sample);
     sched->item_seqs[slot] = sample->seq;
     sched->item_ends[slot] = sample->known;
     sched->tokens[slot] = *kvpi_pages_last(&sched->pages, &sample->generated);
@@ -239,7 +239,7 @@ void kvpi_life_release(kvp_sched *sched, struct kvpi_request *request, uint32_t 
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
          s = kvpi_sched_next(sched, s)) {
         if (kvpi_sample_has_seq(s)) {
-            sched->more_ids[n++] = place_of(sched, s);
+            sched->more_ids[n++] = place_of_item(sched, s);
         }
     }
     while (n > 0) {
@@ -305,7 +305,7 @@ void kvpi_life_forget(kvp_sched *sched, struct kvpi_request *request)
         kvpi_pages_free(&sched->pages, &sample->generated);
         sample->stage = KVPI_STAGE_NONE;
         sample->next = sched->free_sample;
-        sched->free_sample = place_of(sched, sample);
+        sched->free_sample = place_of_item(sched, sample);
         sched->n_free_samples++;
         sample = next;
     }

@@ -10,7 +10,7 @@ static int32_t *page_tokens(const struct kvpi_pages *pages, uint32_t page)
     return &pages->tokens[(size_t)page * KVPI_PAGE_TOKENS];
 }
 
-static uint32_t take(struct kvpi_pages *pages)
+static uint32_t take_page(struct kvpi_pages *pages)
 {
     uint32_t page = pages->free;
     if (page != KVPI_NO_PAGE) {
@@ -27,7 +27,7 @@ static int32_t *next_place(struct kvpi_pages *pages, struct kvpi_chain *chain)
 {
     const uint32_t offset = chain->n_tokens % KVPI_PAGE_TOKENS;
     if (offset == 0) {
-        const uint32_t page = take(pages);
+        const uint32_t page = take_page(pages);
         pages->next[page] = KVPI_NO_PAGE;
         if (chain->head == KVPI_NO_PAGE) {
             chain->head = page;

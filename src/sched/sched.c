@@ -14,7 +14,7 @@ enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24 };
 
 /* ------------------------------------------------------------------------------ configuration */
 
-static void config_defaults(kvp_sched_config *config)
+static void sched_defaults(kvp_sched_config *config)
 {
     *config = (kvp_sched_config){
         .struct_size = sizeof(*config),
@@ -30,11 +30,12 @@ static void config_defaults(kvp_sched_config *config)
 void kvp_sched_config_init_sized(kvp_sched_config *config, size_t config_size)
 {
     kvp_sched_config full;
-    config_defaults(&full);
+    sched_defaults(&full);
     kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
-static void resolve(const kvp_sched_config *config, const kvp_config *cache, kvp_sched_config *out)
+static void resolve_config(const kvp_sched_config *config, const kvp_config *cache,
+                           kvp_sched_config *out)
 {
     *out = *config;
     out->max_samples = config->max_samples ? config->max_samples : config->max_requests;
@@ -43,7 +44,7 @@ static void resolve(const kvp_sched_config *config, const kvp_config *cache, kvp
 }
 
 /* Is a field of a resolved configuration wrong? The first one that is goes to `why`. */
-static int config_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
+static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_why *why)
 {
     const uint64_t most = cache->max_seqs < cache->max_copies ? cache->max_seqs : cache->max_copies;
     return kvpi_why_range(why, "max_requests", c->max_requests, 1, MAX_REQUESTS) ||
@@ -62,7 +63,7 @@ kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cach
 {
     kvp_sched_config own, resolved;
     kvp_config of_cache;
-    config_defaults(&own);
+    sched_defaults(&own);
     const kvp_sched_config *known = kvpi_sized_take(config, &own, sizeof(own));
     kvpi_why_clear(out_why);
     if (kvpi_why_missing(out_why, config, known, "config") ||
@@ -70,8 +71,8 @@ kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cach
                     "is NULL")) {
         return KVP_E_ARG;
     }
-    resolve(known, &of_cache, &resolved);
-    return config_wrong(&resolved, &of_cache, out_why) ? KVP_E_ARG : KVP_OK;
+    resolve_config(known, &of_cache, &resolved);
+    return sched_wrong(&resolved, &of_cache, out_why) ? KVP_E_ARG : KVP_OK;
 }
 
 /* ------------------------------------------------------------------------------------- memory */
@@ -82,7 +83,7 @@ struct layout {
     int overflow;
 };
 
-static void *take(struct layout *layout, uint64_t n, size_t size)
+static void *take_array(struct layout *layout, uint64_t n, size_t size)
 {
     size_t bytes;
     size_t end;
@@ -108,30 +109,31 @@ static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_con
 {
     const uint32_t running = config->max_running;
     const uint32_t n_pages = count_pages(config);
-    (void)take(layout, 1, sizeof(*sched));
-    sched->requests = take(layout, config->max_requests, sizeof(*sched->requests));
-    sched->samples = take(layout, config->max_samples, sizeof(*sched->samples));
-    sched->pages.tokens = take(layout, n_pages, KVPI_PAGE_TOKENS * sizeof(int32_t));
-    sched->pages.next = take(layout, n_pages, sizeof(uint32_t));
-    sched->items = take(layout, running, sizeof(*sched->items));
-    sched->item_samples = take(layout, running, sizeof(*sched->item_samples));
-    sched->item_seqs = take(layout, running, sizeof(*sched->item_seqs));
-    sched->item_ends = take(layout, running, sizeof(*sched->item_ends));
-    sched->tokens = take(layout, config->step_tokens, sizeof(*sched->tokens));
-    sched->admitted = take(layout, running, sizeof(*sched->admitted));
-    sched->preempted = take(layout, (uint64_t)cache->max_seqs + running, sizeof(*sched->preempted));
-    sched->swapped_out = take(layout, running, sizeof(*sched->swapped_out));
-    sched->swapped_in = take(layout, running, sizeof(*sched->swapped_in));
-    sched->refused = take(layout, config->max_requests, sizeof(*sched->refused));
-    sched->ended = take(layout, running, sizeof(*sched->ended));
-    sched->text = take(layout, cache->max_seq_tokens, sizeof(*sched->text));
-    sched->newest = take(layout, running, sizeof(*sched->newest));
-    sched->few_seqs = take(layout, running, sizeof(*sched->few_seqs));
-    sched->few_counts = take(layout, running, sizeof(*sched->few_counts));
-    sched->few_ids = take(layout, running, sizeof(*sched->few_ids));
-    sched->more_ids = take(layout, running, sizeof(*sched->more_ids));
-    sched->swap_seqs = take(layout, running, sizeof(*sched->swap_seqs));
-    sched->tried = take(layout, config->max_tries, sizeof(*sched->tried));
+    (void)take_array(layout, 1, sizeof(*sched));
+    sched->requests = take_array(layout, config->max_requests, sizeof(*sched->requests));
+    sched->samples = take_array(layout, config->max_samples, sizeof(*sched->samples));
+    sched->pages.tokens = take_array(layout, n_pages, KVPI_PAGE_TOKENS * sizeof(int32_t));
+    sched->pages.next = take_array(layout, n_pages, sizeof(uint32_t));
+    sched->items = take_array(layout, running, sizeof(*sched->items));
+    sched->item_samples = take_array(layout, running, sizeof(*sched->item_samples));
+    sched->item_seqs = take_array(layout, running, sizeof(*sched->item_seqs));
+    sched->item_ends = take_array(layout, running, sizeof(*sched->item_ends));
+    sched->tokens = take_array(layout, config->step_tokens, sizeof(*sched->tokens));
+    sched->admitted = take_array(layout, running, sizeof(*sched->admitted));
+    sched->preempted =
+        take_array(layout, (uint64_t)cache->max_seqs + running, sizeof(*sched->preempted));
+    sched->swapped_out = take_array(layout, running, sizeof(*sched->swapped_out));
+    sched->swapped_in = take_array(layout, running, sizeof(*sched->swapped_in));
+    sched->refused = take_array(layout, config->max_requests, sizeof(*sched->refused));
+    sched->ended = take_array(layout, running, sizeof(*sched->ended));
+    sched->text = take_array(layout, cache->max_seq_tokens, sizeof(*sched->text));
+    sched->newest = take_array(layout, running, sizeof(*sched->newest));
+    sched->few_seqs = take_array(layout, running, sizeof(*sched->few_seqs));
+    sched->few_counts = take_array(layout, running, sizeof(*sched->few_counts));
+    sched->few_ids = take_array(layout, running, sizeof(*sched->few_ids));
+    sched->more_ids = take_array(layout, running, sizeof(*sched->more_ids));
+    sched->swap_seqs = take_array(layout, running, sizeof(*sched->swap_seqs));
+    sched->tried = take_array(layout, config->max_tries, sizeof(*sched->tried));
 }
 
 kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cache,
@@ -140,13 +142,13 @@ kvp_status kvp_sched_bytes(const kvp_sched_config *config, const kvp_cache *cach
     kvp_config cache_config;
     kvp_sched_config resolved;
     kvp_sched_config own;
-    config_defaults(&own);
+    sched_defaults(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
     if (config == NULL || out_bytes == NULL || kvp_cache_config(cache, &cache_config) != KVP_OK) {
         return KVP_E_ARG;
     }
-    resolve(config, &cache_config, &resolved);
-    if (config_wrong(&resolved, &cache_config, NULL)) {
+    resolve_config(config, &cache_config, &resolved);
+    if (sched_wrong(&resolved, &cache_config, NULL)) {
         return KVP_E_ARG;
     }
     kvp_sched ignored = {0};
@@ -209,7 +211,7 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
     if (out_sched == NULL || (uintptr_t)arena % LINE != 0) {
         return KVP_E_ARG;
     }
-    config_defaults(&own);
+    sched_defaults(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
     const kvp_status status = kvp_sched_bytes(config, cache, &bytes);
     if (status != KVP_OK) {
@@ -226,7 +228,7 @@ kvp_status kvp_sched_create(const kvp_sched_config *config, kvp_cache *cache, vo
     kvp_sched *sched = memory;
     memset(sched, 0, sizeof(*sched));
     (void)kvp_cache_config(cache, &cache_config);
-    resolve(config, &cache_config, &sched->config);
+    resolve_config(config, &cache_config, &sched->config);
     struct layout layout = {.base = memory};
     lay_out(&layout, sched, &sched->config, &cache_config);
     sched->owns_memory = arena == NULL;
@@ -291,7 +293,7 @@ static kvp_status check_lengths(const kvp_sched *sched, const kvp_submission *su
     return prompt <= limit.max_prompt_tokens && all <= limit.max_tokens ? KVP_OK : KVP_E_NEVER;
 }
 
-static int is_sound(const kvp_sched *sched, const kvp_submission *submission)
+static int submission_is_sound(const kvp_sched *sched, const kvp_submission *submission)
 {
     const kvp_prompt *prompt = submission->prompt;
     return prompt != NULL && prompt->n_tokens >= 1 && prompt->tokens != NULL &&
@@ -407,7 +409,7 @@ kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *submission,
     }
     kvp_submission known = *submission;
     known.prompt = kvpi_sized_take(known.prompt, &own_prompt, sizeof(own_prompt));
-    if (!is_sound(sched, &known)) {
+    if (!submission_is_sound(sched, &known)) {
         return KVP_E_ARG;
     }
     const kvp_status status = submit(sched, &known, out_request, out_limit);

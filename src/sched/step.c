@@ -102,7 +102,7 @@ kvp_status kvp_sched_step_sized(kvp_sched *sched, kvp_step *out_step, size_t ste
 
 /* -------------------------------------------------------------------------------------- finish */
 
-static int are_valid(const kvp_sched *sched, const int32_t *tokens)
+static int tokens_are_valid(const kvp_sched *sched, const int32_t *tokens)
 {
     uint32_t at = 0;
     for (uint32_t k = 0; k < sched->n_items; k++) {
@@ -175,7 +175,7 @@ static int append(kvp_sched *sched, struct kvpi_sample *sample, const struct sam
 }
 
 /* A sample that has no item gets a token. */
-static void give(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled)
+static void give_token(kvp_sched *sched, struct kvpi_sample *sample, const struct sampled *sampled)
 {
     uint32_t reason;
     if (sample->stage == KVPI_STAGE_PREFILL) {
@@ -193,7 +193,7 @@ static void give_first(kvp_sched *sched, const struct kvpi_request *request, str
     struct kvpi_sample *sample = kvpi_sched_first(sched, request);
     while (sample != NULL) {
         struct kvpi_sample *next = kvpi_sched_next(sched, sample);
-        give(sched, sample, &sampled);
+        give_token(sched, sample, &sampled);
         sampled.tokens++;
         sampled.ended += sampled.ended != NULL;
         sample = next;
@@ -218,7 +218,7 @@ static void finish_chunk(kvp_sched *sched, uint32_t slot, const struct sampled *
     if (sched->items[slot].n_sampled > 0 && is_new) {
         give_first(sched, request, *sampled);
     } else if (sched->items[slot].n_sampled > 0) {
-        give(sched, sample, sampled);
+        give_token(sched, sample, sampled);
     } else if (request->queue != KVPI_QUEUE_RUNNING || kvpi_sample_is_ready(sample)) {
         kvpi_life_hold(sched, sample);
     }
@@ -301,7 +301,7 @@ static kvp_status sched_finish(kvp_sched *sched, const int32_t *tokens, const ui
     if (!sched->is_out) {
         return KVP_E_STATE;
     }
-    if (sched->report.n_sampled > 0 && (tokens == NULL || !are_valid(sched, tokens))) {
+    if (sched->report.n_sampled > 0 && (tokens == NULL || !tokens_are_valid(sched, tokens))) {
         return KVP_E_ARG;
     }
     if (!have_seqs_for_forks(sched)) {

@@ -36,7 +36,7 @@ int kvpi_swap_is_possible(const kvp_sched *sched, const struct kvpi_request *req
     return n + (uint64_t)request->n_live * sched->n_groups <= sched->max_copies;
 }
 
-static uint32_t gather(kvp_sched *sched, const struct kvpi_request *request)
+static uint32_t gather_samples(kvp_sched *sched, const struct kvpi_request *request)
 {
     uint32_t n = 0;
     for (const struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
@@ -115,7 +115,7 @@ static uint64_t count_lost_tokens(const kvp_sched *sched, const struct kvpi_requ
 int kvpi_swap_is_cheaper(kvp_sched *sched, const struct kvpi_request *request)
 {
     const kvp_sched_config *config = &sched->config;
-    const uint32_t n = gather(sched, request);
+    const uint32_t n = gather_samples(sched, request);
     kvp_admission admission;
     if (kvp_can_swap_out(sched->cache, sched->swap_seqs, n, &admission) != KVP_OK ||
         admission.verdict != KVP_ADMIT_OK) {
@@ -132,7 +132,7 @@ int kvpi_swap_is_cheaper(kvp_sched *sched, const struct kvpi_request *request)
 int kvpi_swap_out(kvp_sched *sched, struct kvpi_request *request)
 {
     const int is_paused = request->queue == KVPI_QUEUE_HALTED;
-    const uint32_t n = gather(sched, request);
+    const uint32_t n = gather_samples(sched, request);
     kvp_swapped swapped;
     if (kvp_seq_swap_out(sched->cache, sched->swap_seqs, n, &swapped) != KVP_OK) {
         return 0;
@@ -206,12 +206,12 @@ static uint32_t reserve_of(const kvp_sched *sched, const struct kvpi_request *re
 kvp_status kvpi_swap_check(kvp_sched *sched, const struct kvpi_request *request)
 {
     const struct besides besides = count_besides(sched, request);
-    return check_all(sched, gather(sched, request), reserve_of(sched, request), &besides);
+    return check_all(sched, gather_samples(sched, request), reserve_of(sched, request), &besides);
 }
 
 kvp_status kvpi_swap_in(kvp_sched *sched, struct kvpi_request *request)
 {
-    const uint32_t n = gather(sched, request);
+    const uint32_t n = gather_samples(sched, request);
     const uint32_t reserve = reserve_of(sched, request);
     const struct besides besides = count_besides(sched, request);
     kvp_swapped swapped;

@@ -25,8 +25,8 @@ static struct row row_of(const kvp_sched *sched, const struct kvpi_sample *sampl
     return row;
 }
 
-static uint32_t count_holders(const kvp_sched *sched, const struct kvpi_request *request,
-                              uint32_t group, uint32_t idx, int32_t block)
+static uint32_t count_victim_holders(const kvp_sched *sched, const struct kvpi_request *request,
+                                     uint32_t group, uint32_t idx, int32_t block)
 {
     uint32_t n = 0;
     for (struct kvpi_sample *s = kvpi_sched_first(sched, request); s;
@@ -47,7 +47,7 @@ static int is_released(const kvp_sched *sched, const struct kvpi_request *reques
     }
     return info.ref_count == 1 ||
            (request->n_live > 1 && info.ref_count <= request->n_live &&
-            count_holders(sched, request, group, idx, block) == info.ref_count);
+            count_victim_holders(sched, request, group, idx, block) == info.ref_count);
 }
 
 /* Almost always the first look, at a row's last block, decides. */

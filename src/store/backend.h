@@ -1,4 +1,4 @@
-/* backend: what a place that keeps records offers to the store in front of it.
+/* backend: what a back end, which keeps the records, offers to the store in front of it.
  *
  * The front has the queues, the thread, the clock, the headers and every check; a back end has the
  * index, the places and the bytes. All calls come from one thread at a time.
@@ -13,7 +13,8 @@
  *             or never was. GET: it was used, or was bad and goes (KVP_STORE_BAD). Gives the result
  *             that the caller is told: a back end that others write to may know that a bad record
  *             went meanwhile (KVP_STORE_RACED)
- *   have, drop   at once
+ *   have, drop, evict   at once
+ *   describe  how it works here, in words
  *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
  *             none) have gone
  *
@@ -21,7 +22,7 @@
 #ifndef KVPI_STORE_BACKEND_H
 #define KVPI_STORE_BACKEND_H
 
-#include <kvpager/store/store.h>
+#include <kvpager/store.h>
 
 #include "store/identity/record.h"
 #include "store/url.h"
@@ -35,6 +36,7 @@ struct kvpi_store_op {
     const kvp_identity *identity; /* PUT, GET */
     const kvp_digest *keys;       /* HAVE, DROP */
     uint64_t *bits;               /* HAVE */
+    kvp_store_match match;        /* EVICT */
     uint32_t n_keys;
     uint32_t n_spans;
     struct kvpi_span spans[1 + KVP_RECORD_BLOCKS_MAX]; /* the header, then the blocks */
@@ -63,6 +65,9 @@ struct kvpi_backend_usage {
     uint64_t size;
     uint64_t evicted;
     uint64_t dropped;
+    uint64_t staged; /* operations whose blocks were copied on their way */
+    uint64_t expired;
+    uint64_t retired;
 };
 
 struct kvpi_backend {
@@ -76,8 +81,10 @@ struct kvpi_backend {
     uint32_t (*end)(void *self, struct kvpi_store_op *op, uint32_t result);
     void (*have)(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits);
     void (*drop)(void *self, const kvp_digest *keys, uint32_t n_keys);
+    void (*evict)(void *self, const kvp_store_match *match);
     void (*wait)(void *self, int wake, int timeout_ms);
     void (*usage)(const void *self, struct kvpi_backend_usage *out_usage);
+    void (*describe)(const void *self, char *out_text, size_t text_bytes); /* from any thread */
 };
 
 extern const struct kvpi_backend kvpi_memory_backend;

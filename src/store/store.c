@@ -247,6 +247,14 @@ uint32_t kvp_store_record_blocks(const kvp_store *store)
     return store ? store->record_blocks : 0;
 }
 
+kvp_status kvp_store_describe(const kvp_store *store, char *out_text, size_t text_bytes)
+{
+    if (!store || !out_text || text_bytes == 0)
+        return KVP_E_ARG;
+    store->backend->describe(store->self, out_text, text_bytes);
+    return KVP_OK;
+}
+
 /* ----------------------------------------------------------------------------------- operations */
 
 /* The next free operation, or NULL. */
@@ -348,6 +356,18 @@ kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_k
 kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_keys, uint64_t tag)
 {
     return accept_keys(store, KVP_STORE_DROP, keys, n_keys, NULL, tag);
+}
+
+kvp_status kvp_store_evict(kvp_store *store, const kvp_store_match *match, uint64_t tag)
+{
+    if (!store || !match)
+        return KVP_E_ARG;
+    struct kvpi_store_op *op = take_op(store, KVP_STORE_EVICT, tag);
+    if (!op)
+        return KVP_E_AGAIN;
+    op->match = *match;
+    accept(store, op);
+    return KVP_OK;
 }
 
 kvp_status kvp_store_sync(kvp_store *store, uint64_t tag)
@@ -452,6 +472,9 @@ kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stat
         .away = get(store, KVPI_COUNT_AWAY),
         .evicted = get(store, KVPI_COUNT_EVICTED),
         .dropped = get(store, KVPI_COUNT_DROPPED),
+        .staged = get(store, KVPI_COUNT_STAGED),
+        .expired = get(store, KVPI_COUNT_EXPIRED),
+        .retired = get(store, KVPI_COUNT_RETIRED),
         .read_bytes = get(store, KVPI_COUNT_READ_BYTES),
         .written_bytes = get(store, KVPI_COUNT_WRITTEN_BYTES),
     };

@@ -1,8 +1,8 @@
 /* transfer_bytes: the messages of a transfer. docs/TRANSFER.md is the description that both sides
  * follow.
  *
- * Every message begins with a head of 48 bytes whose own checksum covers it, and in it the checksum
- * of the body: so a body that is damaged still says whose it is. */
+ * Every message begins with a head of 48 bytes with its own checksum. The head has the checksum of
+ * the body, so the transfer of a damaged body is still known. */
 #ifndef KVPI_TRANSFER_BYTES_H
 #define KVPI_TRANSFER_BYTES_H
 

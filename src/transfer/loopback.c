@@ -70,7 +70,7 @@ static kvp_status post(void *context, size_t n_bytes)
     return KVP_OK;
 }
 
-static kvp_status take(void *context, const void **out_bytes, size_t *out_n_bytes)
+static kvp_status take_posted(void *context, const void **out_bytes, size_t *out_n_bytes)
 {
     const struct end *end = context;
     if (end->in->n == 0)
@@ -125,7 +125,7 @@ kvp_status kvp_loopback_create_sized(size_t max_message, uint32_t n_messages,
                               .context = &l->ends[i],
                               .lend = lend,
                               .post = post,
-                              .take = take,
+                              .take = take_posted,
                               .give_back = give_back,
                               .progress = progress};
         kvpi_sized_init((char *)out_ends + (size_t)i * link_size, link_size, &end, sizeof(end));

@@ -117,7 +117,7 @@ static uint32_t n_cells_of(const receiver *self)
     return self->side.layout.n_layers * self->side.layout.n_heads;
 }
 
-static struct receiving *find(const receiver *self, uint64_t id)
+static struct receiving *find_receiving(const receiver *self, uint64_t id)
 {
     const uint32_t place = (uint32_t)id - 1;
     if (place >= self->side.config.max_transfers)
@@ -147,7 +147,7 @@ static void pay(receiver *self, struct receiving *r)
     }
 }
 
-static void end(receiver *self, struct receiving *r, uint32_t state, kvp_status status)
+static void end_receiving(receiver *self, struct receiving *r, uint32_t state, kvp_status status)
 {
     r->t.state = state;
     r->t.status = status;
@@ -156,9 +156,9 @@ static void end(receiver *self, struct receiving *r, uint32_t state, kvp_status 
     pay(self, r);
 }
 
-static void fail(receiver *self, struct receiving *r, kvp_status status)
+static void fail_receiving(receiver *self, struct receiving *r, kvp_status status)
 {
-    end(self, r, KVP_TRANSFER_FAILED, status);
+    end_receiving(self, r, KVP_TRANSFER_FAILED, status);
 }
 
 /* A link is gone, and with it what came from there. */
@@ -173,7 +173,7 @@ static void lose(receiver *self, uint32_t link, kvp_status status)
         r->begun &= ~bit;
         r->t.owed &= ~bit;
         if (kvpi_transfer_lives(&r->t))
-            fail(self, r, status);
+            fail_receiving(self, r, status);
     }
 }
 
@@ -208,7 +208,7 @@ static kvp_status look_at_seq(const receiver *self, const struct receiving *r)
     if (kvp_seq_info_get(self->side.config.cache, r->t.seq, &info) != KVP_OK)
         return KVP_E_HANDLE;
     const int same = info.tier == KVP_DEVICE && info.computed_tokens == r->t.begin &&
-                     info.writable_tokens >= r->t.end && info.tokens >= r->t.end &&
+                     info.writable_tokens >= r->t.end && info.n_tokens >= r->t.end &&
                      info.row_version == r->row_version;
     return same ? KVP_OK : KVP_E_STATE;
 }
@@ -220,8 +220,8 @@ static kvp_status check_reserve(const receiver *self, const kvp_receive *receive
     const kvp_status status = kvp_seq_info_get(self->side.config.cache, receive->seq, info);
     if (status != KVP_OK)
         return status;
-    const uint32_t end_ = receive->end == KVP_END ? info->tokens : receive->end;
-    if (end_ > info->tokens || end_ <= info->computed_tokens)
+    const uint32_t end_ = receive->end == KVP_END ? info->n_tokens : receive->end;
+    if (end_ > info->n_tokens || end_ <= info->computed_tokens)
         return KVP_E_ARG;
     if (info->tier != KVP_DEVICE || info->writable_tokens < end_)
         return KVP_E_STATE;
@@ -418,7 +418,7 @@ static void on_begin(receiver *self, const struct incoming *in)
     if (status == KVP_OK) {
         status = look_at_seq(self, r);
         if (status != KVP_OK)
-            fail(self, r, status);
+            fail_receiving(self, r, status);
     }
     if (status != KVP_OK) {
         refuse(self, in, status);
@@ -433,7 +433,8 @@ static void on_begin(receiver *self, const struct incoming *in)
 /* --------------------------------------------------------------------------------------- chunks */
 
 /* With scales a chunk is what one block has of the transfer: its scales come with it. */
-static int is_block(const receiver *self, const struct receiving *r, const struct kvpi_chunk *chunk)
+static int is_own_block(const receiver *self, const struct receiving *r,
+                        const struct kvpi_chunk *chunk)
 {
     const uint32_t S = self->side.layout.block_tokens;
     const uint32_t rest = r->t.end - chunk->position;
@@ -454,7 +455,7 @@ static int chunk_fits(const receiver *self, const struct incoming *in,
             return 0;
     if (chunk->n_tokens == 0 || chunk->n_tokens > r->t.end - chunk->position)
         return 0;
-    return !kvpi_shape_has_scales(&self->side.shape) || is_block(self, r, chunk);
+    return !kvpi_shape_has_scales(&self->side.shape) || is_own_block(self, r, chunk);
 }
 
 /* Write a chunk that fits and is of the right length. */
@@ -499,7 +500,7 @@ static void on_chunk(receiver *self, const struct incoming *in)
             status = take_chunk(self, in, &chunk);
     }
     if (status != KVP_OK)
-        fail(self, in->r, status);
+        fail_receiving(self, in->r, status);
 }
 
 /* ------------------------------------------------------------------------------- done, give up */
@@ -528,14 +529,14 @@ static void on_done(receiver *self, const struct incoming *in)
     struct receiving *r = in->r;
     const kvp_status status = check_done(self, in, &slice);
     if (status != KVP_OK) {
-        fail(self, r, status);
+        fail_receiving(self, r, status);
         return;
     }
     const struct cell done = {in->head.part, r->t.end, (uint16_t)in->link, CELL_DONE};
     set_cells(self, r, &slice, &done);
     r->cells_left -= slice.n_layers * slice.n_heads;
     if (r->cells_left == 0)
-        end(self, r, KVP_TRANSFER_COMPLETE, KVP_OK);
+        end_receiving(self, r, KVP_TRANSFER_COMPLETE, KVP_OK);
 }
 
 static void on_give_up(receiver *self, const struct incoming *in)
@@ -543,7 +544,7 @@ static void on_give_up(receiver *self, const struct incoming *in)
     const int is_long_enough = in->n_bytes == KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES;
     in->r->begun &= ~(UINT64_C(1) << in->link); /* it knows */
     in->r->t.by_peer = 1;
-    fail(self, in->r, is_long_enough ? kvpi_side_told(body_of(in)) : KVP_E_FORMAT);
+    fail_receiving(self, in->r, is_long_enough ? kvpi_side_told(body_of(in)) : KVP_E_FORMAT);
 }
 
 /* ------------------------------------------------------------------------------------ messages */
@@ -562,7 +563,7 @@ static void look_at(receiver *self, struct incoming *in)
         self->stats.damaged++;
         return;
     }
-    in->r = in->head.epoch == self->side.config.epoch ? find(self, in->head.id) : NULL;
+    in->r = in->head.epoch == self->side.config.epoch ? find_receiving(self, in->head.id) : NULL;
     const kvp_status status = kvpi_transfer_verify(&in->head, in->bytes, in->n_bytes);
     if (in->head.kind == KVPI_TRANSFER_BEGIN) {
         if (status != KVP_OK)
@@ -574,7 +575,7 @@ static void look_at(receiver *self, struct incoming *in)
         if (in->head.kind == KVPI_TRANSFER_DONE && !in->r)
             refuse(self, in, KVP_E_HANDLE);
     } else if (status != KVP_OK) {
-        fail(self, in->r, status);
+        fail_receiving(self, in->r, status);
     } else if (in->head.kind == KVPI_TRANSFER_CHUNK) {
         on_chunk(self, in);
     } else if (in->head.kind == KVPI_TRANSFER_DONE) {
@@ -582,7 +583,7 @@ static void look_at(receiver *self, struct incoming *in)
     } else if (in->head.kind == KVPI_TRANSFER_GIVE_UP) {
         on_give_up(self, in);
     } else {
-        fail(self, in->r, KVP_E_FORMAT);
+        fail_receiving(self, in->r, KVP_E_FORMAT);
     }
 }
 
@@ -639,7 +640,7 @@ static kvp_status receiver_info(const kvp_receiver *self, uint64_t id, kvp_trans
 {
     if (!self || !out_info)
         return KVP_E_ARG;
-    const struct receiving *r = find(self, id);
+    const struct receiving *r = find_receiving(self, id);
     if (!r)
         return KVP_E_HANDLE;
     kvpi_transfer_tell(&r->t, out_info);
@@ -664,12 +665,12 @@ kvp_status kvp_receiver_abort(kvp_receiver *self, uint64_t id, kvp_status reason
 {
     if (!self || !kvpi_transfer_is_failure(reason))
         return KVP_E_ARG;
-    struct receiving *r = find(self, id);
+    struct receiving *r = find_receiving(self, id);
     if (!r)
         return KVP_E_HANDLE;
     if (!kvpi_transfer_lives(&r->t))
         return KVP_E_STATE;
-    fail(self, r, reason);
+    fail_receiving(self, r, reason);
     return KVP_OK;
 }
 
@@ -677,7 +678,7 @@ kvp_status kvp_receiver_close(kvp_receiver *self, uint64_t id)
 {
     if (!self)
         return KVP_E_ARG;
-    struct receiving *r = find(self, id);
+    struct receiving *r = find_receiving(self, id);
     if (!r)
         return KVP_E_HANDLE;
     if (kvpi_transfer_lives(&r->t))

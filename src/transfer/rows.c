@@ -22,7 +22,7 @@ struct way {
     kvpi_stream_fn stream; /* NULL: memcpy */
 };
 
-static void move(struct way *way, unsigned char *memory, size_t n_bytes)
+static void row_move(struct way *way, unsigned char *memory, size_t n_bytes)
 {
     if (way->in) {
         if (way->stream)
@@ -56,7 +56,7 @@ static void move_token(const struct kvpi_rows *rows, const kvp_layer_part *part,
     for (uint32_t h = 0; h < rows->n_heads; h++) {
         unsigned char *at = token + (rows->first_head + h) * part->head_stride;
         for (uint32_t e = 0; e < part->size; e += part->run, at += part->run_stride)
-            move(way, at, part->run * element);
+            row_move(way, at, part->run * element);
     }
 }
 
@@ -79,7 +79,7 @@ static void move_part(const struct kvpi_rows *rows, const kvp_layer_part *part, 
                 continue;
             }
             token += rows->first_head * part->head_stride;
-            move(way, token, tokens_touch ? n * token_bytes : token_bytes);
+            row_move(way, token, tokens_touch ? n * token_bytes : token_bytes);
             if (tokens_touch)
                 break;
         }
@@ -94,7 +94,7 @@ static void move_scales(const struct kvpi_rows *rows, const kvp_layer_part *part
         (unsigned char *)part->scales +
         (size_t)rows->row[rows->position / rows->layer->block_tokens] * part->scale_block_stride;
     for (uint32_t h = 0; h < rows->n_heads; h++)
-        move(way, scales + (rows->first_head + h) * part->scale_head_stride, sizeof(float));
+        row_move(way, scales + (rows->first_head + h) * part->scale_head_stride, sizeof(float));
 }
 
 static void move_all(const struct kvpi_rows *rows, struct way way)

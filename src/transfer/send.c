@@ -3,7 +3,7 @@
  *   layers of a transfer [L]:  sent    tokens before it were sent
  *                              ready   tokens before it are written
  *
- *   begin <= sent <= min(ready, end)
+ *   begin <= sent <= min(ready, end_sending)
  *
  * P1  Nothing is copied ahead: a chunk is gathered straight into the link's buffer. So the sequence
  *     must stay until all is sent, and is looked at before, and its window for tokens that it has
@@ -23,7 +23,7 @@
 #include "transfer/side.h"
 #include "base/sized.h"
 
-struct progress {
+struct send_progress {
     uint32_t sent;
     uint32_t ready;
 };
@@ -39,14 +39,14 @@ struct sending {
     uint64_t ticket_id;
     uint64_t ticket; /* its body's checksum */
     kvp_hash tokens;
-    struct kvpi_shape shape; /* what is sent */
-    struct progress *layers; /* [L] */
+    struct kvpi_shape shape;      /* what is sent */
+    struct send_progress *layers; /* [L] */
 };
 
 struct kvp_sender {
     struct kvpi_side side;
     struct sending *sendings; /* [max_transfers] */
-    struct progress *layers;
+    struct send_progress *layers;
     uint32_t turn;
     uint32_t n_ended; /* since it was told last; stays at the largest number */
 };
@@ -98,7 +98,7 @@ void kvpi_sender_start_at(sender *self, uint64_t start)
 }
 #endif
 
-static struct sending *find(const sender *self, uint64_t id)
+static struct sending *find_sending(const sender *self, uint64_t id)
 {
     const uint32_t place = (uint32_t)id - 1;
     if (place >= self->side.config.max_transfers)
@@ -109,7 +109,7 @@ static struct sending *find(const sender *self, uint64_t id)
 
 /* The number of a mark, its own id turned round: its messages are no other's, as the place is
  * retired before its generations begin anew. */
-static uint64_t part_of(const sender *self, const struct sending *s)
+static uint64_t attempt_of(const sender *self, const struct sending *s)
 {
     const uint64_t place = (uint64_t)(s - self->sendings) + 1;
     return place << 32 | s->t.generation;
@@ -118,19 +118,19 @@ static uint64_t part_of(const sender *self, const struct sending *s)
 static struct kvpi_transfer_head head_of(const sender *self, const struct sending *s, uint32_t kind)
 {
     return (struct kvpi_transfer_head){
-        .kind = kind, .part = part_of(self, s), .epoch = s->epoch, .id = s->ticket_id};
+        .kind = kind, .part = attempt_of(self, s), .epoch = s->epoch, .id = s->ticket_id};
 }
 
 /* ------------------------------------------------------------------------------- how it ends */
 
-static void pay(sender *self, struct sending *s)
+static void pay_receiver(sender *self, struct sending *s)
 {
     const struct kvpi_transfer_head head = head_of(self, s, KVPI_TRANSFER_GIVE_UP);
     if (s->t.owed != 0 && kvpi_side_tell(&self->side, s->link, &head, s->t.status) != KVP_E_AGAIN)
         s->t.owed = 0;
 }
 
-static void end(sender *self, struct sending *s, uint32_t state, kvp_status status)
+static void end_sending(sender *self, struct sending *s, uint32_t state, kvp_status status)
 {
     s->t.state = state;
     s->t.status = status;
@@ -138,14 +138,14 @@ static void end(sender *self, struct sending *s, uint32_t state, kvp_status stat
 }
 
 /* Fail, and let the receiver know, if it has heard of this transfer. */
-static void fail(sender *self, struct sending *s, kvp_status status)
+static void fail_sending(sender *self, struct sending *s, kvp_status status)
 {
     s->t.owed = s->t.state != KVP_TRANSFER_WAITING;
-    end(self, s, KVP_TRANSFER_FAILED, status);
-    pay(self, s);
+    end_sending(self, s, KVP_TRANSFER_FAILED, status);
+    pay_receiver(self, s);
 }
 
-static void lose(sender *self, uint32_t link, kvp_status status)
+static void lose_receiver(sender *self, uint32_t link, kvp_status status)
 {
     kvpi_side_break(&self->side, link, status);
     for (uint32_t i = 0; i < self->side.config.max_transfers; i++) {
@@ -154,7 +154,7 @@ static void lose(sender *self, uint32_t link, kvp_status status)
             continue;
         s->t.owed = 0;
         if (kvpi_transfer_lives(&s->t))
-            end(self, s, KVP_TRANSFER_FAILED, status);
+            end_sending(self, s, KVP_TRANSFER_FAILED, status);
     }
 }
 
@@ -169,7 +169,7 @@ kvp_status kvp_sender_detach(kvp_sender *self, uint32_t link)
 {
     if (!self || !kvpi_side_has_link(&self->side, link))
         return KVP_E_ARG;
-    lose(self, link, KVP_E_PEER);
+    lose_receiver(self, link, KVP_E_PEER);
     self->side.links[link].attached = 0;
     return KVP_OK;
 }
@@ -225,8 +225,9 @@ static kvp_status check_tokens(const sender *self, const struct sending *s,
 }
 
 /* What the transfer is to be, but for its place and state. */
-static kvp_status describe(const sender *self, const kvp_send *send, const kvp_seq_info *info,
-                           const struct kvpi_ticket *ticket, struct sending *out)
+static kvp_status describe_sending(const sender *self, const kvp_send *send,
+                                   const kvp_seq_info *info, const struct kvpi_ticket *ticket,
+                                   struct sending *out)
 {
     struct kvpi_shape shape = self->side.shape;
     shape.space = kvpi_transfer_hash(send->space, send->space_bytes);
@@ -263,7 +264,7 @@ static kvp_status check_mark(const sender *self, const kvp_send *send, kvp_seq_i
         status = kvp_seq_info_get(self->side.config.cache, send->seq, info);
     if (status != KVP_OK)
         return status;
-    if (send->ready_tokens != KVP_END && send->ready_tokens > info->tokens)
+    if (send->ready_tokens != KVP_END && send->ready_tokens > info->n_tokens)
         return KVP_E_ARG;
     if (info->tier != KVP_DEVICE || is_marked(self, send->link, ticket))
         return KVP_E_STATE;
@@ -282,7 +283,7 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
         return KVP_E_ARG;
     kvp_status status = check_mark(self, send, &info, &ticket);
     if (status == KVP_OK)
-        status = describe(self, send, &info, &ticket, &fresh);
+        status = describe_sending(self, send, &info, &ticket, &fresh);
     if (status != KVP_OK)
         return status;
     uint32_t place = 0;
@@ -298,7 +299,7 @@ kvp_status kvp_sender_mark(kvp_sender *self, const kvp_send *send, uint64_t *out
     *s = fresh;
     const uint32_t ready = s->follows ? info.computed_tokens : send->ready_tokens;
     for (uint32_t l = 0; l < self->side.layout.n_layers; l++)
-        s->layers[l] = (struct progress){s->t.begin, ready};
+        s->layers[l] = (struct send_progress){s->t.begin, ready};
     *out_id = kvpi_transfer_id(&s->t, place);
     return KVP_OK;
 }
@@ -312,7 +313,7 @@ static uint32_t min(uint32_t a, uint32_t b)
 
 /* Tokens before this one may be sent in a layer: with scales whole blocks, for a scale may rise as
  * long as tokens come to its block. */
-static uint32_t sendable(const struct sending *s, const struct progress *layer)
+static uint32_t sendable(const struct sending *s, const struct send_progress *layer)
 {
     const uint32_t up_to = min(layer->ready, s->t.end);
     if (kvpi_shape_has_scales(&s->shape) && up_to < s->t.end)
@@ -328,7 +329,7 @@ static uint32_t most_ready(const sender *self, const struct sending *s)
     return most;
 }
 
-/* K and V of the first n_tokens tokens are written in layers [first, end). */
+/* K and V of the first n_tokens tokens are written in layers [first, end_sending). */
 static void set_ready(struct sending *s, uint32_t first, uint32_t end_, uint32_t n_tokens)
 {
     for (uint32_t l = first; l < end_; l++)
@@ -337,11 +338,11 @@ static void set_ready(struct sending *s, uint32_t first, uint32_t end_, uint32_t
 }
 
 /* P1, P2: is the sequence still what it was? What was computed since is ready, if it follows. */
-static kvp_status look_at_seq(const sender *self, struct sending *s, kvp_seq_info *info)
+static kvp_status look_at_sent_seq(const sender *self, struct sending *s, kvp_seq_info *info)
 {
     if (kvp_seq_info_get(self->side.config.cache, s->t.seq, info) != KVP_OK)
         return KVP_E_HANDLE;
-    if (info->tier != KVP_DEVICE || info->tokens < most_ready(self, s) ||
+    if (info->tier != KVP_DEVICE || info->n_tokens < most_ready(self, s) ||
         info->computed_tokens < s->computed)
         return KVP_E_STATE;
     s->computed = info->computed_tokens;
@@ -368,7 +369,7 @@ static kvp_status send_begin(sender *self, struct sending *s)
 }
 
 /* Has a window dropped tokens that a layer of the slice has still to send, ready or not? */
-static int is_gone(const sender *self, const struct sending *s)
+static int is_sent_off(const sender *self, const struct sending *s)
 {
     const uint64_t S = self->side.layout.block_tokens;
     const uint32_t first = s->shape.slice.first_layer - self->side.layout.first_layer;
@@ -457,10 +458,10 @@ static kvp_status send_ready(sender *self, struct sending *s)
     const uint32_t first = slice->first_layer - self->side.layout.first_layer;
     kvp_seq_info info;
     int all = 1;
-    kvp_status status = look_at_seq(self, s, &info);
+    kvp_status status = look_at_sent_seq(self, s, &info);
     if (status == KVP_OK && s->t.state == KVP_TRANSFER_WAITING)
         status = send_begin(self, s);
-    if (status == KVP_OK && is_gone(self, s))
+    if (status == KVP_OK && is_sent_off(self, s))
         status = KVP_E_DROPPED;
     for (uint32_t l = first; status == KVP_OK && l < first + slice->n_layers; l++) {
         status = send_layer(self, s, l);
@@ -478,7 +479,7 @@ static void push(sender *self, struct sending *s)
     const kvp_status status = send_ready(self, s);
     /* Of a link that broke just now, answers may be left: progress takes them, then says so. */
     if (status != KVP_OK && status != KVP_E_AGAIN && self->side.links[s->link].broken == KVP_OK)
-        fail(self, s, status);
+        fail_sending(self, s, status);
 }
 
 kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint32_t n_tokens)
@@ -486,7 +487,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
     kvp_seq_info info;
     if (!self)
         return KVP_E_ARG;
-    struct sending *s = find(self, id);
+    struct sending *s = find_sending(self, id);
     if (!s)
         return KVP_E_HANDLE;
     if (layer != KVP_LAYERS_ALL && layer >= self->side.layout.n_layers)
@@ -494,7 +495,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
     if (!kvpi_transfer_lives(&s->t))
         return KVP_E_STATE;
     if (kvp_seq_info_get(self->side.config.cache, s->t.seq, &info) == KVP_OK &&
-        n_tokens > info.tokens)
+        n_tokens > info.n_tokens)
         return KVP_E_ARG;
     if (layer == KVP_LAYERS_ALL)
         set_ready(s, 0, self->side.layout.n_layers, n_tokens);
@@ -518,7 +519,7 @@ static struct sending *find_ticket(const sender *self, uint32_t link,
     return NULL;
 }
 
-static void look_at(sender *self, uint32_t link, const uint8_t *bytes, size_t n_bytes)
+static void look_at_message(sender *self, uint32_t link, const uint8_t *bytes, size_t n_bytes)
 {
     struct kvpi_transfer_head head;
     if (!kvpi_transfer_read_head(bytes, n_bytes, &head))
@@ -529,17 +530,17 @@ static void look_at(sender *self, uint32_t link, const uint8_t *bytes, size_t n_
     const kvp_status status = kvpi_transfer_verify(&head, bytes, n_bytes);
     if (status != KVP_OK || head.kind != KVPI_TRANSFER_RESULT ||
         n_bytes != KVPI_TRANSFER_HEAD_BYTES + KVPI_TRANSFER_STATUS_BYTES) {
-        fail(self, s, status == KVP_OK ? KVP_E_FORMAT : status);
+        fail_sending(self, s, status == KVP_OK ? KVP_E_FORMAT : status);
         return;
     }
     const uint8_t *body = bytes + KVPI_TRANSFER_HEAD_BYTES;
     if (kvpi_bytes_load32(body) != KVP_OK) {
         s->t.by_peer = 1;
-        end(self, s, KVP_TRANSFER_FAILED, kvpi_side_told(body));
+        end_sending(self, s, KVP_TRANSFER_FAILED, kvpi_side_told(body));
     } else if (s->t.state == KVP_TRANSFER_SENT) {
-        end(self, s, KVP_TRANSFER_COMPLETE, KVP_OK);
+        end_sending(self, s, KVP_TRANSFER_COMPLETE, KVP_OK);
     } else {
-        fail(self, s, KVP_E_FORMAT);
+        fail_sending(self, s, KVP_E_FORMAT);
     }
 }
 
@@ -554,13 +555,13 @@ static void take_answers(sender *self, uint32_t link)
         status = l->take(l->context, &bytes, &n_bytes);
         if (status != KVP_OK)
             break;
-        look_at(self, link, bytes, n_bytes);
+        look_at_message(self, link, bytes, n_bytes);
         l->give_back(l->context);
     }
     if (status == KVP_E_AGAIN)
         status = self->side.links[link].broken;
     if (status != KVP_OK)
-        lose(self, link, status);
+        lose_receiver(self, link, status);
 }
 
 kvp_status kvp_sender_progress(kvp_sender *self, uint32_t *out_n_ended)
@@ -575,7 +576,7 @@ kvp_status kvp_sender_progress(kvp_sender *self, uint32_t *out_n_ended)
     for (uint32_t i = 0; i < n; i++) {
         struct sending *s = &self->sendings[(self->turn + i) % n];
         push(self, s);
-        pay(self, s);
+        pay_receiver(self, s);
     }
     self->turn = (self->turn + 1) % n;
     if (out_n_ended) {
@@ -591,7 +592,7 @@ static kvp_status sender_info(const kvp_sender *self, uint64_t id, kvp_transfer_
 {
     if (!self || !out_info)
         return KVP_E_ARG;
-    const struct sending *s = find(self, id);
+    const struct sending *s = find_sending(self, id);
     if (!s)
         return KVP_E_HANDLE;
     kvpi_transfer_tell(&s->t, out_info);
@@ -616,12 +617,12 @@ kvp_status kvp_sender_abort(kvp_sender *self, uint64_t id, kvp_status reason)
 {
     if (!self || !kvpi_transfer_is_failure(reason))
         return KVP_E_ARG;
-    struct sending *s = find(self, id);
+    struct sending *s = find_sending(self, id);
     if (!s)
         return KVP_E_HANDLE;
     if (!kvpi_transfer_lives(&s->t))
         return KVP_E_STATE;
-    fail(self, s, reason);
+    fail_sending(self, s, reason);
     return KVP_OK;
 }
 
@@ -629,12 +630,12 @@ kvp_status kvp_sender_close(kvp_sender *self, uint64_t id)
 {
     if (!self)
         return KVP_E_ARG;
-    struct sending *s = find(self, id);
+    struct sending *s = find_sending(self, id);
     if (!s)
         return KVP_E_HANDLE;
     if (kvpi_transfer_lives(&s->t))
         return KVP_E_STATE;
-    pay(self, s);
+    pay_receiver(self, s);
     s->t.state = 0;
     s->t.owed = 0;
     return KVP_OK;

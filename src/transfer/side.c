@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void config_defaults(kvp_transfer_config *config)
+static void transfer_defaults(kvp_transfer_config *config)
 {
     *config = (kvp_transfer_config){
         .struct_size = sizeof(kvp_transfer_config), .max_transfers = 64, .max_links = 8};
@@ -13,11 +13,11 @@ static void config_defaults(kvp_transfer_config *config)
 void kvp_transfer_config_init_sized(kvp_transfer_config *config, size_t config_size)
 {
     kvp_transfer_config full;
-    config_defaults(&full);
+    transfer_defaults(&full);
     kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
-static struct kvpi_shape shape_of(const kvp_transfer_config *config, const kvp_layout *layout)
+static struct kvpi_shape shape_of_side(const kvp_transfer_config *config, const kvp_layout *layout)
 {
     const uint32_t one = 1;
     uint8_t first_byte;
@@ -40,7 +40,7 @@ kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *con
     kvp_transfer_config own;
     kvp_config cache;
     kvp_layout layout;
-    config_defaults(&own);
+    transfer_defaults(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
     if (!config || !config->cache || !config->memory ||
         (!config->model && config->model_bytes > 0) || config->max_transfers < 1 ||
@@ -52,8 +52,8 @@ kvp_status kvpi_side_init(struct kvpi_side *side, const kvp_transfer_config *con
         layout.block_tokens != cache.block_tokens || layout.n_blocks < cache.n_blocks ||
         cache.n_groups != 1) /* a row of each group would need a memory of each */
         return KVP_E_ARG;
-    *side =
-        (struct kvpi_side){.config = *config, .layout = layout, .shape = shape_of(config, &layout)};
+    *side = (struct kvpi_side){
+        .config = *config, .layout = layout, .shape = shape_of_side(config, &layout)};
     side->config.model = NULL;
     return KVP_OK;
 }

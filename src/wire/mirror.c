@@ -31,7 +31,7 @@ typedef struct kvp_wire_mirror mirror;
 typedef struct kvpi_wire_in in_bytes;
 
 /* One reading. */
-struct reading {
+struct wire_reading {
     mirror *m;
     in_bytes in;
     int apply;
@@ -47,7 +47,7 @@ struct reading {
 
 /* ------------------------------------------------------------------------------------ creation */
 
-struct places {
+struct mirror_places {
     struct kvpi_wire_table_places table;
     size_t items;
     size_t closed;
@@ -57,7 +57,7 @@ struct places {
     size_t bytes;
 };
 
-static kvp_status plan(const kvp_wire_config *config, struct places *places)
+static kvp_status plan_mirror(const kvp_wire_config *config, struct mirror_places *places)
 {
     struct kvpi_wire_layout layout = {0};
     if (!kvpi_wire_config_is_valid(config))
@@ -76,11 +76,11 @@ static kvp_status plan(const kvp_wire_config *config, struct places *places)
 
 kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_bytes)
 {
-    struct places places;
+    struct mirror_places places;
     kvp_wire_config own;
     kvp_wire_config_init(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan(config, &places);
+    kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan_mirror(config, &places);
     if (status == KVP_OK)
         *out_bytes = places.bytes;
     return status;
@@ -89,14 +89,14 @@ kvp_status kvp_wire_mirror_bytes(const kvp_wire_config *config, size_t *out_byte
 kvp_status kvp_wire_mirror_create(const kvp_wire_config *config, void *memory, size_t memory_bytes,
                                   kvp_wire_mirror **out_mirror)
 {
-    struct places places;
+    struct mirror_places places;
     kvp_wire_config own;
     uint32_t owned;
     if (out_mirror == NULL)
         return KVP_E_ARG;
     kvp_wire_config_init(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_status status = plan(config, &places);
+    kvp_status status = plan_mirror(config, &places);
     if (status == KVP_OK)
         status = kvpi_wire_memory(&memory, memory_bytes, places.bytes, &owned);
     if (status != KVP_OK)
@@ -122,12 +122,12 @@ void kvp_wire_mirror_destroy(kvp_wire_mirror *m)
 
 /* -------------------------------------------------------------------------------- closed, plan */
 
-static int wrong(struct reading *r)
+static int wrong_body(struct wire_reading *r)
 {
     return kvpi_wire_wrong(&r->in, KVP_E_FORMAT);
 }
 
-static int too_small(struct reading *r)
+static int too_small(struct wire_reading *r)
 {
     return kvpi_wire_wrong(&r->in, KVP_E_TOO_SMALL);
 }
@@ -147,19 +147,19 @@ static int get_closed_id(const mirror *m, in_bytes *in, uint32_t next, uint32_t 
     return kvpi_wire_get(in, &gap) && get_id(m, in, gap, next, out_id);
 }
 
-static int read_closed(struct reading *r)
+static int read_closed(struct wire_reading *r)
 {
     mirror *m = r->m;
     uint32_t n;
     if (!kvpi_wire_get(&r->in, &n) || (r->full && n > 0))
-        return wrong(r);
+        return wrong_body(r);
     r->closed = r->in;
     r->closed_left = n;
     for (uint32_t i = 0, id, next = 0; i < n; i++, next = id + 1) {
         if (!get_closed_id(m, &r->in, next, &id))
             return 0;
         if (m->table.seqs[id].status == 0)
-            return wrong(r);
+            return wrong_body(r);
         if (r->apply) {
             m->closed[i] = id;
             kvpi_wire_table_remove(&m->table, id);
@@ -170,7 +170,7 @@ static int read_closed(struct reading *r)
 }
 
 /* Is this id among the closed ones? Asked with ascending ids, in the first reading. */
-static int is_closed(struct reading *r, uint32_t id)
+static int is_closed(struct wire_reading *r, uint32_t id)
 {
     while (r->closed_left > 0 && r->closed_id <= id) {
         uint32_t closed = 0;
@@ -182,14 +182,14 @@ static int is_closed(struct reading *r, uint32_t id)
     return r->closed_id == id + 1;
 }
 
-static int is_known(struct reading *r, uint32_t id)
+static int is_known(struct wire_reading *r, uint32_t id)
 {
     if (r->m->table.seqs[id].status == 0)
         return 0;
     return r->apply || (!r->full && !is_closed(r, id));
 }
 
-static int get_block(struct reading *r, uint32_t tier, uint32_t *at_block, int32_t *out_block)
+static int get_block(struct wire_reading *r, uint32_t tier, uint32_t *at_block, int32_t *out_block)
 {
     if (!kvpi_wire_get_way(&r->in, at_block))
         return 0;
@@ -199,21 +199,21 @@ static int get_block(struct reading *r, uint32_t tier, uint32_t *at_block, int32
     return 1;
 }
 
-static int read_copy(struct reading *r, uint32_t *phase, uint32_t *at_block, kvp_copy *copy)
+static int read_copy(struct wire_reading *r, uint32_t *phase, uint32_t *at_block, kvp_copy *copy)
 {
     uint32_t phases, group, src_tier, dst_tier;
     if (!kvpi_wire_get(&r->in, &phases) || !kvpi_wire_get(&r->in, &group) ||
         !kvpi_wire_get_byte(&r->in, &src_tier) || !kvpi_wire_get_byte(&r->in, &dst_tier))
         return 0;
     if (src_tier > KVP_HOST || dst_tier > KVP_HOST)
-        return wrong(r);
+        return wrong_body(r);
     if (!get_block(r, src_tier, at_block, &copy->src_block) ||
         !get_block(r, dst_tier, at_block, &copy->dst_block) ||
         !kvpi_wire_get(&r->in, &copy->n_tokens))
         return 0;
     if (phases > UINT32_MAX - *phase || group > UINT16_MAX || copy->n_tokens < 1 ||
         copy->n_tokens > r->m->config.block_tokens)
-        return wrong(r);
+        return wrong_body(r);
     *phase += phases;
     copy->phase = *phase;
     copy->group = (uint16_t)group;
@@ -222,7 +222,7 @@ static int read_copy(struct reading *r, uint32_t *phase, uint32_t *at_block, kvp
     return 1;
 }
 
-static int read_copies(struct reading *r)
+static int read_copies(struct wire_reading *r)
 {
     uint32_t n;
     uint32_t phase = 0;
@@ -243,7 +243,7 @@ static int read_copies(struct reading *r)
 }
 
 /* A slot, from its place in a block and the block. */
-static int read_slot(struct reading *r, uint32_t *at_block, uint32_t place, int64_t *out_slot)
+static int read_slot(struct wire_reading *r, uint32_t *at_block, uint32_t place, int64_t *out_slot)
 {
     int32_t block;
     if (!get_block(r, KVP_DEVICE, at_block, &block))
@@ -252,13 +252,13 @@ static int read_slot(struct reading *r, uint32_t *at_block, uint32_t place, int6
     return 1;
 }
 
-static int read_move(struct reading *r, uint32_t *at_block, uint32_t i, uint32_t n)
+static int read_move(struct wire_reading *r, uint32_t *at_block, uint32_t i, uint32_t n)
 {
     uint32_t src, dst;
     if (!kvpi_wire_get(&r->in, &src) || !kvpi_wire_get(&r->in, &dst))
         return 0;
     if (src >= r->m->config.block_tokens || dst >= r->m->config.block_tokens)
-        return wrong(r);
+        return wrong_body(r);
     for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
         kvp_slot_move move;
         if (!read_slot(r, at_block, src, &move.src) || !read_slot(r, at_block, dst, &move.dst))
@@ -270,14 +270,14 @@ static int read_move(struct reading *r, uint32_t *at_block, uint32_t i, uint32_t
 }
 
 /* Messages without moves do not say so: it is in their head. */
-static int read_moves(struct reading *r)
+static int read_moves(struct wire_reading *r)
 {
     uint32_t n;
     uint32_t at_block = 0;
     if (!(r->parts & KVPI_WIRE_MOVES))
         return 1;
     if (!kvpi_wire_get(&r->in, &n) || n == 0)
-        return wrong(r);
+        return wrong_body(r);
     if (n > r->m->config.max_moves)
         return too_small(r);
     for (uint32_t i = 0; i < n; i++) {
@@ -291,7 +291,7 @@ static int read_moves(struct reading *r)
 /* ------------------------------------------------------------------------------------- entries */
 
 /* Values of positions from .. from + n - 1; `last` becomes the last one. */
-static int read_values(struct reading *r, kvp_wire_news_item *item, int32_t *last)
+static int read_values(struct wire_reading *r, kvp_wire_news_item *item, int32_t *last)
 {
     if (item->n_values > r->m->config.max_step_tokens - r->n_values)
         return too_small(r);
@@ -309,19 +309,19 @@ static int read_values(struct reading *r, kvp_wire_news_item *item, int32_t *las
 }
 
 /* 0 stands for "none": -1. */
-static int read_last(struct reading *r, int32_t *last)
+static int read_last(struct wire_reading *r, int32_t *last)
 {
     uint32_t code;
     if (!kvpi_wire_get(&r->in, &code))
         return 0;
     if (code > (uint32_t)INT32_MAX + 1)
-        return wrong(r);
+        return wrong_body(r);
     *last = (int32_t)(code - 1);
     return 1;
 }
 
 /* Reads row entries from `*i` on, of which there are `end`: a block, or a run of dropped ones. */
-static int read_entries(struct reading *r, int32_t *row, uint32_t *i, uint32_t end)
+static int read_entries(struct wire_reading *r, int32_t *row, uint32_t *i, uint32_t end)
 {
     const uint32_t before = r->at_block;
     uint32_t more = 0;
@@ -333,7 +333,7 @@ static int read_entries(struct reading *r, int32_t *row, uint32_t *i, uint32_t e
         if (!kvpi_wire_get(&r->in, &more))
             return 0;
         if (more >= end - *i)
-            return wrong(r);
+            return wrong_body(r);
     }
     for (uint32_t k = 0; k <= more && r->apply; k++)
         row[*i + k] = block;
@@ -341,7 +341,7 @@ static int read_entries(struct reading *r, int32_t *row, uint32_t *i, uint32_t e
     return 1;
 }
 
-static int read_appended(struct reading *r, uint32_t id, uint32_t n, struct kvpi_wire_seq *now)
+static int read_appended(struct wire_reading *r, uint32_t id, uint32_t n, struct kvpi_wire_seq *now)
 {
     if (n > r->m->config.max_row_blocks - now->blocks)
         return too_small(r);
@@ -357,7 +357,7 @@ static int read_appended(struct reading *r, uint32_t id, uint32_t n, struct kvpi
     return 1;
 }
 
-static int read_replaced(struct reading *r, int32_t *row, uint32_t n_blocks)
+static int read_replaced(struct wire_reading *r, int32_t *row, uint32_t n_blocks)
 {
     uint32_t n;
     if (!kvpi_wire_get(&r->in, &n))
@@ -367,7 +367,7 @@ static int read_replaced(struct reading *r, int32_t *row, uint32_t n_blocks)
         if (!kvpi_wire_get(&r->in, &gap))
             return 0;
         if (next >= n_blocks || gap >= n_blocks - next)
-            return wrong(r);
+            return wrong_body(r);
         next += gap;
         if (!read_entries(r, row, &next, n_blocks))
             return 0;
@@ -375,13 +375,13 @@ static int read_replaced(struct reading *r, int32_t *row, uint32_t n_blocks)
     return 1;
 }
 
-static int read_row(struct reading *r, uint32_t id, struct kvpi_wire_seq *now)
+static int read_wire_row(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now)
 {
     uint32_t n;
     if (!kvpi_wire_get(&r->in, &n))
         return 0;
     if (n > now->blocks)
-        return wrong(r);
+        return wrong_body(r);
     now->blocks -= n;
     for (uint32_t group = 0; group < r->m->config.n_groups; group++) {
         if (!read_replaced(r, kvpi_wire_row(&r->m->table, id, group), now->blocks))
@@ -392,22 +392,22 @@ static int read_row(struct reading *r, uint32_t id, struct kvpi_wire_seq *now)
 
 /* --------------------------------------------------------------------------- windows and trees */
 
-static int read_windows(struct reading *r, uint32_t id)
+static int read_windows(struct wire_reading *r, uint32_t id)
 {
     kvp_window *windows = kvpi_wire_windows(&r->m->table, id);
     uint32_t n;
     if (!kvpi_wire_get(&r->in, &n) || n == 0)
-        return wrong(r);
+        return wrong_body(r);
     for (uint32_t i = 0, next = 0; i < n; i++) {
         uint32_t gap;
         kvp_window window;
         if (!kvpi_wire_get(&r->in, &gap) || gap >= r->m->config.n_groups - next)
-            return wrong(r);
+            return wrong_body(r);
         if (!kvpi_wire_get(&r->in, &window.sink_tokens) ||
             !kvpi_wire_get(&r->in, &window.recent_tokens))
             return 0;
         if (window.recent_tokens == 0 && window.sink_tokens > 0)
-            return wrong(r);
+            return wrong_body(r);
         next += gap;
         if (r->apply)
             windows[next] = window;
@@ -417,13 +417,13 @@ static int read_windows(struct reading *r, uint32_t id)
 }
 
 /* A node's parent is told as how far before it stands; 0: it is a root. */
-static int read_node(struct reading *r, uint32_t id, uint32_t node)
+static int read_node(struct wire_reading *r, uint32_t id, uint32_t node)
 {
     uint32_t token, before;
     if (!kvpi_wire_get_31(&r->in, &token) || !kvpi_wire_get(&r->in, &before))
         return 0;
     if (before > node)
-        return wrong(r);
+        return wrong_body(r);
     if (r->apply) {
         kvpi_wire_node_tokens(&r->m->table, id)[node] = (int32_t)token;
         kvpi_wire_node_parents(&r->m->table, id)[node] =
@@ -433,13 +433,13 @@ static int read_node(struct reading *r, uint32_t id, uint32_t node)
 }
 
 /* How many of the last nodes are void, and those that follow what is left. */
-static int read_tree(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
-                     kvp_wire_news_item *item)
+static int read_wire_tree(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
+                          kvp_wire_news_item *item)
 {
     uint32_t n_void, n;
     if (!kvpi_wire_get(&r->in, &n_void) || n_void > now->nodes || !kvpi_wire_get(&r->in, &n) ||
         (n == 0 && n_void == 0))
-        return wrong(r);
+        return wrong_body(r);
     now->nodes -= n_void;
     item->from_node = now->nodes;
     if (n > r->m->config.max_tree_tokens - now->nodes)
@@ -453,25 +453,25 @@ static int read_tree(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
 }
 
 /* The second byte of bits, where the message has them, and what it announces. */
-static int read_more(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+static int read_more(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
                      kvp_wire_news_item *item)
 {
     uint32_t bits;
     if (!(r->parts & KVPI_WIRE_MORE))
         return 1;
     if (!kvpi_wire_get_byte(&r->in, &bits) || bits > (KVPI_WIRE_WINDOWS | KVPI_WIRE_TREE))
-        return wrong(r);
+        return wrong_body(r);
     return (!(bits & KVPI_WIRE_WINDOWS) || read_windows(r, id)) &&
-           (!(bits & KVPI_WIRE_TREE) || read_tree(r, id, now, item));
+           (!(bits & KVPI_WIRE_TREE) || read_wire_tree(r, id, now, item));
 }
 
-static int read_new(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+static int read_new(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
                     kvp_wire_news_item *item)
 {
     in_bytes *in = &r->in;
     uint32_t n_blocks;
     if (is_known(r, id))
-        return wrong(r);
+        return wrong_body(r);
     *now = (struct kvpi_wire_seq){.last = -1};
     item->is_new = 1;
     if (!kvpi_wire_get_byte(in, &now->status) || !kvpi_wire_get_31(in, &now->tokens) ||
@@ -487,19 +487,19 @@ static int read_new(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
 }
 
 /* How many of the known values are void, and the values that follow what is left. */
-static int read_changed_values(struct reading *r, struct kvpi_wire_seq *now,
+static int read_changed_values(struct wire_reading *r, struct kvpi_wire_seq *now,
                                kvp_wire_news_item *item)
 {
     uint32_t n_void;
     if (!kvpi_wire_get(&r->in, &n_void) || n_void > now->known ||
         !kvpi_wire_get_31(&r->in, &item->n_values))
-        return wrong(r);
+        return wrong_body(r);
     item->from = now->known - n_void;
     now->known = item->from + item->n_values;
     return read_values(r, item, &now->last);
 }
 
-static int read_change(struct reading *r, uint32_t id, struct kvpi_wire_seq *now,
+static int read_change(struct wire_reading *r, uint32_t id, struct kvpi_wire_seq *now,
                        kvp_wire_news_item *item)
 {
     in_bytes *in = &r->in;
@@ -512,11 +512,11 @@ static int read_change(struct reading *r, uint32_t id, struct kvpi_wire_seq *now
            (!(flags & KVPI_WIRE_STEP_TOKENS) || kvpi_wire_get(in, &now->step)) &&
            (!(flags & KVPI_WIRE_VALUES) || read_changed_values(r, now, item)) &&
            (!(flags & KVPI_WIRE_LAST) || read_last(r, &now->last)) &&
-           (!(flags & KVPI_WIRE_ROW) || read_row(r, id, now)) && read_more(r, id, now, item);
+           (!(flags & KVPI_WIRE_ROW) || read_wire_row(r, id, now)) && read_more(r, id, now, item);
 }
 
-static int read_decode(struct reading *r, uint32_t id, uint32_t kind, struct kvpi_wire_seq *now,
-                       kvp_wire_news_item *item)
+static int read_decode(struct wire_reading *r, uint32_t id, uint32_t kind,
+                       struct kvpi_wire_seq *now, kvp_wire_news_item *item)
 {
     now->tokens++;
     now->known++;
@@ -527,7 +527,7 @@ static int read_decode(struct reading *r, uint32_t id, uint32_t kind, struct kvp
 }
 
 /* Counts that contradict each other, or a row that is too short for its tokens. */
-static int is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
+static int seq_is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
 {
     return seq->status != 0 && seq->tokens <= INT32_MAX && seq->known <= seq->tokens &&
            seq->computed <= seq->tokens && seq->cached <= seq->tokens &&
@@ -536,21 +536,21 @@ static int is_sound(const mirror *m, const struct kvpi_wire_seq *seq)
                seq->blocks;
 }
 
-static int read_item(struct reading *r, uint32_t id, uint32_t kind)
+static int read_item(struct wire_reading *r, uint32_t id, uint32_t kind)
 {
     mirror *m = r->m;
     struct kvpi_wire_seq now = m->table.seqs[id];
     kvp_wire_news_item item = {.worker_id = id, .from = now.known, .from_node = now.nodes};
     int ok;
     if (kind != KVPI_WIRE_NEW && !is_known(r, id))
-        return wrong(r);
+        return wrong_body(r);
     switch (kind) {
     case KVPI_WIRE_NEW: ok = read_new(r, id, &now, &item); break;
     case KVPI_WIRE_CHANGE: ok = read_change(r, id, &now, &item); break;
     default: ok = read_decode(r, id, kind, &now, &item); break;
     }
-    if (!ok || !is_sound(m, &now))
-        return wrong(r);
+    if (!ok || !seq_is_sound(m, &now))
+        return wrong_body(r);
     if (r->apply) {
         m->table.n_seqs += item.is_new;
         m->table.seqs[id] = now;
@@ -560,7 +560,7 @@ static int read_item(struct reading *r, uint32_t id, uint32_t kind)
     return 1;
 }
 
-static int read_items(struct reading *r)
+static int read_items(struct wire_reading *r)
 {
     uint32_t n_items;
     uint32_t next = 0;
@@ -574,14 +574,14 @@ static int read_items(struct reading *r)
         if ((head & 3) <= KVPI_WIRE_DECODE_BLOCK && !kvpi_wire_get(&r->in, &more))
             return 0;
         if (more >= n_items - r->news.n_items || more >= r->m->config.max_seqs - id)
-            return wrong(r);
+            return wrong_body(r);
         for (uint32_t last = id + more; id <= last; id++) {
             if (!read_item(r, id, head & 3))
                 return 0;
         }
         next = id;
     }
-    return r->in.at == r->in.end || wrong(r);
+    return r->in.at == r->in.end || wrong_body(r);
 }
 
 /* --------------------------------------------------------------------------------------- apply */
@@ -589,7 +589,7 @@ static int read_items(struct reading *r)
 static kvp_status read_body(mirror *m, const uint8_t *bytes, const kvp_wire_head *head, int apply,
                             kvp_wire_news *out_news)
 {
-    struct reading r = {
+    struct wire_reading r = {
         .m = m,
         .in = {bytes + KVP_WIRE_HEAD_BYTES, bytes + head->n_bytes, KVP_OK},
         .apply = apply,
@@ -722,13 +722,13 @@ static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_w
     const struct kvpi_wire_seq *seq = &m->table.seqs[worker_id];
     *out_seq = (kvp_wire_seq){
         .status = seq->status,
-        .tokens = seq->tokens,
+        .n_tokens = seq->tokens,
         .known_tokens = seq->known,
         .computed_tokens = seq->computed,
         .cached_tokens = seq->cached,
         .step_tokens = seq->step,
         .last_token = seq->last,
-        .blocks = seq->blocks,
+        .n_blocks = seq->blocks,
         .row = kvpi_wire_row(&m->table, worker_id, 0),
         .windows = kvpi_wire_windows(&m->table, worker_id),
         .tree_tokens = seq->nodes,

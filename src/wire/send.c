@@ -36,7 +36,7 @@ typedef struct kvpi_wire_out writer;
 
 /* ------------------------------------------------------------------------------------ creation */
 
-struct places {
+struct sender_places {
     struct kvpi_wire_table_places table;
     size_t memos;
     size_t pending;
@@ -47,7 +47,7 @@ struct places {
     size_t bytes;
 };
 
-static kvp_status plan(const kvp_wire_config *config, struct places *places)
+static kvp_status plan_sender(const kvp_wire_config *config, struct sender_places *places)
 {
     struct kvpi_wire_layout layout = {0};
     if (!kvpi_wire_config_is_valid(config))
@@ -67,11 +67,11 @@ static kvp_status plan(const kvp_wire_config *config, struct places *places)
 
 kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_bytes)
 {
-    struct places places;
+    struct sender_places places;
     kvp_wire_config own;
     kvp_wire_config_init(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan(config, &places);
+    kvp_status status = out_bytes == NULL ? KVP_E_ARG : plan_sender(config, &places);
     if (status == KVP_OK)
         *out_bytes = places.bytes;
     return status;
@@ -80,7 +80,7 @@ kvp_status kvp_wire_sender_bytes(const kvp_wire_config *config, size_t *out_byte
 kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache *cache,
                                   void *memory, size_t memory_bytes, kvp_wire_sender **out_sender)
 {
-    struct places places;
+    struct sender_places places;
     kvp_config cache_config;
     kvp_wire_config own;
     uint32_t owned;
@@ -88,7 +88,7 @@ kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const kvp_cache
         return KVP_E_ARG;
     kvp_wire_config_init(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
-    kvp_status status = plan(config, &places);
+    kvp_status status = plan_sender(config, &places);
     if (status == KVP_OK)
         status = kvp_cache_config(cache, &cache_config);
     if (status != KVP_OK)
@@ -182,7 +182,7 @@ static int is_decode(const struct kvpi_wire_seq *old, const pending *p)
            p->same == old->blocks && p->more == 0;
 }
 
-static uint32_t kind_of(const sender *s, const pending *p)
+static uint32_t kind_of_change(const sender *s, const pending *p)
 {
     const struct kvpi_wire_seq *old = &s->table.seqs[p->id];
     if (p->is_new)
@@ -244,12 +244,12 @@ static kvp_status read_seq(const sender *s, const kvp_wire_item *item, pending *
     if (status != KVP_OK)
         return status;
     if (item->status < 1 || item->status > 255 ||
-        item->step_tokens > info.tokens + info.tree_tokens)
+        item->step_tokens > info.n_tokens + info.tree_tokens)
         return KVP_E_ARG;
     if (info.tier != KVP_DEVICE)
         return KVP_E_STATE;
     p->now.status = item->status;
-    p->now.tokens = info.tokens;
+    p->now.tokens = info.n_tokens;
     p->now.known = info.known_tokens;
     p->now.computed = info.computed_tokens;
     p->now.cached = info.cached_tokens;
@@ -288,7 +288,7 @@ static kvp_status prepare_item(const sender *s, const kvp_wire_item *item, int i
     }
     if (status != KVP_OK)
         return status;
-    p->kind = kind_of(s, p);
+    p->kind = kind_of_change(s, p);
     p->memo.base = base_of(&p->now);
     return hash_values(s, item, p->memo.base, p->now.known, &p->memo.hash);
 }
@@ -307,7 +307,7 @@ static kvp_status check_closed(const sender *s, const kvp_wire_step *step)
     return KVP_OK;
 }
 
-static kvp_status check_copies(const sender *s, const kvp_wire_step *step)
+static kvp_status check_step_copies(const sender *s, const kvp_wire_step *step)
 {
     if (step->n_copies > 0 && step->copies == NULL)
         return KVP_E_ARG;
@@ -345,7 +345,7 @@ static kvp_status check_moves(const sender *s, const kvp_wire_step *step)
     return KVP_OK;
 }
 
-static kvp_status prepare(sender *s, const kvp_wire_step *step, int full)
+static kvp_status prepare_step(sender *s, const kvp_wire_step *step, int full)
 {
     uint64_t n_values = 0;
     uint32_t c = 0; /* walks along the closed ids */
@@ -370,7 +370,7 @@ static kvp_status prepare(sender *s, const kvp_wire_step *step, int full)
 
 /* --------------------------------------------------------------------------------------- write */
 
-static void put_head(const sender *s, writer *out, int full)
+static void put_wire_head(const sender *s, writer *out, int full)
 {
     uint8_t *head = out->bytes;
     memcpy(head + KVPI_WIRE_AT_MAGIC, "kvpw", 4);
@@ -433,11 +433,11 @@ kvp_status kvp_wire_sender_encode(kvp_wire_sender *s, const kvp_wire_step *step,
     writer out = {bytes, capacity, KVP_WIRE_HEAD_BYTES};
     kvp_status status = check_closed(s, step);
     if (status == KVP_OK)
-        status = check_copies(s, step);
+        status = check_step_copies(s, step);
     if (status == KVP_OK)
         status = check_moves(s, step);
     if (status == KVP_OK)
-        status = prepare(s, step, full);
+        status = prepare_step(s, step, full);
     if (status != KVP_OK)
         return status;
     status = kvpi_wire_write(s, step, full, &out);
@@ -450,7 +450,7 @@ kvp_status kvp_wire_sender_encode(kvp_wire_sender *s, const kvp_wire_step *step,
         return KVP_OK;
     if (out.n > capacity)
         return KVP_E_TOO_SMALL;
-    put_head(s, &out, full);
+    put_wire_head(s, &out, full);
     remember(s, step, full);
     return KVP_OK;
 }

@@ -23,7 +23,7 @@
 
 enum { ALIGN = 64 };
 
-static void config_defaults(kvp_wire_config *config)
+static void wire_defaults(kvp_wire_config *config)
 {
     *config = (kvp_wire_config){
         .struct_size = sizeof *config,
@@ -41,7 +41,7 @@ static void config_defaults(kvp_wire_config *config)
 void kvp_wire_config_init_sized(kvp_wire_config *config, size_t config_size)
 {
     kvp_wire_config full;
-    config_defaults(&full);
+    wire_defaults(&full);
     kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
@@ -92,7 +92,7 @@ kvp_status kvp_wire_config_of_sized(const kvp_cache *cache, kvp_wire_config *out
     return status;
 }
 
-static int config_wrong(const kvp_wire_config *c, kvp_why *why)
+static int wire_wrong(const kvp_wire_config *c, kvp_why *why)
 {
     return kvpi_why_range(why, "block_tokens", c->block_tokens, 1, KVP_BLOCK_TOKENS_MAX) ||
            kvpi_why_range(why, "n_blocks", c->n_blocks, 2, INT32_MAX) ||
@@ -110,16 +110,16 @@ static int config_wrong(const kvp_wire_config *c, kvp_why *why)
 
 int kvpi_wire_config_is_valid(const kvp_wire_config *config)
 {
-    return config != NULL && !config_wrong(config, NULL);
+    return config != NULL && !wire_wrong(config, NULL);
 }
 
 kvp_status kvp_wire_config_check(const kvp_wire_config *config, kvp_why *out_why)
 {
     kvp_wire_config own;
-    config_defaults(&own);
+    wire_defaults(&own);
     const kvp_wire_config *known = kvpi_sized_take(config, &own, sizeof(own));
     kvpi_why_clear(out_why);
-    return kvpi_why_missing(out_why, config, known, "config") || config_wrong(known, out_why)
+    return kvpi_why_missing(out_why, config, known, "config") || wire_wrong(known, out_why)
                ? KVP_E_ARG
                : KVP_OK;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the documentation promises: the C in README.md is examples/quickstart.c, the program in
-# docs/EMBEDDING.md gives the output printed there, links lead somewhere, and the commands in the
-# README's table run.
+# What the documentation promises: the C in README.md is a part of examples/quickstart.c, links lead
+# somewhere, find_package asks for this version, and the commands of docs/TOUR.md run and write under
+# build/ only. programs.sh runs the programs of docs/.
 set -u
 : "${KVPAGER:?the command}" "${KVP_SOURCE:?the source directory}" "${KVP_BUILD:?the build directory}"
 failures=0
@@ -21,57 +21,65 @@ fenced() {
 }
 
 # ---------------------------------------------------------------------------- the README's example
-fenced c "$KVP_SOURCE/README.md" >"$work/quickstart.c"
-diff -u "$KVP_SOURCE/examples/quickstart.c" "$work/quickstart.c" ||
-    fail "README.md's example is not examples/quickstart.c"
+part=$(fenced c "$KVP_SOURCE/README.md")
+[ -n "$part" ] || fail "no C in README.md"
+[[ $(sed 's/^    //' "$KVP_SOURCE/examples/quickstart.c") == *"$part"* ]] ||
+    fail "README.md's C is no part of examples/quickstart.c"
 sed -n 's/^    \([0-9]* of 100 prompt tokens are cached\)$/\1/p' "$KVP_SOURCE/README.md" >"$work/output"
 diff -u "$KVP_SOURCE/examples/quickstart.expected" "$work/output" ||
     fail "README.md shows another output of it"
-
-# ------------------------------------------------------------------------- docs/EMBEDDING.md's program
-# Compiled as the library was: its compiler, and its sanitizers if it has any.
-compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$KVP_BUILD/CMakeCache.txt")
-sanitize=$(sed -n 's/^KVP_SANITIZE:[A-Z]*=\(..*\)$/-fsanitize=\1/p' "$KVP_BUILD/CMakeCache.txt")
-fenced c "$KVP_SOURCE/docs/EMBEDDING.md" >"$work/embedding.c"
-fenced text "$KVP_SOURCE/docs/EMBEDDING.md" >"$work/wanted"
-# shellcheck disable=SC2086 # no word at all when there are no sanitizers
-if "${compiler:-cc}" -std=c11 -Wall -Wextra -Werror $sanitize -I "$KVP_SOURCE/include" \
-    -o "$work/embedding" "$work/embedding.c" "$KVP_BUILD/libkvpager.a" -lm; then
-    "$work/embedding" >"$work/got" || fail "the program in docs/EMBEDDING.md ends with $?"
-    [ -s "$work/wanted" ] || fail "no output in docs/EMBEDDING.md"
-    diff -u "$work/wanted" "$work/got" || fail "it prints something else than docs/EMBEDDING.md says"
-else
-    fail "the program in docs/EMBEDDING.md does not compile"
-fi
 
 # ------------------------------------------------------------------------------------------- links
 for page in "$KVP_SOURCE"/*.md "$KVP_SOURCE"/docs/*.md; do
     grep -o '](\([^)#:]*\))' "$page" | sed 's/^](//; s/)$//' | while read -r link; do
         [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
     done
+    # Images of <picture>.
+    grep -oE '(src|srcset)="[^":]*"' "$page" | sed 's/^[^"]*"//; s/"$//' | while read -r link; do
+        [ -e "$(dirname "$page")/$link" ] || echo "$page: $link"
+    done
 done >"$work/dead"
 [ ! -s "$work/dead" ] || fail "dead links:" "$(cat "$work/dead")"
 
-# --------------------------------------------------------------------------------------- the table
-# Rows in order, in a folder that looks like the repository after `make run`: later ones read what
+# ---------------------------------------------------------------------------------------- versions
+version=$(sed -n 's/^project(kvpager VERSION \([0-9]*\.[0-9]*\)\..*/\1/p' "$KVP_SOURCE/CMakeLists.txt")
+[ -n "$version" ] || fail "no version in CMakeLists.txt"
+grep -oE 'find_package\(kvpager [0-9.]+' "$KVP_SOURCE"/*.md "$KVP_SOURCE"/docs/*.md >"$work/wants"
+[ -s "$work/wants" ] || fail "no page has find_package(kvpager VERSION"
+! grep -v " $version\$" "$work/wants" || fail "these do not find version $version"
+
+# ---------------------------------------------------------------------------------------- the tour
+# Rows in order, in a folder that looks like the repository after `make`: later ones read what
 # earlier ones wrote. Audited builds are too slow for them.
-grep '^|' "$KVP_SOURCE/README.md" | grep -o '`build/release/[^`]*`' | tr -d '`' >"$work/commands"
+tour=$KVP_SOURCE/docs/TOUR.md
+sed -n 's/^|.*| `\(build\/release\/[^`]*\)` |.*/\1/p' "$tour" >"$work/commands"
 n_commands=$(wc -l <"$work/commands")
-[ "$n_commands" -ge 10 ] || fail "only $n_commands commands found in README.md's table"
+[ "$n_commands" -ge 40 ] || fail "only $n_commands commands found in docs/TOUR.md"
+grep -E '^\|.*\| `(build/release/|ctest |make )' "$tour" >"$work/rows"
+! grep -vE '\| (< 0\.1|[0-9]+\.[0-9]|[0-9]+) s \|$' "$work/rows" || fail "rows of docs/TOUR.md without a time"
 if [ "${KVP_CHECK:-0}" = 0 ]; then
     mkdir -p "$work/root/build"
     ln -s "$KVP_BUILD" "$work/root/build/release"
     ln -s "$KVP_SOURCE/data" "$work/root/data"
+    data=$(ls -l "$KVP_SOURCE/data")
     cd "$work/root" || exit 1
+    TIMEFORMAT="%U %S"
     while read -r command; do
+        case $command in
+        */test_store_*) # Without libcrypto there are no stores.
+            [ -x "${command%% *}" ] || { echo "skipped: $command"; continue; } ;;
+        esac
         # shellcheck disable=SC2086 # a program and its arguments, no quotes in them
-        $command </dev/null >"$work/out" 2>"$work/err" ||
-            { fail "status $?: $command"; tail -n 5 "$work/err"; }
+        { time $command </dev/null >"$work/out" 2>"$work/err" ||
+            { fail "status $?: $command"; tail -n 5 "$work/err"; }; } 2>"$work/time"
+        awk -v what="$command" 'NF == 2 { printf "%6.1f s  %s\n", $1 + $2, what }' "$work/time"
         [ -s "$work/out" ] || case $command in
         *" -o "*) ;;
         *) fail "prints nothing: $command" ;;
         esac
     done <"$work/commands"
+    [ "$(ls -A)" = $'build\ndata' ] || fail "docs/TOUR.md writes outside build/:" "$(ls -A)"
+    [ "$(ls -l "$KVP_SOURCE/data")" = "$data" ] || fail "docs/TOUR.md writes into data/"
 fi
 
 [ "$failures" = 0 ] || { echo "$failures failed"; exit 1; }

@@ -1,4 +1,4 @@
-/* kvpager/ucx/link.h: links over UCX. Shared memory on one machine, RDMA where there is any, TCP.
+/* kvpager/ucx/link.h: links over UCX. Shared memory on one machine, RDMA if there is any, TCP.
  *
  *   kvp_ucx_create(NULL, &ucx);
  *   kvp_ucx_open(ucx, card, sizeof card, &n, &link);       one for each peer
@@ -6,13 +6,14 @@
  *   kvp_ucx_connect(link, their_card, n, &ends);
  *   kvp_sender_attach(sender, &ends, &number);
  *
- * A library of its own, libkvpager_ucx, and the only part of kvpager that needs UCX: tagged
- * messages (ucp_tag_send_nbx), so they arrive in the order in which they were sent. UCX's own
+ * This is a separate library, libkvpager_ucx, and the only part of kvpager that needs UCX. It sends
+ * tagged messages (ucp_tag_send_nbx), which arrive in the order in which they were sent. UCX's own
  * configuration applies: UCX_TLS=tcp, and so on.
  *
- * A peer that dies: over TCP and RDMA UCX can say so, then the link says KVP_E_PEER; over shared
- * memory (UCX 1.13) it cannot, and the link is merely silent. With KVP_UCX_REPORTED only ways that
- * can are used; else the caller learns of it elsewhere, and gives up: kvp_receiver_abort.
+ * A peer may die. Over TCP and RDMA UCX can report it, and then the link returns KVP_E_PEER. Over
+ * shared memory (UCX 1.13) it cannot, and the link is silent. With KVP_UCX_REPORTED only transports
+ * that can report it are used. Otherwise the caller must detect it elsewhere, and call
+ * kvp_receiver_abort.
  *
  * Rules: all of one kvp_ucx is used from one thread at a time. Nothing blocks but destroy. Links
  * make progress together: progress of one moves all links of its kvp_ucx.
@@ -29,7 +30,7 @@ extern "C" {
 /* A UCX context and worker. */
 typedef struct kvp_ucx kvp_ucx;
 
-/* Which ways to a peer are used. */
+/* Which transports to a peer are used. */
 enum {
     KVP_UCX_ANY = 0,     /* the fastest there is: shared memory on one machine (default) */
     KVP_UCX_REPORTED = 1 /* the fastest of those on which UCX reports that the peer is gone */

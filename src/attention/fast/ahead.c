@@ -26,8 +26,8 @@ static uint32_t lines_of_rows(const struct kvpi_cut *k, const struct kvpi_cut *v
 }
 
 /* Each `step` rows are cut as if they were one. */
-static uint32_t cut_rows(const struct kvpi_cut *cut, uint32_t n_keys, uint32_t step, uint32_t lines,
-                         size_t offset, const unsigned char **out)
+static uint32_t cut_ahead(const struct kvpi_cut *cut, uint32_t n_keys, uint32_t step,
+                          uint32_t lines, size_t offset, const unsigned char **out)
 {
     const uint32_t n_bytes = step * cut->row_bytes;
     uint32_t n = 0;
@@ -48,9 +48,9 @@ void kvpi_pieces_make(struct kvpi_pieces *pieces, const struct kvpi_places *plac
     pieces->head = head;
     pieces->k_stride = k->part->head_stride;
     pieces->v_stride = v->part->head_stride;
-    pieces->n_k = cut_rows(k, n_keys, step, pieces->lines, head * pieces->k_stride, pieces->at);
-    pieces->n_v =
-        cut_rows(v, n_keys, step, pieces->lines, head * pieces->v_stride, pieces->at + pieces->n_k);
+    pieces->n_k = cut_ahead(k, n_keys, step, pieces->lines, head * pieces->k_stride, pieces->at);
+    pieces->n_v = cut_ahead(v, n_keys, step, pieces->lines, head * pieces->v_stride,
+                            pieces->at + pieces->n_k);
     /* Units begin a quarter of a page behind where pages do. */
     pieces->first_unit = early ? KVPI_UNIT / 4 : KVPI_UNIT;
     pieces->n_ahead = early && pieces->n_k + pieces->n_v > 0 ? pieces->n_k + pieces->n_v

@@ -1,11 +1,11 @@
 /* ahead: the lines that come 5 KB after those in use, asked for while these are used.
  *
  * K and V of a head are cut into pieces of up to 256 bytes, in the order in which they are used: K,
- * V, then the next head's or the next tile's. Sixteen pieces, in most layouts 4 KB in a row, are
- * asked for column by column: the first line of each, the second of each, and so on. A processor
- * that fetches the rest of a page on its own has then seen some lines of it before the work is
- * there; line after line, both would fetch the same ones. What distance and order give is in
- * bench/TRIED.md. */
+ * V, then the next head's or the next tile's. Sixteen pieces (in most layouts 4 KB in a row) are
+ * requested column by column: the first line of each, the second of each, and so on. A processor
+ * with a page prefetcher has then seen some lines of a page before they are used. Requested line
+ * after line, both would fetch the same lines. bench/TRIED.md has the gain of distance and order.
+ */
 #ifndef KVPI_AHEAD_H
 #define KVPI_AHEAD_H
 

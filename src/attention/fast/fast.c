@@ -178,7 +178,7 @@ static double *turn_of(const struct job *job, uint32_t query)
     return job->desk->turn + 2 * (size_t)query * job->call->rope.n_pairs;
 }
 
-static void set_turn(const struct kvpi_rope *rope, double position, double *turn)
+static void set_query_turn(const struct kvpi_rope *rope, double position, double *turn)
 {
     for (uint32_t pair = 0; pair < rope->n_pairs; pair++) {
         const double angle = position * rope->frequencies[pair];
@@ -203,7 +203,7 @@ static void set_turns(const struct job *job)
         double *turn = turn_of(job, query);
         const double *last = turn - 2 * (size_t)rope->n_pairs;
         if (position != before + 1.0)
-            set_turn(rope, position, turn);
+            set_query_turn(rope, position, turn);
         for (size_t i = 0; i < 2 * (size_t)rope->n_pairs && position == before + 1.0; i += 2) {
             turn[i] = last[i] * one[i] - last[i + 1] * one[i + 1];
             turn[i + 1] = last[i] * one[i + 1] + last[i + 1] * one[i];
@@ -232,7 +232,7 @@ static void load_row(const struct job *job, uint32_t query, uint32_t head, float
     const struct call *call = job->call;
     const uint32_t token = (uint32_t)call->fast->plan.token_of[query_index(job, query)];
     const uint32_t size = call->layer->k.size;
-    memcpy(out, kvpi_row(&call->attention->q, token, head), size * sizeof *out);
+    memcpy(out, kvpi_shape_row(&call->attention->q, token, head), size * sizeof *out);
     turn_query(job, turn_of(job, query), out);
     for (uint32_t e = 0; e < size; e++)
         out[e] *= call->q_scale;
@@ -570,7 +570,7 @@ static void end_item(const struct job *job)
     }
 }
 
-static void run_item(struct call *call, struct kvpi_desk *desk, uint64_t index)
+static void run_piece(struct call *call, struct kvpi_desk *desk, uint64_t index)
 {
     struct job job = {.call = call, .desk = desk, .item = kvpi_plan_item(&call->fast->plan, index)};
     (void)kvpi_keys_make(&job.keys, call->batch, job.item.segment->seq);
@@ -664,7 +664,7 @@ static void work_on_items(void *context, uint32_t index, uint32_t n)
     if (call->rope.mode == KVP_ROPE_AT_READ)
         kvpi_turns_begin(&desk->turns);
     for (uint64_t item = take_item(call); item < call->fast->plan.n_items; item = take_item(call))
-        run_item(call, desk, item);
+        run_piece(call, desk, item);
 }
 
 static void work_on_merges(void *context, uint32_t index, uint32_t n)
@@ -729,8 +729,8 @@ static void merge_row(const kvp_merge *merge, const struct kvpi_kernels *kernels
         kvp_rows outs = merge->partials[i].out, lses = merge->partials[i].lse;
         kvpi_rows_resolve(&outs, &out);
         kvpi_rows_resolve(&lses, &lse);
-        rows[i] = kvpi_row(&outs, token, head);
-        found[i] = *kvpi_row(&lses, token, head);
+        rows[i] = kvpi_shape_row(&outs, token, head);
+        found[i] = *kvpi_shape_row(&lses, token, head);
         largest = found[i] <= largest ? largest : found[i];
     }
     for (uint32_t i = 0; i < merge->n_partials; i++) {

@@ -1,6 +1,6 @@
-/* many_rows: scores and values of many queries, as products of matrices in f32. K is turned round
- * once a tile, so that keys lie side by side: nothing has to be summed across a register, and what
- * turning costs is shared by all queries. For processors that have no tiles.
+/* many_rows: scores and values of many queries, as products of matrices in f32. K is transposed
+ * once a tile, so that keys lie side by side. Then nothing is summed across a register, and all
+ * queries share the cost. For processors without tiles.
  *
  * work: [dims, 64] K. */
 #ifndef KVPI_MANY_ROWS_H

@@ -1,6 +1,6 @@
-/* narrow: K and V of f16, bf16 and int8 as they lie, in products of f32: where a processor can make
- * f32 of them in an instruction or two, but cannot multiply them. For few queries that is done in
- * registers, for many once a tile.
+/* narrow: K and V of f16, bf16 and int8 in place, multiplied as f32. For processors that convert
+ * them to f32 in an instruction or two, but cannot multiply them. For few queries the conversion is
+ * in registers, for many queries once a tile.
  *
  * work: [64, dims] K, then [64, v_dims] V. */
 #ifndef KVPI_NARROW_H

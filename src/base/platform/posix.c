@@ -18,13 +18,13 @@ static int error_of(int result)
     return result < 0 ? -errno : result;
 }
 
-static int open_folder(void *context, const char *path)
+static int open_directory(void *context, const char *path)
 {
     (void)context;
     return error_of(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
-static int kind_of(void *context, int folder, const char *name)
+static int kind_of_file(void *context, int folder, const char *name)
 {
     struct stat about;
     (void)context;
@@ -37,7 +37,7 @@ static int kind_of(void *context, int folder, const char *name)
                                     : KVPI_SYSTEM_OTHER;
 }
 
-static int create(void *context, int folder, const char *name)
+static int create_file(void *context, int folder, const char *name)
 {
     (void)context;
     return error_of(openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
@@ -58,7 +58,7 @@ static int sync_file(void *context, int file)
 }
 
 /* A file system that cannot put a folder on the disk by itself says EINVAL: nothing to be done. */
-static int sync_folder(void *context, int folder)
+static int sync_directory(void *context, int folder)
 {
     (void)context;
     return fsync(folder) != 0 && errno != EINVAL ? -errno : 0;
@@ -84,5 +84,5 @@ static int close_file(void *context, int file)
 }
 
 const struct kvpi_system kvpi_system_posix = {
-    NULL,      open_folder, kind_of,     create,      write_bytes,
-    sync_file, sync_folder, rename_file, remove_file, close_file};
+    NULL,      open_directory, kind_of_file, create_file, write_bytes,
+    sync_file, sync_directory, rename_file,  remove_file, close_file};

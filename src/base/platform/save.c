@@ -29,18 +29,18 @@
 /* A part is left behind by each process that was killed in the middle: as many are passed over. */
 #define PARTS_MAX 1000
 
-struct save {
+struct file_save {
     const struct kvpi_system *system;
     const char *name; /* in the folder */
     int folder;
     int file;
-    int error;          /* the first one */
-    size_t n;           /* bytes in the buffer */
+    int error; /* the first one */
+    size_t n;  /* bytes in the buffer */
     unsigned char *buffer;
     char part[NAME_BYTES + 24];
 };
 
-static int fail(struct save *save, int error)
+static int fail_save(struct file_save *save, int error)
 {
     if (save->error == 0) {
         save->error = error;
@@ -50,7 +50,7 @@ static int fail(struct save *save, int error)
 
 /* ------------------------------------------------------------------------------------- writing */
 
-static int write_all(struct save *save, const unsigned char *bytes, size_t n)
+static int write_all(struct file_save *save, const unsigned char *bytes, size_t n)
 {
     while (n > 0) {
         const int64_t done = save->system->write(save->system->context, save->file, bytes, n);
@@ -58,7 +58,7 @@ static int write_all(struct save *save, const unsigned char *bytes, size_t n)
             continue;
         }
         if (done <= 0 || (uint64_t)done > n) {
-            return fail(save, done < 0 ? (int)-done : EIO);
+            return fail_save(save, done < 0 ? (int)-done : EIO);
         }
         bytes += done;
         n -= (size_t)done;
@@ -66,17 +66,17 @@ static int write_all(struct save *save, const unsigned char *bytes, size_t n)
     return 0;
 }
 
-static int flush(struct save *save)
+static int flush_file(struct file_save *save)
 {
     const size_t n = save->n;
     save->n = 0;
     return write_all(save, save->buffer, n);
 }
 
-static int take(void *context, const void *bytes, size_t n)
+static int take_saved(void *context, const void *bytes, size_t n)
 {
-    struct save *save = context;
-    if (n > BUFFER_BYTES - save->n && flush(save) != 0) {
+    struct file_save *save = context;
+    if (n > BUFFER_BYTES - save->n && flush_file(save) != 0) {
         return -1;
     }
     if (n > BUFFER_BYTES) {
@@ -89,12 +89,12 @@ static int take(void *context, const void *bytes, size_t n)
 
 /* ----------------------------------------------------------------------------------- the steps */
 
-static int open_folder(struct save *save, const char *path)
+static int open_folder(struct file_save *save, const char *path)
 {
     const size_t n = (size_t)(save->name - path); /* with the last slash */
     char *folder = malloc(n + 2);
     if (folder == NULL) {
-        return fail(save, ENOMEM);
+        return fail_save(save, ENOMEM);
     }
     memcpy(folder, path, n);
     folder[n] = '.';
@@ -103,78 +103,78 @@ static int open_folder(struct save *save, const char *path)
         save->folder = save->system->open_folder(save->system->context, folder);
     } while (save->folder == -EINTR);
     free(folder);
-    return save->folder < 0 ? fail(save, -save->folder) : 0;
+    return save->folder < 0 ? fail_save(save, -save->folder) : 0;
 }
 
 /* Only a file is replaced: what else has the name stays, and is not written through. */
-static int check_target(struct save *save)
+static int check_target(struct file_save *save)
 {
     const int kind = save->system->kind_of(save->system->context, save->folder, save->name);
     switch (kind) {
     case KVPI_SYSTEM_NOTHING:
     case KVPI_SYSTEM_FILE: return 0;
-    case KVPI_SYSTEM_FOLDER: return fail(save, EISDIR);
-    case KVPI_SYSTEM_LINK: return fail(save, ELOOP);
-    case KVPI_SYSTEM_OTHER: return fail(save, ENOTSUP);
-    default: return fail(save, -kind);
+    case KVPI_SYSTEM_FOLDER: return fail_save(save, EISDIR);
+    case KVPI_SYSTEM_LINK: return fail_save(save, ELOOP);
+    case KVPI_SYSTEM_OTHER: return fail_save(save, ENOTSUP);
+    default: return fail_save(save, -kind);
     }
 }
 
-static int create_part(struct save *save)
+static int create_part(struct file_save *save)
 {
     save->file = -EEXIST;
     for (unsigned i = 0; i < PARTS_MAX && (save->file == -EEXIST || save->file == -EINTR); i++) {
         (void)snprintf(save->part, sizeof(save->part), "%.*s.part-%u", NAME_BYTES, save->name, i);
         save->file = save->system->create(save->system->context, save->folder, save->part);
     }
-    return save->file < 0 ? fail(save, -save->file) : 0;
+    return save->file < 0 ? fail_save(save, -save->file) : 0;
 }
 
-static int sync_part(struct save *save)
+static int sync_part(struct file_save *save)
 {
     int done;
     do {
         done = save->system->sync(save->system->context, save->file);
     } while (done == -EINTR);
-    return done < 0 ? fail(save, -done) : 0;
+    return done < 0 ? fail_save(save, -done) : 0;
 }
 
-static int close_part(struct save *save)
+static int close_part(struct file_save *save)
 {
     const int done = save->system->close(save->system->context, save->file);
-    return done < 0 ? fail(save, -done) : 0;
+    return done < 0 ? fail_save(save, -done) : 0;
 }
 
-static int rename_part(struct save *save)
+static int rename_part(struct file_save *save)
 {
     const struct kvpi_system *system = save->system;
     const int done = system->rename(system->context, save->folder, save->part, save->name);
-    return done < 0 ? fail(save, -done) : 0;
+    return done < 0 ? fail_save(save, -done) : 0;
 }
 
-static void remove_part(const struct save *save)
+static void remove_part(const struct file_save *save)
 {
     (void)save->system->remove(save->system->context, save->folder, save->part);
 }
 
-static int sync_folder(struct save *save)
+static int sync_folder(struct file_save *save)
 {
     int done;
     do {
         done = save->system->sync_folder(save->system->context, save->folder);
     } while (done == -EINTR);
-    return done < 0 ? fail(save, -done) : 0;
+    return done < 0 ? fail_save(save, -done) : 0;
 }
 
 /* ------------------------------------------------------------------------------------ the whole */
 
 /* Write the part, and put it in its place. */
-static kvp_status save_part(struct save *save, kvp_cache *cache,
+static kvp_status save_part(struct file_save *save, kvp_cache *cache,
                             const kvp_snapshot_options *options)
 {
-    const kvp_sink sink = {save, take};
+    const kvp_sink sink = {save, take_saved};
     kvp_status status = kvp_snapshot_save(cache, options, &sink);
-    int wrong = status != KVP_OK || flush(save) != 0 || sync_part(save) != 0;
+    int wrong = status != KVP_OK || flush_file(save) != 0 || sync_part(save) != 0;
     wrong = close_part(save) != 0 || wrong;
     wrong = wrong || rename_part(save) != 0;
     if (wrong) {
@@ -184,7 +184,7 @@ static kvp_status save_part(struct save *save, kvp_cache *cache,
     return sync_folder(save) == 0 ? KVP_OK : KVP_E_IO;
 }
 
-static kvp_status save_in_folder(struct save *save, kvp_cache *cache,
+static kvp_status save_in_folder(struct file_save *save, kvp_cache *cache,
                                  const kvp_snapshot_options *options)
 {
     if (check_target(save) != 0 || create_part(save) != 0) {
@@ -200,14 +200,14 @@ kvp_status kvpi_save_snapshot(kvp_cache *cache, const kvp_snapshot_options *opti
         return KVP_E_ARG;
     }
     const char *slash = strrchr(path, '/');
-    struct save save = {.system = system, .name = slash == NULL ? path : slash + 1};
+    struct file_save save = {.system = system, .name = slash == NULL ? path : slash + 1};
     kvp_status status = KVP_E_IO;
     save.buffer = malloc(BUFFER_BYTES);
     if (save.buffer == NULL) {
         return KVP_E_NO_MEMORY;
     }
     if (*save.name == '\0') {
-        (void)fail(&save, EISDIR);
+        (void)fail_save(&save, EISDIR);
     } else if (open_folder(&save, path) == 0) {
         status = save_in_folder(&save, cache, options);
         (void)system->close(system->context, save.folder);

@@ -39,7 +39,7 @@ static int open_device(void)
     return file;
 }
 
-static int read_all(int file, uint8_t *out, size_t n_bytes)
+static int read_random(int file, uint8_t *out, size_t n_bytes)
 {
     size_t n = 0;
     while (n < n_bytes) {
@@ -61,7 +61,7 @@ static int from_device(uint8_t *out, size_t n_bytes)
         return 0;
     }
     const int good =
-        fstat(file, &about) == 0 && S_ISCHR(about.st_mode) && read_all(file, out, n_bytes);
+        fstat(file, &about) == 0 && S_ISCHR(about.st_mode) && read_random(file, out, n_bytes);
     (void)close(file);
     return good;
 }

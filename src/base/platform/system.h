@@ -1,8 +1,8 @@
-/* system: what writing a file whole asks of the system, as a table of functions, so that a test can
- * put a disk there that is cut off at any moment.
+/* system: the system calls for writing a file whole, as a table of functions. A test can put a disk
+ * there that is cut off at any moment.
  *
- * Each function gives 0 or more when it is done, else minus an error number of errno.h. A folder is
- * opened once; names are names in it, so that nobody can exchange the folder meanwhile.
+ * Each function returns 0 or more on success, else minus an error number of errno.h. A folder is
+ * opened once, and names are relative to it, so the folder cannot be exchanged meanwhile.
  */
 #ifndef KVPI_SYSTEM_H
 #define KVPI_SYSTEM_H

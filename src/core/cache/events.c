@@ -45,7 +45,7 @@ static int is_told(const kvp_cache *cache, uint32_t where, uint32_t node)
 }
 
 /* What a reader asks for. */
-struct reading {
+struct event_reading {
     uint64_t from;
     uint32_t capacity;
     kvp_event *out_events;
@@ -136,7 +136,7 @@ static int is_gone(const struct kvpi_events *events, uint64_t number, uint64_t b
 }
 
 /* How many events there are from `from` on, `capacity` at most; copied, whole or not. */
-static uint32_t copy_events(const kvp_cache *cache, const struct reading *r, uint64_t newest)
+static uint32_t copy_events(const kvp_cache *cache, const struct event_reading *r, uint64_t newest)
 {
     const uint32_t U = cache->config.unit_tokens;
     const uint64_t there = newest + 1 - r->from;
@@ -153,7 +153,8 @@ static uint32_t copy_events(const kvp_cache *cache, const struct reading *r, uin
     return n;
 }
 
-static kvp_status read_events(const kvp_cache *cache, const struct reading *r, uint32_t *out_n)
+static kvp_status read_events(const kvp_cache *cache, const struct event_reading *r,
+                              uint32_t *out_n)
 {
     const struct kvpi_events *events = &cache->events;
     const uint64_t newest = __atomic_load_n(&events->newest, __ATOMIC_ACQUIRE);
@@ -170,7 +171,7 @@ static kvp_status read_events(const kvp_cache *cache, const struct reading *r, u
 kvp_status kvp_events_read(const kvp_cache *cache, uint64_t from, kvp_event *out_events,
                            uint32_t capacity, int32_t *out_tokens, uint32_t *out_n_events)
 {
-    const struct reading r = {from, capacity, out_events, out_tokens};
+    const struct event_reading r = {from, capacity, out_events, out_tokens};
     kvp_status status = KVP_E_AGAIN;
     uint32_t n = 0;
     if (cache == NULL || out_n_events == NULL || (out_events == NULL && capacity > 0) ||

@@ -43,8 +43,8 @@ struct part {
     int asked;              /* the question is for room only: tokens, or nodes of a tree */
 };
 
-static struct part part_of(const kvp_batch *batch, const int32_t *parents, uint32_t index,
-                           uint64_t first_token)
+static struct part part_of_batch(const kvp_batch *batch, const int32_t *parents, uint32_t index,
+                                 uint64_t first_token)
 {
     struct part part = {NULL,        batch->n_tokens == NULL ? 1 : batch->n_tokens[index],
                         batch->keys, batch->n_keys,
@@ -401,7 +401,7 @@ static kvp_status count_batch(kvp_cache *cache, const kvp_batch *batch, const in
     kvpi_faults_other(&faults, check_batch(batch, parents), 0);
     memset(total, 0, sizeof(*total));
     for (; i < batch->n_seqs; i++) {
-        struct part part = part_of(batch, parents, i, first_token);
+        struct part part = part_of_batch(batch, parents, i, first_token);
         if (i + BATCH_AHEAD < batch->n_seqs) {
             prefetch_seq(cache, batch->seqs[i + BATCH_AHEAD]);
         }
@@ -445,7 +445,7 @@ kvp_status kvpi_extend_all(kvp_cache *cache, const kvp_batch *batch, const int32
     cache->plan.promised = (uint32_t)need.copies;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
         struct kvpi_seq *seq = kvpi_known_seq(cache, batch->seqs[i]);
-        const struct part part = part_of(batch, parents, i, first_token);
+        const struct part part = part_of_batch(batch, parents, i, first_token);
         extend(cache, seq, &part, end_of(seq, &part, batch->reserve_tokens));
         first_token += part.n_tokens;
     }
@@ -503,7 +503,7 @@ static kvp_status extend_each(kvp_cache *cache, const kvp_batch *batch)
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, NULL, i, first_token);
+        const struct part part = part_of_batch(batch, NULL, i, first_token);
         KVPI_ASSERT(batch->statuses != NULL); /* see kvpi_bad_batch */
         batch->statuses[i] = extend_one_of(cache, batch, i, &part);
         first_token += part.n_tokens;
@@ -626,7 +626,7 @@ static kvp_status fill_each(kvp_cache *cache, const kvp_batch *batch)
     }
     kvpi_begin_change(cache);
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, NULL, i, first_token);
+        const struct part part = part_of_batch(batch, NULL, i, first_token);
         batch->statuses[i] = fill_one_of(cache, batch, i, &part);
         first_token += part.n_tokens;
     }
@@ -643,7 +643,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
         if (seq == NULL) {
             break;
         }
-        const struct part part = part_of(batch, NULL, i, first_token);
+        const struct part part = part_of_batch(batch, NULL, i, first_token);
         kvpi_faults_other(&faults, check_fill(cache, seq, &part), i);
         first_token += part.n_tokens;
     }
@@ -653,7 +653,7 @@ static kvp_status fill_all(kvp_cache *cache, const kvp_batch *batch)
     kvpi_begin_change(cache);
     first_token = 0;
     for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        const struct part part = part_of(batch, NULL, i, first_token);
+        const struct part part = part_of_batch(batch, NULL, i, first_token);
         fill(cache, kvpi_known_seq(cache, batch->seqs[i]), &part);
         first_token += part.n_tokens;
     }

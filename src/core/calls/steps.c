@@ -27,21 +27,21 @@
 /* In a step's list: the sequence is not committed, because what it rests on failed. */
 #define DROPPED 0x80000000u
 
-static uint32_t slot_of(const struct kvpi_steps *steps, uint64_t step)
+static uint32_t slot_of_copy(const struct kvpi_steps *steps, uint64_t step)
 {
     return (uint32_t)(step % steps->max);
 }
 
-static uint32_t *places_of(const kvp_cache *cache, uint64_t step)
+static uint32_t *places_of_step(const kvp_cache *cache, uint64_t step)
 {
     uint32_t *places = kvpi_at(cache, cache->steps.places_at);
-    return places + (size_t)slot_of(&cache->steps, step) * cache->table.max_seqs;
+    return places + (size_t)slot_of_copy(&cache->steps, step) * cache->table.max_seqs;
 }
 
 static uint32_t *until_of(const kvp_cache *cache, uint64_t step)
 {
     uint32_t *until = kvpi_at(cache, cache->steps.until_at);
-    return until + (size_t)slot_of(&cache->steps, step) * cache->table.max_seqs;
+    return until + (size_t)slot_of_copy(&cache->steps, step) * cache->table.max_seqs;
 }
 
 /* Begun, and not in effect yet. */
@@ -53,7 +53,7 @@ static int is_out(const struct kvpi_steps *steps, uint64_t step)
 /* Out, and not reported yet. */
 static int is_awaited(const struct kvpi_steps *steps, uint64_t step)
 {
-    return is_out(steps, step) && steps->state[slot_of(steps, step)] == KVPI_STEP_OUT;
+    return is_out(steps, step) && steps->state[slot_of_copy(steps, step)] == KVPI_STEP_OUT;
 }
 
 void kvpi_steps_reset(kvp_cache *cache)
@@ -69,8 +69,8 @@ void kvpi_steps_reset(kvp_cache *cache)
 /* Take a place out of a step's list. */
 static void unlist(kvp_cache *cache, uint64_t step, uint32_t place)
 {
-    uint32_t *places = places_of(cache, step);
-    uint32_t *n = &cache->steps.n_commits[slot_of(&cache->steps, step)];
+    uint32_t *places = places_of_step(cache, step);
+    uint32_t *n = &cache->steps.n_commits[slot_of_copy(&cache->steps, step)];
     uint32_t i = 0;
     while (places[i] != place) {
         i++;
@@ -118,7 +118,8 @@ void kvpi_steps_cut(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n)
 
 /* ---------------------------------------------------------------------------------------- begin */
 
-static kvp_status begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity, uint32_t *out_n)
+static kvp_status begin_step(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
+                             uint32_t *out_n)
 {
     struct kvpi_steps *steps = &cache->steps;
     if (cache->config.steps != KVP_STEPS_OVERLAPPED) {
@@ -136,7 +137,7 @@ static kvp_status begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacit
     }
     kvpi_begin_change(cache);
     kvpi_count(&steps->begun, 1);
-    const uint32_t slot = slot_of(steps, steps->begun);
+    const uint32_t slot = slot_of_copy(steps, steps->begun);
     steps->state[slot] = KVPI_STEP_OUT;
     steps->n_copies[slot] = *out_n;
     steps->n_commits[slot] = 0;
@@ -157,7 +158,7 @@ kvp_status kvp_step_begin(kvp_cache *cache, kvp_copy *out_copies, uint32_t capac
     if (status != KVP_OK) {
         return status;
     }
-    status = begin(cache, out_copies, capacity, out_n_copies);
+    status = begin_step(cache, out_copies, capacity, out_n_copies);
     if (status != KVP_OK) {
         (void)kvpi_fail(cache, status, 0, 0);
     } else if (capacity > 0) {
@@ -178,7 +179,7 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
 {
     struct kvpi_faults faults = kvpi_faults_begin(cache);
     if (!is_out(&cache->steps, step) ||
-        cache->steps.state[slot_of(&cache->steps, step)] == KVPI_STEP_FAILED) {
+        cache->steps.state[slot_of_copy(&cache->steps, step)] == KVPI_STEP_FAILED) {
         kvpi_faults_other(&faults, KVP_E_ARG, 0);
     }
     for (uint32_t i = 0; i < n_seqs; i++) {
@@ -192,9 +193,9 @@ static kvp_status commit(kvp_cache *cache, uint64_t step, const kvp_seq *seqs,
         return kvpi_faults_fail(cache, &faults);
     }
     kvpi_begin_change(cache);
-    uint32_t *places = places_of(cache, step);
+    uint32_t *places = places_of_step(cache, step);
     uint32_t *until = until_of(cache, step);
-    uint32_t *n = &cache->steps.n_commits[slot_of(&cache->steps, step)];
+    uint32_t *n = &cache->steps.n_commits[slot_of_copy(&cache->steps, step)];
     for (uint32_t i = 0; i < n_seqs; i++) {
         const struct kvpi_seq *seq = kvpi_known_seq(cache, seqs[i]);
         const uint32_t place = kvpi_seq_place(&cache->table, seq);
@@ -256,9 +257,9 @@ static void settle_copy(kvp_cache *cache, const struct kvpi_copy *copy, uint64_t
 /* Make the step's commits, or, with `failed`, forget them. */
 static void make_commits(kvp_cache *cache, uint64_t step, int failed)
 {
-    const uint32_t *places = places_of(cache, step);
+    const uint32_t *places = places_of_step(cache, step);
     uint32_t *until = until_of(cache, step);
-    const uint32_t n = cache->steps.n_commits[slot_of(&cache->steps, step)];
+    const uint32_t n = cache->steps.n_commits[slot_of_copy(&cache->steps, step)];
     for (uint32_t i = 0; i < n; i++) {
         if (!failed && !(until[places[i]] & DROPPED)) {
             kvpi_commit(cache, kvpi_seq_at(&cache->table, places[i]), until[places[i]] - 1);
@@ -272,7 +273,7 @@ static void take_effect(kvp_cache *cache)
 {
     struct kvpi_steps *steps = &cache->steps;
     const uint64_t step = steps->effective + 1;
-    const uint32_t slot = slot_of(steps, step);
+    const uint32_t slot = slot_of_copy(steps, step);
     kvpi_count(&steps->effective, 1); /* what its commits release is not parked for it */
     if (steps->effective == steps->begun) {
         cache->pool.parking = 0;
@@ -289,7 +290,7 @@ static void take_effect(kvp_cache *cache)
 static void report(kvp_cache *cache, uint64_t step, uint8_t state)
 {
     struct kvpi_steps *steps = &cache->steps;
-    steps->state[slot_of(steps, step)] = state;
+    steps->state[slot_of_copy(steps, step)] = state;
     while (steps->effective < steps->begun && !is_awaited(steps, steps->effective + 1)) {
         take_effect(cache);
     }
@@ -321,7 +322,7 @@ kvp_status kvp_step_done(kvp_cache *cache, uint64_t step, uint64_t *out_effectiv
 
 /* --------------------------------------------------------------------------------------- failed */
 
-static struct kvpi_block *block_of(kvp_cache *cache, uint32_t tier, uint32_t block)
+static struct kvpi_block *block_of_slot(kvp_cache *cache, uint32_t tier, uint32_t block)
 {
     return kvpi_block(kvpi_tier_pool(cache, tier), block);
 }
@@ -331,7 +332,7 @@ static uint64_t copies_before(const struct kvpi_steps *steps, uint64_t step)
 {
     uint64_t n = 0;
     for (uint64_t s = steps->effective + 1; s < step; s++) {
-        n += steps->n_copies[slot_of(steps, s)];
+        n += steps->n_copies[slot_of_copy(steps, s)];
     }
     return n;
 }
@@ -342,10 +343,10 @@ static void mark_bad(kvp_cache *cache, uint64_t step)
     const struct kvpi_plan *plan = &cache->plan;
     const struct kvpi_copy *copies = kvpi_plan_copies(plan);
     const uint64_t first = copies_before(&cache->steps, step);
-    const uint64_t end = first + cache->steps.n_copies[slot_of(&cache->steps, step)];
+    const uint64_t end = first + cache->steps.n_copies[slot_of_copy(&cache->steps, step)];
     for (uint64_t i = first; i < plan->n_out + plan->n; i++) {
-        struct kvpi_block *dst = block_of(cache, copies[i].dst_tier, copies[i].dst);
-        const uint32_t src = block_of(cache, copies[i].src_tier, copies[i].src)->refs;
+        struct kvpi_block *dst = block_of_slot(cache, copies[i].dst_tier, copies[i].dst);
+        const uint32_t src = block_of_slot(cache, copies[i].src_tier, copies[i].src)->refs;
         if (i < end || (copies[i].chained && (src & KVPI_REFS_MARKED))) {
             dst->refs |= KVPI_REFS_MARKED;
         } else {
@@ -359,7 +360,7 @@ static void clear_bad(kvp_cache *cache)
     const struct kvpi_plan *plan = &cache->plan;
     const struct kvpi_copy *copies = kvpi_plan_copies(plan);
     for (uint64_t i = 0; i < plan->n_out + plan->n; i++) {
-        block_of(cache, copies[i].dst_tier, copies[i].dst)->refs &= ~KVPI_REFS_MARKED;
+        block_of_slot(cache, copies[i].dst_tier, copies[i].dst)->refs &= ~KVPI_REFS_MARKED;
     }
 }
 
@@ -369,7 +370,7 @@ static int is_bad(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t i)
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const uint32_t block = (uint32_t)kvpi_row(cache, seq, g)[i]; /* the null block is never */
         /* A device block that was taken anew since has nothing of a copy in it. */
-        if ((block_of(cache, seq->tier, block)->refs & KVPI_REFS_MARKED) &&
+        if ((block_of_slot(cache, seq->tier, block)->refs & KVPI_REFS_MARKED) &&
             (seq->tier == KVP_HOST || kvpi_is_arriving(cache, block))) {
             return 1;
         }
@@ -422,7 +423,7 @@ static void strike_awaited(kvp_cache *cache, uint64_t step)
         const uint32_t tier = copies[i].dst_tier;
         const uint32_t where = kvpi_where(cache, tier, copies[i].dst);
         const uint32_t first = kvpi_prefix_slot(prefix, where, copies[i].dst, 0);
-        if (!(block_of(cache, tier, copies[i].dst)->refs & KVPI_REFS_MARKED)) {
+        if (!(block_of_slot(cache, tier, copies[i].dst)->refs & KVPI_REFS_MARKED)) {
             continue;
         }
         for (uint32_t slot = first; slot < first + prefix->units_per_block; slot++) {
@@ -492,7 +493,7 @@ static void fail_step(kvp_cache *cache, uint64_t step)
     cut_seqs(cache, step);
     clear_bad(cache); /* before anything is queued, or dropped from the plan */
     shorten_swapped(cache);
-    for (uint64_t i = 0; i < steps->n_copies[slot_of(steps, step)]; i++) {
+    for (uint64_t i = 0; i < steps->n_copies[slot_of_copy(steps, step)]; i++) {
         struct kvpi_copy *copy = &kvpi_plan_copies(&cache->plan)[first + i];
         if (copy->dst_tier == KVP_DEVICE) {
             forget_arrival(cache, copy->dst, step);

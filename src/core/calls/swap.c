@@ -71,8 +71,8 @@ static inline struct kvpi_block *old_block(kvp_cache *cache, const struct kvpi_s
 }
 
 /* Mark and count one row entry. */
-static void count_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group, uint32_t i,
-                        struct move *move)
+static void count_moved_entry(kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                              uint32_t i, struct move *move)
 {
     struct kvpi_block *old = old_block(cache, seq, group, i, move->from);
     if (old == NULL) {
@@ -124,7 +124,7 @@ static void count_move(kvp_cache *cache, struct move *move)
         const struct kvpi_seq *seq = kvpi_known_seq(cache, move->seqs[k]);
         for (uint32_t i = 0; i < count_entries(cache, seq); i++) {
             for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-                count_entry(cache, seq, g, i, move);
+                count_moved_entry(cache, seq, g, i, move);
             }
         }
     }
@@ -292,8 +292,8 @@ static void run_move(kvp_cache *cache, const struct move *move, kvp_released *re
     }
 }
 
-static kvp_status check_seq(const kvp_cache *cache, const struct kvpi_seq *seq,
-                            const struct move *move)
+static kvp_status check_moved_seq(const kvp_cache *cache, const struct kvpi_seq *seq,
+                                  const struct move *move)
 {
     if (seq->tier != move->from) {
         return KVP_E_STATE;
@@ -316,7 +316,7 @@ static kvp_status check_move(kvp_cache *cache, const struct move *move)
         if (seq == NULL) {
             break;
         }
-        kvpi_faults_other(&faults, check_seq(cache, seq, move), k);
+        kvpi_faults_other(&faults, check_moved_seq(cache, seq, move), k);
     }
     return kvpi_faults_any(&faults) ? kvpi_faults_fail(cache, &faults) : KVP_OK;
 }

@@ -132,8 +132,8 @@ static kvp_status check_accept(const kvp_cache *cache, const struct kvpi_seq *se
     return kvpi_tree_in_flight(cache, seq) ? KVP_E_IN_FLIGHT : KVP_OK;
 }
 
-static int64_t slot_of(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
-                       uint32_t position)
+static int64_t slot_of_node(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t group,
+                            uint32_t position)
 {
     const uint32_t S = cache->config.block_tokens;
     return (int64_t)kvpi_row(cache, seq, group)[position / S] * S + position % S;
@@ -150,8 +150,8 @@ static const int32_t *move_path(const kvp_cache *cache, const struct kvpi_seq *s
         tokens[t] = nodes[path[t]];
         for (uint32_t g = 0; g < cache->config.n_groups && path[t] != (int32_t)t; g++) {
             kvp_slot_move *move = &accept->moves[(size_t)g * accept->max_moves + accept->n_moves];
-            move->src = slot_of(cache, seq, g, seq->tokens + (uint32_t)path[t]);
-            move->dst = slot_of(cache, seq, g, seq->tokens + t);
+            move->src = slot_of_node(cache, seq, g, seq->tokens + (uint32_t)path[t]);
+            move->dst = slot_of_node(cache, seq, g, seq->tokens + t);
         }
         accept->n_moves += path[t] != (int32_t)t;
     }

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-struct cut {
+struct meta_cut {
     char *buffer; /* NULL: measure */
     struct kvpi_layout layout;
 };
 
-static void *take(struct cut *cut, size_t n, size_t size)
+static void *take_part(struct meta_cut *cut, size_t n, size_t size)
 {
     const size_t at = kvpi_layout_take(&cut->layout, n, size); /* whole cache lines */
     return cut->buffer == NULL ? NULL : cut->buffer + at;
@@ -24,7 +24,7 @@ static int bad_place(const kvp_meta_sizes *sizes, const void *buffer, const size
 }
 
 /* What a measured buffer is worth: the status of placing into it. */
-static kvp_status judge_buffer(const struct cut *measured, const void *buffer, size_t capacity,
+static kvp_status judge_buffer(const struct meta_cut *measured, const void *buffer, size_t capacity,
                                size_t *out_n_bytes)
 {
     if (measured->layout.overflow) {
@@ -35,16 +35,16 @@ static kvp_status judge_buffer(const struct cut *measured, const void *buffer, s
                                                                                : KVP_OK;
 }
 
-static void cut_dense(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_dense *dense)
+static void cut_dense(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_dense *dense)
 {
     const size_t B = sizes->n_seqs;
     dense->row_stride = sizes->max_blocks;
     dense->max_tokens = sizes->n_tokens;
-    dense->block_table = take(cut, B * sizes->max_blocks, sizeof(int32_t));
-    dense->seq_lens = take(cut, B, sizeof(int32_t));
-    dense->query_start = take(cut, B + 1, sizeof(int32_t));
-    dense->slot_mapping = take(cut, sizes->n_tokens, sizeof(int64_t));
-    dense->positions = take(cut, sizes->n_tokens, sizeof(int32_t));
+    dense->block_table = take_part(cut, B * sizes->max_blocks, sizeof(int32_t));
+    dense->seq_lens = take_part(cut, B, sizeof(int32_t));
+    dense->query_start = take_part(cut, B + 1, sizeof(int32_t));
+    dense->slot_mapping = take_part(cut, sizes->n_tokens, sizeof(int64_t));
+    dense->positions = take_part(cut, sizes->n_tokens, sizeof(int32_t));
 }
 
 kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *sizes, void *buffer,
@@ -52,7 +52,7 @@ kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *siz
 {
     kvp_meta_dense own = {0};
     kvp_meta_dense *const theirs = dense;
-    struct cut cut = {NULL, {0, 0}};
+    struct meta_cut cut = {NULL, {0, 0}};
     kvp_meta_dense placed;
     dense = kvpi_sized_take(dense, &own, sizeof(own));
     if (dense == NULL || bad_place(sizes, buffer, out_n_bytes)) {
@@ -62,25 +62,25 @@ kvp_status kvp_meta_place_dense(kvp_meta_dense *dense, const kvp_meta_sizes *siz
     cut_dense(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
     if (status == KVP_OK && buffer != NULL && capacity > 0) {
-        cut = (struct cut){buffer, {0, 0}};
+        cut = (struct meta_cut){buffer, {0, 0}};
         cut_dense(&cut, sizes, dense);
         kvpi_sized_return(theirs, dense, sizeof(own));
     }
     return status;
 }
 
-static void cut_csr(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_csr *csr)
+static void cut_csr(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_csr *csr)
 {
     const size_t B = sizes->n_seqs;
     csr->max_entries = sizes->n_entries;
     csr->max_tokens = sizes->n_tokens;
-    csr->qo_indptr = take(cut, B + 1, sizeof(int32_t));
-    csr->kv_indptr = take(cut, B + 1, sizeof(int32_t));
-    csr->kv_indices = take(cut, sizes->n_entries, sizeof(int32_t));
-    csr->last_block_len = take(cut, B, sizeof(int32_t));
-    csr->batch_indices = take(cut, sizes->n_tokens, sizeof(int32_t));
-    csr->positions = take(cut, sizes->n_tokens, sizeof(int32_t));
-    csr->slot_mapping = take(cut, sizes->n_tokens, sizeof(int64_t));
+    csr->qo_indptr = take_part(cut, B + 1, sizeof(int32_t));
+    csr->kv_indptr = take_part(cut, B + 1, sizeof(int32_t));
+    csr->kv_indices = take_part(cut, sizes->n_entries, sizeof(int32_t));
+    csr->last_block_len = take_part(cut, B, sizeof(int32_t));
+    csr->batch_indices = take_part(cut, sizes->n_tokens, sizeof(int32_t));
+    csr->positions = take_part(cut, sizes->n_tokens, sizeof(int32_t));
+    csr->slot_mapping = take_part(cut, sizes->n_tokens, sizeof(int64_t));
 }
 
 kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, void *buffer,
@@ -88,7 +88,7 @@ kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, vo
 {
     kvp_meta_csr own = {0};
     kvp_meta_csr *const theirs = csr;
-    struct cut cut = {NULL, {0, 0}};
+    struct meta_cut cut = {NULL, {0, 0}};
     kvp_meta_csr placed;
     csr = kvpi_sized_take(csr, &own, sizeof(own));
     if (csr == NULL || bad_place(sizes, buffer, out_n_bytes)) {
@@ -98,31 +98,32 @@ kvp_status kvp_meta_place_csr(kvp_meta_csr *csr, const kvp_meta_sizes *sizes, vo
     cut_csr(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
     if (status == KVP_OK && buffer != NULL && capacity > 0) {
-        cut = (struct cut){buffer, {0, 0}};
+        cut = (struct meta_cut){buffer, {0, 0}};
         cut_csr(&cut, sizes, csr);
         kvpi_sized_return(theirs, csr, sizeof(own));
     }
     return status;
 }
 
-static void cut_windowed(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_windowed *windowed)
+static void cut_windowed(struct meta_cut *cut, const kvp_meta_sizes *sizes,
+                         kvp_meta_windowed *windowed)
 {
     const size_t B = sizes->n_seqs;
     windowed->max_entries = sizes->n_kept;
     windowed->max_tokens = sizes->n_tokens;
-    windowed->qo_indptr = take(cut, B + 1, sizeof(int32_t));
-    windowed->kv_indptr = take(cut, B + 1, sizeof(int32_t));
-    windowed->kv_indices = take(cut, sizes->n_kept, sizeof(int32_t));
-    windowed->last_block_len = take(cut, B, sizeof(int32_t));
-    windowed->batch_indices = take(cut, sizes->n_tokens, sizeof(int32_t));
-    windowed->positions = take(cut, sizes->n_tokens, sizeof(int32_t));
-    windowed->slot_mapping = take(cut, sizes->n_tokens, sizeof(int64_t));
-    windowed->relative = take(cut, sizes->n_tokens, sizeof(int32_t));
-    windowed->sink_len = take(cut, B, sizeof(int32_t));
-    windowed->window_offset = take(cut, B, sizeof(int32_t));
-    windowed->key_offset = take(cut, B, sizeof(int32_t));
-    windowed->sinks = take(cut, B, sizeof(uint32_t));
-    windowed->recent = take(cut, B, sizeof(uint32_t));
+    windowed->qo_indptr = take_part(cut, B + 1, sizeof(int32_t));
+    windowed->kv_indptr = take_part(cut, B + 1, sizeof(int32_t));
+    windowed->kv_indices = take_part(cut, sizes->n_kept, sizeof(int32_t));
+    windowed->last_block_len = take_part(cut, B, sizeof(int32_t));
+    windowed->batch_indices = take_part(cut, sizes->n_tokens, sizeof(int32_t));
+    windowed->positions = take_part(cut, sizes->n_tokens, sizeof(int32_t));
+    windowed->slot_mapping = take_part(cut, sizes->n_tokens, sizeof(int64_t));
+    windowed->relative = take_part(cut, sizes->n_tokens, sizeof(int32_t));
+    windowed->sink_len = take_part(cut, B, sizeof(int32_t));
+    windowed->window_offset = take_part(cut, B, sizeof(int32_t));
+    windowed->key_offset = take_part(cut, B, sizeof(int32_t));
+    windowed->sinks = take_part(cut, B, sizeof(uint32_t));
+    windowed->recent = take_part(cut, B, sizeof(uint32_t));
 }
 
 kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_sizes *sizes,
@@ -130,7 +131,7 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
 {
     kvp_meta_windowed own = {0};
     kvp_meta_windowed *const theirs = windowed;
-    struct cut cut = {NULL, {0, 0}};
+    struct meta_cut cut = {NULL, {0, 0}};
     kvp_meta_windowed placed;
     windowed = kvpi_sized_take(windowed, &own, sizeof(own));
     if (windowed == NULL || bad_place(sizes, buffer, out_n_bytes)) {
@@ -140,7 +141,7 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
     cut_windowed(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
     if (status == KVP_OK && buffer != NULL && capacity > 0) {
-        cut = (struct cut){buffer, {0, 0}};
+        cut = (struct meta_cut){buffer, {0, 0}};
         cut_windowed(&cut, sizes, windowed);
         kvpi_sized_return(theirs, windowed, sizeof(own));
     }
@@ -148,25 +149,25 @@ kvp_status kvp_meta_place_windowed(kvp_meta_windowed *windowed, const kvp_meta_s
 }
 
 /* Nobody is made to have room for a mask that intervals replace. */
-static void cut_mask(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree *tree)
+static void cut_mask(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree *tree)
 {
     tree->max_mask_bytes = sizes->n_mask_bytes;
     tree->mask_indptr = NULL;
     tree->mask = NULL;
     cut->layout.overflow |= sizes->n_mask_bytes > INT32_MAX; /* what mask_indptr can count */
     if (sizes->n_mask_bytes > 0) {
-        tree->mask_indptr = take(cut, (size_t)sizes->n_seqs + 1, sizeof(int32_t));
-        tree->mask = take(cut, (size_t)sizes->n_mask_bytes, 1);
+        tree->mask_indptr = take_part(cut, (size_t)sizes->n_seqs + 1, sizeof(int32_t));
+        tree->mask = take_part(cut, (size_t)sizes->n_mask_bytes, 1);
     }
 }
 
-static void cut_tree(struct cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree *tree)
+static void cut_tree(struct meta_cut *cut, const kvp_meta_sizes *sizes, kvp_meta_tree *tree)
 {
     tree->max_nodes = sizes->n_nodes;
-    tree->indptr = take(cut, (size_t)sizes->n_seqs + 1, sizeof(int32_t));
-    tree->parent = take(cut, sizes->n_nodes, sizeof(int32_t));
-    tree->depth = take(cut, sizes->n_nodes, sizeof(int32_t));
-    tree->intervals = take(cut, sizes->n_nodes, 2 * sizeof(int32_t));
+    tree->indptr = take_part(cut, (size_t)sizes->n_seqs + 1, sizeof(int32_t));
+    tree->parent = take_part(cut, sizes->n_nodes, sizeof(int32_t));
+    tree->depth = take_part(cut, sizes->n_nodes, sizeof(int32_t));
+    tree->intervals = take_part(cut, sizes->n_nodes, 2 * sizeof(int32_t));
     cut_mask(cut, sizes, tree);
 }
 
@@ -175,7 +176,7 @@ kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
 {
     kvp_meta_tree own = {0};
     kvp_meta_tree *const theirs = tree;
-    struct cut cut = {NULL, {0, 0}};
+    struct meta_cut cut = {NULL, {0, 0}};
     kvp_meta_tree placed;
     tree = kvpi_sized_take(tree, &own, sizeof(own));
     if (tree == NULL || bad_place(sizes, buffer, out_n_bytes)) {
@@ -185,7 +186,7 @@ kvp_status kvp_meta_place_tree(kvp_meta_tree *tree, const kvp_meta_sizes *sizes,
     cut_tree(&cut, sizes, &placed);
     const kvp_status status = judge_buffer(&cut, buffer, capacity, out_n_bytes);
     if (status == KVP_OK && buffer != NULL && capacity > 0) {
-        cut = (struct cut){buffer, {0, 0}};
+        cut = (struct meta_cut){buffer, {0, 0}};
         cut_tree(&cut, sizes, tree);
         kvpi_sized_return(theirs, tree, sizeof(own));
     }

@@ -79,8 +79,8 @@ static uint32_t count_keys(const kvp_cache *cache, const kvp_meta_batch *batch,
     return span->end - left_out * cache->config.block_tokens;
 }
 
-static uint64_t count_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch,
-                                 const struct kvpi_span *span, uint32_t mask_keys)
+static uint64_t count_tree_mask_bytes(const kvp_cache *cache, const kvp_meta_batch *batch,
+                                      const struct kvpi_span *span, uint32_t mask_keys)
 {
     return ((uint64_t)span->n_tokens * count_keys(cache, batch, span, mask_keys) + 7) / 8;
 }
@@ -136,7 +136,7 @@ static void fill_mask(const kvp_cache *cache, const kvp_meta_batch *batch,
     mask.kept = kvpi_span_kept(cache, batch, span);
     mask.n_keys = count_keys(cache, batch, span, mask_keys);
     mask.skipped = span->end - mask.n_keys;
-    memset(out, 0, (size_t)count_mask_bytes(cache, batch, span, mask_keys));
+    memset(out, 0, (size_t)count_tree_mask_bytes(cache, batch, span, mask_keys));
     for (uint32_t i = 0; i < span->n_tokens; i++) {
         fill_mask_row(&mask, span->begin + i, (uint64_t)i * mask.n_keys);
     }
@@ -175,7 +175,7 @@ static void fill_tree(const kvp_cache *cache, const kvp_meta_batch *batch,
         v += n;
         if (any_mask) {
             const uint32_t n_bytes =
-                (uint32_t)count_mask_bytes(cache, batch, &span, tree->mask_keys);
+                (uint32_t)count_tree_mask_bytes(cache, batch, &span, tree->mask_keys);
             kvpi_put_sum(tree->mask_indptr, b, bytes, n_bytes);
             if (tree->mask != NULL && n_bytes > 0) {
                 fill_mask(cache, batch, &span, tree->mask_keys, tree->mask + bytes);
@@ -194,7 +194,7 @@ static kvp_status check_room(const kvp_cache *cache, const kvp_meta_batch *batch
     if (tree->mask != NULL || tree->mask_indptr != NULL) {
         for (uint32_t b = 0; b < batch->n_seqs; b++) {
             const struct kvpi_span span = kvpi_meta_span(cache, batch, b);
-            bytes += count_mask_bytes(cache, batch, &span, tree->mask_keys);
+            bytes += count_tree_mask_bytes(cache, batch, &span, tree->mask_keys);
         }
     }
     if (bytes > INT32_MAX) {

@@ -6,8 +6,8 @@
 #include "core/record/put.h"
 
 /* The plan, or how long it is when it did not fit, or was only asked for. */
-static void put_copies(struct kvpi_writer *writer, uint32_t capacity, kvp_status status,
-                       const kvp_copy *copies, const uint32_t *n_copies)
+static void put_plan(struct kvpi_writer *writer, uint32_t capacity, kvp_status status,
+                     const kvp_copy *copies, const uint32_t *n_copies)
 {
     if (status == KVP_OK && capacity > 0)
         kvpi_put_digest(writer, copies, *n_copies, KVPI_ELEMENT_COPY);
@@ -22,7 +22,7 @@ void kvpi_record_plan_take(struct kvpi_recorder *recorder, uint32_t capacity, kv
     kvpi_put_begin(&writer, recorder, KVP_CALL_PLAN_TAKE);
     kvpi_put_varint(&writer, capacity);
     kvpi_put_status(&writer, status);
-    put_copies(&writer, capacity, status, copies, n_copies);
+    put_plan(&writer, capacity, status, copies, n_copies);
     kvpi_put_finish(&writer);
 }
 
@@ -102,7 +102,7 @@ void kvpi_record_step_begin(struct kvpi_recorder *recorder, uint32_t capacity, k
     kvpi_put_begin(&writer, recorder, KVP_CALL_STEP_BEGIN);
     kvpi_put_varint(&writer, capacity);
     kvpi_put_status(&writer, status);
-    put_copies(&writer, capacity, status, copies, &n_copies);
+    put_plan(&writer, capacity, status, copies, &n_copies);
     if (status == KVP_OK && capacity > 0)
         kvpi_put_varint(&writer, step);
     kvpi_put_finish(&writer);

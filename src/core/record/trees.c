@@ -57,7 +57,7 @@ static uint32_t useful_moves(const struct kvpi_recorder *recorder, const kvp_acc
 }
 
 /* One group after the other, without what is left free between them. */
-static void put_moves(struct kvpi_writer *writer, const kvp_accept *accept, uint32_t n_groups)
+static void put_path(struct kvpi_writer *writer, const kvp_accept *accept, uint32_t n_groups)
 {
     kvpi_put_varint(writer, accept->n_moves);
     if (accept->n_moves == 0)
@@ -85,7 +85,7 @@ void kvpi_record_seq_accept(struct kvpi_recorder *recorder, const kvp_accept *ac
     kvpi_put_varint(&writer, useful_moves(recorder, accept));
     kvpi_put_status(&writer, status);
     if (status == KVP_OK)
-        put_moves(&writer, accept, n_groups);
+        put_path(&writer, accept, n_groups);
     else if (status == KVP_E_TOO_SMALL)
         kvpi_put_varint(&writer, accept->n_moves);
     kvpi_put_finish(&writer);

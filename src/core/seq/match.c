@@ -38,7 +38,7 @@ struct walk {
     int nodes_only; /* where their KV is, each layer group will say */
 };
 
-static kvp_status check_values(const kvp_cache *cache, const kvp_prompt *prompt)
+static kvp_status check_prompt_values(const kvp_cache *cache, const kvp_prompt *prompt)
 {
     for (uint32_t i = 0; i < prompt->n_uncached; i++) {
         if (prompt->uncached[i].begin >= prompt->uncached[i].end) {
@@ -113,7 +113,7 @@ kvp_status kvpi_match_prepare(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
     match->prompt = prompt;
     match->root = space->root;
     match->n_units = prompt->n_tokens / cache->config.unit_tokens;
-    if (check_values(cache, prompt) != KVP_OK ||
+    if (check_prompt_values(cache, prompt) != KVP_OK ||
         (prompt->hashes != NULL && match->n_units > 0 && !hashes_verify(cache, match))) {
         return KVP_E_ARG;
     }

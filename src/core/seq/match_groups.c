@@ -27,7 +27,7 @@ struct judged {
     uint32_t host;        /* of entries [begin, here), those on the host */
 };
 
-struct judge {
+struct group_judge {
     uint32_t n_groups;
     uint32_t n_path;  /* whole blocks */
     uint32_t best;    /* entries of the longest prefix that may be hit */
@@ -104,7 +104,7 @@ static int has_prefix(const kvp_cache *cache, struct judged *g, uint32_t n, uint
 
 /* Judge the prefix of n entries. */
 static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match, uint32_t n,
-                         struct judge *judge)
+                         struct group_judge *judge)
 {
     const uint32_t n_tokens = match->prompt->n_tokens;
     uint64_t n_host = 0;
@@ -133,7 +133,7 @@ static void judge_prefix(const kvp_cache *cache, const struct kvpi_match *match,
 
 /* Cut the rows to the prefix; what is not kept of it becomes null. */
 static void cut_rows(const kvp_cache *cache, const struct kvpi_match *match,
-                     const struct judge *judge)
+                     const struct group_judge *judge)
 {
     const uint32_t q = query_after(cache, match, judge->best);
     for (uint32_t k = 0; k < judge->n_groups; k++) {
@@ -178,8 +178,8 @@ static void see_hits(kvp_cache *cache, struct kvpi_match *match)
 
 void kvpi_match_groups(kvp_cache *cache, struct kvpi_match *match)
 {
-    struct judge judge = {.n_groups = cache->config.n_groups,
-                          .n_path = match->n_hits / kvpi_units_per_block(cache)};
+    struct group_judge judge = {.n_groups = cache->config.n_groups,
+                                .n_path = match->n_hits / kvpi_units_per_block(cache)};
     for (uint32_t k = 0; k < judge.n_groups; k++) {
         begin_group(cache, match, k, &judge.groups[k]);
     }

@@ -137,8 +137,8 @@ static int keeps_dropped(const kvp_cache *cache, const struct kvpi_seq *seq, uin
 }
 
 /* What it computes from here on is not what others compute. */
-static void end_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
-                           kvp_window window)
+static void end_window_publishing(const kvp_cache *cache, struct kvpi_seq *seq, uint32_t group,
+                                  kvp_window window)
 {
     const kvp_window *config = &cache->config.groups[group];
     uint64_t from = full_until(&window);
@@ -157,7 +157,7 @@ void kvpi_windows_back(const kvp_cache *cache, struct kvpi_seq *seq)
 {
     const struct kvpi_window *windows = kvpi_windows_of(cache, seq);
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        end_publishing(cache, seq, g, (kvp_window){windows[g].sink, windows[g].recent});
+        end_window_publishing(cache, seq, g, (kvp_window){windows[g].sink, windows[g].recent});
     }
 }
 
@@ -183,7 +183,7 @@ static kvp_status set_window(kvp_cache *cache, kvp_seq handle, uint32_t group, k
     windows[group].sink = wanted.sink;
     windows[group].recent = wanted.recent;
     seq->windowed = 1;
-    end_publishing(cache, seq, group, window);
+    end_window_publishing(cache, seq, group, window);
     drop(cache, seq, next_query(seq), 0, released);
     return KVP_OK;
 }

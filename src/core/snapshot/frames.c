@@ -14,7 +14,7 @@
 
 #define HEAD_SEED 0x6B76707365656473u /* "kvpseeds" */
 
-static void put_head(uint8_t *out, uint32_t kind, uint32_t n_bytes, uint32_t number)
+static void put_record_head(uint8_t *out, uint32_t kind, uint32_t n_bytes, uint32_t number)
 {
     struct kvpi_snap_bytes b = {out, out + KVPI_SNAP_HEAD, 0};
     kvpi_snap_put_u32(&b, kind);
@@ -30,7 +30,7 @@ struct kvpi_snap_bytes kvpi_snap_begin(const struct kvpi_snap_writer *writer)
 }
 
 /* The checksum of a record whose second head and payload lie one after the other. */
-static uint64_t checksum(const uint8_t *head, size_t n_bytes, uint32_t number)
+static uint64_t payload_checksum(const uint8_t *head, size_t n_bytes, uint32_t number)
 {
     return XXH3_64bits_withSeed(head, KVPI_SNAP_HEAD + n_bytes, number);
 }
@@ -45,16 +45,16 @@ void kvpi_snap_end(struct kvpi_snap_writer *writer, uint32_t kind,
     if (writer->failed) {
         return;
     }
-    put_head(writer->buffer, kind, (uint32_t)n_bytes, writer->number);
+    put_record_head(writer->buffer, kind, (uint32_t)n_bytes, writer->number);
     memcpy(head, writer->buffer, KVPI_SNAP_HEAD);
-    kvpi_snap_put_u64(&end, checksum(head, n_bytes, writer->number));
+    kvpi_snap_put_u64(&end, payload_checksum(head, n_bytes, writer->number));
     writer->number++;
     writer->failed = writer->sink->write(writer->sink->context, writer->buffer,
                                          n_bytes + KVPI_SNAP_OVERHEAD) != 0;
 }
 
 /* Read n bytes; 0 when the file ends before, or cannot be read. */
-static int read_all(struct kvpi_snap_reader *reader, uint8_t *out, size_t n)
+static int read_source(struct kvpi_snap_reader *reader, uint8_t *out, size_t n)
 {
     while (n > 0 && !reader->is_cut) {
         size_t got = 0;
@@ -74,7 +74,7 @@ static int skip(struct kvpi_snap_reader *reader, uint64_t n)
 {
     while (n > 0) {
         const size_t part = n < reader->capacity ? (size_t)n : reader->capacity;
-        if (!read_all(reader, reader->buffer, part)) {
+        if (!read_source(reader, reader->buffer, part)) {
             return 0;
         }
         n -= part;
@@ -93,7 +93,7 @@ int kvpi_snap_next(struct kvpi_snap_reader *reader, struct kvpi_snap_record *out
 {
     uint8_t *buffer = reader->buffer;
     uint8_t *head = buffer + KVPI_SNAP_HEAD;
-    if (!read_all(reader, buffer, 2 * KVPI_SNAP_HEAD)) {
+    if (!read_source(reader, buffer, 2 * KVPI_SNAP_HEAD)) {
         return 0;
     }
     if (!head_is_right(head)) {
@@ -112,13 +112,13 @@ int kvpi_snap_next(struct kvpi_snap_reader *reader, struct kvpi_snap_record *out
         return skip(reader, (uint64_t)n_bytes + 8);
     }
     uint8_t *payload = head + KVPI_SNAP_HEAD;
-    if (!read_all(reader, payload, (size_t)n_bytes + 8)) {
+    if (!read_source(reader, payload, (size_t)n_bytes + 8)) {
         return 0;
     }
     struct kvpi_snap_bytes end = {payload + n_bytes, payload + n_bytes + 8, 0};
     out->payload = (struct kvpi_snap_bytes){payload, payload + n_bytes, 0};
     out->damaged =
-        kvpi_snap_get_u64(&end) != checksum(head, n_bytes, number) || number < reader->next;
+        kvpi_snap_get_u64(&end) != payload_checksum(head, n_bytes, number) || number < reader->next;
     if (!out->damaged) {
         reader->next = (uint64_t)number + 1;
     }
@@ -190,7 +190,7 @@ kvp_status kvpi_snap_open(struct kvpi_snap_reader *reader, kvp_snapshot_info *ou
 {
     uint8_t magic[8];
     struct kvpi_snap_record record;
-    if (!read_all(reader, magic, sizeof(magic)) || memcmp(magic, KVPI_SNAP_MAGIC, 7) != 0) {
+    if (!read_source(reader, magic, sizeof(magic)) || memcmp(magic, KVPI_SNAP_MAGIC, 7) != 0) {
         return KVP_E_FORMAT;
     }
     if (magic[7] != KVPI_SNAP_MAGIC[7]) {
@@ -213,7 +213,7 @@ size_t kvpi_snap_capacity(const kvp_snapshot_info *info)
     return KVPI_SNAP_OVERHEAD + (largest > KVPI_SNAP_CONFIG_MAX ? largest : KVPI_SNAP_CONFIG_MAX);
 }
 
-static void options_defaults(kvp_snapshot_options *options)
+static void snapshot_defaults(kvp_snapshot_options *options)
 {
     memset(options, 0, sizeof(*options));
     options->struct_size = sizeof(*options);
@@ -222,7 +222,7 @@ static void options_defaults(kvp_snapshot_options *options)
 void kvp_snapshot_options_init_sized(kvp_snapshot_options *options, size_t options_size)
 {
     kvp_snapshot_options full;
-    options_defaults(&full);
+    snapshot_defaults(&full);
     kvpi_sized_init(options, options_size, &full, sizeof(full));
 }
 

@@ -36,7 +36,7 @@ struct inspection {
     int failed;    /* the source did, or is_short */
 };
 
-static void options_defaults(kvp_arena_options *options)
+static void inspect_defaults(kvp_arena_options *options)
 {
     memset(options, 0, sizeof(*options));
     options->struct_size = sizeof(*options);
@@ -45,7 +45,7 @@ static void options_defaults(kvp_arena_options *options)
 void kvp_arena_options_init_sized(kvp_arena_options *options, size_t options_size)
 {
     kvp_arena_options full;
-    options_defaults(&full);
+    inspect_defaults(&full);
     kvpi_sized_init(options, options_size, &full, sizeof(full));
 }
 
@@ -131,7 +131,7 @@ static void fetch_prefix(struct inspection *in)
     }
 }
 
-static int is_open(const struct kvpi_seq *seq)
+static int is_open_seq(const struct kvpi_seq *seq)
 {
     return (seq->generation & 1) != 0;
 }
@@ -145,12 +145,12 @@ static void fetch_table(struct inspection *in)
                 sizeof(struct kvpi_window));
     for (uint32_t place = 0; place < table->max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        for (uint32_t g = 0; is_open(seq) && g < table->n_groups; g++) {
+        for (uint32_t g = 0; is_open_seq(seq) && g < table->n_groups; g++) {
             fetch_part(in, kvpi_group_row(table, g, place),
                        kvpi_min_u32(seq->n_blocks, table->max_blocks), sizeof(int32_t),
                        (uint64_t)table->max_blocks * sizeof(int32_t));
         }
-        if (is_open(seq)) {
+        if (is_open_seq(seq)) {
             fetch_part(in, kvpi_row_nodes(table, place),
                        kvpi_min_u32(seq->n_units, table->max_units), sizeof(uint32_t),
                        (uint64_t)table->max_units * sizeof(uint32_t));
@@ -206,7 +206,7 @@ static void tell_spaces(struct inspection *in)
 
 /* 1 + the number of the namespace from which the node can be found; 0: none. Each node is walked
  * over once, whatever its parents are. */
-static uint32_t space_of(const struct kvpi_prefix *prefix, uint32_t index)
+static uint32_t space_of_root(const struct kvpi_prefix *prefix, uint32_t index)
 {
     uint32_t below = KVPI_NO_NODE;
     uint32_t at = index;
@@ -232,19 +232,19 @@ static void tell_seqs(struct inspection *in)
     const struct kvpi_prefix *prefix = &in->copy->prefix;
     for (uint32_t place = 0; place < table->max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(table, place);
-        if (!is_open(seq)) {
+        if (!is_open_seq(seq)) {
             continue;
         }
         const uint32_t root = seq->root <= prefix->n_touched ? seq->root : KVPI_NO_NODE;
         const kvp_arena_seq told = {.tag = seq->tag,
-                                    .ns = space_of(prefix, root) - 1,
+                                    .ns = space_of_root(prefix, root) - 1,
                                     .tier = seq->tier == KVP_DEVICE ? KVP_DEVICE : KVP_HOST,
-                                    .tokens = seq->tokens,
+                                    .n_tokens = seq->tokens,
                                     .prompt_tokens = seq->prompt,
                                     .cached_tokens = seq->cached,
                                     .computed_tokens = seq->computed,
                                     .tree_tokens = seq->n_tree,
-                                    .blocks = seq->n_blocks};
+                                    .n_blocks = seq->n_blocks};
         in->options->tell_seq(in->options->context, &told);
     }
 }
@@ -258,7 +258,7 @@ static uint32_t deepest_of(const struct kvpi_prefix *prefix, const struct kvpi_b
         if (node > prefix->n_touched) {
             return KVPI_NO_NODE;
         }
-        if (kvpi_node_at(prefix, node, where)->block == block && space_of(prefix, node) != 0) {
+        if (kvpi_node_at(prefix, node, where)->block == block && space_of_root(prefix, node) != 0) {
             return node;
         }
         const struct kvpi_node *n = kvpi_node(prefix, node);
@@ -267,7 +267,7 @@ static uint32_t deepest_of(const struct kvpi_prefix *prefix, const struct kvpi_b
     return KVPI_NO_NODE;
 }
 
-static void tell_block(struct inspection *in, uint32_t tier, uint32_t block, uint32_t deepest)
+static void tell_seen_block(struct inspection *in, uint32_t tier, uint32_t block, uint32_t deepest)
 {
     const struct kvpi_prefix *prefix = &in->copy->prefix;
     const struct kvpi_block *b = kvpi_block(kvpi_tier_pool(in->copy, tier), block);
@@ -309,7 +309,7 @@ static void tell_blocks(struct inspection *in, uint32_t tier)
                                                 : KVP_ARENA_CACHED]++;
         const uint32_t deepest = deepest_of(prefix, b, KVPI_WHERE(tier, group), block);
         if (deepest != KVPI_NO_NODE && in->options->tell != NULL) {
-            tell_block(in, tier, block, deepest);
+            tell_seen_block(in, tier, block, deepest);
         }
     }
 }
@@ -373,7 +373,7 @@ static kvp_status read_figures(struct inspection *in, kvp_cache *out)
     return kvp_cache_stats(&disowned, &in->report.stats);
 }
 
-static kvp_status read_all(struct inspection *in)
+static kvp_status read_arena(struct inspection *in)
 {
     kvp_cache figures;
     kvp_status status = read_figures(in, &figures);
@@ -412,7 +412,7 @@ static kvp_status inspect(const kvp_arena_source *source, const kvp_arena_option
     if (known != NULL && known->max_bytes != 0) {
         in.left = known->max_bytes;
     }
-    const kvp_status status = read_all(&in);
+    const kvp_status status = read_arena(&in);
     if (status == KVP_OK) {
         *out_report = in.report;
     }

@@ -216,7 +216,7 @@ static void load_node(struct load *load, struct kvpi_snap_bytes *b)
 /* --------------------------------------------------------------------------------------- blocks */
 
 /* A block record whose content agrees with the nodes: its parts into load->block. */
-static int read_block(struct load *load, struct kvpi_snap_bytes *b, uint32_t *out_reason)
+static int read_saved_block(struct load *load, struct kvpi_snap_bytes *b, uint32_t *out_reason)
 {
     const struct kvpi_prefix *prefix = &load->cache->prefix;
     struct found *found = &load->block;
@@ -331,7 +331,7 @@ static void load_block(struct load *load, struct kvpi_snap_bytes *b)
 {
     uint32_t reason;
     uint32_t no_room;
-    if (!read_block(load, b, &reason) || !settle_units(load, 0)) {
+    if (!read_saved_block(load, b, &reason) || !settle_units(load, 0)) {
         drop_block(load, reason);
         return;
     }

@@ -15,6 +15,7 @@
  *   sequences   rows' lengths, root, tier
  *   namespaces  root
  *   copies      tiers, blocks
+ *   loads       nodes, groups, blocks
  */
 #include "core/cache/state.h"
 #include "core/snapshot/ranges.h"
@@ -27,7 +28,7 @@ struct ranges {
     uint64_t object;
 };
 
-static int fail(struct ranges *r, uint64_t object, const char *text)
+static int out_of_range(struct ranges *r, uint64_t object, const char *text)
 {
     r->failed = text;
     r->object = object;
@@ -58,16 +59,16 @@ static int check_blocks(struct ranges *r, const struct kvpi_pool *pool)
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
         const struct kvpi_block *block = kvpi_block(pool, b);
         if (kvpi_block_group(block) >= r->cache->config.n_groups) {
-            return fail(r, b, "B1 a block is of no group");
+            return out_of_range(r, b, "B1 a block is of no group");
         }
         if (!is_node(r->cache, block->content)) {
-            return fail(r, b, "N3 a block's content is no node");
+            return out_of_range(r, b, "N3 a block's content is no node");
         }
     }
     return 1;
 }
 
-static int check_rings(struct ranges *r, const struct kvpi_pool *pool)
+static int rings_in_range(struct ranges *r, const struct kvpi_pool *pool)
 {
     const struct kvpi_quotas *quotas = &pool->quotas;
     const uint64_t n = kvpi_quotas_n_owned(quotas);
@@ -75,19 +76,19 @@ static int check_rings(struct ranges *r, const struct kvpi_pool *pool)
         const struct kvpi_owned *owned = kvpi_owned(quotas, i);
         if (owned->prev >= n || owned->next >= n ||
             ((uint32_t)owned->owner & quotas->place_mask) >= quotas->n_accounts) {
-            return fail(r, i, "Q3 a namespace's ring leads out of the blocks");
+            return out_of_range(r, i, "Q3 a namespace's ring leads out of the blocks");
         }
     }
     return 1;
 }
 
-static int is_alive(const struct kvpi_prefix *prefix, uint32_t index)
+static int lives(const struct kvpi_prefix *prefix, uint32_t index)
 {
     const struct kvpi_node *node = kvpi_node(prefix, index);
     return (node->users | node->children) != 0 || kvpi_node_has_block(prefix, index);
 }
 
-static int check_keys(const struct kvpi_prefix *prefix, uint32_t index)
+static int keys_in_range(const struct kvpi_prefix *prefix, uint32_t index)
 {
     const struct kvpi_key *keys = kvpi_node_keys(prefix, index);
     const uint32_t n = kvpi_node(prefix, index)->n_keys;
@@ -106,7 +107,7 @@ static int check_places(struct ranges *r, uint32_t index)
         const struct kvpi_place *at = kvpi_node_at(prefix, index, where);
         const uint32_t n_blocks = blocks_of(r->cache, KVPI_TIER_OF(where));
         if (at->block != 0 && at->block >= n_blocks) {
-            return fail(r, index, "N3 a node's block is none");
+            return out_of_range(r, index, "N3 a node's block is none");
         }
     }
     return 1;
@@ -119,23 +120,23 @@ static int check_parent(const struct kvpi_prefix *prefix, uint32_t index)
     if (node->parent == KVPI_NO_NODE) {
         return (node->flags & KVPI_NODE_ROOT) != 0;
     }
-    return is_alive(prefix, node->parent) &&
+    return lives(prefix, node->parent) &&
            (uint64_t)kvpi_node(prefix, node->parent)->depth + 1 == node->depth;
 }
 
-static int check_nodes(struct ranges *r)
+static int nodes_in_range(struct ranges *r)
 {
     const struct kvpi_prefix *prefix = &r->cache->prefix;
     for (uint32_t i = 1; i <= prefix->n_touched; i++) {
         const struct kvpi_node *node = kvpi_node(prefix, i);
         if (!is_node(r->cache, node->parent) || !is_node(r->cache, node->root)) {
-            return fail(r, i, "N2 a node's parent or root is none");
+            return out_of_range(r, i, "N2 a node's parent or root is none");
         }
-        if (is_alive(prefix, i) && !check_parent(prefix, i)) {
-            return fail(r, i, "N2 a node's parent is not one");
+        if (lives(prefix, i) && !check_parent(prefix, i)) {
+            return out_of_range(r, i, "N2 a node's parent is not one");
         }
-        if (!check_keys(prefix, i)) {
-            return fail(r, i, "N2 a node's keys are none");
+        if (!keys_in_range(prefix, i)) {
+            return out_of_range(r, i, "N2 a node's keys are none");
         }
         if (!check_places(r, i)) {
             return 0;
@@ -151,14 +152,14 @@ static int check_index(struct ranges *r)
     uint32_t n = 0;
     for (uint32_t i = 0; i < prefix->n_index_slots; i++) {
         if (!is_node(r->cache, index[i].node)) {
-            return fail(r, i, "N1 the index has what is no node");
+            return out_of_range(r, i, "N1 the index has what is no node");
         }
         n += index[i].node != KVPI_NO_NODE;
     }
-    return n < prefix->n_index_slots || fail(r, n, "N1 the index is full");
+    return n < prefix->n_index_slots || out_of_range(r, n, "N1 the index is full");
 }
 
-static int check_dups(struct ranges *r)
+static int dups_in_range(struct ranges *r)
 {
     const struct kvpi_prefix *prefix = &r->cache->prefix;
     const struct kvpi_dup *dups = kvpi_prefix_dups(prefix);
@@ -169,13 +170,13 @@ static int check_dups(struct ranges *r)
         if (dup->node != KVPI_NO_NODE &&
             (!is_node(r->cache, dup->node) ||
              (!awaited && (dup->next >= n_slots || dup->prev >= n_slots)))) {
-            return fail(r, slot, "N3 a duplicate of nothing");
+            return out_of_range(r, slot, "N3 a duplicate of nothing");
         }
     }
     return 1;
 }
 
-static int check_seqs(struct ranges *r)
+static int seqs_in_range(struct ranges *r)
 {
     const struct kvpi_table *table = &r->cache->table;
     for (uint32_t place = 0; place < table->max_seqs; place++) {
@@ -185,14 +186,14 @@ static int check_seqs(struct ranges *r)
         }
         const uint32_t *nodes = kvpi_row_nodes(table, place);
         if (seq->n_blocks > table->max_blocks || seq->n_units > table->max_units) {
-            return fail(r, place, "M2 a row is longer than any");
+            return out_of_range(r, place, "M2 a row is longer than any");
         }
         if (!is_node(r->cache, seq->root) ||
             (seq->n_units > 0 && !is_node(r->cache, nodes[seq->n_units - 1]))) {
-            return fail(r, place, "N2 a sequence hangs from no node");
+            return out_of_range(r, place, "N2 a sequence hangs from no node");
         }
         if (seq->tier != KVP_DEVICE && (seq->tier != KVP_HOST || seq->exclusive != 0)) {
-            return fail(r, place, "T3 a sequence on the host has slots to write");
+            return out_of_range(r, place, "T3 a sequence on the host has slots to write");
         }
     }
     return 1;
@@ -205,13 +206,13 @@ static int check_spaces(struct ranges *r)
         if ((spaces[place].generation & 1) != 0 &&
             (!is_node(r->cache, spaces[place].root) ||
              spaces[place].name_bytes > KVP_NAME_MAX_BYTES)) {
-            return fail(r, place, "N2 a namespace has no root");
+            return out_of_range(r, place, "N2 a namespace has no root");
         }
     }
     return 1;
 }
 
-static int check_copies(struct ranges *r)
+static int copies_in_range(struct ranges *r)
 {
     const struct kvpi_plan *plan = &r->cache->plan;
     const struct kvpi_copy *copies = kvpi_plan_copies(plan);
@@ -221,7 +222,26 @@ static int check_copies(struct ranges *r)
             copy->src >= blocks_of(r->cache, copy->src_tier) ||
             copy->dst >= blocks_of(r->cache, copy->dst_tier) ||
             (copy->keeps != 0 && copy->dst_tier != KVP_HOST)) {
-            return fail(r, i, "X2 a copy of no blocks");
+            return out_of_range(r, i, "X2 a copy of no blocks");
+        }
+    }
+    return 1;
+}
+
+static int loads_in_range(struct ranges *r)
+{
+    const kvp_cache *cache = r->cache;
+    const uint32_t n = cache->lending.max_loads == 0 ? 0 : cache->config.host_blocks;
+    for (uint32_t b = 0; b < n; b++) {
+        if (!is_node(cache, kvpi_lent(cache, b)->node) || kvpi_lent(cache, b)->next >= n) {
+            return out_of_range(r, b, "L2 a lent block leads to nothing");
+        }
+    }
+    for (uint32_t place = 0; place < cache->lending.max_loads; place++) {
+        const struct kvpi_load *load = kvpi_load_at(cache, place);
+        if (!is_node(cache, load->node) || load->first >= n || load->n_blocks >= n ||
+            load->group >= cache->config.n_groups) {
+            return out_of_range(r, place, "L2 a load of nothing");
         }
     }
     return 1;
@@ -232,10 +252,12 @@ int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
     struct ranges r = {cache, NULL, 0};
     const int inside = kvpi_counts_in_range(cache)
                            ? check_blocks(&r, &cache->pool) && check_blocks(&r, &cache->host) &&
-                                 check_rings(&r, &cache->pool) && check_rings(&r, &cache->host) &&
-                                 check_nodes(&r) && check_index(&r) && check_dups(&r) &&
-                                 check_seqs(&r) && check_spaces(&r) && check_copies(&r)
-                           : fail(&r, 0, "B2 a count exceeds what there is");
+                                 rings_in_range(&r, &cache->pool) &&
+                                 rings_in_range(&r, &cache->host) && nodes_in_range(&r) &&
+                                 check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
+                                 check_spaces(&r) && copies_in_range(&r) &&
+                                 loads_in_range(&r)
+                           : out_of_range(&r, 0, "B2 a count exceeds what there is");
     if (!inside) {
         memset(out_violation, 0, sizeof(*out_violation));
         memcpy(out_violation->invariant, r.failed, 2); /* "N2" */

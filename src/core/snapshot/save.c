@@ -52,7 +52,7 @@ static kvp_cache *copy_closed(const kvp_cache *cache)
 /* ---------------------------------------------------------------------------------------- nodes */
 
 /* The number of the namespace whose root this is, counting open ones. */
-static uint32_t space_of(const kvp_cache *cache, uint32_t root)
+static uint32_t space_of_node(const kvp_cache *cache, uint32_t root)
 {
     const struct kvpi_space *spaces = kvpi_at(cache, cache->spaces_at);
     uint32_t n = 0;
@@ -89,7 +89,7 @@ static void write_node(struct save *save, uint32_t index)
     struct kvpi_snap_bytes b = kvpi_snap_begin(&save->writer);
     correct_hash(prefix, index);
     kvpi_snap_put_u32(&b, node->users);
-    kvpi_snap_put_u32(&b, space_of(save->copy, node->root));
+    kvpi_snap_put_u32(&b, space_of_node(save->copy, node->root));
     kvpi_snap_put_u32(&b, above->flags & KVPI_NODE_ROOT ? 0 : above->users);
     kvpi_snap_put(&b, node->hash.bytes, sizeof(node->hash.bytes));
     for (uint32_t i = 0; i < prefix->unit_tokens; i++) {
@@ -106,7 +106,7 @@ static void write_node(struct save *save, uint32_t index)
 }
 
 /* Can the node be found? */
-static int is_reachable(const struct kvpi_prefix *prefix, uint32_t index)
+static int is_saved(const struct kvpi_prefix *prefix, uint32_t index)
 {
     const struct kvpi_node *node = kvpi_node(prefix, index);
     while ((node->flags & KVPI_NODE_PUBLIC) != 0 && node->users == 0) {
@@ -224,7 +224,7 @@ static void save_block(struct save *save, uint32_t tier, uint32_t block)
     const uint32_t where = kvpi_where(save->copy, tier, block);
     uint32_t node = kvpi_block(kvpi_tier_pool(save->copy, tier), block)->content;
     while (node != KVPI_NO_NODE &&
-           (kvpi_node_at(prefix, node, where)->block != block || !is_reachable(prefix, node))) {
+           (kvpi_node_at(prefix, node, where)->block != block || !is_saved(prefix, node))) {
         const struct kvpi_node *n = kvpi_node(prefix, node);
         node = kvpi_prefix_place(prefix, n) == 0 ? KVPI_NO_NODE : n->parent;
     }

@@ -1,10 +1,10 @@
 /* hash_chain: the hashes of a run of units of 16 tokens without keys, one after the other.
  *
  * XXH3-128 of the 84 bytes parent | tokens | 0, as its specification gives it for 17 to 128 bytes
- * of input: three rounds over 32 bytes from the front and the back, then a final mix. Written out
- * because through a buffer every unit waits for its stores to come back as loads; here the parent
- * stays in registers and the tokens are read where they lie, 3 to 4 times as fast. The parent
- * enters in the last round only, so that all else is off the chain from unit to unit.
+ * of input: three rounds over 32 bytes from the front and the back, then a final mix. It is written
+ * out because with a buffer every unit waits for its stores to come back as loads. Here the parent
+ * stays in registers and the tokens are read in place, 3 to 4 times as fast. The parent enters in
+ * the last round only, so everything else is off the chain from unit to unit.
  *
  *   input, bytes    0        16                                       80    84
  *                   | parent | tokens (t + 0 .. t + 64)               | 0   |

@@ -1,9 +1,9 @@
 /* plan: the block copies that wait to be run, and those of steps that are out.
  *
  * Copies stand in the order in which they must take effect. The first n_out belong to steps that
- * have begun and not taken effect; the n behind them wait. Phases are worked out when the plan is
- * taken: a copy goes into the running phase unless its source is a destination there, or its
- * destination a source or a destination (X2); then it begins the next one.
+ * have begun and not taken effect; the n behind them wait. Phases are computed when the plan is
+ * taken. A copy goes into the current phase unless its source is a destination there, or its
+ * destination is a source or a destination (X2). Then it begins the next phase.
  */
 #ifndef KVPI_PLAN_H
 #define KVPI_PLAN_H

@@ -16,17 +16,17 @@
  *
  * Queues (B3): per retention class a circular list, headed by the sentinel block n_blocks + class.
  * Victims leave at the head. Behind these sentinels stand those of the parked lists, one for each
- * step that may be out: blocks in the order of their release, to be queued when the step has taken
- * effect. A parked block is known by KVPI_REFS_PARKED at reference count 0. `jump` is a hint and
- * never decides: it names a block that was some KVPI_POOL_JUMP places behind when the two were
- * queued, so that a run of takes can prefetch what it needs before it gets there; walking `next`
- * would wait for memory at each step.
+ * step that may be out. They hold blocks in the order of their release, which are queued when the
+ * step has taken effect. A parked block is known by KVPI_REFS_PARKED at reference count 0. `jump`
+ * is only a hint. It names a block that was about KVPI_POOL_JUMP places behind when the two were
+ * queued. With it, a run of takes prefetches what it needs; walking `next` would wait for memory at
+ * each step.
  *
- * All that is known of a block lies in 24 bytes, because a hit, a release and a take each touch
- * most of it and blocks lie anywhere: two arrays would cost two cache misses.
+ * All that is known of a block is in 24 bytes, because a hit, a release and a take each touch most
+ * of it. Blocks are accessed at random, so two arrays would cost two cache misses.
  *
- * Numbers of steps never wrap. In `touched` and `arriving` one says something while its step is not
- * in effect; an older one, 0 among them, says nothing.
+ * Numbers of steps never wrap. In `touched` and `arriving` a number has a meaning while its step is
+ * not in effect. An older one, also 0, means nothing.
  */
 #ifndef KVPI_POOL_H
 #define KVPI_POOL_H

@@ -23,7 +23,7 @@ static uint32_t sentinel_of(const struct kvpi_quotas *quotas, uint32_t place, ui
     return quotas->n_blocks + place * KVP_RETENTION_CLASSES + class_;
 }
 
-static uint32_t place_of(const struct kvpi_quotas *quotas, uint64_t owner)
+static uint32_t place_of_owner(const struct kvpi_quotas *quotas, uint64_t owner)
 {
     return (uint32_t)owner & quotas->place_mask;
 }
@@ -33,7 +33,7 @@ struct kvpi_account *kvpi_quotas_find(const struct kvpi_quotas *quotas, uint64_t
     if (owner == 0 || quotas->n_accounts == 0) {
         return NULL;
     }
-    struct kvpi_account *account = kvpi_account(quotas, place_of(quotas, owner));
+    struct kvpi_account *account = kvpi_account(quotas, place_of_owner(quotas, owner));
     return account->owner == owner ? account : NULL;
 }
 
@@ -91,7 +91,7 @@ static void settle(struct kvpi_quotas *quotas, const struct kvpi_account *accoun
 void kvpi_quotas_open(struct kvpi_quotas *quotas, uint64_t owner)
 {
     if (quotas->n_accounts > 0) {
-        struct kvpi_account *account = kvpi_account(quotas, place_of(quotas, owner));
+        struct kvpi_account *account = kvpi_account(quotas, place_of_owner(quotas, owner));
         KVPI_ASSERT(account->owner == 0);
         *account = (struct kvpi_account){.owner = owner, .quota = KVP_NO_QUOTA};
     }
@@ -103,7 +103,7 @@ void kvpi_quotas_close(struct kvpi_quotas *quotas, uint64_t owner)
     if (account == NULL) {
         return;
     }
-    const uint32_t place = place_of(quotas, owner);
+    const uint32_t place = place_of_owner(quotas, owner);
     for (uint32_t c = 0; c < KVP_RETENTION_CLASSES; c++) {
         const struct kvpi_owned *head = kvpi_owned(quotas, sentinel_of(quotas, place, c));
         kvpi_owned(quotas, head->prev)->next = head->next;
@@ -158,7 +158,7 @@ void kvpi_quotas_link(struct kvpi_quotas *quotas, uint32_t block, uint32_t class
         owned->prev = owned->next = block;
         return;
     }
-    const uint32_t sentinel = sentinel_of(quotas, place_of(quotas, owned->owner), class_);
+    const uint32_t sentinel = sentinel_of(quotas, place_of_owner(quotas, owned->owner), class_);
     owned->prev = at_head ? sentinel : kvpi_owned(quotas, sentinel)->prev;
     owned->next = at_head ? kvpi_owned(quotas, sentinel)->next : sentinel;
     kvpi_owned(quotas, owned->prev)->next = block;
@@ -185,7 +185,7 @@ void kvpi_quotas_relink(struct kvpi_quotas *quotas, uint32_t block, uint32_t cla
     struct kvpi_account *account = kvpi_quotas_find(quotas, owned->owner);
     kvpi_owned(quotas, owned->prev)->next = block;
     kvpi_owned(quotas, owned->next)->prev = block;
-    if (account != NULL) {
+    if (account != NULL) { /* what was hit is of an open namespace, what was lent need not be */
         count_cached(quotas, account, class_);
     }
 }
@@ -212,7 +212,7 @@ static uint32_t next_over(const struct kvpi_quotas *quotas)
 
 uint32_t kvpi_quotas_first(const struct kvpi_quotas *quotas, uint64_t owner, uint32_t *out_turn)
 {
-    uint32_t place = place_of(quotas, owner);
+    uint32_t place = place_of_owner(quotas, owner);
     *out_turn = quotas->turn;
     if (!kvpi_quotas_is_full(quotas, owner) || kvpi_account(quotas, place)->n_cached == 0) {
         if (quotas->n_over == 0) {
@@ -228,14 +228,14 @@ uint32_t kvpi_quotas_first(const struct kvpi_quotas *quotas, uint64_t owner, uin
 /* ---------------------------------------------------------------------------------- the audit */
 
 /* Q1, Q2: count each account's blocks. */
-static const char *check_owners(const struct kvpi_pool *pool, uint64_t *out_object)
+static const char *check_owned(const struct kvpi_pool *pool, uint64_t *out_object)
 {
     const struct kvpi_quotas *quotas = &pool->quotas;
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
         const struct kvpi_block *block = kvpi_block(pool, b);
         const uint64_t owner = kvpi_owned(quotas, b)->owner;
         *out_object = b;
-        if (place_of(quotas, owner) >= quotas->n_accounts) {
+        if (place_of_owner(quotas, owner) >= quotas->n_accounts) {
             return "Q1 a block counts for what is no namespace";
         }
         if ((owner != 0) != (kvpi_block_refs(block) > 0 || block->content != 0)) {
@@ -258,7 +258,8 @@ static const char *check_owners(const struct kvpi_pool *pool, uint64_t *out_obje
 }
 
 /* Q3: follow one queue; each account's ring has its blocks in the same order. */
-static const char *check_rings(const struct kvpi_pool *pool, uint32_t class_, uint64_t *out_object)
+static const char *check_owner_rings(const struct kvpi_pool *pool, uint32_t class_,
+                                     uint64_t *out_object)
 {
     const struct kvpi_quotas *quotas = &pool->quotas;
     const struct kvpi_block *blocks = kvpi_blocks(pool);
@@ -320,10 +321,10 @@ const char *kvpi_quotas_check(const struct kvpi_pool *pool, uint64_t *out_object
     for (uint32_t place = 0; place < quotas->n_accounts; place++) {
         kvpi_account(quotas, place)->n_counted = 0;
     }
-    const char *failed = quotas->n_accounts == 0 ? NULL : check_owners(pool, out_object);
+    const char *failed = quotas->n_accounts == 0 ? NULL : check_owned(pool, out_object);
     for (uint32_t c = 0; failed == NULL && quotas->n_accounts > 0 && c < KVP_RETENTION_CLASSES;
          c++) {
-        failed = check_rings(pool, c, out_object);
+        failed = check_owner_rings(pool, c, out_object);
     }
     if (failed == NULL && quotas->n_accounts > 0) {
         failed = check_accounts(pool, out_object);

@@ -1,7 +1,7 @@
 /* pool_quotas: which namespace a block counts for, and whose cached blocks go first (quotas.h).
  *
  * An account is a namespace's place in one pool. A block counts for the account of the namespace
- * that it was taken for, from the take until nobody holds it and it has no content:
+ * that it was taken for. It counts from the take until it is not held and has no content:
  *
  *   account.n_blocks == blocks whose owner is the account's                                   (Q1)
  *   no owner        <=> free, parked without content, or the null block                       (Q2)
@@ -16,8 +16,8 @@
  *   accounts  [n_accounts]
  *   over      [n_accounts / 64] bits
  *
- * An owner is a namespace's handle: never given twice, so what an owner left that has closed can
- * never count for another one in its place.
+ * An owner is a namespace's handle, which is never given twice. So blocks of a closed owner can
+ * never count for another namespace in its place.
  */
 #ifndef KVPI_POOL_QUOTAS_H
 #define KVPI_POOL_QUOTAS_H

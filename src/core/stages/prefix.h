@@ -3,14 +3,14 @@
  * A node is one unit's tokens and keys after a parent node; roots stand for namespaces. It lives
  * while it has a user (a sequence whose last kept unit it is, or a namespace), a child or a block
  * (N4). Public nodes are found through the index: an open-addressing table keyed by 32 bits of the
- * hash. A candidate is taken only if its parent IS the node before, and tokens and keys are equal:
- * by induction the whole prefix is equal, whatever the hash does. Private nodes only store tokens.
+ * hash. A candidate is taken only if its parent IS the node before, and tokens and keys are equal.
+ * By induction the whole prefix is then equal, whatever the hash. Private nodes only store tokens.
  *
- * In each tier, for each layer group, a node has at most one attached block; other blocks with the
- * same valid content are its duplicates there, oldest first, and the oldest takes its place when
- * the block goes. The unit of depth d (1 for the first) lies in its block at place (d - 1) %
- * units_per_block. A unit that a copy of a step still out will bring into a block is awaited there:
- * neither attached nor listed as a duplicate, it is a user of its node.
+ * In each tier, for each layer group, a node has at most one attached block. Other blocks with the
+ * same valid content are its duplicates there, oldest first. When the block goes, the oldest
+ * duplicate takes its place. The unit of depth d (1 for the first) lies in its block at place (d -
+ * 1) % units_per_block. A unit is awaited in a block while the copy that brings it belongs to a
+ * step that is out. It is neither attached nor a duplicate there, but a user of its node.
  *
  * In memory (U = 16: two adjacent cache lines, all that a hit touches of a node):
  *
@@ -34,7 +34,8 @@ enum {
     KVPI_NODE_ROOT = 2u,       /* of a namespace: no tokens, never in the index */
     KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
     KVPI_NODE_MARKED = 8u,     /* scratch of the check */
-    KVPI_NODE_LIVE = 16u       /* a root that a namespace has: not flushed */
+    KVPI_NODE_LIVE = 16u,      /* a root that a namespace has: not flushed */
+    KVPI_NODE_LOADING = 256u   /* shifted by a group: a load brings its block of it */
 };
 
 #define KVPI_TIERS 2u

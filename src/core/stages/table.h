@@ -15,7 +15,8 @@
  *                  n_units * U <= known <= tokens (kept), n_blocks * S >= tokens
  *
  * A handle is number of the cache (16 bits), generation, place + 1. A closed place goes to the top
- * of the stack of free ones; its generation rises, and at its largest value it is never used again.
+ * of the stack of free places, and its generation rises. A place whose generation is at its largest
+ * value is never used again.
  */
 #ifndef KVPI_TABLE_H
 #define KVPI_TABLE_H
@@ -177,8 +178,8 @@ int64_t kvpi_table_next(const struct kvpi_table *table);
 /* Take a free place and open it, zeroed but for its generation; NULL when none is free. */
 struct kvpi_seq *kvpi_table_open(struct kvpi_table *table);
 
-/* Make `seq` what `from` is, but for its generation. */
-void kvpi_table_copy(struct kvpi_seq *seq, const struct kvpi_seq *from);
+/* The same, but it is what `from` is. */
+struct kvpi_seq *kvpi_table_fork(struct kvpi_table *table, const struct kvpi_seq *from);
 
 /* Give the place back; its handle is stale. */
 void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq);

@@ -9,7 +9,7 @@
 
 enum { DEFAULT_MOVES = 1024 };
 
-static void config_defaults(kvp_copier_config *config)
+static void copier_defaults(kvp_copier_config *config)
 {
     *config = (kvp_copier_config){
         .struct_size = sizeof(*config), .n_groups = 1, .n_threads = 1, .max_moves = DEFAULT_MOVES};
@@ -18,7 +18,7 @@ static void config_defaults(kvp_copier_config *config)
 void kvp_copier_config_init_sized(kvp_copier_config *config, size_t config_size)
 {
     kvp_copier_config full;
-    config_defaults(&full);
+    copier_defaults(&full);
     kvpi_sized_init(config, config_size, &full, sizeof(full));
 }
 
@@ -78,7 +78,7 @@ void kvpi_copier_close(kvp_copier *copier)
 kvp_status kvp_copier_create(const kvp_copier_config *config, kvp_copier **out_copier)
 {
     kvp_copier_config own;
-    config_defaults(&own);
+    copier_defaults(&own);
     config = kvpi_sized_take(config, &own, sizeof(own));
     if (!config || !out_copier || !config->device || !config->device[0]) {
         return KVP_E_ARG;

@@ -86,22 +86,23 @@ static struct kvpi_marks *marks_of(kvp_copier *copier, uint32_t group, uint32_t 
     return &copier->marks[tier * copier->config.n_groups + group];
 }
 
-static bool is_block(kvp_copier *copier, uint32_t group, uint32_t tier, int32_t block)
+static bool is_tier_block(kvp_copier *copier, uint32_t group, uint32_t tier, int32_t block)
 {
     return tier < KVPI_TIERS && group < copier->config.n_groups && block > KVP_NULL_BLOCK &&
            (uint32_t)block < marks_of(copier, group, tier)->n_blocks;
 }
 
 /* The last phase that wrote a block. */
-static uint64_t *mark_of(kvp_copier *copier, uint32_t group, uint32_t tier, int32_t block)
+static uint64_t *mark_of_copy(kvp_copier *copier, uint32_t group, uint32_t tier, int32_t block)
 {
     return &marks_of(copier, group, tier)->written_in[block];
 }
 
 static bool is_copy(kvp_copier *copier, const kvp_copy *copy)
 {
-    return is_block(copier, copy->group, copy->src_tier, copy->src_block) &&
-           is_block(copier, copy->group, copy->dst_tier, copy->dst_block) && copy->n_tokens > 0 &&
+    return is_tier_block(copier, copy->group, copy->src_tier, copy->src_block) &&
+           is_tier_block(copier, copy->group, copy->dst_tier, copy->dst_block) &&
+           copy->n_tokens > 0 &&
            copy->n_tokens <=
                kvpi_copier_memory(copier, copy->group, KVP_DEVICE)->layout.block_tokens;
 }
@@ -111,14 +112,16 @@ static bool is_phase(kvp_copier *copier, const kvp_copy *copies, uint32_t n_copi
 {
     const uint64_t phase = ++copier->n_phases;
     for (uint32_t i = 0; i < n_copies; i++) {
-        uint64_t *mark = mark_of(copier, copies[i].group, copies[i].dst_tier, copies[i].dst_block);
+        uint64_t *mark =
+            mark_of_copy(copier, copies[i].group, copies[i].dst_tier, copies[i].dst_block);
         if (*mark == phase) {
             return false;
         }
         *mark = phase;
     }
     for (uint32_t i = 0; i < n_copies; i++) {
-        if (*mark_of(copier, copies[i].group, copies[i].src_tier, copies[i].src_block) == phase) {
+        if (*mark_of_copy(copier, copies[i].group, copies[i].src_tier, copies[i].src_block) ==
+            phase) {
             return false;
         }
     }

@@ -108,7 +108,8 @@ static void move_share(void *context, uint32_t index, uint32_t n)
                   (uint32_t)((uint64_t)moves->n_layers * (index + 1) / n));
 }
 
-static void move(kvp_copier *copier, uint32_t group, const kvp_slot_move *moves, uint32_t n_moves)
+static void move_slots(kvp_copier *copier, uint32_t group, const kvp_slot_move *moves,
+                       uint32_t n_moves)
 {
     struct kvpi_cpu_copier *cpu = cpu_of(copier);
     const kvp_layout *layout = &kvpi_copier_memory(copier, group, KVP_DEVICE)->layout;
@@ -148,7 +149,7 @@ static void destroy(kvp_copier *copier)
     free(cpu);
 }
 
-static const struct kvpi_copier_ops cpu_ops = {run, move, wait, destroy};
+static const struct kvpi_copier_ops cpu_ops = {run, move_slots, wait, destroy};
 
 static kvp_status make_ways(struct kvpi_cpu_copier *cpu)
 {

@@ -35,17 +35,17 @@ size_t kvpi_cpu_row_bytes(const struct kvp_copier *copier)
     return most;
 }
 
-static uint64_t block_of(const struct lane *lane, int64_t slot)
+static uint64_t block_of_move(const struct lane *lane, int64_t slot)
 {
     return (uint64_t)slot / lane->layer->block_tokens;
 }
 
 static float *scale_at(const struct lane *lane, int64_t slot)
 {
-    return kvpi_layer_scale(lane->part, block_of(lane, slot), lane->head);
+    return kvpi_layer_scale(lane->part, block_of_move(lane, slot), lane->head);
 }
 
-static void read_row(const struct lane *lane, int64_t slot, unsigned char *out)
+static void read_moved_row(const struct lane *lane, int64_t slot, unsigned char *out)
 {
     const struct kvpi_row row = kvpi_layer_row(lane->layer, lane->part, slot, lane->head);
     for (uint32_t i = 0; i < row.n_runs; i++) {
@@ -53,7 +53,7 @@ static void read_row(const struct lane *lane, int64_t slot, unsigned char *out)
     }
 }
 
-static void write_row(const struct lane *lane, int64_t slot, const unsigned char *in)
+static void write_moved_row(const struct lane *lane, int64_t slot, const unsigned char *in)
 {
     const struct kvpi_row row = kvpi_layer_row(lane->layer, lane->part, slot, lane->head);
     for (uint32_t i = 0; i < row.n_runs; i++) {
@@ -67,10 +67,10 @@ static void raise_scales(const struct lane *lane, const kvp_slot_move *moves, ui
                          const float *scales)
 {
     for (uint32_t i = 0; i < n_moves;) {
-        const uint64_t block = block_of(lane, moves[i].dst);
+        const uint64_t block = block_of_move(lane, moves[i].dst);
         const float before = *kvpi_layer_scale(lane->part, block, lane->head);
         float needed = before;
-        for (; i < n_moves && block_of(lane, moves[i].dst) == block; i++) {
+        for (; i < n_moves && block_of_move(lane, moves[i].dst) == block; i++) {
             needed = needed >= scales[i] ? needed : scales[i];
         }
         if (needed != before) {
@@ -84,7 +84,7 @@ static void move_lane(const struct lane *lane, const kvp_slot_move *moves, uint3
 {
     const bool has_scales = lane->part->scales != NULL;
     for (uint32_t i = 0; i < n_moves; i++) {
-        read_row(lane, moves[i].src, worker->rows + i * lane->row_bytes);
+        read_moved_row(lane, moves[i].src, worker->rows + i * lane->row_bytes);
         worker->scales[i] = has_scales ? *scale_at(lane, moves[i].src) : 1;
     }
     if (has_scales) {
@@ -96,7 +96,7 @@ static void move_lane(const struct lane *lane, const kvp_slot_move *moves, uint3
             kvpi_convert_rescale(lane->layer->type, worker->scales[i],
                                  *scale_at(lane, moves[i].dst), lane->part->size, row);
         }
-        write_row(lane, moves[i].dst, row);
+        write_moved_row(lane, moves[i].dst, row);
     }
 }
 

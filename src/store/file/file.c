@@ -7,12 +7,11 @@
  * Killed at any point: what the log says is there, or the header in the slot tells that it is not.
  * After a loss of power too; what was put before the last sync is there. */
 #include <errno.h>
-#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/file/engine.h"
 #include "store/file/file.h"
 #include "store/file/home.h"
 #include "store/file/peers.h"
@@ -34,6 +33,7 @@ struct file_store {
     int engine_open;
     uint64_t n_damaged;
     uint64_t last_id;
+    uint8_t log_buffer[KVPI_LOG_BUFFER];
     uint32_t n_syncing; /* syncs that are out: the log stays where it is */
 };
 
@@ -42,8 +42,13 @@ struct file_store {
 static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind, uint32_t entry)
 {
     const struct kvpi_entry *e = &store->catalog.index.entries[entry];
-    struct kvpi_log_entry line = {
-        .kind = kind, .slot = entry, .generation = e->generation, .parent = e->parent};
+    struct kvpi_log_entry line = {.kind = kind,
+                                  .slot = entry,
+                                  .generation = e->generation,
+                                  .parent = e->parent,
+                                  .written = e->written};
+    if (e->state == KVPI_ENTRY_READY || e->state == KVPI_ENTRY_WRITING)
+        line.space = kvpi_index_space(&store->catalog.index, entry);
     if (e->parent != KVPI_INDEX_NONE)
         line.parent_generation = store->catalog.index.entries[e->parent].generation;
     memcpy(line.key, e->key, sizeof line.key);
@@ -66,12 +71,16 @@ static void compact(struct file_store *store)
     if (error)
         return;
     const struct kvpi_index *index = &store->catalog.index;
+    log.buffer = store->log_buffer;
     for (uint32_t e = 0; e < index->n && !error; e++)
         if (index->entries[e].state != KVPI_ENTRY_READY && index->entries[e].generation > 0)
             error = append(store, &log, KVPI_LOG_DROP, e);
     for (uint32_t e = index->cold; e != KVPI_INDEX_NONE && !error; e = index->entries[e].hotter)
         if (index->entries[e].state == KVPI_ENTRY_READY)
             error = append(store, &log, KVPI_LOG_PUT, e);
+    if (!error)
+        error = kvpi_log_flush(&log);
+    log.buffer = NULL;
     if (!error)
         error = disk->sync(disk->context, log.file);
     if (!error)
@@ -87,7 +96,7 @@ static void compact(struct file_store *store)
     store->last_id = id;
 }
 
-/* A log and its successor take at most (2 + 1) x 48 bytes a slot, and a few entries: less than the
+/* A log and its successor take at most (2 + 1) x 52 bytes a slot, and a few entries: less than the
  * home counts for them (home.c). */
 static void compact_if_long(struct file_store *store)
 {
@@ -141,6 +150,23 @@ static void file_close(void *self)
     free(store);
 }
 
+static kvp_status read_engine(const struct kvpi_backend_config *config, uint32_t *choice,
+                              char *out_why, size_t why_bytes)
+{
+    static const char *const names[] = {"auto", "io_uring", "threads"};
+    const char *value = kvpi_url_option(config->url, "engine");
+    if (!value)
+        return KVP_OK;
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *choice = i;
+            return KVP_OK;
+        }
+    }
+    return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                    "engine is \"%s\", expected auto, io_uring or threads", value);
+}
+
 static kvp_status read_options(const struct kvpi_backend_config *config, uint64_t *out_size,
                                uint64_t slot_bytes, char *out_why, size_t why_bytes)
 {
@@ -165,6 +191,7 @@ static kvp_status read_options(const struct kvpi_backend_config *config, uint64_
 static kvp_status recover(struct file_store *store, char *out_why, size_t why_bytes)
 {
     kvp_status status = kvpi_index_open(&store->catalog.index, store->log.form.n_slots);
+    store->catalog.index.has_quota = store->catalog.quota_slots > 0;
     if (status == KVP_OK)
         status = kvpi_recover(&store->log, &store->catalog.index, &store->n_damaged);
     if (status != KVP_OK)
@@ -179,13 +206,31 @@ static kvp_status recover(struct file_store *store, char *out_why, size_t why_by
     return KVP_OK;
 }
 
-static kvp_status open_store(struct file_store *store, const struct kvpi_backend_config *config,
-                             uint32_t n_threads, char *out_why, size_t why_bytes)
+static kvp_status open_engine(struct file_store *store, const struct kvpi_engine_config *engine,
+                              char *out_why, size_t why_bytes)
 {
+    const int error = kvpi_engine_open(&store->engine, &store->slabs, engine);
+    store->engine_open = error == 0;
+    if (!error)
+        return KVP_OK;
+    if (store->engine.no_queue)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes,
+                        "engine=io_uring: %s; with engine=auto the store goes on without",
+                        kvpi_engine_why(error));
+    return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the engine: %s", strerror(error));
+}
+
+static kvp_status open_store(struct file_store *store, const struct kvpi_backend_config *config,
+                             const struct kvpi_engine_config *engine, char *out_why,
+                             size_t why_bytes)
+{
+    struct kvpi_engine_config chosen = *engine;
     uint64_t slot_bytes = config->header_bytes + config->payload_bytes;
     slot_bytes = (slot_bytes + KVPI_RECORD_PAGE - 1) / KVPI_RECORD_PAGE * KVPI_RECORD_PAGE;
     uint64_t size = 0;
     kvp_status status = read_options(config, &size, slot_bytes, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = read_engine(config, &chosen.choice, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
     struct kvpi_log_form form = {.slot_bytes = slot_bytes,
@@ -201,6 +246,9 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
     store->catalog.context = store;
     store->catalog.grow = grow;
     store->catalog.leave = leave;
+    status = kvpi_catalog_limit(&store->catalog, config, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
     status = kvpi_home_open(&store->home, store->disk, config->url->path,
                             &config->store->fingerprint, size, &form,
                             store->now(store->now_context), &store->log, out_why, why_bytes);
@@ -210,19 +258,21 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
         return status;
     if (kvpi_home_begin(&store->home, 0))
         kvpi_home_end(&store->home);
+    kvpi_catalog_trim(&store->catalog);
     store->last_id = store->log.id;
     if (store->n_damaged > 0)
         compact(store);
-    if (kvpi_engine_open(&store->engine, &store->slabs, n_threads) != 0)
-        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
-    store->engine_open = 1;
+    status = open_engine(store, &chosen, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
     kvpi_peers_open(&store->peers, store->disk, store->home.parent, store->home.path,
                     &store->log.form);
     return KVP_OK;
 }
 
 kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct kvpi_disk *disk,
-                          uint32_t n_threads, void **out_self, char *out_why, size_t why_bytes)
+                          const struct kvpi_engine_config *engine, void **out_self, char *out_why,
+                          size_t why_bytes)
 {
     struct file_store *store = calloc(1, sizeof *store);
     if (!store)
@@ -230,7 +280,7 @@ kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct
     store->disk = disk;
     store->home.lock = -1;
     store->log.file = -1;
-    const kvp_status status = open_store(store, config, n_threads, out_why, why_bytes);
+    const kvp_status status = open_store(store, config, engine, out_why, why_bytes);
     if (status == KVP_OK)
         *out_self = store;
     else
@@ -241,7 +291,8 @@ kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct
 static kvp_status file_open(const struct kvpi_backend_config *config, void **out_self,
                             char *out_why, size_t why_bytes)
 {
-    return kvpi_file_open(config, &kvpi_system_disk, ENGINE_THREADS, out_self, out_why, why_bytes);
+    const struct kvpi_engine_config engine = {.n_threads = ENGINE_THREADS, .queue = &kvpi_uring};
+    return kvpi_file_open(config, &kvpi_system_disk, &engine, out_self, out_why, why_bytes);
 }
 
 /* ----------------------------------------------------------------------------------- operations */
@@ -256,7 +307,10 @@ static uint32_t file_prepare(void *self, struct kvpi_store_op *op)
     if (op->kind != KVP_STORE_GET || result != KVP_STORE_ABSENT)
         return result;
     kvpi_peers_follow(&store->peers, store->now(store->now_context));
-    return kvpi_peers_find(&store->peers, op) ? KVP_STORE_OK : KVP_STORE_ABSENT;
+    uint32_t written;
+    if (!kvpi_peers_find(&store->peers, op, &written))
+        return KVP_STORE_ABSENT;
+    return kvpi_catalog_too_old(&store->catalog, written) ? KVP_STORE_ABSENT : KVP_STORE_OK;
 }
 
 static void file_begin(void *self, struct kvpi_store_op *op)
@@ -309,31 +363,44 @@ static void file_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint6
     struct file_store *store = self;
     kvpi_catalog_have(&store->catalog, keys, n_keys, bits);
     kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    uint32_t written;
     for (uint32_t i = 0; i < n_keys && store->peers.n > 0; i++)
-        if (kvpi_peers_have(&store->peers, &keys[i]))
+        if (kvpi_peers_have(&store->peers, &keys[i], &written) &&
+            !kvpi_catalog_too_old(&store->catalog, written))
             bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 static void file_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
 {
     struct file_store *store = self;
-    for (uint32_t i = 0; i < n_keys; i++)
-        kvpi_catalog_drop(&store->catalog, &keys[i]);
+    kvpi_catalog_drop(&store->catalog, keys, n_keys);
+    compact_if_long(store);
+}
+
+static void file_evict(void *self, const kvp_store_match *match)
+{
+    struct file_store *store = self;
+    kvpi_catalog_evict(&store->catalog, match);
     compact_if_long(store);
 }
 
 static void file_wait(void *self, int wake, int timeout_ms)
 {
     const struct file_store *store = self;
-    struct pollfd fds[2] = {{.fd = wake, .events = POLLIN},
-                            {.fd = store->engine.wake.read_fd, .events = POLLIN}};
-    poll(fds, 2, timeout_ms);
+    kvpi_engine_wait(&store->engine, wake, timeout_ms);
 }
 
 static void file_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     const struct file_store *store = self;
     kvpi_catalog_usage(&store->catalog, out_usage);
+    out_usage->staged = atomic_load_explicit(&store->engine.n_staged, memory_order_relaxed);
+}
+
+static void file_describe(const void *self, char *out_text, size_t text_bytes)
+{
+    const struct file_store *store = self;
+    kvpi_engine_describe(&store->engine, out_text, text_bytes);
 }
 
 const struct kvpi_backend kvpi_file_backend = {
@@ -346,6 +413,8 @@ const struct kvpi_backend kvpi_file_backend = {
     .end = file_end,
     .have = file_have,
     .drop = file_drop,
+    .evict = file_evict,
     .wait = file_wait,
     .usage = file_usage,
+    .describe = file_describe,
 };

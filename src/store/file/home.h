@@ -6,8 +6,10 @@
  *       wN/log                    which records there are
  *       wN/slab-NNNNNN            their slots
  *
- * A writer takes the first wN that nobody holds and whose form is its own, or makes the next one.
- * So an engine that starts again finds what it had, and two at a time have a directory each. */
+ * A writer takes the first wN that no writer holds and that has the writer's own form, or makes the
+ * next one. If writes of a dead writer are still under way in a wN after a second, it is passed
+ * over. So an engine that restarts finds its records, and two engines at a time have a directory
+ * each. */
 #ifndef KVPI_STORE_HOME_H
 #define KVPI_STORE_HOME_H
 
@@ -17,6 +19,25 @@
 void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char *name);
 
 void kvpi_path_copy(char out[KVPI_PATH_BYTES], const char *path);
+
+/* Call a function for every home below a root. 0 or an errno: the root cannot be read. */
+typedef void (*kvpi_home_fn)(void *context, const char *path, const char *parent_name);
+int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn home,
+                   void *context);
+
+/* Lock a home that has no writer. 0 or an errno: EWOULDBLOCK: it has one. */
+int kvpi_home_take(const struct kvpi_disk *disk, const char *path, int *out_lock);
+
+/* Whether a home has a writer. Nothing is written. With the root's lock held, if there is one: a
+ * writer that starts meanwhile waits, and does not take us for a writer. */
+int kvpi_home_in_use(const struct kvpi_disk *disk, const char *path);
+
+/* Lock a root against the start and growth of writers. 0 or an errno. Nothing is written. */
+int kvpi_home_lock_root(const struct kvpi_disk *disk, const char *root, int *out_lock);
+
+/* When a home was opened last, and the bytes that count for it. */
+uint64_t kvpi_home_opened(const struct kvpi_disk *disk, const char *path);
+uint64_t kvpi_home_bytes(const struct kvpi_disk *disk, const char *path);
 
 struct kvpi_home {
     const struct kvpi_disk *disk;

@@ -1,4 +1,4 @@
-/* digest: what a kvp_digester is, for those who add pieces themselves. */
+/* digest: the inside of a kvp_digester, for files that add pieces themselves. */
 #ifndef KVPI_STORE_DIGEST_H
 #define KVPI_STORE_DIGEST_H
 

@@ -1,10 +1,10 @@
-/* budget: what a reader of a file may use: memory by what it has read, so that no file costs more
- * than its bytes, whatever they claim.
+/* budget: how much memory a reader of a file may use. The limit grows with the bytes that were
+ * read, so a file's claims cannot cost more than its size.
  *
  *   limit = max, or if that is 0: 64 MiB + 16 x the bytes that were read
  *
- * Jansson's trees are counted, too, between kvpi_budget_json and kvpi_budget_json_end: it takes its
- * memory from functions without a context, so one budget at a time has them, in one thread.
+ * Jansson's trees count, too, between kvpi_budget_json and kvpi_budget_json_end. Its memory
+ * functions have no context, so only one budget at a time can have them, in one thread.
  */
 #ifndef KVPI_BUDGET_H
 #define KVPI_BUDGET_H

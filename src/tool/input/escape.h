@@ -1,9 +1,9 @@
-/* escape: text that comes from outside, file names and what stands in files, on its way to a
- * terminal: control characters would be commands to it.
+/* escape: makes text from outside (file names, contents of files) safe for a terminal, where
+ * control characters would be commands.
  *
  * Printable ASCII and valid UTF-8 stay as they are. Written as \xNN are: bytes below 0x20, 0x7f,
- * what is no valid UTF-8, and every byte of characters that nobody sees and that change what is
- * seen: U+0080..9F, U+200B..200F, U+2028..202E, U+2060..206F, U+FEFF.
+ * invalid UTF-8, and every byte of invisible characters that change how text is shown: U+0080..9F,
+ * U+200B..200F, U+2028..202E, U+2060..206F, U+FEFF.
  */
 #ifndef KVPI_ESCAPE_H
 #define KVPI_ESCAPE_H

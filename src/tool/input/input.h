@@ -1,5 +1,5 @@
-/* input: files as input of the command. Opening one never waits: a FIFO is taken only when somebody
- * writes to it, where a pipe will do, and a device never.
+/* input: files as input of the command. Opening one never waits. A FIFO is accepted only where a
+ * pipe is allowed and if it has a writer; a device is never accepted.
  */
 #ifndef KVPI_INPUT_H
 #define KVPI_INPUT_H

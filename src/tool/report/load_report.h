@@ -1,5 +1,5 @@
-/* What a replay under load found, and how it is told: a list of figures, tables for people.
- * docs/REPLAY.md defines every figure. */
+/* The results of a replay under load: a list of figures, and tables for people.
+ * docs/REPORT.md defines every figure. */
 #ifndef KVPI_LOAD_REPORT_H
 #define KVPI_LOAD_REPORT_H
 

@@ -1,4 +1,4 @@
-/* What a replay found, and how it is told: a list of figures, and a table for people. */
+/* The results of a replay: a list of figures, and a table for people. */
 #ifndef KVPI_REPORT_H
 #define KVPI_REPORT_H
 

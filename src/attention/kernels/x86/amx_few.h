@@ -4,12 +4,12 @@
  *     scores   [16 keys, 32 dims] x [32 dims, queries]        scores, transposed
  *     values   [2 x queries, 2 x 16 keys] x [16 keys, 32 dims]
  *
- * A product of tiles is summed over neighbours, and neighbours in a row of V are two dims of one
- * key. So a query has two rows of weights, (w, 0) for the even dims and (0, w) for the odd ones.
- * That half of the products are with nothing costs less than interleaving V.
+ * A product of tiles sums over neighbours, and neighbours in a row of V are two dims of one key. So
+ * a query has two rows of weights, (w, 0) for the even dims and (0, w) for the odd ones. Half of
+ * the products are with 0, but that costs less than interleaving V.
  *
- * A query is two rows of bf16, the second one what the first leaves out: side by side in the tile,
- * it costs nothing. */
+ * A query is two rows of bf16: the second has what rounding removed from the first. Side by side in
+ * the tile, it costs nothing. */
 #ifndef KVPI_AMX_FEW_H
 #define KVPI_AMX_FEW_H
 

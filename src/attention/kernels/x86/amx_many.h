@@ -1,18 +1,18 @@
 /* amx_many: bf16 on AMX tiles, for many queries, 16 at a time.
  *
- * K is used as it lies: 16 keys are the rows of one tile, queries the columns of the other. So
- * scores come out with a key in each row and 16 queries side by side, and stay so in softmax, which
- * then needs nothing across a register; weights are turned round when they are half as long. V is
- * interleaved two by two, because products are summed over neighbours:
+ * K is used in place: 16 keys are the rows of one tile, queries the columns of the other. So scores
+ * have a key in each row and 16 queries side by side. They stay so in softmax, which then needs no
+ * operation across a register. Weights are transposed when they are half as long. V is interleaved
+ * two by two, because products are summed over neighbours:
  *
  *     scores   [16 keys, 32 dims] x [32 dims, 16 queries]   less what weights are relative to
  *     softmax  [64 keys, 16 queries]                        weights in pairs of keys, turned round
  *     values   [16 queries, 32 keys] x [32 keys, 16 dims]   sums, dims in the order of unpacking
- *                                                           (`order` mends it)
+ *                                                           (see `order`)
  *
- * A tile's K and V, queries, weights and sums are more than the first cache holds. So scores and
- * softmax are computed for all queries with K near, then values with a block of V near, which was
- * interleaved just before. */
+ * A tile's K and V, queries, weights and sums do not fit the first cache. So scores and softmax are
+ * computed for all queries while K is cached. Then values are computed while a block of V is
+ * cached, which was interleaved just before. */
 #ifndef KVPI_AMX_MANY_H
 #define KVPI_AMX_MANY_H
 

@@ -1,8 +1,9 @@
 /* bf16_rows: K and V of bf16 as they lie, multiplied pair by pair (VDPBF16PS), four queries at a
  * time. For few queries: what is read of K and V is used from registers.
  *
- * A query is one row of bf16, or two, the second one what the first leaves out: rounded to eight
- * bits, a query that is long moves its scores by more than weights may be off. */
+ * A query is one row of bf16, or two: the second has what rounding removed from the first. A long
+ * query that is rounded to eight bits changes its scores by more than the error that weights may
+ * have. */
 #ifndef KVPI_BF16_ROWS_H
 #define KVPI_BF16_ROWS_H
 

@@ -30,7 +30,7 @@ static unsigned bit(unsigned word, unsigned at)
     return word >> at & 1u;
 }
 
-static unsigned ask(void)
+static unsigned ask_processor(void)
 {
     unsigned a, b, c, d, a1 = 0, b1, c1, d1, found = 0;
     __builtin_cpu_init();
@@ -62,7 +62,7 @@ unsigned kvpi_cpu(void)
     static atomic_uint known;
     unsigned found = atomic_load_explicit(&known, memory_order_relaxed);
     if (found == 0) {
-        found = ask() | 1u << 30; /* not 0 */
+        found = ask_processor() | 1u << 30; /* not 0 */
         atomic_store_explicit(&known, found, memory_order_relaxed);
     }
     return found;

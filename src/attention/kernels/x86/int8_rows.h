@@ -3,8 +3,8 @@
  *
  * The instruction multiplies unsigned by signed numbers and adds up exactly. So K becomes k + 128,
  * and 128 times the sum of the query is taken off again. A query is high + low / 128 times a scale,
- * and a weight high + low / 255 times the largest of its tile: with one number of 8 bits, many
- * small weights beside a large one would all become nothing. */
+ * and a weight is high + low / 255 times the largest of its tile. With a single number of 8 bits,
+ * many small weights beside a large one would all become 0. */
 #ifndef KVPI_INT8_ROWS_H
 #define KVPI_INT8_ROWS_H
 

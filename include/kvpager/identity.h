@@ -1,7 +1,7 @@
-/* kvpager/store/identity.h: what stored KV is, so that it is never taken for something else.
+/* kvpager/identity.h: the identity of stored KV, so that it is never mistaken for other KV.
  *
- * KV in a store outlives the process that computed it. Whoever reads it must know that it was
- * computed by the same model, in the same format, for the same tokens after the same prefix:
+ * KV in a store outlives the process that computed it. A reader must know that the same model
+ * computed it, in the same format, for the same tokens after the same prefix:
  *
  *   fingerprint = SHA-256 of everything that KV depends on besides tokens: weights, types, rope,
  *                 layers and heads, block size, windows. One field changed: no hit
@@ -15,16 +15,16 @@
  * record is made of the digest of its last block: it finds a candidate, and the record's header
  * proves what it is. `offset` is key.begin minus the block's first position, as in hash.h.
  *
- * XXH3 (hash.h) finds things inside a process, where tokens decide. A store cannot hold the tokens
- * of a whole prefix with each record, so a hash that resists collisions stands for them. Vectors
+ * Inside a process, XXH3 (hash.h) finds candidates, and tokens decide. A store cannot hold the
+ * tokens of a whole prefix with each record, so a collision-resistant hash stands for them. Vectors
  * made by an independent program are in test/golden/store_vectors.json; docs/STORES.md has the
  * bytes of a fingerprint.
  */
-#ifndef KVPAGER_STORE_IDENTITY_H
-#define KVPAGER_STORE_IDENTITY_H
+#ifndef KVPAGER_IDENTITY_H
+#define KVPAGER_IDENTITY_H
 
-#include "../hash.h"
-#include "../memory.h"
+#include "hash.h"
+#include "memory.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -151,7 +151,8 @@ enum {
 
 #define KVP_RECORD_BLOCKS_MAX 64u
 
-/* Who a record is: consecutive sealed blocks of one layer group and rank. Zero it, then the fields.
+/* The identity of a record: consecutive sealed blocks of one layer group and rank. Zero it, then
+ * the fields.
  */
 typedef struct kvp_identity {
     uint32_t kind;          /* KVP_IDENTITY_... */
@@ -170,8 +171,8 @@ typedef struct kvp_identity {
 } kvp_identity;
 
 /* Number a namespace by its name: the first eight bytes of SHA-256("kvpagerN", name), as a
- * little-endian number. Operators tell the namespaces of a store apart by it. It proves nothing:
- * identities do not rely on it.
+ * little-endian number. Operators distinguish the namespaces of a store by it. Identities do not
+ * rely on it.
  *
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_IO: libcrypto failed
  * Thread:  the digester's. Cost: O(name_bytes)
