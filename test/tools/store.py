@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 
-from lib_kvpager import check, check_equal, directory, finish, run, skip
+from lib_kvpager import KVPAGER, check, check_equal, directory, finish, run, skip
 
 WRITER = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_store_operate")
 SECRET = b"0123456789abcdef"
@@ -193,6 +193,22 @@ def check_refusals(path):
         check(max(map(len, done.stdout.decode().splitlines())) <= 80, words, done.stdout)
 
 
+def check_odd_name(path):
+    """A path that is not UTF-8 is null in JSON, which has no form for it; the rest is there."""
+    odd = os.fsencode(path) + b"-caf\xe9"
+    write(path)
+    os.rename(path, odd)
+    for command, name in (("info", "directories"), ("list", "records")):
+        done = subprocess.run([KVPAGER, "store", command, "--json",
+                               *(("--records",) if name == "records" else ()), odd],
+                              capture_output=True, check=False)
+        check_equal((done.returncode, done.stderr), (0, b""), command)
+        rows = json.loads(done.stdout)[name] if done.returncode == 0 else []
+        check_equal({row["path"] for row in rows}, {None}, command)
+    check_equal(len(rows), 8)
+    os.rename(odd, path)
+
+
 def check_bench(path):
     write(path)
     before = sorted(os.walk(path))
@@ -226,7 +242,7 @@ def main():
         finish()
     with directory() as path:
         for number, part in enumerate((check_info, check_list, check_verify, check_evict,
-                                       check_refusals, check_bench)):
+                                       check_refusals, check_odd_name, check_bench)):
             part(os.path.join(path, str(number)))
             shutil.rmtree(os.path.join(path, str(number)))
     finish()
