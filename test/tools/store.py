@@ -163,7 +163,9 @@ def check_refusals(path):
     check_equal(as_json("info", path)["directories"], [])
     for words, status, part in (
             (("info", path + "/none"), 1, "No such file"),
+            (("info", path + "/none", "--json"), 1, "No such file"),
             (("verify", path + "/none"), 1, "No such file"),
+            (("verify", path + "/none", "--json"), 1, "No such file"),
             (("evict", path + "/none", "--older-than", "1d"), 1, "No such file"),
             (("list", "file:"), 1, "file:PATH"),
             (("info",), 2, "which store"),
