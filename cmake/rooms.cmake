@@ -58,8 +58,11 @@ function(kvp_list_sources out)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# kvp_list_headers(out folder): the public headers of what is built, of include/kvpager itself ("")
-# or of a folder there whose headers have the same names ("sized/").
+# Headers of libkvpager_store, which installs them itself: cmake/store.cmake.
+set(KVP_STORE_HEADERS store.h identity.h)
+
+# kvp_list_headers(out folder): libkvpager's public headers of what is built, of include/kvpager
+# itself ("") or of a folder there whose headers have the same names ("sized/").
 function(kvp_list_headers out folder)
   file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/${folder}*.h")
   foreach(switch ${KVP_SWITCHES})
@@ -71,6 +74,9 @@ function(kvp_list_headers out folder)
         list(REMOVE_ITEM headers "${PROJECT_SOURCE_DIR}/include/kvpager/${folder}${name}")
       endif()
     endforeach()
+  endforeach()
+  foreach(name ${KVP_STORE_HEADERS})
+    list(REMOVE_ITEM headers "${PROJECT_SOURCE_DIR}/include/kvpager/${folder}${name}")
   endforeach()
   set(${out} ${headers} PARENT_SCOPE)
 endfunction()

@@ -1,6 +1,15 @@
-# libkvpager_store: KV in stores (include/kvpager/store). A library of its own, so that libkvpager
-# needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and CMake and
-# the tests say so.
+# libkvpager_store: KV in stores (kvpager/store.h, kvpager/identity.h). A library of its own, so that
+# libkvpager needs nothing: this one needs libcrypto, for SHA-256. Without it there are no stores, and
+# CMake and the tests say so.
+
+# kvp_add_store_command(sources...): to the kvpager command, which has the subcommand with stores,
+# and without them says so.
+function(kvp_add_store_command)
+  if(TARGET kvpager_tool)
+    list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/src/tool/")
+    target_sources(kvpager_tool PRIVATE ${ARGN})
+  endif()
+endfunction()
 
 set(KVP_STORE_default OFF)
 if(PROJECT_IS_TOP_LEVEL)
@@ -13,6 +22,7 @@ if(NOT KVP_STORE STREQUAL "AUTO" AND KVP_STORE AND NOT KVP_MEMORY)
   message(FATAL_ERROR "KVP_STORE needs KVP_MEMORY")
 endif()
 if(NOT KVP_STORE OR NOT KVP_MEMORY)
+  kvp_add_store_command(store/absent.c)
   return() # whatever an earlier run found
 endif()
 if(KVP_STORE STREQUAL "AUTO")
@@ -22,6 +32,7 @@ else()
 endif()
 if(NOT KVP_CRYPTO_FOUND)
   message(STATUS "kvpager: no stores: libcrypto 3.0 is missing (Debian: libssl-dev)")
+  kvp_add_store_command(store/absent.c)
   return()
 endif()
 
@@ -52,13 +63,18 @@ kvp_link_instruments(kvpager_store)
 set_target_properties(kvpager_store PROPERTIES
     EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::store ALIAS kvpager_store)
+kvp_add_store_command(cmd_store.c store/bench.c store/report.c)
+if(TARGET kvpager_tool)
+  target_link_libraries(kvpager_tool PRIVATE kvpager_store_static)
+endif()
 if(TARGET lib)
   add_dependencies(lib kvpager_store)
 endif()
 
 if(KVP_INSTALL)
-  file(GLOB store_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kvpager/store/*.h")
-  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/store")
+  list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
+       OUTPUT_VARIABLE store_headers)
+  install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::

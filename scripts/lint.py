@@ -89,7 +89,8 @@ LONG_FILES_OK = ["test/golden/*.h"]
 
 # Names that other files, or other people's programs, can see.
 NAME_RULES_IN = ["src/*"]
-NAMES_OK = ["main", "cmd_compare", "cmd_gen", "cmd_inspect", "cmd_mrc", "cmd_replay", "cmd_size", "cmd_trace"]
+NAMES_OK = ["main", "cmd_compare", "cmd_gen", "cmd_inspect", "cmd_mrc", "cmd_replay", "cmd_size",
+            "cmd_store", "cmd_trace"]
 PUBLIC_PREFIX = "kvp_"
 INTERNAL_PREFIX = "kvpi_"
 MACRO_PREFIXES = ("KVP_", "KVPAGER_")

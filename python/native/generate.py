@@ -78,10 +78,16 @@ def without_bodies(text: str) -> str:
                   flags=re.MULTILINE)
 
 
+def headers(include: pathlib.Path) -> list[pathlib.Path]:
+    """Those of libkvpager, which the module contains, and not those of libkvpager_store."""
+    return [header for header in sorted((include / "kvpager").glob("*.h"))
+            if header.name not in ("store.h", "identity.h")]
+
+
 def macros(include: pathlib.Path) -> tuple[list[str], dict[str, str]]:
     """Names of the macros that are numbers; those that are strings, with their text."""
     numbers, strings = [], {}
-    for header in sorted((include / "kvpager").glob("*.h")):
+    for header in headers(include):
         for name, value in re.findall(r"^#define (KVP_\w+)[ \t]+(\S[^\n]*)$", header.read_text(),
                                       re.MULTILINE):
             value = re.sub(r"/\*.*", "", value).strip()
@@ -219,7 +225,7 @@ def write_errors(out: pathlib.Path, include: pathlib.Path) -> None:
 def field_comments(include: pathlib.Path) -> dict[tuple[str, str], str]:
     """What the headers say beside the fields: {(struct, field): text}."""
     found: dict[tuple[str, str], str] = {}
-    for header in sorted((include / "kvpager").glob("*.h")):
+    for header in headers(include):
         text = header.read_text()
         for body, name in re.findall(r"^typedef struct \w+ \{\n(.*?)^\} (\w+);", text,
                                      re.DOTALL | re.MULTILINE):

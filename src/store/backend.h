@@ -13,7 +13,7 @@
  *             or never was. GET: it was used, or was bad and goes (KVP_STORE_BAD). Gives the result
  *             that the caller is told: a back end that others write to may know that a bad record
  *             went meanwhile (KVP_STORE_RACED)
- *   have, drop   at once
+ *   have, drop, evict   at once
  *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
  *             none) have gone
  *
@@ -21,7 +21,7 @@
 #ifndef KVPI_STORE_BACKEND_H
 #define KVPI_STORE_BACKEND_H
 
-#include <kvpager/store/store.h>
+#include <kvpager/store.h>
 
 #include "store/identity/record.h"
 #include "store/url.h"
@@ -35,6 +35,7 @@ struct kvpi_store_op {
     const kvp_identity *identity; /* PUT, GET */
     const kvp_digest *keys;       /* HAVE, DROP */
     uint64_t *bits;               /* HAVE */
+    kvp_store_match match;        /* EVICT */
     uint32_t n_keys;
     uint32_t n_spans;
     struct kvpi_span spans[1 + KVP_RECORD_BLOCKS_MAX]; /* the header, then the blocks */
@@ -63,6 +64,7 @@ struct kvpi_backend_usage {
     uint64_t size;
     uint64_t evicted;
     uint64_t dropped;
+    uint64_t expired;
 };
 
 struct kvpi_backend {
@@ -76,6 +78,7 @@ struct kvpi_backend {
     uint32_t (*end)(void *self, struct kvpi_store_op *op, uint32_t result);
     void (*have)(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits);
     void (*drop)(void *self, const kvp_digest *keys, uint32_t n_keys);
+    void (*evict)(void *self, const kvp_store_match *match);
     void (*wait)(void *self, int wake, int timeout_ms);
     void (*usage)(const void *self, struct kvpi_backend_usage *out_usage);
 };

@@ -15,45 +15,192 @@ static void leave(struct kvpi_catalog *catalog, uint32_t entry)
         catalog->leave(catalog->context, entry);
 }
 
+/* --------------------------------------------------------------------------------------- limits */
+
+enum {
+    HAND = 64 /* entries that one operation looks at */,
+    LOOK = KVP_STORE_QUEUE_MAX + 1,
+    AHEAD = 12 /* keys */
+};
+
+kvp_status kvpi_catalog_limit(struct kvpi_catalog *catalog,
+                              const struct kvpi_backend_config *config, char *out_why,
+                              size_t why_bytes)
+{
+    catalog->now = config->store->now;
+    catalog->now_context = config->store->now_context;
+    uint64_t quota = 0;
+    kvp_status status =
+        kvpi_url_time(config->url, "max_age", &catalog->max_age, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = kvpi_url_size(config->url, "quota", &quota, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
+    if (quota > 0 && quota < catalog->slot_bytes)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "quota is %llu, expected at least one record: %llu bytes",
+                        (unsigned long long)quota, (unsigned long long)catalog->slot_bytes);
+    catalog->quota_slots = quota / catalog->slot_bytes;
+    return KVP_OK;
+}
+
+int kvpi_catalog_too_old(const struct kvpi_catalog *catalog, uint32_t written)
+{
+    return catalog->max_age > 0 && catalog->now(catalog->now_context) / UINT64_C(1000000000) >=
+                                       (uint64_t)written * 60 + catalog->max_age;
+}
+
+static void sweep(struct kvpi_catalog *catalog)
+{
+    if (catalog->n_marked > 0)
+        catalog->dropped += kvpi_index_sweep(&catalog->index);
+    catalog->n_marked = 0;
+}
+
+/* An entry goes. What needs it goes with the next sweep; at once if nothing does. */
+static void mark(struct kvpi_catalog *catalog, uint32_t entry)
+{
+    leave(catalog, entry);
+    if (catalog->index.entries[entry].children == 0) {
+        kvpi_index_drop(&catalog->index, entry);
+    } else {
+        kvpi_index_mark(&catalog->index, entry);
+        catalog->n_marked++;
+    }
+}
+
+/* Look at n entries, from the hand on. What was found is swept once a round. */
+static void expire(struct kvpi_catalog *catalog, uint32_t n)
+{
+    const struct kvpi_index *index = &catalog->index;
+    if (catalog->max_age == 0)
+        return;
+    for (uint32_t i = 0; i < n && i < index->n; i++) {
+        const struct kvpi_entry *entry = &index->entries[catalog->hand];
+        if (entry->state == KVPI_ENTRY_READY && kvpi_catalog_too_old(catalog, entry->written)) {
+            mark(catalog, catalog->hand);
+            catalog->expired++;
+        }
+        catalog->hand = catalog->hand + 1 == index->n ? 0 : catalog->hand + 1;
+        if (catalog->hand == 0)
+            sweep(catalog);
+    }
+}
+
+/* 0: nothing can go. */
+static int evict_one(struct kvpi_catalog *catalog, uint32_t victim)
+{
+    if (victim == KVPI_INDEX_NONE)
+        return 0;
+    leave(catalog, victim);
+    kvpi_index_remove(&catalog->index, victim);
+    catalog->evicted++;
+    return 1;
+}
+
+static int over_quota(const struct kvpi_catalog *catalog, int32_t space, uint32_t n_more)
+{
+    return catalog->quota_slots > 0 && space >= 0 &&
+           catalog->index.spaces.items[space].used + (uint64_t)n_more > catalog->quota_slots;
+}
+
+void kvpi_catalog_trim(struct kvpi_catalog *catalog)
+{
+    struct kvpi_index *index = &catalog->index;
+    expire(catalog, index->n);
+    sweep(catalog);
+    for (uint32_t id = 0; id < index->spaces.n_fresh && catalog->quota_slots > 0; id++)
+        while (over_quota(catalog, (int32_t)id, 0) &&
+               evict_one(catalog, kvpi_index_victim_of(index, id, LOOK)))
+            continue;
+}
+
+/* Room among the records of a namespace, and an identifier for a new one. */
+static int make_space(struct kvpi_catalog *catalog, uint64_t number)
+{
+    struct kvpi_index *index = &catalog->index;
+    const int32_t space = kvpi_spaces_find(&index->spaces, number);
+    if (over_quota(catalog, space, 1))
+        return evict_one(catalog, kvpi_index_victim_of(index, (uint32_t)space, LOOK));
+    for (uint32_t i = 0; space < 0 && kvpi_spaces_full(&index->spaces) && i < HAND; i++)
+        if (!evict_one(catalog, kvpi_index_victim(index, LOOK)))
+            return 0;
+    return space >= 0 || !kvpi_spaces_full(&index->spaces);
+}
+
 /* First a free slot, then new slots, then the coldest record that nothing needs. */
-static int make_room(struct kvpi_catalog *catalog)
+static int make_slot(struct kvpi_catalog *catalog)
 {
     struct kvpi_index *index = &catalog->index;
     if (index->free != KVPI_INDEX_NONE)
         return 1;
     if (catalog->grow && catalog->grow(catalog->context))
         return 1;
-    const uint32_t victim = kvpi_index_victim(index, KVP_STORE_QUEUE_MAX + 1);
-    if (victim == KVPI_INDEX_NONE)
+    return evict_one(catalog, kvpi_index_victim(index, LOOK)) && index->free != KVPI_INDEX_NONE;
+}
+
+static int make_room(struct kvpi_catalog *catalog, uint64_t space)
+{
+    if (make_space(catalog, space) && make_slot(catalog))
+        return 1;
+    if (catalog->n_marked == 0)
         return 0;
-    leave(catalog, victim);
-    kvpi_index_remove(index, victim);
-    catalog->evicted++;
-    return index->free != KVPI_INDEX_NONE;
+    sweep(catalog);
+    return make_space(catalog, space) && make_slot(catalog);
+}
+
+/* --------------------------------------------------------------------------------- put and get */
+
+/* The entry of a key, whatever its state; one that is too old goes. */
+static uint32_t find_young(struct kvpi_catalog *catalog, const kvp_digest *key)
+{
+    const uint32_t entry = kvpi_index_find(&catalog->index, key);
+    if (entry == KVPI_INDEX_NONE ||
+        !kvpi_catalog_too_old(catalog, catalog->index.entries[entry].written))
+        return entry;
+    mark(catalog, entry);
+    sweep(catalog);
+    catalog->expired++;
+    return KVPI_INDEX_NONE;
+}
+
+/* A parent of another namespace is none: the digests of its children would be others. */
+static uint32_t find_parent(struct kvpi_catalog *catalog, const kvp_identity *identity)
+{
+    const uint32_t parent = find_young(catalog, &identity->parent);
+    if (parent != KVPI_INDEX_NONE && kvpi_index_space(&catalog->index, parent) != identity->space)
+        return KVPI_INDEX_NONE;
+    return parent;
 }
 
 static uint32_t prepare_put(struct kvpi_catalog *catalog, struct kvpi_store_op *op)
 {
     struct kvpi_index *index = &catalog->index;
-    const uint32_t known = kvpi_index_find(index, &op->key);
+    const uint32_t known = find_young(catalog, &op->key);
     if (known != KVPI_INDEX_NONE) {
         kvpi_index_touch(index, known);
         return KVP_STORE_KNOWN;
     }
-    uint32_t parent = KVPI_INDEX_NONE;
+    struct kvpi_index_record record = {.parent = KVPI_INDEX_NONE,
+                                       .written = kvpi_index_minute(op->place.written),
+                                       .space = op->identity->space};
+    memcpy(record.key, op->key.bytes, sizeof record.key);
     if (!is_zero(&op->identity->parent)) {
-        parent = kvpi_index_find(index, &op->identity->parent);
-        if (parent == KVPI_INDEX_NONE)
+        record.parent = find_parent(catalog, op->identity);
+        if (record.parent == KVPI_INDEX_NONE)
             return KVP_STORE_NO_PARENT;
-        kvpi_index_pin(index, parent); /* it may be the coldest itself */
+        kvpi_index_pin(index, record.parent); /* it may be the coldest itself */
     }
-    const int room = make_room(catalog);
-    if (parent != KVPI_INDEX_NONE)
-        kvpi_index_unpin(index, parent);
-    if (!room)
-        return KVP_STORE_NO_ROOM;
-    op->entry = kvpi_index_add(index, &op->key, parent);
-    return KVP_STORE_OK;
+    const int room = make_room(catalog, record.space);
+    /* Making room sweeps: the parent may need a record that is gone. */
+    const int orphan =
+        record.parent != KVPI_INDEX_NONE && index->entries[record.parent].state == KVPI_ENTRY_GONE;
+    if (record.parent != KVPI_INDEX_NONE)
+        kvpi_index_unpin(index, record.parent);
+    if (!room || orphan)
+        return orphan ? KVP_STORE_NO_PARENT : KVP_STORE_NO_ROOM;
+    op->entry = kvpi_index_add(index, &record);
+    return op->entry == KVPI_INDEX_NONE ? KVP_STORE_NO_ROOM : KVP_STORE_OK;
 }
 
 static uint32_t prepare_get(struct kvpi_catalog *catalog, struct kvpi_store_op *op)
@@ -67,6 +214,7 @@ static uint32_t prepare_get(struct kvpi_catalog *catalog, struct kvpi_store_op *
 
 uint32_t kvpi_catalog_prepare(struct kvpi_catalog *catalog, struct kvpi_store_op *op)
 {
+    expire(catalog, HAND);
     const uint32_t result =
         op->kind == KVP_STORE_PUT ? prepare_put(catalog, op) : prepare_get(catalog, op);
     if (result == KVP_STORE_OK) {
@@ -78,8 +226,9 @@ uint32_t kvpi_catalog_prepare(struct kvpi_catalog *catalog, struct kvpi_store_op
 
 static void drop_entry(struct kvpi_catalog *catalog, uint32_t entry)
 {
-    leave(catalog, entry);
-    catalog->dropped += kvpi_index_drop(&catalog->index, entry);
+    mark(catalog, entry);
+    catalog->dropped++;
+    sweep(catalog);
 }
 
 void kvpi_catalog_hold(struct kvpi_catalog *catalog, struct kvpi_store_op *op)
@@ -131,8 +280,9 @@ uint32_t kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op
 uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest *key)
 {
     const uint32_t entry = kvpi_index_find(&catalog->index, key);
-    const int ready =
-        entry != KVPI_INDEX_NONE && catalog->index.entries[entry].state == KVPI_ENTRY_READY;
+    const int ready = entry != KVPI_INDEX_NONE &&
+                      catalog->index.entries[entry].state == KVPI_ENTRY_READY &&
+                      !kvpi_catalog_too_old(catalog, catalog->index.entries[entry].written);
     return ready ? entry : KVPI_INDEX_NONE;
 }
 
@@ -140,16 +290,51 @@ void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *key
                        uint64_t *bits)
 {
     memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
-    for (uint32_t i = 0; i < n_keys; i++)
+    /* Two reads of memory a key, far from each other: many are on their way at a time. */
+    for (uint32_t i = 0; i < 2 * AHEAD && i < n_keys; i++)
+        kvpi_index_prefetch_bucket(&catalog->index, keys[i].bytes);
+    for (uint32_t i = 0; i < AHEAD && i < n_keys; i++)
+        kvpi_index_prefetch_entry(&catalog->index, keys[i].bytes);
+    for (uint32_t i = 0; i < n_keys; i++) {
+        if (i + 2 * AHEAD < n_keys)
+            kvpi_index_prefetch_bucket(&catalog->index, keys[i + 2 * AHEAD].bytes);
+        if (i + AHEAD < n_keys)
+            kvpi_index_prefetch_entry(&catalog->index, keys[i + AHEAD].bytes);
         if (kvpi_catalog_find(catalog, &keys[i]) != KVPI_INDEX_NONE)
             bits[i / 64] |= UINT64_C(1) << i % 64;
+    }
 }
 
-void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *key)
+void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys)
 {
-    const uint32_t entry = kvpi_index_find(&catalog->index, key);
-    if (entry != KVPI_INDEX_NONE)
-        drop_entry(catalog, entry);
+    for (uint32_t i = 0; i < n_keys; i++) {
+        const uint32_t entry = kvpi_index_find(&catalog->index, &keys[i]);
+        if (entry == KVPI_INDEX_NONE)
+            continue;
+        mark(catalog, entry);
+        catalog->dropped++;
+    }
+    sweep(catalog);
+}
+
+int kvpi_match(const kvp_store_match *match, uint64_t space, uint32_t written)
+{
+    return (!match->one_space || match->space == space) &&
+           (uint64_t)written * 60 + 59 < match->written_before;
+}
+
+void kvpi_catalog_evict(struct kvpi_catalog *catalog, const kvp_store_match *match)
+{
+    const struct kvpi_index *index = &catalog->index;
+    for (uint32_t e = 0; e < index->n; e++) {
+        const struct kvpi_entry *entry = &index->entries[e];
+        if ((entry->state != KVPI_ENTRY_READY && entry->state != KVPI_ENTRY_WRITING) ||
+            !kvpi_match(match, kvpi_index_space(index, e), entry->written))
+            continue;
+        mark(catalog, e);
+        catalog->dropped++;
+    }
+    sweep(catalog);
 }
 
 void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_usage *out_usage)
@@ -160,5 +345,6 @@ void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_
         .size = catalog->index.n * catalog->slot_bytes,
         .evicted = catalog->evicted,
         .dropped = catalog->dropped,
+        .expired = catalog->expired,
     };
 }

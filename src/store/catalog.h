@@ -11,6 +11,13 @@ struct kvpi_catalog {
     uint64_t slot_bytes;
     uint64_t evicted;
     uint64_t dropped;
+    uint64_t expired;
+    uint64_t max_age;     /* seconds; 0: none */
+    uint64_t quota_slots; /* of a namespace; 0: none */
+    uint64_t (*now)(void *context);
+    void *now_context;
+    uint32_t hand;     /* the entry that is looked at next, whether it is too old */
+    uint32_t n_marked; /* entries that were marked, and not swept */
     void *context;
     /* Get more slots: 1: kvpi_index_free has been called. NULL: there are never more. */
     int (*grow)(void *context);
@@ -19,6 +26,18 @@ struct kvpi_catalog {
     struct kvpi_store_op *held[KVP_STORE_QUEUE_MAX]; /* done, and not handed out yet */
     uint32_t n_held;
 };
+
+/* Take the clock, and the limits that the URL has: max_age, quota. KVP_OK; KVP_E_ARG. Before the
+ * index is filled. */
+kvp_status kvpi_catalog_limit(struct kvpi_catalog *catalog,
+                              const struct kvpi_backend_config *config, char *out_why,
+                              size_t why_bytes);
+
+/* After a start: what is too old, or over a namespace's quota, goes. */
+void kvpi_catalog_trim(struct kvpi_catalog *catalog);
+
+/* Whether a record that was written at this minute is too old. */
+int kvpi_catalog_too_old(const struct kvpi_catalog *catalog, uint32_t written);
 
 /* KVP_STORE_OK: op->entry is pinned and op->place says where; else how the operation ends. */
 uint32_t kvpi_catalog_prepare(struct kvpi_catalog *catalog, struct kvpi_store_op *op);
@@ -41,8 +60,14 @@ uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest 
 void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys,
                        uint64_t *bits);
 
-/* Drop a record and all that need it. */
-void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *key);
+/* Drop records and all that need them. */
+void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys);
+
+/* Drop all records that match, and all that need them. */
+void kvpi_catalog_evict(struct kvpi_catalog *catalog, const kvp_store_match *match);
+
+/* Whether a record matches; its time is known to the minute. One that may be younger does not. */
+int kvpi_match(const kvp_store_match *match, uint64_t space, uint32_t written);
 
 void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_usage *out_usage);
 

@@ -1,27 +1,46 @@
 /* index: records by key, their tree, and the order in which they go. */
+#define _GNU_SOURCE /* madvise */
 #include "store/index.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { EPOCH = 1024 }; /* touches */
+enum { EPOCH = 1024 /* touches */, EPOCHS = 64 };
 
 #define NONE KVPI_INDEX_NONE
 
 /* ---------------------------------------------------------------------------------- open, close */
+
+/* Look-ups go anywhere: in small pages each would miss the processor's table of pages, too. */
+static void *allot(size_t n_bytes, int fill)
+{
+    const size_t huge = (size_t)2 << 20;
+    const size_t n = (n_bytes + huge - 1) / huge * huge;
+    if (n_bytes < huge || n < n_bytes) {
+        void *small = malloc(n_bytes);
+        return small ? memset(small, fill, n_bytes) : NULL;
+    }
+    void *bytes = aligned_alloc(huge, n);
+    if (!bytes)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(bytes, n, MADV_HUGEPAGE);
+#endif
+    return memset(bytes, fill, n_bytes);
+}
 
 kvp_status kvpi_index_open(struct kvpi_index *index, uint32_t n)
 {
     *index = (struct kvpi_index){.n = n, .n_buckets = 1, .free = NONE, .cold = NONE, .hot = NONE};
     while (index->n_buckets < n)
         index->n_buckets *= 2;
-    index->entries = calloc(n, sizeof *index->entries);
-    index->table = malloc(index->n_buckets * sizeof *index->table);
-    if (!index->entries || !index->table) {
+    index->entries = allot(n * sizeof *index->entries, 0);
+    index->table = allot(index->n_buckets * sizeof *index->table, 0xFF);
+    if (!index->entries || !index->table || kvpi_spaces_open(&index->spaces, n) != KVP_OK) {
         kvpi_index_close(index);
         return KVP_E_NO_MEMORY;
     }
-    memset(index->table, 0xFF, index->n_buckets * sizeof *index->table);
     return KVP_OK;
 }
 
@@ -41,6 +60,7 @@ void kvpi_index_close(struct kvpi_index *index)
 {
     free(index->entries);
     free(index->table);
+    kvpi_spaces_close(&index->spaces);
     *index = (struct kvpi_index){.free = NONE, .cold = NONE, .hot = NONE};
 }
 
@@ -62,6 +82,20 @@ uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key)
     return e;
 }
 
+void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *key)
+{
+    __builtin_prefetch(bucket_of(index, key));
+}
+
+void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key)
+{
+    const uint32_t e = *bucket_of(index, key);
+    if (e != NONE) {
+        __builtin_prefetch(&index->entries[e]);
+        __builtin_prefetch((const uint8_t *)&index->entries[e] + sizeof *index->entries - 1);
+    }
+}
+
 static void chain_in(struct kvpi_index *index, uint32_t entry)
 {
     uint32_t *bucket = bucket_of(index, index->entries[entry].key);
@@ -79,9 +113,27 @@ static void chain_out(struct kvpi_index *index, uint32_t entry)
 
 /* ------------------------------------------------------------------------------------ the order */
 
+static struct kvpi_spaces_item *space_of(const struct kvpi_index *index, uint32_t entry)
+{
+    return &index->spaces.items[index->entries[entry].space];
+}
+
+/* The next entry of the same namespace on the hotter side. Entries enter the order at its hot end
+ * or beside their ancestors: so all steps of a namespace together are fewer than all entries that
+ * ever entered. */
+static uint32_t next_of_space(const struct kvpi_index *index, uint32_t entry)
+{
+    uint32_t e = index->entries[entry].hotter;
+    while (e != NONE && index->entries[e].space != index->entries[entry].space)
+        e = index->entries[e].hotter;
+    return e;
+}
+
 static void order_out(struct kvpi_index *index, uint32_t entry)
 {
     const struct kvpi_entry *e = &index->entries[entry];
+    if (index->has_quota && space_of(index, entry)->cold == entry)
+        space_of(index, entry)->cold = next_of_space(index, entry);
     if (e->colder == NONE)
         index->cold = e->hotter;
     else
@@ -92,7 +144,7 @@ static void order_out(struct kvpi_index *index, uint32_t entry)
         index->entries[e->hotter].colder = e->colder;
 }
 
-/* Put an entry next to `hotter`, on its colder side; NONE: at the hot end. */
+/* Put an entry next to `hotter`, an ancestor, on its colder side; NONE: at the hot end. */
 static void order_in(struct kvpi_index *index, uint32_t entry, uint32_t hotter)
 {
     struct kvpi_entry *e = &index->entries[entry];
@@ -106,13 +158,16 @@ static void order_in(struct kvpi_index *index, uint32_t entry, uint32_t hotter)
         index->cold = entry;
     else
         index->entries[e->colder].hotter = entry;
+    struct kvpi_spaces_item *space = space_of(index, entry);
+    if (index->has_quota && (space->cold == NONE || space->cold == hotter))
+        space->cold = entry;
 }
 
 static void count_touch(struct kvpi_index *index)
 {
     if (++index->touches == EPOCH) {
         index->touches = 0;
-        index->epoch++;
+        index->epoch = (uint8_t)((index->epoch + 1u) & (EPOCHS - 1u));
     }
 }
 
@@ -120,12 +175,12 @@ static void count_touch(struct kvpi_index *index)
 static void move_up(struct kvpi_index *index, uint32_t entry)
 {
     uint32_t anchor = entry;
-    while (anchor != NONE && index->entries[anchor].epoch != index->epoch)
+    while (anchor != NONE && index->entries[anchor].epoch != (index->epoch & (EPOCHS - 1u)))
         anchor = index->entries[anchor].parent;
     for (uint32_t e = entry; e != anchor; e = index->entries[e].parent) {
         order_out(index, e);
         order_in(index, e, anchor);
-        index->entries[e].epoch = index->epoch;
+        index->entries[e].epoch = index->epoch & (EPOCHS - 1u);
     }
 }
 
@@ -135,58 +190,84 @@ void kvpi_index_touch(struct kvpi_index *index, uint32_t entry)
     move_up(index, entry);
 }
 
+static int can_go(const struct kvpi_entry *entry)
+{
+    return entry->state == KVPI_ENTRY_READY && entry->children == 0 && entry->pins == 0;
+}
+
 uint32_t kvpi_index_victim(const struct kvpi_index *index, uint32_t limit)
 {
     uint32_t e = index->cold;
-    for (uint32_t i = 0; i < limit && e != NONE; i++, e = index->entries[e].hotter) {
-        const struct kvpi_entry *entry = &index->entries[e];
-        if (entry->state == KVPI_ENTRY_READY && entry->children == 0 && entry->pins == 0)
+    for (uint32_t i = 0; i < limit && e != NONE; i++, e = index->entries[e].hotter)
+        if (can_go(&index->entries[e]))
             return e;
-    }
+    return NONE;
+}
+
+uint32_t kvpi_index_victim_of(const struct kvpi_index *index, uint32_t space, uint32_t limit)
+{
+    uint32_t e = index->spaces.items[space].cold;
+    for (uint32_t i = 0; i < limit && e != NONE; i++, e = next_of_space(index, e))
+        if (can_go(&index->entries[e]))
+            return e;
     return NONE;
 }
 
 /* ---------------------------------------------------------------------------------- add, remove */
 
-/* A slot that is in no list becomes the entry of a key: hottest but for its ancestors. */
-static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry, const uint8_t key[16],
-                                uint32_t parent)
+/* A slot that is in no list becomes the entry of a record: hottest but for its ancestors. NULL:
+ * there are too many namespaces. */
+static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry,
+                                const struct kvpi_index_record *record)
 {
+    const uint32_t parent = record->parent;
+    const int32_t space = kvpi_spaces_enter(
+        &index->spaces, parent == NONE ? record->space : kvpi_index_space(index, parent));
+    if (space < 0)
+        return NULL;
     count_touch(index);
     if (parent != NONE) {
         move_up(index, parent);
         index->entries[parent].children++;
     }
     struct kvpi_entry *e = &index->entries[entry];
-    memcpy(e->key, key, sizeof e->key);
+    memcpy(e->key, record->key, sizeof e->key);
     e->parent = parent;
     e->children = 0;
-    e->epoch = index->epoch;
+    e->written = record->written & ((1u << 26) - 1);
+    e->epoch = index->epoch & (EPOCHS - 1u);
+    e->space = (uint16_t)space;
     order_in(index, entry, parent);
     chain_in(index, entry);
     index->n_used++;
     return e;
 }
 
-uint32_t kvpi_index_add(struct kvpi_index *index, const kvp_digest *key, uint32_t parent)
+uint32_t kvpi_index_add(struct kvpi_index *index, const struct kvpi_index_record *record)
 {
     const uint32_t entry = index->free;
     if (entry == NONE)
         return NONE;
-    index->free = index->entries[entry].colder;
-    struct kvpi_entry *e = enter(index, entry, key->bytes, parent);
+    const uint32_t next = index->entries[entry].colder;
+    struct kvpi_entry *e = enter(index, entry, record);
+    if (!e)
+        return NONE;
+    index->free = next;
     e->generation++;
     e->pins = 1;
     e->state = KVPI_ENTRY_WRITING;
     return entry;
 }
 
-void kvpi_index_restore(struct kvpi_index *index, uint32_t slot, const uint8_t key[16],
-                        uint32_t parent, uint32_t generation)
+int kvpi_index_restore(struct kvpi_index *index, uint32_t slot,
+                       const struct kvpi_index_record *record)
 {
-    struct kvpi_entry *e = enter(index, slot, key, parent);
-    e->generation = generation;
+    struct kvpi_entry *e = enter(index, slot, record);
+    if (!e)
+        return 0;
+    e->generation = record->generation;
     e->state = KVPI_ENTRY_READY;
+    return 1;
 }
 
 /* Give a slot back that is in no chain any more. */
@@ -196,6 +277,7 @@ static void give_back(struct kvpi_index *index, uint32_t entry)
     order_out(index, entry);
     if (e->parent != NONE)
         index->entries[e->parent].children--;
+    kvpi_spaces_leave(&index->spaces, e->space);
     index->n_used--;
     if (e->generation == UINT32_MAX) {
         e->state = KVPI_ENTRY_RETIRED;
@@ -216,44 +298,58 @@ void kvpi_index_remove(struct kvpi_index *index, uint32_t entry)
 void kvpi_index_unpin(struct kvpi_index *index, uint32_t entry)
 {
     struct kvpi_entry *e = &index->entries[entry];
-    if (--e->pins == 0 && e->state == KVPI_ENTRY_GONE)
+    e->pins--;
+    /* With children it was marked, and the sweep is still to come. */
+    if (e->pins == 0 && e->state == KVPI_ENTRY_GONE && e->children == 0)
         give_back(index, entry);
 }
 
-static void set_gone(struct kvpi_index *index, uint32_t entry)
+void kvpi_index_mark(struct kvpi_index *index, uint32_t entry)
 {
     index->entries[entry].state = KVPI_ENTRY_GONE;
     chain_out(index, entry);
 }
 
-uint32_t kvpi_index_drop(struct kvpi_index *index, uint32_t entry)
+/* An entry that is GONE, and has no children, goes; one that stays for its pins stands alone. */
+static void settle(struct kvpi_index *index, uint32_t entry)
 {
-    set_gone(index, entry);
-    uint32_t n = 1;
+    struct kvpi_entry *gone = &index->entries[entry];
+    if (gone->pins == 0) {
+        give_back(index, entry);
+    } else if (gone->parent != NONE) {
+        index->entries[gone->parent].children--;
+        gone->parent = NONE;
+    }
+}
+
+uint32_t kvpi_index_sweep(struct kvpi_index *index)
+{
+    uint32_t n = 0;
     /* By I3 a parent comes before its children on the way down. */
-    for (uint32_t e = index->entries[entry].colder; e != NONE && index->entries[entry].children > 0;
-         e = index->entries[e].colder) {
+    for (uint32_t e = index->hot; e != NONE; e = index->entries[e].colder) {
         const struct kvpi_entry *child = &index->entries[e];
         if (child->state != KVPI_ENTRY_GONE && child->parent != NONE &&
             index->entries[child->parent].state == KVPI_ENTRY_GONE) {
-            set_gone(index, e);
+            kvpi_index_mark(index, e);
             n++;
         }
     }
-    /* Back up: children before their parents. An entry that stays for its pins stands alone. */
+    /* Back up: children before their parents. */
     for (uint32_t e = index->cold, next; e != NONE; e = next) {
-        struct kvpi_entry *gone = &index->entries[e];
-        next = gone->hotter;
-        if (gone->state != KVPI_ENTRY_GONE)
-            continue;
-        if (gone->pins == 0) {
-            give_back(index, e);
-        } else if (gone->parent != NONE) {
-            index->entries[gone->parent].children--;
-            gone->parent = NONE;
-        }
+        next = index->entries[e].hotter;
+        if (index->entries[e].state == KVPI_ENTRY_GONE)
+            settle(index, e);
     }
     return n;
+}
+
+uint32_t kvpi_index_drop(struct kvpi_index *index, uint32_t entry)
+{
+    kvpi_index_mark(index, entry);
+    if (index->entries[entry].children > 0)
+        return 1 + kvpi_index_sweep(index);
+    settle(index, entry);
+    return 1;
 }
 
 /* ---------------------------------------------------------------------------------------- audit */
@@ -274,6 +370,31 @@ static const char *check_entry(const struct kvpi_index *index, uint32_t e, uint3
         return "I2: the number of children is wrong";
     if (entry->parent != NONE && places[entry->parent] <= places[e])
         return "I3: a parent is colder than its child";
+    if (entry->parent != NONE && index->entries[entry->parent].space != entry->space)
+        return "I5: a child is of another namespace than its parent";
+    return "";
+}
+
+static const char *check_spaces(const struct kvpi_index *index, const uint32_t *places)
+{
+    for (uint32_t id = 0; id < index->spaces.n_fresh; id++) {
+        const struct kvpi_spaces_item *space = &index->spaces.items[id];
+        uint32_t n = 0;
+        uint32_t cold = NONE;
+        for (uint32_t e = 0; e < index->n; e++) {
+            if (places[e] == 0 || index->entries[e].space != id)
+                continue;
+            n++;
+            if (cold == NONE || places[e] < places[cold])
+                cold = e;
+        }
+        if (n != space->used)
+            return "I5: a namespace counts wrongly";
+        if (n > 0 && kvpi_spaces_find(&index->spaces, space->number) != (int32_t)id)
+            return "I5: a namespace is not found";
+        if (n > 0 && index->has_quota && space->cold != cold)
+            return "I5: a namespace does not know its coldest entry";
+    }
     return "";
 }
 
@@ -302,6 +423,8 @@ const char *kvpi_index_check(const struct kvpi_index *index)
         wrong = "I1: entries are lost";
     for (uint32_t e = 0; e < index->n && !*wrong; e++)
         wrong = check_entry(index, e, places, children);
+    if (!*wrong)
+        wrong = check_spaces(index, places);
     free(places);
     return wrong;
 }

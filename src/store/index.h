@@ -6,6 +6,7 @@
  *   hash table -> chain of entries with equal bits of the key
  *   tree       -> parent, number of children: a child's prefix is its parent's
  *   order      -> one list from the coldest entry to the hottest, of all that are not free
+ *   spaces     -> for each namespace the number of its entries, and the coldest of them
  *
  * Invariants (kvpi_index_check):
  *
@@ -15,28 +16,38 @@
  *   I3  a parent is hotter than each of its children: so the coldest entry has none, and what is
  *       evicted from the cold end never takes away what another record needs
  *   I4  an entry's generation rises whenever its slot is taken
+ *   I5  an entry is of its parent's namespace; a namespace counts its used entries, and knows the
+ *       coldest of them if has_quota
  *
  * An entry is touched together with its ancestors, once in an epoch of EPOCH touches. So touches
  * move each entry at most once in an epoch, and recency is exact to an epoch. */
 #ifndef KVPI_STORE_INDEX_H
 #define KVPI_STORE_INDEX_H
 
-#include <kvpager/store/identity.h>
+#include <kvpager/identity.h>
+
+#include "store/spaces.h"
 
 #define KVPI_INDEX_NONE UINT32_MAX
 
+/* Of a key's 32 bytes, the first ones. A second record with the same ones would be found in the
+ * place of the first, and be a miss. */
+enum { KVPI_INDEX_KEY = 12 };
+
 struct kvpi_entry {
-    uint8_t key[16]; /* the first half */
+    uint8_t key[KVPI_INDEX_KEY];
     uint32_t parent; /* entry, or NONE */
     uint32_t children;
     uint32_t colder; /* the order; free: the next free entry */
     uint32_t hotter;
-    uint32_t chain;      /* the next with the same bits */
-    uint32_t generation; /* of the slot; a slot whose generation is at its end is retired */
-    uint16_t pins;       /* operations that use the slot: at most KVP_STORE_QUEUE_MAX */
-    uint8_t epoch; /* of the last touch, modulo 2^8; an entry that was not touched for exactly 2^8
-                       epochs misses one touch */
-    uint8_t state; /* KVPI_ENTRY_... */
+    uint32_t chain;        /* the next with the same bits */
+    uint32_t generation;   /* of the slot; a slot whose generation is at its end is retired */
+    uint32_t written : 26; /* minutes since 1970: until 2097 */
+    uint32_t epoch : 6;    /* of the last touch; an entry that was not touched for exactly 2^6
+                              epochs misses one touch */
+    uint32_t space : 16;   /* of index.spaces */
+    uint32_t pins : 13;    /* operations that use the slot: at most KVP_STORE_QUEUE_MAX */
+    uint32_t state : 3;    /* KVPI_ENTRY_... */
 };
 
 /* GONE: dropped while pinned; not found any more, in the order until the last pin goes. RETIRED:
@@ -62,7 +73,25 @@ struct kvpi_index {
     uint32_t hot;
     uint32_t touches; /* of this epoch */
     uint8_t epoch;
+    int has_quota; /* set before the first entry: namespaces know their coldest entries */
+    struct kvpi_spaces spaces;
 };
+
+/* What an entry is made of. */
+struct kvpi_index_record {
+    uint8_t key[KVPI_INDEX_KEY];
+    uint32_t parent;     /* entry, or NONE */
+    uint32_t generation; /* restore only */
+    uint32_t written;    /* minutes since 1970 */
+    uint64_t space;      /* kvp_namespace_number; under a parent, the parent's counts */
+};
+
+/* A time in minutes, as an entry can keep it. */
+static inline uint32_t kvpi_index_minute(uint64_t seconds)
+{
+    const uint64_t minute = seconds / 60;
+    return minute < (1u << 26) - 1 ? (uint32_t)minute : (1u << 26) - 1;
+}
 
 /* n: 1..2^31-1 slots, none of them free yet. KVP_OK; KVP_E_NO_MEMORY. The only call that allocates.
  */
@@ -73,16 +102,27 @@ void kvpi_index_close(struct kvpi_index *index);
 void kvpi_index_free(struct kvpi_index *index, uint32_t n_slots);
 
 /* Put a record back in its slot, READY, as if it were added now: before any slot is free. The
- * parent, if there is one, is there. */
-void kvpi_index_restore(struct kvpi_index *index, uint32_t slot, const uint8_t key[16],
-                        uint32_t parent, uint32_t generation);
+ * parent, if there is one, is there. 0: there are too many namespaces. */
+int kvpi_index_restore(struct kvpi_index *index, uint32_t slot,
+                       const struct kvpi_index_record *record);
 
 /* The entry of a key, whatever its state, or NONE. */
 uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key);
 
-/* Take a free slot for a key that is not there, WRITING, under a parent (or NONE), hottest but for
- * its ancestors, pinned once. NONE: no slot is free. */
-uint32_t kvpi_index_add(struct kvpi_index *index, const kvp_digest *key, uint32_t parent);
+/* Begin to bring what a look-up of this key reads into the CPU's caches: first its bucket; once
+ * that is there, its entry. */
+void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *key);
+void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key);
+
+/* Take a free slot for a key that is not there, WRITING, hottest but for its ancestors, pinned
+ * once. NONE: no slot is free, or there are too many namespaces. */
+uint32_t kvpi_index_add(struct kvpi_index *index, const struct kvpi_index_record *record);
+
+/* The number of an entry's namespace. */
+static inline uint64_t kvpi_index_space(const struct kvpi_index *index, uint32_t entry)
+{
+    return index->spaces.items[index->entries[entry].space].number;
+}
 
 /* An entry was used. */
 void kvpi_index_touch(struct kvpi_index *index, uint32_t entry);
@@ -94,8 +134,18 @@ void kvpi_index_remove(struct kvpi_index *index, uint32_t entry);
  * the first `limit` from the cold end. It stays; the caller removes it. */
 uint32_t kvpi_index_victim(const struct kvpi_index *index, uint32_t limit);
 
-/* Hide an entry and all its descendants from look-ups, and free those that have no pins; the others
- * are freed by their last unpin. Gives the number. O(entries). */
+/* The same of one namespace, with has_quota: within the first `limit` of its own. */
+uint32_t kvpi_index_victim_of(const struct kvpi_index *index, uint32_t space, uint32_t limit);
+
+/* Drop an entry that is READY or WRITING: hide it from look-ups. Entries that need it, and entries
+ * in use, are dealt with by kvpi_index_sweep; until then they stay in the order. */
+void kvpi_index_mark(struct kvpi_index *index, uint32_t entry);
+
+/* Hide all descendants of entries that were marked, and free those that have no pins; the others
+ * are freed by their last unpin. Gives the number of descendants. O(entries). */
+uint32_t kvpi_index_sweep(struct kvpi_index *index);
+
+/* Mark an entry, and sweep: O(1) for one without children. Gives the number of all that went. */
 uint32_t kvpi_index_drop(struct kvpi_index *index, uint32_t entry);
 
 static inline void kvpi_index_pin(struct kvpi_index *index, uint32_t entry)

@@ -39,12 +39,18 @@ static kvp_status memory_open(const struct kvpi_backend_config *config, void **o
     if (!memory)
         return KVP_E_NO_MEMORY;
     memory->catalog.slot_bytes = slot_bytes;
+    status = kvpi_catalog_limit(&memory->catalog, config, out_why, why_bytes);
+    if (status != KVP_OK) {
+        memory_close(memory);
+        return status;
+    }
     memory->slots = malloc((size_t)(n * slot_bytes));
     status = kvpi_index_open(&memory->catalog.index, (uint32_t)n);
     if (status != KVP_OK || !memory->slots) {
         memory_close(memory);
         return KVP_E_NO_MEMORY;
     }
+    memory->catalog.index.has_quota = memory->catalog.quota_slots > 0;
     kvpi_index_free(&memory->catalog.index, (uint32_t)n);
     *out_self = memory;
     return KVP_OK;
@@ -95,8 +101,13 @@ static void memory_have(void *self, const kvp_digest *keys, uint32_t n_keys, uin
 static void memory_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
 {
     struct memory *memory = self;
-    for (uint32_t i = 0; i < n_keys; i++)
-        kvpi_catalog_drop(&memory->catalog, &keys[i]);
+    kvpi_catalog_drop(&memory->catalog, keys, n_keys);
+}
+
+static void memory_evict(void *self, const kvp_store_match *match)
+{
+    struct memory *memory = self;
+    kvpi_catalog_evict(&memory->catalog, match);
 }
 
 static void memory_wait(void *self, int wake, int timeout_ms)
@@ -122,6 +133,7 @@ const struct kvpi_backend kvpi_memory_backend = {
     .end = memory_end,
     .have = memory_have,
     .drop = memory_drop,
+    .evict = memory_evict,
     .wait = memory_wait,
     .usage = memory_usage,
 };

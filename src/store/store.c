@@ -350,6 +350,18 @@ kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_k
     return accept_keys(store, KVP_STORE_DROP, keys, n_keys, NULL, tag);
 }
 
+kvp_status kvp_store_evict(kvp_store *store, const kvp_store_match *match, uint64_t tag)
+{
+    if (!store || !match)
+        return KVP_E_ARG;
+    struct kvpi_store_op *op = take_op(store, KVP_STORE_EVICT, tag);
+    if (!op)
+        return KVP_E_AGAIN;
+    op->match = *match;
+    accept(store, op);
+    return KVP_OK;
+}
+
 kvp_status kvp_store_sync(kvp_store *store, uint64_t tag)
 {
     if (!store)
@@ -452,6 +464,7 @@ kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stat
         .away = get(store, KVPI_COUNT_AWAY),
         .evicted = get(store, KVPI_COUNT_EVICTED),
         .dropped = get(store, KVPI_COUNT_DROPPED),
+        .expired = get(store, KVPI_COUNT_EXPIRED),
         .read_bytes = get(store, KVPI_COUNT_READ_BYTES),
         .written_bytes = get(store, KVPI_COUNT_WRITTEN_BYTES),
     };

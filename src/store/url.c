@@ -86,23 +86,60 @@ static uint64_t factor_of(const char *unit)
     return 0;
 }
 
+/* Cut a number off; gives what follows it, or NULL: there is none, or it is too large. */
+static const char *take_number(const char *text, uint64_t *out_number)
+{
+    uint64_t number = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9' && number < UINT64_MAX / 100; at++)
+        number = number * 10 + (uint64_t)(*at - '0');
+    *out_number = number;
+    return at == text || number == 0 ? NULL : at;
+}
+
 kvp_status kvpi_url_size(struct kvpi_url *url, const char *name, uint64_t *bytes, char *out_why,
                          size_t why_bytes)
 {
     const char *value = kvpi_url_option(url, name);
     if (!value)
         return KVP_OK;
-    uint64_t number = 0;
-    const char *at = value;
-    for (; *at >= '0' && *at <= '9' && number < UINT64_MAX / 100; at++)
-        number = number * 10 + (uint64_t)(*at - '0');
-    const uint64_t factor = factor_of(at);
-    if (at == value || factor == 0 || number == 0 || number > INT64_MAX / factor)
+    uint64_t number;
+    const char *unit = take_number(value, &number);
+    const uint64_t factor = unit ? factor_of(unit) : 0;
+    if (factor == 0 || number > INT64_MAX / factor)
         return kvpi_why(
             KVP_E_ARG, out_why, why_bytes,
             "%s is \"%s\", expected a number above 0 with KiB, MiB, GiB, TiB or nothing", name,
             value);
     *bytes = number * factor;
+    return KVP_OK;
+}
+
+static uint64_t seconds_of(const char *unit)
+{
+    static const struct {
+        const char *unit;
+        uint64_t seconds;
+    } units[] = {{"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+    for (unsigned i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(unit, units[i].unit) == 0)
+            return units[i].seconds;
+    return 0;
+}
+
+kvp_status kvpi_url_time(struct kvpi_url *url, const char *name, uint64_t *seconds, char *out_why,
+                         size_t why_bytes)
+{
+    const char *value = kvpi_url_option(url, name);
+    if (!value)
+        return KVP_OK;
+    uint64_t number;
+    const char *unit = take_number(value, &number);
+    const uint64_t factor = unit ? seconds_of(unit) : 0;
+    if (factor == 0 || number > INT32_MAX / factor)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "%s is \"%s\", expected a number above 0 with s, m, h or d", name, value);
+    *seconds = number * factor;
     return KVP_OK;
 }
 

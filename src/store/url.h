@@ -32,6 +32,10 @@ const char *kvpi_url_option(struct kvpi_url *url, const char *name);
 kvp_status kvpi_url_size(struct kvpi_url *url, const char *name, uint64_t *bytes, char *out_why,
                          size_t why_bytes);
 
+/* The value of an option in seconds: a number and s, m, h or d. As kvpi_url_size. */
+kvp_status kvpi_url_time(struct kvpi_url *url, const char *name, uint64_t *seconds, char *out_why,
+                         size_t why_bytes);
+
 /* KVP_E_ARG, and names it, if an option was not used. */
 kvp_status kvpi_url_all_used(const struct kvpi_url *url, char *out_why, size_t why_bytes);
 

@@ -138,10 +138,10 @@ static uint32_t prepare(kvp_store *store, struct kvpi_store_op *op)
     if (kvp_record_key(&store->digester, &op->identity->digest, op->identity->group,
                        &op->identity->slice, &op->key) != KVP_OK)
         return KVP_STORE_FAILED;
+    op->place.written = op->accepted_ns / UINT64_C(1000000000);
     const uint32_t result = store->backend->prepare(store->self, op);
     if (result != KVP_STORE_OK || op->kind == KVP_STORE_GET)
         return result;
-    op->place.written = op->accepted_ns / UINT64_C(1000000000);
     if (kvpi_record_write(op->identity, &op->place, op->spans + 1, op->n_spans - 1,
                           store->has_mac ? &store->mac : NULL, store->header_bytes,
                           op->spans[0].bytes) == KVP_OK)
@@ -164,6 +164,9 @@ static void run(kvp_store *store, struct kvpi_store_op *op)
         hand_over(store, op, KVP_STORE_OK);
     } else if (op->kind == KVP_STORE_DROP) {
         store->backend->drop(store->self, op->keys, op->n_keys);
+        hand_over(store, op, KVP_STORE_OK);
+    } else if (op->kind == KVP_STORE_EVICT) {
+        store->backend->evict(store->self, &op->match);
         hand_over(store, op, KVP_STORE_OK);
     } else if ((result = prepare(store, op)) != KVP_STORE_OK) {
         hand_over(store, op, result);
@@ -216,6 +219,7 @@ static void note_usage(kvp_store *store)
     set(store, KVPI_COUNT_SIZE, usage.size);
     set(store, KVPI_COUNT_EVICTED, usage.evicted);
     set(store, KVPI_COUNT_DROPPED, usage.dropped);
+    set(store, KVPI_COUNT_EXPIRED, usage.expired);
 }
 
 int kvpi_worker_round(kvp_store *store)

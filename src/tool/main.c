@@ -28,6 +28,7 @@ static const subcommand subcommands[] = {
     {"size", cmd_size, "say how much KV a model needs and how much of it fits"},
     {"gen", cmd_gen, "write a synthetic request trace"},
     {"inspect", cmd_inspect, "say what is in a snapshot, or in a cache at work"},
+    {"store", cmd_store, "look at stores of KV, verify, clean and measure them"},
     {"trace", cmd_trace, "show, replay, compare and shrink operation logs"},
 };
 

@@ -21,6 +21,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_mrc(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_size(int argc, char **argv);
+int cmd_store(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 
 /* Print "kvpager COMMAND: message" to stderr.

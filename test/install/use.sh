@@ -91,6 +91,12 @@ needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v '
     sed -n 's/^__attribute__((visibility("default")))//; s/ *(.*//; s/.*[ *]\(kvp_[a-z0-9_]*\)$/\1/p' |
     sort -u >"$work/declared"
 [ -s "$work/declared" ] || fail "no KVP_API function found in the headers"
+if [ -e "$prefix/include/kvpager/store.h" ]; then # the headers of libkvpager_store lie there, too
+    stores=$("$NM" -D --defined-only "$libdir/libkvpager_store.so" | awk '{print $NF}' | sed 's/@.*//')
+    foreign=$(echo "$stores" | grep -v '^kvp_' || true)
+    [ -z "$foreign" ] || fail "exported by libkvpager_store, but not kvp_*: $foreign"
+    exported=$(printf '%s\n%s\n' "$exported" "$stores")
+fi
 missing=$(comm -23 "$work/declared" <(echo "$exported" | sort -u))
 [ -z "$missing" ] || fail "declared, but not exported: $missing"
 undeclared=$(comm -13 "$work/declared" <(echo "$exported" | sort -u))

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include <kvpager/store/identity.h>
+#include <kvpager/store.h>
 
 enum { INPUT_TOKENS = 32, INPUT_KEYS = 2 };
 
@@ -20,6 +20,47 @@ static inline kvp_digest input_digest(unsigned start)
     kvp_digest digest;
     input_pattern(digest.bytes, sizeof digest.bytes, start);
     return digest;
+}
+
+/* The record with number `n` of a chain, in a store whose fingerprint is input_digest(1); its
+ * tokens are first, first + 1, ... */
+static inline kvp_identity input_identity(int32_t *out_tokens, uint32_t n_blocks,
+                                          uint32_t block_tokens, unsigned n, unsigned first)
+{
+    for (uint32_t i = 0; i < n_blocks * block_tokens; i++)
+        out_tokens[i] = (int32_t)(first + i);
+    return (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+                          .slice = {.n_layers = 1, .n_heads = 1},
+                          .fingerprint = input_digest(1),
+                          .position = n * n_blocks * block_tokens,
+                          .block_tokens = block_tokens,
+                          .n_blocks = n_blocks,
+                          .tokens = out_tokens};
+}
+
+/* All zero if there is no digester. */
+static inline kvp_digest input_key(const kvp_identity *identity)
+{
+    kvp_digest key = {{0}};
+    kvp_digester *digester;
+    if (kvp_digester_create(&digester) != KVP_OK)
+        return key;
+    kvp_record_key(digester, &identity->digest, identity->group, &identity->slice, &key);
+    kvp_digester_destroy(digester);
+    return key;
+}
+
+/* The result of the only operation that is on its way, with or without the store's thread. */
+static inline uint32_t input_result(kvp_store *store)
+{
+    kvp_store_done done = {0};
+    uint32_t n = 0;
+    while (n == 0) {
+        if (kvp_store_work(store, NULL) == KVP_E_STATE)
+            kvp_store_wait(store, UINT64_C(1000000000));
+        kvp_store_poll(store, &done, 1, &n);
+    }
+    return done.result;
 }
 
 static inline void input_tokens(int32_t out_tokens[INPUT_TOKENS])

@@ -106,42 +106,18 @@ static struct record records[RECORDS];
 
 static void make_records(void)
 {
-    kvp_digester *digester;
-    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
     for (unsigned r = 0; r < RECORDS; r++) {
         struct record *record = &records[r];
-        for (int i = 0; i < BLOCKS * TOKENS; i++)
-            record->tokens[i] = (int32_t)(r * 100) + i;
-        record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
-                                          .slice = {.n_layers = 1, .n_heads = 1},
-                                          .fingerprint = input_digest(1),
-                                          .digest = input_digest(r),
-                                          .position = r % DEPTH * BLOCKS * TOKENS,
-                                          .block_tokens = TOKENS,
-                                          .n_blocks = BLOCKS,
-                                          .tokens = record->tokens};
+        record->identity = input_identity(record->tokens, BLOCKS, TOKENS, r % DEPTH, r * 100);
+        record->identity.digest = input_digest(r);
         if (r % DEPTH > 0)
             record->identity.parent = records[r - 1].key;
         for (int i = 0; i < BLOCKS; i++) {
             input_pattern(record->kv[i], BLOCK_BYTES, r * 3 + (unsigned)i);
             record->blocks[i] = record->kv[i];
         }
-        assert_int_equal(kvp_record_key(digester, &record->identity.digest, 0,
-                                        &record->identity.slice, &record->key),
-                         KVP_OK);
+        record->key = input_key(&record->identity);
     }
-    kvp_digester_destroy(digester);
-}
-
-static uint32_t result_of(kvp_store *store)
-{
-    kvp_store_done done = {0};
-    uint32_t n = 0;
-    while (n == 0) {
-        kvp_store_work(store, NULL);
-        assert_int_equal(kvp_store_poll(store, &done, 1, &n), KVP_OK);
-    }
-    return done.result;
 }
 
 static uint32_t get(kvp_store *store, unsigned r)
@@ -149,7 +125,7 @@ static uint32_t get(kvp_store *store, unsigned r)
     static uint8_t kv[BLOCKS][BLOCK_BYTES];
     void *blocks[BLOCKS] = {kv[0], kv[1]};
     assert_int_equal(kvp_store_get(store, &records[r].identity, blocks, 0), KVP_OK);
-    const uint32_t result = result_of(store);
+    const uint32_t result = input_result(store);
     if (result == KVP_STORE_OK)
         assert_memory_equal(kv, records[r].kv, sizeof kv);
     return result;
@@ -161,7 +137,7 @@ static void note_evictions(kvp_store *store)
     for (unsigned r = 0; r < RECORDS; r++) {
         uint64_t bits = 0;
         assert_int_equal(kvp_store_have(store, &records[r].key, 1, &bits, 0), KVP_OK);
-        if (result_of(store) == KVP_STORE_OK && bits == 0)
+        if (input_result(store) == KVP_STORE_OK && bits == 0)
             records[r].stored = records[r].synced = 0;
     }
 }
@@ -186,7 +162,7 @@ static void do_calls(kvp_store *store, uint64_t stop_at)
         if (what < 60) {
             assert_int_equal(kvp_store_put(store, &records[r].identity, records[r].blocks, 0),
                              KVP_OK);
-            const uint32_t result = result_of(store);
+            const uint32_t result = input_result(store);
             if (result == KVP_STORE_OK)
                 records[r].stored = 1;
             records[r].dropped = 0; /* a put that failed may be there all the same */
@@ -194,13 +170,13 @@ static void do_calls(kvp_store *store, uint64_t stop_at)
             get(store, r);
         } else if (what < 93) {
             assert_int_equal(kvp_store_sync(store, 0), KVP_OK);
-            const int ok = result_of(store) == KVP_STORE_OK;
+            const int ok = input_result(store) == KVP_STORE_OK;
             for (unsigned i = 0; i < RECORDS && ok; i++)
                 records[i].synced = records[i].stored;
         } else {
             assert_int_equal(kvp_store_drop(store, &records[r].key, 1, 0), KVP_OK);
             /* Without a word in the log a drop is forgotten: only what was written down counts. */
-            if (result_of(store) == KVP_STORE_OK && sim_disk_count(sim) < stop_at)
+            if (input_result(store) == KVP_STORE_OK && sim_disk_count(sim) < stop_at)
                 records[r].dropped = 1;
         }
         assert_true(sim_disk_bytes(sim) <= SIZE);
@@ -230,7 +206,7 @@ static void check_again(int power_lost)
     /* And it goes on: puts, evictions, a clean end, another start. */
     for (unsigned r = 0; r < RECORDS; r++) {
         kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
-        result_of(store);
+        input_result(store);
         assert_true(sim_disk_bytes(sim) <= SIZE);
     }
     for (unsigned r = 0; r < RECORDS; r++)
@@ -301,10 +277,10 @@ static void test_an_opening_that_is_cut_short_loses_nothing(void **state)
             kvp_store *store = open_store();
             for (unsigned r = 0; r < DEPTH; r++) {
                 kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
-                assert_int_equal(result_of(store), KVP_STORE_OK);
+                assert_int_equal(input_result(store), KVP_STORE_OK);
             }
             kvp_store_sync(store, 0);
-            assert_int_equal(result_of(store), KVP_STORE_OK);
+            assert_int_equal(input_result(store), KVP_STORE_OK);
             sim_disk_stop_after(sim, 0);
             kvp_store_close(store);
             sim_disk_kill(sim);
@@ -338,7 +314,7 @@ static kvp_store *open_with(unsigned n)
     kvp_store *store = open_store();
     for (unsigned r = 0; r < n; r++) {
         kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
-        assert_int_equal(result_of(store), KVP_STORE_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
     }
     return store;
 }
@@ -358,7 +334,7 @@ static void test_two_slots_that_are_swapped_are_misses(void **state)
     uint8_t first[SLOT];
     assert_true(sim_disk_peek(sim, slab_path, 0, first, SLOT));
     kvp_store_put(store, &records[DEPTH].identity, records[DEPTH].blocks, 0);
-    assert_int_equal(result_of(store), KVP_STORE_OK);
+    assert_int_equal(input_result(store), KVP_STORE_OK);
     char second_path[64];
     snprintf(second_path, sizeof second_path, "/kv/01080f161d242b32/w0/slab-000001");
     uint8_t second[SLOT];
@@ -381,9 +357,9 @@ static void test_an_older_record_of_the_slot_is_a_miss(void **state)
     assert_true(sim_disk_peek(sim, slab_path, 0, older, SLOT));
     for (int round = 0; round < 2; round++) {
         kvp_store_drop(store, &records[0].key, 1, 0);
-        result_of(store);
+        input_result(store);
         kvp_store_put(store, &records[0].identity, records[0].blocks, 0);
-        assert_int_equal(result_of(store), KVP_STORE_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
     }
     assert_true(sim_disk_poke(sim, slab_path, 0, older, SLOT));
     assert_int_equal(get(store, 0), KVP_STORE_BAD);
@@ -401,9 +377,9 @@ static void test_a_damaged_log_loses_no_more_than_it_must(void **state)
         kvp_store_close(store);
         sim_disk_kill(sim);
         uint8_t byte;
-        assert_true(sim_disk_peek(sim, log_path, 64 + damaged * 48 + 20, &byte, 1));
+        assert_true(sim_disk_peek(sim, log_path, 64 + damaged * 52 + 20, &byte, 1));
         byte ^= 4;
-        assert_true(sim_disk_poke(sim, log_path, 64 + damaged * 48 + 20, &byte, 1));
+        assert_true(sim_disk_poke(sim, log_path, 64 + damaged * 52 + 20, &byte, 1));
         store = open_store();
         /* One chain: what is behind the lost record cannot be reached. */
         for (unsigned r = 0; r < DEPTH; r++)
@@ -423,7 +399,7 @@ static void test_a_damaged_header_of_the_log_begins_anew(void **state)
     for (unsigned r = 0; r < DEPTH; r++)
         assert_int_equal(get(store, r), KVP_STORE_ABSENT);
     kvp_store_put(store, &records[0].identity, records[0].blocks, 0);
-    assert_int_equal(result_of(store), KVP_STORE_OK);
+    assert_int_equal(input_result(store), KVP_STORE_OK);
     kvp_store_close(store);
     sim_disk_destroy(sim);
 }
@@ -439,7 +415,7 @@ static void test_any_log_can_be_read(void **state)
         sim_disk_kill(sim);
         for (unsigned i = 0; i < 1 + draw(20); i++) {
             const uint8_t byte = (uint8_t)draw(256);
-            sim_disk_poke(sim, log_path, draw(64 + DEPTH * 48), &byte, 1);
+            sim_disk_poke(sim, log_path, draw(64 + DEPTH * 52), &byte, 1);
         }
         store = NULL;
         if (try_open(&store, NULL, 0) == KVP_OK)
@@ -461,7 +437,7 @@ static void test_every_write_that_fails_is_a_failed_put(void **state)
         unsigned n_failed = 0;
         for (unsigned r = 0; r < DEPTH; r++) {
             kvp_store_put(store, &records[r].identity, records[r].blocks, 0);
-            const uint32_t result = result_of(store);
+            const uint32_t result = input_result(store);
             n_failed += result == KVP_STORE_FAILED;
             assert_true(result == KVP_STORE_OK || result == KVP_STORE_FAILED ||
                         (n_failed > 0 && result == KVP_STORE_NO_PARENT));

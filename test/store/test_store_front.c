@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include <kvpager/store/store.h>
+#include <kvpager/store.h>
 
 #include "store_inputs.h"
 
@@ -26,31 +26,19 @@ struct record {
     kvp_digest key;
 };
 
-static kvp_digester *digester;
-
 static void make_record(struct record *record, unsigned chain, unsigned n,
                         const struct record *parent)
 {
     memset(record, 0, sizeof *record);
-    for (int i = 0; i < BLOCKS * TOKENS; i++)
-        record->tokens[i] = (int32_t)(chain * 1000 + n * 100) + i;
-    record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
-                                      .slice = {.n_layers = 1, .n_heads = 1},
-                                      .fingerprint = input_digest(1),
-                                      .digest = input_digest(chain * 16 + n),
-                                      .position = n * BLOCKS * TOKENS,
-                                      .block_tokens = TOKENS,
-                                      .n_blocks = BLOCKS,
-                                      .tokens = record->tokens};
+    record->identity = input_identity(record->tokens, BLOCKS, TOKENS, n, chain * 1000 + n * 100);
+    record->identity.digest = input_digest(chain * 16 + n);
     if (parent)
         record->identity.parent = parent->key;
     for (int i = 0; i < BLOCKS; i++) {
         input_pattern(record->kv[i], BLOCK_BYTES, chain * 31 + n * 5 + (unsigned)i);
         record->blocks[i] = record->kv[i];
     }
-    assert_int_equal(kvp_record_key(digester, &record->identity.digest, 0, &record->identity.slice,
-                                    &record->key),
-                     KVP_OK);
+    record->key = input_key(&record->identity);
 }
 
 static kvp_store_config config_of(const char *url)
@@ -117,19 +105,6 @@ static kvp_store_stats stats_of(const kvp_store *store)
     kvp_store_stats stats;
     assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
     return stats;
-}
-
-static int open_digester(void **state)
-{
-    (void)state;
-    return kvp_digester_create(&digester) == KVP_OK ? 0 : -1;
-}
-
-static int close_digester(void **state)
-{
-    (void)state;
-    kvp_digester_destroy(digester);
-    return 0;
 }
 
 /* ------------------------------------------------------------------------------ what comes back */
@@ -272,6 +247,8 @@ static void test_a_full_queue_says_again(void **state)
     assert_int_equal(kvp_store_have(store, &record.key, 1, &bits, 8), KVP_E_AGAIN);
     assert_int_equal(kvp_store_drop(store, &record.key, 1, 8), KVP_E_AGAIN);
     assert_int_equal(kvp_store_sync(store, 8), KVP_E_AGAIN);
+    const kvp_store_match none = {.written_before = 0};
+    assert_int_equal(kvp_store_evict(store, &none, 8), KVP_E_AGAIN);
     assert_int_equal(stats_of(store).queued, 8);
     assert_int_equal(kvp_store_wait(store, 0), KVP_E_AGAIN);
     int idle = 0;
@@ -359,6 +336,10 @@ static void test_open_names_what_is_wrong(void **state)
     REFUSE(url, "memory:?size=1MiB&size=2MiB", "twice");
     REFUSE(url, "memory:?size=1MiB&speed=2", "\"speed\"");
     REFUSE(url, "memory:?size", "size");
+    REFUSE(url, "memory:?max_age=7", "max_age");
+    REFUSE(url, "memory:?max_age=0d", "s, m, h or d");
+    REFUSE(url, "memory:?max_age=99999999d", "max_age");
+    REFUSE(url, "memory:?quota=1KiB", "quota is 1024");
 #undef REFUSE
     kvp_store *store = NULL;
     assert_int_equal(kvp_store_open(NULL, &store, NULL, 0), KVP_E_ARG);
@@ -406,6 +387,7 @@ static void test_records_that_do_not_fit_are_refused(void **state)
     assert_int_equal(kvp_store_have(store, &good.key, 1, NULL, 0), KVP_E_ARG);
     assert_int_equal(kvp_store_drop(store, NULL, 1, 0), KVP_E_ARG);
     assert_int_equal(kvp_store_sync(NULL, 0), KVP_E_ARG);
+    assert_int_equal(kvp_store_evict(store, NULL, 0), KVP_E_ARG);
     assert_int_equal(kvp_store_poll(store, NULL, 1, &n), KVP_E_ARG);
     assert_int_equal(kvp_store_poll(store, NULL, 0, NULL), KVP_E_ARG);
     assert_int_equal(kvp_store_wait(NULL, 0), KVP_E_ARG);
@@ -448,5 +430,5 @@ int main(void)
         cmocka_unit_test(test_records_that_do_not_fit_are_refused),
         cmocka_unit_test(test_the_size_of_a_record_is_chosen),
     };
-    return cmocka_run_group_tests(tests, open_digester, close_digester);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

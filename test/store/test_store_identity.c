@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include <kvpager/store/identity.h>
+#include <kvpager/identity.h>
 
 #include "../golden/store_vectors.h"
 #include "store_inputs.h"

@@ -10,7 +10,7 @@
 
 #include "store/index.h"
 
-enum { SLOTS = 24, KEYS = 96 };
+enum { SLOTS = 24, KEYS = 96, SPACES = 5 };
 
 static uint64_t random_state;
 
@@ -37,6 +37,7 @@ struct record {
     uint32_t entry;
     uint32_t parent; /* key, or KEYS */
     uint32_t pins;
+    uint64_t space;
 };
 
 static struct record records[KEYS];
@@ -75,22 +76,33 @@ static void do_add(struct kvpi_index *index, uint32_t k)
         return;
     const int under = records[parent].used && draw(4) > 0;
     const int full = count_used() == SLOTS;
-    const uint32_t entry =
-        kvpi_index_add(index, &key, under ? records[parent].entry : KVPI_INDEX_NONE);
+    struct kvpi_index_record record = {.parent = under ? records[parent].entry : KVPI_INDEX_NONE,
+                                       .space = draw(SPACES)};
+    memcpy(record.key, key.bytes, sizeof record.key);
+    const uint32_t entry = kvpi_index_add(index, &record);
     assert_int_equal(entry == KVPI_INDEX_NONE, full);
     if (!full)
-        records[k] =
-            (struct record){.used = 1, .entry = entry, .parent = under ? parent : KEYS, .pins = 1};
+        records[k] = (struct record){.used = 1,
+                                     .entry = entry,
+                                     .parent = under ? parent : KEYS,
+                                     .pins = 1,
+                                     .space = under ? records[parent].space : record.space};
 }
 
+/* Of any namespace, or of one. */
 static void do_evict(struct kvpi_index *index)
 {
-    const uint32_t entry = kvpi_index_victim(index, SLOTS);
+    const uint64_t space = draw(2 * SPACES);
+    const int32_t id = kvpi_spaces_find(&index->spaces, space);
+    if (space < SPACES && id < 0)
+        return;
+    const uint32_t entry = space < SPACES ? kvpi_index_victim_of(index, (uint32_t)id, SLOTS)
+                                          : kvpi_index_victim(index, SLOTS);
     int possible = 0;
     for (uint32_t k = 0; k < KEYS; k++) {
         const struct record *record = &records[k];
-        const int can =
-            record->used && !record->gone && record->ready && record->pins == 0 && !has_child(k);
+        const int can = record->used && !record->gone && record->ready && record->pins == 0 &&
+                        !has_child(k) && (space >= SPACES || record->space == space);
         possible |= can;
         if (record->used && record->entry == entry) {
             assert_true(can);
@@ -135,6 +147,7 @@ static void compare(const struct kvpi_index *index)
         }
         assert_int_equal(entry, records[k].entry);
         assert_int_equal(index->entries[entry].pins, records[k].pins);
+        assert_int_equal(kvpi_index_space(index, entry), records[k].space);
         assert_int_equal(index->entries[entry].children > 0, has_child(k));
     }
 }
@@ -147,6 +160,7 @@ static void test_random_calls_agree_with_a_slow_index(void **state)
         memset(records, 0, sizeof records);
         struct kvpi_index index;
         assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+        index.has_quota = 1;
         kvpi_index_free(&index, SLOTS);
         for (int i = 0; i < 3000; i++) {
             const uint32_t k = draw(KEYS);
@@ -172,7 +186,9 @@ static void test_random_calls_agree_with_a_slow_index(void **state)
 static uint32_t add_ready(struct kvpi_index *index, uint32_t k, uint32_t parent)
 {
     const kvp_digest key = key_of(k);
-    const uint32_t entry = kvpi_index_add(index, &key, parent);
+    struct kvpi_index_record record = {.parent = parent};
+    memcpy(record.key, key.bytes, sizeof record.key);
+    const uint32_t entry = kvpi_index_add(index, &record);
     assert_int_not_equal(entry, KVPI_INDEX_NONE);
     index->entries[entry].state = KVPI_ENTRY_READY;
     kvpi_index_unpin(index, entry);
@@ -226,9 +242,66 @@ static void test_a_slot_is_retired_before_its_generation_wraps(void **state)
         kvpi_index_remove(&index, add_ready(&index, 0, KVPI_INDEX_NONE));
     assert_int_equal(index.entries[0].generation, UINT32_MAX);
     assert_int_equal(index.entries[0].state, KVPI_ENTRY_RETIRED);
-    const kvp_digest key = key_of(0);
-    assert_int_equal(kvpi_index_add(&index, &key, KVPI_INDEX_NONE), KVPI_INDEX_NONE);
+    struct kvpi_index_record record = {.parent = KVPI_INDEX_NONE};
+    assert_int_equal(kvpi_index_add(&index, &record), KVPI_INDEX_NONE);
     assert_string_equal(kvpi_index_check(&index), "");
+    kvpi_index_close(&index);
+}
+
+/* Identifiers of namespaces are given back, and a namespace too many is refused. */
+static void test_namespaces_come_and_go(void **state)
+{
+    (void)state;
+    struct kvpi_spaces spaces;
+    assert_int_equal(kvpi_spaces_open(&spaces, 3), KVP_OK);
+    for (int round = 0; round < 3; round++) {
+        for (uint64_t number = 0; number < 3; number++)
+            assert_true(kvpi_spaces_enter(&spaces, number * 8 + (uint64_t)round) >= 0);
+        assert_true(kvpi_spaces_full(&spaces));
+        assert_int_equal(kvpi_spaces_enter(&spaces, 77), -1);
+        for (uint64_t number = 0; number < 3; number++) {
+            const int32_t id = kvpi_spaces_find(&spaces, number * 8 + (uint64_t)round);
+            assert_true(id >= 0);
+            assert_int_equal(kvpi_spaces_enter(&spaces, number * 8 + (uint64_t)round), id);
+            assert_int_equal(spaces.items[id].used, 2);
+            kvpi_spaces_leave(&spaces, (uint32_t)id);
+            kvpi_spaces_leave(&spaces, (uint32_t)id);
+            assert_int_equal(kvpi_spaces_find(&spaces, number * 8 + (uint64_t)round), -1);
+        }
+        assert_false(kvpi_spaces_full(&spaces));
+    }
+    kvpi_spaces_close(&spaces);
+}
+
+/* What was marked is not found, and its children stay until the sweep; so do their slots. */
+static void test_marked_entries_wait_for_the_sweep(void **state)
+{
+    (void)state;
+    struct kvpi_index index;
+    assert_int_equal(kvpi_index_open(&index, SLOTS), KVP_OK);
+    kvpi_index_free(&index, SLOTS);
+    const uint32_t a = add_ready(&index, 0, KVPI_INDEX_NONE);
+    const uint32_t b = add_ready(&index, 1, a);
+    const uint32_t c = add_ready(&index, 2, b);
+    const uint32_t other = add_ready(&index, 3, KVPI_INDEX_NONE);
+    kvpi_index_pin(&index, a);
+    kvpi_index_pin(&index, c);
+    kvpi_index_mark(&index, a);
+    kvpi_index_unpin(&index, a);
+    kvp_digest key = key_of(0);
+    assert_int_equal(kvpi_index_find(&index, &key), KVPI_INDEX_NONE);
+    key = key_of(2);
+    assert_int_equal(kvpi_index_find(&index, &key), c);
+    assert_int_equal(index.n_used, 4);
+    assert_string_equal(kvpi_index_check(&index), "");
+    assert_int_equal(kvpi_index_sweep(&index), 2);
+    assert_int_equal(kvpi_index_find(&index, &key), KVPI_INDEX_NONE);
+    assert_int_equal(index.n_used, 2); /* c for its pin, and the other one */
+    assert_string_equal(kvpi_index_check(&index), "");
+    kvpi_index_unpin(&index, c);
+    assert_int_equal(index.n_used, 1);
+    assert_int_equal(kvpi_index_drop(&index, other), 1);
+    assert_int_equal(index.n_used, 0);
     kvpi_index_close(&index);
 }
 
@@ -244,6 +317,8 @@ int main(void)
         cmocka_unit_test(test_random_calls_agree_with_a_slow_index),
         cmocka_unit_test(test_the_coldest_leaf_goes_first),
         cmocka_unit_test(test_a_slot_is_retired_before_its_generation_wraps),
+        cmocka_unit_test(test_namespaces_come_and_go),
+        cmocka_unit_test(test_marked_entries_wait_for_the_sweep),
         cmocka_unit_test(test_an_entry_is_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,8 +23,11 @@ enum {
     CHAINS = 6,
     DEPTH = 8,
     RECORDS = CHAINS * DEPTH,
+    SPACES = 3,
     OPS = 16,
-    FOREIGN = 4 /* identities with the digest of another record: collisions, as it were */
+    QUOTA = 5,     /* slots */
+    MAX_AGE = 900, /* seconds */
+    FOREIGN = 4    /* identities with the digest of another record: collisions, as it were */
 };
 
 static uint64_t seed = 1;
@@ -210,6 +213,11 @@ static void liar_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
     kvpi_memory_backend.drop(((struct liar *)self)->memory, keys, n_keys);
 }
 
+static void liar_evict(void *self, const kvp_store_match *match)
+{
+    kvpi_memory_backend.evict(((struct liar *)self)->memory, match);
+}
+
 static void liar_wait(void *self, int wake, int timeout_ms)
 {
     (void)self;
@@ -222,9 +230,9 @@ static void liar_usage(const void *self, struct kvpi_backend_usage *out_usage)
     kvpi_memory_backend.usage(((const struct liar *)self)->memory, out_usage);
 }
 
-static const struct kvpi_backend liar_backend = {"liar",     liar_open, liar_close, liar_prepare,
-                                                 liar_begin, liar_reap, liar_end,   liar_have,
-                                                 liar_drop,  liar_wait, liar_usage};
+static const struct kvpi_backend liar_backend = {"liar",     liar_open,  liar_close, liar_prepare,
+                                                 liar_begin, liar_reap,  liar_end,   liar_have,
+                                                 liar_drop,  liar_evict, liar_wait,  liar_usage};
 
 /* ---------------------------------------------------------------------------------- the records */
 
@@ -234,6 +242,7 @@ struct record {
     uint8_t kv[BLOCKS][BLOCK_BYTES];
     void *blocks[BLOCKS];
     kvp_digest key;
+    uint64_t put_ns; /* when it was put last, whatever came of it */
 };
 
 /* The last FOREIGN have the digest of record 0 to 3, and tokens and KV of their own. */
@@ -241,21 +250,12 @@ static struct record records[RECORDS + FOREIGN];
 
 static void make_records(void)
 {
-    kvp_digester *digester;
-    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
     for (unsigned r = 0; r < RECORDS + FOREIGN; r++) {
         struct record *record = &records[r];
         const unsigned like = r < RECORDS ? r : r - RECORDS;
-        for (int i = 0; i < BLOCKS * TOKENS; i++)
-            record->tokens[i] = (int32_t)(r * 100) + i;
-        record->identity = (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
-                                          .slice = {.n_layers = 1, .n_heads = 1},
-                                          .fingerprint = input_digest(1),
-                                          .digest = input_digest(like),
-                                          .position = like % DEPTH * BLOCKS * TOKENS,
-                                          .block_tokens = TOKENS,
-                                          .n_blocks = BLOCKS,
-                                          .tokens = record->tokens};
+        record->identity = input_identity(record->tokens, BLOCKS, TOKENS, like % DEPTH, r * 100);
+        record->identity.digest = input_digest(like);
+        record->identity.space = like / DEPTH % SPACES;
         if (like % DEPTH > 0)
             record->identity.parent = records[like - 1].key;
         for (int i = 0; i < BLOCKS; i++) {
@@ -263,11 +263,8 @@ static void make_records(void)
             record->kv[i][0] = (uint8_t)r;
             record->blocks[i] = record->kv[i];
         }
-        assert_int_equal(kvp_record_key(digester, &record->identity.digest, 0,
-                                        &record->identity.slice, &record->key),
-                         KVP_OK);
+        record->key = input_key(&record->identity);
     }
-    kvp_digester_destroy(digester);
 }
 
 /* --------------------------------------------------------------------------------- the requests */
@@ -276,6 +273,7 @@ struct request {
     int open;
     uint32_t kind;
     uint32_t record;
+    uint64_t since_ns;
     uint8_t kv[BLOCKS][BLOCK_BYTES];
     void *blocks[BLOCKS];
     uint64_t bits;
@@ -283,6 +281,8 @@ struct request {
 
 static struct request requests[OPS];
 static uint64_t now;
+static uint64_t n_at_quota;
+static uint64_t n_expired;
 static uint64_t n_results[KVP_STORE_CLOSED + 1];
 
 static uint64_t test_clock(void *context)
@@ -306,6 +306,7 @@ static void submit(kvp_store *store)
         request->blocks[i] = request->kv[i];
     if (what < 45) {
         request->kind = KVP_STORE_PUT;
+        records[r].put_ns = now;
         status = kvp_store_put(store, &records[r].identity, records[r].blocks, at);
     } else if (what < 94) {
         request->kind = KVP_STORE_GET;
@@ -314,15 +315,22 @@ static void submit(kvp_store *store)
     } else if (what < 97) {
         request->kind = KVP_STORE_HAVE;
         status = kvp_store_have(store, &records[r].key, 1, &request->bits, at);
-    } else if (what < 99) {
+    } else if (what < 98) {
         request->kind = KVP_STORE_SYNC;
         status = kvp_store_sync(store, at);
+    } else if (what < 99 && draw(4) == 0) {
+        request->kind = KVP_STORE_EVICT;
+        const kvp_store_match match = {.written_before = now / 1000000000 - draw(MAX_AGE),
+                                       .space = draw(SPACES),
+                                       .one_space = draw(2)};
+        status = kvp_store_evict(store, &match, at);
     } else {
         request->kind = KVP_STORE_DROP;
         status = kvp_store_drop(store, &records[r].key, 1, at);
     }
     assert_int_equal(status, KVP_OK);
     request->open = 1;
+    request->since_ns = now;
 }
 
 static void take_ended(kvp_store *store)
@@ -337,8 +345,39 @@ static void take_ended(kvp_store *store)
         assert_true(done[i].result < KVP_STORE_CLOSED);
         request->open = 0;
         n_results[done[i].result]++;
-        if (request->kind == KVP_STORE_GET && done[i].result == KVP_STORE_OK)
-            assert_memory_equal(request->kv, records[request->record].kv, sizeof request->kv);
+        if (request->kind != KVP_STORE_GET || done[i].result != KVP_STORE_OK)
+            continue;
+        assert_memory_equal(request->kv, records[request->record].kv, sizeof request->kv);
+        const uint64_t put_ns = records[request->record].put_ns;
+        assert_true(put_ns > request->since_ns ||
+                    request->since_ns - put_ns < MAX_AGE * UINT64_C(1000000000));
+    }
+}
+
+/* No namespace has more than its quota: asked for once everything has ended. */
+static void check_quota(kvp_store *store)
+{
+    uint32_t n_open;
+    do {
+        kvp_store_work(store, NULL);
+        take_ended(store);
+        n_open = 0;
+        for (uint32_t i = 0; i < OPS; i++)
+            n_open += requests[i].open != 0;
+    } while (n_open > 0);
+    kvp_digest keys[RECORDS];
+    for (uint32_t r = 0; r < RECORDS; r++)
+        keys[r] = records[r].key;
+    uint64_t bits[(RECORDS + 63) / 64];
+    assert_int_equal(kvp_store_have(store, keys, RECORDS, bits, 0), KVP_OK);
+    if (input_result(store) != KVP_STORE_OK)
+        return; /* it is left alone */
+    uint32_t n[SPACES] = {0};
+    for (uint32_t r = 0; r < RECORDS; r++)
+        n[records[r].identity.space] += bits[r / 64] >> r % 64 & 1;
+    for (uint32_t i = 0; i < SPACES; i++) {
+        assert_true(n[i] <= QUOTA);
+        n_at_quota += n[i] == QUOTA;
     }
 }
 
@@ -350,7 +389,10 @@ static void run(unsigned rate)
     fault_rate = rate;
     kvp_store_config config;
     kvp_store_config_init(&config);
-    config.url = "liar:?size=80000"; /* 18 slots for 48 records */
+    char url[100]; /* 18 slots for 48 records */
+    snprintf(url, sizeof url, "liar:?size=80000&quota=%d&max_age=%ds",
+             QUOTA * (4096 + BLOCKS * BLOCK_BYTES), MAX_AGE);
+    config.url = url;
     config.fingerprint = input_digest(1);
     config.block_tokens = TOKENS;
     config.block_bytes[0] = BLOCK_BYTES;
@@ -362,7 +404,7 @@ static void run(unsigned rate)
     assert_int_equal(kvpi_store_open(&config, &liar_backend, &store, NULL, 0), KVP_OK);
     kvp_store_stats stats;
     for (uint64_t i = 0; i < n_operations; i++) {
-        now += draw(2000000);
+        now += draw(500000000);
         const uint32_t what = draw(10);
         if (what < 5)
             submit(store);
@@ -372,6 +414,8 @@ static void run(unsigned rate)
             take_ended(store);
         assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
         assert_true(stats.bytes <= stats.size);
+        if (i % 512 == 0)
+            check_quota(store);
     }
     for (int idle = 0; !idle;)
         assert_int_equal(kvp_store_work(store, &idle), KVP_OK);
@@ -384,6 +428,7 @@ static void run(unsigned rate)
     }
     assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
     assert_int_equal(stats.queued, 0);
+    n_expired = stats.expired;
     uint64_t n_bad = 0;
     for (unsigned i = 0; i < KVP_BAD_REASONS; i++)
         n_bad += stats.bad[i];
@@ -398,7 +443,10 @@ static void test_nobody_reads_foreign_kv(void **state)
     random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
     for (unsigned round = 0; round < 4; round++) {
         static const unsigned rates[] = {0, 10, 100, 400};
+        n_at_quota = n_expired = 0;
         run(rates[round]);
+        if (n_operations >= 20000 && rates[round] < 400)
+            assert_true(n_at_quota > 0 && n_expired > 0);
         assert_true(n_results[KVP_STORE_OK] > 0);
         for (unsigned i = 0; i < FAULTS && n_operations >= 20000; i++)
             assert_int_equal(n_faults[i] > 0, rates[round] > 0);

@@ -42,7 +42,7 @@ for words in "--help" "help" "-h" "replay --help" "mrc --help" "compare --help" 
     fi
 done
 expect 0 help "$KVPAGER" --help
-for word in replay mrc compare size gen trace --version; do has out "$word"; done
+for word in replay mrc compare size gen store trace --version; do has out "$word"; done
 expect 0 "replay --help" "$KVPAGER" replay --help
 for option in --block-tokens --unit-tokens --report --blocks --memory --kv-bytes-per-token --no-prefix-cache --speedup --model \
               --model-config --device --tp --host-blocks --host-memory --preempt --watermark --step-tokens \

@@ -34,6 +34,7 @@ struct file_store {
     int engine_open;
     uint64_t n_damaged;
     uint64_t last_id;
+    uint8_t log_buffer[KVPI_LOG_BUFFER];
     uint32_t n_syncing; /* syncs that are out: the log stays where it is */
 };
 
@@ -42,8 +43,13 @@ struct file_store {
 static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind, uint32_t entry)
 {
     const struct kvpi_entry *e = &store->catalog.index.entries[entry];
-    struct kvpi_log_entry line = {
-        .kind = kind, .slot = entry, .generation = e->generation, .parent = e->parent};
+    struct kvpi_log_entry line = {.kind = kind,
+                                  .slot = entry,
+                                  .generation = e->generation,
+                                  .parent = e->parent,
+                                  .written = e->written};
+    if (e->state == KVPI_ENTRY_READY || e->state == KVPI_ENTRY_WRITING)
+        line.space = kvpi_index_space(&store->catalog.index, entry);
     if (e->parent != KVPI_INDEX_NONE)
         line.parent_generation = store->catalog.index.entries[e->parent].generation;
     memcpy(line.key, e->key, sizeof line.key);
@@ -66,12 +72,16 @@ static void compact(struct file_store *store)
     if (error)
         return;
     const struct kvpi_index *index = &store->catalog.index;
+    log.buffer = store->log_buffer;
     for (uint32_t e = 0; e < index->n && !error; e++)
         if (index->entries[e].state != KVPI_ENTRY_READY && index->entries[e].generation > 0)
             error = append(store, &log, KVPI_LOG_DROP, e);
     for (uint32_t e = index->cold; e != KVPI_INDEX_NONE && !error; e = index->entries[e].hotter)
         if (index->entries[e].state == KVPI_ENTRY_READY)
             error = append(store, &log, KVPI_LOG_PUT, e);
+    if (!error)
+        error = kvpi_log_flush(&log);
+    log.buffer = NULL;
     if (!error)
         error = disk->sync(disk->context, log.file);
     if (!error)
@@ -87,7 +97,7 @@ static void compact(struct file_store *store)
     store->last_id = id;
 }
 
-/* A log and its successor take at most (2 + 1) x 48 bytes a slot, and a few entries: less than the
+/* A log and its successor take at most (2 + 1) x 52 bytes a slot, and a few entries: less than the
  * home counts for them (home.c). */
 static void compact_if_long(struct file_store *store)
 {
@@ -165,6 +175,7 @@ static kvp_status read_options(const struct kvpi_backend_config *config, uint64_
 static kvp_status recover(struct file_store *store, char *out_why, size_t why_bytes)
 {
     kvp_status status = kvpi_index_open(&store->catalog.index, store->log.form.n_slots);
+    store->catalog.index.has_quota = store->catalog.quota_slots > 0;
     if (status == KVP_OK)
         status = kvpi_recover(&store->log, &store->catalog.index, &store->n_damaged);
     if (status != KVP_OK)
@@ -201,6 +212,9 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
     store->catalog.context = store;
     store->catalog.grow = grow;
     store->catalog.leave = leave;
+    status = kvpi_catalog_limit(&store->catalog, config, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
     status = kvpi_home_open(&store->home, store->disk, config->url->path,
                             &config->store->fingerprint, size, &form,
                             store->now(store->now_context), &store->log, out_why, why_bytes);
@@ -210,6 +224,7 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
         return status;
     if (kvpi_home_begin(&store->home, 0))
         kvpi_home_end(&store->home);
+    kvpi_catalog_trim(&store->catalog);
     store->last_id = store->log.id;
     if (store->n_damaged > 0)
         compact(store);
@@ -256,7 +271,10 @@ static uint32_t file_prepare(void *self, struct kvpi_store_op *op)
     if (op->kind != KVP_STORE_GET || result != KVP_STORE_ABSENT)
         return result;
     kvpi_peers_follow(&store->peers, store->now(store->now_context));
-    return kvpi_peers_find(&store->peers, op) ? KVP_STORE_OK : KVP_STORE_ABSENT;
+    uint32_t written;
+    if (!kvpi_peers_find(&store->peers, op, &written))
+        return KVP_STORE_ABSENT;
+    return kvpi_catalog_too_old(&store->catalog, written) ? KVP_STORE_ABSENT : KVP_STORE_OK;
 }
 
 static void file_begin(void *self, struct kvpi_store_op *op)
@@ -309,16 +327,24 @@ static void file_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint6
     struct file_store *store = self;
     kvpi_catalog_have(&store->catalog, keys, n_keys, bits);
     kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    uint32_t written;
     for (uint32_t i = 0; i < n_keys && store->peers.n > 0; i++)
-        if (kvpi_peers_have(&store->peers, &keys[i]))
+        if (kvpi_peers_have(&store->peers, &keys[i], &written) &&
+            !kvpi_catalog_too_old(&store->catalog, written))
             bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 static void file_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
 {
     struct file_store *store = self;
-    for (uint32_t i = 0; i < n_keys; i++)
-        kvpi_catalog_drop(&store->catalog, &keys[i]);
+    kvpi_catalog_drop(&store->catalog, keys, n_keys);
+    compact_if_long(store);
+}
+
+static void file_evict(void *self, const kvp_store_match *match)
+{
+    struct file_store *store = self;
+    kvpi_catalog_evict(&store->catalog, match);
     compact_if_long(store);
 }
 
@@ -346,6 +372,7 @@ const struct kvpi_backend kvpi_file_backend = {
     .end = file_end,
     .have = file_have,
     .drop = file_drop,
+    .evict = file_evict,
     .wait = file_wait,
     .usage = file_usage,
 };

@@ -92,7 +92,7 @@ static uint64_t file_bytes(const struct kvpi_disk *disk, const char *path)
     return bytes;
 }
 
-static uint64_t home_bytes(const struct kvpi_disk *disk, const char *path)
+uint64_t kvpi_home_bytes(const struct kvpi_disk *disk, const char *path)
 {
     char file[KVPI_PATH_BYTES];
     struct kvpi_log log;
@@ -114,8 +114,7 @@ static uint64_t home_bytes(const struct kvpi_disk *disk, const char *path)
     return bytes + bytes / slot_bytes * LOG_BYTES;
 }
 
-/* When a home was opened last; 0: unknown. */
-static uint64_t opened_at(const struct kvpi_disk *disk, const char *path)
+uint64_t kvpi_home_opened(const struct kvpi_disk *disk, const char *path)
 {
     char name[KVPI_PATH_BYTES];
     uint8_t bytes[8] = {0};
@@ -150,10 +149,49 @@ static void remove_home(const struct kvpi_disk *disk, const char *path)
 
 /* Adds up all homes, and finds the one without a writer that was opened longest ago. */
 struct survey {
+    const struct kvpi_home *home;
     uint64_t bytes;
     uint64_t oldest;
     char path[KVPI_PATH_BYTES];
 };
+
+/* For reading only: a root may be mounted so. */
+static int lock_read_only(const struct kvpi_disk *disk, const char *directory, int wait,
+                          int *out_file)
+{
+    char path[KVPI_PATH_BYTES];
+    kvpi_path_join(path, directory, "lock");
+    int file;
+    int error = disk->open(disk->context, path, 0, &file);
+    if (error)
+        return error;
+    error = disk->lock(disk->context, file, wait);
+    if (error)
+        disk->close(disk->context, file);
+    else
+        *out_file = file;
+    return error;
+}
+
+int kvpi_home_lock_root(const struct kvpi_disk *disk, const char *root, int *out_lock)
+{
+    return lock_read_only(disk, root, 1, out_lock);
+}
+
+int kvpi_home_in_use(const struct kvpi_disk *disk, const char *path)
+{
+    int lock;
+    const int error = lock_read_only(disk, path, 0, &lock);
+    if (error)
+        return error == EWOULDBLOCK;
+    disk->close(disk->context, lock);
+    return 0;
+}
+
+int kvpi_home_take(const struct kvpi_disk *disk, const char *path, int *out_lock)
+{
+    return take_lock(disk, path, 0, out_lock);
+}
 
 static int is_dead(const struct kvpi_disk *disk, const char *path)
 {
@@ -164,34 +202,44 @@ static int is_dead(const struct kvpi_disk *disk, const char *path)
     return 1;
 }
 
-static void survey_home(const struct kvpi_home *home, const char *path, struct survey *survey)
+static void survey_home(void *context, const char *path, const char *parent_name)
 {
-    survey->bytes += home_bytes(home->disk, path);
+    (void)parent_name;
+    struct survey *survey = context;
+    const struct kvpi_home *home = survey->home;
+    survey->bytes += kvpi_home_bytes(home->disk, path);
     if (strcmp(path, home->path) == 0 || !is_dead(home->disk, path))
         return;
-    const uint64_t opened = opened_at(home->disk, path);
+    const uint64_t opened = kvpi_home_opened(home->disk, path);
     if (!*survey->path || opened < survey->oldest) {
         survey->oldest = opened;
         kvpi_path_copy(survey->path, path);
     }
 }
 
-static struct survey survey_all(const struct kvpi_home *home)
+int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn home, void *context)
 {
-    struct survey survey = {0};
-    struct names parents = list(home->disk, home->root, 1);
+    struct names parents = {.directories = 1};
+    const int error = disk->list(disk->context, root, take_name, &parents);
     for (uint32_t i = 0; i < parents.n; i++) {
         char parent[KVPI_PATH_BYTES];
-        kvpi_path_join(parent, home->root, parents.names[i]);
-        struct names homes = list(home->disk, parent, 1);
+        kvpi_path_join(parent, root, parents.names[i]);
+        struct names homes = list(disk, parent, 1);
         for (uint32_t j = 0; j < homes.n; j++) {
             char path[KVPI_PATH_BYTES];
             kvpi_path_join(path, parent, homes.names[j]);
-            survey_home(home, path, &survey);
+            home(context, path, parents.names[i]);
         }
         free(homes.names);
     }
     free(parents.names);
+    return error;
+}
+
+static struct survey survey_all(const struct kvpi_home *home)
+{
+    struct survey survey = {.home = home};
+    kvpi_home_each(home->disk, home->root, survey_home, &survey);
     return survey;
 }
 
@@ -286,14 +334,13 @@ static kvp_status make_directories(struct kvpi_home *home, const char *root,
     return KVP_OK;
 }
 
-kvp_status kvpi_home_open(struct kvpi_home *home, const struct kvpi_disk *disk, const char *root,
-                          const kvp_digest *fingerprint, uint64_t size,
-                          const struct kvpi_log_form *form, uint64_t now, struct kvpi_log *out_log,
-                          char *out_why, size_t why_bytes)
+/* With the root's lock held: whoever looks whether a home is in use holds it for an instant, and
+ * would be taken for its writer. */
+static kvp_status choose_home(struct kvpi_home *home, const struct kvpi_log_form *form,
+                              uint64_t now, struct kvpi_log *out_log, char *out_why,
+                              size_t why_bytes)
 {
-    *home = (struct kvpi_home){.disk = disk, .size = size, .root_lock = -1, .lock = -1};
-    if (make_directories(home, root, fingerprint) != KVP_OK)
-        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the directory \"%s\" cannot be made", root);
+    const struct kvpi_disk *disk = home->disk;
     for (home->number = 0; home->number < HOMES_MAX; home->number++) {
         char name[16];
         snprintf(name, sizeof name, "w%" PRIu32, home->number);
@@ -316,6 +363,23 @@ kvp_status kvpi_home_open(struct kvpi_home *home, const struct kvpi_disk *disk, 
     }
     return kvpi_why(KVP_E_IO, out_why, why_bytes, "\"%s\" has %d directories in use", home->parent,
                     HOMES_MAX);
+}
+
+kvp_status kvpi_home_open(struct kvpi_home *home, const struct kvpi_disk *disk, const char *root,
+                          const kvp_digest *fingerprint, uint64_t size,
+                          const struct kvpi_log_form *form, uint64_t now, struct kvpi_log *out_log,
+                          char *out_why, size_t why_bytes)
+{
+    *home = (struct kvpi_home){.disk = disk, .size = size, .root_lock = -1, .lock = -1};
+    if (make_directories(home, root, fingerprint) != KVP_OK)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the directory \"%s\" cannot be made", root);
+    const int error = take_lock(disk, home->root, 1, &home->root_lock);
+    if (error)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes, "\"%s/lock\" cannot be locked: %s",
+                        home->root, strerror(error));
+    const kvp_status status = choose_home(home, form, now, out_log, out_why, why_bytes);
+    kvpi_home_end(home);
+    return status;
 }
 
 void kvpi_home_close(struct kvpi_home *home)

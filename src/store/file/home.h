@@ -19,6 +19,25 @@ void kvpi_path_join(char out[KVPI_PATH_BYTES], const char *directory, const char
 
 void kvpi_path_copy(char out[KVPI_PATH_BYTES], const char *path);
 
+/* Call a function for every home below a root. 0 or an errno: the root cannot be read. */
+typedef void (*kvpi_home_fn)(void *context, const char *path, const char *parent_name);
+int kvpi_home_each(const struct kvpi_disk *disk, const char *root, kvpi_home_fn home,
+                   void *context);
+
+/* Lock a home that has no writer. 0 or an errno: EWOULDBLOCK: it has one. */
+int kvpi_home_take(const struct kvpi_disk *disk, const char *path, int *out_lock);
+
+/* Whether a home has a writer. Nothing is written. With the root's lock held, if there is one: a
+ * writer that starts meanwhile waits, and does not take us for a writer. */
+int kvpi_home_in_use(const struct kvpi_disk *disk, const char *path);
+
+/* Lock a root against the start and growth of writers. 0 or an errno. Nothing is written. */
+int kvpi_home_lock_root(const struct kvpi_disk *disk, const char *root, int *out_lock);
+
+/* When a home was opened last, and the bytes that count for it. */
+uint64_t kvpi_home_opened(const struct kvpi_disk *disk, const char *path);
+uint64_t kvpi_home_bytes(const struct kvpi_disk *disk, const char *path);
+
 struct kvpi_home {
     const struct kvpi_disk *disk;
     char root[KVPI_PATH_BYTES];   /* PATH */

@@ -10,7 +10,7 @@
 
 static const uint8_t MAGIC[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', 'L'};
 
-enum { AT_HEADER_SUM = 56, AT_SUM = 40, CHUNK = 256 /* entries */ };
+enum { AT_HEADER_SUM = 56, AT_SUM = 44, CHUNK = 1024 /* entries */ };
 
 static uint64_t offset_of(uint64_t number)
 {
@@ -115,17 +115,35 @@ void kvpi_log_close(struct kvpi_log *log)
 
 /* -------------------------------------------------------------------------------------- entries */
 
+int kvpi_log_flush(struct kvpi_log *log)
+{
+    if (log->n_buffered == 0)
+        return 0;
+    const int error = transfer(log, 1, log->buffer, (size_t)log->n_buffered * KVPI_LOG_ENTRY,
+                               offset_of(log->n_entries - log->n_buffered));
+    log->n_buffered = 0;
+    return error;
+}
+
 int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry)
 {
-    uint8_t bytes[KVPI_LOG_ENTRY] = {0};
+    uint8_t alone[KVPI_LOG_ENTRY] = {0};
+    uint8_t *bytes = log->buffer ? log->buffer + log->n_buffered * KVPI_LOG_ENTRY : alone;
     kvpi_put32(bytes, entry->kind);
     kvpi_put32(bytes + 4, entry->slot);
     kvpi_put32(bytes + 8, entry->generation);
     kvpi_put32(bytes + 12, entry->parent);
     memcpy(bytes + 16, entry->key, sizeof entry->key);
-    kvpi_put32(bytes + 32, entry->parent_generation);
+    kvpi_put32(bytes + 28, entry->written);
+    kvpi_put64(bytes + 32, entry->space);
+    kvpi_put32(bytes + 40, entry->parent_generation);
     kvpi_put64(bytes + AT_SUM, sum_entry(log, log->n_entries, bytes));
-    const int error = transfer(log, 1, bytes, sizeof bytes, offset_of(log->n_entries));
+    if (log->buffer) {
+        log->n_entries++;
+        log->n_buffered++;
+        return log->n_buffered == KVPI_LOG_BUFFER / KVPI_LOG_ENTRY ? kvpi_log_flush(log) : 0;
+    }
+    const int error = transfer(log, 1, alone, sizeof alone, offset_of(log->n_entries));
     if (!error)
         log->n_entries++;
     return error;
@@ -143,7 +161,9 @@ static int read_entry(const struct kvpi_log *log, uint64_t number, const uint8_t
     out_entry->generation = kvpi_get32(bytes + 8);
     out_entry->parent = kvpi_get32(bytes + 12);
     memcpy(out_entry->key, bytes + 16, sizeof out_entry->key);
-    out_entry->parent_generation = kvpi_get32(bytes + 32);
+    out_entry->written = kvpi_get32(bytes + 28);
+    out_entry->space = kvpi_get64(bytes + 32);
+    out_entry->parent_generation = kvpi_get32(bytes + 40);
     return 1;
 }
 

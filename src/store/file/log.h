@@ -3,9 +3,9 @@
  *   header  64 bytes: "kvpagerL", version u32, entry bytes u32, id u64, slot bytes u64,
  *           header bytes u32, record blocks u32, block tokens u32, slab slots u32, slots u32,
  *           zero u32, XXH3-64 of bytes 0..55
- *   entry   48 bytes: kind u32, slot u32, generation u32, parent slot u32, the first half of the
- *           key [16], parent generation u32, zero u32, XXH3-64 of bytes 0..39 with the log's id and
- *           the entry's number
+ *   entry   52 bytes: kind u32, slot u32, generation u32, parent slot u32, the beginning of the
+ *           key [12], written u32 (minutes since 1970), number of the namespace u64, parent
+ *           generation u32, XXH3-64 of bytes 0..43 with the log's id and the entry's number
  *
  * An entry that is damaged, or was never written, is skipped: each of the others stands for itself,
  * and none can be one of another log or from another place. What an entry says is proved by the
@@ -14,8 +14,9 @@
 #define KVPI_STORE_LOG_H
 
 #include "store/file/disk.h"
+#include "store/index.h"
 
-enum { KVPI_LOG_VERSION = 1, KVPI_LOG_HEADER = 64, KVPI_LOG_ENTRY = 48 };
+enum { KVPI_LOG_VERSION = 1, KVPI_LOG_HEADER = 64, KVPI_LOG_ENTRY = 52 };
 
 enum { KVPI_LOG_PUT = 1, KVPI_LOG_DROP = 2 };
 
@@ -35,7 +36,9 @@ struct kvpi_log_entry {
     uint32_t generation;
     uint32_t parent; /* slot, or KVPI_INDEX_NONE */
     uint32_t parent_generation;
-    uint8_t key[16];
+    uint32_t written; /* minutes since 1970 */
+    uint64_t space;   /* number of the namespace */
+    uint8_t key[KVPI_INDEX_KEY];
 };
 
 struct kvpi_log {
@@ -44,7 +47,13 @@ struct kvpi_log {
     uint64_t id;
     uint64_t n_entries;
     struct kvpi_log_form form;
+    /* While `buffer` is not NULL, entries are gathered in it, and written by kvpi_log_flush or when
+     * it is full. */
+    uint8_t *buffer;     /* [KVPI_LOG_BUFFER] */
+    uint32_t n_buffered; /* entries: the last of n_entries */
 };
+
+enum { KVPI_LOG_BUFFER = 1024 * KVPI_LOG_ENTRY };
 
 /* Make an empty log. 0 or an errno. */
 int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
@@ -58,6 +67,9 @@ void kvpi_log_close(struct kvpi_log *log);
 /* Append one entry. 0 or an errno, and then it is as if it had not been called: a later entry takes
  * the place. */
 int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry);
+
+/* Write what is in the buffer. 0 or an errno. */
+int kvpi_log_flush(struct kvpi_log *log);
 
 /* Read entries from number `from` on, and give the number of the next one to read. Damaged ones are
  * left out and counted. */

@@ -70,9 +70,13 @@ static void take_entry(void *context, const struct kvpi_log_entry *entry)
     if (e->state == KVPI_ENTRY_READY)
         kvpi_index_remove(&peer->index, entry->slot);
     e->generation = entry->generation;
+    struct kvpi_index_record record = {.parent = KVPI_INDEX_NONE,
+                                       .generation = entry->generation,
+                                       .written = entry->written,
+                                       .space = entry->space};
+    memcpy(record.key, entry->key, sizeof record.key);
     if (entry->kind == KVPI_LOG_PUT)
-        kvpi_index_restore(&peer->index, entry->slot, entry->key, KVPI_INDEX_NONE,
-                           entry->generation);
+        kvpi_index_restore(&peer->index, entry->slot, &record);
 }
 
 static int fits(const struct kvpi_peers *peers, const struct kvpi_log *log)
@@ -142,7 +146,7 @@ static uint32_t find_in(const struct kvpi_peer *peer, const kvp_digest *key)
     return peer->there ? kvpi_index_find(&peer->index, key) : KVPI_INDEX_NONE;
 }
 
-int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op)
+int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op, uint32_t *out_written)
 {
     for (uint32_t i = 0; i < peers->n; i++) {
         struct kvpi_peer *peer = peers->peers[i];
@@ -152,15 +156,20 @@ int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op)
         op->place.slot = entry;
         op->place.generation = peer->index.entries[entry].generation;
         op->place_in = &peer->slabs;
+        *out_written = peer->index.entries[entry].written;
         return 1;
     }
     return 0;
 }
 
-int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key)
+int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key, uint32_t *out_written)
 {
-    for (uint32_t i = 0; i < peers->n; i++)
-        if (find_in(peers->peers[i], key) != KVPI_INDEX_NONE)
-            return 1;
+    for (uint32_t i = 0; i < peers->n; i++) {
+        const uint32_t entry = find_in(peers->peers[i], key);
+        if (entry == KVPI_INDEX_NONE)
+            continue;
+        *out_written = peers->peers[i]->index.entries[entry].written;
+        return 1;
+    }
     return 0;
 }

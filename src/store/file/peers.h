@@ -39,9 +39,9 @@ void kvpi_peers_close(struct kvpi_peers *peers);
 /* Read what is new, if the last look was long enough ago. */
 void kvpi_peers_follow(struct kvpi_peers *peers, uint64_t now_ns);
 
-/* Find a record: 1, and op->place and op->place_in say where. */
-int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op);
+/* Find a record: 1, and op->place and op->place_in say where, out_written when, in minutes. */
+int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op, uint32_t *out_written);
 
-int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key);
+int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key, uint32_t *out_written);
 
 #endif

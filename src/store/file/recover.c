@@ -10,10 +10,14 @@
 
 #define NONE KVPI_INDEX_NONE
 
+enum { AHEAD = 16 };
+
 enum state { UNKNOWN = 0, LIVE, GONE, PLACED };
 
 struct slot {
-    uint8_t key[16];
+    uint8_t key[KVPI_INDEX_KEY];
+    uint32_t written;
+    uint64_t space;
     uint32_t generation;
     uint32_t parent;
     uint32_t parent_generation;
@@ -69,6 +73,8 @@ static void take_entry(void *context, const struct kvpi_log_entry *entry)
     if (slot->state == GONE)
         return;
     memcpy(slot->key, entry->key, sizeof slot->key);
+    slot->written = entry->written;
+    slot->space = entry->space;
     slot->parent = entry->parent;
     slot->parent_generation = entry->parent_generation;
     list_in(recovery, entry->slot);
@@ -109,8 +115,28 @@ static void place(struct recovery *recovery, struct kvpi_index *index, uint32_t 
         memcpy(key.bytes, slot->key, sizeof slot->key);
         if (kvpi_index_find(index, &key) != NONE)
             return; /* a second copy, whose end was not logged */
-        kvpi_index_restore(index, below, slot->key, at, slot->generation);
+        struct kvpi_index_record record = {.parent = at,
+                                           .generation = slot->generation,
+                                           .written = slot->written,
+                                           .space = slot->space};
+        memcpy(record.key, slot->key, sizeof record.key);
+        if (!kvpi_index_restore(index, below, &record))
+            return;
         slot->state = PLACED;
+    }
+}
+
+static void place_all(struct recovery *recovery, struct kvpi_index *index)
+{
+    uint32_t ahead = recovery->first; /* where the buckets are brought into the CPU's caches */
+    for (uint32_t i = 0; i < AHEAD && ahead != NONE; i++)
+        ahead = recovery->slots[ahead].after;
+    for (uint32_t at = recovery->first; at != NONE; at = recovery->slots[at].after) {
+        if (ahead != NONE) {
+            kvpi_index_prefetch_bucket(index, recovery->slots[ahead].key);
+            ahead = recovery->slots[ahead].after;
+        }
+        place(recovery, index, at);
     }
 }
 
@@ -123,8 +149,8 @@ kvp_status kvpi_recover(struct kvpi_log *log, struct kvpi_index *index, uint64_t
     uint64_t next;
     *out_n_damaged = 0;
     const int error = kvpi_log_read(log, 0, take_entry, &recovery, &next, out_n_damaged);
-    for (uint32_t at = recovery.first; at != NONE && !error; at = recovery.slots[at].after)
-        place(&recovery, index, at);
+    if (!error)
+        place_all(&recovery, index);
     for (uint32_t at = 0; at < index->n && !error; at++)
         if (recovery.slots[at].state != PLACED)
             index->entries[at].generation = recovery.slots[at].generation;

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SLAB_BYTES = 64 << 20, DIRECT_GRAIN = 4096 };
+enum { SLAB_BYTES = 64 << 20, SLABS = 256, DIRECT_GRAIN = 4096 };
 
 uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots)
 {
     uint32_t n = slot_bytes < SLAB_BYTES ? (uint32_t)(SLAB_BYTES / slot_bytes) : 1;
+    if (n < n_slots / SLABS)
+        n = n_slots / SLABS;
     if (n > n_slots / 8)
         n = n_slots / 8;
     return n > 0 ? n : 1;

@@ -30,7 +30,9 @@ struct kvpi_slabs {
     int writable;
 };
 
-/* How many slots a slab should have: about 64 MiB, at least one, at most an eighth of n_slots. */
+/* How many slots a slab should have: about 64 MiB, or more, so that there are not many more than
+ * 256 slabs: each takes descriptors, and time to open. At least one, at most an eighth of n_slots.
+ */
 uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots);
 
 /* Open the slabs that are there. form: of the directory's log. A writer locks each: EWOULDBLOCK if

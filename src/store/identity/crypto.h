@@ -5,7 +5,7 @@
 #ifndef KVPI_STORE_CRYPTO_H
 #define KVPI_STORE_CRYPTO_H
 
-#include <kvpager/store/identity.h>
+#include <kvpager/identity.h>
 
 struct kvpi_sha {
     void *algorithm; /* EVP_MD */

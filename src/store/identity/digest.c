@@ -1,4 +1,4 @@
-/* digest: roots, chains of blocks, and keys of records, as kvpager/store/identity.h spells out.
+/* digest: roots, chains of blocks, and keys of records, as kvpager/identity.h spells out.
  *
  * A block without keys is hashed in one piece from a buffer, if it fits; more pieces cost more
  * calls into libcrypto, which are the larger part of a short hash. */

@@ -261,6 +261,25 @@ enum kvpi_record_fault kvpi_record_read_head(const uint8_t *header, uint32_t hea
     return KVPI_RECORD_GOOD;
 }
 
+int kvpi_record_well_formed(const uint8_t *header)
+{
+    const uint32_t kind = kvpi_get32(header + AT_KIND);
+    const uint64_t n_blocks = kvpi_get32(header + AT_N_BLOCKS);
+    const uint64_t block_tokens = kvpi_get32(header + AT_BLOCK_TOKENS);
+    const uint32_t n_keys = kvpi_get32(header + AT_N_KEYS);
+    const uint64_t end = kvpi_get32(header + AT_BODY_BYTES);
+    if ((kind != KVP_IDENTITY_TOKENS && kind != KVP_IDENTITY_KEY) || n_blocks == 0 ||
+        n_blocks > KVP_RECORD_BLOCKS_MAX || block_tokens == 0 ||
+        block_tokens > KVP_BLOCK_TOKENS_MAX || n_keys > KVPI_RECORD_KEYS_MAX ||
+        kvpi_get32(header + AT_POSITION) % block_tokens != 0 ||
+        kvpi_get32(header + AT_GROUP) >= KVP_GROUPS_MAX)
+        return 0;
+    uint64_t at = kind == KVP_IDENTITY_TOKENS ? n_blocks * block_tokens * 4 : 0;
+    for (uint32_t i = 0; i < n_keys && at + KEY_FIXED <= end; i++)
+        at += KEY_FIXED + kvpi_get32(header + AT_BODY + at + 8);
+    return at == end;
+}
+
 static int same_body(const kvp_identity *identity, const uint8_t *at, uint64_t body_bytes)
 {
     const uint64_t n_tokens = n_tokens_of(identity);

@@ -104,6 +104,10 @@ kvp_status kvpi_record_write(const kvp_identity *identity, const struct kvpi_pla
 enum kvpi_record_fault kvpi_record_read_head(const uint8_t *header, uint32_t header_bytes,
                                              struct kvpi_record_head *out_head);
 
+/* Decide whether a header that was read says something that kvpi_record_write could have written:
+ * kind, counts, and a body that ends where it should. */
+int kvpi_record_well_formed(const uint8_t *header);
+
 /* Decide whether a header is that of this identity, in this place (NULL: any). */
 enum kvpi_record_fault kvpi_record_check_header(const kvp_identity *identity,
                                                 const struct kvpi_place *place,

@@ -1,4 +1,4 @@
-/* kvpager/store/store.h: stores. KV that outlives the process, verified when it comes back.
+/* kvpager/store.h: stores. KV that outlives the process, verified when it comes back.
  *
  *   kvp_store_config config;
  *   kvp_store_config_init(&config);
@@ -40,10 +40,15 @@
  *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take
  *   memory:?size=BYTES      in this process; for tests, and to try
  *
- * BYTES takes KiB, MiB, GiB and TiB. docs/STORES.md has the bytes of a record.
+ * and further limits, for both:
+ *
+ *   max_age=TIME            a record that was written so long ago is not served any more
+ *   quota=BYTES             the most that the records of one namespace may take
+ *
+ * BYTES takes KiB, MiB, GiB and TiB, TIME s, m, h and d. docs/STORES.md has the bytes of a record.
  */
-#ifndef KVPAGER_STORE_STORE_H
-#define KVPAGER_STORE_STORE_H
+#ifndef KVPAGER_STORE_H
+#define KVPAGER_STORE_H
 
 #include "identity.h"
 
@@ -112,7 +117,8 @@ enum {
     KVP_STORE_GET = 2,
     KVP_STORE_HAVE = 3,
     KVP_STORE_DROP = 4,
-    KVP_STORE_SYNC = 5
+    KVP_STORE_SYNC = 5,
+    KVP_STORE_EVICT = 6
 };
 
 /* How an operation ended. */
@@ -168,14 +174,40 @@ KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint
                                   uint64_t *bits, uint64_t tag);
 
 /* Drop records, and those that need them. Keys without a record are ignored.
- * Takes:   keys         as kvp_store_have
- * Returns: as kvp_store_have. Thread: the store's. Blocks: never. Cost: O(1) */
+ *
+ * Takes:   keys         [n_keys] of kvp_record_key; n_keys 1..KVP_STORE_KEYS_MAX
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
+ * Owns:    keys are in use until the operation ends
+ * Thread:  the store's. Blocks: never. Cost: O(1)
+ */
 KVP_API kvp_status kvp_store_drop(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t tag);
 
-/* Make puts durable: once the sync has ended, every put that ended before the sync was submitted
- * survives a loss of power.
- * Returns: KVP_OK; KVP_E_ARG; KVP_E_AGAIN. Thread: the store's. Blocks: never. Cost: O(1) */
+/* Which records an operator means. A store knows the time of a record to the minute: one that may
+ * have been written at or after written_before is not meant. */
+typedef struct kvp_store_match {
+    uint64_t written_before; /* seconds since 1970; 0: no record; UINT64_MAX: of any age */
+    uint64_t space;          /* kvp_namespace_number, if one_space */
+    uint32_t one_space;      /* 0: records of all namespaces */
+    uint32_t reserved;       /* 0 */
+} kvp_store_match;
+
+/* Drop the records of a namespace, those of a certain age, or both; and those that need them. A
+ * record that is being written now goes, too, if it matches: its put ends with
+ * KVP_STORE_NO_PARENT.
+ *
+ * Takes:   match        copied
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
+ * Thread:  the store's. Blocks: never. Cost: O(1); the store's thread: O(records)
+ */
+KVP_API kvp_status kvp_store_evict(kvp_store *store, const kvp_store_match *match, uint64_t tag);
+
+/* Make what has ended durable: after the sync has ended with KVP_STORE_OK, every put that ended
+ * before it was submitted survives a loss of power.
+ *
+ * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
+ * Thread:  the store's. Blocks: never. Cost: O(1)
+ */
 KVP_API kvp_status kvp_store_sync(kvp_store *store, uint64_t tag);
 
 /* Take what has ended.
@@ -239,8 +271,10 @@ typedef struct kvp_store_stats {
     uint64_t reread;               /* records that were bad at first and right when read again */
     uint64_t failed;               /* operations that failed for the disk's or the server's sake */
     uint64_t away;                 /* operations while the store was left alone */
-    uint64_t evicted;              /* records dropped to make room */
-    uint64_t dropped;       /* records dropped by kvp_store_drop, or because their parent went */
+    uint64_t evicted;              /* records dropped to make room, or for a quota */
+    uint64_t dropped;       /* records dropped by kvp_store_drop and kvp_store_evict, because they
+                               were bad, or because their parent went */
+    uint64_t expired;       /* records that were older than max_age */
     uint64_t read_bytes;    /* KV of hits */
     uint64_t written_bytes; /* KV of records written */
     uint64_t get_ns[KVP_STORE_LATENCIES]; /* gets by time from accepted to ended: bucket b counts
@@ -251,6 +285,132 @@ typedef struct kvp_store_stats {
 /* Read gauges and counters. Each number is right by itself.
  * Returns: KVP_OK; KVP_E_ARG. Thread: any. Cost: O(1). */
 KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
+
+/* Write statistics as Prometheus text (exposition format 0.0.4): kvp_store_... with HELP and TYPE.
+ *
+ * Takes:   labels       put into the braces of each sample, as in model="m",store="disk"; NULL or
+ *                       "": none. Commas between them, quotes and escapes are the caller's
+ *          capacity     bytes of out_text; 32 KiB are enough without labels
+ * Gives:   out_text     ends with a zero byte; cut, if capacity is too small
+ *          out_bytes    of the whole text, without the zero byte; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: the text was cut
+ * Thread:  pure. Cost: O(1), allocates nothing
+ */
+KVP_API kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels,
+                                        char *out_text, size_t capacity, size_t *out_bytes);
+
+/* ---------------------------------------------------------------------------------- for operators
+ *
+ * These look at the directories of file stores without opening a store: while engines use them, or
+ * after. They need no model and no fingerprint. Nothing is written but by kvp_store_clean. */
+
+/* One writer's directory. */
+typedef struct kvp_store_directory {
+    const char *path;
+    uint8_t fingerprint[8]; /* its first bytes */
+    kvp_status status;      /* KVP_OK; KVP_E_VERSION: of another version; KVP_E_FORMAT: the log's
+                                header is damaged; KVP_E_IO: it cannot be read. Then what follows,
+                                opened_ns and bytes excepted, is zero */
+    uint32_t in_use;        /* 1: its writer lives */
+    uint64_t opened_ns;     /* when it was opened last, since 1970; 0: unknown */
+    uint64_t bytes;         /* of its files, as `size` counts them */
+    uint64_t slot_bytes;    /* of a record's place */
+    uint32_t header_bytes;  /* of these, for the header */
+    uint32_t record_blocks;
+    uint32_t block_tokens;
+    uint32_t n_slots; /* at most */
+    uint64_t records; /* that the log knows and that can be reached */
+    uint64_t log_entries;
+    uint64_t damaged_entries; /* of the log, left out */
+} kvp_store_directory;
+
+/* How a record was found: KVP_BAD_... or one of these. */
+enum {
+    KVP_FOUND_GOOD = KVP_BAD_REASONS,
+    KVP_FOUND_UNREADABLE, /* reading failed, or the file is too short */
+    KVP_FOUND_RACED,      /* its writer replaced it meanwhile */
+    KVP_FOUND_UNREAD,     /* only the log was looked at */
+    KVP_FOUND_KINDS
+};
+
+/* Name it: kvp_bad_name, or "good", "unreadable", "raced", "unread". Thread: pure. */
+KVP_API const char *kvp_found_name(uint32_t found);
+
+/* One record. What the log says, and if the header was read and is whole, what that says. */
+typedef struct kvp_store_record {
+    uint32_t found;
+    uint32_t slot;
+    uint32_t generation;
+    uint32_t parent;     /* slot of the record before; UINT32_MAX: it is the first */
+    uint64_t space;      /* kvp_namespace_number */
+    uint64_t written;    /* seconds since 1970; to the minute if only the log was looked at */
+    uint32_t has_header; /* 1: what follows is set */
+    uint32_t kind;       /* KVP_IDENTITY_... */
+    uint32_t group;
+    uint32_t position; /* of the first token */
+    uint32_t n_blocks;
+    kvp_slice slice;
+    uint64_t payload_bytes;
+    kvp_digest digest;
+} kvp_store_record;
+
+/* How far a scan looks. */
+enum {
+    KVP_SCAN_DIRECTORIES = 0, /* logs are read, records are counted */
+    KVP_SCAN_RECORDS = 1,     /* and told one by one */
+    KVP_SCAN_HEADERS = 2, /* and their headers are read and checked: identity, slot, generation */
+    KVP_SCAN_PAYLOADS = 3 /* and the KV: checksum, and keyed code with a secret */
+};
+
+typedef struct kvp_store_scan_options {
+    size_t struct_size; /* set by kvp_store_scan_options_init */
+    uint32_t depth;     /* KVP_SCAN_...; default KVP_SCAN_DIRECTORIES */
+    uint32_t one_space; /* 1: records of this namespace only; default 0 */
+    uint64_t space;
+    const void *secret; /* [secret_bytes], as kvp_store_config's; default none */
+    size_t secret_bytes;
+    void (*directory)(void *context, const kvp_store_directory *directory);
+    void (*record)(void *context, const kvp_store_record *record); /* after its directory's */
+    void *context;
+} kvp_store_scan_options;
+
+/* Fill `options` with the defaults. NULL is ignored. Thread: pure. */
+KVP_API void kvp_store_scan_options_init(kvp_store_scan_options *options);
+
+/* Look at all directories of a file store.
+ *
+ * A record that is bad is read twice. In a directory that is in use, the log is read again before a
+ * record is called bad. Pointers that are given to the functions are valid during the call.
+ *
+ * Takes:   url          file:PATH; the options of kvp_store_open are allowed, and ignored
+ *          options      functions may be NULL
+ *          why_bytes    capacity of out_why
+ * Gives:   out_why      a sentence that names what is wrong; may be NULL
+ * Returns: KVP_OK, also if records are bad; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: PATH cannot be
+ *          read
+ * Thread:  any          Blocks: io          Cost: O(entries), O(bytes) for KVP_SCAN_PAYLOADS
+ */
+KVP_API kvp_status kvp_store_scan(const char *url, const kvp_store_scan_options *options,
+                                  char *out_why, size_t why_bytes);
+
+/* What kvp_store_clean did. */
+typedef struct kvp_store_cleaned {
+    uint64_t directories; /* that were looked at */
+    uint64_t in_use;      /* of these, left alone because their writer lives: kvp_store_evict */
+    uint64_t unknown;     /* of another version, damaged or not writable, and left alone */
+    uint64_t records;     /* dropped */
+    uint64_t bytes;       /* that they took: room for other records */
+} kvp_store_cleaned;
+
+/* Drop records of a file store that no writer has open, as kvp_store_evict does.
+ *
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: PATH cannot be read, or a log not be
+ *          written
+ * After-failure: out_cleaned tells what was done
+ * Thread:  any          Blocks: io          Cost: O(entries)
+ */
+KVP_API kvp_status kvp_store_clean(const char *url, const kvp_store_match *match,
+                                   kvp_store_cleaned *out_cleaned, char *out_why, size_t why_bytes);
 
 #ifdef __cplusplus
 }

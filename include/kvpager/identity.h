@@ -1,4 +1,4 @@
-/* kvpager/store/identity.h: the identity of stored KV, so that it is never mistaken for other KV.
+/* kvpager/identity.h: what stored KV is, so that it is never taken for something else.
  *
  * KV in a store outlives the process that computed it. A reader must know that the same model
  * computed it, in the same format, for the same tokens after the same prefix:
@@ -20,11 +20,11 @@
  * made by an independent program are in test/golden/store_vectors.json; docs/STORES.md has the
  * bytes of a fingerprint.
  */
-#ifndef KVPAGER_STORE_IDENTITY_H
-#define KVPAGER_STORE_IDENTITY_H
+#ifndef KVPAGER_IDENTITY_H
+#define KVPAGER_IDENTITY_H
 
-#include "../hash.h"
-#include "../memory.h"
+#include "hash.h"
+#include "memory.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,0 +1,74 @@
+/* operate: the calls for operators. They know file stores only. */
+#include <string.h>
+
+#include "store/identity/crypto.h"
+#include "store/file/survey.h"
+#include "store/url.h"
+
+void kvp_store_scan_options_init(kvp_store_scan_options *options)
+{
+    if (options)
+        *options = (kvp_store_scan_options){.struct_size = sizeof *options};
+}
+
+const char *kvp_found_name(uint32_t found)
+{
+    static const char *const names[] = {"good", "unreadable", "raced", "unread"};
+    if (found < KVP_BAD_REASONS)
+        return kvp_bad_name(found);
+    return found < KVP_FOUND_KINDS ? names[found - KVP_FOUND_GOOD] : "?";
+}
+
+/* The directory that a URL names. The options of an engine's URL say nothing here. */
+static kvp_status read_root(const char *text, struct kvpi_url *url, char *out_why, size_t why_bytes)
+{
+    kvp_status status = kvpi_url_read(text, url, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
+    if (strcmp(url->scheme, "file") != 0 || !*url->path)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "url is \"%s\", expected \"file:PATH\"",
+                        text);
+    static const char *const known[] = {"size", "quota", "max_age"};
+    for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
+        kvpi_url_option(url, known[i]);
+    return kvpi_url_all_used(url, out_why, why_bytes);
+}
+
+static const char *find_wrong_option(const kvp_store_scan_options *options)
+{
+    if (!options || options->struct_size != sizeof *options)
+        return "struct_size is not that of this version: use kvp_store_scan_options_init";
+    if (options->depth > KVP_SCAN_PAYLOADS)
+        return "depth is not one of KVP_SCAN_...";
+    if (options->secret_bytes > 0 && (!options->secret || options->secret_bytes < KVPI_SECRET_MIN ||
+                                      options->secret_bytes > KVPI_SECRET_MAX))
+        return "secret is NULL, or secret_bytes is not 0 or 16..1024";
+    return NULL;
+}
+
+kvp_status kvp_store_scan(const char *url, const kvp_store_scan_options *options, char *out_why,
+                          size_t why_bytes)
+{
+    kvpi_why(KVP_OK, out_why, why_bytes, "%s", "");
+    const char *wrong = find_wrong_option(options);
+    if (wrong)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "%s", wrong);
+    struct kvpi_url read;
+    const kvp_status status = read_root(url, &read, out_why, why_bytes);
+    return status == KVP_OK
+               ? kvpi_survey_scan(&kvpi_system_disk, read.path, options, out_why, why_bytes)
+               : status;
+}
+
+kvp_status kvp_store_clean(const char *url, const kvp_store_match *match,
+                           kvp_store_cleaned *out_cleaned, char *out_why, size_t why_bytes)
+{
+    kvpi_why(KVP_OK, out_why, why_bytes, "%s", "");
+    if (!match || !out_cleaned)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "a pointer is NULL");
+    struct kvpi_url read;
+    const kvp_status status = read_root(url, &read, out_why, why_bytes);
+    return status == KVP_OK ? kvpi_survey_clean(&kvpi_system_disk, read.path, match, out_cleaned,
+                                                out_why, why_bytes)
+                            : status;
+}

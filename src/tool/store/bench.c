@@ -1,0 +1,621 @@
+/* kvpager store bench: how fast a place writes and reads records of a model's size, and from which
+ * length of prompt loading them is faster than computing them.
+ *
+ *   load(n)     = a get by itself + (bytes of n tokens - a record) / rate of many gets
+ *   compute(n)  = n / --compute-rate, or the time of the step model (step_model.c), in chunks
+ *
+ * Everything is written into a directory of its own below PATH, which goes at the end: what engines
+ * keep there is not touched. A round writes all records and reads them; the first one writes into
+ * fresh space, and its writes are told apart.
+ */
+#define _GNU_SOURCE /* O_DIRECT, nftw */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tool/args.h"
+#include "tool/models/args.h"
+#include "tool/models/step_model.h"
+#include "tool/store/command.h"
+#include "tool/text.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
+
+#define COMMAND        "store bench"
+#define DEFAULT_DEVICE "h100-80gb"
+#define CHUNK_TOKENS   8192u
+#define MAX_TOKENS     131072u
+#define MAX_ROUNDS     64
+#define DEPTH          16u
+#define SINGLES        16u
+
+/* As replay's defaults (tool/replay/args.c): what of an accelerator's peaks is reached. */
+static const kvpi_step_shares shares = {500, 800, UINT64_C(50000000000)};
+#define STEP_NS 1000000
+
+enum {
+    OPT_MODEL,
+    OPT_MODEL_CONFIG,
+    OPT_DEVICE,
+    OPT_TP,
+    OPT_DTYPE,
+    OPT_WEIGHTS_DTYPE,
+    OPT_BLOCK_TOKENS,
+    OPT_COMPUTE_RATE,
+    OPT_BYTES,
+    OPT_ROUNDS,
+    OPT_JSON,
+    OPT_HELP
+};
+
+static const kvpi_args_option options[] = {
+    [OPT_MODEL] = {"--model", "NAME", "a model of 'kvpager size --list'", 0},
+    [OPT_MODEL_CONFIG] = {"--model-config", "FILE", "or its Hugging Face config.json", 0},
+    [OPT_DEVICE] = {"--device", "NAME",
+                    "the accelerator that computes, as 'kvpager size'\n"
+                    "knows it (default " DEFAULT_DEVICE "): a model of its speed",
+                    0},
+    [OPT_TP] = {"--tp", "N", "tensor parallel over N accelerators (default 1)", 0},
+    [OPT_DTYPE] = {"--dtype", "TYPE", "of KV: bf16, f16, f32, fp8, int8", 0},
+    [OPT_WEIGHTS_DTYPE] = {"--weights-dtype", "TYPE", "of the weights", 0},
+    [OPT_BLOCK_TOKENS] = {"--block-tokens", "N", "tokens of a block (default 16)", 0},
+    [OPT_COMPUTE_RATE] = {"--compute-rate", "N",
+                          "prompt tokens a second that you measured, instead of\n--device", 0},
+    [OPT_BYTES] = {"--bytes", "SIZE", "of KV in a round (default 256MiB)", 0},
+    [OPT_ROUNDS] = {"--rounds", "N", "2 to 64 (default 5)", 0},
+    [OPT_JSON] = {"--json", NULL, "print one JSON object", 0},
+    [OPT_HELP] = {"--help", NULL, "print this text", 'h'},
+};
+
+#define N_OPTIONS (sizeof options / sizeof *options)
+
+typedef struct bench {
+    kvpi_model_args model_args;
+    kvpi_model model;
+    kvpi_size size;
+    kvpi_step_model step;
+    const char *place;
+    uint64_t compute_rate; /* 0: the step model's */
+    uint64_t bytes;
+    uint64_t rounds;
+    bool json;
+    bool help;
+    char directory[4096]; /* that is made below the place; "": none */
+    bool is_direct;
+    /* The store. */
+    kvp_store *store;
+    uint32_t record_blocks;
+    uint32_t n_records; /* of a round */
+    uint64_t block_bytes;
+    int32_t *tokens; /* of one record */
+    uint8_t *kv;     /* [DEPTH][record_blocks][block_bytes rounded up to pages] */
+    /* Measured. */
+    double fresh;               /* bytes a second of the first round's puts */
+    double writes[MAX_ROUNDS];  /* [rounds - 1] */
+    double reads[MAX_ROUNDS];   /* [rounds] */
+    double singles[MAX_ROUNDS]; /* [rounds] ns of a get by itself: median of the round */
+} bench;
+
+/* -------------------------------------------------------------------------------------- options */
+
+static int take(const kvpi_args *args, int option, const char *value, bench *b)
+{
+    static const uint64_t tokens[2] = {1, KVP_BLOCK_TOKENS_MAX}, rounds[2] = {2, MAX_ROUNDS};
+    static const uint64_t rate[2] = {1, 1000000000};
+    switch (option) {
+    case OPT_MODEL: b->model_args.model_name = value; return 0;
+    case OPT_MODEL_CONFIG: b->model_args.config_path = value; return 0;
+    case OPT_DEVICE:
+        b->model_args.device = kvpi_devices_find(value);
+        return b->model_args.device != NULL
+                   ? 0
+                   : kvpi_args_wrong(
+                         args, "--device is '%s', which is not in 'kvpager size --list'", value);
+    case OPT_TP: return kvpi_model_args_tp(args, option, value, &b->model_args);
+    case OPT_DTYPE: return kvpi_model_args_dtype(args, option, value, true, &b->model_args);
+    case OPT_WEIGHTS_DTYPE:
+        return kvpi_model_args_dtype(args, option, value, false, &b->model_args);
+    case OPT_BLOCK_TOKENS:
+        return kvpi_args_number(args, option, value, tokens, &b->model_args.size.block_tokens);
+    case OPT_COMPUTE_RATE: return kvpi_args_number(args, option, value, rate, &b->compute_rate);
+    case OPT_BYTES: return kvpi_args_size(args, option, value, &b->bytes);
+    case OPT_ROUNDS: return kvpi_args_number(args, option, value, rounds, &b->rounds);
+    case OPT_JSON: b->json = true; return 0;
+    case OPT_HELP: b->help = true; return 0;
+    case KVPI_ARGS_OPERAND:
+        if (b->place != NULL)
+            return kvpi_args_wrong(args, "one store only");
+        b->place = value;
+        return 0;
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int parse(kvpi_args *args, bench *b)
+{
+    const char *value;
+    int option;
+    while ((option = kvpi_args_next(args, &value)) != KVPI_ARGS_END) {
+        if (take(args, option, value, b) != 0)
+            return -1;
+        if (b->help)
+            return 0;
+    }
+    if (b->place == NULL)
+        return kvpi_args_wrong(args, "which store? a PATH, file:PATH, or memory:");
+    if ((b->model_args.model_name == NULL) == (b->model_args.config_path == NULL))
+        return kvpi_args_wrong(args, "one of --model and --model-config is needed");
+    if (b->compute_rate != 0 && b->model_args.device != NULL)
+        return kvpi_args_wrong(args, "--compute-rate and --device exclude each other");
+    if (b->model_args.device == NULL)
+        b->model_args.device = kvpi_devices_find(DEFAULT_DEVICE);
+    return 0;
+}
+
+static int set_model(const kvpi_args *args, bench *b)
+{
+    int status = kvpi_model_args_find(args, &b->model_args, &b->model);
+    if (status == TOOL_OK)
+        status = kvpi_model_args_check(args, b->compute_rate == 0, &b->model, &b->model_args);
+    if (status != TOOL_OK)
+        return status;
+    kvpi_size_count(&b->model, &b->model_args.size, &b->size); /* no memory: it cannot fail */
+    b->block_bytes = b->size.pool_token_bytes * b->model_args.size.block_tokens;
+    if (b->block_bytes == 0 || b->block_bytes > INT32_MAX)
+        return kvpi_tool_fail(COMMAND, "a block has %" PRIu64 " bytes, expected 1 to 2^31-1",
+                              b->block_bytes);
+    if (b->compute_rate == 0) {
+        b->step.is_roofline = true;
+        b->step.step_ns = STEP_NS;
+        b->step.roofline = kvpi_step_roofline_of(&b->model, &b->model_args.size, &b->size,
+                                                 b->model_args.device, &shares);
+    }
+    return TOOL_OK;
+}
+
+/* ------------------------------------------------------------------------------------ the place */
+
+static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)stat;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+/* Reads and writes past the page cache, if the file system can: else memory is measured. */
+static bool try_direct(const char *directory)
+{
+#ifdef O_DIRECT
+    char path[4200];
+    snprintf(path, sizeof path, "%s/direct", directory);
+    const int file = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    if (file >= 0)
+        close(file);
+    unlink(path);
+    return file >= 0;
+#else
+    (void)directory;
+    return false;
+#endif
+}
+
+/* A name that begins with a point is none of a store's. */
+static int make_place(bench *b)
+{
+    const char *path = strncmp(b->place, "file:", 5) == 0 ? b->place + 5 : b->place;
+    const size_t length = strcspn(path, "?");
+    const int n =
+        snprintf(b->directory, sizeof b->directory, "%.*s/.bench-XXXXXX", (int)length, path);
+    if (length == 0 || n >= (int)sizeof b->directory || mkdtemp(b->directory) == NULL) {
+        b->directory[0] = '\0';
+        return kvpi_tool_fail(COMMAND, "%.*s: %s", (int)length, path, strerror(errno));
+    }
+    b->is_direct = try_direct(b->directory);
+    return TOOL_OK;
+}
+
+static int open_place(bench *b)
+{
+    const bool in_memory = strncmp(b->place, "memory:", 7) == 0;
+    if (!in_memory && make_place(b) != TOOL_OK)
+        return TOOL_FAILED;
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    config.fingerprint.bytes[0] = 1; /* no model's: the directory is its own */
+    config.block_tokens = (uint32_t)b->model_args.size.block_tokens;
+    config.block_bytes[0] = b->block_bytes;
+    config.key_bytes = 0;
+    config.max_ops = DEPTH;
+    /* As kvp_store_config.record_blocks chooses. */
+    b->record_blocks = 1;
+    while (b->record_blocks < KVP_RECORD_BLOCKS_MAX && b->record_blocks * b->block_bytes < 524288)
+        b->record_blocks *= 2;
+    const uint64_t payload = b->record_blocks * b->block_bytes;
+    const uint64_t n = (b->bytes + payload - 1) / payload;
+    if (n > 1000000)
+        return kvpi_tool_fail(COMMAND, "--bytes: more than a million records in a round");
+    b->n_records = n < SINGLES ? SINGLES : (uint32_t)n;
+    const uint64_t header = 4096 + (uint64_t)b->record_blocks * config.block_tokens * 4;
+    const uint64_t size = (b->n_records + 8) * (payload + header + 8192) * 9 / 8;
+    char url[4200], why[512];
+    snprintf(url, sizeof url, in_memory ? "memory:?size=%s%" PRIu64 : "file:%s?size=%" PRIu64,
+             in_memory ? "" : b->directory, size);
+    config.url = url;
+    if (kvp_store_open(&config, &b->store, why, sizeof why) == KVP_OK)
+        return TOOL_OK;
+    return kvpi_tool_fail(COMMAND, "%s", why);
+}
+
+static int make_memory(bench *b)
+{
+    const size_t block = (size_t)(b->block_bytes + 4095) / 4096 * 4096;
+    const size_t n_tokens = b->record_blocks * (size_t)b->model_args.size.block_tokens;
+    b->tokens = calloc(n_tokens, sizeof *b->tokens);
+    b->kv = aligned_alloc(4096, block * b->record_blocks * DEPTH);
+    if (b->tokens == NULL || b->kv == NULL)
+        return kvpi_tool_fail(COMMAND, "out of memory");
+    uint64_t word = 1;
+    for (size_t i = 0; i < block * b->record_blocks * DEPTH / 8; i++) {
+        word = word * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        memcpy(b->kv + i * 8, &word, 8); /* no device may compress it */
+    }
+    return TOOL_OK;
+}
+
+/* ---------------------------------------------------------------------------------- measurement */
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+/* What one operation of a round points to. */
+typedef struct request {
+    kvp_identity identity;
+    void *blocks[KVP_RECORD_BLOCKS_MAX];
+} request;
+
+static void set_request(const bench *b, uint64_t round, uint32_t record, uint32_t place,
+                        request *out)
+{
+    const size_t block = (size_t)(b->block_bytes + 4095) / 4096 * 4096;
+    memset(out, 0, sizeof *out);
+    out->identity.kind = KVP_IDENTITY_TOKENS;
+    out->identity.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    out->identity.fingerprint.bytes[0] = 1;
+    memcpy(out->identity.digest.bytes, &round, sizeof round);
+    memcpy(out->identity.digest.bytes + 8, &record, sizeof record);
+    out->identity.block_tokens = (uint32_t)b->model_args.size.block_tokens;
+    out->identity.n_blocks = b->record_blocks;
+    out->identity.tokens = b->tokens;
+    for (uint32_t i = 0; i < b->record_blocks; i++)
+        out->blocks[i] = b->kv + (place * b->record_blocks + i) * block;
+}
+
+static const char *result_text(uint32_t result)
+{
+    static const char *const texts[] = {"done",
+                                        "the record is there already",
+                                        "the record is gone",
+                                        "the record is gone",
+                                        "a record was damaged",
+                                        "no parent",
+                                        "no room: is the disk full?",
+                                        "reading or writing failed",
+                                        "reading or writing failed repeatedly",
+                                        "closed"};
+    return result < sizeof texts / sizeof *texts ? texts[result] : "?";
+}
+
+/* Put or get `n` records, `depth` at a time. Gives the nanoseconds. */
+static int run(bench *b, bool put, uint64_t round, uint32_t n, uint32_t depth, uint64_t *out_ns)
+{
+    request requests[DEPTH];
+    uint32_t places[DEPTH];
+    uint32_t n_free = 0, next = 0, n_ended = 0;
+    while (n_free < depth) {
+        places[n_free] = n_free;
+        n_free++;
+    }
+    const uint64_t begin = now_ns();
+    while (n_ended < n) {
+        while (n_free > 0 && next < n) {
+            const uint32_t place = places[--n_free];
+            request *r = &requests[place];
+            set_request(b, round, next++, place, r);
+            const kvp_status status = put ? kvp_store_put(b->store, &r->identity, r->blocks, place)
+                                          : kvp_store_get(b->store, &r->identity, r->blocks, place);
+            if (status != KVP_OK)
+                return kvpi_tool_fail(COMMAND, "%s", kvp_status_text(status));
+        }
+        kvp_store_done done[DEPTH];
+        uint32_t n_done = 0;
+        kvp_store_wait(b->store, UINT64_C(1000000000));
+        kvp_store_poll(b->store, done, DEPTH, &n_done);
+        for (uint32_t i = 0; i < n_done; i++) {
+            if (done[i].result != KVP_STORE_OK)
+                return kvpi_tool_fail(COMMAND, "%s: %s", put ? "put" : "get",
+                                      result_text(done[i].result));
+            places[n_free++] = (uint32_t)done[i].tag;
+        }
+        n_ended += n_done;
+    }
+    *out_ns = now_ns() - begin;
+    return TOOL_OK;
+}
+
+/* A sync, or the end of a round's records. */
+static int run_one(bench *b, bool sync)
+{
+    const kvp_store_match all = {.written_before = UINT64_MAX};
+    const kvp_status status =
+        sync ? kvp_store_sync(b->store, 0) : kvp_store_evict(b->store, &all, 0);
+    kvp_store_done done;
+    uint32_t n = 0;
+    while (status == KVP_OK && n == 0) {
+        kvp_store_wait(b->store, UINT64_C(1000000000));
+        kvp_store_poll(b->store, &done, 1, &n);
+    }
+    if (status != KVP_OK || done.result != KVP_STORE_OK)
+        return kvpi_tool_fail(
+            COMMAND, "%s", status != KVP_OK ? kvp_status_text(status) : result_text(done.result));
+    return TOOL_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, uint64_t n)
+{
+    double sorted[MAX_ROUNDS];
+    memcpy(sorted, values, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_value);
+    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* of: -1 the least, 0 the median, 1 the greatest. */
+static double pick(const double *values, uint64_t n, int of)
+{
+    if (of == 0)
+        return median(values, n);
+    double value = values[0];
+    for (uint64_t i = 1; i < n; i++)
+        if (of < 0 ? values[i] < value : values[i] > value)
+            value = values[i];
+    return value;
+}
+
+static int measure_round(bench *b, uint64_t round)
+{
+    const double bytes = (double)b->n_records * b->record_blocks * (double)b->block_bytes;
+    uint64_t ns = 0, begin = now_ns();
+    if (run(b, true, round, b->n_records, DEPTH, &ns) != TOOL_OK || run_one(b, true) != TOOL_OK)
+        return TOOL_FAILED;
+    const double rate = bytes / (double)(now_ns() - begin) * 1e9;
+    if (round == 0)
+        b->fresh = rate;
+    else
+        b->writes[round - 1] = rate;
+    if (run(b, false, round, b->n_records, DEPTH, &ns) != TOOL_OK)
+        return TOOL_FAILED;
+    b->reads[round] = bytes / (double)ns * 1e9;
+    double singles[SINGLES];
+    for (uint32_t i = 0; i < SINGLES; i++) {
+        if (run(b, false, round, 1, 1, &ns) != TOOL_OK)
+            return TOOL_FAILED;
+        singles[i] = (double)ns;
+    }
+    b->singles[round] = median(singles, SINGLES);
+    return run_one(b, false);
+}
+
+/* ----------------------------------------------------------------------------------- break-even */
+
+/* Bytes of the KV that a prompt of n tokens needs, in whole records. */
+static double prompt_bytes(const bench *b, uint32_t n)
+{
+    const uint64_t record_tokens = b->record_blocks * b->model_args.size.block_tokens;
+    double records = 0;
+    for (uint32_t g = 0; g < b->size.n_groups; g++) {
+        const kvpi_size_group *group = &b->size.groups[g];
+        uint64_t tokens = n;
+        if (group->window_tokens > 0 && tokens > group->window_tokens + record_tokens)
+            tokens = group->window_tokens + record_tokens;
+        records += (double)group->n_rows * (double)((tokens + record_tokens - 1) / record_tokens);
+    }
+    return records * b->record_blocks * (double)b->block_bytes;
+}
+
+/* of: -1 at the fastest that was measured, 0 by the medians, 1 at the slowest. */
+static double load_ns(const bench *b, uint32_t n, int of)
+{
+    const double record = b->record_blocks * (double)b->block_bytes;
+    const double rate = pick(b->reads, b->rounds, -of);
+    return pick(b->singles, b->rounds, of) + (prompt_bytes(b, n) - record) / rate * 1e9;
+}
+
+static double compute_ns(const bench *b, uint32_t n)
+{
+    if (b->compute_rate != 0)
+        return (double)n / (double)b->compute_rate * 1e9;
+    double ns = 0;
+    for (uint32_t begin = 0; begin < n; begin += CHUNK_TOKENS) {
+        const uint32_t chunk = n - begin < CHUNK_TOKENS ? n - begin : CHUNK_TOKENS;
+        kvp_step_seq seq = {.begin = begin, .n_tokens = chunk, .n_sampled = begin + chunk == n};
+        const kvp_step step = {.seqs = &seq, .n_seqs = 1, .n_tokens = chunk};
+        const kvpi_step_copies none = {0};
+        ns += (double)kvpi_step_time_of(&b->step, &step, &none).ns;
+    }
+    return ns;
+}
+
+/* The least prompt of whole records from which on loading is always faster; 0: none up to
+ * MAX_TOKENS. */
+static uint32_t break_even(const bench *b, int of)
+{
+    const uint32_t record = b->record_blocks * (uint32_t)b->model_args.size.block_tokens;
+    uint32_t from = 0;
+    for (uint32_t n = record; n <= MAX_TOKENS; n += record) {
+        if (load_ns(b, n, of) >= compute_ns(b, n))
+            from = 0;
+        else if (from == 0)
+            from = n;
+    }
+    return from;
+}
+
+/* --------------------------------------------------------------------------------------- report */
+
+static void print_rate(const char *label, const double *values, uint64_t n)
+{
+    printf("%-16s %s/s (%s", label, kvpi_text_bytes(median(values, n)).of,
+           kvpi_text_bytes(pick(values, n, -1)).of);
+    printf(" to %s)\n", kvpi_text_bytes(pick(values, n, 1)).of);
+}
+
+static void print_even(const char *label, uint32_t from)
+{
+    if (from == 0)
+        printf("%-16s never, up to %s tokens\n", label, kvpi_text_count(MAX_TOKENS).of);
+    else
+        printf("%-16s from %s tokens on\n", label, kvpi_text_count(from).of);
+}
+
+static void print_text(const bench *b)
+{
+    printf("model            %s", b->model.name);
+    if (b->compute_rate != 0)
+        printf(", computed at %s prompt tokens/s\n", kvpi_text_count(b->compute_rate).of);
+    else
+        printf(", computed by a model of %" PRIu32 " x %s\n", b->model_args.size.tensor_parallel,
+               b->model_args.device->title);
+    printf("a record         %" PRIu32 " blocks of %" PRIu64 " tokens, %s of KV\n",
+           b->record_blocks, b->model_args.size.block_tokens,
+           kvpi_text_bytes(b->record_blocks * (double)b->block_bytes).of);
+    printf("measured         %" PRIu64 " rounds of %s records%s\n", b->rounds,
+           kvpi_text_count(b->n_records).of,
+           b->directory[0] == '\0' ? ", in memory"
+           : b->is_direct          ? ""
+                                   : ", through the page cache: O_DIRECT is refused here");
+    printf("write, fresh     %s/s, with a sync\n", kvpi_text_bytes(b->fresh).of);
+    print_rate("write, again", b->writes, b->rounds - 1);
+    print_rate("read", b->reads, b->rounds);
+    printf("one get          %s", kvpi_text_duration(median(b->singles, b->rounds)).of);
+    printf(" (%s", kvpi_text_duration(pick(b->singles, b->rounds, -1)).of);
+    printf(" to %s)\n\n", kvpi_text_duration(pick(b->singles, b->rounds, 1)).of);
+    printf("%10s  %12s  %12s  %12s\n", "tokens", "KV", "load", "compute");
+    for (uint32_t n = 512; n <= MAX_TOKENS; n *= 4)
+        printf("%10s  %12s  %12s  %12s\n", kvpi_text_count(n).of,
+               kvpi_text_bytes(prompt_bytes(b, n)).of, kvpi_text_duration(load_ns(b, n, 0)).of,
+               kvpi_text_duration(compute_ns(b, n)).of);
+    printf("\nLoading a prompt's KV instead of computing it pays, by the figures above:\n");
+    print_even("  median", break_even(b, 0));
+    print_even("  slowest", break_even(b, 1));
+    print_even("  fastest", break_even(b, -1));
+    printf("Copies to the accelerator, and other users of the disk, are not counted.\n");
+}
+
+static json_t *spread(const double *values, uint64_t n)
+{
+    return json_pack("{s:f, s:f, s:f}", "median", median(values, n), "min", pick(values, n, -1),
+                     "max", pick(values, n, 1));
+}
+
+static json_t *even_json(const bench *b, int of)
+{
+    const uint32_t from = break_even(b, of);
+    return from == 0 ? json_null() : json_integer(from);
+}
+
+static int print_json(const bench *b)
+{
+    json_t *lengths = json_array();
+    int wrong = 0;
+    for (uint32_t n = 512; n <= MAX_TOKENS; n *= 4)
+        wrong |= json_array_append_new(lengths,
+                                       json_pack("{s:i, s:f, s:f, s:f}", "tokens", (int)n, "bytes",
+                                                 prompt_bytes(b, n), "load_ns", load_ns(b, n, 0),
+                                                 "compute_ns", compute_ns(b, n)));
+    json_t *object =
+        json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:b, s:f}", "model", b->model.name,
+                  "record_blocks", (int)b->record_blocks, "block_bytes", (json_int_t)b->block_bytes,
+                  "block_tokens", (json_int_t)b->model_args.size.block_tokens, "rounds",
+                  (json_int_t)b->rounds, "records_per_round", (json_int_t)b->n_records, "direct",
+                  (int)b->is_direct, "write_fresh_bytes_per_second", b->fresh);
+    wrong |=
+        json_object_set_new(object, "write_bytes_per_second", spread(b->writes, b->rounds - 1));
+    wrong |= json_object_set_new(object, "read_bytes_per_second", spread(b->reads, b->rounds));
+    wrong |= json_object_set_new(object, "get_ns", spread(b->singles, b->rounds));
+    wrong |= json_object_set_new(object, "lengths", lengths);
+    wrong |= json_object_set_new(object, "pays_from_tokens", even_json(b, 0));
+    wrong |= json_object_set_new(object, "pays_from_tokens_at_slowest", even_json(b, 1));
+    wrong |= json_object_set_new(object, "pays_from_tokens_at_fastest", even_json(b, -1));
+    return kvpi_store_dump(COMMAND, object, wrong);
+}
+
+/* ---------------------------------------------------------------------------------- the command */
+
+static int measure(bench *b)
+{
+    int status = open_place(b);
+    if (status == TOOL_OK)
+        status = make_memory(b);
+    for (uint64_t round = 0; round < b->rounds && status == TOOL_OK; round++)
+        status = measure_round(b, round);
+    kvp_store_close(b->store);
+    free(b->tokens);
+    free(b->kv);
+    if (b->directory[0] != '\0' && nftw(b->directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        status = kvpi_tool_fail(COMMAND, "%s cannot be removed: %s", b->directory, strerror(errno));
+    return status;
+}
+
+static void print_help(void)
+{
+    printf("Measure how fast a store writes and reads KV of a model, and say from which\n"
+           "length of prompt loading KV is faster than computing it.\n\n"
+           "Usage: kvpager store bench --model NAME [OPTIONS] PATH\n\n"
+           "PATH is a directory; what engines keep there is not touched: the measurement has\n"
+           "a directory of its own below it, and removes it. Checksums are made and\n"
+           "verified, as always.\n\nOptions:\n");
+    kvpi_args_print(options, N_OPTIONS);
+    printf("\nExit status: 0 done, 1 failed, 2 wrong usage.\n");
+}
+
+int kvpi_store_bench(int argc, char **argv)
+{
+    kvpi_args args = {.command = COMMAND,
+                      .argc = argc,
+                      .argv = argv,
+                      .options = options,
+                      .n_options = N_OPTIONS,
+                      .next = 1};
+    bench b = {.bytes = UINT64_C(256) << 20, .rounds = 5};
+    kvpi_model_args_init(&b.model_args, "'kvpager size --list'", false);
+    if (parse(&args, &b) != 0)
+        return TOOL_USAGE;
+    if (b.help) {
+        print_help();
+        return TOOL_OK;
+    }
+    int status = set_model(&args, &b);
+    if (status == TOOL_OK)
+        status = measure(&b);
+    if (status != TOOL_OK)
+        return status;
+    if (b.json)
+        return print_json(&b);
+    print_text(&b);
+    return TOOL_OK;
+}

@@ -1,0 +1,524 @@
+/* What kvpager store prints: info, verify, list and evict, as text and as JSON. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tool/store/command.h"
+#include "tool/text.h"
+#include "tool/tool.h"
+#include "tool/input/escape.h"
+
+int kvpi_store_scan(const kvpi_store_args *args, const kvp_store_scan_options *options)
+{
+    char why[512];
+    if (kvp_store_scan(args->url, options, why, sizeof why) == KVP_OK)
+        return TOOL_OK;
+    return kvpi_tool_fail(args->command, "%s", why);
+}
+
+int kvpi_store_dump(const char *command, json_t *object, int wrong)
+{
+    const bool done = wrong == 0 && json_dumpf(object, stdout, JSON_INDENT(2)) == 0;
+    json_decref(object);
+    if (done)
+        putchar('\n');
+    return done ? TOOL_OK : kvpi_tool_fail(command, "cannot make the JSON");
+}
+
+static const char *status_of(const kvp_store_directory *directory)
+{
+    switch (directory->status) {
+    case KVP_OK: return directory->in_use ? "in use" : "idle";
+    case KVP_E_VERSION: return "of another version";
+    case KVP_E_FORMAT: return "damaged log";
+    default: return "not readable";
+    }
+}
+
+/* "5m", "3h", "12d": whole units, rounded down. */
+static kvpi_text age_of(uint64_t now, uint64_t then)
+{
+    kvpi_text text;
+    const uint64_t seconds = then < now ? now - then : 0;
+    static const struct {
+        uint64_t seconds;
+        char unit;
+    } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}, {1, 's'}};
+    size_t i = 0;
+    while (i < 3 && seconds < 2 * units[i].seconds)
+        i++;
+    snprintf(text.of, sizeof text.of, "%" PRIu64 "%c", seconds / units[i].seconds, units[i].unit);
+    return text;
+}
+
+static void print_fingerprint(const uint8_t fingerprint[8], char out[17])
+{
+    for (int i = 0; i < 8; i++)
+        snprintf(out + 2 * i, 3, "%02x", fingerprint[i]);
+}
+
+/* ----------------------------------------------------------------------------------------- info */
+
+typedef struct info {
+    const kvpi_store_args *args;
+    json_t *list; /* NULL: text */
+    int wrong;
+    uint64_t n_directories;
+    uint64_t n_in_use;
+    uint64_t n_unusable;
+    uint64_t records;
+    uint64_t record_bytes;
+    uint64_t bytes;
+    uint64_t damaged_entries;
+} info;
+
+static json_t *directory_json(const kvp_store_directory *directory)
+{
+    char fingerprint[17];
+    print_fingerprint(directory->fingerprint, fingerprint);
+    return json_pack(
+        "{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "path",
+        directory->path, "fingerprint", fingerprint, "status", status_of(directory), "in_use",
+        (int)directory->in_use, "opened", (json_int_t)(directory->opened_ns / 1000000000), "bytes",
+        (json_int_t)directory->bytes, "records", (json_int_t)directory->records, "slots",
+        (json_int_t)directory->n_slots, "slot_bytes", (json_int_t)directory->slot_bytes,
+        "header_bytes", (json_int_t)directory->header_bytes, "record_blocks",
+        (json_int_t)directory->record_blocks, "block_tokens", (json_int_t)directory->block_tokens,
+        "log_entries", (json_int_t)directory->log_entries, "damaged_log_entries",
+        (json_int_t)directory->damaged_entries);
+}
+
+static void print_directory(const info *in, const kvp_store_directory *directory)
+{
+    printf("%s%s\n", in->n_directories > 1 ? "\n" : "", kvpi_escape(directory->path).of);
+    printf("  state        %s", status_of(directory));
+    if (directory->opened_ns > 0)
+        printf(", opened %s ago", age_of(in->args->now, directory->opened_ns / 1000000000).of);
+    printf("\n  files        %s\n", kvpi_text_bytes((double)directory->bytes).of);
+    if (directory->status != KVP_OK)
+        return;
+    printf("  records      %s of at most %s, %s each\n", kvpi_text_count(directory->records).of,
+           kvpi_text_count(directory->n_slots).of,
+           kvpi_text_bytes((double)directory->slot_bytes).of);
+    printf("  a record     %" PRIu32 " blocks of %" PRIu32 " tokens\n", directory->record_blocks,
+           directory->block_tokens);
+    printf("  log          %s entries", kvpi_text_count(directory->log_entries).of);
+    if (directory->damaged_entries > 0)
+        printf(", %s of them damaged and left out", kvpi_text_count(directory->damaged_entries).of);
+    printf("\n");
+}
+
+static void take_directory(void *context, const kvp_store_directory *directory)
+{
+    info *in = context;
+    in->n_directories++;
+    in->n_in_use += directory->in_use;
+    in->n_unusable += directory->status != KVP_OK;
+    in->records += directory->records;
+    in->record_bytes += directory->records * directory->slot_bytes;
+    in->bytes += directory->bytes;
+    in->damaged_entries += directory->damaged_entries;
+    if (in->list != NULL)
+        in->wrong |= json_array_append_new(in->list, directory_json(directory));
+    else if (!in->args->prometheus)
+        print_directory(in, directory);
+}
+
+static void print_gauge(const char *name, const char *help, uint64_t value)
+{
+    printf("# HELP kvp_store_%s %s\n# TYPE kvp_store_%s gauge\nkvp_store_%s %" PRIu64 "\n", name,
+           help, name, name, value);
+}
+
+static void print_prometheus(const info *in)
+{
+    print_gauge("directories", "Directories of writers.", in->n_directories);
+    print_gauge("directories_in_use", "Directories whose writer lives.", in->n_in_use);
+    print_gauge("directories_unusable", "Directories of another version, or damaged.",
+                in->n_unusable);
+    print_gauge("records", "Records there now.", in->records);
+    print_gauge("bytes", "Bytes that they take, headers included.", in->record_bytes);
+    print_gauge("files_bytes", "Bytes of all files, as the size option counts them.", in->bytes);
+    print_gauge("damaged_log_entries", "Entries of logs that were left out.", in->damaged_entries);
+}
+
+int kvpi_store_info(const kvpi_store_args *args)
+{
+    info in = {.args = args, .list = args->json ? json_array() : NULL};
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.directory = take_directory;
+    options.context = &in;
+    if (kvpi_store_scan(args, &options) != TOOL_OK) {
+        json_decref(in.list);
+        return TOOL_FAILED;
+    }
+    if (args->prometheus)
+        print_prometheus(&in);
+    else if (!args->json && in.n_directories == 0)
+        printf("there is no store in %s\n", kvpi_escape(args->path).of);
+    else if (!args->json && in.n_directories > 1)
+        printf("\nall            %s records, files of %s\n", kvpi_text_count(in.records).of,
+               kvpi_text_bytes((double)in.bytes).of);
+    if (!args->json)
+        return TOOL_OK;
+    json_t *object = json_object();
+    in.wrong |= json_object_set_new(object, "directories", in.list);
+    in.wrong |= json_object_set_new(object, "records", kvpi_store_integer(in.records));
+    in.wrong |= json_object_set_new(object, "bytes", kvpi_store_integer(in.bytes));
+    return kvpi_store_dump(args->command, object, in.wrong);
+}
+
+/* --------------------------------------------------------------------------------------- verify */
+
+typedef struct verification {
+    const kvpi_store_args *args;
+    char path[4096]; /* of the directory */
+    uint64_t counts[KVP_FOUND_KINDS];
+    uint64_t n_bad;
+    uint64_t n_unusable;
+    json_t *bad; /* NULL: text */
+    int wrong;
+} verification;
+
+static void begin_directory(void *context, const kvp_store_directory *directory)
+{
+    verification *v = context;
+    snprintf(v->path, sizeof v->path, "%s", directory->path);
+    if (directory->status == KVP_OK)
+        return;
+    v->n_unusable++;
+    if (v->bad == NULL)
+        printf("%s: %s\n", kvpi_escape(directory->path).of, status_of(directory));
+    else
+        v->wrong |= json_array_append_new(
+            v->bad, json_pack("{s:s, s:s}", "path", directory->path, "why", status_of(directory)));
+}
+
+static void take_verified(void *context, const kvp_store_record *record)
+{
+    verification *v = context;
+    v->counts[record->found]++;
+    if (record->found == KVP_FOUND_GOOD || record->found == KVP_FOUND_RACED)
+        return;
+    v->n_bad++;
+    if (v->bad == NULL)
+        printf("%s: slot %" PRIu32 ", generation %" PRIu32 ": %s\n", kvpi_escape(v->path).of,
+               record->slot, record->generation, kvp_found_name(record->found));
+    else
+        v->wrong |= json_array_append_new(
+            v->bad, json_pack("{s:s, s:s, s:I, s:I}", "path", v->path, "why",
+                              kvp_found_name(record->found), "slot", (json_int_t)record->slot,
+                              "generation", (json_int_t)record->generation));
+}
+
+static int print_verification(verification *v)
+{
+    if (!v->args->json) {
+        printf("%s records are good\n", kvpi_text_count(v->counts[KVP_FOUND_GOOD]).of);
+        for (uint32_t i = 0; i < KVP_FOUND_KINDS; i++)
+            if (i != KVP_FOUND_GOOD && v->counts[i] > 0)
+                printf("%s: %s\n", kvp_found_name(i), kvpi_text_count(v->counts[i]).of);
+        return TOOL_OK;
+    }
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < KVP_FOUND_UNREAD; i++)
+        v->wrong |=
+            json_object_set_new(object, kvp_found_name(i), kvpi_store_integer(v->counts[i]));
+    v->wrong |= json_object_set_new(object, "bad", v->bad);
+    return kvpi_store_dump(v->args->command, object, v->wrong);
+}
+
+int kvpi_store_verify(const kvpi_store_args *args)
+{
+    verification v = {.args = args, .bad = args->json ? json_array() : NULL};
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_PAYLOADS;
+    options.one_space = args->one_space;
+    options.space = args->space;
+    options.secret = args->secret_bytes > 0 ? args->secret : NULL;
+    options.secret_bytes = args->secret_bytes;
+    options.directory = begin_directory;
+    options.record = take_verified;
+    options.context = &v;
+    if (kvpi_store_scan(args, &options) != TOOL_OK) {
+        json_decref(v.bad);
+        return TOOL_FAILED;
+    }
+    const int status = print_verification(&v);
+    if (status != TOOL_OK || v.n_bad + v.n_unusable == 0)
+        return status;
+    return kvpi_tool_fail(args->command,
+                          "%s: %" PRIu64 " records and %" PRIu64 " directories cannot be used; "
+                          "engines treat them as misses",
+                          args->path, v.n_bad, v.n_unusable);
+}
+
+/* ----------------------------------------------------------------------------------------- list */
+
+typedef struct space {
+    uint64_t number;
+    uint64_t records;
+    uint64_t bytes;
+    uint64_t oldest;
+    uint64_t newest;
+} space;
+
+typedef struct listing {
+    const kvpi_store_args *args;
+    char path[4096];
+    uint64_t slot_bytes;
+    space *spaces; /* [n] as they were met */
+    size_t n;
+    size_t capacity;
+    size_t last;  /* the one that was met last */
+    json_t *list; /* NULL: text */
+    int wrong;
+} listing;
+
+static void list_directory(void *context, const kvp_store_directory *directory)
+{
+    listing *in = context;
+    snprintf(in->path, sizeof in->path, "%s", directory->path);
+    in->slot_bytes = directory->slot_bytes;
+    if (directory->status != KVP_OK)
+        fprintf(stderr, "kvpager store list: %s: %s, left out\n", kvpi_escape(directory->path).of,
+                status_of(directory));
+}
+
+/* Spaces are kept by number. */
+static space *find_space(listing *in, uint64_t number)
+{
+    if (in->last < in->n && in->spaces[in->last].number == number)
+        return &in->spaces[in->last];
+    size_t low = 0, high = in->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (in->spaces[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    in->last = low;
+    if (low < in->n && in->spaces[low].number == number)
+        return &in->spaces[low];
+    if (in->n == in->capacity) {
+        const size_t capacity = in->capacity == 0 ? 64 : 2 * in->capacity;
+        space *grown = realloc(in->spaces, capacity * sizeof *grown);
+        in->wrong |= grown == NULL;
+        if (grown == NULL)
+            return NULL;
+        in->spaces = grown;
+        in->capacity = capacity;
+    }
+    memmove(in->spaces + low + 1, in->spaces + low, (in->n - low) * sizeof *in->spaces);
+    in->spaces[low] = (space){.number = number, .oldest = UINT64_MAX};
+    in->n++;
+    return &in->spaces[low];
+}
+
+static void count_record(void *context, const kvp_store_record *record)
+{
+    listing *in = context;
+    space *s = find_space(in, record->space);
+    if (s == NULL)
+        return;
+    s->records++;
+    s->bytes += in->slot_bytes;
+    s->oldest = record->written < s->oldest ? record->written : s->oldest;
+    s->newest = record->written > s->newest ? record->written : s->newest;
+}
+
+static void list_record(void *context, const kvp_store_record *record)
+{
+    listing *in = context;
+    char number[20];
+    char digest[65] = "";
+    snprintf(number, sizeof number, "0x%016" PRIx64, record->space);
+    for (int i = 0; i < 32; i++)
+        snprintf(digest + 2 * i, 3, "%02x", record->digest.bytes[i]);
+    if (in->list == NULL) {
+        printf("%s  %8" PRIu32 " %6" PRIu32 " %8" PRIu32 "  %5s  %s\n", number, record->slot,
+               record->generation, record->position, age_of(in->args->now, record->written).of,
+               record->found == KVP_FOUND_GOOD ? digest : kvp_found_name(record->found));
+        return;
+    }
+    in->wrong |= json_array_append_new(
+        in->list,
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "path", in->path,
+                  "namespace", number, "found", kvp_found_name(record->found), "slot",
+                  (json_int_t)record->slot, "generation", (json_int_t)record->generation, "written",
+                  (json_int_t)record->written, "group", (json_int_t)record->group, "position",
+                  (json_int_t)record->position, "blocks", (json_int_t)record->n_blocks,
+                  "payload_bytes", (json_int_t)record->payload_bytes, "digest", digest));
+}
+
+static void print_spaces(listing *in)
+{
+    if (in->list == NULL)
+        printf("%-18s  %12s  %10s  %6s  %6s\n", "namespace", "records", "bytes", "oldest",
+               "newest");
+    for (size_t i = 0; i < in->n; i++) {
+        const space *s = &in->spaces[i];
+        char number[20];
+        snprintf(number, sizeof number, "0x%016" PRIx64, s->number);
+        if (in->list == NULL)
+            printf("%s  %12s  %10s  %6s  %6s\n", number, kvpi_text_count(s->records).of,
+                   kvpi_text_bytes((double)s->bytes).of, age_of(in->args->now, s->oldest).of,
+                   age_of(in->args->now, s->newest).of);
+        else
+            in->wrong |= json_array_append_new(
+                in->list, json_pack("{s:s, s:I, s:I, s:I, s:I}", "namespace", number, "records",
+                                    (json_int_t)s->records, "bytes", (json_int_t)s->bytes, "oldest",
+                                    (json_int_t)s->oldest, "newest", (json_int_t)s->newest));
+    }
+}
+
+int kvpi_store_list(const kvpi_store_args *args)
+{
+    listing in = {.args = args, .list = args->json ? json_array() : NULL};
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.depth = args->records ? KVP_SCAN_HEADERS : KVP_SCAN_RECORDS;
+    options.one_space = args->one_space;
+    options.space = args->space;
+    options.directory = list_directory;
+    options.record = args->records ? list_record : count_record;
+    options.context = &in;
+    if (args->records && !args->json)
+        printf("%-18s  %8s %6s %8s  %5s  %s\n", "namespace", "slot", "gen.", "position", "age",
+               "digest");
+    if (kvpi_store_scan(args, &options) != TOOL_OK) {
+        json_decref(in.list);
+        free(in.spaces);
+        return TOOL_FAILED;
+    }
+    if (!args->records)
+        print_spaces(&in);
+    free(in.spaces);
+    if (!args->json)
+        return in.wrong ? kvpi_tool_fail(args->command, "out of memory") : TOOL_OK;
+    json_t *object = json_object();
+    in.wrong |= json_object_set_new(object, args->records ? "records" : "namespaces", in.list);
+    return kvpi_store_dump(args->command, object, in.wrong);
+}
+
+/* ---------------------------------------------------------------------------------------- evict */
+
+typedef struct dry_run {
+    const kvpi_store_args *args;
+    kvp_store_cleaned cleaned;
+    uint64_t slot_bytes;
+    bool skipped;     /* the directory is in use, or unusable */
+    uint8_t *goes;    /* [n_slots] of the directory: its slot goes, 2; was seen and stays, 1 */
+    uint32_t *parent; /* [n_slots] */
+    uint32_t n_slots;
+    bool no_memory;
+} dry_run;
+
+/* What needs a record that goes, goes: until nothing changes. */
+static void end_directory(dry_run *in)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (uint32_t s = 0; s < in->n_slots; s++) {
+            if (in->goes[s] != 1 || in->parent[s] >= in->n_slots || in->goes[in->parent[s]] != 2)
+                continue;
+            in->goes[s] = 2;
+            changed = true;
+        }
+    }
+    for (uint32_t s = 0; s < in->n_slots; s++) {
+        in->cleaned.records += in->goes[s] == 2;
+        in->cleaned.bytes += in->goes[s] == 2 ? in->slot_bytes : 0;
+    }
+    free(in->goes);
+    free(in->parent);
+    in->goes = NULL;
+    in->parent = NULL;
+    in->n_slots = 0;
+}
+
+static void try_directory(void *context, const kvp_store_directory *directory)
+{
+    dry_run *in = context;
+    end_directory(in);
+    in->cleaned.directories++;
+    in->cleaned.in_use += directory->in_use;
+    in->cleaned.unknown += !directory->in_use && directory->status != KVP_OK;
+    in->slot_bytes = directory->slot_bytes;
+    in->skipped = directory->in_use || directory->status != KVP_OK;
+    if (in->skipped)
+        return;
+    in->goes = calloc(directory->n_slots, sizeof *in->goes);
+    in->parent = calloc(directory->n_slots, sizeof *in->parent);
+    in->no_memory |= in->goes == NULL || in->parent == NULL;
+    in->n_slots = in->no_memory ? 0 : directory->n_slots;
+}
+
+static void try_record(void *context, const kvp_store_record *record)
+{
+    dry_run *in = context;
+    const kvpi_store_args *args = in->args;
+    if (in->skipped || record->slot >= in->n_slots)
+        return;
+    const bool matches =
+        (!args->one_space || record->space == args->space) &&
+        (args->written_before == UINT64_MAX || record->written + 59 < args->written_before);
+    in->goes[record->slot] = matches ? 2 : 1;
+    in->parent[record->slot] = record->parent;
+}
+
+static int try_evict(const kvpi_store_args *args, kvp_store_cleaned *out)
+{
+    dry_run in = {.args = args};
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_RECORDS;
+    options.directory = try_directory;
+    options.record = try_record;
+    options.context = &in;
+    const int status = kvpi_store_scan(args, &options);
+    end_directory(&in);
+    *out = in.cleaned;
+    if (status == TOOL_OK && in.no_memory)
+        return kvpi_tool_fail(args->command, "out of memory");
+    return status;
+}
+
+static int do_evict(const kvpi_store_args *args, kvp_store_cleaned *out)
+{
+    const kvp_store_match match = {
+        .written_before = args->written_before, .space = args->space, .one_space = args->one_space};
+    char why[512];
+    if (kvp_store_clean(args->url, &match, out, why, sizeof why) == KVP_OK)
+        return TOOL_OK;
+    return kvpi_tool_fail(args->command, "%s (%" PRIu64 " records were dropped before)", why,
+                          out->records);
+}
+
+int kvpi_store_evict(const kvpi_store_args *args)
+{
+    kvp_store_cleaned cleaned;
+    int status = args->dry_run ? try_evict(args, &cleaned) : do_evict(args, &cleaned);
+    if (status != TOOL_OK)
+        return status;
+    if (args->json) {
+        json_t *object =
+            json_pack("{s:b, s:I, s:I, s:I, s:I, s:I}", "dry_run", (int)args->dry_run, "records",
+                      (json_int_t)cleaned.records, "bytes", (json_int_t)cleaned.bytes,
+                      "directories", (json_int_t)cleaned.directories, "in_use",
+                      (json_int_t)cleaned.in_use, "unknown", (json_int_t)cleaned.unknown);
+        status = kvpi_store_dump(args->command, object, object == NULL);
+    } else {
+        printf("%s %s records, %s\n", args->dry_run ? "would drop" : "dropped",
+               kvpi_text_count(cleaned.records).of, kvpi_text_bytes((double)cleaned.bytes).of);
+    }
+    if (status == TOOL_OK && cleaned.in_use + cleaned.unknown > 0)
+        return kvpi_tool_fail(args->command,
+                              "%s: of %" PRIu64 " directories %" PRIu64 " are in use by an engine "
+                              "and %" PRIu64 " of another version or damaged: left alone",
+                              args->path, cleaned.directories, cleaned.in_use, cleaned.unknown);
+    return status;
+}

@@ -1,0 +1,332 @@
+/* Limits besides the size: max_age, quota, and what operators evict. On the memory back end, and on
+ * the file back end over a disk in memory, where a start must find the same limits. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim_disk.h"
+#include "store/file/file.h"
+#include "store_inputs.h"
+
+enum { BLOCK_BYTES = 4096, TOKENS = 4, CHAINS = 4, DEPTH = 4, RECORDS = CHAINS * DEPTH };
+enum { SLOT = 8192, MINUTE = 60, START = 1000000 * MINUTE };
+
+static struct sim_disk *sim;
+static struct kvpi_disk disk;
+static struct kvpi_backend on_sim;
+static uint64_t now_s;
+
+static uint64_t test_clock(void *context)
+{
+    (void)context;
+    return now_s * UINT64_C(1000000000);
+}
+
+static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
+                              char *out_why, size_t why_bytes)
+{
+    return kvpi_file_open(config, &disk, 0, out_self, out_why, why_bytes);
+}
+
+static struct record {
+    int32_t tokens[TOKENS];
+    kvp_identity identity;
+    uint8_t kv[BLOCK_BYTES];
+    void *block;
+    kvp_digest key;
+} records[RECORDS];
+
+/* Chain c is of namespace c / 2. */
+static void make_records(void)
+{
+    for (unsigned r = 0; r < RECORDS; r++) {
+        struct record *record = &records[r];
+        record->identity = input_identity(record->tokens, 1, TOKENS, r % DEPTH, r * 100);
+        record->identity.digest = input_digest(r);
+        record->identity.space = 500 + r / DEPTH / 2;
+        if (r % DEPTH > 0)
+            record->identity.parent = records[r - 1].key;
+        input_pattern(record->kv, BLOCK_BYTES, r);
+        record->block = record->kv;
+        record->key = input_key(&record->identity);
+    }
+}
+
+static kvp_store *open_store(int on_disk, const char *options)
+{
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    char url[100];
+    snprintf(url, sizeof url, "file:%s?size=%d%s", on_disk ? "/kv" : "", 64 * (SLOT + 256),
+             options);
+    if (!on_disk)
+        snprintf(url, sizeof url, "memory:?size=%d%s", 64 * SLOT, options);
+    config.url = url;
+    config.fingerprint = input_digest(1);
+    config.block_tokens = TOKENS;
+    config.block_bytes[0] = BLOCK_BYTES;
+    config.record_blocks = 1;
+    config.key_bytes = 0;
+    config.threads = 0;
+    config.now = test_clock;
+    kvp_store *store = NULL;
+    char why[300];
+    if (kvpi_store_open(&config, on_disk ? &on_sim : NULL, &store, why, sizeof why) != KVP_OK)
+        fail_msg("%s", why);
+    return store;
+}
+
+static uint32_t put(kvp_store *store, unsigned r)
+{
+    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
+    return input_result(store);
+}
+
+static uint32_t get(kvp_store *store, unsigned r)
+{
+    uint8_t kv[BLOCK_BYTES];
+    void *block = kv;
+    assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
+    const uint32_t result = input_result(store);
+    if (result == KVP_STORE_OK)
+        assert_memory_equal(kv, records[r].kv, sizeof kv);
+    return result;
+}
+
+/* The records that are there, as bits, by `have` and by `get` alike. */
+static uint64_t there(kvp_store *store)
+{
+    kvp_digest keys[RECORDS];
+    uint64_t bits;
+    uint64_t got = 0;
+    for (unsigned r = 0; r < RECORDS; r++)
+        keys[r] = records[r].key;
+    assert_int_equal(kvp_store_have(store, keys, RECORDS, &bits, 0), KVP_OK);
+    assert_int_equal(input_result(store), KVP_STORE_OK);
+    for (unsigned r = 0; r < RECORDS; r++)
+        got |= (uint64_t)(get(store, r) == KVP_STORE_OK) << r;
+    assert_true(got == bits);
+    return bits;
+}
+
+static uint64_t count_bits(uint64_t bits)
+{
+    uint64_t n = 0;
+    for (; bits; bits &= bits - 1)
+        n++;
+    return n;
+}
+
+static kvp_store_stats stats_of(const kvp_store *store)
+{
+    kvp_store_stats stats;
+    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
+    return stats;
+}
+
+static kvp_store *begin(int on_disk, const char *options)
+{
+    now_s = START;
+    sim = sim_disk_create(1);
+    disk = sim_disk_interface(sim);
+    on_sim = kvpi_file_backend;
+    on_sim.open = open_on_sim;
+    return open_store(on_disk, options);
+}
+
+/* A start after a kill, or after a close; memory has none. */
+static kvp_store *again(kvp_store *store, int on_disk, int killed, const char *options)
+{
+    if (!on_disk)
+        return store;
+    if (killed)
+        sim_disk_stop_after(sim, 0);
+    kvp_store_close(store);
+    if (killed)
+        sim_disk_kill(sim);
+    return open_store(1, options);
+}
+
+static void end(kvp_store *store)
+{
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
+}
+
+/* ------------------------------------------------------------------------------------------ age */
+
+/* Record n is written at minute n: at minute 10 + n it is gone, a second before it is there. */
+static void test_nothing_is_served_past_its_age(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        const int on_disk = variant > 0;
+        kvp_store *store = begin(on_disk, "&max_age=10m");
+        for (unsigned r = 0; r < DEPTH; r++, now_s += MINUTE)
+            assert_int_equal(put(store, r), KVP_STORE_OK);
+        if (variant > 1)
+            store = again(store, 1, variant == 2, "&max_age=10m");
+        now_s = START + 10 * MINUTE - 1;
+        assert_true(there(store) == 15);
+        now_s++;
+        /* The root is too old: what is behind it can be used by nobody who asks from the root on,
+         * and goes in time; it is right until then. */
+        assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
+        get(store, RECORDS - 1);
+        assert_true(there(store) == 0);
+        assert_int_equal(stats_of(store).records, 0);
+        assert_true(stats_of(store).expired > 0);
+        assert_int_equal(put(store, 1), KVP_STORE_NO_PARENT);
+        assert_int_equal(put(store, 0), KVP_STORE_OK);
+        assert_int_equal(put(store, 1), KVP_STORE_OK);
+        now_s += 10 * MINUTE; /* nobody has looked since: a put finds it too old, too */
+        assert_int_equal(put(store, 0), KVP_STORE_OK);
+        assert_true(there(store) == 1);
+        end(store);
+    }
+}
+
+/* An age that is set later holds for what was written before. A clock that went back harms none. */
+static void test_an_age_holds_from_the_start_on(void **state)
+{
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        kvp_store *store = begin(1, "");
+        for (unsigned r = 0; r < DEPTH; r++, now_s += MINUTE)
+            assert_int_equal(put(store, r), KVP_STORE_OK);
+        now_s = START + 4 * MINUTE;
+        store = again(store, 1, killed, "&max_age=3m");
+        assert_int_equal(stats_of(store).queued, 0);
+        assert_true(there(store) == 0);
+        assert_int_equal(put(store, 0), KVP_STORE_OK);
+        now_s = START - 60 * MINUTE;
+        assert_true(there(store) == 1);
+        end(store);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------- quota */
+
+static void test_a_namespace_keeps_to_its_quota(void **state)
+{
+    (void)state;
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
+        kvp_store *store = begin(on_disk, "&quota=40960"); /* five slots */
+        for (unsigned r = 0; r < RECORDS; r++) {
+            assert_int_equal(put(store, r), KVP_STORE_OK);
+            const uint64_t bits = there(store);
+            assert_true(count_bits(bits & 0xFF) <= 5 && count_bits(bits >> 8) <= 5);
+        }
+        /* The older chain of each gave way from its end; the other namespace is not touched. */
+        assert_true(there(store) == 0xF1F1);
+        assert_int_equal(stats_of(store).evicted, 6);
+        store = again(store, on_disk, 1, "&quota=40960");
+        assert_true(there(store) == 0xF1F1);
+        end(store);
+    }
+}
+
+/* One chain fills the quota: nothing of it can go for its next record. */
+static void test_a_chain_longer_than_its_quota_ends(void **state)
+{
+    (void)state;
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
+        kvp_store *store = begin(on_disk, "&quota=16384");
+        assert_int_equal(put(store, 0), KVP_STORE_OK);
+        assert_int_equal(put(store, 1), KVP_STORE_OK);
+        assert_int_equal(put(store, 2), KVP_STORE_NO_ROOM);
+        assert_true(there(store) == 3);
+        end(store);
+    }
+}
+
+static void test_a_lower_quota_holds_from_the_start_on(void **state)
+{
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        kvp_store *store = begin(1, "");
+        for (unsigned r = 0; r < RECORDS; r++)
+            assert_int_equal(put(store, r), KVP_STORE_OK);
+        store = again(store, 1, killed, "&quota=16384");
+        const uint64_t bits = there(store);
+        assert_true(count_bits(bits & 0xFF) == 2 && count_bits(bits >> 8) == 2);
+        store = again(store, 1, killed, "");
+        assert_true(there(store) == bits);
+        end(store);
+    }
+}
+
+static void test_a_parent_of_another_namespace_is_none(void **state)
+{
+    (void)state;
+    kvp_store *store = begin(0, "");
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    kvp_identity other = records[1].identity;
+    other.space = 7;
+    assert_int_equal(kvp_store_put(store, &other, &records[1].block, 0), KVP_OK);
+    assert_int_equal(input_result(store), KVP_STORE_NO_PARENT);
+    end(store);
+}
+
+/* ---------------------------------------------------------------------------------------- evict */
+
+static uint64_t evict(kvp_store *store, kvp_store_match match)
+{
+    assert_int_equal(kvp_store_evict(store, &match, 0), KVP_OK);
+    assert_int_equal(input_result(store), KVP_STORE_OK);
+    return there(store);
+}
+
+static void test_operators_evict_by_namespace_and_age(void **state)
+{
+    (void)state;
+    for (int on_disk = 0; on_disk < 2; on_disk++) {
+        for (int killed = 0; killed < 2; killed++) {
+            kvp_store *store = begin(on_disk, "");
+            for (unsigned r = 0; r < RECORDS; r++, now_s += MINUTE)
+                assert_int_equal(put(store, r), KVP_STORE_OK);
+            assert_true(evict(store, (kvp_store_match){.written_before = 0}) == 0xFFFF);
+            /* Of the namespace of chains 2 and 3 what is older than record 9: record 8, and what
+             * needs it. */
+            const uint64_t before = START + 9 * MINUTE;
+            assert_true(evict(store, (kvp_store_match){.written_before = before,
+                                                       .space = 501,
+                                                       .one_space = 1}) == 0xF0FF);
+            /* To the minute: a second earlier, record 0 might be younger. */
+            assert_true(evict(store, (kvp_store_match){.written_before = START + MINUTE - 1}) ==
+                        0xF0FF);
+            assert_true(evict(store, (kvp_store_match){.written_before = START + MINUTE}) ==
+                        0xF0F0);
+            assert_int_equal(stats_of(store).dropped, 8);
+            store = again(store, on_disk, killed, "");
+            assert_true(there(store) == 0xF0F0);
+            assert_true(evict(store, (kvp_store_match){.written_before = UINT64_MAX,
+                                                       .space = 500,
+                                                       .one_space = 1}) == 0xF000);
+            assert_true(evict(store, (kvp_store_match){.written_before = UINT64_MAX}) == 0);
+            store = again(store, on_disk, killed, "");
+            assert_true(there(store) == 0);
+            end(store);
+        }
+    }
+}
+
+int main(void)
+{
+    make_records();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_is_served_past_its_age),
+        cmocka_unit_test(test_an_age_holds_from_the_start_on),
+        cmocka_unit_test(test_a_namespace_keeps_to_its_quota),
+        cmocka_unit_test(test_a_chain_longer_than_its_quota_ends),
+        cmocka_unit_test(test_a_lower_quota_holds_from_the_start_on),
+        cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
+        cmocka_unit_test(test_operators_evict_by_namespace_and_age),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
