@@ -280,6 +280,7 @@ def copied(address: Any, n: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I",
           (4, True): "i", (8, False): "Q", (8, True): "q"}
 _HANDLES = ("kvp_seq", "kvp_ns", "kvp_request")
+_HASHES = ("kvp_hash", "kvp_digest")
 Record = TypeVar("Record")
 
 
@@ -301,8 +302,8 @@ def _leaves(kind: Any) -> list[tuple[str, str, int]]:
         of, offset = description.type, description.offset
         if of.kind == "struct" and _name(of) in _HANDLES:
             leaves.append((field, "Q", offset))
-        elif of.kind == "struct" and _name(of) == "kvp_hash":
-            leaves.append((field, "16s", offset))
+        elif of.kind == "struct" and _name(of) in _HASHES:
+            leaves.append((field, f"{ffi.sizeof(of)}s", offset))
         elif of.kind == "struct":
             leaves += [(field, code, offset + inner) for _, code, inner in _leaves(of)]
         elif of.kind == "array":
@@ -316,14 +317,15 @@ def _leaves(kind: Any) -> list[tuple[str, str, int]]:
 
 
 class Struct(Generic[Record]):
-    """One C struct: room for it, and its content as a record."""
+    """One C struct: room for it, and its content as a record. `of`: the module that declares it."""
 
-    def __init__(self, record: type[Record]) -> None:
+    def __init__(self, record: type[Record], of: Any = ffi,
+                 structs: dict[type, str] = STRUCTS) -> None:
         self.record = record
         self._pool: list[Any] = []
-        self.cname = STRUCTS[record]
-        self.kind = ffi.typeof(self.cname)
-        self.pointer = ffi.typeof(self.cname + " *")
+        self.cname = structs[record]
+        self.kind = of.typeof(self.cname)
+        self.pointer = of.typeof(self.cname + " *")
         leaves, text, at = _leaves(self.kind), "=", 0
         self.codes = "".join(code for _, code, _ in leaves)  # calls.c makes some by these
         for _, code, offset in leaves:
@@ -343,7 +345,7 @@ class Struct(Generic[Record]):
             of = description.type
             if of.kind == "array":
                 groups.append((of.length, tuple))
-            elif of.kind == "struct" and _name(of) not in _HANDLES and _name(of) != "kvp_hash":
+            elif of.kind == "struct" and _name(of) not in (*_HANDLES, *_HASHES):
                 inner = next(r for r, cname in STRUCTS.items() if cname == _name(of))
                 groups.append((len(_leaves(of)), getattr(inner, "_make")))
             else:

@@ -16,6 +16,8 @@
 #ifndef KVPY_SHIM_H
 #define KVPY_SHIM_H
 
+#include "object.h"
+
 #include <kvpager/attention.h>
 #include <kvpager/kvpager.h>
 #include <kvpager/memory.h>
@@ -26,17 +28,6 @@
 #include <kvpager/snapshot.h>
 #include <kvpager/transfer.h>
 #include <kvpager/wire.h>
-
-#ifdef KVPY_CDEF /* read by cffi, to which the object is opaque */
-typedef struct kvpy_object kvpy_object;
-#else
-#include <stdatomic.h>
-#endif
-
-enum {
-    KVPY_E_CLOSED = -1001, /* the object is closed */
-    KVPY_E_LENGTH = -1002  /* arrays that do not fit each other */
-};
 
 enum {
     KVPY_CACHE = 0,
@@ -49,69 +40,6 @@ enum {
     KVPY_KV_SENDER = 7,
     KVPY_KV_RECEIVER = 8
 };
-
-#ifndef KVPY_CDEF
-typedef struct kvpy_object {
-    void *_Atomic pointer;
-    struct kvpy_object *owner; /* whose lock counts; NULL: its own */
-    atomic_int lock;
-    atomic_int readers;
-    int kind;   /* KVPY_CACHE ... */
-    void *held; /* a Python object that must outlive this one: an owner, an arena, memories. Not by
-                   a reference in Python: the cycle collector frees what refers to each other in any
-                   order */
-    void *sink; /* a cache's recording: FILE */
-    uint32_t
-        n_sampled; /* a scheduler's: tokens that the finish of the step that is out must give */
-} kvpy_object;
-
-static inline atomic_int *kvpy_lock_of(kvpy_object *object)
-{
-    return object->owner != NULL ? &object->owner->lock : &object->lock;
-}
-
-/* KVP_OK, and the caller is alone inside until kvpy_leave; or why not. */
-static inline int kvpy_enter(kvpy_object *object)
-{
-    atomic_int *lock = kvpy_lock_of(object);
-    if (atomic_exchange_explicit(lock, 1, memory_order_acquire) != 0)
-        return KVP_E_BUSY;
-    if (atomic_load_explicit(&object->pointer, memory_order_relaxed) != NULL)
-        return KVP_OK;
-    atomic_store_explicit(lock, 0, memory_order_release);
-    return KVPY_E_CLOSED;
-}
-
-static inline void kvpy_leave(kvpy_object *object)
-{
-    atomic_store_explicit(kvpy_lock_of(object), 0, memory_order_release);
-}
-
-/* For calls that may run beside others: only the close waits for them. */
-static inline int kvpy_enter_reader(kvpy_object *object)
-{
-    atomic_fetch_add(&object->readers, 1);
-    if (atomic_load(&object->pointer) != NULL)
-        return KVP_OK;
-    atomic_fetch_sub(&object->readers, 1);
-    return KVPY_E_CLOSED;
-}
-
-static inline void kvpy_leave_reader(kvpy_object *object)
-{
-    atomic_fetch_sub(&object->readers, 1);
-}
-#endif
-
-/* ------------------------------------------------------------------------------- objects */
-
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held);
-int kvpy_object_close(kvpy_object *object); /* KVP_E_BUSY while a call runs; else KVP_OK */
-void kvpy_object_free(kvpy_object *object); /* waits for the call that runs; then closes */
-int kvpy_object_is_open(kvpy_object *object);
-int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
-void kvpy_object_unlock(kvpy_object *object);
-void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
 
 /* ------------------------------------------------------------------------------- the cache */
 
