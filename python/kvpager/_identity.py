@@ -73,8 +73,8 @@ def set_slice(name: str, value: Any, room: Any) -> None:
 
 def _set_groups(groups: Any, made: Any) -> None:
     given = listed("groups", groups)
-    if not 1 <= len(given) <= lib.KVP_GROUPS_MAX:
-        raise ArgError(f"groups: has {len(given)}, expected 1 to {lib.KVP_GROUPS_MAX}")
+    if not 1 <= len(given) <= c.GROUPS_MAX:
+        raise ArgError(f"groups: has {len(given)}, expected 1 to {c.GROUPS_MAX}")
     for room, window in zip(made.groups, given):
         if not isinstance(window, (tuple, list)) or len(window) != 2:
             raise TypeError("groups: needs windows, pairs (sink_tokens, recent_tokens)")
@@ -244,7 +244,7 @@ def _kept(tokens: Ints) -> I32Array:
         of = tokens if tokens.base is None else tokens.base
         if isinstance(of, np.ndarray) and of.base is None and not of.flags.writeable:
             return tokens
-    made: I32Array = np.frombuffer(data, np.int32).copy() if len(data) else np.empty(0, np.int32)
+    made: I32Array = np.frombuffer(bytearray(ffi.buffer(data)), np.int32)
     made.flags.writeable = False
     return made
 

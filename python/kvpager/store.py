@@ -40,6 +40,7 @@ except ImportError as _error:
     raise ImportError(f"kvpager.store: libcrypto 3.0 cannot be loaded (Debian: libssl3): {_error}",
                       name=_error.name, path=_error.path) from None
 
+from . import _constants as c
 from ._core import (NULL, Struct, U64Array, Uncopied, bad_number, bytes_in, error_of, fail,
                     function, instance, listed, number, path_of, real)
 from ._errors import ArgError, BusyError
@@ -236,8 +237,8 @@ class Store(Uncopied):
         lib.kvp_store_config_init(config)
         place, sizes = ffi.new("char[]", path_of("url", url)), listed("block_bytes", block_bytes)
         set_digest("fingerprint", fingerprint, config.fingerprint)
-        if not 1 <= len(sizes) <= lib.KVP_GROUPS_MAX:
-            raise ArgError(f"block_bytes: has {len(sizes)}, expected 1 to {lib.KVP_GROUPS_MAX}")
+        if not 1 <= len(sizes) <= c.GROUPS_MAX:
+            raise ArgError(f"block_bytes: has {len(sizes)}, expected 1 to {c.GROUPS_MAX}")
         for group, size in enumerate(sizes):
             try:
                 config.block_bytes[group] = index(size)
