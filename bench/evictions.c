@@ -2,11 +2,13 @@
  * free ones, and committed. */
 #include "world.h"
 
+#include <kvpager/quotas.h>
 #include <stdlib.h>
 
 typedef struct eviction_state {
     world *w;     /* full of cached blocks, random order */
     world *fresh; /* free blocks, ascending */
+    world *over;  /* as `w`, with quotas: all is of a namespace that is over its own */
     seed_manager *seed;
     uint64_t seed_number;
 } eviction_state;
@@ -16,8 +18,11 @@ static void *set_up(const bench_options *options)
     eviction_state *s = allocate(sizeof *s);
     s->w = world_create(options, 8, PROMPT_TOKENS + BLOCK_TOKENS, NULL);
     s->fresh = world_create(options, 8, PROMPT_TOKENS + BLOCK_TOKENS, NULL);
+    s->over = world_create_counting(options, 8, PROMPT_TOKENS + BLOCK_TOKENS);
     s->seed_number = UINT64_C(1) << 44;
     world_shuffle(s->w);
+    world_shuffle(s->over);
+    REQUIRE_OK(kvp_ns_quota(s->over->cache, s->over->ns, KVP_DEVICE, PROMPT_BLOCKS / 2));
     s->seed = seed_manager_create_full(s->w->n_blocks);
     return s;
 }
@@ -28,6 +33,7 @@ static void tear_down(void *state)
     seed_manager_destroy(s->seed);
     world_destroy(s->w);
     world_destroy(s->fresh);
+    world_destroy(s->over);
     free(s);
 }
 
@@ -73,6 +79,14 @@ static double evict_warm(void *state)
 {
     eviction_state *s = state;
     parts p = open_commit(s->w, PROMPT_BLOCKS, false);
+    return p.open + p.commit;
+}
+
+/* Victims come from the namespace's ring. */
+static double evict_quotas(void *state)
+{
+    eviction_state *s = state;
+    parts p = open_commit(s->over, PROMPT_BLOCKS, false);
     return p.open + p.commit;
 }
 
@@ -129,6 +143,8 @@ static const measurement measurements[] = {
     {"open_evict_commit_131072", "ns", 1e6, 31, evict_cold, seed_evict,
      "cold; the yardstick is not flushed"},
     {"open_evict_commit_131072_warm", "ns", 0, 31, evict_warm, seed_evict, "without the flush"},
+    {"open_evict_commit_131072_quota", "ns", 0, 31, evict_quotas, NULL,
+     "warm with quotas, over one's own"},
     {"open_evict_131072", "ns", 0, 31, evict_cold_open, NULL, "of the cold one: the open"},
     {"commit_131072", "ns", 0, 31, evict_cold_commit, NULL, "of the cold one: the commit"},
     {"open_free_commit_131072", "ns", 0, 31, free_cold, NULL, "free blocks, ascending; cold"},

@@ -117,7 +117,7 @@ static double fork_many(side *s, kvp_seq parent, uint32_t n)
         total += batch == 0 ? 0 : ns;
         kvp_seq_info info;
         REQUIRE_OK(kvp_seq_info_get(s->w->cache, s->seqs[n - 1], &info));
-        REQUIRE(info.blocks == expected.blocks && info.computed_tokens == expected.tokens);
+        REQUIRE(info.n_blocks == expected.n_blocks && info.computed_tokens == expected.n_tokens);
         close_all(s, n);
     }
     return (double)total / (BATCHES * n);

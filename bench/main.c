@@ -7,7 +7,7 @@
 
 #include "bench.h"
 
-enum { MAX_RESULTS = 64 };
+enum { MAX_RESULTS = 96 };
 
 static const group *const groups[] = {
     &long_prompts_group, &evictions_group,     &decode_free_group,    &decode_evicted_group,
@@ -17,6 +17,7 @@ static const group *const groups[] = {
     &attn_f32_2t_group,  &attn_f16_1t_group,   &attn_f16_2t_group,    &attn_bf16_1t_group,
     &attn_bf16_2t_group, &attn_int8_1t_group,  &attn_int8_2t_group,   &attn_cascade_group,
     &attn_prefill_group, &store_open_1m_group, &store_open_50k_group, &store_keys_group,
+    &store_64k_group,    &store_512k_group,    &store_2m_group,
 };
 
 /* Named after the worse of its variants. */

@@ -72,13 +72,14 @@ result measure(const measurement *what, void *state, const bench_options *option
     qsort(ours, n, sizeof *ours, compare_doubles);
     qsort(theirs, what->yardstick ? n : 0, sizeof *theirs, compare_doubles);
     double median = quantile(ours, n, 0.5);
+    double yardstick = what->yardstick ? quantile(theirs, n, 0.5) : -1;
     return (result){.name = what->name,
                     .unit = what->unit,
                     .note = what->note,
-                    .aim = what->aim,
+                    .aim = what->yardstick && yardstick < 0 ? 0 : what->aim, /* of what? */
                     .median = median,
                     .min = ours[0],
                     .max = ours[n - 1],
                     .spread = (quantile(ours, n, 0.75) - quantile(ours, n, 0.25)) / median,
-                    .yardstick_median = what->yardstick ? quantile(theirs, n, 0.5) : -1};
+                    .yardstick_median = yardstick};
 }

@@ -197,11 +197,11 @@ static void fill_plainly(const meta_state *s)
         uint32_t n_blocks;
         REQUIRE_OK(kvp_seq_info_get(s->w->cache, s->seqs[b], &info));
         REQUIRE_OK(kvp_seq_row(s->w->cache, s->seqs[b], 0, &row, &n_blocks));
-        const uint32_t n = (info.tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+        const uint32_t n = (info.n_tokens + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
         memcpy(csr->kv_indices + csr->kv_indptr[b], row, n * sizeof *row);
         csr->kv_indptr[b + 1] = csr->kv_indptr[b] + (int32_t)n;
         csr->qo_indptr[b + 1] = csr->qo_indptr[b] + 1;
-        csr->last_block_len[b] = (int32_t)((info.tokens - 1) % BLOCK_TOKENS + 1);
+        csr->last_block_len[b] = (int32_t)((info.n_tokens - 1) % BLOCK_TOKENS + 1);
         csr->batch_indices[b] = (int32_t)b;
         csr->positions[b] = (int32_t)info.computed_tokens;
         REQUIRE_OK(kvp_seq_slots(s->w->cache, s->seqs[b], 0, info.computed_tokens, 1,

@@ -22,8 +22,8 @@ static void *map_arena(size_t n_bytes)
     return arena;
 }
 
-world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
-                    const kvp_sink *sink)
+static world *create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
+                     const kvp_sink *sink, uint32_t quotas)
 {
     world *w = allocate(sizeof *w);
     kvp_config config;
@@ -34,6 +34,7 @@ world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t ma
     config.n_blocks = w->n_blocks + 1;
     config.max_seqs = max_seqs;
     config.max_seq_tokens = max_seq_tokens;
+    config.quotas = quotas;
     REQUIRE_OK(kvp_cache_bytes(&config, &w->arena_bytes));
     w->arena_bytes = (w->arena_bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
     w->arena = map_arena(w->arena_bytes);
@@ -44,6 +45,18 @@ world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t ma
         REQUIRE_OK(kvp_record_start(w->cache, sink));
     REQUIRE_OK(kvp_ns_open(w->cache, "bench", 5, &w->ns));
     return w;
+}
+
+world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
+                    const kvp_sink *sink)
+{
+    return create(options, max_seqs, max_seq_tokens, sink, 0);
+}
+
+world *world_create_counting(const bench_options *options, uint32_t max_seqs,
+                             uint32_t max_seq_tokens)
+{
+    return create(options, max_seqs, max_seq_tokens, NULL, 1);
 }
 
 void world_destroy(world *w)

@@ -20,6 +20,10 @@ typedef struct world {
 /* The pool's size is by the options. sink: where every call is recorded, or NULL. */
 world *world_create(const bench_options *options, uint32_t max_seqs, uint32_t max_seq_tokens,
                     const kvp_sink *sink);
+
+/* The same with quotas: blocks are counted for namespaces. */
+world *world_create_counting(const bench_options *options, uint32_t max_seqs,
+                             uint32_t max_seq_tokens);
 void world_destroy(world *w);
 
 /* Fill the pool with cached blocks in an order that is a random permutation: one prompt for each

@@ -36,9 +36,25 @@ if(NOT KVP_CRYPTO_FOUND)
   return()
 endif()
 
+# io_uring needs liburing; without it records are read and written by threads, and stores say so.
+set(KVP_STORE_URING AUTO CACHE STRING
+    "Stores use io_uring: ON, OFF, or AUTO: if liburing 2.2 is found")
+set_property(CACHE KVP_STORE_URING PROPERTY STRINGS AUTO ON OFF)
+set(KVP_URING_FOUND FALSE)
+if(KVP_STORE_URING STREQUAL "AUTO")
+  kvp_find_module(KVP_URING liburing>=2.2)
+elseif(KVP_STORE_URING)
+  kvp_require_module(KVP_URING liburing>=2.2 "KVP_STORE_URING asks for it" liburing-dev)
+endif()
+if(NOT KVP_URING_FOUND)
+  message(STATUS "kvpager: stores use threads: liburing 2.2 is missing or not wanted "
+                 "(Debian: liburing-dev)")
+endif()
+
 find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
-     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c")
+     "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
+     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c")
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
 kvp_count_coverage(kvpager_store_objects)
@@ -48,6 +64,10 @@ if(KVP_XXHASH_INCLUDE_DIR)
   target_include_directories(kvpager_store_objects SYSTEM PRIVATE "${KVP_XXHASH_INCLUDE_DIR}")
 endif()
 target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+if(KVP_URING_FOUND)
+  target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_URING)
+  target_compile_definitions(kvpager_store_objects PRIVATE KVP_STORE_URING)
+endif()
 set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The static one is for tests, which see the internal headers.
@@ -58,6 +78,9 @@ target_link_libraries(kvpager_store_static PUBLIC kvpager_static)
 foreach(library kvpager_store kvpager_store_static)
   kvp_publish_headers(${library})
   target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+  if(KVP_URING_FOUND)
+    target_link_libraries(${library} PRIVATE PkgConfig::KVP_URING)
+  endif()
 endforeach()
 kvp_link_instruments(kvpager_store)
 set_target_properties(kvpager_store PROPERTIES

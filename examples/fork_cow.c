@@ -38,7 +38,7 @@ static int append(kvp_cache *cache, kvp_seq seq, int32_t token)
     kvp_seq_info info;
     return kvp_seq_extend(cache, seq, &token, 1, 0) == KVP_OK &&
            kvp_seq_info_get(cache, seq, &info) == KVP_OK &&
-           kvp_seq_commit(cache, seq, info.tokens) == KVP_OK;
+           kvp_seq_commit(cache, seq, info.n_tokens) == KVP_OK;
 }
 
 int main(void)

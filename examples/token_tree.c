@@ -19,10 +19,10 @@ static int print_tokens(kvp_cache *cache, kvp_seq seq)
     kvp_seq_info info;
     int32_t tokens[32];
     if (kvp_seq_info_get(cache, seq, &info) != KVP_OK ||
-        kvp_seq_tokens(cache, seq, 0, info.tokens, tokens) != KVP_OK)
+        kvp_seq_tokens(cache, seq, 0, info.n_tokens, tokens) != KVP_OK)
         return 0;
     printf("  tokens");
-    for (uint32_t i = 0; i < info.tokens; i++)
+    for (uint32_t i = 0; i < info.n_tokens; i++)
         printf(" %d", tokens[i]);
     printf(", %u in the tree, %u computed, %u public\n", info.tree_tokens, info.computed_tokens,
            info.public_tokens);

@@ -32,7 +32,7 @@ static int decode(kvp_cache *cache, kvp_seq seq, int n_steps)
         kvp_seq_info info;
         if (kvp_seq_extend(cache, seq, &token, 1, 0) != KVP_OK ||
             kvp_seq_info_get(cache, seq, &info) != KVP_OK ||
-            kvp_seq_commit(cache, seq, info.tokens) != KVP_OK)
+            kvp_seq_commit(cache, seq, info.n_tokens) != KVP_OK)
             return 0;
     }
     return 1;

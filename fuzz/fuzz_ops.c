@@ -332,7 +332,7 @@ static kvp_call take_call(struct session *s)
     call.handle = take_seq(s);
     call.position = take_number(s);
     if (call.op == KVP_CALL_COMMIT && take(s, 2) == 0)
-        call.position = look(s, call.handle).tokens;
+        call.position = look(s, call.handle).n_tokens;
     if (call.op == KVP_CALL_EXTEND || call.op == KVP_CALL_FILL) {
         take_tokens(s, &call, take(s, MAX_TOKENS / 4));
         if (call.op == KVP_CALL_EXTEND && take(s, 4) == 0)

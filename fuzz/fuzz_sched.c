@@ -262,7 +262,7 @@ static void check_known(struct session *s, const struct known *k)
     for (uint32_t i = 0; i < k->n_samples; i++) {
         kvp_sample_info sample;
         require(kvp_request_sample(s->sched, k->handle, i, &sample) == KVP_OK);
-        require(sample.tokens == k->n[i]);
+        require(sample.n_tokens == k->n[i]);
         require((int)sample.has_ended == k->has_ended[i]);
         require(kvp_request_tokens(s->sched, k->handle, i, (kvp_range){0, k->n[i]}, text) ==
                 KVP_OK);
@@ -317,7 +317,7 @@ static void check_step(struct session *s)
         kvp_seq_info info;
         require(k != NULL && !k->is_paused && item->n_tokens >= 1);
         require(kvp_seq_info_get(s->cache, item->seq, &info) == KVP_OK);
-        require(item->begin + item->n_tokens <= info.tokens);
+        require(item->begin + item->n_tokens <= info.n_tokens);
         require(item->begin <= info.computed_tokens && info.tag == k->arrival);
         require(memcmp(step->tokens + n_tokens, k->text[item->sample] + item->begin,
                        item->n_tokens * sizeof(int32_t)) == 0);

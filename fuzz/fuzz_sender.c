@@ -172,9 +172,9 @@ static void change_one(struct session *s, const struct named *k, uint32_t what)
     case 0: (void)kvp_seq_extend(s->cache, k->seq, take(s, 4) ? tokens : NULL, n, 0); break;
     case 1: (void)kvp_seq_extend(s->cache, k->seq, tokens, 1, n); break;
     case 2: (void)kvp_seq_fill(s->cache, k->seq, tokens, n); break;
-    case 3: (void)kvp_seq_commit(s->cache, k->seq, info.tokens - (n > 8 ? n - 8 : 0)); break;
-    case 4: (void)kvp_seq_truncate(s->cache, k->seq, info.tokens - n, NULL); break;
-    case 5: (void)kvp_seq_invalidate(s->cache, k->seq, info.tokens - n, NULL, 0, NULL); break;
+    case 3: (void)kvp_seq_commit(s->cache, k->seq, info.n_tokens - (n > 8 ? n - 8 : 0)); break;
+    case 4: (void)kvp_seq_truncate(s->cache, k->seq, info.n_tokens - n, NULL); break;
+    case 5: (void)kvp_seq_invalidate(s->cache, k->seq, info.n_tokens - n, NULL, 0, NULL); break;
     case 6: (void)kvp_seq_window(s->cache, k->seq, take(s, 3), window, NULL); break;
     case 7: grow_tree(s, k); break;
     default: accept_one(s, k); break;
@@ -232,7 +232,7 @@ static void make_message(struct session *s, struct message *m)
             (kvp_wire_item){.seq = s->ids[id].seq,
                             .worker_id = id,
                             .status = take(s, 8) == 7 ? 1 + take(s, 255) : 1,
-                            .step_tokens = take_step(s, info.tokens + info.tree_tokens),
+                            .step_tokens = take_step(s, info.n_tokens + info.tree_tokens),
                             .first_token = take(s, 4) == 0 ? KVP_END : 0};
     }
 }
@@ -265,13 +265,13 @@ static void compare(const struct session *s, const kvp_wire_item *item)
     require(kvp_seq_info_get(s->cache, item->seq, &info) == KVP_OK);
     require(kvp_wire_mirror_seq(s->mirror, item->worker_id, &told) == KVP_OK);
     require(told.status == item->status && told.step_tokens == item->step_tokens);
-    require(told.tokens == info.tokens && told.known_tokens == info.known_tokens);
+    require(told.n_tokens == info.n_tokens && told.known_tokens == info.known_tokens);
     require(told.computed_tokens == info.computed_tokens);
     require(told.tree_tokens == info.tree_tokens);
     for (uint32_t g = 0; g < s->config.n_groups; g++) {
         const int32_t *row;
         uint32_t n;
-        require(kvp_seq_row(s->cache, item->seq, g, &row, &n) == KVP_OK && n == told.blocks);
+        require(kvp_seq_row(s->cache, item->seq, g, &row, &n) == KVP_OK && n == told.n_blocks);
         require(memcmp(row, told.row + (size_t)g * s->config.max_row_blocks, n * sizeof *row) == 0);
     }
 }

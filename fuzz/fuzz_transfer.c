@@ -219,7 +219,7 @@ static void check(const struct world *w)
 {
     kvp_seq_info info;
     require(kvp_seq_info_get(w->b.cache, w->b.seq, &info) == KVP_OK);
-    require(info.computed_tokens == 0 && info.tokens == N_TOKENS);
+    require(info.computed_tokens == 0 && info.n_tokens == N_TOKENS);
     require(kvp_seq_info_get(w->a.cache, w->a.seq, &info) == KVP_OK);
     require(info.computed_tokens == N_TOKENS);
 }

@@ -24,14 +24,14 @@ static void check_state(const kvp_wire_mirror *mirror, const kvp_wire_config *co
         kvp_wire_seq seq;
         require(kvp_wire_mirror_seq(mirror, id, &seq) == KVP_OK);
         n_seqs += seq.status != 0;
-        require(seq.status != 0 || (seq.tokens == 0 && seq.blocks == 0));
-        require(seq.known_tokens <= seq.tokens && seq.computed_tokens <= seq.tokens);
-        require(seq.blocks <= config->max_row_blocks);
-        require((uint64_t)seq.blocks * config->block_tokens >=
-                (uint64_t)seq.tokens + seq.tree_tokens);
+        require(seq.status != 0 || (seq.n_tokens == 0 && seq.n_blocks == 0));
+        require(seq.known_tokens <= seq.n_tokens && seq.computed_tokens <= seq.n_tokens);
+        require(seq.n_blocks <= config->max_row_blocks);
+        require((uint64_t)seq.n_blocks * config->block_tokens >=
+                (uint64_t)seq.n_tokens + seq.tree_tokens);
         for (uint32_t group = 0; group < config->n_groups; group++) {
             const int32_t *row = seq.row + (size_t)group * config->max_row_blocks;
-            for (uint32_t i = 0; i < seq.blocks; i++)
+            for (uint32_t i = 0; i < seq.n_blocks; i++)
                 require(row[i] >= 0 && (uint32_t)row[i] < config->n_blocks);
             require(seq.windows[group].recent_tokens > 0 || seq.windows[group].sink_tokens == 0);
         }

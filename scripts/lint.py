@@ -66,7 +66,7 @@ MAY_INCLUDE = [
 # The three stages do not know each other, and one file tells the story: whoever is not listed here
 # may include at most one of them.
 STAGES = ["src/core/stages/prefix.h", "src/core/stages/pool.h", "src/core/stages/table.h"]
-MAY_INCLUDE_STAGES = ["src/core/cache/*", "src/core/seq/*", "src/core/calls/*",
+MAY_INCLUDE_STAGES = ["src/core/cache/*", "src/core/seq/*", "src/core/calls/*", "src/core/lend/*",
                       "src/core/meta/*", "src/core/snapshot/*", "test/*", "bench/*", "fuzz/*"]
 
 # The core decides and does nothing else: no input or output, no threads, no clock.

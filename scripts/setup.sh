@@ -98,13 +98,14 @@ missing_packages() {
     have python3 || echo python3
     missing_python_packages
     have spin || echo spin
-    # One call for all five when they are there: the usual case is the fast one.
-    if ! have_module libxxhash cmocka jansson ucx 'libcrypto >= 3.0'; then
+    # One call for all six when they are there: the usual case is the fast one.
+    if ! have_module libxxhash cmocka jansson ucx 'libcrypto >= 3.0' 'liburing >= 2.2'; then
         have_module libxxhash || echo libxxhash-dev
         have_module cmocka || echo libcmocka-dev
         have_module jansson || echo libjansson-dev
         have_module ucx || echo libucx-dev
         have_module 'libcrypto >= 3.0' || echo libssl-dev
+        have_module 'liburing >= 2.2' || echo liburing-dev
     fi
     if [ $want_fuzz = yes ]; then
         have clang || echo clang
@@ -133,7 +134,7 @@ missing_packages() {
     fi
 }
 
-# Without pkg-config nothing is known of the five libraries, so all are named; installing what is
+# Without pkg-config nothing is known of the six libraries, so all are named; installing what is
 # there already does no harm.
 missing=$(missing_packages | tr '\n' ' ')
 missing=${missing% }

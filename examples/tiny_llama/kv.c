@@ -126,8 +126,8 @@ static kvp_status create_meta(struct kv *kv, uint32_t g, const kvp_meta_sizes *s
 {
     struct kv_group *group = &kv->groups[g];
     size_t n_bytes;
-    group->csr.struct_size = sizeof group->csr;
-    group->windowed.struct_size = sizeof group->windowed;
+    group->csr = (kvp_meta_csr){.struct_size = sizeof group->csr};
+    group->windowed = (kvp_meta_windowed){.struct_size = sizeof group->windowed};
     kvp_status status = has_window(kv, g)
                             ? kvp_meta_place_windowed(&group->windowed, sizes, NULL, 0, &n_bytes)
                             : kvp_meta_place_csr(&group->csr, sizes, NULL, 0, &n_bytes);
@@ -158,7 +158,7 @@ static kvp_status create_arrays(struct kv *kv)
     size_t n_bytes;
     for (uint32_t g = 0; status == KVP_OK && g < kv->n_groups; g++)
         status = create_meta(kv, g, &sizes);
-    kv->tree.struct_size = sizeof kv->tree;
+    kv->tree = (kvp_meta_tree){.struct_size = sizeof kv->tree};
     if (status == KVP_OK)
         status = kvp_meta_place_tree(&kv->tree, &sizes, NULL, 0, &n_bytes);
     if (status != KVP_OK)

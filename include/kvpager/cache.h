@@ -34,7 +34,7 @@
  *   - This file describes one layer group without a window: group 0, the default. windows.h
  *     describes several groups and windows, trees.h token trees.
  *   - There are two tiers: the device, where sequences grow, and the host, if config.host_blocks is
- *     not 0 (swap.h). In this file, "block" means a block of the device.
+ *     not 0 (swap.h; for stores lend.h). In this file, "block" means a block of the device.
  *   - Work runs in the order in which it was ordered. So a released block may be taken at once, and
  *     what the plan writes can be hit at once. steps.h describes work that overlaps.
  *
@@ -103,16 +103,18 @@ typedef struct kvp_config {
     uint32_t test_hash_bits;    /* tests only: bits of the hash for look-ups, 1..32; 0 = all */
     const int32_t *uncached_tokens; /* [n_uncached_tokens] token ids that must never be matched or
                                        published; copied */
-    uint32_t host_blocks;   /* blocks of the host tier, null block included; 0: none (default), else
+    uint32_t host_blocks;     /* of the host tier, null block included; 0: none (default), else
                                2..2^31-1; with N fewer than 2^32-1 units of U; see swap.h */
-    uint32_t keep_evicted;  /* 1 (default): what is evicted from the device is kept on the host */
-    uint32_t steps;         /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
-    uint32_t max_steps_out; /* steps begun and not reported, 1..64; default 4; see steps.h */
-    uint32_t max_events;    /* events that are remembered; 0 (default): none are made; events.h */
+    uint32_t keep_evicted;    /* 1 (default): what is evicted from the device is kept on the host */
+    uint32_t steps;           /* KVP_STEPS_ORDERED, KVP_STEPS_OVERLAPPED */
+    uint32_t max_steps_out;   /* steps begun and not reported, 1..64; default 4; see steps.h */
+    uint32_t max_events;      /* events that are remembered; 0 (default): none are made; events.h */
     uint32_t max_tree_tokens; /* tokens of one sequence's tree, 0..65536; default 0; trees.h */
     uint32_t n_groups;        /* layer groups, 1..8; default 1; windows.h */
     kvp_window groups[KVP_GROUPS_MAX]; /* [n_groups] the window of each, {0, 0}: none */
-    uint32_t quotas; /* 1: quotas of namespaces can be set; default 0; quotas.h */
+    uint32_t quotas;                   /* 1: quotas of namespaces can be set; default 0; quotas.h */
+    uint32_t max_loads;   /* begun at once, with a host tier, 0..4096; default 0: none; lend.h */
+    uint32_t lent_blocks; /* most host blocks lent at once; 0 = half of them, with max_loads */
 } kvp_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -163,8 +165,7 @@ KVP_API kvp_status kvp_cache_reset(kvp_cache *cache);
 KVP_SIZED kvp_status kvp_cache_config(const kvp_cache *cache, kvp_config *out_config);
 
 /* Counters since creation, and gauges. */
-typedef struct kvp_stats {
-    /* gauges */
+typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t usable_blocks; /* N - 1 = free + cached + held + parked */
     uint64_t free_blocks;
     uint64_t cached_blocks;
@@ -177,13 +178,12 @@ typedef struct kvp_stats {
     uint64_t nodes_used; /* nodes alive, roots included */
     uint64_t nodes_total;
     uint64_t pending_copies;
-    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held; 0: no host tier */
+    uint64_t host_usable_blocks; /* host_blocks - 1 = host free + cached + held + loading; or 0 */
     uint64_t host_free_blocks;
     uint64_t host_cached_blocks;
-    uint64_t host_held_blocks; /* by swapped sequences, and by copies of steps that are out */
+    uint64_t host_held_blocks; /* by swapped sequences, copies of steps that are out, stores */
     uint64_t swapped_seqs;     /* of open_seqs */
     uint64_t steps_out;
-    /* counters */
     uint64_t opens; /* sequences opened (forks not counted) */
     uint64_t forks;
     uint64_t prompt_tokens;    /* tokens of all opens */
@@ -198,10 +198,9 @@ typedef struct kvp_stats {
     uint64_t private_units;    /* units filled that are not public: uncacheable */
     uint64_t unkept_units;     /* units filled while no node was free: tokens not kept */
     uint64_t hash_collisions;  /* look-ups in which an equal hash was not the same prefix */
-    uint64_t refused;          /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER (sequences of
-                                  a KVP_BATCH_EACH call that did are not counted) */
-    uint64_t host_tokens;      /* sum of kvp_open_info.host_tokens */
-    uint64_t swap_outs;        /* sequences */
+    uint64_t refused; /* calls that returned KVP_E_NO_BLOCKS or KVP_E_NEVER; no sequences of EACH */
+    uint64_t host_tokens; /* sum of kvp_open_info.host_tokens */
+    uint64_t swap_outs;   /* sequences */
     uint64_t swap_ins;
     uint64_t swapped_out_blocks;  /* copied by swap-outs */
     uint64_t swapped_in_blocks;   /* copied by swap-ins */
@@ -210,9 +209,19 @@ typedef struct kvp_stats {
     uint64_t host_evicted_blocks; /* cached host blocks whose content was dropped by a take */
     uint64_t steps;               /* begun */
     uint64_t failed_steps;
-    uint64_t dropped_blocks;  /* row entries that became null because of windows */
-    uint64_t tree_tokens;     /* added to trees */
-    uint64_t accepted_tokens; /* of trees, that became tokens of their sequences */
+    uint64_t dropped_blocks;      /* row entries that became null because of windows */
+    uint64_t tree_tokens;         /* added to trees */
+    uint64_t accepted_tokens;     /* of trees, that became tokens of their sequences */
+    uint64_t host_loading_blocks; /* gauge: loads fill them; lend.h */
+    uint64_t host_lent_blocks;    /* gauge: those, and the ones that stores read */
+    uint64_t open_loads;          /* gauge */
+    uint64_t plans_done;          /* plans that are over */
+    uint64_t plans;               /* taken; with overlapped steps: steps begun */
+    uint64_t loads;               /* begun */
+    uint64_t loaded_blocks;       /* by loads, and cached */
+    uint64_t dropped_loads;       /* blocks that were whole and not needed any more */
+    uint64_t failed_loads;        /* blocks that were not whole */
+    uint64_t mirrored_blocks;
 } kvp_stats;
 
 /* Read counters and gauges. Each number is right by itself, also beside a running call. Together
@@ -279,7 +288,7 @@ enum {
     KVP_OPEN_DEVICE_ONLY = 2u /* take no hit that would have to be copied from the host */
 };
 
-/* A prompt. Zero it, set struct_size = sizeof(kvp_prompt), then the fields. */
+/* A prompt. Initialise it by name: {.struct_size = sizeof(kvp_prompt), ...}. */
 typedef struct kvp_prompt {
     size_t struct_size;
     const int32_t *tokens;   /* [n_tokens]; NULL only when n_tokens is 0 */
@@ -393,7 +402,7 @@ KVP_SIZED kvp_status kvp_seq_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt 
 
 /* ------------------------------------------------------------------------- extend, fill, commit */
 
-/* A call for many sequences. Zero it, set struct_size = sizeof(kvp_batch), then the fields. */
+/* A call for many sequences. Initialise it by name: {.struct_size = sizeof(kvp_batch), ...}. */
 typedef struct kvp_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B */
@@ -507,6 +516,9 @@ KVP_API kvp_status kvp_seq_commit_many(kvp_cache *cache, const kvp_seq *seqs,
  * What a closed sequence left behind cannot be withdrawn. So if you commit ahead of the work, keep
  * the sequence open until the work has run, or flush.
  *
+ * This is also how one prefix is forgotten, on both tiers: open it, invalidate from the first token
+ * to forget, close. (docs/EMBEDDING.md, 10; kvp_ns_flush forgets a whole namespace.)
+ *
  * Gives:   out_seqs     [capacity] the sharing sequences, in the order of their places (a new
  *                       sequence gets the place freed last, else the lowest); NULL: capacity is 0
  *          out_n_seqs   how many there are, capacity 0 asks; NULL: capacity 0, and do not report
@@ -530,6 +542,11 @@ typedef struct kvp_released {
  * tokens = computed = at, no reserve and no writable slot. It has the parent's prompt and cached,
  * cut to at, its uncached ranges, retention class and namespace, and its keys as after
  * kvp_seq_truncate. Slots that the parent was given stay valid.
+ *
+ * A child shares KV, so there must be some: after an extend and before its commit the newest tokens
+ * have slots only, and KVP_END is refused. Fork before the extend, or after the commit, or at the
+ * computed tokens. (Else both would have the same step write the same slot, and a step that fails
+ * would leave the child with KV that was never written.)
  *
  * Takes:   at           0..computed of the parent, in tokens whose values are known; KVP_END: all
  *                       tokens (which then must be computed and known)
@@ -561,7 +578,7 @@ typedef struct kvp_seq_info {
     kvp_ns ns; /* as opened; may have been closed since */
     uint64_t tag;
     uint64_t row_version;   /* rises when an entry that was in the row is replaced or removed */
-    uint32_t tokens;        /* all tokens, with or without value */
+    uint32_t n_tokens;      /* all tokens, with or without value */
     uint32_t known_tokens;  /* those with a value */
     uint32_t prompt_tokens; /* given at open */
     uint32_t cached_tokens; /* not computed thanks to the cache, at open */
@@ -570,12 +587,12 @@ typedef struct kvp_seq_info {
     uint32_t public_tokens;   /* leading tokens in units that are, or once computed will be, matched
                                by others: a multiple of U. A flush does not show here */
     uint32_t kept_tokens;     /* leading tokens whose values the cache has: <= known_tokens */
-    uint32_t blocks;          /* length of the row */
+    uint32_t n_blocks;        /* length of the row */
     uint32_t stop;            /* KVP_STOP_... of the match at open; of the parent's for a fork */
     int32_t last_token; /* value of the last known token; -1 when there is none, or not kept */
     uint32_t retention;
     uint32_t tier;        /* KVP_HOST: swapped out, the row's ids are the host's */
-    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind `tokens`: trees.h */
+    uint32_t tree_tokens; /* tokens of its tree, not accepted yet, behind its tokens: trees.h */
 } kvp_seq_info;
 
 /* Read all that is known of a sequence, at one moment between two calls. Not recorded.
@@ -693,7 +710,9 @@ typedef struct kvp_copy {
  * destination block becomes free or is evicted before that, unless a later copy in the plan reads
  * the block. (A destination that becomes cached keeps its copy: its content can be hit.) Within a
  * phase no block is both source and destination, and none is a destination twice. A new phase
- * begins only where this requires it. Phases count from 0 in each plan.
+ * begins only where this requires it. Phases count from 0 in each plan. A plan has at most
+ * max_copies copies (kvp_cache_config). A smaller buffer is allowed: if it does not suffice, the
+ * plan stays whole and waits, and the call can be made again with room for out_n_copies.
  *
  * Takes:   capacity     of out_copies; 0 asks for the number only, and takes nothing
  * Gives:   out_copies   [out_n_copies]; out_n_copies is written also on KVP_E_TOO_SMALL

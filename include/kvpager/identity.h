@@ -1,4 +1,4 @@
-/* kvpager/identity.h: what stored KV is, so that it is never taken for something else.
+/* kvpager/identity.h: the identity of stored KV, so that it is never mistaken for other KV.
  *
  * KV in a store outlives the process that computed it. A reader must know that the same model
  * computed it, in the same format, for the same tokens after the same prefix:

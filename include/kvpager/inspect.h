@@ -50,12 +50,12 @@ typedef struct kvp_arena_seq {
     uint32_t
         ns; /* number of its namespace, as told before; UINT32_MAX: closed, or flushed, since */
     uint32_t tier; /* KVP_HOST: swapped out */
-    uint32_t tokens;
+    uint32_t n_tokens;
     uint32_t prompt_tokens;
     uint32_t cached_tokens;
     uint32_t computed_tokens;
     uint32_t tree_tokens;
-    uint32_t blocks; /* of its row */
+    uint32_t n_blocks; /* of its row */
 } kvp_arena_seq;
 
 typedef struct kvp_arena_options {

@@ -7,6 +7,7 @@
 #include "cache.h"
 #include "recording.h"
 #include "swap.h"
+#include "lend.h"
 #include "steps.h"
 #include "events.h"
 #include "windows.h"

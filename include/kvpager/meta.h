@@ -56,7 +56,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------ the batch */
 
-/* A batch. Zero it, set struct_size = sizeof(kvp_meta_batch), then the fields. */
+/* A batch. Initialise it by name: {.struct_size = sizeof(kvp_meta_batch), ...}. */
 typedef struct kvp_meta_batch {
     size_t struct_size;
     uint32_t n_seqs;          /* B, >= 1 */
@@ -88,7 +88,8 @@ KVP_API kvp_status kvp_meta_measure(kvp_cache *cache, const kvp_meta_batch *batc
 
 /* ---------------------------------------------------------------------------------------- dense */
 
-/* Padded table. Zero it, set struct_size, then the capacities and the arrays that are wanted. */
+/* Padded table. Initialise it by name: {.struct_size = sizeof(kvp_meta_dense), ...},
+ * with the capacities and the arrays that are wanted. */
 typedef struct kvp_meta_dense {
     size_t struct_size;
     uint32_t row_stride;   /* entries from one row to the next, >= M; rows are padded with 0 */

@@ -7,9 +7,10 @@
  *
  * Not recorded are calls refused for a NULL pointer or a wrong struct_size, destroy, record_start,
  * recover and checks (kvp_prompt_check). Reads that may run beside a change are not recorded either
- * (kvp_seq_info_get, kvp_events_read). Other reads write to a running recording, so they need
- * exclusive access to the cache. Handles in a log are portable: they lack the cache's number, so
- * they are equal in every run.
+ * (kvp_seq_info_get, kvp_events_read), nor those by which a store looks for work (kvp_cold_end,
+ * kvp_block_origin_get, kvp_block_prefix, kvp_block_keys). Other reads write to a running
+ * recording, so they need exclusive access to the cache. Handles in a log are portable: they lack
+ * the cache's number, so they are equal in every run.
  *
  * The bytes (little-endian; v = unsigned LEB128 varint; see docs/OPLOG.md):
  *   "kvplog4\n", configuration, then records: op (1 byte), arguments, status, results.
@@ -21,6 +22,7 @@
 #include "cache.h"
 #include "recording.h"
 #include "events.h"
+#include "lend.h"
 #include "quotas.h"
 #include "steps.h"
 #include "swap.h"
@@ -31,7 +33,8 @@
 extern "C" {
 #endif
 
-/* Every call on a cache that kvp_call_run makes; 16 and 42 are in no log. Numbers are frozen;
+/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 58 on are
+ * in no log. Numbers are frozen;
  * append only. X(NAME, number, text) */
 #define KVP_CALL_TABLE(X)                                                                          \
     X(NS_OPEN, 1, "ns_open")                                                                       \
@@ -83,7 +86,17 @@ extern "C" {
     X(ACCEPT, 47, "seq_accept")                                                                    \
     X(TREE, 48, "seq_tree")                                                                        \
     X(NS_QUOTA, 49, "ns_quota")                                                                    \
-    X(NS_INFO, 50, "ns_info_get")
+    X(NS_INFO, 50, "ns_info_get")                                                                  \
+    X(PLAN_DONE, 51, "plan_done")                                                                  \
+    X(MIRROR, 52, "mirror")                                                                        \
+    X(BLOCKS_LEND, 53, "blocks_lend")                                                              \
+    X(BLOCKS_RETURN, 54, "blocks_return")                                                          \
+    X(LOAD_BEGIN, 55, "load_begin")                                                                \
+    X(LOAD_DONE, 56, "load_done")                                                                  \
+    X(LOAD_CANCEL, 57, "load_cancel")                                                              \
+    X(COLD_END, 58, "cold_end")                                                                    \
+    X(BLOCK_ORIGIN, 59, "block_origin_get")                                                        \
+    X(BLOCK_PREFIX, 60, "block_prefix")
 
 /* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
  * the release that wrote them. */
@@ -102,22 +115,24 @@ typedef struct kvp_call {
     uint32_t count;    /* n_tokens of seq_tokens, slots; ns_quota: n_blocks; else the capacity of
                           what is asked for:
                           max_moves of accept, which counts as n_seqs x max_tree_tokens when it
-                          is more */
+                          is more; mirror, load_begin: spare_blocks */
     uint32_t group;
-    uint32_t tier; /* block_info_get, block_tokens, ns_quota */
+    uint32_t tier; /* block_info_get, block_tokens, ns_quota; cold_end, block_origin_get, _prefix */
     int32_t block;
     uint32_t reserve_tokens;
     uint32_t flags; /* of the prompt or the batch */
     uint32_t retention;
     uint64_t tag;
-    uint64_t number;       /* step_commit, done, failed: the step; events_read: from */
-    kvp_range range;       /* retain, uncache */
+    uint64_t number;       /* step_commit, done, failed: the step; events_read: from; plan_done;
+                              load_done, load_cancel: the load; cold_end: the cursor's generation */
+    kvp_range range;       /* retain, uncache; load_begin: entries */
     uint32_t no_report;    /* invalidate, step_failed: 1 when out_n_seqs was NULL */
     uint32_t with_tokens;  /* events_*, seq_tree: 1 when out_tokens was given */
     uint32_t with_parents; /* seq_tree: 1 when out_parents was given */
     kvp_window window;
 
-    const int32_t *tokens;  /* [n_tokens]; NULL: values not given (extend) */
+    const int32_t *tokens;  /* [n_tokens]; NULL: values not given (extend); mirror, blocks_*: the
+                               blocks */
     uint32_t n_tokens;      /* open, match, extend, fill: how many; batches: the sum of counts */
     const int32_t *parents; /* [n_tokens] extend_tree; or NULL */
     const kvp_hash *hashes; /* [n_hashes] or NULL */
@@ -130,7 +145,7 @@ typedef struct kvp_call {
     const uint32_t *counts;  /* [n_seqs] batches: new tokens, or commit positions; NULL: one each */
     const int32_t *leaves;   /* [n_seqs] accept */
     uint32_t n_seqs;
-    const uint8_t *name; /* [name_bytes] */
+    const uint8_t *name; /* [name_bytes]; load_done: what is whole */
     uint32_t name_bytes;
 } kvp_call;
 
@@ -140,7 +155,8 @@ typedef struct kvp_outcome {
     kvp_status status;
     uint64_t handle; /* new namespace or sequence, portable bits */
     uint64_t number; /* step_begin: the step; step_done: the newest that has taken effect;
-                        events_snapshot: of the newest event, also on KVP_E_TOO_SMALL */
+                        events_snapshot: of the newest event, also on KVP_E_TOO_SMALL; cold_end:
+                        the cursor's generation */
     union {
         kvp_open_info open; /* open, match */
         kvp_released released;
@@ -153,11 +169,17 @@ typedef struct kvp_outcome {
         kvp_violation violation;
         kvp_window_info window;
         kvp_ns_info ns;
+        kvp_load load; /* load_begin: what is written, but for `blocks` */
+        kvp_loaded loaded;
+        kvp_mirrored mirrored;
+        kvp_block_origin origin; /* .ns in portable bits */
+        kvp_cold_cursor cursor;
         uint64_t room[128];
     } u;
     uint32_t n;          /* entries of the array that the call gives; accept: for each group */
-    const int32_t *i32;  /* row, tokens; statuses of a batch with KVP_BATCH_EACH; with_tokens: those
-                            of events, [n x U], 0 where an event has none */
+    const int32_t *i32;  /* row, tokens; mirror, load_begin: host blocks; statuses of a batch with
+                            KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event
+                            has none */
     const int64_t *i64;  /* slots */
     const uint64_t *u64; /* invalidate, step_failed: portable handles */
     const kvp_copy *copies;
@@ -167,6 +189,7 @@ typedef struct kvp_outcome {
     const kvp_slot_move *moves; /* accept: [n_groups, n] */
     void *storage;              /* kvp_outcome_free */
     size_t storage_bytes;
+    const kvp_cold *cold;
 } kvp_outcome;
 
 /* Name a call, as in "seq_open"; "?" for a number that is none. Static text. */

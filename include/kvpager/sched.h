@@ -237,7 +237,7 @@ enum {
     KVP_SUBMIT_BORROW = 1u /* prompt->tokens stays the caller's, unchanged until the request ends */
 };
 
-/* A request. Zero it, set struct_size = sizeof(kvp_submission), then the fields. */
+/* A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}. */
 typedef struct kvp_submission {
     size_t struct_size;
     const kvp_prompt *prompt; /* at least one token, reserve_tokens 0. Read during the call; its
@@ -484,7 +484,7 @@ KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request re
 typedef struct kvp_sample_info {
     kvp_seq seq; /* all zero when none is open; of a swapped request, on the host */
     uint32_t has_ended;
-    uint32_t tokens;          /* prompt and generated; the newest one included */
+    uint32_t n_tokens;        /* prompt and generated; the newest one included */
     uint32_t computed_tokens; /* steps that are out not counted; 0 when no sequence is open */
 } kvp_sample_info;
 

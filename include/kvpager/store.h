@@ -37,7 +37,9 @@
  *
  * Back ends, by the URL's scheme:
  *
- *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take
+ *   file:PATH?size=BYTES    in a directory; size is the most that all below PATH may take.
+ *                           engine=io_uring or engine=threads says how it reads and writes;
+ *                           engine=auto (default): by io_uring where the system allows it
  *   memory:?size=BYTES      in this process; for tests, and to try
  *
  * and further limits, for both:
@@ -109,6 +111,15 @@ KVP_API void kvp_store_close(kvp_store *store);
 
 /* Tell the number of blocks of a record, as configured or chosen. Thread: any. */
 KVP_API uint32_t kvp_store_record_blocks(const kvp_store *store);
+
+/* Describe how a store does its work here and what it has to go without, for people and logs:
+ * "io_uring; past the page cache". docs/STORES.md has what it may say. Programs do not parse it.
+ *
+ * Takes:   text_bytes   capacity of out_text, 1..; 300 are always enough
+ * Gives:   out_text     cut to text_bytes
+ * Returns: KVP_OK; KVP_E_ARG
+ * Thread:  any. Blocks: never. Cost: O(1) */
+KVP_API kvp_status kvp_store_describe(const kvp_store *store, char *out_text, size_t text_bytes);
 
 /* ----------------------------------------------------------------------------------- operations */
 
@@ -256,6 +267,8 @@ typedef struct kvp_store_stats {
     uint64_t records; /* there now */
     uint64_t bytes;   /* that they take, headers included */
     uint64_t size;    /* limit of bytes */
+    uint64_t retired; /* places that could not be read or written, and are not used again until the
+                         store is opened anew: at most an eighth of all */
     uint64_t queued;  /* accepted and not ended */
     uint64_t away_ns; /* for how long the store is left alone from now on; 0: it is used */
     /* counters */
@@ -280,6 +293,8 @@ typedef struct kvp_store_stats {
     uint64_t get_ns[KVP_STORE_LATENCIES]; /* gets by time from accepted to ended: bucket b counts
                                              those below 2^(b+10) ns, the last all others */
     uint64_t put_ns[KVP_STORE_LATENCIES];
+    uint64_t staged; /* puts and gets whose blocks were copied on their way, because an address or
+                        block_bytes is no multiple of 4096 */
 } kvp_store_stats;
 
 /* Read gauges and counters. Each number is right by itself.

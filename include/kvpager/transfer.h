@@ -244,7 +244,7 @@ KVP_API kvp_status kvp_receiver_detach(kvp_receiver *receiver, uint32_t link);
  * Returns: KVP_OK; KVP_E_PEER, KVP_E_IO: broken, found by progress; KVP_E_ARG: no such link */
 KVP_API kvp_status kvp_receiver_link(const kvp_receiver *receiver, uint32_t link);
 
-/* What is to be received. Zero it, set struct_size = sizeof(kvp_receive), then the fields. */
+/* What is to be received. Initialise it by name: {.struct_size = sizeof(kvp_receive), ...}. */
 typedef struct kvp_receive {
     size_t struct_size;
     kvp_seq seq;  /* its tokens from computed on; their slots must be writable, as they are
@@ -359,7 +359,7 @@ KVP_API kvp_status kvp_sender_link(const kvp_sender *sender, uint32_t link);
 /* All layers of the memory: for kvp_sender_ready. */
 #define KVP_LAYERS_ALL UINT32_MAX
 
-/* What is to be sent. Zero it, set struct_size = sizeof(kvp_send), then the fields. */
+/* What is to be sent. Initialise it by name: {.struct_size = sizeof(kvp_send), ...}. */
 typedef struct kvp_send {
     size_t struct_size;
     kvp_seq seq;        /* kept open until the transfer is SENT at least */

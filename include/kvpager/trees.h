@@ -57,7 +57,7 @@ extern "C" {
 KVP_API kvp_status kvp_seq_extend_tree(kvp_cache *cache, const kvp_batch *batch,
                                        const int32_t *parents);
 
-/* What is accepted. Zero it, set struct_size = sizeof(kvp_accept), then the fields. */
+/* What is accepted. Initialise it by name: {.struct_size = sizeof(kvp_accept), ...}. */
 typedef struct kvp_accept {
     size_t struct_size;
     uint32_t n_seqs;     /* B */

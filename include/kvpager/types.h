@@ -12,6 +12,14 @@
  *   free       no content
  *   sealed     slots whose KV is computed and attached to a node: never written while attached
  *
+ * Structs that a caller fills. If there is an init function (kvp_config_init), call it, then set
+ * fields: it has defaults that are not 0. Every other struct is initialised by name, and fields
+ * that are left out are 0, the default:
+ *
+ *   kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10};
+ *
+ * (C++ before C++20: {} first, then the fields.)
+ *
  * Sizes. If a call fills an array and takes its `capacity`, capacity 0 asks for the size. Then the
  * array may be NULL, the call gives the size needed, and the status is KVP_OK. Nothing is taken,
  * begun, changed or written, and kvp_cache_shortage keeps its answer. Other mistakes in the call

@@ -116,7 +116,7 @@ KVP_API kvp_status kvp_wire_sender_create(const kvp_wire_config *config, const k
 /* Destroy a sender. NULL is ignored. Its cache is not touched. */
 KVP_API void kvp_wire_sender_destroy(kvp_wire_sender *sender);
 
-/* One sequence of a step. Zero it, then the fields. */
+/* One sequence of a step. Initialise it by name: {.seq = ..., ...}. */
 typedef struct kvp_wire_item {
     kvp_seq seq;
     uint32_t worker_id;    /* 0..max_seqs-1 */
@@ -134,7 +134,7 @@ enum {
     KVP_WIRE_FULL = 1u /* assume nothing: items are all there is; sequences not named are gone */
 };
 
-/* What a message is made of. Zero it, set struct_size = sizeof(kvp_wire_step), then the fields. */
+/* What a message is made of. Initialise it by name: {.struct_size = sizeof(kvp_wire_step), ...}. */
 typedef struct kvp_wire_step {
     size_t struct_size;
     uint32_t flags; /* KVP_WIRE_FULL; implied for a sender's first message */
@@ -280,18 +280,18 @@ KVP_SIZED kvp_status kvp_wire_mirror_info(const kvp_wire_mirror *mirror,
 /* A sequence as the worker knows it: the words of kvp_seq_info. */
 typedef struct kvp_wire_seq {
     uint32_t status; /* as the scheduler's; 0: no sequence has this id, and all else is 0 */
-    uint32_t tokens;
+    uint32_t n_tokens;
     uint32_t known_tokens;
     uint32_t computed_tokens;
     uint32_t cached_tokens;
     uint32_t step_tokens;
     int32_t last_token;
-    uint32_t blocks;
-    const int32_t *row; /* [blocks] of group 0, in the mirror: at the same address for the same
+    uint32_t n_blocks;
+    const int32_t *row; /* [n_blocks] of group 0, in the mirror: at the same address for the same
                            worker id; the next group's is max_row_blocks apart, the next id's
                            n_groups x max_row_blocks */
     const kvp_window *windows;   /* [n_groups] in force; {0, 0}: none */
-    uint32_t tree_tokens;        /* of its tree, behind `tokens` */
+    uint32_t tree_tokens;        /* of its tree, behind its tokens */
     const int32_t *node_tokens;  /* [tree_tokens] */
     const int32_t *node_parents; /* [tree_tokens] as kvp_seq_tree gives them */
 } kvp_wire_seq;

@@ -45,6 +45,8 @@ from ._hashing import hash_units as hash_units
 from ._hashing import random_seed as random_seed
 from ._inspect import ArenaReport as ArenaReport
 from ._inspect import arena_inspect as arena_inspect
+from ._lend import COLD_DTYPE as COLD_DTYPE
+from ._lend import Load as Load
 from ._memory import SLOT_MOVE_DTYPE as SLOT_MOVE_DTYPE
 from ._memory import Copier as Copier
 from ._memory import Layer as Layer

@@ -19,6 +19,7 @@ from ._core import (I32, NULL, U8, Handle, I32Array, Ints, Struct, U64Array, Unc
                     same_length, seqs_of, set_fields, struct_dtype, text_of, u32, why)
 from ._core import fail as plain_fail
 from ._errors import ArgError, CorruptError, HandleError, TooSmallError
+from ._lend import Lending
 from ._native import ffi, lib
 from ._records import Admission, BlockInfo, ConfigFields, Shortage, Stats, Window
 from ._sequence import Namespace, Sequence, accept, extend_tree, fail, handle_of
@@ -36,7 +37,7 @@ _extend_many, _fill_many, _commit_many = calls.extend_many, calls.fill_many, cal
 _no_numbers = (TypeError, OverflowError)
 
 
-class Cache(Tiers, Snapshots, Uncopied):
+class Cache(Tiers, Lending, Snapshots, Uncopied):
     """One cache: the bookkeeping of a pool of KV blocks. It holds no KV memory.
 
     Keywords are the fields of kvp_config, see ConfigFields: n_blocks, block_tokens, unit_tokens,

@@ -269,7 +269,7 @@ class Scheduler(Uncopied):
                end: int | None = None) -> I32Array:
         """Tokens of a sample, prompt and generated: positions [begin, end), a fresh [n] i32."""
         if end is None:
-            end = self.sample_info(request, sample).tokens
+            end = self.sample_info(request, sample).n_tokens
         try:
             room = np.empty(max(end - begin, 0), I32)
             status = lib.kvpg_request_tokens(self._o, request, sample, begin, end,

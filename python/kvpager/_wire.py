@@ -51,10 +51,10 @@ class News(NamedTuple):
 
 
 class WorkerSeq(NamedTuple):
-    """A sequence as a worker knows it; row [blocks] i32. status 0: no sequence has this id."""
+    """A sequence as a worker knows it; row [n_blocks] i32. status 0: no sequence has this id."""
 
     status: int
-    tokens: int
+    n_tokens: int
     known_tokens: int
     computed_tokens: int
     cached_tokens: int
@@ -220,9 +220,9 @@ class Mirror(_Closing):
                 raise bad_number(error, worker_id=worker_id) from None
             if status:
                 fail(status, "Mirror.seq", worker_id=worker_id)
-            return WorkerSeq(room.status, room.tokens, room.known_tokens, room.computed_tokens,
+            return WorkerSeq(room.status, room.n_tokens, room.known_tokens, room.computed_tokens,
                              room.cached_tokens, room.step_tokens, room.last_token,
-                             copied(room.row, room.blocks, I32))
+                             copied(room.row, room.n_blocks, I32))
 
     def info(self) -> WireMirrorState:
         """Where the mirror stands: epoch (0: waits for a full message), number, n_seqs."""

@@ -78,7 +78,8 @@ class World:
 
     def __init__(self) -> None:
         self.cache = Cache(n_blocks=64, block_tokens=4, max_seqs=16, host_blocks=16, max_events=16,
-                           max_tree_tokens=16, groups=[(0, 0), (4, 64)], quotas=1)
+                           max_tree_tokens=16, groups=[(0, 0), (4, 64)], quotas=1,
+                           max_loads=2)
         self.ns = self.cache.namespace("m")
         self.seqs = [self.ns.open(range(10)), self.ns.open(range(100, 107))]
         for seq, n in zip(self.seqs, (10, 7)):
@@ -93,7 +94,7 @@ class World:
     def state(self) -> Any:
         self.cache.check()
         self.scheduler.check()
-        stats = self.cache.stats()._replace(refused=0)
+        stats = self.cache.stats()._replace(refused=0, plans=0)
         return stats, self.scheduler.stats()._replace(refused=0), [s.info() for s in self.seqs]
 
 
@@ -199,6 +200,26 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
     "Cache.events": (lambda w, a: w.cache.events(a.get("start", 1), a.get("capacity", 2),
                                                  a.get("tokens")),
                      {"start": "number", "capacity": "number", "tokens": "room for i32"}),
+    "Cache.cold_end": (lambda w, a: w.cache.cold_end(a.get("tier", 1), a.get("capacity", 4)),
+                       {"tier": "number", "capacity": "number"}),
+    "Cache.block_origin": (lambda w, a: w.cache.block_origin(a.get("block", 1), a.get("tier", 0)),
+                           {"block": "number", "tier": "number"}),
+    "Cache.block_prefix": (lambda w, a: w.cache.block_prefix(a.get("block", 1), a.get("tier", 0)),
+                           {"block": "number", "tier": "number"}),
+    "Cache.block_keys": (lambda w, a: w.cache.block_keys(a.get("block", 1), a.get("tier", 0)),
+                         {"block": "number", "tier": "number"}),
+    "Cache.plan_done": (lambda w, a: w.cache.plan_done(a["n_plans"]), {"n_plans": "number"}),
+    "Cache.mirror": (lambda w, a: w.cache.mirror(a.get("blocks", [1]), a.get("spare", 99)),
+                     {"blocks": "tokens", "spare": "number"}),
+    "Cache.lend": (lambda w, a: w.cache.lend(a["blocks"]), {"blocks": "tokens"}),
+    "Cache.give_back": (lambda w, a: w.cache.give_back(a["blocks"]), {"blocks": "tokens"}),
+    "Cache.load_begin": (lambda w, a: w.cache.load_begin(
+        w.ns, a.get("tokens", range(8)), a.get("begin", 0), a.get("end", 1),
+        group=a.get("group", 0), spare=a.get("spare", 0)),
+        {"tokens": "tokens", "begin": "number", "end": "number", "group": "number",
+         "spare": "number"}),
+    "Cache.load_done": (lambda w, a: w.cache.load_done(a["load"], [1]), {"load": "number"}),
+    "Cache.load_cancel": (lambda w, a: w.cache.load_cancel(a["load"]), {"load": "number"}),
     "Cache.seq": (lambda w, a: w.cache.seq(a["handle"]).info(), {"handle": "number"}),
     "CsrBuffers": (lambda w, a: CsrBuffers(**{"max_seqs": 1, "max_tokens": 1, "max_entries": 1,
                                               **a}),
@@ -319,7 +340,7 @@ def test_beside_another_thread() -> None:
     assert lib.kvpy_object_lock(world.cache._o) == 0
     try:
         CALLS["Cache.events"][0](world, good_arguments("Cache.events"))
-        assert world.seqs[0].info().tokens > 0
+        assert world.seqs[0].info().n_tokens > 0
     finally:
         lib.kvpy_object_unlock(world.cache._o)
 
@@ -352,7 +373,7 @@ def test_every_public_method_is_in_the_table() -> None:
     """A method that is new has to be added here."""
     special = {"Cache": {"close", "closed", "reset", "stats", "shortage", "namespace",
                          "save", "load", "evicted", "record", "events_snapshot", "step_begin",
-                         "recover", "sequences"},
+                         "recover", "sequences", "cold_cursor"},
                "Namespace": {"flush", "close", "handle", "info"},
                "Sequence": {"opened", "cached_tokens", "info", "close", "handle"},
                "Scheduler": {"close", "step", "fail", "stats", "check"}}

@@ -216,7 +216,7 @@ def test_a_random_seed_makes_other_hashes() -> None:
 def test_extend_unknown_and_fill(cache: Cache, ns: Namespace) -> None:
     seq = ns.open([1, 2])
     seq.extend_unknown(3)
-    assert (seq.info().tokens, seq.info().known_tokens) == (5, 2)
+    assert (seq.info().n_tokens, seq.info().known_tokens) == (5, 2)
     with pytest.raises(kvpager.UnknownError):
         seq.tokens(0, 5)
     seq.fill([3])
@@ -458,3 +458,47 @@ def test_helpers() -> None:
     assert kvpager.blocks_for_append(16, 33, 16) == 1
     assert kvpager.__version__ == "0.2.0"
     assert kvpager.STOP_MISS == 1 and kvpager.END == 2 ** 32 - 1
+
+
+def test_a_prefix_goes_to_a_store_and_comes_back() -> None:
+    """What lend.h is for, with a dict for the store."""
+    tokens = np.arange(8, dtype=np.int32)
+    with kvpager.Cache(n_blocks=8, block_tokens=4, host_blocks=8, max_loads=2, max_unit_keys=2,
+                       max_seqs=2) as cache:
+        space = cache.namespace("model")
+        key = kvpager.Key(7, 1, 6, b"image")
+        seq = space.open(kvpager.Prompt(tokens, keys=[key]))
+        seq.commit(8)
+        host, mirrored = cache.mirror(seq.row())
+        assert mirrored.copied == 2 and len(host) == 2
+        with pytest.raises(kvpager.InFlightError):
+            cache.lend(host)
+        assert len(cache.plan_take()) == 2
+        cache.plan_done(1)
+        cold = cache.cold_end()
+        assert sorted(cold["block"]) == sorted(host) and cold["elsewhere"].all()
+        cache.lend(host)
+        origin = cache.block_origin(int(host[1]))
+        assert (origin.first, origin.n_tokens, origin.n_keys) == (4, 8, 1)
+        assert origin.ns == space.handle and origin.written == 1
+        assert cache.block_prefix(int(host[1])).tolist() == tokens.tolist()
+        assert cache.block_keys(int(host[1])) == [kvpager.Key(7, 1, 5, b"image")]
+        cache.give_back(host)
+        with pytest.raises(kvpager.ArgError):
+            cache.give_back(host)
+        seq.close()
+        cache.reset()
+
+        prompt = kvpager.Prompt(tokens, keys=[key])
+        load = cache.load_begin(space, prompt, 0, 2)
+        assert (load.number, load.after, load.found) == (1, 0, 0) and load.blocks.all()
+        other = cache.load_begin(space, prompt, 0, 2)
+        assert (other.number, other.elsewhere) == (0, 2)
+        assert space.match(prompt).hit_tokens == 0
+        assert cache.stats().host_loading_blocks == 2
+        assert cache.load_done(load.number, [1, 0]) == (1, 0, 1, 0)
+        assert space.match(prompt).hit_tokens == 4
+        again = cache.load_begin(space, prompt, 0, 2)
+        assert again.found == 1 and again.blocks[0] == 0
+        cache.load_cancel(again.number)
+        assert cache.cold_end(capacity=0).shape == (0,)

@@ -63,7 +63,7 @@ def test_of_a_mapping_a_view_and_a_file(arena: Any) -> None:
 
         same(arena_inspect(given, tell=tell, tell_seq=seqs.append), cache)
         assert sorted(names) == [b"closed", b"open"] and blocks
-        assert [(s.tag, s.tokens, s.computed_tokens, s.blocks) for s in seqs] == [(77, 10, 6, 3)]
+        assert [(s.tag, s.n_tokens, s.computed_tokens, s.n_blocks) for s in seqs] == [(77, 10, 6, 3)]
 
 
 def test_memory(arena: Any) -> None:

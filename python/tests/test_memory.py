@@ -134,7 +134,7 @@ def test_torch_uses_it_in_place() -> None:
     with pytest.raises(ValueError, match=r"tensors\[1\]: the tensor is not contiguous"):
         Memory.wrap(made, [tensors[0], tensors[1].transpose(0, 1)])
     cache = Cache(n_blocks=9)
-    assert cache.namespace().open(torch.arange(5, dtype=torch.int32)).info().tokens == 5
+    assert cache.namespace().open(torch.arange(5, dtype=torch.int32)).info().n_tokens == 5
     with pytest.raises(TypeError, match="tokens"):
         cache.namespace().open(torch.arange(5))
 

@@ -53,7 +53,7 @@ def test_csr_buffers_again_and_again(cache: Cache) -> None:
         for got, want in ((np.asarray(a), np.asarray(b)) for a, b in pairs):
             assert got.tolist() == want.tolist()
             assert np.shares_memory(got, buffers.buffer)
-        cache.commit_many(handles, np.array([s.info().tokens for s in seqs], np.uint32))
+        cache.commit_many(handles, np.array([s.info().n_tokens for s in seqs], np.uint32))
         cache.extend_many(handles, [1, 2, 3])
     with pytest.raises(kvpager.TooSmallError, match="seqs"):
         kvpager.CsrBuffers(2, 8, 64).fill(cache, handles)

@@ -97,7 +97,7 @@ class World:
     def state(self) -> Any:
         self.cache.check()
         self.scheduler.check()
-        return (self.cache.stats()._replace(refused=0), self.seq.info(),
+        return (self.cache.stats()._replace(refused=0, plans=0), self.seq.info(),
                 self.scheduler.stats()._replace(refused=0))
 
     def attention(self, **changed: Any) -> Any:

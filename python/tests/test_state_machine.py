@@ -165,7 +165,7 @@ class Machine(RuleBasedStateMachine):
     def every_sequence_finds_its_own_kv(self) -> None:
         for seq, (space, model) in self.live.items():
             info = seq.info()
-            assert (info.tokens, info.computed_tokens) == (len(model.tokens), model.computed)
+            assert (info.n_tokens, info.computed_tokens) == (len(model.tokens), model.computed)
             assert seq.tokens().tolist() == model.tokens
             row = seq.row().tolist()
             assert len(row) == -(-len(model.tokens) // S)

@@ -106,7 +106,7 @@ def test_trees_of_many() -> None:
         cache.extend_tree(seqs[:2], [9] * 100 + [8] * 2, chain + [0, 1], n_tokens=[100, 2])
         moves = cache.accept(seqs, [100, 2, -1])
         assert moves.shape == (2, 100) and moves.dtype == kvpager.SLOT_MOVE_DTYPE
-        assert [seq.info().tokens for seq in seqs] == [103, 6, 3]
+        assert [seq.info().n_tokens for seq in seqs] == [103, 6, 3]
         buffers = kvpager.TreeBuffers(max_seqs=3, max_nodes=8, max_mask_bytes=0)
         cache.extend_tree(seqs, [4, 5, 6], [-1, -1, -1])
         buffers.fill(cache, seqs)

@@ -21,7 +21,7 @@ def test_mirror_follows() -> None:
     assert news.full and [item.worker_id for item in news.items] == [0, 3]
     assert news.items[1].values.tolist() == list(range(100, 105))
     for step in range(12):
-        cache.commit_many([a, b], [a.info().tokens, b.info().tokens])
+        cache.commit_many([a, b], [a.info().n_tokens, b.info().n_tokens])
         cache.extend_many([a, b], [step, step + 50])
         news = mirror.apply(sender.encode([a, b], [0, 3], statuses=[1, 1], step_tokens=[1, 1],
                                           copies=cache.plan_take()))
@@ -29,7 +29,7 @@ def test_mirror_follows() -> None:
         for seq, worker_id in ((a, 0), (b, 3)):
             known = mirror.seq(worker_id)
             assert known.row.tolist() == seq.row().tolist()
-            assert (known.tokens, known.last_token) == (seq.info().tokens, seq.info().last_token)
+            assert (known.n_tokens, known.last_token) == (seq.info().n_tokens, seq.info().last_token)
         assert mirror.digest() == sender.digest()
     a.close()
     news = mirror.apply(sender.encode([b], [3], statuses=[1], closed=[0]))

@@ -59,13 +59,11 @@ void kvpi_unmap(void *memory, size_t bytes)
     (void)munmap(memory, bytes);
 }
 
-/* Whatever the structures' fields are, their bytes are such words. */
 typedef uint32_t __attribute__((may_alias)) word;
-typedef uint64_t __attribute__((may_alias)) long_word;
 
 static int is_long(const void *address)
 {
-    return (uintptr_t)address % sizeof(long_word) == 0;
+    return (uintptr_t)address % sizeof(kvpi_long_word) == 0;
 }
 
 void kvpi_store_words(void *to, const void *from, size_t n_bytes)
@@ -73,10 +71,10 @@ void kvpi_store_words(void *to, const void *from, size_t n_bytes)
     char *t = to;
     const char *f = from;
     size_t i = 0;
-    for (; is_long(t) && i + sizeof(long_word) <= n_bytes; i += sizeof(long_word)) {
-        long_word value;
+    for (; is_long(t) && i + sizeof(kvpi_long_word) <= n_bytes; i += sizeof(kvpi_long_word)) {
+        kvpi_long_word value;
         memcpy(&value, f + i, sizeof(value));
-        __atomic_store_n((long_word *)(void *)(t + i), value, __ATOMIC_RELAXED);
+        __atomic_store_n((kvpi_long_word *)(void *)(t + i), value, __ATOMIC_RELAXED);
     }
     for (; i < n_bytes; i += sizeof(word)) {
         word value;
@@ -90,9 +88,9 @@ void kvpi_load_words(void *to, const void *from, size_t n_bytes)
     char *t = to;
     const char *f = from;
     size_t i = 0;
-    for (; is_long(f) && i + sizeof(long_word) <= n_bytes; i += sizeof(long_word)) {
-        const long_word value =
-            __atomic_load_n((const long_word *)(const void *)(f + i), __ATOMIC_RELAXED);
+    for (; is_long(f) && i + sizeof(kvpi_long_word) <= n_bytes; i += sizeof(kvpi_long_word)) {
+        const kvpi_long_word value =
+            __atomic_load_n((const kvpi_long_word *)(const void *)(f + i), __ATOMIC_RELAXED);
         memcpy(t + i, &value, sizeof(value));
     }
     for (; i < n_bytes; i += sizeof(word)) {

@@ -44,6 +44,11 @@ static inline void kvpi_prefetch(const void *address)
     __builtin_prefetch(address);
 }
 
+static inline uint64_t kvpi_min_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static inline uint32_t kvpi_min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -111,6 +116,20 @@ static inline void kvpi_set32(uint32_t *field, uint32_t value)
 static inline void kvpi_set16(uint16_t *field, uint16_t value)
 {
     __atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+
+/* Whatever a structure's fields are, its bytes are such words. */
+typedef uint64_t __attribute__((may_alias)) kvpi_long_word;
+
+/* Store a structure of long words that other threads read meanwhile. With n_bytes known to the
+ * compiler it takes two instructions a word. */
+static inline void kvpi_store_long_words(void *to, const void *from, size_t n_bytes)
+{
+    kvpi_long_word *t = to;
+    const kvpi_long_word *f = from;
+    for (size_t i = 0; i < n_bytes / sizeof(*t); i++) {
+        __atomic_store_n(&t[i], f[i], __ATOMIC_RELAXED);
+    }
 }
 
 /* Store or load structures that other threads read meanwhile, word by word; what is read in parts

@@ -426,8 +426,27 @@ static int take_tier_call(decoder *d, kvp_call *call)
     }
 }
 
+/* Arguments of calls that stores need. */
+static int take_lend_call(decoder *d, kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN:
+        return take_count(d, 4, &call->n_tokens) && take_tokens(d, call->n_tokens, &call->tokens) &&
+               (call->op != KVP_CALL_MIRROR || take_u32(d, &call->count));
+    case KVP_CALL_LOAD_BEGIN:
+        return take_prompt(d, call) &&
+               TAKE_FIELDS(d, &call->group, &call->range.begin, &call->range.end, &call->count);
+    case KVP_CALL_LOAD_DONE: return take_u64(d, &call->number) && take_name(d, call);
+    default: return take_u64(d, &call->number); /* plan_done, load_cancel */
+    }
+}
+
 static int take_arguments(decoder *d, kvp_call *call)
 {
+    if (call->op >= KVP_CALL_PLAN_DONE)
+        return take_lend_call(d, call);
     switch (call->op) {
     case KVP_CALL_NS_OPEN: return take_name(d, call);
     case KVP_CALL_MATCH:
@@ -575,13 +594,13 @@ static int take_groups(decoder *d, kvp_config *config)
 static int take_config(decoder *d, kvp_config *config)
 {
     uint64_t watermark, seed;
-    if (!TAKE_FIELDS(d, &config->block_tokens, &config->unit_tokens, &config->n_blocks,
-                     &config->max_seqs, &config->max_seq_tokens, &config->max_namespaces,
-                     &config->n_nodes, &config->max_unit_keys, &config->max_copies,
-                     &config->commit_policy, &config->full_hit, &config->prefix_cache,
-                     &config->test_hash_bits, &config->host_blocks, &config->keep_evicted,
-                     &config->steps, &config->max_steps_out, &config->max_events,
-                     &config->max_tree_tokens, &config->quotas) ||
+    if (!TAKE_FIELDS(
+            d, &config->block_tokens, &config->unit_tokens, &config->n_blocks, &config->max_seqs,
+            &config->max_seq_tokens, &config->max_namespaces, &config->n_nodes,
+            &config->max_unit_keys, &config->max_copies, &config->commit_policy, &config->full_hit,
+            &config->prefix_cache, &config->test_hash_bits, &config->host_blocks,
+            &config->keep_evicted, &config->steps, &config->max_steps_out, &config->max_events,
+            &config->max_tree_tokens, &config->quotas, &config->max_loads, &config->lent_blocks) ||
         !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
         !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
@@ -607,6 +626,13 @@ static int take_window_info(decoder *d, kvp_window_info *info)
 {
     return take_windows(d, &info->window) &&
            TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
+}
+
+static int take_load(decoder *d, results *r)
+{
+    kvp_load *load = &r->outcome.u.load;
+    return take_u64(d, &load->number) && take_u64(d, &load->after) &&
+           TAKE_FIELDS(d, &load->n_blocks, &load->n_found, &load->n_elsewhere) && take_digest(d, r);
 }
 
 static int take_events(decoder *d, const kvp_call *call, results *r)
@@ -680,6 +706,13 @@ static int take_results(decoder *d, const kvp_call *call, results *r)
     case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
     case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
     case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
+    case KVP_CALL_LOAD_BEGIN: return take_load(d, r);
+    case KVP_CALL_LOAD_DONE:
+        return TAKE_FIELDS(d, &o->u.loaded.cached, &o->u.loaded.dropped, &o->u.loaded.failed);
+    case KVP_CALL_MIRROR:
+        return TAKE_FIELDS(d, &o->u.mirrored.copied, &o->u.mirrored.found,
+                           &o->u.mirrored.left_out) &&
+               take_digest(d, r);
     case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
     default: return 1;
     }
@@ -749,7 +782,7 @@ kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out
     memset(out_results, 0, sizeof *out_results);
     if (!take_byte(d, &op))
         return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_NS_INFO || !kvpi_record_has(op)) {
+    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_LOAD_CANCEL || !kvpi_record_has(op)) {
         damaged(d, start);
         return d->status;
     }

@@ -7,7 +7,8 @@
  *     log       #3 open -> A      #4 open -> B      #7 commit B      #9 fork A -> C
  *     rerun     (left out)        open -> A'        commit A'        (left out: A was never made)
  *
- * Steps are followed in the same way: without the first step_begin, the second one is step 1.
+ * Steps are followed in the same way: without the first step_begin, the second one is step 1. So
+ * are loads.
  *
  * R1  handles[] and steps[] have every handle and step that a call of the log made; `now` is what
  *     the rerun's call made instead, 0 as long as there is none.
@@ -19,7 +20,7 @@
 #include <string.h>
 
 struct kvpi_oplog_made {
-    uint64_t bits; /* in the log: a portable handle, or a step */
+    uint64_t bits; /* in the log: a portable handle, a step or a load */
     uint64_t now;  /* in the run; 0: not made */
 };
 
@@ -54,10 +55,13 @@ static struct kvpi_oplog_list *made_by(rerun_state *r, const kvp_call *call,
                                        const kvp_outcome *outcome, uint64_t *out_bits)
 {
     int makes_step = call->op == KVP_CALL_STEP_BEGIN && call->count > 0;
-    if (outcome->status != KVP_OK || (!makes_step && !makes_a_handle(call->op)))
+    int makes_load = call->op == KVP_CALL_LOAD_BEGIN && outcome->u.load.number != 0;
+    if (outcome->status != KVP_OK || (!makes_step && !makes_load && !makes_a_handle(call->op)))
         return NULL;
-    *out_bits = makes_step ? outcome->number : outcome->handle;
-    return makes_step ? &r->steps : &r->handles;
+    *out_bits = makes_step   ? outcome->number
+                : makes_load ? outcome->u.load.number
+                             : outcome->handle;
+    return makes_step ? &r->steps : makes_load ? &r->loads : &r->handles;
 }
 
 static void *grown(void *array, size_t n, size_t *capacity, size_t entry_bytes)
@@ -122,6 +126,7 @@ kvp_status kvpi_oplog_rerun_open(rerun_state *r, kvp_oplog *log)
     }
     sort_list(&r->handles);
     sort_list(&r->steps);
+    sort_list(&r->loads);
     return KVP_OK;
 }
 
@@ -130,6 +135,7 @@ void kvpi_oplog_rerun_close(rerun_state *r)
     free(r->offsets);
     free(r->handles.made);
     free(r->steps.made);
+    free(r->loads.made);
     free(r->batch_handles.data);
     free(r->batch_counts.data);
     free(r->batch_tokens.data);
@@ -249,6 +255,8 @@ static kvp_status translate_call(rerun_state *r, kvp_call *call, int *skip)
     *skip = 0;
     if (names_a_step(call->op))
         call->number = translate(&r->steps, call->number, skip);
+    if (call->op == KVP_CALL_LOAD_DONE || call->op == KVP_CALL_LOAD_CANCEL)
+        call->number = translate(&r->loads, call->number, skip);
     if (*skip)
         return KVP_OK;
     if (!is_batch(call->op)) {
@@ -310,6 +318,7 @@ kvp_status kvpi_oplog_rerun_run(rerun_state *r, const uint32_t *items, size_t n_
     r->n_calls = 0;
     forget_list(&r->handles);
     forget_list(&r->steps);
+    forget_list(&r->loads);
     kvp_status status = kvp_oplog_config(r->log, &config);
     if (status == KVP_OK)
         status = kvpi_oplog_replay_begin(&replay, &config);

@@ -5,7 +5,7 @@
 #include "oplog/decode.h"
 #include "oplog/replay.h"
 
-struct kvpi_oplog_made; /* a handle or step that the log's calls make */
+struct kvpi_oplog_made; /* a handle, step or load that the log's calls make */
 
 struct kvpi_oplog_list {
     struct kvpi_oplog_made *made; /* [n] ascending by bits */
@@ -17,7 +17,7 @@ struct kvpi_oplog_rerun {
     kvp_oplog *log;
     uint64_t *offsets; /* [n_records] */
     uint32_t n_records;
-    struct kvpi_oplog_list handles, steps;
+    struct kvpi_oplog_list handles, steps, loads;
     struct kvpi_oplog_buffer batch_handles, batch_counts, batch_tokens, batch_parents, batch_leaves;
     uint32_t n_calls;        /* made by the last run */
     kvp_violation violation; /* after KVP_E_CORRUPT */

@@ -461,7 +461,7 @@ static kvp_status run_accept(run *r)
     out->status = kvp_seq_accept(r->cache, &accept);
     if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
         out->n = accept.n_moves;
-    if (out->status == KVP_OK && room > 0) {
+    if (out->status == KVP_OK && call->count > 0) {
         gather_moves(moves, r->config.n_groups, out->n, room);
         out->moves = moves;
     }
@@ -488,6 +488,122 @@ static kvp_status run_tree(run *r)
         out->i32 = tokens;
         out->parents = parents;
     }
+    return KVP_OK;
+}
+
+/* Calls on blocks, given as tokens are. */
+static kvp_status run_blocks(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    if (call->n_tokens > 0 && call->tokens == NULL)
+        return KVP_E_ARG;
+    if (call->op == KVP_CALL_BLOCKS_LEND) {
+        out->status = kvp_blocks_lend(r->cache, call->tokens, call->n_tokens);
+        return KVP_OK;
+    }
+    if (call->op == KVP_CALL_BLOCKS_RETURN) {
+        out->status = kvp_blocks_return(r->cache, call->tokens, call->n_tokens);
+        return KVP_OK;
+    }
+    int32_t *host = storage(out, (uint64_t)call->n_tokens * sizeof *host);
+    if (host == NULL)
+        return KVP_E_NO_MEMORY;
+    out->status =
+        kvp_mirror(r->cache, call->tokens, call->n_tokens, call->count, host, &out->u.mirrored);
+    if (out->status == KVP_OK) {
+        out->n = call->n_tokens;
+        out->i32 = host;
+    }
+    return KVP_OK;
+}
+
+static kvp_status run_load(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    kvp_prompt prompt = prompt_of_call(call);
+    if (prompt.hashes != NULL && call->n_hashes != prompt.n_tokens / r->config.unit_tokens)
+        return KVP_E_ARG;
+    /* Entries beyond the prompt are refused before any is written. */
+    const uint32_t most = prompt.n_tokens / r->config.block_tokens;
+    const int in_order = call->range.begin < call->range.end && call->range.end <= most;
+    const uint32_t room = in_order ? call->range.end - call->range.begin : 1;
+    int32_t *blocks = storage(out, (uint64_t)room * sizeof *blocks);
+    if (blocks == NULL)
+        return KVP_E_NO_MEMORY;
+    kvp_load load;
+    memset(&load, 0, sizeof load);
+    load.struct_size = sizeof load;
+    load.group = call->group;
+    load.entries = call->range;
+    load.spare_blocks = call->count;
+    load.blocks = blocks;
+    out->status = kvp_load_begin(r->cache, local_ns(r), &prompt, &load);
+    if (out->status == KVP_OK) {
+        out->u.load.number = load.number;
+        out->u.load.after = load.after;
+        out->u.load.n_blocks = load.n_blocks;
+        out->u.load.n_found = load.n_found;
+        out->u.load.n_elsewhere = load.n_elsewhere;
+        out->n = room;
+        out->i32 = blocks;
+    }
+    return KVP_OK;
+}
+
+static kvp_status run_load_done(run *r)
+{
+    const kvp_call *call = r->call;
+    if (call->name == NULL)
+        return KVP_E_ARG;
+    r->out->status =
+        kvp_load_done(r->cache, call->number, call->name, call->name_bytes, &r->out->u.loaded);
+    return KVP_OK;
+}
+
+static kvp_status run_cold(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    /* Never more than there are blocks, whatever is asked for. */
+    uint32_t most = call->tier == KVP_HOST ? r->config.host_blocks : r->config.n_blocks;
+    uint32_t room = at_most(call->count, most);
+    kvp_cold *cold = storage(out, (uint64_t)room * sizeof *cold);
+    if (cold == NULL)
+        return KVP_E_NO_MEMORY;
+    kvp_cold_cursor *cursor = &out->u.cursor;
+    cursor->block = call->block;
+    cursor->generation = call->number;
+    out->status = kvp_cold_end(r->cache, call->tier, cursor, cold, call->count, &out->n);
+    if (out->status == KVP_OK && call->count > 0)
+        out->cold = cold;
+    return KVP_OK;
+}
+
+static kvp_status run_prefix(run *r)
+{
+    const kvp_call *call = r->call;
+    kvp_outcome *out = r->out;
+    uint32_t room = at_most(call->count, r->config.max_seq_tokens);
+    int32_t *tokens = storage(out, (uint64_t)room * sizeof *tokens);
+    if (tokens == NULL)
+        return KVP_E_NO_MEMORY;
+    uint32_t n = 0;
+    out->status = kvp_block_prefix(r->cache, call->tier, call->block, tokens, call->count, &n);
+    if (out->status == KVP_OK || out->status == KVP_E_TOO_SMALL)
+        out->n = n;
+    if (out->status == KVP_OK && call->count > 0)
+        out->i32 = tokens;
+    return KVP_OK;
+}
+
+static kvp_status run_origin(run *r)
+{
+    kvp_block_origin *origin = &r->out->u.origin;
+    r->out->status = kvp_block_origin_get(r->cache, r->call->tier, r->call->block, origin);
+    if (r->out->status == KVP_OK)
+        origin->ns.bits = kvp_handle_flip(r->cache, origin->ns.bits);
     return KVP_OK;
 }
 
@@ -525,6 +641,8 @@ static kvp_status run_plain(run *r)
             kvp_block_info_get(cache, call->group, call->tier, call->block, &out->u.block);
         break;
     case KVP_CALL_STEP_DONE: out->status = kvp_step_done(cache, call->number, &out->number); break;
+    case KVP_CALL_PLAN_DONE: out->status = kvp_plan_done(cache, call->number); break;
+    case KVP_CALL_LOAD_CANCEL: out->status = kvp_load_cancel(cache, call->number); break;
     case KVP_CALL_STATS: out->status = kvp_cache_stats(cache, &out->u.stats); break;
     case KVP_CALL_SHORTAGE: out->status = kvp_cache_shortage(cache, &out->u.shortage); break;
     case KVP_CALL_CHECK:
@@ -570,6 +688,14 @@ kvp_status kvp_call_run(kvp_cache *cache, const kvp_call *call, kvp_outcome *out
     case KVP_CALL_CAN_SWAP_IN: return run_swap(&r);
     case KVP_CALL_INVALIDATE:
     case KVP_CALL_STEP_FAILED: return run_report(&r);
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN: return run_blocks(&r);
+    case KVP_CALL_LOAD_BEGIN: return run_load(&r);
+    case KVP_CALL_LOAD_DONE: return run_load_done(&r);
+    case KVP_CALL_COLD_END: return run_cold(&r);
+    case KVP_CALL_BLOCK_PREFIX: return run_prefix(&r);
+    case KVP_CALL_BLOCK_ORIGIN: return run_origin(&r);
     case KVP_CALL_FORK: return run_fork(&r);
     case KVP_CALL_NS_OPEN: return run_ns_open(&r);
     case KVP_CALL_SEQ_INFO: return run_seq_info(&r);

@@ -61,12 +61,28 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
  *
  * A request that lacked blocks is not tried again while it cannot fit. Since it was tried, blocks
  * may have become available, and its need may have shrunk: by a block for each unit that was
- * sealed, adopted or found twice, and for each copy that a plan made; by any number when a sequence
- * was opened, forked or swapped in. For each of its rows two more for the block that the row ends
- * in, whose source, or copy, may or may not be counted.
+ * sealed, adopted or found twice, and for each copy that took effect; by any number when a sequence
+ * was opened, forked or swapped in. With windows each of the former may shrink it by any number,
+ * too: a hit wants only what the windows keep, and one unit may be all that it lacked. For each of
+ * its rows two more for the block that the row ends in, whose source, or copy, may or may not be
+ * counted.
  */
 
-static struct kvpi_try look(const kvp_sched *sched)
+/* How many copies have taken effect for certain: those that were in plans when the newest step was
+ * begun that is in effect. With no step out, all that are in plans. */
+static uint64_t arrived_copies(kvp_sched *sched, const kvp_stats *stats)
+{
+    struct kvpi_arrivals *arrived = &sched->arrived;
+    const uint64_t effective = stats->steps - stats->steps_out;
+    for (int i = 0; i < 2 && effective >= arrived->step; i++) {
+        arrived->copies = arrived->next;
+        arrived->step = stats->steps;
+        arrived->next = stats->copies - stats->pending_copies;
+    }
+    return arrived->copies;
+}
+
+static struct kvpi_try look(kvp_sched *sched)
 {
     kvp_stats stats;
     (void)kvp_cache_stats(sched->cache, &stats);
@@ -75,7 +91,7 @@ static struct kvpi_try look(const kvp_sched *sched)
         .available = stats.free_blocks + stats.cached_blocks,
         .opened = stats.opens + stats.forks + stats.swap_ins,
         .sealed = stats.sealed_units + stats.adopted_blocks + stats.duplicate_blocks,
-        .copied = stats.copies - stats.pending_copies,
+        .copied = arrived_copies(sched, &stats),
         .promised = sched->promised_blocks,
     };
 }
@@ -88,7 +104,7 @@ static int is_namespace_open(const kvp_sched *sched, kvp_ns ns)
     return kvp_can_open(sched->cache, ns, &nothing, &ignored) == KVP_OK;
 }
 
-static int is_hopeless(const kvp_sched *sched, const struct kvpi_request *request)
+static int is_hopeless(kvp_sched *sched, const struct kvpi_request *request)
 {
     const struct kvpi_try *then = &request->last_try;
     kvp_stats stats;
@@ -97,9 +113,13 @@ static int is_hopeless(const kvp_sched *sched, const struct kvpi_request *reques
     }
     (void)kvp_cache_stats(sched->cache, &stats);
     const struct kvpi_try now = look(sched);
+    const uint64_t found = now.sealed - then->sealed + stats.copies - then->copied;
+    if (sched->has_windows && found > 0) {
+        return 0;
+    }
     const uint64_t gained =
-        (now.available > then->available ? now.available - then->available : 0) + now.sealed -
-        then->sealed + stats.copies - then->copied + 2 * (uint64_t)request->n_live;
+        (now.available > then->available ? now.available - then->available : 0) + found +
+        2 * (uint64_t)request->n_live;
     return stats.held_blocks > 0 && now.opened == then->opened && now.promised >= then->promised &&
            gained < then->missing &&
            (kvpi_life_is_swapped(request) || is_namespace_open(sched, request->ns));

@@ -101,7 +101,7 @@ static int check_sample_seq(struct sched_audit *audit, const struct kvpi_sample 
     if (kvp_seq_info_get(sched->cache, sample->seq, &info) != KVP_OK) {
         return sched_fail(audit, place, "Q3 a sample's sequence is not open");
     }
-    if (info.tokens != core_tokens(sched, sample) ||
+    if (info.n_tokens != core_tokens(sched, sample) ||
         info.computed_tokens < kvpi_sample_computed(sample)) {
         return sched_fail(audit, place, "Q3 a sample's sequence is not as long as it should be");
     }

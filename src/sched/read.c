@@ -86,7 +86,7 @@ static kvp_status request_sample(const kvp_sched *sched, kvp_request request, ui
     *out_info = (kvp_sample_info){
         .seq = found->seq,
         .has_ended = found->stage == KVPI_STAGE_ENDED,
-        .tokens = found->known,
+        .n_tokens = found->known,
         .computed_tokens = kvpi_sample_computed(found),
     };
     return KVP_OK;

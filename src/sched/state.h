@@ -93,8 +93,15 @@ struct kvpi_try {
     uint64_t available;
     uint64_t opened; /* the cache's counters that tell how far the need may have shrunk since */
     uint64_t sealed;
-    uint64_t copied; /* copies that have taken effect, or may have */
+    uint64_t copied; /* copies that had taken effect for certain */
     uint32_t promised;
+};
+
+/* Copies that have taken effect: `copies`, and `next` when step number `step` has. */
+struct kvpi_arrivals {
+    uint64_t copies;
+    uint64_t next;
+    uint64_t step;
 };
 
 struct kvpi_request {
@@ -184,6 +191,7 @@ struct kvp_sched {
     uint32_t *more_ids;   /* [max_running] */
     kvp_seq *swap_seqs;   /* [max_running] */
     uint64_t missing;     /* blocks that the last try lacked; 0: not known */
+    struct kvpi_arrivals arrived;
     uint32_t *tried;      /* [max_tries] requests that did not fit, in this step */
     uint32_t n_tried;
     int is_blocked; /* one of them may not be passed over, or max_tries were tried */

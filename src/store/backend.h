@@ -14,6 +14,7 @@
  *             that the caller is told: a back end that others write to may know that a bad record
  *             went meanwhile (KVP_STORE_RACED)
  *   have, drop, evict   at once
+ *   describe  how it works here, in words
  *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
  *             none) have gone
  *
@@ -64,7 +65,9 @@ struct kvpi_backend_usage {
     uint64_t size;
     uint64_t evicted;
     uint64_t dropped;
+    uint64_t staged; /* operations whose blocks were copied on their way */
     uint64_t expired;
+    uint64_t retired;
 };
 
 struct kvpi_backend {
@@ -81,6 +84,7 @@ struct kvpi_backend {
     void (*evict)(void *self, const kvp_store_match *match);
     void (*wait)(void *self, int wake, int timeout_ms);
     void (*usage)(const void *self, struct kvpi_backend_usage *out_usage);
+    void (*describe)(const void *self, char *out_text, size_t text_bytes); /* from any thread */
 };
 
 extern const struct kvpi_backend kvpi_memory_backend;

@@ -20,7 +20,8 @@ static void leave(struct kvpi_catalog *catalog, uint32_t entry)
 enum {
     HAND = 64 /* entries that one operation looks at */,
     LOOK = KVP_STORE_QUEUE_MAX + 1,
-    AHEAD = 12 /* keys */
+    AHEAD = 16 /* keys */,
+    RETIRED_SHARE = 8,
 };
 
 kvp_status kvpi_catalog_limit(struct kvpi_catalog *catalog,
@@ -269,8 +270,13 @@ uint32_t kvpi_catalog_end(struct kvpi_catalog *catalog, struct kvpi_store_op *op
         index->entries[op->entry].state = KVPI_ENTRY_READY;
     else if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK && !gone)
         kvpi_index_touch(index, op->entry);
-    else if (!gone && (op->kind == KVP_STORE_PUT || result == KVP_STORE_BAD))
+    else if (!gone &&
+             (op->kind == KVP_STORE_PUT || result == KVP_STORE_BAD || result == KVP_STORE_FAILED))
         drop_entry(catalog, op->entry);
+    /* A place that cannot be written or read; not so many that a disk that is gone for a while
+     * leaves none. */
+    if (op->io_failed && index->n_retired < index->n / RETIRED_SHARE)
+        kvpi_index_spoil(index, op->entry);
     if (gone && op->kind == KVP_STORE_PUT && result == KVP_STORE_OK)
         result = KVP_STORE_NO_PARENT;
     kvpi_index_unpin(index, op->entry);
@@ -290,18 +296,19 @@ void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *key
                        uint64_t *bits)
 {
     memset(bits, 0, (n_keys + 63) / 64 * sizeof *bits);
-    /* Two reads of memory a key, far from each other: many are on their way at a time. */
-    for (uint32_t i = 0; i < 2 * AHEAD && i < n_keys; i++)
-        kvpi_index_prefetch_bucket(&catalog->index, keys[i].bytes);
-    for (uint32_t i = 0; i < AHEAD && i < n_keys; i++)
-        kvpi_index_prefetch_entry(&catalog->index, keys[i].bytes);
-    for (uint32_t i = 0; i < n_keys; i++) {
-        if (i + 2 * AHEAD < n_keys)
-            kvpi_index_prefetch_bucket(&catalog->index, keys[i + 2 * AHEAD].bytes);
-        if (i + AHEAD < n_keys)
-            kvpi_index_prefetch_entry(&catalog->index, keys[i + AHEAD].bytes);
-        if (kvpi_catalog_find(catalog, &keys[i]) != KVPI_INDEX_NONE)
-            bits[i / 64] |= UINT64_C(1) << i % 64;
+    /* Up to three reads of memory a key, far from each other: many are on their way at a time. */
+    for (uint32_t i = 0; i < n_keys + 3 * AHEAD; i++) {
+        if (i < n_keys)
+            kvpi_index_prefetch_bucket(&catalog->index, keys[i].bytes);
+        if (i >= AHEAD && i - AHEAD < n_keys)
+            kvpi_index_prefetch_entry(&catalog->index, keys[i - AHEAD].bytes);
+        if (i >= 2 * AHEAD && i - 2 * AHEAD < n_keys)
+            kvpi_index_prefetch_next(&catalog->index, keys[i - 2 * AHEAD].bytes);
+        if (i < 3 * AHEAD)
+            continue;
+        const uint32_t k = i - 3 * AHEAD;
+        if (kvpi_catalog_find(catalog, &keys[k]) != KVPI_INDEX_NONE)
+            bits[k / 64] |= UINT64_C(1) << k % 64;
     }
 }
 
@@ -346,5 +353,6 @@ void kvpi_catalog_usage(const struct kvpi_catalog *catalog, struct kvpi_backend_
         .evicted = catalog->evicted,
         .dropped = catalog->dropped,
         .expired = catalog->expired,
+        .retired = catalog->index.n_retired,
     };
 }

@@ -44,7 +44,9 @@ enum kvpi_counter {
     KVPI_COUNT_SIZE,
     KVPI_COUNT_EVICTED,
     KVPI_COUNT_DROPPED,
+    KVPI_COUNT_STAGED,
     KVPI_COUNT_EXPIRED,
+    KVPI_COUNT_RETIRED,
     KVPI_COUNT_AWAY_UNTIL,
     KVPI_COUNT_ENDED,
     KVPI_COUNT_BAD,
@@ -79,6 +81,7 @@ struct kvp_store {
 
     /* The worker's. */
     uint32_t n_begun;
+    uint32_t told;       /* of ended.tail: the caller has been signalled up to here */
     uint32_t n_failures; /* one after the other */
     uint64_t away_until; /* by the clock; 0: not away */
     uint64_t away_step;

@@ -48,7 +48,11 @@ kvp_status kvpi_index_open(struct kvpi_index *index, uint32_t n)
 void kvpi_index_free(struct kvpi_index *index, uint32_t n_slots)
 {
     for (uint32_t e = n_slots; e-- > index->n_slots;) {
-        if (index->entries[e].state == KVPI_ENTRY_FREE) {
+        if (index->entries[e].state == KVPI_ENTRY_FREE &&
+            index->entries[e].generation == UINT32_MAX) {
+            index->entries[e].state = KVPI_ENTRY_RETIRED;
+            index->n_retired++;
+        } else if (index->entries[e].state == KVPI_ENTRY_FREE) {
             index->entries[e].colder = index->free;
             index->free = e;
         }
@@ -87,13 +91,25 @@ void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *k
     __builtin_prefetch(bucket_of(index, key));
 }
 
+static void prefetch(const struct kvpi_index *index, uint32_t entry)
+{
+    if (entry == NONE)
+        return;
+    const uint8_t *e = (const uint8_t *)&index->entries[entry];
+    __builtin_prefetch(e);
+    __builtin_prefetch(e + sizeof *index->entries - 1);
+}
+
 void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key)
 {
+    prefetch(index, *bucket_of(index, key));
+}
+
+void kvpi_index_prefetch_next(const struct kvpi_index *index, const uint8_t *key)
+{
     const uint32_t e = *bucket_of(index, key);
-    if (e != NONE) {
-        __builtin_prefetch(&index->entries[e]);
-        __builtin_prefetch((const uint8_t *)&index->entries[e] + sizeof *index->entries - 1);
-    }
+    if (e != NONE)
+        prefetch(index, index->entries[e].chain);
 }
 
 static void chain_in(struct kvpi_index *index, uint32_t entry)
@@ -190,6 +206,11 @@ void kvpi_index_touch(struct kvpi_index *index, uint32_t entry)
     move_up(index, entry);
 }
 
+void kvpi_index_spoil(struct kvpi_index *index, uint32_t entry)
+{
+    index->entries[entry].written = KVPI_INDEX_SPOILED;
+}
+
 static int can_go(const struct kvpi_entry *entry)
 {
     return entry->state == KVPI_ENTRY_READY && entry->children == 0 && entry->pins == 0;
@@ -279,7 +300,7 @@ static void give_back(struct kvpi_index *index, uint32_t entry)
         index->entries[e->parent].children--;
     kvpi_spaces_leave(&index->spaces, e->space);
     index->n_used--;
-    if (e->generation == UINT32_MAX) {
+    if (e->generation == UINT32_MAX || e->written == KVPI_INDEX_SPOILED) {
         e->state = KVPI_ENTRY_RETIRED;
         index->n_retired++;
         return;

@@ -34,6 +34,10 @@
  * place of the first, and be a miss. */
 enum { KVPI_INDEX_KEY = 12 };
 
+/* As the time of writing: the entry's slot cannot be read or written, and is retired once the entry
+ * goes. */
+enum { KVPI_INDEX_SPOILED = (1 << 26) - 1 };
+
 struct kvpi_entry {
     uint8_t key[KVPI_INDEX_KEY];
     uint32_t parent; /* entry, or NONE */
@@ -51,7 +55,7 @@ struct kvpi_entry {
 };
 
 /* GONE: dropped while pinned; not found any more, in the order until the last pin goes. RETIRED:
- * its generation is at its end, and nothing is written there again. */
+ * its generation is at its end, or it was spoiled, and nothing is written there again. */
 enum {
     KVPI_ENTRY_FREE = 0,
     KVPI_ENTRY_WRITING = 1,
@@ -90,7 +94,7 @@ struct kvpi_index_record {
 static inline uint32_t kvpi_index_minute(uint64_t seconds)
 {
     const uint64_t minute = seconds / 60;
-    return minute < (1u << 26) - 1 ? (uint32_t)minute : (1u << 26) - 1;
+    return minute < KVPI_INDEX_SPOILED - 1 ? (uint32_t)minute : KVPI_INDEX_SPOILED - 1;
 }
 
 /* n: 1..2^31-1 slots, none of them free yet. KVP_OK; KVP_E_NO_MEMORY. The only call that allocates.
@@ -110,9 +114,10 @@ int kvpi_index_restore(struct kvpi_index *index, uint32_t slot,
 uint32_t kvpi_index_find(const struct kvpi_index *index, const kvp_digest *key);
 
 /* Begin to bring what a look-up of this key reads into the CPU's caches: first its bucket; once
- * that is there, its entry. */
+ * that is there, the first entry of its chain; then the second. */
 void kvpi_index_prefetch_bucket(const struct kvpi_index *index, const uint8_t *key);
 void kvpi_index_prefetch_entry(const struct kvpi_index *index, const uint8_t *key);
+void kvpi_index_prefetch_next(const struct kvpi_index *index, const uint8_t *key);
 
 /* Take a free slot for a key that is not there, WRITING, hottest but for its ancestors, pinned
  * once. NONE: no slot is free, or there are too many namespaces. */
@@ -152,6 +157,9 @@ static inline void kvpi_index_pin(struct kvpi_index *index, uint32_t entry)
 {
     index->entries[entry].pins++;
 }
+
+/* An entry that is pinned: its slot is not to be used again, for as long as this index lives. */
+void kvpi_index_spoil(struct kvpi_index *index, uint32_t entry);
 
 /* Frees an entry that was dropped meanwhile. */
 void kvpi_index_unpin(struct kvpi_index *index, uint32_t entry);

@@ -123,6 +123,12 @@ static void memory_usage(const void *self, struct kvpi_backend_usage *out_usage)
     kvpi_catalog_usage(&memory->catalog, out_usage);
 }
 
+static void memory_describe(const void *self, char *out_text, size_t text_bytes)
+{
+    (void)self;
+    kvpi_why(KVP_OK, out_text, text_bytes, "in memory");
+}
+
 const struct kvpi_backend kvpi_memory_backend = {
     .scheme = "memory",
     .open = memory_open,
@@ -136,4 +142,5 @@ const struct kvpi_backend kvpi_memory_backend = {
     .evict = memory_evict,
     .wait = memory_wait,
     .usage = memory_usage,
+    .describe = memory_describe,
 };

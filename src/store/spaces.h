@@ -16,7 +16,7 @@ struct kvpi_spaces_item {
 
 struct kvpi_spaces {
     struct kvpi_spaces_item *items; /* [n] */
-    uint32_t *table;          /* [n_buckets] the first of each chain, + 1 */
+    uint32_t *table;                /* [n_buckets] the first of each chain, + 1 */
     uint32_t n;
     uint32_t n_buckets; /* a power of two >= n */
     uint32_t n_fresh;   /* items from here on were never used */

@@ -113,6 +113,7 @@ kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels
         {"records", "Records there now.", stats->records},
         {"bytes", "Bytes that they take, headers included.", stats->bytes},
         {"size_bytes", "Limit of bytes.", stats->size},
+        {"retired_slots", "Places that failed and are not used any more.", stats->retired},
         {"queued", "Operations accepted and not ended.", stats->queued},
     };
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++) {

@@ -247,6 +247,14 @@ uint32_t kvp_store_record_blocks(const kvp_store *store)
     return store ? store->record_blocks : 0;
 }
 
+kvp_status kvp_store_describe(const kvp_store *store, char *out_text, size_t text_bytes)
+{
+    if (!store || !out_text || text_bytes == 0)
+        return KVP_E_ARG;
+    store->backend->describe(store->self, out_text, text_bytes);
+    return KVP_OK;
+}
+
 /* ----------------------------------------------------------------------------------- operations */
 
 /* The next free operation, or NULL. */
@@ -464,7 +472,9 @@ kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stat
         .away = get(store, KVPI_COUNT_AWAY),
         .evicted = get(store, KVPI_COUNT_EVICTED),
         .dropped = get(store, KVPI_COUNT_DROPPED),
+        .staged = get(store, KVPI_COUNT_STAGED),
         .expired = get(store, KVPI_COUNT_EXPIRED),
+        .retired = get(store, KVPI_COUNT_RETIRED),
         .read_bytes = get(store, KVPI_COUNT_READ_BYTES),
         .written_bytes = get(store, KVPI_COUNT_WRITTEN_BYTES),
     };

@@ -219,29 +219,52 @@ static void note_usage(kvp_store *store)
     set(store, KVPI_COUNT_SIZE, usage.size);
     set(store, KVPI_COUNT_EVICTED, usage.evicted);
     set(store, KVPI_COUNT_DROPPED, usage.dropped);
+    set(store, KVPI_COUNT_STAGED, usage.staged);
     set(store, KVPI_COUNT_EXPIRED, usage.expired);
+    set(store, KVPI_COUNT_RETIRED, usage.retired);
 }
 
-int kvpi_worker_round(kvp_store *store)
+/* Begin what was accepted. 1: something was. */
+static int begin_accepted(kvp_store *store)
 {
-    const uint32_t ended = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
     int happened = 0;
     uint32_t number;
     while (kvpi_ring_take(&store->accepted, &number)) {
         run(store, &store->ops[number]);
         happened = 1;
     }
+    return happened;
+}
+
+/* Whatever has ended and was not told is told now. */
+static void tell(kvp_store *store)
+{
+    const uint32_t ended = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
+    if (ended == store->told)
+        return;
+    note_usage(store);
+    kvpi_wake_raise(&store->signal);
+    store->told = ended;
+}
+
+/* Checking a record takes as long as the disk takes for a part of one. So each is told as soon as
+ * it has ended, and what the caller submits meanwhile begins before the next is checked: else the
+ * disk would have nothing to do while a batch is worked off. */
+int kvpi_worker_round(kvp_store *store)
+{
+    int happened = begin_accepted(store);
+    tell(store);
     struct kvpi_store_op *ops[REAP];
     uint32_t n;
     while ((n = store->backend->reap(store->self, ops, REAP)) > 0) {
-        for (uint32_t i = 0; i < n; i++)
+        for (uint32_t i = 0; i < n; i++) {
             finish(store, ops[i]);
+            tell(store);
+            begin_accepted(store);
+        }
+        tell(store);
         happened = 1;
     }
-    if (happened)
-        note_usage(store);
-    if (atomic_load_explicit(&store->ended.tail, memory_order_relaxed) != ended)
-        kvpi_wake_raise(&store->signal);
     return happened;
 }
 
@@ -258,10 +281,9 @@ void *kvpi_worker_run(void *context)
          * the worker sees what was accepted. */
         atomic_store(&store->asleep, 1);
         atomic_thread_fence(memory_order_seq_cst);
-        if (kvpi_ring_empty(&store->accepted) && !atomic_load(&store->closing))
-            store->backend->wait(store->self, store->wake.read_fd, -1);
-        else if (store->n_begun > 0)
-            store->backend->wait(store->self, store->wake.read_fd, 1);
+        if (kvpi_ring_empty(&store->accepted))
+            store->backend->wait(store->self, store->wake.read_fd,
+                                 atomic_load(&store->closing) ? 1 : -1);
         atomic_store(&store->asleep, 0);
         kvpi_wake_clear(&store->wake);
     }

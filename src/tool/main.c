@@ -6,10 +6,12 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include <errno.h>
+#include <jansson.h>
 #include <kvpager/kvpager.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tool/tool.h"
@@ -107,8 +109,21 @@ static int dispatch(int argc, char **argv)
     return refuse(word);
 }
 
+/* Memory for jansson. It must never see a request refused: version 2.14 then cuts a string that it
+ * reads, without a word, or frees a value twice. */
+static void *allocate_json(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (memory == NULL) {
+        fputs("kvpager: out of memory\n", stderr);
+        exit(TOOL_FAILED);
+    }
+    return memory;
+}
+
 int main(int argc, char **argv)
 {
+    json_set_alloc_funcs(allocate_json, free);
     /* The terminal's character set, for the report; numbers stay as in "C". A closed pipe is to be
      * an error of the write, with a message, not the silent end of the process. */
     setlocale(LC_CTYPE, "");

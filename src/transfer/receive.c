@@ -208,7 +208,7 @@ static kvp_status look_at_seq(const receiver *self, const struct receiving *r)
     if (kvp_seq_info_get(self->side.config.cache, r->t.seq, &info) != KVP_OK)
         return KVP_E_HANDLE;
     const int same = info.tier == KVP_DEVICE && info.computed_tokens == r->t.begin &&
-                     info.writable_tokens >= r->t.end && info.tokens >= r->t.end &&
+                     info.writable_tokens >= r->t.end && info.n_tokens >= r->t.end &&
                      info.row_version == r->row_version;
     return same ? KVP_OK : KVP_E_STATE;
 }
@@ -220,8 +220,8 @@ static kvp_status check_reserve(const receiver *self, const kvp_receive *receive
     const kvp_status status = kvp_seq_info_get(self->side.config.cache, receive->seq, info);
     if (status != KVP_OK)
         return status;
-    const uint32_t end_ = receive->end == KVP_END ? info->tokens : receive->end;
-    if (end_ > info->tokens || end_ <= info->computed_tokens)
+    const uint32_t end_ = receive->end == KVP_END ? info->n_tokens : receive->end;
+    if (end_ > info->n_tokens || end_ <= info->computed_tokens)
         return KVP_E_ARG;
     if (info->tier != KVP_DEVICE || info->writable_tokens < end_)
         return KVP_E_STATE;

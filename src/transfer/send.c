@@ -264,7 +264,7 @@ static kvp_status check_mark(const sender *self, const kvp_send *send, kvp_seq_i
         status = kvp_seq_info_get(self->side.config.cache, send->seq, info);
     if (status != KVP_OK)
         return status;
-    if (send->ready_tokens != KVP_END && send->ready_tokens > info->tokens)
+    if (send->ready_tokens != KVP_END && send->ready_tokens > info->n_tokens)
         return KVP_E_ARG;
     if (info->tier != KVP_DEVICE || is_marked(self, send->link, ticket))
         return KVP_E_STATE;
@@ -342,7 +342,7 @@ static kvp_status look_at_sent_seq(const sender *self, struct sending *s, kvp_se
 {
     if (kvp_seq_info_get(self->side.config.cache, s->t.seq, info) != KVP_OK)
         return KVP_E_HANDLE;
-    if (info->tier != KVP_DEVICE || info->tokens < most_ready(self, s) ||
+    if (info->tier != KVP_DEVICE || info->n_tokens < most_ready(self, s) ||
         info->computed_tokens < s->computed)
         return KVP_E_STATE;
     s->computed = info->computed_tokens;
@@ -495,7 +495,7 @@ kvp_status kvp_sender_ready(kvp_sender *self, uint64_t id, uint32_t layer, uint3
     if (!kvpi_transfer_lives(&s->t))
         return KVP_E_STATE;
     if (kvp_seq_info_get(self->side.config.cache, s->t.seq, &info) == KVP_OK &&
-        n_tokens > info.tokens)
+        n_tokens > info.n_tokens)
         return KVP_E_ARG;
     if (layer == KVP_LAYERS_ALL)
         set_ready(s, 0, self->side.layout.n_layers, n_tokens);

@@ -78,10 +78,11 @@ static inline void kvpi_wire_put_byte(struct kvpi_wire_out *out, uint32_t value)
 
 static inline void kvpi_wire_put(struct kvpi_wire_out *out, uint32_t value)
 {
-    uint8_t bytes[KVPI_VARINT_BYTES];
-    const unsigned n = kvpi_varint_store(bytes, value);
-    for (unsigned i = 0; i < n; i++)
-        kvpi_wire_put_byte(out, bytes[i]);
+    while (value >= 0x80) {
+        kvpi_wire_put_byte(out, (value & 0x7f) | 0x80);
+        value >>= 7;
+    }
+    kvpi_wire_put_byte(out, value);
 }
 
 /* The way from one number to another, both below 2^31: 0, -1, 1, -2, ... -> 0, 1, 2, 3, ... */

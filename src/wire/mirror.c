@@ -722,13 +722,13 @@ static kvp_status mirror_seq(const kvp_wire_mirror *m, uint32_t worker_id, kvp_w
     const struct kvpi_wire_seq *seq = &m->table.seqs[worker_id];
     *out_seq = (kvp_wire_seq){
         .status = seq->status,
-        .tokens = seq->tokens,
+        .n_tokens = seq->tokens,
         .known_tokens = seq->known,
         .computed_tokens = seq->computed,
         .cached_tokens = seq->cached,
         .step_tokens = seq->step,
         .last_token = seq->last,
-        .blocks = seq->blocks,
+        .n_blocks = seq->blocks,
         .row = kvpi_wire_row(&m->table, worker_id, 0),
         .windows = kvpi_wire_windows(&m->table, worker_id),
         .tree_tokens = seq->nodes,

@@ -244,12 +244,12 @@ static kvp_status read_seq(const sender *s, const kvp_wire_item *item, pending *
     if (status != KVP_OK)
         return status;
     if (item->status < 1 || item->status > 255 ||
-        item->step_tokens > info.tokens + info.tree_tokens)
+        item->step_tokens > info.n_tokens + info.tree_tokens)
         return KVP_E_ARG;
     if (info.tier != KVP_DEVICE)
         return KVP_E_STATE;
     p->now.status = item->status;
-    p->now.tokens = info.tokens;
+    p->now.tokens = info.n_tokens;
     p->now.known = info.known_tokens;
     p->now.computed = info.computed_tokens;
     p->now.cached = info.cached_tokens;

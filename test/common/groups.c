@@ -54,7 +54,7 @@ int keeps(kvp_window window, uint32_t S, uint32_t i, uint32_t q)
 void extend_seq(world *w, kvp_seq seq, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        const int32_t token = (int32_t)(info_of(w, seq).tokens % VALUES);
+        const int32_t token = (int32_t)(info_of(w, seq).n_tokens % VALUES);
         assert_ok(kvp_seq_extend(w->cache, seq, &token, 1, 0));
     }
 }
@@ -63,7 +63,7 @@ void decode(world *w, kvp_seq seq, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         extend_seq(w, seq, 1);
-        assert_ok(kvp_seq_commit(w->cache, seq, info_of(w, seq).tokens));
+        assert_ok(kvp_seq_commit(w->cache, seq, info_of(w, seq).n_tokens));
     }
 }
 

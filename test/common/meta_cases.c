@@ -53,8 +53,8 @@ int meta_sees(const meta_told *t, uint32_t x, uint32_t s)
 
 static kvp_status judge(const meta_told *t, const kvp_seq_info *info)
 {
-    if (t->begin > info->tokens + info->tree_tokens ||
-        t->n > info->tokens + info->tree_tokens - t->begin) {
+    if (t->begin > info->n_tokens + info->tree_tokens ||
+        t->n > info->n_tokens + info->tree_tokens - t->begin) {
         return KVP_E_ARG;
     }
     const uint32_t usable = info->writable_tokens > info->computed_tokens ? info->writable_tokens
@@ -73,7 +73,7 @@ static kvp_status judge(const meta_told *t, const kvp_seq_info *info)
 void meta_tell(const world *w, const kvp_meta_batch *batch, uint32_t b, meta_told *t)
 {
     const kvp_seq_info info = info_of(w, batch->seqs[b]);
-    const uint32_t all = info.tokens + info.tree_tokens;
+    const uint32_t all = info.n_tokens + info.tree_tokens;
     kvp_window_info window;
     kvp_config config;
     uint32_t n;
@@ -88,10 +88,10 @@ void meta_tell(const world *w, const kvp_meta_batch *batch, uint32_t b, meta_tol
     t->S = config.block_tokens;
     t->K = window.window.sink_tokens;
     t->R = window.window.recent_tokens;
-    t->tokens = info.tokens;
+    t->tokens = info.n_tokens;
     t->computed = info.computed_tokens;
     t->begin = info.computed_tokens;
-    if (info.computed_tokens == info.tokens && info.tokens > 0 && info.tree_tokens == 0) {
+    if (info.computed_tokens == info.n_tokens && info.n_tokens > 0 && info.tree_tokens == 0) {
         t->begin--;
     }
     t->begin = batch->begin != NULL ? batch->begin[b] : t->begin;
@@ -154,16 +154,18 @@ static void happen(world *w, kvp_seq seq, const int32_t *tokens, uint32_t n_grou
     const kvp_seq_info info = info_of(w, seq);
     switch (meta_below(9)) {
     case 0:
-    case 1: (void)kvp_seq_commit(w->cache, seq, meta_below(info.tokens + 1)); break;
-    case 2: (void)kvp_seq_commit(w->cache, seq, info.tokens); break;
+    case 1: (void)kvp_seq_commit(w->cache, seq, meta_below(info.n_tokens + 1)); break;
+    case 2: (void)kvp_seq_commit(w->cache, seq, info.n_tokens); break;
     case 3: (void)kvp_seq_extend(w->cache, seq, tokens, meta_below(9), meta_below(3)); break;
     case 4: (void)kvp_seq_window(w->cache, seq, meta_below(n_groups), random_window(), NULL); break;
     case 5:
-        (void)kvp_seq_truncate(w->cache, seq, info.tokens - meta_below(info.tokens / 4 + 1), NULL);
+        (void)kvp_seq_truncate(w->cache, seq, info.n_tokens - meta_below(info.n_tokens / 4 + 1),
+                               NULL);
         break;
     case 6:
-        (void)kvp_seq_invalidate(
-            w->cache, seq, info.computed_tokens - meta_below(4) % (1 + info.tokens), NULL, 0, NULL);
+        (void)kvp_seq_invalidate(w->cache, seq,
+                                 info.computed_tokens - meta_below(4) % (1 + info.n_tokens), NULL,
+                                 0, NULL);
         (void)kvp_seq_extend(w->cache, seq, NULL, 0, 0);
         break;
     default: grow_tree(w, seq, tokens); break;
@@ -217,7 +219,7 @@ uint32_t meta_random_batch(const world *w, const kvp_seq *seqs, uint32_t n, kvp_
     }
     for (uint32_t b = 0; b < n_out; b++) {
         const kvp_seq_info info = info_of(w, out[b]);
-        const uint32_t all = info.tokens + info.tree_tokens;
+        const uint32_t all = info.n_tokens + info.tree_tokens;
         begin[b] = info.computed_tokens + meta_below(all - info.computed_tokens + 1);
         begin[b] = meta_below(12) == 0 ? meta_below(all + 1) : begin[b];
         n_tokens[b] = meta_below(3) == 0 ? meta_below(all - begin[b] + 1) : all - begin[b];

@@ -180,7 +180,7 @@ static uint64_t ready_seq(struct oplog_driver *d)
     for (int i = 0; i < 12; i++) {
         uint64_t handle = d->seqs[below(&d->random, OPLOG_DRIVE_SEQS)];
         kvp_seq_info info = look(d, handle);
-        if (info.tree_tokens > 0 && info.computed_tokens == info.tokens)
+        if (info.tree_tokens > 0 && info.computed_tokens == info.n_tokens)
             return handle;
     }
     return *any_seq(d);
@@ -251,7 +251,7 @@ static void fill_call(struct oplog_driver *d, kvp_call *call)
         return;
     }
     if (call->op == KVP_CALL_COMMIT && d->trees && n % 2 == 0)
-        call->position = look(d, call->handle).tokens;
+        call->position = look(d, call->handle).n_tokens;
     switch (call->op) {
     case KVP_CALL_NS_OPEN:
         call->name = (const uint8_t *)names[n % 4];

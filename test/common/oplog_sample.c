@@ -39,6 +39,8 @@ kvp_config sample_config(void)
     config.max_tree_tokens = 300;
     config.n_groups = SAMPLE_GROUPS;
     config.quotas = 1;
+    config.max_loads = 300;
+    config.lent_blocks = 20000;
     config.groups[1] = (kvp_window){4, 1024};
     config.groups[2] = (kvp_window){0, UINT32_MAX};
     config.n_uncached_tokens = 3;
@@ -275,6 +277,40 @@ static void write_cache_call(struct kvpi_recorder *r, uint32_t op, kvp_status st
     }
 }
 
+const kvp_load sample_load = {.struct_size = sizeof sample_load,
+                              .group = 2,
+                              .entries = {300, 304},
+                              .spare_blocks = 4711,
+                              .blocks = (int32_t *)(uintptr_t)sample_tokens,
+                              .number = UINT64_C(1) << 41,
+                              .after = 70000,
+                              .n_blocks = 3,
+                              .n_found = 200,
+                              .n_elsewhere = 5};
+const kvp_loaded sample_loaded = {1, 200, 30000, 0};
+const kvp_mirrored sample_mirrored = {300, 2, 1, 0};
+
+static void write_lend_call(struct kvpi_recorder *r, uint32_t op, kvp_status status)
+{
+    const uint64_t number = UINT64_C(1) << 41;
+    const kvp_prompt prompt = sample_prompt();
+    switch (op) {
+    case KVP_CALL_PLAN_DONE: kvpi_record_plan_done(r, number, status); break;
+    case KVP_CALL_MIRROR:
+        kvpi_record_mirror(r, sample_tokens, 4, 4711, status, sample_tokens + 4, &sample_mirrored);
+        break;
+    case KVP_CALL_BLOCKS_LEND: kvpi_record_blocks_lend(r, sample_tokens, 4, status); break;
+    case KVP_CALL_BLOCKS_RETURN: kvpi_record_blocks_return(r, sample_tokens, 4, status); break;
+    case KVP_CALL_LOAD_BEGIN:
+        kvpi_record_load_begin(r, sample_ns, &prompt, &sample_load, status);
+        break;
+    case KVP_CALL_LOAD_DONE:
+        kvpi_record_load_done(r, number, (const uint8_t *)"\1\0\1", 3, status, &sample_loaded);
+        break;
+    default: kvpi_record_load_cancel(r, number, status); break;
+    }
+}
+
 void sample_write(struct kvpi_recorder *r, uint32_t op, kvp_status status)
 {
     kvp_prompt prompt = sample_prompt();
@@ -283,6 +319,8 @@ void sample_write(struct kvpi_recorder *r, uint32_t op, kvp_status status)
         write_prompt(r, op, &prompt, status);
     else if (op == KVP_CALL_EXTEND_MANY || op == KVP_CALL_FILL_MANY || op == KVP_CALL_CAN_EXTEND)
         write_batch(r, op, &batch, status);
+    else if (op >= KVP_CALL_PLAN_DONE)
+        write_lend_call(r, op, status);
     else
         write_cache_call(r, op, status);
 }

@@ -12,7 +12,7 @@
 
 enum {
     SAMPLE_U = 4,
-    SAMPLE_CALLS = KVP_CALL_NS_INFO, /* the last number */
+    SAMPLE_CALLS = KVP_CALL_LOAD_CANCEL, /* the last number that is recorded */
     SAMPLE_RECORDED = SAMPLE_CALLS - 2,
     SAMPLE_OUTCOMES = 4,
     SAMPLE_EVENTS = 3,
@@ -36,6 +36,9 @@ extern const kvp_open_info sample_open_info;
 extern const kvp_admission sample_admission;
 extern const kvp_released sample_released;
 extern const kvp_swapped sample_swapped;
+extern const kvp_load sample_load; /* blocks: sample_tokens */
+extern const kvp_loaded sample_loaded;
+extern const kvp_mirrored sample_mirrored;
 extern const kvp_block_info sample_block_info;
 extern const kvp_shortage sample_shortage;
 extern const int32_t sample_parents[5];

@@ -241,7 +241,7 @@ static void extend_one(load_run *run)
         note_evicted(run);
         note_plan(run);
         assert_ok(kvp_seq_info_get(run->cache, seq, &info));
-        assert_ok(kvp_seq_commit(run->cache, seq, info.tokens));
+        assert_ok(kvp_seq_commit(run->cache, seq, info.n_tokens));
         note_rows(run, seq);
     }
 }

@@ -135,7 +135,7 @@ static int fill_one(driver *d, uint32_t id)
 {
     int32_t tokens[DRIVE_TOKENS];
     kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
-    uint32_t n = draw(&d->random, info.tokens - info.known_tokens + 1);
+    uint32_t n = draw(&d->random, info.n_tokens - info.known_tokens + 1);
     for (uint32_t i = 0; i < n; i++)
         tokens[i] = (int32_t)draw(&d->random, 3);
     return kvp_seq_fill(d->w.cache, d->seqs[id].seq, tokens, n) == KVP_OK && n > 0;
@@ -144,22 +144,22 @@ static int fill_one(driver *d, uint32_t id)
 static int commit_one(driver *d, uint32_t id)
 {
     kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
-    uint32_t n = draw(&d->random, 3) == 0 ? draw(&d->random, info.tokens + 1) : info.tokens;
+    uint32_t n = draw(&d->random, 3) == 0 ? draw(&d->random, info.n_tokens + 1) : info.n_tokens;
     return kvp_seq_commit(d->w.cache, d->seqs[id].seq, n) == KVP_OK;
 }
 
 static int truncate_one(driver *d, uint32_t id)
 {
     kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
-    uint32_t n =
-        draw(&d->random, 2) ? draw(&d->random, info.tokens + 1) : info.tokens - info.tokens / 8;
+    uint32_t n = draw(&d->random, 2) ? draw(&d->random, info.n_tokens + 1)
+                                     : info.n_tokens - info.n_tokens / 8;
     return kvp_seq_truncate(d->w.cache, d->seqs[id].seq, n, NULL) == KVP_OK;
 }
 
 static int invalidate_one(driver *d, uint32_t id)
 {
     kvp_seq_info info = info_of(&d->w, d->seqs[id].seq);
-    uint32_t from = draw(&d->random, info.tokens + 1);
+    uint32_t from = draw(&d->random, info.n_tokens + 1);
     for (uint32_t i = 0; i < DRIVE_SEQS; i++)
         d->seqs[i].touched |= d->seqs[i].status != 0;
     return kvp_seq_invalidate(d->w.cache, d->seqs[id].seq, from, NULL, 0, NULL) == KVP_OK;
@@ -172,9 +172,9 @@ static int redraft_one(driver *d, uint32_t id)
     kvp_seq_info info = info_of(&d->w, seq);
     int32_t tokens[4] = {7, 8, 9, 7};
     uint32_t n = 1 + draw(&d->random, 4);
-    if (info.known_tokens != info.tokens || info.tokens < info.computed_tokens + n)
+    if (info.known_tokens != info.n_tokens || info.n_tokens < info.computed_tokens + n)
         return 0;
-    if (kvp_seq_truncate(d->w.cache, seq, info.tokens - n, NULL) != KVP_OK)
+    if (kvp_seq_truncate(d->w.cache, seq, info.n_tokens - n, NULL) != KVP_OK)
         return 0; /* a window has dropped what it would need */
     tokens[0] = (int32_t)draw(&d->random, 200000);
     return kvp_seq_extend(d->w.cache, seq, tokens, n, 0) == KVP_OK;
@@ -235,7 +235,7 @@ static int regrow_tree(driver *d, uint32_t id)
     uint32_t n;
     kvp_seq seq = d->seqs[id].seq;
     assert_ok(kvp_seq_tree(d->w.cache, seq, nodes[0], nodes[1], DRIVE_NODES, &n));
-    if (n == 0 || kvp_seq_truncate(d->w.cache, seq, info_of(&d->w, seq).tokens, NULL) != KVP_OK)
+    if (n == 0 || kvp_seq_truncate(d->w.cache, seq, info_of(&d->w, seq).n_tokens, NULL) != KVP_OK)
         return 0;
     nodes[draw(&d->random, 2)][n - 1] = (int32_t)draw(&d->random, n);
     kvp_batch batch = {
@@ -313,7 +313,7 @@ static uint32_t fill_items(driver *d, int full, kvp_wire_item *items)
         if (s->status == 0 || (!full && !s->touched && draw(&d->random, 3) != 0))
             continue;
         kvp_seq_info info = info_of(&d->w, s->seq);
-        uint32_t n_tokens = info.tokens + info.tree_tokens;
+        uint32_t n_tokens = info.n_tokens + info.tree_tokens;
         if (s->step_tokens > n_tokens || draw(&d->random, 4) == 0)
             s->step_tokens = draw(&d->random, 4) ? n_tokens > 0 : draw(&d->random, n_tokens + 1);
         items[n++] = (kvp_wire_item){.seq = s->seq,
@@ -398,7 +398,7 @@ static uint64_t sum_of_groups_told(const kvp_wire_seq *s, uint32_t n_groups, siz
 {
     for (uint32_t group = 0; group < n_groups; group++)
         sum = mix_all(sum, group, (const uint32_t *)&s->windows[group], 2,
-                      s->row + group * row_blocks, s->blocks);
+                      s->row + group * row_blocks, s->n_blocks);
     sum = mix_all(sum, s->tree_tokens, NULL, 0, s->node_tokens, s->tree_tokens);
     return mix_all(sum, s->tree_tokens, NULL, 0, s->node_parents, s->tree_tokens);
 }
@@ -415,7 +415,7 @@ uint64_t drive_sum_cache(const driver *d)
         kvp_seq_info info = info_of(&d->w, s->seq);
         assert_ok(kvp_seq_row(d->w.cache, s->seq, 0, &row, &n));
         uint32_t counts[] = {s->status,
-                             info.tokens,
+                             info.n_tokens,
                              info.known_tokens,
                              info.computed_tokens,
                              info.cached_tokens,
@@ -437,9 +437,9 @@ uint64_t drive_sum_mirror(const kvp_wire_mirror *mirror, const kvp_wire_config *
         if (s.status == 0)
             continue;
         uint32_t counts[] = {
-            s.status,        s.tokens,      s.known_tokens, s.computed_tokens,
-            s.cached_tokens, s.step_tokens, s.blocks,       (uint32_t)s.last_token};
-        sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.blocks);
+            s.status,        s.n_tokens,    s.known_tokens, s.computed_tokens,
+            s.cached_tokens, s.step_tokens, s.n_blocks,     (uint32_t)s.last_token};
+        sum = mix_all(sum, id, counts, sizeof counts / sizeof *counts, s.row, s.n_blocks);
         sum = sum_of_groups_told(&s, config->n_groups, config->max_row_blocks, sum);
     }
     return sum;
@@ -462,10 +462,10 @@ canaries drive_put_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config
     for (uint32_t id = 0; id < config->max_seqs; id++) {
         kvp_wire_seq s;
         assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
-        before.blocks[id] = s.blocks;
+        before.blocks[id] = s.n_blocks;
         for (uint32_t group = 0; group < config->n_groups; group++) {
             int32_t *row = (int32_t *)(uintptr_t)s.row + (size_t)group * config->max_row_blocks;
-            for (uint32_t i = s.blocks; i < config->max_row_blocks; i++)
+            for (uint32_t i = s.n_blocks; i < config->max_row_blocks; i++)
                 row[i] = CANARY;
         }
     }
@@ -478,7 +478,7 @@ void drive_assert_canaries(const kvp_wire_mirror *mirror, const kvp_wire_config 
     for (uint32_t id = 0; id < config->max_seqs; id++) {
         kvp_wire_seq s;
         assert_ok(kvp_wire_mirror_seq(mirror, id, &s));
-        const uint32_t blocks = s.blocks > before->blocks[id] ? s.blocks : before->blocks[id];
+        const uint32_t blocks = s.n_blocks > before->blocks[id] ? s.n_blocks : before->blocks[id];
         for (uint32_t group = 0; group < config->n_groups; group++) {
             const int32_t *row = s.row + (size_t)group * config->max_row_blocks;
             for (uint32_t i = blocks; i < config->max_row_blocks; i++)

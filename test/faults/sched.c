@@ -68,7 +68,7 @@ static void sample_all(sched_run *run, const kvp_step *step, int32_t *out_tokens
         const uint32_t request = find(run, part->request);
         for (uint32_t k = 0; k < part->n_sampled; k++) {
             const uint32_t sample = part->n_sampled > 1 ? k : part->sample;
-            const uint32_t position = sample_of(&run->s, part->request, sample).tokens;
+            const uint32_t position = sample_of(&run->s, part->request, sample).n_tokens;
             const int32_t token = (int32_t)((request * 31 + sample * 7 + position) % 50);
             assert_true(at < MOST_SAMPLED);
             out_tokens[at++] = token;

@@ -4,7 +4,8 @@
 usage: tool_faults.py FAULTY-COMMAND SNAPSHOT-WRITER [--most N]
 
 Each command line runs once with nothing failing, which counts what it asks of the system, and then
-once for every request (with --most: for so many of each kind, spread over all), which is refused.
+once for every request, which is refused; with --most for so many of each kind, spread over all, and
+for the first ones for memory.
 Then it must
 
   - end with status 1 and say why; or, where it can do without, with status 0 and the same output,
@@ -17,6 +18,7 @@ import sys
 import tempfile
 
 KINDS = ("memory", "open", "read", "write")
+FIRST = 16  # with these a file that is read begins
 
 
 def commands(folder, plain, writer):
@@ -80,7 +82,10 @@ def sweep(faulty, arguments, folder, most):
     for kind in KINDS:
         n = asked[kind]
         tries = min(n, most) if most else n
-        for at in (1 + i * n // tries for i in range(tries)):
+        places = {1 + i * n // tries for i in range(tries)}
+        if kind == "memory":
+            places.update(range(1, min(n, FIRST) + 1))
+        for at in sorted(places):
             done, seen = run(faulty, arguments, folder, f"{kind}:{at}")
             what = wrong(clean, done)
             if what is None and (not seen or seen[kind] < at):
@@ -90,7 +95,7 @@ def sweep(faulty, arguments, folder, most):
             if what:
                 sys.exit(f"kvpager {' '.join(arguments)}\nKVP_FAULT={kind}:{at} (of {n}): {what}\n"
                          f"{done.stderr.decode()}")
-        refused[kind] = tries
+        refused[kind] = len(places)
     again, _ = run(faulty, arguments, folder)
     if again.returncode != 0 or again.stdout != clean.stdout:
         sys.exit(f"{arguments}: does not end as before when nothing fails any more")

@@ -16,8 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 enum { MEMORY, OPEN, READ, WRITE, KINDS };
 enum { BUFFER_BYTES = 256 };
 
@@ -222,7 +220,6 @@ __attribute__((constructor)) static void begin(void)
             fail_at[i] = strtoul(fault + n + 1, NULL, 10);
         }
     }
-    json_set_alloc_funcs(__wrap_malloc, free);
     stdout = watched(stdout, "w");
     if (atexit(write_counts) != 0) {
         abort();

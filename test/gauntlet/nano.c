@@ -74,10 +74,10 @@ static void length_grows_with_each_token(rig *r)
     for (uint32_t n = 4; n <= 40; n++) {
         rig_decode(r, s, (int32_t)n, 1);
         const kvp_seq_info info = rig_info(r, s);
-        EXPECT_EQ(r, info.tokens, n);
+        EXPECT_EQ(r, info.n_tokens, n);
         EXPECT_EQ(r, info.computed_tokens, n);
         EXPECT_EQ(r, info.last_token, n);
-        EXPECT_EQ(r, info.blocks, (n + 3) / 4);
+        EXPECT_EQ(r, info.n_blocks, (n + 3) / 4);
         EXPECT_EQ(r, info.public_tokens, n / 4 * 4);
     }
 }

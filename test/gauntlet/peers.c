@@ -246,7 +246,7 @@ static void restart_keeps_the_index(rig *r)
     EXPECT_EQ(r, r->info.hit_tokens, 32);
     r->cache = before; /* untouched by what was done in the copy */
     EXPECT_EQ(r, rig_match(r, rig_tokens(0), 32).hit_tokens, 32);
-    EXPECT_EQ(r, rig_info(r, s).tokens, 10);
+    EXPECT_EQ(r, rig_info(r, s).n_tokens, 10);
     kvp_cache_destroy(before);
     r->cache = NULL;
     EXPECT_OK(r, kvp_check(copy, 3, NULL));

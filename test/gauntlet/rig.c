@@ -401,7 +401,7 @@ uint32_t rig_accept(rig *r, rig_seq *const *seqs, const int32_t *leaves, uint32_
     }
     rig_called(r);
     for (uint32_t i = 0; i < n_seqs; i++) {
-        EXPECT_EQ(r, rig_info(r, seqs[i]).tokens, seqs[i]->line.n);
+        EXPECT_EQ(r, rig_info(r, seqs[i]).n_tokens, seqs[i]->line.n);
         expect_keys(r, seqs[i], seqs[i]->line.n, seqs[i]->line.n);
     }
     return accept.n_moves;

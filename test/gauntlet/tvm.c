@@ -73,7 +73,7 @@ static void rounds_of_a_tree_are_one_tree(rig *r)
         rig_grow(r, s, rig_tokens(57), second, 10);
         rig_accept(r, &s, &leaf, 1);
         EXPECT_EQ(r, rig_info(r, s).tree_tokens, 0);
-        EXPECT_EQ(r, rig_info(r, s).blocks, (s->line.n + 3) / 4);
+        EXPECT_EQ(r, rig_info(r, s).n_blocks, (s->line.n + 3) / 4);
         rig_decode(r, s, 300, 8);
         rig_end(r);
     }
@@ -91,12 +91,12 @@ static void accept_takes_any_order_and_any_subset(rig *r)
     }
     rig_accept(r, (rig_seq *[]){s[1]}, (int32_t[]){3}, 1);
     EXPECT_EQ(r, rig_info(r, s[0]).tree_tokens, 4);
-    EXPECT_EQ(r, rig_info(r, s[1]).tokens, 10);
+    EXPECT_EQ(r, rig_info(r, s[1]).n_tokens, 10);
     EXPECT_EQ(r, rig_info(r, s[2]).tree_tokens, 4);
     rig_accept(r, (rig_seq *[]){s[2], s[0]}, (int32_t[]){-1, 2}, 2);
-    EXPECT_EQ(r, rig_info(r, s[0]).tokens, 8);
+    EXPECT_EQ(r, rig_info(r, s[0]).n_tokens, 8);
     EXPECT_EQ(r, rig_info(r, s[0]).last_token, 1002);
-    EXPECT_EQ(r, rig_info(r, s[2]).tokens, 8);
+    EXPECT_EQ(r, rig_info(r, s[2]).n_tokens, 8);
     for (int32_t i = 0; i < 3; i++) {
         rig_decode(r, s[i], 300 + 20 * i, 6);
     }
@@ -171,7 +171,7 @@ static void pop_into_a_shared_block_is_all_or_nothing(rig *r)
             truth_line_cut(&r->truth, &s->line, to);
         } else {
             EXPECT_STATUS(r, KVP_E_DROPPED, status);
-            EXPECT_EQ(r, rig_info(r, s).tokens, 20);
+            EXPECT_EQ(r, rig_info(r, s).n_tokens, 20);
             EXPECT_EQ(r, rig_info(r, s).row_version, before.row_version);
         }
         rig_called(r);
@@ -192,7 +192,7 @@ static void windowed_fork_at_a_block_boundary_goes_on(rig *r)
         rig_decode(r, parent, 500, 20);
         rig_decode(r, child, 600, 20);
         EXPECT_EQ(r, rig_row(r, child, 0, 0), rig_row(r, parent, 0, 0)); /* a sink, shared */
-        EXPECT_EQ(r, rig_info(r, child).tokens, n + 20);
+        EXPECT_EQ(r, rig_info(r, child).n_tokens, n + 20);
         rig_end(r);
     }
 }
@@ -224,8 +224,8 @@ static void batch_that_is_refused_changes_nothing(rig *r)
     EXPECT_STATUS(r, KVP_E_NO_BLOCKS, kvp_seq_extend_many(r->cache, &batch));
     EXPECT_EQ(r, rig_shortage(r).missing_blocks, 1);
     for (uint32_t i = 0; i < 3; i++) {
-        EXPECT_EQ(r, rig_info(r, s[i]).tokens, 16);
-        EXPECT_EQ(r, rig_info(r, s[i]).blocks, 4);
+        EXPECT_EQ(r, rig_info(r, s[i]).n_tokens, 16);
+        EXPECT_EQ(r, rig_info(r, s[i]).n_blocks, 4);
     }
     EXPECT_EQ(r, rig_stats(r).free_blocks, before.free_blocks);
     rig_close(r, s[1]);
@@ -277,8 +277,8 @@ static void sequence_twice_in_a_batch_is_refused(rig *r)
     EXPECT_STATUS(r, KVP_E_ARG, kvp_seq_extend_tree(r->cache, &batch, parents));
     EXPECT_STATUS(r, KVP_E_ARG, kvp_seq_accept(r->cache, &accept));
     EXPECT_STATUS(r, KVP_E_ARG, kvp_seq_commit_many(r->cache, twice, ones, 3));
-    EXPECT_EQ(r, rig_info(r, a).tokens, 6);
-    EXPECT_EQ(r, rig_info(r, b).tokens, 6);
+    EXPECT_EQ(r, rig_info(r, a).n_tokens, 6);
+    EXPECT_EQ(r, rig_info(r, b).n_tokens, 6);
 }
 
 /* T13: a full group and a sliding one; a forked prefix of 16, a suffix of 9, R = 8. The sliding

@@ -2,7 +2,6 @@
  * Prints the version of the library; the caller compares it. */
 #include <kvpager/kvpager.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Opens the sequence 1..10, which takes three blocks of four tokens. */
 static kvp_status open_sequence(kvp_cache *cache)
@@ -13,11 +12,7 @@ static kvp_status open_sequence(kvp_cache *cache)
     if (status != KVP_OK)
         return status;
 
-    kvp_prompt prompt;
-    memset(&prompt, 0, sizeof prompt);
-    prompt.struct_size = sizeof prompt;
-    prompt.tokens = tokens;
-    prompt.n_tokens = 10;
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10};
     kvp_seq seq;
     kvp_open_info info;
     status = kvp_seq_open(cache, ns, &prompt, &seq, &info);

@@ -44,7 +44,7 @@ static const field admission_fields[] = {
 static const field seq_fields[] = {
     FIELD(kvp_seq_info, ns),
     FIELD(kvp_seq_info, tag),
-    FIELD(kvp_seq_info, tokens),
+    FIELD(kvp_seq_info, n_tokens),
     FIELD(kvp_seq_info, known_tokens),
     FIELD(kvp_seq_info, prompt_tokens),
     FIELD(kvp_seq_info, cached_tokens),
@@ -52,7 +52,7 @@ static const field seq_fields[] = {
     FIELD(kvp_seq_info, writable_tokens),
     FIELD(kvp_seq_info, public_tokens),
     FIELD(kvp_seq_info, kept_tokens),
-    FIELD(kvp_seq_info, blocks),
+    FIELD(kvp_seq_info, n_blocks),
     FIELD(kvp_seq_info, stop),
     FIELD(kvp_seq_info, last_token),
     FIELD(kvp_seq_info, retention),
@@ -88,6 +88,36 @@ static const field ns_fields[] = {
     FIELD(kvp_ns_info, host_blocks),
     FIELD(kvp_ns_info, host_cached_blocks),
     {NULL, 0, 0},
+};
+static const field load_fields[] = {
+    FIELD(kvp_load, number),  FIELD(kvp_load, after),       FIELD(kvp_load, n_blocks),
+    FIELD(kvp_load, n_found), FIELD(kvp_load, n_elsewhere), {NULL, 0, 0},
+};
+static const field loaded_fields[] = {
+    FIELD(kvp_loaded, cached),
+    FIELD(kvp_loaded, dropped),
+    FIELD(kvp_loaded, failed),
+    {NULL, 0, 0},
+};
+static const field mirrored_fields[] = {
+    FIELD(kvp_mirrored, copied),
+    FIELD(kvp_mirrored, found),
+    FIELD(kvp_mirrored, left_out),
+    {NULL, 0, 0},
+};
+static const field cursor_fields[] = {
+    FIELD(kvp_cold_cursor, generation),
+    FIELD(kvp_cold_cursor, block),
+    FIELD(kvp_cold_cursor, ended),
+    {NULL, 0, 0},
+};
+static const field origin_fields[] = {
+    FIELD(kvp_block_origin, generation), FIELD(kvp_block_origin, after),
+    FIELD(kvp_block_origin, ns),         FIELD(kvp_block_origin, root),
+    FIELD(kvp_block_origin, parent),     FIELD(kvp_block_origin, hash),
+    FIELD(kvp_block_origin, group),      FIELD(kvp_block_origin, first),
+    FIELD(kvp_block_origin, n_tokens),   FIELD(kvp_block_origin, n_keys),
+    FIELD(kvp_block_origin, written),    {NULL, 0, 0},
 };
 /* All but nodes_total and hash_collisions: both are matters of the implementation. */
 static const field stats_fields[] = {
@@ -135,6 +165,16 @@ static const field stats_fields[] = {
     FIELD(kvp_stats, dropped_blocks),
     FIELD(kvp_stats, tree_tokens),
     FIELD(kvp_stats, accepted_tokens),
+    FIELD(kvp_stats, host_loading_blocks),
+    FIELD(kvp_stats, host_lent_blocks),
+    FIELD(kvp_stats, open_loads),
+    FIELD(kvp_stats, plans_done),
+    FIELD(kvp_stats, plans),
+    FIELD(kvp_stats, loads),
+    FIELD(kvp_stats, loaded_blocks),
+    FIELD(kvp_stats, dropped_loads),
+    FIELD(kvp_stats, failed_loads),
+    FIELD(kvp_stats, mirrored_blocks),
     {NULL, 0, 0},
 };
 static const field shortage_fields[] = {
@@ -163,6 +203,11 @@ static const field *fields_of(const kvp_call *call)
     case KVP_CALL_BLOCK_INFO: return block_fields;
     case KVP_CALL_STATS: return stats_fields;
     case KVP_CALL_SHORTAGE: return shortage_fields;
+    case KVP_CALL_LOAD_BEGIN: return load_fields;
+    case KVP_CALL_LOAD_DONE: return loaded_fields;
+    case KVP_CALL_MIRROR: return mirrored_fields;
+    case KVP_CALL_COLD_END: return cursor_fields;
+    case KVP_CALL_BLOCK_ORIGIN: return origin_fields;
     default: return no_fields;
     }
 }
@@ -189,6 +234,8 @@ static const char *array_difference(uint32_t n_groups, const kvp_outcome *a, con
         !a->copies != !b->copies || !a->events != !b->events || !a->parents != !b->parents ||
         !a->moves != !b->moves)
         return n ? "which array there is" : NULL;
+    if (n && a->cold && b->cold && memcmp(a->cold, b->cold, n * sizeof *a->cold) != 0)
+        return "cold blocks";
     if (n && b->events && memcmp(a->events, b->events, n * sizeof *a->events) != 0)
         return "events";
     if (n && b->i32 && memcmp(a->i32, b->i32, count_i32(b) * sizeof *a->i32) != 0)
@@ -280,8 +327,8 @@ void call_print(FILE *file, const kvp_call *call)
     if (call->handle)
         fprintf(file, " %" PRIx64, call->handle);
     print_members(file, call);
-    if (call->op == KVP_CALL_NS_OPEN) {
-        fprintf(file, " name=");
+    if (call->op == KVP_CALL_NS_OPEN || call->op == KVP_CALL_LOAD_DONE) {
+        fprintf(file, call->op == KVP_CALL_NS_OPEN ? " name=" : " whole=");
         print_bytes(file, call->name, call->name_bytes);
     }
     if (call->tokens || call->n_tokens)
@@ -380,6 +427,8 @@ void outcome_print(FILE *file, const kvp_call *call, uint32_t n_groups, const kv
             fprintf(file, "%" PRId64, outcome->i64[i]);
         if (outcome->u64)
             fprintf(file, "%" PRIx64, outcome->u64[i]);
+        if (outcome->cold)
+            fprintf(file, "%" PRId32, outcome->cold[i].block);
         if (outcome->copies)
             print_copy(file, &outcome->copies[i]);
         if (outcome->evicted) {

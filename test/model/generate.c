@@ -85,6 +85,7 @@ static void draw_weights(generator *g)
     g->weights[KVP_CALL_NS_INFO] = g->o->config.quotas ? 50 : 10;
     generate_tier_weights(g);
     generate_group_weights(g);
+    generate_lend_weights(g);
     if (chance(g, 30)) /* plans that grow long */
         g->weights[KVP_CALL_PLAN_TAKE] = 12;
     for (uint32_t i = 0; i < GENERATE_OPS; i++)
@@ -657,6 +658,19 @@ void generator_next(generator *g, kvp_call *call)
     case KVP_CALL_EXTEND_TREE:
     case KVP_CALL_ACCEPT:
     case KVP_CALL_TREE: generate_tree_call(g, call); break;
+    case KVP_CALL_LOAD_BEGIN:
+        make_prompt(g, call);
+        generate_lend(g, call);
+        break;
+    case KVP_CALL_PLAN_DONE:
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN:
+    case KVP_CALL_LOAD_DONE:
+    case KVP_CALL_LOAD_CANCEL:
+    case KVP_CALL_COLD_END:
+    case KVP_CALL_BLOCK_ORIGIN:
+    case KVP_CALL_BLOCK_PREFIX: generate_lend(g, call); break;
     case KVP_CALL_CHECK: call->position = 1 + below(g, 3); break;
     case KVP_CALL_SEQ_INFO:
     case KVP_CALL_SEQ_TOKENS:

@@ -152,6 +152,10 @@ void generate_config(uint64_t seed, uint64_t index, kvp_config *out_config)
     draw_steps(&state, config);
     draw_events(&state, config);
     draw_groups(&state, config);
+    if (config->host_blocks && likely(&state, 65)) {
+        config->max_loads = 1 + draw(&state, 4);
+        config->lent_blocks = likely(&state, 50) ? 0 : 1 + draw(&state, config->host_blocks - 1);
+    }
     config->quotas = likely(&state, 50);
     if (config->quotas && likely(&state, 30)) {
         config->max_namespaces += 2;

@@ -42,6 +42,10 @@ void generate_swap(generator *g, kvp_call *call);
 void generate_step(generator *g, kvp_call *call);
 void generate_events(generator *g, kvp_call *call);
 
+/* generate_lend.c: what stores need. */
+void generate_lend_weights(generator *g);
+void generate_lend(generator *g, kvp_call *call);
+
 /* generate_groups.c: windows, trees. */
 void generate_group_weights(generator *g);
 uint32_t generate_instead_of_tree(generator *g, uint32_t op);

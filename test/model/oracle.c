@@ -100,6 +100,7 @@ oracle *oracle_create(const kvp_config *resolved)
     create_seqs(o);
     o->namespaces = oracle_allocate(resolved->max_namespaces, sizeof *o->namespaces);
     o->copies = oracle_allocate(resolved->max_copies, sizeof *o->copies);
+    o->loads = oracle_allocate(resolved->max_loads, sizeof *o->loads);
     o->history = oracle_allocate(resolved->max_events, sizeof *o->history);
     o->history_tokens = oracle_allocate(remembered, sizeof *o->history_tokens);
     return o;
@@ -107,7 +108,8 @@ oracle *oracle_create(const kvp_config *resolved)
 
 void oracle_start(oracle *o, uint64_t start)
 {
-    o->step_number = o->effective = o->newest_event = o->stats.steps = start;
+    o->load_number = o->plans = o->plans_done = o->step_number = o->effective = o->newest_event =
+        o->stats.steps = start;
     for (uint32_t tier = 0; tier < ORACLE_TIERS; tier++) {
         for (uint32_t i = 1; i < o->pools[tier].n; i++)
             o->blocks[o->pools[tier].first + (int32_t)i].generation = start;
@@ -156,6 +158,10 @@ void oracle_destroy(oracle *o)
     free(o->copies);
     free(o->commitments);
     free(o->parked);
+    for (uint32_t i = 0; i < o->config.max_loads; i++)
+        oracle_load_forget(&o->loads[i]);
+    free(o->loads);
+    free(o->cold);
     free(o->history);
     free(o->history_tokens);
     free(o->evicted);
@@ -404,6 +410,16 @@ static kvp_status dispatch(oracle *o, const kvp_call *call, kvp_outcome *out)
     case KVP_CALL_CAN_OPEN: return oracle_can_open(o, call, out);
     case KVP_CALL_CAN_EXTEND: return oracle_can_extend(o, call, out);
     case KVP_CALL_PLAN_TAKE: return oracle_plan_take(o, call, out);
+    case KVP_CALL_PLAN_DONE:
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN:
+    case KVP_CALL_LOAD_BEGIN:
+    case KVP_CALL_LOAD_DONE:
+    case KVP_CALL_LOAD_CANCEL:
+    case KVP_CALL_COLD_END:
+    case KVP_CALL_BLOCK_ORIGIN:
+    case KVP_CALL_BLOCK_PREFIX: return oracle_lend_call(o, call, out);
     case KVP_CALL_CHECK: return check(call);
     case KVP_CALL_RESET: return reset(o);
     case KVP_CALL_CONFIG: return KVP_OK;

@@ -29,6 +29,7 @@
 #include "kvpager/cache.h"
 #include "kvpager/events.h"
 #include "kvpager/hash.h"
+#include "kvpager/lend.h"
 #include "kvpager/oplog.h"
 #include "kvpager/quotas.h"
 #include "kvpager/steps.h"
@@ -94,6 +95,9 @@ typedef struct oracle_block {
     uint64_t touched_by; /* newest step that was out when one that may write left it; 0: none */
     uint64_t filled_by;  /* copy, in the plan or out, that its first slots come from; 0: none */
     bool kept;           /* its content came from an evicted block */
+    bool loading;        /* a load fills it */
+    uint32_t lends;      /* how often it is lent to be read */
+    uint64_t used_by, written_by; /* the newest plan with a copy from or to it; to it; 0: none */
     uint64_t ns_handle;  /* whom it was taken for last */
     uint32_t *unit_node; /* [S/U] */
     uint8_t *unit_kind;  /* [S/U] UNIT_... */
@@ -136,6 +140,14 @@ typedef struct oracle_commitment {
     uint32_t n_tokens;
     bool dropped; /* as an earlier step failed */
 } oracle_commitment;
+
+/* A load; `number` 0: the place is free. */
+typedef struct oracle_load {
+    uint64_t number, after;
+    uint32_t group, n, last; /* the node that keeps the path alive */
+    int32_t *blocks;         /* [n] numbers */
+    uint32_t *nodes;         /* [n] of each entry's last unit */
+} oracle_load;
 
 typedef struct oracle_ns {
     bool open;
@@ -184,6 +196,15 @@ typedef struct oracle_seq {
 
 /* X(name): things that happen inside and that no result tells: for the runner's coverage. */
 #define ORACLE_MARKS(X)                                                                            \
+    X(lent_cached)      /* a block that nobody held */                                             \
+    X(lent_lost)        /* a lent block lost its content */                                        \
+    X(mirrored_held)    /* a block that somebody holds */                                          \
+    X(load_waits)       /* for a plan that uses its block */                                       \
+    X(load_elsewhere)   /* another load brings an entry */                                         \
+    X(load_found)       /* an entry is there, and others are not */                                \
+    X(load_unneeded)    /* somebody computed it meanwhile */                                       \
+    X(load_flushed)     /* its namespace was flushed */                                            \
+    X(load_withdrawn)   /* its unit was invalidated */                                             \
     X(promotions)       /* a duplicate took a node's place */                                      \
     X(host_promotions)  /* on the host */                                                          \
     X(host_withdrawn)   /* a unit that had a block there */                                        \
@@ -299,6 +320,10 @@ typedef struct oracle {
     int32_t *parked; /* [n_parked] in the order of their release */
     uint32_t n_parked;
 
+    oracle_load *loads; /* [max_loads] */
+    uint64_t load_number;
+    uint64_t plans, plans_done; /* with ordered steps */
+
     kvp_evicted *evicted; /* [n_evicted] by the last changing call */
     uint32_t n_evicted, evicted_capacity;
     kvp_shortage shortage;
@@ -319,6 +344,8 @@ typedef struct oracle {
     kvp_event *events;
     kvp_slot_move *moves; /* [n_groups, n] */
     uint32_t moves_capacity;
+    kvp_cold *cold;
+    uint32_t cold_capacity;
     uint32_t i32_capacity, i64_capacity, u64_capacity, wire_capacity, events_capacity;
 
     /* scratch */

@@ -66,10 +66,24 @@ static bool is_wanted(oracle *o, const oracle_node *node, uint32_t group)
     return true;
 }
 
+static bool has_host_block(oracle *o, uint64_t ns_handle)
+{
+    return oracle_available(o, KVP_HOST) > 0 && !oracle_displaces(o, ns_handle);
+}
+
+static bool has_plan(const oracle *o)
+{
+    return 2 * (o->n_copies + o->to_come) < o->config.max_copies;
+}
+
+bool oracle_may_copy_to_host(oracle *o, uint64_t ns_handle)
+{
+    return has_host_block(o, ns_handle) && has_plan(o);
+}
+
 static bool can_keep(oracle *o, uint64_t ns_handle)
 {
-    bool has_block = oracle_available(o, KVP_HOST) > 0 && !oracle_displaces(o, ns_handle);
-    bool has_room = 2 * (o->n_copies + o->to_come) < o->config.max_copies;
+    bool has_block = has_host_block(o, ns_handle), has_room = has_plan(o);
 
     o->marks.unkept_no_block += !has_block;
     o->marks.unkept_plan += has_block && !has_room;
@@ -79,7 +93,7 @@ static bool can_keep(oracle *o, uint64_t ns_handle)
 
 /* The content of a device block goes on in a host block: the units of the prefix that ends in
  * `deepest`, from the block's start. */
-static void keep(oracle *o, int32_t block, uint32_t deepest)
+int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest)
 {
     uint64_t evicted = o->stats.host_evicted_blocks;
     uint32_t depth = oracle_block_depth(o, block);
@@ -99,9 +113,9 @@ static void keep(oracle *o, int32_t block, uint32_t deepest)
         o->marks.kept_duplicates += oracle_spot_of(o, node, copy)->block != 0;
         oracle_node_copied(o, node, copy);
     }
-    o->stats.kept_blocks++;
     if (!oracle_overlapped(o))
         oracle_release(o, copy, NULL);
+    return copy;
 }
 
 static void tell_evicted(oracle *o, int32_t block, uint32_t deepest, bool kept)
@@ -128,7 +142,8 @@ static void evict(oracle *o, int32_t block)
         on_device && is_wanted(o, &o->nodes[deepest], b->group) && can_keep(o, b->ns_handle);
 
     if (kept)
-        keep(o, block, deepest);
+        oracle_copy_to_host(o, block, deepest);
+    o->stats.kept_blocks += kept;
     tell_evicted(o, block, deepest, kept);
     o->stats.evicted_blocks += on_device;
     o->stats.host_evicted_blocks += !on_device;

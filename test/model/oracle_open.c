@@ -25,7 +25,7 @@ static bool tokens_valid(const int32_t *tokens, uint64_t n)
 }
 
 /* The keys that touch a unit of the prompt. */
-static void unit_keys(const oracle *o, const kvp_call *call, uint32_t unit, oracle_keys *keys)
+void oracle_unit_keys(const oracle *o, const kvp_call *call, uint32_t unit, oracle_keys *keys)
 {
     uint32_t begin = unit * o->unit;
 
@@ -88,7 +88,7 @@ static bool hashes_lie(const oracle *o, const kvp_call *call, uint32_t root)
     return false;
 }
 
-static kvp_status prompt_status(const oracle *o, const kvp_call *call, uint32_t *out_root)
+kvp_status oracle_prompt_status(const oracle *o, const kvp_call *call, uint32_t *out_root)
 {
     uint32_t ns = oracle_find_ns(o, call->handle);
 
@@ -119,7 +119,7 @@ static uint64_t lowest_begin(const kvp_call *call)
     return lowest;
 }
 
-static bool unit_uncached(const oracle *o, const kvp_call *call, uint32_t unit)
+bool oracle_is_uncached(const oracle *o, const kvp_call *call, uint32_t unit)
 {
     for (uint32_t i = unit * o->unit; i < (unit + 1) * o->unit; i++) {
         for (uint32_t k = 0; k < o->config.n_uncached_tokens; k++) {
@@ -156,11 +156,11 @@ static uint32_t walk(oracle *o, const kvp_call *call, uint32_t root, uint32_t *o
         const int32_t *tokens = call->tokens + (size_t)i * o->unit;
         uint32_t node;
 
-        if (unit_uncached(o, call, i)) {
+        if (oracle_is_uncached(o, call, i)) {
             *out_stop = KVP_STOP_UNCACHED;
             break;
         }
-        unit_keys(o, call, i, &keys);
+        oracle_unit_keys(o, call, i, &keys);
         node = oracle_node_find(o, parent, tokens, &keys);
         o->marks.match_other_keys += node == ORACLE_NONE && oracle_has_tokens(o, parent, tokens);
         if (node == ORACLE_NONE || (oracle_is_plain(o) && !has_kv(o, call, node, 0))) {
@@ -366,7 +366,7 @@ kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     oracle_match m;
     uint32_t root;
-    kvp_status status = prompt_status(o, call, &root);
+    kvp_status status = oracle_prompt_status(o, call, &root);
 
     if (status != KVP_OK)
         return status;
@@ -398,7 +398,7 @@ kvp_status oracle_can_open(oracle *o, const kvp_call *call, kvp_outcome *out)
 {
     oracle_match m;
     uint32_t root;
-    kvp_status status = prompt_status(o, call, &root);
+    kvp_status status = oracle_prompt_status(o, call, &root);
 
     if (status != KVP_OK)
         return status;
@@ -438,7 +438,7 @@ static kvp_status open_status(oracle *o, const kvp_call *call, oracle_match *m)
 {
     kvp_admission admission;
     uint32_t root, verdict;
-    kvp_status status = prompt_status(o, call, &root);
+    kvp_status status = oracle_prompt_status(o, call, &root);
 
     if (status != KVP_OK)
         return oracle_fail(o, status, 0, 0);

@@ -59,6 +59,10 @@ void oracle_free_cached(oracle *o, int32_t block);
 void oracle_unpark(oracle *o, uint64_t step);
 bool oracle_is_touched(const oracle *o, int32_t block);
 
+/* A device block's content goes on in a host block; gives that. Is there room for it? */
+int32_t oracle_copy_to_host(oracle *o, int32_t block, uint32_t deepest);
+bool oracle_may_copy_to_host(oracle *o, uint64_t ns_handle);
+
 /* oracle_quotas.c: whose blocks go first. */
 int32_t oracle_choose(oracle *o, uint32_t tier, uint64_t ns_handle);
 bool oracle_displaces(oracle *o, uint64_t ns_handle);
@@ -89,7 +93,17 @@ kvp_status oracle_events_snapshot(oracle *o, const kvp_call *call, kvp_outcome *
 void oracle_learn_snapshot(oracle *o, const kvp_call *call, const kvp_outcome *seen,
                            kvp_outcome *foretold);
 
+/* oracle_lend.c: what stores need. */
+kvp_status oracle_lend_call(oracle *o, const kvp_call *call, kvp_outcome *out);
+void oracle_lend_stats(const oracle *o, kvp_stats *s);
+void oracle_lend_reset(oracle *o);
+void oracle_load_forget(oracle_load *load);
+uint32_t oracle_loading(const oracle *o);
+
 /* oracle_open.c */
+kvp_status oracle_prompt_status(const oracle *o, const kvp_call *call, uint32_t *out_root);
+void oracle_unit_keys(const oracle *o, const kvp_call *call, uint32_t unit, oracle_keys *keys);
+bool oracle_is_uncached(const oracle *o, const kvp_call *call, uint32_t unit);
 kvp_status oracle_match_call(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_can_open(oracle *o, const kvp_call *call, kvp_outcome *out);
 kvp_status oracle_open(oracle *o, const kvp_call *call, kvp_outcome *out);

@@ -24,6 +24,13 @@ static oracle_copy *add(oracle *o, int32_t source, int32_t destination, uint32_t
     o->marks.flight_read += copy->read_of > 0;
     if (oracle_overlapped(o))
         o->blocks[destination].filled_by = copy->id;
+    for (uint32_t i = 0; i < 2; i++) {
+        oracle_block *b = &o->blocks[i ? destination : source];
+        uint64_t next = 1 + (oracle_overlapped(o) ? o->step_number : o->plans);
+
+        b->used_by = next;
+        b->written_by = i ? next : b->written_by;
+    }
     o->n_plan++;
     o->stats.copies++;
     return copy;
@@ -115,8 +122,10 @@ kvp_status oracle_plan_take(oracle *o, const kvp_call *call, kvp_outcome *out)
     if (oracle_overlapped(o))
         return oracle_fail(o, KVP_E_STATE, 0, 0);
     status = give(o, call, out);
-    if (status == KVP_OK && call->count)
+    if (status == KVP_OK && call->count) {
         o->n_plan = o->n_copies = 0;
+        o->plans++;
+    }
     return status;
 }
 

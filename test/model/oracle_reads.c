@@ -9,7 +9,7 @@ static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
 
     info->ns.bits = seq->ns_handle;
     info->tag = seq->tag;
-    info->tokens = seq->tokens;
+    info->n_tokens = seq->tokens;
     info->known_tokens = seq->known;
     info->prompt_tokens = seq->prompt;
     info->cached_tokens = seq->cached;
@@ -17,7 +17,7 @@ static void seq_info(const oracle *o, const oracle_seq *seq, kvp_seq_info *info)
     info->writable_tokens = seq->writable;
     info->public_tokens = oracle_public_units(o, seq) * o->unit;
     info->kept_tokens = kept;
-    info->blocks = seq->n_row;
+    info->n_blocks = seq->n_row;
     info->stop = seq->stop;
     info->last_token = -1;
     if (kept == seq->known && kept)
@@ -215,6 +215,7 @@ static void stats(const oracle *o, kvp_stats *s)
     for (uint32_t i = 0; i < o->config.max_seqs; i++)
         s->swapped_seqs += o->seqs[i].open && oracle_is_out(&o->seqs[i]);
     s->steps_out = o->n_steps;
+    oracle_lend_stats(o, s);
 }
 
 kvp_status oracle_read(oracle *o, const kvp_call *call, kvp_outcome *out)

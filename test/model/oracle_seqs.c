@@ -342,6 +342,7 @@ void oracle_reset(oracle *o)
     o->open_seqs = o->n_plan = o->n_copies = 0;
     o->n_steps = o->n_commitments = o->n_parked = 0;
     o->effective = o->step_number; /* nothing is awaited any more */
+    oracle_lend_reset(o);
     o->told++;
     for (uint32_t i = 0; i < o->n_nodes; i++) {
         if (o->nodes[i].used)

@@ -49,6 +49,12 @@ static uint32_t default_copies(const kvp_config *config)
     return config->max_seqs + 64 + (config->host_blocks ? config->n_blocks : 0);
 }
 
+/* "0 = half of them": at least one. */
+static uint32_t half_of(uint32_t host_blocks)
+{
+    return host_blocks > 3 ? (host_blocks - 1) / 2 : 1;
+}
+
 static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *resolved)
 {
     for (uint32_t i = 0; i < wanted->n_groups; i++) {
@@ -57,6 +63,10 @@ static bool groups_resolved_well(const kvp_config *wanted, const kvp_config *res
             return false;
     }
     return resolved->n_groups == wanted->n_groups && resolved->quotas == wanted->quotas &&
+           resolved->max_loads == wanted->max_loads &&
+           (wanted->lent_blocks ? resolved->lent_blocks == wanted->lent_blocks
+                                : resolved->lent_blocks ==
+                                      (wanted->max_loads ? half_of(wanted->host_blocks) : 0)) &&
            resolved->max_tree_tokens == wanted->max_tree_tokens;
 }
 
@@ -212,7 +222,7 @@ static bool check(session *s)
 static bool is_recorded(const kvp_call *call)
 {
     return call->op != KVP_CALL_SEQ_INFO && call->op != KVP_CALL_EVENTS_READ &&
-           !oracle_lacks_pointers(call);
+           call->op < KVP_CALL_COLD_END && !oracle_lacks_pointers(call);
 }
 
 static bool compare(session *s, const kvp_call *call, kvp_outcome *seen, kvp_outcome *foretold)
@@ -307,14 +317,21 @@ static bool audit_seq(session *s, const oracle_seq *seq)
 
 static bool audit_blocks(session *s, uint32_t tier)
 {
-    kvp_call call = {.op = KVP_CALL_BLOCK_INFO, .tier = tier};
+    kvp_call call = {.tier = tier};
 
     for (uint32_t b = 0; b < s->o->pools[tier].n; b++) {
         call.block = (int32_t)b;
+        call.op = KVP_CALL_BLOCK_INFO;
+        if (!audit_call(s, &call))
+            return false;
+        call.op = KVP_CALL_BLOCK_ORIGIN;
         if (!audit_call(s, &call))
             return false;
     }
-    return true;
+    call.op = KVP_CALL_COLD_END;
+    call.block = 0;
+    call.count = UINT32_MAX;
+    return audit_call(s, &call);
 }
 
 static bool audit_spaces(session *s)

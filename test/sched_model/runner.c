@@ -192,7 +192,7 @@ static void compare_sample(struct run *run, const request *r, uint32_t idx)
     kvp_seq_info seq_info;
     int32_t text[MAX_TEXT];
     REQUIRE(kvp_request_sample(run->sched, r->handle, idx, &info) == KVP_OK);
-    REQUIRE(info.tokens == s->n);
+    REQUIRE(info.n_tokens == s->n);
     REQUIRE((int)info.has_ended == s->has_ended);
     REQUIRE(info.seq.bits == s->seq.bits);
     REQUIRE(kvp_request_tokens(run->sched, r->handle, idx, (kvp_range){0, s->n}, text) == KVP_OK);
@@ -201,7 +201,7 @@ static void compare_sample(struct run *run, const request *r, uint32_t idx)
         return;
     REQUIRE(info.computed_tokens == s->computed);
     REQUIRE(kvp_seq_info_get(run->cache, s->seq, &seq_info) == KVP_OK);
-    REQUIRE(seq_info.tokens == s->core);
+    REQUIRE(seq_info.n_tokens == s->core);
     REQUIRE(seq_info.tier == (r->where == ON_HOST ? KVP_HOST : KVP_DEVICE));
 }
 
@@ -349,8 +349,8 @@ static void compare_caches(struct run *run)
                 continue;
             REQUIRE(kvp_seq_info_get(run->cache, r->samples[j].seq, &x) == KVP_OK);
             REQUIRE(kvp_seq_info_get(copy, r->samples[j].seq, &y) == KVP_OK);
-            REQUIRE(x.tokens == y.tokens && x.computed_tokens == y.computed_tokens);
-            REQUIRE(x.blocks == y.blocks && x.tier == y.tier);
+            REQUIRE(x.n_tokens == y.n_tokens && x.computed_tokens == y.computed_tokens);
+            REQUIRE(x.n_blocks == y.n_blocks && x.tier == y.tier);
         }
     }
     REQUIRE(kvp_cache_stats(run->cache, &a) == KVP_OK && kvp_cache_stats(copy, &b) == KVP_OK);

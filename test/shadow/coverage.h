@@ -82,6 +82,14 @@
     X(moves, "OV")                                                                                 \
     X(refused_dropped, "OV")                                                                       \
     X(lacking, "OV")                                                                               \
+    X(loaded, "OV")                                                                                \
+    X(loads_waited, "OV")                                                                          \
+    X(loads_torn, "OV")                                                                            \
+    X(loads_dropped, "OV")                                                                         \
+    X(lent, "OV")                                                                                  \
+    X(lent_with_keys, "OV")                                                                        \
+    X(lent_and_lost, "OV")                                                                         \
+    X(mirrored, "OV")                                                                              \
     X(recomputed, "S")                                                                             \
     X(recomputed_behind_windows, "S")                                                              \
     X(paused, "S")                                                                                 \

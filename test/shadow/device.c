@@ -24,6 +24,8 @@ const char *plant_name(plant what)
         [PLANT_UNPARKED_DROP] = "unparked-drop",
         [PLANT_OWN_WINDOW] = "own-window",
         [PLANT_SKIPPED_MOVE] = "skipped-move",
+        [PLANT_EARLY_LOAD] = "early-load",
+        [PLANT_TORN_LOAD] = "torn-load",
     };
     return names[what];
 }

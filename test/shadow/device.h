@@ -43,6 +43,8 @@ typedef enum plant {
     PLANT_UNPARKED_DROP,  /* what windows dropped is taken while steps are out */
     PLANT_OWN_WINDOW,     /* the cache does not know of a sequence's own window */
     PLANT_SKIPPED_MOVE,   /* an accepted node is not moved */
+    PLANT_EARLY_LOAD,     /* a store writes before the plan that uses its block is over */
+    PLANT_TORN_LOAD,      /* a block is reported whole that is not */
     PLANTS
 } plant;
 
@@ -52,6 +54,7 @@ const char *plant_name(plant what);
 typedef struct work_drop {
     uint32_t tier;
     int32_t block;
+    uint32_t kept;  /* slots before this one held something after the drop, and still do */
     uint32_t valid; /* when the plan has run, slots from here on hold nothing */
     bool is_whole;  /* all of it is gone before the plan writes to it */
     bool is_early;  /* planted: it is still parked */
@@ -80,6 +83,7 @@ typedef struct work_item {
 
 typedef struct work_step {
     uint64_t number;
+    uint64_t plan;      /* ordered: the cache's plan, 1, 2, ...; 0: none */
     uint64_t submitted; /* 1, 2, ... */
     kvp_copy *copies;   /* [n_copies] */
     uint32_t *order;    /* [n_copies] in which the second memory runs them */

@@ -80,6 +80,15 @@ void drive_config(const drive_options *options, kvp_config *out_config, bool *ou
         drive_draw_windows(&random, config);
         config->max_tree_tokens *= options->engine != DRIVE_SCHED;
     }
+    const bool lends = options->planted == PLANT_NOTHING ||
+                       options->planted == PLANT_EARLY_LOAD || options->planted == PLANT_TORN_LOAD;
+    random = options->seed * 0xd6e8feb86659fd93u + options->index;
+    if (lends && options->engine != DRIVE_SCHED && config->host_blocks > 0 &&
+        random_percent(&random, 60)) {
+        config->max_loads = 1 + random_below(&random, DRIVE_LOADS);
+        config->lent_blocks =
+            random_percent(&random, 40) ? 0 : 1 + random_below(&random, config->host_blocks - 1);
+    }
 }
 
 static void make_stream(drive *d, uint32_t i)
@@ -247,6 +256,10 @@ static void one_op(drive *d)
         drive_window_op(d);
         return;
     }
+    if (d->w->config.max_loads > 0 && random_percent(&d->random, 30)) {
+        drive_lend_op(d);
+        return;
+    }
     if (d->w->config.max_tree_tokens > 0 && random_percent(&d->random, 28)) {
         (random_percent(&d->random, 45) ? drive_tree_op : drive_accept_op)(d);
         return;
@@ -348,6 +361,7 @@ void drive_end(drive *d)
         truth_line_end(&d->streams[i].keys);
         free(d->streams[i].tokens);
     }
+    drive_lend_forget(d);
     free(d->finished);
     free(d->tokens);
     free(d->hashes);

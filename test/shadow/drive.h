@@ -47,6 +47,25 @@ typedef struct drive_stream {
     truth_line keys; /* only its keys are used */
 } drive_stream;
 
+enum { DRIVE_LOADS = 4, DRIVE_LENT = 6 };
+
+/* A load that was begun; number 0: none. */
+typedef struct drive_load {
+    uint64_t number, after;
+    uint32_t group, n;
+    bool is_started;   /* the store has begun to write */
+    int32_t *blocks;   /* [n] */
+    uint64_t *tags;    /* [n, S] what is right */
+    uint32_t *written; /* [n] slots */
+    bool *spoilt;      /* [n] something else was written, too */
+} drive_load;
+
+/* A host block that a store reads. */
+typedef struct drive_lent {
+    int32_t block;
+    kvp_block_origin origin; /* when it was lent */
+} drive_lent;
+
 typedef struct drive {
     drive_options options;
     watch *w;
@@ -64,6 +83,9 @@ typedef struct drive {
     uint32_t *finished; /* [max_seqs] by place of the subject: tokens that may be committed late */
     int32_t *tokens;    /* [max_seq_tokens] scratch */
     kvp_hash *hashes;   /* [max_seq_tokens] scratch */
+    drive_load loads[DRIVE_LOADS]; /* as many as config.max_loads, at most */
+    drive_lent lent[DRIVE_LENT];   /* [n_lent] */
+    uint32_t n_lent;
     kvp_block_info traced; /* options.block when last looked at */
 } drive;
 
@@ -78,7 +100,7 @@ bool drive_begin(drive *d, const drive_options *options);
 void drive_end(drive *d);
 
 /* ------------------------------------------------ drive_calls.c, drive_steps.c, drive_windows.c,
- * drive_trees.c */
+ * drive_trees.c, drive_lend.c */
 
 void drive_trace(const drive *d, const char *format, ...) VERDICT_FORMAT;
 
@@ -123,6 +145,13 @@ void drive_reset_op(drive *d);
 void drive_window_op(drive *d);
 void drive_tree_op(drive *d);
 void drive_accept_op(drive *d);
+void drive_lend_op(drive *d);
+
+/* drive_lend.c: nothing is lent or loading any more. */
+void drive_lend_forget(drive *d);
+
+/* A prompt of what sequences have in common; false: its namespace cannot be opened. */
+bool drive_draw_prompt(drive *d, kvp_prompt *out_prompt, kvp_key *keys, uint32_t *out_space);
 
 /* The sequence's tree is gone. */
 void drive_drop_tree(drive *d, subject *s);

@@ -147,6 +147,17 @@ static void count_dropped(drive *d, const subject *s)
     d->seen->points[COVER_hits_behind_windows] += info.dropped_end > 0;
 }
 
+bool drive_draw_prompt(drive *d, kvp_prompt *out_prompt, kvp_key *keys, uint32_t *out_space)
+{
+    const origin from = draw_origin(d);
+    *out_space = from.space;
+    if (!has_space(d, from.space)) {
+        return false;
+    }
+    draw_prompt(d, &from, out_prompt, keys);
+    return true;
+}
+
 void drive_open_op(drive *d)
 {
     const origin from = draw_origin(d);
@@ -589,8 +600,8 @@ void drive_mark_op(drive *d)
     if (percent(d, 50)) {
         (void)WENT(d, "kvp_seq_uncache", kvp_seq_uncache(d->w->cache, s->handle, range),
                    KVP_E_STATE);
-    } else if (info.blocks > 0) {
-        const kvp_range all = {0, info.blocks * d->w->config.block_tokens};
+    } else if (info.n_blocks > 0) {
+        const kvp_range all = {0, info.n_blocks * d->w->config.block_tokens};
         (void)drive_went(d, "kvp_seq_retain",
                          kvp_seq_retain(d->w->cache, s->handle, all, below(d, 8)), NULL, 0);
     }
@@ -698,5 +709,6 @@ void drive_reset_op(drive *d)
     for (uint32_t i = 0; i < d->w->n_subjects; i++) {
         watch_end_subject(d->w, &d->w->subjects[i]);
     }
+    drive_lend_forget(d);
     drive_trace(d, "reset");
 }

@@ -103,10 +103,10 @@ static void sync_sample(sched_drive *d, const job *j, uint32_t sample)
     kvp_sample_info info;
     kvp_seq_info seq;
     const kvp_status status = kvp_request_sample(d->sched, j->handle, sample, &info);
-    if (status != KVP_OK || info.tokens != j->lines[sample].n) {
+    if (status != KVP_OK || info.n_tokens != j->lines[sample].n) {
         verdict_bad(d->base.verdict,
                     "kvp_request_sample: %s, %" PRIu32 " tokens, should be %" PRIu32,
-                    kvp_status_name(status), info.tokens, j->lines[sample].n);
+                    kvp_status_name(status), info.n_tokens, j->lines[sample].n);
         return;
     }
     if (info.seq.bits == 0 || kvp_seq_info_get(w->cache, info.seq, &seq) != KVP_OK) {
@@ -121,11 +121,11 @@ static void sync_sample(sched_drive *d, const job *j, uint32_t sample)
         drive_trace(&d->base, "sequence #%" PRIu64 " is sample %" PRIu32 " of request %" PRIx64,
                     s->serial, sample, j->handle.bits);
     }
-    if (seq.tokens > j->lines[sample].n) {
+    if (seq.n_tokens > j->lines[sample].n) {
         verdict_bad(d->base.verdict, "a sequence has more tokens than its sample");
         return;
     }
-    truth_line_copy(&w->truth, &s->line, &j->lines[sample], seq.tokens);
+    truth_line_copy(&w->truth, &s->line, &j->lines[sample], seq.n_tokens);
     s->known = seq.known_tokens;
     s->scheduled = seq.computed_tokens;
     s->is_swapped = seq.tier == KVP_HOST;

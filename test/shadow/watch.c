@@ -46,6 +46,7 @@ watch *watch_create(const kvp_config *config, bool device_overlapped, uint64_t s
     w->memory = shadow_create(&w->config, v);
     truth_init(&w->truth, w->config.unit_tokens, w->config.hash_seed, v);
     device_init(&w->device, w->memory, v, device_overlapped, seed);
+    w->n_plans = watch_stats(w).plans;
     w->n_subjects = w->config.max_seqs;
     w->subjects = random_allocate(w->n_subjects, sizeof(*w->subjects));
     for (uint32_t tier = 0; tier < SHADOW_TIERS; tier++) {
@@ -95,21 +96,80 @@ static bool get_row(watch *w, const subject *s, uint32_t group, const int32_t **
 
 /* ------------------------------------------------------------------------------ dropped content */
 
+static void raise_to(uint32_t *value, uint32_t other)
+{
+    if (*value < other) {
+        *value = other;
+    }
+}
+
+/* How far a sequence's work fills the block, wherever it is in its rows. */
+static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
+{
+    const uint32_t S = w->config.block_tokens;
+    const uint32_t end = s->tree.scheduled > 0 ? s->line.n + s->tree.scheduled : s->scheduled;
+    uint32_t valid = 0;
+    for (uint32_t g = 0; g < w->config.n_groups; g++) {
+        const int32_t *row = NULL;
+        uint32_t n = 0;
+        (void)get_row(w, s, g, &row, &n);
+        for (uint32_t k = 0; k < n; k++) {
+            if (row[k] == block && end > k * S) {
+                raise_to(&valid, end - k * S < S ? end - k * S : S);
+            }
+        }
+    }
+    return valid;
+}
+
+/* How far a block's slots hold something. */
+static uint32_t filled_slots(watch *w, uint32_t tier, uint32_t block)
+{
+    uint32_t filled = block_info(w, tier, block).sealed_tokens;
+    for (uint32_t i = 0; i < w->n_subjects; i++) {
+        const subject *s = &w->subjects[i];
+        if (s->is_open && s->is_swapped == (tier == KVP_HOST)) {
+            raise_to(&filled, scheduled_slots(w, s, (int32_t)block));
+        }
+    }
+    return filled;
+}
+
+/* The same when the plan has run. What a drop of a part left stays, though its sequence may be
+ * invalidated since: the block may duplicate a unit there, which nobody finds any more. */
+static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
+{
+    uint32_t valid = filled_slots(w, drop->tier, (uint32_t)drop->block);
+    for (uint32_t i = 0; i < step->n_copies; i++) {
+        if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block) {
+            raise_to(&valid, step->copies[i].n_tokens);
+        }
+    }
+    raise_to(&valid, drop->kept);
+    return valid;
+}
+
 static work_drop *note_drop(watch *w, uint32_t tier, uint32_t block, bool is_whole)
 {
+    const uint32_t kept = is_whole ? 0 : filled_slots(w, tier, block);
     for (uint32_t i = 0; i < w->n_drops; i++) {
-        if (w->drops[i].tier == tier && w->drops[i].block == (int32_t)block) {
-            w->drops[i].is_whole = w->drops[i].is_whole || is_whole;
-            w->drops[i].call = w->n_calls;
-            return &w->drops[i];
+        work_drop *drop = &w->drops[i];
+        if (drop->tier == tier && drop->block == (int32_t)block) {
+            drop->is_whole = drop->is_whole || is_whole;
+            drop->kept = drop->kept < kept ? drop->kept : kept;
+            drop->call = w->n_calls;
+            return drop;
         }
     }
     if (w->n_drops == w->drops_capacity) {
         w->drops_capacity = 2 * w->drops_capacity + 64;
         w->drops = random_grow(w->drops, w->drops_capacity, sizeof(*w->drops));
     }
-    w->drops[w->n_drops++] = (work_drop){
-        .tier = tier, .block = (int32_t)block, .is_whole = is_whole, .call = w->n_calls};
+    w->drops[w->n_drops++] = (work_drop){.tier = tier,
+                                         .block = (int32_t)block,
+                                         .kept = kept,
+                                         .is_whole = is_whole,
+                                         .call = w->n_calls};
     return &w->drops[w->n_drops - 1];
 }
 
@@ -175,50 +235,6 @@ void watch_called(watch *w, bool writes_over)
     }
 }
 
-static void raise_to(uint32_t *value, uint32_t other)
-{
-    if (*value < other) {
-        *value = other;
-    }
-}
-
-/* How far a sequence's work fills the block, wherever it is in its rows. */
-static uint32_t scheduled_slots(watch *w, const subject *s, int32_t block)
-{
-    const uint32_t S = w->config.block_tokens;
-    const uint32_t end = s->tree.scheduled > 0 ? s->line.n + s->tree.scheduled : s->scheduled;
-    uint32_t valid = 0;
-    for (uint32_t g = 0; g < w->config.n_groups; g++) {
-        const int32_t *row = NULL;
-        uint32_t n = 0;
-        (void)get_row(w, s, g, &row, &n);
-        for (uint32_t k = 0; k < n; k++) {
-            if (row[k] == block && end > k * S) {
-                raise_to(&valid, end - k * S < S ? end - k * S : S);
-            }
-        }
-    }
-    return valid;
-}
-
-/* How far a block's slots hold something when the plan has run. */
-static uint32_t valid_slots(watch *w, const work_drop *drop, const work_step *step)
-{
-    uint32_t valid = block_info(w, drop->tier, (uint32_t)drop->block).sealed_tokens;
-    for (uint32_t i = 0; i < step->n_copies; i++) {
-        if (step->copies[i].dst_tier == drop->tier && step->copies[i].dst_block == drop->block) {
-            raise_to(&valid, step->copies[i].n_tokens);
-        }
-    }
-    for (uint32_t i = 0; i < w->n_subjects; i++) {
-        const subject *s = &w->subjects[i];
-        if (s->is_open && s->is_swapped == (drop->tier == KVP_HOST)) {
-            raise_to(&valid, scheduled_slots(w, s, drop->block));
-        }
-    }
-    return valid;
-}
-
 /* The step poisons what was dropped since the one before. */
 static void hand_over_drops(watch *w, work_step *step)
 {
@@ -256,12 +272,12 @@ kvp_seq_info watch_info(watch *w, const subject *s)
     if (status != KVP_OK) {
         verdict_bad(w->verdict, "kvp_seq_info_get, sequence %" PRIu64 ": %s", s->serial,
                     kvp_status_name(status));
-    } else if (info.tokens != s->line.n || info.known_tokens != s->known ||
+    } else if (info.n_tokens != s->line.n || info.known_tokens != s->known ||
                (info.tier == KVP_HOST) != s->is_swapped || info.tree_tokens != s->tree.n) {
         verdict_bad(w->verdict,
                     "sequence %" PRIu64 " has %" PRIu32 " tokens, %" PRIu32 " known, %" PRIu32
                     " nodes, tier %" PRIu32 "; should be %" PRIu32 ", %" PRIu32 ", %" PRIu32 ", %d",
-                    s->serial, info.tokens, info.known_tokens, info.tree_tokens, info.tier,
+                    s->serial, info.n_tokens, info.known_tokens, info.tree_tokens, info.tier,
                     s->line.n, s->known, s->tree.n, s->is_swapped);
     }
     return info;
@@ -433,8 +449,8 @@ bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
                       .commit_to = range.begin >= s->line.n ? 0
                                    : range.end < s->line.n  ? range.end
                                                             : s->line.n,
-                      .n_row = info.blocks};
-    item.rows = random_allocate((size_t)n_groups * info.blocks, sizeof(*item.rows));
+                      .n_row = info.n_blocks};
+    item.rows = random_allocate((size_t)n_groups * info.n_blocks, sizeof(*item.rows));
     item.slots = random_allocate((size_t)n_groups * (range.end - range.begin), sizeof(*item.slots));
     item.seen = random_allocate((size_t)n_groups * range.end, sizeof(*item.seen));
     item.tags = random_allocate(range.end, sizeof(*item.tags));
@@ -470,6 +486,7 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
     } else {
         status = kvp_plan_take(w->cache, step->copies, capacity, &step->n_copies);
         step->number = w->device.n_submitted + 1;
+        step->plan = status == KVP_OK ? ++w->n_plans : 0;
     }
     if (status != KVP_OK) {
         if (status != KVP_E_NO_STEPS) {
@@ -486,6 +503,40 @@ kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step 
     device_submit(&w->device, step);
     *out_step = step;
     return KVP_OK;
+}
+
+uint64_t watch_plans_run(const watch *w)
+{
+    uint64_t run = w->n_plans;
+    for (uint32_t i = 0; i < w->device.n_steps; i++) {
+        const work_step *step = w->device.steps[i];
+        if (step->plan > 0 && !step->plan_done && step->plan <= run) {
+            run = step->plan - 1;
+        }
+    }
+    return run;
+}
+
+static uint32_t strike_drop(work_drop *drops, uint32_t n, int32_t block)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (drops[i].tier != KVP_HOST || drops[i].block != block) {
+            drops[kept++] = drops[i];
+        }
+    }
+    return kept;
+}
+
+void watch_forget_drop(watch *w, int32_t block, uint64_t after)
+{
+    w->n_drops = strike_drop(w->drops, w->n_drops, block);
+    for (uint32_t i = 0; i < w->device.n_steps; i++) {
+        work_step *step = w->device.steps[i];
+        if ((w->overlapped ? step->number : step->plan) > after) {
+            step->n_drops = strike_drop(step->drops, step->n_drops, block);
+        }
+    }
 }
 
 void watch_submit_moves(watch *w, kvp_slot_move *moves, uint32_t n_moves)

@@ -61,6 +61,7 @@ typedef struct watch {
     subject *subjects; /* [n_subjects] */
     uint32_t n_subjects;
     uint64_t n_serials;
+    uint64_t n_plans;                    /* taken, with ordered steps */
     uint64_t n_calls;                    /* that may have changed the cache */
     uint64_t *generations[SHADOW_TIERS]; /* [N] when last looked at */
     uint8_t *states[SHADOW_TIERS];
@@ -100,6 +101,13 @@ bool watch_make_item(watch *w, subject *s, kvp_range range, work_item *out_item)
 /* Take the plan and give it to the device with these items, which it owns from then on (not when
  * this fails). Overlapped: a step begins; KVP_E_NO_STEPS when that is refused. */
 kvp_status watch_submit(watch *w, work_item *items, uint32_t n_items, work_step **out_step);
+
+/* With ordered steps: the plans, from the first one on, whose copies have run. */
+uint64_t watch_plans_run(const watch *w);
+
+/* A store will fill a host block when plan `after` is over: later plans do not poison what was
+ * dropped from it before. */
+void watch_forget_drop(watch *w, int32_t block, uint64_t after);
 
 void watch_audit_attached(watch *w);
 void watch_audit_computed(watch *w);

@@ -233,6 +233,13 @@ static int sim_write(void *context, int handle, const struct kvpi_span *spans, u
     return stopped;
 }
 
+static int sim_buffer(void *context, int handle)
+{
+    (void)context;
+    (void)handle;
+    return EINVAL; /* nothing was opened past a page cache */
+}
+
 static int sim_size(void *context, int handle, uint64_t *out_bytes)
 {
     struct sim_disk *sim = context;
@@ -370,6 +377,7 @@ struct kvpi_disk sim_disk_interface(struct sim_disk *sim)
                               .close = sim_close,
                               .read = sim_read,
                               .write = sim_write,
+                              .buffer = sim_buffer,
                               .size = sim_size,
                               .allot = sim_allot,
                               .sync = sim_sync,

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "sim_disk.h"
+#include "sim_queue.h"
 #include "store/file/file.h"
 #include "store_inputs.h"
 
@@ -45,12 +46,17 @@ static uint64_t stride = 7;
 
 static struct sim_disk *sim;
 static struct kvpi_disk disk;
+static int with_queue; /* of transfers, as io_uring's; else each is done when it begins */
+static struct sim_queue queue;
+static struct kvpi_queue_system queue_system;
 static uint64_t now = 1000;
 
 static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
                               char *out_why, size_t why_bytes)
 {
-    return kvpi_file_open(config, &disk, 0, out_self, out_why, why_bytes);
+    const struct kvpi_engine_config engine = {.n_threads = 0,
+                                              .queue = with_queue ? &queue_system : NULL};
+    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
 static uint64_t test_clock(void *context)
@@ -227,6 +233,9 @@ static int run(uint64_t stop, int power_lost)
 {
     sim = sim_disk_create(seed + stop * 2 + (uint64_t)power_lost);
     disk = sim_disk_interface(sim);
+    queue = (struct sim_queue){
+        .disk = &disk, .random = seed + stop, .short_rate = 30, .again_rate = 10, .late_rate = 10};
+    queue_system = sim_queue_interface(&queue);
     for (unsigned r = 0; r < RECORDS; r++)
         records[r].stored = records[r].synced = records[r].dropped = 0;
     kvp_store *store = open_store();
@@ -248,21 +257,29 @@ static int run(uint64_t stop, int power_lost)
 static void test_killed_at_every_operation(void **state)
 {
     (void)state;
-    n_served = 0;
-    uint64_t stop = 0;
-    while (run(stop, 0))
-        stop += stride;
-    assert_true(stop > 100 && n_served > 100);
+    for (with_queue = 0; with_queue < 2; with_queue++) {
+        n_served = 0;
+        uint64_t stop = 0;
+        while (run(stop, 0))
+            stop += stride;
+        assert_true(stop > 100 && n_served > 100);
+        assert_true(!with_queue || queue.n_results > 0);
+    }
+    with_queue = 0;
 }
 
 static void test_power_lost_at_every_operation(void **state)
 {
     (void)state;
-    n_served = 0;
-    uint64_t stop = 0;
-    while (run(stop, 1))
-        stop += stride;
-    assert_true(stop > 100 && n_served > 100);
+    for (with_queue = 0; with_queue < 2; with_queue++) {
+        n_served = 0;
+        uint64_t stop = 0;
+        while (run(stop, 1))
+            stop += stride;
+        assert_true(stop > 100 && n_served > 100);
+        assert_true(!with_queue || queue.n_results > 0);
+    }
+    with_queue = 0;
 }
 
 /* Opening a store that has records, stopped at every operation, takes none of them away. */

@@ -30,7 +30,8 @@ static uint64_t test_clock(void *context)
 static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
                               char *out_why, size_t why_bytes)
 {
-    return kvpi_file_open(config, &disk, 0, out_self, out_why, why_bytes);
+    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
+    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
 static struct record {

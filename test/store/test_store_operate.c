@@ -38,7 +38,8 @@ static uint64_t test_clock(void *context)
 static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
                               char *out_why, size_t why_bytes)
 {
-    return kvpi_file_open(config, &disk, 0, out_self, out_why, why_bytes);
+    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
+    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
 static struct record {
@@ -295,13 +296,16 @@ static void test_a_verification_names_every_fault(void **state)
     }
 }
 
-/* A whole record of the right slot and generation, of other tokens. */
+/* A whole record of the right slot, generation, minute and namespace, of other tokens. */
 static void test_another_identity_in_the_slot_is_found(void **state)
 {
     (void)state;
     uint8_t other[SLOT];
     kvp_store *store = begin(0, 0);
+    const uint64_t space = records[DEPTH].identity.space;
+    records[DEPTH].identity.space = records[0].identity.space;
     put(store, DEPTH);
+    records[DEPTH].identity.space = space;
     kvp_store_close(store);
     assert_true(sim_disk_peek(sim, HOME_PATH "slab-000000", 0, other, SLOT));
     sim_disk_destroy(sim);
@@ -525,7 +529,7 @@ static void test_statistics_as_prometheus_reads_them(void **state)
         "kvp_store_read_bytes_total 12288\n",
         "kvp_store_bad_total{reason=\"damaged\"} 0\n",
         "kvp_store_bad_total{reason=\"place\"} 9\n",
-        "# TYPE kvp_store_get_seconds histogram\n"
+        "# TYPE kvp_store_get_seconds histogram\n",
         "kvp_store_get_seconds_bucket{le=\"1.024e-06\"} 2\n",
         "kvp_store_put_seconds_bucket{le=\"+Inf\"} 3\nkvp_store_put_seconds_count 3\n",
     };

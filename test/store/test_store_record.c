@@ -8,6 +8,9 @@
 
 #include <cmocka.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "../golden/store_vectors.h"
 #include "store/identity/record.h"
 #include "store_inputs.h"
@@ -271,6 +274,25 @@ static void test_another_version_is_told_apart(void **state)
     assert_int_equal(check(&f), KVPI_RECORD_VERSION_);
 }
 
+/* The flag of the other byte order, under a checksum that fits. */
+static void test_another_byte_order_is_told_apart(void **state)
+{
+    (void)state;
+    struct fixture f;
+    make_fixture(&f);
+    f.header[20] ^= KVPI_RECORD_BIG_ENDIAN;
+    assert_int_equal(check(&f), KVPI_RECORD_DAMAGED);
+    uint32_t body_bytes;
+    memcpy(&body_bytes, f.header + 196, sizeof body_bytes);
+    XXH3_state_t sum;
+    XXH3_64bits_reset(&sum);
+    XXH3_64bits_update(&sum, f.header, 248);
+    XXH3_64bits_update(&sum, f.header + KVPI_RECORD_FIXED, body_bytes);
+    const uint64_t value = XXH3_64bits_digest(&sum);
+    memcpy(f.header + 248, &value, sizeof value);
+    assert_int_equal(check(&f), KVPI_RECORD_VERSION_);
+}
+
 static void test_a_head_can_be_read_without_an_identity(void **state)
 {
     (void)state;
@@ -358,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_one_field_of_an_identity_is_another_record),
         cmocka_unit_test(test_a_right_record_in_a_wrong_place_is_bad),
         cmocka_unit_test(test_another_version_is_told_apart),
+        cmocka_unit_test(test_another_byte_order_is_told_apart),
         cmocka_unit_test(test_a_head_can_be_read_without_an_identity),
         cmocka_unit_test(test_wrong_identities_are_refused),
         cmocka_unit_test(test_a_small_header_is_refused),

@@ -12,7 +12,7 @@ A comment directly before a block adds what it needs, or opts out and says why:
   <!-- setup: kvp_copier *mine; int n = 3; -->
   <!-- not compiled: the struct of another engine -->
 
-python/tests/test_docs.py runs the pages that are Python programs; readme.sh runs the C ones.
+python/tests/test_docs.py runs the pages that are Python programs; programs.sh those in C.
 """
 
 import glob

@@ -1,5 +1,5 @@
 """What the tests of `kvpager mrc` share: traces that are hard for it, and slow simulations of the
-other policies, written from the definitions in docs/REPLAY.md.
+other policies, written from the definitions in docs/MRC.md.
 """
 
 import itertools

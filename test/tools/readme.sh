@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the documentation promises: the C in README.md is a part of examples/quickstart.c, the program in
-# docs/EMBEDDING.md gives the output printed there, links lead somewhere, find_package asks for this
-# version, and the commands of docs/TOUR.md run and write under build/ only.
+# What the documentation promises: the C in README.md is a part of examples/quickstart.c, links lead
+# somewhere, find_package asks for this version, and the commands of docs/TOUR.md run and write under
+# build/ only. programs.sh runs the programs of docs/.
 set -u
 : "${KVPAGER:?the command}" "${KVP_SOURCE:?the source directory}" "${KVP_BUILD:?the build directory}"
 failures=0
@@ -28,22 +28,6 @@ part=$(fenced c "$KVP_SOURCE/README.md")
 sed -n 's/^    \([0-9]* of 100 prompt tokens are cached\)$/\1/p' "$KVP_SOURCE/README.md" >"$work/output"
 diff -u "$KVP_SOURCE/examples/quickstart.expected" "$work/output" ||
     fail "README.md shows another output of it"
-
-# ------------------------------------------------------------------------- docs/EMBEDDING.md's program
-# Compiled as the library was: its compiler, and its sanitizers if it has any.
-compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$KVP_BUILD/CMakeCache.txt")
-sanitize=$(sed -n 's/^KVP_SANITIZE:[A-Z]*=\(..*\)$/-fsanitize=\1/p' "$KVP_BUILD/CMakeCache.txt")
-fenced c "$KVP_SOURCE/docs/EMBEDDING.md" >"$work/embedding.c"
-fenced text "$KVP_SOURCE/docs/EMBEDDING.md" >"$work/wanted"
-# shellcheck disable=SC2086 # no word at all when there are no sanitizers
-if "${compiler:-cc}" -std=c11 -Wall -Wextra -Werror $sanitize -I "$KVP_SOURCE/include" \
-    -o "$work/embedding" "$work/embedding.c" "$KVP_BUILD/libkvpager.a" -lm; then
-    "$work/embedding" >"$work/got" || fail "the program in docs/EMBEDDING.md ends with $?"
-    [ -s "$work/wanted" ] || fail "no output in docs/EMBEDDING.md"
-    diff -u "$work/wanted" "$work/got" || fail "it prints something else than docs/EMBEDDING.md says"
-else
-    fail "the program in docs/EMBEDDING.md does not compile"
-fi
 
 # ------------------------------------------------------------------------------------------- links
 for page in "$KVP_SOURCE"/*.md "$KVP_SOURCE"/docs/*.md; do

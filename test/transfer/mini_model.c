@@ -173,7 +173,7 @@ int mini_decode(mini_model *m)
     const int32_t token = m->next_token;
     if (kvp_seq_extend(m->cache, m->seq, &token, 1, 0) != KVP_OK ||
         kvp_seq_info_get(m->cache, m->seq, &info) != KVP_OK ||
-        !mini_forward(m, info.tokens - 1, info.tokens))
+        !mini_forward(m, info.n_tokens - 1, info.n_tokens))
         return 0;
     m->digest ^= before * 31;
     return 1;

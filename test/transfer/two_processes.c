@@ -418,7 +418,7 @@ static void run_b(void)
     kvp_receiver_destroy(receiver);
     /* Nothing counts before it is committed, and nothing was lost. */
     require(kvp_seq_info_get(self.model.cache, self.model.seq, &info) == KVP_OK);
-    require(info.computed_tokens == N_CACHED && info.tokens == N_PROMPT);
+    require(info.computed_tokens == N_CACHED && info.n_tokens == N_PROMPT);
     require(kvp_check(self.model.cache, 3, NULL) == KVP_OK);
     if (state == KVP_TRANSFER_COMPLETE) {
         require(kvp_seq_commit(self.model.cache, self.model.seq, N_PROMPT - 1) == KVP_OK);

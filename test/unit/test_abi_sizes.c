@@ -24,6 +24,7 @@ enum { ROOM = KVPI_SIZED_MAX + 64, UNTOUCHED = 0xA5, LAYERS = 2, HEADS = 2, DIMS
 
 static struct {
     world w;
+    world lender; /* with a host tier */
     kvp_seq seq;
     kvp_sched *sched;
     kvp_request request;
@@ -120,6 +121,26 @@ static kvp_status extend_one(void *out, size_t n)
     return kvp_can_extend_sized(all.w.cache, &batch, out, n);
 }
 
+static int32_t to_fill[1];
+static kvp_status load_one(void *out, size_t n)
+{
+    const kvp_prompt prompt = prompt_of(ints(900), 4);
+    kvp_load load = {.struct_size = sizeof(load), .entries = {0, 1}, .blocks = to_fill};
+    assert_ok(kvp_load_begin(all.lender.cache, all.lender.ns, &prompt, &load));
+    const kvp_status status =
+        kvp_load_done_sized(all.lender.cache, load.number, (const uint8_t[]){0}, 1, out, n);
+    if (status != KVP_OK) {
+        assert_ok(kvp_load_cancel(all.lender.cache, load.number));
+    }
+    return status;
+}
+
+static kvp_status mirror_all(void *out, size_t n)
+{
+    static int32_t host[1];
+    return kvp_mirror_sized(all.lender.cache, (const int32_t[]){5}, 1, UINT32_MAX, host, out, n);
+}
+
 #define CACHE all.w.cache
 INIT(config, kvp_config)
 INIT(sched_config, kvp_sched_config)
@@ -149,6 +170,10 @@ GIVES(seq_info, kvp_seq_info, 0, kvp_seq_info_get_sized(CACHE, all.seq, out, n))
 GIVES(ns_info, kvp_ns_info, 0, kvp_ns_info_get_sized(CACHE, all.w.ns, out, n))
 GIVES(block_info, kvp_block_info, 0,
       kvp_block_info_get_sized(CACHE, 0, KVP_DEVICE, row_entry(&all.w, all.seq, 0), out, n))
+GIVES(block_origin, kvp_block_origin, 0,
+      kvp_block_origin_get_sized(CACHE, KVP_DEVICE, row_entry(&all.w, all.seq, 0), out, n))
+GIVES(mirrored, kvp_mirrored, 0, mirror_all(out, n))
+GIVES(loaded, kvp_loaded, 0, load_one(out, n))
 GIVES(arena, kvp_arena_report, 0, look(out, n))
 GIVES(snapshot_load, kvp_snapshot_report, 0, load_nothing(out, n, 0))
 GIVES(snapshot_peek, kvp_snapshot_info, 0, load_nothing(out, n, 1))
@@ -175,11 +200,11 @@ static const given *const gives[] = {
     &gives_cache_config,   &gives_config_peek,   &gives_stats,           &gives_shortage,
     &gives_match,          &gives_open,          &gives_can_open,        &gives_can_extend,
     &gives_can_swap_out,   &gives_can_swap_in,   &gives_seq_info,        &gives_ns_info,
-    &gives_block_info,     &gives_arena,         &gives_snapshot_load,   &gives_snapshot_peek,
-    &gives_sched_stats,    &gives_request,       &gives_sample,          &gives_wire_config_of,
-    &gives_wire_apply,     &gives_wire_info,     &gives_wire_seq,        &gives_slice,
-    &gives_describe,       &gives_describe_info, &gives_loopback,        &gives_ticket,
-    &gives_receiver_stats,
+    &gives_block_info,     &gives_block_origin,  &gives_mirrored,        &gives_loaded,
+    &gives_arena,          &gives_snapshot_load, &gives_snapshot_peek,   &gives_sched_stats,
+    &gives_request,        &gives_sample,        &gives_wire_config_of,  &gives_wire_apply,
+    &gives_wire_info,      &gives_wire_seq,      &gives_slice,           &gives_describe,
+    &gives_describe_info,  &gives_loopback,      &gives_ticket,          &gives_receiver_stats,
 };
 
 static void check_given(const given *g, const unsigned char *whole, size_t size)
@@ -309,6 +334,23 @@ CALL(batch_fill, kvp_seq_fill_many(CACHE, in))
 CALL(batch_can, kvp_can_extend(CACHE, in, &admission))
 CALL(batch_tree, kvp_seq_extend_tree(CACHE, in, NULL))
 CALL(accept, kvp_seq_accept(CACHE, in))
+
+static kvp_status take_load(void *in)
+{
+    const kvp_prompt prompt = prompt_of(ints(950), 4);
+    kvp_load *load = in;
+    kvp_load known;
+    size_t size;
+    memcpy(&size, in, sizeof(size));
+    const kvp_status status = kvp_load_begin(all.lender.cache, all.lender.ns, &prompt, load);
+    memset(&known, 0, sizeof(known));
+    memcpy(&known, in, size < sizeof(known) ? size : sizeof(known));
+    if (status == KVP_OK && known.number != 0) {
+        assert_ok(kvp_load_cancel(all.lender.cache, known.number));
+    }
+    return status;
+}
+
 CALL(meta_batch, kvp_meta_measure(CACHE, in, &sizes))
 CALL(dense, FILL(dense))
 CALL(csr, FILL(csr))
@@ -425,6 +467,7 @@ static void test_structs_of_the_core(void **state)
         TAKES(kvp_batch, n_tokens, batches[i], .n_seqs = 1, .seqs = &no_seq, .n_tokens = none);
     }
     TAKES(kvp_accept, leaves, take_accept, .n_seqs = 1, .seqs = &no_seq, .leaves = arrays[0]);
+    TAKES(kvp_load, number, take_load, .entries = {0, 1}, .blocks = to_fill);
     TAKES(kvp_snapshot_options, struct_size, take_snapshot, .model = NULL);
 }
 
@@ -691,6 +734,9 @@ static int begin(void **state)
     kvp_transfer_config transfer;
     config.quotas = 1;
     all.w = make_world(&config);
+    config.host_blocks = 4;
+    config.max_loads = 2;
+    all.lender = make_world(&config);
     leave_cached(&all.w, ints(0), 8);
     kvp_snapshot_options options;
     kvp_snapshot_options_init(&options);
@@ -734,6 +780,7 @@ static int end(void **state)
     kvp_memory_destroy(all.memory);
     kvp_sched_destroy(all.sched);
     close_seq(&all.w, all.seq);
+    end_world(&all.lender);
     end_world(&all.w);
     return 0;
 }

@@ -322,7 +322,7 @@ static void *read_all(void *context)
         assert_ok(kvp_block_info_get(cache, 0, KVP_DEVICE, row[0], &block));
         assert_ok(kvp_block_tokens(cache, 0, KVP_DEVICE, row[0], tokens, &n));
         assert_ok(kvp_events_read(cache, 1, events, 8, NULL, &n));
-        r->sum += info.tokens + (uint64_t)row[0] + block.sealed_tokens + n;
+        r->sum += info.n_tokens + (uint64_t)row[0] + block.sealed_tokens + n;
     }
     return NULL;
 }

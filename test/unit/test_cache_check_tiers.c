@@ -7,6 +7,7 @@
 
 #include "core/cache/audit.h"
 #include "core/cache/state.h"
+#include "core/snapshot/ranges.h"
 
 /* Steps overlap, and one is out with two copies. Of the device: 1 2 are parked, 3 is held. Of the
  * host: 1 2 are held by a swapped sequence, their units awaited, 3 is cached, 4 to 6 are free. */
@@ -65,6 +66,30 @@ static struct kvpi_copy *first_copy(const struct scene *s)
 }
 
 /* ------------------------------------------------------------------------------ what is planted */
+
+/* Of an arena from elsewhere that is looked at first: a tier is the device, or the host without
+ * slots to write. */
+static void test_tiers_that_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        uint16_t tier;
+        uint32_t exclusive;
+        int is_right;
+    } seqs[] = {{KVP_HOST, 0, 1}, {KVP_HOST, 1, 0}, {KVP_HOST + 1, 0, 0}};
+    struct scene s;
+    kvp_violation violation;
+    make_scene(&s);
+    for (size_t i = 0; i < sizeof(seqs) / sizeof(*seqs); i++) {
+        s.swapped->tier = seqs[i].tier;
+        s.swapped->exclusive = seqs[i].exclusive;
+        assert_int_equal(kvpi_in_range(s.cache, &violation), seqs[i].is_right);
+        assert_true(seqs[i].is_right || strcmp(violation.invariant, "T3") == 0);
+    }
+    s.swapped->tier = KVP_HOST;
+    s.swapped->exclusive = 0;
+    end_world(&s.w);
+}
 
 static void b2_host_sum(struct scene *s)
 {
@@ -312,6 +337,7 @@ static void test_the_audit_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiers_that_are_none),
         cmocka_unit_test(test_every_planted_fault_is_named),
         cmocka_unit_test(test_a_pool_counts_what_is_parked),
         cmocka_unit_test(test_the_audit_changes_nothing),

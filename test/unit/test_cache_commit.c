@@ -267,7 +267,7 @@ static void test_invalidate_takes_back_what_was_computed(void **state)
     assert_int_equal(info.computed_tokens, 5);
     assert_int_equal(info.writable_tokens, 5);
     assert_int_equal(info.public_tokens, 4); /* private from the unit of token 5 on */
-    assert_int_equal(info.tokens, 11);
+    assert_int_equal(info.n_tokens, 11);
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(match(&w, ints(0), 11).hit_tokens, 4);
     assert_int_equal(match(&w, ints(0), 11).stop, KVP_STOP_MISS); /* cannot be found again */

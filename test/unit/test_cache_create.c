@@ -422,10 +422,10 @@ static void test_a_copy_of_a_mapped_cache_is_a_cache_of_its_own(void **state)
     world copy = copy_world(&mapped);
     assert_ok(kvp_seq_extend(copy.cache, seq, ints(10), 2, 0));
     end_world(&copy); /* unmaps nothing */
-    assert_int_equal(info_of(&mapped, seq).tokens, 10);
+    assert_int_equal(info_of(&mapped, seq).n_tokens, 10);
     copy = copy_world(&mapped);
     kvp_cache_destroy(mapped.cache);
-    assert_int_equal(info_of(&copy, seq).tokens, 10);
+    assert_int_equal(info_of(&copy, seq).n_tokens, 10);
     end_world(&copy);
 }
 

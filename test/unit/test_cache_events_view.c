@@ -254,7 +254,7 @@ static void open_drawn(struct drawn *d, kvp_seq *seq)
 static void use_drawn(struct drawn *d, kvp_seq *seq)
 {
     kvp_cache *cache = d->w.cache;
-    const uint32_t tokens = info_of(&d->w, *seq).tokens;
+    const uint32_t tokens = info_of(&d->w, *seq).n_tokens;
     const uint32_t at = draw(&d->state, tokens + 1);
     switch (draw(&d->state, 8)) {
     case 0: (void)kvp_seq_swap_out(cache, seq, 1, NULL); break;

@@ -19,7 +19,7 @@ static void test_blocks_are_taken_as_tokens_and_reserve_need_them_and_never_fewe
     assert_ok(kvp_seq_extend(w.cache, seq, ints(5), 1, 0)); /* the reserve stays */
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(info_of(&w, seq).writable_tokens, 9);
-    assert_int_equal(info_of(&w, seq).tokens, 6);
+    assert_int_equal(info_of(&w, seq).n_tokens, 6);
     assert_int_equal(info_of(&w, seq).row_version, 0); /* nothing that was there went */
     end_world(&w);
 }
@@ -35,7 +35,7 @@ static void test_reserved_slots_are_written_without_another_block(void **state)
     for (int64_t i = 0; i < 6; i++) {
         assert_int_equal(slots[i], 4 + 6 + i); /* blocks 1 2 3: slots 4 to 15 */
     }
-    assert_int_equal(info_of(&w, seq).tokens, 6);
+    assert_int_equal(info_of(&w, seq).n_tokens, 6);
     const uint64_t taken = stats_of(&w).taken_blocks;
     assert_ok(kvp_seq_extend(w.cache, seq, ints(6), 6, 0));
     assert_int_equal(stats_of(&w).taken_blocks, taken);
@@ -291,10 +291,10 @@ static void test_can_extend_and_extend_agree(void **state)
         const uint32_t some = draw(&random, 4);
         const kvp_seq_info info = info_of(&w, seqs[some]);
         if (draw(&random, 3) == 0 || status != KVP_OK) {
-            const uint32_t cut = info.tokens - draw(&random, info.tokens + 1);
+            const uint32_t cut = info.n_tokens - draw(&random, info.n_tokens + 1);
             assert_ok(kvp_seq_truncate(w.cache, seqs[some], cut, NULL));
         } else {
-            assert_ok(kvp_seq_commit(w.cache, seqs[some], info.tokens));
+            assert_ok(kvp_seq_commit(w.cache, seqs[some], info.n_tokens));
         }
         if (draw(&random, 5) == 0 && info_of(&w, seqs[0]).computed_tokens > 0) {
             const uint32_t at = info_of(&w, seqs[0]).computed_tokens;
@@ -316,7 +316,7 @@ static void test_tokens_without_values_become_units_when_they_are_filled(void **
     const kvp_seq seq = open_done(&w, ints(0), 3);
     assert_ok(kvp_seq_extend(w.cache, seq, NULL, 6, 0));
     kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.tokens, 9);
+    assert_int_equal(info.n_tokens, 9);
     assert_int_equal(info.known_tokens, 3);
     assert_int_equal(info.last_token, 2);
     assert_int_equal(info.public_tokens, 0);

@@ -36,7 +36,7 @@ static void test_a_child_is_its_parent_cut_to_at(void **state)
         const kvp_seq child = fork_seq(&w, parent, at);
         const kvp_seq_info info = info_of(&w, child);
         int32_t tokens[13];
-        assert_int_equal(info.tokens, at);
+        assert_int_equal(info.n_tokens, at);
         assert_int_equal(info.computed_tokens, at);
         assert_int_equal(info.writable_tokens, at);
         assert_int_equal(info.known_tokens, at);
@@ -44,7 +44,7 @@ static void test_a_child_is_its_parent_cut_to_at(void **state)
         assert_int_equal(info.prompt_tokens, at < 9 ? at : 9);
         assert_int_equal(info.cached_tokens, at < 8 ? at : 8);
         assert_int_equal(info.public_tokens, at / 4 * 4);
-        assert_int_equal(info.blocks, (at + 3) / 4);
+        assert_int_equal(info.n_blocks, (at + 3) / 4);
         assert_int_equal(info.last_token, (int32_t)at - 1);
         assert_int_equal(info.retention, 3);
         assert_int_equal(info.row_version, 0);
@@ -165,7 +165,7 @@ static void test_truncate_releases_what_lies_after_reserved_blocks_too(void **st
     assert_int_equal(released.cached_blocks, 1); /* the third */
     assert_queue(&w, 0, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 3);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.tokens, 5);
+    assert_int_equal(info.n_tokens, 5);
     assert_int_equal(info.known_tokens, 5);
     assert_int_equal(info.prompt_tokens, 5);
     assert_int_equal(info.computed_tokens, 5);

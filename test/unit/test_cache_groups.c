@@ -83,7 +83,7 @@ static void test_takes_go_entry_by_entry_and_releases_backwards(void **state)
     const kvp_seq seq = open_seq(&w, ints(0), 12, NULL);
     assert_row_in(&w, 0, seq, 1, 3, 5);
     assert_row_in(&w, 1, seq, 2, 4, 6);
-    assert_int_equal(info_of(&w, seq).blocks, 3);
+    assert_int_equal(info_of(&w, seq).n_blocks, 3);
     assert_int_equal(stats_of(&w).taken_blocks, 6);
     assert_int_equal(block_of(&w, 3).group, 0);
     assert_int_equal(block_of(&w, 4).group, 1);
@@ -410,7 +410,7 @@ static void test_a_sequence_is_swapped_in_all_groups(void **state)
     /* Entry 0 has four slots in one group, the rest and one more in both. */
     assert_admission(can_swap_in(&w, &seq, 1, 3), KVP_ADMIT_OK, 7, 10, 0);
     assert_moved(swap_in(&w, &seq, 1, 3), 5, 0, 2, 3);
-    assert_int_equal(info_of(&w, seq).blocks, 4);
+    assert_int_equal(info_of(&w, seq).n_blocks, 4);
     assert_dropped(&w, 1, seq, 0, 1);
     decode(&w, seq, 3);
     end_world(&w);

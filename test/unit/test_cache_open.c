@@ -36,7 +36,7 @@ static void test_a_new_prompt_takes_blocks_in_row_order(void **state)
     assert_memory_equal(&info, &expected, sizeof(info));
     assert_row(&w, seq, 1, 2, 3);
     const kvp_seq_info s = info_of(&w, seq);
-    assert_int_equal(s.tokens, 9);
+    assert_int_equal(s.n_tokens, 9);
     assert_int_equal(s.known_tokens, 9);
     assert_int_equal(s.prompt_tokens, 9);
     assert_int_equal(s.cached_tokens, 0);
@@ -44,7 +44,7 @@ static void test_a_new_prompt_takes_blocks_in_row_order(void **state)
     assert_int_equal(s.writable_tokens, 9);
     assert_int_equal(s.public_tokens, 8);
     assert_int_equal(s.kept_tokens, 9);
-    assert_int_equal(s.blocks, 3);
+    assert_int_equal(s.n_blocks, 3);
     assert_int_equal(s.last_token, 8);
     assert_int_equal(s.ns.bits, w.ns.bits);
     end_world(&w);

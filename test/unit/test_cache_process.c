@@ -105,7 +105,7 @@ static int refused_in_child(world *w, kvp_seq seq)
     CHECK_CHILD(kvp_record_start(w->cache, &sink) == KVP_E_ARG);
     CHECK_CHILD(kvp_record_start(w->cache, &taken) == KVP_E_BUSY);
     CHECK_CHILD(kvp_record_stop(w->cache) == KVP_E_BUSY);
-    CHECK_CHILD(kvp_seq_info_get(w->cache, seq, &info) == KVP_OK && info.tokens == 6);
+    CHECK_CHILD(kvp_seq_info_get(w->cache, seq, &info) == KVP_OK && info.n_tokens == 6);
     return 0;
 }
 
@@ -424,7 +424,7 @@ static void test_a_change_in_the_midst_of_a_read_is_noticed(void **state)
     assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
     assert_int_equal(info.last_token, 6); /* of the second try, all of it */
     assert_int_equal(info.known_tokens, 7);
-    assert_int_equal(info.tokens, 7);
+    assert_int_equal(info.n_tokens, 7);
     kvp_cache_destroy(w.cache);
     munmap(memory, n + 2 * page);
 }

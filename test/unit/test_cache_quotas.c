@@ -215,6 +215,33 @@ static void test_namespaces_that_are_over_take_turns(void **state)
 }
 
 /* Of its own blocks, the lowest class first, and what is cached in others' classes stays. */
+/* More than fit in a word of the bits that say who is over: behind the last one comes the first. */
+static void test_turns_go_round_many_namespaces(void **state)
+{
+    (void)state;
+    kvp_config config = quota_config(4, 0);
+    config.max_namespaces = 70;
+    struct tenants t = make_tenants(&config);
+    kvp_ns last = t.b;
+    for (char name = 0; name < 67; name++) {
+        assert_ok(kvp_ns_open(t.w.cache, &name, 1, &last));
+    }
+    leave_in(&t, last, 0, 2);
+    leave_in(&t, t.a, 100, 2);
+    set_quota(&t, last, KVP_DEVICE, 1);
+    set_quota(&t, t.a, KVP_DEVICE, 1);
+    leave_in(&t, t.b, 200, 1); /* a's: its place comes before */
+    assert_counts(&t, t.a, 1, 1);
+    set_quota(&t, t.a, KVP_DEVICE, 0);
+    leave_in(&t, t.b, 300, 1); /* the last one's turn */
+    assert_counts(&t, last, 1, 1);
+    set_quota(&t, t.b, KVP_DEVICE, 3);
+    leave_in(&t, t.b, 400, 1); /* and a's again, from the first word on */
+    assert_counts(&t, t.a, 0, 0);
+    assert_counts(&t, t.b, 3, 3);
+    end_world(&t.w);
+}
+
 static void test_retention_classes_order_what_is_its_own(void **state)
 {
     (void)state;
@@ -430,10 +457,11 @@ static void test_restored_blocks_count_and_quotas_are_set_again(void **state)
 
 /* ------------------------------------------------------------------------------------ the audit */
 
-/* b is over with 3 cached blocks, a has 2 cached and 1 held. */
-static struct tenants make_scene(void)
+/* b is over with 3 cached blocks, a has 2 cached and 1 held. There is no fourth namespace. */
+static struct tenants make_scene(uint32_t host)
 {
-    const kvp_config config = quota_config(9, 0);
+    kvp_config config = quota_config(9, host);
+    config.max_namespaces = 3;
     struct tenants t = make_tenants(&config);
     leave_in(&t, t.a, 0, 2);
     leave_in(&t, t.b, 100, 3);
@@ -467,14 +495,36 @@ static void q1_place(struct tenants *t)
     kvpi_owned(quotas_of(t), first_of(t, 1))->owner |= quotas_of(t)->place_mask;
 }
 
+/* The block of the sequence in this place counts for `ns`; the accounts agree. */
+static void give_away(struct tenants *t, uint32_t place, kvp_ns ns)
+{
+    const int32_t *row = kvpi_row_blocks(&t->w.cache->table, place);
+    struct kvpi_account *account = account_of(t, ns);
+    assert_int_equal(kvpi_seq_at(&t->w.cache->table, place)->n_blocks, 1);
+    kvpi_owned(quotas_of(t), (uint32_t)row[0])->owner = ns.bits;
+    account_of(t, t->a)->n_blocks--;
+    if (account != NULL) {
+        account->n_blocks++;
+    }
+}
+
 static void q1_another_ones(struct tenants *t) /* counts are right, and the tree says otherwise */
 {
-    const struct kvpi_seq *seq = kvpi_seq_at(&t->w.cache->table, 0);
-    const int32_t *row = kvpi_row_blocks(&t->w.cache->table, 0);
-    assert_int_equal(seq->n_blocks, 1);
-    kvpi_owned(quotas_of(t), (uint32_t)row[0])->owner = t->b.bits;
-    account_of(t, t->a)->n_blocks--;
-    account_of(t, t->b)->n_blocks++;
+    give_away(t, 0, t->b);
+}
+
+static void q1_a_closed_ones(struct tenants *t)
+{
+    assert_ok(kvp_ns_close(t->w.cache, t->b));
+    give_away(t, 0, t->b);
+}
+
+static void q1_another_holders(struct tenants *t) /* without content: only the row says otherwise */
+{
+    const kvp_prompt prompt = prompt_of(ints(300), 4);
+    kvp_seq seq;
+    assert_ok(kvp_seq_open(t->w.cache, t->a, &prompt, &seq, NULL));
+    give_away(t, 1, t->b);
 }
 
 static void q2_free(struct tenants *t)
@@ -495,6 +545,22 @@ static void q3_order(struct tenants *t)
     const uint32_t block = first_of(t, 2);
     kvpi_quotas_unlink(quotas, block, 0);
     kvpi_quotas_link(quotas, block, 0, 0);
+}
+
+static struct kvpi_owned *ring_of(struct tenants *t, uint32_t place)
+{
+    return kvpi_owned(quotas_of(t), quotas_of(t)->n_blocks + place * KVP_RETENTION_CLASSES);
+}
+
+static void q3_tail(struct tenants *t) /* the ring's end is not the queue's last */
+{
+    ring_of(t, 2)->prev = first_of(t, 2);
+}
+
+static void q3_end(struct tenants *t) /* the queue's last does not lead back to the ring's head */
+{
+    const uint32_t last = ring_of(t, 2)->prev;
+    kvpi_owned(quotas_of(t), last)->next = last;
 }
 
 static void q3_missing(struct tenants *t)
@@ -535,13 +601,25 @@ static void test_every_planted_fault_is_named(void **state)
         int level;
         const char *invariant;
     } faults[] = {
-        {q1_count, 2, "Q1"},  {q1_place, 2, "Q1"},   {q1_another_ones, 3, "Q1"},
-        {q2_free, 2, "Q2"},   {q2_nobody, 2, "Q2"},  {q3_order, 2, "Q3"},
-        {q3_cached, 2, "Q3"}, {q3_missing, 2, "Q3"}, {q3_class, 2, "Q3"},
-        {q4_bit, 2, "Q4"},    {q4_turn, 2, "Q4"},    {q4_number, 2, "Q4"},
+        {q1_count, 2, "Q1"},
+        {q1_place, 2, "Q1"},
+        {q1_another_ones, 3, "Q1"},
+        {q1_a_closed_ones, 3, "Q1"},
+        {q1_another_holders, 3, "Q1"},
+        {q2_free, 2, "Q2"},
+        {q2_nobody, 2, "Q2"},
+        {q3_order, 2, "Q3"},
+        {q3_cached, 2, "Q3"},
+        {q3_missing, 2, "Q3"},
+        {q3_class, 2, "Q3"},
+        {q3_tail, 2, "Q3"},
+        {q3_end, 2, "Q3"},
+        {q4_bit, 2, "Q4"},
+        {q4_turn, 2, "Q4"},
+        {q4_number, 2, "Q4"},
     };
     for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
-        struct tenants t = make_scene();
+        struct tenants t = make_scene(0);
         kvp_violation violation;
         assert_true(kvpi_audit(t.w.cache, 3, NULL));
         faults[i].plant(&t);
@@ -560,13 +638,18 @@ static void test_every_planted_fault_is_named(void **state)
 static void test_rings_that_lead_outside_are_not_followed(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < 2; i++) {
-        struct tenants t = make_scene();
+    for (uint32_t i = 0; i < 4; i++) {
+        struct tenants t = make_scene(4);
         struct kvpi_owned *owned = kvpi_owned(quotas_of(&t), first_of(&t, 1));
         const uint32_t outside = (uint32_t)kvpi_quotas_n_owned(quotas_of(&t));
         kvp_violation violation;
         assert_true(kvpi_in_range(t.w.cache, &violation));
-        *(i == 0 ? &owned->prev : &owned->next) = outside;
+        switch (i) {
+        case 0: owned->prev = outside; break;
+        case 1: owned->next = outside; break;
+        case 2: owned->owner |= quotas_of(&t)->place_mask; break; /* of no namespace */
+        default: kvpi_owned(&t.w.cache->host.quotas, 1)->next = outside; break;
+        }
         assert_false(kvpi_in_range(t.w.cache, &violation));
         assert_string_equal(violation.invariant, "Q3");
         free(t.w.arena);
@@ -581,6 +664,7 @@ int main(void)
         cmocka_unit_test(test_a_noisy_namespace_lives_on_its_own_blocks),
         cmocka_unit_test(test_what_is_borrowed_goes_first),
         cmocka_unit_test(test_namespaces_that_are_over_take_turns),
+        cmocka_unit_test(test_turns_go_round_many_namespaces),
         cmocka_unit_test(test_retention_classes_order_what_is_its_own),
         cmocka_unit_test(test_a_quota_refuses_nothing),
         cmocka_unit_test(test_a_refused_open_changes_nothing),

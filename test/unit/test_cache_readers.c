@@ -62,13 +62,13 @@ static void run_readers(shared *s, void *(*read)(void *), void (*churn)(shared *
 /* What is so between any two calls of churn_seq. */
 static int is_of_one_moment(const kvp_seq_info *info)
 {
-    const uint32_t n = info->tokens;
+    const uint32_t n = info->n_tokens;
     const uint32_t reserve = (uint32_t)(info->tag % 3);
     return info->known_tokens == n && info->kept_tokens == n && info->public_tokens == n / S * S &&
            info->prompt_tokens == info->tag % 7 + 1 && info->retention == info->tag % 8 &&
            (info->computed_tokens == n || n - info->computed_tokens == GROWTH ||
             n == info->prompt_tokens) &&
-           info->writable_tokens == n + reserve && info->blocks == (n + reserve + S - 1) / S &&
+           info->writable_tokens == n + reserve && info->n_blocks == (n + reserve + S - 1) / S &&
            info->last_token == value_of(info->tag, n - 1) && info->tree_tokens == 0;
 }
 

@@ -62,7 +62,7 @@ static void test_writable_slots_of_all_sequences_are_distinct(void **state)
     for (int turn = 0; turn < 200; turn++) {
         uint8_t used[41 * 4] = {0};
         const kvp_seq seq = seqs[draw(&random, 6)];
-        const uint32_t tokens = info_of(&w, seq).tokens;
+        const uint32_t tokens = info_of(&w, seq).n_tokens;
         if (tokens > 20) {
             assert_ok(kvp_seq_truncate(w.cache, seq, draw(&random, tokens), NULL));
         } else if (draw(&random, 3) > 0) {

@@ -306,7 +306,7 @@ static void test_a_failed_copy_on_write_cuts_the_writer(void **state)
     assert_int_equal(cut[0].bits, child.bits);
     assert_int_equal(computed(&w, child), 4);
     assert_int_equal(info_of(&w, child).writable_tokens, 4);
-    assert_int_equal(info_of(&w, child).tokens, 7);
+    assert_int_equal(info_of(&w, child).n_tokens, 7);
     assert_int_equal(computed(&w, parent), 6);
     assert_status(KVP_E_STATE, kvp_seq_commit(w.cache, child, 7));
     assert_ok(kvp_seq_extend(w.cache, child, NULL, 0, 0));
@@ -366,7 +366,7 @@ static void test_a_failed_swap_out_leaves_what_the_host_had(void **state)
     assert_int_equal(cut[0].bits, seq.bits);
     assert_row(&w, seq, 1); /* entries beyond are released */
     assert_int_equal(computed(&w, seq), 4);
-    assert_int_equal(info_of(&w, seq).tokens, 10);
+    assert_int_equal(info_of(&w, seq).n_tokens, 10);
     assert_int_equal(info_of(&w, seq).tier, KVP_HOST);
     assert_int_equal(stats_of(&w).host_free_blocks, 14);
     assert_int_equal(match(&w, ints(0), 8).hit_tokens, 8); /* the device still has it, cached */

@@ -35,7 +35,7 @@ static void test_a_swapped_sequence_keeps_its_tokens_and_can_be_asked(void **sta
     kvp_seq_info before = info_of(&w, seq);
     swap_out(&w, &seq, 1);
     const kvp_seq_info info = info_of(&w, seq);
-    before.blocks = 3;
+    before.n_blocks = 3;
     before.writable_tokens = 9; /* the tenth is computed again after the swap-in */
     before.row_version++;
     before.tier = KVP_HOST;
@@ -191,7 +191,7 @@ static void test_nothing_computed_moves_nothing(void **state)
     assert_moved(swap_out(&w, seqs, 2), 0, 0, 2, 0);
     assert_no_row(&w, seqs[1]);
     assert_int_equal(info_of(&w, seqs[0]).tier, KVP_HOST);
-    assert_int_equal(info_of(&w, seqs[1]).tokens, 6);
+    assert_int_equal(info_of(&w, seqs[1]).n_tokens, 6);
     assert_moved(swap_in(&w, seqs, 2, 1), 0, 0, 0, 0);
     assert_row(&w, seqs[0], 1);
     assert_row(&w, seqs[1], 2, 3);

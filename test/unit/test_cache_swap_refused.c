@@ -415,8 +415,8 @@ static void test_each_for_itself_leaves_the_swapped_ones_out(void **state)
     assert_int_equal(statuses[0], KVP_E_STATE);
     assert_int_equal(statuses[1], KVP_OK);
     assert_shortage(&w, KVP_E_STATE, 0, 0);
-    assert_int_equal(info_of(&w, seqs[0]).tokens, 6);
-    assert_int_equal(info_of(&w, seqs[1]).tokens, 7);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 6);
+    assert_int_equal(info_of(&w, seqs[1]).n_tokens, 7);
     end_world(&w);
 }
 

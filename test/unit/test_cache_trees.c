@@ -25,7 +25,7 @@ static void test_nodes_have_the_slots_behind_the_tokens(void **state)
     const kvp_seq seq = open_done(&w, ints(0), 5);
     add_tree(&w, seq, four_tokens, four_parents, 4);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.tokens, 5);
+    assert_int_equal(info.n_tokens, 5);
     assert_int_equal(info.known_tokens, 5);
     assert_int_equal(info.computed_tokens, 5);
     assert_int_equal(info.tree_tokens, 4);
@@ -53,11 +53,11 @@ static void test_nodes_are_added_in_rounds(void **state)
     add_tree(&w, seq, NULL, NULL, 0);
     add_tree(&w, seq, tokens + 5, parents + 5, 3);
     assert_tree(&w, seq, tokens, parents, 8);
-    assert_int_equal(info_of(&w, seq).blocks, 3);
+    assert_int_equal(info_of(&w, seq).n_blocks, 3);
     assert_int_equal(accept_path(&w, seq, 7, moves, 8), 4); /* 7 8 5 60 62 63: from the third on */
     const kvp_slot_move expected[] = {{11, 10}, {12, 11}, {14, 12}, {15, 13}};
     assert_memory_equal(moves, expected, sizeof(expected));
-    assert_int_equal(info_of(&w, seq).tokens, 10);
+    assert_int_equal(info_of(&w, seq).n_tokens, 10);
     end_world(&w);
 }
 
@@ -98,6 +98,9 @@ static void test_what_an_extend_of_trees_refuses(void **state)
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, parents)); /* no values */
     batch.tokens = ints(7);
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, NULL));
+    batch.n_tokens = NULL; /* one for each */
+    assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, &batch, NULL));
+    batch.n_tokens = &n;
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(NULL, &batch, parents));
     assert_status(KVP_E_ARG, kvp_seq_extend_tree(w.cache, NULL, parents));
     batch.flags = KVP_BATCH_EACH;
@@ -280,7 +283,7 @@ static void test_commit_and_fill_work_before_the_tree(void **state)
     assert_ok(kvp_seq_fill(w.cache, seq, ints(5), 3));
     assert_int_equal(match(&w, ints(0), 9).hit_tokens, 8);
     (void)accept_path(&w, seq, 1, NULL, 0);
-    assert_int_equal(info_of(&w, seq).tokens, 10);
+    assert_int_equal(info_of(&w, seq).n_tokens, 10);
     end_world(&w);
 }
 
@@ -319,7 +322,7 @@ static void test_nothing_may_be_accepted_at_any_time(void **state)
     assert_row(&w, seq, 1, 2, 3);
     assert_int_equal(accept_path(&w, seq, -1, NULL, 0), 0);
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.tokens, 7);
+    assert_int_equal(info.n_tokens, 7);
     assert_int_equal(info.computed_tokens, 5);
     assert_int_equal(info.writable_tokens, 7);
     assert_int_equal(info.tree_tokens, 0);
@@ -345,7 +348,7 @@ static void check_leaf(int32_t leaf, const int32_t *path, uint32_t n_path,
     assert_int_equal(accept_path(&w, seq, leaf, moves, 4), n_expected);
     assert_memory_equal(moves, expected, n_expected * sizeof(*moves));
     const kvp_seq_info info = info_of(&w, seq);
-    assert_int_equal(info.tokens, 5 + n_path);
+    assert_int_equal(info.n_tokens, 5 + n_path);
     assert_int_equal(info.computed_tokens, 5 + n_path);
     assert_int_equal(info.known_tokens, 5 + n_path);
     assert_int_equal(info.writable_tokens, 5 + n_path);
@@ -406,7 +409,7 @@ static void test_a_sequence_may_begin_with_a_tree(void **state)
     assert_int_equal(accept_path(&w, seq, 4, &move, 1), 1);
     assert_int_equal(move.src, 8);
     assert_int_equal(move.dst, 7);
-    assert_int_equal(info_of(&w, seq).tokens, 4);
+    assert_int_equal(info_of(&w, seq).n_tokens, 4);
     assert_int_equal(block_of(&w, 1).sealed_units, 1);
     end_world(&w);
 }
@@ -453,7 +456,7 @@ static void test_an_accepted_unit_that_is_there_already_is_adopted(void **state)
     const kvp_slot_move expected[] = {{16, 15}, {17, 16}, {18, 17}, {19, 18}};
     assert_memory_equal(moves, expected, sizeof(moves));
     assert_int_equal(stats_of(&w).adopted_blocks, 1);
-    assert_int_equal(info_of(&w, seq).tokens, 7);
+    assert_int_equal(info_of(&w, seq).n_tokens, 7);
     end_world(&w);
 }
 
@@ -470,7 +473,7 @@ static void test_accepted_tokens_that_must_not_be_cached(void **state)
     const kvp_seq seq = open_done(&w, ints(0), 3);
     add_tree(&w, seq, ints(3), parents, 8);
     (void)accept_path(&w, seq, 7, NULL, 0);
-    assert_int_equal(info_of(&w, seq).tokens, 11);
+    assert_int_equal(info_of(&w, seq).n_tokens, 11);
     assert_int_equal(info_of(&w, seq).public_tokens, 4);
     assert_int_equal(match(&w, ints(0), 11).hit_tokens, 4);
     end_world(&w);
@@ -526,11 +529,11 @@ static void test_any_of_them_are_accepted_in_any_order(void **state)
     assert_int_equal(accept.n_moves, 2);
     const kvp_slot_move expected[] = {{44, 27}, {11, 10}}; /* sequence after sequence */
     assert_memory_equal(moves, expected, sizeof(expected));
-    assert_int_equal(info_of(&w, seqs[0]).tokens, 7);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 7);
     assert_int_equal(info_of(&w, seqs[0]).last_token, 2);
-    assert_int_equal(info_of(&w, seqs[1]).tokens, 5);
+    assert_int_equal(info_of(&w, seqs[1]).n_tokens, 5);
     assert_int_equal(info_of(&w, seqs[1]).tree_tokens, 0);
-    assert_int_equal(info_of(&w, seqs[2]).tokens, 8);
+    assert_int_equal(info_of(&w, seqs[2]).n_tokens, 8);
     assert_int_equal(info_of(&w, seqs[2]).last_token, 23);
     assert_tree(&w, seqs[3], ((const int32_t[]){30, 31, 32, 33}), four_parents, 4);
     assert_int_equal(stats_of(&w).accepted_tokens, 5);

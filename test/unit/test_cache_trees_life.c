@@ -101,7 +101,7 @@ static void test_copy_on_write_takes_the_nodes_along(void **state)
     assert_row(&w, child, 1, 2);
     assert_plan(&w, ON_DEVICE(0, 2, 3, 3));
     assert_int_equal(accept_path(&w, parent, 2, NULL, 0), 0);
-    assert_int_equal(info_of(&w, parent).tokens, 8);
+    assert_int_equal(info_of(&w, parent).n_tokens, 8);
     end_world(&w);
 }
 
@@ -154,8 +154,8 @@ static void test_beside_ordinary_sequences(void **state)
     kvp_accept accept = {
         .struct_size = sizeof(accept), .n_seqs = 2, .seqs = seqs, .leaves = leaves};
     assert_ok(kvp_seq_accept(w.cache, &accept));
-    assert_int_equal(info_of(&w, seqs[0]).tokens, 7);
-    assert_int_equal(info_of(&w, seqs[1]).tokens, 11);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 7);
+    assert_int_equal(info_of(&w, seqs[1]).n_tokens, 11);
     const uint32_t n_tokens[] = {1, 1};
     kvp_batch batch = batch_of(seqs, n_tokens, 2);
     batch.tokens = ints(50);
@@ -177,7 +177,7 @@ static void test_a_window_drops_when_a_path_is_accepted(void **state)
     add_tree(&w, seq, ints(50), parents, 8);
     assert_row(&w, seq, 1, 2, 3, 4); /* nothing is dropped for nodes */
     assert_int_equal(accept_path(&w, seq, 5, (kvp_slot_move[8]){{0, 0}}, 8), 5);
-    assert_int_equal(info_of(&w, seq).tokens, 11);
+    assert_int_equal(info_of(&w, seq).n_tokens, 11);
     assert_row(&w, seq, 0, 0, 3); /* 11 sees 8 and after */
     assert_int_equal(info_of(&w, seq).row_version, 2);
     /* Dropped, sealed blocks last first; then what lies behind. */
@@ -222,7 +222,7 @@ static void test_a_window_of_its_own_makes_what_is_accepted_private(void **state
     (void)set_window(&w, 0, seq, 0, 6);
     add_tree(&w, seq, ints(5), parents, 8);
     (void)accept_path(&w, seq, 7, NULL, 0);
-    assert_int_equal(info_of(&w, seq).tokens, 13);
+    assert_int_equal(info_of(&w, seq).n_tokens, 13);
     assert_int_equal(match(&w, ints(0), 13).hit_tokens, 4);
     end_world(&w);
 }
@@ -233,7 +233,7 @@ static void expect_no_tree(const world *w, kvp_seq seq, uint32_t n_tokens)
 {
     uint32_t n = 77;
     assert_int_equal(info_of(w, seq).tree_tokens, 0);
-    assert_int_equal(info_of(w, seq).tokens, n_tokens);
+    assert_int_equal(info_of(w, seq).n_tokens, n_tokens);
     assert_ok(kvp_seq_tree(w->cache, seq, NULL, NULL, 0, &n));
     assert_int_equal(n, 0);
 }
@@ -249,7 +249,7 @@ static void test_truncate_drops_the_tree_at_any_length(void **state)
         assert_status(KVP_E_ARG, kvp_seq_truncate(w.cache, seq, 6, NULL));
         assert_ok(kvp_seq_truncate(w.cache, seq, to, &released));
         expect_no_tree(&w, seq, to);
-        assert_int_equal(info_of(&w, seq).blocks, (to + 3) / 4);
+        assert_int_equal(info_of(&w, seq).n_blocks, (to + 3) / 4);
         assert_int_equal(info_of(&w, seq).writable_tokens, to);
         assert_int_equal(info_of(&w, seq).row_version, 1);
         assert_int_equal(released.freed_blocks, to == 5 ? 1 : 2);

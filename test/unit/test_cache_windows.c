@@ -11,7 +11,7 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t
     const int32_t *row = row_of(w, 0, seq);
     uint32_t n_null = 0;
     uint32_t first = 0;
-    for (uint32_t i = 0; i < info.blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++) {
         const int kept = keeps(window, S, i, info.computed_tokens);
         assert_int_equal(row[i] != KVP_NULL_BLOCK, kept);
         first = n_null == 0 && !kept ? i : first;
@@ -19,7 +19,7 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window, uint32_t
     }
     assert_dropped(w, 0, seq, n_null > 0 ? first : 0, n_null > 0 ? first + n_null : 0);
     assert_int_equal(stats_of(w).dropped_blocks, n_null);
-    assert_int_equal(stats_of(w).held_blocks, info.blocks - n_null);
+    assert_int_equal(stats_of(w).held_blocks, info.n_blocks - n_null);
 }
 
 static void check_kept(uint32_t S, uint32_t K, uint32_t R)
@@ -65,8 +65,8 @@ static void test_the_example_of_the_header(void **state)
     assert_dropped(&w, 0, seq, 1, 3);
     assert_int_equal(window_of(&w, 0, seq).window.sink_tokens, 3);
     assert_int_equal(window_of(&w, 0, seq).window.recent_tokens, 6);
-    assert_int_equal(info_of(&w, seq).tokens, 17); /* positions and tokens stay */
-    assert_int_equal(info_of(&w, seq).blocks, 5);
+    assert_int_equal(info_of(&w, seq).n_tokens, 17); /* positions and tokens stay */
+    assert_int_equal(info_of(&w, seq).n_blocks, 5);
     int32_t tokens[17];
     assert_ok(kvp_seq_tokens(w.cache, seq, 0, 17, tokens));
     assert_memory_equal(tokens, ints(0), sizeof(tokens));

@@ -22,7 +22,7 @@ static void expect_entries(const world *w, kvp_seq seq, const int32_t *before, u
                            kvp_window window, uint32_t q)
 {
     const int32_t *row = row_of(w, 0, seq);
-    assert_int_equal(info_of(w, seq).blocks, n_blocks);
+    assert_int_equal(info_of(w, seq).n_blocks, n_blocks);
     for (uint32_t i = 0; i < n_blocks; i++) {
         assert_int_equal(row[i], keeps(window, S, i, q) ? before[i] : KVP_NULL_BLOCK);
     }
@@ -33,7 +33,7 @@ static void expect_kept(const world *w, kvp_seq seq, kvp_window window)
 {
     const kvp_seq_info info = info_of(w, seq);
     const int32_t *row = row_of(w, 0, seq);
-    for (uint32_t i = 0; i < info.blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++) {
         assert_int_equal(row[i] != KVP_NULL_BLOCK, keeps(window, S, i, info.computed_tokens));
     }
 }
@@ -45,7 +45,7 @@ static uint32_t blocks_for(uint32_t n_tokens)
 
 static void copy_row(const world *w, kvp_seq seq, int32_t row[ROW_MAX])
 {
-    memcpy(row, row_of(w, 0, seq), info_of(w, seq).blocks * sizeof(*row));
+    memcpy(row, row_of(w, 0, seq), info_of(w, seq).n_blocks * sizeof(*row));
 }
 
 /* ----------------------------------------------------------------------------------------- fork */
@@ -124,7 +124,7 @@ static void test_where_a_sequence_that_was_taken_back_can_be_forked(void **state
     assert_status(KVP_E_STATE, kvp_seq_fork(w.cache, parent, 8, 0, &(kvp_seq){0}));
     assert_status(KVP_E_ARG, kvp_seq_fork(w.cache, parent, 17, 0, &(kvp_seq){0}));
     assert_status(KVP_E_DROPPED, kvp_seq_fork(w.cache, parent, 6, 0, &(kvp_seq){0}));
-    assert_int_equal(info_of(&w, fork_seq(&w, parent, 0)).blocks, 0);
+    assert_int_equal(info_of(&w, fork_seq(&w, parent, 0)).n_blocks, 0);
     end_world(&w);
 }
 
@@ -463,7 +463,7 @@ static void check_taken_back(int how, uint32_t to, kvp_window window)
     } else {
         seq = fork_seq(&w, seq, to);
     }
-    extend_seq(&w, seq, 12 - info_of(&w, seq).tokens);
+    extend_seq(&w, seq, 12 - info_of(&w, seq).n_tokens);
     assert_ok(kvp_seq_commit(w.cache, seq, 12));
     assert_int_equal(info_of(&w, seq).public_tokens, expected);
     end_world(&w);

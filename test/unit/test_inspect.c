@@ -111,10 +111,10 @@ static void check_seqs(const load_run *run, const told *t)
         assert_ok(kvp_seq_info_get(run->cache, run->open[i], &info));
         for (uint32_t k = 0; k < t->n_seqs; k++) {
             const kvp_arena_seq *seq = &t->seqs[k];
-            n += seq->tag == info.tag && seq->tokens == info.tokens && seq->tier == info.tier &&
+            n += seq->tag == info.tag && seq->n_tokens == info.n_tokens && seq->tier == info.tier &&
                  seq->prompt_tokens == info.prompt_tokens &&
                  seq->cached_tokens == info.cached_tokens &&
-                 seq->computed_tokens == info.computed_tokens && seq->blocks == info.blocks &&
+                 seq->computed_tokens == info.computed_tokens && seq->n_blocks == info.n_blocks &&
                  info.ns.bits == run->ns[seq->ns].bits;
         }
         assert_in_range(n, 1, SNAP_OPEN);

@@ -111,6 +111,17 @@ static void test_places(void **state)
     assert_status(KVP_E_ARG, kvp_meta_place_windowed(&w, NULL, NULL, 0, &n_bytes));
     assert_status(KVP_E_ARG, kvp_meta_place_tree(&t, NULL, NULL, 0, &n_bytes));
     assert_int_equal(n_bytes, 7);
+    /* With a buffer of no bytes it is a question. */
+    _Alignas(64) char buffer[64];
+    kvp_meta_dense d = {.struct_size = sizeof(d)};
+    assert_ok(kvp_meta_place_dense(&d, &sizes, buffer, 0, &n_bytes));
+    assert_ok(kvp_meta_place_csr(&c, &sizes, buffer, 0, &n_bytes));
+    assert_ok(kvp_meta_place_windowed(&w, &sizes, buffer, 0, &n_bytes));
+    assert_ok(kvp_meta_place_tree(&t, &sizes, buffer, 0, &n_bytes));
+    assert_null(d.seq_lens);
+    assert_null(c.qo_indptr);
+    assert_null(w.recent);
+    assert_null(t.indptr);
 }
 
 static void test_trtllm(void **state)

@@ -368,9 +368,9 @@ static void test_defect_4_every_appended_token_is_counted(void **state)
         int32_t token = (int32_t)(100 + i);
         assert_int_equal(kvp_seq_extend(f.cache, seq, &token, 1, 0), KVP_OK);
         kvp_seq_info info = info_of(&f, seq);
-        assert_int_equal(info.tokens, PROMPT + i);
+        assert_int_equal(info.n_tokens, PROMPT + i);
         assert_int_equal(info.prompt_tokens, PROMPT);
-        assert_int_equal(info.blocks, (PROMPT + i + S - 1) / S);
+        assert_int_equal(info.n_blocks, (PROMPT + i + S - 1) / S);
         assert_int_equal(info.last_token, token);
         int64_t slot;
         assert_int_equal(kvp_seq_slots(f.cache, seq, 0, PROMPT + i - 1, 1, &slot), KVP_OK);
@@ -629,8 +629,8 @@ static void test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing(v
     kvp_seq other = open_committed(&f, others, 2 * S, NULL);
     assert_int_equal(kvp_seq_extend(f.cache, seq, others, S + 1, 0), KVP_E_NO_BLOCKS);
     expect_shortage(&f, KVP_E_NO_BLOCKS, 2);
-    assert_int_equal(info_of(&f, seq).tokens, S);
-    assert_int_equal(info_of(&f, seq).blocks, 1);
+    assert_int_equal(info_of(&f, seq).n_tokens, S);
+    assert_int_equal(info_of(&f, seq).n_blocks, 1);
     assert_int_equal(kvp_seq_extend(f.cache, seq, NULL, 3 * S, 0), KVP_E_NEVER);
     expect_shortage(&f, KVP_E_NEVER, 1);
 
@@ -644,7 +644,7 @@ static void test_defect_7_growth_that_does_not_fit_says_so_and_changes_nothing(v
     assert_int_equal(admission.missing_blocks, 2);
     assert_int_equal(kvp_seq_extend_many(f.cache, &batch), KVP_E_NO_BLOCKS);
     expect_shortage(&f, KVP_E_NO_BLOCKS, 2);
-    assert_int_equal(info_of(&f, other).tokens, 2 * S);
+    assert_int_equal(info_of(&f, other).n_tokens, 2 * S);
 
     close_seq(&f, other);
     assert_int_equal(kvp_seq_extend(f.cache, seq, others, S + 1, 0), KVP_OK);

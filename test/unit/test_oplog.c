@@ -17,8 +17,8 @@
 #include "oplog/oplog.h"
 
 /* Of the log that sample_write_all makes: its length, and its Adler-32. */
-#define FROZEN_BYTES   4226
-#define FROZEN_ADLER32 1224740718u
+#define FROZEN_BYTES   5165
+#define FROZEN_ADLER32 19846532u
 
 #define SEQ sample_seqs[0]
 
@@ -180,8 +180,34 @@ static void check_tree_call(const kvp_call *call)
     }
 }
 
+static void check_lend_call(const kvp_call *call)
+{
+    const uint64_t number = UINT64_C(1) << 41;
+    switch (call->op) {
+    case KVP_CALL_MIRROR: assert_int_equal(call->count, 4711); /* fall through */
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN: check_tokens(call, 4); break;
+    case KVP_CALL_LOAD_BEGIN:
+        check_prompt(call);
+        assert_int_equal(call->group, 2);
+        assert_true(call->range.begin == 300 && call->range.end == 304);
+        assert_int_equal(call->count, 4711);
+        break;
+    case KVP_CALL_LOAD_DONE:
+        assert_int_equal(call->name_bytes, 3);
+        assert_memory_equal(call->name, "\1\0\1", 3); /* fall through */
+    case KVP_CALL_PLAN_DONE:
+    case KVP_CALL_LOAD_CANCEL: assert_true(call->number == number); break;
+    default: fail_msg("op %u has no check", (unsigned)call->op);
+    }
+}
+
 static void check_call(const kvp_call *call)
 {
+    if (call->op >= KVP_CALL_PLAN_DONE) {
+        check_lend_call(call);
+        return;
+    }
     if (call->op >= KVP_CALL_WINDOW) {
         check_tree_call(call);
         return;
@@ -299,6 +325,29 @@ static void check_tree_results(uint32_t op, const struct kvpi_oplog_results *res
     }
 }
 
+static void check_lend_results(uint32_t op, const struct kvpi_oplog_results *results)
+{
+    const kvp_outcome *o = &results->outcome;
+    switch (op) {
+    case KVP_CALL_MIRROR:
+        assert_memory_equal(&o->u.mirrored, &sample_mirrored, sizeof sample_mirrored);
+        check_digest(results, 4);
+        break;
+    case KVP_CALL_LOAD_BEGIN:
+        assert_true(o->u.load.number == sample_load.number);
+        assert_true(o->u.load.after == sample_load.after);
+        assert_int_equal(o->u.load.n_blocks, sample_load.n_blocks);
+        assert_int_equal(o->u.load.n_found, sample_load.n_found);
+        assert_int_equal(o->u.load.n_elsewhere, sample_load.n_elsewhere);
+        check_digest(results, 4);
+        break;
+    case KVP_CALL_LOAD_DONE:
+        assert_memory_equal(&o->u.loaded, &sample_loaded, sizeof sample_loaded);
+        break;
+    default: assert_int_equal(results->has_array, 0);
+    }
+}
+
 /* The results of a call that succeeded. */
 static void check_results(uint32_t op, const struct kvpi_oplog_results *results)
 {
@@ -346,7 +395,9 @@ static void check_results(uint32_t op, const struct kvpi_oplog_results *results)
     case KVP_CALL_EVICTED: check_digest(results, 1); break;
     case KVP_CALL_STATS: check_digest(results, sizeof(kvp_stats) / 8); break;
     default:
-        if (op >= KVP_CALL_WINDOW)
+        if (op >= KVP_CALL_PLAN_DONE)
+            check_lend_results(op, results);
+        else if (op >= KVP_CALL_WINDOW)
             check_tree_results(op, results);
         else if (op >= KVP_CALL_SWAP_OUT)
             check_tier_results(op, results);
@@ -432,7 +483,7 @@ static void test_configuration(void **state)
                             offsetof(kvp_config, block_tokens));
     assert_int_equal(config.test_hash_bits, expected.test_hash_bits);
     assert_memory_equal(&config.host_blocks, &expected.host_blocks,
-                        offsetof(kvp_config, quotas) + sizeof config.quotas -
+                        offsetof(kvp_config, lent_blocks) + sizeof config.lent_blocks -
                             offsetof(kvp_config, host_blocks));
     kvp_oplog_close(log);
     free(made.memory.bytes);

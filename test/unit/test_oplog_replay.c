@@ -96,7 +96,7 @@ static void test_a_cut_log_replays_as_far_as_it_goes(void **state)
 /* Every argument that is a number, as `huge`, one after the other. */
 static void make_hostile_calls(struct kvpi_oplog_replay *replay, uint64_t seq, uint32_t huge)
 {
-    for (uint32_t op = KVP_CALL_NS_OPEN; op <= OPLOG_DRIVE_CALLS; op++)
+    for (uint32_t op = KVP_CALL_NS_OPEN; op <= KVP_CALL_BLOCK_PREFIX; op++)
         for (int place = 0; place < 5; place++) {
             const int32_t leaf = place == 0 ? (int32_t)huge : -1;
             kvp_call call = {.op = op,
@@ -114,6 +114,7 @@ static void make_hostile_calls(struct kvpi_oplog_replay *replay, uint64_t seq, u
             call.window = (kvp_window){place == 2 ? huge : 0, place == 3 ? huge : 4};
             call.leaves = &leaf;
             call.handles = &seq;
+            call.name = (const uint8_t *)"";
             call.n_seqs = op == KVP_CALL_COMMIT_MANY || op == KVP_CALL_FILL_MANY ? 0 : 1;
             call.counts = op == KVP_CALL_EXTEND_TREE ? NULL : &huge;
             if (op == KVP_CALL_EXTEND_TREE) {
@@ -144,7 +145,7 @@ static void hostile_calls_on(const kvp_config *config)
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 3), KVP_OK);
     for (size_t i = 0; i < sizeof huge / sizeof *huge; i++)
         make_hostile_calls(&replay, seq, huge[i]);
-    call = (kvp_call){.op = OPLOG_DRIVE_CALLS + 1};
+    call = (kvp_call){.op = KVP_CALL_BLOCK_PREFIX + 1};
     assert_int_equal(kvpi_oplog_replay_call(&replay, &call, 0), KVP_E_ARG);
     kvp_hash hash = {{0}};
     call = (kvp_call){

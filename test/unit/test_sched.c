@@ -359,7 +359,7 @@ static void test_samples_wait_for_each_other(void **state)
     for (int i = 0; i < 8; i++) {
         (void)run_step(&s);
     }
-    const uint32_t length = sample_of(&s, r, 0).tokens;
+    const uint32_t length = sample_of(&s, r, 0).n_tokens;
     (void)make_step(&s);
     assert_ok(kvp_sched_fail(s.sched));
     kvp_step step = make_step(&s);
@@ -368,7 +368,7 @@ static void test_samples_wait_for_each_other(void **state)
         assert_true(step.number < 20);
         (void)finish_step(&s, &step);
         for (uint32_t i = 0; i < 3; i++) {
-            assert_int_equal(sample_of(&s, r, i).tokens, length);
+            assert_int_equal(sample_of(&s, r, i).n_tokens, length);
         }
         step = make_step(&s);
     }

@@ -70,7 +70,7 @@ static void check_text(const struct search *search)
     int32_t text[PROMPT + STEPS + 2];
     for (uint32_t i = 0; i < BEAMS; i++) {
         const kvp_sample_info info = sample_of(&search->s, search->request, i);
-        assert_int_equal(info.tokens, search->n);
+        assert_int_equal(info.n_tokens, search->n);
         assert_ok(kvp_request_tokens(search->s.sched, search->request, i, (kvp_range){0, search->n},
                                      text));
         assert_memory_equal(text, search->text[i], search->n * sizeof *text);

@@ -269,6 +269,43 @@ static void test_failed_step_of_others(void **state)
     end_sched_world(&s);
 }
 
+/* Begin a step of the caller's own that has so many copies. */
+static uint64_t begin_copies(sched_world *s, uint32_t n_expected)
+{
+    uint64_t step;
+    assert_ok(kvp_step_begin(s->w.cache, s->copies, 256, &s->n_copies, &step));
+    assert_int_equal(s->n_copies, n_expected);
+    return step;
+}
+
+/* A request is tried while copies are under way that will bring its prompt. When they are there, it
+ * needs far less than when it was tried: a copy counts from when its step has taken effect. */
+static void test_what_arrives_is_hoped_for(void **state)
+{
+    (void)state;
+    sched_world s = overlapped_world(10, KVP_PREEMPT_SWAP, 0);
+    s.reads_kv = 0; /* the caller's own sequences are not computed */
+    const kvp_seq x = open_done(&s.w, ints(1), 24);
+    assert_ok(kvp_seq_swap_out(s.w.cache, &x, 1, NULL));
+    end_own(&s, begin_copies(&s, 6));
+    close_seq(&s.w, open_seq(&s.w, ints(500), 40, NULL)); /* nothing is cached on the device now */
+    const kvp_seq z = open_seq(&s.w, ints(700), 8, NULL);
+    assert_ok(kvp_seq_swap_in(s.w.cache, &x, 1, 0, NULL));
+    const uint64_t own = begin_copies(&s, 6);
+    const kvp_request r = submit(&s, 1, 24, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(run_step(&s).waited[KVP_WAIT_BLOCKS], 1);
+    }
+    end_own(&s, own);
+    const kvp_step step = make_step(&s);
+    assert_int_equal(step.n_admitted, 1);
+    assert_non_null(item_of(&step, r, 0));
+    (void)finish_step(&s, &step);
+    (void)close_seq(&s.w, x);
+    (void)close_seq(&s.w, z);
+    end_sched_world(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_in_flight_is_left_out),
         cmocka_unit_test(test_failed_plan),
         cmocka_unit_test(test_failed_step_of_others),
+        cmocka_unit_test(test_what_arrives_is_hoped_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ static void test_latest_is_preempted(void **state)
     assert_int_equal(step.waited[KVP_WAIT_PREEMPTION], 1);
     assert_int_equal(request_of(&s, b).state, KVP_REQUEST_WAITING);
     assert_int_equal(request_of(&s, b).preemptions, 1);
-    assert_int_equal(sample_of(&s, b, 0).tokens, 9); /* what it generated is kept */
+    assert_int_equal(sample_of(&s, b, 0).n_tokens, 9); /* what it generated is kept */
     assert_int_equal(sched_stats_of(&s).lost_tokens, 8);
     (void)finish_step(&s, &step);
     while (sched_stats_of(&s).ended < 2) {
@@ -86,7 +86,7 @@ static void test_samples_come_back_behind_a_window(void **state)
     for (int i = 0; i < 12; i++) {
         (void)run_step(&s);
     }
-    const uint32_t known = sample_of(&s, a, 0).tokens;
+    const uint32_t known = sample_of(&s, a, 0).n_tokens;
     assert_int_equal(known, 22);
     kvp_step step = make_step(&s);
     run_work(&s, &step);
@@ -302,7 +302,7 @@ static void test_paused_goes_on_where_it_was(void **state)
     kvp_step step = make_step(&s);
     assert_ok(kvp_sched_pause(s.sched, a)); /* still takes part in the step that is out */
     (void)finish_step(&s, &step);
-    assert_int_equal(sample_of(&s, a, 0).tokens, 10);
+    assert_int_equal(sample_of(&s, a, 0).n_tokens, 10);
     step = run_step(&s);
     assert_int_equal(step.n_seqs, 0);
     assert_ok(kvp_sched_resume(s.sched, a));
@@ -344,7 +344,7 @@ static void test_grown_request_finishes(void **state)
     const kvp_sched_config config = sched_config_of(4, 64);
     sched_world s = make_sched_world(&cache_config, &config);
     const kvp_request a = submit_rank(&s, 100, 4, 28, 1, 1); /* 8 blocks in the end */
-    while (sample_of(&s, a, 0).tokens < 25) {
+    while (sample_of(&s, a, 0).n_tokens < 25) {
         (void)run_step(&s); /* 6 blocks: more than 4 */
     }
     (void)submit_rank(&s, 1, 4, 12, 0, 1);

@@ -64,7 +64,7 @@ static void test_victim_goes_to_the_host_and_back(void **state)
     assert_int_equal(step.swapped_in[0].bits, b.bits);
     assert_int_equal(step.n_seqs, 1); /* it has gone on in the step that it came back in */
     assert_int_equal(step.n_tokens, 1);
-    assert_int_equal(sample_of(&s, b, 0).tokens, 10);
+    assert_int_equal(sample_of(&s, b, 0).n_tokens, 10);
     run_until_over(&s, 2);
     const kvp_sched_stats stats = sched_stats_of(&s);
     assert_int_equal(stats.lost_tokens, 0);
@@ -714,7 +714,7 @@ static void test_ahead_whom(void **state)
             assert_int_equal(run_step(&s).n_swapped_out, 0);
         }
         assert_int_equal(request_of(&s, b).preemptions, 0);
-        assert_int_equal(sample_of(&s, b, 0).tokens, 7 + 24);
+        assert_int_equal(sample_of(&s, b, 0).n_tokens, 7 + 24);
         end_sched_world(&s);
     }
 }

@@ -46,7 +46,7 @@ static void expect_live(const world *w, kvp_seq seq, uint32_t block_tokens)
 {
     const kvp_seq_info info = info_of(w, seq);
     const kvp_window window = window_of(w, 0, seq).window;
-    for (uint32_t i = 0; i < info.blocks; i++) {
+    for (uint32_t i = 0; i < info.n_blocks; i++) {
         const int32_t block = row_entry(w, seq, i);
         assert_int_equal(block != KVP_NULL_BLOCK,
                          keeps(window, block_tokens, i, info.computed_tokens));
@@ -63,8 +63,8 @@ static void expect_not_taken(world *w, kvp_seq seq)
     const kvp_stats stats = stats_of(w);
     prompt.reserve_tokens = (uint32_t)(stats.free_blocks + stats.cached_blocks) * S;
     const kvp_seq other = open_with(w, &prompt, NULL);
-    for (uint32_t i = 0; i < info_of(w, other).blocks; i++) {
-        for (uint32_t k = 0; k < info_of(w, seq).blocks; k++) {
+    for (uint32_t i = 0; i < info_of(w, other).n_blocks; i++) {
+        for (uint32_t k = 0; k < info_of(w, seq).n_blocks; k++) {
             assert_int_not_equal(row_entry(w, other, i), row_entry(w, seq, k));
         }
     }
@@ -83,7 +83,7 @@ static void test_1_a_fork_inside_the_sinks_of_a_slid_sequence(void **state)
         int32_t before[ROW_MAX];
         world w = make_world(&config);
         const kvp_seq parent = open_done(&w, ints(0), lengths[k]);
-        const uint32_t n_blocks = info_of(&w, parent).blocks;
+        const uint32_t n_blocks = info_of(&w, parent).n_blocks;
         memcpy(before, row_of(&w, 0, parent), n_blocks * sizeof(*before));
         const kvp_seq child = fork_seq(&w, parent, 18);
         assert_memory_equal(row_of(&w, 0, parent), before, n_blocks * sizeof(*before));
@@ -121,8 +121,8 @@ static void test_2_moves_of_every_sequence_of_a_batch(void **state)
         assert_int_equal(accept.n_moves, 1);
         assert_int_equal(moves[0].src - moves[0].dst, 1);
         assert_int_equal(moves[0].dst / S, row_entry(&w, seqs[tree_at], 1));
-        assert_int_equal(info_of(&w, seqs[tree_at]).tokens, 7);
-        assert_int_equal(info_of(&w, seqs[1 - tree_at]).tokens, 8);
+        assert_int_equal(info_of(&w, seqs[tree_at]).n_tokens, 7);
+        assert_int_equal(info_of(&w, seqs[1 - tree_at]).n_tokens, 8);
         end_world(&w);
     }
 }
@@ -144,10 +144,10 @@ static void test_3_rejected_nodes_of_all_rounds_are_dropped(void **state)
         const kvp_seq seq = open_done(&w, ints(0), 10);
         add_tree(&w, seq, ints(50), first, 7);
         add_tree(&w, seq, ints(57), second, 10);
-        assert_int_equal(info_of(&w, seq).blocks, 7);
+        assert_int_equal(info_of(&w, seq).n_blocks, 7);
         const uint32_t n = accept_path(&w, seq, leaves[k], moves, 8);
-        assert_int_equal(info_of(&w, seq).tokens, lengths[k]);
-        assert_int_equal(info_of(&w, seq).blocks, (lengths[k] + 3) / S);
+        assert_int_equal(info_of(&w, seq).n_tokens, lengths[k]);
+        assert_int_equal(info_of(&w, seq).n_blocks, (lengths[k] + 3) / S);
         assert_int_equal(info_of(&w, seq).tree_tokens, 0);
         assert_ok(kvp_seq_tokens(w.cache, seq, lengths[k] - 1, 1, tokens));
         assert_int_equal(tokens[0], 50 + leaves[k]);
@@ -178,16 +178,16 @@ static void test_4_paths_are_of_the_sequences_that_are_named(void **state)
     assert_ok(kvp_seq_extend_tree(w.cache, &batch, parents));
     (void)accept_path(&w, seqs[1], 1, NULL, 0); /* of a batch of three, the second */
     assert_int_equal(info_of(&w, seqs[0]).tree_tokens, 4);
-    assert_int_equal(info_of(&w, seqs[1]).tokens, 9);
+    assert_int_equal(info_of(&w, seqs[1]).n_tokens, 9);
     assert_int_equal(info_of(&w, seqs[1]).last_token, 55);
     assert_int_equal(info_of(&w, seqs[2]).tree_tokens, 4);
     const kvp_seq turned[] = {seqs[2], seqs[0]};
     const int32_t leaves[] = {-1, 0};
     kvp_accept accept = {sizeof(accept), 2, 0, turned, leaves, NULL, 0, 0};
     assert_ok(kvp_seq_accept(w.cache, &accept));
-    assert_int_equal(info_of(&w, seqs[0]).tokens, 7);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 7);
     assert_int_equal(info_of(&w, seqs[0]).last_token, 50);
-    assert_int_equal(info_of(&w, seqs[2]).tokens, 8);
+    assert_int_equal(info_of(&w, seqs[2]).n_tokens, 8);
     end_world(&w);
 }
 
@@ -226,10 +226,10 @@ static void test_6_a_pop_frees_nothing_that_the_window_needs(void **state)
             decode(&w, seq, slid);
             const kvp_status status = kvp_seq_truncate(w.cache, seq, 20 + slid - popped, NULL);
             if (status == KVP_OK) {
-                assert_int_equal(info_of(&w, seq).tokens, 20 + slid - popped);
+                assert_int_equal(info_of(&w, seq).n_tokens, 20 + slid - popped);
             } else { /* the block that would be seen again is gone, and nothing has changed */
                 assert_int_equal(status, KVP_E_DROPPED);
-                assert_int_equal(info_of(&w, seq).tokens, 20 + slid);
+                assert_int_equal(info_of(&w, seq).n_tokens, 20 + slid);
                 expect_live(&w, seq, S);
             }
             expect_not_taken(&w, seq);
@@ -254,7 +254,7 @@ static void test_7_a_pop_into_a_shared_block_succeeds_or_changes_nothing(void **
         const kvp_status status = kvp_seq_truncate(w.cache, seq, to, NULL);
         if (status == KVP_OK) {
             drop_observed(&before);
-            assert_int_equal(info_of(&w, seq).tokens, to);
+            assert_int_equal(info_of(&w, seq).n_tokens, to);
         } else {
             assert_int_equal(status, KVP_E_DROPPED);
             assert_observed(&w, &before, __FILE__, __LINE__);
@@ -308,7 +308,7 @@ static void test_9_an_append_that_is_refused_changes_nothing(void **state)
     const uint32_t last[] = {4, 4};
     const kvp_batch retry = batch_of(seqs, last, 2);
     assert_ok(kvp_seq_extend_many(w.cache, &retry)); /* the same again, and it works */
-    assert_int_equal(info_of(&w, seqs[0]).tokens, 20);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 20);
     end_world(&w);
 }
 
@@ -326,7 +326,7 @@ static void test_9_an_append_of_nothing_in_the_middle_of_a_batch(void **state)
     batch.tokens = ints(50);
     assert_ok(kvp_seq_extend_many(w.cache, &batch));
     for (uint32_t s = 0; s < 3; s++) {
-        assert_int_equal(info_of(&w, seqs[s]).tokens, 6 + n_tokens[s]);
+        assert_int_equal(info_of(&w, seqs[s]).n_tokens, 6 + n_tokens[s]);
     }
     assert_int_equal(info_of(&w, seqs[2]).last_token, 52);
     end_world(&w);
@@ -520,7 +520,7 @@ static void test_forks_that_end_leave_no_trace(void **state)
         close_seq(&w, fork_seq(&w, seq, 1 + round % 42));
     }
     assert_memory_equal(row_of(&w, 0, seq), before, 11 * sizeof(*before));
-    assert_int_equal(info_of(&w, seq).blocks, 11);
+    assert_int_equal(info_of(&w, seq).n_blocks, 11);
     assert_int_equal(info_of(&w, seq).row_version, 0);
     assert_int_equal(stats_of(&w).nodes_used, 1 + 10);
     end_world(&w);
@@ -576,7 +576,7 @@ static void test_a_windowed_sequence_speculates(void **state)
         (void)accept_path(&w, seq, (int32_t)(round % 5) - 1, &move, 1);
         expect_live(&w, seq, S);
     }
-    assert_int_equal(info_of(&w, seq).tokens, 5 + 12 * (0 + 1 + 2 + 2 + 3));
+    assert_int_equal(info_of(&w, seq).n_tokens, 5 + 12 * (0 + 1 + 2 + 2 + 3));
     end_world(&w);
 }
 

@@ -73,7 +73,7 @@ static void add_nodes(world *w, kvp_seq seq, const int32_t *parents, uint32_t n)
 static void decode(world *w, kvp_seq seq)
 {
     assert_ok(kvp_seq_extend(w->cache, seq, ints(500), 1, 0));
-    assert_ok(kvp_seq_commit(w->cache, seq, info_of(w, seq).tokens));
+    assert_ok(kvp_seq_commit(w->cache, seq, info_of(w, seq).n_tokens));
 }
 
 /* Slot of kept key i of the batch's sequence b. */
@@ -232,7 +232,7 @@ static void test_7_truncate_into_shared_blocks_works_or_changes_nothing(void **s
         assert_ok(kvp_seq_extend(w.cache, child, ints(500), 1, 0));
         run_plan(&w, memory);
         run(&w, child, memory, 1000);
-        assert_ok(kvp_seq_commit(w.cache, child, info_of(&w, child).tokens));
+        assert_ok(kvp_seq_commit(w.cache, child, info_of(&w, child).n_tokens));
     }
     assert_ok(kvp_seq_truncate(w.cache, child, 10, NULL)); /* into the shared third block */
     assert_ok(kvp_seq_extend(w.cache, child, ints(900), 1, 0));
@@ -240,7 +240,7 @@ static void test_7_truncate_into_shared_blocks_works_or_changes_nothing(void **s
     assert_sees_its_own(&w, child, 6, 14, memory, 1000);
     for (int i = 0; i < 40; i++) { /* until it has slid past all that was shared */
         run(&w, child, memory, 1000);
-        assert_ok(kvp_seq_commit(w.cache, child, info_of(&w, child).tokens));
+        assert_ok(kvp_seq_commit(w.cache, child, info_of(&w, child).n_tokens));
         assert_ok(kvp_seq_extend(w.cache, child, ints(500), 1, 0));
         run_plan(&w, memory);
         assert_sees_its_own(&w, child, 6, 14, memory, 1000);
@@ -266,7 +266,7 @@ static void test_8_fork_at_the_end_on_a_block_boundary(void **state)
             run_plan(&w, memory);
             assert_sees_its_own(&w, seqs[s], 6, 14, memory, 1000);
             run(&w, seqs[s], memory, 1000);
-            assert_ok(kvp_seq_commit(w.cache, seqs[s], info_of(&w, seqs[s]).tokens));
+            assert_ok(kvp_seq_commit(w.cache, seqs[s], info_of(&w, seqs[s]).n_tokens));
         }
     }
     end_world(&w);
@@ -382,7 +382,7 @@ static void test_3_rounds_are_accepted_and_dropped_together(void **state)
     }
     run_trees(&w, &seq, 1, memory);
     accept(&w, &seq, (const int32_t[]){5}, 1, memory); /* 1 -> 5: two tokens */
-    assert_int_equal(info_of(&w, seq).tokens, 12);
+    assert_int_equal(info_of(&w, seq).n_tokens, 12);
     assert_int_equal(tag_at(&w, seq, memory, 10), 101);
     assert_int_equal(tag_at(&w, seq, memory, 11), 105);
     decode(&w, seq);
@@ -412,8 +412,8 @@ static void test_4_accept_of_some_in_another_order(void **state)
     accept(&w, (const kvp_seq[]){seqs[2], seqs[0]}, (const int32_t[]){3, 1}, 2, memory);
     assert_ok(give(&w, &middle, &after)); /* still has its whole tree */
     assert_memory_equal(&before, &after, sizeof before);
-    assert_int_equal(info_of(&w, seqs[0]).tokens, 11);
-    assert_int_equal(info_of(&w, seqs[2]).tokens, 10);
+    assert_int_equal(info_of(&w, seqs[0]).n_tokens, 11);
+    assert_int_equal(info_of(&w, seqs[2]).n_tokens, 10);
     assert_int_equal(tag_at(&w, seqs[0], memory, 10), 101);
     assert_int_equal(tag_at(&w, seqs[2], memory, 8), 302);
     assert_int_equal(tag_at(&w, seqs[2], memory, 9), 303);

@@ -110,6 +110,7 @@ static void test_prompt(void **state)
     const kvp_key long_key = {1, 0, 1, 60, "x"}, behind = {1, 0, 9, 0, NULL};
     const int32_t negative[] = {1, 2, -7};
     const kvp_range empty = {3, 3};
+    const kvp_range second_empty[] = {{1, 2}, {3, 3}};
     const kvp_hash hashes[1] = {{{0}}};
     const kvp_prompt good = prompt_of(ints(0), 4);
     kvp_config config;
@@ -119,6 +120,8 @@ static void test_prompt(void **state)
     assert_ok(kvp_cache_config(w.cache, &config));
     assert_ok(kvp_prompt_check(w.cache, w.ns, &good, &why));
     expect(&why, "", 0, 0, 0, "");
+    p = prompt_of(NULL, 0);
+    assert_ok(kvp_prompt_check(w.cache, w.ns, &p, &why));
     assert_status(KVP_E_ARG, kvp_prompt_check(NULL, w.ns, &good, &why));
     assert_status(KVP_E_HANDLE, kvp_prompt_check(w.cache, (kvp_ns){1}, &good, NULL));
     assert_status(KVP_E_ARG, kvp_prompt_check(w.cache, w.ns, NULL, NULL));
@@ -142,6 +145,8 @@ static void test_prompt(void **state)
     assert_true(why.value <= -7 && why.value >= -7);
     REFUSED(KVP_E_ARG, p.uncached = &empty;
             p.n_uncached = 1, "uncached[0].end", "uncached[0].end is 3, expected 4 to 2^32-1");
+    REFUSED(KVP_E_ARG, p.uncached = second_empty;
+            p.n_uncached = 2, "uncached[1].end", "uncached[1].end is 3, expected 4 to 2^32-1");
     REFUSED(KVP_E_ARG, p.keys = keys;
             p.n_keys = 2, "keys[1].begin", "keys[1].begin is 1, expected 2 to 2^32-1");
     REFUSED(KVP_E_ARG, p.keys = &behind;

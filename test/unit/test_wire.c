@@ -146,9 +146,9 @@ static void prompt_then_decode(void **state)
     assert_int_equal(news.items[0].n_values, 6);
     assert_memory_equal(news.items[0].values, ints(10), 6 * sizeof(int32_t));
     kvp_wire_seq s = seq_of(&p.m, 3);
-    assert_int_equal(s.tokens, 6);
+    assert_int_equal(s.n_tokens, 6);
     assert_int_equal(s.last_token, 15);
-    assert_int_equal(s.blocks, 2);
+    assert_int_equal(s.n_blocks, 2);
     assert_int_equal(s.row[0], 1);
     assert_int_equal(s.row[1], 2);
     assert_ok(kvp_seq_commit(p.w.cache, seq, 6));
@@ -162,7 +162,7 @@ static void prompt_then_decode(void **state)
         assert_int_equal(news.items[0].from, n);
         assert_int_equal(news.items[0].n_values, 1);
         assert_int_equal(news.items[0].values[0], token);
-        assert_int_equal(seq_of(&p.m, 3).tokens, n + 1);
+        assert_int_equal(seq_of(&p.m, 3).n_tokens, n + 1);
     }
     end_pair(&p);
 }
@@ -190,8 +190,8 @@ static void rows_change_in_every_way(void **state)
     tell(&p, step, &news);
     assert_int_equal(news.n_copies, 1);
     assert_memory_equal(news.copies, copies, sizeof *copies);
-    assert_int_equal(seq_of(&p.m, 0).blocks, 1);
-    assert_int_equal(seq_of(&p.m, 1).blocks, 5);
+    assert_int_equal(seq_of(&p.m, 0).n_blocks, 1);
+    assert_int_equal(seq_of(&p.m, 1).n_blocks, 5);
     assert_row(&p.w, b, seq_of(&p.m, 1).row[0], seq_of(&p.m, 1).row[1], seq_of(&p.m, 1).row[2],
                seq_of(&p.m, 1).row[3], seq_of(&p.m, 1).row[4]);
     /* a ends, and its id begins anew in the same message. */
@@ -204,7 +204,7 @@ static void rows_change_in_every_way(void **state)
     tell(&p, step, &news);
     assert_int_equal(news.n_closed, 1);
     assert_int_equal(news.closed[0], 0);
-    assert_int_equal(seq_of(&p.m, 0).tokens, 2);
+    assert_int_equal(seq_of(&p.m, 0).n_tokens, 2);
     end_pair(&p);
 }
 

@@ -77,7 +77,7 @@ static void assert_rows(const struct pair *p, const kvp_wire_seq *seq)
         const int32_t *row;
         uint32_t n;
         assert_ok(kvp_seq_row(p->w.cache, p->item.seq, group, &row, &n));
-        assert_int_equal(seq->blocks, n);
+        assert_int_equal(seq->n_blocks, n);
         assert_memory_equal(seq->row + (size_t)group * p->config.max_row_blocks, row,
                             n * sizeof *row);
     }
@@ -111,7 +111,7 @@ static void test_each_group_has_its_row(void **state)
     tell_item(&p);
     assert_ok(kvp_seq_extend(p.w.cache, p.item.seq, ints(5), 1, 0));
     seq = tell_item(&p);
-    assert_int_equal(seq.blocks, 7);
+    assert_int_equal(seq.n_blocks, 7);
     assert_rows(&p, &seq);
     /* A worker that joins now is told all of it. */
     kvp_wire_step full = step_of(&p);
@@ -132,7 +132,7 @@ static void test_a_long_run_of_dropped_entries_is_short(void **state)
     assert_ok(kvp_seq_window(p.w.cache, p.item.seq, 0, (kvp_window){4, 8}, NULL));
     kvp_wire_seq seq = tell_item(&p);
     assert_rows(&p, &seq);
-    assert_int_equal(seq.blocks, 30);
+    assert_int_equal(seq.n_blocks, 30);
     assert_true(seq.row[1] == 0 && seq.row[26] == 0 && seq.row[27] == 0 && seq.row[29] != 0);
     /* Head, lists, counts; three entries, the run, the window. */
     assert_in_range(p.n_bytes, KVP_WIRE_HEAD_BYTES, KVP_WIRE_HEAD_BYTES + 27);
@@ -152,7 +152,7 @@ static void test_a_row_of_nothing_but_dropped_entries(void **state)
     assert_ok(kvp_seq_commit(p.w.cache, p.item.seq, 16));
     seq = tell_item(&p);
     assert_rows(&p, &seq);
-    assert_true(seq.blocks == 4 && seq.row[0] == 0 && seq.row[3] == 0);
+    assert_true(seq.n_blocks == 4 && seq.row[0] == 0 && seq.row[3] == 0);
     assert_ok(kvp_seq_truncate(p.w.cache, p.item.seq, 8, NULL)); /* behind the row are zeros now */
     kvp_wire_step full = step_of(&p);
     full.flags = KVP_WIRE_FULL;
@@ -260,7 +260,7 @@ static void test_a_tree_grows_is_replaced_and_accepted(void **state)
     step.n_moves = 2;
     step.max_moves = 7;
     seq = tell(&p, &step);
-    assert_int_equal(seq.tokens, 10);
+    assert_int_equal(seq.n_tokens, 10);
     assert_int_equal(seq.tree_tokens, 0);
     assert_int_equal(p.news.n_moves, 2);
     assert_memory_equal(p.news.moves, moves[0], 2 * sizeof **moves);

@@ -83,7 +83,7 @@ static void test_a_swap_crosses_and_comes_back_with_a_new_row(void **state)
     assert_ok(kvp_wire_mirror_apply(p.mirror, p.bytes, p.n_bytes, &news));
     assert_int_equal(news.copies[0].src_tier, KVP_HOST);
     assert_ok(kvp_wire_mirror_seq(p.mirror, 3, &seen));
-    assert_int_equal(seen.blocks, 3);
+    assert_int_equal(seen.n_blocks, 3);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(seen.row[i], row_entry(&p.w, seq, i));
     }

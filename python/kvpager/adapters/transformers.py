@@ -190,9 +190,9 @@ class PagedCache(hf.Cache):
                              "beams cannot be kept")
         for row, tokens in zip(self.rows, ids):
             info = row.info()
-            if len(tokens) < info.tokens or (tokens[:info.known_tokens] != row.tokens()).any():
+            if len(tokens) < info.n_tokens or (tokens[:info.known_tokens] != row.tokens()).any():
                 raise ValueError("output_ids: they do not begin with the prompt")
-            row.fill(np.ascontiguousarray(tokens[info.known_tokens:info.tokens]))
+            row.fill(np.ascontiguousarray(tokens[info.known_tokens:info.n_tokens]))
 
     # ---------------------------------------------------------------------------- a forward pass
 
@@ -205,7 +205,7 @@ class PagedCache(hf.Cache):
                 raise ValueError(f"the batch has {n_rows} rows, the cache {len(self.rows)}")
             self._open(n_rows // len(self.prompts))
         end, pool = self.length + n_queries, self.pool
-        missing = max(end - self.rows[0].info().tokens, 0)
+        missing = max(end - self.rows[0].info().n_tokens, 0)
         pool.books.extend_many(self.rows, n_tokens=[missing] * n_rows)
         plan = pool.books.plan_take()
         if len(plan):
@@ -277,8 +277,8 @@ class PagedCache(hf.Cache):
         info = row.info()
         if not self.reordered:
             row.uncache(info.known_tokens, c.END)
-        if info.known_tokens < info.tokens:
-            row.fill(np.zeros(info.tokens - info.known_tokens, np.int32))
+        if info.known_tokens < info.n_tokens:
+            row.fill(np.zeros(info.n_tokens - info.known_tokens, np.int32))
 
     def reorder_cache(self, beam_idx: Any) -> None:
         self._choose(beam_idx.tolist())

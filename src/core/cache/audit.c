@@ -201,12 +201,27 @@ static void move_copies(kvp_cache *cache, uint32_t by)
     }
 }
 
+/* The same for what is lent, and for the nodes that loads use. */
+static void move_lent(kvp_cache *cache, uint32_t by)
+{
+    const struct kvpi_lending *lending = &cache->lending;
+    for (uint32_t b = 0; lending->max_loads > 0 && b < cache->config.host_blocks; b++) {
+        const struct kvpi_lent *lent = kvpi_lent(cache, b);
+        kvpi_block(&cache->host, b)->refs += by * (lent->holds + (lent->node != KVPI_NO_NODE));
+    }
+    for (uint32_t place = 0; place < lending->max_loads; place++) {
+        const struct kvpi_load *load = kvpi_load_at(cache, place);
+        kvpi_node(&cache->prefix, load->node)->users += load->number != 0 ? by : 0;
+    }
+}
+
 /* Add `by` to the count of every block once for each row entry, and to users and children once for
  * each that there is. */
 static void move_counts(kvp_cache *cache, uint32_t by)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
     move_copies(cache, by);
+    move_lent(cache, by);
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         const struct kvpi_seq *seq = kvpi_seq_at(&cache->table, place);
         struct kvpi_block *blocks = kvpi_blocks(kvpi_tier_pool(cache, seq->tier));
@@ -540,6 +555,71 @@ static int check_plan(struct audit *audit)
            fail(audit, n_out, "X2 the steps that are out have other copies than the plan");
 }
 
+/* The blocks of a load: linked, held by it alone, without content, their nodes marked. */
+static int check_load(struct audit *audit, const struct kvpi_load *load)
+{
+    kvp_cache *cache = audit->cache;
+    const uint32_t flag = (uint32_t)KVPI_NODE_LOADING << load->group;
+    uint32_t b = load->first;
+    for (uint32_t i = 0; i < load->n_blocks; i++, b = kvpi_lent(cache, b)->next) {
+        const uint32_t node = kvpi_lent(cache, b)->node;
+        if (b == KVP_NULL_BLOCK || node == KVPI_NO_NODE || kvpi_lent(cache, b)->holds != 0 ||
+            kvpi_pool_refs(&cache->host, b) != 1 ||
+            kvpi_block(&cache->host, b)->content != KVPI_NO_NODE ||
+            kvpi_block_group(kvpi_block(&cache->host, b)) != load->group) {
+            return fail(audit, b, "L2 a block of a load is not its alone");
+        }
+        if (!is_alive(&cache->prefix, node) || !(kvpi_node(&cache->prefix, node)->flags & flag) ||
+            kvpi_prefix_place(&cache->prefix, kvpi_node(&cache->prefix, node)) + 1 !=
+                kvpi_units_per_block(cache)) {
+            return fail(audit, node, "L2 a node of a load is not marked");
+        }
+    }
+    return b == KVP_NULL_BLOCK || fail(audit, b, "L2 a load has more blocks than it counts");
+}
+
+/* Marks of nodes, as many as blocks are loaded. */
+static uint64_t count_loading(const struct kvpi_prefix *prefix)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 1; i <= prefix->n_touched; i++) {
+        n += is_alive(prefix, i)
+                 ? (uint64_t)__builtin_popcount(kvpi_node(prefix, i)->flags / KVPI_NODE_LOADING)
+                 : 0;
+    }
+    return n;
+}
+
+static int check_lent(struct audit *audit)
+{
+    const kvp_cache *cache = audit->cache;
+    const struct kvpi_lending *lending = &cache->lending;
+    uint64_t n_loads = 0;
+    uint64_t n_loading = 0;
+    uint64_t n_reading = 0;
+    for (uint32_t place = 0; place < lending->max_loads; place++) {
+        const struct kvpi_load *load = kvpi_load_at(cache, place);
+        if (load->number == 0) {
+            continue;
+        }
+        n_loads++;
+        n_loading += load->n_blocks;
+        if (!check_load(audit, load)) {
+            return 0;
+        }
+    }
+    for (uint32_t b = 0; lending->max_loads > 0 && b < cache->config.host_blocks; b++) {
+        n_reading += kvpi_lent(cache, b)->holds > 0;
+        n_loading -= kvpi_lent(cache, b)->node != KVPI_NO_NODE;
+    }
+    if (n_loads != lending->n_loads || n_loading != 0 || n_reading != lending->n_reading ||
+        count_loading(&cache->prefix) != lending->n_loading) {
+        return fail(audit, n_loads, "L1 what is lent is miscounted");
+    }
+    return n_reading + lending->n_loading <= lending->limit ||
+           fail(audit, n_reading, "L3 more is lent than may be");
+}
+
 /* ------------------------------------------------------------------------------------ the audit */
 
 static int audit_pool(struct audit *audit)
@@ -562,7 +642,8 @@ int kvpi_audit(kvp_cache *cache, int level, kvp_violation *out_violation)
     if (sound && level >= 3) {
         sound = check_seqs(&audit) && check_references(&audit) && check_nodes(&audit) &&
                 check_content(&audit, KVP_DEVICE) && check_content(&audit, KVP_HOST) &&
-                check_dups(&audit) && check_owners(&audit) && check_plan(&audit);
+                check_dups(&audit) && check_owners(&audit) && check_plan(&audit) &&
+                check_lent(&audit);
     }
     if (out_violation != NULL) {
         memset(out_violation, 0, sizeof(*out_violation));

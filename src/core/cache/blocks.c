@@ -115,12 +115,29 @@ void kvpi_withdraw_node(kvp_cache *cache, uint32_t node)
     kvpi_prefix_withdraw(&cache->prefix, node);
 }
 
+/* The plan that waits has a copy from or to a host block: who lends it has to know (lend.h). */
+static void note_use(kvp_cache *cache, const struct kvpi_copy *copy)
+{
+    const uint64_t plan = kvpi_plans_taken(cache) + 1;
+    if (cache->lending.max_loads == 0) {
+        return;
+    }
+    if (copy->src_tier == KVP_HOST) {
+        kvpi_lent(cache, copy->src)->used = plan;
+    }
+    if (copy->dst_tier == KVP_HOST) {
+        kvpi_lent(cache, copy->dst)->used = plan;
+        kvpi_lent(cache, copy->dst)->written = plan;
+    }
+}
+
 void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy)
 {
     struct kvpi_copy added = *copy;
     added.group = kvpi_block_group(kvpi_block(kvpi_tier_pool(cache, copy->dst_tier), copy->dst));
     added.chained = copy->src_tier == KVP_HOST || kvpi_is_arriving(cache, copy->src);
     kvpi_plan_add(&cache->plan, &added);
+    note_use(cache, &added);
     if (cache->config.steps == KVP_STEPS_OVERLAPPED && copy->dst_tier == KVP_DEVICE) {
         kvpi_pool_arriving(&cache->pool)[copy->dst] = cache->steps.begun + 1;
     }
@@ -153,47 +170,64 @@ void kvpi_copied_unit(kvp_cache *cache, uint32_t where, uint32_t node, uint32_t 
     }
 }
 
+int kvpi_may_copy_to_host(kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_plan *plan = &cache->plan;
+    const uint64_t owner = kvpi_owner_of(cache, KVP_DEVICE, block);
+    return kvpi_pool_available(&cache->host) != 0 && !kvpi_pool_displaces(&cache->host, owner) &&
+           2 * (plan->n + plan->n_out + plan->promised) < plan->capacity;
+}
+
+uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block)
+{
+    const struct kvpi_prefix *prefix = &cache->prefix;
+    const struct kvpi_block *source = kvpi_block(&cache->pool, block);
+    const uint32_t deepest = source->content;
+    const uint32_t group = kvpi_block_group(source);
+    const uint32_t where = KVPI_WHERE(KVP_HOST, group);
+    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
+    const uint32_t n_units = kvpi_prefix_place(prefix, kvpi_node(prefix, deepest)) + 1;
+    const uint32_t there = kvpi_take_block(cache, where, kvpi_block_class(source),
+                                           kvpi_owner_of(cache, KVP_DEVICE, block));
+    const struct kvpi_copy copy = {.dst_tier = KVP_HOST,
+                                   .keeps = (uint8_t)overlapped,
+                                   .group = group,
+                                   .src = block,
+                                   .dst = there,
+                                   .n_tokens = n_units * prefix->unit_tokens};
+    kvpi_plan_add(&cache->plan, &copy);
+    note_use(cache, &copy);
+    kvpi_count(&cache->counters.copies, 1);
+    uint32_t node = deepest;
+    for (uint32_t i = 0; i < n_units; i++, node = kvpi_node(prefix, node)->parent) {
+        if (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
+            kvpi_copied_unit(cache, where, node, there);
+        }
+    }
+    if (!overlapped) {
+        kvpi_release_block(cache, KVP_HOST, there, NULL);
+    }
+    return there;
+}
+
 /* Keep the content of a device block that is about to be evicted on the host, if there is room. */
 static int keep(kvp_cache *cache, uint32_t block)
 {
     const struct kvpi_prefix *prefix = &cache->prefix;
-    const struct kvpi_plan *plan = &cache->plan;
     const uint32_t deepest = kvpi_block(&cache->pool, block)->content;
     const struct kvpi_node *n = kvpi_node(prefix, deepest);
     const uint32_t group = kvpi_block_group(kvpi_block(&cache->pool, block));
-    const uint32_t where = KVPI_WHERE(KVP_HOST, group);
     if (!cache->config.keep_evicted || !(n->flags & KVPI_NODE_PUBLIC) ||
-        kvpi_node_at(prefix, deepest, where)->block != KVP_NULL_BLOCK ||
+        kvpi_node_at(prefix, deepest, KVPI_WHERE(KVP_HOST, group))->block != KVP_NULL_BLOCK ||
         !kvpi_prefix_is_live(prefix, n)) {
         return 0;
     }
-    const uint64_t owner = kvpi_owner_of(cache, KVP_DEVICE, block);
-    if (kvpi_pool_available(&cache->host) == 0 || kvpi_pool_displaces(&cache->host, owner) ||
-        2 * (plan->n + plan->n_out + plan->promised) >= plan->capacity) {
+    if (!kvpi_may_copy_to_host(cache, block)) {
         kvpi_count(&cache->counters.unkept_blocks, 1);
         return 0;
     }
-    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
-    const uint32_t n_units = kvpi_prefix_place(prefix, n) + 1;
-    const uint32_t copy =
-        kvpi_take_block(cache, where, kvpi_block_class(kvpi_block(&cache->pool, block)), owner);
-    kvpi_plan_add(&cache->plan, &(struct kvpi_copy){.dst_tier = KVP_HOST,
-                                                    .keeps = (uint8_t)overlapped,
-                                                    .group = group,
-                                                    .src = block,
-                                                    .dst = copy,
-                                                    .n_tokens = n_units * prefix->unit_tokens});
-    kvpi_count(&cache->counters.copies, 1);
+    (void)kvpi_copy_to_host(cache, block);
     kvpi_count(&cache->counters.kept_blocks, 1);
-    uint32_t node = deepest;
-    for (uint32_t i = 0; i < n_units; i++, node = kvpi_node(prefix, node)->parent) {
-        if (kvpi_node(prefix, node)->flags & KVPI_NODE_PUBLIC) {
-            kvpi_copied_unit(cache, where, node, copy);
-        }
-    }
-    if (!overlapped) {
-        kvpi_release_block(cache, KVP_HOST, copy, NULL);
-    }
     return 1;
 }
 

@@ -39,6 +39,14 @@ void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node);
 /* Make the node impossible to find. */
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
 
+/* Copy a device block's units on to a host block by the plan: from the start to its deepest one,
+ * which no host block has. There is room in both. Gives the host block, which is cached, or held by
+ * its copy. */
+uint32_t kvpi_copy_to_host(kvp_cache *cache, uint32_t block);
+
+/* May a device block's content be copied to the host now, with a plan of which others need half? */
+int kvpi_may_copy_to_host(kvp_cache *cache, uint32_t block);
+
 /* Put a copy into the plan, one that the call had promised. */
 void kvpi_add_copy(kvp_cache *cache, const struct kvpi_copy *copy);
 

@@ -9,6 +9,7 @@
 
 #include <kvpager/cache.h>
 #include <kvpager/events.h>
+#include <kvpager/lend.h>
 #include <kvpager/quotas.h>
 #include <kvpager/steps.h>
 #include <kvpager/swap.h>
@@ -65,6 +66,10 @@ struct kvpi_counters {
     uint64_t dropped_blocks;
     uint64_t tree_tokens;
     uint64_t accepted_tokens;
+    uint64_t loaded_blocks;
+    uint64_t dropped_loads;
+    uint64_t failed_loads;
+    uint64_t mirrored_blocks;
 };
 
 #define KVPI_STEPS_OUT_MAX 64u
@@ -95,6 +100,44 @@ struct kvpi_events {
     size_t tokens_at;  /* i32 [capacity][U] */
 };
 
+#define KVPI_LOADS_MAX 4096u
+
+/* What stores and copies do with a host block. Numbers are those of plans (lend.h); one that is
+ * over, 0 among them, says nothing. */
+struct kvpi_lent {
+    uint64_t used;    /* the newest plan with a copy from or to it */
+    uint64_t written; /* the newest plan with a copy to it */
+    uint32_t holds;   /* how often it is lent to be read */
+    uint32_t node;    /* being loaded: its last unit's; else NO_NODE */
+    uint32_t next;    /* of the same load, in row order; 0: the last one */
+    uint32_t reserved;
+};
+
+struct kvpi_load {
+    uint64_t number; /* 0: the place is free */
+    uint64_t after;  /* the newest plan that used one of its blocks before */
+    uint32_t node;   /* the last entry's last unit, which the load uses */
+    uint32_t first;  /* its blocks, linked by `next` */
+    uint32_t n_blocks;
+    uint32_t group;
+};
+
+/* Host blocks lent to stores, lend.h. L1 a block's holds are references to it; L2 a block that is
+ * being loaded has one reference, of its load, and no content, and its node is marked as loading in
+ * the load's group; L3 what is lent is at most `limit`. */
+struct kvpi_lending {
+    uint32_t max_loads; /* 0: nothing is lent, and there are no arrays */
+    uint32_t limit;
+    uint64_t n_loads;    /* begun and not ended */
+    uint64_t n_loading;  /* blocks */
+    uint64_t n_reading;  /* blocks with holds */
+    uint64_t number;     /* of the newest load; never wraps */
+    uint64_t plans;      /* taken, with ordered steps; never wraps */
+    uint64_t plans_done; /* of them */
+    size_t lent_at;      /* struct kvpi_lent [host_blocks] */
+    size_t loads_at;     /* struct kvpi_load [max_loads] */
+};
+
 /* The first two say whether a cache is here, and lies as ours do. */
 struct kvp_cache {
     uint64_t mark;     /* kvpi_arena_mark() from create to destroy */
@@ -123,6 +166,7 @@ struct kvp_cache {
     struct kvpi_plan plan;
     struct kvpi_steps steps;
     struct kvpi_events events;
+    struct kvpi_lending lending;
     uint32_t space_bits;
     size_t spaces_at;   /* struct kvpi_space [max_namespaces] */
     size_t uncached_at; /* i32 [n_uncached_tokens] ascending */
@@ -134,6 +178,29 @@ struct kvp_cache {
 static inline struct kvpi_pool *kvpi_tier_pool(struct kvp_cache *cache, uint32_t tier)
 {
     return tier == KVP_DEVICE ? &cache->pool : &cache->host;
+}
+
+static inline struct kvpi_lent *kvpi_lent(const struct kvp_cache *cache, uint32_t block)
+{
+    return (struct kvpi_lent *)kvpi_at(cache, cache->lending.lent_at) + block;
+}
+
+static inline struct kvpi_load *kvpi_load_at(const struct kvp_cache *cache, uint32_t place)
+{
+    return (struct kvpi_load *)kvpi_at(cache, cache->lending.loads_at) + place;
+}
+
+/* Plans up to this one are over; later ones may run, or wait. */
+static inline uint64_t kvpi_plans_over(const struct kvp_cache *cache)
+{
+    return cache->config.steps == KVP_STEPS_OVERLAPPED ? cache->steps.effective
+                                                       : cache->lending.plans_done;
+}
+
+/* Plans that were taken: the one that waits is the next. */
+static inline uint64_t kvpi_plans_taken(const struct kvp_cache *cache)
+{
+    return cache->config.steps == KVP_STEPS_OVERLAPPED ? cache->steps.begun : cache->lending.plans;
 }
 
 /* Where a block's content is attached: on its tier, for its group. */

@@ -237,19 +237,22 @@ void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_
     const uint32_t n_units = kvpi_min_u32(from->n_units, u);
     const uint32_t last = kvpi_last_node(cache, from);
     const uint16_t unkept = from->unkept && known > from->n_units * U;
+    const int is_cut = known < from->known; /* else `seq` has what depends on known values */
     if (unkept || known == u * U) {
         seq->n_partial_keys = 0;
     } else {
         cut_partial(cache, from, seq, u, known - u * U);
     }
     kvpi_set32(&seq->tokens, kvpi_min_u32(from->tokens, n));
-    kvpi_set32(&seq->known, known);
     kvpi_set32(&seq->prompt, kvpi_min_u32(from->prompt, n));
     kvpi_set32(&seq->cached, kvpi_min_u32(from->cached, n));
-    kvpi_set32(&seq->n_public, kvpi_min_u32(from->n_public, n_units));
     kvpi_set16(&seq->unkept, unkept & 1);
-    kvpi_set32(&seq->n_units, n_units);
-    kvpi_note_last(cache, seq);
+    if (is_cut) {
+        kvpi_set32(&seq->known, known);
+        kvpi_set32(&seq->n_public, kvpi_min_u32(from->n_public, n_units));
+        kvpi_set32(&seq->n_units, n_units);
+        kvpi_note_last(cache, seq);
+    }
     kvpi_prefix_use(&cache->prefix, kvpi_last_node(cache, seq));
     if (from == seq) {
         kvpi_prefix_unuse(&cache->prefix, last);

@@ -19,8 +19,8 @@ int kvpi_keys_fit(const kvp_cache *cache, const kvp_key *keys, uint32_t n_keys, 
 /* Put unit u's node into the row and move the sequence's use to it. */
 void kvpi_push_node(kvp_cache *cache, struct kvpi_seq *seq, uint32_t node, int is_public);
 
-/* Leave `from`'s first n tokens in `seq` (which may be the same): counts, partial unit, keys, and
- * the use of the last node. */
+/* Leave `from`'s first n tokens in `seq`, which is `from` or has its counts: counts, partial unit,
+ * keys, and the use of the last node. */
 void kvpi_cut_tokens(kvp_cache *cache, const struct kvpi_seq *from, struct kvpi_seq *seq,
                      uint32_t n);
 

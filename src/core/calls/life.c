@@ -16,6 +16,7 @@
 #include "core/cache/frame.h"
 #include "core/cache/state.h"
 #include "core/calls/life.h"
+#include "core/lend/load.h"
 #include "core/calls/spaces.h"
 #include "core/calls/steps.h"
 #include "core/snapshot/ranges.h"
@@ -92,7 +93,11 @@ static int choices_wrong(const kvp_config *c, kvp_why *why)
            kvpi_why_range(why, "steps", c->steps, 0, KVP_STEPS_OVERLAPPED) ||
            kvpi_why_range(why, "max_steps_out", c->max_steps_out, 1, KVPI_STEPS_OUT_MAX) ||
            kvpi_why_range(why, "max_tree_tokens", c->max_tree_tokens, 0, KVP_TREE_TOKENS_MAX) ||
-           kvpi_why_range(why, "quotas", c->quotas, 0, 1);
+           kvpi_why_range(why, "quotas", c->quotas, 0, 1) ||
+           kvpi_why_range(why, "max_loads", c->max_loads, 0,
+                          c->host_blocks == 0 ? 0 : KVPI_LOADS_MAX) ||
+           kvpi_why_range(why, "lent_blocks", c->lent_blocks, 0,
+                          c->max_loads == 0 ? 0 : c->host_blocks - 1);
 }
 
 /* Is a field wrong? The first one that is goes to `why`. */
@@ -145,6 +150,9 @@ static void resolve(kvp_config *config)
     config->unit_tokens = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
     config->n_nodes = config->n_nodes == 0 ? default_nodes(config) : config->n_nodes;
     config->max_copies = config->max_copies == 0 ? default_copies(config) : config->max_copies;
+    if (config->max_loads > 0 && config->lent_blocks == 0) {
+        config->lent_blocks = kvpi_max_u32((config->host_blocks - 1) / 2, 1);
+    }
 }
 
 static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
@@ -158,6 +166,16 @@ static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)
     cache->events.events_at = kvpi_layout_take(layout, config->max_events, sizeof(kvp_event));
     cache->events.tokens_at =
         kvpi_layout_take(layout, (size_t)config->max_events * config->unit_tokens, sizeof(int32_t));
+}
+
+static void plan_lending(kvp_cache *cache, struct kvpi_layout *layout)
+{
+    struct kvpi_lending *lending = &cache->lending;
+    const size_t n = cache->config.max_loads == 0 ? 0 : cache->config.host_blocks;
+    lending->max_loads = cache->config.max_loads;
+    lending->limit = cache->config.lent_blocks;
+    lending->lent_at = kvpi_layout_take(layout, n, sizeof(struct kvpi_lent));
+    lending->loads_at = kvpi_layout_take(layout, lending->max_loads, sizeof(struct kvpi_load));
 }
 
 static void plan_quotas(const kvp_cache *cache, struct kvpi_pool *pool)
@@ -209,6 +227,7 @@ static void plan_arena(kvp_cache *cache, struct kvpi_layout *layout)
     kvpi_table_layout(&cache->table, layout, offsetof(kvp_cache, table));
     kvpi_plan_layout(&cache->plan, layout, offsetof(kvp_cache, plan));
     plan_steps_and_events(cache, layout);
+    plan_lending(cache, layout);
     cache->spaces_at = kvpi_layout_take(layout, config->max_namespaces, sizeof(struct kvpi_space));
     cache->uncached_at = kvpi_layout_take(layout, config->n_uncached_tokens, sizeof(int32_t));
     const size_t n_evicted =
@@ -234,14 +253,15 @@ static kvp_status prepare(const kvp_config *config, kvp_cache *cache, size_t *ou
 
 uint64_t kvpi_arena_layout(void)
 {
-    static const uint64_t parts[] = {KVP_VERSION_MAJOR,          KVP_VERSION_MINOR,
-                                     KVP_VERSION_PATCH,          sizeof(kvp_cache),
-                                     sizeof(struct kvpi_block),  sizeof(struct kvpi_node),
-                                     sizeof(struct kvpi_key),    sizeof(struct kvpi_index_slot),
-                                     sizeof(struct kvpi_dup),    sizeof(struct kvpi_seq),
-                                     sizeof(struct kvpi_window), sizeof(struct kvpi_copy),
-                                     sizeof(struct kvpi_space),  sizeof(struct kvpi_owned),
-                                     sizeof(struct kvpi_account)};
+    static const uint64_t parts[] = {KVP_VERSION_MAJOR,           KVP_VERSION_MINOR,
+                                     KVP_VERSION_PATCH,           sizeof(kvp_cache),
+                                     sizeof(struct kvpi_block),   sizeof(struct kvpi_node),
+                                     sizeof(struct kvpi_key),     sizeof(struct kvpi_index_slot),
+                                     sizeof(struct kvpi_dup),     sizeof(struct kvpi_seq),
+                                     sizeof(struct kvpi_window),  sizeof(struct kvpi_copy),
+                                     sizeof(struct kvpi_space),   sizeof(struct kvpi_owned),
+                                     sizeof(struct kvpi_account), sizeof(struct kvpi_lent),
+                                     sizeof(struct kvpi_load)};
     uint64_t mixed = 0;
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
         mixed = (mixed + parts[i]) * 0x9E3779B97F4A7C15u;
@@ -304,6 +324,7 @@ static void reset_parts(kvp_cache *cache, int fresh)
     kvpi_table_reset(&cache->table, fresh);
     kvpi_plan_reset(&cache->plan);
     kvpi_steps_reset(cache);
+    kvpi_loads_reset(cache);
     kvpi_set(&cache->counters.swapped_seqs, 0);
     cache->n_evicted = 0;
 }

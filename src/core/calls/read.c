@@ -74,7 +74,9 @@ static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
     out->host_usable_blocks = cache->config.host_blocks == 0 ? 0 : cache->config.host_blocks - 1;
     out->host_free_blocks = kvpi_read(&cache->host.n_free);
     out->host_cached_blocks = kvpi_read(&cache->host.n_cached);
+    out->host_loading_blocks = kvpi_read(&cache->lending.n_loading);
     out->host_held_blocks = kvpi_read(&cache->host.n_held);
+    out->host_held_blocks -= kvpi_min_u64(out->host_held_blocks, out->host_loading_blocks);
     out->swapped_seqs = kvpi_read(&c->swapped_seqs);
     out->dropped_blocks = kvpi_read(&c->dropped_blocks);
     out->tree_tokens = kvpi_read(&c->tree_tokens);
@@ -90,6 +92,22 @@ static void fill_host_stats(const kvp_cache *cache, kvp_stats *out)
     out->unkept_blocks = kvpi_read(&c->unkept_blocks);
     out->host_evicted_blocks = kvpi_read(&c->host_evicted_blocks);
     out->failed_steps = kvpi_read(&cache->steps.n_failed);
+}
+
+static void fill_lending_stats(const kvp_cache *cache, kvp_stats *out)
+{
+    const struct kvpi_counters *c = &cache->counters;
+    const struct kvpi_lending *lending = &cache->lending;
+    const int overlapped = cache->config.steps == KVP_STEPS_OVERLAPPED;
+    out->host_lent_blocks = kvpi_read(&lending->n_reading) + out->host_loading_blocks;
+    out->open_loads = kvpi_read(&lending->n_loads);
+    out->plans_done = kvpi_read(overlapped ? &cache->steps.effective : &lending->plans_done);
+    out->plans = kvpi_read(overlapped ? &cache->steps.begun : &lending->plans);
+    out->loads = kvpi_read(&lending->number);
+    out->loaded_blocks = kvpi_read(&c->loaded_blocks);
+    out->dropped_loads = kvpi_read(&c->dropped_loads);
+    out->failed_loads = kvpi_read(&c->failed_loads);
+    out->mirrored_blocks = kvpi_read(&c->mirrored_blocks);
 }
 
 static kvp_status cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
@@ -127,6 +145,7 @@ static kvp_status cache_stats(const kvp_cache *cache, kvp_stats *out_stats)
     out_stats->hash_collisions = kvpi_read(&cache->prefix.n_collisions);
     out_stats->refused = kvpi_read(&c->refused);
     fill_host_stats(cache, out_stats);
+    fill_lending_stats(cache, out_stats);
     if (kvpi_recording(cache)) {
         kvpi_record_cache_stats(recorder_of(cache), KVP_OK, out_stats);
     }
@@ -205,6 +224,7 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
         } else if (capacity > 0) {
             kvpi_begin_change(cache);
             kvpi_plan_take(&cache->plan, out_copies, 0);
+            kvpi_count(&cache->lending.plans, 1);
         }
     }
     if (kvpi_recording(cache)) {
@@ -269,7 +289,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     memset(info, 0, sizeof(*info));
     info->ns.bits = kvpi_read(&seq->ns.bits);
     info->tag = kvpi_read(&seq->tag);
-    info->tokens = kvpi_read32(&seq->tokens);
+    info->n_tokens = kvpi_read32(&seq->tokens);
     info->known_tokens = known;
     info->prompt_tokens = kvpi_read32(&seq->prompt);
     info->cached_tokens = kvpi_read32(&seq->cached);
@@ -277,7 +297,7 @@ static void fill_seq_info(const kvp_cache *cache, const struct kvpi_seq *seq, kv
     info->writable_tokens = kvpi_max_u32(kvpi_read32(&seq->writable), info->computed_tokens);
     info->public_tokens = kvpi_read32(&seq->n_public) * U;
     info->kept_tokens = kvpi_read16(&seq->unkept) ? kvpi_read32(&seq->n_units) * U : known;
-    info->blocks = kvpi_read32(&seq->n_blocks);
+    info->n_blocks = kvpi_read32(&seq->n_blocks);
     info->stop = kvpi_read32(&seq->stop);
     info->last_token = (int32_t)kvpi_read32(&seq->last);
     info->retention = kvpi_read16(&seq->retention);

@@ -498,10 +498,9 @@ static const struct kvpi_seq *fork_seq(kvp_cache *cache, struct kvpi_seq *parent
                                        uint64_t tag)
 {
     const struct kvpi_table *table = &cache->table;
-    struct kvpi_seq *child = kvpi_table_open(&cache->table);
+    struct kvpi_seq *child = kvpi_table_fork(&cache->table, parent);
     const uint32_t from = kvpi_seq_place(table, parent);
     const uint32_t place = kvpi_seq_place(table, child);
-    kvpi_table_copy(child, parent);
     kvpi_set(&child->tag, tag);
     kvpi_set(&child->row_version, 0);
     child->batch = 0;

@@ -53,6 +53,9 @@ void kvpi_start_at(kvp_cache *cache, uint64_t start)
     cache->batch = start;
     kvpi_set(&cache->steps.begun, start);
     kvpi_set(&cache->steps.effective, start);
+    kvpi_set(&cache->lending.number, start);
+    kvpi_set(&cache->lending.plans, start);
+    kvpi_set(&cache->lending.plans_done, start);
     for (uint32_t place = 0; place < cache->table.max_seqs; place++) {
         kvpi_seq_at(&cache->table, place)->generation =
             generation_at(start, cache->table.place_bits);

@@ -2,8 +2,8 @@
  * reads them: the two share nothing but that page, so that a mistake in one shows.
  *
  * Here: the header, and the calls that change sequences and namespaces or ask about a prompt or a
- * batch; tiers.c: plans, swaps, steps; trees.c: windows and trees; read.c: all
- * other calls that only read.
+ * batch; tiers.c: plans, swaps, steps; trees.c: windows and trees; lend.c: what
+ * stores need; read.c: all other calls that only read.
  *
  * A record is put together in a small buffer on the stack and handed to the sink in one piece;
  * arrays too long for it go to the sink from where they lie. Nothing is allocated, and no length
@@ -93,8 +93,9 @@ static void put_config(struct kvpi_writer *writer, const kvp_config *config)
                            config->commit_policy,   config->full_hit,       config->prefix_cache,
                            config->test_hash_bits,  config->host_blocks,    config->keep_evicted,
                            config->steps,           config->max_steps_out,  config->max_events,
-                           config->max_tree_tokens, config->quotas,         config->n_groups},
-        21);
+                           config->max_tree_tokens, config->quotas,         config->max_loads,
+                           config->lent_blocks,     config->n_groups},
+        23);
     kvpi_put_room(writer, KVPI_GROUP_BYTES);
     for (uint32_t i = 0; i < config->n_groups; i++)
         kvpi_put_window(writer, config->groups[i]);
@@ -231,6 +232,28 @@ void kvpi_record_can_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_p
     kvpi_put_status(&writer, status);
     if (status == KVP_OK)
         kvpi_put_admission(&writer, admission);
+    kvpi_put_finish(&writer);
+}
+
+void kvpi_record_load_begin(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
+                            const kvp_load *load, kvp_status status)
+{
+    struct kvpi_writer writer;
+    begin_prompt(&writer, recorder, KVP_CALL_LOAD_BEGIN, ns, prompt);
+    kvpi_put_room(&writer, KVPI_GROUP_BYTES);
+    kvpi_put_fields(
+        &writer,
+        (const uint32_t[]){load->group, load->entries.begin, load->entries.end, load->spare_blocks},
+        4);
+    kvpi_put_status(&writer, status);
+    if (status == KVP_OK) {
+        kvpi_put_varint(&writer, load->number);
+        kvpi_put_varint(&writer, load->after);
+        kvpi_put_fields(&writer,
+                        (const uint32_t[]){load->n_blocks, load->n_found, load->n_elsewhere}, 3);
+        kvpi_put_digest(&writer, load->blocks, load->entries.end - load->entries.begin,
+                        KVPI_ELEMENT_32);
+    }
     kvpi_put_finish(&writer);
 }
 

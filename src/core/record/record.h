@@ -33,6 +33,7 @@
 
 #include <kvpager/cache.h>
 #include <kvpager/events.h>
+#include <kvpager/lend.h>
 #include <kvpager/oplog.h>
 #include <kvpager/quotas.h>
 #include <kvpager/steps.h>
@@ -55,10 +56,11 @@ struct kvpi_recorder {
 };
 
 /* Is a call of KVP_CALL_TABLE recorded? Not those that may run beside a change: two writers would
- * tear the log, and what they read depends on the moment. */
+ * tear the log, and what they read depends on the moment. Nor what a store looks for: much, and it
+ * decides nothing here. */
 static inline int kvpi_record_has(uint32_t op)
 {
-    return op != KVP_CALL_SEQ_INFO && op != KVP_CALL_EVENTS_READ;
+    return op != KVP_CALL_SEQ_INFO && op != KVP_CALL_EVENTS_READ && op < KVP_CALL_COLD_END;
 }
 
 /* Mix a block id into the digest of what the call decides: a host block's negative, so that taking
@@ -192,6 +194,22 @@ void kvpi_record_step_failed(struct kvpi_recorder *recorder, uint64_t step, uint
 void kvpi_record_events_snapshot(struct kvpi_recorder *recorder, uint32_t capacity, int with_tokens,
                                  kvp_status status, const kvp_event *events, const int32_t *tokens,
                                  uint32_t n_events, uint64_t number);
+
+/* --- lend.c: stores. Blocks of a load are followed when the status is KVP_OK */
+
+void kvpi_record_plan_done(struct kvpi_recorder *recorder, uint64_t n_plans, kvp_status status);
+void kvpi_record_mirror(struct kvpi_recorder *recorder, const int32_t *blocks, uint32_t n_blocks,
+                        uint32_t spare_blocks, kvp_status status, const int32_t *out_host,
+                        const kvp_mirrored *mirrored);
+void kvpi_record_blocks_lend(struct kvpi_recorder *recorder, const int32_t *blocks,
+                             uint32_t n_blocks, kvp_status status);
+void kvpi_record_blocks_return(struct kvpi_recorder *recorder, const int32_t *blocks,
+                               uint32_t n_blocks, kvp_status status);
+void kvpi_record_load_begin(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
+                            const kvp_load *load, kvp_status status);
+void kvpi_record_load_done(struct kvpi_recorder *recorder, uint64_t load, const uint8_t *whole,
+                           uint32_t n_blocks, kvp_status status, const kvp_loaded *loaded);
+void kvpi_record_load_cancel(struct kvpi_recorder *recorder, uint64_t load, kvp_status status);
 
 /* --- windows and trees */
 

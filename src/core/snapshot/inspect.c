@@ -239,12 +239,12 @@ static void tell_seqs(struct inspection *in)
         const kvp_arena_seq told = {.tag = seq->tag,
                                     .ns = space_of_root(prefix, root) - 1,
                                     .tier = seq->tier == KVP_DEVICE ? KVP_DEVICE : KVP_HOST,
-                                    .tokens = seq->tokens,
+                                    .n_tokens = seq->tokens,
                                     .prompt_tokens = seq->prompt,
                                     .cached_tokens = seq->cached,
                                     .computed_tokens = seq->computed,
                                     .tree_tokens = seq->n_tree,
-                                    .blocks = seq->n_blocks};
+                                    .n_blocks = seq->n_blocks};
         in->options->tell_seq(in->options->context, &told);
     }
 }

@@ -15,6 +15,7 @@
  *   sequences   rows' lengths, root, tier
  *   namespaces  root
  *   copies      tiers, blocks
+ *   loads       nodes, groups, blocks
  */
 #include "core/cache/state.h"
 #include "core/snapshot/ranges.h"
@@ -227,6 +228,25 @@ static int copies_in_range(struct ranges *r)
     return 1;
 }
 
+static int loads_in_range(struct ranges *r)
+{
+    const kvp_cache *cache = r->cache;
+    const uint32_t n = cache->lending.max_loads == 0 ? 0 : cache->config.host_blocks;
+    for (uint32_t b = 0; b < n; b++) {
+        if (!is_node(cache, kvpi_lent(cache, b)->node) || kvpi_lent(cache, b)->next >= n) {
+            return out_of_range(r, b, "L2 a lent block leads to nothing");
+        }
+    }
+    for (uint32_t place = 0; place < cache->lending.max_loads; place++) {
+        const struct kvpi_load *load = kvpi_load_at(cache, place);
+        if (!is_node(cache, load->node) || load->first >= n || load->n_blocks >= n ||
+            load->group >= cache->config.n_groups) {
+            return out_of_range(r, place, "L2 a load of nothing");
+        }
+    }
+    return 1;
+}
+
 int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
 {
     struct ranges r = {cache, NULL, 0};
@@ -235,7 +255,8 @@ int kvpi_in_range(const kvp_cache *cache, kvp_violation *out_violation)
                                  rings_in_range(&r, &cache->pool) &&
                                  rings_in_range(&r, &cache->host) && nodes_in_range(&r) &&
                                  check_index(&r) && dups_in_range(&r) && seqs_in_range(&r) &&
-                                 check_spaces(&r) && copies_in_range(&r)
+                                 check_spaces(&r) && copies_in_range(&r) &&
+                                 loads_in_range(&r)
                            : out_of_range(&r, 0, "B2 a count exceeds what there is");
     if (!inside) {
         memset(out_violation, 0, sizeof(*out_violation));

@@ -222,10 +222,16 @@ void kvpi_pool_unpark(struct kvpi_pool *pool, uint32_t list)
 static inline uint32_t release_shared(struct kvpi_block *blocks, const int32_t *row, uint32_t end,
                                       uint32_t begin)
 {
-    while (end > begin && kvpi_block_refs(&blocks[row[end - 1]]) > 1) {
-        blocks[row[--end]].refs--;
+    const int32_t *entry = row + end;
+    while (entry > row + begin) {
+        struct kvpi_block *b = &blocks[entry[-1]];
+        if (kvpi_block_refs(b) <= 1) {
+            break;
+        }
+        b->refs--;
+        entry--;
     }
-    return end;
+    return (uint32_t)(entry - row);
 }
 
 /* Release the last of a run that becomes cached in one class; the queue's end is in registers. */
@@ -240,11 +246,12 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
     struct kvpi_trail *trail = &pool->tail_trail[class_];
     uint32_t last = blocks[sentinel].prev;
     uint32_t at = trail->at;
-    for (; end > begin; end--) {
-        const uint32_t block = (uint32_t)row[end - 1];
+    const int32_t *entry = row + end;
+    for (; entry > row + begin; entry--) {
+        const uint32_t block = (uint32_t)entry[-1];
         struct kvpi_block *b = &blocks[block];
-        if (end > begin + KVPI_POOL_JUMP) {
-            kvpi_prefetch(&blocks[row[end - 1 - KVPI_POOL_JUMP]]);
+        if (entry > row + begin + KVPI_POOL_JUMP) {
+            kvpi_prefetch(&blocks[*(entry - 1 - KVPI_POOL_JUMP)]);
         }
         if (b->refs != held_once || b->content == 0) {
             break;
@@ -261,7 +268,7 @@ static inline uint32_t release_cached(struct kvpi_pool *pool, const int32_t *row
     blocks[sentinel].prev = last;
     trail->at = at;
     pool->classes |= 1u << class_;
-    return end;
+    return (uint32_t)(entry - row);
 }
 
 uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,

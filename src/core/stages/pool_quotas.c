@@ -185,7 +185,7 @@ void kvpi_quotas_relink(struct kvpi_quotas *quotas, uint32_t block, uint32_t cla
     struct kvpi_account *account = kvpi_quotas_find(quotas, owned->owner);
     kvpi_owned(quotas, owned->prev)->next = block;
     kvpi_owned(quotas, owned->next)->prev = block;
-    if (account != NULL) {
+    if (account != NULL) { /* what was hit is of an open namespace, what was lent need not be */
         count_cached(quotas, account, class_);
     }
 }

@@ -34,7 +34,8 @@ enum {
     KVPI_NODE_ROOT = 2u,       /* of a namespace: no tokens, never in the index */
     KVPI_NODE_HASH_GIVEN = 4u, /* the hash came from outside: the check does not recompute it */
     KVPI_NODE_MARKED = 8u,     /* scratch of the check */
-    KVPI_NODE_LIVE = 16u       /* a root that a namespace has: not flushed */
+    KVPI_NODE_LIVE = 16u,      /* a root that a namespace has: not flushed */
+    KVPI_NODE_LOADING = 256u   /* shifted by a group: a load brings its block of it */
 };
 
 #define KVPI_TIERS 2u

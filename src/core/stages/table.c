@@ -44,12 +44,15 @@ void kvpi_table_layout(struct kvpi_table *table, struct kvpi_layout *layout, siz
     table->place_bits = kvpi_handle_place_bits(table->max_seqs);
 }
 
-static const struct kvpi_seq none = {.last = KVPI_NO_TOKEN};
+static const struct kvpi_seq none = {.uncached_from = UINT32_MAX, .last = KVPI_NO_TOKEN};
 
-void kvpi_table_copy(struct kvpi_seq *seq, const struct kvpi_seq *from)
+_Static_assert(sizeof(struct kvpi_seq) % sizeof(kvpi_long_word) == 0, "stored as long words");
+
+/* Make `seq` what `from` is, but for its generation, which comes first. */
+static inline void copy_counts(struct kvpi_seq *seq, const struct kvpi_seq *from)
 {
-    const size_t at = sizeof(seq->generation); /* which comes first */
-    kvpi_store_words((char *)seq + at, (const char *)from + at, sizeof(*seq) - at);
+    const size_t at = sizeof(seq->generation);
+    kvpi_store_long_words((char *)seq + at, (const char *)from + at, sizeof(*seq) - at);
 }
 
 void kvpi_table_reset(struct kvpi_table *table, int fresh)
@@ -60,7 +63,7 @@ void kvpi_table_reset(struct kvpi_table *table, int fresh)
         const uint32_t place = table->max_seqs - 1 - i;
         struct kvpi_seq *seq = kvpi_seq_at(table, place);
         const uint64_t generation = fresh ? 0 : seq->generation + (seq->generation & 1);
-        kvpi_table_copy(seq, &none);
+        copy_counts(seq, &none);
         kvpi_set(&seq->generation, generation);
         if (generation < kvpi_handle_last_generation(table->place_bits)) {
             stack[table->n_free++] = place;
@@ -78,19 +81,22 @@ int64_t kvpi_table_next(const struct kvpi_table *table)
     return table->n_free == 0 ? -1 : (int64_t)stack[table->n_free - 1];
 }
 
-struct kvpi_seq *kvpi_table_open(struct kvpi_table *table)
+struct kvpi_seq *kvpi_table_fork(struct kvpi_table *table, const struct kvpi_seq *from)
 {
     const uint32_t *stack = kvpi_at(table, table->free_at);
     if (table->n_free == 0) {
         return NULL;
     }
     struct kvpi_seq *seq = kvpi_seq_at(table, stack[--table->n_free]);
-    const uint64_t generation = seq->generation + 1;
-    kvpi_table_copy(seq, &none);
-    kvpi_set(&seq->generation, generation);
-    seq->uncached_from = UINT32_MAX;
+    copy_counts(seq, from);
+    kvpi_set(&seq->generation, seq->generation + 1);
     kvpi_count(&table->n_open, 1);
     return seq;
+}
+
+struct kvpi_seq *kvpi_table_open(struct kvpi_table *table)
+{
+    return kvpi_table_fork(table, &none);
 }
 
 void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq)

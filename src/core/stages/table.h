@@ -178,8 +178,8 @@ int64_t kvpi_table_next(const struct kvpi_table *table);
 /* Take a free place and open it, zeroed but for its generation; NULL when none is free. */
 struct kvpi_seq *kvpi_table_open(struct kvpi_table *table);
 
-/* Make `seq` what `from` is, but for its generation. */
-void kvpi_table_copy(struct kvpi_seq *seq, const struct kvpi_seq *from);
+/* The same, but it is what `from` is. */
+struct kvpi_seq *kvpi_table_fork(struct kvpi_table *table, const struct kvpi_seq *from);
 
 /* Give the place back; its handle is stale. */
 void kvpi_table_close(struct kvpi_table *table, struct kvpi_seq *seq);

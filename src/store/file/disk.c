@@ -10,9 +10,10 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SPANS = 1 + KVP_RECORD_BLOCKS_MAX };
+enum { SPANS = 1 + KVP_RECORD_BLOCKS_MAX, SOON_NS = 5000000, SOON_TIMES = 200 };
 
 static int disk_open(void *context, const char *path, unsigned flags, int *out_file)
 {
@@ -93,6 +94,13 @@ static int disk_write(void *context, int file, const struct kvpi_span *spans, ui
     return transfer(pwritev, file, spans, n_spans, offset);
 }
 
+static int disk_buffer(void *context, int file)
+{
+    (void)context;
+    const int flags = fcntl(file, F_GETFL);
+    return flags >= 0 && fcntl(file, F_SETFL, flags & ~O_DIRECT) == 0 ? 0 : errno;
+}
+
 static int disk_size(void *context, int file, uint64_t *out_bytes)
 {
     (void)context;
@@ -171,11 +179,15 @@ static int disk_list(void *context, const char *path, kvpi_disk_entry_fn entry, 
 static int disk_lock(void *context, int file, int wait)
 {
     (void)context;
-    int result;
-    do
-        result = flock(file, wait ? LOCK_EX : LOCK_EX | LOCK_NB);
-    while (result != 0 && errno == EINTR);
-    return result == 0 ? 0 : errno;
+    const struct timespec moment = {.tv_nsec = SOON_NS};
+    uint32_t n_left = wait == KVPI_LOCK_SOON ? SOON_TIMES : 0;
+    while (flock(file, wait == KVPI_LOCK_WAIT ? LOCK_EX : LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK && n_left-- > 0)
+            nanosleep(&moment, NULL);
+        else if (errno != EINTR)
+            return errno;
+    }
+    return 0;
 }
 
 const struct kvpi_disk kvpi_system_disk = {
@@ -183,6 +195,7 @@ const struct kvpi_disk kvpi_system_disk = {
     .close = disk_close,
     .read = disk_read,
     .write = disk_write,
+    .buffer = disk_buffer,
     .size = disk_size,
     .allot = disk_allot,
     .sync = disk_sync,

@@ -14,8 +14,12 @@ enum {
     KVPI_DISK_WRITE = 1,  /* else read only */
     KVPI_DISK_CREATE = 2, /* if it is not there; mode 0600 */
     KVPI_DISK_EMPTY = 4,  /* what it has goes */
-    KVPI_DISK_DIRECT = 8  /* past the page cache: offsets, lengths and addresses by 4096 */
+    KVPI_DISK_DIRECT = 8  /* past the page cache: offsets, lengths and addresses by 4096; EINVAL:
+                             the file system refuses */
 };
+
+/* How long lock waits for somebody else. SOON: up to a second. */
+enum { KVPI_LOCK_NOW = 0, KVPI_LOCK_WAIT = 1, KVPI_LOCK_SOON = 2 };
 
 /* What list tells of each entry of a directory. */
 typedef void (*kvpi_disk_entry_fn)(void *context, const char *name, int is_directory);
@@ -29,6 +33,8 @@ struct kvpi_disk {
                 uint64_t offset);
     int (*write)(void *context, int file, const struct kvpi_span *spans, uint32_t n_spans,
                  uint64_t offset);
+    /* A file that was opened with KVPI_DISK_DIRECT goes through the page cache from now on. */
+    int (*buffer)(void *context, int file);
     int (*size)(void *context, int file, uint64_t *out_bytes);
     /* Make the file this large, with room on the disk for all of it. */
     int (*allot)(void *context, int file, uint64_t bytes);
@@ -39,7 +45,8 @@ struct kvpi_disk {
     int (*remove)(void *context, const char *path, int is_directory);
     int (*make_directory)(void *context, const char *path); /* 0700; 0 if it is there */
     int (*list)(void *context, const char *path, kvpi_disk_entry_fn entry, void *entry_context);
-    /* Lock an open file against every other opening of it: EWOULDBLOCK, unless wait. */
+    /* Lock an open file against every other opening of it: EWOULDBLOCK, unless wait says so. The
+     * lock goes with the last use of the opening: a transfer that is under way is one. */
     int (*lock)(void *context, int file, int wait);
 };
 

@@ -7,12 +7,11 @@
  * Killed at any point: what the log says is there, or the header in the slot tells that it is not.
  * After a loss of power too; what was put before the last sync is there. */
 #include <errno.h>
-#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/file/engine.h"
 #include "store/file/file.h"
 #include "store/file/home.h"
 #include "store/file/peers.h"
@@ -151,6 +150,23 @@ static void file_close(void *self)
     free(store);
 }
 
+static kvp_status read_engine(const struct kvpi_backend_config *config, uint32_t *choice,
+                              char *out_why, size_t why_bytes)
+{
+    static const char *const names[] = {"auto", "io_uring", "threads"};
+    const char *value = kvpi_url_option(config->url, "engine");
+    if (!value)
+        return KVP_OK;
+    for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            *choice = i;
+            return KVP_OK;
+        }
+    }
+    return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                    "engine is \"%s\", expected auto, io_uring or threads", value);
+}
+
 static kvp_status read_options(const struct kvpi_backend_config *config, uint64_t *out_size,
                                uint64_t slot_bytes, char *out_why, size_t why_bytes)
 {
@@ -190,13 +206,31 @@ static kvp_status recover(struct file_store *store, char *out_why, size_t why_by
     return KVP_OK;
 }
 
-static kvp_status open_store(struct file_store *store, const struct kvpi_backend_config *config,
-                             uint32_t n_threads, char *out_why, size_t why_bytes)
+static kvp_status open_engine(struct file_store *store, const struct kvpi_engine_config *engine,
+                              char *out_why, size_t why_bytes)
 {
+    const int error = kvpi_engine_open(&store->engine, &store->slabs, engine);
+    store->engine_open = error == 0;
+    if (!error)
+        return KVP_OK;
+    if (store->engine.no_queue)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes,
+                        "engine=io_uring: %s; with engine=auto the store goes on without",
+                        kvpi_engine_why(error));
+    return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the engine: %s", strerror(error));
+}
+
+static kvp_status open_store(struct file_store *store, const struct kvpi_backend_config *config,
+                             const struct kvpi_engine_config *engine, char *out_why,
+                             size_t why_bytes)
+{
+    struct kvpi_engine_config chosen = *engine;
     uint64_t slot_bytes = config->header_bytes + config->payload_bytes;
     slot_bytes = (slot_bytes + KVPI_RECORD_PAGE - 1) / KVPI_RECORD_PAGE * KVPI_RECORD_PAGE;
     uint64_t size = 0;
     kvp_status status = read_options(config, &size, slot_bytes, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = read_engine(config, &chosen.choice, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
     struct kvpi_log_form form = {.slot_bytes = slot_bytes,
@@ -228,16 +262,17 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
     store->last_id = store->log.id;
     if (store->n_damaged > 0)
         compact(store);
-    if (kvpi_engine_open(&store->engine, &store->slabs, n_threads) != 0)
-        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
-    store->engine_open = 1;
+    status = open_engine(store, &chosen, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
     kvpi_peers_open(&store->peers, store->disk, store->home.parent, store->home.path,
                     &store->log.form);
     return KVP_OK;
 }
 
 kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct kvpi_disk *disk,
-                          uint32_t n_threads, void **out_self, char *out_why, size_t why_bytes)
+                          const struct kvpi_engine_config *engine, void **out_self, char *out_why,
+                          size_t why_bytes)
 {
     struct file_store *store = calloc(1, sizeof *store);
     if (!store)
@@ -245,7 +280,7 @@ kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct
     store->disk = disk;
     store->home.lock = -1;
     store->log.file = -1;
-    const kvp_status status = open_store(store, config, n_threads, out_why, why_bytes);
+    const kvp_status status = open_store(store, config, engine, out_why, why_bytes);
     if (status == KVP_OK)
         *out_self = store;
     else
@@ -256,7 +291,8 @@ kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct
 static kvp_status file_open(const struct kvpi_backend_config *config, void **out_self,
                             char *out_why, size_t why_bytes)
 {
-    return kvpi_file_open(config, &kvpi_system_disk, ENGINE_THREADS, out_self, out_why, why_bytes);
+    const struct kvpi_engine_config engine = {.n_threads = ENGINE_THREADS, .queue = &kvpi_uring};
+    return kvpi_file_open(config, &kvpi_system_disk, &engine, out_self, out_why, why_bytes);
 }
 
 /* ----------------------------------------------------------------------------------- operations */
@@ -351,15 +387,20 @@ static void file_evict(void *self, const kvp_store_match *match)
 static void file_wait(void *self, int wake, int timeout_ms)
 {
     const struct file_store *store = self;
-    struct pollfd fds[2] = {{.fd = wake, .events = POLLIN},
-                            {.fd = store->engine.wake.read_fd, .events = POLLIN}};
-    poll(fds, 2, timeout_ms);
+    kvpi_engine_wait(&store->engine, wake, timeout_ms);
 }
 
 static void file_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     const struct file_store *store = self;
     kvpi_catalog_usage(&store->catalog, out_usage);
+    out_usage->staged = atomic_load_explicit(&store->engine.n_staged, memory_order_relaxed);
+}
+
+static void file_describe(const void *self, char *out_text, size_t text_bytes)
+{
+    const struct file_store *store = self;
+    kvpi_engine_describe(&store->engine, out_text, text_bytes);
 }
 
 const struct kvpi_backend kvpi_file_backend = {
@@ -375,4 +416,5 @@ const struct kvpi_backend kvpi_file_backend = {
     .evict = file_evict,
     .wait = file_wait,
     .usage = file_usage,
+    .describe = file_describe,
 };

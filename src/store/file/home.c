@@ -196,7 +196,7 @@ int kvpi_home_take(const struct kvpi_disk *disk, const char *path, int *out_lock
 static int is_dead(const struct kvpi_disk *disk, const char *path)
 {
     int lock;
-    if (take_lock(disk, path, 0, &lock) != 0)
+    if (take_lock(disk, path, KVPI_LOCK_NOW, &lock) != 0)
         return 0;
     disk->close(disk->context, lock);
     return 1;
@@ -245,7 +245,7 @@ static struct survey survey_all(const struct kvpi_home *home)
 
 int kvpi_home_begin(struct kvpi_home *home, uint64_t bytes)
 {
-    if (take_lock(home->disk, home->root, 1, &home->root_lock) != 0)
+    if (take_lock(home->disk, home->root, KVPI_LOCK_WAIT, &home->root_lock) != 0)
         return 0;
     for (uint32_t i = 0; i < HOMES_MAX; i++) {
         struct survey survey = survey_all(home);
@@ -273,6 +273,27 @@ static int same_form(const struct kvpi_log_form *a, const struct kvpi_log_form *
            a->record_blocks == b->record_blocks && a->block_tokens == b->block_tokens;
 }
 
+/* Nothing is under way into the slabs any more. A writer that was killed may have left writes to
+ * the system; they keep the locks of the slabs (slabs.h) until they have landed. */
+static int is_quiet(const struct kvpi_home *home)
+{
+    const struct kvpi_disk *disk = home->disk;
+    struct names files = list(disk, home->path, 0);
+    int quiet = 1;
+    for (uint32_t i = 0; i < files.n && quiet; i++) {
+        char path[KVPI_PATH_BYTES];
+        int file;
+        kvpi_path_join(path, home->path, files.names[i]);
+        if (strncmp(files.names[i], "slab-", 5) != 0 ||
+            disk->open(disk->context, path, 0, &file) != 0)
+            continue;
+        quiet = disk->lock(disk->context, file, KVPI_LOCK_SOON) != EWOULDBLOCK;
+        disk->close(disk->context, file);
+    }
+    free(files.names);
+    return quiet;
+}
+
 static int note_opening(const struct kvpi_home *home, uint64_t now)
 {
     uint8_t bytes[8];
@@ -281,8 +302,8 @@ static int note_opening(const struct kvpi_home *home, uint64_t now)
     return home->disk->write(home->disk->context, home->lock, &span, 1, 0);
 }
 
-/* The lock of home->path is held. What is there is ours, or is made ours: KVP_OK; KVP_E_MISMATCH:
- * it has another form or version, and stays as it is. */
+/* The lock of home->path is held, and nothing moves there. What is there is ours, or is made ours:
+ * KVP_OK; KVP_E_MISMATCH: it has another form or version, and stays as it is. */
 static kvp_status move_in(struct kvpi_home *home, const struct kvpi_log_form *form, uint64_t now,
                           struct kvpi_log *out_log)
 {
@@ -347,10 +368,12 @@ static kvp_status choose_home(struct kvpi_home *home, const struct kvpi_log_form
         kvpi_path_join(home->path, home->parent, name);
         int error = disk->make_directory(disk->context, home->path);
         if (!error)
-            error = take_lock(disk, home->path, 0, &home->lock);
+            error = take_lock(disk, home->path, KVPI_LOCK_NOW, &home->lock);
         if (error == EWOULDBLOCK)
             continue; /* somebody lives there */
-        kvp_status status = error ? KVP_E_IO : move_in(home, form, now, out_log);
+        kvp_status status = KVP_E_IO;
+        if (!error)
+            status = is_quiet(home) ? move_in(home, form, now, out_log) : KVP_E_MISMATCH;
         if (status == KVP_OK && note_opening(home, now) == 0)
             return KVP_OK;
         if (!error)

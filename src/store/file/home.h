@@ -7,8 +7,9 @@
  *       wN/slab-NNNNNN            their slots
  *
  * A writer takes the first wN that no writer holds and that has the writer's own form, or makes the
- * next one. So an engine that restarts finds its records, and two engines at a time have a
- * directory each. */
+ * next one. If writes of a dead writer are still under way in a wN after a second, it is passed
+ * over. So an engine that restarts finds its records, and two engines at a time have a directory
+ * each. */
 #ifndef KVPI_STORE_HOME_H
 #define KVPI_STORE_HOME_H
 

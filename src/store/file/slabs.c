@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SLAB_BYTES = 64 << 20, SLABS = 256, DIRECT_GRAIN = 4096 };
+#include "store/file/stage.h"
+
+enum { SLAB_BYTES = 64 << 20, SLABS = 256 };
 
 uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots)
 {
@@ -25,11 +27,18 @@ static void slab_path(const struct kvpi_slabs *slabs, uint32_t number, char out[
         *out = 0;
 }
 
-static void close_slab(struct kvpi_slabs *slabs, const struct kvpi_slab *slab)
+/* Past the page cache, or through it where the file system refuses: it says EINVAL. */
+static int open_file(struct kvpi_slabs *slabs, const char *path, unsigned flags,
+                     struct kvpi_slab *out_slab)
 {
-    if (slab->direct >= 0)
-        slabs->disk->close(slabs->disk->context, slab->direct);
-    slabs->disk->close(slabs->disk->context, slab->file);
+    const struct kvpi_disk *disk = slabs->disk;
+    int error = disk->open(disk->context, path, flags | KVPI_DISK_DIRECT, &out_slab->file);
+    atomic_store_explicit(&out_slab->direct, !error, memory_order_relaxed);
+    if (error == EINVAL) {
+        error = disk->open(disk->context, path, flags, &out_slab->file);
+        atomic_store_explicit(&slabs->refused, 1, memory_order_relaxed);
+    }
+    return error;
 }
 
 /* Open slab n_slabs. ENOENT: it is not there, unless flags create it. */
@@ -38,31 +47,25 @@ static int open_slab(struct kvpi_slabs *slabs, unsigned flags)
     char path[KVPI_PATH_BYTES];
     slab_path(slabs, slabs->n_slabs, path);
     const struct kvpi_disk *disk = slabs->disk;
-    struct kvpi_slab slab = {.file = -1, .direct = -1};
+    struct kvpi_slab *slab = &slabs->slabs[slabs->n_slabs];
     if (slabs->writable)
         flags |= KVPI_DISK_WRITE;
-    int error = disk->open(disk->context, path, flags, &slab.file);
+    int error = open_file(slabs, path, flags, slab);
     if (error)
         return error;
     if (slabs->writable)
-        error = disk->lock(disk->context, slab.file, 0);
+        error = disk->lock(disk->context, slab->file, KVPI_LOCK_NOW);
     const uint64_t bytes = slabs->slab_slots * slabs->slot_bytes;
     uint64_t has = 0;
     if (!error)
-        error = disk->size(disk->context, slab.file, &has);
+        error = disk->size(disk->context, slab->file, &has);
     if (!error && has < bytes)
-        error = slabs->writable ? disk->allot(disk->context, slab.file, bytes) : ENOENT;
+        error = slabs->writable ? disk->allot(disk->context, slab->file, bytes) : ENOENT;
     if (error) {
-        close_slab(slabs, &slab);
+        disk->close(disk->context, slab->file);
         return error;
     }
-    flags &= ~(unsigned)KVPI_DISK_CREATE;
-    if (disk->open(disk->context, path, flags | KVPI_DISK_DIRECT, &slab.direct) != 0)
-        slab.direct = -1;
-    struct kvpi_slab *out = &slabs->slabs[slabs->n_slabs];
-    out->file = slab.file;
-    out->direct = slab.direct;
-    atomic_store_explicit(&out->dirty, 0, memory_order_relaxed);
+    atomic_store_explicit(&slab->dirty, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&slabs->n_slabs, 1, memory_order_release);
     return 0;
 }
@@ -109,7 +112,7 @@ int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, cons
 void kvpi_slabs_close(struct kvpi_slabs *slabs)
 {
     for (uint32_t i = 0; i < slabs->n_slabs; i++)
-        close_slab(slabs, &slabs->slabs[i]);
+        slabs->disk->close(slabs->disk->context, slabs->slabs[i].file);
     free(slabs->slabs);
     *slabs = (struct kvpi_slabs){0};
 }
@@ -135,29 +138,64 @@ uint32_t kvpi_slabs_slots(const struct kvpi_slabs *slabs)
 
 /* ------------------------------------------------------------------------------------ transfers */
 
-static int is_direct(const struct kvpi_span *spans, uint32_t n_spans)
-{
-    for (uint32_t i = 0; i < n_spans; i++)
-        if ((uintptr_t)spans[i].bytes % DIRECT_GRAIN != 0 || spans[i].n_bytes % DIRECT_GRAIN != 0)
-            return 0;
-    return 1;
-}
-
-int kvpi_slabs_transfer(struct kvpi_slabs *slabs, int write, uint32_t slot,
-                        const struct kvpi_span *spans, uint32_t n_spans)
+int kvpi_slabs_find(struct kvpi_slabs *slabs, uint32_t slot, struct kvpi_extent *out_extent)
 {
     const uint32_t number = slot / slabs->slab_slots;
     if (number >= slabs->n_slabs)
         return ENOENT;
-    struct kvpi_slab *slab = &slabs->slabs[number];
-    const int direct = slab->direct >= 0 && is_direct(spans, n_spans);
-    const int file = direct ? slab->direct : slab->file;
-    const uint64_t offset = slot % slabs->slab_slots * slabs->slot_bytes;
-    const struct kvpi_disk *disk = slabs->disk;
-    if (!write)
-        return disk->read(disk->context, file, spans, n_spans, offset);
-    const int error = disk->write(disk->context, file, spans, n_spans, offset);
+    out_extent->slab = &slabs->slabs[number];
+    out_extent->offset = slot % slabs->slab_slots * slabs->slot_bytes;
+    return 0;
+}
+
+void kvpi_slab_mark(struct kvpi_slab *slab)
+{
     atomic_store_explicit(&slab->dirty, 1, memory_order_release);
+}
+
+int kvpi_slabs_buffer(struct kvpi_slabs *slabs, struct kvpi_slab *slab, int was_direct)
+{
+    if (!was_direct || slabs->disk->buffer(slabs->disk->context, slab->file) != 0)
+        return 0;
+    atomic_store_explicit(&slab->direct, 0, memory_order_relaxed);
+    atomic_store_explicit(&slabs->refused, 1, memory_order_relaxed);
+    return 1;
+}
+
+/* Through the stage if there must be one. */
+static int move(const struct kvpi_disk *disk, int write, const struct kvpi_extent *extent,
+                const struct kvpi_span *spans, uint32_t n_spans, uint8_t *stage)
+{
+    const struct kvpi_span all = {stage, (size_t)kvpi_stage_bytes(spans, n_spans)};
+    const int file = extent->slab->file;
+    if (write && stage)
+        kvpi_stage_gather(spans, n_spans, stage);
+    if (write)
+        return disk->write(disk->context, file, stage ? &all : spans, stage ? 1 : n_spans,
+                           extent->offset);
+    const int error =
+        disk->read(disk->context, file, stage ? &all : spans, stage ? 1 : n_spans, extent->offset);
+    if (!error && stage)
+        kvpi_stage_scatter(stage, spans, n_spans);
+    return error;
+}
+
+int kvpi_slabs_transfer(struct kvpi_slabs *slabs, int write, uint32_t slot,
+                        const struct kvpi_span *spans, uint32_t n_spans, uint8_t *stage,
+                        int *out_staged)
+{
+    struct kvpi_extent extent;
+    int error = kvpi_slabs_find(slabs, slot, &extent);
+    if (error)
+        return error;
+    int direct;
+    do {
+        direct = atomic_load_explicit(&extent.slab->direct, memory_order_relaxed);
+        *out_staged = direct && !kvpi_stage_aligned(spans, n_spans);
+        error = move(slabs->disk, write, &extent, spans, n_spans, *out_staged ? stage : NULL);
+    } while (error == EINVAL && kvpi_slabs_buffer(slabs, extent.slab, direct));
+    if (write)
+        kvpi_slab_mark(extent.slab);
     return error;
 }
 

@@ -3,8 +3,9 @@
  *   slab k has slots k * slab_slots .. (k + 1) * slab_slots - 1; slot s lies at byte
  *   s % slab_slots * slot_bytes of slab s / slab_slots
  *
- * Each slab is open twice: for transfers that may bypass the page cache (by address and length),
- * and for the others. A slab has its full size from the beginning, so a write into a slot never
+ * Each slab is open once, past the page cache where the file system can, and locked on the
+ * descriptor that transfers use. So the lock of a killed writer is held until the last of its
+ * writes has landed. A slab has its full size from the beginning, so a write into a slot never
  * meets a full disk. */
 #ifndef KVPI_STORE_SLABS_H
 #define KVPI_STORE_SLABS_H
@@ -15,8 +16,14 @@ enum { KVPI_PATH_BYTES = 4096 };
 
 struct kvpi_slab {
     int file;
-    int direct;        /* -1: the file system refuses */
-    _Atomic int dirty; /* written since the last sync */
+    _Atomic int direct; /* past the page cache: transfers by 4096 only */
+    _Atomic int dirty;  /* written since the last sync */
+};
+
+/* Where a slot lies. */
+struct kvpi_extent {
+    struct kvpi_slab *slab;
+    uint64_t offset;
 };
 
 struct kvpi_slabs {
@@ -28,6 +35,7 @@ struct kvpi_slabs {
     uint32_t n_max;
     struct kvpi_slab *slabs; /* [n_max] */
     int writable;
+    _Atomic int refused; /* a file system refused to go past its page cache */
 };
 
 /* How many slots a slab should have: about 64 MiB, or more, so that there are not many more than
@@ -50,9 +58,21 @@ int kvpi_slabs_grow(struct kvpi_slabs *slabs);
 /* Slots of the slabs that are open. */
 uint32_t kvpi_slabs_slots(const struct kvpi_slabs *slabs);
 
-/* Read or write a slot from its start. 0 or an errno. May be called from several threads. */
+/* 0; ENOENT: the slot's slab is not there. The next four may be called from several threads. */
+int kvpi_slabs_find(struct kvpi_slabs *slabs, uint32_t slot, struct kvpi_extent *out_extent);
+
+/* Something of it was written. */
+void kvpi_slab_mark(struct kvpi_slab *slab);
+
+/* The system says EINVAL to a transfer past the page cache: from now on through it. 1: the transfer
+ * can be tried again; 0: it was not that. was_direct: what the transfer was. */
+int kvpi_slabs_buffer(struct kvpi_slabs *slabs, struct kvpi_slab *slab, int was_direct);
+
+/* Read or write a slot from its start. 0 or an errno.
+ * stage: for spans that do not lie by 4096; out_staged: was used */
 int kvpi_slabs_transfer(struct kvpi_slabs *slabs, int write, uint32_t slot,
-                        const struct kvpi_span *spans, uint32_t n_spans);
+                        const struct kvpi_span *spans, uint32_t n_spans, uint8_t *stage,
+                        int *out_staged);
 
 int kvpi_slabs_sync(struct kvpi_slabs *slabs);
 

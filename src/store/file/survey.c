@@ -89,7 +89,8 @@ static void look(struct place *place, uint32_t entry, kvp_store_record *out_reco
     const struct kvpi_span span = {place->slot,
                                    whole ? (size_t)form->slot_bytes : form->header_bytes};
     out_record->has_header = 0;
-    if (kvpi_slabs_transfer(&place->slabs, 0, entry, &span, 1) != 0) {
+    int staged; /* it is not: the slot lies by 4096 */
+    if (kvpi_slabs_transfer(&place->slabs, 0, entry, &span, 1, NULL, &staged) != 0) {
         out_record->found = KVP_FOUND_UNREADABLE;
         return;
     }

@@ -108,8 +108,8 @@ static int refuse(const char *path, kvp_status status)
 static int by_tokens(const void *a, const void *b)
 {
     const kvp_arena_seq *x = a, *y = b;
-    return x->tokens != y->tokens ? (x->tokens < y->tokens) - (x->tokens > y->tokens)
-                                  : (x->tag > y->tag) - (x->tag < y->tag);
+    return x->n_tokens != y->n_tokens ? (x->n_tokens < y->n_tokens) - (x->n_tokens > y->n_tokens)
+                                      : (x->tag > y->tag) - (x->tag < y->tag);
 }
 
 static void keep_longest(inspection *in, uint64_t top)
@@ -181,7 +181,7 @@ static void print_text(const inspection *in)
         const kvp_arena_seq *s = &in->seqs[i];
         printf("%12" PRIu32 " %12" PRIu32 " %12" PRIu32 " %12" PRIu32 "  %-6s  %#18" PRIx64
                "  '%s'\n",
-               s->tokens, s->computed_tokens, s->cached_tokens, s->blocks,
+               s->n_tokens, s->computed_tokens, s->cached_tokens, s->n_blocks,
                kvpi_inspect_tiers[s->tier], s->tag, kvpi_contents_name(&in->contents, s->ns));
     }
     kvpi_contents_print(&in->contents);
@@ -237,11 +237,12 @@ static int add_lists(json_t *object, const inspection *in)
     for (size_t i = 0; i < in->n_seqs; i++) {
         const kvp_arena_seq *s = &in->seqs[i];
         wrong += json_array_append_new(
-            seqs, json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:s}", "tokens", (json_int_t)s->tokens,
-                            "computed", (json_int_t)s->computed_tokens, "cached",
-                            (json_int_t)s->cached_tokens, "blocks", (json_int_t)s->blocks, "tier",
-                            kvpi_inspect_tiers[s->tier], "tag", (json_int_t)s->tag, "namespace",
-                            kvpi_contents_name(&in->contents, s->ns)));
+            seqs,
+            json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:s}", "tokens", (json_int_t)s->n_tokens,
+                      "computed", (json_int_t)s->computed_tokens, "cached",
+                      (json_int_t)s->cached_tokens, "blocks", (json_int_t)s->n_blocks, "tier",
+                      kvpi_inspect_tiers[s->tier], "tag", (json_int_t)s->tag, "namespace",
+                      kvpi_contents_name(&in->contents, s->ns)));
     }
     wrong += json_object_set_new(object, "tiers", tiers);
     return wrong + json_object_set_new(object, "sequences", seqs);

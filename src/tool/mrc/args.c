@@ -94,7 +94,7 @@ void kvpi_mrc_args_help(void)
           "--sequential' serves them, and with exactly its figures at each size at which no\n"
           "request is rejected. Beside the cache's own replacement (LRU): first in, first\n"
           "out, and the optimum that knows the future (Belady). Hits are of whole blocks.\n"
-          "See docs/REPLAY.md.\n"
+          "See docs/MRC.md.\n"
           "\n"
           "FILE is '-' for standard input; formats as for replay.\n",
           stdout);

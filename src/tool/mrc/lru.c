@@ -1,4 +1,4 @@
-/* Owns the stack distances. docs/REPLAY.md ("Why the curve is exact") has the proof; in short:
+/* Owns the stack distances. docs/MRC.md ("Why the curve is exact") has the proof; in short:
  *
  * L is the list of all contents seen, most recently used first; of one request, the first block of
  * the row first. A content is used when a request ends that has it, by its tokens or its output.

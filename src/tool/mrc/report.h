@@ -1,4 +1,4 @@
-/* The results of `kvpager mrc`, and how they are printed. docs/REPLAY.md defines every figure. */
+/* The results of `kvpager mrc`, and how they are printed. docs/MRC.md defines every figure. */
 #ifndef KVPI_MRC_REPORT_H
 #define KVPI_MRC_REPORT_H
 

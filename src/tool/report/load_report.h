@@ -1,5 +1,5 @@
 /* The results of a replay under load, as tables for people and as an object for programs.
- * docs/REPLAY.md defines every figure. */
+ * docs/REPORT.md defines every figure. */
 #ifndef KVPI_LOAD_REPORT_H
 #define KVPI_LOAD_REPORT_H
 

@@ -156,7 +156,7 @@ function drawEnd() {
   table(card, ["Setting", "Value"], settingRows(result, SETTINGS, ""), "wrap");
   const words = data.kind === "mrc" ? CURVE : (underLoad ? LOAD : SEQUENTIAL).concat(SHARED);
   const list = add(add(section("Definitions",
-    "docs/REPLAY.md of kvpager has all figures and the model's formula."), "div", null, "card wide"),
+    "docs/REPORT.md of kvpager has all figures, docs/REPLAY.md the model."), "div", null, "card wide"),
     "dl");
   for (const [word, meaning] of words) { add(list, "dt", word); add(list, "dd", meaning); }
   add(main, "p", `kvpager ${data.version}`, "soft");

@@ -1,0 +1,445 @@
+/* Places that are full, cut, read-only, failing, or of another version: each is a miss or a refusal
+ * with a sentence, and the rest goes on. By a layer between the store and a disk in memory, which
+ * always runs; and on the real disk, where the system lets us. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sim_disk.h"
+#include "store/file/file.h"
+#include "store_inputs.h"
+
+enum { BLOCK_BYTES = 4096, TOKENS = 4, RECORDS = 32, SLOT = 8192 };
+
+/* ---------------------------------------------------------------------------- the layer between */
+
+static struct sim_disk *sim;
+static struct kvpi_disk below;
+static struct kvpi_disk disk;
+static struct kvpi_backend on_sim;
+
+static struct {
+    uint64_t slot; /* of slab 0: reading and writing it gives EIO; UINT64_MAX: none */
+    uint64_t room; /* bytes that allot gives before ENOSPC */
+    int is_read_only;
+} fault;
+
+static int touches(uint64_t offset, int file)
+{
+    uint64_t bytes = 0;
+    return fault.slot != UINT64_MAX && below.size(below.context, file, &bytes) == 0 &&
+           bytes % SLOT == 0 && bytes > 0 && offset / SLOT == fault.slot;
+}
+
+static int layer_read(void *context, int file, const struct kvpi_span *spans, uint32_t n_spans,
+                      uint64_t offset)
+{
+    return touches(offset, file) ? EIO : below.read(context, file, spans, n_spans, offset);
+}
+
+static int layer_write(void *context, int file, const struct kvpi_span *spans, uint32_t n_spans,
+                       uint64_t offset)
+{
+    return touches(offset, file) ? EIO : below.write(context, file, spans, n_spans, offset);
+}
+
+static int layer_allot(void *context, int file, uint64_t bytes)
+{
+    if (bytes > fault.room)
+        return ENOSPC;
+    fault.room -= bytes;
+    return below.allot(context, file, bytes);
+}
+
+static int layer_open(void *context, const char *path, unsigned flags, int *out_file)
+{
+    if (fault.is_read_only && flags & (KVPI_DISK_WRITE | KVPI_DISK_CREATE | KVPI_DISK_EMPTY))
+        return EROFS;
+    return below.open(context, path, flags, out_file);
+}
+
+static int layer_make_directory(void *context, const char *path)
+{
+    const int error = below.make_directory(context, path);
+    return fault.is_read_only && !error ? 0 : error;
+}
+
+static kvp_status open_on_layer(const struct kvpi_backend_config *config, void **out_self,
+                                char *out_why, size_t why_bytes)
+{
+    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
+    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
+}
+
+static void begin(void)
+{
+    memset(&fault, 0, sizeof fault);
+    fault.slot = fault.room = UINT64_MAX;
+    sim = sim_disk_create(1);
+    below = disk = sim_disk_interface(sim);
+    disk.read = layer_read;
+    disk.write = layer_write;
+    disk.allot = layer_allot;
+    disk.open = layer_open;
+    disk.make_directory = layer_make_directory;
+    on_sim = kvpi_file_backend;
+    on_sim.open = open_on_layer;
+}
+
+/* ---------------------------------------------------------------------------------- the records */
+
+static struct record {
+    int32_t tokens[TOKENS];
+    kvp_identity identity;
+    uint8_t kv[BLOCK_BYTES];
+    void *block;
+} records[RECORDS];
+
+static void make_records(void)
+{
+    for (unsigned r = 0; r < RECORDS; r++) {
+        struct record *record = &records[r];
+        record->identity = input_identity(record->tokens, 1, TOKENS, 0, r * 100);
+        record->identity.digest = input_digest(r);
+        input_pattern(record->kv, BLOCK_BYTES, r);
+        record->block = record->kv;
+    }
+}
+
+/* path NULL: on the layer. */
+static kvp_status try_open(const char *path, uint64_t slots, kvp_store **out_store, char why[300])
+{
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    char url[200];
+    snprintf(url, sizeof url, "file:%s?size=%llu", path ? path : "/kv",
+             (unsigned long long)(slots * (SLOT + 256)));
+    config.url = url;
+    config.fingerprint = input_digest(1);
+    config.block_tokens = TOKENS;
+    config.block_bytes[0] = BLOCK_BYTES;
+    config.record_blocks = 1;
+    config.key_bytes = 0;
+    config.threads = path ? 1 : 0;
+    return kvpi_store_open(&config, path ? NULL : &on_sim, out_store, why, 300);
+}
+
+static kvp_store *open_store(const char *path, uint64_t slots)
+{
+    kvp_store *store = NULL;
+    char why[300];
+    if (try_open(path, slots, &store, why) != KVP_OK)
+        fail_msg("%s", why);
+    return store;
+}
+
+static uint32_t put(kvp_store *store, unsigned r)
+{
+    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
+    return input_result(store);
+}
+
+static uint32_t get(kvp_store *store, unsigned r)
+{
+    uint8_t kv[BLOCK_BYTES];
+    void *block = kv;
+    assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
+    const uint32_t result = input_result(store);
+    if (result == KVP_STORE_OK)
+        assert_memory_equal(kv, records[r].kv, sizeof kv);
+    return result;
+}
+
+static kvp_store_stats stats_of(const kvp_store *store)
+{
+    kvp_store_stats stats;
+    assert_int_equal(kvp_store_stats_get(store, &stats), KVP_OK);
+    return stats;
+}
+
+static void end(kvp_store *store)
+{
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
+}
+
+/* --------------------------------------------------------------------------------- a bad place */
+
+/* 16 slots, two a slab: slot 0 of a slab fails. */
+static void test_a_slot_that_cannot_be_written_is_retired(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    fault.slot = 0;
+    assert_int_equal(put(store, 0), KVP_STORE_FAILED);
+    assert_int_equal(stats_of(store).retired, 1);
+    assert_int_equal(put(store, 0), KVP_STORE_OK); /* the next slot */
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    fault.slot = UINT64_MAX;
+    for (unsigned r = 1; r < RECORDS; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    const kvp_store_stats stats = stats_of(store);
+    assert_int_equal(stats.records, 15);
+    assert_int_equal(stats.retired, 1);
+    kvp_store_close(store);
+    store = open_store(NULL, 16); /* tried again */
+    assert_int_equal(stats_of(store).retired, 0);
+    for (unsigned r = 0; r < RECORDS; r++)
+        put(store, r);
+    assert_int_equal(stats_of(store).records, 16);
+    end(store);
+}
+
+static void test_a_slot_that_cannot_be_read_is_retired(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    for (unsigned r = 0; r < 2; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    fault.slot = 0;
+    assert_int_equal(get(store, 0), KVP_STORE_FAILED);
+    assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
+    assert_int_equal(get(store, 1), KVP_STORE_OK);
+    const kvp_store_stats stats = stats_of(store);
+    assert_int_equal(stats.retired, 1);
+    assert_int_equal(stats.failed, 1);
+    assert_int_equal(stats.dropped, 1);
+    assert_int_equal(stats.away_ns, 0);
+    assert_int_equal(put(store, 0), KVP_STORE_FAILED); /* the first slot of the next slab */
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    end(store);
+}
+
+/* A disk that is gone for a while: an eighth of the slots at most is not used afterwards. */
+static void test_not_every_slot_is_retired(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    fault.slot = 0;
+    for (unsigned round = 0; round < 3; round++)
+        for (unsigned r = 0; r < RECORDS; r++)
+            put(store, r);
+    assert_int_equal(stats_of(store).retired, 2);
+    end(store);
+}
+
+/* ---------------------------------------------------------------------------------- a full disk */
+
+/* Room for two slabs of two slots: the store keeps to it, and evicts for what comes. */
+static void test_a_full_disk_evicts(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    fault.room = 4 * SLOT;
+    for (unsigned r = 0; r < RECORDS; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    assert_int_equal(stats_of(store).records, 4);
+    assert_int_equal(stats_of(store).evicted, RECORDS - 4);
+    for (unsigned r = 0; r < RECORDS; r++)
+        assert_int_equal(get(store, r), r < RECORDS - 4 ? KVP_STORE_ABSENT : KVP_STORE_OK);
+    fault.room = UINT64_MAX; /* somebody made room */
+    for (unsigned r = 0; r < RECORDS; r++)
+        put(store, r);
+    assert_int_equal(stats_of(store).records, 16);
+    end(store);
+}
+
+static void test_a_disk_that_is_full_from_the_start(void **state)
+{
+    (void)state;
+    begin();
+    fault.room = 0;
+    kvp_store *store = open_store(NULL, 16);
+    assert_int_equal(put(store, 0), KVP_STORE_NO_ROOM);
+    assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
+    assert_int_equal(stats_of(store).away_ns, 0);
+    end(store);
+}
+
+/* A place to mount something: NULL, and a sentence, where it is not allowed. */
+static char mounted[64];
+
+static const char *mount_tmpfs(const char *options)
+{
+    snprintf(mounted, sizeof mounted, "store_trust_XXXXXX");
+    assert_non_null(mkdtemp(mounted));
+    if (mount("none", mounted, "tmpfs", 0, options) == 0)
+        return mounted;
+    print_message("skipped: tmpfs cannot be mounted here: %s\n", strerror(errno));
+    rmdir(mounted);
+    return NULL;
+}
+
+static void unmount(void)
+{
+    assert_int_equal(umount(mounted), 0);
+    rmdir(mounted);
+}
+
+static void test_a_real_disk_that_is_full(void **state)
+{
+    (void)state;
+    const char *path = mount_tmpfs("size=200k,mode=0700");
+    if (!path)
+        skip();
+    kvp_store *store = open_store(path, 64); /* slabs of 64 KiB: two fit */
+    unsigned n_stored = 0;
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned r = 0; r < RECORDS; r++) {
+            const uint32_t result = put(store, r);
+            n_stored += result == KVP_STORE_OK;
+            /* FAILED: the log finds no room. */
+            assert_true(result == KVP_STORE_OK || result == KVP_STORE_KNOWN ||
+                        result == KVP_STORE_NO_ROOM || result == KVP_STORE_FAILED);
+            assert_int_not_equal(get(store, r), KVP_STORE_BAD);
+        }
+    }
+    assert_true(n_stored >= 8);
+    assert_true(stats_of(store).evicted > 0 && stats_of(store).records <= 24);
+    assert_int_equal(stats_of(store).away_ns, 0);
+    kvp_store_close(store);
+    unmount();
+}
+
+/* ------------------------------------------------------------------------------- read-only, cut */
+
+static void test_a_place_that_is_read_only_is_refused(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    kvp_store_close(store);
+    fault.is_read_only = 1;
+    store = NULL;
+    char why[300] = "";
+    assert_int_equal(try_open(NULL, 16, &store, why), KVP_E_IO);
+    assert_null(store);
+    assert_non_null(strstr(why, "/kv"));
+    assert_non_null(strstr(why, strerror(EROFS)));
+    fault.is_read_only = 0;
+    store = open_store(NULL, 16);
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    end(store);
+}
+
+static void count_record(void *context, const kvp_store_record *record)
+{
+    *(unsigned *)context += record->found == KVP_FOUND_GOOD;
+}
+
+/* No store opens there, and operators can look all the same. */
+static void test_a_real_place_that_is_read_only(void **state)
+{
+    (void)state;
+    const char *path = mount_tmpfs("size=4m,mode=0700");
+    if (!path)
+        skip();
+    kvp_store *store = open_store(path, 64);
+    for (unsigned r = 0; r < 5; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    kvp_store_close(store);
+    assert_int_equal(mount("none", path, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+    char why[300] = "";
+    store = NULL;
+    assert_int_equal(try_open(path, 64, &store, why), KVP_E_IO);
+    assert_non_null(strstr(why, strerror(EROFS)));
+    unsigned n_good = 0;
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_PAYLOADS;
+    options.record = count_record;
+    options.context = &n_good;
+    char url[100];
+    snprintf(url, sizeof url, "file:%s", path);
+    assert_int_equal(kvp_store_scan(url, &options, why, sizeof why), KVP_OK);
+    assert_int_equal(n_good, 5);
+    unmount();
+}
+
+/* The second half of a slab is gone, as after a copy that was cut short. */
+static void test_a_slab_that_is_cut(void **state)
+{
+    (void)state;
+    char directory[64];
+    char slab[160];
+    char command[200];
+    snprintf(directory, sizeof directory, "store_trust_XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    kvp_store *store = open_store(directory, 16);
+    for (unsigned r = 0; r < 4; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    kvp_store_close(store);
+    snprintf(slab, sizeof slab, "%s/01080f161d242b32/w0/slab-000000", directory);
+    assert_int_equal(truncate(slab, SLOT), 0);
+    store = open_store(directory, 16);
+    assert_int_equal(get(store, 0), KVP_STORE_OK);
+    assert_int_equal(get(store, 1), KVP_STORE_BAD);
+    assert_int_equal(get(store, 2), KVP_STORE_OK);
+    assert_int_equal(stats_of(store).bad[KVP_BAD_DAMAGED], 1);
+    assert_int_equal(put(store, 1), KVP_STORE_OK);
+    assert_int_equal(get(store, 1), KVP_STORE_OK);
+    kvp_store_close(store);
+    snprintf(command, sizeof command, "rm -rf '%s'", directory);
+    assert_int_equal(system(command), 0);
+}
+
+/* ---------------------------------------------------------------------- other versions, writers */
+
+/* A directory of another version is left as it is, and the next one is taken. */
+static void test_another_version_is_left_alone(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 64);
+    assert_int_equal(put(store, 0), KVP_STORE_OK);
+    kvp_store_close(store);
+    static const char log[] = "/kv/01080f161d242b32/w0/log";
+    const uint8_t version = 2;
+    assert_true(sim_disk_poke(sim, log, 8, &version, 1));
+    uint8_t before[200];
+    assert_true(sim_disk_peek(sim, log, 0, before, 64 + 52));
+    store = open_store(NULL, 64);
+    assert_int_equal(get(store, 0), KVP_STORE_ABSENT);
+    assert_int_equal(put(store, 1), KVP_STORE_OK);
+    kvp_store_close(store);
+    uint8_t after[200];
+    assert_true(sim_disk_peek(sim, log, 0, after, 64 + 52));
+    assert_memory_equal(before, after, 64 + 52);
+    assert_true(sim_disk_peek(sim, "/kv/01080f161d242b32/w1/log", 0, after, 64));
+    sim_disk_destroy(sim);
+}
+
+int main(void)
+{
+    make_records();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_slot_that_cannot_be_written_is_retired),
+        cmocka_unit_test(test_a_slot_that_cannot_be_read_is_retired),
+        cmocka_unit_test(test_not_every_slot_is_retired),
+        cmocka_unit_test(test_a_full_disk_evicts),
+        cmocka_unit_test(test_a_disk_that_is_full_from_the_start),
+        cmocka_unit_test(test_a_real_disk_that_is_full),
+        cmocka_unit_test(test_a_place_that_is_read_only_is_refused),
+        cmocka_unit_test(test_a_real_place_that_is_read_only),
+        cmocka_unit_test(test_a_slab_that_is_cut),
+        cmocka_unit_test(test_another_version_is_left_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
