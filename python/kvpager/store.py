@@ -37,8 +37,9 @@ except ModuleNotFoundError as _error:
                       "was missing then. Install it (Debian: libssl-dev) and build kvpager again",
                       name=_error.name) from None
 except ImportError as _error:
-    raise ImportError(f"kvpager.store: libcrypto 3.0 cannot be loaded (Debian: libssl3): {_error}",
-                      name=_error.name, path=_error.path) from None
+    raise ImportError("kvpager.store: a library that stores need cannot be loaded (libcrypto, and "
+                      "liburing if kvpager was built with it; Debian: libssl3, liburing2): "
+                      f"{_error}", name=_error.name, path=_error.path) from None
 
 from . import _constants as c
 from ._core import (NULL, Struct, U64Array, Uncopied, bad_number, bytes_in, error_of, fail,
