@@ -14,11 +14,12 @@ import numpy as np
 
 from . import _constants as c
 from . import _store_constants as sc
-from ._core import (I32Array, Ints, U8Array, bad_number, bytes_in, fail, i32, instance, listed,
-                    number, text_of)
+from ._core import (I32Array, Ints, U8Array, bad_number, bare, bytes_in, fail, i32, instance,
+                    listed, number, owned, text_of)
 from ._errors import ArgError
 from ._records import Slice, Window
 from ._sequence import Key, Prompt
+from . import _store_native
 from ._store_native import ffi, lib
 
 NO_DIGEST = bytes(32)
@@ -33,11 +34,11 @@ def _digester() -> Iterator[Any]:
     try:
         made = _digesters.pop()
     except IndexError:
-        out = ffi.new("kvp_digester **")
-        status = lib.kvp_digester_create(out)
+        owner = owned(lib.KVPY_DIGESTER, of=_store_native)
+        status = lib.kvpg_digester_create(owner)
         if status:
             fail(status, "kvpager.store")
-        made = ffi.gc(out[0], lib.kvp_digester_destroy)
+        made = bare(owner, "kvp_digester *", _store_native)
     yield made
     _digesters.append(made)
 

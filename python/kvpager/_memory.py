@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, NULL, F32Array, Ints, Struct, Uncopied, bad_number, bytes_in, close,
-                    contiguous, fail, i32, instance, listed, number, owned, pointer, real,
+from ._core import (F32, NULL, F32Array, Ints, Struct, Uncopied, bad_number, bare, bytes_in,
+                    close, contiguous, fail, i32, instance, listed, number, owned, pointer, real,
                     set_fields, struct_dtype, text_of)
 from ._errors import ArgError
 from ._native import ffi, lib
@@ -312,13 +312,13 @@ class Memory(Uncopied):
     def create(cls, layout: Layout, **options: Unpack[MemoryOptionsFields]) -> Memory:
         """Memory of the library's own. Keywords: pages, numa_node, touch."""
         instance("layout", layout, Layout)
-        out, given = ffi.new("kvp_memory **"), ffi.new("kvp_memory_options *")
+        made, given = owned(lib.KVPY_MEMORY), ffi.new("kvp_memory_options *")
         lib.kvp_memory_options_init(given)
         set_fields(given, options, "Memory.create")
-        status = lib.kvp_memory_create(layout._c, given, out)
+        status = lib.kvpg_memory_create(layout._c, given, made)
         if status:
             fail(status, "Memory.create", layout=layout, **options)
-        return cls._of(out[0], None)
+        return cls._of(made)
 
     @classmethod
     def wrap(cls, layout: Layout, tensors: Iterable[Any]) -> Memory:
@@ -342,11 +342,11 @@ class Memory(Uncopied):
                 raise ArgError(f"tensors[{i}]: has {n_bytes} bytes, the layout needs {least}")
             addresses[i] = ffi.cast("void *", address)
             keep.append(owner)
-        out = ffi.new("kvp_memory **")
-        status = lib.kvp_memory_wrap(layout._c, addresses, out)
+        made = owned(lib.KVPY_MEMORY, held=keep)
+        status = lib.kvpg_memory_wrap(layout._c, addresses, made)
         if status:
             fail(status, "Memory.wrap", layout=layout, tensors=given)
-        return cls._of(out[0], keep)
+        return cls._of(made)
 
     @staticmethod
     def _parts(layout: Layout, tensor: int) -> list[Part]:
@@ -360,11 +360,8 @@ class Memory(Uncopied):
         return found
 
     @classmethod
-    def _of(cls, raw: Any, keep: Any) -> Memory:
-        def destroy(memory: Any, keep: Any = keep) -> None:
-            lib.kvp_memory_destroy(memory)
-
-        layout, made = Layout(), ffi.gc(raw, destroy)
+    def _of(cls, owner: Any) -> Memory:
+        layout, made = Layout(), bare(owner, "kvp_memory *")
         lib.kvp_memory_describe(made, layout._c, NULL)
         return cls(made, layout)
 
@@ -467,7 +464,7 @@ class Copier(Uncopied):
             raise ArgError("device: needs a memory")
         if hosts and len(hosts) != len(devices):
             raise ArgError(f"host: has {len(hosts)} memories, device has {len(devices)}")
-        made, out = ffi.new("kvp_copier_config *"), ffi.new("kvp_copier **")
+        made = ffi.new("kvp_copier_config *")
         lib.kvp_copier_config_init(made)
         set_fields(made, {"n_groups": len(devices), "n_threads": n_threads,
                           "max_moves": max_moves}, "Copier")
@@ -475,10 +472,10 @@ class Copier(Uncopied):
         made.device = arrays[0]
         if hosts:
             made.host = arrays[1]
-        status = lib.kvp_copier_create(made, out)
+        self._o = owned(lib.KVPY_COPIER, held=(devices, hosts))
+        status = lib.kvpg_copier_create(made, self._o)
         if status:
             fail(status, "Copier", n_threads=n_threads, max_moves=max_moves)
-        self._o = owned(out[0], lib.KVPY_COPIER, held=(devices, hosts))
 
     def __enter__(self) -> Copier:
         return self

@@ -21,8 +21,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
+from math import inf
 from operator import index
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
@@ -42,8 +43,9 @@ except ImportError as _error:
                       f"{_error}", name=_error.name, path=_error.path) from None
 
 from . import _constants as c
+from . import _store_native
 from ._core import (NULL, Struct, U64Array, Uncopied, bad_number, bytes_in, error_of, fail,
-                    function, instance, listed, number, path_of, real)
+                    function, instance, listed, number, owned, path_of, real)
 from ._errors import ArgError, BusyError
 from ._identity import NO_DIGEST as NO_DIGEST
 from ._identity import Chain as Chain
@@ -72,7 +74,7 @@ _CLEANED = Struct(StoreCleaned, ffi, _STRUCTS)
 _no_numbers = (TypeError, OverflowError)
 _ANY_AGE = 2 ** 64 - 1
 _WHY_BYTES = 512
-_SLICE_NS = 50_000_000  # of a wait: so often signals and a close are looked at
+_SLICE = 0.05  # seconds of a wait: so often signals and a close are looked at
 _DIGEST_C = ffi.typeof("kvp_digest[]")
 
 KeyList = Any  # [n, 32] u8, or an iterable of digests
@@ -159,6 +161,14 @@ def _block(name: str, value: Any, n_bytes: int, writable: bool) -> tuple[Any, An
     return data, keep
 
 
+def _until(timeout: float | None) -> float:
+    """When a wait ends, on the clock of time.monotonic."""
+    seconds = inf if timeout is None else real("timeout", timeout)
+    if not seconds >= 0:
+        raise ArgError(f"timeout: {timeout} is no time to wait, seconds")
+    return time.monotonic() + seconds
+
+
 def _match(space: int | None, written_before: float | None) -> Any:
     made = ffi.new("kvp_store_match *")
     if space is not None:
@@ -194,20 +204,18 @@ class Store(Uncopied):
     record_blocks  blocks of a record, as given or chosen
     """
 
-    def __init__(self, made: Any, config: Any, url: str, fingerprint: bytes) -> None:
+    def __init__(self, made: Any, keep: dict[int, Any], config: Any, url: str) -> None:
         if not isinstance(made, ffi.CData):
             raise TypeError("a Store is made by Store.open")
-        self._keep: dict[int, Any] = {}  # what the operations that are out point to
-        # The store holds what is in it, not this object: the cycle collector frees in any order.
-        owned = lib.kvpy_object_new(made, lib.KVPY_STORE, NULL, id(self._keep))
-        if owned == NULL:
-            lib.kvp_store_close(made)
-            raise MemoryError
-        self._o: Any = ffi.gc(owned, lib.kvpy_store_free)
-        self._pid, self._numbers, self._working = os.getpid(), count(1), threading.Lock()
+        self._o: Any = made
+        self._keep = keep  # what the operations that are out point to
+        self._pid, self._numbers = os.getpid(), count(1)
         self._out: dict[int, Operation] = {}
+        # What poll is busy with, so that an exception in between loses nothing.
+        self._polling, self._ended = threading.RLock(), list[Operation]()
+        self._room, self._n = ffi.new("kvp_store_done[]", config.max_ops), ffi.new("uint32_t *")
         self._threads = int(config.threads)
-        self.url, self.fingerprint = url, fingerprint
+        self.url, self.fingerprint = url, bytes(config.fingerprint.bytes)
         self.block_tokens = int(config.block_tokens)
         self.block_bytes = tuple(config.block_bytes[0:config.n_groups])
         blocks = ffi.new("uint32_t *")
@@ -233,8 +241,7 @@ class Store(Uncopied):
 
         ArgError: a field or the url; IoError: the place cannot be used
         """
-        config, out, why = ffi.new("kvp_store_config *"), ffi.new("kvp_store **"), ffi.new(
-            "char[]", _WHY_BYTES)
+        config, why = ffi.new("kvp_store_config *"), ffi.new("char[]", _WHY_BYTES)
         lib.kvp_store_config_init(config)
         place, sizes = ffi.new("char[]", path_of("url", url)), listed("block_bytes", block_bytes)
         set_digest("fingerprint", fingerprint, config.fingerprint)
@@ -251,11 +258,13 @@ class Store(Uncopied):
         config.secret_bytes = len(code)
         set_numbers(config, block_tokens=block_tokens, record_blocks=record_blocks,
                     key_bytes=key_bytes, max_ops=max_ops, threads=threads)
-        status = lib.kvp_store_open(config, out, why, _WHY_BYTES)
+        # The store holds what is in `keep`, not the Store: the cycle collector frees in any order.
+        keep: dict[int, Any] = {}
+        made = owned(lib.KVPY_STORE, held=keep, of=_store_native, free="kvpy_store_free")
+        status = lib.kvpg_store_open(config, made, why, _WHY_BYTES)
         if status:
             _refused(status, "Store.open", why, url=url)
-        return cls(out[0], config, os.fsdecode(path_of("url", url)),
-                   bytes(config.fingerprint.bytes))
+        return cls(made, keep, config, os.fsdecode(path_of("url", url)))
 
     # ------------------------------------------------------------------------- open and closed
 
@@ -375,18 +384,42 @@ class Store(Uncopied):
 
     def poll(self) -> list[Operation]:
         """What has ended since the last time, in any order."""
-        capacity = len(self._out) + 1
-        room, n = ffi.new("kvp_store_done[]", capacity), ffi.new("uint32_t *")
-        status = lib.kvpg_store_poll(self._object(), room, capacity, n)
-        if status:
-            fail(status, "Store.poll")
-        ended = []
-        for done in room[0:n[0]]:
-            operation = self._out.pop(done.tag)
-            operation.result = int(done.result)
-            del self._keep[done.tag]
-            ended.append(operation)
+        with self._polling:
+            self._take()
+            ended, self._ended = self._ended, []
         return ended
+
+    def _take(self) -> None:
+        """Completions into _ended. Each step may be the last before a signal's exception: the next
+        call goes on there."""
+        room, n, full = self._room, self._n, True
+        while full:
+            if n[0] == 0:
+                status = lib.kvpg_store_poll(self._object(), room, len(room), n)
+                if status:
+                    fail(status, "Store.poll")
+                full = n[0] == len(room)
+            while n[0]:
+                done = room[n[0] - 1]
+                operation = self._out.get(done.tag)
+                if operation is not None:
+                    operation.result = int(done.result)
+                    if not self._ended or self._ended[-1] is not operation:
+                        self._ended.append(operation)
+                self._out.pop(done.tag, None)
+                self._keep.pop(done.tag, None)
+                n[0] -= 1
+
+    def __iter__(self) -> Iterator[Operation]:
+        """Operations as they end, until none is out; where threads is 0, work."""
+        while True:
+            queued = self.stats().queued
+            ended = self.poll()
+            yield from ended
+            if not queued and not ended:
+                return
+            if not ended:
+                self._proceed(inf)
 
     @property
     def n_out(self) -> int:
@@ -407,30 +440,30 @@ class Store(Uncopied):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until something has ended that was not polled: True; or timeout seconds have passed:
         False. May be called beside other calls."""
-        until = None if timeout is None else time.monotonic() + real("timeout", timeout)
+        until = _until(timeout)
         while True:
-            left = _SLICE_NS
-            if until is not None:
-                left = max(0, min(left, int((until - time.monotonic()) * 1e9)))
-            status = lib.kvpg_store_wait(self._object(), left)
+            left = max(0.0, min(_SLICE, until - time.monotonic()))
+            status = lib.kvpg_store_wait(self._object(), int(left * 1e9))
             if status == 0:
                 return True
             if status != lib.KVP_E_AGAIN:
                 fail(status, "Store.wait")
-            if until is not None and time.monotonic() >= until:
+            if time.monotonic() >= until:
                 return False
+
+    def _proceed(self, until: float) -> None:
+        """Waits for a completion, or works for one."""
+        if self._threads == 0:
+            self.work()
+        else:
+            self.wait(max(0.0, until - time.monotonic()))
 
     def work(self) -> bool:
         """The store's work, where threads is 0: begin what was accepted and end what is done. True:
         nothing is left to do. One thread at a time; others may call put, get and poll meanwhile.
         StateError: the store has a thread."""
-        if not self._working.acquire(blocking=False):
-            raise BusyError("Store.work: another thread does it")
-        try:
-            idle = ffi.new("int *")
-            status = lib.kvpg_store_work(self._object(), idle)
-        finally:
-            self._working.release()
+        idle = ffi.new("int *")
+        status = lib.kvpy_store_work(self._object(), idle)
         if status:
             fail(status, "Store.work")
         return bool(idle[0])
@@ -438,19 +471,24 @@ class Store(Uncopied):
     def finish(self, timeout: float | None = None) -> list[Operation]:
         """Poll until everything that is out has ended, or timeout seconds have passed; where threads
         is 0, work. Gives what has ended."""
-        until = None if timeout is None else time.monotonic() + real("timeout", timeout)
-        ended: list[Operation] = []
+        until, ended = _until(timeout), list[Operation]()
         while True:
             queued = self.stats().queued
             ended += self.poll()
-            if queued == 0 or until is not None and time.monotonic() >= until:
+            if queued == 0 or time.monotonic() >= until:
                 return ended
-            if self._threads == 0:
-                self.work()
-            else:
-                self.wait(None if until is None else max(0.0, until - time.monotonic()))
+            self._proceed(until)
 
     # ------------------------------------------------------------------------------ statistics
+
+    def describe(self) -> str:
+        """How the store does its work here and what it has to go without, for people and logs:
+        "io_uring; past the page cache". May be called beside other calls."""
+        room = ffi.new("char[]", _WHY_BYTES)
+        status = lib.kvpg_store_describe(self._object(), room, len(room))
+        if status:
+            fail(status, "Store.describe")
+        return str(ffi.string(room).decode(errors="replace"))
 
     def _stats(self) -> Any:
         room = _STATS.new()
@@ -463,7 +501,7 @@ class Store(Uncopied):
         """Gauges and counters. May be called beside other calls."""
         return _STATS.read(self._stats())
 
-    def prometheus(self, labels: Mapping[str, str] | None = None) -> str:
+    def stats_text(self, labels: Mapping[str, str] | None = None) -> str:
         """Statistics as Prometheus text (exposition format 0.0.4), with these labels on each sample.
         May be called beside other calls."""
         try:
@@ -479,7 +517,7 @@ class Store(Uncopied):
                 break
             capacity = n[0] + 1
         if status:
-            fail(status, "Store.prometheus", labels=labels)
+            fail(status, "Store.stats_text", labels=labels)
         return str(ffi.string(room).decode())
 
 

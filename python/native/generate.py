@@ -30,12 +30,14 @@ from cffi import FFI
 # What a kvpy_object may hold: the parameters that become guarded.
 OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog",
           "kvp_sender", "kvp_receiver", "kvp_store"]
+# What one may hold besides: calls take the pointer itself, and need no guard.
+UNGUARDED = ["kvp_memory", "kvp_attn_team", "kvp_loopback", "kvp_digester"]
 HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
 HASHES = ["kvp_hash", "kvp_digest"]
 
 # "Thread: any" in the headers: may run beside another call.
 READERS = ["kvp_cache_stats", "kvp_events_read", "kvp_store_stats_get", "kvp_store_record_blocks",
-           "kvp_store_fd", "kvp_store_wait", "kvp_store_work"]
+           "kvp_store_fd", "kvp_store_wait", "kvp_store_describe"]
 
 # Headers of libkvpager_store, and what of it keeps the interpreter's lock.
 STORE_HEADERS = ("identity.h", "store.h")
@@ -131,15 +133,21 @@ def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str
     """The guarded form of one function: (prototype, definition); None when it needs none.
 
     A guarded object stands in for each pointer to an opaque type, the bits for a handle, two
-    numbers for a range. The result is a status; what is none goes out through out_value.
+    numbers for a range; an empty object for what is created. The result is a status; what is none
+    goes out through out_value.
     """
-    objects, declared, passed = [], [], []
+    objects, declared, passed, made, own = [], [], [], "", ""
     for kind, parameter in takes:
         bare = kind.replace("const ", "").strip()
         if bare.endswith(" *") and bare[:-2] in OPAQUE:
             objects.append(parameter)
             declared.append(f"kvpy_object *{parameter}")
             passed.append(f"atomic_load_explicit(&{parameter}->pointer, memory_order_relaxed)")
+        elif bare.endswith(" **") and bare[:-3] in OPAQUE + UNGUARDED:
+            declared.append(f"kvpy_object *{parameter}")
+            passed.append("&made")
+            made = f"    {bare[:-3]} *made = NULL;\n"
+            own = f"    if (status == KVP_OK)\n        kvpy_own({parameter}, made);\n"
         elif bare in HANDLES:
             declared.append(f"uint64_t {parameter}")
             passed.append(f"({bare}){{.bits = {parameter}}}")
@@ -149,7 +157,7 @@ def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str
         else:
             declared.append(f"{kind}{'' if kind.endswith('*') else ' '}{parameter}")
             passed.append(parameter)
-    if not objects or name.endswith(("_destroy", "_close")) and result == "void":
+    if not objects and not made or name.endswith(("_destroy", "_close")) and result == "void":
         return None
     call = f"{name}({', '.join(passed)})"
     if result == "kvp_status":
@@ -160,12 +168,15 @@ def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str
         declared.append(f"{result}{'' if result.endswith('*') else ' '}*out_value")
         body = f"    *out_value = {call};\n"
     prototype = f"int kvpg_{name[4:]}({', '.join(declared)})"
+    if not objects:
+        return prototype + ";", (f"static {prototype}\n{{\n{made}    int status = (int){call};\n{own}"
+                                 f"    return status;\n}}\n")
     enter, leave = "kvpy_enter", "kvpy_leave"
     if name in READERS:
         enter, leave = "kvpy_enter_reader", "kvpy_leave_reader"
     # Two objects of one call share a lock (a scheduler and its cache), or one is only read.
-    definition = (f"static {prototype}\n{{\n    int status = {enter}({objects[0]});\n"
-                  f"    if (status != KVP_OK)\n        return status;\n{body}"
+    definition = (f"static {prototype}\n{{\n{made}    int status = {enter}({objects[0]});\n"
+                  f"    if (status != KVP_OK)\n        return status;\n{body}{own}"
                   f"    {leave}({objects[0]});\n    return status;\n}}\n")
     return prototype + ";", definition
 

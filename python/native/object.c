@@ -7,7 +7,6 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,20 +19,31 @@ void kvpy_change_references(void *held, void (*change)(PyObject *))
     }
 }
 
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held)
+static atomic_uint_least64_t created, destroyed;
+
+void kvpy_object_init(kvpy_object *object, int kind, kvpy_object *owner, uintptr_t held)
 {
-    kvpy_object *object = calloc(1, sizeof *object);
-    if (object == NULL)
-        return NULL;
-    atomic_init(&object->pointer, pointer);
-    atomic_init(&object->lock, 0);
-    atomic_init(&object->readers, 0);
     object->kind = kind;
     object->pid = getpid();
     object->owner = owner;
     object->held = (void *)held;
     kvpy_change_references(object->held, Py_IncRef);
-    return object;
+}
+
+void kvpy_own(kvpy_object *object, void *pointer)
+{
+    atomic_fetch_add(&created, 1);
+    atomic_store(&object->pointer, pointer);
+}
+
+uint64_t kvpy_objects_created(void)
+{
+    return atomic_load(&created);
+}
+
+uint64_t kvpy_objects_destroyed(void)
+{
+    return atomic_load(&destroyed);
 }
 
 int kvpy_object_close(kvpy_object *object)
@@ -45,6 +55,7 @@ int kvpy_object_close(kvpy_object *object)
     while (atomic_load(&object->readers) != 0)
         sched_yield();
     kvpy_destroy(pointer, object->kind);
+    atomic_fetch_add(&destroyed, 1);
     if (object->sink != NULL)
         fclose(object->sink);
     object->sink = NULL;
@@ -54,7 +65,7 @@ int kvpy_object_close(kvpy_object *object)
 
 /* Runs in a thread that is inside no call; whoever is inside one comes out without the
  * interpreter's lock, which may be held here. A lock that nobody gives back (a thread that was
- * killed inside) leaves the memory where it is, rather than hang the interpreter's end. */
+ * killed inside) leaves what was created where it is, rather than hang the interpreter's end. */
 void kvpy_object_free(kvpy_object *object)
 {
     const struct timespec millisecond = {.tv_nsec = 1000000};
@@ -65,7 +76,6 @@ void kvpy_object_free(kvpy_object *object)
         nanosleep(&millisecond, NULL);
     }
     kvpy_change_references(object->held, Py_DecRef);
-    free(object);
 }
 
 int kvpy_object_is_open(kvpy_object *object)
@@ -81,6 +91,21 @@ int kvpy_object_lock(kvpy_object *object)
 void kvpy_object_unlock(kvpy_object *object)
 {
     kvpy_leave(object);
+}
+
+int kvpy_place_lock(kvpy_object *object, kvpy_object **place)
+{
+    int status = kvpy_enter(object);
+    if (status == KVP_OK)
+        *place = object;
+    return status;
+}
+
+void kvpy_place_unlock(kvpy_object **place)
+{
+    if (*place != NULL)
+        kvpy_leave(*place);
+    *place = NULL;
 }
 
 void *kvpy_object_pointer(kvpy_object *object)

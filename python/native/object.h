@@ -4,8 +4,10 @@
 
 #include <kvpager/kvpager.h>
 
-#ifdef KVPY_CDEF /* read by cffi, to which the object is opaque */
-typedef struct kvpy_object kvpy_object;
+#ifdef KVPY_CDEF /* read by cffi, which makes room for an object and knows no more of it */
+typedef struct kvpy_object {
+    ...;
+} kvpy_object;
 #else
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -18,10 +20,11 @@ enum {
 
 #ifndef KVPY_CDEF
 typedef struct kvpy_object {
-    void *_Atomic pointer;
+    void *_Atomic pointer; /* NULL: nothing was created yet, or it is closed */
     struct kvpy_object *owner; /* whose lock counts; NULL: its own */
     atomic_int lock;
     atomic_int readers;
+    atomic_int working; /* a store's: 1 while a thread does its work */
     int kind;   /* KVPY_CACHE ... */
     pid_t pid;  /* of the process that made it */
     void *held; /* a Python object that must outlive this one: an owner, an arena, memories. Not by
@@ -68,6 +71,9 @@ static inline void kvpy_leave_reader(kvpy_object *object)
 {
     atomic_fetch_sub(&object->readers, 1);
 }
+
+/* What the library has just created, and counts it. */
+void kvpy_own(kvpy_object *object, void *pointer);
 #endif
 
 /* ------------------------------------------------------------------------------- objects */
@@ -80,12 +86,21 @@ void kvpy_destroy(void *pointer, int kind);
 struct _object;
 void kvpy_change_references(void *held, void (*change)(struct _object *));
 #endif
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held);
+/* An object lies in memory of Python's, zeroed, and has its destructor, kvpy_object_free, before
+ * anything is created: an exception that a signal's handler raises may come between any two steps of
+ * Python. The twins of create functions fill it. */
+void kvpy_object_init(kvpy_object *object, int kind, kvpy_object *owner, uintptr_t held);
 int kvpy_object_close(kvpy_object *object); /* KVP_E_BUSY while a call runs; else KVP_OK */
 void kvpy_object_free(kvpy_object *object); /* waits for the call that runs; then closes */
+uint64_t kvpy_objects_created(void);        /* tests: by this module */
+uint64_t kvpy_objects_destroyed(void);
 int kvpy_object_is_open(kvpy_object *object);
 int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
 void kvpy_object_unlock(kvpy_object *object);
+/* As kvpy_object_lock, for whoever has a place with a destructor, so that no exception can come
+ * between the lock and its end. The destructor does nothing the second time. */
+int kvpy_place_lock(kvpy_object *object, kvpy_object **place);
+void kvpy_place_unlock(kvpy_object **place);
 void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
 
 #endif

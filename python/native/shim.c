@@ -26,6 +26,8 @@ void kvpy_destroy(void *pointer, int kind)
     case KVPY_MEMORY: kvp_memory_destroy(pointer); break;
     case KVPY_KV_SENDER: kvp_sender_destroy(pointer); break;
     case KVPY_KV_RECEIVER: kvp_receiver_destroy(pointer); break;
+    case KVPY_TEAM: kvp_attn_team_destroy(pointer); break;
+    case KVPY_LOOPBACK: kvp_loopback_destroy(pointer); break;
     default: break;
     }
 }
@@ -205,9 +207,10 @@ int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint
 
 /* ------------------------------------------------------------------------------- scheduler */
 
-void kvpy_free(void *memory)
+void kvpy_step_free(kvpy_step **place)
 {
-    free(memory);
+    free(*place);
+    *place = NULL;
 }
 
 /* Appends n_bytes at *at, which moves on to a multiple of 8. */
@@ -245,25 +248,24 @@ static kvpy_step *copy_step(const kvp_step *step)
     return copy;
 }
 
-kvpy_step *kvpy_sched_step(kvpy_object *object, int *out_status)
+int kvpy_sched_step(kvpy_object *object, kvpy_step **place)
 {
     kvp_step step;
-    kvpy_step *copy = NULL;
-    *out_status = kvpy_enter(object);
-    if (*out_status != KVP_OK)
-        return NULL;
-    *out_status = kvp_sched_step(cache_of(object), &step);
-    if (*out_status == KVP_OK) {
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_sched_step(cache_of(object), &step);
+    if (status == KVP_OK) {
         object->n_sampled = step.n_sampled;
-        copy = copy_step(&step);
-        if (copy == NULL) {
-            *out_status = KVP_E_NO_MEMORY;
+        *place = copy_step(&step);
+        if (*place == NULL) {
+            status = KVP_E_NO_MEMORY;
             if (step.n_seqs > 0) /* nobody knows of the step: its requests wait again */
                 (void)kvp_sched_fail(cache_of(object));
         }
     }
     kvpy_leave(object);
-    return copy;
+    return status;
 }
 
 int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
@@ -420,25 +422,31 @@ int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_ar
 
 /* ------------------------------------------------------------------------------- transfers */
 
-int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvp_sender **out_sender)
+int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvpy_object *out_sender)
 {
+    kvp_sender *sender;
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
     config->cache = cache_of(object);
-    status = kvp_sender_create(config, out_sender);
+    status = kvp_sender_create(config, &sender);
+    if (status == KVP_OK)
+        kvpy_own(out_sender, sender);
     kvpy_leave(object);
     return status;
 }
 
 int kvpy_receiver_create(kvpy_object *object, kvp_transfer_config *config,
-                         kvp_receiver **out_receiver)
+                         kvpy_object *out_receiver)
 {
+    kvp_receiver *receiver;
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
     config->cache = cache_of(object);
-    status = kvp_receiver_create(config, out_receiver);
+    status = kvp_receiver_create(config, &receiver);
+    if (status == KVP_OK)
+        kvpy_own(out_receiver, receiver);
     kvpy_leave(object);
     return status;
 }

@@ -10,7 +10,7 @@
  *   pointer  NULL: closed. Set to NULL under the lock, and then waits until no reader is inside
  *
  * generate.py writes a guarded twin kvpg_X of every public function kvp_X that takes such an
- * object. The kvpy_ functions are written by hand: they take apart a struct that would
+ * object, or that creates what an object holds. The kvpy_ functions are written by hand: they take apart a struct that would
  * cost more to fill in from Python than the call, and check lengths, which only Python knows. The
  * calls of calls.c do without cffi. */
 #ifndef KVPY_SHIM_H
@@ -38,7 +38,9 @@ enum {
     KVPY_OPLOG = 5,
     KVPY_MEMORY = 6,
     KVPY_KV_SENDER = 7,
-    KVPY_KV_RECEIVER = 8
+    KVPY_KV_RECEIVER = 8,
+    KVPY_TEAM = 9,
+    KVPY_LOOPBACK = 10
 };
 
 /* ------------------------------------------------------------------------------- the cache */
@@ -69,13 +71,14 @@ typedef struct kvpy_step {
     kvp_step step;
 } kvpy_step;
 
-kvpy_step *kvpy_sched_step(kvpy_object *object, int *out_status); /* free it with kvpy_free */
+/* A step's place, which has its destructor before there is a step; once for each place. */
+int kvpy_sched_step(kvpy_object *object, kvpy_step **place);
+void kvpy_step_free(kvpy_step **place);
 int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
                       uint32_t n_sampled, kvp_ended *out_ended, uint32_t capacity,
                       uint32_t *out_n_ended);
 int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
                        const int32_t *tokens, uint32_t n_samples);
-void kvpy_free(void *memory);
 
 /* ------------------------------------------------------------------------------- snapshots */
 
@@ -93,9 +96,9 @@ int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_ar
 /* ------------------------------------------------------------------------------- transfers */
 
 /* The cache is `object`'s, whatever config says. */
-int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvp_sender **out_sender);
+int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvpy_object *out_sender);
 int kvpy_receiver_create(kvpy_object *object, kvp_transfer_config *config,
-                         kvp_receiver **out_receiver);
+                         kvpy_object *out_receiver);
 
 /* One message, copied. KVP_E_TOO_LONG: more than the link takes, or than capacity. */
 int kvpy_link_post(const kvp_link *link, const void *bytes, size_t n_bytes);

@@ -7,10 +7,13 @@
 
 #include <kvpager/store.h>
 
-enum { KVPY_STORE = 0 };
+enum { KVPY_STORE = 0, KVPY_DIGESTER = 1 };
 
 /* kvpy_object_free; nothing in a forked child, which has no thread that could end the store's
  * operations. */
 void kvpy_store_free(kvpy_object *object);
+
+/* kvp_store_work, which other calls may run beside: KVP_E_BUSY if another thread does it. */
+int kvpy_store_work(kvpy_object *object, int *out_idle);
 
 #endif

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kvpager
+from kvpager._core import locked
 from kvpager import Cache, Copier, CsrLists, DenseLists, Layout, Memory
 
 
@@ -280,7 +281,7 @@ def test_attention_with_a_team() -> None:
     team = kvpager.AttnTeam(2)
     both = kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
     assert np.array_equal(alone, both)
-    with team._alone(), pytest.raises(kvpager.BusyError, match="team"):
+    with locked(team._o, "team"), pytest.raises(kvpager.BusyError, match="team"):
         kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
     for wrong in (0, -1, 2 ** 70, 1.5):
         with pytest.raises((TypeError, kvpager.ArgError), match="n_threads"):
