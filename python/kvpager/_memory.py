@@ -224,7 +224,7 @@ def _dlpack_range(name: str, tensor: Any) -> tuple[int, int, Any]:
         if dl.strides != NULL and dl.shape[i] != 1 and dl.strides[i] != expected:
             raise ArgError(f"{name}: the tensor is not contiguous")
         expected *= dl.shape[i]
-    n_bytes = expected * (dl.bits * dl.lanes + 7) // 8
+    n_bytes = (expected * dl.bits * dl.lanes + 7) // 8
     return int(ffi.cast("uintptr_t", dl.data)) + dl.byte_offset, n_bytes, (capsule, tensor)
 
 

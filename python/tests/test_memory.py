@@ -100,6 +100,28 @@ def test_dlpack_to_numpy() -> None:
     gc.collect()
 
 
+class Tensor:
+    """What has DLPack and nothing else."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.int64])
+def test_a_dlpack_tensor_has_the_bytes_that_it_has(dtype: Any) -> None:
+    made = layout(n_layers=1).arrange(kvpager.ORDER_CPU)
+    least, size = made.part("k").tensor_bytes, np.dtype(dtype).itemsize
+    Memory.wrap(made, [Tensor(np.zeros(least // size, dtype))])
+    with pytest.raises(kvpager.ArgError, match=rf"tensors\[0\]: has {least - size} bytes"):
+        Memory.wrap(made, [Tensor(np.zeros(least // size - 1, dtype))])
+
+
 def test_wrap_by_dlpack() -> None:
     """A tensor of another memory, by DLPack: in place when it is contiguous, refused when not."""
     made = layout(n_layers=1).arrange(kvpager.ORDER_APART_NHD)
