@@ -206,7 +206,7 @@ def digest_blocks(tokens: Ints, block_tokens: int, parent: bytes, *, first_posit
         status = lib.kvp_digest_blocks(digester, given, before, room)
     if status:
         fail(status, "digest_blocks", tokens=tokens, block_tokens=block_tokens,
-             first_position=first_position)
+             first_position=first_position, keys=keys)
     return out
 
 

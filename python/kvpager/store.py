@@ -8,11 +8,11 @@
         chain = store.Chain(model, prompt, record_blocks=disk.record_blocks, name="llama-8b")
         disk.put(chain[0], blocks)          # returns at once; blocks: buffers, one for each block
         ...
-        for operation in disk.poll():       # what has ended
+        for operation in disk.poll():       # what has ended; `for operation in disk` waits for all
             print(operation.op, operation.result)
 
 Needs libcrypto; where the package was built without it, importing this module is an ImportError.
-docs/PYTHON_STORE.md is the guide.
+docs/PYTHON.md, "Stores", is the guide.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ import numpy.typing as npt
 try:
     from ._store_native import ffi, lib
 except ModuleNotFoundError as _error:
-    raise ImportError("kvpager.store: this kvpager was built without stores, because libcrypto 3.0 "
-                      "was missing then. Install it (Debian: libssl-dev) and build kvpager again",
+    raise ImportError("kvpager.store: this kvpager was built without stores: libcrypto 3.0 was "
+                      "missing, or KVP_STORE was OFF. Install it (Debian: libssl-dev) and build "
+                      "kvpager again",
                       name=_error.name) from None
 except ImportError as _error:
     raise ImportError("kvpager.store: a library that stores need cannot be loaded (libcrypto, and "
@@ -61,8 +62,9 @@ from ._records import Slice as Slice
 from ._records import Window as Window
 from ._sequence import Key as Key
 from ._store_constants import *  # noqa: F403
-from ._store_constants import (SCAN_DIRECTORIES, STORE_CLOSED, STORE_DROP, STORE_EVICT, STORE_GET,
-                               STORE_HAVE, STORE_OK, STORE_PUT, STORE_SYNC)
+from ._store_constants import (FOUND_GOOD, FOUND_RACED, SCAN_DIRECTORIES, SCAN_PAYLOADS,
+                               STORE_CLOSED, STORE_DROP, STORE_EVICT, STORE_GET, STORE_HAVE,
+                               STORE_OK, STORE_PUT, STORE_SYNC)
 from ._store_records import STRUCTS as _STRUCTS
 from ._store_records import StoreCleaned as StoreCleaned
 from ._store_records import StoreRecord as StoreRecord
@@ -211,6 +213,7 @@ class Store(Uncopied):
         self._keep = keep  # what the operations that are out point to
         self._pid, self._numbers = os.getpid(), count(1)
         self._out: dict[int, Operation] = {}
+        self._unsure = False  # whether all that is in _out was begun
         # What poll is busy with, so that an exception in between loses nothing.
         self._polling, self._ended = threading.RLock(), list[Operation]()
         self._room, self._n = ffi.new("kvp_store_done[]", config.max_ops), ffi.new("uint32_t *")
@@ -303,8 +306,12 @@ class Store(Uncopied):
                **shown: Any) -> Operation:
         """One call of the library; what it points to is kept until it has ended."""
         object, at = self._object(), next(self._numbers)
-        self._keep[at], self._out[at] = keep, operation
-        status = getattr(lib, f"kvpg_store_{name}")(object, *arguments, at)
+        try:
+            self._keep[at], self._out[at] = keep, operation
+            status = getattr(lib, f"kvpg_store_{name}")(object, *arguments, at)
+        except BaseException:  # a signal's exception, before the call or after it
+            self._unsure = True
+            raise
         if status:
             del self._out[at], self._keep[at]
             fail(status, f"Store.{name}", **shown)
@@ -413,13 +420,10 @@ class Store(Uncopied):
     def __iter__(self) -> Iterator[Operation]:
         """Operations as they end, until none is out; where threads is 0, work."""
         while True:
-            queued = self.stats().queued
             ended = self.poll()
             yield from ended
-            if not queued and not ended:
+            if not ended and not self._proceed(inf):
                 return
-            if not ended:
-                self._proceed(inf)
 
     @property
     def n_out(self) -> int:
@@ -451,12 +455,19 @@ class Store(Uncopied):
             if time.monotonic() >= until:
                 return False
 
-    def _proceed(self, until: float) -> None:
-        """Waits for a completion, or works for one."""
+    def _proceed(self, until: float) -> bool:
+        """Waits for a completion, or works for one. False: nothing is out."""
+        if not self._out:
+            return False
         if self._threads == 0:
-            self.work()
+            idle = self.work()
         else:
-            self.wait(max(0.0, until - time.monotonic()))
+            idle = not self.wait(max(0.0, min(until - time.monotonic(), 0.1 if self._unsure else inf)))
+        if self._unsure and idle and not self.stats().queued and not self.wait(0):
+            self._unsure = False  # what seems to be out was never begun
+            self._out.clear()
+            self._keep.clear()
+        return True
 
     def work(self) -> bool:
         """The store's work, where threads is 0: begin what was accepted and end what is done. True:
@@ -473,11 +484,9 @@ class Store(Uncopied):
         is 0, work. Gives what has ended."""
         until, ended = _until(timeout), list[Operation]()
         while True:
-            queued = self.stats().queued
             ended += self.poll()
-            if queued == 0 or time.monotonic() >= until:
+            if time.monotonic() >= until or not self._proceed(until):
                 return ended
-            self._proceed(until)
 
     # ------------------------------------------------------------------------------ statistics
 
@@ -629,6 +638,45 @@ def scan(url: str | os.PathLike[str], *, depth: int = SCAN_DIRECTORIES, space: i
         raise told.error
     if status:
         _refused(status, "scan", why, url=url)
+
+
+class Verified(NamedTuple):
+    """What verify found.
+
+    directories  all of them
+    good         records that are whole
+    raced        records that their writer replaced meanwhile
+    bad          (path of the directory, record) of those that cannot be used; why:
+                 found_name(record.found)
+    """
+
+    directories: list[StoreDirectory]
+    good: int
+    raced: int
+    bad: list[tuple[str, StoreRecord]]
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything can be used."""
+        return not self.bad and not any(one.status for one in self.directories)
+
+
+def verify(url: str | os.PathLike[str], *, space: int | None = None,
+           secret: bytes = b"") -> Verified:
+    """Read and check every record of a file store, also while engines use it: scan with
+    SCAN_PAYLOADS. Nothing is written."""
+    directories, found = list[StoreDirectory](), list[tuple[str, StoreRecord]]()
+    n = {FOUND_GOOD: 0, FOUND_RACED: 0}
+
+    def record(one: StoreRecord) -> None:
+        if one.found in n:
+            n[one.found] += 1
+        else:
+            found.append((directories[-1].path, one))
+
+    scan(url, depth=SCAN_PAYLOADS, space=space, secret=secret, directory=directories.append,
+         record=record)
+    return Verified(directories, n[FOUND_GOOD], n[FOUND_RACED], found)
 
 
 def clean(url: str | os.PathLike[str], *, space: int | None,
