@@ -41,6 +41,9 @@ READERS = ["kvp_cache_stats", "kvp_events_read", "kvp_store_stats_get", "kvp_sto
 
 # Headers of libkvpager_store, and what of it keeps the interpreter's lock.
 STORE_HEADERS = ("identity.h", "store.h")
+# Of libkvpager_store too: it takes a cache of the one module and a store of the other, and is not
+# here yet (test_api.py has it as an exception).
+NOT_YET = ("spill.h",)
 STORE_SHORT = ["kvpg_store_put", "kvpg_store_get", "kvpg_store_have", "kvpg_store_drop",
                "kvpg_store_evict", "kvpg_store_sync", "kvpg_store_poll", "kvpg_store_stats_get",
                "kvpg_store_record_blocks", "kvpg_store_fd", "kvpy_object_is_open", "kvp_bad_name",
@@ -99,7 +102,7 @@ def without_bodies(text: str) -> str:
 def headers(include: pathlib.Path) -> list[pathlib.Path]:
     """Those of libkvpager."""
     return [header for header in sorted((include / "kvpager").glob("*.h"))
-            if header.name not in STORE_HEADERS]
+            if header.name not in STORE_HEADERS + NOT_YET]
 
 
 def macros(of: list[pathlib.Path]) -> tuple[list[str], dict[str, str]]:

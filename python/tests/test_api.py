@@ -32,9 +32,15 @@ STORE_HEADERS = ("identity.h", "store.h")
 NOT_SET = {"struct_size", "now", "now_context", "rope_bytes", "draft_bytes"}
 
 
+# Headers without a Python name.
+NOT_YET = {"spill.h": "takes a cache of kvpager._native and a store of kvpager._store_native: a guard "
+                      "over both modules is missing"}
+
+
 def public_headers() -> list[pathlib.Path]:
     """Of the libraries that the wheel contains: kvpager/ucx/link.h is of another one."""
-    return list((PYTHON.parent / "include" / "kvpager").glob("*.h"))
+    return [header for header in (PYTHON.parent / "include" / "kvpager").glob("*.h")
+            if header.name not in NOT_YET]
 
 
 def functions_of(headers: list[pathlib.Path]) -> set[str]:
