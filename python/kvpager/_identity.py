@@ -344,7 +344,7 @@ class Chain:
         self.digests = digest_blocks(self.tokens, model.block_tokens,
                                      digest_root(self.fingerprint, name, epoch), keys=self.extra)
         self.digests.flags.writeable = False
-        self._keys: dict[int, list[bytes]] = {}
+        self._keys: dict[int, tuple[bytes, ...]] = {}
 
     def __len__(self) -> int:
         return len(self.digests) // self.record_blocks
@@ -355,12 +355,13 @@ class Chain:
     def __iter__(self) -> Iterator[Identity]:
         return (self.identity(i) for i in range(len(self)))
 
-    def keys(self, group: int = 0) -> list[bytes]:
+    def keys(self, group: int = 0) -> tuple[bytes, ...]:
         """The keys of the records of a layer group, for `have` and `drop`."""
         made = self._keys.get(group)
         if made is None:
             last = self.digests[self.record_blocks - 1::self.record_blocks]
-            made = [record_key(digest.tobytes(), self.model.rank(), group) for digest in last]
+            rank = self.model.rank()
+            made = tuple(record_key(digest.tobytes(), rank, group) for digest in last)
             self._keys[group] = made
         return made
 

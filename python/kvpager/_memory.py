@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (F32, NULL, F32Array, Ints, Struct, Uncopied, bad_number, bare, bytes_in,
-                    close, contiguous, fail, i32, instance, listed, number, owned, pointer, real,
+                    calls, close, contiguous, fail, i32, instance, listed, number, owned, pointer, real,
                     set_fields, struct_dtype, text_of)
 from ._errors import ArgError
 from ._native import ffi, lib
@@ -35,9 +35,6 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     c.F32: np.dtype(np.float32), c.F16: np.dtype(np.float16), c.BF16: np.dtype(np.uint16),
     c.INT8: np.dtype(np.int8), c.E4M3: np.dtype(np.uint8)}
 
-_capsule_new = ctypes.pythonapi.PyCapsule_New
-_capsule_new.restype, _capsule_new.argtypes = ctypes.py_object, [
-    ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [
     ctypes.py_object, ctypes.c_char_p]
@@ -204,13 +201,7 @@ class Tensor:
             raise BufferError("stream: memory of the CPU has none")
         if copy:
             raise BufferError("copy: only views are given out")
-        managed = lib.kvpy_dl_new(id(self), ffi.cast("void *", self._address), self.type,
-                                  len(self.shape), ffi.new("int64_t[]", self.shape),
-                                  ffi.new("int64_t[]", self.strides))
-        if managed == NULL:
-            raise MemoryError
-        return _capsule_new(int(ffi.cast("uintptr_t", managed)), b"dltensor",
-                            int(ffi.cast("uintptr_t", lib.kvpy_dl_capsule_free)))
+        return calls.dlpack(self, self._address, self.type, self.shape, self.strides)
 
 
 def _dlpack_range(name: str, tensor: Any) -> tuple[int, int, Any]:

@@ -20,13 +20,13 @@ enum {
 
 #ifndef KVPY_CDEF
 typedef struct kvpy_object {
-    void *_Atomic pointer; /* NULL: nothing was created yet, or it is closed */
+    void *_Atomic pointer;     /* NULL: nothing was created yet, or it is closed */
     struct kvpy_object *owner; /* whose lock counts; NULL: its own */
     atomic_int lock;
     atomic_int readers;
     atomic_int working; /* a store's: 1 while a thread does its work */
-    int kind;   /* KVPY_CACHE ... */
-    pid_t pid;  /* of the process that made it */
+    int kind;           /* KVPY_CACHE ... */
+    pid_t pid;          /* of the process that made it */
     void *held; /* a Python object that must outlive this one: an owner, an arena, memories. Not by
                    a reference in Python: the cycle collector frees what refers to each other in any
                    order */

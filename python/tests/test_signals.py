@@ -213,3 +213,16 @@ def test_a_lock_is_given_back_at_every_step() -> None:
                 break
             at += 1
         assert at > 20
+
+
+def test_a_dlpack_capsule_holds_its_tensor_once() -> None:
+    tensor, at = World().memory.layer(0).tensor(k.K), 1
+    held = sys.getrefcount(tensor)
+    while interrupted(at, tensor.__dlpack__):
+        assert sys.getrefcount(tensor) == held, f"step {at} keeps the tensor"
+        at += 1
+    assert at > 5 and sys.getrefcount(tensor) == held
+    capsule = tensor.__dlpack__()
+    assert sys.getrefcount(tensor) == held + 1
+    del capsule
+    assert sys.getrefcount(tensor) == held

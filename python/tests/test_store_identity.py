@@ -178,7 +178,7 @@ def test_a_chain_is_the_prompt_s_records() -> None:
         records = store.Chain(made, tokens, record_blocks=R, name=name, epoch=3, keys=keys)
         assert len(records) == 3 and len(list(records)) == 3  # 30 tokens: 7 blocks: 3 records
         digests = chain(root(fingerprint(made), b"tenant", 3), tokens, S, 0, keys)
-        expected = [key_of(digests[R * i + R - 1], group, made.rank()) for i in range(3)]
+        expected = tuple(key_of(digests[R * i + R - 1], group, made.rank()) for i in range(3))
         assert records.keys(group) == expected
         for i in range(3):
             one = records.identity(i, group)
