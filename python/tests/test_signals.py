@@ -226,3 +226,24 @@ def test_a_dlpack_capsule_holds_its_tensor_once() -> None:
     assert sys.getrefcount(tensor) == held + 1
     del capsule
     assert sys.getrefcount(tensor) == held
+
+
+def test_no_operation_is_lost_at_any_step_of_a_poll() -> None:
+    if store is None:
+        pytest.skip("built without stores")
+    at, more = 1, True
+    with store.Store.open("memory:?size=16MiB", fingerprint=bytes(range(32)), block_bytes=[4096],
+                          threads=0) as place:
+        while more:
+            begun = [place.sync() for _ in range(3)]
+            place.work()
+            more = interrupted(at, place.poll)
+            place.poll()
+            assert [one.ok for one in begun] == [True] * 3, f"step {at}"
+            assert place.n_out == 0 and not place._keep
+            at += 1
+            more = more or at < 40
+        for at in range(1, 40):  # and what was not begun is not waited for
+            interrupted(at, place.sync)
+            list(place)
+            assert place.n_out == 0 and not place._keep, f"step {at}"
