@@ -25,7 +25,7 @@ def test_the_page_runs(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     page = DOCS / name
     if "kvpager import store" in page.read_text():
-        pytest.importorskip("kvpager.store")
+        pytest.importorskip("kvpager.store", exc_type=ImportError)
     blocks = re.findall(r"^```(python|text)\n(.*?)^```", page.read_text(),
                         re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
@@ -58,7 +58,7 @@ def test_the_first_example_runs(name: str) -> None:
 
 
 def test_the_example_of_stores_runs() -> None:
-    pytest.importorskip("kvpager.store")
+    pytest.importorskip("kvpager.store", exc_type=ImportError)
     page = pathlib.Path(__file__).parents[1] / "README.md"
     first, second = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     shown = re.findall(r"^    (\d of 2 records were there)$", page.read_text(), re.MULTILINE)

@@ -22,7 +22,7 @@ import pytest
 
 import kvpager as k
 
-store = pytest.importorskip("kvpager.store")
+store = pytest.importorskip("kvpager.store", exc_type=ImportError)
 
 S, R, BLOCK = 4, 2, 96  # tokens of a block, blocks of a record, bytes of a block
 MODEL = store.FingerprintInput(weights=bytes(range(32)), compute_type="bf16", type=k.BF16, k_size=8,

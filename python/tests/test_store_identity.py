@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import kvpager as k
 
-store = pytest.importorskip("kvpager.store")
+store = pytest.importorskip("kvpager.store", exc_type=ImportError)
 Key, Slice, Window = k.Key, k.Slice, k.Window
 
 

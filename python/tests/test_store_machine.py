@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import kvpager as k
 
-store = pytest.importorskip("kvpager.store")
+store = pytest.importorskip("kvpager.store", exc_type=ImportError)
 
 S, R, BLOCK, DEPTH = 4, 2, 48, 4
 MODEL = store.FingerprintInput(weights=bytes(range(32)), compute_type="bf16", type=k.BF16, k_size=8,
