@@ -50,6 +50,7 @@ if [ -n "$library" ]; then
     if [ -e "$store" ]; then
         parts+=("$store")
         how+=(--config-settings "cmake.define.KVP_STORE_LIBRARY=$store")
+        export KVP_PYTHON_STORES=1 # a test sees to it that they are there
     fi
 else
     parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")
