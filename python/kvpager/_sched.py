@@ -87,20 +87,19 @@ class Scheduler(Uncopied):
     """
 
     def __init__(self, cache: Cache, **config: Unpack[SchedConfigFields]) -> None:
-        made, out = ffi.new("kvp_sched_config *"), ffi.new("kvp_sched **")
+        made = ffi.new("kvp_sched_config *")
         lib.kvp_sched_config_init(made)
         set_fields(made, config, "Scheduler")
-        status = lib.kvpg_sched_create(made, object_of(cache), NULL, 0, out)
-        if status:
-            said = why(status, lib.kvpg_sched_config_check, made, object_of(cache))
-            raise error_of(status, "Scheduler", dict(config), said=said)
-        self._o = owned(out[0], lib.KVPY_SCHED, cache._o)
-        self.cache = cache
+        self._o, self.cache = owned(lib.KVPY_SCHED, object_of(cache)), cache
         # What a request borrows until it has ended: hashes, keys, ranges.
         self._borrowed: dict[int, Prompt] = {}
+        cache._children.add(self)
+        status = lib.kvpg_sched_create(made, cache._o, NULL, 0, self._o)
+        if status:
+            said = why(status, lib.kvpg_sched_config_check, made, cache._o)
+            raise error_of(status, "Scheduler", dict(config), said=said)
         samples = made.max_samples or made.max_requests
         self._ended = np.empty(samples + made.max_requests, ENDED_DTYPE)
-        cache._children.add(self)
 
     def __enter__(self) -> Scheduler:
         return self
@@ -183,14 +182,12 @@ class Scheduler(Uncopied):
 
     def step(self) -> Step:
         """Make the next step: choose, extend, preempt, swap in, admit."""
-        out = ffi.new("int *")
-        block = lib.kvpy_sched_step(self._o, out)
-        if out[0]:
-            self._fail(out[0], "Scheduler.step")
-        try:
-            step = _step_of(block)
-        finally:
-            lib.kvpy_free(block)
+        place = ffi.gc(ffi.new("kvpy_step **"), lib.kvpy_step_free)
+        status = lib.kvpy_sched_step(self._o, place)
+        if status:
+            self._fail(status, "Scheduler.step")
+        step = _step_of(place[0])
+        lib.kvpy_step_free(place)
         self._forget(step.ended)
         return step
 
