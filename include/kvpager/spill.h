@@ -312,15 +312,17 @@ KVP_API kvp_status kvp_spill_drop(kvp_spill *spill, kvp_ns ns, const kvp_prompt 
 KVP_API kvp_status kvp_spill_work(kvp_spill *spill, uint64_t now_ns, kvp_spill_answer *out_answers,
                                   uint32_t capacity, uint32_t *out_n_answers);
 
-/* Write what is worth most before the process ends: cached blocks of the host, those that would be
- * evicted last before the others, each with the records before it. Then the store is synced. Call
- * it, with kvp_spill_work and kvp_store_wait in between, until it does not give KVP_E_AGAIN. The
- * limits of writing hold, put_bytes_s and put_bytes_day too.
+/* Write what is worth most before the process ends: cached blocks, those that would be evicted last
+ * before the others, each with the records before it. The device's are mirrored first, as far as
+ * the host has room. Then the store is synced. Call it until it does not give KVP_E_AGAIN; in
+ * between call kvp_spill_work and kvp_store_wait, run the plan, and report it. The limits of
+ * writing hold.
  *
  * Takes:   deadline_ns  nothing more is begun after it; the sync is
  * Returns: KVP_OK: all is written that could be, and synced; KVP_E_AGAIN: call again; KVP_E_IO: the
  *          sync failed; KVP_E_STATE: the deadline was over before all was written; it is synced
- * Thread:  cache. Cost: O(host blocks) at the first call, then O(tokens) of one prefix a call
+ * Thread:  cache. Cost: O(blocks) at the first call, then O(tokens) of one prefix a call, and of
+ *          each of its blocks that is going to be written
  */
 KVP_API kvp_status kvp_spill_flush(kvp_spill *spill, uint64_t now_ns, uint64_t deadline_ns);
 

@@ -76,7 +76,7 @@ static kvp_status drop_records(kvp_spill *spill, const struct kvpi_spill_space *
         return status;
     }
     for (uint32_t i = 0; i < n; i++) {
-        kvpi_known_remove(spill, &spill->drop.keys[i]);
+        kvpi_records_forget(spill, &spill->drop.keys[i]);
     }
     void_asks(spill, space->serial, first, &spill->digests[(first + 1) * spill->record_blocks - 1]);
     /* Others may have gone on from what is wrong, and what they computed be on its way. */

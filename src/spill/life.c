@@ -244,6 +244,21 @@ static int take_others(kvp_spill *spill)
     spill->keys = take(&failed, config->max_keys, 1, sizeof(*spill->keys));
     spill->key_bytes = take(&failed, config->max_keys, 1, KVP_KEY_MAX_BYTES);
     spill->rows = take(&failed, spill->cache.n_groups, spill->max_entries, sizeof(*spill->rows));
+    spill->flush.mask = 1;
+    while (spill->flush.mask < 2 * (uint64_t)spill->cache.host_blocks) {
+        spill->flush.mask = spill->flush.mask * 2 + 1;
+    }
+    spill->flush.blocks =
+        take(&failed,
+             spill->cache.n_blocks > spill->cache.host_blocks ? spill->cache.n_blocks
+                                                              : spill->cache.host_blocks,
+             1, sizeof(*spill->flush.blocks));
+    spill->flush.index =
+        take(&failed, (size_t)spill->flush.mask + 1, 1, sizeof(*spill->flush.index));
+    spill->flush.tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->flush.tokens));
+    spill->flush.hashes = take(&failed, config->max_tokens / spill->cache.unit_tokens, 1,
+                               sizeof(*spill->flush.hashes));
+    spill->flush.keys = take(&failed, config->max_keys, 1, sizeof(*spill->flush.keys));
     spill->feasible = take(&failed, spill->max_records, 1, 1);
     spill->whole = take(&failed, spill->max_entries, 1, 1);
     return !failed;
@@ -311,6 +326,11 @@ static void free_spill(kvp_spill *spill)
     free(spill->keys);
     free(spill->key_bytes);
     free(spill->rows);
+    free(spill->flush.blocks);
+    free(spill->flush.index);
+    free(spill->flush.tokens);
+    free(spill->flush.hashes);
+    free(spill->flush.keys);
     free(spill->feasible);
     free(spill->whole);
     kvp_digester_destroy(spill->digester);

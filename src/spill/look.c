@@ -6,9 +6,9 @@ static void note_known(kvp_spill *spill, const struct kvpi_spill_ask *ask)
 {
     for (uint32_t i = 0; i < ask->n_lookups; i++) {
         if (ask->bits[i / 64] >> i % 64 & 1) {
-            kvpi_known_add(spill, &ask->lookups[i]);
+            kvpi_records_know(spill, &ask->lookups[i]);
         } else {
-            kvpi_known_remove(spill, &ask->lookups[i]);
+            kvpi_records_forget(spill, &ask->lookups[i]);
         }
     }
 }

@@ -77,6 +77,10 @@ static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t rec
             return 0;
         }
         put->hashes[i] = origin.hash;
+        if (offer->prefix->is_unproven &&
+            !kvpi_prove_block(spill, offer->prefix, row[i], origin.n_tokens)) {
+            return 0;
+        }
     }
     if (offer->prefix->tier == KVP_HOST) {
         memcpy(put->blocks, row, spill->record_blocks * sizeof(*row));
@@ -169,7 +173,7 @@ static kvp_status key_of(kvp_spill *spill, const struct offer *offer, uint32_t r
 /* Is the record stored, or on its way? */
 static int is_done(kvp_spill *spill, const kvp_digest *key)
 {
-    return kvpi_known_has(spill, key) || kvpi_writes_find(spill, key) != NULL;
+    return kvpi_records_is_known(spill, key) || kvpi_writes_find(spill, key) != NULL;
 }
 
 /* Behind the last record that is done. */

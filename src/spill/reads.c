@@ -35,6 +35,28 @@ static uint32_t count_to_read(const kvp_spill *spill, const struct kvpi_spill_as
 
 /* ---------------------------------------------------------------------------------------- begin */
 
+/* Does another ask load some of this one's records? All digests of a prefix stand in the digest of
+ * its end: the first record of the other is one of ours, or none is. */
+static int is_shared(const struct kvpi_spill_ask *ask, const struct kvpi_spill_ask *other,
+                     uint32_t n_records)
+{
+    return other != ask && other->state == KVPI_ASK_LOADING && other->space == ask->space &&
+           other->start < n_records &&
+           memcmp(&other->digests[other->start], &ask->digests[other->start], sizeof(kvp_digest)) ==
+               0;
+}
+
+static int is_any_shared(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
+                         uint32_t n_records)
+{
+    for (uint32_t i = 0; i < spill->n_queue; i++) {
+        if (is_shared(ask, &spill->asks[spill->queue[i]], n_records)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Is there room for the loads? Asking the cache would evict, and a load that finds no room for the
  * next group would have evicted for nothing. */
 static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask)
@@ -95,17 +117,12 @@ static kvp_status begin_group(kvp_spill *spill, struct kvpi_spill_ask *ask, uint
                : begin_range(spill, ask, group, (kvp_range){kept.recent, kept.n}, n_elsewhere);
 }
 
-/* The ask waits for the loads of others that bring some of its records. All digests of a prefix
- * stand in the digest of its end: the others' first record is ours, or none of theirs is. */
-static void note_shared(kvp_spill *spill, struct kvpi_spill_ask *ask)
+/* The ask waits for the loads of others that bring some of its records. */
+static void note_shared(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_records)
 {
     for (uint32_t i = 0; i < spill->n_queue; i++) {
         const uint32_t number = spill->queue[i];
-        const struct kvpi_spill_ask *other = &spill->asks[number];
-        if (other != ask && other->state == KVPI_ASK_LOADING && other->space == ask->space &&
-            other->start < ask->end / spill->cache.n_groups &&
-            memcmp(&other->digests[other->start], &ask->digests[other->start],
-                   sizeof(kvp_digest)) == 0) {
+        if (is_shared(ask, &spill->asks[number], n_records)) {
             ask->on[number / 64] |= UINT64_C(1) << number % 64;
             ask->n_shared++;
         }
@@ -130,8 +147,11 @@ static void measure_reads(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t
 
 kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_tokens)
 {
+    const uint32_t n_records = n_tokens / spill->record_tokens;
     uint32_t n_elsewhere = 0;
-    kvp_status status = has_room(spill, ask) ? KVP_OK : KVP_E_AGAIN;
+    /* Whoever shares a load may need fewer blocks: only trying tells. */
+    kvp_status status =
+        is_any_shared(spill, ask, n_records) || has_room(spill, ask) ? KVP_OK : KVP_E_AGAIN;
     ask->n_loads = 0;
     ask->after = ask->left_bytes = 0;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
@@ -141,9 +161,9 @@ kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
         cancel_loads(spill, ask);
         return status == KVP_E_NO_BLOCKS ? KVP_E_AGAIN : status;
     }
-    measure_reads(spill, ask, n_tokens / spill->record_tokens);
+    measure_reads(spill, ask, n_records);
     if (n_elsewhere > 0) {
-        note_shared(spill, ask);
+        note_shared(spill, ask, n_records);
     }
     ask->state = KVPI_ASK_LOADING;
     return KVP_OK;
@@ -300,7 +320,7 @@ void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result)
     } else {
         fail_reads(spill, ask);
         if (kvpi_records_key(spill, &get->identity.digest, get->group, &key) == KVP_OK) {
-            kvpi_known_remove(spill, &key);
+            kvpi_records_forget(spill, &key);
         }
     }
     ask->left_bytes -= n_bytes;

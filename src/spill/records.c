@@ -1,4 +1,5 @@
-/* spill_records: which record has which entries, and what it is known by. */
+/* spill_records: which record has which entries, what it is known by, and which ones the store is
+ * thought to have. */
 #include "spill/state.h"
 
 #include <string.h>
@@ -76,4 +77,41 @@ kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spi
 kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const kvp_hash_input *of)
 {
     return kvp_digest_blocks(spill->digester, of, root, spill->digests);
+}
+
+/* ---------------------------------------------------------------------------------------- known
+ *
+ * A table with one place for each hash of a key. What is there is replaced. A wrong answer costs a
+ * record that is not written, or a put that ends with KVP_STORE_KNOWN; never wrong KV. */
+
+/* A key is a SHA-256: its bytes are as good as a hash. Zero is an empty place. */
+static uint64_t mark_of(const kvp_digest *key)
+{
+    uint64_t mark;
+    memcpy(&mark, key->bytes, sizeof(mark));
+    return mark | 1;
+}
+
+static uint64_t *place_of(const kvp_spill *spill, const kvp_digest *key)
+{
+    uint32_t place;
+    memcpy(&place, key->bytes + 8, sizeof(place));
+    return &spill->known[place & spill->known_mask];
+}
+
+void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
+{
+    *place_of(spill, key) = mark_of(key);
+}
+
+void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
+{
+    if (kvpi_records_is_known(spill, key)) {
+        *place_of(spill, key) = 0;
+    }
+}
+
+int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
+{
+    return *place_of(spill, key) == mark_of(key);
 }

@@ -173,12 +173,29 @@ struct kvpi_spill_drop {
     uint32_t is_out;
 };
 
+/* What kvp_spill_flush has come to. */
+enum {
+    KVPI_FLUSH_IDLE,
+    KVPI_FLUSH_MIRROR, /* device blocks are copied to the host */
+    KVPI_FLUSH_COPIES, /* the copies run */
+    KVPI_FLUSH_OFFER,
+    KVPI_FLUSH_DRAIN, /* puts end */
+    KVPI_FLUSH_SYNC,
+    KVPI_FLUSH_SYNCED
+};
+
 struct kvpi_spill_flush {
     uint32_t state;
-    uint32_t n_blocks;
-    uint32_t next;
+    uint32_t n_blocks; /* that are left, the next one last; MIRROR: all of them */
+    uint32_t next;     /* MIRROR */
+    uint32_t is_late;
     uint32_t result;
-    int32_t *blocks; /* [host_blocks] the next one first */
+    uint32_t mask;    /* of index */
+    int32_t *blocks;  /* [max of n_blocks, host_blocks] the coldest first */
+    int32_t *index;   /* [mask + 1] host blocks by hash and group; 0: none */
+    int32_t *tokens;  /* [max_tokens] */
+    kvp_hash *hashes; /* [max_tokens / U] */
+    kvp_key *keys;    /* [max_keys] */
 };
 
 /* A prefix whose records may be written: tokens, keys and rows are in the scratch arrays. */
@@ -186,7 +203,8 @@ struct kvpi_spill_prefix {
     const struct kvpi_spill_space *space;
     uint32_t n_tokens; /* of whole records */
     uint32_t n_keys;
-    uint32_t tier; /* of the rows */
+    uint32_t tier;        /* of the rows */
+    uint32_t is_unproven; /* 1: the rows were found by hashes */
 };
 
 struct kvp_spill {
@@ -251,10 +269,10 @@ static inline uint32_t kvpi_spill_min(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* known.c */
-void kvpi_known_add(kvp_spill *spill, const kvp_digest *key);
-void kvpi_known_remove(kvp_spill *spill, const kvp_digest *key);
-int kvpi_known_has(const kvp_spill *spill, const kvp_digest *key);
+/* records.c: is a record thought to be stored? */
+void kvpi_records_know(kvp_spill *spill, const kvp_digest *key);
+void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key);
+int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key);
 
 /* rates.c */
 
@@ -355,6 +373,16 @@ kvp_status kvpi_offer_prefix(kvp_spill *spill, const struct kvpi_spill_prefix *p
 /* 0: records are to be dropped, and the store has no place for it now. */
 int kvpi_drop_work(kvp_spill *spill);
 void kvpi_drop_ended(kvp_spill *spill);
+
+/* prove.c */
+
+/* Is the content of a host block that of the first n_tokens tokens of the prefix, keys and all? */
+int kvpi_prove_block(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix, int32_t block,
+                     uint32_t n_tokens);
+/* Find the rows of a prefix by hashes, among the host blocks that were indexed. */
+void kvpi_prove_index(kvp_spill *spill);
+kvp_status kvpi_prove_rows(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                           const kvp_hash *root);
 
 /* flush.c */
 void kvpi_flush_synced(kvp_spill *spill, uint32_t result);

@@ -112,6 +112,7 @@ kvp_status kvp_spill_stop(kvp_spill *spill, uint64_t now_ns)
         return KVP_E_AGAIN;
     }
     spill->is_stopping = 0;
+    spill->flush.state = KVPI_FLUSH_IDLE;
     return KVP_OK;
 }
 

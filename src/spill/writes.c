@@ -170,7 +170,7 @@ static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t r
     spill->stats.written += result == KVP_STORE_OK;
     spill->stats.written_bytes += result == KVP_STORE_OK ? put->bytes : 0;
     spill->stats.known += result == KVP_STORE_KNOWN;
-    kvpi_known_add(spill, &put->key);
+    kvpi_records_know(spill, &put->key);
     release_children(spill, put);
     end_put(spill, put);
 }
@@ -178,7 +178,7 @@ static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t r
 static void end_failed(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
 {
     if (result == KVP_STORE_NO_PARENT) {
-        kvpi_known_remove(spill, &put->identity.parent);
+        kvpi_records_forget(spill, &put->identity.parent);
     }
     spill->stats.put_failed++;
     end_put(spill, put);
@@ -192,7 +192,7 @@ void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
     spill->is_broken |=
         kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks) != KVP_OK;
     if (is_there && (content != READY || put->is_doomed)) {
-        kvpi_known_remove(spill, &put->key);
+        kvpi_records_forget(spill, &put->key);
         put->state = KVPI_PUT_TAKING_BACK;
         put->is_out = 0;
         spill->stats.taken_back++;

@@ -1,6 +1,6 @@
-/* Random engines over a cache, a store that lies, and a spill between them. Whatever the store does,
- * each KV that an engine reads is the KV of its tokens, each request is answered once, limits hold,
- * and nothing stays lent.
+/* Random engines over a cache, a store that lies, and a spill between them. Whatever the store
+ * does, each KV that an engine reads is the KV of its tokens, each request is answered once, limits
+ * hold, and nothing stays lent.
  *
  *   test_spill_random [FIRST [SEEDS [STEPS]]] */
 #include <inttypes.h>
@@ -37,6 +37,8 @@ typedef struct totals {
     uint64_t bad_computations;
     uint64_t flushes;
     uint64_t resets;
+    uint64_t flushed;
+    uint64_t flushed_late;
     uint64_t aborted;
     kvp_spill_stats stats;
 } totals;
@@ -58,7 +60,7 @@ static void bad(engine *e, const char *what)
     verdict_bad(&e->w.verdict, "%s", what);
 }
 
-/* ---------------------------------------------------------------------------------------- options */
+/* -------------------------------------------------------------------------------------- options */
 
 static void draw_windows(engine *e, world_options *o)
 {
@@ -99,7 +101,7 @@ static void draw_options(engine *e, world_options *o)
     liar.delay = below(e, 90);
 }
 
-/* ------------------------------------------------------------------------------------------ lines */
+/* ---------------------------------------------------------------------------------------- lines */
 
 static void draw_line(engine *e, world_line *line)
 {
@@ -129,7 +131,7 @@ static void draw_documents(engine *e)
             e->documents[d][p] = p < 16 * (d % 2) ? (int32_t)(p % 3) : (int32_t)below(e, 3);
 }
 
-/* --------------------------------------------------------------------------------------- requests */
+/* ------------------------------------------------------------------------------------- requests */
 
 static asker *find(engine *e, int state)
 {
@@ -208,7 +210,7 @@ static void abort_one(engine *e)
     seen.aborted++;
 }
 
-/* ------------------------------------------------------------------------------------------- work */
+/* ----------------------------------------------------------------------------------------- work */
 
 static void check_limits(engine *e)
 {
@@ -298,7 +300,7 @@ static void compute_badly(engine *e)
         bad(e, "kvp_seq_invalidate");
 }
 
-/* --------------------------------------------------------------------------------------- stop, run */
+/* ------------------------------------------------------------------------------------ stop, run */
 
 static void stop(engine *e)
 {
@@ -316,8 +318,25 @@ static void stop(engine *e)
         bad(e, "it has stopped, and blocks are lent");
 }
 
+/* As before the process ends. */
+static void flush_all(engine *e)
+{
+    const uint64_t deadline_ns = e->w.now + below(e, 1000000000);
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < 3000 && status == KVP_E_AGAIN && !e->w.verdict.is_bad; i++) {
+        status = kvp_spill_flush(e->w.spill, e->w.now, deadline_ns);
+        some_work(e);
+    }
+    if (status != KVP_OK && status != KVP_E_STATE && status != KVP_E_IO)
+        bad(e, "kvp_spill_flush does not end");
+    seen.flushed += status == KVP_OK;
+    seen.flushed_late += status == KVP_E_STATE;
+}
+
 static void reset(engine *e)
 {
+    if (percent(e, 50))
+        flush_all(e);
     stop(e);
     for (uint32_t i = 0; i < REQUESTS; i++)
         e->requests[i].state = e->requests[i].state == OPEN ? IDLE : e->requests[i].state;
@@ -385,7 +404,7 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
     return e->sum * 1000003 + stats.loaded * 1009 + stats.written + e->w.n_read * 7 + 1;
 }
 
-/* ----------------------------------------------------------------------------------------- verdict */
+/* -------------------------------------------------------------------------------------- verdict */
 
 static int happened(const char *what, uint64_t n)
 {
@@ -416,6 +435,8 @@ static int tell_all(void)
     all &= happened("flushes", seen.flushes);
     all &= happened("resets", seen.resets);
     all &= happened("aborted", seen.aborted);
+    all &= happened("all was written before an end", seen.flushed);
+    all &= happened("or not in time", seen.flushed_late);
     for (uint32_t i = 0; i < LIAR_FAULTS; i++)
         all &= liar.n_faults[i] > 0;
     return all;
