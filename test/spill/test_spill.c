@@ -272,7 +272,7 @@ static void what_is_over_a_budget_is_left_out(void **state)
     world w;
     world_defaults(&options);
     options.policy = KVP_SPILL_THROUGH;
-    options.more.put_bytes_s = 64 * 3; /* three records */
+    options.more.put_bytes_s = 64 * 3 + 32; /* three records, and a half */
     options.more.put_bytes_day = 64 * 5;
     open_world(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);

@@ -390,6 +390,7 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
     draw_options(e, &options);
     draw_documents(e);
     world_open(&e->w, &options);
+    e->w.is_lazy = percent(e, 70);
     for (uint32_t i = 0; i < n_steps && !e->w.verdict.is_bad; i++)
         step(e);
     if (!e->w.verdict.is_bad)

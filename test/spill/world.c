@@ -267,12 +267,14 @@ kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
     const uint32_t step = 3 * w->options.block_tokens;
     for (uint32_t at = out_info->hit_tokens; at < line->n_tokens && !w->verdict.is_bad;) {
         const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
+        world_run(w);
         write_kv(w, *out_seq, line, (kvp_range){at, at + n});
         must(w, kvp_seq_commit(w->cache, *out_seq, at + n), "kvp_seq_commit");
         must(w, kvp_spill_sealed(w->spill, *out_seq, w->now), "kvp_spill_sealed");
         at += n;
         world_take(w);
-        world_run(w);
+        if (!w->is_lazy)
+            world_run(w);
     }
     return KVP_OK;
 }

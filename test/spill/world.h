@@ -57,6 +57,7 @@ typedef struct world {
     uint64_t n_plans; /* taken; all before the waiting copies have run */
     uint64_t now;
     uint64_t n_read; /* numbers compared */
+    bool is_lazy;    /* copies run when the engine computes, not before */
     verdict verdict;
 } world;
 
