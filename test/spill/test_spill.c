@@ -360,6 +360,48 @@ static void a_window_needs_its_end_only(void **state)
     close_world(&w);
 }
 
+/* Copies into the host blocks that a load takes are in a plan that has not run. */
+static void reads_wait_for_copies(void **state)
+{
+    (void)state;
+    kvp_cold_cursor cursor = {0};
+    kvp_cold cold[32];
+    int32_t blocks[32];
+    int32_t host[32];
+    kvp_spill_answer answers[8];
+    kvp_mirrored mirrored;
+    world_options options;
+    world_line line;
+    uint32_t n = 0;
+    world w;
+    world_defaults(&options);
+    options.host_blocks = 33;
+    options.more.put_bytes_day = 512; /* of the first line: nothing else is mirrored */
+    open_stored(&w, &options, &line);
+    for (int32_t i = 1; i < 3; i++) {
+        const world_line other = line_of(&w, 64, 0, 1000 * i);
+        compute(&w, &other);
+    }
+    assert_int_equal(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 32, &n), KVP_OK);
+    assert_int_equal(n, 32);
+    for (uint32_t i = 0; i < n; i++)
+        blocks[i] = cold[i].block;
+    assert_int_equal(kvp_mirror(w.cache, blocks, n, 0, host, &mirrored), KVP_OK);
+    assert_int_equal(mirrored.copied, 32);
+    world_take(&w);
+    ask_now(&w, &line, 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(work_once(&w, answers), 0);
+        world_store(&w);
+    }
+    assert_true(world_stats(&w).queued_bytes > 0);
+    assert_int_equal(world_stats(&w).gets + world_stats(&w).loaded, 0);
+    world_run(&w);
+    assert_int_equal(world_settle(&w).hit_tokens, 64);
+    compute(&w, &line);
+    close_world(&w);
+}
+
 /* What is hot is on the device only, and the engine has never reported it. */
 static void the_last_flush_writes_what_is_cached(void **state)
 {
@@ -508,6 +550,7 @@ int main(void)
         cmocka_unit_test(what_is_invalidated_is_taken_back),
         cmocka_unit_test(an_epoch_hides_what_was_before),
         cmocka_unit_test(a_window_needs_its_end_only),
+        cmocka_unit_test(reads_wait_for_copies),
         cmocka_unit_test(the_last_flush_writes_what_is_cached),
         cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
         cmocka_unit_test(creating_fails_whole_or_not),
