@@ -219,7 +219,7 @@ typedef struct kvp_spill_request {
  *          KVP_E_AGAIN: max_asks wait; KVP_E_IO: libcrypto failed. After any of these, go on
  *          without the store
  * After-failure: unchanged
- * Thread:  cache. Cost: O(n_tokens), about 16 ns for each
+ * Thread:  cache. Cost: O(n_tokens + extra keys)
  */
 KVP_API kvp_status kvp_spill_ask(kvp_spill *spill, kvp_ns ns, const kvp_prompt *prompt,
                                  const kvp_spill_request *request, uint64_t now_ns,
@@ -271,7 +271,7 @@ KVP_API kvp_status kvp_spill_decide(const kvp_spill_question *question, uint32_t
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: more tokens than it has; KVP_E_STATE: the sequence's
  *          namespace is not known here; KVP_E_IO: libcrypto failed
  * After-failure: nothing more is going to be written
- * Thread:  cache. Cost: O(its tokens), about 16 ns for each
+ * Thread:  cache. Cost: O(its tokens and keys)
  */
 KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tokens,
                                  uint64_t now_ns);
@@ -285,8 +285,9 @@ KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tok
 KVP_API kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns);
 
 /* Drop from the store the records of a prompt that have tokens from `from` on, and all that were
- * written behind them: for KV that turned out to be wrong (kvp_seq_invalidate). If all layer groups
- * have windows, records behind the prompt's end stay: raise the epoch instead.
+ * written behind them: for KV that turned out to be wrong (kvp_seq_invalidate). In groups with
+ * windows, records of other prompts that go on behind it stay. If others may have gone on from the
+ * wrong KV there, raise the epoch instead. What is being written of the namespace is taken back.
  *
  * Takes:   prompt       tokens and keys
  * Returns: KVP_OK: going to be dropped, before any later kvp_spill_ask looks; KVP_E_ARG,
