@@ -8,6 +8,7 @@
  * Queues (treaps, queue.c), every request is in exactly one, or in none (IDLE):
  *
  *   WAITING   holds nothing, wants to be admitted
+ *   LOADING   holds nothing, is kept from admission until its load is over (loading.c)
  *   SWAPPED   its sequences (or its trunk) are on the host, wants to come back
  *   RUNNING   holds sequences (or its trunk), is scheduled
  *   JOINING   holds sequences, will be RUNNING at the next step: resumed, or left out of this step
@@ -60,6 +61,7 @@ enum { KVPI_STAGE_NONE, KVPI_STAGE_PREFILL, KVPI_STAGE_DECODE, KVPI_STAGE_HELD, 
 
 enum {
     KVPI_QUEUE_WAITING,
+    KVPI_QUEUE_LOADING,
     KVPI_QUEUE_SWAPPED,
     KVPI_QUEUE_RUNNING,
     KVPI_QUEUE_JOINING,
@@ -120,6 +122,10 @@ struct kvpi_request {
     uint32_t swaps;
     uint32_t n_pages; /* reserved */
     uint32_t next_free;
+    uint32_t flags;         /* of the submission */
+    uint32_t is_examined;   /* 1: it was held, or passed by, since it last came to wait */
+    uint64_t load_deadline; /* of the submission; 0: none */
+    uint64_t hold_deadline; /* of a LOADING one */
     struct kvpi_try last_try;
     struct kvpi_cursor cursor; /* in `pages`: where the trunk's next chunk begins */
     struct kvpi_chain pages;   /* the prompt's, unless borrowed */
@@ -179,6 +185,7 @@ struct kvp_sched {
     kvp_request *swapped_out; /* [max_running] */
     kvp_request *swapped_in;  /* [max_running] */
     kvp_ended *refused;       /* [max_requests] in a step */
+    kvp_request *expired;     /* [max_loading] in a tick */
     kvp_ended *ended;         /* [max_running] in a finish */
     uint32_t n_ended;
 
