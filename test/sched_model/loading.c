@@ -80,10 +80,19 @@ void loading_cancel_all(struct run *run)
     }
 }
 
+/* Any request; more often one that is held, if there is one. */
+static request *pick(struct run *run)
+{
+    request *r = &run->o.requests[draw(run, MAX_REQUESTS)];
+    for (uint32_t i = 0; i < MAX_REQUESTS && draw(run, 8) > 0 && !(r->is_here && r->is_held); i++)
+        r = &run->o.requests[(r - run->o.requests + 1) % MAX_REQUESTS];
+    return r;
+}
+
 static void use_loads(struct run *run)
 {
     struct loading *loading = &run->loads[draw(run, N_LOADS)];
-    const request *r = &run->o.requests[draw(run, MAX_REQUESTS)];
+    const request *r = pick(run);
     if (loading->load.number != 0)
         end_load(run, loading);
     else if (r->is_here && run->cache_config.max_loads > 0)
@@ -162,15 +171,15 @@ static void call_one(struct run *run, request *r)
 
 void loading_call(struct run *run)
 {
-    const uint32_t call = draw(run, 12);
-    if (call < 4) {
+    const uint32_t call = draw(run, 16);
+    if (call < 5) {
         decide_all(run);
-    } else if (call < 6) {
+    } else if (call < 7) {
         run->now += draw(run, 6);
         tick(run, draw(run, 8) == 0 ? run->now / 2 : run->now);
-    } else if (call < 9) {
+    } else if (call < 12) {
         use_loads(run);
     } else {
-        call_one(run, &run->o.requests[draw(run, MAX_REQUESTS)]);
+        call_one(run, pick(run));
     }
 }

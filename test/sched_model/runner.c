@@ -647,7 +647,7 @@ static void call_request(struct run *run, request *r)
 
 static void call_anything(struct run *run)
 {
-    const uint32_t call = draw(run, 256);
+    const uint32_t call = draw(run, 288);
     if (call < 4)
         make_step(run); /* also when one is out */
     else if (call < 8)
@@ -664,10 +664,10 @@ static void call_anything(struct run *run)
         use_own(run);
     else if (call < 232)
         step_own(run);
-    else if (call < 242)
-        loading_call(run);
-    else
+    else if (call < 256)
         call_request(run, &run->o.requests[draw(run, MAX_REQUESTS)]);
+    else
+        loading_call(run);
     compare(run);
     run->n_calls++;
 }
