@@ -357,19 +357,21 @@ KVP_API kvp_status kvp_sched_loadable(const kvp_sched *sched, uint32_t n_first,
  *
  * Takes:   deadline     kvp_sched_tick releases the request at this time. kvp_submission's
  *                       load_deadline, if it has one, counts when it is earlier
- * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE: it does not wait, or kvp_sched_loadable would not list
- *          it (any more); KVP_E_AGAIN: max_loading requests are held. It is still listed
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE; KVP_E_STATE: it does not wait, or kvp_sched_loadable
+ *          would not list it (any more); KVP_E_AGAIN: max_loading requests are held. It is still
+ *          listed
  * After-failure: unchanged
  * Thread:  sched. Cost: O(log requests) */
 KVP_API kvp_status kvp_sched_hold(kvp_sched *sched, kvp_request request, uint64_t deadline);
 
 /* Decide that a waiting request is not held: it is not listed again.
- * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE as kvp_sched_hold. Thread: sched. Cost: O(1). */
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE; KVP_E_STATE as kvp_sched_hold. Thread: sched. Cost:
+ * O(1). */
 KVP_API kvp_status kvp_sched_skip_load(kvp_sched *sched, kvp_request request);
 
 /* End the hold of a request: it waits for admission at its old place.
- * Returns: KVP_OK; KVP_E_HANDLE: it was aborted; KVP_E_STATE: it is not held (any more): it was
- *          released, was paused, or its deadline was over
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE: it was aborted; KVP_E_STATE: it is not held (any more):
+ *          it was released, was paused, or its deadline was over
  * Thread:  sched. Cost: O(log requests) */
 KVP_API kvp_status kvp_sched_release(kvp_sched *sched, kvp_request request);
 

@@ -287,7 +287,7 @@ static inline struct kvpi_sample *kvpi_sched_next(const kvp_sched *sched,
 }
 
 #if KVP_CHECK >= 1
-/* start.c, for tests: a scheduler that was just created goes on as if arrivals and steps had
+/* sched.c, for tests: a scheduler that was just created goes on as if arrivals and steps had
  * come to number `start`, and generations near it. */
 void kvpi_sched_start_at(kvp_sched *sched, uint64_t start);
 #endif

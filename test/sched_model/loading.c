@@ -1,10 +1,10 @@
-/* Calls on requests that may be held, compared with the oracle; and loads, as a store's caller would
- * make them: begun for any request, ended some calls later, whole or not. */
+/* Calls on requests that may be held, compared with the oracle. And loads, as the caller of a store
+ * would make them: begun for any request, ended some calls later, whole or not. */
 #include "runner.h"
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------- loads */
+/* --------------------------------------------------------------------------------------- loads */
 
 /* With ordered steps the caller says which copies have run: all that were taken. */
 void loading_plan_has_run(struct run *run)
@@ -99,7 +99,7 @@ static void use_loads(struct run *run)
         begin_load(run, r, loading);
 }
 
-/* ---------------------------------------------------------------------------------- holds */
+/* --------------------------------------------------------------------------------------- holds */
 
 static void hold(struct run *run, request *r)
 {

@@ -51,7 +51,7 @@ static void hold(sched_world *s, kvp_request request, uint64_t deadline)
     assert_int_equal(request_of(s, request).holds_blocks, 0);
 }
 
-/* ----------------------------------------------------------------------------------- the list */
+/* ------------------------------------------------------------------------------------ the list */
 
 static void test_listed_in_the_order_of_admission_until_decided(void **state)
 {
@@ -137,7 +137,7 @@ static void test_bad_arguments(void **state)
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------------- while it is held */
+/* ---------------------------------------------------------------------------- while it is held */
 
 /* Order is strict, and the first in rank needs all blocks: waiting, it would keep the others out.
  */
@@ -229,7 +229,7 @@ static void test_a_step_that_is_out_does_not_matter(void **state)
     end_sched_world(&s);
 }
 
-/* -------------------------------------------------------------------------------- how a hold ends */
+/* ----------------------------------------------------------------------------- how a hold ends */
 
 static void test_expired_ones_are_told_in_rank(void **state)
 {
@@ -332,7 +332,7 @@ static void test_held_again_after_a_recompute(void **state)
     end_sched_world(&s);
 }
 
-/* ------------------------------------------------------------------------------ with a real load */
+/* ---------------------------------------------------------------------------- with a real load */
 
 /* A load of entries [0, n) of ints(first), of which the KV is in the memory when it is whole. */
 static void load_prefix(sched_world *s, int32_t first, uint32_t n)
