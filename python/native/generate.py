@@ -69,6 +69,7 @@ extern "Python" int kvpy_snapshot_get(void *, const kvp_snapshot_block *, void *
 extern "Python" int kvpy_snapshot_put(void *, const kvp_snapshot_block *, const void *);
 extern "Python" void kvpy_snapshot_tell(void *, const kvp_snapshot_item *);
 extern "Python" void kvpy_arena_tell_seq(void *, const kvp_arena_seq *);
+extern "Python" void kvpy_arena_tell_quota(void *, uint32_t, const kvp_ns_info *);
 """
 
 STORE_CALLBACKS = """

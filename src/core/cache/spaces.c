@@ -23,6 +23,23 @@ kvp_ns kvpi_space_handle(const kvp_cache *cache, uint32_t place)
                                      cache->space_bits)};
 }
 
+kvp_ns_info kvpi_space_info(const kvp_cache *cache, uint32_t place)
+{
+    const struct kvpi_account *here = kvpi_account(&cache->pool.quotas, place);
+    kvp_ns_info info = {.openers = kvpi_space_at(cache, place)->openers,
+                        .quota = here->quota,
+                        .blocks = here->n_blocks,
+                        .cached_blocks = here->n_cached,
+                        .host_quota = KVP_NO_QUOTA};
+    if (cache->host.quotas.n_accounts > 0) {
+        const struct kvpi_account *host = kvpi_account(&cache->host.quotas, place);
+        info.host_quota = host->quota;
+        info.host_blocks = host->n_blocks;
+        info.host_cached_blocks = host->n_cached;
+    }
+    return info;
+}
+
 uint64_t kvpi_space_with_root(const kvp_cache *cache, uint32_t root)
 {
     for (uint32_t place = 0; place < cache->config.max_namespaces; place++) {
