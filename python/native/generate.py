@@ -37,7 +37,7 @@ READERS = ["kvp_cache_stats", "kvp_events_read"]
 SHORT = [
     "kvpg_cache_stats", "kvpg_cache_shortage", "kvpg_step_done",
     "kvpg_ns_close", "kvpg_sched_pause", "kvpg_sched_resume", "kvpg_request_info_get",
-    "kvpg_request_sample", "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info",
+    "kvpg_sched_hold", "kvpg_sched_skip_load", "kvpg_sched_release", "kvpg_request_sample", "kvpy_object_is_open", "kvpg_can_extend", "kvpg_wire_mirror_info",
     "kvpg_wire_mirror_seq",
     "kvpy_dl_new", "kvp_memory_tensor", "kvp_status_name", "kvp_status_text", "kvp_status_class",
     # Both ends of a loopback have one memory, and no lock of their own.

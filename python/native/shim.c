@@ -382,6 +382,19 @@ int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *pa
     return status;
 }
 
+int kvpy_sched_tick(kvpy_object *object, uint64_t now, uint64_t *out_requests,
+                    kvp_sched_expired *out_expired)
+{
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_sched_tick(cache_of(object), now, out_expired);
+    for (uint32_t i = 0; status == KVP_OK && i < out_expired->n_requests; i++)
+        out_requests[i] = out_expired->requests[i].bits;
+    kvpy_leave(object);
+    return status;
+}
+
 /* ------------------------------------------------------------------------------- snapshots */
 
 static int read_file(void *context, void *out_bytes, size_t capacity, size_t *out_n)

@@ -147,6 +147,9 @@ int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t 
                       uint32_t *out_n_ended);
 int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
                        const int32_t *tokens, uint32_t n_samples);
+/* out_requests has room for max_loading; what out_expired points to is the scheduler's. */
+int kvpy_sched_tick(kvpy_object *object, uint64_t now, uint64_t *out_requests,
+                    kvp_sched_expired *out_expired);
 void kvpy_free(void *memory);
 
 /* ------------------------------------------------------------------------------- snapshots */
