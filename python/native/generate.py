@@ -81,7 +81,7 @@ def without_bodies(text: str) -> str:
 def headers(include: pathlib.Path) -> list[pathlib.Path]:
     """Those of libkvpager, which the module contains, and not those of libkvpager_store."""
     return [header for header in sorted((include / "kvpager").glob("*.h"))
-            if header.name not in ("store.h", "identity.h")]
+            if header.name not in ("store.h", "identity.h", "spill.h")]
 
 
 def macros(include: pathlib.Path) -> tuple[list[str], dict[str, str]]:

@@ -27,7 +27,7 @@ INSTEAD = {
 def public_headers() -> list[pathlib.Path]:
     """Of the library that the wheel contains: stores and kvpager/ucx/link.h are of other ones."""
     return [header for header in (PYTHON.parent / "include" / "kvpager").glob("*.h")
-            if header.name not in ("store.h", "identity.h")]
+            if header.name not in ("store.h", "identity.h", "spill.h")]
 
 
 def public_functions() -> set[str]:
