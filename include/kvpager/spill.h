@@ -112,6 +112,8 @@ typedef struct kvp_spill_config {
     uint64_t load_bytes_s;  /* rate of loading at first; it is measured; default 10^9 */
     uint64_t compute_tokens_s; /* rate of computing at first: kvp_spill_computed; default 10^4 */
     uint64_t max_wait_ns;      /* longest wait of a request; default 10^10 */
+    uint32_t max_tokens; /* of a prefix that is written or loaded; 0: max_seq_tokens (default) */
+    uint32_t reserved;   /* 0 */
 } kvp_spill_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -150,9 +152,9 @@ KVP_API kvp_status kvp_spill_stop(kvp_spill *spill, uint64_t now_ns);
 /* Say by which name and epoch a namespace is known in the store, or raise its epoch.
  *
  * Nothing that was stored under another epoch can be loaded. Requests of the namespace that wait
- * are answered KVP_SPILL_NOTHING, and its records that wait to be written are dropped. Epochs
- * must not repeat for other weights; the caller keeps them across restarts. When a
- * namespace is closed in the cache, its place here is used for the next one.
+ * are answered KVP_SPILL_NOTHING, and its records that wait to be written are dropped. Epochs must
+ * not repeat for other weights; the caller keeps them across restarts. The same name and epoch
+ * again change nothing.
  *
  * Takes:   name         [name_bytes] 0..KVP_NAME_MAX_BYTES; need not be that of kvp_ns_open
  * Returns: KVP_OK; KVP_E_NO_NAMESPACES: the cache's max_namespaces are known here; KVP_E_IO:
@@ -176,7 +178,7 @@ enum {
     KVP_SPILL_NOTHING = 2,  /* the store has nothing of the prompt that the cache lacks */
     KVP_SPILL_COMPUTE = 3,  /* it has, but computing is faster, or no host block is free */
     KVP_SPILL_FAILED = 4,   /* what was wanted could not be read, or had gone */
-    KVP_SPILL_DEADLINE = 5, /* the time was over; what has come until now is there */
+    KVP_SPILL_DEADLINE = 5, /* the time was over; what still comes is kept, if it is shared */
     KVP_SPILL_STOPPED = 6,  /* kvp_spill_stop */
     KVP_SPILL_OUTCOMES = 7
 };
@@ -213,9 +215,9 @@ typedef struct kvp_spill_request {
  *          now_ns       the caller's clock
  * Gives:   out_answer
  * Returns: KVP_OK; KVP_E_ARG, KVP_E_HANDLE as for kvp_seq_open; KVP_E_STATE: the namespace is not
- *          known here; KVP_E_TOO_LONG: n_tokens exceed max_seq_tokens, or there are more than
- *          max_keys keys; KVP_E_AGAIN: max_asks wait; KVP_E_IO: libcrypto failed. After any of
- *          these, go on without the store
+ *          known here; KVP_E_TOO_LONG: as for kvp_seq_open, or more than max_keys keys;
+ *          KVP_E_AGAIN: max_asks wait; KVP_E_IO: libcrypto failed. After any of these, go on
+ *          without the store
  * After-failure: unchanged
  * Thread:  cache. Cost: O(n_tokens), about 16 ns for each
  */
