@@ -391,10 +391,7 @@ static int print_json(const compare_command *command)
     kvpi_figures_open_array(&made, "figures");
     add_figures(&made, command);
     kvpi_figures_close(&made);
-    json_t *figures = kvpi_figures_end(&made);
-    int result = kvpi_figures_print(figures, stdout);
-    json_decref(figures);
-    return result != 0 && !ferror(stdout) ? kvpi_tool_fail("compare", "out of memory") : TOOL_OK;
+    return kvpi_figures_tell("compare", kvpi_figures_end(&made));
 }
 
 /* ------------------------------------------------------------------------------- the command */

@@ -202,10 +202,9 @@ static int write_curve(const mrc_command *command)
 
 static int print(const mrc_command *command)
 {
-    if (!command->options.json)
-        kvpi_mrc_report_print(&command->report, command->figures, stdout);
-    else if (kvpi_figures_print(command->figures, stdout) != 0 && !ferror(stdout))
-        return kvpi_tool_fail("mrc", "out of memory");
+    if (command->options.json)
+        return kvpi_figures_tell("mrc", json_incref(command->figures));
+    kvpi_mrc_report_print(&command->report, command->figures, stdout);
     return TOOL_OK;
 }
 

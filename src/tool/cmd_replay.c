@@ -18,13 +18,6 @@
 #include "tool/tool.h"
 #include "tool/log/args.h"
 
-static int print_json(const json_t *figures)
-{
-    return kvpi_figures_print(figures, stdout) != 0 && !ferror(stdout)
-               ? kvpi_tool_fail("replay", "out of memory")
-               : TOOL_OK;
-}
-
 static int tell_sequential(const kvpi_replay_args *options, const kvpi_report *report,
                            json_t *figures)
 {
@@ -35,7 +28,7 @@ static int tell_sequential(const kvpi_replay_args *options, const kvpi_report *r
             return TOOL_FAILED;
     }
     if (options->json || figures == NULL)
-        return print_json(figures);
+        return kvpi_figures_tell("replay", json_incref(figures));
     kvpi_report_print(report, figures, stdout);
     return TOOL_OK;
 }
@@ -79,7 +72,7 @@ static int tell_load(const kvpi_replay_args *options, const kvpi_load_report *re
             return TOOL_FAILED;
     }
     if (options->json || figures == NULL)
-        return print_json(figures);
+        return kvpi_figures_tell("replay", json_incref(figures));
     kvpi_load_report_print(report, figures, stdout);
     return TOOL_OK;
 }

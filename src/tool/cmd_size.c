@@ -202,13 +202,6 @@ static int check_model(const kvpi_args *args, kvpi_model *model, size_command *c
     return kvpi_model_args_check(args, needs_weights, model, &command->model);
 }
 
-static int print_json(json_t *figures)
-{
-    int result = kvpi_figures_print(figures, stdout);
-    json_decref(figures);
-    return result != 0 && !ferror(stdout) ? kvpi_tool_fail("size", "out of memory") : TOOL_OK;
-}
-
 static int count_and_report(const kvpi_args *args, const kvpi_model *model,
                             const size_command *command)
 {
@@ -220,7 +213,7 @@ static int count_and_report(const kvpi_args *args, const kvpi_model *model,
     if (kvpi_size_count(model, &command->model.size, &size) != 0)
         return kvpi_model_args_fail_full(args, model, &command->model, &size);
     if (command->json)
-        return print_json(kvpi_size_figures(&report));
+        return kvpi_figures_tell("size", kvpi_size_figures(&report));
     kvpi_size_print(&report, stdout);
     return TOOL_OK;
 }
@@ -228,7 +221,7 @@ static int count_and_report(const kvpi_args *args, const kvpi_model *model,
 static int list(const size_command *command)
 {
     if (command->json)
-        return print_json(kvpi_size_list_figures());
+        return kvpi_figures_tell("size", kvpi_size_list_figures());
     kvpi_size_list(stdout);
     return TOOL_OK;
 }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "tool/tool.h"
+
 #define KVPI_FIGURES_DEPTH 6
 
 /* A list in the making. Failures stick: only the end needs to be checked. */
@@ -54,6 +56,20 @@ void kvpi_figures_close(kvpi_figures *to);
  * Returns: 0; -1 out of memory or writing failed
  */
 int kvpi_figures_print(const json_t *figures, FILE *file);
+
+/* Print the list to stdout, and let it go.
+ *
+ * Takes:   command  for messages
+ *          figures  NULL: memory was short. Its reference is taken over
+ * Returns: TOOL_OK, also when stdout is at fault, which main notices; TOOL_FAILED, a message was
+ *          printed
+ */
+static inline int kvpi_figures_tell(const char *command, json_t *figures)
+{
+    int result = kvpi_figures_print(figures, stdout);
+    json_decref(figures);
+    return result != 0 && !ferror(stdout) ? kvpi_tool_fail(command, "out of memory") : TOOL_OK;
+}
 
 /* A row of the text for people: a label, a figure, what it means. In the last two, {key} stands for
  * that figure, in the unit that its name tells, and {part/whole} for a share in percent. */
