@@ -47,7 +47,7 @@ struct kvpi_attach {
     kvpi_store_report *report;
 };
 
-/* ---------------------------------------------------------------------------------------- the KV */
+/* --------------------------------------------------------------------------------------- the KV */
 
 /* The finalizer of splitmix64. */
 static uint64_t mix_word(uint64_t x)
@@ -121,7 +121,7 @@ kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
     return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
 }
 
-/* -------------------------------------------------------------------------------------- the spill */
+/* ------------------------------------------------------------------------------------ the spill */
 
 static void note_queue(kvpi_attach *attach)
 {
