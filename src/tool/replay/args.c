@@ -108,9 +108,9 @@ static const kvpi_args_option options_table[] = {
     [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
                           "copy what is evicted to the host (default on)", 0},
     [OPT_STORE] = {"--store", "URL",
-                   "with --sequential: KV goes to this store and comes back\n"
-                   "for real, such as file:PATH?size=10GiB. It is made up,\n"
-                   "and every byte that comes back is compared",
+                   "with --sequential: write KV to this store, load it,\n"
+                   "and compare every byte that comes back. KV is made\n"
+                   "up. For example, file:PATH?size=10GiB",
                    0},
     [OPT_STORE_WRITES] = {"--store-writes", "WHAT",
                           "through: all that is computed; second (default): what\n"
