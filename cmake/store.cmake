@@ -54,7 +54,7 @@ endif()
 find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
-     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c")
+     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c" "${PROJECT_SOURCE_DIR}/src/spill/*.c")
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
 kvp_count_coverage(kvpager_store_objects)
@@ -98,6 +98,8 @@ if(KVP_INSTALL)
   list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
        OUTPUT_VARIABLE store_headers)
   install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
+  install(FILES "${PROJECT_SOURCE_DIR}/include/kvpager/sized/spill.h"
+          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::

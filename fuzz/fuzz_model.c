@@ -88,7 +88,9 @@ static void report(const kvpi_model *model, const kvpi_size_options *options)
     FILE *file = open_memstream(&text, &n);
     require(file != NULL);
     kvpi_size_print(&report, file);
-    require(kvpi_size_print_json(&report, file) == 0 && fclose(file) == 0 && n > 0);
+    json_t *figures = kvpi_size_figures(&report);
+    require(kvpi_figures_print(figures, file) == 0 && fclose(file) == 0 && n > 0);
+    json_decref(figures);
     free(text);
 }
 

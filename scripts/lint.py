@@ -54,6 +54,7 @@ MAY_INCLUDE = [
     ("src/transfer/rows*",    [PUBLIC, "src/base/bytes.h", "src/transfer/*", "src/memory/copy/stream.h"]),
     ("src/transfer/*",        [PUBLIC, *SIZED, "src/transfer/*", "src/base/checksum.h"]),
     ("src/store/*",           [PUBLIC, "src/store/*"]),
+    ("src/spill/*",           [PUBLIC, "src/base/sized.h", "src/spill/*"]),
     ("src/tool/input/*",      [PUBLIC, "src/tool/input/*"]),
     ("src/tool/requests/*",   [PUBLIC, "src/tool/input/*", "src/tool/requests/*"]),
     ("src/tool/log/*",        [PUBLIC, "src/tool/*", "src/oplog/*"]),

@@ -43,6 +43,7 @@ static void end_report(kvp_sched *sched)
     report->swapped_out = sched->swapped_out;
     report->swapped_in = sched->swapped_in;
     report->ended = sched->refused;
+    report->n_loading = sched->queues[KVPI_QUEUE_LOADING].n;
     sched->is_out = sched->n_items > 0;
     sched->n_dead = 0;
     sched->n_strayed = 0;

@@ -176,6 +176,8 @@ static kvp_status make_store(kvp_store *store, const kvp_store_config *config, s
     if (status != KVP_OK)
         return kvpi_why(status, out_why, why_bytes, "%s", kvp_status_text(status));
     status = open_backend(store, url, out_why, why_bytes);
+    if (status == KVP_OK)
+        kvpi_worker_note(store);
     if (status == KVP_OK && config->threads > 0 &&
         pthread_create(&store->thread, NULL, kvpi_worker_run, store) != 0)
         status = kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");

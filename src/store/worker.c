@@ -210,7 +210,7 @@ static void finish(kvp_store *store, struct kvpi_store_op *op)
     hand_over(store, op, store->backend->end(store->self, op, result));
 }
 
-static void note_usage(kvp_store *store)
+void kvpi_worker_note(kvp_store *store)
 {
     struct kvpi_backend_usage usage;
     store->backend->usage(store->self, &usage);
@@ -242,7 +242,7 @@ static void tell(kvp_store *store)
     const uint32_t ended = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
     if (ended == store->told)
         return;
-    note_usage(store);
+    kvpi_worker_note(store);
     kvpi_wake_raise(&store->signal);
     store->told = ended;
 }

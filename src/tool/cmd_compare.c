@@ -13,6 +13,7 @@
 
 #include "tool/args.h"
 #include "tool/text.h"
+#include "tool/report/figures.h"
 #include "tool/tool.h"
 #include "tool/input/escape.h"
 #include "tool/input/input.h"
@@ -352,61 +353,45 @@ static void print_table(const compare_command *command)
 
 /* --------------------------------------------------------------------------------------- JSON */
 
-/* A list, and whether something that belongs into it is missing: memory was short. */
-typedef struct json_list {
-    json_t *array;
-    int wrong;
-} json_list;
-
-/* Append what both sides have of something, and perhaps how it changed. Takes over `change`. */
-static void append(json_list *list, const char *name, const json_t *const sides[2], json_t *change)
+/* Open a row with what both sides have of something; the caller closes it. */
+static void open_row(kvpi_figures *to, const char *name, const json_t *a, const json_t *b)
 {
-    static const char *const keys[] = {"a", "b"};
-    json_t *row = json_object();
-    list->wrong += json_object_set_new(row, "name", json_string(name));
-    for (int i = 0; i < 2; i++)
-        list->wrong += json_object_set_new(
-            row, keys[i], sides[i] != NULL ? json_deep_copy(sides[i]) : json_null());
-    if (change != NULL)
-        list->wrong += json_object_set_new(row, "change", change);
-    list->wrong += json_array_append_new(list->array, row);
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_text(to, "name", name);
+    kvpi_figures_json(to, "a", a != NULL ? json_deep_copy(a) : json_null());
+    kvpi_figures_json(to, "b", b != NULL ? json_deep_copy(b) : json_null());
 }
 
 static void add_setting(void *context, const char *name, const json_t *a, const json_t *b)
 {
-    append(context, name, (const json_t *const[]){a, b}, NULL);
+    open_row(context, name, a, b);
+    kvpi_figures_close(context);
 }
 
-static void add_figures(const compare_command *command, json_list *list)
+static void add_figures(kvpi_figures *to, const compare_command *command)
 {
     size_t n;
     const figure *figures = figures_of(&command->sides[0], &n);
     for (size_t i = 0; i < n; i++) {
         const json_t *a = find(command->sides[0].object, figures[i].name);
         const json_t *b = find(command->sides[1].object, figures[i].name);
-        json_t *change = json_real(json_number_value(b) - json_number_value(a));
-        list->wrong += change == NULL;
-        append(list, figures[i].name, (const json_t *const[]){a, b}, change);
+        open_row(to, figures[i].name, a, b);
+        kvpi_figures_real(to, "change", json_number_value(b) - json_number_value(a));
+        kvpi_figures_close(to);
     }
 }
 
 static int print_json(const compare_command *command)
 {
-    json_t *object = json_object();
-    json_list changed = {json_array(), 0}, figures = {json_array(), 0};
-    compare_settings(command, add_setting, &changed);
-    add_figures(command, &figures);
-    int wrong = changed.wrong + figures.wrong;
-    wrong += json_object_set_new(object, "mode",
-                                 json_string(command->sides[0].load ? "load" : "sequential"));
-    wrong += json_object_set_new(object, "settings", changed.array);
-    wrong += json_object_set_new(object, "figures", figures.array);
-    if (wrong == 0)
-        wrong = json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-    json_decref(object);
-    if (wrong == 0)
-        putchar('\n');
-    return wrong != 0 && !ferror(stdout) ? kvpi_tool_fail("compare", "out of memory") : TOOL_OK;
+    kvpi_figures made = kvpi_figures_begin();
+    kvpi_figures_text(&made, "mode", command->sides[0].load ? "load" : "sequential");
+    kvpi_figures_open_array(&made, "settings");
+    compare_settings(command, add_setting, &made);
+    kvpi_figures_close(&made);
+    kvpi_figures_open_array(&made, "figures");
+    add_figures(&made, command);
+    kvpi_figures_close(&made);
+    return kvpi_figures_tell("compare", kvpi_figures_end(&made));
 }
 
 /* ------------------------------------------------------------------------------- the command */

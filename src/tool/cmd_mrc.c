@@ -30,6 +30,7 @@ typedef struct mrc_command {
     kvpi_mrc_refs refs;
     kvpi_mrc_curve curve;
     kvpi_mrc_report report;
+    json_t *figures; /* of the report */
 } mrc_command;
 
 /* ------------------------------------------------------------------------------------- memory */
@@ -199,10 +200,9 @@ static int write_curve(const mrc_command *command)
 
 static int print(const mrc_command *command)
 {
-    if (!command->options.json)
-        kvpi_mrc_report_print(&command->report, stdout);
-    else if (kvpi_mrc_report_print_json(&command->report, stdout) != 0 && !ferror(stdout))
-        return kvpi_tool_fail("mrc", "out of memory");
+    if (command->options.json)
+        return kvpi_figures_tell("mrc", json_incref(command->figures));
+    kvpi_mrc_report_print(&command->report, command->figures, stdout);
     return TOOL_OK;
 }
 
@@ -233,8 +233,11 @@ static int make_report(mrc_command *command)
     if (status != TOOL_OK)
         return status;
     find_shares(command);
+    command->figures = kvpi_mrc_report_figures(&command->report);
+    if (command->figures == NULL)
+        return kvpi_tool_fail("mrc", "out of memory");
     if (command->options.report != NULL)
-        status = kvpi_page_mrc(command->options.report, &command->report);
+        status = kvpi_page_mrc(command->options.report, &command->report, command->figures);
     return status == TOOL_OK ? write_curve(command) : status;
 }
 
@@ -266,6 +269,7 @@ int cmd_mrc(int argc, char **argv)
         return TOOL_OK;
     }
     int status = run(&command);
+    json_decref(command.figures);
     kvpi_mrc_lru_free(&command.curve);
     kvpi_mrc_refs_free(&command.refs);
     kvpi_requests_free(command.requests);

@@ -1,8 +1,8 @@
 /* kvpager replay: reads a request trace, replays it, reports.
  *
  * The options are in replay/args.c, what they come to in replay/setup.c; requests/ reads the trace.
- * Two kinds of replay: under load (replay/simulate.c, told by report/load_report*.c), and one
- * request after the other (replay/replay.c, told by report/report*.c).
+ * Two kinds of replay: under load (replay/simulate.c, told by report/load_report.c), and one
+ * request after the other (replay/replay.c, told by report/report.c).
  */
 #include <kvpager/kvpager.h>
 
@@ -18,9 +18,19 @@
 #include "tool/tool.h"
 #include "tool/log/args.h"
 
-static int check_written(int result)
+static int tell_sequential(const kvpi_replay_args *options, const kvpi_report *report,
+                           json_t *figures)
 {
-    return result != 0 && !ferror(stdout) ? kvpi_tool_fail("replay", "out of memory") : TOOL_OK;
+    if (options->report != NULL) {
+        kvpi_watch_end(options->load.replay.watch);
+        if (kvpi_page_sequential(options->report, report, figures, options->load.replay.watch) !=
+            TOOL_OK)
+            return TOOL_FAILED;
+    }
+    if (options->json || figures == NULL)
+        return kvpi_figures_tell("replay", json_incref(figures));
+    kvpi_report_print(report, figures, stdout);
+    return TOOL_OK;
 }
 
 static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_setup *setup,
@@ -45,15 +55,25 @@ static int replay_sequential(const kvpi_replay_args *options, const kvpi_replay_
     report.memory_bytes = report.blocks * report.block_tokens * setup->token_bytes;
     report.host_memory_bytes = report.host_blocks * report.block_tokens * setup->token_bytes;
     int status = kvpi_replay_run(requests, replay, &report);
-    if (status == TOOL_OK && options->report != NULL) {
-        kvpi_watch_end(replay->watch);
-        status = kvpi_page_sequential(options->report, &report, replay->watch);
-    }
     if (status != TOOL_OK)
         return status;
-    if (options->json)
-        return check_written(kvpi_report_print_json(&report, stdout));
-    kvpi_report_print(&report, stdout);
+    json_t *figures = kvpi_report_figures(&report);
+    status = tell_sequential(options, &report, figures);
+    json_decref(figures);
+    return status;
+}
+
+static int tell_load(const kvpi_replay_args *options, const kvpi_load_report *report,
+                     json_t *figures)
+{
+    if (options->report != NULL) {
+        kvpi_watch_end(options->load.replay.watch);
+        if (kvpi_page_load(options->report, report, figures, options->load.replay.watch) != TOOL_OK)
+            return TOOL_FAILED;
+    }
+    if (options->json || figures == NULL)
+        return kvpi_figures_tell("replay", json_incref(figures));
+    kvpi_load_report_print(report, figures, stdout);
     return TOOL_OK;
 }
 
@@ -68,16 +88,10 @@ static int replay_under_load(const kvpi_replay_args *options, const kvpi_replay_
     int status = kvpi_simulate_run(requests, &options->load, &report);
     if (status != TOOL_OK && report.unfinished == 0)
         return status;
-    if (options->report != NULL) {
-        kvpi_watch_end(options->load.replay.watch);
-        if (kvpi_page_load(options->report, &report, options->load.replay.watch) != TOOL_OK)
-            return TOOL_FAILED;
-    }
-    if (!options->json)
-        kvpi_load_report_print(&report, stdout);
-    else if (check_written(kvpi_load_report_print_json(&report, stdout)) != TOOL_OK)
-        return TOOL_FAILED;
-    return status;
+    json_t *figures = kvpi_load_report_figures(&report);
+    int told = tell_load(options, &report, figures);
+    json_decref(figures);
+    return told == TOOL_OK ? status : told;
 }
 
 /* The watch is there only when there is a page to be made. */

@@ -212,19 +212,17 @@ static int count_and_report(const kvpi_args *args, const kvpi_model *model,
                                      .size = &size};
     if (kvpi_size_count(model, &command->model.size, &size) != 0)
         return kvpi_model_args_fail_full(args, model, &command->model, &size);
-    if (!command->json)
-        kvpi_size_print(&report, stdout);
-    else if (kvpi_size_print_json(&report, stdout) != 0 && !ferror(stdout))
-        return kvpi_tool_fail("size", "out of memory");
+    if (command->json)
+        return kvpi_figures_tell("size", kvpi_size_figures(&report));
+    kvpi_size_print(&report, stdout);
     return TOOL_OK;
 }
 
 static int list(const size_command *command)
 {
-    if (!command->json)
-        kvpi_size_list(stdout);
-    else if (kvpi_size_list_json(stdout) != 0 && !ferror(stdout))
-        return kvpi_tool_fail("size", "out of memory");
+    if (command->json)
+        return kvpi_figures_tell("size", kvpi_size_list_figures());
+    kvpi_size_list(stdout);
     return TOOL_OK;
 }
 

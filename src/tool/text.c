@@ -21,12 +21,17 @@ kvpi_text kvpi_text_count(uint64_t number)
     return out;
 }
 
-kvpi_text kvpi_text_percent(uint64_t part, uint64_t whole)
+kvpi_text kvpi_text_share(double part, double whole)
 {
     kvpi_text out;
-    double ratio = whole == 0 ? 0.0 : (double)part / (double)whole;
+    double ratio = whole == 0 ? 0.0 : part / whole;
     snprintf(out.of, sizeof out.of, "%.1f %%", 100.0 * ratio);
     return out;
+}
+
+kvpi_text kvpi_text_percent(uint64_t part, uint64_t whole)
+{
+    return kvpi_text_share((double)part, (double)whole);
 }
 
 /* Scales by steps of `base` until the number is small enough to read. */

@@ -15,6 +15,7 @@ kvpi_text kvpi_text_count(uint64_t number);
 
 /* "84.9 %"; 0.0 % of nothing. */
 kvpi_text kvpi_text_percent(uint64_t part, uint64_t whole);
+kvpi_text kvpi_text_share(double part, double whole);
 
 /* "18.4 us": three or four digits and the unit that makes them readable. */
 kvpi_text kvpi_text_duration(double ns);

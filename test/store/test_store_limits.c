@@ -227,6 +227,8 @@ static void test_a_namespace_keeps_to_its_quota(void **state)
         assert_true(there(store) == 0xF1F1);
         assert_int_equal(stats_of(store).evicted, 6);
         store = again(store, on_disk, 1, "&quota=40960");
+        assert_int_equal(stats_of(store).records, 10); /* before anything was asked of it */
+        assert_true(stats_of(store).size > 0);
         assert_true(there(store) == 0xF1F1);
         end(store);
     }

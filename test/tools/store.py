@@ -8,7 +8,7 @@ import shutil
 import struct
 import subprocess
 
-from lib_kvpager import check, check_equal, directory, finish, run, skip
+from lib_kvpager import KVPAGER, check, check_equal, directory, finish, run, skip
 
 WRITER = os.path.join(os.environ.get("KVP_BUILD", "."), "test", "test_store_operate")
 SECRET = b"0123456789abcdef"
@@ -163,7 +163,9 @@ def check_refusals(path):
     check_equal(as_json("info", path)["directories"], [])
     for words, status, part in (
             (("info", path + "/none"), 1, "No such file"),
+            (("info", path + "/none", "--json"), 1, "No such file"),
             (("verify", path + "/none"), 1, "No such file"),
+            (("verify", path + "/none", "--json"), 1, "No such file"),
             (("evict", path + "/none", "--older-than", "1d"), 1, "No such file"),
             (("list", "file:"), 1, "file:PATH"),
             (("info",), 2, "which store"),
@@ -191,6 +193,22 @@ def check_refusals(path):
         check_equal((done.returncode, done.stderr), (0, b""), words)
         check(b"Usage: kvpager store" in done.stdout, words)
         check(max(map(len, done.stdout.decode().splitlines())) <= 80, words, done.stdout)
+
+
+def check_odd_name(path):
+    """A path that is not UTF-8 is null in JSON, which has no form for it; the rest is there."""
+    odd = os.fsencode(path) + b"-caf\xe9"
+    write(path)
+    os.rename(path, odd)
+    for command, name in (("info", "directories"), ("list", "records")):
+        done = subprocess.run([KVPAGER, "store", command, "--json",
+                               *(("--records",) if name == "records" else ()), odd],
+                              capture_output=True, check=False)
+        check_equal((done.returncode, done.stderr), (0, b""), command)
+        rows = json.loads(done.stdout)[name] if done.returncode == 0 else []
+        check_equal({row["path"] for row in rows}, {None}, command)
+    check_equal(len(rows), 8)
+    os.rename(odd, path)
 
 
 def check_bench(path):
@@ -226,7 +244,7 @@ def main():
         finish()
     with directory() as path:
         for number, part in enumerate((check_info, check_list, check_verify, check_evict,
-                                       check_refusals, check_bench)):
+                                       check_refusals, check_odd_name, check_bench)):
             part(os.path.join(path, str(number)))
             shutil.rmtree(os.path.join(path, str(number)))
     finish()

@@ -40,6 +40,7 @@ kvp_unit(sched_random SOURCES fuzz/fuzz_sched.c)
 kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
+kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c)
 kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)
 kvp_unit(step_model SOURCES
          src/tool/models/step_model.c src/tool/models/models.c src/tool/models/devices.c src/tool/size/size.c)

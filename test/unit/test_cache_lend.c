@@ -412,13 +412,17 @@ static void test_an_origin_gives_the_prompt_back(void **state)
 static void test_what_is_refused_without_loads(void **state)
 {
     (void)state;
-    world w = tiers_world(4, 4);
+    world w = tiers_world(4, 200);
     kvp_load load;
     int32_t blocks[1];
     kvp_why why;
     leave_cached(&w, ints(0), 4);
     assert_status(KVP_E_STATE, kvp_blocks_lend(w.cache, (const int32_t[]){1}, 1));
     assert_status(KVP_E_STATE, kvp_blocks_return(w.cache, (const int32_t[]){1}, 1));
+    for (int32_t b = 1; b <= 200; b++) { /* there is no array of what is lent */
+        assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, (const int32_t[]){b, -1}, 2));
+        assert_shortage(&w, KVP_E_ARG, 0, 0);
+    }
     assert_status(KVP_E_STATE, kvp_plan_done(w.cache, 0));
     assert_status(KVP_E_STATE, begin_load(&w, 0, 4, (kvp_range){0, 1}, &load, blocks));
     assert_ok(kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, blocks, NULL));

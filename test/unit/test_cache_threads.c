@@ -5,13 +5,14 @@
 
 #include "groups.h"
 
+#include <kvpager/lend.h>
 #include <kvpager/meta.h>
 #include <kvpager/snapshot.h>
 
 /* ------------------------------------------------------------------------- a call inside a call */
 
 /* A sink that calls the cache, which it must not. */
-enum { CALLS = 22, TIER_CALLS = 9, GROUP_CALLS = 6 };
+enum { CALLS = 22, TIER_CALLS = 9, LEND_CALLS = 7, GROUP_CALLS = 6 };
 
 struct caller {
     kvp_cache *cache;
@@ -19,7 +20,7 @@ struct caller {
     kvp_seq seq;
     int armed;
     int n_calls;
-    kvp_status statuses[CALLS + TIER_CALLS + GROUP_CALLS];
+    kvp_status statuses[CALLS + TIER_CALLS + LEND_CALLS + GROUP_CALLS];
 };
 
 static kvp_status *call_tiers(struct caller *c, kvp_status *s)
@@ -36,6 +37,22 @@ static kvp_status *call_tiers(struct caller *c, kvp_status *s)
     *s++ = kvp_step_done(c->cache, 1, NULL);
     *s++ = kvp_step_failed(c->cache, 1, NULL, 0, NULL);
     *s++ = kvp_events_snapshot(c->cache, NULL, 0, NULL, &n, &number);
+    return s;
+}
+
+static kvp_status *call_stores(struct caller *c, kvp_status *s)
+{
+    const kvp_prompt prompt = prompt_of(ints(0), 4);
+    const uint8_t whole = 1;
+    int32_t block = 1;
+    kvp_load load = {.struct_size = sizeof(load), .entries = {0, 1}, .blocks = &block};
+    *s++ = kvp_plan_done(c->cache, 0);
+    *s++ = kvp_mirror(c->cache, &block, 1, 0, &block, NULL);
+    *s++ = kvp_blocks_lend(c->cache, &block, 1);
+    *s++ = kvp_blocks_return(c->cache, &block, 1);
+    *s++ = kvp_load_begin(c->cache, c->ns, &prompt, &load);
+    *s++ = kvp_load_done(c->cache, 1, &whole, 1, NULL);
+    *s++ = kvp_load_cancel(c->cache, 1);
     return s;
 }
 
@@ -124,6 +141,7 @@ static int write_and_call(void *context, const void *bytes, size_t n_bytes)
     *s++ = kvp_check(c->cache, 1, NULL);
     *s++ = kvp_cache_reset(c->cache);
     s = call_tiers(c, s);
+    s = call_stores(c, s);
     s = call_groups(c, s);
     c->n_calls = (int)(s - c->statuses);
     return 0;
@@ -143,7 +161,7 @@ static void test_a_call_from_inside_a_call_is_busy(void **state)
     assert_ok(kvp_seq_open(c.cache, c.ns, &prompt, &c.seq, NULL));
     c.armed = 1;
     assert_ok(kvp_seq_commit(c.cache, c.seq, 4)); /* the call itself is not affected */
-    assert_int_equal(c.n_calls, CALLS + TIER_CALLS + GROUP_CALLS);
+    assert_int_equal(c.n_calls, CALLS + TIER_CALLS + LEND_CALLS + GROUP_CALLS);
     for (int i = 0; i < c.n_calls; i++) {
         assert_int_equal(c.statuses[i], KVP_E_BUSY);
     }

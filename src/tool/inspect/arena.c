@@ -202,74 +202,81 @@ static void print_text(const inspection *in)
     print_state(&in->report);
 }
 
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
-static int add_figures(json_t *object, const kvp_arena_report *r)
+static void add_numbers(kvpi_figures *to, const kvp_arena_report *r)
 {
     const kvp_config *config = &r->config;
     const kvp_stats *s = &r->stats;
-    const struct {
-        const char *name;
-        uint64_t value;
-    } numbers[] = {
-        {"arena_bytes", r->arena_bytes},       {"calls", r->calls},
-        {"calls_since", r->calls_since},       {"block_tokens", config->block_tokens},
-        {"unit_tokens", config->unit_tokens},  {"n_blocks", config->n_blocks},
-        {"host_blocks", config->host_blocks},  {"hash_seed", config->hash_seed},
-        {"max_seqs", config->max_seqs},        {"open_seqs", s->open_seqs},
-        {"swapped_seqs", s->swapped_seqs},     {"opens", s->opens},
-        {"prompt_tokens", s->prompt_tokens},   {"cached_tokens", s->cached_tokens},
-        {"evicted_blocks", s->evicted_blocks}, {"host_evicted_blocks", s->host_evicted_blocks},
-        {"pending_copies", s->pending_copies}, {"steps_out", s->steps_out}};
-    int wrong = json_object_set_new(object, "kind", json_string("arena"));
-    wrong += json_object_set_new(object, "state", json_string(states[r->state]));
-    wrong += json_object_set_new(object, "inside", json_boolean(r->inside));
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        wrong += json_object_set_new(object, numbers[i].name, integer(numbers[i].value));
-    wrong += json_object_set_new(object, "groups",
-                                 kvpi_inspect_groups(config->groups, config->n_groups));
+    kvpi_figures_text(to, "kind", "arena");
+    kvpi_figures_text(to, "state", states[r->state]);
+    kvpi_figures_flag(to, "inside", r->inside);
+    kvpi_figures_integer(to, "arena_bytes", r->arena_bytes);
+    kvpi_figures_integer(to, "calls", r->calls);
+    kvpi_figures_integer(to, "calls_since", r->calls_since);
+    kvpi_figures_integer(to, "block_tokens", config->block_tokens);
+    kvpi_figures_integer(to, "unit_tokens", config->unit_tokens);
+    kvpi_figures_integer(to, "n_blocks", config->n_blocks);
+    kvpi_figures_integer(to, "host_blocks", config->host_blocks);
+    kvpi_figures_integer(to, "hash_seed", config->hash_seed);
+    kvpi_figures_integer(to, "max_seqs", config->max_seqs);
+    kvpi_figures_integer(to, "open_seqs", s->open_seqs);
+    kvpi_figures_integer(to, "swapped_seqs", s->swapped_seqs);
+    kvpi_figures_integer(to, "opens", s->opens);
+    kvpi_figures_integer(to, "prompt_tokens", s->prompt_tokens);
+    kvpi_figures_integer(to, "cached_tokens", s->cached_tokens);
+    kvpi_figures_integer(to, "evicted_blocks", s->evicted_blocks);
+    kvpi_figures_integer(to, "host_evicted_blocks", s->host_evicted_blocks);
+    kvpi_figures_integer(to, "pending_copies", s->pending_copies);
+    kvpi_figures_integer(to, "steps_out", s->steps_out);
+    kvpi_inspect_add_groups(to, config->groups, config->n_groups);
     if (r->state == KVP_ARENA_DAMAGED)
-        wrong += json_object_set_new(object, "violation", json_string(r->violation.detail));
-    return wrong;
+        kvpi_figures_text(to, "violation", r->violation.detail);
 }
 
-static int add_lists(json_t *object, const inspection *in)
+static void add_tier(kvpi_figures *to, const char *name, tier n)
 {
-    json_t *tiers = json_array();
-    json_t *seqs = json_array();
-    int wrong = 0;
-    for (uint32_t t = 0; t < n_tiers(&in->report); t++) {
-        const tier n = tier_of(&in->report.stats, t);
-        wrong += json_array_append_new(
-            tiers, json_pack("{s:s, s:I, s:I, s:I, s:I}", "tier", kvpi_inspect_tiers[t], "held",
-                             (json_int_t)n.held, "cached", (json_int_t)n.cached, "parked",
-                             (json_int_t)n.parked, "free", (json_int_t)n.free));
-    }
-    for (size_t i = 0; i < in->n_seqs; i++) {
-        const kvp_arena_seq *s = &in->seqs[i];
-        wrong += json_array_append_new(
-            seqs,
-            json_pack("{s:I, s:I, s:I, s:I, s:s, s:I, s:s}", "tokens", (json_int_t)s->n_tokens,
-                      "computed", (json_int_t)s->computed_tokens, "cached",
-                      (json_int_t)s->cached_tokens, "blocks", (json_int_t)s->n_blocks, "tier",
-                      kvpi_inspect_tiers[s->tier], "tag", (json_int_t)s->tag, "namespace",
-                      kvpi_contents_name(&in->contents, s->ns)));
-    }
-    wrong += json_object_set_new(object, "tiers", tiers);
-    return wrong + json_object_set_new(object, "sequences", seqs);
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_text(to, "tier", name);
+    kvpi_figures_integer(to, "held", n.held);
+    kvpi_figures_integer(to, "cached", n.cached);
+    kvpi_figures_integer(to, "parked", n.parked);
+    kvpi_figures_integer(to, "free", n.free);
+    kvpi_figures_close(to);
+}
+
+static void add_seq(kvpi_figures *to, const kvp_arena_seq *s, const char *ns)
+{
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_integer(to, "tokens", s->n_tokens);
+    kvpi_figures_integer(to, "computed", s->computed_tokens);
+    kvpi_figures_integer(to, "cached", s->cached_tokens);
+    kvpi_figures_integer(to, "blocks", s->n_blocks);
+    kvpi_figures_text(to, "tier", kvpi_inspect_tiers[s->tier]);
+    kvpi_figures_integer(to, "tag", s->tag);
+    kvpi_figures_text(to, "namespace", ns);
+    kvpi_figures_close(to);
+}
+
+static void add_lists(kvpi_figures *to, const inspection *in)
+{
+    kvpi_figures_open_array(to, "tiers");
+    for (uint32_t t = 0; t < n_tiers(&in->report); t++)
+        add_tier(to, kvpi_inspect_tiers[t], tier_of(&in->report.stats, t));
+    kvpi_figures_close(to);
+    kvpi_figures_open_array(to, "sequences");
+    for (size_t i = 0; i < in->n_seqs; i++)
+        add_seq(to, &in->seqs[i], kvpi_contents_name(&in->contents, in->seqs[i].ns));
+    kvpi_figures_close(to);
 }
 
 static int print_json(const inspection *in)
 {
-    json_t *object = json_object();
-    int wrong = add_figures(object, &in->report) + add_lists(object, in) +
-                kvpi_contents_add(&in->contents, object);
+    kvpi_figures figures = kvpi_figures_begin();
+    add_numbers(&figures, &in->report);
+    add_lists(&figures, in);
+    kvpi_contents_add(&figures, &in->contents);
     if (in->report.config.quotas)
-        wrong += kvpi_contents_add_quotas(&in->contents, n_tiers(&in->report), object);
-    return kvpi_inspect_dump(object, wrong);
+        kvpi_contents_add_quotas(&figures, &in->contents, n_tiers(&in->report));
+    return kvpi_figures_tell(COMMAND, kvpi_figures_end(&figures));
 }
 
 static int inspect(inspection *in, const kvpi_inspect_args *args, const kvpi_input *input)

@@ -147,41 +147,47 @@ void kvpi_contents_print(const kvpi_contents *c)
     }
 }
 
-/* json_object_set_new and its like take over the value, and refuse NULL: any failure shows. */
-static int add_blocks(const kvpi_contents *c, json_t *object)
+static void add_blocks(kvpi_figures *to, const kvpi_contents *c, uint32_t tier, uint32_t group)
 {
-    json_t *blocks = json_array();
-    int wrong = 0;
-    for (uint32_t t = 0; t < 2; t++)
-        for (uint32_t g = 0; g < c->n_groups; g++)
-            for (uint32_t k = 0; k < KVP_RETENTION_CLASSES; k++)
-                if (c->counts[t][g][k] > 0)
-                    wrong += json_array_append_new(
-                        blocks, json_pack("{s:s, s:I, s:I, s:I}", "tier", kvpi_inspect_tiers[t],
-                                          "group", (json_int_t)g, "class", (json_int_t)k, "blocks",
-                                          (json_int_t)c->counts[t][g][k]));
-    return wrong + json_object_set_new(object, "cached", blocks);
+    for (uint32_t k = 0; k < KVP_RETENTION_CLASSES; k++) {
+        if (c->counts[tier][group][k] == 0)
+            continue;
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_text(to, "tier", kvpi_inspect_tiers[tier]);
+        kvpi_figures_integer(to, "group", group);
+        kvpi_figures_integer(to, "class", k);
+        kvpi_figures_integer(to, "blocks", c->counts[tier][group][k]);
+        kvpi_figures_close(to);
+    }
 }
 
-int kvpi_contents_add(const kvpi_contents *c, json_t *object)
+void kvpi_contents_add(kvpi_figures *to, const kvpi_contents *c)
 {
-    json_t *spaces = json_array();
-    json_t *prefixes = json_array();
     char hash[33];
-    int wrong = add_blocks(c, object);
-    for (uint64_t i = 0; i < c->n_spaces; i++)
-        wrong +=
-            json_array_append_new(spaces, json_pack("{s:s?, s:I, s:I}", "name", c->spaces[i].name,
-                                                    "blocks", (json_int_t)c->spaces[i].blocks,
-                                                    "units", (json_int_t)c->spaces[i].units));
+    kvpi_figures_open_array(to, "cached");
+    for (uint32_t t = 0; t < 2; t++)
+        for (uint32_t g = 0; g < c->n_groups; g++)
+            add_blocks(to, c, t, g);
+    kvpi_figures_close(to);
+    kvpi_figures_open_array(to, "namespaces");
+    for (uint64_t i = 0; i < c->n_spaces; i++) {
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_text(to, "name", c->spaces[i].name);
+        kvpi_figures_integer(to, "blocks", c->spaces[i].blocks);
+        kvpi_figures_integer(to, "units", c->spaces[i].units);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
+    kvpi_figures_open_array(to, "prefixes");
     for (size_t i = 0; i < c->n_prefixes; i++) {
         hex(&c->prefixes[i].hash, hash);
-        wrong += json_array_append_new(
-            prefixes, json_pack("{s:I, s:s, s:s?}", "tokens", (json_int_t)c->prefixes[i].tokens,
-                                "hash", hash, "namespace", c->spaces[c->prefixes[i].ns].name));
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_integer(to, "tokens", c->prefixes[i].tokens);
+        kvpi_figures_text(to, "hash", hash);
+        kvpi_figures_text(to, "namespace", c->spaces[c->prefixes[i].ns].name);
+        kvpi_figures_close(to);
     }
-    wrong += json_object_set_new(object, "namespaces", spaces);
-    return wrong + json_object_set_new(object, "prefixes", prefixes);
+    kvpi_figures_close(to);
 }
 
 void kvpi_contents_drop(kvpi_contents *c)
@@ -193,17 +199,16 @@ void kvpi_contents_drop(kvpi_contents *c)
     *c = (kvpi_contents){0};
 }
 
-json_t *kvpi_inspect_groups(const kvp_window *groups, uint32_t n_groups)
+void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_t n_groups)
 {
-    json_t *array = json_array();
-    for (uint32_t g = 0; g < n_groups; g++)
-        if (json_array_append_new(
-                array, json_pack("{s:I, s:I}", "sink_tokens", (json_int_t)groups[g].sink_tokens,
-                                 "recent_tokens", (json_int_t)groups[g].recent_tokens)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    return array;
+    kvpi_figures_open_array(to, "groups");
+    for (uint32_t g = 0; g < n_groups; g++) {
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_integer(to, "sink_tokens", groups[g].sink_tokens);
+        kvpi_figures_integer(to, "recent_tokens", groups[g].recent_tokens);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
 }
 
 void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups)
@@ -211,13 +216,4 @@ void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups)
     for (uint32_t g = 0; g < n_groups; g++)
         printf("group %" PRIu32 "        sinks %" PRIu32 ", window %" PRIu32 "\n", g,
                groups[g].sink_tokens, groups[g].recent_tokens);
-}
-
-int kvpi_inspect_dump(json_t *object, int wrong)
-{
-    const bool done = wrong == 0 && json_dumpf(object, stdout, JSON_INDENT(2)) == 0;
-    json_decref(object);
-    if (done)
-        putchar('\n');
-    return done ? TOOL_OK : kvpi_tool_fail("inspect", "cannot make the JSON");
 }

@@ -10,13 +10,13 @@
 #ifndef KVPI_INSPECT_H
 #define KVPI_INSPECT_H
 
-#include <jansson.h>
 #include <kvpager/inspect.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 #include "tool/input/budget.h"
 #include "tool/input/input.h"
+#include "tool/report/figures.h"
 
 typedef struct kvpi_prefix {
     kvp_hash hash;
@@ -63,15 +63,15 @@ void kvpi_contents_note(void *contents, const kvp_snapshot_item *item);
 kvp_status kvpi_contents_finish(kvpi_contents *contents, uint64_t top);
 
 void kvpi_contents_print(const kvpi_contents *contents);
-int kvpi_contents_add(const kvpi_contents *contents, json_t *object); /* not 0: no memory */
+void kvpi_contents_add(kvpi_figures *to, const kvpi_contents *contents);
 void kvpi_contents_drop(kvpi_contents *contents);
 
 /* Take note of what a namespace that was told has. */
 void kvpi_contents_note_quota(kvpi_contents *contents, uint32_t ns, const kvp_ns_info *info);
 
-/* A row for each namespace and tier. Adding gives: not 0, there is no memory */
+/* A row for each namespace and tier. */
 void kvpi_contents_print_quotas(const kvpi_contents *contents, uint32_t n_tiers);
-int kvpi_contents_add_quotas(const kvpi_contents *contents, uint32_t n_tiers, json_t *object);
+void kvpi_contents_add_quotas(kvpi_figures *to, const kvpi_contents *contents, uint32_t n_tiers);
 
 /* As a namespace's name is printed; "?" when it is not known. */
 const char *kvpi_contents_name(const kvpi_contents *contents, uint32_t ns);
@@ -81,12 +81,8 @@ char *kvpi_inspect_printable(const void *bytes, size_t n);
 
 extern const char *const kvpi_inspect_tiers[2];
 
-json_t *kvpi_inspect_groups(const kvp_window *groups, uint32_t n_groups);
+void kvpi_inspect_add_groups(kvpi_figures *to, const kvp_window *groups, uint32_t n_groups);
 void kvpi_inspect_print_groups(const kvp_window *groups, uint32_t n_groups);
-
-/* Write the object to stdout, and let it go; `wrong`: something could not be added. Returns: an
- * exit status */
-int kvpi_inspect_dump(json_t *object, int wrong);
 
 /* What a file may cost: holes are no bytes that were read. */
 kvpi_budget kvpi_inspect_budget(const kvpi_inspect_args *args, const kvpi_input *input);

@@ -35,20 +35,19 @@ void kvpi_contents_print_quotas(const kvpi_contents *contents, uint32_t n_tiers)
         }
 }
 
-int kvpi_contents_add_quotas(const kvpi_contents *contents, uint32_t n_tiers, json_t *object)
+void kvpi_contents_add_quotas(kvpi_figures *to, const kvpi_contents *contents, uint32_t n_tiers)
 {
-    json_t *rows = json_array();
-    int wrong = 0;
+    kvpi_figures_open_array(to, "quotas");
     for (uint64_t i = 0; i < contents->n_spaces; i++)
         for (uint32_t t = 0; t < n_tiers; t++) {
             const account a = account_of(&contents->spaces[i].quota, t);
-            json_t *quota =
-                a.quota == KVP_NO_QUOTA ? json_null() : json_integer((json_int_t)a.quota);
-            wrong += json_array_append_new(
-                rows, json_pack("{s:s, s:s, s:o, s:I, s:I}", "namespace",
-                                kvpi_contents_name(contents, (uint32_t)i), "tier",
-                                kvpi_inspect_tiers[t], "quota", quota, "blocks",
-                                (json_int_t)a.blocks, "cached", (json_int_t)a.cached));
+            kvpi_figures_open(to, NULL);
+            kvpi_figures_text(to, "namespace", kvpi_contents_name(contents, (uint32_t)i));
+            kvpi_figures_text(to, "tier", kvpi_inspect_tiers[t]);
+            kvpi_figures_integer_if(to, a.quota != KVP_NO_QUOTA, "quota", a.quota);
+            kvpi_figures_integer(to, "blocks", a.blocks);
+            kvpi_figures_integer(to, "cached", a.cached);
+            kvpi_figures_close(to);
         }
-    return wrong + json_object_set_new(object, "quotas", rows);
+    kvpi_figures_close(to);
 }

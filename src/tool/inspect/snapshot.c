@@ -146,52 +146,45 @@ static void print_text(const inspection *in)
                    report->dropped_blocks[i], report->dropped_namespaces[i]);
 }
 
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
-static int add_config(json_t *object, const inspection *in)
+static void add_config(kvpi_figures *to, const inspection *in)
 {
     const kvp_snapshot_info *info = &in->info;
-    int wrong = 0;
-    wrong += json_object_set_new(object, "kind", json_string("snapshot"));
-    wrong += json_object_set_new(object, "model", json_string(in->model));
-    wrong += json_object_set_new(object, "block_tokens", integer(info->block_tokens));
-    wrong += json_object_set_new(object, "unit_tokens", integer(info->unit_tokens));
-    wrong += json_object_set_new(object, "n_blocks", integer(info->n_blocks));
-    wrong += json_object_set_new(object, "host_blocks", integer(info->host_blocks));
-    wrong += json_object_set_new(object, "hash_seed", integer(info->hash_seed));
-    wrong += json_object_set_new(object, "block_bytes", integer(info->block_bytes));
-    wrong +=
-        json_object_set_new(object, "groups", kvpi_inspect_groups(info->groups, info->n_groups));
-    return wrong;
+    kvpi_figures_text(to, "kind", "snapshot");
+    kvpi_figures_text(to, "model", in->model);
+    kvpi_figures_integer(to, "block_tokens", info->block_tokens);
+    kvpi_figures_integer(to, "unit_tokens", info->unit_tokens);
+    kvpi_figures_integer(to, "n_blocks", info->n_blocks);
+    kvpi_figures_integer(to, "host_blocks", info->host_blocks);
+    kvpi_figures_integer(to, "hash_seed", info->hash_seed);
+    kvpi_figures_integer(to, "block_bytes", info->block_bytes);
+    kvpi_inspect_add_groups(to, info->groups, info->n_groups);
 }
 
-static int add_report(json_t *object, const kvp_snapshot_report *report)
+static void add_report(kvpi_figures *to, const kvp_snapshot_report *report)
 {
-    json_t *dropped = json_object();
-    int wrong = 0;
-    for (uint32_t i = 0; i < KVP_DROP_REASONS; i++)
-        wrong += json_object_set_new(dropped, reasons[i],
-                                     json_pack("{s:I, s:I}", "blocks",
-                                               (json_int_t)report->dropped_blocks[i], "namespaces",
-                                               (json_int_t)report->dropped_namespaces[i]));
-    wrong += json_object_set_new(object, "whole", json_boolean(is_whole(report)));
-    wrong += json_object_set_new(object, "saved_blocks", integer(report->saved_blocks));
-    wrong += json_object_set_new(object, "blocks", integer(report->blocks));
-    wrong += json_object_set_new(object, "saved_units", integer(report->saved_units));
-    wrong += json_object_set_new(object, "units", integer(report->units));
-    wrong += json_object_set_new(object, "damaged_records", integer(report->damaged_records));
-    return wrong + json_object_set_new(object, "dropped", dropped);
+    kvpi_figures_flag(to, "whole", is_whole(report));
+    kvpi_figures_integer(to, "saved_blocks", report->saved_blocks);
+    kvpi_figures_integer(to, "blocks", report->blocks);
+    kvpi_figures_integer(to, "saved_units", report->saved_units);
+    kvpi_figures_integer(to, "units", report->units);
+    kvpi_figures_integer(to, "damaged_records", report->damaged_records);
+    kvpi_figures_open(to, "dropped");
+    for (uint32_t i = 0; i < KVP_DROP_REASONS; i++) {
+        kvpi_figures_open(to, reasons[i]);
+        kvpi_figures_integer(to, "blocks", report->dropped_blocks[i]);
+        kvpi_figures_integer(to, "namespaces", report->dropped_namespaces[i]);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
 }
 
 static int print_json(const inspection *in)
 {
-    json_t *object = json_object();
-    const int wrong = add_config(object, in) + kvpi_contents_add(&in->contents, object) +
-                      add_report(object, &in->report);
-    return kvpi_inspect_dump(object, wrong);
+    kvpi_figures figures = kvpi_figures_begin();
+    add_config(&figures, in);
+    kvpi_contents_add(&figures, &in->contents);
+    add_report(&figures, &in->report);
+    return kvpi_figures_tell(COMMAND, kvpi_figures_end(&figures));
 }
 
 static int inspect(inspection *in, const kvpi_inspect_args *args, const kvpi_input *input)

@@ -1,4 +1,5 @@
-/* The curve for people. Owns its layout:
+/* The report of a curve. Owns the list of its figures; their keys are an interface and stay. Owns
+ * also the layout for people:
  *
  *   what was read
  *   counts       label, value, what it means
@@ -10,12 +11,130 @@
 #include "tool/mrc/report.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "tool/text.h"
 #include "tool/input/escape.h"
 
+#define CURVE_POINTS 400
+
 const int kvpi_mrc_shares[KVPI_MRC_SHARES] = {50, 75, 90, 95, 99, 100};
+
+/* --------------------------------------------------------------------------------- the figures */
+
+static void add_memory(kvpi_figures *to, const kvpi_mrc_report *report, uint64_t blocks)
+{
+    kvpi_figures_integer_if(to, report->token_bytes > 0, "memory_bytes",
+                            (uint64_t)kvpi_mrc_bytes(report, blocks));
+}
+
+static void add_settings(kvpi_figures *to, const kvpi_mrc_report *report)
+{
+    const kvpi_device *device = report->device;
+    kvpi_figures_text(to, "curve_of", "sequential");
+    kvpi_figures_text(to, "trace", report->options->trace.path);
+    kvpi_figures_text(to, "format", report->format);
+    kvpi_figures_integer(to, "block_tokens", report->refs->block_tokens);
+    kvpi_figures_flag(to, "output_appended", report->options->trace.output);
+    kvpi_figures_integer(to, "seed", report->options->trace.key.seed);
+    kvpi_figures_integer_if(to, report->token_bytes > 0, "token_bytes", report->token_bytes);
+    kvpi_figures_text(to, "model", report->model != NULL ? report->model->name : NULL);
+    kvpi_figures_text(to, "device", device != NULL ? device->name : NULL);
+    kvpi_figures_integer_if(to, report->device_blocks > 0, "device_blocks", report->device_blocks);
+    kvpi_figures_json(to, "device_is_shown",
+                      device == NULL ? json_null() : json_boolean(report->is_device_shown));
+}
+
+static void add_counts(kvpi_figures *to, const kvpi_mrc_report *report)
+{
+    const kvpi_mrc_refs *refs = report->refs;
+    kvpi_figures_integer(to, "requests", refs->n_requests);
+    kvpi_figures_integer(to, "mended", report->mended);
+    kvpi_figures_integer(to, "input_tokens", refs->input_tokens);
+    kvpi_figures_integer(to, "output_tokens", refs->output_tokens);
+    kvpi_figures_integer(to, "blocks_looked_up", refs->looked_up_blocks);
+    kvpi_figures_real(to, "sample_rate", refs->rate);
+    kvpi_figures_integer(to, "distinct_blocks", refs->n_contents);
+    kvpi_figures_integer(to, "min_blocks", report->curve->min_blocks);
+    kvpi_figures_integer(to, "enough_blocks", report->curve->enough_blocks);
+}
+
+static void add_ratio(kvpi_figures *to, const kvpi_mrc_report *report, const char *key,
+                      double tokens)
+{
+    kvpi_figures_json(
+        to, key, tokens == KVPI_MRC_NONE ? json_null() : json_real(kvpi_mrc_ratio(report, tokens)));
+}
+
+static void add_rounded(kvpi_figures *to, const char *key, double number)
+{
+    kvpi_figures_integer_if(to, number != KVPI_MRC_NONE, key, (uint64_t)llround(number));
+}
+
+static void add_point(kvpi_figures *to, const kvpi_mrc_report *report, const kvpi_mrc_point *at)
+{
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_integer(to, "blocks", at->blocks);
+    add_memory(to, report, at->blocks);
+    add_rounded(to, "hit_tokens", at->lru.tokens);
+    add_ratio(to, report, "hit_ratio", at->lru.tokens);
+    kvpi_figures_real(to, "hit_ratio_error", kvpi_mrc_ratio(report, at->lru.error_tokens));
+    add_rounded(to, "block_hits", at->lru.blocks);
+    add_rounded(to, "fifo_hit_tokens", at->fifo_tokens);
+    add_ratio(to, report, "fifo_hit_ratio", at->fifo_tokens);
+    add_rounded(to, "optimum_hit_tokens", at->optimum_tokens);
+    add_ratio(to, report, "optimum_hit_ratio", at->optimum_tokens);
+    kvpi_figures_close(to);
+}
+
+static void add_share(kvpi_figures *to, const kvpi_mrc_report *report, size_t i)
+{
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_real(to, "of_unlimited", kvpi_mrc_shares[i] / 100.0);
+    kvpi_figures_integer(to, "blocks", report->share_blocks[i]);
+    add_memory(to, report, report->share_blocks[i]);
+    kvpi_figures_close(to);
+}
+
+/* [blocks, hit ratio], evenly spaced by the logarithm of the size. */
+static void add_curve(kvpi_figures *to, const kvpi_mrc_report *report)
+{
+    const kvpi_mrc_curve *curve = report->curve;
+    double first = (double)curve->min_blocks, last = (double)curve->enough_blocks;
+    uint64_t shown = 0;
+    for (int i = 0; i <= CURVE_POINTS; i++) {
+        uint64_t blocks = (uint64_t)llround(first * pow(last / first, (double)i / CURVE_POINTS));
+        if (blocks == shown)
+            continue;
+        shown = blocks;
+        kvpi_figures_open_array(to, NULL);
+        kvpi_figures_integer(to, NULL, blocks);
+        add_ratio(to, report, NULL, kvpi_mrc_lru_at(curve, blocks).tokens);
+        kvpi_figures_close(to);
+    }
+}
+
+json_t *kvpi_mrc_report_figures(const kvpi_mrc_report *report)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    add_settings(&figures, report);
+    add_counts(&figures, report);
+    kvpi_figures_open_array(&figures, "sizes");
+    for (size_t i = 0; i < report->n_points; i++)
+        add_point(&figures, report, &report->points[i]);
+    kvpi_figures_close(&figures);
+    kvpi_figures_open_array(&figures, "shares");
+    for (size_t i = 0; i < KVPI_MRC_SHARES; i++)
+        add_share(&figures, report, i);
+    kvpi_figures_close(&figures);
+    kvpi_figures_open_array(&figures, "curve");
+    add_curve(&figures, report);
+    kvpi_figures_close(&figures);
+    return kvpi_figures_end(&figures);
+}
+
+/* --------------------------------------------------------------------------------- for people */
 
 static kvpi_text percent(const kvpi_mrc_report *report, double tokens)
 {
@@ -35,8 +154,7 @@ static void print_head(const kvpi_mrc_report *report, FILE *file)
 {
     const kvpi_mrc_refs *refs = report->refs;
     fprintf(file, "%s: %s, %s of traffic\n", kvpi_escape(report->options->trace.path).of,
-            report->format,
-            kvpi_text_clock((uint64_t)report->span_us).of);
+            report->format, kvpi_text_clock((uint64_t)report->span_us).of);
     fprintf(file, "blocks of %s tokens", kvpi_text_count(refs->block_tokens).of);
     if (report->token_bytes > 0)
         fprintf(file, " = %s each",
@@ -50,29 +168,23 @@ static void print_head(const kvpi_mrc_report *report, FILE *file)
     fputc('\n', file);
 }
 
-static void print_counts(const kvpi_mrc_report *report, FILE *file)
+static void print_counts(const kvpi_mrc_report *report, const json_t *figures, FILE *file)
 {
-    char meaning[96];
-    const kvpi_mrc_refs *refs = report->refs;
-    kvpi_text_row(file, "requests", kvpi_text_count(refs->n_requests), "one after the other");
-    kvpi_text_row(file, "input tokens", kvpi_text_count(refs->input_tokens), "in the prompts");
-    kvpi_text_row(file, "output tokens", kvpi_text_count(refs->output_tokens),
-                  report->options->trace.output ? "appended one at a time"
-                                                : "not appended: --output-tokens off");
-    kvpi_text_row(file, "looked up", kvpi_text_count(refs->looked_up_blocks),
-                  "full blocks of the prompts");
-    if (refs->rate == 1)
-        kvpi_text_row(file, "distinct", kvpi_text_count(refs->n_contents),
-                      "full blocks, generated ones included");
-    kvpi_text_row(file, "at least", kvpi_text_count(report->curve->min_blocks),
-                  "blocks, or a request does not fit");
-    if (refs->rate == 1)
-        return;
+    bool sampled = report->refs->rate < 1;
+    const char *appended = report->options->trace.output ? "appended one at a time"
+                                                         : "not appended: --output-tokens off";
     kvpi_text rate;
-    snprintf(rate.of, sizeof rate.of, "%.4g %%", 100 * refs->rate);
-    snprintf(meaning, sizeof meaning, "of the blocks: %s distinct ones",
-             kvpi_text_count(refs->n_contents).of);
-    kvpi_text_row(file, "sampled", rate, meaning);
+    snprintf(rate.of, sizeof rate.of, "%.4g %%", 100 * report->refs->rate);
+    const kvpi_figures_row rows[] = {
+        {true, "requests", "{requests}", "one after the other"},
+        {true, "input tokens", "{input_tokens}", "in the prompts"},
+        {true, "output tokens", "{output_tokens}", appended},
+        {true, "looked up", "{blocks_looked_up}", "full blocks of the prompts"},
+        {!sampled, "distinct", "{distinct_blocks}", "full blocks, generated ones included"},
+        {true, "at least", "{min_blocks}", "blocks, or a request does not fit"},
+        {sampled, "sampled", rate.of, "of the blocks: {distinct_blocks} distinct ones"},
+    };
+    kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
 static void print_points(const kvpi_mrc_report *report, FILE *file)
@@ -122,10 +234,10 @@ static void print_shares(const kvpi_mrc_report *report, FILE *file)
     }
 }
 
-void kvpi_mrc_report_print(const kvpi_mrc_report *report, FILE *file)
+void kvpi_mrc_report_print(const kvpi_mrc_report *report, const json_t *figures, FILE *file)
 {
     print_head(report, file);
-    print_counts(report, file);
+    print_counts(report, figures, file);
     print_points(report, file);
     print_shares(report, file);
 }

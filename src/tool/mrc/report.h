@@ -9,6 +9,7 @@
 #include "tool/models/models.h"
 #include "tool/mrc/lru.h"
 #include "tool/mrc/refs.h"
+#include "tool/report/figures.h"
 
 #define KVPI_MRC_MAX_POINTS 64
 #define KVPI_MRC_NONE       (-1.0)
@@ -56,17 +57,15 @@ static inline double kvpi_mrc_bytes(const kvpi_mrc_report *report, uint64_t bloc
     return (double)blocks * (double)report->refs->block_tokens * (double)report->token_bytes;
 }
 
-/* Print the report for people, at most 80 columns wide, except a long file name. */
-void kvpi_mrc_report_print(const kvpi_mrc_report *report, FILE *file);
+/* Make the list of the report's figures. Returns: NULL when memory is short. Owns: the caller drops
+ * its reference */
+json_t *kvpi_mrc_report_figures(const kvpi_mrc_report *report);
 
-/* Print the report as one JSON object.
+/* Print the report for people, at most 80 columns wide, except a long file name.
  *
- * Returns: 0; -1 out of memory or writing failed
+ * Takes:   figures  of this report
  */
-int kvpi_mrc_report_print_json(const kvpi_mrc_report *report, FILE *file);
-
-/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
-json_t *kvpi_mrc_report_json(const kvpi_mrc_report *report);
+void kvpi_mrc_report_print(const kvpi_mrc_report *report, const json_t *figures, FILE *file);
 
 /* Print every size at which the hits change, as CSV: blocks, tokens hit. Whether it could be
  * written shows in ferror. */

@@ -1,4 +1,6 @@
-/* The report of a replay under load, for people. Owns its layout:
+/* The report of a replay under load. Owns the list of its figures. Their keys are an interface and
+ * stay; simulated durations are whole nanoseconds; what was measured stands apart, so that without
+ * it equal input gives equal bytes. Owns also the layout for people:
  *
  *   what was replayed, on what model of a machine
  *   counts          label, value, what it means
@@ -25,9 +27,276 @@ const char *const kvpi_load_reason_names[] = {"empty_prompt", "prompt_too_long",
 const char *const kvpi_load_wait_names[] = {"blocks", "places",     "step_tokens",
                                             "plan",   "preemption", "order"};
 
-static kvpi_text rate(uint64_t n, uint64_t ns)
+static uint64_t count_rejected(const kvpi_load_report *report)
 {
-    return kvpi_text_count(ns == 0 ? 0 : (uint64_t)((double)n * 1e9 / (double)ns + 0.5));
+    uint64_t n = 0;
+    for (size_t i = 0; i < KVPI_LOAD_REASONS; i++)
+        n += report->rejected[i];
+    return n;
+}
+
+static void add_seconds(kvpi_figures *to, const char *key, double ns)
+{
+    kvpi_figures_real(to, key, ns / 1e9);
+}
+
+static double per_second(uint64_t n, uint64_t ns)
+{
+    return ns == 0 ? 0.0 : (double)n * 1e9 / (double)ns;
+}
+
+/* ------------------------------------------------------------------------- figures: settings */
+
+static void add_roofline(kvpi_figures *to, const kvpi_load_setting *setting)
+{
+    const kvpi_step_roofline *r = &setting->step_model->roofline;
+    const kvpi_size_options *options = setting->size_options;
+    kvpi_figures_open(to, "step_model");
+    kvpi_figures_text(to, "kind", "roofline");
+    kvpi_figures_text(to, "model", setting->model->name);
+    kvpi_figures_text(to, "device", setting->device->name);
+    kvpi_figures_integer(to, "tensor_parallel", options->tensor_parallel);
+    kvpi_figures_text(to, "kv_dtype", kvpi_models_kv_dtypes[options->kv_dtype]);
+    kvpi_figures_text(to, "weights_dtype", kvpi_models_weights_dtypes[options->weights_dtype]);
+    kvpi_figures_integer(to, "step_ns", setting->step_model->step_ns);
+    kvpi_figures_real(to, "flops_per_second", r->flops_per_second);
+    kvpi_figures_real(to, "bytes_per_second", r->bytes_per_second);
+    kvpi_figures_real(to, "host_bytes_per_second", r->host_bytes_per_second);
+    kvpi_figures_real(to, "token_flops", r->token_flops);
+    kvpi_figures_real(to, "sampled_flops", r->sampled_flops);
+    kvpi_figures_real(to, "weights_bytes", r->weights_bytes);
+    kvpi_figures_real(to, "expert_bytes", r->expert_bytes);
+    kvpi_figures_close(to);
+}
+
+static void add_rates(kvpi_figures *to, const kvpi_step_model *model)
+{
+    kvpi_figures_open(to, "step_model");
+    kvpi_figures_text(to, "kind", "rates");
+    kvpi_figures_integer(to, "step_ns", model->step_ns);
+    kvpi_figures_real(to, "prompt_token_ns", (double)model->rates.prompt_token_ps / 1000);
+    kvpi_figures_real(to, "decode_token_ns", (double)model->rates.decode_token_ps / 1000);
+    kvpi_figures_real(to, "context_token_ns", (double)model->rates.context_token_ps / 1000);
+    kvpi_figures_real(to, "copy_token_ns", (double)model->rates.copy_token_ps / 1000);
+    kvpi_figures_close(to);
+}
+
+static void add_scheduler(kvpi_figures *to, const kvpi_load_report *report)
+{
+    static const char *const means[] = {"recompute", "swap", "cheaper"};
+    const kvp_sched_config *config = &report->sched_config;
+    kvpi_figures_open(to, "scheduler");
+    kvpi_figures_integer(to, "max_running", config->max_running);
+    kvpi_figures_integer(to, "step_tokens", config->step_tokens);
+    kvpi_figures_integer(to, "chunk_tokens", config->chunk_tokens);
+    kvpi_figures_integer(to, "max_passed_over", config->max_passed_over);
+    kvpi_figures_integer(to, "max_tries", config->max_tries);
+    kvpi_figures_integer(to, "watermark_blocks", report->cache.watermark_blocks);
+    kvpi_figures_text(to, "preempt", means[config->preempt]);
+    kvpi_figures_flag(to, "swap_ahead", config->swap_ahead);
+    kvpi_figures_close(to);
+}
+
+static void add_settings(kvpi_figures *to, const kvpi_load_report *report)
+{
+    const kvpi_load_setting *setting = &report->setting;
+    uint64_t bytes = setting->token_bytes * setting->block_tokens;
+    kvpi_figures_text(to, "mode", "load");
+    kvpi_figures_text(to, "trace", report->path);
+    kvpi_figures_text(to, "format", report->format);
+    kvpi_figures_real(to, "speedup", (double)setting->speedup_milli / 1000);
+    kvpi_figures_integer(to, "block_tokens", setting->block_tokens);
+    kvpi_figures_integer(to, "unit_tokens", setting->unit_tokens);
+    kvpi_figures_integer(to, "blocks", setting->blocks);
+    kvpi_figures_integer(to, "host_blocks", setting->host_blocks);
+    kvpi_figures_flag(to, "keep_evicted", setting->keep_evicted);
+    kvpi_figures_integer_if(to, bytes > 0, "block_bytes", bytes);
+    kvpi_report_add_groups(to, setting->size);
+    kvpi_figures_integer(to, "tokens",
+                         setting->size != NULL ? setting->size->tokens
+                                               : setting->blocks * setting->block_tokens);
+    kvpi_figures_flag(to, "prefix_cache", setting->prefix_cache);
+    kvpi_figures_flag(to, "output_appended", setting->output);
+    kvpi_figures_integer(to, "seed", setting->seed);
+    if (setting->step_model->is_roofline)
+        add_roofline(to, setting);
+    else
+        add_rates(to, setting->step_model);
+    add_scheduler(to, report);
+}
+
+/* --------------------------------------------------------------------------- figures: counts */
+
+static void add_rejection(kvpi_figures *to, const kvpi_load_rejection *r)
+{
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_integer(to, "line", r->line);
+    kvpi_figures_integer(to, "input_tokens", r->input_tokens);
+    kvpi_figures_integer(to, "output_tokens", r->output_tokens);
+    kvpi_figures_text(to, "reason", kvpi_load_reason_names[r->reason]);
+    kvpi_figures_integer(to, "max_prompt_tokens", r->limit.max_prompt_tokens);
+    kvpi_figures_integer(to, "max_tokens", r->limit.max_tokens);
+    kvpi_figures_close(to);
+}
+
+static void add_rejections(kvpi_figures *to, const kvpi_load_report *report)
+{
+    kvpi_figures_integer(to, "rejected", count_rejected(report));
+    kvpi_figures_open(to, "rejected_by_reason");
+    for (size_t i = 0; i < KVPI_LOAD_REASONS; i++)
+        kvpi_figures_integer(to, kvpi_load_reason_names[i], report->rejected[i]);
+    kvpi_figures_close(to);
+    kvpi_figures_open_array(to, "rejections");
+    for (size_t i = 0; i < report->n_rejections; i++)
+        add_rejection(to, &report->rejections[i]);
+    kvpi_figures_close(to);
+}
+
+static void add_counts(kvpi_figures *to, const kvpi_load_report *report)
+{
+    const kvp_stats *cache = &report->cache;
+    uint64_t device = cache->cached_tokens - cache->host_tokens;
+    kvpi_figures_integer(to, "requests", report->requests);
+    kvpi_figures_integer(to, "finished", report->finished);
+    kvpi_figures_integer(to, "unfinished", report->unfinished);
+    kvpi_figures_integer(to, "mended", report->mended);
+    add_rejections(to, report);
+    kvpi_figures_integer(to, "input_tokens", report->input_tokens);
+    kvpi_figures_integer(to, "output_tokens", report->output_tokens);
+    kvpi_figures_integer(to, "hit_tokens", report->hit_tokens);
+    kvpi_figures_real(to, "hit_ratio", kvpi_report_ratio(report->hit_tokens, report->input_tokens));
+    kvpi_figures_integer(to, "admitted_tokens", cache->prompt_tokens);
+    kvpi_figures_integer(to, "device_tokens", device);
+    kvpi_figures_integer(to, "host_tokens", cache->host_tokens);
+    kvpi_figures_integer(to, "computed_tokens", cache->prompt_tokens - cache->cached_tokens);
+    kvpi_figures_real(to, "device_share", kvpi_report_ratio(device, cache->prompt_tokens));
+    kvpi_figures_real(to, "host_share",
+                      kvpi_report_ratio(cache->host_tokens, cache->prompt_tokens));
+    kvpi_figures_real(
+        to, "computed_share",
+        kvpi_report_ratio(cache->prompt_tokens - cache->cached_tokens, cache->prompt_tokens));
+}
+
+static void add_blocks(kvpi_figures *to, const kvpi_load_report *report)
+{
+    const kvp_stats *cache = &report->cache;
+    const kvp_sched_stats *sched = &report->sched;
+    double all = (double)report->setting.blocks * (double)report->end_ns;
+    kvpi_figures_integer(to, "evictions", cache->evicted_blocks);
+    kvpi_figures_integer(to, "peak_held_blocks", cache->peak_held_blocks);
+    kvpi_figures_real(to, "occupancy", all > 0 ? report->held_block_ns / all : 0.0);
+    kvpi_figures_integer(to, "admissions", sched->admissions);
+    kvpi_figures_integer(to, "preemptions_recompute", report->recompute_preemptions);
+    kvpi_figures_integer(to, "preemptions_swap", report->swap_preemptions);
+    kvpi_figures_integer(to, "left_out", sched->left_out);
+    kvpi_figures_integer(to, "lost_tokens", sched->lost_tokens);
+    kvpi_figures_integer(to, "prompt_tokens_scheduled", report->prompt_tokens);
+    kvpi_figures_integer(to, "swapped_out_blocks", cache->swapped_out_blocks);
+    kvpi_figures_integer(to, "swapped_in_blocks", cache->swapped_in_blocks);
+    kvpi_figures_integer(to, "blocks_to_host", report->blocks_to_host);
+    kvpi_figures_integer(to, "blocks_from_host", report->blocks_from_host);
+    kvpi_figures_integer(to, "host_evictions", cache->host_evicted_blocks);
+}
+
+/* ---------------------------------------------------------------------------- figures: times */
+
+static void add_percentiles(kvpi_figures *to, const char *key, const kvpi_percentiles *p)
+{
+    kvpi_figures_open(to, key);
+    kvpi_figures_integer(to, "n", p->n);
+    kvpi_figures_real(to, "mean", p->mean);
+    kvpi_figures_integer(to, "p50", p->p50);
+    kvpi_figures_integer(to, "p90", p->p90);
+    kvpi_figures_integer(to, "p99", p->p99);
+    kvpi_figures_integer(to, "max", p->max);
+    kvpi_figures_close(to);
+}
+
+static void add_waited(kvpi_figures *to, const kvpi_load_report *report)
+{
+    kvpi_figures_open(to, "waited");
+    for (size_t r = 0; r < KVP_WAIT_REASONS; r++) {
+        kvpi_figures_open(to, kvpi_load_wait_names[r]);
+        kvpi_figures_integer(to, "request_steps",
+                             report->sched.waited[r] + report->sched.waited_swapped[r]);
+        add_seconds(to, "seconds", report->waited_ns[r]);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
+}
+
+static void add_times(kvpi_figures *to, const kvpi_load_report *report)
+{
+    add_seconds(to, "simulated_seconds", (double)report->end_ns);
+    add_seconds(to, "busy_seconds", (double)report->busy_ns);
+    add_seconds(to, "compute_bound_seconds", report->bound_by_compute_ns);
+    add_seconds(to, "copy_seconds", report->copy_ns);
+    kvpi_figures_integer(to, "steps", report->step.n);
+    kvpi_figures_real(to, "input_tokens_per_second",
+                      per_second(report->finished_input_tokens, report->end_ns));
+    kvpi_figures_real(to, "output_tokens_per_second",
+                      per_second(report->output_tokens, report->end_ns));
+    add_percentiles(to, "queue_ns", &report->queue);
+    add_percentiles(to, "time_to_first_token_ns", &report->first_token);
+    add_percentiles(to, "time_per_output_token_ns", &report->per_token);
+    add_percentiles(to, "between_tokens_ns", &report->gap);
+    add_percentiles(to, "end_to_end_ns", &report->end_to_end);
+    add_percentiles(to, "step_ns", &report->step);
+    add_waited(to, report);
+}
+
+static void add_interval(kvpi_figures *to, const kvpi_load_report *report, size_t i)
+{
+    const kvpi_load_timeline *timeline = &report->timeline;
+    const kvpi_load_interval *part = &timeline->intervals[i];
+    kvpi_load_level mean = kvpi_load_timeline_mean(timeline, i, report->end_ns);
+    kvpi_figures_open(to, NULL);
+    add_seconds(to, "start_seconds", (double)(i * timeline->width_ns));
+    kvpi_figures_real(to, "running", mean.running);
+    kvpi_figures_real(to, "waiting", mean.waiting);
+    kvpi_figures_real(to, "swapped", mean.swapped);
+    kvpi_figures_real(to, "held_blocks", mean.held_blocks);
+    kvpi_figures_real(to, "host_held_blocks", mean.host_held_blocks);
+    kvpi_figures_integer(to, "arrived", part->arrived);
+    kvpi_figures_integer(to, "finished", part->finished);
+    kvpi_figures_integer(to, "steps", part->steps);
+    kvpi_figures_integer(to, "prompt_tokens", part->prompt_tokens);
+    kvpi_figures_integer(to, "output_tokens", part->output_tokens);
+    kvpi_figures_integer(to, "input_tokens", part->input_tokens);
+    kvpi_figures_integer(to, "hit_tokens", part->hit_tokens);
+    kvpi_figures_integer(to, "preemptions", part->preemptions);
+    kvpi_figures_close(to);
+}
+
+static void add_timeline(kvpi_figures *to, const kvpi_load_report *report)
+{
+    kvpi_figures_open_array(to, "timeline");
+    for (size_t i = 0; i < report->timeline.n; i++)
+        add_interval(to, report, i);
+    kvpi_figures_close(to);
+}
+
+static void add_measured(kvpi_figures *to, const kvpi_load_report *report)
+{
+    kvpi_figures_open(to, "measured");
+    kvpi_figures_real(to, "scheduler_ns_per_step",
+                      kvpi_report_ratio(report->sched_ns, report->sched.steps));
+    add_seconds(to, "scheduler_seconds", (double)report->sched_ns);
+    add_seconds(to, "wall_seconds", (double)report->wall_ns);
+    kvpi_figures_close(to);
+}
+
+json_t *kvpi_load_report_figures(const kvpi_load_report *report)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    add_settings(&figures, report);
+    add_counts(&figures, report);
+    add_blocks(&figures, report);
+    add_times(&figures, report);
+    add_timeline(&figures, report);
+    if (report->measured)
+        add_measured(&figures, report);
+    return kvpi_figures_end(&figures);
 }
 
 /* ------------------------------------------------------------------------------------- the head */
@@ -88,93 +357,63 @@ static void print_head(const kvpi_load_report *report, FILE *file)
 
 /* -------------------------------------------------------------------------------------- counts */
 
-static uint64_t count_rejected(const kvpi_load_report *report)
+static void print_requests(const kvpi_load_report *report, const json_t *figures, FILE *file)
 {
-    uint64_t n = 0;
-    for (size_t i = 0; i < KVPI_LOAD_REASONS; i++)
-        n += report->rejected[i];
-    return n;
+    bool is_short = report->end_ns < UINT64_C(60) * NS_PER_SECOND;
+    kvpi_text time = is_short ? kvpi_text_duration((double)report->end_ns)
+                              : kvpi_text_clock(report->end_ns / NS_PER_US);
+    const kvpi_figures_row rows[] = {
+        {true, "requests", "{requests}", "{rejected} could never be served"},
+        {true, "finished", "{finished}",
+         report->unfinished == 0 ? "all that could be" : "{unfinished} DID NOT FINISH"},
+        {true, "time", time.of,
+         "until the last token, {busy_seconds/simulated_seconds} of it busy"},
+        {true, "steps", "{steps}",
+         report->setting.step_model->is_roofline
+             ? "{compute_bound_seconds/busy_seconds} of their time bound by computing"
+             : "with something to compute"},
+    };
+    kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
-static void print_requests(const kvpi_load_report *report, FILE *file)
+static void print_tokens(const kvpi_load_report *report, const json_t *figures, FILE *file)
 {
-    char meaning[128];
-    snprintf(meaning, sizeof meaning, "%s could never be served",
-             kvpi_text_count(count_rejected(report)).of);
-    kvpi_text_row(file, "requests", kvpi_text_count(report->requests), meaning);
-    if (report->unfinished == 0)
-        snprintf(meaning, sizeof meaning, "all that could be");
-    else
-        snprintf(meaning, sizeof meaning, "%s DID NOT FINISH",
-                 kvpi_text_count(report->unfinished).of);
-    kvpi_text_row(file, "finished", kvpi_text_count(report->finished), meaning);
-    snprintf(meaning, sizeof meaning, "until the last token, %.1f %% of it busy",
-             report->end_ns == 0 ? 0.0 : 100.0 * (double)report->busy_ns / (double)report->end_ns);
-    kvpi_text_row(file, "time",
-                  report->end_ns < UINT64_C(60) * NS_PER_SECOND
-                      ? kvpi_text_duration((double)report->end_ns)
-                      : kvpi_text_clock(report->end_ns / NS_PER_US),
-                  meaning);
-    snprintf(meaning, sizeof meaning, "%.1f %% of their time bound by computing",
-             report->busy_ns == 0 ? 0.0
-                                  : 100.0 * report->bound_by_compute_ns / (double)report->busy_ns);
-    kvpi_text_row(file, "steps", kvpi_text_count(report->step.n),
-                  report->setting.step_model->is_roofline ? meaning : "with something to compute");
+    const char *generated = report->setting.output ? "{output_tokens_per_second} a second"
+                                                   : "not generated: --output-tokens off";
+    const kvpi_figures_row rows[] = {
+        {true, "input tokens", "{input_tokens}",
+         "{input_tokens_per_second} a second; {hit_tokens/input_tokens} hit at admission"},
+        {true, "  device", "{device_tokens/admitted_tokens}",
+         "of {admitted_tokens} admitted, on the device"},
+        {report->setting.host_blocks > 0, "  host", "{host_tokens/admitted_tokens}", "on the host"},
+        {true, "  computed", "{computed_tokens/admitted_tokens}",
+         report->recompute_preemptions > 0 ? "some of them again, after preemptions" : "once each"},
+        {true, "output tokens", "{output_tokens}", generated},
+    };
+    kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
-static void print_tokens(const kvpi_load_report *report, FILE *file)
+static void print_blocks(const kvpi_load_report *report, const json_t *figures, FILE *file)
 {
-    char meaning[128];
-    const kvp_stats *cache = &report->cache;
-    uint64_t opened = cache->prompt_tokens, host = cache->host_tokens;
-    uint64_t device = cache->cached_tokens - host;
-    snprintf(meaning, sizeof meaning, "%s a second; %s hit at admission",
-             rate(report->finished_input_tokens, report->end_ns).of,
-             kvpi_text_percent(report->hit_tokens, report->input_tokens).of);
-    kvpi_text_row(file, "input tokens", kvpi_text_count(report->input_tokens), meaning);
-    snprintf(meaning, sizeof meaning, "of %s admitted, on the device", kvpi_text_count(opened).of);
-    kvpi_text_row(file, "  device", kvpi_text_percent(device, opened), meaning);
-    if (report->setting.host_blocks > 0)
-        kvpi_text_row(file, "  host", kvpi_text_percent(host, opened), "on the host");
-    kvpi_text_row(file, "  computed", kvpi_text_percent(opened - device - host, opened),
-                  report->recompute_preemptions > 0 ? "some of them again, after preemptions"
-                                                    : "once each");
-    snprintf(meaning, sizeof meaning, "%s a second",
-             rate(report->output_tokens, report->end_ns).of);
-    kvpi_text_row(file, "output tokens", kvpi_text_count(report->output_tokens),
-                  report->setting.output ? meaning : "not generated: --output-tokens off");
-}
-
-static void print_blocks(const kvpi_load_report *report, FILE *file)
-{
-    char meaning[128];
-    const kvpi_load_setting *setting = &report->setting;
-    double all = (double)setting->blocks * (double)report->end_ns;
-    kvpi_text_row(file, "evictions", kvpi_text_count(report->cache.evicted_blocks),
-                  "cached blocks dropped to make room");
-    snprintf(meaning, sizeof meaning, "of the blocks held on average; peak %s",
-             kvpi_text_percent(report->cache.peak_held_blocks, setting->blocks).of);
-    kvpi_text occupancy;
-    snprintf(occupancy.of, sizeof occupancy.of, "%.1f %%",
-             all > 0 ? 100.0 * report->held_block_ns / all : 0.0);
-    kvpi_text_row(file, "occupancy", occupancy, meaning);
-    snprintf(meaning, sizeof meaning, "%s by recompute, %s by swap",
-             kvpi_text_count(report->recompute_preemptions).of,
-             kvpi_text_count(report->swap_preemptions).of);
-    kvpi_text_row(file, "preemptions",
-                  kvpi_text_count(report->recompute_preemptions + report->swap_preemptions),
-                  meaning);
-    if (report->sched.lost_tokens > 0)
-        kvpi_text_row(file, "lost tokens", kvpi_text_count(report->sched.lost_tokens),
-                      "computed, and given up by preemptions");
-    if (setting->host_blocks == 0)
-        return;
-    snprintf(meaning, sizeof meaning, "blocks to the host, %s of them by swap",
-             kvpi_text_count(report->cache.swapped_out_blocks).of);
-    kvpi_text_row(file, "copied out", kvpi_text_count(report->blocks_to_host), meaning);
-    snprintf(meaning, sizeof meaning, "blocks back, %s of them by swap",
-             kvpi_text_count(report->cache.swapped_in_blocks).of);
-    kvpi_text_row(file, "copied in", kvpi_text_count(report->blocks_from_host), meaning);
+    bool host = report->setting.host_blocks > 0;
+    double all = (double)report->setting.blocks * (double)report->end_ns;
+    kvpi_text occupancy = kvpi_text_share(report->held_block_ns, all);
+    kvpi_text preemptions =
+        kvpi_text_count(report->recompute_preemptions + report->swap_preemptions);
+    const kvpi_figures_row rows[] = {
+        {true, "evictions", "{evictions}", "cached blocks dropped to make room"},
+        {true, "occupancy", occupancy.of,
+         "of the blocks held on average; peak {peak_held_blocks/blocks}"},
+        {true, "preemptions", preemptions.of,
+         "{preemptions_recompute} by recompute, {preemptions_swap} by swap"},
+        {report->sched.lost_tokens > 0, "lost tokens", "{lost_tokens}",
+         "computed, and given up by preemptions"},
+        {host, "copied out", "{blocks_to_host}",
+         "blocks to the host, {swapped_out_blocks} of them by swap"},
+        {host, "copied in", "{blocks_from_host}",
+         "blocks back, {swapped_in_blocks} of them by swap"},
+    };
+    kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
 static void print_rejections(const kvpi_load_report *report, FILE *file)
@@ -291,12 +530,12 @@ static void print_course(const kvpi_load_report *report, FILE *file)
         print_interval(report, &timeline, i, file);
 }
 
-void kvpi_load_report_print(const kvpi_load_report *report, FILE *file)
+void kvpi_load_report_print(const kvpi_load_report *report, const json_t *figures, FILE *file)
 {
     print_head(report, file);
-    print_requests(report, file);
-    print_tokens(report, file);
-    print_blocks(report, file);
+    print_requests(report, figures, file);
+    print_tokens(report, figures, file);
+    print_blocks(report, figures, file);
     print_rejections(report, file);
     print_latencies(report, file);
     print_waiting(report, file);

@@ -1,4 +1,4 @@
-/* The results of a replay under load, as tables for people and as an object for programs.
+/* The results of a replay under load: a list of figures, and tables for people.
  * docs/REPORT.md defines every figure. */
 #ifndef KVPI_LOAD_REPORT_H
 #define KVPI_LOAD_REPORT_H
@@ -122,16 +122,14 @@ typedef struct kvpi_load_report {
     uint64_t wall_ns;  /* of the replay */
 } kvpi_load_report;
 
-/* Print the report for people, at most 80 columns wide, except a long file name. */
-void kvpi_load_report_print(const kvpi_load_report *report, FILE *file);
+/* Make the list of the report's figures. Returns: NULL when memory is short. Owns: the caller drops
+ * its reference */
+json_t *kvpi_load_report_figures(const kvpi_load_report *report);
 
-/* Print the report as one JSON object.
+/* Print the report for people, at most 80 columns wide, except a long file name.
  *
- * Returns: 0; -1 out of memory or writing failed
+ * Takes:   figures  of this report
  */
-int kvpi_load_report_print_json(const kvpi_load_report *report, FILE *file);
-
-/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
-json_t *kvpi_load_report_json(const kvpi_load_report *report);
+void kvpi_load_report_print(const kvpi_load_report *report, const json_t *figures, FILE *file);
 
 #endif

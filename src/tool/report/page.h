@@ -12,14 +12,17 @@
 /* Make a page of what a replay found.
  *
  * Takes:   path     of the file to be written
+ *          result   the list of the report's figures
  *          watch    ended
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed
  */
-int kvpi_page_load(const char *path, const kvpi_load_report *report, const kvpi_watch *watch);
-int kvpi_page_sequential(const char *path, const kvpi_report *report, const kvpi_watch *watch);
+int kvpi_page_load(const char *path, const kvpi_load_report *report, json_t *result,
+                   const kvpi_watch *watch);
+int kvpi_page_sequential(const char *path, const kvpi_report *report, json_t *result,
+                         const kvpi_watch *watch);
 
 /* The same for a curve. */
-int kvpi_page_mrc(const char *path, const kvpi_mrc_report *report);
+int kvpi_page_mrc(const char *path, const kvpi_mrc_report *report, json_t *result);
 
 /* Write a page.
  *

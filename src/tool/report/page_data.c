@@ -10,24 +10,6 @@
 
 #include "tool/tool.h"
 
-static int set(json_t *object, const char *name, json_t *value)
-{
-    return json_object_set_new(object, name, value);
-}
-
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
-
-static json_t *whole_or_null(json_t *object, int wrong)
-{
-    if (wrong == 0)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
 /* ----------------------------------------------------------------------------------- the course */
 
 /* Where a figure stands: a double of the mean level, or a count of the interval. */
@@ -65,81 +47,76 @@ static double figure_of(const kvpi_load_interval *part, const kvpi_load_level *m
     return (double)count;
 }
 
-static json_t *course(const kvpi_load_timeline *timeline, uint64_t end_ns, const char *unit,
-                      double width)
+/* Opens the course; the caller closes it. */
+static void open_course(kvpi_figures *to, const kvpi_load_timeline *timeline, uint64_t end_ns,
+                        const char *unit, double width)
 {
-    json_t *object = json_object();
-    int wrong = set(object, "unit", json_string(unit)) + set(object, "width", json_real(width)) +
-                set(object, "n", integer(timeline->n));
+    kvpi_figures_open(to, "course");
+    kvpi_figures_text(to, "unit", unit);
+    kvpi_figures_real(to, "width", width);
+    kvpi_figures_integer(to, "n", timeline->n);
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
-        json_t *values = json_array();
-        wrong += set(object, figures[f].name, values);
-        for (size_t i = 0; wrong == 0 && i < timeline->n; i++) {
+        kvpi_figures_open_array(to, figures[f].name);
+        for (size_t i = 0; i < timeline->n; i++) {
             kvpi_load_level mean = kvpi_load_timeline_mean(timeline, i, end_ns);
-            wrong += json_array_append_new(values,
-                                           json_real(figure_of(&timeline->intervals[i], &mean, f)));
+            kvpi_figures_real(to, NULL, figure_of(&timeline->intervals[i], &mean, f));
         }
+        kvpi_figures_close(to);
     }
-    return whole_or_null(object, wrong);
 }
 
 /* ------------------------------------------------------------------------------------ the watch */
 
-static json_t *bins(const kvpi_bins *counted)
+static void add_integers(kvpi_figures *to, const char *key, const uint64_t *values, size_t n)
 {
-    json_t *array = json_array();
-    int wrong = 0;
-    for (size_t i = 0; i < KVPI_BINS; i++)
-        wrong += json_array_append_new(array, integer(counted->counts[i]));
-    return whole_or_null(array, wrong);
+    kvpi_figures_open_array(to, key);
+    for (size_t i = 0; i < n; i++)
+        kvpi_figures_integer(to, NULL, values[i]);
+    kvpi_figures_close(to);
 }
 
-static json_t *edges_of_bins(void)
+static void add_bins(kvpi_figures *to, const char *key, const kvpi_bins *counted)
 {
-    json_t *array = json_array();
-    int wrong = 0;
-    for (size_t i = 0; i < KVPI_BINS; i++)
-        wrong += json_array_append_new(array, integer(kvpi_bins_first(i)));
-    return whole_or_null(array, wrong);
+    add_integers(to, key, counted->counts, KVPI_BINS);
 }
 
-static json_t *by_part(const uint64_t values[KVPI_WATCH_PARTS])
+static void add_parts(kvpi_figures *to, const char *key, const uint64_t values[KVPI_WATCH_PARTS])
 {
-    json_t *object = json_object();
-    int wrong = 0;
+    kvpi_figures_open(to, key);
     for (size_t i = 0; i < KVPI_WATCH_PARTS; i++)
-        wrong += set(object, kvpi_watch_part_names[i], integer(values[i]));
-    return whole_or_null(object, wrong);
+        kvpi_figures_integer(to, kvpi_watch_part_names[i], values[i]);
+    kvpi_figures_close(to);
 }
 
-static json_t *prefix(const kvpi_watch_prefix *from)
+static void add_prefix(kvpi_figures *to, const kvpi_watch_prefix *from)
 {
-    json_t *object = json_object();
-    int wrong = set(object, "end_tokens", integer(from->end_tokens));
-    wrong += set(object, "run_tokens", integer(from->run_tokens));
-    wrong += set(object, "hits", integer(from->hits));
-    wrong += set(object, "first_line", integer(from->first_line));
-    wrong += set(object, "saved_tokens", integer(from->saved_tokens));
-    return whole_or_null(object, wrong);
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_integer(to, "end_tokens", from->end_tokens);
+    kvpi_figures_integer(to, "run_tokens", from->run_tokens);
+    kvpi_figures_integer(to, "hits", from->hits);
+    kvpi_figures_integer(to, "first_line", from->first_line);
+    kvpi_figures_integer(to, "saved_tokens", from->saved_tokens);
+    kvpi_figures_close(to);
 }
 
-static json_t *watched(const kvpi_watch *watch, const char *unit)
+static void add_watch(kvpi_figures *to, const kvpi_watch *watch, const char *unit)
 {
-    json_t *object = json_object(), *prefixes = json_array();
-    int wrong = set(object, "unit", json_string(unit));
-    wrong += set(object, "tokens", by_part(watch->tokens));
-    wrong += set(object, "stopped_at", by_part(watch->stopped_at));
-    wrong += set(object, "idle", bins(&watch->idle));
-    wrong += set(object, "lifetime", bins(&watch->lifetime));
-    wrong += set(object, "gap_hit", bins(&watch->gap_hit));
-    wrong += set(object, "gap_lost", bins(&watch->gap_lost));
-    wrong += set(object, "evicted", integer(watch->evicted));
-    wrong += set(object, "evicted_unused", integer(watch->evicted_unused));
-    wrong += set(object, "missed_events", integer(watch->missed_events));
-    wrong += set(object, "prefixes", prefixes);
-    for (size_t i = 0; wrong == 0 && i < watch->n_prefixes; i++)
-        wrong += json_array_append_new(prefixes, prefix(&watch->prefixes[i]));
-    return whole_or_null(object, wrong);
+    kvpi_figures_open(to, "watch");
+    kvpi_figures_text(to, "unit", unit);
+    add_parts(to, "tokens", watch->tokens);
+    add_parts(to, "stopped_at", watch->stopped_at);
+    add_bins(to, "idle", &watch->idle);
+    add_bins(to, "lifetime", &watch->lifetime);
+    add_bins(to, "gap_hit", &watch->gap_hit);
+    add_bins(to, "gap_lost", &watch->gap_lost);
+    kvpi_figures_integer(to, "evicted", watch->evicted);
+    kvpi_figures_integer(to, "evicted_unused", watch->evicted_unused);
+    kvpi_figures_integer(to, "missed_events", watch->missed_events);
+    kvpi_figures_open_array(to, "prefixes");
+    for (size_t i = 0; i < watch->n_prefixes; i++)
+        add_prefix(to, &watch->prefixes[i]);
+    kvpi_figures_close(to);
+    kvpi_figures_close(to);
 }
 
 /* -------------------------------------------------------------------------------- the latencies */
@@ -147,68 +124,69 @@ static json_t *watched(const kvpi_watch *watch, const char *unit)
 static const char *const latency_names[KVPI_LOAD_LATENCIES] = {"queue", "first_token", "per_token",
                                                                "end_to_end"};
 
-static json_t *per_interval(const uint64_t *ns, size_t n)
+static void add_latencies(kvpi_figures *to, const kvpi_load_report *report)
 {
-    json_t *array = json_array();
-    int wrong = 0;
-    for (size_t i = 0; i < n; i++)
-        wrong += json_array_append_new(array, integer(ns[i]));
-    return whole_or_null(array, wrong);
+    char name[32];
+    for (size_t i = 0; i < KVPI_LOAD_LATENCIES; i++) {
+        const kvpi_load_latency *latency = &report->latencies[i];
+        snprintf(name, sizeof name, "%s_p50", latency_names[i]);
+        add_integers(to, name, latency->p50_ns, report->timeline.n);
+        snprintf(name, sizeof name, "%s_p90", latency_names[i]);
+        add_integers(to, name, latency->p90_ns, report->timeline.n);
+    }
 }
 
-static int add_latencies(json_t *data, json_t *over_time, const kvpi_load_report *report)
+static void add_spreads(kvpi_figures *to, const kvpi_load_report *report)
 {
-    json_t *spread = json_object();
-    int wrong = set(data, "spread", spread);
-    for (size_t i = 0; wrong == 0 && i < KVPI_LOAD_LATENCIES; i++) {
-        const kvpi_load_latency *latency = &report->latencies[i];
-        char name[32];
-        snprintf(name, sizeof name, "%s_p50", latency_names[i]);
-        wrong += set(over_time, name, per_interval(latency->p50_ns, report->timeline.n));
-        snprintf(name, sizeof name, "%s_p90", latency_names[i]);
-        wrong += set(over_time, name, per_interval(latency->p90_ns, report->timeline.n));
-        wrong += set(spread, latency_names[i], bins(&latency->spread));
-    }
-    return wrong;
+    kvpi_figures_open(to, "spread");
+    for (size_t i = 0; i < KVPI_LOAD_LATENCIES; i++)
+        add_bins(to, latency_names[i], &report->latencies[i].spread);
+    kvpi_figures_close(to);
 }
 
 /* --------------------------------------------------------------------------------------- pages */
 
-static json_t *page(const char *kind, const char *path, json_t *result)
+static kvpi_figures begin_page(const char *kind, const char *path, json_t *result)
 {
-    json_t *data = json_object();
-    int wrong = set(data, "kind", json_string(kind));
-    wrong += set(data, "version", json_string(kvp_version()));
-    wrong += set(data, "title", kvpi_page_string(path));
-    wrong += set(data, "result", result);
-    wrong += set(data, "bins", edges_of_bins());
-    return whole_or_null(data, wrong);
+    kvpi_figures page = kvpi_figures_begin();
+    kvpi_figures_text(&page, "kind", kind);
+    kvpi_figures_text(&page, "version", kvp_version());
+    kvpi_figures_json(&page, "title", kvpi_page_string(path));
+    kvpi_figures_json(&page, "result", json_incref(result));
+    kvpi_figures_open_array(&page, "bins");
+    for (size_t i = 0; i < KVPI_BINS; i++)
+        kvpi_figures_integer(&page, NULL, kvpi_bins_first(i));
+    kvpi_figures_close(&page);
+    return page;
 }
 
-int kvpi_page_load(const char *path, const kvpi_load_report *report, const kvpi_watch *watch)
+int kvpi_page_load(const char *path, const kvpi_load_report *report, json_t *result,
+                   const kvpi_watch *watch)
 {
-    json_t *data = page("load", report->path, kvpi_load_report_json(report));
-    json_t *over_time =
-        course(&report->timeline, report->end_ns, "s", (double)report->timeline.width_ns / 1e9);
-    int wrong = set(data, "watch", watched(watch, "ms"));
-    wrong += set(data, "course", over_time);
-    if (wrong == 0)
-        wrong = add_latencies(data, over_time, report);
-    return kvpi_page_write("replay", path, whole_or_null(data, wrong));
+    kvpi_figures page = begin_page("load", report->path, result);
+    add_watch(&page, watch, "ms");
+    open_course(&page, &report->timeline, report->end_ns, "s",
+                (double)report->timeline.width_ns / 1e9);
+    add_latencies(&page, report);
+    kvpi_figures_close(&page);
+    add_spreads(&page, report);
+    return kvpi_page_write("replay", path, kvpi_figures_end(&page));
 }
 
-int kvpi_page_sequential(const char *path, const kvpi_report *report, const kvpi_watch *watch)
+int kvpi_page_sequential(const char *path, const kvpi_report *report, json_t *result,
+                         const kvpi_watch *watch)
 {
-    json_t *data = page("sequential", report->path, kvpi_report_json(report));
+    kvpi_figures page = begin_page("sequential", report->path, result);
     uint64_t end_ns = report->requests * KVPI_REPORT_REQUEST_NS;
     double width = (double)report->course.width_ns / (double)KVPI_REPORT_REQUEST_NS;
-    int wrong = set(data, "watch", watched(watch, "requests"));
-    wrong += set(data, "course", course(&report->course, end_ns, "requests", width));
-    return kvpi_page_write("replay", path, whole_or_null(data, wrong));
+    add_watch(&page, watch, "requests");
+    open_course(&page, &report->course, end_ns, "requests", width);
+    kvpi_figures_close(&page);
+    return kvpi_page_write("replay", path, kvpi_figures_end(&page));
 }
 
-int kvpi_page_mrc(const char *path, const kvpi_mrc_report *report)
+int kvpi_page_mrc(const char *path, const kvpi_mrc_report *report, json_t *result)
 {
-    return kvpi_page_write("mrc", path,
-                           page("mrc", report->options->trace.path, kvpi_mrc_report_json(report)));
+    kvpi_figures page = begin_page("mrc", report->options->trace.path, result);
+    return kvpi_page_write("mrc", path, kvpi_figures_end(&page));
 }

@@ -1,5 +1,6 @@
-/* The report for people. Owns its layout: a head line, a column of figures each with the words that
- * define it, and the hit ratio over time as bars.
+/* The report of a replay of one request after the other. Owns the list of its figures; their keys
+ * are an interface and stay. Owns also the layout for people: a head line, a column of figures each
+ * with the words that define it, and the hit ratio over time as bars.
  *
  *   label (16) value (16)  what it means
  *
@@ -13,6 +14,109 @@
 #include <string.h>
 
 #define BAR_CELLS 40
+
+/* --------------------------------------------------------------------------------- the figures */
+
+void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size)
+{
+    if (size == NULL) {
+        kvpi_figures_text(to, "layer_groups", NULL);
+        return;
+    }
+    kvpi_figures_open_array(to, "layer_groups");
+    for (uint32_t i = 0; i < size->n_groups; i++) {
+        const kvpi_size_group *group = &size->groups[i];
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_integer(to, "groups", group->n_rows);
+        kvpi_figures_integer(to, "layers", group->n_layers);
+        kvpi_figures_integer(to, "layers_per_group", size->row_layers);
+        kvpi_figures_integer_if(to, group->window_tokens > 0, "window_tokens",
+                                group->window_tokens);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
+}
+
+static void add_settings(kvpi_figures *to, const kvpi_report *report)
+{
+    const kvpi_size *size = report->size;
+    uint64_t tokens = size != NULL ? size->tokens : report->blocks * report->block_tokens;
+    kvpi_figures_text(to, "trace", report->path);
+    kvpi_figures_text(to, "format", report->format);
+    kvpi_figures_integer(to, "block_tokens", report->block_tokens);
+    kvpi_figures_integer(to, "unit_tokens", report->unit_tokens);
+    kvpi_figures_integer(to, "blocks", report->blocks);
+    kvpi_figures_integer_if(to, report->memory_bytes > 0, "memory_bytes", report->memory_bytes);
+    kvpi_figures_text(to, "model", report->model != NULL ? report->model->name : NULL);
+    kvpi_figures_text(to, "device", report->device != NULL ? report->device->name : NULL);
+    kvpi_report_add_groups(to, size);
+    kvpi_figures_integer(to, "tokens", tokens);
+    kvpi_figures_integer(to, "host_blocks", report->host_blocks);
+    kvpi_figures_flag(to, "keep_evicted", report->keep_evicted);
+    kvpi_figures_flag(to, "prefix_cache", report->prefix_cache);
+    kvpi_figures_flag(to, "output_appended", report->output);
+    kvpi_figures_integer(to, "seed", report->seed);
+}
+
+static void add_counts(kvpi_figures *to, const kvpi_report *report)
+{
+    kvpi_figures_integer(to, "skipped", report->skipped);
+    kvpi_figures_integer(to, "saved_blocks", report->saved_blocks);
+    kvpi_figures_integer(to, "restored_blocks", report->restored_blocks);
+    kvpi_figures_integer(to, "requests", report->requests);
+    kvpi_figures_integer(to, "rejected", report->rejected);
+    kvpi_figures_integer(to, "mended", report->mended);
+    kvpi_figures_integer(to, "input_tokens", report->input_tokens);
+    kvpi_figures_integer(to, "output_tokens", report->output_tokens);
+    kvpi_figures_integer(to, "hit_tokens", report->hit_tokens);
+    kvpi_figures_integer(to, "host_hit_tokens", report->host_hit_tokens);
+    kvpi_figures_real(to, "hit_ratio", kvpi_report_ratio(report->hit_tokens, report->input_tokens));
+    kvpi_figures_integer(to, "blocks_looked_up", report->blocks_looked_up);
+    kvpi_figures_integer(to, "block_hits", report->block_hits);
+    kvpi_figures_integer(to, "evictions", report->evictions);
+    kvpi_figures_integer(to, "host_evictions", report->host_evictions);
+    kvpi_figures_integer(to, "peak_held_blocks", report->peak_held_blocks);
+}
+
+static void add_times(kvpi_figures *to, const kvpi_report *report)
+{
+    uint64_t opened = report->requests - report->rejected, appended = report->output_tokens;
+    double seconds = (double)report->wall_ns / 1e9;
+    double tokens = (double)(report->input_tokens + appended);
+    kvpi_figures_real(to, "wall_seconds", seconds);
+    kvpi_figures_real(to, "tokens_per_second", seconds > 0 ? tokens / seconds : 0.0);
+    kvpi_figures_real(to, "ns_per_open", kvpi_report_ratio(report->open_ns, opened));
+    kvpi_figures_real(to, "ns_per_commit", kvpi_report_ratio(report->commit_ns, opened));
+    kvpi_figures_real(to, "ns_per_extend", kvpi_report_ratio(report->extend_ns, appended));
+    kvpi_figures_real(to, "ns_per_close", kvpi_report_ratio(report->close_ns, opened));
+}
+
+static void add_timeline(kvpi_figures *to, const kvpi_report_timeline *timeline)
+{
+    kvpi_figures_open_array(to, "timeline");
+    for (size_t i = 0; i < timeline->n; i++) {
+        const kvpi_report_interval *part = &timeline->intervals[i];
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_json(to, "start_seconds",
+                          timeline->by_time ? json_real((double)(timeline->step * i) / 1e6)
+                                            : json_null());
+        kvpi_figures_integer(to, "requests", part->requests);
+        kvpi_figures_integer(to, "input_tokens", part->input_tokens);
+        kvpi_figures_integer(to, "hit_tokens", part->hit_tokens);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
+}
+
+json_t *kvpi_report_figures(const kvpi_report *report)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    add_settings(&figures, report);
+    add_counts(&figures, report);
+    add_times(&figures, report);
+    add_timeline(&figures, &report->timeline);
+    return kvpi_figures_end(&figures);
+}
 
 /* ------------------------------------------------------------------------------------ the pool */
 
@@ -78,71 +182,42 @@ static void print_head(const kvpi_report *report, FILE *file)
     fprintf(file, "%s\n\n", report->prefix_cache ? "" : ", prefix cache off");
 }
 
-static void print_tokens(const kvpi_report *report, FILE *file)
+static void print_counts(const kvpi_report *report, const json_t *figures, FILE *file)
 {
-    char meaning[96];
-    snprintf(meaning, sizeof meaning, "%s rejected: would not fit an empty cache",
-             kvpi_text_count(report->rejected).of);
-    kvpi_text_row(file, "requests", kvpi_text_count(report->requests), meaning);
-    if (report->skipped > 0)
-        kvpi_text_row(file, "skipped", kvpi_text_count(report->skipped), "requests before them");
-    if (report->saved_blocks > 0) {
-        snprintf(meaning, sizeof meaning, "blocks, of %s that the snapshot holds",
-                 kvpi_text_count(report->saved_blocks).of);
-        kvpi_text_row(file, "restored", kvpi_text_count(report->restored_blocks), meaning);
-    }
-    kvpi_text_row(file, "input tokens", kvpi_text_count(report->input_tokens), "in the prompts");
-    kvpi_text_row(file, "output tokens", kvpi_text_count(report->output_tokens),
-                  report->output ? "appended one at a time" : "not appended: --output-tokens off");
-    snprintf(meaning, sizeof meaning, "%s of the input: found in the cache",
-             kvpi_text_percent(report->hit_tokens, report->input_tokens).of);
-    kvpi_text_row(file, "hit tokens", kvpi_text_count(report->hit_tokens), meaning);
-    if (report->host_blocks > 0)
-        kvpi_text_row(file, "  host", kvpi_text_count(report->host_hit_tokens),
-                      "of these, copied from the host");
+    bool host = report->host_blocks > 0;
+    const char *appended =
+        report->output ? "appended one at a time" : "not appended: --output-tokens off";
+    const kvpi_figures_row rows[] = {
+        {true, "requests", "{requests}", "{rejected} rejected: would not fit an empty cache"},
+        {report->skipped > 0, "skipped", "{skipped}", "requests before them"},
+        {report->saved_blocks > 0, "restored", "{restored_blocks}",
+         "blocks, of {saved_blocks} that the snapshot holds"},
+        {true, "input tokens", "{input_tokens}", "in the prompts"},
+        {true, "output tokens", "{output_tokens}", appended},
+        {true, "hit tokens", "{hit_tokens}",
+         "{hit_tokens/input_tokens} of the input: found in the cache"},
+        {host, "  host", "{host_hit_tokens}", "of these, copied from the host"},
+        {true, "looked up", "{blocks_looked_up}", "full blocks of the prompts"},
+        {true, "block hits", "{block_hits}",
+         "{block_hits/blocks_looked_up} of these: found in the cache"},
+        {true, "evictions", "{evictions}", "cached blocks dropped to make room"},
+        {host, "  host", "{host_evictions}", "blocks dropped on the host"},
+        {true, "peak held", "{peak_held_blocks}",
+         "blocks in use at once, {peak_held_blocks/blocks} of all"},
+    };
+    kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
-static void print_blocks(const kvpi_report *report, FILE *file)
+static void print_speed(const json_t *figures, FILE *file)
 {
-    char meaning[96];
-    kvpi_text_row(file, "looked up", kvpi_text_count(report->blocks_looked_up),
-                  "full blocks of the prompts");
-    snprintf(meaning, sizeof meaning, "%s of these: found in the cache",
-             kvpi_text_percent(report->block_hits, report->blocks_looked_up).of);
-    kvpi_text_row(file, "block hits", kvpi_text_count(report->block_hits), meaning);
-    kvpi_text_row(file, "evictions", kvpi_text_count(report->evictions),
-                  "cached blocks dropped to make room");
-    if (report->host_blocks > 0)
-        kvpi_text_row(file, "  host", kvpi_text_count(report->host_evictions),
-                      "blocks dropped on the host");
-    snprintf(meaning, sizeof meaning, "blocks in use at once, %s of all",
-             kvpi_text_percent(report->peak_held_blocks, report->blocks).of);
-    kvpi_text_row(file, "peak held", kvpi_text_count(report->peak_held_blocks), meaning);
-}
-
-static kvpi_text mean(uint64_t ns, uint64_t n)
-{
-    kvpi_text none = {"-"};
-    return n == 0 ? none : kvpi_text_duration((double)ns / (double)n);
-}
-
-static void print_speed(const kvpi_report *report, FILE *file)
-{
-    char meaning[96];
-    uint64_t opened = report->requests - report->rejected;
-    snprintf(meaning, sizeof meaning, "%s tokens per second",
-             kvpi_text_count(report->wall_ns == 0 ? 0
-                                                  : (uint64_t)((double)(report->input_tokens +
-                                                                        report->output_tokens) *
-                                                               1e9 / (double)report->wall_ns))
-                 .of);
+    static const kvpi_figures_row rows[] = {
+        {true, "replay", "{wall_seconds}", "{tokens_per_second} tokens per second"},
+        {true, "open", "{ns_per_open}", "a request: match, hold, take blocks"},
+        {true, "extend", "{ns_per_extend}", "a generated token, commit included"},
+        {true, "close", "{ns_per_close}", "a request"},
+    };
     fputc('\n', file);
-    kvpi_text_row(file, "replay", kvpi_text_duration((double)report->wall_ns), meaning);
-    kvpi_text_row(file, "open", mean(report->open_ns, opened),
-                  "a request: match, hold, take blocks");
-    kvpi_text_row(file, "extend", mean(report->extend_ns, report->output_tokens),
-                  "a generated token, commit included");
-    kvpi_text_row(file, "close", mean(report->close_ns, opened), "a request");
+    kvpi_figures_print_rows(figures, rows, sizeof rows / sizeof *rows, file);
 }
 
 static kvpi_text interval_label(const kvpi_report_timeline *timeline, size_t i)
@@ -169,11 +244,10 @@ static void print_timeline(const kvpi_report *report, FILE *file)
     }
 }
 
-void kvpi_report_print(const kvpi_report *report, FILE *file)
+void kvpi_report_print(const kvpi_report *report, const json_t *figures, FILE *file)
 {
     print_head(report, file);
-    print_tokens(report, file);
-    print_blocks(report, file);
-    print_speed(report, file);
+    print_counts(report, figures, file);
+    print_speed(figures, file);
     print_timeline(report, file);
 }

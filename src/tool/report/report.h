@@ -1,4 +1,4 @@
-/* The results of a replay, as a table for people and as an object for programs. */
+/* The results of a replay: a list of figures, and a table for people. */
 #ifndef KVPI_REPORT_H
 #define KVPI_REPORT_H
 
@@ -10,6 +10,7 @@
 
 #include "tool/models/devices.h"
 #include "tool/replay/load_timeline.h"
+#include "tool/report/figures.h"
 #include "tool/size/size.h"
 
 #define KVPI_REPORT_MAX_INTERVALS 20
@@ -114,28 +115,18 @@ typedef struct kvpi_report_pool {
 
 void kvpi_report_print_pool(const kvpi_report_pool *pool, FILE *file);
 
-/* Make the array of a model's layer groups; null without a model. Returns: NULL when memory is
- * short. Owns: the caller drops its reference */
-json_t *kvpi_report_groups(const kvpi_size *size);
+/* Add the array of a model's layer groups; null without a model. */
+void kvpi_report_add_groups(kvpi_figures *to, const kvpi_size *size);
 
-/* Make the number of tokens that sequences of the context have in so many blocks. */
-json_t *kvpi_report_tokens(const kvpi_size *size, uint64_t tokens);
+/* Make the list of the report's figures. Returns: NULL when memory is short. Owns: the caller drops
+ * its reference */
+json_t *kvpi_report_figures(const kvpi_report *report);
 
 /* Print the report for people, at most 80 columns wide; Unicode bars if the character set of the
- * locale is UTF-8, else ASCII. */
-void kvpi_report_print(const kvpi_report *report, FILE *file);
-
-/* Print the report as one JSON object.
+ * locale is UTF-8, else ASCII.
  *
- * Returns: 0; -1 out of memory or writing failed
+ * Takes:   figures  of this report
  */
-int kvpi_report_print_json(const kvpi_report *report, FILE *file);
-
-/* Make that object. Returns: NULL when memory is short. Owns: the caller drops its reference */
-json_t *kvpi_report_json(const kvpi_report *report);
-
-/* Make a JSON string of a text of the command line; null when it is not UTF-8. Returns: NULL when
- * memory is short. Owns: as above */
-json_t *kvpi_report_text(const char *text);
+void kvpi_report_print(const kvpi_report *report, const json_t *figures, FILE *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* What `kvpager size` prints: for people, and as JSON. */
+/* What `kvpager size` prints: for people, and its list of figures. */
 #ifndef KVPI_SIZE_REPORT_H
 #define KVPI_SIZE_REPORT_H
 
@@ -7,6 +7,7 @@
 
 #include "tool/models/devices.h"
 #include "tool/models/models.h"
+#include "tool/report/figures.h"
 #include "tool/size/size.h"
 
 typedef struct kvpi_size_report {
@@ -24,19 +25,14 @@ static inline double kvpi_size_gib(uint64_t bytes)
 /* Print the figures for people, at most 80 columns wide, except a long file name. */
 void kvpi_size_print(const kvpi_size_report *report, FILE *file);
 
-/* Print the figures as one JSON object.
- *
- * Returns: 0; -1 out of memory or writing failed
- */
-int kvpi_size_print_json(const kvpi_size_report *report, FILE *file);
-
 /* Print the models and accelerators that have names. */
 void kvpi_size_list(FILE *file);
 
-/* The same as one JSON object: "models", "devices".
- *
- * Returns: as kvpi_size_print_json
- */
-int kvpi_size_list_json(FILE *file);
+/* Make the list of the figures. Returns: NULL when memory is short. Owns: the caller drops its
+ * reference */
+json_t *kvpi_size_figures(const kvpi_size_report *report);
+
+/* The same of the models ("models") and accelerators ("devices") that have names. */
+json_t *kvpi_size_list_figures(void);
 
 #endif

@@ -426,15 +426,15 @@ static int measure_round(bench *b, uint64_t round)
 static double prompt_bytes(const bench *b, uint32_t n)
 {
     const uint64_t record_tokens = b->record_blocks * b->model_args.size.block_tokens;
-    double records = 0;
+    uint64_t records = 0;
     for (uint32_t g = 0; g < b->size.n_groups; g++) {
         const kvpi_size_group *group = &b->size.groups[g];
         uint64_t tokens = n;
         if (group->window_tokens > 0 && tokens > group->window_tokens + record_tokens)
             tokens = group->window_tokens + record_tokens;
-        records += (double)group->n_rows * (double)((tokens + record_tokens - 1) / record_tokens);
+        records += group->n_rows * ((tokens + record_tokens - 1) / record_tokens);
     }
-    return records * b->record_blocks * (double)b->block_bytes;
+    return (double)(records * b->record_blocks) * (double)b->block_bytes;
 }
 
 /* of: -1 at the fastest that was measured, 0 by the medians, 1 at the slowest. */
@@ -526,42 +526,54 @@ static void print_text(const bench *b)
     printf("Copies to the accelerator, and other users of the disk, are not counted.\n");
 }
 
-static json_t *spread(const double *values, uint64_t n)
+static void add_spread(kvpi_figures *to, const char *key, const double *values, uint64_t n)
 {
-    return json_pack("{s:f, s:f, s:f}", "median", median(values, n), "min", pick(values, n, -1),
-                     "max", pick(values, n, 1));
+    kvpi_figures_open(to, key);
+    kvpi_figures_real(to, "median", median(values, n));
+    kvpi_figures_real(to, "min", pick(values, n, -1));
+    kvpi_figures_real(to, "max", pick(values, n, 1));
+    kvpi_figures_close(to);
 }
 
-static json_t *even_json(const bench *b, int of)
+static void add_lengths(kvpi_figures *to, const bench *b)
+{
+    kvpi_figures_open_array(to, "lengths");
+    for (uint32_t n = 512; n <= MAX_TOKENS; n *= 4) {
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_integer(to, "tokens", n);
+        kvpi_figures_real(to, "bytes", prompt_bytes(b, n));
+        kvpi_figures_real(to, "load_ns", load_ns(b, n, 0));
+        kvpi_figures_real(to, "compute_ns", compute_ns(b, n));
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
+}
+
+static void add_even(kvpi_figures *to, const char *key, const bench *b, int of)
 {
     const uint32_t from = break_even(b, of);
-    return from == 0 ? json_null() : json_integer(from);
+    kvpi_figures_integer_if(to, from != 0, key, from);
 }
 
 static int print_json(const bench *b)
 {
-    json_t *lengths = json_array();
-    int wrong = 0;
-    for (uint32_t n = 512; n <= MAX_TOKENS; n *= 4)
-        wrong |= json_array_append_new(lengths,
-                                       json_pack("{s:i, s:f, s:f, s:f}", "tokens", (int)n, "bytes",
-                                                 prompt_bytes(b, n), "load_ns", load_ns(b, n, 0),
-                                                 "compute_ns", compute_ns(b, n)));
-    json_t *object =
-        json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:b, s:f}", "model", b->model.name,
-                  "record_blocks", (int)b->record_blocks, "block_bytes", (json_int_t)b->block_bytes,
-                  "block_tokens", (json_int_t)b->model_args.size.block_tokens, "rounds",
-                  (json_int_t)b->rounds, "records_per_round", (json_int_t)b->n_records, "direct",
-                  (int)b->is_direct, "write_fresh_bytes_per_second", b->fresh);
-    wrong |=
-        json_object_set_new(object, "write_bytes_per_second", spread(b->writes, b->rounds - 1));
-    wrong |= json_object_set_new(object, "read_bytes_per_second", spread(b->reads, b->rounds));
-    wrong |= json_object_set_new(object, "get_ns", spread(b->singles, b->rounds));
-    wrong |= json_object_set_new(object, "lengths", lengths);
-    wrong |= json_object_set_new(object, "pays_from_tokens", even_json(b, 0));
-    wrong |= json_object_set_new(object, "pays_from_tokens_at_slowest", even_json(b, 1));
-    wrong |= json_object_set_new(object, "pays_from_tokens_at_fastest", even_json(b, -1));
-    return kvpi_store_dump(COMMAND, object, wrong);
+    kvpi_figures made = kvpi_figures_begin();
+    kvpi_figures_text(&made, "model", b->model.name);
+    kvpi_figures_integer(&made, "record_blocks", b->record_blocks);
+    kvpi_figures_integer(&made, "block_bytes", b->block_bytes);
+    kvpi_figures_integer(&made, "block_tokens", b->model_args.size.block_tokens);
+    kvpi_figures_integer(&made, "rounds", b->rounds);
+    kvpi_figures_integer(&made, "records_per_round", b->n_records);
+    kvpi_figures_flag(&made, "direct", b->is_direct);
+    kvpi_figures_real(&made, "write_fresh_bytes_per_second", b->fresh);
+    add_spread(&made, "write_bytes_per_second", b->writes, b->rounds - 1);
+    add_spread(&made, "read_bytes_per_second", b->reads, b->rounds);
+    add_spread(&made, "get_ns", b->singles, b->rounds);
+    add_lengths(&made, b);
+    add_even(&made, "pays_from_tokens", b, 0);
+    add_even(&made, "pays_from_tokens_at_slowest", b, 1);
+    add_even(&made, "pays_from_tokens_at_fastest", b, -1);
+    return kvpi_figures_tell(COMMAND, kvpi_figures_end(&made));
 }
 
 /* ---------------------------------------------------------------------------------- the command */

@@ -2,10 +2,11 @@
 #ifndef KVPI_STORE_COMMAND_H
 #define KVPI_STORE_COMMAND_H
 
-#include <jansson.h>
 #include <kvpager/store.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "tool/report/figures.h"
 
 /* What info, verify, list and evict were asked. */
 typedef struct kvpi_store_args {
@@ -35,13 +36,5 @@ int kvpi_store_bench(int argc, char **argv);
 
 /* Look at the store. 0; TOOL_FAILED, a message was printed. */
 int kvpi_store_scan(const kvpi_store_args *args, const kvp_store_scan_options *options);
-
-/* Print a JSON object and free it. wrong: it could not be made. Gives an exit status. */
-int kvpi_store_dump(const char *command, json_t *object, int wrong);
-
-static inline json_t *kvpi_store_integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
 
 #endif

@@ -1,4 +1,5 @@
-/* What kvpager store prints: info, verify, list and evict, as text and as JSON. */
+/* What kvpager store prints: info, verify, list and evict, as text for people while it looks, or as
+ * a list of figures. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,14 @@ int kvpi_store_scan(const kvpi_store_args *args, const kvp_store_scan_options *o
     return kvpi_tool_fail(args->command, "%s", why);
 }
 
-int kvpi_store_dump(const char *command, json_t *object, int wrong)
+/* End the list, and print it if all went well and it was asked for. Returns: an exit status */
+static int tell(const kvpi_store_args *args, int status, kvpi_figures *figures)
 {
-    const bool done = wrong == 0 && json_dumpf(object, stdout, JSON_INDENT(2)) == 0;
-    json_decref(object);
-    if (done)
-        putchar('\n');
-    return done ? TOOL_OK : kvpi_tool_fail(command, "cannot make the JSON");
+    json_t *list = kvpi_figures_end(figures);
+    if (status == TOOL_OK && args->json)
+        return kvpi_figures_tell(args->command, list);
+    json_decref(list);
+    return status;
 }
 
 static const char *status_of(const kvp_store_directory *directory)
@@ -61,8 +63,7 @@ static void print_fingerprint(const uint8_t fingerprint[8], char out[17])
 
 typedef struct info {
     const kvpi_store_args *args;
-    json_t *list; /* NULL: text */
-    int wrong;
+    kvpi_figures figures; /* empty without --json */
     uint64_t n_directories;
     uint64_t n_in_use;
     uint64_t n_unusable;
@@ -72,20 +73,26 @@ typedef struct info {
     uint64_t damaged_entries;
 } info;
 
-static json_t *directory_json(const kvp_store_directory *directory)
+static void add_directory(kvpi_figures *to, const kvp_store_directory *directory)
 {
     char fingerprint[17];
     print_fingerprint(directory->fingerprint, fingerprint);
-    return json_pack(
-        "{s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "path",
-        directory->path, "fingerprint", fingerprint, "status", status_of(directory), "in_use",
-        (int)directory->in_use, "opened", (json_int_t)(directory->opened_ns / 1000000000), "bytes",
-        (json_int_t)directory->bytes, "records", (json_int_t)directory->records, "slots",
-        (json_int_t)directory->n_slots, "slot_bytes", (json_int_t)directory->slot_bytes,
-        "header_bytes", (json_int_t)directory->header_bytes, "record_blocks",
-        (json_int_t)directory->record_blocks, "block_tokens", (json_int_t)directory->block_tokens,
-        "log_entries", (json_int_t)directory->log_entries, "damaged_log_entries",
-        (json_int_t)directory->damaged_entries);
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_text(to, "path", directory->path);
+    kvpi_figures_text(to, "fingerprint", fingerprint);
+    kvpi_figures_text(to, "status", status_of(directory));
+    kvpi_figures_flag(to, "in_use", directory->in_use);
+    kvpi_figures_integer(to, "opened", directory->opened_ns / 1000000000);
+    kvpi_figures_integer(to, "bytes", directory->bytes);
+    kvpi_figures_integer(to, "records", directory->records);
+    kvpi_figures_integer(to, "slots", directory->n_slots);
+    kvpi_figures_integer(to, "slot_bytes", directory->slot_bytes);
+    kvpi_figures_integer(to, "header_bytes", directory->header_bytes);
+    kvpi_figures_integer(to, "record_blocks", directory->record_blocks);
+    kvpi_figures_integer(to, "block_tokens", directory->block_tokens);
+    kvpi_figures_integer(to, "log_entries", directory->log_entries);
+    kvpi_figures_integer(to, "damaged_log_entries", directory->damaged_entries);
+    kvpi_figures_close(to);
 }
 
 static void print_directory(const info *in, const kvp_store_directory *directory)
@@ -118,8 +125,8 @@ static void take_directory(void *context, const kvp_store_directory *directory)
     in->record_bytes += directory->records * directory->slot_bytes;
     in->bytes += directory->bytes;
     in->damaged_entries += directory->damaged_entries;
-    if (in->list != NULL)
-        in->wrong |= json_array_append_new(in->list, directory_json(directory));
+    if (in->args->json)
+        add_directory(&in->figures, directory);
     else if (!in->args->prometheus)
         print_directory(in, directory);
 }
@@ -142,31 +149,32 @@ static void print_prometheus(const info *in)
     print_gauge("damaged_log_entries", "Entries of logs that were left out.", in->damaged_entries);
 }
 
+static void print_all(const info *in)
+{
+    if (in->args->prometheus)
+        print_prometheus(in);
+    else if (in->n_directories == 0)
+        printf("there is no store in %s\n", kvpi_escape(in->args->path).of);
+    else if (in->n_directories > 1)
+        printf("\nall            %s records, files of %s\n", kvpi_text_count(in->records).of,
+               kvpi_text_bytes((double)in->bytes).of);
+}
+
 int kvpi_store_info(const kvpi_store_args *args)
 {
-    info in = {.args = args, .list = args->json ? json_array() : NULL};
+    info in = {.args = args, .figures = kvpi_figures_begin()};
     kvp_store_scan_options options;
     kvp_store_scan_options_init(&options);
     options.directory = take_directory;
     options.context = &in;
-    if (kvpi_store_scan(args, &options) != TOOL_OK) {
-        json_decref(in.list);
-        return TOOL_FAILED;
-    }
-    if (args->prometheus)
-        print_prometheus(&in);
-    else if (!args->json && in.n_directories == 0)
-        printf("there is no store in %s\n", kvpi_escape(args->path).of);
-    else if (!args->json && in.n_directories > 1)
-        printf("\nall            %s records, files of %s\n", kvpi_text_count(in.records).of,
-               kvpi_text_bytes((double)in.bytes).of);
-    if (!args->json)
-        return TOOL_OK;
-    json_t *object = json_object();
-    in.wrong |= json_object_set_new(object, "directories", in.list);
-    in.wrong |= json_object_set_new(object, "records", kvpi_store_integer(in.records));
-    in.wrong |= json_object_set_new(object, "bytes", kvpi_store_integer(in.bytes));
-    return kvpi_store_dump(args->command, object, in.wrong);
+    kvpi_figures_open_array(&in.figures, "directories");
+    const int status = kvpi_store_scan(args, &options);
+    kvpi_figures_close(&in.figures);
+    kvpi_figures_integer(&in.figures, "records", in.records);
+    kvpi_figures_integer(&in.figures, "bytes", in.bytes);
+    if (status == TOOL_OK && !args->json)
+        print_all(&in);
+    return tell(args, status, &in.figures);
 }
 
 /* --------------------------------------------------------------------------------------- verify */
@@ -177,8 +185,7 @@ typedef struct verification {
     uint64_t counts[KVP_FOUND_KINDS];
     uint64_t n_bad;
     uint64_t n_unusable;
-    json_t *bad; /* NULL: text */
-    int wrong;
+    kvpi_figures bad; /* a list "bad"; empty without --json */
 } verification;
 
 static void begin_directory(void *context, const kvp_store_directory *directory)
@@ -188,11 +195,14 @@ static void begin_directory(void *context, const kvp_store_directory *directory)
     if (directory->status == KVP_OK)
         return;
     v->n_unusable++;
-    if (v->bad == NULL)
+    if (!v->args->json) {
         printf("%s: %s\n", kvpi_escape(directory->path).of, status_of(directory));
-    else
-        v->wrong |= json_array_append_new(
-            v->bad, json_pack("{s:s, s:s}", "path", directory->path, "why", status_of(directory)));
+        return;
+    }
+    kvpi_figures_open(&v->bad, NULL);
+    kvpi_figures_text(&v->bad, "path", directory->path);
+    kvpi_figures_text(&v->bad, "why", status_of(directory));
+    kvpi_figures_close(&v->bad);
 }
 
 static void take_verified(void *context, const kvp_store_record *record)
@@ -202,36 +212,40 @@ static void take_verified(void *context, const kvp_store_record *record)
     if (record->found == KVP_FOUND_GOOD || record->found == KVP_FOUND_RACED)
         return;
     v->n_bad++;
-    if (v->bad == NULL)
+    if (!v->args->json) {
         printf("%s: slot %" PRIu32 ", generation %" PRIu32 ": %s\n", kvpi_escape(v->path).of,
                record->slot, record->generation, kvp_found_name(record->found));
-    else
-        v->wrong |= json_array_append_new(
-            v->bad, json_pack("{s:s, s:s, s:I, s:I}", "path", v->path, "why",
-                              kvp_found_name(record->found), "slot", (json_int_t)record->slot,
-                              "generation", (json_int_t)record->generation));
+        return;
+    }
+    kvpi_figures_open(&v->bad, NULL);
+    kvpi_figures_text(&v->bad, "path", v->path);
+    kvpi_figures_text(&v->bad, "why", kvp_found_name(record->found));
+    kvpi_figures_integer(&v->bad, "slot", record->slot);
+    kvpi_figures_integer(&v->bad, "generation", record->generation);
+    kvpi_figures_close(&v->bad);
 }
 
-static int print_verification(verification *v)
+static void print_counts(const verification *v)
 {
-    if (!v->args->json) {
-        printf("%s records are good\n", kvpi_text_count(v->counts[KVP_FOUND_GOOD]).of);
-        for (uint32_t i = 0; i < KVP_FOUND_KINDS; i++)
-            if (i != KVP_FOUND_GOOD && v->counts[i] > 0)
-                printf("%s: %s\n", kvp_found_name(i), kvpi_text_count(v->counts[i]).of);
-        return TOOL_OK;
-    }
-    json_t *object = json_object();
+    printf("%s records are good\n", kvpi_text_count(v->counts[KVP_FOUND_GOOD]).of);
+    for (uint32_t i = 0; i < KVP_FOUND_KINDS; i++)
+        if (i != KVP_FOUND_GOOD && v->counts[i] > 0)
+            printf("%s: %s\n", kvp_found_name(i), kvpi_text_count(v->counts[i]).of);
+}
+
+/* The counts come before the list of what is bad. `bad` NULL: memory was short. */
+static kvpi_figures verified(const verification *v, const json_t *bad)
+{
+    kvpi_figures figures = kvpi_figures_begin();
     for (uint32_t i = 0; i < KVP_FOUND_UNREAD; i++)
-        v->wrong |=
-            json_object_set_new(object, kvp_found_name(i), kvpi_store_integer(v->counts[i]));
-    v->wrong |= json_object_set_new(object, "bad", v->bad);
-    return kvpi_store_dump(v->args->command, object, v->wrong);
+        kvpi_figures_integer(&figures, kvp_found_name(i), v->counts[i]);
+    kvpi_figures_json(&figures, "bad", json_incref(json_object_get(bad, "bad")));
+    return figures;
 }
 
 int kvpi_store_verify(const kvpi_store_args *args)
 {
-    verification v = {.args = args, .bad = args->json ? json_array() : NULL};
+    verification v = {.args = args, .bad = kvpi_figures_begin()};
     kvp_store_scan_options options;
     kvp_store_scan_options_init(&options);
     options.depth = KVP_SCAN_PAYLOADS;
@@ -242,11 +256,15 @@ int kvpi_store_verify(const kvpi_store_args *args)
     options.directory = begin_directory;
     options.record = take_verified;
     options.context = &v;
-    if (kvpi_store_scan(args, &options) != TOOL_OK) {
-        json_decref(v.bad);
-        return TOOL_FAILED;
-    }
-    const int status = print_verification(&v);
+    kvpi_figures_open_array(&v.bad, "bad");
+    int status = kvpi_store_scan(args, &options);
+    kvpi_figures_close(&v.bad);
+    json_t *bad = kvpi_figures_end(&v.bad);
+    kvpi_figures figures = verified(&v, bad);
+    json_decref(bad);
+    if (status == TOOL_OK && !args->json)
+        print_counts(&v);
+    status = tell(args, status, &figures);
     if (status != TOOL_OK || v.n_bad + v.n_unusable == 0)
         return status;
     return kvpi_tool_fail(args->command,
@@ -272,9 +290,9 @@ typedef struct listing {
     space *spaces; /* [n] as they were met */
     size_t n;
     size_t capacity;
-    size_t last;  /* the one that was met last */
-    json_t *list; /* NULL: text */
-    int wrong;
+    size_t last; /* the one that was met last */
+    bool no_memory;
+    kvpi_figures figures; /* empty without --json */
 } listing;
 
 static void list_directory(void *context, const kvp_store_directory *directory)
@@ -306,7 +324,7 @@ static space *find_space(listing *in, uint64_t number)
     if (in->n == in->capacity) {
         const size_t capacity = in->capacity == 0 ? 64 : 2 * in->capacity;
         space *grown = realloc(in->spaces, capacity * sizeof *grown);
-        in->wrong |= grown == NULL;
+        in->no_memory |= grown == NULL;
         if (grown == NULL)
             return NULL;
         in->spaces = grown;
@@ -338,46 +356,60 @@ static void list_record(void *context, const kvp_store_record *record)
     snprintf(number, sizeof number, "0x%016" PRIx64, record->space);
     for (int i = 0; i < 32; i++)
         snprintf(digest + 2 * i, 3, "%02x", record->digest.bytes[i]);
-    if (in->list == NULL) {
+    if (!in->args->json) {
         printf("%s  %8" PRIu32 " %6" PRIu32 " %8" PRIu32 "  %5s  %s\n", number, record->slot,
                record->generation, record->position, age_of(in->args->now, record->written).of,
                record->found == KVP_FOUND_GOOD ? digest : kvp_found_name(record->found));
         return;
     }
-    in->wrong |= json_array_append_new(
-        in->list,
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "path", in->path,
-                  "namespace", number, "found", kvp_found_name(record->found), "slot",
-                  (json_int_t)record->slot, "generation", (json_int_t)record->generation, "written",
-                  (json_int_t)record->written, "group", (json_int_t)record->group, "position",
-                  (json_int_t)record->position, "blocks", (json_int_t)record->n_blocks,
-                  "payload_bytes", (json_int_t)record->payload_bytes, "digest", digest));
+    kvpi_figures *to = &in->figures;
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_text(to, "path", in->path);
+    kvpi_figures_text(to, "namespace", number);
+    kvpi_figures_text(to, "found", kvp_found_name(record->found));
+    kvpi_figures_integer(to, "slot", record->slot);
+    kvpi_figures_integer(to, "generation", record->generation);
+    kvpi_figures_integer(to, "written", record->written);
+    kvpi_figures_integer(to, "group", record->group);
+    kvpi_figures_integer(to, "position", record->position);
+    kvpi_figures_integer(to, "blocks", record->n_blocks);
+    kvpi_figures_integer(to, "payload_bytes", record->payload_bytes);
+    kvpi_figures_text(to, "digest", digest);
+    kvpi_figures_close(to);
 }
 
-static void print_spaces(listing *in)
+static void add_space(kvpi_figures *to, const char *number, const space *from)
 {
-    if (in->list == NULL)
+    kvpi_figures_open(to, NULL);
+    kvpi_figures_text(to, "namespace", number);
+    kvpi_figures_integer(to, "records", from->records);
+    kvpi_figures_integer(to, "bytes", from->bytes);
+    kvpi_figures_integer(to, "oldest", from->oldest);
+    kvpi_figures_integer(to, "newest", from->newest);
+    kvpi_figures_close(to);
+}
+
+static void tell_spaces(listing *in)
+{
+    if (!in->args->json)
         printf("%-18s  %12s  %10s  %6s  %6s\n", "namespace", "records", "bytes", "oldest",
                "newest");
     for (size_t i = 0; i < in->n; i++) {
         const space *s = &in->spaces[i];
         char number[20];
         snprintf(number, sizeof number, "0x%016" PRIx64, s->number);
-        if (in->list == NULL)
+        if (in->args->json)
+            add_space(&in->figures, number, s);
+        else
             printf("%s  %12s  %10s  %6s  %6s\n", number, kvpi_text_count(s->records).of,
                    kvpi_text_bytes((double)s->bytes).of, age_of(in->args->now, s->oldest).of,
                    age_of(in->args->now, s->newest).of);
-        else
-            in->wrong |= json_array_append_new(
-                in->list, json_pack("{s:s, s:I, s:I, s:I, s:I}", "namespace", number, "records",
-                                    (json_int_t)s->records, "bytes", (json_int_t)s->bytes, "oldest",
-                                    (json_int_t)s->oldest, "newest", (json_int_t)s->newest));
     }
 }
 
 int kvpi_store_list(const kvpi_store_args *args)
 {
-    listing in = {.args = args, .list = args->json ? json_array() : NULL};
+    listing in = {.args = args, .figures = kvpi_figures_begin()};
     kvp_store_scan_options options;
     kvp_store_scan_options_init(&options);
     options.depth = args->records ? KVP_SCAN_HEADERS : KVP_SCAN_RECORDS;
@@ -389,19 +421,15 @@ int kvpi_store_list(const kvpi_store_args *args)
     if (args->records && !args->json)
         printf("%-18s  %8s %6s %8s  %5s  %s\n", "namespace", "slot", "gen.", "position", "age",
                "digest");
-    if (kvpi_store_scan(args, &options) != TOOL_OK) {
-        json_decref(in.list);
-        free(in.spaces);
-        return TOOL_FAILED;
-    }
-    if (!args->records)
-        print_spaces(&in);
+    kvpi_figures_open_array(&in.figures, args->records ? "records" : "namespaces");
+    int status = kvpi_store_scan(args, &options);
+    if (status == TOOL_OK && in.no_memory)
+        status = kvpi_tool_fail(args->command, "out of memory");
+    if (status == TOOL_OK && !args->records)
+        tell_spaces(&in);
     free(in.spaces);
-    if (!args->json)
-        return in.wrong ? kvpi_tool_fail(args->command, "out of memory") : TOOL_OK;
-    json_t *object = json_object();
-    in.wrong |= json_object_set_new(object, args->records ? "records" : "namespaces", in.list);
-    return kvpi_store_dump(args->command, object, in.wrong);
+    kvpi_figures_close(&in.figures);
+    return tell(args, status, &in.figures);
 }
 
 /* ---------------------------------------------------------------------------------------- evict */
@@ -498,23 +526,29 @@ static int do_evict(const kvpi_store_args *args, kvp_store_cleaned *out)
                           out->records);
 }
 
+static kvpi_figures evicted(const kvpi_store_args *args, const kvp_store_cleaned *cleaned)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    kvpi_figures_flag(&figures, "dry_run", args->dry_run);
+    kvpi_figures_integer(&figures, "records", cleaned->records);
+    kvpi_figures_integer(&figures, "bytes", cleaned->bytes);
+    kvpi_figures_integer(&figures, "directories", cleaned->directories);
+    kvpi_figures_integer(&figures, "in_use", cleaned->in_use);
+    kvpi_figures_integer(&figures, "unknown", cleaned->unknown);
+    return figures;
+}
+
 int kvpi_store_evict(const kvpi_store_args *args)
 {
     kvp_store_cleaned cleaned;
     int status = args->dry_run ? try_evict(args, &cleaned) : do_evict(args, &cleaned);
     if (status != TOOL_OK)
         return status;
-    if (args->json) {
-        json_t *object =
-            json_pack("{s:b, s:I, s:I, s:I, s:I, s:I}", "dry_run", (int)args->dry_run, "records",
-                      (json_int_t)cleaned.records, "bytes", (json_int_t)cleaned.bytes,
-                      "directories", (json_int_t)cleaned.directories, "in_use",
-                      (json_int_t)cleaned.in_use, "unknown", (json_int_t)cleaned.unknown);
-        status = kvpi_store_dump(args->command, object, object == NULL);
-    } else {
+    kvpi_figures figures = evicted(args, &cleaned);
+    if (!args->json)
         printf("%s %s records, %s\n", args->dry_run ? "would drop" : "dropped",
                kvpi_text_count(cleaned.records).of, kvpi_text_bytes((double)cleaned.bytes).of);
-    }
+    status = tell(args, TOOL_OK, &figures);
     if (status == TOOL_OK && cleaned.in_use + cleaned.unknown > 0)
         return kvpi_tool_fail(args->command,
                               "%s: of %" PRIu64 " directories %" PRIu64 " are in use by an engine "

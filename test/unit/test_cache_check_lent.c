@@ -1,0 +1,168 @@
+/* The audit, of what is lent to stores: broken by hand, it is seen and named. See
+ * test_cache_check.c. */
+#include <stdlib.h>
+
+#include <kvpager/lend.h>
+
+#include "tiers.h"
+
+#include "core/cache/audit.h"
+#include "core/cache/state.h"
+
+/* Blocks of two units. Blocks 1 and 2 of the host are being loaded, block 3 is cached and lent. */
+struct scene {
+    world w;
+    kvp_cache *cache;
+    struct kvpi_lending *lending;
+    struct kvpi_load *load;
+};
+
+static kvp_load begin_load(world *w, const int32_t *tokens, uint32_t n_blocks, int32_t *blocks)
+{
+    const kvp_prompt prompt = prompt_of(tokens, 4 * n_blocks);
+    kvp_load load = {.struct_size = sizeof(load), .entries = {0, n_blocks}, .blocks = blocks};
+    assert_ok(kvp_load_begin(w->cache, w->ns, &prompt, &load));
+    return load;
+}
+
+static void make_scene(struct scene *scene)
+{
+    int32_t blocks[2];
+    kvp_config config = tiers_config(4, 2, 4, 7);
+    config.max_loads = 2;
+    scene->w = make_world(&config);
+    scene->cache = scene->w.cache;
+    scene->lending = &scene->cache->lending;
+    (void)begin_load(&scene->w, ints(0), 2, blocks);
+    assert_true(blocks[0] == 1 && blocks[1] == 2);
+    const uint64_t other = begin_load(&scene->w, ints(100), 1, blocks).number;
+    assert_ok(kvp_load_done(scene->cache, other, (const uint8_t[]){1}, 1, NULL));
+    assert_ok(kvp_blocks_lend(scene->cache, blocks, 1));
+    assert_int_equal(blocks[0], 3);
+    scene->load = kvpi_load_at(scene->cache, 0);
+    assert_int_equal(scene->load->n_blocks, 2);
+}
+
+static struct kvpi_node *node_of(struct scene *s, uint32_t block)
+{
+    return kvpi_node(&s->cache->prefix, kvpi_lent(s->cache, block)->node);
+}
+
+/* ------------------------------------------------------------------------------ what is planted */
+
+static void l2_no_node(struct scene *s)
+{
+    kvpi_lent(s->cache, 1)->node = KVPI_NO_NODE;
+    kvpi_lent(s->cache, 1)->holds = 1;
+}
+
+static void l2_held_besides(struct scene *s)
+{
+    kvpi_lent(s->cache, 1)->holds = 1;
+    kvpi_block(&s->cache->host, 1)->refs++;
+}
+
+static void l2_other_group(struct scene *s)
+{
+    s->load->group = 1;
+}
+
+static void l2_fewer_blocks(struct scene *s)
+{
+    s->load->n_blocks = 3;
+}
+
+static void l2_more_blocks(struct scene *s)
+{
+    s->load->n_blocks = 1;
+}
+
+static void l2_dead_node(struct scene *s)
+{
+    kvpi_lent(s->cache, 2)->node = s->cache->prefix.n_touched + 1;
+}
+
+static void l2_no_mark(struct scene *s)
+{
+    node_of(s, 2)->flags &= ~(uint32_t)KVPI_NODE_LOADING;
+}
+
+static void l2_inside_a_block(struct scene *s)
+{
+    kvpi_lent(s->cache, 2)->node = node_of(s, 2)->parent;
+    node_of(s, 2)->flags |= KVPI_NODE_LOADING;
+}
+
+static void l1_loads(struct scene *s)
+{
+    s->lending->n_loads++;
+}
+
+static void l1_reading(struct scene *s)
+{
+    s->lending->n_reading++;
+}
+
+static void l1_loading(struct scene *s)
+{
+    s->lending->n_loading--;
+}
+
+static void l1_marks(struct scene *s)
+{
+    kvpi_node(&s->cache->prefix, node_of(s, 2)->parent)->flags |= KVPI_NODE_LOADING;
+}
+
+static void l1_of_no_load(struct scene *s)
+{
+    kvpi_prefix_unuse(&s->cache->prefix, s->load->node);
+    memset(s->load, 0, sizeof(*s->load));
+    s->lending->n_loads--;
+}
+
+static void l3_beyond_the_limit(struct scene *s)
+{
+    s->lending->limit = 2;
+}
+
+static void test_every_planted_fault_is_named(void **state)
+{
+    (void)state;
+    const struct {
+        void (*plant)(struct scene *scene);
+        const char *detail;
+    } faults[] = {
+        {l2_no_node, "L2 a block of a load is not its alone"},
+        {l2_held_besides, "L2 a block of a load is not its alone"},
+        {l2_other_group, "L2 a block of a load is not its alone"},
+        {l2_fewer_blocks, "L2 a block of a load is not its alone"},
+        {l2_more_blocks, "L2 a load has more blocks than it counts"},
+        {l2_dead_node, "L2 a node of a load is not marked"},
+        {l2_no_mark, "L2 a node of a load is not marked"},
+        {l2_inside_a_block, "L2 a node of a load is not marked"},
+        {l1_loads, "L1 what is lent is miscounted"},
+        {l1_reading, "L1 what is lent is miscounted"},
+        {l1_loading, "L1 what is lent is miscounted"},
+        {l1_marks, "L1 what is lent is miscounted"},
+        {l1_of_no_load, "L1 what is lent is miscounted"},
+        {l3_beyond_the_limit, "L3 more is lent than may be"},
+    };
+    for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++) {
+        struct scene scene;
+        kvp_violation violation;
+        make_scene(&scene);
+        assert_true(kvpi_audit(scene.cache, 3, NULL));
+        faults[i].plant(&scene);
+        assert_false(kvpi_audit(scene.cache, 3, &violation));
+        assert_string_equal(violation.detail, faults[i].detail);
+        free(scene.w.arena); /* too broken to be destroyed in a build with checks */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_planted_fault_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

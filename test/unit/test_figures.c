@@ -1,0 +1,124 @@
+/* A report's list of figures: its order and forms as JSON, the rows of the text, want of memory. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tool/report/figures.h"
+
+static void expect_json(json_t *figures, const char *expected)
+{
+    char *found = json_dumps(figures, JSON_COMPACT);
+    assert_non_null(found);
+    assert_string_equal(found, expected);
+    free(found);
+    json_decref(figures);
+}
+
+static void test_order(void **state)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    (void)state;
+    kvpi_figures_integer(&figures, "zebra", UINT64_C(1) << 40);
+    kvpi_figures_open(&figures, "inside");
+    kvpi_figures_flag(&figures, "yes", true);
+    kvpi_figures_open_array(&figures, "of");
+    kvpi_figures_integer(&figures, NULL, 7);
+    kvpi_figures_open(&figures, NULL);
+    kvpi_figures_close(&figures);
+    kvpi_figures_close(&figures);
+    kvpi_figures_flag(&figures, "no", false);
+    kvpi_figures_close(&figures);
+    kvpi_figures_real(&figures, "ant", 0.5);
+    expect_json(kvpi_figures_end(&figures),
+                "{\"zebra\":1099511627776,\"inside\":{\"yes\":true,\"of\":[7,{}],\"no\":false},"
+                "\"ant\":0.5}");
+}
+
+static void test_null(void **state)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    (void)state;
+    kvpi_figures_text(&figures, "text", "caf\xc3\xa9");
+    kvpi_figures_text(&figures, "not_utf8", "caf\xe9");
+    kvpi_figures_text(&figures, "none", NULL);
+    kvpi_figures_integer_if(&figures, true, "known", 3);
+    kvpi_figures_integer_if(&figures, false, "unknown", 3);
+    expect_json(kvpi_figures_end(&figures), "{\"text\":\"caf\xc3\xa9\",\"not_utf8\":null,"
+                                            "\"none\":null,\"known\":3,\"unknown\":null}");
+}
+
+/* A figure that could not be made, at any depth, leaves no list; nor does what comes after it. */
+static void test_failed(void **state)
+{
+    (void)state;
+    for (int depth = 0; depth < 3; depth++) {
+        kvpi_figures figures = kvpi_figures_begin();
+        for (int i = 0; i < depth; i++)
+            kvpi_figures_open(&figures, "inside");
+        kvpi_figures_json(&figures, "missing", NULL);
+        kvpi_figures_open_array(&figures, "after");
+        kvpi_figures_integer(&figures, NULL, 1);
+        kvpi_figures_close(&figures);
+        for (int i = 0; i < depth; i++)
+            kvpi_figures_close(&figures);
+        assert_null(kvpi_figures_end(&figures));
+    }
+    assert_int_equal(kvpi_figures_print(NULL, stdout), -1);
+}
+
+static void expect_row(const json_t *figures, const char *value, const char *meaning,
+                       const char *expected)
+{
+    const kvpi_figures_row rows[] = {{false, "hidden", "{blocks}", ""},
+                                     {true, "label", value, meaning}};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    assert_non_null(file);
+    kvpi_figures_print_rows(figures, rows, 2, file);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void test_rows(void **state)
+{
+    kvpi_figures figures = kvpi_figures_begin();
+    (void)state;
+    kvpi_figures_integer(&figures, "blocks", 30);
+    kvpi_figures_integer(&figures, "hits", 12);
+    kvpi_figures_integer(&figures, "tokens", UINT64_MAX / 2); /* no double has all its digits */
+    kvpi_figures_integer(&figures, "none", 0);
+    kvpi_figures_real(&figures, "per_second", 1999.5);
+    kvpi_figures_real(&figures, "wall_seconds", 0.25);
+    kvpi_figures_real(&figures, "ns_per_open", 1500);
+    kvpi_figures_real(&figures, "ns_per_nothing", 0);
+    json_t *list = kvpi_figures_end(&figures);
+    expect_row(list, "{hits}", "of {blocks} blocks ({hits/blocks})",
+               "  label                       12  of 30 blocks (40.0 %)\n");
+    expect_row(list, "{hits/none}", "{tokens}",
+               "  label                    0.0 %  9,223,372,036,854,775,807\n");
+    expect_row(list, "{wall_seconds}", "{per_second} a second",
+               "  label                 250.0 ms  2,000 a second\n");
+    expect_row(list, "{ns_per_open}", "{ns_per_nothing}", "  label                  1.50 us  -\n");
+    expect_row(list, "2:00", "as it is", "  label                     2:00  as it is\n");
+    json_decref(list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_null),
+        cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
