@@ -114,9 +114,11 @@ static void hand_over(kvp_store *store, struct kvpi_store_op *op, uint32_t resul
     if (op->kind == KVP_STORE_PUT) {
         count_put(store, op);
         count(store, KVPI_COUNT_PUT_NS + bucket_of(took), 1);
+        count(store, KVPI_COUNT_PUT_SUM_NS, took);
     } else if (op->kind == KVP_STORE_GET) {
         count_get(store, op);
         count(store, KVPI_COUNT_GET_NS + bucket_of(took), 1);
+        count(store, KVPI_COUNT_GET_SUM_NS, took);
     }
     count(store, KVPI_COUNT_FAILED, result == KVP_STORE_FAILED);
     count(store, KVPI_COUNT_AWAY, result == KVP_STORE_AWAY);

@@ -516,6 +516,8 @@ static void test_statistics_as_prometheus_reads_them(void **state)
     stats.bad[KVP_BAD_PLACE] = 9;
     stats.get_ns[0] = 2;
     stats.get_ns[31] = 1;
+    stats.get_sum_ns = UINT64_C(12000000345);
+    stats.put_sum_ns = 7;
     static char text[32768];
     size_t n = 0;
     assert_int_equal(kvp_store_stats_text(&stats, NULL, text, sizeof text, &n), KVP_OK);
@@ -531,7 +533,9 @@ static void test_statistics_as_prometheus_reads_them(void **state)
         "kvp_store_bad_total{reason=\"place\"} 9\n",
         "# TYPE kvp_store_get_seconds histogram\n",
         "kvp_store_get_seconds_bucket{le=\"1.024e-06\"} 2\n",
-        "kvp_store_put_seconds_bucket{le=\"+Inf\"} 3\nkvp_store_put_seconds_count 3\n",
+        "kvp_store_get_seconds_sum 12.000000345\nkvp_store_get_seconds_count 3\n",
+        "kvp_store_put_seconds_bucket{le=\"+Inf\"} 3\nkvp_store_put_seconds_sum 0.000000007\n"
+        "kvp_store_put_seconds_count 3\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(text, parts[i]))
@@ -545,8 +549,38 @@ static void test_statistics_as_prometheus_reads_them(void **state)
     assert_int_equal(kvp_store_stats_text(&stats, "model=\"m\"", text, sizeof text, NULL), KVP_OK);
     assert_non_null(strstr(text, "kvp_store_records{model=\"m\"} 3\n"));
     assert_non_null(strstr(text, "kvp_store_bad_total{model=\"m\",reason=\"place\"} 9\n"));
+    assert_non_null(strstr(text, "kvp_store_put_seconds_sum{model=\"m\"} 0.000000007\n"));
     assert_int_equal(kvp_store_stats_text(NULL, NULL, text, sizeof text, NULL), KVP_E_ARG);
     assert_int_equal(kvp_store_stats_text(&stats, NULL, text, 0, NULL), KVP_E_ARG);
+}
+
+/* A program whose struct is shorter or longer than the library's. */
+static void test_statistics_of_another_size(void **state)
+{
+    (void)state;
+    kvp_store *store = begin(3, 0);
+    struct {
+        kvp_store_stats stats;
+        uint64_t more[2];
+    } longer;
+    const size_t older = offsetof(kvp_store_stats, get_sum_ns);
+    memset(&longer, 0xEE, sizeof longer);
+    assert_int_equal(kvp_store_stats_get_sized(store, &longer.stats, older), KVP_OK);
+    assert_int_equal(longer.stats.records, 3);
+    assert_int_equal(longer.stats.get_sum_ns, UINT64_C(0xEEEEEEEEEEEEEEEE));
+    assert_int_equal(kvp_store_stats_get_sized(store, &longer.stats, sizeof longer), KVP_OK);
+    assert_int_equal(longer.more[1], 0);
+    assert_int_equal(kvp_store_stats_get_sized(store, &longer.stats, 4), KVP_E_ARG);
+    static char text[32768];
+    longer.stats.get_sum_ns = 1;
+    assert_int_equal(
+        kvp_store_stats_text_sized(&longer.stats, older, NULL, text, sizeof text, NULL), KVP_OK);
+    assert_non_null(strstr(text, "kvp_store_records 3\n"));
+    assert_non_null(strstr(text, "kvp_store_get_seconds_sum 0.000000000\n"));
+    assert_int_equal(kvp_store_stats_text_sized(&longer.stats, 4, NULL, text, sizeof text, NULL),
+                     KVP_E_ARG);
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
 }
 
 static int write_store(const char *path, int has_secret)
@@ -589,6 +623,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_cleaning_that_is_cut_short_harms_nothing),
         cmocka_unit_test(test_urls_and_options_are_checked),
         cmocka_unit_test(test_statistics_as_prometheus_reads_them),
+        cmocka_unit_test(test_statistics_of_another_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,13 @@ fail() {
     failures=$((failures + 1))
 }
 
-# fenced LANGUAGE FILE: the insides of all blocks fenced as LANGUAGE.
+# fenced LANGUAGE FILE: the insides of all blocks fenced as LANGUAGE, up to the end of a main().
 fenced() {
-    awk -v open="\`\`\`$1" '$0 == open { inside = 1; next }
-                            /^```/     { inside = 0 }
-                            inside     { print }' "$2"
+    awk -v open="\`\`\`$1" '$0 == open         { inside = 1; next }
+                            /^```/             { inside = 0 }
+                            inside             { print }
+                            inside && /main\(/ { main = 1 }
+                            inside && main && /^}$/ { exit }' "$2"
 }
 
 # Compiled as the library was: its compiler, and its sanitizers and counters if it has any.
