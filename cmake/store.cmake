@@ -98,8 +98,12 @@ if(KVP_INSTALL)
   list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
        OUTPUT_VARIABLE store_headers)
   install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
-  install(FILES "${PROJECT_SOURCE_DIR}/include/kvpager/sized/spill.h"
-          DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
+  foreach(name ${KVP_STORE_HEADERS})
+    if(EXISTS "${PROJECT_SOURCE_DIR}/include/kvpager/sized/${name}")
+      install(FILES "${PROJECT_SOURCE_DIR}/include/kvpager/sized/${name}"
+              DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
+    endif()
+  endforeach()
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::
