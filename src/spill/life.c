@@ -73,6 +73,10 @@ static int is_wrong(const kvp_spill_config *config, const struct why *why)
     if (is_zero(&config->fingerprint)) {
         return wrong(why, "fingerprint is zero: make it with kvp_fingerprint_make");
     }
+    if (config->slice.n_layers == 0 || config->slice.n_heads == 0) {
+        return wrong(why, "slice.%s is 0: a record is of layers and heads",
+                     config->slice.n_layers == 0 ? "n_layers" : "n_heads");
+    }
     return is_outside(why, "policy", config->policy, 0, KVP_SPILL_THROUGH) ||
            is_outside(why, "max_asks", config->max_asks, 1, ASKS_MAX) ||
            is_outside(why, "max_keys", config->max_keys, 0, KEYS_MAX) ||

@@ -483,6 +483,7 @@ static void creating_fails_whole_or_not(void **state)
     config.fingerprint.bytes[0] = 7;
     config.block_bytes[0] = config.host[0].stride = 32;
     config.host[0].base = w.host;
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
     kvp_status status = KVP_E_NO_MEMORY;
     for (fails_at = 1; status == KVP_E_NO_MEMORY; fails_at++) {
         n_allocations = 0;
@@ -503,6 +504,9 @@ static void creating_fails_whole_or_not(void **state)
     config.put_bytes = 64;
     config.host[0].stride = 31;
     assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    config.slice.n_heads = 0;
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    assert_string_equal(why, "slice.n_heads is 0: a record is of layers and heads");
     config.fingerprint.bytes[0] = 0;
     assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
     close_world(&w);

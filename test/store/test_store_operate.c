@@ -473,7 +473,8 @@ static void test_urls_and_options_are_checked(void **state)
                  {"memory:", "file:PATH"},
                  {"file:", "file:PATH"},
                  {"file:/kv?speed=3", "speed"},
-                 {"file:/nowhere/at/all?size=3GiB", "/nowhere/at/all"}};
+                 {"file:/nowhere/at/all?size=3GiB&quota=1GiB&max_age=7d&engine=io_uring",
+                  "/nowhere/at/all"}};
     const kvp_store_match match = {.written_before = 0};
     kvp_store_cleaned cleaned;
     kvp_store_scan_options options = options_of(KVP_SCAN_RECORDS);
