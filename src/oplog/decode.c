@@ -119,7 +119,7 @@ static int take_level(decoder *d, uint32_t *out)
 }
 
 #define FIELD(kind, name) take_##kind(d, &value->name);
-#define STRUCT(type, fields)                                                                       \
+#define LOG_STRUCT(type, fields)                                                                   \
     static int take_##type(decoder *d, kvp_##type *value)                                          \
     {                                                                                              \
         fields return d->status == KVP_OK;                                                         \
@@ -577,7 +577,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
 #define HANDLE(type, value)     take_u64(d, &call->handle);
 #define ARG(kind, value, field) take_##kind(d, &call->field);
 #define ARGS(kind, ...)         take_##kind(d, call);
-#define CALL_BY_HAND(NAME, name, parameters, arguments, results)                                   \
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
     case KVP_CALL_##NAME: arguments break;
 
 static void take_arguments(decoder *d, kvp_call *call)
@@ -599,7 +599,7 @@ static void take_arguments(decoder *d, kvp_call *call)
     if (r->outcome.status == KVP_OK) {                                                             \
         __VA_ARGS__                                                                                \
     }
-#define CALL_BY_HAND(NAME, name, parameters, arguments, results)                                   \
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
     case KVP_CALL_##NAME: results break;
 
 static void take_results(decoder *d, const kvp_call *call, results *r)

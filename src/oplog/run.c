@@ -541,12 +541,12 @@ static void give_statuses(run *r)
 #define NEW(type, value)        , (kvp_##type *)(void *)&out->handle
 #define OUT(kind, value, field) , &out->field
 #define OUTS(kind, ...)
-#define CALL(NAME, name, parameters, arguments, results)                                           \
+#define LOG_CALL(NAME, name, parameters, arguments, results)                                       \
     case KVP_CALL_##NAME:                                                                          \
         out->status = kvp_##name(r->cache arguments results);                                      \
         return 1;
-#define CALL_BY_HAND(NAME, name, parameters, arguments, results) UNRECORDED(NAME, name)
-#define UNRECORDED(NAME, name)                                                                     \
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results) LOG_UNRECORDED(NAME, name)
+#define LOG_UNRECORDED(NAME, name)                                                                 \
     case KVP_CALL_##NAME: out->status = run_##name(r); return 1;
 
 /* Gives 0 when there is no such call. */

@@ -50,7 +50,7 @@ static void log_hash(record_writer *writer, kvp_hash hash)
 }
 
 #define FIELD(kind, name) log_##kind(writer, value->name);
-#define STRUCT(type, fields)                                                                       \
+#define LOG_STRUCT(type, fields)                                                                   \
     static void log_##type(record_writer *writer, const kvp_##type *value)                         \
     {                                                                                              \
         fields                                                                                     \
@@ -423,7 +423,7 @@ static void log_nodes(record_writer *writer, kvp_status status, uint32_t capacit
     if (status == KVP_OK) {                                                                        \
         __VA_ARGS__                                                                                \
     }
-#define CALL_BY_HAND(NAME, name, parameters, arguments, results)                                   \
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
     void kvpi_record_##name(struct kvpi_recorder *recorder, KVPI_RECORD_LIST parameters)           \
     {                                                                                              \
         record_writer writer;                                                                      \

@@ -69,7 +69,7 @@ struct kvpi_recorder {
 static inline int kvpi_record_has(uint32_t op)
 {
     switch (op) {
-#define CALL_BY_HAND(NAME, name, parameters, arguments, results) case KVP_CALL_##NAME:
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results) case KVP_CALL_##NAME:
 #include "core/record/calls.def"
         return 1;
     default: return 0;
@@ -107,7 +107,7 @@ kvp_status kvpi_record_end(struct kvpi_recorder *recorder);
 
 /* One for each call of calls.def: kvpi_record_<name>(recorder, its parameters). */
 #define KVPI_RECORD_LIST(...) __VA_ARGS__
-#define CALL_BY_HAND(NAME, name, parameters, arguments, results)                                   \
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
     void kvpi_record_##name(struct kvpi_recorder *recorder, KVPI_RECORD_LIST parameters);
 #include "core/record/calls.def"
 
