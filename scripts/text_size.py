@@ -37,7 +37,7 @@ STORE = ("store", "`KVP_STORE`; `libkvpager_store.so`, not in the whole")
 
 def part_of(path):
     """The part of a function that is defined in this file."""
-    match = re.search(r".*/src/([a-z_0-9/]+\.[ch])(?::|$)", path)
+    match = re.search(r".*/src/([a-z_0-9/]+\.(?:[ch]|def))(?::|$)", path)
     if not match:
         return OTHER[0]
     begins = [begin for begin in PARTS if match.group(1).startswith(begin)]
