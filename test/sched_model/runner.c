@@ -13,7 +13,7 @@
  * Exit status: 0 all equal; 1 a difference, or a situation that was never met; 2 wrong usage. */
 #include "runner.h"
 
-#include "start.h"
+#include "start_sched.h"
 
 #include <kvpager/steps.h>
 #include <stdio.h>
