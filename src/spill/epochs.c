@@ -87,11 +87,12 @@ kvp_status kvp_spill_space_close(kvp_spill *spill, kvp_ns ns)
     if (spill == NULL) {
         return KVP_E_ARG;
     }
-    const struct kvpi_spill_space *space = kvpi_epochs_find(spill, ns);
+    struct kvpi_spill_space *space =
+        kvpi_epochs_find(spill, ns) == NULL ? NULL : place_for(spill, ns);
     if (space == NULL) {
         return KVP_E_STATE;
     }
     end_serial(spill, space->serial);
-    memset(place_for(spill, ns), 0, sizeof(*space));
+    memset(space, 0, sizeof(*space));
     return KVP_OK;
 }

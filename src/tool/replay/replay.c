@@ -288,7 +288,7 @@ static kvp_status fetch(replay *run, const kvpi_request *request)
 /* Gives the request's hits. */
 static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info *info)
 {
-    kvp_seq seq;
+    kvp_seq seq = {0};
     make_tokens(run, request);
     kvp_status status = fetch(run, request);
     if (status == KVP_OK)
