@@ -118,6 +118,7 @@ static int take_level(decoder *d, uint32_t *out)
     return 1;
 }
 
+/* The table's lists are statements: NOLINTBEGIN(bugprone-macro-parentheses) */
 #define FIELD(kind, name) take_##kind(d, &value->name);
 #define LOG_STRUCT(type, fields)                                                                   \
     static int take_##type(decoder *d, kvp_##type *value)                                          \
@@ -125,6 +126,7 @@ static int take_level(decoder *d, uint32_t *out)
         fields return d->status == KVP_OK;                                                         \
     }
 #include "core/record/calls.def"
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* A number of entries that have at least `least` bytes each (D1). */
 static int take_count(decoder *d, size_t least, uint32_t *out)
@@ -575,6 +577,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
 
 /* After a mistake the rest takes nothing (D3). */
 #define HANDLE(type, value)     take_u64(d, &call->handle);
+/* NOLINTBEGIN(bugprone-macro-parentheses): lists of statements, too */
 #define ARG(kind, value, field) take_##kind(d, &call->field);
 #define ARGS(kind, ...)         take_##kind(d, call);
 #define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
@@ -601,6 +604,7 @@ static void take_arguments(decoder *d, kvp_call *call)
     }
 #define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
     case KVP_CALL_##NAME: results break;
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static void take_results(decoder *d, const kvp_call *call, results *r)
 {

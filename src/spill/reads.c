@@ -135,13 +135,14 @@ static void measure_reads(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t
 {
     const uint32_t n_groups = spill->cache.n_groups;
     ask->cursor = ask->end = n_records * n_groups;
+    ask->start = n_records;
     for (uint32_t at = ask->end; at > 0; at--) {
         if (count_to_read(spill, ask, (at - 1) % n_groups, (at - 1) / n_groups) > 0) {
             ask->left_bytes += spill->record_bytes[(at - 1) % n_groups];
             ask->cursor = at - 1;
+            ask->start = ask->cursor / n_groups;
         }
     }
-    ask->start = ask->cursor / n_groups;
     spill->queued_bytes += ask->left_bytes;
 }
 
