@@ -30,9 +30,8 @@ static int find_blocks(const kvpi_args *args, const char *option, const kvpi_mrc
     uint64_t blocks = !size->is_bytes ? size->number : bytes == 0 ? 0 : size->number / bytes;
     if (blocks < 1 || blocks > KVPI_REPLAY_MAX_BLOCKS || bytes > INT64_MAX / blocks) {
         kvpi_args_wrong(args, "%s has %" PRIu64 " blocks, expected 1 to %" PRIu64, option, blocks,
-                        bytes == 0 || bytes < INT64_MAX / KVPI_REPLAY_MAX_BLOCKS
-                            ? KVPI_REPLAY_MAX_BLOCKS
-                            : INT64_MAX / bytes);
+                        bytes < INT64_MAX / KVPI_REPLAY_MAX_BLOCKS ? KVPI_REPLAY_MAX_BLOCKS
+                                                                   : INT64_MAX / bytes);
         return TOOL_USAGE;
     }
     *out = blocks;
