@@ -376,7 +376,7 @@ def lint(root):
 
 # A tree that breaks no rule, with what is easily mistaken for a violation.
 CLEAN = {
-    ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 300 make lint\n",
+    ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 480 make lint\n",
     "include/kvpager/types.h": '#define KVP_API\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
                                "typedef unsigned kvp_size; /* not a size_t */\n"
                                "KVP_API const char *kvp_version(void);\n"
@@ -442,7 +442,7 @@ VIOLATIONS = [
      "\nint kvp_pool_take(int n)\n{\n    return n;\n}\n", 2, "in no public header"),
     ("internal name in public", "include/kvpager/pool.h", "int kvpi_pool_take(int n);\n", 1,
      "is internal"),
-    ("budgets", ".ci/budget", "test 3000 make test\nlint 301 make lint\n", 2, "3301 s"),
+    ("budgets", ".ci/budget", "test 3000 make test\nlint 481 make lint\n", 2, "3481 s"),
     ("a stage without a command", ".ci/budget", "# stages\ntest 60\n", 2, "a stage is"),
     ("a foreign header", "src/core/stages/table.h", "\n\nint kvpi_pool_take(int n);\n", 3,
      "its header is the place"),
