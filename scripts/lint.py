@@ -205,6 +205,14 @@ def blank_match(match):
 # Each yields (line, message).
 
 
+def check_title(source):
+    """A file of the library or the command that begins with its name has the right one."""
+    title = re.match(r"/\* ([a-z0-9_]+): ", source.lines[0]) if source.lines else None
+    stem = os.path.splitext(os.path.basename(source.path))[0]
+    if source.path.startswith("src/") and title and not stem.startswith(title.group(1)):
+        yield 1, f"the comment is of {title.group(1)}, the file is {stem}"
+
+
 def check_text(source):
     if not source.encoding_ok:
         yield 1, "is not UTF-8"
@@ -365,7 +373,7 @@ def lint(root):
     findings += check_folders(source.path for source in sources)
     findings += structure.check(sources)
     for source in sources:
-        for check in (check_text, check_functions, check_types, check_macros, check_public_names):
+        for check in (check_title, check_text, check_functions, check_types, check_macros, check_public_names):
             findings += [(source.path, *finding) for finding in check(source)]
         findings += [(source.path, *finding) for finding in check_names(source, public_names)]
         findings += [(source.path, *finding) for finding in check_includes(root, source)]
@@ -422,6 +430,7 @@ VIOLATIONS = [
      "must not include"),
     ("I/O in the core", "src/core/calls/seqs.c", "#include <stdio.h>\n", 1, "no I/O"),
     ("unknown include", "src/core/calls/seqs.c", '#include "poool.h"\n', 1, "no file of this tree"),
+    ("title", "src/core/stages/pool.c", "/* old_pool: blocks */\n", 1, "the file is pool"),
     ("file length", "src/core/stages/pool.c", "\n" * 801, 801, "file has 801 lines"),
     ("function length", "src/core/stages/pool.c",
      "/* { */\nstatic int f(int a)\n{\n" + "    a++;\n" * 98 + "}\n", 2, "f has 101 lines"),

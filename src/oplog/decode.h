@@ -1,4 +1,4 @@
-/* oplog_decode: bytes -> configuration, calls, results. Survives any bytes. */
+/* decode: bytes -> configuration, calls, results. Survives any bytes. */
 #ifndef KVPI_OPLOG_DECODE_H
 #define KVPI_OPLOG_DECODE_H
 

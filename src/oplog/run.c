@@ -1,4 +1,4 @@
-/* oplog_run: makes the call that a kvp_call describes, and collects what it gives. Most calls are
+/* run: makes the call that a kvp_call describes, and collects what it gives. Most calls are
  * made from the table, core/record/calls.def; those by hand give arrays, or take their arguments in
  * another order than the log has them.
  *

@@ -1,4 +1,4 @@
-/* sched_admit: who comes in, and what a step does with the rest of its token budget. Swapped
+/* admit: who comes in, and what a step does with the rest of its token budget. Swapped
  * requests, chunks of prompts under way, waiting requests; each in order of rank.
  *
  * Requests that come in are tried one after the other. Those that do not fit are noted in `tried`,

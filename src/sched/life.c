@@ -1,4 +1,4 @@
-/* sched_life: how requests move between queues, and samples between stages.
+/* life: how requests move between queues, and samples between stages.
  *
  *            open                 all computed, first token sampled
  *     NONE ---------> PREFILL -----------------------------------------> DECODE

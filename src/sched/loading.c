@@ -1,4 +1,4 @@
-/* sched_loading: requests that are held while their prefix is loaded from a store.
+/* loading: requests that are held while their prefix is loaded from a store.
  *
  *               hold (once)                 release, or tick at its deadline
  *     WAITING ---------------> LOADING ------------------------------------> WAITING

@@ -1,4 +1,4 @@
-/* sched_read: what callers may ask of a scheduler. Changes nothing. */
+/* read: what callers may ask of a scheduler. Changes nothing. */
 #include "sched/state.h"
 #include "base/sized.h"
 

@@ -1,4 +1,4 @@
-/* sched_state: the scheduler's memory, and what its files share.
+/* state: the scheduler's memory, and what its files share.
  *
  *   requests [max_requests]   one per submitted request; links of the queue it is in
  *   samples  [max_samples]    one per sample of each; chained by `next`, in sample order

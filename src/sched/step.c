@@ -1,4 +1,4 @@
-/* sched_step: a step from its making to its end.
+/* step: a step from its making to its end.
  *
  * kvp_sched_step tells the order of a step; the files it calls have the parts. Finishing commits
  * everything in one call, then gives out the sampled tokens: first to prompts (whose items lie

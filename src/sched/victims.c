@@ -1,4 +1,4 @@
-/* sched_victims: whose blocks are taken when there are none, and by which means.
+/* victims: whose blocks are taken when there are none, and by which means.
  *
  * Paused requests first, then the last in rank; never one before the request that needs the blocks,
  * and, unless by force, never one that would release nothing. A block is released with a request

@@ -1,4 +1,4 @@
-/* spill_answers: how requests are answered, and when their asks are free again. */
+/* answers: how requests are answered, and when their asks are free again. */
 #include "spill/state.h"
 
 #include <string.h>

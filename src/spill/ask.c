@@ -1,4 +1,4 @@
-/* spill_ask: a request asks what the store has of its prompt. Its tokens and keys are copied, and
+/* ask: a request asks what the store has of its prompt. Its tokens and keys are copied, and
  * digests made of them once. */
 #include "spill/state.h"
 

@@ -1,4 +1,4 @@
-/* spill_choose: which prefix of a prompt to load.
+/* choose: which prefix of a prompt to load.
  *
  * A prefix can be had when every group has all entries that it keeps there (windows.h), in the
  * cache or in the store. What the cache has is known of the prefix that a match hits: all entries

@@ -1,4 +1,4 @@
-/* spill_decide: load, compute, or load a part and compute the rest. Pure. */
+/* decide: load, compute, or load a part and compute the rest. Pure. */
 #include <kvpager/spill.h>
 
 #include "base/sized.h"

@@ -1,4 +1,4 @@
-/* spill_drop: records whose KV turned out to be wrong are dropped from the store. The keys of one
+/* drop: records whose KV turned out to be wrong are dropped from the store. The keys of one
  * call at a time; no question goes to the store before them. */
 #include "spill/state.h"
 

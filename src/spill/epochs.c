@@ -1,4 +1,4 @@
-/* spill_epochs: namespaces by name and epoch, as the store knows them. A serial stands for one of
+/* epochs: namespaces by name and epoch, as the store knows them. A serial stands for one of
  * them; what was begun under it is void when it has gone. */
 #include "spill/state.h"
 

@@ -1,4 +1,4 @@
-/* spill_flush: what is worth most is written before the process ends.
+/* flush: what is worth most is written before the process ends.
  *
  *   MIRROR -> COPIES -> OFFER -> DRAIN -> SYNC -> SYNCED
  *      |         |        |        ^

@@ -1,4 +1,4 @@
-/* spill_life: a spill is made and freed. */
+/* life: a spill is made and freed. */
 #include "spill/state.h"
 
 #include "base/sized.h"

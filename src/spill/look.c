@@ -1,4 +1,4 @@
-/* spill_look: from a question to the store to a prefix that is worth loading. */
+/* look: from a question to the store to a prefix that is worth loading. */
 #include "spill/state.h"
 
 /* The place of an ask's question in the store's answer is known: believe it for writing, too. */

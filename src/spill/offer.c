@@ -1,4 +1,4 @@
-/* spill_offer: which records of a prefix are going to be written.
+/* offer: which records of a prefix are going to be written.
  *
  * Everything is decided when the sequence is reported, because its rows say where the blocks are.
  * What is on the device is mirrored at once; the put waits for the copy.

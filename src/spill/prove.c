@@ -1,4 +1,4 @@
-/* spill_prove: the blocks of a prefix, found by hashes. A hash only finds a candidate: tokens and
+/* prove: the blocks of a prefix, found by hashes. A hash only finds a candidate: tokens and
  * keys prove what a block is of. */
 #include "spill/state.h"
 

@@ -1,4 +1,4 @@
-/* spill_rates: how much may be written, how fast records come, how fast the engine computes. */
+/* rates: how much may be written, how fast records come, how fast the engine computes. */
 #include "spill/state.h"
 
 #define SECOND_NS UINT64_C(1000000000)

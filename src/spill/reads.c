@@ -1,4 +1,4 @@
-/* spill_reads: host blocks are taken, records are read into them, and what is whole is given to the
+/* reads: host blocks are taken, records are read into them, and what is whole is given to the
  * cache.
  *
  * A record may have blocks that are there already, or that another load brings: the store reads

@@ -1,4 +1,4 @@
-/* spill_records: which record has which entries, what it is known by, and which ones the store is
+/* records: which record has which entries, what it is known by, and which ones the store is
  * thought to have. */
 #include "spill/state.h"
 

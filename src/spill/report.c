@@ -1,4 +1,4 @@
-/* spill_report: what an engine reports of its sequences. Tokens, keys and rows are read from the
+/* report: what an engine reports of its sequences. Tokens, keys and rows are read from the
  * cache, and offered to the store. */
 #include "spill/state.h"
 

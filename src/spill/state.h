@@ -1,4 +1,4 @@
-/* spill_state: a spill's memory, and what its files share.
+/* state: a spill's memory, and what its files share.
  *
  *   spaces  [n_spaces]   namespaces: root digest and epoch
  *   asks    [max_asks]   requests that wait, or that something is still on its way for

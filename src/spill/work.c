@@ -1,4 +1,4 @@
-/* spill_work: a step of the spill: what the store has ended, what can be ended and begun now, and
+/* work: a step of the spill: what the store has ended, what can be ended and begun now, and
  * who is answered. */
 #include "spill/state.h"
 

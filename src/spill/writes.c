@@ -1,4 +1,4 @@
-/* spill_writes: records on their way to the store.
+/* writes: records on their way to the store.
  *
  * Host blocks are lent when the copies that write them have run, and given back when the put has
  * ended. Generations say whether a block still has the content that the record was made for: they

@@ -1,4 +1,4 @@
-/* cache_spaces: the places of namespaces, and which root belongs to whom. */
+/* spaces: the places of namespaces, and which root belongs to whom. */
 #include "core/cache/spaces.h"
 
 #include "core/cache/state.h"

@@ -1,4 +1,4 @@
-/* cache_spaces: the places of namespaces, and which root belongs to whom. */
+/* spaces: the places of namespaces, and which root belongs to whom. */
 #ifndef KVPI_CACHE_SPACES_H
 #define KVPI_CACHE_SPACES_H
 

@@ -1,4 +1,4 @@
-/* cache_read: what can be asked without changing anything. Also the plan, which is taken. */
+/* read: what can be asked without changing anything. Also the plan, which is taken. */
 #include "core/cache/audit.h"
 #include "core/cache/frame.h"
 #include "core/cache/spaces.h"

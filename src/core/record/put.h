@@ -1,4 +1,4 @@
-/* record_put: the bytes of a record, on their way to the sink: numbers, arrays and digests, in one
+/* put: the bytes of a record, on their way to the sink: numbers, arrays and digests, in one
  * byte order on every machine. For record.c alone.
  */
 #ifndef KVPI_RECORD_PUT_H

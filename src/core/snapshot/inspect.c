@@ -1,4 +1,4 @@
-/* cache_inspect: a look into the arena of a cache that another process works on.
+/* inspect: a look into the arena of a cache that another process works on.
  *
  * What is needed of the arena is copied to where it lies in one of our own, found by sizes and
  * offsets that are checked first; from then on the copy is looked at. It is of one moment if the

@@ -1,4 +1,4 @@
-/* inspect_arena: what is in the arena of a cache that another process works on, in a file that both
+/* arena: what is in the arena of a cache that another process works on, in a file that both
  * have (/dev/shm/...). The file is read, not mapped: one that is cut meanwhile is an error then.
  *
  * Reading takes longer than most pauses of a busy owner. It is tried a few times; then what came

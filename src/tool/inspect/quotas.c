@@ -1,4 +1,4 @@
-/* inspect_quotas: how many blocks each namespace has and may have, on each tier of an arena. */
+/* quotas: how many blocks each namespace has and may have, on each tier of an arena. */
 #include <inttypes.h>
 
 #include "tool/inspect/inspect.h"
