@@ -16,9 +16,9 @@
 #include "sim_disk.h"
 #include "store/file/file.h"
 #include "store/file/survey.h"
-#include "store_inputs.h"
+#include "store_records.h"
 
-enum { BLOCK_BYTES = 4096, TOKENS = 4, DEPTH = 4, RECORDS = 2 * DEPTH, SLOT = 8192 };
+enum { DEPTH = 4, RECORDS = 2 * DEPTH, SLOT = 8192 };
 
 #define MINUTE    UINT64_C(60000000000)
 #define START     (1000000 * MINUTE)
@@ -42,43 +42,20 @@ static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **o
     return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    uint8_t kv[BLOCK_BYTES];
-    void *block;
-    kvp_digest key;
-} records[RECORDS];
+static struct record records[RECORDS];
 
-/* Two chains, each of a namespace of its own. */
+/* Two chains, each of another namespace. */
 static void make_records(void)
 {
-    for (unsigned r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        record->identity = input_identity(record->tokens, 1, TOKENS, r % DEPTH, r * 100);
-        record->identity.digest = input_digest(r);
-        record->identity.space = 500 + r / DEPTH;
-        if (r % DEPTH > 0)
-            record->identity.parent = records[r - 1].key;
-        input_pattern(record->kv, BLOCK_BYTES, r);
-        record->block = record->kv;
-        record->key = input_key(&record->identity);
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        record_make(records, r, r % DEPTH, 500 + r / DEPTH);
 }
 
 static const char secret[] = "0123456789abcdef";
 
 static kvp_store_config config_of(int has_secret)
 {
-    kvp_store_config config;
-    kvp_store_config_init(&config);
-    config.url = "file:/kv?size=135168"; /* 16 slots, two a slab */
-    config.fingerprint = input_digest(1);
-    config.block_tokens = TOKENS;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = 1;
-    config.key_bytes = 0;
-    config.threads = 0;
+    kvp_store_config config = record_config("file:/kv?size=135168"); /* 16 slots, two a slab */
     config.now = test_clock;
     config.secret = has_secret ? secret : NULL;
     config.secret_bytes = has_secret ? 16 : 0;
@@ -97,22 +74,14 @@ static kvp_store *open_store(int has_secret)
 
 static void put(kvp_store *store, unsigned r)
 {
-    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
-    assert_int_equal(input_result(store), KVP_STORE_OK);
+    assert_int_equal(record_put(store, &records[r]), KVP_STORE_OK);
 }
 
 static uint64_t there(kvp_store *store)
 {
     uint64_t bits = 0;
-    for (unsigned r = 0; r < RECORDS; r++) {
-        uint8_t kv[BLOCK_BYTES];
-        void *block = kv;
-        assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
-        if (input_result(store) == KVP_STORE_OK) {
-            assert_memory_equal(kv, records[r].kv, sizeof kv);
-            bits |= UINT64_C(1) << r;
-        }
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        bits |= (uint64_t)(record_get(store, &records[r]) == KVP_STORE_OK) << r;
     return bits;
 }
 

@@ -19,9 +19,9 @@
 
 #include "sim_disk.h"
 #include "store/file/file.h"
-#include "store_inputs.h"
+#include "store_records.h"
 
-enum { BLOCK_BYTES = 4096, TOKENS = 4, RECORDS = 32, SLOT = 8192 };
+enum { RECORDS = 32, SLOT = 8192 };
 
 /* ---------------------------------------------------------------------------- the layer between */
 
@@ -100,38 +100,21 @@ static void begin(void)
 
 /* ---------------------------------------------------------------------------------- the records */
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    uint8_t kv[BLOCK_BYTES];
-    void *block;
-} records[RECORDS];
+static struct record records[RECORDS];
 
 static void make_records(void)
 {
-    for (unsigned r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        record->identity = input_identity(record->tokens, 1, TOKENS, 0, r * 100);
-        record->identity.digest = input_digest(r);
-        input_pattern(record->kv, BLOCK_BYTES, r);
-        record->block = record->kv;
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        record_make(records, r, 0, 0);
 }
 
 /* path NULL: on the layer. */
 static kvp_status try_open(const char *path, uint64_t slots, kvp_store **out_store, char why[300])
 {
-    kvp_store_config config;
-    kvp_store_config_init(&config);
     char url[200];
     snprintf(url, sizeof url, "file:%s?size=%llu", path ? path : "/kv",
              (unsigned long long)(slots * (SLOT + 256)));
-    config.url = url;
-    config.fingerprint = input_digest(1);
-    config.block_tokens = TOKENS;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = 1;
-    config.key_bytes = 0;
+    kvp_store_config config = record_config(url);
     config.threads = path ? 1 : 0;
     return kvpi_store_open(&config, path ? NULL : &on_sim, out_store, why, 300);
 }
@@ -147,19 +130,12 @@ static kvp_store *open_store(const char *path, uint64_t slots)
 
 static uint32_t put(kvp_store *store, unsigned r)
 {
-    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
-    return input_result(store);
+    return record_put(store, &records[r]);
 }
 
 static uint32_t get(kvp_store *store, unsigned r)
 {
-    uint8_t kv[BLOCK_BYTES];
-    void *block = kv;
-    assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
-    const uint32_t result = input_result(store);
-    if (result == KVP_STORE_OK)
-        assert_memory_equal(kv, records[r].kv, sizeof kv);
-    return result;
+    return record_get(store, &records[r]);
 }
 
 static kvp_store_stats stats_of(const kvp_store *store)
