@@ -20,6 +20,9 @@ if(NOT TARGET kvpager_store)
 endif()
 
 set(valkey_folder "${PROJECT_SOURCE_DIR}/build/libvalkey")
+if(DEFINED ENV{KVP_VALKEY_FOLDER}) # of a copy of the sources: test/mutants
+  set(valkey_folder "$ENV{KVP_VALKEY_FOLDER}")
+endif()
 kvp_find_module(KVP_VALKEY libvalkey>=0.5)
 add_library(kvpager_valkey INTERFACE)
 if(KVP_VALKEY_FOUND)

@@ -41,8 +41,8 @@
  *                           engine=io_uring or engine=threads says how it reads and writes;
  *                           engine=auto (default): by io_uring where the system allows it
  *   memory:?size=BYTES      in this process; for tests, and to try
- *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/STORES.md has the
- *                           options and what differs: no parent is looked for, a drop leaves
+ *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/STORES.md has
+ *                           its options and what differs: no parent is looked for, a drop leaves
  *                           what needs the record, evict fails, a sync makes nothing durable
  *
  * and further limits, for the first two:
