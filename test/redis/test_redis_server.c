@@ -360,8 +360,8 @@ static void by_its_url(void **state)
 
 int main(void)
 {
-    if (!has_redis_server()) {
-        puts("skipped: there is no redis-server (Debian: redis-server)");
+    if (!redis_program()) {
+        puts("skipped: there is no redis-server (Debian: redis-tools)");
         return 77;
     }
     start_server(&server, NULL);
