@@ -205,12 +205,8 @@ kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_bac
         return status;
     if (!backend)
         backend = find_backend(url.scheme);
-    if (!backend) {
-        kvpi_why(KVP_OK, out_why, why_bytes,
-                 "there is no store \"%s:\", expected \"file:\", \"memory:\" or \"redis:\"",
-                 url.scheme);
+    if (!backend)
         backend = kvpi_load_backend(url.scheme, out_why, why_bytes);
-    }
     if (!backend)
         return KVP_E_ARG;
     kvp_store *store = calloc(1, sizeof *store);

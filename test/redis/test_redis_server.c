@@ -347,6 +347,7 @@ static void by_its_url(void **state)
     kvp_store *store = NULL;
     if (kvp_store_open(&config, &store, why, sizeof why) != KVP_OK)
         fail_msg("%s", why);
+    assert_string_equal(why, "");
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
     assert_int_equal(kvp_store_describe(store, why, sizeof why), KVP_OK);

@@ -31,8 +31,12 @@ static void *load(const char *name)
 
 const struct kvpi_backend *kvpi_load_backend(const char *scheme, char *out_why, size_t why_bytes)
 {
-    if (strcmp(scheme, "redis") != 0)
+    if (strcmp(scheme, "redis") != 0) {
+        kvpi_why(KVP_OK, out_why, why_bytes,
+                 "there is no store \"%s:\", expected \"file:\", \"memory:\" or \"redis:\"",
+                 scheme);
         return NULL;
+    }
     void *library = load(KVP_REDIS_LIBRARY);
     const struct kvpi_backend *backend = library ? dlsym(library, "kvpi_redis_backend") : NULL;
     if (backend && backend->version == KVPI_BACKEND_VERSION)
