@@ -59,7 +59,7 @@ function(kvp_list_sources out)
 endfunction()
 
 # Headers of libkvpager_store, which installs them itself: cmake/store.cmake.
-set(KVP_STORE_HEADERS store.h identity.h)
+set(KVP_STORE_HEADERS store.h identity.h spill.h)
 
 # kvp_list_headers(out folder): libkvpager's public headers of what is built, of include/kvpager
 # itself ("") or of a folder there whose headers have the same names ("sized/").

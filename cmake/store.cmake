@@ -54,7 +54,7 @@ endif()
 find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
-     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c")
+     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c" "${PROJECT_SOURCE_DIR}/src/spill/*.c")
 list(FILTER store_sources EXCLUDE REGEX "/store/redis/") # cmake/redis.cmake
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
@@ -89,7 +89,7 @@ kvp_link_instruments(kvpager_store)
 set_target_properties(kvpager_store PROPERTIES
     EXPORT_NAME store VERSION "${PROJECT_VERSION}" SOVERSION "${KVP_SOVERSION}")
 add_library(kvpager::store ALIAS kvpager_store)
-kvp_add_store_command(cmd_store.c store/bench.c store/report.c)
+kvp_add_store_command(cmd_store.c store/attach.c store/bench.c store/replay_report.c store/report.c)
 if(TARGET kvpager_tool)
   target_link_libraries(kvpager_tool PRIVATE kvpager_store_static)
 endif()
@@ -101,6 +101,12 @@ if(KVP_INSTALL)
   list(TRANSFORM KVP_STORE_HEADERS PREPEND "${PROJECT_SOURCE_DIR}/include/kvpager/"
        OUTPUT_VARIABLE store_headers)
   install(FILES ${store_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
+  foreach(name ${KVP_STORE_HEADERS})
+    if(EXISTS "${PROJECT_SOURCE_DIR}/include/kvpager/sized/${name}")
+      install(FILES "${PROJECT_SOURCE_DIR}/include/kvpager/sized/${name}"
+              DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
+    endif()
+  endforeach()
   install(TARGETS kvpager_store EXPORT kvpagerStoreTargets
           LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   install(EXPORT kvpagerStoreTargets NAMESPACE kvpager::

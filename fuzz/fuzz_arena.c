@@ -44,6 +44,8 @@ static kvp_config config_of(uint32_t kind)
     config.n_groups = kind == 2 ? 2 : 1;
     config.groups[0].recent_tokens = kind == 3 ? 9 : 0;
     config.groups[1].recent_tokens = kind == 2 ? 6 : 0;
+    config.quotas = kind == 2 || kind == 3;
+    config.max_loads = kind == 2 ? 2 : 0;
     return config;
 }
 
@@ -119,6 +121,13 @@ static void note_seq(void *context, const kvp_arena_seq *seq)
     require(seq->tier < 2);
 }
 
+static void note_quota(void *context, uint32_t ns, const kvp_ns_info *info)
+{
+    uint64_t *n = context;
+    *n += info->openers;
+    require(ns < 2);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -131,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a->bytes[offsetof(kvp_cache, calls)] ^= data[0] >> 7; /* moves: no audit goes before */
     uint64_t n_told = 0;
     const kvp_arena_source source = {a, a->n, read_bytes};
-    const kvp_arena_options options = {sizeof options, &n_told, note, note_seq, 0};
+    const kvp_arena_options options = {sizeof options, &n_told, note, note_seq, 0, note_quota};
     kvp_arena_report report;
     a->n_reads = a->read_bytes = 0;
     meter_begin();

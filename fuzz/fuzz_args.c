@@ -90,7 +90,7 @@ static int run_mrc(int argc, char **argv)
     if (kvpi_mrc_args_parse(argc, argv, &args, &options) != 0)
         return TOOL_USAGE;
     require(options.help ||
-            (options.options.trace.path != NULL && options.n_sizes <= KVPI_MRC_MAX_POINTS));
+            (options.options.trace.path != NULL && options.sizes.n <= KVPI_MRC_MAX_POINTS));
     require(options.options.sample_millionths >= 1 && options.options.sample_millionths <= 1000000);
     return TOOL_OK;
 }

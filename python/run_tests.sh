@@ -46,6 +46,12 @@ parts=("$here/CMakeLists.txt" "$here/pyproject.toml" "$here/backend" "$here/kvpa
 if [ -n "$library" ]; then
     parts+=("$here/../include" "$library")
     how=(--no-build-isolation --config-settings "cmake.define.KVP_LIBRARY=$library")
+    store="${library%/*}/libkvpager_store_static.a" # not there without libcrypto
+    if [ -e "$store" ]; then
+        parts+=("$store")
+        how+=(--config-settings "cmake.define.KVP_STORE_LIBRARY=$store")
+        export KVP_PYTHON_STORES=1 # a test sees to it that they are there
+    fi
 else
     parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")
     how=(--config-settings cmake.define.KVP_LTO=OFF) # takes longest of all, and the release build has it

@@ -21,8 +21,10 @@ cppcheck --enable=warning,performance,portability --std=c11 --language=c -j "$jo
     --error-exitcode=1 -I include -I src src examples bench || status=1
 
 # Findings go to stdout; stderr counts what was found in the system's headers. One file at a time: the
-# va_list of one is uninitialised to clang-tidy when it has read another one before.
+# va_list of one is uninitialised to clang-tidy when it has read another one before. Only files that
+# are built: clang-tidy would guess how another one is compiled.
 echo 'clang-tidy: src, examples'
-find src examples -name '*.c' -print0 | sort -z |
+sed -n -E 's#^ *"file": "(.*/(src|examples)/.*\.c)",?$#\1#p' "$build/compile_commands.json" |
+    sort -u | tr '\n' '\0' |
     xargs -0 -P "$jobs" -n 1 clang-tidy -p "$build" --quiet 2>"$build/clang-tidy.log" || status=1
 exit $status

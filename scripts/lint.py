@@ -44,8 +44,9 @@ MAY_INCLUDE = [
                                "src/core/*"]),
     ("src/core/cache/frame.c", [PUBLIC, "src/base/platform/process.h", "src/core/*"]),
     ("src/core/*",            [PUBLIC, *SIZED, "src/base/base.h", "src/core/*"]),
-    # The log is written from inside the core: record.h is the core's list of what it reports.
-    ("src/oplog/*",           [PUBLIC, *SIZED, "src/oplog/*", "src/core/record/record.h"]),
+    # The log is written from inside the core: calls.def is the core's list of what it reports.
+    ("src/oplog/*",           [PUBLIC, *SIZED, "src/oplog/*", "src/core/record/record.h",
+                               "src/core/record/calls.def"]),
     ("src/sched/*",           [PUBLIC, *SIZED, "src/sched/*"]),
     ("src/wire/*",            [PUBLIC, *SIZED, "src/wire/*"]),
     ("src/memory/*",          [PUBLIC, *SIZED, "src/memory/*", "src/base/pages.h",
@@ -53,7 +54,8 @@ MAY_INCLUDE = [
     ("src/attention/*",       [PUBLIC, *SIZED, "src/attention/*", "src/base/team.h"]),
     ("src/transfer/rows*",    [PUBLIC, "src/base/bytes.h", "src/transfer/*", "src/memory/copy/stream.h"]),
     ("src/transfer/*",        [PUBLIC, *SIZED, "src/transfer/*", "src/base/checksum.h"]),
-    ("src/store/*",           [PUBLIC, "src/store/*"]),
+    ("src/store/*",           [PUBLIC, "src/base/sized.h", "src/store/*"]),
+    ("src/spill/*",           [PUBLIC, "src/base/sized.h", "src/spill/*"]),
     ("src/tool/input/*",      [PUBLIC, "src/tool/input/*"]),
     ("src/tool/requests/*",   [PUBLIC, "src/tool/input/*", "src/tool/requests/*"]),
     ("src/tool/log/*",        [PUBLIC, "src/tool/*", "src/oplog/*"]),
@@ -82,7 +84,7 @@ MAX_FUNCTION_LINES = 100
 MAX_WIDTH = 100
 
 # What all stages of .ci/budget may take together.
-MAX_STAGES_SECONDS = 3300
+MAX_STAGES_SECONDS = 3480
 
 # Generated tables (vectors) may be longer than a file that people read.
 LONG_FILES_OK = ["test/golden/*.h"]
@@ -201,6 +203,14 @@ def blank_match(match):
 
 # ------------------------------------------------------------------------------------- the checks
 # Each yields (line, message).
+
+
+def check_title(source):
+    """A file of the library or the command that begins with its name has the right one."""
+    title = re.match(r"/\* ([a-z0-9_]+): ", source.lines[0]) if source.lines else None
+    stem = os.path.splitext(os.path.basename(source.path))[0]
+    if source.path.startswith("src/") and title and not stem.startswith(title.group(1)):
+        yield 1, f"the comment is of {title.group(1)}, the file is {stem}"
 
 
 def check_text(source):
@@ -363,7 +373,7 @@ def lint(root):
     findings += check_folders(source.path for source in sources)
     findings += structure.check(sources)
     for source in sources:
-        for check in (check_text, check_functions, check_types, check_macros, check_public_names):
+        for check in (check_title, check_text, check_functions, check_types, check_macros, check_public_names):
             findings += [(source.path, *finding) for finding in check(source)]
         findings += [(source.path, *finding) for finding in check_names(source, public_names)]
         findings += [(source.path, *finding) for finding in check_includes(root, source)]
@@ -374,7 +384,7 @@ def lint(root):
 
 # A tree that breaks no rule, with what is easily mistaken for a violation.
 CLEAN = {
-    ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 300 make lint\n",
+    ".ci/budget": "# name seconds command\ntest 3000 make test\nlint 480 make lint\n",
     "include/kvpager/types.h": '#define KVP_API\n#ifdef __cplusplus\nextern "C" {\n#endif\n'
                                "typedef unsigned kvp_size; /* not a size_t */\n"
                                "KVP_API const char *kvp_version(void);\n"
@@ -420,6 +430,7 @@ VIOLATIONS = [
      "must not include"),
     ("I/O in the core", "src/core/calls/seqs.c", "#include <stdio.h>\n", 1, "no I/O"),
     ("unknown include", "src/core/calls/seqs.c", '#include "poool.h"\n', 1, "no file of this tree"),
+    ("title", "src/core/stages/pool.c", "/* old_pool: blocks */\n", 1, "the file is pool"),
     ("file length", "src/core/stages/pool.c", "\n" * 801, 801, "file has 801 lines"),
     ("function length", "src/core/stages/pool.c",
      "/* { */\nstatic int f(int a)\n{\n" + "    a++;\n" * 98 + "}\n", 2, "f has 101 lines"),
@@ -440,7 +451,7 @@ VIOLATIONS = [
      "\nint kvp_pool_take(int n)\n{\n    return n;\n}\n", 2, "in no public header"),
     ("internal name in public", "include/kvpager/pool.h", "int kvpi_pool_take(int n);\n", 1,
      "is internal"),
-    ("budgets", ".ci/budget", "test 3000 make test\nlint 301 make lint\n", 2, "3301 s"),
+    ("budgets", ".ci/budget", "test 3000 make test\nlint 481 make lint\n", 2, "3481 s"),
     ("a stage without a command", ".ci/budget", "# stages\ntest 60\n", 2, "a stage is"),
     ("a foreign header", "src/core/stages/table.h", "\n\nint kvpi_pool_take(int n);\n", 3,
      "its header is the place"),

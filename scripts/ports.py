@@ -175,14 +175,15 @@ def core_only(work):
     work.tests("--label-exclude", "^spin$")
 
 
-@port("switches", "each switch off by itself: everything is built")
+@port("switches", "each switch off by itself: everything is built, unit tests and examples run")
 def switches(work):
     together = {"MEMORY": ["ATTENTION", "TRANSFER"]}
-    for room in ROOMS:
+    for room in [*ROOMS, "STORE", "STORE_URING"]:
         off = [room, *together.get(room, [])]
         tool = ["-DKVP_BUILD_TOOL=OFF"] if room in ("SCHED", "OPLOG") else []
         work.build(*[f"-DKVP_{name}=OFF" for name in off], *tool, "-DKVP_BUILD_FUZZ=OFF",
                    "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1", folder=room)
+        work.tests("--label-regex", "^(unit|examples)$", folder=room)
 
 
 # --------------------------------------------------------------------------------------- targets

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Machine code of each part of libkvpager.so, against the table in docs/BUILDING.md.
+"""Machine code of each part of libkvpager.so, and of libkvpager_store.so, against the table in
+docs/BUILDING.md.
 
     text_size.py BUILD            fails if a part has grown by more than 5 %
     text_size.py BUILD --write    write the table
@@ -31,11 +32,12 @@ PARTS = {"core/": CORE, "base/": CORE,
          "sched/": SCHED, "wire/": SCHED, "transfer/": TRANSFER, "base/checksum": TRANSFER,
          "oplog/": ("oplog", "`KVP_OPLOG`")}
 OTHER = ("other", "xxHash, the compiler's library, padding")
+STORE = ("store", "`KVP_STORE`; `libkvpager_store.so`, not in the whole")
 
 
 def part_of(path):
     """The part of a function that is defined in this file."""
-    match = re.search(r".*/src/([a-z_0-9/]+\.[ch])(?::|$)", path)
+    match = re.search(r".*/src/([a-z_0-9/]+\.(?:[ch]|def))(?::|$)", path)
     if not match:
         return OTHER[0]
     begins = [begin for begin in PARTS if match.group(1).startswith(begin)]
@@ -64,10 +66,21 @@ def tool(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def text_bytes(library):
+    return int(re.search(r"^\.text\s+(\d+)", tool("size", "-A", library), re.MULTILINE).group(1))
+
+
 def measure(build):
     library = os.path.join(build, "libkvpager.so")
-    text = re.search(r"^\.text\s+(\d+)", tool("size", "-A", library), re.MULTILINE)
-    return sizes(tool("nm", "-S", "-l", "--defined-only", library), int(text.group(1)))
+    store = os.path.join(build, "libkvpager_store.so")
+    found = sizes(tool("nm", "-S", "-l", "--defined-only", library), text_bytes(library))
+    if os.path.exists(store):
+        found[STORE[0]] = text_bytes(store)
+    return found
+
+
+def whole(found):
+    return sum(n for part, n in found.items() if part != STORE[0])
 
 
 def compiler(build):
@@ -83,7 +96,9 @@ def table(found, made_by):
              "|---|--:|---|\n"]
     for part, switch in [*dict.fromkeys(PARTS.values()), OTHER]:
         lines.append(f"| {part} | {found.get(part, 0):,} | {switch} |\n")
-    lines.append(f"| **whole** | {sum(found.values()):,} | |\n")
+    lines.append(f"| **whole** | {whole(found):,} | |\n")
+    if STORE[0] in found:
+        lines.append(f"| {STORE[0]} | {found[STORE[0]]:,} | {STORE[1]} |\n")
     return "".join(lines)
 
 
@@ -104,7 +119,7 @@ def read_table(inside):
 
 def verdicts(recorded, found):
     """(line, has it grown too much) for each part and the whole."""
-    for part, now in [*found.items(), ("whole", sum(found.values()))]:
+    for part, now in [*found.items(), ("whole", whole(found))]:
         before = recorded.get(part, 0)
         too_much = 100 * (now - before) > MOST_PERCENT * before + 100 * SLACK
         yield f"{part:12}{now:>10,}  recorded {before:>10,}{' TOO MUCH' if too_much else ''}", too_much
@@ -120,6 +135,10 @@ def self_test():
     assert found == {"core": 256, "transfer": 16, "other": 128}, found
     made_by, recorded = read_table(table(found, "gcc 1"))
     assert made_by == "gcc 1" and recorded["core"] == 256 and recorded["whole"] == 400
+    _, recorded = read_table(table({"core": 256, "store": 100}, "gcc 1"))
+    assert recorded["whole"] == 256 and recorded["store"] == 100, recorded
+    assert any(bad for _, bad in verdicts({"core": 256, "whole": 256, "store": 10000},
+                                          {"core": 256, "store": 20000}))
     big = {"core": 100000}
     assert not any(bad for _, bad in verdicts({**big, "whole": 100000}, {"core": 105000}))
     assert any(bad for _, bad in verdicts({**big, "whole": 100000}, {"core": 105513}))

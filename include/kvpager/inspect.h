@@ -25,6 +25,7 @@
 #ifndef KVPAGER_INSPECT_H
 #define KVPAGER_INSPECT_H
 
+#include "quotas.h"
 #include "snapshot.h"
 
 #ifdef __cplusplus
@@ -68,6 +69,9 @@ typedef struct kvp_arena_options {
     void (*tell_seq)(void *context, const kvp_arena_seq *seq); /* in places' order; may be NULL */
     uint64_t max_bytes; /* of memory for the copy; more: KVP_E_TOO_SMALL. 0: no limit (default). A
                            file with holes can claim far more than it has */
+    /* If the owner has config.quotas: what a namespace has, directly after its item of `tell`. `ns`
+       is its number there. May be NULL */
+    void (*tell_quota)(void *context, uint32_t ns, const kvp_ns_info *info);
 } kvp_arena_options;
 
 /* Fill with the defaults: nothing is told. NULL is ignored. Thread: pure. */

@@ -84,7 +84,7 @@
  *     else is held. It waits in order, is passed over at most max_passed_over times, and finishes.
  *   - So everything submitted ends: the first in rank advances in every step. (Two things take
  *     blocks away from this promise: sequences that the caller opens in the same cache, and steps
- *     of the caller that are out.)
+ *     of the caller that are out. And a held request waits for the caller: see "loading".)
  *   - Swapped requests keep their sequences in the cache: max_seqs should exceed max_running by the
  *     samples that may be swapped out. If sequences are short, waiting requests wait
  *     (KVP_WAIT_SEQS). Swapped requests that are paused are closed, last in rank first: they
@@ -111,14 +111,14 @@
  *       |      +------------------------------------+      ^
  *       v      |                                    v      |
  *     WAITING -+<------ preempted: recompute ----- RUNNING-+
- *                                                   |  ^
- *                       preempted: swap             v  |  swapped in
- *                                                  SWAPPED
+ *      |  ^                                         |  ^
+ * held v  | released    preempted: swap             v  |  swapped in
+ *     LOADING                                      SWAPPED
  *
- * Each of the three can be paused (PAUSED). A paused request keeps what it has until another
- * request needs the blocks; then it is preempted by the same means. Resumed, it continues where its
- * blocks are: RUNNING if they were not needed, SWAPPED if they are on the host, WAITING if it holds
- * nothing.
+ * Each of the four can be paused (PAUSED). A paused request keeps what it has until another request
+ * needs the blocks; then it is preempted by the same means. Resumed, it continues where its blocks
+ * are: RUNNING if they were not needed, SWAPPED if they are on the host, WAITING if it holds
+ * nothing. A LOADING request that is paused is not held any more.
  *
  * When a request has ended or was aborted, its handle is stale (KVP_E_HANDLE).
  *
@@ -191,6 +191,8 @@ typedef struct kvp_sched_config {
                                  `preempt` says. In the order of victims, never the first running
                                  request in rank; it ends at the first victim that the host or the
                                  plan has no room for. Default 0 */
+    uint32_t max_loading;     /* requests that may be held for loading at once (kvp_sched_hold),
+                                 0..max_requests; default 0 */
     uint64_t arena_tokens;    /* room for prompts that are copied and for generated tokens, rounded
                                  up to whole pages; default 2^20 */
     uint64_t swap_cost;       /* prices for KVP_PREEMPT_CHEAPER, any unit; default 0 */
@@ -234,7 +236,11 @@ KVP_API void kvp_sched_destroy(kvp_sched *sched);
 
 /* Flags of kvp_submission. */
 enum {
-    KVP_SUBMIT_BORROW = 1u /* prompt->tokens stays the caller's, unchanged until the request ends */
+    KVP_SUBMIT_BORROW = 1u,  /* prompt->tokens stays the caller's, unchanged until the request
+                                ends */
+    KVP_SUBMIT_NO_LOAD = 2u, /* it is never held for loading */
+    KVP_SUBMIT_NO_STORE = 4u /* for the caller's stores, which read it in kvp_request_info. The
+                                scheduler does nothing with it */
 };
 
 /* A request. Initialise it by name: {.struct_size = sizeof(kvp_submission), ...}. */
@@ -248,7 +254,9 @@ typedef struct kvp_submission {
     int32_t priority;        /* smaller goes first */
     uint32_t n_samples;      /* sequences that continue the prompt, which is computed once; 0 = 1 */
     uint32_t max_new_tokens; /* a sample ends when it has generated so many; >= 1 */
-    uint32_t flags;          /* KVP_SUBMIT_BORROW */
+    uint32_t flags;          /* KVP_SUBMIT_... */
+    uint64_t load_deadline;  /* it is never held longer than until this time (kvp_sched_tick); 0: it
+                                sets no limit of its own */
 } kvp_submission;
 
 /* The longest that a request may be. */
@@ -290,8 +298,9 @@ KVP_API kvp_status kvp_sched_submit(kvp_sched *sched, const kvp_submission *subm
 KVP_API kvp_status kvp_sched_abort(kvp_sched *sched, kvp_request request);
 
 /* Keep a request from being scheduled. A running request keeps its blocks and its places of
- * max_running until another request needs them. A swapped request stays on the host. The request
- * still takes part in a step that is out. Pausing a paused request does nothing.
+ * max_running until another request needs them. A swapped request stays on the host. A held request
+ * is not held any more. The request still takes part in a step that is out. Pausing a paused
+ * request does nothing.
  * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(samples + log requests). */
 KVP_API kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request request);
 
@@ -299,6 +308,85 @@ KVP_API kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request request);
  * swapped or waiting requests. Resuming a request that is not paused does nothing.
  * Returns: KVP_OK; KVP_E_HANDLE. Thread: sched. Cost: O(samples + log requests). */
 KVP_API kvp_status kvp_sched_resume(kvp_sched *sched, kvp_request request);
+
+/* ------------------------------------------------------------------------------------- loading */
+
+/* The prefix of a waiting request may be in a store (store.h), from where it is loaded into the
+ * host tier (lend.h). The scheduler knows nothing of stores and loads. The caller looks at waiting
+ * requests before they are admitted, and holds those whose prefix it loads:
+ *
+ *   kvp_sched_tick(sched, now, &expired);            cancel or keep the loads of expired[]
+ *   ... loads that ended: kvp_sched_release(sched, request);
+ *   do {
+ *       kvp_sched_loadable(sched, 64, requests, &n);
+ *       ... of each: kvp_sched_hold(sched, request, now + wait), or kvp_sched_skip_load
+ *   } while (n > 0);
+ *   kvp_sched_step(sched, &step);
+ *
+ * A held request (LOADING) has no blocks and no sequences, and no place in the order: others are
+ * admitted past it, without a try and without counting for max_passed_over. It waits until the
+ * caller releases it, or until kvp_sched_tick finds its deadline over. Then it waits for admission
+ * at its old place, and opens on what is in the cache: what was not loaded is computed. What was
+ * loaded is there for every request.
+ *
+ * A request is held at most once for each time that it comes to wait: when it is submitted, and
+ * after a preemption by recompute. Pausing and resuming it is no such time.
+ *
+ * If every request that could run is held, a step computes nothing and says so in step.n_loading:
+ * wait for a load, at most until the next deadline, then call kvp_sched_tick and step again. The
+ * caller must tick for as long as requests are held: without releases and ticks they never end. A
+ * tick at UINT64_MAX releases all.
+ *
+ * Times are the caller's numbers of any unit, usually ns of a monotonic clock. The scheduler reads
+ * no clock and remembers no time. These calls may come at any time, also while a step is out. */
+
+/* List the waiting requests that may be held, in the order of admission.
+ *
+ * A request is listed until kvp_sched_hold or kvp_sched_skip_load has been called for it, unless it
+ * was submitted with KVP_SUBMIT_NO_LOAD. With max_loading 0 none is.
+ *
+ * Takes:   n_first       look at so many waiting requests, from the first in rank on. A step tries
+ *                        at most max_running + max_tries of them
+ * Gives:   out_requests  [out_n], room for n_first
+ * Returns: KVP_OK; KVP_E_ARG
+ * Thread:  read. Cost: O(n_first x log waiting) */
+KVP_API kvp_status kvp_sched_loadable(const kvp_sched *sched, uint32_t n_first,
+                                      kvp_request *out_requests, uint32_t *out_n);
+
+/* Hold a waiting request while its prefix is loaded.
+ *
+ * Takes:   deadline     kvp_sched_tick releases the request at this time. kvp_submission's
+ *                       load_deadline, if it has one, counts when it is earlier
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE; KVP_E_STATE: it does not wait, or kvp_sched_loadable
+ *          would not list it (any more); KVP_E_AGAIN: max_loading requests are held. It is still
+ *          listed
+ * After-failure: unchanged
+ * Thread:  sched. Cost: O(log requests) */
+KVP_API kvp_status kvp_sched_hold(kvp_sched *sched, kvp_request request, uint64_t deadline);
+
+/* Decide that a waiting request is not held: it is not listed again.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE; KVP_E_STATE as kvp_sched_hold. Thread: sched. Cost:
+ * O(1). */
+KVP_API kvp_status kvp_sched_skip_load(kvp_sched *sched, kvp_request request);
+
+/* End the hold of a request: it waits for admission at its old place.
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_HANDLE: it was aborted; KVP_E_STATE: it is not held (any more):
+ *          it was released, was paused, or its deadline was over
+ * Thread:  sched. Cost: O(log requests) */
+KVP_API kvp_status kvp_sched_release(kvp_sched *sched, kvp_request request);
+
+/* What a tick released. The array belongs to the scheduler and is valid until the next tick. */
+typedef struct kvp_sched_expired {
+    uint32_t n_requests;
+    uint32_t n_loading;          /* requests that are still held */
+    const kvp_request *requests; /* [n_requests] in rank. They wait for admission now */
+    uint64_t next_deadline;      /* of those that are still held; UINT64_MAX: none is */
+} kvp_sched_expired;
+
+/* Release every held request whose deadline is over: deadline <= now.
+ * Gives:   out_expired  may be NULL
+ * Returns: KVP_OK; KVP_E_ARG. Thread: sched. Cost: O(held x log requests). */
+KVP_SIZED kvp_status kvp_sched_tick(kvp_sched *sched, uint64_t now, kvp_sched_expired *out_expired);
 
 /* -------------------------------------------------------------------------------------- a step */
 
@@ -372,6 +460,8 @@ typedef struct kvp_step {
     const kvp_ended *ended;         /* [n_ended] */
     uint32_t waited[KVP_WAIT_REASONS]; /* waiting requests by reason, and swapped ones that */
     uint32_t waited_swapped[KVP_WAIT_REASONS]; /* are not paused: each sum is all of them */
+    uint32_t n_loading; /* requests that are held, and in neither sum: they will run, too */
+    uint32_t reserved;  /* 0 */
 } kvp_step;
 
 /* Make the next step: choose, extend, preempt, swap in, admit.
@@ -456,7 +546,8 @@ enum {
     KVP_REQUEST_WAITING = 0,
     KVP_REQUEST_RUNNING = 1,
     KVP_REQUEST_PAUSED = 2,
-    KVP_REQUEST_SWAPPED = 3 /* and not paused */
+    KVP_REQUEST_SWAPPED = 3, /* and not paused */
+    KVP_REQUEST_LOADING = 4  /* held by kvp_sched_hold */
 };
 
 typedef struct kvp_request_info {
@@ -471,9 +562,11 @@ typedef struct kvp_request_info {
     uint32_t passed_over; /* by others, since it last came in */
     uint32_t preemptions; /* of both kinds */
     uint32_t swaps;       /* of them, by swap */
+    uint32_t flags;       /* KVP_SUBMIT_... of its submission */
     uint64_t arrival;     /* 1, 2, ... by submission */
     uint64_t tag;
     kvp_ns ns;
+    uint64_t load_deadline; /* LOADING: when its hold ends. Else its submission's; 0: none */
 } kvp_request_info;
 
 /* Read what is known of a request.
@@ -537,6 +630,12 @@ typedef struct kvp_sched_stats {
     uint64_t lost_tokens;                      /* computed tokens given up by preemptions */
     uint64_t waited[KVP_WAIT_REASONS];         /* sums of step.waited */
     uint64_t waited_swapped[KVP_WAIT_REASONS]; /* sums of step.waited_swapped */
+    uint64_t loading_requests;                 /* gauge: held now */
+    uint64_t held; /* = released + expired + dropped + loading_requests */
+    uint64_t released;
+    uint64_t expired; /* by kvp_sched_tick */
+    uint64_t dropped; /* aborted or paused while they were held */
+    uint64_t skipped; /* kvp_sched_skip_load */
 } kvp_sched_stats;
 
 /* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */

@@ -41,7 +41,7 @@
  *                           engine=io_uring or engine=threads says how it reads and writes;
  *                           engine=auto (default): by io_uring where the system allows it
  *   memory:?size=BYTES      in this process; for tests, and to try
- *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/STORES.md has
+ *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/REDIS.md has
  *                           its options and what differs: no parent is looked for, a drop leaves
  *                           what needs the record, evict fails, a sync makes nothing durable
  *
@@ -298,11 +298,13 @@ typedef struct kvp_store_stats {
     uint64_t put_ns[KVP_STORE_LATENCIES];
     uint64_t staged; /* puts and gets whose blocks were copied on their way, because an address or
                         block_bytes is no multiple of 4096 */
+    uint64_t get_sum_ns; /* gets: time from accepted to ended, of all together */
+    uint64_t put_sum_ns;
 } kvp_store_stats;
 
 /* Read gauges and counters. Each number is right by itself.
  * Returns: KVP_OK; KVP_E_ARG. Thread: any. Cost: O(1). */
-KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
+KVP_SIZED kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats);
 
 /* Write statistics as Prometheus text (exposition format 0.0.4): kvp_store_... with HELP and TYPE.
  *
@@ -314,8 +316,8 @@ KVP_API kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_TOO_SMALL: the text was cut
  * Thread:  pure. Cost: O(1), allocates nothing
  */
-KVP_API kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels,
-                                        char *out_text, size_t capacity, size_t *out_bytes);
+KVP_SIZED kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels,
+                                          char *out_text, size_t capacity, size_t *out_bytes);
 
 /* ---------------------------------------------------------------------------------- for operators
  *
@@ -429,6 +431,8 @@ typedef struct kvp_store_cleaned {
  */
 KVP_API kvp_status kvp_store_clean(const char *url, const kvp_store_match *match,
                                    kvp_store_cleaned *out_cleaned, char *out_why, size_t why_bytes);
+
+#include "sized/store.h"
 
 #ifdef __cplusplus
 }

@@ -86,6 +86,7 @@ from ._records import *  # noqa: F403
 from ._records import ConfigFields as ConfigFields
 from ._sched import ENDED_DTYPE as ENDED_DTYPE
 from ._sched import STEP_SEQ_DTYPE as STEP_SEQ_DTYPE
+from ._sched import Expired as Expired
 from ._sched import Scheduler as Scheduler
 from ._sched import Step as Step
 from ._sequence import Key as Key

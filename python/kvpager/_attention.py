@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,8 +11,8 @@ import numpy.typing as npt
 
 from . import _constants as c
 from ._core import (F32, I32, I64, NULL, U8, U32, F32Array, Ints, Uncopied, bad_number, fail, i32,
-                    instance, listed, number, pointer, same_length, set_fields, why)
-from ._errors import ArgError, BusyError
+                    instance, listed, locked, number, owned, pointer, same_length, set_fields, why)
+from ._errors import ArgError
 from ._memory import Layer
 from ._native import ffi, lib
 from ._records import RopeFields
@@ -30,21 +28,10 @@ class AttnTeam(Uncopied):
     a time: BusyError. They end with the last reference to it."""
 
     def __init__(self, n_threads: int) -> None:
-        out = ffi.new("kvp_attn_team **")
-        status = lib.kvp_attn_team_create(number("n_threads", n_threads), out)
+        self._o = owned(lib.KVPY_TEAM)
+        status = lib.kvpg_attn_team_create(number("n_threads", n_threads), self._o)
         if status:
             fail(status, "AttnTeam", n_threads=n_threads)
-        self._c = ffi.gc(out[0], lib.kvp_attn_team_destroy)
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def _alone(self) -> Iterator[Any]:
-        if not self._lock.acquire(blocking=False):
-            raise BusyError("team: a call with it runs")
-        try:
-            yield self._c
-        finally:
-            self._lock.release()
 
 
 def attn_has(impl: int) -> bool:
@@ -399,7 +386,7 @@ def attention(layer: Layer, q: F32Array, query_start: Ints,
     if rope is not None:
         rope._fits(layer._c.k.size)
         made.rope = rope._c[0]
-    with nullcontext(NULL) if team is None else team._alone() as threads:
+    with nullcontext(NULL) if team is None else locked(team._o, "team") as threads:
         made.team = threads
         if t:
             _run("attention", lib.kvp_attention_bytes, lib.kvp_attention_run, made,

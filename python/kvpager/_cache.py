@@ -64,13 +64,12 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         if arena is not None:
             memory = bytes_in("arena", arena, writable=True)
             n_bytes = len(memory)
-        out = ffi.new("kvp_cache **")
-        status = lib.kvp_cache_create(made, memory, n_bytes, out)
+        self._o = owned(lib.KVPY_CACHE, held=memory if n_bytes else None)
+        status = lib.kvpg_cache_create(made, memory, n_bytes, self._o)
         if status:
             what = {} if arena is None else {"arena": f"<{n_bytes} bytes>"}
             plain_fail(status, "Cache", said=why(status, lib.kvp_config_check, made), **config,
                        **what)
-        self._o = owned(out[0], lib.KVPY_CACHE, held=memory if n_bytes else None)
         self._h = handle_of(Handle, self._o, 0)  # what calls take that do without cffi
         self._children: WeakSet[Any] = WeakSet()
         self.config: dict[str, int | float] = self._read_config()

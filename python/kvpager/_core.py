@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
-from operator import index
+from operator import index, is_
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 import numpy as np
@@ -280,6 +281,7 @@ def copied(address: Any, n: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 _CODES = {(1, False): "B", (1, True): "b", (2, False): "H", (2, True): "h", (4, False): "I",
           (4, True): "i", (8, False): "Q", (8, True): "q"}
 _HANDLES = ("kvp_seq", "kvp_ns", "kvp_request")
+_HASHES = ("kvp_hash", "kvp_digest")
 Record = TypeVar("Record")
 
 
@@ -301,8 +303,8 @@ def _leaves(kind: Any) -> list[tuple[str, str, int]]:
         of, offset = description.type, description.offset
         if of.kind == "struct" and _name(of) in _HANDLES:
             leaves.append((field, "Q", offset))
-        elif of.kind == "struct" and _name(of) == "kvp_hash":
-            leaves.append((field, "16s", offset))
+        elif of.kind == "struct" and _name(of) in _HASHES:
+            leaves.append((field, f"{ffi.sizeof(of)}s", offset))
         elif of.kind == "struct":
             leaves += [(field, code, offset + inner) for _, code, inner in _leaves(of)]
         elif of.kind == "array":
@@ -316,14 +318,15 @@ def _leaves(kind: Any) -> list[tuple[str, str, int]]:
 
 
 class Struct(Generic[Record]):
-    """One C struct: room for it, and its content as a record."""
+    """One C struct: room for it, and its content as a record. `of`: the module that declares it."""
 
-    def __init__(self, record: type[Record]) -> None:
+    def __init__(self, record: type[Record], of: Any = ffi,
+                 structs: dict[type, str] = STRUCTS) -> None:
         self.record = record
         self._pool: list[Any] = []
-        self.cname = STRUCTS[record]
-        self.kind = ffi.typeof(self.cname)
-        self.pointer = ffi.typeof(self.cname + " *")
+        self.cname = structs[record]
+        self.kind = of.typeof(self.cname)
+        self.pointer = of.typeof(self.cname + " *")
         leaves, text, at = _leaves(self.kind), "=", 0
         self.codes = "".join(code for _, code, _ in leaves)  # calls.c makes some by these
         for _, code, offset in leaves:
@@ -343,7 +346,7 @@ class Struct(Generic[Record]):
             of = description.type
             if of.kind == "array":
                 groups.append((of.length, tuple))
-            elif of.kind == "struct" and _name(of) not in _HANDLES and _name(of) != "kvp_hash":
+            elif of.kind == "struct" and _name(of) not in (*_HANDLES, *_HASHES):
                 inner = next(r for r, cname in STRUCTS.items() if cname == _name(of))
                 groups.append((len(_leaves(of)), getattr(inner, "_make")))
             else:
@@ -526,21 +529,45 @@ def fail(status: int, call: str, /, *, said: str = "", **arguments: Any) -> NoRe
     raise error_of(status, call, arguments, said=said)
 
 
-def owned(raw: Any, kind: int, owner: Any = None, held: Any = None) -> Any:
-    """A kvpy_object around what the library created; freed with the last reference to it.
+def owned(kind: int, owner: Any = None, held: Any = None, of: Any = _native,
+          free: str = "kvpy_object_free") -> Any:
+    """An empty kvpy_object: the twin of a create function fills it, and what it has then is destroyed
+    with the last reference to it. It has its destructor before there is anything to destroy: an
+    exception that a signal's handler raises may come between any two steps of Python.
 
     owner   the object whose lock counts: a cache's, for what lives on it
     held    what must outlive it besides: memory that it uses
+    of      the module whose library creates it; free: its destructor there
     """
     keep = owner if held is None else held
-    made = lib.kvpy_object_new(raw, kind, NULL if owner is None else owner,
-                               0 if keep is None else id(keep))
-    if made == NULL:
-        raise MemoryError
-    return ffi.gc(made, lib.kvpy_object_free)
+    empty = of.ffi.gc(of.ffi.new("kvpy_object *"), getattr(of.lib, free))
+    of.lib.kvpy_object_init(empty, kind, NULL if owner is None else owner,
+                            0 if keep is None else id(keep))
+    return empty
+
+
+def bare(made: Any, kind: str, of: Any = _native) -> Any:
+    """What an object has, as a pointer that keeps the object alive: of what needs no guard."""
+    pointer = of.ffi.cast(kind, of.lib.kvpy_object_pointer(made))
+    # The destructor does nothing but refer to the object; none of it is Python, where a signal's
+    # exception could come.
+    return of.ffi.gc(pointer, partial(is_, made))
 
 
 def close(handle: Any, what: str) -> None:
     status = lib.kvpy_object_close(handle)
     if status:
         fail(status, f"{what}.close")
+
+
+@contextmanager
+def locked(made: Any, what: str) -> Iterator[Any]:
+    """The library's pointer, and nobody else inside."""
+    place = ffi.gc(ffi.new("kvpy_object **"), lib.kvpy_place_unlock)
+    status = lib.kvpy_place_lock(made, place)
+    if status:
+        fail(status, what)
+    try:
+        yield lib.kvpy_object_pointer(made)
+    finally:
+        lib.kvpy_place_unlock(place)

@@ -10,10 +10,10 @@ import numpy as np
 
 from ._core import Struct, U64Array, bytes_in, fail, function, number, path_of
 from ._native import ffi, lib
-from ._records import ArenaSeq, Stats, Window
+from ._records import ArenaSeq, NsInfo, Stats, Window
 from ._snapshot import SnapshotItem, _Callbacks
 
-_STATS, _SEQ = Struct(Stats), Struct(ArenaSeq)
+_STATS, _SEQ, _NS_INFO = Struct(Stats), Struct(ArenaSeq), Struct(NsInfo)
 
 
 class ArenaReport(NamedTuple):
@@ -49,6 +49,11 @@ def kvpy_arena_tell_seq(context: Any, seq: Any) -> None:
     ffi.from_handle(context).run("tell_seq", _SEQ.read(seq))
 
 
+@ffi.def_extern()  # type: ignore[untyped-decorator]
+def kvpy_arena_tell_quota(context: Any, ns: int, info: Any) -> None:
+    ffi.from_handle(context).run("tell_quota", ns, _NS_INFO.read(info))
+
+
 def _report_of(made: Any) -> ArenaReport:
     n_groups = made.config.n_groups
     config = {name: getattr(made.config, name) for name, _ in ffi.typeof("kvp_config").fields
@@ -69,7 +74,8 @@ def _report_of(made: Any) -> ArenaReport:
 
 def arena_inspect(arena: Any, *, figures_only: bool = False, max_memory: int = 0,
                   tell: Callable[[SnapshotItem], None] | None = None,
-                  tell_seq: Callable[[ArenaSeq], None] | None = None) -> ArenaReport:
+                  tell_seq: Callable[[ArenaSeq], None] | None = None,
+                  tell_quota: Callable[[int, NsInfo], None] | None = None) -> ArenaReport:
     """Look into the arena of a cache once, from any process, while its owner works. Nothing is
     locked or written.
 
@@ -81,12 +87,14 @@ def arena_inspect(arena: Any, *, figures_only: bool = False, max_memory: int = 0
                   it has, holes not counted; of a buffer no limit
     tell          is told every namespace, then every block in which something can be hit
     tell_seq      is told every open sequence
+    tell_quota    is told the number of every namespace and what it has, if the owner has quotas
 
-    FormatError: no arena, or a damaged one; VersionError: of another version. What tell or
-    tell_seq raises is raised."""
+    FormatError: no arena, or a damaged one; VersionError: of another version. What a function
+    raises is raised."""
     function("tell", tell)
     function("tell_seq", tell_seq)
-    calls = _Callbacks(0, tell=tell, tell_seq=tell_seq)
+    function("tell_quota", tell_quota)
+    calls = _Callbacks(0, tell=tell, tell_seq=tell_seq, tell_quota=tell_quota)
     options, made = ffi.new("kvp_arena_options *"), ffi.new("kvp_arena_report *")
     lib.kvp_arena_options_init(options)
     keep = ffi.new_handle(calls)
@@ -96,6 +104,8 @@ def arena_inspect(arena: Any, *, figures_only: bool = False, max_memory: int = 0
         options.tell = lib.kvpy_snapshot_tell
     if tell_seq is not None:
         options.tell_seq = lib.kvpy_arena_tell_seq
+    if tell_quota is not None:
+        options.tell_quota = lib.kvpy_arena_tell_quota
     given = ffi.NULL if figures_only else options
     if isinstance(arena, (str, os.PathLike)):
         status = lib.kvpy_arena_inspect_file(path_of("arena", arena), given, made)

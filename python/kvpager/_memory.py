@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _constants as c
-from ._core import (F32, NULL, F32Array, Ints, Struct, Uncopied, bad_number, bytes_in, close,
-                    contiguous, fail, i32, instance, listed, number, owned, pointer, real,
+from ._core import (F32, NULL, F32Array, Ints, Struct, Uncopied, bad_number, bare, bytes_in,
+                    calls, close, contiguous, fail, i32, instance, listed, number, owned, pointer, real,
                     set_fields, struct_dtype, text_of)
 from ._errors import ArgError
 from ._native import ffi, lib
@@ -35,9 +35,6 @@ _NUMPY: dict[int, np.dtype[Any]] = {
     c.F32: np.dtype(np.float32), c.F16: np.dtype(np.float16), c.BF16: np.dtype(np.uint16),
     c.INT8: np.dtype(np.int8), c.E4M3: np.dtype(np.uint8)}
 
-_capsule_new = ctypes.pythonapi.PyCapsule_New
-_capsule_new.restype, _capsule_new.argtypes = ctypes.py_object, [
-    ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [
     ctypes.py_object, ctypes.c_char_p]
@@ -204,13 +201,7 @@ class Tensor:
             raise BufferError("stream: memory of the CPU has none")
         if copy:
             raise BufferError("copy: only views are given out")
-        managed = lib.kvpy_dl_new(id(self), ffi.cast("void *", self._address), self.type,
-                                  len(self.shape), ffi.new("int64_t[]", self.shape),
-                                  ffi.new("int64_t[]", self.strides))
-        if managed == NULL:
-            raise MemoryError
-        return _capsule_new(int(ffi.cast("uintptr_t", managed)), b"dltensor",
-                            int(ffi.cast("uintptr_t", lib.kvpy_dl_capsule_free)))
+        return calls.dlpack(self, self._address, self.type, self.shape, self.strides)
 
 
 def _dlpack_range(name: str, tensor: Any) -> tuple[int, int, Any]:
@@ -224,7 +215,7 @@ def _dlpack_range(name: str, tensor: Any) -> tuple[int, int, Any]:
         if dl.strides != NULL and dl.shape[i] != 1 and dl.strides[i] != expected:
             raise ArgError(f"{name}: the tensor is not contiguous")
         expected *= dl.shape[i]
-    n_bytes = expected * (dl.bits * dl.lanes + 7) // 8
+    n_bytes = (expected * dl.bits * dl.lanes + 7) // 8
     return int(ffi.cast("uintptr_t", dl.data)) + dl.byte_offset, n_bytes, (capsule, tensor)
 
 
@@ -312,13 +303,13 @@ class Memory(Uncopied):
     def create(cls, layout: Layout, **options: Unpack[MemoryOptionsFields]) -> Memory:
         """Memory of the library's own. Keywords: pages, numa_node, touch."""
         instance("layout", layout, Layout)
-        out, given = ffi.new("kvp_memory **"), ffi.new("kvp_memory_options *")
+        made, given = owned(lib.KVPY_MEMORY), ffi.new("kvp_memory_options *")
         lib.kvp_memory_options_init(given)
         set_fields(given, options, "Memory.create")
-        status = lib.kvp_memory_create(layout._c, given, out)
+        status = lib.kvpg_memory_create(layout._c, given, made)
         if status:
             fail(status, "Memory.create", layout=layout, **options)
-        return cls._of(out[0], None)
+        return cls._of(made)
 
     @classmethod
     def wrap(cls, layout: Layout, tensors: Iterable[Any]) -> Memory:
@@ -342,11 +333,11 @@ class Memory(Uncopied):
                 raise ArgError(f"tensors[{i}]: has {n_bytes} bytes, the layout needs {least}")
             addresses[i] = ffi.cast("void *", address)
             keep.append(owner)
-        out = ffi.new("kvp_memory **")
-        status = lib.kvp_memory_wrap(layout._c, addresses, out)
+        made = owned(lib.KVPY_MEMORY, held=keep)
+        status = lib.kvpg_memory_wrap(layout._c, addresses, made)
         if status:
             fail(status, "Memory.wrap", layout=layout, tensors=given)
-        return cls._of(out[0], keep)
+        return cls._of(made)
 
     @staticmethod
     def _parts(layout: Layout, tensor: int) -> list[Part]:
@@ -360,11 +351,8 @@ class Memory(Uncopied):
         return found
 
     @classmethod
-    def _of(cls, raw: Any, keep: Any) -> Memory:
-        def destroy(memory: Any, keep: Any = keep) -> None:
-            lib.kvp_memory_destroy(memory)
-
-        layout, made = Layout(), ffi.gc(raw, destroy)
+    def _of(cls, owner: Any) -> Memory:
+        layout, made = Layout(), bare(owner, "kvp_memory *")
         lib.kvp_memory_describe(made, layout._c, NULL)
         return cls(made, layout)
 
@@ -467,7 +455,7 @@ class Copier(Uncopied):
             raise ArgError("device: needs a memory")
         if hosts and len(hosts) != len(devices):
             raise ArgError(f"host: has {len(hosts)} memories, device has {len(devices)}")
-        made, out = ffi.new("kvp_copier_config *"), ffi.new("kvp_copier **")
+        made = ffi.new("kvp_copier_config *")
         lib.kvp_copier_config_init(made)
         set_fields(made, {"n_groups": len(devices), "n_threads": n_threads,
                           "max_moves": max_moves}, "Copier")
@@ -475,10 +463,10 @@ class Copier(Uncopied):
         made.device = arrays[0]
         if hosts:
             made.host = arrays[1]
-        status = lib.kvp_copier_create(made, out)
+        self._o = owned(lib.KVPY_COPIER, held=(devices, hosts))
+        status = lib.kvpg_copier_create(made, self._o)
         if status:
             fail(status, "Copier", n_threads=n_threads, max_moves=max_moves)
-        self._o = owned(out[0], lib.KVPY_COPIER, held=(devices, hosts))
 
     def __enter__(self) -> Copier:
         return self

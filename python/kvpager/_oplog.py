@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._core import I32, NULL, U32, U64, I32Array, U32Array, U64Array, close, copied, error_of
-from ._core import fail, number, owned, path_of
+from ._core import fail, locked, number, owned, path_of
 from ._native import ffi, lib
-from ._wire import _Closing, locked
+from ._wire import _Closing
 
 _SCALARS = ("handle", "position", "count", "group", "tier", "block", "reserve_tokens", "flags",
             "retention", "tag", "number", "n_tokens", "n_seqs")
@@ -52,11 +52,11 @@ class OpLog(_Closing):
             if path.exists() and not path.is_file():  # a FIFO would be waited for
                 raise OSError(errno.EINVAL, "not a regular file", str(path))
             data = path.read_bytes()
-        room, out = ffi.from_buffer(data), ffi.new("kvp_oplog **")
-        status = lib.kvp_oplog_open(room, len(data), out)
+        room = ffi.from_buffer(data)
+        self._o = owned(lib.KVPY_OPLOG, held=room)
+        status = lib.kvpg_oplog_open(room, len(data), self._o)
         if status:
             fail(status, "OpLog", source=f"<{len(data)} bytes>")
-        self._o = owned(out[0], lib.KVPY_OPLOG, held=room)
 
     @property
     def config(self) -> dict[str, int | float]:

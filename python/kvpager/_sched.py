@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -39,6 +40,7 @@ class Step(NamedTuple):
     ended        [n] ENDED_DTYPE, refused at admission
     n_left_out   running requests that found no blocks in this step
     waited, waited_swapped   requests by reason, WAIT_BLOCKS ...
+    n_loading    requests that are held, and in neither of the two
     """
 
     number: int
@@ -54,6 +56,7 @@ class Step(NamedTuple):
     n_left_out: int
     waited: tuple[int, ...]
     waited_swapped: tuple[int, ...]
+    n_loading: int
 
     @property
     def handles(self) -> U64Array:
@@ -71,7 +74,31 @@ def _step_of(block: Any) -> Step:
                 copied(step.swapped_out, step.n_swapped_out, U64),
                 copied(step.swapped_in, step.n_swapped_in, U64),
                 copied(step.ended, step.n_ended, ENDED_DTYPE), step.n_left_out,
-                tuple(step.waited), tuple(step.waited_swapped))
+                tuple(step.waited), tuple(step.waited_swapped), step.n_loading)
+
+
+class Expired(NamedTuple):
+    """What a tick released.
+
+    requests        [n] u64, in rank: they wait for admission now
+    n_loading       requests that are still held
+    next_deadline   of those that are still held; None: none is
+    """
+
+    requests: U64Array
+    n_loading: int
+    next_deadline: int | None
+
+
+def _whole(name: str, value: int, bits: int) -> int:
+    """An int of so many bits. (ffi.new would take None.)"""
+    try:
+        number = index(value)
+        if not 0 <= number < 2 ** bits:
+            raise OverflowError
+        return number
+    except _no_numbers as error:
+        raise bad_number(error, **{name: value}) from None
 
 
 class Scheduler(Uncopied):
@@ -87,20 +114,20 @@ class Scheduler(Uncopied):
     """
 
     def __init__(self, cache: Cache, **config: Unpack[SchedConfigFields]) -> None:
-        made, out = ffi.new("kvp_sched_config *"), ffi.new("kvp_sched **")
+        made = ffi.new("kvp_sched_config *")
         lib.kvp_sched_config_init(made)
         set_fields(made, config, "Scheduler")
-        status = lib.kvpg_sched_create(made, object_of(cache), NULL, 0, out)
-        if status:
-            said = why(status, lib.kvpg_sched_config_check, made, object_of(cache))
-            raise error_of(status, "Scheduler", dict(config), said=said)
-        self._o = owned(out[0], lib.KVPY_SCHED, cache._o)
-        self.cache = cache
+        self._o, self.cache = owned(lib.KVPY_SCHED, object_of(cache)), cache
         # What a request borrows until it has ended: hashes, keys, ranges.
         self._borrowed: dict[int, Prompt] = {}
+        cache._children.add(self)
+        status = lib.kvpg_sched_create(made, cache._o, NULL, 0, self._o)
+        if status:
+            said = why(status, lib.kvpg_sched_config_check, made, cache._o)
+            raise error_of(status, "Scheduler", dict(config), said=said)
+        self._max_requests, self._max_loading = made.max_requests, made.max_loading
         samples = made.max_samples or made.max_requests
         self._ended = np.empty(samples + made.max_requests, ENDED_DTYPE)
-        cache._children.add(self)
 
     def __enter__(self) -> Scheduler:
         return self
@@ -123,13 +150,17 @@ class Scheduler(Uncopied):
         raise error_of(status, call, arguments)
 
     def submit(self, ns: Namespace, prompt: Prompt | Ints, *, max_new_tokens: int,
-               n_samples: int = 1, priority: int = 0, tag: int | None = None) -> int:
+               n_samples: int = 1, priority: int = 0, tag: int | None = None, load: bool = True,
+               store: bool = True, load_deadline: int = 0) -> int:
         """Submit a request: it waits from now on. Gives its handle.
 
         prompt          [n] i32, at least one token, copied; or a Prompt
         max_new_tokens  a sample ends when it has generated so many
         n_samples       sequences that continue the prompt, which is computed once
         priority        smaller goes first
+        load            it may be held while its prefix is loaded (see hold)
+        store           for the caller's stores: kept in request_info.flags, SUBMIT_NO_STORE
+        load_deadline   it is never held longer than until this time; 0: no limit of its own
 
         Raises TooLongError, NeverError (never could be served; .limit says the longest that can),
         NoSeqsError, NoBlocksError (later).
@@ -141,6 +172,9 @@ class Scheduler(Uncopied):
         made, out, limit = ffi.new("kvp_submission *"), ffi.new("kvp_request *"), _LIMIT.new()
         made.struct_size, made.prompt = ffi.sizeof("kvp_submission"), given._c
         made.ns.bits = ns.handle
+        made.flags = (0 if load else lib.KVP_SUBMIT_NO_LOAD) | (
+            0 if store else lib.KVP_SUBMIT_NO_STORE)
+        made.load_deadline = _whole("load_deadline", load_deadline, 64)
         try:
             made.max_new_tokens, made.n_samples, made.priority = (max_new_tokens, n_samples,
                                                                   priority)
@@ -181,16 +215,58 @@ class Scheduler(Uncopied):
         """Let a paused request go on."""
         self._request(lib.kvpg_sched_resume, "Scheduler.resume", request)
 
+    def loadable(self, n_first: int = 64) -> U64Array:
+        """Requests that may be held, in the order of admission: a fresh [n] u64.
+
+        n_first   look at so many waiting requests, from the first in rank on
+        """
+        n, first = ffi.new("uint32_t *"), _whole("n_first", n_first, 32)
+        room = np.empty(min(first, self._max_requests), U64)
+        out = ffi.cast("kvp_request *", out_array("out", room, U64, 0))
+        status = lib.kvpg_sched_loadable(self._o, first, out, n)
+        if status:
+            self._fail(status, "Scheduler.loadable", n_first=n_first)
+        return room[:n[0]]
+
+    def hold(self, request: int, deadline: int) -> None:
+        """Hold a waiting request while its prefix is loaded; others go on. It waits until release,
+        or until tick finds its deadline over. Raises StateError if it does not wait or was decided
+        on before, AgainError if max_loading requests are held."""
+        until = _whole("deadline", deadline, 64)
+        try:
+            status = lib.kvpg_sched_hold(self._o, request, until)
+        except _no_numbers as error:
+            raise bad_number(error, request=request) from None
+        if status:
+            self._fail(status, "Scheduler.hold", request=request, deadline=deadline)
+
+    def skip_load(self, request: int) -> None:
+        """Decide that a waiting request is not held: loadable does not list it again."""
+        self._request(lib.kvpg_sched_skip_load, "Scheduler.skip_load", request)
+
+    def release(self, request: int) -> None:
+        """End the hold of a request: it waits for admission at its old place."""
+        self._request(lib.kvpg_sched_release, "Scheduler.release", request)
+
+    def tick(self, now: int) -> Expired:
+        """Release every held request whose deadline is over: deadline <= now."""
+        requests = np.empty(self._max_loading, U64)
+        out = ffi.new("kvp_sched_expired *")
+        status = lib.kvpy_sched_tick(self._o, _whole("now", now, 64),
+                                     out_array("requests", requests, U64, 0), out)
+        if status:
+            self._fail(status, "Scheduler.tick", now=now)
+        return Expired(requests[:out.n_requests], out.n_loading,
+                       out.next_deadline if out.n_loading else None)
+
     def step(self) -> Step:
         """Make the next step: choose, extend, preempt, swap in, admit."""
-        out = ffi.new("int *")
-        block = lib.kvpy_sched_step(self._o, out)
-        if out[0]:
-            self._fail(out[0], "Scheduler.step")
-        try:
-            step = _step_of(block)
-        finally:
-            lib.kvpy_free(block)
+        place = ffi.gc(ffi.new("kvpy_step **"), lib.kvpy_step_free)
+        status = lib.kvpy_sched_step(self._o, place)
+        if status:
+            self._fail(status, "Scheduler.step")
+        step = _step_of(place[0])
+        lib.kvpy_step_free(place)
         self._forget(step.ended)
         return step
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from . import _constants as c
 from ._base_errors import Error
 from ._cache import Cache, object_of
-from ._core import (NULL, Struct, Uncopied, _from_buffer, bad_number, bytes_in, close, error_of,
-                    fail, instance, number, owned, set_fields, struct_dtype)
+from ._core import (NULL, Struct, Uncopied, _from_buffer, bad_number, bare, bytes_in, close,
+                    error_of, fail, instance, number, owned, set_fields, struct_dtype)
 from ._errors import BY_STATUS, AgainError, ArgError, PeerError
 from ._memory import Memory
 from ._native import ffi, lib
@@ -86,14 +86,14 @@ class Loopback(Uncopied):
     """
 
     def __init__(self, max_message: int = 1 << 20, n_messages: int = 64) -> None:
-        out, ends = ffi.new("kvp_loopback **"), ffi.new("kvp_link[2]")
+        made, ends = owned(lib.KVPY_LOOPBACK), ffi.new("kvp_link[2]")
         try:
-            status = lib.kvp_loopback_create(max_message, n_messages, out, ends)
+            status = lib.kvpg_loopback_create(max_message, n_messages, made, ends)
         except _no_numbers as error:
             raise bad_number(error, max_message=max_message, n_messages=n_messages) from None
         if status:
             fail(status, "Loopback", max_message=max_message, n_messages=n_messages)
-        self._c = ffi.gc(out[0], lib.kvp_loopback_destroy)
+        self._c = bare(made, "kvp_loopback *")
         keep = (self._c, ends)
         self.ends = Link(ends + 0, keep), Link(ends + 1, keep)
 
@@ -208,15 +208,14 @@ class _Side(_Closing):
         if not isinstance(memory, Memory):
             raise TypeError(f"memory: needs a Memory, not {type(memory).__name__}")
         made.memory, made.model, made.model_bytes = memory._open(), name, len(name)
-        out = ffi.new(f"kvp_{self._name} **")
-        status = getattr(lib, f"kvpy_{self._name}_create")(object_of(cache), made, out)
-        if status:
-            fail(status, type(self).__name__, **config)
         # By number; kept until detached.
         self._links: dict[int, Link] = {}
-        self._o = owned(out[0], self._kind, cache._o, (cache._o, made.memory, self._links))
+        self._o = owned(self._kind, object_of(cache), (cache._o, memory._m, self._links))
         self.cache = cache
-        cache._children.add(self)
+        cache._children.add(self)  # before there is what has to be closed before the cache
+        status = getattr(lib, f"kvpy_{self._name}_create")(cache._o, made, self._o)
+        if status:
+            fail(status, type(self).__name__, **config)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(lib, f"kvpg_{self._name}_{name}")(self._o, *arguments)

@@ -6,8 +6,6 @@ message is copied out while nobody else is inside, so arrays that are given back
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +16,7 @@ import numpy.typing as npt
 from . import _constants as c
 from ._cache import Cache, object_of
 from ._core import (I32, NULL, U32, I32Array, Ints, Struct, U32Array, Uncopied, bad_number,
-                    bytes_in, close, copied, fail, owned, same_length, seqs_of, set_fields,
+                    bytes_in, close, copied, fail, locked, owned, same_length, seqs_of, set_fields,
                     struct_dtype, u32, why)
 from ._native import ffi, lib
 from ._records import WireConfigFields, WireHead, WireMirrorState
@@ -61,18 +59,6 @@ class WorkerSeq(NamedTuple):
     step_tokens: int
     last_token: int
     row: I32Array
-
-
-@contextmanager
-def locked(handle: Any, what: str) -> Iterator[Any]:
-    """The library's pointer, and nobody else inside."""
-    status = lib.kvpy_object_lock(handle)
-    if status:
-        fail(status, what)
-    try:
-        yield lib.kvpy_object_pointer(handle)
-    finally:
-        lib.kvpy_object_unlock(handle)
 
 
 def wire_config(cache: Cache | None = None, **fields: Unpack[WireConfigFields]) -> dict[str, int]:
@@ -124,14 +110,13 @@ class Sender(_Closing):
     """Makes the messages of one cache. Keywords replace what wire_config(cache) gives."""
 
     def __init__(self, cache: Cache, **fields: Unpack[WireConfigFields]) -> None:
-        object_of(cache)  # None, with which wire_config gives defaults, is no cache here
-        made, out = _config(cache, fields), ffi.new("kvp_wire_sender **")
-        status = lib.kvpg_wire_sender_create(made, cache._o, NULL, 0, out)
+        # None, with which wire_config gives defaults, is no cache here.
+        self._o = owned(lib.KVPY_SENDER, object_of(cache))
+        made, self.cache = _config(cache, fields), cache
+        cache._children.add(self)
+        status = lib.kvpg_wire_sender_create(made, cache._o, NULL, 0, self._o)
         if status:
             fail(status, "Sender", said=why(status, lib.kvp_wire_config_check, made), **fields)
-        self._o = owned(out[0], lib.KVPY_SENDER, cache._o)
-        self.cache = cache
-        cache._children.add(self)
 
     def encode(self, seqs: Any, worker_ids: Ints, *, statuses: Ints, step_tokens: Ints | None
                = None, first_tokens: Ints | None = None, closed: Ints = (),
@@ -190,11 +175,10 @@ class Mirror(_Closing):
     kvp_wire_config, the sender's; wire_config(cache) in the sender's process gives them."""
 
     def __init__(self, **fields: Unpack[WireConfigFields]) -> None:
-        made, out = _config(None, fields), ffi.new("kvp_wire_mirror **")
-        status = lib.kvp_wire_mirror_create(made, NULL, 0, out)
+        made, self._o = _config(None, fields), owned(lib.KVPY_MIRROR)
+        status = lib.kvpg_wire_mirror_create(made, NULL, 0, self._o)
         if status:
             fail(status, "Mirror", said=why(status, lib.kvp_wire_config_check, made), **fields)
-        self._o = owned(out[0], lib.KVPY_MIRROR)
 
     def apply(self, message: bytes) -> News:
         """Take a message: wholly, or not at all. FormatError: damaged; StateError: out of order, or

@@ -515,7 +515,50 @@ static PyObject *setup(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* A tuple of ints: how many, at most 8; or -1 with an exception. */
+static int sizes_in(PyObject *tuple, int64_t out[8])
+{
+    const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+    for (Py_ssize_t i = 0; i < n && i < 8; i++) {
+        out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+        if (out[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    return (int)n;
+}
+
+static void free_capsule(PyObject *capsule)
+{
+    kvpy_dl_capsule_free(capsule);
+}
+
+/* dlpack(owner, address, type, shape, strides): a capsule "dltensor", which holds `owner`. In one
+ * call, so that no exception of a signal's handler comes between the two. */
+static PyObject *dlpack(PyObject *module, PyObject *args)
+{
+    PyObject *owner, *shape, *strides;
+    unsigned long long address;
+    unsigned type;
+    int64_t of_shape[8], of_strides[8];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OKIO!O!", &owner, &address, &type, &PyTuple_Type, &shape,
+                          &PyTuple_Type, &strides))
+        return NULL;
+    const int n = sizes_in(shape, of_shape);
+    if (n < 0 || sizes_in(strides, of_strides) != n)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_SystemError, "kvpager._calls: strides");
+    kvpy_dl_managed *managed =
+        kvpy_dl_new((uintptr_t)owner, (void *)(uintptr_t)address, type, n, of_shape, of_strides);
+    if (managed == NULL)
+        return PyErr_NoMemory();
+    PyObject *capsule = PyCapsule_New(managed, "dltensor", free_capsule);
+    if (capsule == NULL)
+        kvpy_dl_delete(managed);
+    return capsule;
+}
+
 static PyMethodDef methods[] = {{"setup", setup, METH_VARARGS, NULL},
+                                {"dlpack", dlpack, METH_VARARGS, NULL},
                                 {"handle", make_handle, METH_VARARGS, NULL},
                                 KVPY_FAST("commit", seq_commit),
                                 KVPY_FAST("append", seq_append),

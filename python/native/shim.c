@@ -1,4 +1,4 @@
-/* shim.c: objects with their guards, and the calls that are written by hand. See shim.h. */
+/* shim.c: the calls that are written by hand. See shim.h. */
 #define _POSIX_C_SOURCE 200809L
 #define Py_LIMITED_API  0x030a0000
 #include <Python.h>
@@ -6,41 +6,15 @@
 #include "shim.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ------------------------------------------------------------------------------- objects */
 
-static void change_references(void *held, void (*change)(PyObject *))
-{
-    if (held != NULL && Py_IsInitialized()) {
-        PyGILState_STATE state = PyGILState_Ensure();
-        change(held);
-        PyGILState_Release(state);
-    }
-}
-
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held)
-{
-    kvpy_object *object = calloc(1, sizeof *object);
-    if (object == NULL)
-        return NULL;
-    atomic_init(&object->pointer, pointer);
-    atomic_init(&object->lock, 0);
-    atomic_init(&object->readers, 0);
-    object->kind = kind;
-    object->owner = owner;
-    object->held = (void *)held;
-    change_references(object->held, Py_IncRef);
-    return object;
-}
-
-static void destroy(void *pointer, int kind)
+void kvpy_destroy(void *pointer, int kind)
 {
     switch (kind) {
     case KVPY_CACHE: kvp_cache_destroy(pointer); break;
@@ -52,60 +26,10 @@ static void destroy(void *pointer, int kind)
     case KVPY_MEMORY: kvp_memory_destroy(pointer); break;
     case KVPY_KV_SENDER: kvp_sender_destroy(pointer); break;
     case KVPY_KV_RECEIVER: kvp_receiver_destroy(pointer); break;
+    case KVPY_TEAM: kvp_attn_team_destroy(pointer); break;
+    case KVPY_LOOPBACK: kvp_loopback_destroy(pointer); break;
     default: break;
     }
-}
-
-int kvpy_object_close(kvpy_object *object)
-{
-    int status = kvpy_enter(object);
-    if (status != KVP_OK)
-        return status == KVPY_E_CLOSED ? KVP_OK : status;
-    void *pointer = atomic_exchange(&object->pointer, NULL);
-    while (atomic_load(&object->readers) != 0)
-        sched_yield();
-    destroy(pointer, object->kind);
-    if (object->sink != NULL)
-        fclose(object->sink);
-    object->sink = NULL;
-    kvpy_leave(object);
-    return KVP_OK;
-}
-
-/* Runs in a thread that is inside no call; whoever is inside one comes out without the
- * interpreter's lock, which may be held here. A lock that nobody gives back (a thread that was
- * killed inside) leaves the memory where it is, rather than hang the interpreter's end. */
-void kvpy_object_free(kvpy_object *object)
-{
-    const struct timespec millisecond = {.tv_nsec = 1000000};
-    int turns = 20000;
-    while (kvpy_object_close(object) != KVP_OK) {
-        if (--turns == 0)
-            return;
-        nanosleep(&millisecond, NULL);
-    }
-    change_references(object->held, Py_DecRef);
-    free(object);
-}
-
-int kvpy_object_is_open(kvpy_object *object)
-{
-    return atomic_load(&object->pointer) != NULL;
-}
-
-int kvpy_object_lock(kvpy_object *object)
-{
-    return kvpy_enter(object);
-}
-
-void kvpy_object_unlock(kvpy_object *object)
-{
-    kvpy_leave(object);
-}
-
-void *kvpy_object_pointer(kvpy_object *object)
-{
-    return atomic_load(&object->pointer);
 }
 
 /* ------------------------------------------------------------------------------- the cache */
@@ -283,9 +207,10 @@ int kvpy_measure(kvpy_object *object, const kvp_seq *seqs, uint32_t n_seqs, uint
 
 /* ------------------------------------------------------------------------------- scheduler */
 
-void kvpy_free(void *memory)
+void kvpy_step_free(kvpy_step **place)
 {
-    free(memory);
+    free(*place);
+    *place = NULL;
 }
 
 /* Appends n_bytes at *at, which moves on to a multiple of 8. */
@@ -323,25 +248,24 @@ static kvpy_step *copy_step(const kvp_step *step)
     return copy;
 }
 
-kvpy_step *kvpy_sched_step(kvpy_object *object, int *out_status)
+int kvpy_sched_step(kvpy_object *object, kvpy_step **place)
 {
     kvp_step step;
-    kvpy_step *copy = NULL;
-    *out_status = kvpy_enter(object);
-    if (*out_status != KVP_OK)
-        return NULL;
-    *out_status = kvp_sched_step(cache_of(object), &step);
-    if (*out_status == KVP_OK) {
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_sched_step(cache_of(object), &step);
+    if (status == KVP_OK) {
         object->n_sampled = step.n_sampled;
-        copy = copy_step(&step);
-        if (copy == NULL) {
-            *out_status = KVP_E_NO_MEMORY;
+        *place = copy_step(&step);
+        if (*place == NULL) {
+            status = KVP_E_NO_MEMORY;
             if (step.n_seqs > 0) /* nobody knows of the step: its requests wait again */
                 (void)kvp_sched_fail(cache_of(object));
         }
     }
     kvpy_leave(object);
-    return copy;
+    return status;
 }
 
 int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
@@ -378,6 +302,19 @@ int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *pa
         status = KVPY_E_LENGTH;
     if (status == KVP_OK)
         status = kvp_sched_reorder(cache_of(object), handle, parents, tokens);
+    kvpy_leave(object);
+    return status;
+}
+
+int kvpy_sched_tick(kvpy_object *object, uint64_t now, uint64_t *out_requests,
+                    kvp_sched_expired *out_expired)
+{
+    int status = kvpy_enter(object);
+    if (status != KVP_OK)
+        return status;
+    status = kvp_sched_tick(cache_of(object), now, out_expired);
+    for (uint32_t i = 0; status == KVP_OK && i < out_expired->n_requests; i++)
+        out_requests[i] = out_expired->requests[i].bits;
     kvpy_leave(object);
     return status;
 }
@@ -498,25 +435,31 @@ int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_ar
 
 /* ------------------------------------------------------------------------------- transfers */
 
-int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvp_sender **out_sender)
+int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvpy_object *out_sender)
 {
+    kvp_sender *sender;
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
     config->cache = cache_of(object);
-    status = kvp_sender_create(config, out_sender);
+    status = kvp_sender_create(config, &sender);
+    if (status == KVP_OK)
+        kvpy_own(out_sender, sender);
     kvpy_leave(object);
     return status;
 }
 
 int kvpy_receiver_create(kvpy_object *object, kvp_transfer_config *config,
-                         kvp_receiver **out_receiver)
+                         kvpy_object *out_receiver)
 {
+    kvp_receiver *receiver;
     int status = kvpy_enter(object);
     if (status != KVP_OK)
         return status;
     config->cache = cache_of(object);
-    status = kvp_receiver_create(config, out_receiver);
+    status = kvp_receiver_create(config, &receiver);
+    if (status == KVP_OK)
+        kvpy_own(out_receiver, receiver);
     kvpy_leave(object);
     return status;
 }
@@ -558,7 +501,7 @@ void kvpy_dl_delete(kvpy_dl_managed *managed)
 {
     void *owner = managed->manager;
     free(managed);
-    change_references(owner, Py_DecRef);
+    kvpy_change_references(owner, Py_DecRef);
 }
 
 /* Runs in PyCapsule's destructor: with the interpreter's lock. */
@@ -595,7 +538,7 @@ kvpy_dl_managed *kvpy_dl_new(uintptr_t owner, void *data, uint32_t type, int ndi
     held->managed.tensor.strides = held->strides;
     set_type(&held->managed.tensor, type);
     held->managed.manager = (void *)owner;
-    change_references(held->managed.manager, Py_IncRef);
+    kvpy_change_references(held->managed.manager, Py_IncRef);
     held->managed.deleter = kvpy_dl_delete;
     return &held->managed;
 }

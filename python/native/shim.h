@@ -10,11 +10,13 @@
  *   pointer  NULL: closed. Set to NULL under the lock, and then waits until no reader is inside
  *
  * generate.py writes a guarded twin kvpg_X of every public function kvp_X that takes such an
- * object. The kvpy_ functions are written by hand: they take apart a struct that would
+ * object, or that creates what an object holds. The kvpy_ functions are written by hand: they take apart a struct that would
  * cost more to fill in from Python than the call, and check lengths, which only Python knows. The
  * calls of calls.c do without cffi. */
 #ifndef KVPY_SHIM_H
 #define KVPY_SHIM_H
+
+#include "object.h"
 
 #include <kvpager/attention.h>
 #include <kvpager/kvpager.h>
@@ -27,17 +29,6 @@
 #include <kvpager/transfer.h>
 #include <kvpager/wire.h>
 
-#ifdef KVPY_CDEF /* read by cffi, to which the object is opaque */
-typedef struct kvpy_object kvpy_object;
-#else
-#include <stdatomic.h>
-#endif
-
-enum {
-    KVPY_E_CLOSED = -1001, /* the object is closed */
-    KVPY_E_LENGTH = -1002  /* arrays that do not fit each other */
-};
-
 enum {
     KVPY_CACHE = 0,
     KVPY_SCHED = 1,
@@ -47,71 +38,10 @@ enum {
     KVPY_OPLOG = 5,
     KVPY_MEMORY = 6,
     KVPY_KV_SENDER = 7,
-    KVPY_KV_RECEIVER = 8
+    KVPY_KV_RECEIVER = 8,
+    KVPY_TEAM = 9,
+    KVPY_LOOPBACK = 10
 };
-
-#ifndef KVPY_CDEF
-typedef struct kvpy_object {
-    void *_Atomic pointer;
-    struct kvpy_object *owner; /* whose lock counts; NULL: its own */
-    atomic_int lock;
-    atomic_int readers;
-    int kind;   /* KVPY_CACHE ... */
-    void *held; /* a Python object that must outlive this one: an owner, an arena, memories. Not by
-                   a reference in Python: the cycle collector frees what refers to each other in any
-                   order */
-    void *sink; /* a cache's recording: FILE */
-    uint32_t
-        n_sampled; /* a scheduler's: tokens that the finish of the step that is out must give */
-} kvpy_object;
-
-static inline atomic_int *kvpy_lock_of(kvpy_object *object)
-{
-    return object->owner != NULL ? &object->owner->lock : &object->lock;
-}
-
-/* KVP_OK, and the caller is alone inside until kvpy_leave; or why not. */
-static inline int kvpy_enter(kvpy_object *object)
-{
-    atomic_int *lock = kvpy_lock_of(object);
-    if (atomic_exchange_explicit(lock, 1, memory_order_acquire) != 0)
-        return KVP_E_BUSY;
-    if (atomic_load_explicit(&object->pointer, memory_order_relaxed) != NULL)
-        return KVP_OK;
-    atomic_store_explicit(lock, 0, memory_order_release);
-    return KVPY_E_CLOSED;
-}
-
-static inline void kvpy_leave(kvpy_object *object)
-{
-    atomic_store_explicit(kvpy_lock_of(object), 0, memory_order_release);
-}
-
-/* For calls that may run beside others: only the close waits for them. */
-static inline int kvpy_enter_reader(kvpy_object *object)
-{
-    atomic_fetch_add(&object->readers, 1);
-    if (atomic_load(&object->pointer) != NULL)
-        return KVP_OK;
-    atomic_fetch_sub(&object->readers, 1);
-    return KVPY_E_CLOSED;
-}
-
-static inline void kvpy_leave_reader(kvpy_object *object)
-{
-    atomic_fetch_sub(&object->readers, 1);
-}
-#endif
-
-/* ------------------------------------------------------------------------------- objects */
-
-kvpy_object *kvpy_object_new(void *pointer, int kind, kvpy_object *owner, uintptr_t held);
-int kvpy_object_close(kvpy_object *object); /* KVP_E_BUSY while a call runs; else KVP_OK */
-void kvpy_object_free(kvpy_object *object); /* waits for the call that runs; then closes */
-int kvpy_object_is_open(kvpy_object *object);
-int kvpy_object_lock(kvpy_object *object); /* tests: as if another thread were inside */
-void kvpy_object_unlock(kvpy_object *object);
-void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
 
 /* ------------------------------------------------------------------------------- the cache */
 
@@ -141,13 +71,17 @@ typedef struct kvpy_step {
     kvp_step step;
 } kvpy_step;
 
-kvpy_step *kvpy_sched_step(kvpy_object *object, int *out_status); /* free it with kvpy_free */
+/* A step's place, which has its destructor before there is a step; once for each place. */
+int kvpy_sched_step(kvpy_object *object, kvpy_step **place);
+void kvpy_step_free(kvpy_step **place);
 int kvpy_sched_finish(kvpy_object *object, const int32_t *tokens, const uint8_t *ended,
                       uint32_t n_sampled, kvp_ended *out_ended, uint32_t capacity,
                       uint32_t *out_n_ended);
 int kvpy_sched_reorder(kvpy_object *object, uint64_t request, const uint32_t *parents,
                        const int32_t *tokens, uint32_t n_samples);
-void kvpy_free(void *memory);
+/* out_requests has room for max_loading; what out_expired points to is the scheduler's. */
+int kvpy_sched_tick(kvpy_object *object, uint64_t now, uint64_t *out_requests,
+                    kvp_sched_expired *out_expired);
 
 /* ------------------------------------------------------------------------------- snapshots */
 
@@ -165,9 +99,9 @@ int kvpy_arena_inspect_file(const char *path, kvp_arena_options *options, kvp_ar
 /* ------------------------------------------------------------------------------- transfers */
 
 /* The cache is `object`'s, whatever config says. */
-int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvp_sender **out_sender);
+int kvpy_sender_create(kvpy_object *object, kvp_transfer_config *config, kvpy_object *out_sender);
 int kvpy_receiver_create(kvpy_object *object, kvp_transfer_config *config,
-                         kvp_receiver **out_receiver);
+                         kvpy_object *out_receiver);
 
 /* One message, copied. KVP_E_TOO_LONG: more than the link takes, or than capacity. */
 int kvpy_link_post(const kvp_link *link, const void *bytes, size_t n_bytes);

@@ -241,11 +241,20 @@ CALLS: dict[str, tuple[Callable[[World, dict[str, Any]], Any], dict[str, str]]] 
               {"seqs": "seqs", "had_version": "versions", "had_blocks": "counts"}),
     "Scheduler.submit": (lambda w, a: w.scheduler.submit(
         w.ns, a.get("tokens", [1]), max_new_tokens=a.get("max_new_tokens", 1),
-        n_samples=a.get("n_samples", 1)),
-        {"tokens": "tokens", "max_new_tokens": "number", "n_samples": "number"}),
+        n_samples=a.get("n_samples", 1), load_deadline=a.get("load_deadline", 0)),
+        {"tokens": "tokens", "max_new_tokens": "number", "n_samples": "number",
+         "load_deadline": "number"}),
     "Scheduler.abort": (lambda w, a: w.scheduler.abort(a["request"]), {"request": "number"}),
     "Scheduler.pause": (lambda w, a: w.scheduler.pause(a["request"]), {"request": "number"}),
     "Scheduler.resume": (lambda w, a: w.scheduler.resume(a["request"]), {"request": "number"}),
+    "Scheduler.skip_load": (lambda w, a: w.scheduler.skip_load(a["request"]),
+                            {"request": "number"}),
+    "Scheduler.release": (lambda w, a: w.scheduler.release(a["request"]), {"request": "number"}),
+    "Scheduler.hold": (lambda w, a: w.scheduler.hold(
+        a.get("request", w.request), a.get("deadline", 5)),
+        {"request": "number", "deadline": "number"}),
+    "Scheduler.loadable": (lambda w, a: w.scheduler.loadable(a["n_first"]), {"n_first": "number"}),
+    "Scheduler.tick": (lambda w, a: w.scheduler.tick(a["now"]), {"now": "number"}),
     "Scheduler.finish": (lambda w, a: w.scheduler.finish(a["tokens"]), {"tokens": "tokens"}),
     "Scheduler.reorder": (lambda w, a: w.scheduler.reorder(
         a.get("request", w.request), a.get("parents", [0]), a.get("tokens")),

@@ -24,6 +24,8 @@ def test_the_pages_are_there() -> None:
 def test_the_page_runs(name: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = DOCS / name
+    if "kvpager import store" in page.read_text():
+        pytest.importorskip("kvpager.store", exc_type=ImportError)
     blocks = re.findall(r"^```(python|text)\n(.*?)^```", page.read_text(),
                         re.DOTALL | re.MULTILINE)
     names: dict[str, object] = {}
@@ -47,9 +49,23 @@ def test_the_first_example_runs(name: str) -> None:
     page = pathlib.Path(__file__).parents[2] / name
     if not page.exists():
         pytest.skip(f"not in the repository: no {name}")
-    (example,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    example = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)[0]
     shown = re.findall(r"^    (\d+ of 100 prompt tokens are cached)$", page.read_text(), re.MULTILINE)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(example, name, "exec"), {})
+    assert printed.getvalue().splitlines() == shown and len(shown) == 2
+
+
+def test_the_example_of_stores_runs() -> None:
+    pytest.importorskip("kvpager.store", exc_type=ImportError)
+    page = pathlib.Path(__file__).parents[1] / "README.md"
+    first, second = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    shown = re.findall(r"^    (\d of 2 records were there)$", page.read_text(), re.MULTILINE)
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(first, str(page), "exec"), names)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(second, str(page), "exec"), names)
     assert printed.getvalue().splitlines() == shown and len(shown) == 2

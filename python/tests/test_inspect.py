@@ -66,6 +66,32 @@ def test_of_a_mapping_a_view_and_a_file(arena: Any) -> None:
         assert [(s.tag, s.n_tokens, s.computed_tokens, s.n_blocks) for s in seqs] == [(77, 10, 6, 3)]
 
 
+def test_quotas() -> None:
+    """What each namespace has, by the number that tell gives it; nothing of a cache without them."""
+    for quotas in (0, 1):
+        config = {**CONFIG, "quotas": quotas}
+        memory = mmap.mmap(-1, Cache.bytes_for(**config))
+        cache = Cache(**config, arena=memory)
+        spaces = {name: cache.namespace(name) for name in ("one", "two")}
+        if quotas:
+            spaces["two"].quota(5)
+            spaces["two"].quota(0, kvpager.HOST)
+        with spaces["two"].open(range(10)) as seq:
+            seq.commit(10)
+            names, told = dict[int, str](), dict[int, kvpager.NsInfo]()
+
+            def tell(item: SnapshotItem) -> None:
+                if item.name is not None:
+                    names[item.ns] = item.name.decode()
+
+            assert arena_inspect(memory, tell=tell, tell_quota=told.__setitem__).state == \
+                kvpager.ARENA_WHOLE
+            assert len(told) == 2 * quotas
+            for number, info in told.items():
+                assert info == spaces[names[number]].info()
+        cache.close()
+
+
 def test_memory(arena: Any) -> None:
     """What a look may cost: of a file by what it has, whatever its holes claim."""
     path, memory, _ = arena

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import kvpager
+from kvpager._core import locked
 from kvpager import Cache, Copier, CsrLists, DenseLists, Layout, Memory
 
 
@@ -97,6 +98,28 @@ def test_dlpack_to_numpy() -> None:
     untaken = Memory.create(layout().arrange(kvpager.ORDER_CPU)).layer(0).tensor(0).__dlpack__()
     del untaken
     gc.collect()
+
+
+class Tensor:
+    """What has DLPack and nothing else."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.int64])
+def test_a_dlpack_tensor_has_the_bytes_that_it_has(dtype: Any) -> None:
+    made = layout(n_layers=1).arrange(kvpager.ORDER_CPU)
+    least, size = made.part("k").tensor_bytes, np.dtype(dtype).itemsize
+    Memory.wrap(made, [Tensor(np.zeros(least // size, dtype))])
+    with pytest.raises(kvpager.ArgError, match=rf"tensors\[0\]: has {least - size} bytes"):
+        Memory.wrap(made, [Tensor(np.zeros(least // size - 1, dtype))])
 
 
 def test_wrap_by_dlpack() -> None:
@@ -280,7 +303,7 @@ def test_attention_with_a_team() -> None:
     team = kvpager.AttnTeam(2)
     both = kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
     assert np.array_equal(alone, both)
-    with team._alone(), pytest.raises(kvpager.BusyError, match="team"):
+    with locked(team._o, "team"), pytest.raises(kvpager.BusyError, match="team"):
         kvpager.attention(memory.layer(0), q, meta.qo_indptr, lists, team=team)
     for wrong in (0, -1, 2 ** 70, 1.5):
         with pytest.raises((TypeError, kvpager.ArgError), match="n_threads"):

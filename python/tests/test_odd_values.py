@@ -185,6 +185,9 @@ CALLS: dict[str, tuple[str, Callable[[World, Any], Any]]] = {
     "submit": ("ns", lambda w, x: w.scheduler.submit(x, [1], max_new_tokens=1)),
     "submit prompt": ("tokens", lambda w, x: w.scheduler.abort(
         w.scheduler.submit(w.ns, x, max_new_tokens=1))),
+    "hold": ("deadline", lambda w, x: w.scheduler.hold(0, x)),
+    "loadable": ("n_first", lambda w, x: w.scheduler.loadable(x)),
+    "tick": ("now", lambda w, x: w.scheduler.tick(x)),
     "Sender": ("cache", lambda w, x: k.Sender(x)),
     "wire_config": ("cache", lambda w, x: k.wire_config(x)),
     "encode": ("seqs", lambda w, x: w.sender.encode(x, [0], statuses=[1])),
@@ -279,7 +282,7 @@ TAKES: dict[str, set[str]] = {
         "Cache.seq", "save block_bytes", "OpLog.replay", "call_name", "blocks_for_tokens",
         "blocks_for_append", "Mirror.seq", "reserve end", "mark link", "progress", "Memory.tensor",
         "gather begin", "Layer.read", "type_bytes", "attn_has", "AttnTeam", "CsrBuffers",
-        "Scheduler field", "tokens begin", "Prompt key type", "Layout field", "Cache n_blocks",
+        "Scheduler field", "loadable", "tick", "tokens begin", "Prompt key type", "Layout field", "Cache n_blocks",
         "Memory.checksum", "Memory.layer", "gather layer", "Loopback", "Copier.wait",
         "Rope.frequencies", "attention v_size", "Layer.read which")},
     "Prompt key": BYTES, "Link.post": BYTES, "hash_units parent": BYTES,

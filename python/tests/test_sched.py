@@ -70,6 +70,41 @@ def test_life_of_a_request() -> None:
         scheduler.request_info(request)
 
 
+def test_requests_that_are_held_while_they_are_loaded() -> None:
+    cache = Cache(n_blocks=16, block_tokens=4, max_seqs=8)
+    scheduler = Scheduler(cache, step_tokens=16, max_loading=2)
+    ns = cache.namespace()
+    first, second, third = (scheduler.submit(ns, [10 * i, 1, 2], max_new_tokens=1, tag=i)
+                            for i in range(3))
+    never = scheduler.submit(ns, [7], max_new_tokens=1, tag=3, load=False, store=False)
+    assert (scheduler.request_info(never).flags
+            == kvpager.SUBMIT_NO_LOAD | kvpager.SUBMIT_NO_STORE)
+    assert scheduler.loadable().tolist() == [first, second, third]
+    assert scheduler.loadable(1).tolist() == [first]
+    scheduler.hold(first, 2 ** 64 - 1)
+    scheduler.hold(second, 10 ** 18)
+    with pytest.raises(kvpager.AgainError):
+        scheduler.hold(third, 5)
+    scheduler.skip_load(third)
+    assert scheduler.loadable().tolist() == []
+    assert scheduler.request_info(second).state == kvpager.REQUEST_LOADING
+    assert scheduler.request_info(second).load_deadline == 10 ** 18
+    step = scheduler.step()
+    assert (step.admitted.tolist(), step.n_loading) == ([third, never], 2)
+    scheduler.finish([5, 6])
+    none = scheduler.tick(10 ** 18 - 1)
+    assert (none.requests.tolist(), none.n_loading, none.next_deadline) == ([], 2, 10 ** 18)
+    expired = scheduler.tick(10 ** 18)
+    assert (expired.requests.tolist(), expired.n_loading) == ([second], 1)
+    scheduler.release(first)
+    with pytest.raises(kvpager.StateError):
+        scheduler.release(first)
+    assert scheduler.tick(0).next_deadline is None
+    assert run(cache, scheduler) == {0: [1], 1: [1]}
+    stats = scheduler.stats()
+    assert (stats.held, stats.released, stats.expired, stats.skipped) == (2, 1, 1, 1)
+
+
 def test_end_of_sequence() -> None:
     cache, scheduler = make()
     scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=10, tag=5)

@@ -1,5 +1,5 @@
-/* oplog_decode: the reader of what src/core/record/record.c writes; docs/OPLOG.md describes what
- * both follow.
+/* decode: the reader of what src/core/record/record.c writes. Both follow docs/OPLOG.md, and
+ * the table of calls, core/record/calls.def; here is how each kind of argument and result is read.
  *
  * D1  Nothing is believed. Every length is compared with the bytes that are left before anything is
  *     allocated or read; the smallest entry of a list has one byte, so a small log can ask for
@@ -15,15 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    HAS_TOKENS = 1,
-    HAS_KEYS = 2,
-    HAS_HASHES = 4,
-    HAS_UNCACHED = 8,
-    HAS_COUNTS = 16,
-    HAS_PARENTS = 32
-};
 
 typedef struct kvpi_oplog_decoder decoder;
 typedef struct kvpi_oplog_results results;
@@ -67,7 +58,8 @@ static int take_bytes(decoder *d, size_t n_bytes, const uint8_t **out)
     return 1;
 }
 
-static int take_fixed(decoder *d, unsigned n_bytes, uint64_t *out)
+/* Not inlined, as take_digest: many calls take one, and each copy is larger than the call. */
+__attribute__((noinline)) static int take_fixed(decoder *d, unsigned n_bytes, uint64_t *out)
 {
     const uint8_t *at;
     if (!take_bytes(d, n_bytes, &at))
@@ -92,7 +84,7 @@ static int take_u32(decoder *d, uint32_t *out)
     return 1;
 }
 
-static int take_signed(decoder *d, int32_t *out)
+static int take_i32(decoder *d, int32_t *out)
 {
     uint32_t value;
     if (!take_u32(d, &value))
@@ -102,16 +94,39 @@ static int take_signed(decoder *d, int32_t *out)
     return 1;
 }
 
-/* Numbers one after the other; NULL ends the list. */
-static int take_fields(decoder *d, uint32_t *const *fields)
+static int take_hash(decoder *d, kvp_hash *out)
 {
-    for (; *fields != NULL; fields++)
-        if (!take_u32(d, *fields))
-            return 0;
+    const uint8_t *bytes;
+    if (!take_bytes(d, sizeof out->bytes, &bytes))
+        return 0;
+    memcpy(out->bytes, bytes, sizeof out->bytes);
     return 1;
 }
 
-#define TAKE_FIELDS(d, ...) take_fields(d, (uint32_t *const[]){__VA_ARGS__, NULL})
+static int take_flag(decoder *d, uint32_t *out)
+{
+    const uint8_t *start = d->at;
+    return take_u32(d, out) && (*out <= 1 || damaged(d, start));
+}
+
+static int take_level(decoder *d, uint32_t *out)
+{
+    int32_t level;
+    if (!take_i32(d, &level))
+        return 0;
+    *out = (uint32_t)level;
+    return 1;
+}
+
+/* The table's lists are statements: NOLINTBEGIN(bugprone-macro-parentheses) */
+#define FIELD(kind, name) take_##kind(d, &value->name);
+#define LOG_STRUCT(type, fields)                                                                   \
+    static int take_##type(decoder *d, kvp_##type *value)                                          \
+    {                                                                                              \
+        fields return d->status == KVP_OK;                                                         \
+    }
+#include "core/record/calls.def"
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 /* A number of entries that have at least `least` bytes each (D1). */
 static int take_count(decoder *d, size_t least, uint32_t *out)
@@ -173,18 +188,17 @@ static int take_tokens(decoder *d, uint64_t n, const int32_t **out)
     return take_i32s(d, &d->tokens, n, out);
 }
 
-static int take_handles(decoder *d, struct kvpi_oplog_buffer *buffer, uint32_t n,
-                        const uint64_t **out)
+static int take_u64s(decoder *d, struct kvpi_oplog_buffer *buffer, uint32_t n, const uint64_t **out)
 {
     if (d->status != KVP_OK || n > left(d))
         return damaged(d, d->at);
-    uint64_t *handles = make(d, buffer, n, sizeof *handles);
-    if (handles == NULL)
+    uint64_t *values = make(d, buffer, n, sizeof *values);
+    if (values == NULL)
         return 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!take_u64(d, &handles[i]))
+        if (!take_u64(d, &values[i]))
             return 0;
-    *out = handles;
+    *out = values;
     return 1;
 }
 
@@ -211,8 +225,7 @@ static int take_keys(decoder *d, kvp_call *call)
         return 0;
     for (uint32_t i = 0; i < call->n_keys; i++) {
         const uint8_t *bytes;
-        if (!TAKE_FIELDS(d, &keys[i].type, &keys[i].begin, &keys[i].end, &keys[i].n_bytes) ||
-            !take_bytes(d, keys[i].n_bytes, &bytes))
+        if (!take_key(d, &keys[i]) || !take_bytes(d, keys[i].n_bytes, &bytes))
             return 0;
         keys[i].bytes = bytes;
     }
@@ -228,7 +241,7 @@ static int take_ranges(decoder *d, kvp_call *call)
     if (ranges == NULL)
         return 0;
     for (uint32_t i = 0; i < call->n_ranges; i++)
-        if (!TAKE_FIELDS(d, &ranges[i].begin, &ranges[i].end))
+        if (!take_range(d, &ranges[i]))
             return 0;
     call->ranges = ranges;
     return 1;
@@ -267,22 +280,44 @@ static int take_hashes(decoder *d, kvp_call *call)
 static int take_prompt(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    if (!take_u64(d, &call->handle) ||
-        !take_bits(d, HAS_TOKENS | HAS_KEYS | HAS_HASHES | HAS_UNCACHED, &bits) ||
-        !TAKE_FIELDS(d, &call->reserve_tokens, &call->flags, &call->retention) ||
-        !take_u64(d, &call->tag) || !take_u32(d, &call->n_tokens))
+    if (!take_bits(d, KVPI_HAS_TOKENS | KVPI_HAS_KEYS | KVPI_HAS_HASHES | KVPI_HAS_UNCACHED,
+                   &bits) ||
+        !take_u32(d, &call->reserve_tokens) || !take_u32(d, &call->flags) ||
+        !take_u32(d, &call->retention) || !take_u64(d, &call->tag) || !take_u32(d, &call->n_tokens))
         return 0;
-    return ((bits & HAS_TOKENS) == 0 || take_tokens(d, call->n_tokens, &call->tokens)) &&
-           ((bits & HAS_HASHES) == 0 || take_hashes(d, call)) &&
-           ((bits & HAS_KEYS) == 0 || take_keys(d, call)) &&
-           ((bits & HAS_UNCACHED) == 0 || take_ranges(d, call));
+    return ((bits & KVPI_HAS_TOKENS) == 0 || take_tokens(d, call->n_tokens, &call->tokens)) &&
+           ((bits & KVPI_HAS_HASHES) == 0 || take_hashes(d, call)) &&
+           ((bits & KVPI_HAS_KEYS) == 0 || take_keys(d, call)) &&
+           ((bits & KVPI_HAS_UNCACHED) == 0 || take_ranges(d, call));
 }
 
 static int take_values(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    return take_bits(d, HAS_TOKENS, &bits) && take_u32(d, &call->n_tokens) &&
-           ((bits & HAS_TOKENS) == 0 || take_tokens(d, call->n_tokens, &call->tokens));
+    return take_bits(d, KVPI_HAS_TOKENS, &bits) && take_u32(d, &call->n_tokens) &&
+           ((bits & KVPI_HAS_TOKENS) == 0 || take_tokens(d, call->n_tokens, &call->tokens));
+}
+
+static int take_blocks(decoder *d, kvp_call *call)
+{
+    return take_count(d, 4, &call->n_tokens) && take_tokens(d, call->n_tokens, &call->tokens);
+}
+
+/* Sequences, each with `least` bytes here and behind. */
+static int take_handles(decoder *d, kvp_call *call, size_t least)
+{
+    return take_count(d, least, &call->n_seqs) &&
+           take_u64s(d, &d->handles, call->n_seqs, &call->handles);
+}
+
+static int take_seqs(decoder *d, kvp_call *call)
+{
+    return take_handles(d, call, 1);
+}
+
+static int take_commits(decoder *d, kvp_call *call)
+{
+    return take_handles(d, call, 2) && take_counts(d, call->n_seqs, &call->counts);
 }
 
 /* The tokens of a batch: one for each sequence, or the sum of the counts. */
@@ -296,189 +331,54 @@ static uint64_t batch_tokens(const kvp_call *call)
     return sum;
 }
 
-static int take_batch(decoder *d, kvp_call *call)
+static int take_some_batch(decoder *d, kvp_call *call, unsigned known)
 {
     unsigned bits;
-    unsigned more = call->op == KVP_CALL_EXTEND_TREE ? HAS_PARENTS : 0;
-    if (!take_bits(d, HAS_TOKENS | HAS_KEYS | HAS_COUNTS | more, &bits) ||
-        !TAKE_FIELDS(d, &call->reserve_tokens, &call->flags) || !take_count(d, 1, &call->n_seqs) ||
-        !take_handles(d, &d->handles, call->n_seqs, &call->handles) ||
-        ((bits & HAS_COUNTS) != 0 && !take_counts(d, call->n_seqs, &call->counts)))
+    if (!take_bits(d, known, &bits) || !take_u32(d, &call->reserve_tokens) ||
+        !take_u32(d, &call->flags) || !take_seqs(d, call) ||
+        ((bits & KVPI_HAS_COUNTS) != 0 && !take_counts(d, call->n_seqs, &call->counts)))
         return 0;
     uint64_t n_tokens = batch_tokens(call);
     call->n_tokens = n_tokens > UINT32_MAX ? UINT32_MAX : (uint32_t)n_tokens;
-    return ((bits & HAS_TOKENS) == 0 || take_tokens(d, n_tokens, &call->tokens)) &&
-           ((bits & HAS_KEYS) == 0 || take_keys(d, call)) &&
-           ((bits & HAS_PARENTS) == 0 || take_i32s(d, &d->parents, n_tokens, &call->parents));
+    return ((bits & KVPI_HAS_TOKENS) == 0 || take_tokens(d, n_tokens, &call->tokens)) &&
+           ((bits & KVPI_HAS_KEYS) == 0 || take_keys(d, call)) &&
+           ((bits & KVPI_HAS_PARENTS) == 0 || take_i32s(d, &d->parents, n_tokens, &call->parents));
 }
 
-static int take_commits(decoder *d, kvp_call *call)
+static int take_batch(decoder *d, kvp_call *call)
 {
-    return take_count(d, 2, &call->n_seqs) &&
-           take_handles(d, &d->handles, call->n_seqs, &call->handles) &&
-           take_counts(d, call->n_seqs, &call->counts);
+    return take_some_batch(d, call, KVPI_HAS_TOKENS | KVPI_HAS_KEYS | KVPI_HAS_COUNTS);
 }
 
-static int take_leaves(decoder *d, kvp_call *call)
+static int take_tree_batch(decoder *d, kvp_call *call)
 {
-    int32_t *leaves = make(d, &d->parents, call->n_seqs, sizeof *leaves);
-    if (leaves == NULL)
-        return 0;
-    for (uint32_t i = 0; i < call->n_seqs; i++)
-        if (!take_signed(d, &leaves[i]))
-            return 0;
-    call->leaves = leaves;
-    return 1;
+    return take_some_batch(d, call,
+                           KVPI_HAS_TOKENS | KVPI_HAS_KEYS | KVPI_HAS_COUNTS | KVPI_HAS_PARENTS);
 }
 
 static int take_accept(decoder *d, kvp_call *call)
 {
-    return take_count(d, 2, &call->n_seqs) &&
-           take_handles(d, &d->handles, call->n_seqs, &call->handles) && take_leaves(d, call) &&
-           take_u32(d, &call->count);
+    if (!take_handles(d, call, 2))
+        return 0;
+    int32_t *leaves = make(d, &d->parents, call->n_seqs, sizeof *leaves);
+    if (leaves == NULL)
+        return 0;
+    for (uint32_t i = 0; i < call->n_seqs; i++)
+        if (!take_i32(d, &leaves[i]))
+            return 0;
+    call->leaves = leaves;
+    return take_u32(d, &call->count);
 }
 
-/* Which nodes to read, and what of them. */
-static int take_nodes_call(decoder *d, kvp_call *call)
+/* What of the nodes to read. */
+static int take_wanted(decoder *d, kvp_call *call)
 {
     unsigned bits;
-    if (!take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS | HAS_PARENTS, &bits))
+    if (!take_bits(d, KVPI_HAS_TOKENS | KVPI_HAS_PARENTS, &bits))
         return 0;
-    call->with_tokens = (bits & HAS_TOKENS) != 0;
-    call->with_parents = (bits & HAS_PARENTS) != 0;
+    call->with_tokens = (bits & KVPI_HAS_TOKENS) != 0;
+    call->with_parents = (bits & KVPI_HAS_PARENTS) != 0;
     return 1;
-}
-
-static int take_windows(decoder *d, kvp_window *window)
-{
-    return TAKE_FIELDS(d, &window->sink_tokens, &window->recent_tokens);
-}
-
-static int take_seqs(decoder *d, kvp_call *call)
-{
-    return take_count(d, 1, &call->n_seqs) &&
-           take_handles(d, &d->handles, call->n_seqs, &call->handles);
-}
-
-static int take_events_call(decoder *d, kvp_call *call)
-{
-    unsigned bits;
-    if (!take_u32(d, &call->count) || !take_bits(d, HAS_TOKENS, &bits))
-        return 0;
-    call->with_tokens = bits & HAS_TOKENS;
-    return 1;
-}
-
-static int take_level(decoder *d, kvp_call *call)
-{
-    int32_t level;
-    if (!take_signed(d, &level))
-        return 0;
-    call->position = (uint32_t)level;
-    return 1;
-}
-
-static int take_no_report(decoder *d, kvp_call *call)
-{
-    const uint8_t *start = d->at;
-    return take_u32(d, &call->no_report) && (call->no_report <= 1 || damaged(d, start));
-}
-
-/* Arguments of calls on a sequence, after its handle. */
-static int take_seq_call(decoder *d, kvp_call *call)
-{
-    switch (call->op) {
-    case KVP_CALL_EXTEND: return take_u32(d, &call->reserve_tokens) && take_values(d, call);
-    case KVP_CALL_FILL: return take_values(d, call);
-    case KVP_CALL_COMMIT:
-    case KVP_CALL_TRUNCATE:
-    case KVP_CALL_SEQ_BLOCK_TOKENS: return take_u32(d, &call->position);
-    case KVP_CALL_INVALIDATE:
-        return TAKE_FIELDS(d, &call->position, &call->count) && take_no_report(d, call);
-    case KVP_CALL_FORK: return take_u32(d, &call->position) && take_u64(d, &call->tag);
-    case KVP_CALL_SEQ_TOKENS: return TAKE_FIELDS(d, &call->position, &call->count);
-    case KVP_CALL_ROW:
-    case KVP_CALL_WINDOW_GET: return take_u32(d, &call->group);
-    case KVP_CALL_WINDOW: return take_u32(d, &call->group) && take_windows(d, &call->window);
-    case KVP_CALL_TREE: return take_nodes_call(d, call);
-    case KVP_CALL_SLOTS: return TAKE_FIELDS(d, &call->group, &call->position, &call->count);
-    case KVP_CALL_RETAIN:
-        return TAKE_FIELDS(d, &call->range.begin, &call->range.end, &call->retention);
-    case KVP_CALL_UNCACHE: return TAKE_FIELDS(d, &call->range.begin, &call->range.end);
-    case KVP_CALL_NS_QUOTA: return TAKE_FIELDS(d, &call->tier, &call->count);
-    default: return 1; /* close, namespaces: the handle is all */
-    }
-}
-
-/* Arguments of calls about tiers, steps and events: those without a handle in front. */
-static int take_tier_call(decoder *d, kvp_call *call)
-{
-    switch (call->op) {
-    case KVP_CALL_SWAP_OUT:
-    case KVP_CALL_CAN_SWAP_OUT: return take_seqs(d, call);
-    case KVP_CALL_SWAP_IN:
-    case KVP_CALL_CAN_SWAP_IN: return take_seqs(d, call) && take_u32(d, &call->reserve_tokens);
-    case KVP_CALL_STEP_COMMIT: return take_u64(d, &call->number) && take_commits(d, call);
-    case KVP_CALL_STEP_DONE: return take_u64(d, &call->number);
-    case KVP_CALL_STEP_FAILED:
-        return take_u64(d, &call->number) && take_u32(d, &call->count) && take_no_report(d, call);
-    default: return take_events_call(d, call); /* the snapshot */
-    }
-}
-
-/* Arguments of calls that stores need. */
-static int take_lend_call(decoder *d, kvp_call *call)
-{
-    switch (call->op) {
-    case KVP_CALL_MIRROR:
-    case KVP_CALL_BLOCKS_LEND:
-    case KVP_CALL_BLOCKS_RETURN:
-        return take_count(d, 4, &call->n_tokens) && take_tokens(d, call->n_tokens, &call->tokens) &&
-               (call->op != KVP_CALL_MIRROR || take_u32(d, &call->count));
-    case KVP_CALL_LOAD_BEGIN:
-        return take_prompt(d, call) &&
-               TAKE_FIELDS(d, &call->group, &call->range.begin, &call->range.end, &call->count);
-    case KVP_CALL_LOAD_DONE: return take_u64(d, &call->number) && take_name(d, call);
-    default: return take_u64(d, &call->number); /* plan_done, load_cancel */
-    }
-}
-
-static int take_arguments(decoder *d, kvp_call *call)
-{
-    if (call->op >= KVP_CALL_PLAN_DONE)
-        return take_lend_call(d, call);
-    switch (call->op) {
-    case KVP_CALL_NS_OPEN: return take_name(d, call);
-    case KVP_CALL_MATCH:
-    case KVP_CALL_OPEN:
-    case KVP_CALL_CAN_OPEN: return take_prompt(d, call);
-    case KVP_CALL_EXTEND_MANY:
-    case KVP_CALL_FILL_MANY:
-    case KVP_CALL_CAN_EXTEND:
-    case KVP_CALL_EXTEND_TREE: return take_batch(d, call);
-    case KVP_CALL_ACCEPT: return take_accept(d, call);
-    case KVP_CALL_COMMIT_MANY: return take_commits(d, call);
-    case KVP_CALL_PLAN_TAKE:
-    case KVP_CALL_STEP_BEGIN: return take_u32(d, &call->count);
-    case KVP_CALL_BLOCK_INFO:
-    case KVP_CALL_BLOCK_TOKENS:
-        return TAKE_FIELDS(d, &call->group, &call->tier) && take_signed(d, &call->block);
-    case KVP_CALL_SWAP_OUT:
-    case KVP_CALL_SWAP_IN:
-    case KVP_CALL_CAN_SWAP_OUT:
-    case KVP_CALL_CAN_SWAP_IN:
-    case KVP_CALL_STEP_COMMIT:
-    case KVP_CALL_STEP_DONE:
-    case KVP_CALL_STEP_FAILED:
-    case KVP_CALL_EVENTS_SNAPSHOT: return take_tier_call(d, call);
-    case KVP_CALL_CHECK: return take_level(d, call);
-    case KVP_CALL_EVICTED:
-    case KVP_CALL_STATS:
-    case KVP_CALL_SHORTAGE:
-    case KVP_CALL_RESET:
-    case KVP_CALL_CONFIG: return 1;
-    default: return take_u64(d, &call->handle) && take_seq_call(d, call);
-    }
 }
 
 /* -------------------------------------------------------------------------------------- results */
@@ -496,14 +396,14 @@ static int is_status(int number)
 
 static int take_status(decoder *d, results *r)
 {
-    const uint8_t *start = d->at;
     uint8_t byte;
     uint64_t decisions = 0;
+    r->bytes = d->at;
     if (!take_byte(d, &byte))
         return 0;
     int number = -(byte & 0x7f);
     if (!is_status(number))
-        return damaged(d, start);
+        return damaged(d, r->bytes);
     r->outcome.status = (kvp_status)number;
     r->has_decisions = (byte & 0x80) != 0;
     if (r->has_decisions && !take_fixed(d, 4, &decisions))
@@ -512,8 +412,9 @@ static int take_status(decoder *d, results *r)
     return 1;
 }
 
-static int take_digest(decoder *d, results *r)
+__attribute__((noinline)) static int take_digest(decoder *d, const kvp_call *call, results *r)
 {
+    (void)call;
     if (!take_u32(d, &r->outcome.n))
         return 0;
     r->has_array = 1;
@@ -534,42 +435,13 @@ static int take_statuses(decoder *d, const kvp_call *call, results *r)
     return 1;
 }
 
-static int take_open_info(decoder *d, kvp_open_info *info)
+static int take_violation(decoder *d, const kvp_call *call, results *r)
 {
-    return TAKE_FIELDS(d, &info->cached_tokens, &info->hit_tokens, &info->stop, &info->host_tokens,
-                       &info->shared_blocks, &info->host_blocks, &info->cached_blocks,
-                       &info->copied_tokens, &info->taken_blocks, &info->evicted_blocks,
-                       &info->stop_group);
-}
-
-static int take_admission(decoder *d, kvp_admission *admission)
-{
-    return TAKE_FIELDS(d, &admission->verdict, &admission->need_blocks, &admission->available,
-                       &admission->missing_blocks, &admission->copied_blocks);
-}
-
-static int take_ns_info(decoder *d, kvp_ns_info *info)
-{
-    return take_u64(d, &info->openers) &&
-           TAKE_FIELDS(d, &info->quota, &info->blocks, &info->cached_blocks, &info->host_quota,
-                       &info->host_blocks, &info->host_cached_blocks);
-}
-
-static int take_block_info(decoder *d, kvp_block_info *info)
-{
-    const uint8_t *hash;
-    if (!TAKE_FIELDS(d, &info->state, &info->ref_count) || !take_u64(d, &info->generation) ||
-        !TAKE_FIELDS(d, &info->retention, &info->sealed_units, &info->sealed_tokens,
-                     &info->group) ||
-        !take_bytes(d, sizeof info->hash.bytes, &hash))
-        return 0;
-    memcpy(info->hash.bytes, hash, sizeof info->hash.bytes);
-    return 1;
-}
-
-static int take_violation(decoder *d, kvp_violation *violation)
-{
+    kvp_violation *violation = &r->outcome.u.violation;
     const uint8_t *invariant;
+    (void)call;
+    if (r->outcome.status != KVP_E_CORRUPT)
+        return 1;
     if (!take_bytes(d, sizeof violation->invariant, &invariant) || !take_u64(d, &violation->object))
         return 0;
     memcpy(violation->invariant, invariant, sizeof violation->invariant);
@@ -586,162 +458,92 @@ static int take_groups(decoder *d, kvp_config *config)
     if (config->n_groups < 1 || config->n_groups > KVP_GROUPS_MAX)
         return damaged(d, start);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        if (!take_windows(d, &config->groups[i]))
+        if (!take_window(d, &config->groups[i]))
             return 0;
     return 1;
 }
 
-static int take_config(decoder *d, kvp_config *config)
+static int take_whole_config(decoder *d, kvp_config *config)
 {
-    uint64_t watermark, seed;
-    if (!TAKE_FIELDS(
-            d, &config->block_tokens, &config->unit_tokens, &config->n_blocks, &config->max_seqs,
-            &config->max_seq_tokens, &config->max_namespaces, &config->n_nodes,
-            &config->max_unit_keys, &config->max_copies, &config->commit_policy, &config->full_hit,
-            &config->prefix_cache, &config->test_hash_bits, &config->host_blocks,
-            &config->keep_evicted, &config->steps, &config->max_steps_out, &config->max_events,
-            &config->max_tree_tokens, &config->quotas, &config->max_loads, &config->lent_blocks) ||
-        !take_groups(d, config) || !take_fixed(d, 8, &watermark) || !take_fixed(d, 8, &seed) ||
-        !take_u32(d, &config->n_uncached_tokens) ||
+    uint64_t watermark;
+    if (!take_config(d, config) || !take_groups(d, config) || !take_fixed(d, 8, &watermark) ||
+        !take_fixed(d, 8, &config->hash_seed) || !take_u32(d, &config->n_uncached_tokens) ||
         !take_tokens(d, config->n_uncached_tokens, &config->uncached_tokens))
         return 0;
     memcpy(&config->watermark, &watermark, sizeof config->watermark);
-    config->hash_seed = seed;
     return 1;
 }
 
-static int take_shortage(decoder *d, kvp_shortage *shortage)
+static int take_configuration(decoder *d, const kvp_call *call, results *r)
 {
-    return take_signed(d, &shortage->status) && take_u32(d, &shortage->index) &&
-           take_u64(d, &shortage->missing_blocks) && take_u32(d, &shortage->tier);
+    kvp_config ignored;
+    (void)call;
+    (void)r;
+    return take_whole_config(d, &ignored);
 }
 
-static int take_swapped(decoder *d, kvp_swapped *swapped)
-{
-    return TAKE_FIELDS(d, &swapped->copied_blocks, &swapped->found_blocks,
-                       &swapped->released.freed_blocks, &swapped->released.cached_blocks);
-}
-
-static int take_window_info(decoder *d, kvp_window_info *info)
-{
-    return take_windows(d, &info->window) &&
-           TAKE_FIELDS(d, &info->dropped_begin, &info->dropped_end);
-}
-
-static int take_load(decoder *d, results *r)
-{
-    kvp_load *load = &r->outcome.u.load;
-    return take_u64(d, &load->number) && take_u64(d, &load->after) &&
-           TAKE_FIELDS(d, &load->n_blocks, &load->n_found, &load->n_elsewhere) && take_digest(d, r);
-}
-
-static int take_events(decoder *d, const kvp_call *call, results *r)
-{
-    if (!take_digest(d, r))
-        return 0;
-    r->has_tokens = call->with_tokens != 0;
-    if (!r->has_tokens)
-        return 1;
-    return take_u64(d, &r->n_tokens) && (r->n_tokens == 0 || take_fixed(d, 8, &r->token_digest));
-}
-
-/* The number of the newest event comes first, also when the snapshot did not fit. */
-static int take_snapshot(decoder *d, const kvp_call *call, results *r)
+/* Does the array follow? If not, because it did not fit or was only asked for, then its length. */
+static int take_array_or_length(decoder *d, uint32_t capacity, results *r, int *out_array)
 {
     kvp_status status = r->outcome.status;
-    if (status != KVP_OK && status != KVP_E_TOO_SMALL)
+    *out_array = status == KVP_OK && capacity > 0;
+    if (*out_array || (status != KVP_OK && status != KVP_E_TOO_SMALL))
         return 1;
-    if (!take_u64(d, &r->outcome.number))
-        return 0;
-    return status == KVP_OK && call->count > 0 ? take_events(d, call, r)
-                                               : take_u32(d, &r->outcome.n);
+    return take_u32(d, &r->outcome.n);
+}
+
+static int take_plan(decoder *d, const kvp_call *call, results *r)
+{
+    int array;
+    return take_array_or_length(d, call->count, r, &array) && (!array || take_digest(d, call, r));
+}
+
+#define take_nodes take_plan
+
+static int take_step(decoder *d, const kvp_call *call, results *r)
+{
+    return r->outcome.status != KVP_OK || call->count == 0 || take_u64(d, &r->outcome.number);
+}
+
+/* Room for no moves is room enough where there are none. */
+static int take_moves(decoder *d, const kvp_call *call, results *r)
+{
+    int array;
+    return take_array_or_length(d, 1, r, &array) && (!array || take_digest(d, call, r));
 }
 
 /* The sequences that an invalidate or a failed step reports: their number when it was asked for,
  * and they themselves when they fitted. */
-static int take_reported(decoder *d, const kvp_call *call, results *r)
+static int take_report(decoder *d, const kvp_call *call, results *r)
 {
     kvp_outcome *o = &r->outcome;
-    if (call->no_report != 0 || (o->status != KVP_OK && o->status != KVP_E_TOO_SMALL))
+    int array;
+    if (call->no_report != 0)
         return 1;
-    return take_u32(d, &o->n) &&
-           (o->status != KVP_OK || call->count == 0 || take_handles(d, &d->shared, o->n, &o->u64));
+    return take_array_or_length(d, call->count, r, &array) &&
+           (!array || (take_u32(d, &o->n) && take_u64s(d, &d->shared, o->n, &o->u64)));
 }
 
-/* The results of a call that succeeded. */
-static int take_results(decoder *d, const kvp_call *call, results *r)
+/* The number of the newest event, also when the snapshot did not fit. */
+static int take_newest(decoder *d, const kvp_call *call, results *r)
 {
-    kvp_outcome *o = &r->outcome;
-    kvp_config ignored;
-    switch (call->op) {
-    case KVP_CALL_NS_OPEN:
-    case KVP_CALL_FORK: return take_u64(d, &o->handle);
-    case KVP_CALL_OPEN: return take_u64(d, &o->handle) && take_open_info(d, &o->u.open);
-    case KVP_CALL_MATCH: return take_open_info(d, &o->u.open);
-    case KVP_CALL_EXTEND_MANY:
-    case KVP_CALL_FILL_MANY: return take_statuses(d, call, r);
-    case KVP_CALL_TRUNCATE:
-    case KVP_CALL_CLOSE:
-    case KVP_CALL_WINDOW:
-        return TAKE_FIELDS(d, &o->u.released.freed_blocks, &o->u.released.cached_blocks);
-    case KVP_CALL_NS_INFO: return take_ns_info(d, &o->u.ns);
-    case KVP_CALL_SEQ_TOKENS:
-    case KVP_CALL_SEQ_BLOCK_TOKENS:
-    case KVP_CALL_ROW:
-    case KVP_CALL_SLOTS:
-    case KVP_CALL_PLAN_TAKE:
-    case KVP_CALL_EVICTED:
-    case KVP_CALL_BLOCK_TOKENS:
-    case KVP_CALL_ACCEPT:
-    case KVP_CALL_TREE:
-    case KVP_CALL_STATS: return take_digest(d, r);
-    case KVP_CALL_WINDOW_GET: return take_window_info(d, &o->u.window);
-    case KVP_CALL_CAN_OPEN:
-    case KVP_CALL_CAN_EXTEND:
-    case KVP_CALL_CAN_SWAP_OUT:
-    case KVP_CALL_CAN_SWAP_IN: return take_admission(d, &o->u.admission);
-    case KVP_CALL_SWAP_OUT:
-    case KVP_CALL_SWAP_IN: return take_swapped(d, &o->u.swapped);
-    case KVP_CALL_STEP_BEGIN: return take_digest(d, r) && take_u64(d, &o->number);
-    case KVP_CALL_STEP_DONE: return take_u64(d, &o->number);
-    case KVP_CALL_BLOCK_INFO: return take_block_info(d, &o->u.block);
-    case KVP_CALL_SHORTAGE: return take_shortage(d, &o->u.shortage);
-    case KVP_CALL_LOAD_BEGIN: return take_load(d, r);
-    case KVP_CALL_LOAD_DONE:
-        return TAKE_FIELDS(d, &o->u.loaded.cached, &o->u.loaded.dropped, &o->u.loaded.failed);
-    case KVP_CALL_MIRROR:
-        return TAKE_FIELDS(d, &o->u.mirrored.copied, &o->u.mirrored.found,
-                           &o->u.mirrored.left_out) &&
-               take_digest(d, r);
-    case KVP_CALL_CONFIG: r->has_config = 1; return take_config(d, &ignored);
-    default: return 1;
-    }
-}
-
-/* Calls that say how long the array is that did not fit, or that was only asked for. */
-static int tells_how_many(const kvp_call *call, kvp_status status)
-{
-    const int asks = call->op == KVP_CALL_PLAN_TAKE || call->op == KVP_CALL_STEP_BEGIN ||
-                     call->op == KVP_CALL_TREE;
-    if (status == KVP_OK)
-        return asks && call->count == 0;
-    return status == KVP_E_TOO_SMALL && (asks || call->op == KVP_CALL_ACCEPT);
-}
-
-static int take_outcome(decoder *d, const kvp_call *call, results *r)
-{
-    if (!take_status(d, r))
-        return 0;
     kvp_status status = r->outcome.status;
-    if (call->op == KVP_CALL_INVALIDATE || call->op == KVP_CALL_STEP_FAILED)
-        return take_reported(d, call, r);
-    if (call->op == KVP_CALL_EVENTS_SNAPSHOT)
-        return take_snapshot(d, call, r);
-    if (call->op == KVP_CALL_CHECK && status == KVP_E_CORRUPT)
-        return take_violation(d, &r->outcome.u.violation);
-    if (tells_how_many(call, status))
-        return take_u32(d, &r->outcome.n);
-    return status != KVP_OK || take_results(d, call, r);
+    (void)call;
+    return (status != KVP_OK && status != KVP_E_TOO_SMALL) || take_u64(d, &r->outcome.number);
+}
+
+static int take_events(decoder *d, const kvp_call *call, results *r)
+{
+    int array;
+    if (!take_array_or_length(d, call->count, r, &array))
+        return 0;
+    if (!array)
+        return 1;
+    if (!take_digest(d, call, r))
+        return 0;
+    r->has_tokens = call->with_tokens != 0;
+    return !r->has_tokens ||
+           (take_u64(d, &r->n_tokens) && (r->n_tokens == 0 || take_fixed(d, 8, &r->token_digest)));
 }
 
 /* ------------------------------------------------------------------------------------ the whole */
@@ -761,7 +563,7 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     memset(&config, 0, sizeof config);
     kvp_config_init(&config);
     start = d->at;
-    if (!take_config(d, &config))
+    if (!take_whole_config(d, &config))
         return d->status;
     /* Only what reading needs; the rest is for kvp_cache_create to judge. */
     if (config.unit_tokens < 1 || config.unit_tokens > KVP_BLOCK_TOKENS_MAX)
@@ -773,23 +575,51 @@ kvp_status kvpi_oplog_decode_header(decoder *d, kvp_config *out_config)
     return d->status;
 }
 
-kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out_results,
-                                    const uint8_t **out_result_bytes)
+/* After a mistake the rest takes nothing (D3). */
+#define HANDLE(type, value)     take_u64(d, &call->handle);
+/* NOLINTBEGIN(bugprone-macro-parentheses): lists of statements, too */
+#define ARG(kind, value, field) take_##kind(d, &call->field);
+#define ARGS(kind, ...)         take_##kind(d, call);
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
+    case KVP_CALL_##NAME: arguments break;
+
+static void take_arguments(decoder *d, kvp_call *call)
 {
     const uint8_t *start = d->at;
-    uint8_t op;
+    uint8_t op = 0;
+    take_byte(d, &op);
+    call->op = op;
+    switch (op) {
+#include "core/record/calls.def"
+    default: damaged(d, start);
+    }
+}
+
+#define NEW(type, value)        take_u64(d, &r->outcome.handle);
+#define OUT(kind, value, field) take_##kind(d, &r->outcome.field);
+#define OUTS(kind, ...)         take_##kind(d, call, r);
+#define ON_OK(...)                                                                                 \
+    if (r->outcome.status == KVP_OK) {                                                             \
+        __VA_ARGS__                                                                                \
+    }
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
+    case KVP_CALL_##NAME: results break;
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+static void take_results(decoder *d, const kvp_call *call, results *r)
+{
+    switch (call->op) {
+#include "core/record/calls.def"
+    default: break;
+    }
+}
+
+kvp_status kvpi_oplog_decode_record(decoder *d, kvp_call *out_call, results *out_results)
+{
     memset(out_call, 0, sizeof *out_call);
     memset(out_results, 0, sizeof *out_results);
-    if (!take_byte(d, &op))
-        return d->status;
-    if (op < KVP_CALL_NS_OPEN || op > KVP_CALL_LOAD_CANCEL || !kvpi_record_has(op)) {
-        damaged(d, start);
-        return d->status;
-    }
-    out_call->op = op;
-    if (take_arguments(d, out_call)) {
-        *out_result_bytes = d->at;
-        take_outcome(d, out_call, out_results);
-    }
+    take_arguments(d, out_call);
+    take_status(d, out_results);
+    take_results(d, out_call, out_results);
     return d->status;
 }

@@ -1,4 +1,4 @@
-/* oplog_decode: bytes -> configuration, calls, results. Survives any bytes. */
+/* decode: bytes -> configuration, calls, results. Survives any bytes. */
 #ifndef KVPI_OPLOG_DECODE_H
 #define KVPI_OPLOG_DECODE_H
 
@@ -31,7 +31,7 @@ struct kvpi_oplog_results {
     const uint8_t *statuses; /* [n] batch with KVP_BATCH_EACH: -status of each; else NULL */
     int has_decisions;
     uint32_t decisions;
-    int has_config; /* cache_config: equal in form to the header; here only said to be there */
+    const uint8_t *bytes; /* where they begin: the status */
 };
 
 void kvpi_oplog_decoder_free(struct kvpi_oplog_decoder *decoder);
@@ -40,10 +40,8 @@ void kvpi_oplog_decoder_free(struct kvpi_oplog_decoder *decoder);
  * Gives: out_config; uncached_tokens is in decoder->tokens. Returns: decoder->status. */
 kvp_status kvpi_oplog_decode_header(struct kvpi_oplog_decoder *decoder, kvp_config *out_config);
 
-/* Decode one record. Gives: the call, the results, and where the results begin.
- * Returns: decoder->status. */
+/* Decode one record. Gives: the call and the results. Returns: decoder->status. */
 kvp_status kvpi_oplog_decode_record(struct kvpi_oplog_decoder *decoder, kvp_call *out_call,
-                                    struct kvpi_oplog_results *out_results,
-                                    const uint8_t **out_result_bytes);
+                                    struct kvpi_oplog_results *out_results);
 
 #endif

@@ -114,11 +114,9 @@ kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end)
     if (*out_end != 0)
         return KVP_OK;
     kvp_record record;
-    const uint8_t *result_bytes = NULL;
     memset(&record, 0, sizeof record);
     record.bytes = decoder->at;
-    kvp_status status =
-        kvpi_oplog_decode_record(decoder, &record.call, &log->results, &result_bytes);
+    kvp_status status = kvpi_oplog_decode_record(decoder, &record.call, &log->results);
     if (status == KVP_E_NO_MEMORY) /* nothing was read: the same record is next */
         kvpi_oplog_seek(log, (uint64_t)(record.bytes - log->bytes), log->index);
     if (status != KVP_OK)
@@ -126,7 +124,7 @@ kvp_status kvp_oplog_next(kvp_oplog *log, kvp_record *out_record, int *out_end)
     record.status = log->results.outcome.status;
     record.index = log->index++;
     record.n_bytes = (size_t)(decoder->at - record.bytes);
-    record.n_result_bytes = (size_t)(decoder->at - result_bytes);
+    record.n_result_bytes = (size_t)(decoder->at - log->results.bytes);
     *out_record = record;
     return KVP_OK;
 }

@@ -1,4 +1,4 @@
-/* oplog_replay: runs a log on a new cache. The comparison is complete by construction: the new run
+/* replay: runs a log on a new cache. The comparison is complete by construction: the new run
  * is recorded too, and each of its records must have the bytes that the log has.
  */
 #include "oplog/replay.h"

@@ -1,4 +1,4 @@
-/* oplog_replay: makes a log's calls one by one on a new cache, which is recorded. */
+/* replay: makes a log's calls one by one on a new cache, which is recorded. */
 #ifndef KVPI_OPLOG_REPLAY_H
 #define KVPI_OPLOG_REPLAY_H
 

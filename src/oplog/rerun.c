@@ -1,4 +1,4 @@
-/* oplog_rerun: a log with calls left out, made into a true log again by running it.
+/* rerun: a log with calls left out, made into a true log again by running it.
  *
  * Without some of its calls, the rest of a log gives other results: the records must be made anew.
  * And handles change: without the first open, the second one gets the first one's place. So each

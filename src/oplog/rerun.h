@@ -1,4 +1,4 @@
-/* oplog_rerun: makes some of a log's calls on a new cache, and records them as another log. */
+/* rerun: makes some of a log's calls on a new cache, and records them as another log. */
 #ifndef KVPI_OPLOG_RERUN_H
 #define KVPI_OPLOG_RERUN_H
 

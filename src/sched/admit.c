@@ -1,4 +1,4 @@
-/* sched_admit: who comes in, and what a step does with the rest of its token budget. Swapped
+/* admit: who comes in, and what a step does with the rest of its token budget. Swapped
  * requests, chunks of prompts under way, waiting requests; each in order of rank.
  *
  * Requests that come in are tried one after the other. Those that do not fit are noted in `tried`,
@@ -61,11 +61,11 @@ void kvpi_admit_chunks(kvp_sched *sched, uint32_t *budget)
  *
  * A request that lacked blocks is not tried again while it cannot fit. Since it was tried, blocks
  * may have become available, and its need may have shrunk: by a block for each unit that was
- * sealed, adopted or found twice, and for each copy that took effect; by any number when a sequence
- * was opened, forked or swapped in. With windows each of the former may shrink it by any number,
- * too: a hit wants only what the windows keep, and one unit may be all that it lacked. For each of
- * its rows two more for the block that the row ends in, whose source, or copy, may or may not be
- * counted.
+ * sealed, adopted, found twice or loaded, and for each copy that took effect; by any number when a
+ * sequence was opened, forked or swapped in. With windows each of the former may shrink it by any
+ * number, too: a hit wants only what the windows keep, and one unit may be all that it lacked. For
+ * each of its rows two more for the block that the row ends in, whose source, or copy, may or may
+ * not be counted.
  */
 
 /* How many copies have taken effect for certain: those that were in plans when the newest step was
@@ -90,7 +90,8 @@ static struct kvpi_try look(kvp_sched *sched)
         .missing = sched->missing,
         .available = stats.free_blocks + stats.cached_blocks,
         .opened = stats.opens + stats.forks + stats.swap_ins,
-        .sealed = stats.sealed_units + stats.adopted_blocks + stats.duplicate_blocks,
+        .sealed = stats.sealed_units + stats.adopted_blocks + stats.duplicate_blocks +
+                  stats.loaded_blocks,
         .copied = arrived_copies(sched, &stats),
         .promised = sched->promised_blocks,
     };

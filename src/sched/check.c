@@ -1,4 +1,4 @@
-/* sched_check: the audit of the scheduler's own state (Q1 to Q4 of sched.h). Needs no memory: what
+/* check: the audit of the scheduler's own state (Q1 to Q4 of sched.h). Needs no memory: what
  * is in a queue, a list or an array is counted there, and compared with what says that it is. */
 #include "sched/state.h"
 
@@ -250,6 +250,12 @@ static int check_sched_sums(struct sched_audit *audit)
         sched->n_catching_up != audit->n_catching_up ||
         sched->n_free_samples + audit->n_samples != sched->config.max_samples) {
         return sched_fail(audit, 0, "Q2 a sum is off");
+    }
+    const kvp_sched_stats *counts = &sched->stats;
+    const uint32_t n_loading = audit->n_by_queue[KVPI_QUEUE_LOADING];
+    if (n_loading > sched->config.max_loading ||
+        counts->held != counts->released + counts->expired + counts->dropped + n_loading) {
+        return sched_fail(audit, 0, "Q2 holds are miscounted");
     }
     if (sched->stats.submitted != sched->stats.ended + sched->stats.aborted + n_here) {
         return sched_fail(audit, 0, "Q2 a request was lost, or ended twice");

@@ -1,4 +1,4 @@
-/* sched_extend: room in the cache for what running sequences compute in this step.
+/* extend: room in the cache for what running sequences compute in this step.
  *
  * Nearly every step is one call for all that decode. When blocks are short, or a sequence catches
  * up (forked after a preemption, its generated tokens are not in the core yet), requests are served

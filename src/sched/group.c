@@ -1,4 +1,4 @@
-/* sched_group: the samples of a request. Forking them from the trunk, and beam search's reorder. */
+/* group: the samples of a request. Forking them from the trunk, and beam search's reorder. */
 #include "sched/state.h"
 
 kvp_status kvpi_group_fork(kvp_sched *sched, struct kvpi_request *request,

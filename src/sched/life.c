@@ -1,4 +1,4 @@
-/* sched_life: how requests move between queues, and samples between stages.
+/* life: how requests move between queues, and samples between stages.
  *
  *            open                 all computed, first token sampled
  *     NONE ---------> PREFILL -----------------------------------------> DECODE
@@ -298,6 +298,7 @@ void kvpi_life_forget(kvp_sched *sched, struct kvpi_request *request)
     const int is_paused = request->queue == KVPI_QUEUE_HALTED ||
                           request->queue == KVPI_QUEUE_STORED || request->queue == KVPI_QUEUE_IDLE;
     sched->n_paused -= is_paused ? 1u : 0u;
+    sched->stats.dropped += request->queue == KVPI_QUEUE_LOADING;
     kvpi_life_release(sched, request, KVPI_QUEUE_UNUSED);
     struct kvpi_sample *sample = kvpi_sched_first(sched, request);
     while (sample != NULL) {

@@ -1,4 +1,4 @@
-/* sched_open: the sequence of a request that is admitted.
+/* open: the sequence of a request that is admitted.
  *
  * Admission opens the first live sample's sequence, the trunk, up to its goal. The other samples
  * are forked from it when its prompt is computed; until then the blocks that they will need are

@@ -1,4 +1,4 @@
-/* sched_pages: the token arena. Pages of 64 tokens in chains, so that nothing is ever moved and no
+/* pages: the token arena. Pages of 64 tokens in chains, so that nothing is ever moved and no
  * room is lost between prompts of different lengths. Whoever appends has reserved before, so that
  * appending cannot fail. */
 #ifndef KVPI_SCHED_PAGES_H

@@ -1,4 +1,4 @@
-/* sched_queue: see the header. Insertion walks down to where the new weight is the heaviest, and
+/* queue: see the header. Insertion walks down to where the new weight is the heaviest, and
  * splits what is below in two by rank; removal merges the two below. Both walk links, not nodes, so
  * that no parent is kept and nothing recurses. */
 #include "sched/queue.h"

@@ -1,4 +1,4 @@
-/* sched_queue: requests in order of rank, (priority, arrival), smallest first.
+/* queue: requests in order of rank, (priority, arrival), smallest first.
  *
  * A queue is a treap over places 0..n-1 of an array whose elements begin with a struct kvpi_rank:
  * a search tree by rank and a heap by a mix of the arrival number. The mix gives the tree its

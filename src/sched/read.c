@@ -1,4 +1,4 @@
-/* sched_read: what callers may ask of a scheduler. Changes nothing. */
+/* read: what callers may ask of a scheduler. Changes nothing. */
 #include "sched/state.h"
 #include "base/sized.h"
 
@@ -6,6 +6,7 @@ static uint32_t state_of(const struct kvpi_request *request)
 {
     switch (request->queue) {
     case KVPI_QUEUE_WAITING: return KVP_REQUEST_WAITING;
+    case KVPI_QUEUE_LOADING: return KVP_REQUEST_LOADING;
     case KVPI_QUEUE_SWAPPED: return KVP_REQUEST_SWAPPED;
     case KVPI_QUEUE_HALTED:
     case KVPI_QUEUE_STORED:
@@ -24,6 +25,7 @@ static kvp_status request_info(const kvp_sched *sched, kvp_request handle,
     if (request == NULL) {
         return KVP_E_HANDLE;
     }
+    const int is_held = request->queue == KVPI_QUEUE_LOADING;
     *out_info = (kvp_request_info){
         .state = state_of(request),
         .holds_blocks = kvpi_life_holds(request) ? 1u : 0u,
@@ -36,9 +38,11 @@ static kvp_status request_info(const kvp_sched *sched, kvp_request handle,
         .passed_over = request->passed,
         .preemptions = request->preemptions,
         .swaps = request->swaps,
+        .flags = request->flags,
         .arrival = request->rank.arrival,
         .tag = request->prompt.tag,
         .ns = request->ns,
+        .load_deadline = is_held ? request->hold_deadline : request->load_deadline,
     };
     return KVP_OK;
 }
@@ -136,6 +140,7 @@ static kvp_status sched_stats(const kvp_sched *sched, kvp_sched_stats *out_stats
     out_stats->waiting_requests = queues[KVPI_QUEUE_WAITING].n;
     out_stats->running_requests = queues[KVPI_QUEUE_RUNNING].n + queues[KVPI_QUEUE_JOINING].n;
     out_stats->swapped_requests = queues[KVPI_QUEUE_SWAPPED].n;
+    out_stats->loading_requests = queues[KVPI_QUEUE_LOADING].n;
     out_stats->paused_requests = sched->n_paused;
     out_stats->running_seqs = sched->n_running;
     out_stats->swapped_seqs = (uint64_t)sched->n_swapped + sched->n_stored;

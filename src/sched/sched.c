@@ -7,10 +7,13 @@
 #include "base/sized.h"
 #include "base/why.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LINE = 64, MAX_REQUESTS = 1 << 20, MAX_STEP_TOKENS = 1 << 24 };
+
+static const uint32_t KNOWN_FLAGS = KVP_SUBMIT_BORROW | KVP_SUBMIT_NO_LOAD | KVP_SUBMIT_NO_STORE;
 
 /* ------------------------------------------------------------------------------ configuration */
 
@@ -54,6 +57,7 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "max_tries", c->max_tries, 1, c->max_requests) ||
            kvpi_why_range(why, "preempt", c->preempt, 0, KVP_PREEMPT_CHEAPER) ||
            kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, 1) ||
+           kvpi_why_range(why, "max_loading", c->max_loading, 0, c->max_requests) ||
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
                           (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX);
 }
@@ -125,6 +129,7 @@ static void lay_out(struct layout *layout, kvp_sched *sched, const kvp_sched_con
     sched->swapped_out = take_array(layout, running, sizeof(*sched->swapped_out));
     sched->swapped_in = take_array(layout, running, sizeof(*sched->swapped_in));
     sched->refused = take_array(layout, config->max_requests, sizeof(*sched->refused));
+    sched->expired = take_array(layout, config->max_loading, sizeof(*sched->expired));
     sched->ended = take_array(layout, running, sizeof(*sched->ended));
     sched->text = take_array(layout, cache->max_seq_tokens, sizeof(*sched->text));
     sched->newest = take_array(layout, running, sizeof(*sched->newest));
@@ -252,6 +257,24 @@ void kvp_sched_destroy(kvp_sched *sched)
     }
 }
 
+#if KVP_CHECK >= 1
+
+/* So far before the last generation no run of a test comes to it: places are not retired. */
+enum { LEFT = 1 << 20 };
+
+void kvpi_sched_start_at(kvp_sched *sched, uint64_t start)
+{
+    const uint32_t most = KVPI_LAST_GENERATION - LEFT;
+    assert(sched->arrivals == 0); /* nothing knows a number yet */
+    sched->arrivals = start;
+    sched->report.number = start;
+    for (uint32_t i = 0; i < sched->config.max_requests; i++) {
+        sched->requests[i].generation = start < most ? (uint32_t)start : most;
+    }
+}
+
+#endif
+
 /* ------------------------------------------------------------------------------------- submit */
 
 /* The longest prompt, and the longest sequence with the prompt that there is. Every group has a
@@ -300,8 +323,7 @@ static int submission_is_sound(const kvp_sched *sched, const kvp_submission *sub
            prompt->reserve_tokens == 0 && submission->n_samples <= sched->config.max_running &&
            (submission->n_samples < 2 ||
             (uint64_t)submission->n_samples * sched->n_groups <= sched->max_copies) &&
-           submission->max_new_tokens >= 1 &&
-           (submission->flags & ~(uint32_t)KVP_SUBMIT_BORROW) == 0;
+           submission->max_new_tokens >= 1 && (submission->flags & ~KNOWN_FLAGS) == 0;
 }
 
 /* What the cache says of the prompt itself; whether it has room for it now does not matter. */
@@ -357,6 +379,8 @@ static struct kvpi_request *add_request(kvp_sched *sched, const kvp_submission *
         .n_live = n_samples,
         .limit = submission->prompt->n_tokens + submission->max_new_tokens,
         .n_pages = n_pages,
+        .flags = submission->flags,
+        .load_deadline = submission->load_deadline,
         .cursor = kvpi_cursor_start(),
         .pages = kvpi_chain_empty(),
         .ns = submission->ns,
@@ -458,8 +482,10 @@ kvp_status kvp_sched_pause(kvp_sched *sched, kvp_request handle)
     if (request == NULL) {
         return KVP_E_HANDLE;
     }
+    sched->stats.dropped += request->queue == KVPI_QUEUE_LOADING;
     switch (request->queue) {
-    case KVPI_QUEUE_WAITING: kvpi_life_move(sched, request, KVPI_QUEUE_IDLE); break;
+    case KVPI_QUEUE_WAITING:
+    case KVPI_QUEUE_LOADING: kvpi_life_move(sched, request, KVPI_QUEUE_IDLE); break;
     case KVPI_QUEUE_SWAPPED: kvpi_life_move(sched, request, KVPI_QUEUE_STORED); break;
     case KVPI_QUEUE_RUNNING:
     case KVPI_QUEUE_JOINING: kvpi_life_leave(sched, request, KVPI_QUEUE_HALTED); break;

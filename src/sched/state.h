@@ -1,4 +1,4 @@
-/* sched_state: the scheduler's memory, and what its files share.
+/* state: the scheduler's memory, and what its files share.
  *
  *   requests [max_requests]   one per submitted request; links of the queue it is in
  *   samples  [max_samples]    one per sample of each; chained by `next`, in sample order
@@ -8,6 +8,7 @@
  * Queues (treaps, queue.c), every request is in exactly one, or in none (IDLE):
  *
  *   WAITING   holds nothing, wants to be admitted
+ *   LOADING   holds nothing, is kept from admission until its load is over (loading.c)
  *   SWAPPED   its sequences (or its trunk) are on the host, wants to come back
  *   RUNNING   holds sequences (or its trunk), is scheduled
  *   JOINING   holds sequences, will be RUNNING at the next step: resumed, or left out of this step
@@ -65,6 +66,7 @@ enum {
     KVPI_QUEUE_JOINING,
     KVPI_QUEUE_HALTED,
     KVPI_QUEUE_STORED,
+    KVPI_QUEUE_LOADING,
     KVPI_QUEUES,
     KVPI_QUEUE_IDLE = KVPI_QUEUES,
     KVPI_QUEUE_UNUSED /* the place holds no request */
@@ -120,6 +122,10 @@ struct kvpi_request {
     uint32_t swaps;
     uint32_t n_pages; /* reserved */
     uint32_t next_free;
+    uint32_t flags;         /* of the submission */
+    uint32_t is_examined;   /* 1: it was held, or passed by, since it last came to wait */
+    uint64_t load_deadline; /* of the submission; 0: none */
+    uint64_t hold_deadline; /* of a LOADING one */
     struct kvpi_try last_try;
     struct kvpi_cursor cursor; /* in `pages`: where the trunk's next chunk begins */
     struct kvpi_chain pages;   /* the prompt's, unless borrowed */
@@ -179,6 +185,7 @@ struct kvp_sched {
     kvp_request *swapped_out; /* [max_running] */
     kvp_request *swapped_in;  /* [max_running] */
     kvp_ended *refused;       /* [max_requests] in a step */
+    kvp_request *expired;     /* [max_loading] in a tick */
     kvp_ended *ended;         /* [max_running] in a finish */
     uint32_t n_ended;
 
@@ -280,7 +287,7 @@ static inline struct kvpi_sample *kvpi_sched_next(const kvp_sched *sched,
 }
 
 #if KVP_CHECK >= 1
-/* start.c, for tests: a scheduler that was just created goes on as if arrivals and steps had
+/* sched.c, for tests: a scheduler that was just created goes on as if arrivals and steps had
  * come to number `start`, and generations near it. */
 void kvpi_sched_start_at(kvp_sched *sched, uint64_t start);
 #endif

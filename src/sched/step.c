@@ -1,4 +1,4 @@
-/* sched_step: a step from its making to its end.
+/* step: a step from its making to its end.
  *
  * kvp_sched_step tells the order of a step; the files it calls have the parts. Finishing commits
  * everything in one call, then gives out the sampled tokens: first to prompts (whose items lie
@@ -43,6 +43,7 @@ static void end_report(kvp_sched *sched)
     report->swapped_out = sched->swapped_out;
     report->swapped_in = sched->swapped_in;
     report->ended = sched->refused;
+    report->n_loading = sched->queues[KVPI_QUEUE_LOADING].n;
     sched->is_out = sched->n_items > 0;
     sched->n_dead = 0;
     sched->n_strayed = 0;

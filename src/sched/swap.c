@@ -1,4 +1,4 @@
-/* sched_swap: requests to the host and back, with all their live samples in one call, so that what
+/* swap: requests to the host and back, with all their live samples in one call, so that what
  * they share stays one block.
  *
  * On the host a request keeps its sequences, and nothing is promised to the samples that its trunk

@@ -1,4 +1,4 @@
-/* sched_text: the tokens of a sample. Position p is the prompt's p-th token, the caller's or in
+/* text: the tokens of a sample. Position p is the prompt's p-th token, the caller's or in
  * pages, or the (p - prompt)-th that the sample generated. */
 #include "sched/state.h"
 

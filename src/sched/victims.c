@@ -1,4 +1,4 @@
-/* sched_victims: whose blocks are taken when there are none, and by which means.
+/* victims: whose blocks are taken when there are none, and by which means.
  *
  * Paused requests first, then the last in rank; never one before the request that needs the blocks,
  * and, unless by force, never one that would release nothing. A block is released with a request
@@ -81,6 +81,7 @@ void kvpi_victims_recompute(kvp_sched *sched, struct kvpi_request *victim)
     sched->preempted[sched->report.n_preempted++] = kvpi_sched_handle(sched, victim);
     kvpi_sched_count(&victim->preemptions);
     victim->last_try.missing = 0;
+    victim->is_examined = 0;
     kvpi_life_release(sched, victim, is_paused ? KVPI_QUEUE_IDLE : KVPI_QUEUE_WAITING);
 }
 

@@ -48,6 +48,8 @@ enum kvpi_counter {
     KVPI_COUNT_EXPIRED,
     KVPI_COUNT_RETIRED,
     KVPI_COUNT_AWAY_UNTIL,
+    KVPI_COUNT_GET_SUM_NS,
+    KVPI_COUNT_PUT_SUM_NS,
     KVPI_COUNT_ENDED,
     KVPI_COUNT_BAD,
     KVPI_COUNT_GET_NS = KVPI_COUNT_BAD + KVP_BAD_REASONS,
@@ -114,6 +116,9 @@ static inline int kvpi_ring_take(struct kvpi_ring *ring, uint32_t *out_item)
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
     return 1;
 }
+
+/* Put what the back end uses into the statistics. Nobody else is inside it. */
+void kvpi_worker_note(kvp_store *store);
 
 /* One round of the worker: begin what was accepted, end what is done. 1: something happened. */
 int kvpi_worker_round(kvp_store *store);

@@ -28,7 +28,7 @@ static kvp_status read_root(const char *text, struct kvpi_url *url, char *out_wh
     if (strcmp(url->scheme, "file") != 0 || !*url->path)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes, "url is \"%s\", expected \"file:PATH\"",
                         text);
-    static const char *const known[] = {"size", "quota", "max_age"};
+    static const char *const known[] = {"size", "quota", "max_age", "engine"};
     for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
         kvpi_url_option(url, known[i]);
     return kvpi_url_all_used(url, out_why, why_bytes);

@@ -6,6 +6,8 @@
 
 #include <kvpager/store.h>
 
+#include "base/sized.h"
+
 struct text {
     char *at;
     size_t capacity;
@@ -50,9 +52,19 @@ static void add_bad(struct text *text, const kvp_store_stats *stats)
     }
 }
 
-/* Bucket b counts what took less than 2^(b+10) ns. The sum is not known: none is given. */
+/* In seconds. */
+static void add_sum(struct text *text, const char *name, uint64_t ns)
+{
+    const uint64_t second = UINT64_C(1000000000);
+    add(text, "kvp_store_%s", name);
+    if (*text->labels)
+        add(text, "{%s}", text->labels);
+    add(text, " %" PRIu64 ".%09" PRIu64 "\n", ns / second, ns % second);
+}
+
+/* Bucket b counts what took less than 2^(b+10) ns. */
 static void add_histogram(struct text *text, const char *name, const char *help,
-                          const uint64_t counts[KVP_STORE_LATENCIES])
+                          const uint64_t counts[KVP_STORE_LATENCIES], uint64_t sum_ns)
 {
     char bucket[64];
     snprintf(bucket, sizeof bucket, "%s_bucket", name);
@@ -65,6 +77,8 @@ static void add_histogram(struct text *text, const char *name, const char *help,
             snprintf(label, sizeof label, "le=\"%.9g\"", (double)(UINT64_C(1) << (b + 10)) / 1e9);
         add_sample(text, bucket, label, n);
     }
+    snprintf(bucket, sizeof bucket, "%s_sum", name);
+    add_sum(text, bucket, sum_ns);
     snprintf(bucket, sizeof bucket, "%s_count", name);
     add_sample(text, bucket, "", n);
 }
@@ -99,12 +113,8 @@ static void add_results(struct text *text, const kvp_store_stats *stats)
     }
 }
 
-kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels, char *out_text,
-                                size_t capacity, size_t *out_bytes)
+static void write_text(struct text *text, const kvp_store_stats *stats)
 {
-    if (!stats || !out_text || capacity == 0)
-        return KVP_E_ARG;
-    struct text text = {.at = out_text, .capacity = capacity, .labels = labels ? labels : ""};
     const struct {
         const char *name;
         const char *help;
@@ -117,13 +127,27 @@ kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const char *labels
         {"queued", "Operations accepted and not ended.", stats->queued},
     };
     for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++) {
-        add_head(&text, gauges[i].name, "gauge", gauges[i].help);
-        add_sample(&text, gauges[i].name, "", gauges[i].value);
+        add_head(text, gauges[i].name, "gauge", gauges[i].help);
+        add_sample(text, gauges[i].name, "", gauges[i].value);
     }
-    add_results(&text, stats);
-    add_bad(&text, stats);
-    add_histogram(&text, "get_seconds", "Gets, from accepted to ended.", stats->get_ns);
-    add_histogram(&text, "put_seconds", "Puts, from accepted to ended.", stats->put_ns);
+    add_results(text, stats);
+    add_bad(text, stats);
+    add_histogram(text, "get_seconds", "Gets, from accepted to ended.", stats->get_ns,
+                  stats->get_sum_ns);
+    add_histogram(text, "put_seconds", "Puts, from accepted to ended.", stats->put_ns,
+                  stats->put_sum_ns);
+}
+
+kvp_status kvp_store_stats_text_sized(const kvp_store_stats *stats, size_t stats_size,
+                                      const char *labels, char *out_text, size_t capacity,
+                                      size_t *out_bytes)
+{
+    if (!stats || kvpi_sized_bad(stats, stats_size) || !out_text || capacity == 0)
+        return KVP_E_ARG;
+    kvp_store_stats full = {0};
+    kvpi_sized_give(&full, sizeof full, stats, stats_size);
+    struct text text = {.at = out_text, .capacity = capacity, .labels = labels ? labels : ""};
+    write_text(&text, &full);
     if (out_bytes)
         *out_bytes = text.n;
     return text.n < capacity ? KVP_OK : KVP_E_TOO_SMALL;

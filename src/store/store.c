@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sized.h"
 #include "store/front.h"
 #include "store/load/load.h"
 
@@ -177,6 +178,8 @@ static kvp_status make_store(kvp_store *store, const kvp_store_config *config, s
     if (status != KVP_OK)
         return kvpi_why(status, out_why, why_bytes, "%s", kvp_status_text(status));
     status = open_backend(store, url, out_why, why_bytes);
+    if (status == KVP_OK)
+        kvpi_worker_note(store);
     if (status == KVP_OK && config->threads > 0 &&
         pthread_create(&store->thread, NULL, kvpi_worker_run, store) != 0)
         status = kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
@@ -449,9 +452,10 @@ static uint64_t get(const kvp_store *store, unsigned counter)
     return atomic_load_explicit(&store->counters[counter], memory_order_relaxed);
 }
 
-kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats)
+kvp_status kvp_store_stats_get_sized(const kvp_store *store, kvp_store_stats *out_stats,
+                                     size_t stats_size)
 {
-    if (!store || !out_stats)
+    if (!store || !out_stats || kvpi_sized_bad(out_stats, stats_size))
         return KVP_E_ARG;
     const uint64_t ended = get(store, KVPI_COUNT_ENDED);
     const uint64_t until = get(store, KVPI_COUNT_AWAY_UNTIL);
@@ -480,6 +484,8 @@ kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stat
         .retired = get(store, KVPI_COUNT_RETIRED),
         .read_bytes = get(store, KVPI_COUNT_READ_BYTES),
         .written_bytes = get(store, KVPI_COUNT_WRITTEN_BYTES),
+        .get_sum_ns = get(store, KVPI_COUNT_GET_SUM_NS),
+        .put_sum_ns = get(store, KVPI_COUNT_PUT_SUM_NS),
     };
     for (unsigned i = 0; i < KVP_BAD_REASONS; i++)
         stats.bad[i] = get(store, KVPI_COUNT_BAD + i);
@@ -487,6 +493,6 @@ kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stat
         stats.get_ns[i] = get(store, KVPI_COUNT_GET_NS + i);
         stats.put_ns[i] = get(store, KVPI_COUNT_PUT_NS + i);
     }
-    *out_stats = stats;
+    kvpi_sized_give(out_stats, stats_size, &stats, sizeof stats);
     return KVP_OK;
 }

@@ -114,9 +114,11 @@ static void hand_over(kvp_store *store, struct kvpi_store_op *op, uint32_t resul
     if (op->kind == KVP_STORE_PUT) {
         count_put(store, op);
         count(store, KVPI_COUNT_PUT_NS + bucket_of(took), 1);
+        count(store, KVPI_COUNT_PUT_SUM_NS, took);
     } else if (op->kind == KVP_STORE_GET) {
         count_get(store, op);
         count(store, KVPI_COUNT_GET_NS + bucket_of(took), 1);
+        count(store, KVPI_COUNT_GET_SUM_NS, took);
     }
     count(store, KVPI_COUNT_FAILED, result == KVP_STORE_FAILED);
     count(store, KVPI_COUNT_AWAY, result == KVP_STORE_AWAY);
@@ -233,7 +235,7 @@ static void finish(kvp_store *store, struct kvpi_store_op *op)
     hand_over(store, op, store->backend->end(store->self, op, result));
 }
 
-static void note_usage(kvp_store *store)
+void kvpi_worker_note(kvp_store *store)
 {
     struct kvpi_backend_usage usage;
     store->backend->usage(store->self, &usage);
@@ -265,7 +267,7 @@ static void tell(kvp_store *store)
     const uint32_t ended = atomic_load_explicit(&store->ended.tail, memory_order_relaxed);
     if (ended == store->told)
         return;
-    note_usage(store);
+    kvpi_worker_note(store);
     kvpi_wake_raise(&store->signal);
     store->told = ended;
 }

@@ -2,6 +2,7 @@
  *
  *   trace --(mrc/refs.c)--> block references --(mrc/lru.c)------> the curve
  *                                           --(mrc/policies.c)--> FIFO, optimum, at some sizes
+ *                                           --(mrc/tiers.c)-----> host and store, at some sizes
  *
  * The options are in mrc/args.c, what is printed in mrc/report*.c. Here: which sizes are shown.
  */
@@ -17,6 +18,7 @@
 #include "tool/mrc/policies.h"
 #include "tool/mrc/refs.h"
 #include "tool/mrc/report.h"
+#include "tool/mrc/rows.h"
 #include "tool/report/page.h"
 #include "tool/progress.h"
 #include "tool/replay/replay.h"
@@ -120,8 +122,8 @@ static void add_device(mrc_command *command)
 static int take_sizes(mrc_command *command)
 {
     uint64_t block_bytes = command->report.token_bytes * command->refs.block_tokens;
-    for (size_t i = 0; i < command->options.n_sizes; i++) {
-        const kvpi_mrc_size *size = &command->options.sizes[i];
+    for (size_t i = 0; i < command->options.sizes.n; i++) {
+        const kvpi_mrc_size *size = &command->options.sizes.of[i];
         uint64_t blocks = size->is_bytes ? size->number / block_bytes : size->number;
         if (blocks < command->curve.min_blocks || blocks > KVPI_REPLAY_MAX_BLOCKS) {
             kvpi_args_wrong(&command->args,
@@ -224,12 +226,14 @@ static int make_report(mrc_command *command)
     int status = check_bytes(command);
     describe(command);
     add_device(command);
-    if (status == TOOL_OK && command->options.n_sizes > 0)
+    if (status == TOOL_OK && command->options.sizes.n > 0)
         status = take_sizes(command);
     else if (status == TOOL_OK)
         choose_sizes(command);
     if (status == TOOL_OK)
         status = fill_points(command);
+    if (status == TOOL_OK)
+        status = kvpi_mrc_rows_make(&command->args, &command->options, &command->report);
     if (status != TOOL_OK)
         return status;
     find_shares(command);
@@ -270,6 +274,7 @@ int cmd_mrc(int argc, char **argv)
     }
     int status = run(&command);
     json_decref(command.figures);
+    free(command.report.tiers);
     kvpi_mrc_lru_free(&command.curve);
     kvpi_mrc_refs_free(&command.refs);
     kvpi_requests_free(command.requests);

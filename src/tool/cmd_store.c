@@ -169,11 +169,11 @@ static int set_url(const kvpi_args *args, const char *text, kvpi_store_args *out
     if (out->url != NULL)
         return kvpi_args_wrong(args, "one store only");
     const char *scheme = strncmp(text, "file:", 5) == 0 ? "" : "file:";
-    out->url = malloc(strlen(scheme) + strlen(text) + 1);
+    const size_t n_bytes = strlen(scheme) + strlen(text) + 1;
+    out->url = malloc(n_bytes);
     if (out->url == NULL)
         return kvpi_args_wrong(args, "out of memory");
-    strcpy(out->url, scheme);
-    strcat(out->url, text);
+    snprintf(out->url, n_bytes, "%s%s", scheme, text);
     out->path = text;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* transfer_bytes: the messages of a transfer, written and read. No state, no memory of its own.
+/* bytes: the messages of a transfer, written and read. No state, no memory of its own.
  *
  * Readers take any bytes. A number is compared with what it may be before it is used; where a
  * meaning has one form, another form is damage. */

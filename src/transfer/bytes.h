@@ -1,4 +1,4 @@
-/* transfer_bytes: the messages of a transfer. docs/TRANSFER.md is the description that both sides
+/* bytes: the messages of a transfer. docs/TRANSFER.md is the description that both sides
  * follow.
  *
  * Every message begins with a head of 48 bytes with its own checksum. The head has the checksum of

@@ -1,4 +1,4 @@
-/* transfer_receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
+/* receive: the side that has room. Messages in, KV into reserved slots, nothing committed.
  *
  *   cells of a transfer [L, H]:  next        position that must come next in this layer and head
  *                                link, part  who began it, in which attempt: alone may go on

@@ -1,4 +1,4 @@
-/* transfer_rows: gathers what a message carries, and scatters what came.
+/* rows: gathers what a message carries, and scatters what came.
  *
  *   message   K [n_tokens, heads, D]  V [n_tokens, heads, Dv]  scales of K [heads]  of V [heads]
  *

@@ -1,4 +1,4 @@
-/* transfer_rows: the bytes of some tokens of one layer, out of a memory and into it. */
+/* rows: the bytes of some tokens of one layer, out of a memory and into it. */
 #ifndef KVPI_TRANSFER_ROWS_H
 #define KVPI_TRANSFER_ROWS_H
 

@@ -1,4 +1,4 @@
-/* transfer_send: the side that computes. KV out of slots that are ready, into messages.
+/* send: the side that computes. KV out of slots that are ready, into messages.
  *
  *   layers of a transfer [L]:  sent    tokens before it were sent
  *                              ready   tokens before it are written

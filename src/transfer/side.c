@@ -1,4 +1,4 @@
-/* transfer_side: links and shapes, as a sender and a receiver both need them. */
+/* side: links and shapes, as a sender and a receiver both need them. */
 #include "transfer/side.h"
 #include "base/sized.h"
 

@@ -1,4 +1,4 @@
-/* transfer_side: what a sender and a receiver have in common. Links, their own shape, ids.
+/* side: what a sender and a receiver have in common. Links, their own shape, ids.
  *
  * An id is generation << 32 | place + 1: one that was closed is never taken for the next one in its
  * place. A place that has come to its last generation is retired when it is closed. */

@@ -1,4 +1,4 @@
-/* wire_bytes: the bytes of a message, one number at a time. docs/WIRE.md is the description that
+/* bytes: the bytes of a message, one number at a time. docs/WIRE.md is the description that
  * writer and reader follow.
  *
  * The writer counts on when its buffer is full, so that one pass tells the size that is needed. The

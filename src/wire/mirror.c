@@ -1,4 +1,4 @@
-/* wire_mirror: the worker's side. A message is read twice, by the same code: first to see that it
+/* mirror: the worker's side. A message is read twice, by the same code: first to see that it
  * is right to its end and fits what is there, then to apply it. The first reading writes nothing.
  *
  * M1  Nothing is believed: every number is compared with what it may be before it is used, so that

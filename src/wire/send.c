@@ -1,4 +1,4 @@
-/* wire_send: the sender. What the cache says, less what the workers have, is the message.
+/* send: the sender. What the cache says, less what the workers have, is the message.
  *
  * A message is made in three steps, so that a failure leaves everything as it was:
  *   prepare   read each named sequence from the cache and find what kind of entry it needs

@@ -1,4 +1,4 @@
-/* wire_send: the sender's memory, and the step that it makes a message of. send.c finds out
+/* send: the sender's memory, and the step that it makes a message of. send.c finds out
  * what has to be said, write.c writes it.
  */
 #ifndef KVPI_WIRE_SEND_H

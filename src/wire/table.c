@@ -1,4 +1,4 @@
-/* wire_table: the table that sender and mirror have in common, their sizes, and the checksum.
+/* table: the table that sender and mirror have in common, their sizes, and the checksum.
  *
  *   seqs     [max_seqs]                             counts of each worker id
  *   rows     [max_seqs, n_groups, max_row_blocks]   a row has its place for good: none ever moves

@@ -1,4 +1,4 @@
-/* wire_table: what a worker knows of its sequences. The mirror's state, and the sender's memory of
+/* table: what a worker knows of its sequences. The mirror's state, and the sender's memory of
  * it: both sides have the same, so that differences mean the same.
  */
 #ifndef KVPI_WIRE_TABLE_H

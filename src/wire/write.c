@@ -1,4 +1,4 @@
-/* wire_write: the bytes of a message's body; docs/WIRE.md is the description that writer and reader
+/* write: the bytes of a message's body; docs/WIRE.md is the description that writer and reader
  * follow. What is written is what send.c has prepared; here nothing is decided but the form.
  *
  * Every list may be written into a buffer that is too small: then it is counted.

@@ -1,6 +1,6 @@
 #include "sched_world.h"
 
-#include "start.h"
+#include "start_sched.h"
 
 #include <string.h>
 

@@ -3,7 +3,6 @@
 
 #include "core/cache/state.h"
 #include "core/calls/start.h"
-#include "sched/state.h"
 
 static uint64_t number; /* the program's */
 
@@ -27,13 +26,6 @@ void start_cache(kvp_cache *cache)
     }
 }
 
-void start_sched(kvp_sched *sched)
-{
-    if (number != 0) {
-        kvpi_sched_start_at(sched, number);
-    }
-}
-
 #else
 
 int start_at(uint64_t start)
@@ -44,11 +36,6 @@ int start_at(uint64_t start)
 void start_cache(kvp_cache *cache)
 {
     (void)cache;
-}
-
-void start_sched(kvp_sched *sched)
-{
-    (void)sched;
 }
 
 #endif

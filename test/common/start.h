@@ -11,14 +11,12 @@
 #define TEST_START_H
 
 #include <kvpager/kvpager.h>
-#include <kvpager/sched.h>
 
 /* From now on counters start near this number; 0: as they do. 0 when the library has no hooks. */
 int start_at(uint64_t start);
 uint64_t start_number(void);
 
-/* Just after creation. */
+/* Just after creation; start_sched.h is for a scheduler. */
 void start_cache(kvp_cache *cache);
-void start_sched(kvp_sched *sched);
 
 #endif

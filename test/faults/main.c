@@ -11,9 +11,9 @@
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
-#include "faults.h"
-
 #include "core/cache/state.h"
+
+#include "faults.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -54,7 +54,7 @@ echo "ok: KVP_UCX=OFF on a configured tree"
 
 # A cross build with a compiler that happens to be the machine's own.
 works cross -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=riscv64
-for target in kvpager_ucx kvpager_tool kvpager_trace; do
+for target in kvpager_ucx kvpager_store kvpager_tool kvpager_trace; do
     ! has_target cross $target || fail "a cross build has $target"
 done
 if grep -E '^(KVP_(UCX_LIB|JANSSON|XXHASH)|pkgcfg_lib_).*=(/usr|.*-l)' "$work/cross/CMakeCache.txt"; then

@@ -32,14 +32,14 @@ import time
 
 # What has to be built for a test.
 TARGETS = [(r"unit_(.*)", r"test_\1"),
-           (r"((?:store|redis)_.*)", r"test_\1"),
+           (r"((?:store|redis)_.*|spill.*)", r"test_\1"),
            (r"tools_store", "kvpager_tool test_store_operate"),
            (r"fuzz_corpus_(.*)", r"fuzz_\1"),
            (r"tools_readers", "kvpager_tool test_snapshot test_inspect"),
            (r"tools_.*", "kvpager_tool"),
            (r"transfer_.*", "kvp_two_processes"),
            (r"(model|sched_model|shadow|gauntlet)(_.*)?", r"kvp_\1"),
-           (r"python", "kvpager_static")]
+           (r"python", "kvpager_tool")]  # with libcrypto, kvpager_store_static too
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))

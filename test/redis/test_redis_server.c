@@ -323,7 +323,7 @@ static void a_wrong_password_is_said(void **state)
     assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
                      KVP_E_IO);
     assert_non_null(strstr(why, "NOAUTH"));
-    /* The rights that docs/STORES.md names are enough. */
+    /* The rights that docs/REDIS.md names are enough. */
     snprintf(url, sizeof url, "redis://kv:right%%40%%3A%%2f@127.0.0.1:%d", own.port);
     store = open_store(&config);
     assert_int_equal(put(store, &records[0]), KVP_STORE_OK);

@@ -87,6 +87,7 @@ void oracle_drop_sequences(request *r)
     r->promised = 0;
     r->where = NOWHERE;
     r->takes_part = 0;
+    r->may_load = !r->never_loads; /* what it had may have gone to a store */
 }
 
 kvp_ended oracle_refusal(oracle *o, request *r, kvp_status status)
@@ -186,6 +187,9 @@ static void fill_in(oracle *o, request *r, const kvp_submission *submission)
     r->n_pages = (is_borrowed ? 0 : ceil_div(r->prompt, KVP_SCHED_PAGE_TOKENS)) +
                  r->n_samples * ceil_div(r->max_new, KVP_SCHED_PAGE_TOKENS);
     r->arrival = o->arrivals + 1;
+    r->never_loads = (submission->flags & KVP_SUBMIT_NO_LOAD) != 0;
+    r->may_load = !r->never_loads;
+    r->load_deadline = submission->load_deadline;
     for (uint32_t i = 0; i < r->n_samples && i < MAX_SAMPLES; i++) {
         r->samples[i].n = r->prompt;
         memcpy(r->samples[i].text, prompt->tokens, r->prompt * sizeof(int32_t));
@@ -227,6 +231,8 @@ kvp_status oracle_submit(oracle *o, const kvp_submission *submission, kvp_sched_
 void oracle_abort(oracle *o, request *r)
 {
     o->met[MET_ABORTED_SWAPPED] += r->where == ON_HOST;
+    o->met[MET_ABORTED_HELD] += r->is_held != 0;
+    o->n_dropped += r->is_held != 0;
     r->is_here = 0;
     for (uint32_t i = 0; o->is_out && i < o->plan.n_items; i++) {
         if (o->plan.items[i].request == (uint32_t)(r - o->requests))
@@ -236,11 +242,13 @@ void oracle_abort(oracle *o, request *r)
 
 void oracle_pause(oracle *o, request *r)
 {
+    o->met[MET_PAUSED_HELD] += r->is_held != 0;
+    o->n_dropped += r->is_held != 0;
+    r->is_held = 0;
     r->is_paused = 1;
     r->takes_part = 0;
     for (uint32_t i = 0; i < r->n_samples; i++)
         r->samples[i].under_way = 0;
-    (void)o;
 }
 
 void oracle_resume(oracle *o, request *r)

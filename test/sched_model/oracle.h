@@ -36,7 +36,12 @@ typedef struct request {
     uint32_t max_new;
     uint32_t n_samples;
     uint32_t n_pages;
-    uint32_t flags; /* of the prompt */
+    uint32_t flags;       /* of the prompt */
+    uint32_t may_load;    /* nobody has decided yet whether it is held, and it may be */
+    uint32_t never_loads; /* it was submitted so */
+    uint64_t load_deadline;
+    int is_held;
+    uint64_t held_until;
     sample samples[MAX_SAMPLES];
     int where;
     int is_paused;
@@ -71,6 +76,7 @@ typedef struct step_plan {
     uint32_t n_admitted, n_preempted, n_swapped_out, n_swapped_in, n_ended, n_left_out;
     uint32_t waited[KVP_WAIT_REASONS];
     uint32_t waited_swapped[KVP_WAIT_REASONS];
+    uint32_t n_loading;
 } step_plan;
 
 /* Situations that a long run must have met, and a very long one. */
@@ -82,7 +88,8 @@ typedef struct step_plan {
     X(TRIES_REACHED) X(SWAPPED_PASSED) X(PLACES_SHORT) X(CACHE_SEQS_SHORT) X(GROUP_SWAPPED) \
     X(REORDERED) X(REORDERED_AFTER_SWAP) X(REORDERED_WITH_ENDED) X(FAILED) X(RESUMED_SWAPPED) \
     X(ABORTED_SWAPPED) X(TOO_LONG) X(NEVER) X(ARENA_FULL) X(REQUESTS_FULL) X(WAIT_TOKENS) \
-    X(SWAPPED_WAIT_SEQS)
+    X(SWAPPED_WAIT_SEQS) X(HELD) X(HELD_FULL) X(RELEASED) X(EXPIRED) X(EXPIRED_EARLY) X(ALL_HELD) \
+    X(HELD_AGAIN) X(ABORTED_HELD) X(PAUSED_HELD) X(HELD_PASSED) X(SKIPPED) X(LOADED)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
     X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN)
@@ -108,6 +115,7 @@ typedef struct oracle {
     int is_out;
     step_plan plan;
     uint64_t n_preempted, n_swapped_out, n_swapped_ahead, n_swapped_in, lost_tokens;
+    uint64_t n_held, n_released, n_expired, n_dropped, n_skipped;
     uint64_t met[N_SITUATIONS];
 } oracle;
 
@@ -123,6 +131,11 @@ void oracle_step(oracle *o, kvp_cache *copy);
 void oracle_finish(oracle *o, const int32_t *tokens, const uint8_t *ended, kvp_ended *out_ended,
                    uint32_t *out_n_ended);
 void oracle_fail(oracle *o, const kvp_cache *cache);
+uint32_t oracle_loadable(oracle *o, uint32_t n_first, kvp_request *out);
+kvp_status oracle_hold(oracle *o, request *r, uint64_t deadline);
+kvp_status oracle_skip_load(oracle *o, request *r);
+kvp_status oracle_release(oracle *o, request *r);
+void oracle_tick(oracle *o, uint64_t now, kvp_request *out, kvp_sched_expired *out_expired);
 kvp_status oracle_reorder(oracle *o, request *r, const uint32_t *parents, const int32_t *tokens);
 
 /* oracle.c, for oracle_step.c */

@@ -74,7 +74,12 @@ static int is_swapped(const request *r)
 
 static int is_waiting(const request *r)
 {
-    return r->where == NOWHERE && !r->is_paused;
+    return r->where == NOWHERE && !r->is_paused && !r->is_held;
+}
+
+static int is_held(const request *r)
+{
+    return r->is_held;
 }
 
 static uint32_t gather(const request *r, kvp_seq *seqs)
@@ -711,6 +716,8 @@ static void let_waiting_in(oracle *o, struct tried *tried, int is_tight, uint32_
         } else if (tried->nobody_more) {
             o->plan.waited[KVP_WAIT_ORDER]++;
         } else if (let_in(o, r, tried, o->plan.waited)) {
+            const request *held = next_in_rank(o, NULL, is_held);
+            o->met[MET_HELD_PASSED] += held != NULL && oracle_before(held, r);
             o->plan.admitted[o->plan.n_admitted++] = r->handle;
             add_chunk(o, r, trunk_of(r), &budget);
         }
@@ -739,5 +746,9 @@ void oracle_step(oracle *o, kvp_cache *copy)
     uint32_t budget = o->config.step_tokens - o->plan.n_items;
     add_chunks(o, &budget);
     let_waiting_in(o, &tried, is_tight || o->plan.n_left_out > 0, budget);
+    for (const request *r = next_in_rank(o, NULL, is_held); r != NULL;
+         r = next_in_rank(o, r, is_held))
+        o->plan.n_loading++;
+    o->met[MET_ALL_HELD] += o->plan.n_items == 0 && o->plan.n_loading > 0;
     o->is_out = o->plan.n_items > 0;
 }

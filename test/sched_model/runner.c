@@ -3,60 +3,25 @@
  *   kvp_sched_model [--seed N] [--calls N | --seconds S] [--config I] [--start-at N] [--verbose]
  *
  * Configurations are drawn, each goes through a few hundred calls: submit, step, finish, fail,
- * abort, pause, resume, reorder, flush, sequences and overlapped steps of the caller's own.
+ * abort, pause, resume, reorder, hold, release, tick, loads, flush, sequences and overlapped steps
+ * of the caller's own.
  * Compared are every field of every result, everything that can be asked of every request, and the
  * lengths and tiers of their sequences; KV is checked on a memory of sums (sched_memory.h). At the
  * end of a configuration whatever is left must finish. A run of 200,000 calls or more (of 3,000,000
  * for the rare ones) fails also when a situation of oracle.h was never met.
  *
  * Exit status: 0 all equal; 1 a difference, or a situation that was never met; 2 wrong usage. */
-#include "oracle.h"
+#include "runner.h"
 
-#include "sched_memory.h"
-#include "start.h"
+#include "start_sched.h"
 
-#include <inttypes.h>
 #include <kvpager/steps.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum {
-    CALLS_OF_A_CONFIG = 400,
-    LONG_RUN = 200000,
-    VERY_LONG_RUN = 3000000,
-    MAX_COPIES = 512,
-    DRAIN_STEPS = 20000,
-    N_OWN = 2
-};
-
-struct run {
-    uint64_t seed;
-    uint64_t config_index;
-    uint64_t n_calls; /* of this configuration */
-    uint64_t random;
-    kvp_config cache_config;
-    kvp_sched_config config;
-    size_t arena_bytes;
-    void *arena;
-    void *copy;
-    kvp_cache *cache;
-    kvp_sched *sched;
-    kvp_ns ns;
-    oracle o;
-    sched_memory memory;
-    int is_out;
-    kvp_step step;
-    kvp_copy copies[MAX_COPIES];
-    uint32_t n_copies;
-    uint64_t number; /* of the overlapped step */
-    kvp_seq own[N_OWN];
-    uint64_t own_step;
-    uint64_t n_submitted;
-    uint64_t n_refused;
-    int is_beam[MAX_REQUESTS];
-};
+enum { CALLS_OF_A_CONFIG = 400, LONG_RUN = 200000, VERY_LONG_RUN = 3000000, DRAIN_STEPS = 20000 };
 
 static uint64_t next_random(uint64_t *state)
 {
@@ -67,25 +32,19 @@ static uint64_t next_random(uint64_t *state)
     return x ^ (x >> 31);
 }
 
-static uint32_t draw(struct run *run, uint32_t below)
+uint32_t draw(struct run *run, uint32_t below)
 {
     return (uint32_t)(next_random(&run->random) % below);
 }
 
-static void fail(const struct run *run, int line, const char *what)
+void fail(const struct run *run, const char *file, int line, const char *what)
 {
     fprintf(stderr,
-            "kvp_sched_model: line %d: %s\n  --seed %" PRIu64 " --config %" PRIu64 ", call %" PRIu64
-            ", step %" PRIu64 "\n",
-            line, what, run->seed, run->config_index, run->n_calls, run->step.number);
+            "kvp_sched_model: %s, line %d: %s\n  --seed %" PRIu64 " --config %" PRIu64
+            ", call %" PRIu64 ", step %" PRIu64 "\n",
+            file, line, what, run->seed, run->config_index, run->n_calls, run->step.number);
     exit(1);
 }
-
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            fail(run, __LINE__, #condition);                                                       \
-    } while (0)
 
 /* ------------------------------------------------------------------------------- configuration */
 
@@ -119,6 +78,7 @@ static void draw_cache_config(struct run *run)
     config->keep_evicted = draw(run, 2);
     config->steps = draw(run, 2);
     config->max_steps_out = 8;
+    config->max_loads = config->host_blocks > 0 ? draw(run, 2) * N_LOADS : 0;
     if (draw(run, 3) == 0)
         draw_groups(run, config);
 }
@@ -138,6 +98,7 @@ static void draw_config(struct run *run)
     config->arena_tokens = draw(run, 4) == 0 ? 640 : 8192;
     config->preempt = draw(run, 3);
     config->swap_ahead = draw(run, 2);
+    config->max_loading = draw(run, 3) * draw(run, 3);
     config->swap_cost = draw(run, 4);
     config->swap_block_cost = draw(run, 6);
     config->recompute_cost = draw(run, 3);
@@ -178,8 +139,8 @@ static void end(struct run *run)
 
 static uint32_t state_of(const request *r)
 {
-    if (r->is_paused)
-        return KVP_REQUEST_PAUSED;
+    if (r->is_paused || r->is_held)
+        return r->is_held ? KVP_REQUEST_LOADING : KVP_REQUEST_PAUSED;
     return r->where == NOWHERE   ? KVP_REQUEST_WAITING
            : r->where == ON_HOST ? KVP_REQUEST_SWAPPED
                                  : KVP_REQUEST_RUNNING;
@@ -221,6 +182,8 @@ static void compare_requests(struct run *run)
         REQUIRE(info.preemptions == r->preemptions);
         REQUIRE(info.swaps == r->swaps);
         REQUIRE(info.arrival == r->arrival);
+        REQUIRE(info.load_deadline == (r->is_held ? r->held_until : r->load_deadline));
+        REQUIRE(info.flags == (r->never_loads ? KVP_SUBMIT_NO_LOAD : 0u));
         for (uint32_t j = 0; j < r->n_samples; j++)
             compare_sample(run, r, j);
     }
@@ -230,7 +193,7 @@ static void compare_stats(struct run *run)
 {
     const oracle *o = &run->o;
     kvp_sched_stats stats;
-    uint64_t n_by_state[4] = {0};
+    uint64_t n_by_state[5] = {0};
     uint64_t n_here = 0;
     uint64_t promised = 0;
     uint64_t n_seqs[3] = {0};
@@ -248,6 +211,10 @@ static void compare_stats(struct run *run)
     REQUIRE(stats.running_requests == n_by_state[KVP_REQUEST_RUNNING]);
     REQUIRE(stats.swapped_requests == n_by_state[KVP_REQUEST_SWAPPED]);
     REQUIRE(stats.paused_requests == n_by_state[KVP_REQUEST_PAUSED]);
+    REQUIRE(stats.loading_requests == n_by_state[KVP_REQUEST_LOADING]);
+    REQUIRE(stats.held == o->n_held && stats.released == o->n_released);
+    REQUIRE(stats.expired == o->n_expired && stats.dropped == o->n_dropped);
+    REQUIRE(stats.skipped == o->n_skipped);
     REQUIRE(stats.running_seqs == n_seqs[ON_DEVICE] && stats.swapped_seqs == n_seqs[ON_HOST]);
     REQUIRE(stats.promised_blocks == promised);
     REQUIRE(stats.submitted == stats.ended + stats.aborted + n_here);
@@ -267,6 +234,7 @@ static void compare_lists(struct run *run)
     REQUIRE(step->n_swapped_out == plan->n_swapped_out);
     REQUIRE(step->n_swapped_in == plan->n_swapped_in);
     REQUIRE(step->n_left_out == plan->n_left_out);
+    REQUIRE(step->n_loading == plan->n_loading);
     REQUIRE(step->n_ended == plan->n_ended);
     const size_t size = sizeof(kvp_request);
     REQUIRE(memcmp(step->admitted, plan->admitted, step->n_admitted * size) == 0);
@@ -364,7 +332,7 @@ static void compare(struct run *run)
     kvp_violation violation;
     if (kvp_check(run->cache, 3, &violation) != KVP_OK ||
         kvp_sched_check(run->sched, &violation) != KVP_OK)
-        fail(run, __LINE__, violation.detail);
+        fail(run, __FILE__, __LINE__, violation.detail);
     compare_requests(run);
     compare_stats(run);
 }
@@ -403,7 +371,9 @@ static void submit(struct run *run)
         .ns = run->ns,
         .priority = draw(run, 4) == 0 ? (int32_t)draw(run, 3) - 1 : 0,
         .n_samples = draw(run, 5) < 2 ? 1 + draw(run, most_samples) : 1,
-        .max_new_tokens = draw_length(run, MAX_NEW)};
+        .max_new_tokens = draw_length(run, MAX_NEW),
+        .flags = draw(run, 8) == 0 ? KVP_SUBMIT_NO_LOAD : 0,
+        .load_deadline = draw(run, 4) == 0 ? run->now + draw(run, 12) : 0};
     kvp_sched_limit limit = {0, 0};
     kvp_sched_limit expected = {0, 0};
     kvp_request handle;
@@ -468,6 +438,7 @@ static void run_work(struct run *run)
 {
     const step_plan *plan = &run->o.plan;
     REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
+    loading_plan_has_run(run);
     for (int is_reading = 0; is_reading < 2; is_reading++) {
         for (uint32_t i = 0; i < run->step.n_seqs; i++) {
             const kvp_step_seq *item = &run->step.seqs[i];
@@ -599,6 +570,7 @@ static void fail_step(struct run *run)
         REQUIRE(kvp_step_failed(run->cache, run->number, NULL, 0, NULL) == KVP_OK);
     } else {
         REQUIRE(sched_memory_copy(&run->memory, run->copies, run->n_copies));
+        loading_plan_has_run(run);
     }
     oracle_fail(&run->o, run->cache);
     REQUIRE(kvp_sched_fail(run->sched) == KVP_OK);
@@ -652,6 +624,7 @@ static void renew_or_flush(struct run *run)
     if (draw(run, 4)) {
         REQUIRE(kvp_ns_flush(run->cache, run->ns) == KVP_OK);
     } else {
+        loading_cancel_all(run);
         REQUIRE(kvp_ns_close(run->cache, run->ns) == KVP_OK);
         REQUIRE(kvp_ns_open(run->cache, "a", 1, &run->ns) == KVP_OK);
     }
@@ -674,7 +647,7 @@ static void call_request(struct run *run, request *r)
 
 static void call_anything(struct run *run)
 {
-    const uint32_t call = draw(run, 256);
+    const uint32_t call = draw(run, 288);
     if (call < 4)
         make_step(run); /* also when one is out */
     else if (call < 8)
@@ -691,8 +664,10 @@ static void call_anything(struct run *run)
         use_own(run);
     else if (call < 232)
         step_own(run);
-    else
+    else if (call < 256)
         call_request(run, &run->o.requests[draw(run, MAX_REQUESTS)]);
+    else
+        loading_call(run);
     compare(run);
     run->n_calls++;
 }
@@ -710,6 +685,7 @@ static void drain(struct run *run)
         if (run->o.requests[i].is_here)
             resume_request(run, &run->o.requests[i]);
     }
+    loading_release_all(run);
     for (uint32_t n_steps = 0;; n_steps++) {
         uint32_t n_here = 0;
         for (uint32_t i = 0; i < MAX_REQUESTS; i++)

@@ -1,7 +1,7 @@
 /* See drive_sched.h. */
 #include "drive_sched.h"
 
-#include "start.h"
+#include "start_sched.h"
 
 #include <kvpager/sched.h>
 

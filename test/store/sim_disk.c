@@ -19,6 +19,7 @@ struct sim_file {
     uint8_t *sure;
     uint64_t bytes;
     uint64_t sure_bytes;
+    uint64_t reserved;
     uint64_t capacity;
     int locked_by; /* handle, or -1 */
 };
@@ -49,6 +50,8 @@ struct sim_disk {
     uint64_t fail_write;
     int fail_error;
     uint64_t random;
+    uint64_t room;
+    int cannot_reserve;
 };
 
 static uint32_t draw(struct sim_disk *sim, uint32_t n)
@@ -92,19 +95,20 @@ static void set_name(struct name *names, const char *path, int file)
     name->file = file;
 }
 
-static void journal(struct sim_disk *sim, const char *path, int file)
-{
-    set_name(sim->names, path, file);
-    assert_true(sim->n_ops < NAME_OPS);
-    strcpy(sim->ops[sim->n_ops].path, path);
-    sim->ops[sim->n_ops++].file = file;
-}
-
 static void make_names_sure(struct sim_disk *sim, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         set_name(sim->sure_names, sim->ops[i].path, sim->ops[i].file);
     sim->n_ops = 0;
+}
+
+static void journal(struct sim_disk *sim, const char *path, int file)
+{
+    set_name(sim->names, path, file);
+    if (sim->n_ops == NAME_OPS)
+        make_names_sure(sim, sim->n_ops);
+    strcpy(sim->ops[sim->n_ops].path, path);
+    sim->ops[sim->n_ops++].file = file;
 }
 
 /* Files that nothing names and nobody has open. */
@@ -144,15 +148,49 @@ static void resize(struct sim_file *file, uint64_t bytes)
     file->bytes = bytes;
 }
 
+static uint64_t taken_by(const struct sim_file *file)
+{
+    return file->bytes > file->reserved ? file->bytes : file->reserved;
+}
+
+/* Of all files that have a name or are open. */
+static uint64_t taken(const struct sim_disk *sim)
+{
+    uint64_t bytes = 0;
+    uint8_t wanted[FILES] = {0};
+    for (int i = 0; i < NAMES; i++)
+        if (*sim->names[i].path && sim->names[i].file >= 0)
+            wanted[sim->names[i].file] = 1;
+    for (int h = 0; h < HANDLES; h++)
+        if (sim->handles[h].file >= 0)
+            wanted[sim->handles[h].file] = 1;
+    for (int f = 0; f < FILES; f++)
+        bytes += wanted[f] ? taken_by(&sim->files[f]) : 0;
+    return bytes;
+}
+
+/* Whether a file can take this many bytes of the disk in all. */
+static int has_room(const struct sim_disk *sim, const struct sim_file *file, uint64_t bytes)
+{
+    if (sim->room == UINT64_MAX || bytes <= taken_by(file))
+        return 1;
+    const uint64_t more = bytes - taken_by(file);
+    const uint64_t all = taken(sim);
+    return all <= sim->room && more <= sim->room - all;
+}
+
 static int new_file(struct sim_disk *sim)
 {
-    collect(sim);
-    for (int f = 0; f < FILES; f++) {
-        if (!sim->files[f].used) {
-            sim->files[f].used = 1;
-            sim->files[f].locked_by = -1;
-            return f;
+    for (int attempt = 0; attempt < 2; attempt++) {
+        collect(sim);
+        for (int f = 0; f < FILES; f++) {
+            if (!sim->files[f].used) {
+                sim->files[f].used = 1;
+                sim->files[f].locked_by = -1;
+                return f;
+            }
         }
+        make_names_sure(sim, sim->n_ops); /* a disk may do so at any time */
     }
     fail_msg("the simulated disk has no file left");
     return -1;
@@ -174,7 +212,7 @@ static int sim_open(void *context, const char *path, unsigned flags, int *out_fi
     if (file < 0)
         return EISDIR;
     if (flags & KVPI_DISK_EMPTY)
-        sim->files[file].bytes = 0;
+        sim->files[file].bytes = sim->files[file].reserved = 0;
     for (int h = 0; h < HANDLES; h++) {
         if (sim->handles[h].file < 0) {
             sim->handles[h].file = file;
@@ -226,6 +264,8 @@ static int sim_write(void *context, int handle, const struct kvpi_span *spans, u
     for (uint32_t i = 0; i < n_spans; offset += spans[i++].n_bytes) {
         if (stopped && draw(sim, 2) == 0)
             return EIO;
+        if (!has_room(sim, file, offset + spans[i].n_bytes))
+            return ENOSPC;
         if (offset + spans[i].n_bytes > file->bytes)
             resize(file, offset + spans[i].n_bytes);
         memcpy(file->now + offset, spans[i].bytes, spans[i].n_bytes);
@@ -255,8 +295,25 @@ static int sim_allot(void *context, int handle, uint64_t bytes)
     if (step(sim))
         return EIO;
     struct sim_file *file = &sim->files[sim->handles[handle].file];
+    if (!has_room(sim, file, bytes))
+        return ENOSPC;
     if (bytes > file->bytes)
         resize(file, bytes);
+    return 0;
+}
+
+static int sim_reserve(void *context, int handle, uint64_t bytes)
+{
+    struct sim_disk *sim = context;
+    if (step(sim))
+        return EIO;
+    struct sim_file *file = &sim->files[sim->handles[handle].file];
+    if (sim->cannot_reserve)
+        return ENOTSUP;
+    if (!has_room(sim, file, bytes))
+        return ENOSPC;
+    if (bytes > file->reserved)
+        file->reserved = bytes;
     return 0;
 }
 
@@ -355,7 +412,7 @@ struct sim_disk *sim_disk_create(uint64_t seed)
     struct sim_disk *sim = calloc(1, sizeof *sim);
     assert_non_null(sim);
     sim->random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    sim->stop = UINT64_MAX;
+    sim->stop = sim->room = UINT64_MAX;
     for (int h = 0; h < HANDLES; h++)
         sim->handles[h].file = -1;
     return sim;
@@ -380,6 +437,7 @@ struct kvpi_disk sim_disk_interface(struct sim_disk *sim)
                               .buffer = sim_buffer,
                               .size = sim_size,
                               .allot = sim_allot,
+                              .reserve = sim_reserve,
                               .sync = sim_sync,
                               .sync_directory = sim_sync_directory,
                               .rename = sim_rename,
@@ -422,6 +480,8 @@ static void lose(struct sim_disk *sim, struct sim_file *file)
     if (draw(sim, 2) == 0)
         file->bytes = file->sure_bytes;
     file->sure_bytes = file->bytes;
+    if (draw(sim, 2) == 0)
+        file->reserved = 0;
 }
 
 void sim_disk_power_off(struct sim_disk *sim)
@@ -439,8 +499,18 @@ uint64_t sim_disk_bytes(const struct sim_disk *sim)
     uint64_t bytes = 0;
     for (int i = 0; i < NAMES; i++)
         if (*sim->names[i].path && sim->names[i].file >= 0)
-            bytes += sim->files[sim->names[i].file].bytes;
+            bytes += taken_by(&sim->files[sim->names[i].file]);
     return bytes;
+}
+
+void sim_disk_limit(struct sim_disk *sim, uint64_t room)
+{
+    sim->room = room;
+}
+
+void sim_disk_refuse_reserve(struct sim_disk *sim)
+{
+    sim->cannot_reserve = 1;
 }
 
 void sim_disk_fail_write(struct sim_disk *sim, uint64_t n, int error)

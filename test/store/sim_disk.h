@@ -25,8 +25,15 @@ uint64_t sim_disk_count(const struct sim_disk *sim);
 void sim_disk_kill(struct sim_disk *sim);
 void sim_disk_power_off(struct sim_disk *sim);
 
-/* Bytes of all files now. */
+/* Bytes of all files now, with what is set aside for them. */
 uint64_t sim_disk_bytes(const struct sim_disk *sim);
+
+/* The disk has this much room for all files; UINT64_MAX: there is no end. What would take more gets
+ * ENOSPC. */
+void sim_disk_limit(struct sim_disk *sim, uint64_t room);
+
+/* It sets no room aside: ENOTSUP. */
+void sim_disk_refuse_reserve(struct sim_disk *sim);
 
 /* The n-th write from now on fails once, with this errno. */
 void sim_disk_fail_write(struct sim_disk *sim, uint64_t n, int error);

@@ -113,6 +113,18 @@ static kvp_store_stats stats_of(const kvp_store *store)
 
 /* ------------------------------------------------------------------------------ what comes back */
 
+/* The sum of times is within what their buckets say. */
+static void check_sum(const uint64_t counts[KVP_STORE_LATENCIES], uint64_t sum_ns)
+{
+    uint64_t least = 0;
+    uint64_t most = 0;
+    for (unsigned b = 0; b + 1 < KVP_STORE_LATENCIES; b++) {
+        least += b > 0 ? counts[b] << (b + 9) : 0;
+        most += counts[b] << (b + 10);
+    }
+    assert_true(sum_ns >= least && sum_ns < most);
+}
+
 static void round_trip(kvp_store *store)
 {
     struct record root;
@@ -160,6 +172,8 @@ static void round_trip(kvp_store *store)
     for (unsigned i = 0; i < KVP_STORE_LATENCIES; i++)
         timed += stats.get_ns[i] + stats.put_ns[i];
     assert_int_equal(timed, 10);
+    check_sum(stats.get_ns, stats.get_sum_ns);
+    check_sum(stats.put_ns, stats.put_sum_ns);
 }
 
 static void test_records_come_back(void **state)

@@ -128,8 +128,11 @@ static void write_until_killed(unsigned first, int out)
             if (done[i].result == KVP_STORE_OK && write(out, &ended, sizeof ended) < 0)
                 _exit(5);
         }
-        if (n_free == DEPTH && r == RECORDS)
-            pause();
+        if (n_free == DEPTH && r == RECORDS) {
+            close(out); /* a parent that is late would wait for more */
+            while (1)
+                pause();
+        }
     }
 }
 

@@ -11,9 +11,9 @@
 
 #include "sim_disk.h"
 #include "store/file/file.h"
-#include "store_inputs.h"
+#include "store_records.h"
 
-enum { BLOCK_BYTES = 4096, TOKENS = 4, CHAINS = 4, DEPTH = 4, RECORDS = CHAINS * DEPTH };
+enum { CHAINS = 4, DEPTH = 4, RECORDS = CHAINS * DEPTH };
 enum { SLOT = 8192, MINUTE = 60, START = 1000000 * MINUTE };
 
 static struct sim_disk *sim;
@@ -34,46 +34,23 @@ static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **o
     return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    uint8_t kv[BLOCK_BYTES];
-    void *block;
-    kvp_digest key;
-} records[RECORDS];
+static struct record records[RECORDS];
 
 /* Chain c is of namespace c / 2. */
 static void make_records(void)
 {
-    for (unsigned r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        record->identity = input_identity(record->tokens, 1, TOKENS, r % DEPTH, r * 100);
-        record->identity.digest = input_digest(r);
-        record->identity.space = 500 + r / DEPTH / 2;
-        if (r % DEPTH > 0)
-            record->identity.parent = records[r - 1].key;
-        input_pattern(record->kv, BLOCK_BYTES, r);
-        record->block = record->kv;
-        record->key = input_key(&record->identity);
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        record_make(records, r, r % DEPTH, 500 + r / DEPTH / 2);
 }
 
 static kvp_store *open_store(int on_disk, const char *options)
 {
-    kvp_store_config config;
-    kvp_store_config_init(&config);
     char url[100];
     snprintf(url, sizeof url, "file:%s?size=%d%s", on_disk ? "/kv" : "", 64 * (SLOT + 256),
              options);
     if (!on_disk)
         snprintf(url, sizeof url, "memory:?size=%d%s", 64 * SLOT, options);
-    config.url = url;
-    config.fingerprint = input_digest(1);
-    config.block_tokens = TOKENS;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = 1;
-    config.key_bytes = 0;
-    config.threads = 0;
+    kvp_store_config config = record_config(url);
     config.now = test_clock;
     kvp_store *store = NULL;
     char why[300];
@@ -84,19 +61,12 @@ static kvp_store *open_store(int on_disk, const char *options)
 
 static uint32_t put(kvp_store *store, unsigned r)
 {
-    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
-    return input_result(store);
+    return record_put(store, &records[r]);
 }
 
 static uint32_t get(kvp_store *store, unsigned r)
 {
-    uint8_t kv[BLOCK_BYTES];
-    void *block = kv;
-    assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
-    const uint32_t result = input_result(store);
-    if (result == KVP_STORE_OK)
-        assert_memory_equal(kv, records[r].kv, sizeof kv);
-    return result;
+    return record_get(store, &records[r]);
 }
 
 /* The records that are there, as bits, by `have` and by `get` alike. */
@@ -227,6 +197,8 @@ static void test_a_namespace_keeps_to_its_quota(void **state)
         assert_true(there(store) == 0xF1F1);
         assert_int_equal(stats_of(store).evicted, 6);
         store = again(store, on_disk, 1, "&quota=40960");
+        assert_int_equal(stats_of(store).records, 10); /* before anything was asked of it */
+        assert_true(stats_of(store).size > 0);
         assert_true(there(store) == 0xF1F1);
         end(store);
     }

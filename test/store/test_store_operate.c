@@ -16,9 +16,9 @@
 #include "sim_disk.h"
 #include "store/file/file.h"
 #include "store/file/survey.h"
-#include "store_inputs.h"
+#include "store_records.h"
 
-enum { BLOCK_BYTES = 4096, TOKENS = 4, DEPTH = 4, RECORDS = 2 * DEPTH, SLOT = 8192 };
+enum { DEPTH = 4, RECORDS = 2 * DEPTH, SLOT = 8192 };
 
 #define MINUTE    UINT64_C(60000000000)
 #define START     (1000000 * MINUTE)
@@ -42,43 +42,20 @@ static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **o
     return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
 }
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    uint8_t kv[BLOCK_BYTES];
-    void *block;
-    kvp_digest key;
-} records[RECORDS];
+static struct record records[RECORDS];
 
-/* Two chains, each of a namespace of its own. */
+/* Two chains, each of another namespace. */
 static void make_records(void)
 {
-    for (unsigned r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        record->identity = input_identity(record->tokens, 1, TOKENS, r % DEPTH, r * 100);
-        record->identity.digest = input_digest(r);
-        record->identity.space = 500 + r / DEPTH;
-        if (r % DEPTH > 0)
-            record->identity.parent = records[r - 1].key;
-        input_pattern(record->kv, BLOCK_BYTES, r);
-        record->block = record->kv;
-        record->key = input_key(&record->identity);
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        record_make(records, r, r % DEPTH, 500 + r / DEPTH);
 }
 
 static const char secret[] = "0123456789abcdef";
 
 static kvp_store_config config_of(int has_secret)
 {
-    kvp_store_config config;
-    kvp_store_config_init(&config);
-    config.url = "file:/kv?size=135168"; /* 16 slots, two a slab */
-    config.fingerprint = input_digest(1);
-    config.block_tokens = TOKENS;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = 1;
-    config.key_bytes = 0;
-    config.threads = 0;
+    kvp_store_config config = record_config("file:/kv?size=135168"); /* 16 slots, two a slab */
     config.now = test_clock;
     config.secret = has_secret ? secret : NULL;
     config.secret_bytes = has_secret ? 16 : 0;
@@ -97,22 +74,14 @@ static kvp_store *open_store(int has_secret)
 
 static void put(kvp_store *store, unsigned r)
 {
-    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
-    assert_int_equal(input_result(store), KVP_STORE_OK);
+    assert_int_equal(record_put(store, &records[r]), KVP_STORE_OK);
 }
 
 static uint64_t there(kvp_store *store)
 {
     uint64_t bits = 0;
-    for (unsigned r = 0; r < RECORDS; r++) {
-        uint8_t kv[BLOCK_BYTES];
-        void *block = kv;
-        assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
-        if (input_result(store) == KVP_STORE_OK) {
-            assert_memory_equal(kv, records[r].kv, sizeof kv);
-            bits |= UINT64_C(1) << r;
-        }
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        bits |= (uint64_t)(record_get(store, &records[r]) == KVP_STORE_OK) << r;
     return bits;
 }
 
@@ -473,7 +442,8 @@ static void test_urls_and_options_are_checked(void **state)
                  {"memory:", "file:PATH"},
                  {"file:", "file:PATH"},
                  {"file:/kv?speed=3", "speed"},
-                 {"file:/nowhere/at/all?size=3GiB", "/nowhere/at/all"}};
+                 {"file:/nowhere/at/all?size=3GiB&quota=1GiB&max_age=7d&engine=io_uring",
+                  "/nowhere/at/all"}};
     const kvp_store_match match = {.written_before = 0};
     kvp_store_cleaned cleaned;
     kvp_store_scan_options options = options_of(KVP_SCAN_RECORDS);
@@ -516,6 +486,8 @@ static void test_statistics_as_prometheus_reads_them(void **state)
     stats.bad[KVP_BAD_PLACE] = 9;
     stats.get_ns[0] = 2;
     stats.get_ns[31] = 1;
+    stats.get_sum_ns = UINT64_C(12000000345);
+    stats.put_sum_ns = 7;
     static char text[32768];
     size_t n = 0;
     assert_int_equal(kvp_store_stats_text(&stats, NULL, text, sizeof text, &n), KVP_OK);
@@ -531,7 +503,9 @@ static void test_statistics_as_prometheus_reads_them(void **state)
         "kvp_store_bad_total{reason=\"place\"} 9\n",
         "# TYPE kvp_store_get_seconds histogram\n",
         "kvp_store_get_seconds_bucket{le=\"1.024e-06\"} 2\n",
-        "kvp_store_put_seconds_bucket{le=\"+Inf\"} 3\nkvp_store_put_seconds_count 3\n",
+        "kvp_store_get_seconds_sum 12.000000345\nkvp_store_get_seconds_count 3\n",
+        "kvp_store_put_seconds_bucket{le=\"+Inf\"} 3\nkvp_store_put_seconds_sum 0.000000007\n"
+        "kvp_store_put_seconds_count 3\n",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(text, parts[i]))
@@ -545,8 +519,38 @@ static void test_statistics_as_prometheus_reads_them(void **state)
     assert_int_equal(kvp_store_stats_text(&stats, "model=\"m\"", text, sizeof text, NULL), KVP_OK);
     assert_non_null(strstr(text, "kvp_store_records{model=\"m\"} 3\n"));
     assert_non_null(strstr(text, "kvp_store_bad_total{model=\"m\",reason=\"place\"} 9\n"));
+    assert_non_null(strstr(text, "kvp_store_put_seconds_sum{model=\"m\"} 0.000000007\n"));
     assert_int_equal(kvp_store_stats_text(NULL, NULL, text, sizeof text, NULL), KVP_E_ARG);
     assert_int_equal(kvp_store_stats_text(&stats, NULL, text, 0, NULL), KVP_E_ARG);
+}
+
+/* A program whose struct is shorter or longer than the library's. */
+static void test_statistics_of_another_size(void **state)
+{
+    (void)state;
+    kvp_store *store = begin(3, 0);
+    struct {
+        kvp_store_stats stats;
+        uint64_t more[2];
+    } longer;
+    const size_t older = offsetof(kvp_store_stats, get_sum_ns);
+    memset(&longer, 0xEE, sizeof longer);
+    assert_int_equal(kvp_store_stats_get_sized(store, &longer.stats, older), KVP_OK);
+    assert_int_equal(longer.stats.records, 3);
+    assert_int_equal(longer.stats.get_sum_ns, UINT64_C(0xEEEEEEEEEEEEEEEE));
+    assert_int_equal(kvp_store_stats_get_sized(store, &longer.stats, sizeof longer), KVP_OK);
+    assert_int_equal(longer.more[1], 0);
+    assert_int_equal(kvp_store_stats_get_sized(store, &longer.stats, 4), KVP_E_ARG);
+    static char text[32768];
+    longer.stats.get_sum_ns = 1;
+    assert_int_equal(
+        kvp_store_stats_text_sized(&longer.stats, older, NULL, text, sizeof text, NULL), KVP_OK);
+    assert_non_null(strstr(text, "kvp_store_records 3\n"));
+    assert_non_null(strstr(text, "kvp_store_get_seconds_sum 0.000000000\n"));
+    assert_int_equal(kvp_store_stats_text_sized(&longer.stats, 4, NULL, text, sizeof text, NULL),
+                     KVP_E_ARG);
+    kvp_store_close(store);
+    sim_disk_destroy(sim);
 }
 
 static int write_store(const char *path, int has_secret)
@@ -589,6 +593,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_cleaning_that_is_cut_short_harms_nothing),
         cmocka_unit_test(test_urls_and_options_are_checked),
         cmocka_unit_test(test_statistics_as_prometheus_reads_them),
+        cmocka_unit_test(test_statistics_of_another_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

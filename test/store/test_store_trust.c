@@ -3,6 +3,7 @@
  * always runs; and on the real disk, where the system lets us. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,9 +19,9 @@
 
 #include "sim_disk.h"
 #include "store/file/file.h"
-#include "store_inputs.h"
+#include "store_records.h"
 
-enum { BLOCK_BYTES = 4096, TOKENS = 4, RECORDS = 32, SLOT = 8192 };
+enum { RECORDS = 32, SLOT = 8192 };
 
 /* ---------------------------------------------------------------------------- the layer between */
 
@@ -99,38 +100,21 @@ static void begin(void)
 
 /* ---------------------------------------------------------------------------------- the records */
 
-static struct record {
-    int32_t tokens[TOKENS];
-    kvp_identity identity;
-    uint8_t kv[BLOCK_BYTES];
-    void *block;
-} records[RECORDS];
+static struct record records[RECORDS];
 
 static void make_records(void)
 {
-    for (unsigned r = 0; r < RECORDS; r++) {
-        struct record *record = &records[r];
-        record->identity = input_identity(record->tokens, 1, TOKENS, 0, r * 100);
-        record->identity.digest = input_digest(r);
-        input_pattern(record->kv, BLOCK_BYTES, r);
-        record->block = record->kv;
-    }
+    for (unsigned r = 0; r < RECORDS; r++)
+        record_make(records, r, 0, 0);
 }
 
 /* path NULL: on the layer. */
 static kvp_status try_open(const char *path, uint64_t slots, kvp_store **out_store, char why[300])
 {
-    kvp_store_config config;
-    kvp_store_config_init(&config);
     char url[200];
     snprintf(url, sizeof url, "file:%s?size=%llu", path ? path : "/kv",
              (unsigned long long)(slots * (SLOT + 256)));
-    config.url = url;
-    config.fingerprint = input_digest(1);
-    config.block_tokens = TOKENS;
-    config.block_bytes[0] = BLOCK_BYTES;
-    config.record_blocks = 1;
-    config.key_bytes = 0;
+    kvp_store_config config = record_config(url);
     config.threads = path ? 1 : 0;
     return kvpi_store_open(&config, path ? NULL : &on_sim, out_store, why, 300);
 }
@@ -146,19 +130,12 @@ static kvp_store *open_store(const char *path, uint64_t slots)
 
 static uint32_t put(kvp_store *store, unsigned r)
 {
-    assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, 0), KVP_OK);
-    return input_result(store);
+    return record_put(store, &records[r]);
 }
 
 static uint32_t get(kvp_store *store, unsigned r)
 {
-    uint8_t kv[BLOCK_BYTES];
-    void *block = kv;
-    assert_int_equal(kvp_store_get(store, &records[r].identity, &block, 0), KVP_OK);
-    const uint32_t result = input_result(store);
-    if (result == KVP_STORE_OK)
-        assert_memory_equal(kv, records[r].kv, sizeof kv);
-    return result;
+    return record_get(store, &records[r]);
 }
 
 static kvp_store_stats stats_of(const kvp_store *store)
@@ -292,29 +269,198 @@ static void unmount(void)
     rmdir(mounted);
 }
 
-static void test_a_real_disk_that_is_full(void **state)
+enum { ROUNDS = 4 };
+
+/* Puts of all records, many times over: each is stored, or finds no room; none fails, and what was
+ * stored is served. Gives how many were. */
+static unsigned fill_up(kvp_store *store)
 {
-    (void)state;
-    const char *path = mount_tmpfs("size=200k,mode=0700");
-    if (!path)
-        skip();
-    kvp_store *store = open_store(path, 64); /* slabs of 64 KiB: two fit */
     unsigned n_stored = 0;
-    for (unsigned round = 0; round < 8; round++) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned r = 0; r < RECORDS; r++) {
             const uint32_t result = put(store, r);
             n_stored += result == KVP_STORE_OK;
-            /* FAILED: the log finds no room. */
             assert_true(result == KVP_STORE_OK || result == KVP_STORE_KNOWN ||
-                        result == KVP_STORE_NO_ROOM || result == KVP_STORE_FAILED);
-            assert_int_not_equal(get(store, r), KVP_STORE_BAD);
+                        result == KVP_STORE_NO_ROOM);
+            assert_int_equal(get(store, r),
+                             result == KVP_STORE_NO_ROOM ? KVP_STORE_ABSENT : KVP_STORE_OK);
         }
     }
-    assert_true(n_stored >= 8);
-    assert_true(stats_of(store).evicted > 0 && stats_of(store).records <= 24);
+    assert_int_equal(stats_of(store).failed, 0);
     assert_int_equal(stats_of(store).away_ns, 0);
+    return n_stored;
+}
+
+/* All at a time, while a sync keeps the log where it is. */
+static void put_all(kvp_store *store)
+{
+    kvp_store_done done[RECORDS];
+    assert_int_equal(kvp_store_sync(store, RECORDS), KVP_OK);
+    for (unsigned r = 0; r < RECORDS; r++)
+        assert_int_equal(kvp_store_put(store, &records[r].identity, &records[r].block, r), KVP_OK);
+    for (uint32_t n_ended = 0, n; n_ended <= RECORDS; n_ended += n) {
+        assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        assert_int_equal(kvp_store_poll(store, done, RECORDS, &n), KVP_OK);
+        for (uint32_t i = 0; i < n; i++)
+            assert_int_not_equal(done[i].result, KVP_STORE_FAILED);
+    }
+}
+
+static unsigned count_there(kvp_store *store)
+{
+    unsigned n = 0;
+    for (unsigned r = 0; r < RECORDS; r++)
+        n += get(store, r) == KVP_STORE_OK;
+    return n;
+}
+
+/* The log shares the disk with the slabs: however much room there is, and wherever it ends. */
+static void test_a_disk_of_any_size_can_be_full(void **state)
+{
+    (void)state;
+    unsigned n_sizes = 0;
+    unsigned n_full = 0;
+    for (uint64_t room = 0; room < 17 * (SLOT + 256); room += room % 3 ? 401 : 1207) {
+        begin();
+        sim_disk_limit(sim, room);
+        kvp_store *store = NULL;
+        char why[300];
+        if (try_open(NULL, 16, &store, why) != KVP_OK) {
+            assert_true(room < 300); /* not even a log */
+            sim_disk_destroy(sim);
+            continue;
+        }
+        const unsigned n_stored = fill_up(store);
+        const uint64_t n_records = stats_of(store).records;
+        assert_true(sim_disk_bytes(sim) <= room);
+        /* Two slots a slab: what is there serves puts for ever, by evicting. */
+        assert_true(n_records % 2 == 0 && n_records <= 16 &&
+                    n_stored >= (ROUNDS - 1) * RECORDS * (n_records > 0));
+        assert_true(n_records >= 16 || room < (n_records + 3) * (SLOT + 256) + 1000);
+        n_sizes++;
+        n_full += n_records < 16;
+        sim_disk_stop_after(sim, 0);
+        kvp_store_close(store);
+        sim_disk_kill(sim);
+        store = open_store(NULL, 16);
+        assert_int_equal(count_there(store), n_records);
+        fill_up(store);
+        assert_int_equal(stats_of(store).records, n_records);
+        sim_disk_limit(sim, UINT64_MAX); /* somebody made room */
+        for (unsigned r = 0; r < 4 * RECORDS; r++)
+            put(store, r % RECORDS);
+        assert_int_equal(stats_of(store).records, 16);
+        kvp_store_close(store);
+        sim_disk_limit(sim, room); /* and closing leaves all that was there */
+        store = open_store(NULL, 16);
+        assert_int_equal(count_there(store), 16);
+        end(store);
+    }
+    assert_true(n_sizes > 100 && n_full > 80 && n_full < n_sizes);
+}
+
+/* Something else fills the disk while the store is used: what it has set aside is enough. */
+static void test_a_disk_that_others_fill(void **state)
+{
+    (void)state;
+    begin();
+    kvp_store *store = open_store(NULL, 16);
+    for (unsigned r = 0; r < 7; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    sim_disk_limit(sim, sim_disk_bytes(sim));
+    assert_true(fill_up(store) >= (ROUNDS - 1) * RECORDS);
+    assert_int_equal(stats_of(store).records, 8);
+    for (unsigned i = 0; i < 100; i++)
+        put_all(store);
+    assert_int_equal(stats_of(store).records, 8);
+    sim_disk_limit(sim, 0); /* nothing that is not there already */
+    for (unsigned r = 0; r < 4 * RECORDS; r++) {
+        const uint32_t result = put(store, r % RECORDS);
+        assert_true(result != KVP_STORE_FAILED);
+        get(store, r % RECORDS);
+    }
+    assert_int_equal(stats_of(store).failed, 0);
+    assert_int_equal(put(store, 0) == KVP_STORE_NO_ROOM || get(store, 0) == KVP_STORE_OK, 1);
+    sim_disk_limit(sim, UINT64_MAX);
+    assert_true(fill_up(store) > 0);
+    assert_int_equal(stats_of(store).records, 16);
+    end(store);
+}
+
+/* Where no room can be set aside, a log that finds none fails puts; reads go on. */
+static void test_a_disk_that_sets_no_room_aside(void **state)
+{
+    (void)state;
+    begin();
+    sim_disk_refuse_reserve(sim);
+    kvp_store *store = open_store(NULL, 16);
+    for (unsigned r = 0; r < 7; r++)
+        assert_int_equal(put(store, r), KVP_STORE_OK);
+    sim_disk_limit(sim, sim_disk_bytes(sim));
+    assert_int_equal(put(store, 7), KVP_STORE_FAILED);
+    assert_int_equal(count_there(store), 7);
+    sim_disk_limit(sim, UINT64_MAX);
+    assert_int_equal(put(store, 7), KVP_STORE_OK);
+    end(store);
+}
+
+static void fill_mounted(uint64_t bytes)
+{
+    kvp_store *store = open_store(mounted, 64); /* slabs of 64 KiB */
+    const unsigned n_stored = fill_up(store);
+    const uint64_t n_records = stats_of(store).records;
+    assert_true(n_records % 8 == 0 && n_records >= 8 && n_records * SLOT <= bytes);
+    assert_true(n_stored >= (n_records < RECORDS ? (ROUNDS - 1) * RECORDS : RECORDS));
     kvp_store_close(store);
-    unmount();
+    store = open_store(mounted, 64);
+    assert_int_equal(count_there(store), n_records < RECORDS ? n_records : RECORDS);
+    kvp_store_close(store);
+}
+
+static void test_a_real_disk_that_is_full(void **state)
+{
+    (void)state;
+    for (unsigned kib = 96; kib < 300; kib += 20) {
+        char options[40];
+        snprintf(options, sizeof options, "size=%uk,mode=0700", kib);
+        if (!mount_tmpfs(options))
+            skip();
+        fill_mounted(kib * UINT64_C(1024));
+        unmount();
+    }
+}
+
+/* ext4 on a file: an extent for each write that is not reserved would take room, too. */
+static void test_a_real_disk_with_extents_that_is_full(void **state)
+{
+    (void)state;
+    char command[400];
+    snprintf(mounted, sizeof mounted, "store_trust_XXXXXX");
+    assert_non_null(mkdtemp(mounted));
+    snprintf(command, sizeof command,
+             "{ truncate -s 2M %s.image && mkfs.ext4 -q -O ^has_journal -m 0 %s.image && "
+             "mount -o loop %s.image %s; } >/dev/null 2>&1",
+             mounted, mounted, mounted, mounted);
+    const int is_mounted = system(command) == 0;
+    char other[100];
+    snprintf(other, sizeof other, "%s/other", mounted);
+    for (unsigned kib = 0; is_mounted && kib < 200; kib += 50) {
+        snprintf(command, sizeof command,
+                 "rm -rf %s/0*; f=$(df -k --output=avail %s | tail -1); "
+                 "fallocate -l $((f - 100 - %u))k %s",
+                 mounted, mounted, kib, other);
+        assert_int_equal(system(command), 0);
+        fill_mounted((100 + kib) * UINT64_C(1024));
+        assert_int_equal(unlink(other), 0);
+    }
+    if (is_mounted)
+        assert_int_equal(umount(mounted), 0);
+    snprintf(command, sizeof command, "rm -rf %s %s.image", mounted, mounted);
+    assert_int_equal(system(command), 0);
+    if (!is_mounted) {
+        print_message("skipped: no loop device with ext4 can be mounted here\n");
+        skip();
+    }
 }
 
 /* ------------------------------------------------------------------------------- read-only, cut */
@@ -429,13 +575,20 @@ static void test_another_version_is_left_alone(void **state)
 int main(void)
 {
     make_records();
+    /* What is mounted goes with this process, whatever becomes of it. */
+    if (unshare(CLONE_NEWNS) == 0)
+        (void)mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_slot_that_cannot_be_written_is_retired),
         cmocka_unit_test(test_a_slot_that_cannot_be_read_is_retired),
         cmocka_unit_test(test_not_every_slot_is_retired),
         cmocka_unit_test(test_a_full_disk_evicts),
         cmocka_unit_test(test_a_disk_that_is_full_from_the_start),
+        cmocka_unit_test(test_a_disk_of_any_size_can_be_full),
+        cmocka_unit_test(test_a_disk_that_others_fill),
+        cmocka_unit_test(test_a_disk_that_sets_no_room_aside),
         cmocka_unit_test(test_a_real_disk_that_is_full),
+        cmocka_unit_test(test_a_real_disk_with_extents_that_is_full),
         cmocka_unit_test(test_a_place_that_is_read_only_is_refused),
         cmocka_unit_test(test_a_real_place_that_is_read_only),
         cmocka_unit_test(test_a_slab_that_is_cut),

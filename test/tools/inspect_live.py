@@ -52,6 +52,30 @@ def check_sums(got):
                 sum(s["blocks"] for s in got["namespaces"]))
 
 
+def check_quotas(path, got, kind):
+    """Quotas as the owner set them. No namespace is closed, so that every block counts for one."""
+    if kind != HOST:
+        check("quotas" not in got)
+        return
+    rows = {(q["namespace"], q["tier"]): q for q in got["quotas"]}
+    check_equal({key: q["quota"] for key, q in rows.items()},
+                {("", "device"): None, ("", "host"): None, ("a", "device"): 9, ("a", "host"): None,
+                 ("ab", "device"): None, ("ab", "host"): 0})
+    for tier in got["tiers"]:
+        mine = [q for q in rows.values() if q["tier"] == tier["tier"]]
+        check_equal(sum(q["blocks"] for q in mine), tier["held"] + tier["cached"] + tier["parked"])
+        check_equal(sum(q["cached"] for q in mine), tier["cached"])
+    check(all(rows[name, "device"]["blocks"] > 0 for name in ("", "a", "ab")), rows)
+    lines = run("inspect", path).stdout.decode().split("\n")
+    table = lines[lines.index("tier            quota       blocks       cached  "
+                              "quotas of namespaces") + 1:][:6]
+    for line, (name, tier) in zip(table, sorted(rows)):
+        row = rows[name, tier]
+        quota = "none" if row["quota"] is None else str(row["quota"])
+        check_equal(line.split(), [tier, quota, str(row["blocks"]), str(row["cached"]),
+                                   f"'{name}'"])
+
+
 def check_at_rest(path, kind, groups):
     owner = Owner(path, kind)
     owner.work()
@@ -64,6 +88,7 @@ def check_at_rest(path, kind, groups):
     check(all(s["computed"] <= s["tokens"] and s["tier"] in ("device", "host")
               for s in got["sequences"]))
     check_sums(got)
+    check_quotas(path, got, kind)
     tokens = [p["tokens"] for p in got["prefixes"]]
     check(len(tokens) >= 4 and tokens == sorted(tokens, reverse=True), tokens)
     check_equal(inspect(path), got)  # looking changes nothing

@@ -121,3 +121,149 @@ def best(requests, blocks):
                 after[key] = max(after.get(key, 0), hits + n_hits)
         states = after
     return max(states.values())
+
+
+class Tier:
+    """Contents in the order in which they go, the next one first."""
+
+    def __init__(self, blocks):
+        self.blocks = blocks
+        self.queue = []
+        self.held = 0  # blocks that are neither free nor in the queue
+
+    def take(self):
+        """Gives what is evicted, or None."""
+        evicted = None
+        if len(self.queue) + self.held == self.blocks:
+            evicted = self.queue.pop(0)
+        self.held += 1
+        return evicted
+
+    def put(self, contents):
+        for content in contents:
+            self.queue = [other for other in self.queue if other != content] + [content]
+
+
+class Tiers:
+    """Device, host and store as docs/MRC.md and swap.h describe them."""
+
+    def __init__(self, device, host, store, record, through):
+        self.device, self.host = Tier(device), Tier(host)
+        self.store, self.room = [], store // record
+        self.record, self.through = record, through
+        self.hit = self.host_hit = self.store_hit = self.written = 0
+
+    def take(self):
+        evicted = self.device.take()
+        sources_too = self.host.queue + self.sources
+        if evicted is not None and evicted not in sources_too:
+            if self.host.held < self.host.blocks:
+                self.host.take()
+                self.host.held -= 1
+                self.host.put([evicted])
+
+    def records(self, contents):
+        """(blocks of a record, its name) of all whole records in a row."""
+        size = self.record
+        return [(contents[i:i + size], contents[i + size - 1])
+                for i in range(0, len(contents) - size + 1, size)]
+
+    def load(self, prompt):
+        loads, end = [], 0
+        for number, (blocks, name) in enumerate(self.records(prompt)):
+            missing = [content for content in blocks
+                       if content not in self.device.queue and content not in self.host.queue]
+            before = prompt[:(number + 1) * self.record]
+            on_host = sum(content in self.host.queue for content in before)
+            if missing and name not in self.store:
+                break
+            if len(loads) + len(missing) > max(self.host.blocks // 2, 1):
+                break
+            if on_host + len(loads) + len(missing) > self.host.blocks:
+                break
+            if missing:
+                loads, end = loads + missing, (number + 1) * self.record
+        if not loads:
+            return 0
+        self.host.put([content for content in reversed(prompt[:end])
+                       if content in self.host.queue])
+        self.use([name for _, name in self.records(prompt[:end])])
+        for _ in loads:
+            self.host.take()
+        self.host.held -= len(loads)
+        self.host.put(reversed(loads))
+        return len(loads)
+
+    def use(self, names):
+        for name in reversed(names):
+            self.store.remove(name)
+            self.store.append(name)
+
+    def write(self, contents):
+        used = []
+        for blocks, name in self.records(contents):
+            if name not in self.store:
+                if len(self.store) == self.room:
+                    if self.store[0] in used:
+                        return
+                    self.store.pop(0)
+                self.lend(blocks)
+                self.store.append(name)
+                self.written += self.record
+                self.use(used)
+            used.append(name)
+
+    def lend(self, blocks):
+        for content in blocks:
+            if content in self.host.queue:
+                self.host.queue.remove(content)
+                self.host.held += 1
+        while self.host.held < len(blocks):
+            self.host.take()
+        self.host.held = 0
+        self.host.put(reversed(blocks))
+
+    def serve(self, request):
+        lent = min(self.host.blocks, max(self.host.blocks // 2, 1))
+        has_store = self.room > 0 and self.record <= lent
+        self.sources = []
+        prompt = request.contents[:request.n_prompt]
+        loaded = self.load(prompt) if has_store else 0
+        n_hits = 0
+        while n_hits < len(prompt) and (prompt[n_hits] in self.device.queue or
+                                        prompt[n_hits] in self.host.queue):
+            n_hits += 1
+        for content in prompt[:n_hits]:
+            if content in self.device.queue:
+                self.device.queue.remove(content)
+                self.device.held += 1
+            else:
+                self.host.queue.remove(content)
+                self.host.held += 1
+                self.sources.append(content)
+        for i in range(request.n_opened):
+            if i >= n_hits or prompt[i] in self.sources:
+                self.take()
+        self.host.held -= len(self.sources)
+        self.host.put(self.sources)
+        self.hit += request.tokens[n_hits]
+        self.host_hit += len(self.sources) - loaded
+        self.store_hit += loaded
+        self.sources = []
+        for i in range(n_hits, request.n_blocks):
+            if i >= request.n_opened:
+                self.take()
+            if i < len(request.contents) and request.contents[i] in self.device.queue:
+                self.device.queue.remove(request.contents[i])
+        self.device.held = 0
+        self.device.put(reversed(request.contents))
+        if has_store:
+            self.write(request.contents if self.through else prompt[:n_hits])
+
+
+def tiers(requests, device, host, store, record, through):
+    """(tokens hit, blocks hit on the host, blocks from the store, blocks written to it)."""
+    all_tiers = Tiers(device, host, store, record, through)
+    for request in requests:
+        all_tiers.serve(request)
+    return all_tiers.hit, all_tiers.host_hit, all_tiers.store_hit, all_tiers.written

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The blocks of C of a page in docs/ that has a main() are one program. It is run, and its output is
-# what the page's text blocks show. docs_blocks.py compiles the blocks of the other pages.
+# The blocks of C of a page in docs/ up to the end of its main() are one program. It is run, and its
+# output is what the page's text blocks show. docs_blocks.py compiles the other blocks.
 set -u
 : "${KVP_SOURCE:?the source directory}" "${KVP_BUILD:?the build directory}"
 failures=0
@@ -12,11 +12,13 @@ fail() {
     failures=$((failures + 1))
 }
 
-# fenced LANGUAGE FILE: the insides of all blocks fenced as LANGUAGE.
+# fenced LANGUAGE FILE: the insides of all blocks fenced as LANGUAGE, up to the end of a main().
 fenced() {
-    awk -v open="\`\`\`$1" '$0 == open { inside = 1; next }
-                            /^```/     { inside = 0 }
-                            inside     { print }' "$2"
+    awk -v open="\`\`\`$1" '$0 == open         { inside = 1; next }
+                            /^```/             { inside = 0 }
+                            inside             { print }
+                            inside && /main\(/ { main = 1 }
+                            inside && main && /^}$/ { exit }' "$2"
 }
 
 # Compiled as the library was: its compiler, and its sanitizers and counters if it has any.
@@ -38,7 +40,7 @@ n_programs=0
 for page in "$KVP_SOURCE"/docs/*.md; do
     name=$(basename "$page")
     grep -q '^```c$' "$page" || continue
-    fenced c "$page" >"$work/$name.c"
+    fenced c "$page" | awk '{ print } /^int main\(/ { main = 1 } main && /^}/ { exit }' >"$work/$name.c"
     grep -q '^int main(' "$work/$name.c" || continue
     run_program "$name"
     n_programs=$((n_programs + 1))

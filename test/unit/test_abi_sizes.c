@@ -1,6 +1,5 @@
 /* Programs built against other versions of the headers: their structs are shorter or longer than
  * the library's. Each kind is given, and asked for, in every size that it could have.
- *
  * A struct that is given: the same as one of the library's size whose missing fields have defaults;
  * longer ones only with zeros behind. One that is asked for: what both know is the same, what only
  * the program knows is 0, and nothing behind the program's struct is touched. */
@@ -178,8 +177,8 @@ GIVES(arena, kvp_arena_report, 0, look(out, n))
 GIVES(snapshot_load, kvp_snapshot_report, 0, load_nothing(out, n, 0))
 GIVES(snapshot_peek, kvp_snapshot_info, 0, load_nothing(out, n, 1))
 GIVES(sched_stats, kvp_sched_stats, 0, kvp_sched_stats_get_sized(all.sched, out, n))
-GIVES_HOLE(request, kvp_request_info, 0, 44,
-           kvp_request_info_get_sized(all.sched, all.request, out, n))
+GIVES(tick, kvp_sched_expired, 0, kvp_sched_tick_sized(all.sched, 0, out, n))
+GIVES(request, kvp_request_info, 0, kvp_request_info_get_sized(all.sched, all.request, out, n))
 GIVES_HOLE(sample, kvp_sample_info, 0, 20,
            kvp_request_sample_sized(all.sched, all.request, 0, out, n))
 GIVES(wire_config_of, kvp_wire_config, 1, kvp_wire_config_of_sized(CACHE, out, n))
@@ -205,6 +204,7 @@ static const given *const gives[] = {
     &gives_request,        &gives_sample,        &gives_wire_config_of,  &gives_wire_apply,
     &gives_wire_info,      &gives_wire_seq,      &gives_slice,           &gives_describe,
     &gives_describe_info,  &gives_loopback,      &gives_ticket,          &gives_receiver_stats,
+    &gives_tick,
 };
 
 static void check_given(const given *g, const unsigned char *whole, size_t size)

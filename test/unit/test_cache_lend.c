@@ -58,6 +58,47 @@ static void test_a_load_is_found_when_it_is_done_and_not_before(void **state)
     end_world(&w);
 }
 
+/* A router sees what a load brings as it sees what a commit brings, and on the host tier. */
+static void test_a_load_is_told_when_it_is_done(void **state)
+{
+    (void)state;
+    kvp_config config = tiers_config(4, 4, 4, 7);
+    config.max_loads = 2;
+    config.max_events = 16;
+    world w = make_world(&config);
+    kvp_event told[8];
+    int32_t tokens[8 * 4];
+    uint32_t n;
+    kvp_load load;
+    int32_t blocks[3];
+    assert_ok(begin_load(&w, 0, 12, (kvp_range){0, 3}, &load, blocks));
+    assert_ok(kvp_events_read(w.cache, 1, told, 8, tokens, &n));
+    assert_int_equal(n, 0);
+    assert_ok(kvp_load_done(w.cache, 1, (const uint8_t[]){1, 1, 0}, 3, NULL));
+    assert_ok(kvp_events_read(w.cache, 1, told, 8, tokens, &n));
+    assert_int_equal(n, 2);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(told[i].kind, KVP_EVENT_STORED);
+        assert_int_equal(told[i].tier, KVP_HOST);
+        assert_int_equal(told[i].position, 4 * i);
+        assert_int_equal(told[i].n_tokens, 4);
+        assert_memory_equal(tokens + 4 * i, ints((int32_t)(4 * i)), 4 * sizeof *tokens);
+    }
+    assert_memory_equal(&told[0].parent, &told[0].root, sizeof told[0].root);
+    assert_memory_equal(&told[1].parent, &told[0].hash, sizeof told[0].hash);
+    /* What a commit stores of the same tokens has the same hash, on the device. */
+    const kvp_hash first = told[0].hash;
+    leave_cached(&w, ints(0), 4);
+    assert_ok(begin_load(&w, 100, 4, (kvp_range){0, 1}, &load, blocks));
+    assert_ok(kvp_load_cancel(w.cache, load.number)); /* and nothing is told of this one */
+    assert_ok(kvp_events_read(w.cache, 3, told, 8, tokens, &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(told[0].kind, KVP_EVENT_STORED);
+    assert_int_equal(told[0].tier, KVP_DEVICE);
+    assert_memory_equal(&told[0].hash, &first, sizeof first);
+    end_world(&w);
+}
+
 static void test_what_is_there_or_comes_is_not_loaded_twice(void **state)
 {
     (void)state;
@@ -412,13 +453,17 @@ static void test_an_origin_gives_the_prompt_back(void **state)
 static void test_what_is_refused_without_loads(void **state)
 {
     (void)state;
-    world w = tiers_world(4, 4);
+    world w = tiers_world(4, 200);
     kvp_load load;
     int32_t blocks[1];
     kvp_why why;
     leave_cached(&w, ints(0), 4);
     assert_status(KVP_E_STATE, kvp_blocks_lend(w.cache, (const int32_t[]){1}, 1));
     assert_status(KVP_E_STATE, kvp_blocks_return(w.cache, (const int32_t[]){1}, 1));
+    for (int32_t b = 1; b <= 200; b++) { /* there is no array of what is lent */
+        assert_status(KVP_E_ARG, kvp_blocks_return(w.cache, (const int32_t[]){b, -1}, 2));
+        assert_shortage(&w, KVP_E_ARG, 0, 0);
+    }
     assert_status(KVP_E_STATE, kvp_plan_done(w.cache, 0));
     assert_status(KVP_E_STATE, begin_load(&w, 0, 4, (kvp_range){0, 1}, &load, blocks));
     assert_ok(kvp_mirror(w.cache, (const int32_t[]){1}, 1, 0, blocks, NULL));
@@ -448,6 +493,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_load_is_found_when_it_is_done_and_not_before),
+        cmocka_unit_test(test_a_load_is_told_when_it_is_done),
         cmocka_unit_test(test_what_is_there_or_comes_is_not_loaded_twice),
         cmocka_unit_test(test_a_load_waits_for_copies_that_use_its_blocks),
         cmocka_unit_test(test_what_was_flushed_meanwhile_is_dropped),

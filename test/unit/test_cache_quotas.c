@@ -388,6 +388,7 @@ static void test_nothing_is_kept_at_the_cost_of_who_is_not_over(void **state)
     leave_in(&t, t.a, 0, 4);
     leave_in(&t, t.b, 100, 2); /* a's two fill the host */
     set_quota(&t, t.b, KVP_HOST, 0);
+    assert_int_equal(info_in(&t, t.b).host_quota, 0);
     set_quota(&t, t.b, KVP_DEVICE, 2);
     const uint64_t unkept = stats_of(&t.w).unkept_blocks;
     leave_in(&t, t.b, 200, 2);

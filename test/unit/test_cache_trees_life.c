@@ -66,6 +66,35 @@ static void test_a_copy_that_waits_is_in_the_way_of_moves_only(void **state)
     end_world(&w);
 }
 
+/* A sequence that went out and back twice in one plan has a block into which its first way back
+ * copies, behind one that nothing waits for. */
+static void test_a_copy_that_waits_where_a_move_comes_from(void **state)
+{
+    (void)state;
+    const int32_t three_parents[] = {-1, 0, 0};
+    kvp_config config = tiers_config(4, 4, 9, 9);
+    config.max_tree_tokens = 3;
+    world w = make_world(&config);
+    kvp_slot_move move;
+    const kvp_seq seq = open_done(&w, ints(0), 6);
+    (void)swap_out(&w, &seq, 1);
+    (void)swap_in(&w, &seq, 1, 0);
+    assert_row(&w, seq, 1, 2);
+    assert_ok(kvp_seq_extend(w.cache, seq, ints(6), 4, 0));
+    (void)swap_out(&w, &seq, 1);
+    const kvp_seq other = open_seq(&w, ints(100), 4, NULL); /* takes block 2 */
+    (void)swap_in(&w, &seq, 1, 0);
+    assert_row(&w, other, 2);
+    close_seq(&w, other);
+    assert_ok(kvp_seq_commit(w.cache, seq, 10));
+    add_tree(&w, seq, ints(60), three_parents, 3);
+    assert_row(&w, seq, 1, 3, 4, 2);
+    assert_unchanged(&w, assert_status(KVP_E_STATE, try_accept(&w, seq, 2, &move, 1)));
+    drop_plan(&w);
+    assert_int_equal(accept_path(&w, seq, 2, &move, 1), 1);
+    end_world(&w);
+}
+
 static void test_a_fork_has_nothing_of_the_tree(void **state)
 {
     (void)state;
@@ -526,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_tree_behind_a_shared_block_copies_it_on_write),
         cmocka_unit_test(test_a_copy_that_waits_is_in_the_way_of_moves_only),
+        cmocka_unit_test(test_a_copy_that_waits_where_a_move_comes_from),
         cmocka_unit_test(test_a_fork_has_nothing_of_the_tree),
         cmocka_unit_test(test_copy_on_write_takes_the_nodes_along),
         cmocka_unit_test(test_copy_on_write_takes_blocks_of_nodes_alone_along),

@@ -7,12 +7,13 @@
  *
  *   test_inspect --serve FILE KIND     a cache in FILE that works while stdin gives bytes: a byte,
  *                                      200 calls or more, then a byte on stdout; for tests of the
- *                                      command
+ *                                      command. One with a host tier and one group has quotas
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 
 #include <fcntl.h>
 #include <kvpager/inspect.h>
+#include <kvpager/lend.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 
 #include "arenas.h"
 #include "snaps.h"
+#include "tiers.h"
 
 /* What is told, in words that can be sorted. */
 typedef struct told {
@@ -209,6 +211,96 @@ static void test_namespaces_that_are_gone(void **state)
     arena_drop(&a);
 }
 
+/* What namespaces have, by their numbers. */
+typedef struct quotas_told {
+    kvp_ns_info spaces[SNAP_SPACES];
+    uint32_t n;
+} quotas_told;
+
+static void note_quota(void *context, uint32_t ns, const kvp_ns_info *info)
+{
+    quotas_told *t = context;
+    assert_true(ns == t->n && t->n < SNAP_SPACES);
+    t->spaces[t->n++] = *info;
+}
+
+static quotas_told quotas_of_arena(const arena *a)
+{
+    quotas_told t = {0};
+    kvp_arena_options options;
+    kvp_arena_report report;
+    const kvp_arena_source source = arena_source(a);
+    kvp_arena_options_init(&options);
+    options.context = &t;
+    options.tell_quota = note_quota;
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    return t;
+}
+
+/* A namespace that closes between two others leaves no gap in the numbers. */
+static void test_quotas_are_told(void **state)
+{
+    (void)state;
+    for (int which = 0; which < SNAP_N_KINDS; which++) {
+        kvp_config config = snap_config(which);
+        config.quotas = 1;
+        arena a = arena_of(&config);
+        load_run run = run_begin(a.cache, 40 + (uint64_t)which);
+        assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_DEVICE, 7));
+        if (config.host_blocks > 0)
+            assert_ok(kvp_ns_quota(a.cache, run.ns[2], KVP_HOST, 0));
+        run_on(&run, 300);
+        for (uint32_t n_open = SNAP_SPACES; n_open >= SNAP_SPACES - 1; n_open--) {
+            const quotas_told t = quotas_of_arena(&a);
+            assert_int_equal(t.n, n_open);
+            for (uint32_t i = 0; i < n_open; i++) {
+                kvp_ns_info info;
+                const kvp_ns ns = run.ns[n_open == SNAP_SPACES || i == 0 ? i : i + 1];
+                assert_ok(kvp_ns_info_get(a.cache, ns, &info));
+                assert_memory_equal(&t.spaces[i], &info, sizeof(info));
+            }
+            assert_true(t.spaces[n_open - 1].quota == 7 && t.spaces[n_open - 1].blocks > 0);
+            if (n_open == SNAP_SPACES)
+                assert_ok(kvp_ns_close(a.cache, run.ns[1]));
+        }
+        arena_drop(&a);
+        config.quotas = 0;
+        a = arena_of(&config);
+        run = run_begin(a.cache, 40);
+        assert_int_equal(quotas_of_arena(&a).n, 0);
+        run_close(&run);
+        arena_drop(&a);
+    }
+}
+
+/* Loads and lent blocks are part of what is audited. */
+static void test_what_is_lent(void **state)
+{
+    (void)state;
+    kvp_config config = tiers_config(4, 4, 4, 8);
+    config.max_loads = 2;
+    arena a = arena_of(&config);
+    const kvp_arena_source source = arena_source(&a);
+    int32_t blocks[2];
+    kvp_load load = {.struct_size = sizeof(load), .entries = {0, 2}, .blocks = blocks};
+    const kvp_prompt prompt = prompt_of(ints(0), 8);
+    kvp_arena_options options;
+    kvp_arena_report report;
+    kvp_ns ns;
+    kvp_arena_options_init(&options);
+    assert_ok(kvp_ns_open(a.cache, "a", 1, &ns));
+    assert_ok(kvp_load_begin(a.cache, ns, &prompt, &load));
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    assert_ok(kvp_load_done(a.cache, load.number, (const uint8_t[]){1, 0}, 2, NULL));
+    assert_ok(kvp_blocks_lend(a.cache, &blocks[0], 1));
+    assert_ok(kvp_arena_inspect(&source, &options, &report));
+    assert_int_equal(report.state, KVP_ARENA_WHOLE);
+    assert_ok(kvp_blocks_return(a.cache, &blocks[0], 1));
+    arena_drop(&a);
+}
+
 /* ------------------------------------------------------------------------------ two processes */
 
 /* The cache of a child that works until it is killed. */
@@ -333,9 +425,10 @@ static void test_a_call_between_any_two_reads(void **state)
 
 static int serve(const char *path, int which)
 {
-    const kvp_config config = snap_config(which);
+    kvp_config config = snap_config(which);
     kvp_cache *cache;
     size_t n;
+    config.quotas = which == SNAP_HOST;
     assert_ok(kvp_cache_bytes(&config, &n));
     const int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(file >= 0 && ftruncate(file, (off_t)n) == 0);
@@ -343,6 +436,10 @@ static int serve(const char *path, int which)
     assert_true(memory != MAP_FAILED);
     assert_ok(kvp_cache_create(&config, memory, n, &cache));
     load_run run = run_begin(cache, 5);
+    if (config.quotas) {
+        assert_ok(kvp_ns_quota(cache, run.ns[1], KVP_DEVICE, 9));
+        assert_ok(kvp_ns_quota(cache, run.ns[2], KVP_HOST, 0));
+    }
     for (int byte = getchar(); byte != EOF; byte = getchar()) {
         run_on(&run, byte == 'l' ? 1000000 : 200); /* 'l': for long */
         putchar(byte);
@@ -361,8 +458,8 @@ static int claim(const char *path, uint32_t n_blocks)
     kvp_config_init(&config);
     config.n_blocks = n_blocks;
     assert_ok(kvp_cache_bytes(&config, &n));
-    void *memory = mmap(NULL, n, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory =
+        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_true(memory != MAP_FAILED);
     assert_ok(kvp_cache_create(&config, memory, n, &cache));
     const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
@@ -408,6 +505,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_it_tells_what_a_snapshot_would_hold),
         cmocka_unit_test(test_calls_are_counted),
         cmocka_unit_test(test_namespaces_that_are_gone),
+        cmocka_unit_test(test_quotas_are_told),
+        cmocka_unit_test(test_what_is_lent),
         cmocka_unit_test(test_an_owner_at_work_is_looked_at),
         cmocka_unit_test(test_a_call_between_any_two_reads),
         cmocka_unit_test(test_memory_for_the_copy),

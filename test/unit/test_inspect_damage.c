@@ -2,12 +2,14 @@
  * and does not call them whole. Every byte of the header is flipped, every word behind it set to
  * numbers that point outside; regions are random, and cut at every length. */
 #include <kvpager/inspect.h>
+#include <kvpager/lend.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arenas.h"
 #include "core/cache/state.h"
 #include "snaps.h"
+#include "tiers.h"
 
 typedef struct seen {
     kvp_status status;
@@ -37,11 +39,17 @@ static void note_seq(void *context, const kvp_arena_seq *seq)
     add_bytes(context, seq, sizeof(*seq));
 }
 
+static void note_quota(void *context, uint32_t ns, const kvp_ns_info *info)
+{
+    assert_in_range(ns, 0, 3); /* max_namespaces - 1 */
+    add_bytes(context, info, sizeof(*info));
+}
+
 static seen look(const arena *a)
 {
     seen s = {0};
     const kvp_arena_source source = arena_source(a);
-    const kvp_arena_options options = {sizeof(options), &s, note, note_seq, 0};
+    const kvp_arena_options options = {sizeof(options), &s, note, note_seq, 0, note_quota};
     s.status = kvp_arena_inspect(&source, &options, &s.report);
     assert_true(s.status == KVP_OK || s.status == KVP_E_FORMAT || s.status == KVP_E_VERSION);
     assert_true(s.status == KVP_OK || s.n_told == 0);
@@ -59,11 +67,19 @@ static arena full_arena(int which, load_run *run)
     config.max_seq_tokens = 80;
     config.max_copies = 60;
     config.host_blocks = config.host_blocks > 0 ? 12 : 0;
+    config.quotas = which == SNAP_HOST || which == SNAP_UNITS;
+    config.max_loads = which == SNAP_HOST ? 2 : 0;
     arena a = arena_of(&config);
     *run = run_begin(a.cache, 40 + (uint64_t)which);
     run_on(run, 300);
     while (run->n_open == 0)
         run_on(run, 1);
+    if (config.max_loads > 0) {
+        int32_t block;
+        const kvp_prompt prompt = prompt_of(ints(900), 5);
+        kvp_load load = {.struct_size = sizeof(load), .entries = {0, 1}, .blocks = &block};
+        assert_ok(kvp_load_begin(a.cache, run->ns[0], &prompt, &load));
+    }
     assert_int_equal(look(&a).report.state, KVP_ARENA_WHOLE);
     return a;
 }

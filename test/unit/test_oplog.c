@@ -1,4 +1,4 @@
-/* The bytes of operation logs: what record*.c write is what oplog/decode.c reads, for every call;
+/* The bytes of operation logs: what record.c writes is what oplog/decode.c reads, for every call;
  * the bytes themselves are frozen. Nothing here needs a cache: see test_oplog_damage.c for logs
  * that are not whole, and test_oplog_replay.c for logs that run. */
 #include <setjmp.h>

@@ -610,7 +610,7 @@ static void test_submission_refused(void **state)
     bad[4].prompt = &empty;
     bad[5].n_samples = 9;
     bad[6].max_new_tokens = 0;
-    bad[7].flags = 2;
+    bad[7].flags = 8;
     for (int i = 0; i < 8; i++) {
         assert_status(KVP_E_ARG, kvp_sched_submit(s.sched, &bad[i], &r, NULL));
     }

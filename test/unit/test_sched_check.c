@@ -13,6 +13,7 @@ struct scene {
     kvp_request stored;
     kvp_request halted;
     kvp_request waits;
+    kvp_request held;
 };
 
 static struct kvpi_request *of(const struct scene *scene, kvp_request handle)
@@ -33,6 +34,7 @@ static struct scene make_scene(void)
     cache_config.host_blocks = 33;
     cache_config.max_seqs = 16;
     config.preempt = KVP_PREEMPT_SWAP;
+    config.max_loading = 1;
     struct scene scene = {.s = make_sched_world(&cache_config, &config)};
     sched_world *s = &scene.s;
     scene.swapped = submit(s, 1, 4, 40);
@@ -54,11 +56,14 @@ static struct scene make_scene(void)
     scene.prompt = submit(s, 250, 20, 4);
     (void)run_step(s);
     scene.waits = submit(s, 300, 40, 4);
+    scene.held = submit(s, 350, 4, 4);
+    assert_ok(kvp_sched_hold(s->sched, scene.held, 1));
     assert_ok(kvp_sched_resume(s->sched, scene.swapped));
     check_sched(s);
     assert_int_equal(of(&scene, scene.swapped)->queue, KVPI_QUEUE_SWAPPED);
     assert_int_equal(of(&scene, scene.stored)->queue, KVPI_QUEUE_STORED);
     assert_int_equal(of(&scene, scene.halted)->queue, KVPI_QUEUE_HALTED);
+    assert_int_equal(of(&scene, scene.held)->queue, KVPI_QUEUE_LOADING);
     assert_int_equal(sample_at(&scene, scene.prompt)->stage, KVPI_STAGE_PREFILL);
     assert_int_equal(sample_at(&scene, scene.decodes)->stage, KVPI_STAGE_DECODE);
     return scene;
@@ -113,6 +118,18 @@ static void test_sums(void **state)
     assert_status(KVP_E_CORRUPT, kvp_sched_check(sched, &violation));
     assert_string_equal(violation.invariant, "Q2");
     sched->stats.ended--;
+    uint64_t *const holds[] = {&sched->stats.held, &sched->stats.released, &sched->stats.expired,
+                               &sched->stats.dropped};
+    for (uint32_t i = 0; i < 4; i++) {
+        (*holds[i])++;
+        assert_status(KVP_E_CORRUPT, kvp_sched_check(sched, &violation));
+        assert_string_equal(violation.detail, "holds are miscounted");
+        (*holds[i])--;
+    }
+    sched->config.max_loading = 0; /* and one is held */
+    assert_status(KVP_E_CORRUPT, kvp_sched_check(sched, &violation));
+    assert_string_equal(violation.detail, "holds are miscounted");
+    sched->config.max_loading = 1;
     end_sched_world(&scene.s);
 }
 

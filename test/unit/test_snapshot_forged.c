@@ -296,6 +296,22 @@ static void test_configurations_out_of_range(void **state)
     }
 }
 
+/* Under right checksums, too. */
+static void test_a_configuration_that_is_cut(void **state)
+{
+    (void)state;
+    const uint32_t whole = saved(0).at[0].n;
+    for (uint32_t n = 0; n < whole; n++) {
+        records r = saved(0);
+        kvp_snapshot_info info;
+        r.at[0].n = n;
+        snap s = written(&r);
+        const kvp_source source = snap_source(&s);
+        assert_status(KVP_E_FORMAT, kvp_snapshot_peek(&source, &info));
+        snap_drop(&s);
+    }
+}
+
 static void test_a_configuration_must_come_first(void **state)
 {
     (void)state;
@@ -495,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_kv_that_is_too_short_or_another_blocks),
         cmocka_unit_test(test_block_without_its_kv_at_the_end),
         cmocka_unit_test(test_configurations_out_of_range),
+        cmocka_unit_test(test_a_configuration_that_is_cut),
         cmocka_unit_test(test_a_configuration_must_come_first),
         cmocka_unit_test(test_a_namespace_that_is_not_counted),
         cmocka_unit_test(test_a_name_that_is_too_long),

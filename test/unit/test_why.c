@@ -186,6 +186,10 @@ static void test_scheduler_and_wire(void **state)
     assert_status(KVP_E_ARG, kvp_sched_config_check(&s, w.cache, &why));
     expect(&why, "max_tries", 0, 1, 1024, "max_tries is 0, expected 1 to 1024");
     kvp_sched_config_init(&s);
+    s.max_loading = s.max_requests + 1;
+    assert_status(KVP_E_ARG, kvp_sched_config_check(&s, w.cache, &why));
+    expect(&why, "max_loading", 1025, 0, 1024, "max_loading is 1025, expected 0 to 1024");
+    kvp_sched_config_init(&s);
     s.step_tokens = 1;
     s.max_running = 2;
     assert_status(KVP_E_ARG, kvp_sched_config_check(&s, w.cache, &why));

@@ -25,6 +25,13 @@ KVP_SIZED kvp_status kvp_sched_finish(kvp_sched *sched, const int32_t *tokens, c
     return kvp_sched_finish_sized(sched, tokens, ended, out_end, sizeof *out_end);
 }
 
+KVP_API kvp_status kvp_sched_tick_sized(kvp_sched *sched, uint64_t now,
+                                        kvp_sched_expired *out_expired, size_t expired_size);
+KVP_SIZED kvp_status kvp_sched_tick(kvp_sched *sched, uint64_t now, kvp_sched_expired *out_expired)
+{
+    return kvp_sched_tick_sized(sched, now, out_expired, sizeof *out_expired);
+}
+
 KVP_API kvp_status kvp_request_info_get_sized(const kvp_sched *sched, kvp_request request,
                                               kvp_request_info *out_info, size_t info_size);
 KVP_SIZED kvp_status kvp_request_info_get(const kvp_sched *sched, kvp_request request,

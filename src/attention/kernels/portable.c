@@ -1,4 +1,4 @@
-/* kernels_portable: for every processor. */
+/* portable: for every processor. */
 #include "attention/kernels/vec_plain.h"
 
 #include "attention/fast/kernels_body.h"

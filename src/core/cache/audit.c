@@ -1,4 +1,4 @@
-/* cache_check: the audit. Every invariant of the design, by number, over the whole cache.
+/* audit: the audit. Every invariant of the design, by number, over the whole cache.
  *
  * Counts are audited without memory of their own: every reference that a table or a node holds is
  * taken off the count it belongs to, all counts must then be zero, and everything is put back. The

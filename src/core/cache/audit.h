@@ -1,4 +1,4 @@
-/* cache_audit: every invariant. */
+/* audit: every invariant. */
 #ifndef KVPI_CACHE_AUDIT_H
 #define KVPI_CACHE_AUDIT_H
 

@@ -1,4 +1,4 @@
-/* cache_blocks: blocks and what is in them. Take and evict, release, detach, seal.
+/* blocks: blocks and what is in them. Take and evict, release, detach, seal.
  *
  * Where the pool's `content` and the tree's attached blocks meet. A block's content is the deepest
  * node that has the block attached; all attached nodes of a block lie on the path from there up,

@@ -1,4 +1,4 @@
-/* cache_blocks: blocks and what is in them. */
+/* blocks: blocks and what is in them. */
 #ifndef KVPI_CACHE_BLOCKS_H
 #define KVPI_CACHE_BLOCKS_H
 

@@ -1,4 +1,4 @@
-/* cache_dropped: which entries of a row its window has dropped. */
+/* dropped: which entries of a row its window has dropped. */
 #include "core/cache/dropped.h"
 
 int kvpi_windows_lack(const kvp_cache *cache, const struct kvpi_seq *seq, uint32_t q,

@@ -1,4 +1,4 @@
-/* cache_dropped: which entries of a row its window has dropped (the figure is in windows.c). */
+/* dropped: which entries of a row its window has dropped (the figure is in windows.c). */
 #ifndef KVPI_CACHE_DROPPED_H
 #define KVPI_CACHE_DROPPED_H
 

@@ -1,4 +1,4 @@
-/* cache_events: what is stored where, told to readers.
+/* events: what is stored where, told to readers.
  *
  * A ring of the newest events, each with its unit's tokens; number e lies at (e - 1) % capacity.
  * Readers keep their own place in it, nothing is taken out. They may read while events are made:

@@ -1,4 +1,4 @@
-/* cache_events: what is told to readers. */
+/* events: what is told to readers. */
 #ifndef KVPI_CACHE_EVENTS_H
 #define KVPI_CACHE_EVENTS_H
 

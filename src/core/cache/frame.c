@@ -1,4 +1,4 @@
-/* cache_frame: what every public call begins and ends with. */
+/* frame: what every public call begins and ends with. */
 #include "core/cache/frame.h"
 
 #include "base/platform/process.h"

@@ -1,4 +1,4 @@
-/* cache_frame: what every public call begins and ends with; how it fails. */
+/* frame: what every public call begins and ends with; how it fails. */
 #ifndef KVPI_CACHE_FRAME_H
 #define KVPI_CACHE_FRAME_H
 

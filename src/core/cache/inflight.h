@@ -1,4 +1,4 @@
-/* cache_inflight: what steps that are out may still write. */
+/* inflight: what steps that are out may still write. */
 #ifndef KVPI_CACHE_INFLIGHT_H
 #define KVPI_CACHE_INFLIGHT_H
 

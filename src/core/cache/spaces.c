@@ -1,4 +1,4 @@
-/* cache_spaces: the places of namespaces, and which root belongs to whom. */
+/* spaces: the places of namespaces, and which root belongs to whom. */
 #include "core/cache/spaces.h"
 
 #include "core/cache/state.h"
@@ -21,6 +21,23 @@ kvp_ns kvpi_space_handle(const kvp_cache *cache, uint32_t place)
     return (kvp_ns){kvpi_handle_make(cache->recorder.cache_bits,
                                      kvpi_space_at(cache, place)->generation, place,
                                      cache->space_bits)};
+}
+
+kvp_ns_info kvpi_space_info(const kvp_cache *cache, uint32_t place)
+{
+    const struct kvpi_account *here = kvpi_account(&cache->pool.quotas, place);
+    kvp_ns_info info = {.openers = kvpi_space_at(cache, place)->openers,
+                        .quota = here->quota,
+                        .blocks = here->n_blocks,
+                        .cached_blocks = here->n_cached,
+                        .host_quota = KVP_NO_QUOTA};
+    if (cache->host.quotas.n_accounts > 0) {
+        const struct kvpi_account *host = kvpi_account(&cache->host.quotas, place);
+        info.host_quota = host->quota;
+        info.host_blocks = host->n_blocks;
+        info.host_cached_blocks = host->n_cached;
+    }
+    return info;
 }
 
 uint64_t kvpi_space_with_root(const kvp_cache *cache, uint32_t root)

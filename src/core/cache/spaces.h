@@ -1,6 +1,8 @@
-/* cache_spaces: the places of namespaces, and which root belongs to whom. */
+/* spaces: the places of namespaces, and which root belongs to whom. */
 #ifndef KVPI_CACHE_SPACES_H
 #define KVPI_CACHE_SPACES_H
+
+#include <kvpager/quotas.h>
 
 #include "core/cache/state.h"
 
@@ -15,6 +17,9 @@ struct kvpi_space *kvpi_find_space(const kvp_cache *cache, kvp_ns ns);
 
 /* The handle of the namespace at a place. */
 kvp_ns kvpi_space_handle(const kvp_cache *cache, uint32_t place);
+
+/* What the open namespace at a place has; with config.quotas. */
+kvp_ns_info kvpi_space_info(const kvp_cache *cache, uint32_t place);
 
 /* The handle of the open namespace that has this root; 0: there is none.
  * Cost: O(max_namespaces). */

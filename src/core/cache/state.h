@@ -1,4 +1,4 @@
-/* cache_state: what a cache is made of.
+/* state: what a cache is made of.
  *
  * The only header that brings the stages together. The cache lies at the start of its arena;
  * everything else is found by offsets from here. What is done with it is in the other headers of

@@ -1,4 +1,4 @@
-/* cache_tokens: token values and the units they make.
+/* tokens: token values and the units they make.
  *
  * A sequence's kept tokens are in the nodes of its full units, and the rest in its partial unit:
  *

@@ -1,4 +1,4 @@
-/* cache_tokens: tokens and the units they make. */
+/* tokens: tokens and the units they make. */
 #ifndef KVPI_CACHE_TOKENS_H
 #define KVPI_CACHE_TOKENS_H
 

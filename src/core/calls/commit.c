@@ -1,4 +1,4 @@
-/* cache_commit: the first tokens of a sequence are computed; full units are sealed. */
+/* commit: the first tokens of a sequence are computed; full units are sealed. */
 #include "core/calls/commit.h"
 
 #include "core/cache/blocks.h"

@@ -1,4 +1,4 @@
-/* cache_commit: computed tokens are sealed. */
+/* commit: computed tokens are sealed. */
 #ifndef KVPI_CALLS_COMMIT_H
 #define KVPI_CALLS_COMMIT_H
 

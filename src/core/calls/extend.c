@@ -1,4 +1,4 @@
-/* cache_extend: room for more tokens, and their values. For one sequence and for many.
+/* extend: room for more tokens, and their values. For one sequence and for many.
  *
  * The many form is the real one. All or nothing comes from counting first: the count goes through
  * the batch as the change will, and takes references off shared blocks as copy-on-write will, so

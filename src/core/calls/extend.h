@@ -1,4 +1,4 @@
-/* cache_extend: room, and tokens, for one and many. */
+/* extend: room, and tokens, for one and many. */
 #ifndef KVPI_CALLS_EXTEND_H
 #define KVPI_CALLS_EXTEND_H
 

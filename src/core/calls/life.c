@@ -1,4 +1,4 @@
-/* cache_life: configuration, creation, reset, destruction, recording.
+/* life: configuration, creation, reset, destruction, recording.
  *
  * The cache lies at the start of its arena, and all arrays behind it:
  *

@@ -1,4 +1,4 @@
-/* cache_life: is an arena one of ours? */
+/* life: is an arena one of ours? */
 #ifndef KVPI_CALLS_LIFE_H
 #define KVPI_CALLS_LIFE_H
 

@@ -1,4 +1,4 @@
-/* cache_read: what can be asked without changing anything. Also the plan, which is taken. */
+/* read: what can be asked without changing anything. Also the plan, which is taken. */
 #include "core/cache/audit.h"
 #include "core/cache/frame.h"
 #include "core/cache/spaces.h"
@@ -235,29 +235,15 @@ kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capaci
 
 /* ----------------------------------------------------------------------------------- namespaces */
 
-static void fill_space(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info)
-{
-    const struct kvpi_account *here = kvpi_quotas_find(&cache->pool.quotas, ns.bits);
-    const struct kvpi_account *host = kvpi_quotas_find(&cache->host.quotas, ns.bits);
-    KVPI_ASSERT(here != NULL);
-    memset(out_info, 0, sizeof(*out_info));
-    out_info->openers = kvpi_find_space(cache, ns)->openers;
-    out_info->quota = here->quota;
-    out_info->blocks = here->n_blocks;
-    out_info->cached_blocks = here->n_cached;
-    out_info->host_quota = host == NULL ? KVP_NO_QUOTA : host->quota;
-    out_info->host_blocks = host == NULL ? 0 : host->n_blocks;
-    out_info->host_cached_blocks = host == NULL ? 0 : host->n_cached;
-}
-
 static kvp_status space_info(const kvp_cache *cache, kvp_ns ns, kvp_ns_info *out_info)
 {
+    const struct kvpi_space *space = kvpi_find_space(cache, ns);
     kvp_status status = cache->config.quotas ? KVP_OK : KVP_E_STATE;
-    if (kvpi_find_space(cache, ns) == NULL) {
+    if (space == NULL) {
         status = KVP_E_HANDLE;
     }
     if (status == KVP_OK) {
-        fill_space(cache, ns, out_info);
+        *out_info = kvpi_space_info(cache, (uint32_t)(space - kvpi_space_at(cache, 0)));
     }
     if (kvpi_recording(cache)) {
         kvpi_record_ns_info_get(recorder_of(cache), ns, status, out_info);

@@ -1,4 +1,4 @@
-/* cache: the story. A sequence opens, grows, is committed, forks, rolls back, closes.
+/* seqs: the story. A sequence opens, grows, is committed, forks, rolls back, closes.
  *
  * Each public function here reads from top to bottom: check everything, then change, through the
  * stages in one direction (hash, prefix, pool, table), then record and leave. Nothing is changed

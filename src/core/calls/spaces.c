@@ -1,4 +1,4 @@
-/* cache_spaces: namespaces. What separates tenants is a root node: nothing hangs from two (W1).
+/* spaces: namespaces. What separates tenants is a root node: nothing hangs from two (W1).
  *
  * A namespace is a place with a name and a root. Flushing gives it a new root: what hangs from the
  * old one cannot be reached, lives as long as blocks or sequences need it, and takes the old root

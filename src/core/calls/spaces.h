@@ -1,4 +1,4 @@
-/* cache_spaces: namespaces that are restored, or begin anew. */
+/* spaces: namespaces that are restored, or begin anew. */
 #ifndef KVPI_CALLS_SPACES_H
 #define KVPI_CALLS_SPACES_H
 

@@ -1,4 +1,4 @@
-/* cache_start: a cache that has run for long, for tests. A library without checks does not have it.
+/* start: a cache that has run for long, for tests. A library without checks does not have it.
  *
  * What a counter does at 2^31, 2^32 or 2^63 cannot be waited for. A fresh cache is given the
  * numbers that it would have then; from there on it goes its own way.

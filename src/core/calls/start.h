@@ -1,4 +1,4 @@
-/* cache_start: counters that start anywhere, for tests. */
+/* start: counters that start anywhere, for tests. */
 #ifndef KVPI_CALLS_START_H
 #define KVPI_CALLS_START_H
 

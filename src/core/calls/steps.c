@@ -1,4 +1,4 @@
-/* cache_steps: overlapped steps. Begin, commit, done, failed.
+/* steps: overlapped steps. Begin, commit, done, failed.
  *
  * Steps have numbers. They begin in order, are reported in any order, and take effect in order:
  *

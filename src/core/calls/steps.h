@@ -1,4 +1,4 @@
-/* cache_steps: what a step that is out will not do any more. */
+/* steps: what a step that is out will not do any more. */
 #ifndef KVPI_CALLS_STEPS_H
 #define KVPI_CALLS_STEPS_H
 

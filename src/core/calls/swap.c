@@ -1,4 +1,4 @@
-/* cache_swap: sequences move between tiers. Out and in are the same move, seen from two sides.
+/* swap: sequences move between tiers. Out and in are the same move, seen from two sides.
  *
  * All sequences of a call move together, so that what they share is shared there, too. The old
  * blocks are held by the rows until the end, and a held block stands in no queue: its links carry

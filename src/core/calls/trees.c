@@ -1,4 +1,4 @@
-/* cache_trees: token trees behind a sequence's tokens; see trees.h.
+/* trees: token trees behind a sequence's tokens; see trees.h.
  *
  *   row slots    | tokens ........ | node 0 | node 1 | node 2 | node 3 | reserve ...
  *   parents                          -1       0        0        1

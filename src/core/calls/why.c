@@ -1,4 +1,4 @@
-/* cache_why: what is wrong with a prompt, for people. Whether anything is, kvpi_match_prepare says,
+/* why: what is wrong with a prompt, for people. Whether anything is, kvpi_match_prepare says,
  * as it does for kvp_seq_open; here the field is found, in the order in which that one looks. */
 #include "core/cache/frame.h"
 #include "core/seq/match.h"

@@ -175,7 +175,7 @@ kvp_status kvp_block_prefix(const kvp_cache *cache, uint32_t tier, int32_t block
     const size_t U = prefix->unit_tokens;
     uint32_t node = kvpi_block(pool_of(cache, tier), (uint32_t)block)->content;
     *out_n_tokens = node == KVPI_NO_NODE ? 0 : kvpi_node(prefix, node)->depth * (uint32_t)U;
-    if (*out_n_tokens > capacity) {
+    if (capacity == 0 || *out_n_tokens > capacity) {
         return capacity == 0 ? KVP_OK : KVP_E_TOO_SMALL;
     }
     while (node != KVPI_NO_NODE && kvpi_node(prefix, node)->depth > 0) {

@@ -240,8 +240,8 @@ static kvp_status return_blocks(kvp_cache *cache, const int32_t *blocks, uint32_
 {
     const uint32_t n_valid = count_valid(blocks, n_blocks, cache->config.host_blocks);
     uint32_t n = 0;
-    if (n_valid == n_blocks && cache->lending.max_loads == 0) {
-        return kvpi_fail(cache, KVP_E_STATE, 0, 0);
+    if (cache->lending.max_loads == 0) { /* nothing is lent */
+        return kvpi_fail(cache, n_valid == n_blocks ? KVP_E_STATE : KVP_E_ARG, 0, 0);
     }
     while (n < n_valid && kvpi_lent(cache, (uint32_t)blocks[n])->holds > 0) {
         drop_hold(cache, (uint32_t)blocks[n++]);

@@ -1,4 +1,4 @@
-/* cache_cascade: cascade metadata. Sequences that share leading blocks, level by level; see meta.h.
+/* cascade: cascade metadata. Sequences that share leading blocks, level by level; see meta.h.
  *
  * The sequences are sorted by the blocks that they may share, so that those which share lie side by
  * side; then the number of leading blocks that neighbours have in common says everything:

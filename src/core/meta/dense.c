@@ -1,4 +1,4 @@
-/* cache_meta: batch metadata. The rows of a batch as arrays for kernels; see meta.h.
+/* dense: batch metadata. The rows of a batch as arrays for kernels; see meta.h.
  *
  * Here are the batch itself, and the formats that give rows as they are: dense, CSR, TensorRT-LLM,
  * delta. What needs more than the row has files of its own: window.c, tree.c,

@@ -1,4 +1,4 @@
-/* cache_meta: how a call on a batch begins. The whole batch is checked and counted before anything
+/* enter: how a call on a batch begins. The whole batch is checked and counted before anything
  * is written. */
 #include "core/meta/enter.h"
 

@@ -1,4 +1,4 @@
-/* cache_meta: how a call on a batch begins. */
+/* enter: how a call on a batch begins. */
 #ifndef KVPI_META_ENTER_H
 #define KVPI_META_ENTER_H
 

@@ -1,4 +1,4 @@
-/* cache_meta: what a window keeps for a step. Null entries are never among it: a step that needs
+/* kept: what a window keeps for a step. Null entries are never among it: a step that needs
  * one is refused. */
 #include "core/meta/kept.h"
 

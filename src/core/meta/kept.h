@@ -1,4 +1,4 @@
-/* cache_meta: what a window keeps for a step. */
+/* kept: what a window keeps for a step. */
 #ifndef KVPI_META_KEPT_H
 #define KVPI_META_KEPT_H
 

@@ -1,4 +1,4 @@
-/* cache_meta: what the files that make metadata share.
+/* meta: what the files that make metadata share.
  *
  * Every fill goes twice over the batch: once to check it and count (kvpi_meta_enter), once to
  * write. Nothing is written before everything is known to fit.

@@ -1,4 +1,4 @@
-/* cache_meta_place: one buffer for the arrays of a format, so that one copy uploads a step.
+/* place: one buffer for the arrays of a format, so that one copy uploads a step.
  *
  * Each format has one function that takes its arrays one after the other. It is run twice: without
  * a buffer it measures, with one it cuts.

@@ -1,4 +1,4 @@
-/* cache_meta: what formats have of each token: sequence, position, slot. */
+/* tokens: what formats have of each token: sequence, position, slot. */
 #include "core/meta/tokens.h"
 
 #include "core/meta/meta.h"

@@ -1,4 +1,4 @@
-/* cache_meta: what formats have of each token: sequence, position, slot. */
+/* tokens: what formats have of each token: sequence, position, slot. */
 #ifndef KVPI_META_TOKENS_H
 #define KVPI_META_TOKENS_H
 

@@ -1,4 +1,4 @@
-/* cache_meta_tree: who sees whom. The trees of a batch as intervals, and as a mask; see meta.h.
+/* tree: who sees whom. The trees of a batch as intervals, and as a mask; see meta.h.
  *
  * Nodes are numbered depth first, children in the order in which they were added. A node's interval
  * begins at its number and ends behind those of its descendants:

@@ -1,4 +1,4 @@
-/* cache_meta_window: windowed lists. CSR without the entries that no query of a step sees; see
+/* window: windowed lists. CSR without the entries that no query of a step sees; see
  * meta.h.
  *
  * Which entries are left out follows from the window and the step's first query alone, so it does

@@ -1,9 +1,5 @@
-/* record: the writer of operation logs. docs/OPLOG.md describes the bytes, src/oplog/decode.c
- * reads them: the two share nothing but that page, so that a mistake in one shows.
- *
- * Here: the header, and the calls that change sequences and namespaces or ask about a prompt or a
- * batch; tiers.c: plans, swaps, steps; trees.c: windows and trees; lend.c: what
- * stores need; read.c: all other calls that only read.
+/* record: the writer of operation logs. docs/OPLOG.md describes the bytes, calls.def has the calls;
+ * here is how each kind of argument and result is written. src/oplog/decode.c reads them.
  *
  * A record is put together in a small buffer on the stack and handed to the sink in one piece;
  * arrays too long for it go to the sink from where they lie. Nothing is allocated, and no length
@@ -17,6 +13,8 @@
  *     their little-endian bytes: replay makes them anew and compares digests.
  * R2  After the sink refused bytes nothing is written any more: a log has no holes.
  * R3  `decisions` is 0 whenever no call runs.
+ * R4  Before an item of a record is written there is room for a group of numbers. Whatever ends
+ *     with an array makes that room again.
  */
 #include "core/record/record.h"
 
@@ -26,82 +24,96 @@
 
 #include "core/record/put.h"
 
-static void put_ranges(struct kvpi_writer *writer, const kvp_range *ranges, uint32_t n_ranges)
+typedef struct kvpi_writer record_writer;
+
+/* ---------------------------------------------------------------------------- numbers, structs */
+
+/* Not inlined: records have hundreds of numbers, and storing one takes more code than the call. */
+__attribute__((noinline)) static void log_u64(record_writer *writer, uint64_t value)
 {
-    kvpi_put_room(writer, KVPI_VARINT_BYTES);
-    kvpi_put_varint(writer, n_ranges);
+    kvpi_put_varint(writer, value);
+}
+
+#define log_u32   log_u64
+#define log_flag  log_u64
+#define log_i32   kvpi_put_signed
+#define log_level kvpi_put_signed
+
+static void log_handle(record_writer *writer, uint64_t bits)
+{
+    log_u64(writer, kvpi_record_flip(writer->recorder, bits));
+}
+
+static void log_hash(record_writer *writer, kvp_hash hash)
+{
+    kvpi_put_bytes(writer, hash.bytes, sizeof hash.bytes);
+}
+
+#define FIELD(kind, name) log_##kind(writer, value->name);
+#define LOG_STRUCT(type, fields)                                                                   \
+    static void log_##type(record_writer *writer, const kvp_##type *value)                         \
+    {                                                                                              \
+        fields                                                                                     \
+    }
+#include "core/record/calls.def"
+
+_Static_assert(sizeof(kvp_open_info) == 11 * 4 && sizeof(kvp_admission) == 5 * 4 &&
+                   sizeof(kvp_swapped) == 4 * 4 && sizeof(kvp_released) == 2 * 4 &&
+                   sizeof(kvp_block_info) == 8 + 6 * 4 + 16 && sizeof(kvp_shortage) == 4 * 4 + 8 &&
+                   sizeof(kvp_seq_info) == 3 * 8 + 14 * 4 && sizeof(kvp_window) == 2 * 4 &&
+                   sizeof(kvp_window_info) == 4 * 4 && sizeof(kvp_ns_info) == 8 + 6 * 4,
+               "every field is recorded");
+
+/* -------------------------------------------------------------------------------------- arrays */
+
+static uint8_t has(const void *pointer, unsigned bit)
+{
+    return (uint8_t)(pointer != NULL ? bit : 0);
+}
+
+static void log_tokens(record_writer *writer, const int32_t *tokens, size_t n)
+{
+    if (tokens != NULL)
+        kvpi_put_array(writer, tokens, n, KVPI_ELEMENT_32);
+}
+
+static void log_keys(record_writer *writer, const kvp_key *keys, uint32_t n_keys)
+{
+    if (keys == NULL)
+        return;
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
+    log_u32(writer, n_keys);
+    for (uint32_t i = 0; i < n_keys; i++) {
+        kvpi_put_room(writer, KVPI_GROUP_BYTES);
+        log_key(writer, &keys[i]);
+        kvpi_put_bytes(writer, keys[i].bytes, keys[i].n_bytes);
+    }
+}
+
+static void log_ranges(record_writer *writer, const kvp_range *ranges, uint32_t n_ranges)
+{
+    if (ranges == NULL)
+        return;
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
+    log_u32(writer, n_ranges);
     for (uint32_t i = 0; i < n_ranges; i++) {
         kvpi_put_room(writer, KVPI_GROUP_BYTES);
-        kvpi_put_varint(writer, ranges[i].begin);
-        kvpi_put_varint(writer, ranges[i].end);
+        log_range(writer, &ranges[i]);
     }
 }
 
-/* ---------------------------------------------------------------------- arguments, results */
-
-static void put_prompt(struct kvpi_writer *writer, const kvp_prompt *prompt)
-{
-    kvpi_put_byte(writer, (uint8_t)(kvpi_put_has(prompt->tokens, KVPI_HAS_TOKENS) |
-                                    kvpi_put_has(prompt->keys, KVPI_HAS_KEYS) |
-                                    kvpi_put_has(prompt->hashes, KVPI_HAS_HASHES) |
-                                    kvpi_put_has(prompt->uncached, KVPI_HAS_UNCACHED)));
-    kvpi_put_fields(
-        writer, (const uint32_t[]){prompt->reserve_tokens, prompt->flags, prompt->retention}, 3);
-    kvpi_put_varint(writer, prompt->tag);
-    kvpi_put_varint(writer, prompt->n_tokens);
-    if (prompt->tokens != NULL)
-        kvpi_put_array(writer, prompt->tokens, prompt->n_tokens, KVPI_ELEMENT_32);
-    if (prompt->hashes != NULL)
-        kvpi_put_array(writer, prompt->hashes,
-                       (size_t)(prompt->n_tokens / writer->recorder->unit_tokens) *
-                           sizeof(kvp_hash),
-                       KVPI_ELEMENT_BYTE);
-    if (prompt->keys != NULL)
-        kvpi_put_keys(writer, prompt->keys, prompt->n_keys);
-    if (prompt->uncached != NULL)
-        put_ranges(writer, prompt->uncached, prompt->n_uncached);
-}
-
-static void put_statuses(struct kvpi_writer *writer, const kvp_batch *batch)
-{
-    for (uint32_t i = 0; i < batch->n_seqs; i++) {
-        kvpi_put_room(writer, 1);
-        kvpi_put_byte(writer, (uint8_t) - (int)batch->statuses[i]);
-    }
-}
-
-static void put_open_info(struct kvpi_writer *writer, const kvp_open_info *info)
-{
-    kvpi_put_fields(writer,
-                    (const uint32_t[]){info->cached_tokens, info->hit_tokens, info->stop,
-                                       info->host_tokens, info->shared_blocks, info->host_blocks,
-                                       info->cached_blocks, info->copied_tokens, info->taken_blocks,
-                                       info->evicted_blocks, info->stop_group},
-                    11);
-}
-
-static void put_config(struct kvpi_writer *writer, const kvp_config *config)
+static void log_configuration(record_writer *writer, const kvp_config *config)
 {
     uint64_t watermark;
     memcpy(&watermark, &config->watermark, sizeof watermark);
-    kvpi_put_room(writer, KVPI_GROUP_BYTES);
-    kvpi_put_fields(
-        writer,
-        (const uint32_t[]){config->block_tokens,    config->unit_tokens,    config->n_blocks,
-                           config->max_seqs,        config->max_seq_tokens, config->max_namespaces,
-                           config->n_nodes,         config->max_unit_keys,  config->max_copies,
-                           config->commit_policy,   config->full_hit,       config->prefix_cache,
-                           config->test_hash_bits,  config->host_blocks,    config->keep_evicted,
-                           config->steps,           config->max_steps_out,  config->max_events,
-                           config->max_tree_tokens, config->quotas,         config->max_loads,
-                           config->lent_blocks,     config->n_groups},
-        23);
+    log_config(writer, config);
+    log_u32(writer, config->n_groups);
     kvpi_put_room(writer, KVPI_GROUP_BYTES);
     for (uint32_t i = 0; i < config->n_groups; i++)
-        kvpi_put_window(writer, config->groups[i]);
+        log_window(writer, &config->groups[i]);
     kvpi_put_fixed(writer, watermark, 8);
     kvpi_put_fixed(writer, config->hash_seed, 8);
-    kvpi_put_varint(writer, config->n_uncached_tokens);
+    log_u32(writer, config->n_uncached_tokens);
     kvpi_put_array(writer, config->uncached_tokens, config->n_uncached_tokens, KVPI_ELEMENT_32);
 }
 
@@ -118,11 +130,11 @@ kvp_status kvpi_record_begin(struct kvpi_recorder *recorder, const kvp_sink *sin
     recorder->max_seqs = resolved->max_seqs;
     recorder->max_tree_tokens = resolved->max_tree_tokens;
     recorder->failed = 0;
-    struct kvpi_writer writer;
+    record_writer writer;
     writer.recorder = recorder;
     writer.n_bytes = 0;
     kvpi_put_bytes(&writer, KVPI_RECORD_MAGIC, 8);
-    put_config(&writer, resolved);
+    log_configuration(&writer, resolved);
     kvpi_put_flush(&writer);
     if (recorder->failed != 0) {
         recorder->failed = 0;
@@ -144,295 +156,279 @@ kvp_status kvpi_record_end(struct kvpi_recorder *recorder)
     return KVP_OK;
 }
 
-/* ------------------------------------------------------------------------------ the calls */
+/* ----------------------------------------------------------------------------------- arguments */
 
-/* Calls of a handle alone that give nothing. */
-static void handle_call(struct kvpi_recorder *recorder, uint8_t op, uint64_t bits,
-                        kvp_status status)
+static void log_name(record_writer *writer, const void *name, size_t n_bytes)
 {
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, op);
-    kvpi_put_handle(&writer, bits);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
+    log_u64(writer, n_bytes);
+    kvpi_put_bytes(writer, name, n_bytes);
 }
 
-void kvpi_record_ns_open(struct kvpi_recorder *recorder, const void *name, size_t name_bytes,
-                         kvp_status status, const kvp_ns *ns)
+static void log_values(record_writer *writer, const int32_t *tokens, uint32_t n_tokens)
 {
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_NS_OPEN);
-    kvpi_put_varint(&writer, name_bytes);
-    kvpi_put_bytes(&writer, name, name_bytes);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_handle(&writer, ns->bits);
-    kvpi_put_finish(&writer);
+    kvpi_put_byte(writer, has(tokens, KVPI_HAS_TOKENS));
+    log_u64(writer, n_tokens);
+    log_tokens(writer, tokens, n_tokens);
 }
 
-void kvpi_record_ns_close(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status)
+static void log_blocks(record_writer *writer, const int32_t *blocks, uint32_t n_blocks)
 {
-    handle_call(recorder, KVP_CALL_NS_CLOSE, ns.bits, status);
+    log_u64(writer, n_blocks);
+    kvpi_put_array(writer, blocks, n_blocks, KVPI_ELEMENT_32);
 }
 
-void kvpi_record_ns_flush(struct kvpi_recorder *recorder, kvp_ns ns, kvp_status status)
+static void log_prompt(record_writer *writer, const kvp_prompt *prompt)
 {
-    handle_call(recorder, KVP_CALL_NS_FLUSH, ns.bits, status);
+    kvpi_put_byte(writer, has(prompt->tokens, KVPI_HAS_TOKENS) | has(prompt->keys, KVPI_HAS_KEYS) |
+                              has(prompt->hashes, KVPI_HAS_HASHES) |
+                              has(prompt->uncached, KVPI_HAS_UNCACHED));
+    log_u64(writer, prompt->reserve_tokens);
+    log_u64(writer, prompt->flags);
+    log_u64(writer, prompt->retention);
+    log_u64(writer, prompt->tag);
+    log_u64(writer, prompt->n_tokens);
+    log_tokens(writer, prompt->tokens, prompt->n_tokens);
+    if (prompt->hashes != NULL)
+        kvpi_put_bytes(writer, prompt->hashes,
+                       (size_t)(prompt->n_tokens / writer->recorder->unit_tokens) *
+                           sizeof(kvp_hash));
+    log_keys(writer, prompt->keys, prompt->n_keys);
+    log_ranges(writer, prompt->uncached, prompt->n_uncached);
 }
 
-void kvpi_record_ns_quota(struct kvpi_recorder *recorder, kvp_ns ns, uint32_t tier,
-                          uint32_t n_blocks, kvp_status status)
+static void log_seqs(record_writer *writer, const kvp_seq *seqs, uint32_t n_seqs)
 {
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_NS_QUOTA);
-    kvpi_put_handle(&writer, ns.bits);
-    kvpi_put_varint(&writer, tier);
-    kvpi_put_varint(&writer, n_blocks);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-static void begin_prompt(struct kvpi_writer *writer, struct kvpi_recorder *recorder, uint8_t op,
-                         kvp_ns ns, const kvp_prompt *prompt)
-{
-    kvpi_put_begin(writer, recorder, op);
-    kvpi_put_handle(writer, ns.bits);
-    put_prompt(writer, prompt);
-}
-
-void kvpi_record_match(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
-                       kvp_status status, const kvp_open_info *info)
-{
-    struct kvpi_writer writer;
-    begin_prompt(&writer, recorder, KVP_CALL_MATCH, ns, prompt);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        put_open_info(&writer, info);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
-                          kvp_status status, const kvp_seq *seq, const kvp_open_info *info)
-{
-    struct kvpi_writer writer;
-    begin_prompt(&writer, recorder, KVP_CALL_OPEN, ns, prompt);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK) {
-        kvpi_put_handle(&writer, seq->bits);
-        put_open_info(&writer, info);
+    log_u64(writer, n_seqs);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        kvpi_put_handle(writer, seqs[i].bits);
     }
-    kvpi_put_finish(&writer);
 }
 
-void kvpi_record_can_open(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
-                          kvp_status status, const kvp_admission *admission)
+static void log_counts(record_writer *writer, const uint32_t *counts, uint32_t n)
 {
-    struct kvpi_writer writer;
-    begin_prompt(&writer, recorder, KVP_CALL_CAN_OPEN, ns, prompt);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_admission(&writer, admission);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_load_begin(struct kvpi_recorder *recorder, kvp_ns ns, const kvp_prompt *prompt,
-                            const kvp_load *load, kvp_status status)
-{
-    struct kvpi_writer writer;
-    begin_prompt(&writer, recorder, KVP_CALL_LOAD_BEGIN, ns, prompt);
-    kvpi_put_room(&writer, KVPI_GROUP_BYTES);
-    kvpi_put_fields(
-        &writer,
-        (const uint32_t[]){load->group, load->entries.begin, load->entries.end, load->spare_blocks},
-        4);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK) {
-        kvpi_put_varint(&writer, load->number);
-        kvpi_put_varint(&writer, load->after);
-        kvpi_put_fields(&writer,
-                        (const uint32_t[]){load->n_blocks, load->n_found, load->n_elsewhere}, 3);
-        kvpi_put_digest(&writer, load->blocks, load->entries.end - load->entries.begin,
-                        KVPI_ELEMENT_32);
+    for (uint32_t i = 0; i < n; i++) {
+        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        kvpi_put_varint(writer, counts[i]);
     }
-    kvpi_put_finish(&writer);
 }
 
-static void put_token_values(struct kvpi_writer *writer, const int32_t *tokens, uint32_t n_tokens)
+static void log_commits(record_writer *writer, const kvp_seq *seqs, const uint32_t *n_tokens,
+                        uint32_t n_seqs)
 {
-    kvpi_put_byte(writer, kvpi_put_has(tokens, KVPI_HAS_TOKENS));
-    kvpi_put_varint(writer, n_tokens);
+    log_seqs(writer, seqs, n_seqs);
+    log_counts(writer, n_tokens, n_seqs);
+}
+
+static size_t sum_of_counts(const kvp_batch *batch)
+{
+    if (batch->n_tokens == NULL)
+        return batch->n_seqs;
+    size_t sum = 0;
+    for (uint32_t i = 0; i < batch->n_seqs; i++)
+        sum += batch->n_tokens[i];
+    return sum;
+}
+
+/* Parents stand behind all that the other batches have, too. */
+static void log_tree_batch(record_writer *writer, const kvp_batch *batch, const int32_t *parents)
+{
+    kvpi_put_byte(writer, has(batch->tokens, KVPI_HAS_TOKENS) | has(batch->keys, KVPI_HAS_KEYS) |
+                              has(batch->n_tokens, KVPI_HAS_COUNTS) |
+                              has(parents, KVPI_HAS_PARENTS));
+    log_u64(writer, batch->reserve_tokens);
+    log_u64(writer, batch->flags);
+    log_seqs(writer, batch->seqs, batch->n_seqs);
+    if (batch->n_tokens != NULL)
+        log_counts(writer, batch->n_tokens, batch->n_seqs);
+    size_t n_tokens = batch->tokens != NULL || parents != NULL ? sum_of_counts(batch) : 0;
+    log_tokens(writer, batch->tokens, n_tokens);
+    log_keys(writer, batch->keys, batch->n_keys);
+    log_tokens(writer, parents, n_tokens);
+}
+
+static void log_batch(record_writer *writer, const kvp_batch *batch)
+{
+    log_tree_batch(writer, batch, NULL);
+}
+
+/* More room than there can be moves is written as that: whoever makes the call again from a log
+ * needs the room, because it is the distance of the groups' moves, too. */
+static uint32_t useful_moves(const struct kvpi_recorder *recorder, const kvp_accept *accept)
+{
+    uint32_t n_seqs = accept->n_seqs < recorder->max_seqs ? accept->n_seqs : recorder->max_seqs;
+    uint64_t most = (uint64_t)n_seqs * recorder->max_tree_tokens;
+    return most < accept->max_moves ? (uint32_t)most : accept->max_moves;
+}
+
+static void log_accept(record_writer *writer, const kvp_accept *accept)
+{
+    log_seqs(writer, accept->seqs, accept->n_seqs);
+    for (uint32_t i = 0; i < accept->n_seqs; i++) {
+        kvpi_put_room(writer, KVPI_VARINT_BYTES);
+        kvpi_put_signed(writer, accept->leaves[i]);
+    }
+    kvpi_put_room(writer, KVPI_VARINT_BYTES);
+    log_u64(writer, useful_moves(writer->recorder, accept));
+}
+
+/* Which of the arrays of a tree were asked for. */
+static void log_wanted(record_writer *writer, const int32_t *tokens, const int32_t *parents)
+{
+    kvpi_put_byte(writer, has(tokens, KVPI_HAS_TOKENS) | has(parents, KVPI_HAS_PARENTS));
+}
+
+/* ------------------------------------------------------------------------------------- results */
+
+#define log_digest kvpi_put_digest
+
+/* Ends the arguments: status, decisions (R3). Leaves room for a group of results. */
+__attribute__((noinline)) static void log_status(record_writer *writer, kvp_status status)
+{
+    uint64_t decisions = writer->recorder->decisions;
+    uint8_t code = (uint8_t)(-(int)status & 0x7f);
+    kvpi_put_room(writer, KVPI_GROUP_BYTES);
+    if (decisions == 0) {
+        kvpi_put_byte(writer, code);
+        return;
+    }
+    kvpi_put_byte(writer, (uint8_t)(code | 0x80));
+    kvpi_put_fixed(writer, (uint32_t)(decisions ^ (decisions >> 32)), 4);
+    writer->recorder->decisions = 0;
+}
+
+static void log_statuses(record_writer *writer, const kvp_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->n_seqs && (batch->flags & KVP_BATCH_EACH) != 0; i++) {
+        kvpi_put_room(writer, 1);
+        kvpi_put_byte(writer, (uint8_t) - (int)batch->statuses[i]);
+    }
+}
+
+static void log_violation(record_writer *writer, kvp_status status, const kvp_violation *violation)
+{
+    if (status != KVP_E_CORRUPT)
+        return;
+    kvpi_put_bytes(writer, violation->invariant, sizeof violation->invariant);
+    log_u64(writer, violation->object);
+}
+
+/* Is the array written? If not, because it did not fit or was only asked for, then its length. */
+static int log_array_or_length(record_writer *writer, kvp_status status, uint32_t capacity,
+                               const uint32_t *n)
+{
+    if (status == KVP_OK && capacity > 0)
+        return 1;
+    if (status == KVP_OK || status == KVP_E_TOO_SMALL)
+        log_u32(writer, *n);
+    return 0;
+}
+
+static void log_plan(record_writer *writer, kvp_status status, uint32_t capacity,
+                     const kvp_copy *copies, const uint32_t *n_copies)
+{
+    if (log_array_or_length(writer, status, capacity, n_copies))
+        kvpi_put_digest(writer, copies, *n_copies, KVPI_ELEMENT_COPY);
+}
+
+static void log_step(record_writer *writer, kvp_status status, uint32_t capacity, uint64_t step)
+{
+    if (status == KVP_OK && capacity > 0)
+        log_u64(writer, step);
+}
+
+/* Sequences whose KV is wrong: their number when it was asked for, they themselves when they
+ * fitted. */
+static void log_report(record_writer *writer, kvp_status status, uint32_t capacity,
+                       const kvp_seq *seqs, const uint32_t *n_seqs)
+{
+    if (n_seqs != NULL && log_array_or_length(writer, status, capacity, n_seqs))
+        log_seqs(writer, seqs, *n_seqs);
+}
+
+static void log_newest(record_writer *writer, kvp_status status, uint64_t number)
+{
+    if (status == KVP_OK || status == KVP_E_TOO_SMALL)
+        log_u64(writer, number);
+}
+
+/* The digest of arrays that lie in several places; n is 0 when they have nothing. */
+static void log_pieces(record_writer *writer, uint64_t n, const XXH3_state_t *state)
+{
+    kvpi_put_varint(writer, n);
+    if (n > 0)
+        kvpi_put_fixed(writer, XXH3_64bits_digest(state), 8);
+}
+
+/* Only a stored unit has tokens, and only its place in the caller's array was written (R1). */
+static void log_events(record_writer *writer, kvp_status status, uint32_t capacity, int with_tokens,
+                       const kvp_event *events, const int32_t *tokens, uint32_t n_events)
+{
+    size_t unit_tokens = writer->recorder->unit_tokens;
+    uint64_t n_tokens = 0;
+    XXH3_state_t state;
+    if (!log_array_or_length(writer, status, capacity, &n_events))
+        return;
+    kvpi_put_digest(writer, events, n_events, KVPI_ELEMENT_EVENT);
+    if (with_tokens == 0)
+        return;
+    XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < n_events; i++) {
+        kvpi_put_update(&state, tokens + i * unit_tokens, events[i].n_tokens, KVPI_ELEMENT_32);
+        n_tokens += events[i].n_tokens;
+    }
+    log_pieces(writer, n_tokens, &state);
+}
+
+/* One group after the other, without what is left free between them. */
+static void log_moves(record_writer *writer, kvp_status status, const kvp_accept *accept,
+                      uint32_t n_groups)
+{
+    XXH3_state_t state;
+    if (!log_array_or_length(writer, status, accept->n_moves, &accept->n_moves))
+        return;
+    XXH3_64bits_reset(&state);
+    for (size_t group = 0; group < n_groups; group++)
+        kvpi_put_update(&state, accept->moves + group * accept->max_moves, accept->n_moves,
+                        KVPI_ELEMENT_MOVE);
+    log_pieces(writer, accept->n_moves, &state);
+}
+
+/* The nodes' tokens, then their parents, as far as they were asked for. */
+static void log_nodes(record_writer *writer, kvp_status status, uint32_t capacity,
+                      const int32_t *tokens, const int32_t *parents, const uint32_t *n_nodes)
+{
+    XXH3_state_t state;
+    if (!log_array_or_length(writer, status, capacity, n_nodes))
+        return;
+    XXH3_64bits_reset(&state);
     if (tokens != NULL)
-        kvpi_put_array(writer, tokens, n_tokens, KVPI_ELEMENT_32);
+        kvpi_put_update(&state, tokens, *n_nodes, KVPI_ELEMENT_32);
+    if (parents != NULL)
+        kvpi_put_update(&state, parents, *n_nodes, KVPI_ELEMENT_32);
+    log_pieces(writer, *n_nodes, &state);
 }
 
-void kvpi_record_seq_extend(struct kvpi_recorder *recorder, kvp_seq seq, const int32_t *tokens,
-                            uint32_t n_tokens, uint32_t reserve_tokens, kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_EXTEND);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, reserve_tokens);
-    put_token_values(&writer, tokens, n_tokens);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
+/* ----------------------------------------------------------------------------------- the calls */
 
-static void batch_call(struct kvpi_recorder *recorder, uint8_t op, const kvp_batch *batch,
-                       kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, op);
-    kvpi_put_batch(&writer, batch, NULL);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK && (batch->flags & KVP_BATCH_EACH) != 0)
-        put_statuses(&writer, batch);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_extend_many(struct kvpi_recorder *recorder, const kvp_batch *batch,
-                                 kvp_status status)
-{
-    batch_call(recorder, KVP_CALL_EXTEND_MANY, batch, status);
-}
-
-void kvpi_record_seq_fill_many(struct kvpi_recorder *recorder, const kvp_batch *batch,
-                               kvp_status status)
-{
-    batch_call(recorder, KVP_CALL_FILL_MANY, batch, status);
-}
-
-void kvpi_record_can_extend(struct kvpi_recorder *recorder, const kvp_batch *batch,
-                            kvp_status status, const kvp_admission *admission)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_CAN_EXTEND);
-    kvpi_put_batch(&writer, batch, NULL);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_admission(&writer, admission);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_fill(struct kvpi_recorder *recorder, kvp_seq seq, const int32_t *tokens,
-                          uint32_t n_tokens, kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_FILL);
-    kvpi_put_handle(&writer, seq.bits);
-    put_token_values(&writer, tokens, n_tokens);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_commit(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t n_tokens,
-                            kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_COMMIT);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, n_tokens);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_commit_many(struct kvpi_recorder *recorder, const kvp_seq *seqs,
-                                 const uint32_t *n_tokens, uint32_t n_seqs, kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_COMMIT_MANY);
-    kvpi_put_varint(&writer, n_seqs);
-    kvpi_put_handles(&writer, seqs, n_seqs);
-    kvpi_put_varints(&writer, n_tokens, n_seqs);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_invalidate(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t from,
-                                uint32_t capacity, kvp_status status, const kvp_seq *seqs,
-                                const uint32_t *n_seqs)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_INVALIDATE);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_fields(&writer, (const uint32_t[]){from, capacity, n_seqs == NULL}, 3);
-    kvpi_put_status(&writer, status);
-    kvpi_put_report(&writer, capacity, status, seqs, n_seqs);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_fork(struct kvpi_recorder *recorder, kvp_seq parent, uint32_t at, uint64_t tag,
-                          kvp_status status, const kvp_seq *child)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_FORK);
-    kvpi_put_handle(&writer, parent.bits);
-    kvpi_put_varint(&writer, at);
-    kvpi_put_varint(&writer, tag);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        kvpi_put_handle(&writer, child->bits);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_truncate(struct kvpi_recorder *recorder, kvp_seq seq, uint32_t n_tokens,
-                              kvp_status status, const kvp_released *released)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_TRUNCATE);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, n_tokens);
-    kvpi_put_released(&writer, status, released);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_close(struct kvpi_recorder *recorder, kvp_seq seq, kvp_status status,
-                           const kvp_released *released)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_CLOSE);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_released(&writer, status, released);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_retain(struct kvpi_recorder *recorder, kvp_seq seq, kvp_range range,
-                            uint32_t retention, kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_RETAIN);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_fields(&writer, (const uint32_t[]){range.begin, range.end, retention}, 3);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_seq_uncache(struct kvpi_recorder *recorder, kvp_seq seq, kvp_range range,
-                             kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_UNCACHE);
-    kvpi_put_handle(&writer, seq.bits);
-    kvpi_put_varint(&writer, range.begin);
-    kvpi_put_varint(&writer, range.end);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_cache_reset(struct kvpi_recorder *recorder, kvp_status status)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_RESET);
-    kvpi_put_status(&writer, status);
-    kvpi_put_finish(&writer);
-}
-
-void kvpi_record_cache_config(struct kvpi_recorder *recorder, kvp_status status,
-                              const kvp_config *config)
-{
-    struct kvpi_writer writer;
-    kvpi_put_begin(&writer, recorder, KVP_CALL_CONFIG);
-    kvpi_put_status(&writer, status);
-    if (status == KVP_OK)
-        put_config(&writer, config);
-    kvpi_put_finish(&writer);
-}
+#define HANDLE(type, value)     log_handle(&writer, (value).bits);
+#define NEW(type, value)        log_handle(&writer, (value)->bits);
+#define ARG(kind, value, field) log_##kind(&writer, value);
+#define OUT(kind, value, field) log_##kind(&writer, value);
+#define ARGS(kind, ...)                                                                            \
+    log_##kind(&writer, __VA_ARGS__);                                                              \
+    kvpi_put_room(&writer, KVPI_GROUP_BYTES);
+#define OUTS(kind, ...) log_##kind(&writer, __VA_ARGS__);
+#define ON_OK(...)                                                                                 \
+    if (status == KVP_OK) {                                                                        \
+        __VA_ARGS__                                                                                \
+    }
+#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results)                               \
+    void kvpi_record_##name(struct kvpi_recorder *recorder, KVPI_RECORD_LIST parameters)           \
+    {                                                                                              \
+        record_writer writer;                                                                      \
+        kvpi_put_begin(&writer, recorder, KVP_CALL_##NAME);                                        \
+        arguments log_status(&writer, status);                                                     \
+        results kvpi_put_finish(&writer);                                                          \
+    }
+#include "core/record/calls.def"

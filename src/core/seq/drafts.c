@@ -1,4 +1,4 @@
-/* cache_drafts: token trees behind a sequence. */
+/* drafts: token trees behind a sequence. */
 #include "core/seq/drafts.h"
 
 int kvpi_tree_parents_valid(const struct kvpi_seq *seq, const int32_t *parents, uint32_t n)

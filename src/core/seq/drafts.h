@@ -1,4 +1,4 @@
-/* cache_drafts: token trees behind a sequence, as extend makes them (trees.h). */
+/* drafts: token trees behind a sequence, as extend makes them (trees.h). */
 #ifndef KVPI_SEQ_DRAFTS_H
 #define KVPI_SEQ_DRAFTS_H
 

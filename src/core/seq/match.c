@@ -1,4 +1,4 @@
-/* cache_match: how much of a prompt is cached, and what opening it would take.
+/* match: how much of a prompt is cached, and what opening it would take.
  *
  * A walk from the namespace's root: unit u is hit when a node after the one before has its tokens
  * and keys, and a block has its KV. Only that comparison decides, in order. Its cost is memory

@@ -1,4 +1,4 @@
-/* cache_match: the walk along a prompt, and what opening it would take. */
+/* match: the walk along a prompt, and what opening it would take. */
 #ifndef KVPI_SEQ_MATCH_H
 #define KVPI_SEQ_MATCH_H
 

@@ -1,4 +1,4 @@
-/* cache_match_groups: which prefix of a path every layer group has what it keeps of; windows.h.
+/* match_groups: which prefix of a path every layer group has what it keeps of; windows.h.
  *
  * The path is there: nodes of the prompt's units, as far as they were found. One pass over its
  * whole blocks writes every group's entries into its row, and judges each prefix on the way, by

@@ -1,4 +1,4 @@
-/* cache_match_groups: the same for several groups, and for windows (windows.h). */
+/* match_groups: the same for several groups, and for windows (windows.h). */
 #ifndef KVPI_SEQ_MATCH_GROUPS_H
 #define KVPI_SEQ_MATCH_GROUPS_H
 

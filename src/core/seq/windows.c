@@ -1,4 +1,4 @@
-/* cache_windows: layer groups and sliding windows; windows.h says what is kept.
+/* windows: layer groups and sliding windows; windows.h says what is kept.
  *
  * A sequence has a window for each group, in an array beside its rows. What a group has dropped is
  * one run of null entries behind its sinks:

@@ -1,4 +1,4 @@
-/* cache_windows: what windows keep and drop; see windows.h of the public headers. */
+/* windows: what windows keep and drop; see windows.h of the public headers. */
 #ifndef KVPI_SEQ_WINDOWS_H
 #define KVPI_SEQ_WINDOWS_H
 

@@ -1,4 +1,4 @@
-/* snapshot: framing of records, and the first one. See snapshot.h.
+/* frames: framing of records, and the first one. See snapshot.h.
  *
  * Checks of heads and checksums of records are XXH3-64; a head's seed is a constant, a record's its
  * number, so that a record does not pass for another.

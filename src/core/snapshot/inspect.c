@@ -1,4 +1,4 @@
-/* cache_inspect: a look into the arena of a cache that another process works on.
+/* inspect: a look into the arena of a cache that another process works on.
  *
  * What is needed of the arena is copied to where it lies in one of our own, found by sizes and
  * offsets that are checked first; from then on the copy is looked at. It is of one moment if the
@@ -14,6 +14,7 @@
 #include <kvpager/inspect.h>
 
 #include "core/cache/audit.h"
+#include "core/cache/spaces.h"
 #include "core/cache/state.h"
 #include "core/calls/life.h"
 #include "core/snapshot/ranges.h"
@@ -159,6 +160,14 @@ static void fetch_table(struct inspection *in)
     }
 }
 
+static void fetch_lent(struct inspection *in)
+{
+    const uint32_t max_loads = in->copy->lending.max_loads;
+    const uint32_t n_lent = max_loads == 0 ? 0 : in->copy->config.host_blocks;
+    fetch_array(in, kvpi_lent(in->copy, 0), n_lent, sizeof(struct kvpi_lent));
+    fetch_array(in, kvpi_load_at(in->copy, 0), max_loads, sizeof(struct kvpi_load));
+}
+
 static void fetch_rest(struct inspection *in)
 {
     kvp_cache *copy = in->copy;
@@ -166,6 +175,7 @@ static void fetch_rest(struct inspection *in)
     fetch_pool(in, &copy->host);
     fetch_prefix(in);
     fetch_table(in);
+    fetch_lent(in);
     fetch_array(in, kvpi_plan_copies(&copy->plan), copy->plan.n + copy->plan.n_out,
                 sizeof(struct kvpi_copy));
     fetch_array(in, kvpi_at(copy, copy->spaces_at), copy->config.max_namespaces,
@@ -174,6 +184,22 @@ static void fetch_rest(struct inspection *in)
 }
 
 /* ------------------------------------------------------------------------------------- telling */
+
+static void tell_space(struct inspection *in, uint32_t number, uint32_t place)
+{
+    const struct kvpi_space *space = kvpi_space_at(in->copy, place);
+    if (in->options->tell != NULL) {
+        const kvp_snapshot_item item = {.kind = KVP_SNAPSHOT_NAMESPACE,
+                                        .ns = number,
+                                        .name = space->name,
+                                        .name_bytes = space->name_bytes};
+        in->options->tell(in->options->context, &item);
+    }
+    if (in->options->tell_quota != NULL && in->copy->config.quotas) {
+        const kvp_ns_info info = kvpi_space_info(in->copy, place);
+        in->options->tell_quota(in->options->context, number, &info);
+    }
+}
 
 /* Number the namespaces, and say in their roots which they are. */
 static void tell_spaces(struct inspection *in)
@@ -192,13 +218,7 @@ static void tell_spaces(struct inspection *in)
             space->root > prefix->n_touched || space->name_bytes > KVP_NAME_MAX_BYTES) {
             continue;
         }
-        const kvp_snapshot_item item = {.kind = KVP_SNAPSHOT_NAMESPACE,
-                                        .ns = n,
-                                        .name = space->name,
-                                        .name_bytes = space->name_bytes};
-        if (in->options->tell != NULL) {
-            in->options->tell(in->options->context, &item);
-        }
+        tell_space(in, n, place);
         kvpi_node(prefix, space->root)->flags |= KVPI_NODE_MARKED;
         kvpi_node(prefix, space->root)->users = ++n;
     }
@@ -316,13 +336,16 @@ static void tell_blocks(struct inspection *in, uint32_t tier)
 
 /* ------------------------------------------------------------------------------------- the call */
 
-/* What only the owner's process can use is taken out. */
+/* What only the owner's process can use is taken out. Handles stay those of the cache: blocks have
+ * them as owners. */
 static void disown(kvp_cache *copy)
 {
+    const uint64_t cache_bits = copy->recorder.cache_bits;
     copy->calls &= ~(uint64_t)1;
     copy->self = 0;
     copy->mapped = 0;
     memset(&copy->recorder, 0, sizeof(copy->recorder));
+    copy->recorder.cache_bits = cache_bits;
 }
 
 static void inspect_copy(struct inspection *in)

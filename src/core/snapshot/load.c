@@ -1,4 +1,4 @@
-/* cache_snapshot_load: what a snapshot holds, put into a new cache.
+/* load: what a snapshot holds, put into a new cache.
  *
  * One pass over the records. Nothing in them is believed because its checksum is right: numbers are
  * looked up, hashes made anew, blocks must be free, so that no file leads to a cache that does not

@@ -1,4 +1,4 @@
-/* cache_ranges: does everything point inside? For an arena whose bytes come from elsewhere.
+/* ranges: does everything point inside? For an arena whose bytes come from elsewhere.
  *
  * The audit follows what it finds: entries of rows, parents of nodes, links. That is right for a
  * cache of ours, whatever has gone wrong in it, and not for bytes that anybody may have written.

@@ -1,4 +1,4 @@
-/* cache_ranges: is what came from elsewhere within its arrays? */
+/* ranges: is what came from elsewhere within its arrays? */
 #ifndef KVPI_SNAPSHOT_RANGES_H
 #define KVPI_SNAPSHOT_RANGES_H
 

@@ -1,4 +1,4 @@
-/* cache_snapshot: what is cached, written record by record. The other way: load.c.
+/* save: what is cached, written record by record. The other way: load.c.
  *
  * Works on a copy of the arena, which is a cache of its own: all sequences are closed there, so
  * that every block is free or stands in a queue, exactly where a close would have put it. Then the

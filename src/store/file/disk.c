@@ -123,6 +123,16 @@ static int disk_allot(void *context, int file, uint64_t bytes)
     return error;
 }
 
+static int disk_reserve(void *context, int file, uint64_t bytes)
+{
+    (void)context;
+    int error;
+    do
+        error = fallocate(file, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) == 0 ? 0 : errno;
+    while (error == EINTR);
+    return error == EOPNOTSUPP || error == ENOSYS ? ENOTSUP : error;
+}
+
 static int disk_sync(void *context, int file)
 {
     (void)context;
@@ -198,6 +208,7 @@ const struct kvpi_disk kvpi_system_disk = {
     .buffer = disk_buffer,
     .size = disk_size,
     .allot = disk_allot,
+    .reserve = disk_reserve,
     .sync = disk_sync,
     .sync_directory = disk_sync_directory,
     .rename = disk_rename,

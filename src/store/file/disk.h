@@ -38,6 +38,9 @@ struct kvpi_disk {
     int (*size)(void *context, int file, uint64_t *out_bytes);
     /* Make the file this large, with room on the disk for all of it. */
     int (*allot)(void *context, int file, uint64_t bytes);
+    /* Set room on the disk aside for the first so many bytes of the file; its size stays. ENOTSUP:
+     * the file system cannot. */
+    int (*reserve)(void *context, int file, uint64_t bytes);
     /* What was written survives a loss of power from now on. */
     int (*sync)(void *context, int file);
     int (*sync_directory)(void *context, const char *path);

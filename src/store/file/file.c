@@ -18,7 +18,11 @@
 #include "store/file/recover.h"
 #include "store/catalog.h"
 
-enum { ENGINE_THREADS = 4 };
+enum {
+    ENGINE_THREADS = 4,
+    LOG_SPARE = 4,    /* entries more than two for each slot */
+    LOG_PATIENCE = 64 /* entries that find no room before it is looked for again */
+};
 
 struct file_store {
     const struct kvpi_disk *disk;
@@ -27,6 +31,10 @@ struct file_store {
     struct kvpi_catalog catalog;
     struct kvpi_home home;
     struct kvpi_log log;
+    struct kvpi_log next_log; /* an empty file with room, which the log moves to; file -1: none */
+    uint64_t n_compacted;     /* entries of the log when it was written anew */
+    uint32_t n_writing;       /* puts that have begun: each has an entry to come */
+    uint32_t n_cramped;       /* entries that found no room, one after the other */
     struct kvpi_slabs slabs;
     struct kvpi_peers peers;
     struct kvpi_engine engine;
@@ -55,6 +63,41 @@ static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind,
     return kvpi_log_append(log, &line);
 }
 
+static void name_next(const struct file_store *store, char out_path[KVPI_PATH_BYTES])
+{
+    kvpi_path_join(out_path, store->home.path, "log.new");
+}
+
+/* A log with more entries than this is written anew. */
+static uint64_t log_limit(const struct file_store *store, uint32_t n_slots)
+{
+    return 2 * (n_slots > store->n_compacted ? n_slots : store->n_compacted);
+}
+
+/* Set room aside for the log of so many slots and for the one after it: so a full disk stops
+ * neither. 0: there is none. */
+static int reserve_logs(struct file_store *store, uint32_t n_slots)
+{
+    const uint64_t n = log_limit(store, n_slots) + LOG_SPARE;
+    if (kvpi_log_reserve(&store->log, n) != 0)
+        return 0;
+    if (store->next_log.file >= 0)
+        return kvpi_log_reserve(&store->next_log, n) == 0;
+    char path[KVPI_PATH_BYTES];
+    name_next(store, path);
+    return kvpi_log_prepare(&store->next_log, store->disk, path, n) == 0;
+}
+
+static void drop_next_log(struct file_store *store)
+{
+    char path[KVPI_PATH_BYTES];
+    name_next(store, path);
+    if (store->next_log.file < 0)
+        return;
+    kvpi_log_close(&store->next_log);
+    store->disk->remove(store->disk->context, path, 0);
+}
+
 /* Write a new log in the place of the old one: the generations of slots that have nothing, then
  * what is there, coldest first. What fails changes nothing. */
 static void compact(struct file_store *store)
@@ -62,14 +105,16 @@ static void compact(struct file_store *store)
     char path[KVPI_PATH_BYTES];
     char fresh[KVPI_PATH_BYTES];
     kvpi_path_join(path, store->home.path, "log");
-    kvpi_path_join(fresh, store->home.path, "log.new");
+    name_next(store, fresh);
     const uint64_t now = store->now(store->now_context);
     const uint64_t id = now > store->last_id ? now : store->last_id + 1;
     const struct kvpi_disk *disk = store->disk;
-    struct kvpi_log log;
-    int error = kvpi_log_create(&log, disk, fresh, &store->log.form, id);
-    if (error)
+    /* Without room that is set aside there may be enough all the same. */
+    if (store->next_log.file < 0 && kvpi_log_prepare(&store->next_log, disk, fresh, 0) != 0)
         return;
+    struct kvpi_log log = store->next_log;
+    store->next_log.file = -1;
+    int error = kvpi_log_begin(&log, &store->log.form, id);
     const struct kvpi_index *index = &store->catalog.index;
     log.buffer = store->log_buffer;
     for (uint32_t e = 0; e < index->n && !error; e++)
@@ -94,14 +139,40 @@ static void compact(struct file_store *store)
     kvpi_log_close(&store->log);
     store->log = log;
     store->last_id = id;
+    store->n_compacted = log.n_entries;
 }
 
-/* A log and its successor take at most (2 + 1) x 52 bytes a slot, and a few entries: less than the
+static void move_log(struct file_store *store)
+{
+    compact(store);
+    reserve_logs(store, kvpi_slabs_slots(&store->slabs));
+}
+
+/* The log and the next one have room for 2 x 2 x 52 bytes a slot, and a few entries: less than the
  * home counts for them (home.c). */
 static void compact_if_long(struct file_store *store)
 {
-    if (store->n_syncing == 0 && store->log.n_entries > 2 * (uint64_t)store->catalog.index.n)
-        compact(store);
+    if (store->n_syncing == 0 &&
+        store->log.n_entries > log_limit(store, kvpi_slabs_slots(&store->slabs)))
+        move_log(store);
+}
+
+/* Room for n entries besides those of the puts that have begun. While a sync is out the log grows,
+ * else it moves. On a full disk both may fail, and take long: they are not tried every time. */
+static int has_log_room(struct file_store *store, uint64_t n)
+{
+    n += store->n_writing;
+    struct kvpi_log *log = &store->log;
+    if (log->n_reserved < log->n_entries + n && store->n_cramped++ % LOG_PATIENCE == 0) {
+        if (store->n_syncing > 0)
+            (void)kvpi_log_reserve(log, log->n_entries + n + LOG_PATIENCE);
+        else
+            move_log(store);
+    }
+    if (log->n_reserved < log->n_entries + n)
+        return 0;
+    store->n_cramped = 0;
+    return 1;
 }
 
 /* ---------------------------------------------------------------------------------- the catalog */
@@ -114,9 +185,10 @@ static int grow(void *context)
     const uint64_t bytes = store->slabs.slab_slots * (store->slabs.slot_bytes + 256);
     if (!kvpi_home_begin(&store->home, bytes))
         return 0;
-    const int error = kvpi_slabs_grow(&store->slabs);
+    const uint32_t n_slots = kvpi_slabs_slots(&store->slabs) + store->slabs.slab_slots;
+    const int grown = reserve_logs(store, n_slots) && kvpi_slabs_grow(&store->slabs) == 0;
     kvpi_home_end(&store->home);
-    if (error)
+    if (!grown)
         return 0;
     store->disk->sync_directory(store->disk->context, store->home.path);
     kvpi_index_free(&store->catalog.index, kvpi_slabs_slots(&store->slabs));
@@ -124,11 +196,11 @@ static int grow(void *context)
 }
 
 /* If this is not written down, a start may find the record again: its slot's header then tells
- * whether it is still there. */
+ * whether it is still there. The last place in the log is left for the put that it goes for. */
 static void leave(void *context, uint32_t entry)
 {
     struct file_store *store = context;
-    if (store->catalog.index.entries[entry].state == KVPI_ENTRY_READY)
+    if (store->catalog.index.entries[entry].state == KVPI_ENTRY_READY && has_log_room(store, 2))
         (void)append(store, &store->log, KVPI_LOG_DROP, entry);
 }
 
@@ -141,6 +213,7 @@ static void file_close(void *self)
         kvpi_engine_close(&store->engine);
     if (store->catalog.index.entries && store->slabs.slabs)
         compact(store);
+    drop_next_log(store);
     kvpi_peers_close(&store->peers);
     kvpi_slabs_close(&store->slabs);
     if (store->log.disk)
@@ -258,10 +331,11 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
         return status;
     if (kvpi_home_begin(&store->home, 0))
         kvpi_home_end(&store->home);
-    kvpi_catalog_trim(&store->catalog);
     store->last_id = store->log.id;
+    reserve_logs(store, kvpi_slabs_slots(&store->slabs));
+    kvpi_catalog_trim(&store->catalog);
     if (store->n_damaged > 0)
-        compact(store);
+        move_log(store);
     status = open_engine(store, &chosen, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
@@ -279,7 +353,7 @@ kvp_status kvpi_file_open(const struct kvpi_backend_config *config, const struct
         return KVP_E_NO_MEMORY;
     store->disk = disk;
     store->home.lock = -1;
-    store->log.file = -1;
+    store->log.file = store->next_log.file = -1;
     const kvp_status status = open_store(store, config, engine, out_why, why_bytes);
     if (status == KVP_OK)
         *out_self = store;
@@ -303,7 +377,13 @@ static uint32_t file_prepare(void *self, struct kvpi_store_op *op)
     op->place_in = NULL;
     if (op->kind == KVP_STORE_SYNC)
         return KVP_STORE_OK;
+    /* What the log has no room for cannot be kept; what is known needs none. */
+    if (op->kind == KVP_STORE_PUT &&
+        kvpi_index_find(&store->catalog.index, &op->key) == KVPI_INDEX_NONE &&
+        !has_log_room(store, 1))
+        return KVP_STORE_NO_ROOM;
     const uint32_t result = kvpi_catalog_prepare(&store->catalog, op);
+    store->n_writing += op->kind == KVP_STORE_PUT && result == KVP_STORE_OK;
     if (op->kind != KVP_STORE_GET || result != KVP_STORE_ABSENT)
         return result;
     kvpi_peers_follow(&store->peers, store->now(store->now_context));
@@ -344,6 +424,7 @@ static uint32_t file_end(void *self, struct kvpi_store_op *op, uint32_t result)
     struct file_store *store = self;
     if (op->kind == KVP_STORE_SYNC)
         return end_sync(store, result);
+    store->n_writing -= op->kind == KVP_STORE_PUT;
     /* A peer's record that is another one by now went while it was read. */
     if (op->place_in)
         return result == KVP_STORE_BAD ? KVP_STORE_RACED : result;

@@ -1,6 +1,7 @@
 /* log: entries written and read, one after the other. */
 #include "store/file/log.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "store/identity/bytes.h"
@@ -37,14 +38,36 @@ static int transfer(const struct kvpi_log *log, int write, void *bytes, size_t n
 
 /* ---------------------------------------------------------------------------------- open, close */
 
-int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
-                    const struct kvpi_log_form *form, uint64_t id)
+int kvpi_log_reserve(struct kvpi_log *log, uint64_t n_entries)
 {
-    *log = (struct kvpi_log){.disk = disk, .file = -1, .id = id, .form = *form};
+    if (n_entries <= log->n_reserved)
+        return 0;
+    const int error = log->disk->reserve(log->disk->context, log->file, offset_of(n_entries));
+    if (error && error != ENOTSUP)
+        return error;
+    log->n_reserved = error ? UINT64_MAX : n_entries;
+    return 0;
+}
+
+int kvpi_log_prepare(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
+                     uint64_t n_entries)
+{
+    *log = (struct kvpi_log){.disk = disk, .file = -1};
     int error = disk->open(disk->context, path,
                            KVPI_DISK_WRITE | KVPI_DISK_CREATE | KVPI_DISK_EMPTY, &log->file);
-    if (error)
-        return error;
+    if (!error)
+        error = kvpi_log_reserve(log, n_entries);
+    if (error) {
+        kvpi_log_close(log);
+        disk->remove(disk->context, path, 0);
+    }
+    return error;
+}
+
+int kvpi_log_begin(struct kvpi_log *log, const struct kvpi_log_form *form, uint64_t id)
+{
+    log->id = id;
+    log->form = *form;
     uint8_t header[KVPI_LOG_HEADER] = {0};
     memcpy(header, MAGIC, sizeof MAGIC);
     kvpi_put32(header + 8, KVPI_LOG_VERSION);
@@ -57,7 +80,15 @@ int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const ch
     kvpi_put32(header + 44, form->slab_slots);
     kvpi_put32(header + 48, form->n_slots);
     kvpi_put64(header + AT_HEADER_SUM, XXH3_64bits(header, AT_HEADER_SUM));
-    error = transfer(log, 1, header, sizeof header, 0);
+    return transfer(log, 1, header, sizeof header, 0);
+}
+
+int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
+                    const struct kvpi_log_form *form, uint64_t id)
+{
+    int error = kvpi_log_prepare(log, disk, path, 0);
+    if (!error)
+        error = kvpi_log_begin(log, form, id);
     if (error)
         kvpi_log_close(log);
     return error;
@@ -90,7 +121,7 @@ static kvp_status read_header(struct kvpi_log *log)
     if (log->form.slot_bytes == 0 || log->form.slab_slots == 0 || log->form.n_slots == 0 ||
         log->form.n_slots > INT32_MAX || log->form.slab_slots > log->form.n_slots)
         return KVP_E_FORMAT;
-    log->n_entries = count_entries(bytes);
+    log->n_entries = log->n_reserved = count_entries(bytes);
     return KVP_OK;
 }
 

@@ -46,6 +46,7 @@ struct kvpi_log {
     int file; /* -1: closed */
     uint64_t id;
     uint64_t n_entries;
+    uint64_t n_reserved; /* entries that the disk has room for; UINT64_MAX: it does not say */
     struct kvpi_log_form form;
     /* While `buffer` is not NULL, entries are gathered in it, and written by kvpi_log_flush or when
      * it is full. */
@@ -54,6 +55,15 @@ struct kvpi_log {
 };
 
 enum { KVPI_LOG_BUFFER = 1024 * KVPI_LOG_ENTRY };
+
+/* Make a file for a log, with room for so many entries; kvpi_log_begin makes it one. 0 or an errno,
+ * and then there is no file. */
+int kvpi_log_prepare(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,
+                     uint64_t n_entries);
+int kvpi_log_begin(struct kvpi_log *log, const struct kvpi_log_form *form, uint64_t id);
+
+/* Set room on the disk aside for so many entries, those that are there included. 0 or an errno. */
+int kvpi_log_reserve(struct kvpi_log *log, uint64_t n_entries);
 
 /* Make an empty log. 0 or an errno. */
 int kvpi_log_create(struct kvpi_log *log, const struct kvpi_disk *disk, const char *path,

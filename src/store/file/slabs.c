@@ -41,7 +41,8 @@ static int open_file(struct kvpi_slabs *slabs, const char *path, unsigned flags,
     return error;
 }
 
-/* Open slab n_slabs. ENOENT: it is not there, unless flags create it. */
+/* Open slab n_slabs. ENOENT: it is not there, unless flags create it; or it was not finished, and a
+ * full disk has no room for it now. */
 static int open_slab(struct kvpi_slabs *slabs, unsigned flags)
 {
     char path[KVPI_PATH_BYTES];
@@ -63,7 +64,7 @@ static int open_slab(struct kvpi_slabs *slabs, unsigned flags)
         error = slabs->writable ? disk->allot(disk->context, slab->file, bytes) : ENOENT;
     if (error) {
         disk->close(disk->context, slab->file);
-        return error;
+        return error == ENOSPC && !(flags & KVPI_DISK_CREATE) ? ENOENT : error;
     }
     atomic_store_explicit(&slab->dirty, 0, memory_order_relaxed);
     atomic_fetch_add_explicit(&slabs->n_slabs, 1, memory_order_release);

@@ -1,4 +1,4 @@
-/* inspect_arena: what is in the arena of a cache that another process works on, in a file that both
+/* arena: what is in the arena of a cache that another process works on, in a file that both
  * have (/dev/shm/...). The file is read, not mapped: one that is cut meanwhile is an error then.
  *
  * Reading takes longer than most pauses of a busy owner. It is tried a few times; then what came
@@ -51,6 +51,12 @@ static void note(void *context, const kvp_snapshot_item *item)
     kvpi_contents_note(&in->contents, item);
 }
 
+static void note_quota(void *context, uint32_t ns, const kvp_ns_info *info)
+{
+    inspection *in = context;
+    kvpi_contents_note_quota(&in->contents, ns, info);
+}
+
 static void note_seq(void *context, const kvp_arena_seq *seq)
 {
     inspection *in = context;
@@ -73,6 +79,7 @@ static kvp_status look(inspection *in, const kvpi_input *input)
     kvp_arena_options_init(&options);
     options.context = in;
     options.tell = note;
+    options.tell_quota = note_quota;
     options.tell_seq = note_seq;
     options.max_bytes = kvpi_budget_limit(&in->budget);
     kvpi_contents_drop(&in->contents);
@@ -125,6 +132,11 @@ typedef struct tier {
     uint64_t held, cached, parked, free;
 } tier;
 
+static uint32_t n_tiers(const kvp_arena_report *r)
+{
+    return r->config.host_blocks > 0 ? 2 : 1;
+}
+
 static tier tier_of(const kvp_stats *s, uint32_t t)
 {
     return t == KVP_DEVICE
@@ -152,7 +164,7 @@ static void print_figures(const kvp_arena_report *r)
     printf("waiting        %" PRIu64 " copies, %" PRIu64 " steps out\n", s->pending_copies,
            s->steps_out);
     printf("\n%-8s %12s %12s %12s %12s\n", "tier", "held", "cached", "parked", "free");
-    for (uint32_t t = 0; t < (config->host_blocks > 0 ? 2u : 1u); t++) {
+    for (uint32_t t = 0; t < n_tiers(r); t++) {
         const tier n = tier_of(s, t);
         printf("%-8s %12" PRIu64 " %12" PRIu64 " %12" PRIu64 " %12" PRIu64 "\n",
                kvpi_inspect_tiers[t], n.held, n.cached, n.parked, n.free);
@@ -185,6 +197,8 @@ static void print_text(const inspection *in)
                kvpi_inspect_tiers[s->tier], s->tag, kvpi_contents_name(&in->contents, s->ns));
     }
     kvpi_contents_print(&in->contents);
+    if (in->report.config.quotas)
+        kvpi_contents_print_quotas(&in->contents, n_tiers(&in->report));
     print_state(&in->report);
 }
 
@@ -245,7 +259,7 @@ static void add_seq(kvpi_figures *to, const kvp_arena_seq *s, const char *ns)
 static void add_lists(kvpi_figures *to, const inspection *in)
 {
     kvpi_figures_open_array(to, "tiers");
-    for (uint32_t t = 0; t < (in->report.config.host_blocks > 0 ? 2u : 1u); t++)
+    for (uint32_t t = 0; t < n_tiers(&in->report); t++)
         add_tier(to, kvpi_inspect_tiers[t], tier_of(&in->report.stats, t));
     kvpi_figures_close(to);
     kvpi_figures_open_array(to, "sequences");
@@ -260,6 +274,8 @@ static int print_json(const inspection *in)
     add_numbers(&figures, &in->report);
     add_lists(&figures, in);
     kvpi_contents_add(&figures, &in->contents);
+    if (in->report.config.quotas)
+        kvpi_contents_add_quotas(&figures, &in->contents, n_tiers(&in->report));
     return kvpi_figures_tell(COMMAND, kvpi_figures_end(&figures));
 }
 

@@ -1,4 +1,4 @@
-/* inspect: what looking at a file may cost. */
+/* budget: what looking at a file may cost. */
 #include "tool/inspect/inspect.h"
 #include "tool/text.h"
 #include "tool/tool.h"

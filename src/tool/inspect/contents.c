@@ -1,4 +1,4 @@
-/* inspect_contents: what is cached, block by block, as a snapshot's or an arena's items tell it. */
+/* contents: what is cached, block by block, as a snapshot's or an arena's items tell it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
  *   cmd_inspect.c   the command; which kind a file is (in the folder above)
  *   budget.c        what looking may cost
  *   contents.c      what is cached: blocks, namespaces, largest prefixes
+ *   quotas.c        what namespaces may have
  *   snapshot.c      a snapshot
  *   arena.c         the arena of a cache that another process works on
  */
@@ -28,6 +29,7 @@ typedef struct kvpi_space {
     char *name; /* printable: other bytes as \xNN; NULL: not told */
     uint64_t blocks;
     uint64_t units;
+    kvp_ns_info quota; /* what it has and may have, of an arena with quotas */
 } kvpi_space;
 
 /* Zero it; n_groups is set before it is printed. */
@@ -63,6 +65,13 @@ kvp_status kvpi_contents_finish(kvpi_contents *contents, uint64_t top);
 void kvpi_contents_print(const kvpi_contents *contents);
 void kvpi_contents_add(kvpi_figures *to, const kvpi_contents *contents);
 void kvpi_contents_drop(kvpi_contents *contents);
+
+/* Take note of what a namespace that was told has. */
+void kvpi_contents_note_quota(kvpi_contents *contents, uint32_t ns, const kvp_ns_info *info);
+
+/* A row for each namespace and tier. */
+void kvpi_contents_print_quotas(const kvpi_contents *contents, uint32_t n_tiers);
+void kvpi_contents_add_quotas(kvpi_figures *to, const kvpi_contents *contents, uint32_t n_tiers);
 
 /* As a namespace's name is printed; "?" when it is not known. */
 const char *kvpi_contents_name(const kvpi_contents *contents, uint32_t ns);

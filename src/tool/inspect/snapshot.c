@@ -1,4 +1,4 @@
-/* inspect_snapshot: what is in a snapshot. The file is restored into a cache of its own sizes, so
+/* snapshot: what is in a snapshot. The file is restored into a cache of its own sizes, so
  * that what is called whole here is what a cache would take; nothing is written anywhere.
  */
 #include <inttypes.h>

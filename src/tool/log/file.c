@@ -1,4 +1,4 @@
-/* trace: a log, read from a file into memory. */
+/* file: a log, read from a file into memory. */
 #include "tool/log/trace.h"
 
 #include <errno.h>

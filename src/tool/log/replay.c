@@ -65,10 +65,9 @@ static void print_made(const struct kvpi_oplog_memory *made, uint32_t unit_token
         .at = made->bytes, .end = made->bytes + made->n_bytes, .unit_tokens = unit_tokens};
     struct kvpi_oplog_results results;
     kvp_call call;
-    const uint8_t *result_bytes;
     if (made->n_bytes == 0)
         fputs("(the cache recorded nothing: the call was refused at sight)", stderr);
-    else if (kvpi_oplog_decode_record(&decoder, &call, &results, &result_bytes) == KVP_OK)
+    else if (kvpi_oplog_decode_record(&decoder, &call, &results) == KVP_OK)
         kvpi_trace_print_results(stderr, &call, &results, 1);
     else
         fputs("(a record that cannot be read)", stderr);

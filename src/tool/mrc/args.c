@@ -1,6 +1,7 @@
 /* Owns the options of `kvpager mrc`: what there is, and what values are allowed. */
 #include "tool/mrc/args.h"
 
+#include <kvpager/identity.h>
 #include <kvpager/kvpager.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,11 @@ enum {
     OPT_SIZES,
     OPT_ONLY_LRU,
     OPT_SAMPLE,
+    /* other tiers */
+    OPT_HOST_SIZES,
+    OPT_STORE_SIZES,
+    OPT_RECORD_BLOCKS,
+    OPT_STORE_WRITES,
     /* memory */
     OPT_KV_BYTES,
     OPT_MODEL,
@@ -49,6 +55,22 @@ static const kvpi_args_option options_table[] = {
                     "look at a share of the blocks, chosen by hash, and\n"
                     "estimate: 0.000001 to 1 (default 1: exact)",
                     0},
+
+    [OPT_HOST_SIZES] = {"--host-sizes", "LIST",
+                        "sizes of a host tier: then hits of device and host\n"
+                        "together are shown, too, for each pair of sizes",
+                        0},
+    [OPT_STORE_SIZES] = {"--store-sizes", "LIST",
+                         "and sizes of a store behind them, such as a disk", 0},
+    [OPT_RECORD_BLOCKS] = {"--record-blocks", "LIST",
+                           "blocks of a record of the store: 1, 2, 4 ... 64\n"
+                           "(default: what the store would choose; 8 if the KV\n"
+                           "of a token is not known)",
+                           0},
+    [OPT_STORE_WRITES] = {"--store-writes", "WHAT",
+                          "through: every record of a request; second (default):\n"
+                          "those that it hits",
+                          0},
 
     [OPT_KV_BYTES] = {"--kv-bytes-per-token", "N",
                       "KV bytes of one token: then sizes are shown in bytes\n"
@@ -99,7 +121,8 @@ void kvpi_mrc_args_help(void)
           "FILE is '-' for standard input; formats as for replay.\n",
           stdout);
     print_group("Trace", 0, OPT_BLOCK_TOKENS);
-    print_group("Cache", OPT_BLOCK_TOKENS, OPT_KV_BYTES);
+    print_group("Cache", OPT_BLOCK_TOKENS, OPT_HOST_SIZES);
+    print_group("Other tiers", OPT_HOST_SIZES, OPT_KV_BYTES);
     print_group("Memory", OPT_KV_BYTES, OPT_REPORT);
     print_group("Output", OPT_REPORT, N_OPTIONS);
 }
@@ -107,29 +130,38 @@ void kvpi_mrc_args_help(void)
 /* ------------------------------------------------------------------------------ single options */
 
 /* One of a list: digits alone are blocks. */
-static int add_size(const kvpi_args *args, const char *text, kvpi_mrc_args *out)
+static int add_size(const kvpi_args *args, int option, const char *text, kvpi_mrc_sizes *out)
 {
     static const uint64_t blocks[2] = {1, KVPI_REPLAY_MAX_BLOCKS};
-    if (out->n_sizes == KVPI_MRC_MAX_POINTS)
-        return kvpi_args_wrong(args, "--sizes has more than %d sizes", KVPI_MRC_MAX_POINTS);
-    kvpi_mrc_size *size = &out->sizes[out->n_sizes++];
-    size->is_bytes = text[strspn(text, "0123456789")] != '\0';
-    return size->is_bytes ? kvpi_args_size(args, OPT_SIZES, text, &size->number)
-                          : kvpi_args_number(args, OPT_SIZES, text, blocks, &size->number);
+    static const uint64_t record[2] = {1, KVP_RECORD_BLOCKS_MAX};
+    if (out->n == KVPI_MRC_MAX_POINTS)
+        return kvpi_args_wrong(args, "%s has more than %d sizes", options_table[option].name,
+                               KVPI_MRC_MAX_POINTS);
+    kvpi_mrc_size *size = &out->of[out->n++];
+    size->is_bytes = option != OPT_RECORD_BLOCKS && text[strspn(text, "0123456789")] != '\0';
+    if (size->is_bytes)
+        return kvpi_args_size(args, option, text, &size->number);
+    if (option != OPT_RECORD_BLOCKS)
+        return kvpi_args_number(args, option, text, blocks, &size->number);
+    if (kvpi_args_number(args, option, text, record, &size->number) != 0)
+        return KVPI_ARGS_WRONG;
+    return (size->number & (size->number - 1)) == 0
+               ? 0
+               : kvpi_args_wrong(args, "--record-blocks is '%s', expected a power of two", text);
 }
 
-static int apply_sizes(const kvpi_args *args, const char *value, kvpi_mrc_args *out)
+static int apply_sizes(const kvpi_args *args, int option, const char *value, kvpi_mrc_sizes *out)
 {
-    out->n_sizes = 0;
+    out->n = 0;
     for (;;) {
         char text[32];
         size_t n = strcspn(value, ",");
         if (n >= sizeof text)
-            return kvpi_args_wrong(args, "--sizes has '%.*s', expected numbers of blocks or sizes",
-                                   (int)n, value);
+            return kvpi_args_wrong(args, "%s has '%.*s', expected numbers of blocks or sizes",
+                                   options_table[option].name, (int)n, value);
         memcpy(text, value, n);
         text[n] = '\0';
-        if (add_size(args, text, out) != 0)
+        if (add_size(args, option, text, out) != 0)
             return KVPI_ARGS_WRONG;
         if (value[n] == '\0')
             return 0;
@@ -162,9 +194,26 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     switch (option) {
     case OPT_BLOCK_TOKENS:
         return kvpi_args_number(args, option, value, block_tokens, &out->options.block_tokens);
-    case OPT_SIZES: return apply_sizes(args, value, out);
+    case OPT_SIZES: return apply_sizes(args, option, value, &out->sizes);
     case OPT_ONLY_LRU: out->only_lru = true; return 0;
     case OPT_SAMPLE: return apply_sample(args, value, out);
+    default: return KVPI_ARGS_WRONG;
+    }
+}
+
+static int apply_tiers(const kvpi_args *args, int option, const char *value, kvpi_mrc_args *out)
+{
+    static const char *const writes[] = {"through", "second", NULL};
+    size_t choice = 0;
+    switch (option) {
+    case OPT_HOST_SIZES: return apply_sizes(args, option, value, &out->hosts);
+    case OPT_STORE_SIZES: return apply_sizes(args, option, value, &out->stores);
+    case OPT_RECORD_BLOCKS: return apply_sizes(args, option, value, &out->records);
+    case OPT_STORE_WRITES:
+        if (kvpi_args_choice(args, option, value, writes, &choice) != 0)
+            return KVPI_ARGS_WRONG;
+        out->writes = choice == 0 ? KVPI_MRC_THROUGH : KVPI_MRC_SECOND;
+        return 0;
     default: return KVPI_ARGS_WRONG;
     }
 }
@@ -213,14 +262,37 @@ static int apply_option(const kvpi_args *args, int option, const char *value, ui
         *given |= UINT64_C(1) << option;
     if (option < KVPI_TRACE_OPTIONS)
         return kvpi_trace_args_apply(args, option, value, &out->options.trace);
-    if (option < OPT_KV_BYTES)
+    if (option < OPT_HOST_SIZES)
         return apply_cache(args, option, value, out);
+    if (option < OPT_KV_BYTES)
+        return apply_tiers(args, option, value, out);
     if (option < OPT_REPORT)
         return apply_memory(args, option, value, out);
     return apply_output(option, value, out);
 }
 
 /* -------------------------------------------------------------------------------- together */
+
+static int check_sizes(const kvpi_args *args, int option, const kvpi_mrc_sizes *sizes)
+{
+    for (size_t i = 0; i < sizes->n; i++)
+        if (sizes->of[i].is_bytes)
+            return kvpi_args_wrong(args, "%s in bytes need --kv-bytes-per-token or --model",
+                                   options_table[option].name);
+    return 0;
+}
+
+static int check_tiers(const kvpi_args *args, uint64_t given, const kvpi_mrc_args *out)
+{
+    for (int option = OPT_RECORD_BLOCKS; option <= OPT_STORE_WRITES && out->stores.n == 0; option++)
+        if (given >> option & 1)
+            return kvpi_args_wrong(args, "%s needs --store-sizes", options_table[option].name);
+    if (out->stores.n > 0 && out->hosts.n == 0)
+        return kvpi_args_wrong(args, "--store-sizes needs --host-sizes: loads come to the host");
+    if (out->hosts.n > 0 && out->options.sample_millionths != 1000000)
+        return kvpi_args_wrong(args, "--host-sizes and --sample exclude each other");
+    return 0;
+}
 
 static int check_options(const kvpi_args *args, uint64_t given, const kvpi_mrc_args *out)
 {
@@ -240,10 +312,12 @@ static int check_options(const kvpi_args *args, uint64_t given, const kvpi_mrc_a
     for (int option = OPT_WEIGHTS_DTYPE; option < OPT_REPORT && model->device == NULL; option++)
         if (given >> option & 1)
             return kvpi_args_wrong(args, "%s needs --device", options_table[option].name);
-    for (size_t i = 0; i < out->n_sizes; i++)
-        if (out->sizes[i].is_bytes && !has_model && out->kv_bytes_per_token == 0)
-            return kvpi_args_wrong(args, "--sizes in bytes need --kv-bytes-per-token or --model");
-    return 0;
+    if (!has_model && out->kv_bytes_per_token == 0 &&
+        (check_sizes(args, OPT_SIZES, &out->sizes) != 0 ||
+         check_sizes(args, OPT_HOST_SIZES, &out->hosts) != 0 ||
+         check_sizes(args, OPT_STORE_SIZES, &out->stores) != 0))
+        return KVPI_ARGS_WRONG;
+    return check_tiers(args, given, out);
 }
 
 int kvpi_mrc_args_parse(int argc, char **argv, kvpi_args *args, kvpi_mrc_args *out)
@@ -257,7 +331,8 @@ int kvpi_mrc_args_parse(int argc, char **argv, kvpi_args *args, kvpi_mrc_args *o
                         .n_options = N_OPTIONS,
                         .next = 1};
     *out = (kvpi_mrc_args){
-        .options = {.command = "mrc", .block_tokens = 16, .sample_millionths = 1000000}};
+        .options = {.command = "mrc", .block_tokens = 16, .sample_millionths = 1000000},
+        .writes = KVPI_MRC_SECOND};
     kvpi_trace_args_init(&out->options.trace);
     kvpi_model_args_init(&out->model, "'kvpager size --list'", false);
     for (;;) {

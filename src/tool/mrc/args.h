@@ -9,6 +9,7 @@
 #include "tool/models/args.h"
 #include "tool/mrc/refs.h"
 #include "tool/mrc/report.h"
+#include "tool/mrc/tiers.h"
 
 /* A size that was asked for: blocks, or bytes of memory. */
 typedef struct kvpi_mrc_size {
@@ -16,12 +17,20 @@ typedef struct kvpi_mrc_size {
     bool is_bytes;
 } kvpi_mrc_size;
 
+typedef struct kvpi_mrc_sizes {
+    kvpi_mrc_size of[KVPI_MRC_MAX_POINTS];
+    size_t n;
+} kvpi_mrc_sizes;
+
 typedef struct kvpi_mrc_args {
     kvpi_mrc_options options;
     kvpi_model_args model;
     uint64_t kv_bytes_per_token;
-    kvpi_mrc_size sizes[KVPI_MRC_MAX_POINTS];
-    size_t n_sizes; /* 0: the command chooses */
+    kvpi_mrc_sizes sizes;   /* none: the command chooses */
+    kvpi_mrc_sizes hosts;   /* none: one tier only */
+    kvpi_mrc_sizes stores;  /* none: two tiers only */
+    kvpi_mrc_sizes records; /* none: the command chooses */
+    kvpi_mrc_writes writes;
     const char *report;
     const char *curve;
     bool only_lru;

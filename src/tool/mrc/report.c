@@ -16,6 +16,7 @@
 
 #include "tool/text.h"
 #include "tool/input/escape.h"
+#include "tool/mrc/report_tiers.h"
 
 #define CURVE_POINTS 400
 
@@ -131,6 +132,7 @@ json_t *kvpi_mrc_report_figures(const kvpi_mrc_report *report)
     kvpi_figures_open_array(&figures, "curve");
     add_curve(&figures, report);
     kvpi_figures_close(&figures);
+    kvpi_mrc_report_tiers_add(&figures, report);
     return kvpi_figures_end(&figures);
 }
 
@@ -240,6 +242,7 @@ void kvpi_mrc_report_print(const kvpi_mrc_report *report, const json_t *figures,
     print_counts(report, figures, file);
     print_points(report, file);
     print_shares(report, file);
+    kvpi_mrc_report_tiers_print(report, file);
 }
 
 /* The size at which distance i, or sampled distance i, begins to be hit. */

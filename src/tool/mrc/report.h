@@ -9,6 +9,7 @@
 #include "tool/models/models.h"
 #include "tool/mrc/lru.h"
 #include "tool/mrc/refs.h"
+#include "tool/mrc/tiers.h"
 #include "tool/report/figures.h"
 
 #define KVPI_MRC_MAX_POINTS 64
@@ -43,6 +44,8 @@ typedef struct kvpi_mrc_report {
     kvpi_mrc_point points[KVPI_MRC_MAX_POINTS + 1]; /* ascending; those asked for, and its */
     size_t n_points;
     uint64_t share_blocks[KVPI_MRC_SHARES];
+    kvpi_mrc_tiers_row *tiers; /* [n_tiers] NULL: nothing was asked of other tiers */
+    size_t n_tiers;
 } kvpi_mrc_report;
 
 /* Divide by the input tokens. */

@@ -32,6 +32,9 @@ enum {
     OPT_HOST_BLOCKS,
     OPT_HOST_MEMORY,
     OPT_KEEP_EVICTED,
+    OPT_STORE,
+    OPT_STORE_WRITES,
+    OPT_RECORD_BLOCKS,
     OPT_NO_PREFIX_CACHE,
     /* the scheduler */
     OPT_MAX_RUNNING,
@@ -104,6 +107,19 @@ static const kvpi_args_option options_table[] = {
     [OPT_HOST_MEMORY] = {"--host-memory", "SIZE", "instead of --host-blocks", 0},
     [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
                           "copy what is evicted to the host (default on)", 0},
+    [OPT_STORE] = {"--store", "URL",
+                   "with --sequential: write KV to this store, load it,\n"
+                   "and compare every byte that comes back. KV is made\n"
+                   "up. For example, file:PATH?size=10GiB",
+                   0},
+    [OPT_STORE_WRITES] = {"--store-writes", "WHAT",
+                          "through: all that is computed; second (default): what\n"
+                          "is hit",
+                          0},
+    [OPT_RECORD_BLOCKS] = {"--record-blocks", "N",
+                           "blocks of a record of the store: 1, 2, 4 ... 64\n"
+                           "(default: the least with 512 KiB of KV)",
+                           0},
     [OPT_NO_PREFIX_CACHE] = {"--no-prefix-cache", NULL, "share nothing, for comparison", 0},
 
     [OPT_MAX_RUNNING] = {"--max-running", "N", "requests that run at once (default 256)", 0},
@@ -266,6 +282,26 @@ static int apply_speedup(const kvpi_args *args, const char *value, kvpi_replay_a
     return kvpi_args_milli(args, OPT_SPEEDUP, value, range, &out->load.speedup_milli);
 }
 
+static int apply_store(const kvpi_args *args, int option, const char *value,
+                       kvpi_attach_options *out)
+{
+    static const char *const writes[] = {"through", "second", NULL};
+    static const uint64_t blocks[2] = {1, KVP_RECORD_BLOCKS_MAX};
+    size_t choice = 0;
+    if (option == OPT_RECORD_BLOCKS) {
+        if (kvpi_args_number(args, option, value, blocks, &out->record_blocks) != 0)
+            return KVPI_ARGS_WRONG;
+        return (out->record_blocks & (out->record_blocks - 1)) == 0
+                   ? 0
+                   : kvpi_args_wrong(args, "--record-blocks is '%s', expected a power of two",
+                                     value);
+    }
+    if (kvpi_args_choice(args, option, value, writes, &choice) != 0)
+        return KVPI_ARGS_WRONG;
+    out->through = choice == 0;
+    return 0;
+}
+
 static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
@@ -283,6 +319,9 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
         return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
+    case OPT_STORE: replay->store.url = value; return 0;
+    case OPT_STORE_WRITES:
+    case OPT_RECORD_BLOCKS: return apply_store(args, option, value, &replay->store);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
     default: return KVPI_ARGS_WRONG;
     }
@@ -470,6 +509,32 @@ static int check_device(const kvpi_args *args, const kvpi_replay_args *out)
     return 0;
 }
 
+/* What is restored has no KV, and a part of a block is no part of a record. */
+static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    const kvpi_replay_options *replay = &out->load.replay;
+    if (!is_given(out, OPT_STORE))
+        return is_given(out, OPT_STORE_WRITES) || is_given(out, OPT_RECORD_BLOCKS)
+                   ? kvpi_args_wrong(args, "%s needs --store",
+                                     is_given(out, OPT_STORE_WRITES) ? "--store-writes"
+                                                                     : "--record-blocks")
+                   : 0;
+    if (!out->sequential)
+        return kvpi_args_wrong(args, "--store is for --sequential");
+    if (is_given(out, OPT_SNAPSHOT_IN))
+        return exclude(args, OPT_SNAPSHOT_IN, OPT_STORE);
+    if (!replay->prefix_cache)
+        return exclude(args, OPT_NO_PREFIX_CACHE, OPT_STORE);
+    if (replay->unit_tokens != replay->block_tokens)
+        return exclude(args, OPT_UNIT_TOKENS, OPT_STORE);
+    if (replay->host_blocks == 0 && out->host_memory_bytes == 0)
+        return kvpi_args_wrong(args, "--store needs --host-blocks or --host-memory");
+    if (!is_given(out, OPT_MODEL) && !is_given(out, OPT_MODEL_CONFIG) &&
+        out->kv_bytes_per_token == 0)
+        return kvpi_args_wrong(args, "--store needs --kv-bytes-per-token or --model");
+    return 0;
+}
+
 /* Options that say nothing when requests are replayed one after the other. What is restored was in
  * no event, and in no log. */
 static int check_sequential(const kvpi_args *args, kvpi_replay_args *out)
@@ -548,6 +613,8 @@ static int check_options(const kvpi_args *args, kvpi_replay_args *out)
         return kvpi_args_wrong(
             args, "--unit-tokens %" PRIu64 " does not divide the block of %" PRIu64 " tokens",
             replay->unit_tokens, replay->block_tokens);
+    if (check_store(args, out) != 0)
+        return KVPI_ARGS_WRONG;
     return out->sequential ? check_sequential(args, out) : check_load(args, out);
 }
 

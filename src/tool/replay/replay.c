@@ -37,6 +37,7 @@ typedef struct replay {
     uint64_t last_blocks; /* of the request that was served last; 0 when it was rejected */
     uint64_t n_evicted;   /* so far; these two for the page */
     kvpi_replay_cache cache;
+    kvpi_attach *store; /* NULL: there is none */
 } replay;
 
 /* -------------------------------------------------------------------------------- preparing */
@@ -119,6 +120,7 @@ static kvp_config configure(const replay *run)
     if (run->options->host_blocks > 0) {
         config.host_blocks = (uint32_t)run->options->host_blocks + 1;
         config.keep_evicted = run->options->keep_evicted;
+        config.max_loads = run->options->store.url != NULL ? KVPI_ATTACH_LOADS : 0;
     }
     if (run->options->watch != NULL)
         kvpi_watch_configure(&config);
@@ -135,10 +137,12 @@ static void make_tokens(replay *run, const kvpi_request *request)
         kvpi_requests_output(request, &trace->key, run->tokens + request->input_length);
 }
 
-/* Nothing is copied, here; but the plan must not get full. */
+/* Without a store nothing is copied; but the plan must not get full. */
 static kvp_status drop_plan(replay *run)
 {
     uint32_t n;
+    if (run->store != NULL)
+        return kvpi_attach_run_plan(run->store);
     return kvp_plan_take(run->cache.cache, run->copies, run->max_copies, &n);
 }
 
@@ -195,6 +199,8 @@ static kvp_status open_request(replay *run, const kvpi_request *request, kvp_seq
     if (status == KVP_OK)
         status = kvp_seq_open(run->cache.cache, run->cache.ns, &prompt, seq, info);
     run->report->open_ns += kvpi_progress_now_ns() - start;
+    if (status == KVP_OK && run->store != NULL)
+        status = kvpi_attach_hit(run->store, *seq, info->hit_tokens);
     if (status == KVP_OK)
         status = commit(run, *seq, prompt.n_tokens);
     if (status == KVP_OK)
@@ -271,14 +277,26 @@ static int watch_request(replay *run, const kvpi_request *request, uint64_t plac
     return kvpi_watch_look(watch, run->cache.cache, place);
 }
 
+static kvp_status fetch(replay *run, const kvpi_request *request)
+{
+    const kvp_prompt prompt = {.struct_size = sizeof prompt,
+                               .tokens = run->tokens,
+                               .n_tokens = (uint32_t)request->input_length};
+    return run->store == NULL ? KVP_OK : kvpi_attach_fetch(run->store, &prompt);
+}
+
 /* Gives the request's hits. */
 static kvp_status serve(replay *run, const kvpi_request *request, kvp_open_info *info)
 {
-    kvp_seq seq;
+    kvp_seq seq = {0};
     make_tokens(run, request);
-    kvp_status status = open_request(run, request, &seq, info);
+    kvp_status status = fetch(run, request);
+    if (status == KVP_OK)
+        status = open_request(run, request, &seq, info);
     if (status == KVP_OK)
         status = decode(run, request, seq);
+    if (status == KVP_OK && run->store != NULL)
+        status = kvpi_attach_sealed(run->store, seq);
     return status == KVP_OK ? close_request(run, seq) : status;
 }
 
@@ -353,6 +371,14 @@ static kvpi_replay_snapshot snapshot_of(const replay *run, const char *path)
     return snapshot;
 }
 
+static int open_store(replay *run)
+{
+    const kvpi_attach_options *store = &run->options->store;
+    return store->url == NULL ? TOOL_OK
+                              : kvpi_attach_open(store, run->cache.cache, run->cache.ns,
+                                                 &run->report->store, &run->store);
+}
+
 static int replay_in(replay *run)
 {
     kvpi_replay_snapshot from = snapshot_of(run, run->options->snapshot_in);
@@ -363,7 +389,13 @@ static int replay_in(replay *run)
     run->report->saved_blocks = from.report.saved_blocks;
     run->report->restored_blocks = from.report.blocks;
     if (status == TOOL_OK)
+        status = open_store(run);
+    if (status == TOOL_OK)
         status = replay_all(run);
+    kvpi_attach_close(run->store);
+    if (status == TOOL_OK && run->report->store.wrong_blocks > 0)
+        status = kvpi_tool_fail("replay", "internal error: %llu blocks have other KV than theirs",
+                                (unsigned long long)run->report->store.wrong_blocks);
     if (status == TOOL_OK)
         status = read_counters(run);
     if (status == TOOL_OK && to.path != NULL)

@@ -10,6 +10,7 @@
 #include "tool/report/report.h"
 #include "tool/log/args.h"
 #include "tool/replay/watch.h"
+#include "tool/store/attach.h"
 
 typedef struct kvpi_replay_options {
     uint64_t block_tokens;             /* 1..KVP_BLOCK_TOKENS_MAX */
@@ -22,6 +23,7 @@ typedef struct kvpi_replay_options {
     kvpi_trace_args trace; /* its limit: requests to replay, those behind `skip` */
     uint64_t skip;         /* requests to leave out, the first in replay order */
     bool prefix_cache;
+    kvpi_attach_options store;
     const char *record;       /* file for the operation log, NULL: none */
     const char *snapshot_in;  /* file to restore the cache from, NULL: it is empty */
     const char *snapshot_out; /* file to save it in, NULL: none */

@@ -97,6 +97,22 @@ static int check_bytes(const kvpi_args *args, const kvpi_replay_args *options,
     return TOOL_USAGE;
 }
 
+/* A store keeps blocks of one layer group here; with windows, a record would be of each. */
+static int check_store(const kvpi_args *args, kvpi_replay_args *options,
+                       const kvpi_replay_setup *setup)
+{
+    kvpi_replay_options *replay = &options->load.replay;
+    if (replay->store.url == NULL)
+        return TOOL_OK;
+    if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0)
+        return kvpi_tool_fail("replay", "--store is for models whose layers keep all tokens");
+    replay->store.block_bytes = setup->token_bytes * setup->block_tokens;
+    if (replay->store.block_bytes <= INT32_MAX)
+        return TOOL_OK;
+    kvpi_args_wrong(args, "a block has more than 2^31 bytes of KV, too many for --store");
+    return TOOL_USAGE;
+}
+
 int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvpi_replay_setup *out)
 {
     *out = (kvpi_replay_setup){.step = options->step,
@@ -110,7 +126,9 @@ int kvpi_replay_setup_make(const kvpi_args *args, kvpi_replay_args *options, kvp
         status = count_blocks(args, options, out);
     if (status == TOOL_OK && options->has_model)
         kvpi_size_fill(&options->model.size, options->load.replay.blocks, &out->size);
-    return status == TOOL_OK ? check_bytes(args, options, out) : status;
+    if (status == TOOL_OK)
+        status = check_bytes(args, options, out);
+    return status == TOOL_OK ? check_store(args, options, out) : status;
 }
 
 kvpi_load_setting kvpi_replay_setup_setting(const kvpi_replay_setup *setup,

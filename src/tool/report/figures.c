@@ -141,7 +141,7 @@ void kvpi_figures_print_rows(const json_t *figures, const kvpi_figures_row *rows
                              FILE *file)
 {
     char meaning[160];
-    kvpi_text value;
+    kvpi_text value = {""};
     for (size_t i = 0; i < n; i++) {
         if (!rows[i].shown)
             continue;

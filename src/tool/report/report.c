@@ -114,6 +114,7 @@ json_t *kvpi_report_figures(const kvpi_report *report)
     add_settings(&figures, report);
     add_counts(&figures, report);
     add_times(&figures, report);
+    kvpi_store_report_add(&figures, &report->store);
     add_timeline(&figures, &report->timeline);
     return kvpi_figures_end(&figures);
 }
@@ -248,6 +249,7 @@ void kvpi_report_print(const kvpi_report *report, const json_t *figures, FILE *f
 {
     print_head(report, file);
     print_counts(report, figures, file);
+    kvpi_store_report_print(&report->store, figures, file);
     print_speed(figures, file);
     print_timeline(report, file);
 }

@@ -12,6 +12,7 @@
 #include "tool/replay/load_timeline.h"
 #include "tool/report/figures.h"
 #include "tool/size/size.h"
+#include "tool/store/replay_report.h"
 
 #define KVPI_REPORT_MAX_INTERVALS 20
 
@@ -74,6 +75,7 @@ typedef struct kvpi_report {
     uint64_t wall_ns;
     int64_t span_us; /* from the first request to the last */
     kvpi_report_timeline timeline;
+    kvpi_store_report store;
     kvpi_load_timeline course; /* for the page: a request takes KVPI_REPORT_REQUEST_NS */
 } kvpi_report;
 

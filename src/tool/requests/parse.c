@@ -1,4 +1,4 @@
-/* requests: what parsers add to a set, and how they give up. */
+/* parse: what parsers add to a set, and how they give up. */
 #include "tool/requests/parse.h"
 
 #include <inttypes.h>

@@ -426,15 +426,15 @@ static int measure_round(bench *b, uint64_t round)
 static double prompt_bytes(const bench *b, uint32_t n)
 {
     const uint64_t record_tokens = b->record_blocks * b->model_args.size.block_tokens;
-    double records = 0;
+    uint64_t records = 0;
     for (uint32_t g = 0; g < b->size.n_groups; g++) {
         const kvpi_size_group *group = &b->size.groups[g];
         uint64_t tokens = n;
         if (group->window_tokens > 0 && tokens > group->window_tokens + record_tokens)
             tokens = group->window_tokens + record_tokens;
-        records += (double)group->n_rows * (double)((tokens + record_tokens - 1) / record_tokens);
+        records += group->n_rows * ((tokens + record_tokens - 1) / record_tokens);
     }
-    return records * b->record_blocks * (double)b->block_bytes;
+    return (double)(records * b->record_blocks) * (double)b->block_bytes;
 }
 
 /* of: -1 at the fastest that was measured, 0 by the medians, 1 at the slowest. */

@@ -1,0 +1,428 @@
+/* life: a spill is made and freed. */
+#include "spill/state.h"
+
+#include "base/sized.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KNOWN = 1 << 16, ASKS_MAX = 4096, GETS_MAX = 1024, SCRATCH_MAX = 64, KEYS_MAX = 4096 };
+
+#define MIB (UINT64_C(1) << 20)
+
+void kvp_spill_config_init_sized(kvp_spill_config *config, size_t config_size)
+{
+    const kvp_spill_config defaults = {
+        .struct_size = sizeof(defaults),
+        .policy = KVP_SPILL_SECOND,
+        .max_asks = 64,
+        .max_keys = 16,
+        .max_gets = 32,
+        .max_puts = 64,
+        .n_scratch = 4,
+        .min_tokens = 256,
+        .put_bytes = 256 * MIB,
+        .get_bytes = 256 * MIB,
+        .load_bytes_s = UINT64_C(1000000000),
+        .compute_tokens_s = 10000,
+        .max_wait_ns = UINT64_C(10000000000),
+    };
+    kvpi_sized_init(config, config_size, &defaults, sizeof(defaults));
+}
+
+/* --------------------------------------------------------------------------------------- checks */
+
+struct why {
+    char *text;
+    size_t n_bytes;
+};
+
+__attribute__((format(printf, 2, 3))) static int wrong(const struct why *why, const char *format,
+                                                       ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (why->text != NULL && why->n_bytes > 0) {
+        (void)vsnprintf(why->text, why->n_bytes, format, arguments);
+    }
+    va_end(arguments);
+    return 1;
+}
+
+static int is_outside(const struct why *why, const char *field, uint64_t value, uint64_t lowest,
+                      uint64_t highest)
+{
+    return (value < lowest || value > highest) &&
+           wrong(why, "%s is %llu, expected %llu to %llu", field, (unsigned long long)value,
+                 (unsigned long long)lowest, (unsigned long long)highest);
+}
+
+static int is_zero(const kvp_digest *digest)
+{
+    static const kvp_digest zero;
+    return memcmp(digest, &zero, sizeof(zero)) == 0;
+}
+
+static int is_wrong(const kvp_spill_config *config, const struct why *why)
+{
+    if (config->cache == NULL || config->store == NULL) {
+        return wrong(why, "%s is NULL", config->cache == NULL ? "cache" : "store");
+    }
+    if (is_zero(&config->fingerprint)) {
+        return wrong(why, "fingerprint is zero: make it with kvp_fingerprint_make");
+    }
+    if (config->slice.n_layers == 0 || config->slice.n_heads == 0) {
+        return wrong(why, "slice.%s is 0: a record is of layers and heads",
+                     config->slice.n_layers == 0 ? "n_layers" : "n_heads");
+    }
+    return is_outside(why, "policy", config->policy, 0, KVP_SPILL_THROUGH) ||
+           is_outside(why, "max_asks", config->max_asks, 1, ASKS_MAX) ||
+           is_outside(why, "max_keys", config->max_keys, 0, KEYS_MAX) ||
+           is_outside(why, "max_gets", config->max_gets, 1, GETS_MAX) ||
+           is_outside(why, "max_puts", config->max_puts, 1, KVP_STORE_QUEUE_MAX) ||
+           is_outside(why, "n_scratch", config->n_scratch, 1, SCRATCH_MAX) ||
+           is_outside(why, "load_bytes_s", config->load_bytes_s, 1, UINT64_MAX) ||
+           is_outside(why, "compute_tokens_s", config->compute_tokens_s, 1, UINT64_MAX) ||
+           is_outside(why, "max_wait_ns", config->max_wait_ns, 1, UINT64_MAX / 2) ||
+           is_outside(why, "reserved", config->reserved, 0, 0);
+}
+
+/* What the cache and the store must be. */
+static int is_unfit(const kvp_spill *spill, const struct why *why)
+{
+    const kvp_spill_config *config = &spill->config;
+    uint64_t largest = 0;
+    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+        if (config->host[g].base == NULL || config->block_bytes[g] == 0 ||
+            config->block_bytes[g] > config->host[g].stride) {
+            return wrong(why,
+                         "host[%u] or block_bytes[%u]: expected an address, and at most a "
+                         "stride of bytes",
+                         g, g);
+        }
+        largest = spill->record_bytes[g] > largest ? spill->record_bytes[g] : largest;
+    }
+    return is_outside(why, "put_bytes", config->put_bytes, largest, UINT64_MAX / 2) ||
+           is_outside(why, "get_bytes", config->get_bytes, 1, UINT64_MAX / 2) ||
+           is_outside(why, "spare_blocks", config->spare_blocks, 0, spill->cache.host_blocks - 2);
+}
+
+/* --------------------------------------------------------------------------------------- memory */
+
+/* What is found out of cache and store. */
+static void measure(kvp_spill *spill)
+{
+    const kvp_spill_config *config = &spill->config;
+    const uint32_t S = spill->cache.block_tokens;
+    const uint64_t usable = spill->cache.host_blocks - 1;
+    spill->record_blocks = kvp_store_record_blocks(config->store);
+    spill->record_tokens = spill->record_blocks * S;
+    if (config->max_tokens == 0 || config->max_tokens > spill->cache.max_seq_tokens) {
+        spill->config.max_tokens = spill->cache.max_seq_tokens;
+    }
+    spill->max_records = config->max_tokens / spill->record_tokens;
+    spill->max_entries = spill->max_records * spill->record_blocks;
+    spill->max_lookups =
+        kvpi_spill_min(spill->max_records, KVP_STORE_KEYS_MAX) * spill->cache.n_groups;
+    spill->max_lookups = kvpi_spill_min(spill->max_lookups, KVP_STORE_KEYS_MAX);
+    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+        const uint64_t bytes = config->block_bytes[g] * spill->record_blocks;
+        spill->record_bytes[g] = bytes;
+        spill->scratch_bytes = bytes > spill->scratch_bytes ? (size_t)bytes : spill->scratch_bytes;
+    }
+    spill->most_blocks = usable - kvpi_spill_min(config->spare_blocks, (uint32_t)usable);
+    if (spill->most_blocks > spill->cache.lent_blocks) {
+        spill->most_blocks = spill->cache.lent_blocks;
+    }
+    spill->known_mask = KNOWN - 1;
+    spill->load_bytes_s = config->load_bytes_s;
+    spill->compute_tokens_s = config->compute_tokens_s;
+}
+
+/* n x each elements; at least one byte. *failed is set when there is no memory. */
+static void *take(int *failed, size_t n, size_t each, size_t element_bytes)
+{
+    if (each > 0 && element_bytes > SIZE_MAX / each) {
+        *failed = 1;
+        return NULL;
+    }
+    void *bytes = calloc(n > 0 ? n : 1, each > 0 ? each * element_bytes : 1);
+    *failed |= bytes == NULL;
+    return bytes;
+}
+
+static uint32_t bit_words(const kvp_spill *spill)
+{
+    return (spill->max_lookups + 63) / 64;
+}
+
+static int take_asks(kvp_spill *spill)
+{
+    const size_t n = spill->config.max_asks;
+    const size_t n_entries = (size_t)spill->max_entries * spill->cache.n_groups;
+    int failed = 0;
+    struct kvpi_spill_ask *first = take(&failed, n, 1, sizeof(*first));
+    spill->asks = first;
+    spill->queue = take(&failed, n, 1, sizeof(*spill->queue));
+    if (failed) {
+        return 0;
+    }
+    first->tokens = take(&failed, n, spill->config.max_tokens, sizeof(*first->tokens));
+    first->digests = take(&failed, n, spill->max_records, sizeof(*first->digests));
+    first->lookups = take(&failed, n, spill->max_lookups, sizeof(*first->lookups));
+    first->bits = take(&failed, n, bit_words(spill), sizeof(*first->bits));
+    first->keys = take(&failed, n, spill->config.max_keys, sizeof(*first->keys));
+    first->key_bytes = take(&failed, n, spill->config.max_keys, KVP_KEY_MAX_BYTES);
+    first->blocks = take(&failed, n, n_entries, sizeof(*first->blocks));
+    first->whole = take(&failed, n, n_entries, 1);
+    first->on = take(&failed, n, (n + 63) / 64, sizeof(*first->on));
+    for (size_t i = 1; i < n && !failed; i++) {
+        struct kvpi_spill_ask *ask = &first[i];
+        ask->tokens = first->tokens + i * spill->config.max_tokens;
+        ask->digests = first->digests + i * spill->max_records;
+        ask->lookups = first->lookups + i * spill->max_lookups;
+        ask->bits = first->bits + i * bit_words(spill);
+        ask->keys = first->keys + i * spill->config.max_keys;
+        ask->key_bytes = first->key_bytes + i * spill->config.max_keys * KVP_KEY_MAX_BYTES;
+        ask->blocks = first->blocks + i * n_entries;
+        ask->whole = first->whole + i * n_entries;
+        ask->on = first->on + i * ((n + 63) / 64);
+    }
+    return !failed;
+}
+
+static int take_gets(kvp_spill *spill)
+{
+    const size_t n = spill->config.max_gets;
+    const size_t n_keys = spill->config.max_keys;
+    int failed = 0;
+    spill->gets = take(&failed, n, 1, sizeof(*spill->gets));
+    spill->scratch = take(&failed, spill->config.n_scratch, spill->scratch_bytes, 1);
+    spill->scratch_used = take(&failed, spill->config.n_scratch, 1, 1);
+    if (failed) {
+        return 0;
+    }
+    spill->gets->keys = take(&failed, n, n_keys, sizeof(kvp_key));
+    for (size_t i = 0; i < n && !failed; i++) {
+        spill->gets[i].ask = KVPI_SPILL_NONE;
+        spill->gets[i].scratch = KVPI_SPILL_NONE;
+        spill->gets[i].keys = spill->gets->keys + i * n_keys;
+    }
+    return !failed;
+}
+
+static int take_puts(kvp_spill *spill)
+{
+    const size_t n = spill->config.max_puts;
+    const size_t n_keys = spill->config.max_keys;
+    int failed = 0;
+    struct kvpi_spill_put *first = take(&failed, n, 1, sizeof(*first));
+    spill->puts = first;
+    spill->put_queue = take(&failed, n, 1, sizeof(*spill->put_queue));
+    if (failed) {
+        return 0;
+    }
+    first->tokens = take(&failed, n, spill->record_tokens, sizeof(*first->tokens));
+    first->keys = take(&failed, n, n_keys, sizeof(*first->keys));
+    first->key_bytes = take(&failed, n, n_keys, KVP_KEY_MAX_BYTES);
+    for (size_t i = 1; i < n && !failed; i++) {
+        first[i].tokens = first->tokens + i * spill->record_tokens;
+        first[i].keys = first->keys + i * n_keys;
+        first[i].key_bytes = first->key_bytes + i * n_keys * KVP_KEY_MAX_BYTES;
+    }
+    return !failed;
+}
+
+static int take_others(kvp_spill *spill)
+{
+    const kvp_spill_config *config = &spill->config;
+    int failed = 0;
+    spill->spaces = take(&failed, spill->cache.max_namespaces, 1, sizeof(*spill->spaces));
+    spill->uncached = take(&failed, spill->cache.n_uncached_tokens, 1, sizeof(*spill->uncached));
+    spill->known = take(&failed, KNOWN, 1, sizeof(*spill->known));
+    spill->drop.keys = take(&failed, KVP_STORE_KEYS_MAX, 1, sizeof(*spill->drop.keys));
+    spill->tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->tokens));
+    spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
+    spill->keys = take(&failed, config->max_keys, 1, sizeof(*spill->keys));
+    spill->key_bytes = take(&failed, config->max_keys, 1, KVP_KEY_MAX_BYTES);
+    spill->rows = take(&failed, spill->cache.n_groups, spill->max_entries, sizeof(*spill->rows));
+    spill->flush.mask = 1;
+    while (spill->flush.mask < 2 * (uint64_t)spill->cache.host_blocks) {
+        spill->flush.mask = spill->flush.mask * 2 + 1;
+    }
+    spill->flush.blocks =
+        take(&failed,
+             spill->cache.n_blocks > spill->cache.host_blocks ? spill->cache.n_blocks
+                                                              : spill->cache.host_blocks,
+             1, sizeof(*spill->flush.blocks));
+    spill->flush.index =
+        take(&failed, (size_t)spill->flush.mask + 1, 1, sizeof(*spill->flush.index));
+    spill->flush.tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->flush.tokens));
+    spill->flush.hashes = take(&failed, config->max_tokens / spill->cache.unit_tokens, 1,
+                               sizeof(*spill->flush.hashes));
+    spill->flush.keys = take(&failed, config->max_keys, 1, sizeof(*spill->flush.keys));
+    spill->feasible = take(&failed, spill->max_records, 1, 1);
+    spill->whole = take(&failed, spill->max_entries, 1, 1);
+    return !failed;
+}
+
+static int compare_tokens(const void *left, const void *right)
+{
+    const uint32_t a = *(const uint32_t *)left;
+    const uint32_t b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void sort_uncached(kvp_spill *spill)
+{
+    const uint32_t n = spill->cache.n_uncached_tokens;
+    for (uint32_t i = 0; i < n; i++) {
+        spill->uncached[i] = (uint32_t)spill->cache.uncached_tokens[i];
+    }
+    if (n > 0) {
+        qsort(spill->uncached, n, sizeof(*spill->uncached), compare_tokens);
+    }
+}
+
+/* ------------------------------------------------------------------------------ create, destroy */
+
+static void free_asks(kvp_spill *spill)
+{
+    if (spill->asks != NULL) {
+        free(spill->asks->tokens);
+        free(spill->asks->digests);
+        free(spill->asks->lookups);
+        free(spill->asks->bits);
+        free(spill->asks->keys);
+        free(spill->asks->key_bytes);
+        free(spill->asks->blocks);
+        free(spill->asks->whole);
+        free(spill->asks->on);
+    }
+    free(spill->asks);
+    free(spill->queue);
+}
+
+static void free_spill(kvp_spill *spill)
+{
+    free_asks(spill);
+    if (spill->gets != NULL) {
+        free(spill->gets->keys);
+    }
+    free(spill->gets);
+    free(spill->scratch);
+    free(spill->scratch_used);
+    if (spill->puts != NULL) {
+        free(spill->puts->tokens);
+        free(spill->puts->keys);
+        free(spill->puts->key_bytes);
+    }
+    free(spill->puts);
+    free(spill->put_queue);
+    free(spill->spaces);
+    free(spill->uncached);
+    free(spill->known);
+    free(spill->drop.keys);
+    free(spill->tokens);
+    free(spill->digests);
+    free(spill->keys);
+    free(spill->key_bytes);
+    free(spill->rows);
+    free(spill->flush.blocks);
+    free(spill->flush.index);
+    free(spill->flush.tokens);
+    free(spill->flush.hashes);
+    free(spill->flush.keys);
+    free(spill->feasible);
+    free(spill->whole);
+    kvp_digester_destroy(spill->digester);
+    free(spill);
+}
+
+/* The spill has its configuration and the cache's. */
+static kvp_status fill(kvp_spill *spill, const struct why *why)
+{
+    measure(spill);
+    if (is_unfit(spill, why)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvp_digester_create(&spill->digester);
+    if (status != KVP_OK) {
+        (void)wrong(why, "%s", kvp_status_text(status));
+        return status;
+    }
+    if (!take_asks(spill) || !take_gets(spill) || !take_puts(spill) || !take_others(spill)) {
+        (void)wrong(why, "%s", kvp_status_text(KVP_E_NO_MEMORY));
+        return KVP_E_NO_MEMORY;
+    }
+    sort_uncached(spill);
+    return KVP_OK;
+}
+
+static kvp_status create(const kvp_spill_config *config, kvp_spill **out_spill,
+                         const struct why *why)
+{
+    kvp_config cache;
+    if (is_wrong(config, why)) {
+        return KVP_E_ARG;
+    }
+    kvp_status status = kvp_cache_config(config->cache, &cache);
+    if (status != KVP_OK) {
+        return status;
+    }
+    if (cache.host_blocks == 0 || cache.max_loads == 0) {
+        (void)wrong(why, "the cache has no %s",
+                    cache.host_blocks == 0 ? "host_blocks" : "max_loads");
+        return KVP_E_STATE;
+    }
+    kvp_spill *spill = calloc(1, sizeof(*spill));
+    if (spill == NULL) {
+        (void)wrong(why, "%s", kvp_status_text(KVP_E_NO_MEMORY));
+        return KVP_E_NO_MEMORY;
+    }
+    spill->config = *config;
+    spill->cache = cache;
+    status = fill(spill, why);
+    if (status != KVP_OK) {
+        free_spill(spill);
+        return status;
+    }
+    *out_spill = spill;
+    return KVP_OK;
+}
+
+kvp_status kvp_spill_create(const kvp_spill_config *config, kvp_spill **out_spill, char *out_why,
+                            size_t why_bytes)
+{
+    kvp_spill_config own;
+    const struct why why = {out_why, why_bytes};
+    kvp_spill_config_init(&own);
+    config = kvpi_sized_take(config, &own, sizeof(own));
+    if (config == NULL || out_spill == NULL) {
+        return KVP_E_ARG;
+    }
+    (void)wrong(&why, "%s", "");
+    return create(config, out_spill, &why);
+}
+
+void kvp_spill_destroy(kvp_spill *spill)
+{
+    if (spill == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < spill->n_queue; i++) {
+        const struct kvpi_spill_ask *ask = &spill->asks[spill->queue[i]];
+        for (uint32_t k = 0; ask->state == KVPI_ASK_LOADING && k < ask->n_loads; k++) {
+            (void)kvp_load_cancel(spill->config.cache, ask->loads[k].number);
+        }
+    }
+    for (uint32_t i = 0; i < spill->n_puts; i++) {
+        const struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        if (put->state == KVPI_PUT_WRITING) {
+            (void)kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks);
+        }
+    }
+    free_spill(spill);
+}

@@ -1,0 +1,76 @@
+/* look: from a question to the store to a prefix that is worth loading. */
+#include "spill/state.h"
+
+/* The place of an ask's question in the store's answer is known: believe it for writing, too. */
+static void note_known(kvp_spill *spill, const struct kvpi_spill_ask *ask)
+{
+    for (uint32_t i = 0; i < ask->n_lookups; i++) {
+        if (ask->bits[i / 64] >> i % 64 & 1) {
+            kvpi_records_know(spill, &ask->lookups[i]);
+        } else {
+            kvpi_records_forget(spill, &ask->lookups[i]);
+        }
+    }
+}
+
+void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result)
+{
+    struct kvpi_spill_ask *ask = &spill->asks[number];
+    if (result == KVP_STORE_OK) {
+        note_known(spill, ask);
+    }
+    if (result == KVP_STORE_OK && ask->waits && !ask->is_void) {
+        ask->state = KVPI_ASK_FOUND;
+    } else {
+        ask->state = KVPI_ASK_LOADED;
+        kvpi_answers_give(spill, ask, KVP_SPILL_FAILED);
+    }
+}
+
+/* Nothing behind it is begun before it: 0. */
+static int look_up(kvp_spill *spill, struct kvpi_spill_ask *ask)
+{
+    const uint32_t number = (uint32_t)(ask - spill->asks);
+    const kvp_status status = kvp_store_have(spill->config.store, ask->lookups, ask->n_lookups,
+                                             ask->bits, KVPI_OP_TAG(KVPI_OP_HAVE, number));
+    if (status == KVP_OK) {
+        ask->state = KVPI_ASK_LOOKED;
+        spill->n_ops++;
+    }
+    return status == KVP_OK;
+}
+
+/* 0: there is no room now, and those behind it wait, too. */
+static int choose(kvp_spill *spill, struct kvpi_spill_ask *ask)
+{
+    kvp_open_info info = {0};
+    uint32_t outcome = KVP_SPILL_NOTHING;
+    uint32_t n_tokens = 0;
+    spill->n_looks--;
+    if (kvp_match(spill->config.cache, ask->ns, &ask->prompt, &info) == KVP_OK) {
+        n_tokens = kvpi_choose_prefix(spill, ask, info.hit_tokens, &outcome);
+    }
+    if (n_tokens > 0) {
+        const kvp_status status = kvpi_reads_begin(spill, ask, n_tokens);
+        if (status == KVP_OK || status == KVP_E_AGAIN) {
+            return status == KVP_OK;
+        }
+    }
+    ask->state = KVPI_ASK_LOADED;
+    kvpi_answers_give(spill, ask, outcome);
+    return 1;
+}
+
+void kvpi_look_work(kvp_spill *spill)
+{
+    int may_look = 1;
+    int may_choose = 1;
+    for (uint32_t i = 0; i < spill->n_queue; i++) {
+        struct kvpi_spill_ask *ask = &spill->asks[spill->queue[i]];
+        if (ask->state == KVPI_ASK_LOOKING && may_look) {
+            may_look = look_up(spill, ask);
+        } else if (ask->state == KVPI_ASK_FOUND && may_choose && spill->n_looks > 0) {
+            may_choose = choose(spill, ask);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+/* offer: which records of a prefix are going to be written.
+ *
+ * Everything is decided when the sequence is reported, because its rows say where the blocks are.
+ * What is on the device is mirrored at once; the put waits for the copy.
+ */
+#include "spill/state.h"
+
+#include <string.h>
+
+/* One layer group of a prefix that is offered. */
+struct offer {
+    const struct kvpi_spill_prefix *prefix;
+    uint32_t group;
+    uint32_t n_records;
+    kvp_digest before; /* key of the record before; zero */
+};
+
+static const int32_t *row_of(const kvp_spill *spill, const struct offer *offer, uint32_t record)
+{
+    return spill->rows + (size_t)offer->group * spill->max_entries +
+           (size_t)record * spill->record_blocks;
+}
+
+/* --------------------------------------------------------------------------------------- blocks */
+
+/* Is the block's content that of the entry, all of it, and can a match find it? */
+static int is_entry(const kvp_spill *spill, const struct offer *offer, int32_t block,
+                    uint32_t entry, kvp_block_origin *out)
+{
+    return kvp_block_origin_get(spill->config.cache, offer->prefix->tier, block, out) == KVP_OK &&
+           out->ns.bits == offer->prefix->space->ns.bits && out->group == offer->group &&
+           out->n_tokens == (entry + 1) * spill->cache.block_tokens;
+}
+
+/* Host blocks with the content of these blocks. A mirrored block of an overlapped step has no
+ * content yet; its generation is that of the content to come. */
+static int mirror_record(kvp_spill *spill, const int32_t *blocks, struct kvpi_spill_put *put)
+{
+    kvp_mirrored mirrored;
+    if (kvp_mirror(spill->config.cache, blocks, spill->record_blocks, spill->config.spare_blocks,
+                   put->blocks, &mirrored) != KVP_OK) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+        if (put->blocks[i] == KVP_NULL_BLOCK) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* What the put's blocks are when it is made. */
+static int note_content(kvp_spill *spill, struct kvpi_spill_put *put)
+{
+    put->after = 0;
+    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+        kvp_block_origin origin;
+        if (kvp_block_origin_get(spill->config.cache, KVP_HOST, put->blocks[i], &origin) !=
+            KVP_OK) {
+            return 0;
+        }
+        put->generations[i] = origin.generation;
+        put->after = origin.after > put->after ? origin.after : put->after;
+    }
+    return 1;
+}
+
+/* Find the host blocks of a record, or copy to some. */
+static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                       struct kvpi_spill_put *put)
+{
+    const int32_t *row = row_of(spill, offer, record);
+    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+        kvp_block_origin origin;
+        if (row[i] == KVP_NULL_BLOCK ||
+            !is_entry(spill, offer, row[i], record * spill->record_blocks + i, &origin)) {
+            return 0;
+        }
+        put->hashes[i] = origin.hash;
+        if (offer->prefix->is_unproven &&
+            !kvpi_prove_block(spill, offer->prefix, row[i], origin.n_tokens)) {
+            return 0;
+        }
+    }
+    if (offer->prefix->tier == KVP_HOST) {
+        memcpy(put->blocks, row, spill->record_blocks * sizeof(*row));
+    } else if (!mirror_record(spill, row, put)) {
+        return 0;
+    }
+    return note_content(spill, put);
+}
+
+/* ------------------------------------------------------------------------------------- a record */
+
+static struct kvpi_spill_put *free_put(kvp_spill *spill)
+{
+    for (uint32_t i = 0; i < spill->config.max_puts && spill->n_puts < spill->config.max_puts;
+         i++) {
+        if (spill->puts[i].state == KVPI_PUT_FREE) {
+            return &spill->puts[i];
+        }
+    }
+    return NULL;
+}
+
+/* Tokens and keys are copied: the record outlives the sequence. */
+static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                          struct kvpi_spill_put *put)
+{
+    const uint32_t begin = record * spill->record_tokens;
+    put->identity = kvpi_records_identity(spill, offer->prefix->space, offer->group, record);
+    put->identity.digest = spill->digests[(record + 1) * spill->record_blocks - 1];
+    if (kvpi_records_is_full(spill, offer->group)) {
+        put->identity.parent = offer->before;
+    }
+    memcpy(put->tokens, spill->tokens + begin, spill->record_tokens * sizeof(*put->tokens));
+    put->identity.tokens = put->tokens;
+    put->identity.keys = put->keys;
+    put->identity.n_keys = kvpi_records_keys(spill->keys, offer->prefix->n_keys, begin,
+                                             begin + spill->record_tokens, put->keys);
+    kvpi_records_keep_keys(put->keys, put->identity.n_keys, put->key_bytes);
+}
+
+static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spill_put *put,
+                    const kvp_digest *key)
+{
+    const struct kvpi_spill_put *parent =
+        kvpi_records_is_full(spill, offer->group) && put->identity.position > 0
+            ? kvpi_writes_find(spill, &offer->before)
+            : NULL;
+    put->parent = parent == NULL ? KVPI_SPILL_NONE : (uint32_t)(parent - spill->puts);
+    put->parent_order = parent == NULL ? 0 : parent->order;
+    put->state = KVPI_PUT_COPYING;
+    put->is_out = put->is_doomed = 0;
+    put->order = ++spill->order;
+    put->space = offer->prefix->space->serial;
+    put->bytes = spill->record_bytes[offer->group];
+    put->key = *key;
+    spill->put_bytes += put->bytes;
+    spill->put_queue[spill->n_puts++] = (uint32_t)(put - spill->puts);
+}
+
+/* NULL: the record is on its way. Else what counts those that are left out: this one and, in a
+ * group without a window, those behind it. */
+static uint64_t *offer_record(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                              const kvp_digest *key)
+{
+    struct kvpi_spill_put *put = free_put(spill);
+    if (put == NULL) {
+        return &spill->stats.no_place;
+    }
+    if (!kvpi_rates_may_put(spill, spill->record_bytes[offer->group])) {
+        return &spill->stats.over_budget;
+    }
+    if (!find_blocks(spill, offer, record, put)) {
+        return &spill->stats.no_block;
+    }
+    kvpi_rates_put(spill, spill->record_bytes[offer->group]);
+    fill_identity(spill, offer, record, put);
+    add_put(spill, offer, put, key);
+    return NULL;
+}
+
+/* -------------------------------------------------------------------------------------- a group */
+
+static kvp_status key_of(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                         kvp_digest *out_key)
+{
+    return kvpi_records_key(spill, &spill->digests[(record + 1) * spill->record_blocks - 1],
+                            offer->group, out_key);
+}
+
+/* Is the record stored, or on its way? */
+static int is_done(kvp_spill *spill, const kvp_digest *key)
+{
+    return kvpi_records_is_known(spill, key) || kvpi_writes_find(spill, key) != NULL;
+}
+
+/* Behind the last record that is done. */
+static kvp_status find_first(kvp_spill *spill, struct offer *offer, uint32_t *out_first)
+{
+    uint32_t r = offer->n_records;
+    memset(&offer->before, 0, sizeof(offer->before));
+    for (; r > 0; r--) {
+        kvp_digest key;
+        const kvp_status status = key_of(spill, offer, r - 1, &key);
+        if (status != KVP_OK) {
+            return status;
+        }
+        if (is_done(spill, &key)) {
+            offer->before = key;
+            break;
+        }
+    }
+    *out_first = r;
+    return KVP_OK;
+}
+
+static kvp_status offer_chain(kvp_spill *spill, struct offer *offer)
+{
+    uint32_t r = 0;
+    kvp_status status = find_first(spill, offer, &r);
+    for (; r < offer->n_records && status == KVP_OK; r++) {
+        kvp_digest key;
+        status = key_of(spill, offer, r, &key);
+        if (status != KVP_OK) {
+            break;
+        }
+        uint64_t *left_out = offer_record(spill, offer, r, &key);
+        if (left_out != NULL) {
+            *left_out += offer->n_records - r;
+            spill->stats.offered += offer->n_records - r;
+            break;
+        }
+        spill->stats.offered++;
+        offer->before = key;
+    }
+    return status;
+}
+
+static int has_entries(const kvp_spill *spill, const struct offer *offer, uint32_t record)
+{
+    const int32_t *row = row_of(spill, offer, record);
+    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+        if (row[i] == KVP_NULL_BLOCK) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Of a group with a window: what is in the row, each record for itself. */
+static kvp_status offer_window(kvp_spill *spill, const struct offer *offer)
+{
+    kvp_status status = KVP_OK;
+    for (uint32_t r = 0; r < offer->n_records && status == KVP_OK; r++) {
+        kvp_digest key;
+        if (!has_entries(spill, offer, r)) {
+            continue;
+        }
+        status = key_of(spill, offer, r, &key);
+        if (status == KVP_OK && !is_done(spill, &key)) {
+            uint64_t *left_out = offer_record(spill, offer, r, &key);
+            if (left_out != NULL) {
+                (*left_out)++;
+            }
+            spill->stats.offered++;
+        }
+    }
+    return status;
+}
+
+kvp_status kvpi_offer_prefix(kvp_spill *spill, const struct kvpi_spill_prefix *prefix)
+{
+    const kvp_hash_input input = {.unit_tokens = spill->cache.block_tokens,
+                                  .n_tokens = prefix->n_tokens,
+                                  .tokens = spill->tokens,
+                                  .keys = prefix->n_keys > 0 ? spill->keys : NULL,
+                                  .n_keys = prefix->n_keys};
+    kvp_status status = kvpi_records_digests(spill, &prefix->space->root, &input);
+    for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
+        struct offer offer = {
+            .prefix = prefix, .group = g, .n_records = prefix->n_tokens / spill->record_tokens};
+        status = kvpi_records_is_full(spill, g) ? offer_chain(spill, &offer)
+                                                : offer_window(spill, &offer);
+    }
+    return status;
+}

@@ -1,0 +1,90 @@
+/* rates: how much may be written, how fast records come, how fast the engine computes. */
+#include "spill/state.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+#define DAY_NS    (UINT64_C(86400) * SECOND_NS)
+#define ENOUGH    (UINT64_C(4) << 20) /* bytes for a measurement */
+#define RATE_MAX  (UINT64_C(1) << 50)
+
+/* ------------------------------------------------------------------------------------- budgets */
+
+static uint64_t scaled(uint64_t amount, uint64_t by, uint64_t per)
+{
+    const double product = (double)amount * (double)by / (double)per;
+    return product < (double)RATE_MAX ? (uint64_t)product : RATE_MAX;
+}
+
+/* At most a second is saved up, or a record if that is more. */
+static void accrue(kvp_spill *spill, uint64_t largest)
+{
+    const uint64_t now_ns = spill->now_ns;
+    struct kvpi_spill_budget *budget = &spill->budget;
+    const uint64_t rate = spill->config.put_bytes_s;
+    const uint64_t most = rate > largest ? rate : largest;
+    const uint64_t more =
+        now_ns > budget->since_ns ? scaled(rate, now_ns - budget->since_ns, SECOND_NS) : 0;
+    if (more > 0) {
+        budget->since_ns = now_ns;
+        budget->allowance = budget->allowance + more > most ? most : budget->allowance + more;
+    }
+    if (now_ns / DAY_NS > budget->day) {
+        budget->day = now_ns / DAY_NS;
+        budget->day_bytes = 0;
+    }
+}
+
+int kvpi_rates_may_put(kvp_spill *spill, uint64_t n_bytes)
+{
+    const struct kvpi_spill_budget *budget = &spill->budget;
+    const kvp_spill_config *config = &spill->config;
+    accrue(spill, n_bytes);
+    if (spill->put_bytes + n_bytes > config->put_bytes ||
+        (config->put_bytes_s > 0 && budget->allowance < n_bytes) ||
+        (config->put_bytes_day > 0 && budget->day_bytes + n_bytes > config->put_bytes_day)) {
+        return 0;
+    }
+    return 1;
+}
+
+void kvpi_rates_put(kvp_spill *spill, uint64_t n_bytes)
+{
+    if (spill->config.put_bytes_s > 0) {
+        spill->budget.allowance -= n_bytes;
+    }
+    spill->budget.day_bytes += n_bytes;
+}
+
+/* ---------------------------------------------------------------------------------------- rates */
+
+/* Three quarters of what was known, a quarter of what was measured. */
+static uint64_t learn(uint64_t rate, uint64_t amount, uint64_t took_ns)
+{
+    const uint64_t measured = scaled(amount, SECOND_NS, took_ns);
+    const uint64_t mixed = rate - rate / 4 + measured / 4;
+    return mixed > 0 ? mixed : 1;
+}
+
+void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns)
+{
+    struct kvpi_spill_meter *meter = &spill->meter;
+    spill->now_ns = now_ns > spill->now_ns ? now_ns : spill->now_ns;
+    if (spill->n_gets > 0 && spill->now_ns > meter->since_ns) {
+        meter->busy_ns += spill->now_ns - meter->since_ns;
+    }
+    meter->since_ns = spill->now_ns;
+    if (meter->bytes >= ENOUGH && meter->busy_ns > 0) {
+        spill->load_bytes_s = learn(spill->load_bytes_s, meter->bytes, meter->busy_ns);
+        meter->bytes = meter->busy_ns = 0;
+    }
+}
+
+kvp_status kvp_spill_computed(kvp_spill *spill, uint64_t n_tokens, uint64_t took_ns)
+{
+    if (spill == NULL) {
+        return KVP_E_ARG;
+    }
+    if (n_tokens > 0 && took_ns > 0) {
+        spill->compute_tokens_s = learn(spill->compute_tokens_s, n_tokens, took_ns);
+    }
+    return KVP_OK;
+}

@@ -1,0 +1,117 @@
+/* records: which record has which entries, what it is known by, and which ones the store is
+ * thought to have. */
+#include "spill/state.h"
+
+#include <string.h>
+
+int kvpi_records_is_full(const kvp_spill *spill, uint32_t group)
+{
+    return spill->cache.groups[group].recent_tokens == 0;
+}
+
+struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint32_t n_tokens,
+                                   uint32_t prompt_tokens)
+{
+    const uint32_t S = spill->cache.block_tokens;
+    const kvp_window *window = &spill->cache.groups[group];
+    struct kvpi_kept kept = {.n = n_tokens / S};
+    if (window->recent_tokens == 0 || kept.n == 0) {
+        return kept;
+    }
+    const uint32_t query = kvpi_spill_min(n_tokens, prompt_tokens - 1);
+    const uint32_t sinks = window->sink_tokens / S + (window->sink_tokens % S != 0);
+    /* Entry i is kept if (i + 1) x S > query + 1 - R. */
+    kept.recent = query + 1 > window->recent_tokens ? (query + 1 - window->recent_tokens) / S : 0;
+    kept.recent = kvpi_spill_min(kept.recent, kept.n);
+    kept.sinks = kvpi_spill_min(sinks, kept.recent);
+    return kept;
+}
+
+uint32_t kvpi_records_keys(const kvp_key *keys, uint32_t n_keys, uint32_t begin, uint32_t end,
+                           kvp_key *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_keys && keys[i].begin < end; i++) {
+        if (keys[i].end > begin) {
+            out[n++] = keys[i];
+        }
+    }
+    return n;
+}
+
+void kvpi_records_keep_keys(kvp_key *keys, uint32_t n_keys, uint8_t *bytes)
+{
+    for (uint32_t i = 0; i < n_keys; i++, bytes += KVP_KEY_MAX_BYTES) {
+        if (keys[i].n_bytes > 0) {
+            memcpy(bytes, keys[i].bytes, keys[i].n_bytes);
+        }
+        keys[i].bytes = bytes;
+    }
+}
+
+kvp_status kvpi_records_key(kvp_spill *spill, const kvp_digest *digest, uint32_t group,
+                            kvp_digest *out_key)
+{
+    return kvp_record_key(spill->digester, digest, group, &spill->config.slice, out_key);
+}
+
+void *kvpi_records_address(const kvp_spill *spill, uint32_t group, int32_t block)
+{
+    const kvp_spill_host *host = &spill->config.host[group];
+    return (uint8_t *)host->base + (size_t)block * host->stride;
+}
+
+kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spill_space *space,
+                                   uint32_t group, uint32_t record)
+{
+    return (kvp_identity){.kind = KVP_IDENTITY_TOKENS,
+                          .group = group,
+                          .slice = spill->config.slice,
+                          .fingerprint = spill->config.fingerprint,
+                          .space = space->number,
+                          .position = record * spill->record_tokens,
+                          .block_tokens = spill->cache.block_tokens,
+                          .n_blocks = spill->record_blocks};
+}
+
+kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const kvp_hash_input *of)
+{
+    return kvp_digest_blocks(spill->digester, of, root, spill->digests);
+}
+
+/* ---------------------------------------------------------------------------------------- known
+ *
+ * A table with one place for each hash of a key. What is there is replaced. A wrong answer costs a
+ * record that is not written, or a put that ends with KVP_STORE_KNOWN; never wrong KV. */
+
+/* A key is a SHA-256: its bytes are as good as a hash. Zero is an empty place. */
+static uint64_t mark_of(const kvp_digest *key)
+{
+    uint64_t mark;
+    memcpy(&mark, key->bytes, sizeof(mark));
+    return mark | 1;
+}
+
+static uint64_t *place_of(const kvp_spill *spill, const kvp_digest *key)
+{
+    uint32_t place;
+    memcpy(&place, key->bytes + 8, sizeof(place));
+    return &spill->known[place & spill->known_mask];
+}
+
+void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
+{
+    *place_of(spill, key) = mark_of(key);
+}
+
+void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
+{
+    if (kvpi_records_is_known(spill, key)) {
+        *place_of(spill, key) = 0;
+    }
+}
+
+int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
+{
+    return *place_of(spill, key) == mark_of(key);
+}

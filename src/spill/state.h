@@ -1,0 +1,390 @@
+/* state: a spill's memory, and what its files share.
+ *
+ *   spaces  [n_spaces]   namespaces: root digest and epoch
+ *   asks    [max_asks]   requests that wait, or that something is still on its way for
+ *   gets    [max_gets]   records that the store reads
+ *   puts    [max_puts]   records that the store writes, or that wait for it
+ *   known   [n_known]    keys of records that the store is thought to have
+ *
+ * The life of an ask:
+ *
+ *   FREE -> LOOKING -> LOOKED -> FOUND -> LOADING -> LOADED -> FREE
+ *            |          |         |  prefix chosen,    |  loads are done; waits for loads
+ *            |          |         |  loads begun       |  of others that it shares
+ *            |          |         |                    v
+ *            +----------+---------+------------------> answered, at any of them
+ *
+ *   LOOKING   its question to the store is not submitted yet
+ *   LOOKED    the store looks which records it has
+ *   FOUND     the bits are there; nothing is begun
+ *   LOADING   host blocks are taken, gets are out or to be submitted
+ *   LOADED    nothing is held any more
+ *
+ * An answer is apart from the work: a request that was answered (deadline, stop) or aborted leaves
+ * its ask behind until nothing of it is on its way. An ask is free when its work is over and its
+ * answer was taken.
+ *
+ * The life of a put:
+ *
+ *   FREE -> COPYING -> WRITING -> FREE
+ *              |          +-----> TAKING_BACK -> FREE       its content went meanwhile
+ *              +----------------> FREE                      its content went before
+ *
+ *   COPYING      the host blocks are not written yet, or the store has no place
+ *   WRITING      the blocks are lent, the put is out
+ *   TAKING_BACK  the record is dropped from the store; `is_out`: the drop is out
+ *
+ * What the store points to lies in asks, gets and puts, and stays until the operation has ended.
+ */
+#ifndef KVPI_SPILL_STATE_H
+#define KVPI_SPILL_STATE_H
+
+#include <kvpager/spill.h>
+
+#define KVPI_SPILL_NONE UINT32_MAX
+
+enum {
+    KVPI_ASK_FREE,
+    KVPI_ASK_LOOKING,
+    KVPI_ASK_LOOKED,
+    KVPI_ASK_FOUND,
+    KVPI_ASK_LOADING,
+    KVPI_ASK_LOADED
+};
+
+enum { KVPI_PUT_FREE, KVPI_PUT_COPYING, KVPI_PUT_WRITING, KVPI_PUT_TAKING_BACK };
+
+/* Tags of operations: what, and the number of the ask, get or put. */
+enum { KVPI_OP_HAVE = 1, KVPI_OP_GET, KVPI_OP_PUT, KVPI_OP_TAKE_BACK, KVPI_OP_DROP, KVPI_OP_SYNC };
+
+#define KVPI_OP_TAG(what, number) ((uint64_t)(what) << 32 | (number))
+
+/* A namespace as the store knows it. */
+struct kvpi_spill_space {
+    kvp_ns ns;       /* 0: the place is unused */
+    uint64_t serial; /* of this name and epoch: never the same again */
+    uint64_t number; /* kvp_namespace_number */
+    kvp_digest root;
+};
+
+/* Row entries of a group that an ask loads at once. */
+struct kvpi_spill_load {
+    uint64_t number; /* kvp_load.number */
+    kvp_range entries;
+    uint32_t group;
+    uint32_t n_blocks;
+};
+
+#define KVPI_SPILL_LOADS (2 * KVP_GROUPS_MAX)
+
+struct kvpi_spill_ask {
+    uint32_t state;
+    uint32_t waits;      /* 1: its request was not answered */
+    uint32_t has_answer; /* 1: the answer is to be given */
+    uint32_t is_void;    /* 1: what was asked for must not be loaded any more */
+    uint64_t space;      /* serial */
+    kvp_ns ns;
+    uint64_t asked_ns;
+    uint64_t deadline_ns;
+    kvp_spill_answer answer;
+    kvp_prompt prompt;              /* into the arrays below */
+    kvp_range uncached;             /* of the prompt */
+    uint32_t n_tokens;              /* of the whole prompt */
+    uint32_t hit_tokens;            /* when it was asked */
+    uint32_t n_records;             /* that may be loaded */
+    uint32_t first[KVP_GROUPS_MAX]; /* record that the store was asked for, of each group */
+    uint32_t n_lookups;
+
+    /* LOADING */
+    uint64_t after;       /* plan */
+    uint64_t need_blocks; /* at most */
+    uint32_t start;       /* the first record that is read */
+    uint64_t left_bytes;  /* of records to be read */
+    uint32_t n_loads;
+    uint32_t n_gets_out;
+    uint32_t
+        cursor;   /* record x groups + group: what is behind it was submitted, or is not needed */
+    uint32_t end; /* of the cursor */
+    uint32_t n_failed;
+    uint32_t n_shared; /* bits in `on` */
+    struct kvpi_spill_load loads[KVPI_SPILL_LOADS];
+
+    int32_t *tokens;     /* [max_tokens] */
+    kvp_digest *digests; /* [max_records] of the last block of each record */
+    kvp_digest *lookups; /* [max_lookups] keys */
+    uint64_t *bits;      /* of lookups */
+    kvp_key *keys;       /* [max_keys] */
+    uint8_t *key_bytes;  /* [max_keys][KVP_KEY_MAX_BYTES] */
+    int32_t *blocks;     /* [n_groups][max_entries] that are loaded; 0: none */
+    uint8_t *whole;      /* [n_groups][max_entries] */
+    uint64_t *on;        /* [ceil(max_asks / 64)] asks whose loads it shares */
+};
+
+struct kvpi_spill_get {
+    uint32_t ask; /* KVPI_SPILL_NONE: the place is unused */
+    uint32_t group;
+    uint32_t record;
+    uint32_t scratch; /* KVPI_SPILL_NONE: all blocks are loaded */
+    kvp_identity identity;
+    kvp_key *keys; /* [max_keys] */
+    void *addresses[KVP_RECORD_BLOCKS_MAX];
+};
+
+struct kvpi_spill_put {
+    uint32_t state;
+    uint32_t is_out;       /* TAKING_BACK */
+    uint32_t is_doomed;    /* WRITING: the record is dropped when it is there */
+    uint32_t parent;       /* put that must be submitted before; KVPI_SPILL_NONE: none */
+    uint64_t parent_order; /* of that put, while it is the same */
+    uint64_t order;        /* of making */
+    uint64_t after;        /* plan that writes its blocks */
+    uint64_t space;        /* serial */
+    uint64_t bytes;
+    kvp_identity identity;
+    kvp_digest key;
+    kvp_hash hashes[KVP_RECORD_BLOCKS_MAX]; /* of each block's deepest unit */
+    uint64_t generations[KVP_RECORD_BLOCKS_MAX];
+    int32_t blocks[KVP_RECORD_BLOCKS_MAX]; /* of the host */
+    void *addresses[KVP_RECORD_BLOCKS_MAX];
+    int32_t *tokens; /* [record_tokens] */
+    kvp_key *keys;   /* [max_keys] */
+    uint8_t *key_bytes;
+};
+
+/* What may be written now. */
+struct kvpi_spill_budget {
+    uint64_t allowance; /* bytes, by put_bytes_s */
+    uint64_t since_ns;
+    uint64_t day;
+    uint64_t day_bytes; /* written on that day */
+};
+
+/* How fast records come. */
+struct kvpi_spill_meter {
+    uint64_t since_ns;
+    uint64_t busy_ns;
+    uint64_t bytes;
+};
+
+/* Records to be dropped for kvp_spill_drop. */
+struct kvpi_spill_drop {
+    kvp_digest *keys; /* [KVP_STORE_KEYS_MAX] */
+    uint32_t n_keys;  /* 0: none */
+    uint32_t is_out;
+};
+
+/* What kvp_spill_flush has come to. */
+enum {
+    KVPI_FLUSH_IDLE,
+    KVPI_FLUSH_MIRROR, /* device blocks are copied to the host */
+    KVPI_FLUSH_COPIES, /* the copies run */
+    KVPI_FLUSH_OFFER,
+    KVPI_FLUSH_DRAIN, /* puts end */
+    KVPI_FLUSH_SYNC,
+    KVPI_FLUSH_SYNCED
+};
+
+struct kvpi_spill_flush {
+    uint32_t state;
+    uint32_t n_blocks; /* that are left, the next one last; MIRROR: all of them */
+    uint32_t next;     /* MIRROR */
+    uint32_t is_late;
+    uint32_t result;
+    uint32_t mask;    /* of index */
+    int32_t *blocks;  /* [max of n_blocks, host_blocks] the coldest first */
+    int32_t *index;   /* [mask + 1] host blocks by hash and group; 0: none */
+    int32_t *tokens;  /* [max_tokens] */
+    kvp_hash *hashes; /* [max_tokens / U] */
+    kvp_key *keys;    /* [max_keys] */
+};
+
+/* A prefix whose records may be written: tokens, keys and rows are in the scratch arrays. */
+struct kvpi_spill_prefix {
+    const struct kvpi_spill_space *space;
+    uint32_t n_tokens; /* of whole records */
+    uint32_t n_keys;
+    uint32_t tier;        /* of the rows */
+    uint32_t is_unproven; /* 1: the rows were found by hashes */
+};
+
+struct kvp_spill {
+    kvp_spill_config config;
+    kvp_config cache;   /* its configuration */
+    uint32_t *uncached; /* [cache.n_uncached_tokens] sorted */
+    uint32_t record_blocks;
+    uint32_t record_tokens;
+    uint32_t max_entries; /* of a prompt */
+    uint32_t max_records;
+    uint32_t max_lookups;
+    uint64_t record_bytes[KVP_GROUPS_MAX];
+    uint64_t most_blocks; /* of the host, for one load */
+    kvp_digester *digester;
+    int is_stopping;
+    int is_broken;  /* the cache was reset, or the store was polled, by others */
+    uint32_t n_ops; /* submitted, not ended */
+    uint64_t serial;
+    uint64_t order;
+    uint64_t now_ns; /* of the newest call */
+    uint64_t plans_done;
+    uint32_t n_looks; /* prompts that may still be looked at in this call */
+
+    struct kvpi_spill_space *spaces;
+    struct kvpi_spill_ask *asks;
+    uint32_t *queue; /* [n_queue] asks that are not free, in the order of asking */
+    uint32_t n_queue;
+    uint32_t n_waiting;
+    struct kvpi_spill_get *gets;
+    uint32_t n_gets;
+    uint64_t get_bytes;
+    uint64_t queued_bytes;
+    uint8_t *scratch; /* [n_scratch][record] */
+    uint8_t *scratch_used;
+    size_t scratch_bytes;
+    struct kvpi_spill_put *puts;
+    uint32_t *put_queue; /* [n_puts] in the order of making */
+    uint32_t n_puts;
+    uint64_t put_bytes;
+    uint64_t *known;
+    uint32_t known_mask;
+    struct kvpi_spill_drop drop;
+    struct kvpi_spill_flush flush;
+    struct kvpi_spill_budget budget;
+    struct kvpi_spill_meter meter;
+    uint64_t load_bytes_s;
+    uint64_t compute_tokens_s;
+    kvp_spill_stats stats;
+
+    /* Scratch memory of one call. */
+    int32_t *tokens;     /* [max_entries x S] */
+    kvp_digest *digests; /* [max_entries] */
+    kvp_key *keys;       /* [max_keys] */
+    uint8_t *key_bytes;  /* [max_keys][KVP_KEY_MAX_BYTES] */
+    int32_t *rows;       /* [n_groups][max_entries] */
+    uint8_t *feasible;   /* [max_records] */
+    uint8_t *whole;      /* [max_entries] */
+};
+
+static inline uint32_t kvpi_spill_min(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* records.c: is a record thought to be stored? */
+void kvpi_records_know(kvp_spill *spill, const kvp_digest *key);
+void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key);
+int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key);
+
+/* rates.c */
+
+/* May a record of so many bytes be written now? */
+int kvpi_rates_may_put(kvp_spill *spill, uint64_t n_bytes);
+/* It is going to be. */
+void kvpi_rates_put(kvp_spill *spill, uint64_t n_bytes);
+/* It is `now_ns`, or later than that. */
+void kvpi_rates_tick(kvp_spill *spill, uint64_t now_ns);
+
+/* epochs.c */
+const struct kvpi_spill_space *kvpi_epochs_find(const kvp_spill *spill, kvp_ns ns);
+/* NULL: its name or epoch is another one by now. */
+const struct kvpi_spill_space *kvpi_epochs_serial(const kvp_spill *spill, uint64_t serial);
+
+/* records.c */
+
+/* Entries of a group that a prefix keeps: [0, sinks) and [recent, n), of n = n_tokens / S. */
+struct kvpi_kept {
+    uint32_t sinks;
+    uint32_t recent;
+    uint32_t n;
+};
+struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint32_t n_tokens,
+                                   uint32_t prompt_tokens);
+/* Has the group no window? */
+int kvpi_records_is_full(const kvp_spill *spill, uint32_t group);
+/* The keys that touch [begin, end): copied to out. */
+uint32_t kvpi_records_keys(const kvp_key *keys, uint32_t n_keys, uint32_t begin, uint32_t end,
+                           kvp_key *out);
+kvp_status kvpi_records_key(kvp_spill *spill, const kvp_digest *digest, uint32_t group,
+                            kvp_digest *out_key);
+/* Copy the keys' bytes to [n_keys][KVP_KEY_MAX_BYTES]. */
+void kvpi_records_keep_keys(kvp_key *keys, uint32_t n_keys, uint8_t *bytes);
+void *kvpi_records_address(const kvp_spill *spill, uint32_t group, int32_t block);
+/* The identity of record `record` of a group; parent and keys are left out. */
+kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spill_space *space,
+                                   uint32_t group, uint32_t record);
+/* Digests of the blocks of a prefix, into the scratch array. */
+kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const kvp_hash_input *of);
+
+/* answers.c */
+
+/* The request of an ask is answered; what the cache has of its prompt is looked up. */
+void kvpi_answers_give(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome);
+/* Its loads have ended, and nothing of it is on its way. */
+void kvpi_answers_loaded(kvp_spill *spill, struct kvpi_spill_ask *ask);
+/* Does anybody wait for what it loads? */
+int kvpi_answers_is_shared(const kvp_spill *spill, const struct kvpi_spill_ask *ask);
+/* Frees the asks that are over, keeping the order of the others. */
+void kvpi_answers_sweep(kvp_spill *spill);
+uint32_t kvpi_answers_take(kvp_spill *spill, kvp_spill_answer *out_answers, uint32_t capacity);
+/* Nobody may load what the ask has asked for. */
+void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome);
+
+/* choose.c */
+
+/* The tokens of the prefix to load, whole records, and the blocks it needs at most; 0: none, and
+ * the outcome says why. */
+uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t hit_tokens,
+                            uint32_t *out_outcome);
+
+/* reads.c */
+
+/* Take host blocks. KVP_E_AGAIN: not now. */
+kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_tokens);
+/* Submit gets, if that is allowed; end loads. */
+void kvpi_reads_work(kvp_spill *spill, int may_read);
+void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result);
+
+/* look.c */
+
+/* Submit questions to the store; choose prefixes. */
+void kvpi_look_work(kvp_spill *spill);
+void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result);
+
+/* writes.c */
+
+/* The put of a record; NULL: there is none. */
+struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key);
+/* Submit what can be submitted. */
+void kvpi_writes_work(kvp_spill *spill);
+void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result);
+void kvpi_writes_taken_back(kvp_spill *spill, uint32_t number);
+/* Drop what waits to be written under a namespace's serial; 0: all. doom: what is being written is
+ * taken back. */
+void kvpi_writes_forget(kvp_spill *spill, uint64_t serial, int doom);
+/* 0: records are to be taken back, and the store has no place for it now. */
+int kvpi_writes_take_back(kvp_spill *spill);
+
+/* offer.c */
+
+/* Make puts of the records of a prefix that are not known to be stored. */
+kvp_status kvpi_offer_prefix(kvp_spill *spill, const struct kvpi_spill_prefix *prefix);
+
+/* drop.c */
+
+/* 0: records are to be dropped, and the store has no place for it now. */
+int kvpi_drop_work(kvp_spill *spill);
+void kvpi_drop_ended(kvp_spill *spill);
+
+/* prove.c */
+
+/* Is the content of a host block that of the first n_tokens tokens of the prefix, keys and all? */
+int kvpi_prove_block(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix, int32_t block,
+                     uint32_t n_tokens);
+/* Find the rows of a prefix by hashes, among the host blocks that were indexed. */
+void kvpi_prove_index(kvp_spill *spill);
+kvp_status kvpi_prove_rows(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                           const kvp_hash *root);
+
+/* flush.c */
+void kvpi_flush_synced(kvp_spill *spill, uint32_t result);
+
+#endif

@@ -1,0 +1,225 @@
+/* writes: records on their way to the store.
+ *
+ * Host blocks are lent when the copies that write them have run, and given back when the put has
+ * ended. Generations say whether a block still has the content that the record was made for: they
+ * are compared before it is lent, and when the put has ended. Puts stand in their queue behind the
+ * put of the record before, so one pass drops all that cannot be written any more.
+ */
+#include "spill/state.h"
+
+#include <string.h>
+
+struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key)
+{
+    for (uint32_t i = 0; i < spill->n_puts; i++) {
+        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        if (put->state != KVPI_PUT_FREE && put->state != KVPI_PUT_TAKING_BACK &&
+            memcmp(&put->key, key, sizeof(*key)) == 0) {
+            return put;
+        }
+    }
+    return NULL;
+}
+
+static void end_put(kvp_spill *spill, struct kvpi_spill_put *put)
+{
+    spill->put_bytes -= put->bytes;
+    put->state = KVPI_PUT_FREE;
+}
+
+/* --------------------------------------------------------------------------------------- submit */
+
+enum { NOT_YET, READY, GONE };
+
+/* May the store be told of it, for the sake of the record before? */
+static int parent_state(const kvp_spill *spill, const struct kvpi_spill_put *put)
+{
+    if (put->parent == KVPI_SPILL_NONE) {
+        return READY;
+    }
+    const struct kvpi_spill_put *parent = &spill->puts[put->parent];
+    if (parent->order != put->parent_order || parent->state == KVPI_PUT_FREE ||
+        parent->state == KVPI_PUT_TAKING_BACK) {
+        return GONE;
+    }
+    return parent->state == KVPI_PUT_WRITING ? READY : NOT_YET;
+}
+
+/* Have its blocks the content that it was made for? */
+static int content_state(const kvp_spill *spill, const struct kvpi_spill_put *put)
+{
+    int state = READY;
+    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+        kvp_block_info info;
+        const kvp_status status = kvp_block_info_get(spill->config.cache, put->identity.group,
+                                                     KVP_HOST, put->blocks[i], &info);
+        if (status != KVP_OK || info.generation != put->generations[i]) {
+            return GONE;
+        }
+        if (info.sealed_tokens < spill->cache.block_tokens) {
+            state = NOT_YET;
+        } else if (memcmp(&info.hash, &put->hashes[i], sizeof(info.hash)) != 0) {
+            return GONE;
+        }
+    }
+    return state;
+}
+
+/* The blocks are lent: 0 when the store has no place for it now. */
+static int submit_lent(kvp_spill *spill, struct kvpi_spill_put *put)
+{
+    const uint32_t number = (uint32_t)(put - spill->puts);
+    for (uint32_t i = 0; i < spill->record_blocks; i++) {
+        put->addresses[i] = kvpi_records_address(spill, put->identity.group, put->blocks[i]);
+    }
+    const kvp_status status = kvp_store_put(spill->config.store, &put->identity, put->addresses,
+                                            KVPI_OP_TAG(KVPI_OP_PUT, number));
+    if (status == KVP_OK) {
+        put->state = KVPI_PUT_WRITING;
+        spill->n_ops++;
+        return 1;
+    }
+    (void)kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks);
+    if (status != KVP_E_AGAIN) {
+        spill->stats.put_failed++;
+        end_put(spill, put);
+    }
+    return status != KVP_E_AGAIN;
+}
+
+/* 0: nothing more can be submitted now. */
+static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
+{
+    const int parent = parent_state(spill, put);
+    const int content = content_state(spill, put);
+    if (parent == GONE || content == GONE) {
+        spill->stats.lost += content == GONE;
+        spill->stats.put_failed += content != GONE;
+        end_put(spill, put);
+        return 1;
+    }
+    if (parent == NOT_YET || content == NOT_YET || put->after > spill->plans_done) {
+        return 1;
+    }
+    const kvp_status status =
+        kvp_blocks_lend(spill->config.cache, put->blocks, spill->record_blocks);
+    return status == KVP_OK ? submit_lent(spill, put) : status != KVP_E_AGAIN;
+}
+
+static int take_back(kvp_spill *spill, struct kvpi_spill_put *put)
+{
+    const uint32_t number = (uint32_t)(put - spill->puts);
+    const kvp_status status =
+        kvp_store_drop(spill->config.store, &put->key, 1, KVPI_OP_TAG(KVPI_OP_TAKE_BACK, number));
+    put->is_out = status == KVP_OK;
+    spill->n_ops += status == KVP_OK;
+    return status == KVP_OK;
+}
+
+static void sweep_puts(kvp_spill *spill)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < spill->n_puts; i++) {
+        if (spill->puts[spill->put_queue[i]].state != KVPI_PUT_FREE) {
+            spill->put_queue[kept++] = spill->put_queue[i];
+        }
+    }
+    spill->n_puts = kept;
+}
+
+int kvpi_writes_take_back(kvp_spill *spill)
+{
+    int went = 1;
+    for (uint32_t i = 0; i < spill->n_puts && went; i++) {
+        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        if (put->state == KVPI_PUT_TAKING_BACK && !put->is_out) {
+            went = take_back(spill, put);
+        }
+    }
+    return went;
+}
+
+void kvpi_writes_work(kvp_spill *spill)
+{
+    int may_submit = 1;
+    for (uint32_t i = 0; i < spill->n_puts && may_submit; i++) {
+        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        if (put->state == KVPI_PUT_COPYING) {
+            may_submit = submit_put(spill, put);
+        }
+    }
+    sweep_puts(spill);
+}
+
+/* ------------------------------------------------------------------------------------------ end */
+
+/* It is there: those behind it need not wait for it any more. */
+static void release_children(kvp_spill *spill, const struct kvpi_spill_put *of)
+{
+    const uint32_t number = (uint32_t)(of - spill->puts);
+    for (uint32_t i = 0; i < spill->n_puts; i++) {
+        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        if (put->parent == number && put->parent_order == of->order) {
+            put->parent = KVPI_SPILL_NONE;
+        }
+    }
+}
+
+static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
+{
+    spill->stats.written += result == KVP_STORE_OK;
+    spill->stats.written_bytes += result == KVP_STORE_OK ? put->bytes : 0;
+    spill->stats.known += result == KVP_STORE_KNOWN;
+    kvpi_records_know(spill, &put->key);
+    release_children(spill, put);
+    end_put(spill, put);
+}
+
+static void end_failed(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
+{
+    if (result == KVP_STORE_NO_PARENT) {
+        kvpi_records_forget(spill, &put->identity.parent);
+    }
+    spill->stats.put_failed++;
+    end_put(spill, put);
+}
+
+void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
+{
+    struct kvpi_spill_put *put = &spill->puts[number];
+    const int is_there = result == KVP_STORE_OK || result == KVP_STORE_KNOWN;
+    const int content = content_state(spill, put);
+    spill->is_broken |=
+        kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks) != KVP_OK;
+    if (is_there && (content != READY || put->is_doomed)) {
+        kvpi_records_forget(spill, &put->key);
+        put->state = KVPI_PUT_TAKING_BACK;
+        put->is_out = 0;
+        spill->stats.taken_back++;
+    } else if (is_there) {
+        end_written(spill, put, result);
+    } else {
+        end_failed(spill, put, result);
+    }
+}
+
+void kvpi_writes_taken_back(kvp_spill *spill, uint32_t number)
+{
+    end_put(spill, &spill->puts[number]);
+}
+
+void kvpi_writes_forget(kvp_spill *spill, uint64_t serial, int doom)
+{
+    for (uint32_t i = 0; i < spill->n_puts; i++) {
+        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
+        if (serial != 0 && put->space != serial) {
+            continue;
+        }
+        put->is_doomed |= (uint32_t)doom;
+        if (put->state == KVPI_PUT_COPYING) {
+            spill->stats.lost++;
+            end_put(spill, put);
+        }
+    }
+    sweep_puts(spill);
+}

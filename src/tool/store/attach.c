@@ -1,0 +1,330 @@
+/* Owns the memory of a replay's host tier, and the loop around its spill.
+ *
+ *   fetch   ask; until it is answered: work, plan, wait for the store
+ *   plan    device -> host   the host block gets the KV of what it is of now
+ *           host -> device   the host block must have the KV of what the device block is of now
+ *   close   work until nothing is written any more; stop
+ *
+ * A host block that the same plan writes is not checked: which of its contents a copy reads is not
+ * told. It is counted.
+ *
+ * What the store has is always loaded. Its rate is this machine's; no rate of computing could be
+ * compared with it here.
+ */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "tool/store/attach.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tool/progress.h"
+#include "tool/tool.h"
+
+#define SECOND_NS   UINT64_C(1000000000)
+#define WAIT_NS     (SECOND_NS / 100)
+#define CLOSE_NS    (10 * SECOND_NS)
+#define MAX_PUTS    4096u
+#define FEW_PUTS    64u
+#define MAX_ANSWERS 16u
+
+struct kvpi_attach {
+    kvp_cache *cache;
+    kvp_ns ns;
+    kvp_store *store;
+    kvp_spill *spill;
+    uint8_t *host; /* [host_blocks][block_bytes] */
+    size_t host_bytes;
+    uint64_t block_bytes;
+    uint32_t n_host;
+    uint64_t *expected; /* [block_bytes / 8, rounded up] */
+    uint8_t *written;   /* [n_host] by the plan that runs */
+    kvp_copy *copies;   /* [max_copies] */
+    uint32_t max_copies;
+    uint64_t n_asked;
+    bool answered; /* the newest request */
+    kvpi_store_report *report;
+};
+
+/* --------------------------------------------------------------------------------------- the KV */
+
+/* The finalizer of splitmix64. */
+static uint64_t mix_word(uint64_t x)
+{
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* Make the KV of a content: two contents have no word alike, but by chance. */
+static void make_kv(kvpi_attach *attach, const kvp_block_origin *origin)
+{
+    uint64_t seeds[2];
+    memcpy(seeds, origin->hash.bytes, sizeof seeds);
+    seeds[0] += origin->group;
+    for (uint64_t i = 0; i < (attach->block_bytes + 7) / 8; i++)
+        attach->expected[i] = mix_word(seeds[0] + i * UINT64_C(0x9e3779b97f4a7c15)) ^ seeds[1];
+}
+
+/* Gives false if nobody knows what the block is of, or if not all of it is sealed. */
+static bool expect_kv(kvpi_attach *attach, uint32_t tier, int32_t block)
+{
+    static const kvp_hash none;
+    kvp_block_origin origin;
+    if (kvp_block_origin_get(attach->cache, tier, block, &origin) != KVP_OK ||
+        memcmp(&origin.hash, &none, sizeof none) == 0)
+        return false;
+    make_kv(attach, &origin);
+    return true;
+}
+
+static uint8_t *bytes_of(const kvpi_attach *attach, int32_t block)
+{
+    return attach->host + (size_t)block * attach->block_bytes;
+}
+
+static void check_copy(kvpi_attach *attach, const kvp_copy *copy)
+{
+    kvpi_store_report *report = attach->report;
+    if (attach->written[copy->src_block] || !expect_kv(attach, KVP_DEVICE, copy->dst_block)) {
+        report->unchecked_blocks++;
+        return;
+    }
+    report->checked_blocks++;
+    if (memcmp(bytes_of(attach, copy->src_block), attach->expected, attach->block_bytes) != 0)
+        report->wrong_blocks++;
+}
+
+kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
+{
+    uint32_t n = 0;
+    kvp_stats stats;
+    kvp_status status = kvp_plan_take(attach->cache, attach->copies, attach->max_copies, &n);
+    if (status != KVP_OK)
+        return status;
+    for (uint32_t k = 0; k < n; k++)
+        if (attach->copies[k].dst_tier == KVP_HOST)
+            attach->written[attach->copies[k].dst_block] = 1;
+    for (uint32_t k = 0; k < n; k++)
+        if (attach->copies[k].src_tier == KVP_HOST)
+            check_copy(attach, &attach->copies[k]);
+    for (uint32_t k = 0; k < n; k++) {
+        int32_t block = attach->copies[k].dst_block;
+        if (attach->copies[k].dst_tier != KVP_HOST)
+            continue;
+        if (expect_kv(attach, KVP_HOST, block))
+            memcpy(bytes_of(attach, block), attach->expected, attach->block_bytes);
+        attach->written[block] = 0;
+    }
+    status = kvp_cache_stats(attach->cache, &stats);
+    return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
+}
+
+/* ------------------------------------------------------------------------------------ the spill */
+
+static void note_queue(kvpi_attach *attach)
+{
+    kvp_store_stats stats;
+    if (kvp_store_stats_get(attach->store, &stats) == KVP_OK &&
+        stats.queued > attach->report->most_queued)
+        attach->report->most_queued = stats.queued;
+}
+
+static kvp_status work(kvpi_attach *attach)
+{
+    kvp_spill_answer answers[MAX_ANSWERS];
+    uint32_t n = 0;
+    kvp_status status =
+        kvp_spill_work(attach->spill, kvpi_progress_now_ns(), answers, MAX_ANSWERS, &n);
+    for (uint32_t i = 0; i < n && status == KVP_OK; i++)
+        attach->answered = attach->answered || answers[i].tag == attach->n_asked;
+    note_queue(attach);
+    return status == KVP_OK ? kvpi_attach_run_plan(attach) : status;
+}
+
+static uint64_t count_puts(const kvpi_attach *attach)
+{
+    kvp_spill_stats stats = {0};
+    (void)kvp_spill_stats_get(attach->spill, &stats);
+    return stats.puts;
+}
+
+/* Until at most so many puts have not ended, or for ten seconds. */
+static kvp_status wait_for_puts(kvpi_attach *attach, uint64_t most)
+{
+    uint64_t end_ns = kvpi_progress_now_ns() + CLOSE_NS;
+    kvp_status status = work(attach);
+    while (status == KVP_OK && count_puts(attach) > most && kvpi_progress_now_ns() < end_ns) {
+        (void)kvp_store_wait(attach->store, WAIT_NS);
+        status = work(attach);
+    }
+    return status;
+}
+
+kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
+{
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = ++attach->n_asked};
+    kvp_spill_answer answer;
+    kvp_status status = wait_for_puts(attach, FEW_PUTS);
+    if (status != KVP_OK)
+        return status;
+    if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, kvpi_progress_now_ns(),
+                      &answer) != KVP_OK) {
+        attach->report->unasked++;
+        return KVP_OK;
+    }
+    attach->answered = answer.outcome != KVP_SPILL_WAITS;
+    while (status == KVP_OK && !attach->answered) {
+        status = work(attach);
+        if (status == KVP_OK && !attach->answered)
+            (void)kvp_store_wait(attach->store, WAIT_NS);
+    }
+    return status;
+}
+
+kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens)
+{
+    return kvp_spill_hit(attach->spill, seq, hit_tokens, kvpi_progress_now_ns());
+}
+
+kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq)
+{
+    kvp_status status = kvp_spill_sealed(attach->spill, seq, kvpi_progress_now_ns());
+    return status == KVP_OK ? work(attach) : status;
+}
+
+/* ---------------------------------------------------------------------------------- open, close */
+
+/* All that a record of a replay depends on, beside its tokens. */
+static void make_fingerprint(uint64_t block_bytes, kvp_digest *out)
+{
+    static const char text[] = "kvpager replay KV 1";
+    memset(out, 0, sizeof *out);
+    memcpy(out->bytes, text, sizeof text);
+    memcpy(out->bytes + sizeof out->bytes - sizeof block_bytes, &block_bytes, sizeof block_bytes);
+}
+
+static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
+                      const kvp_config *cache)
+{
+    char why[256];
+    kvp_store_config config;
+    kvp_store_config_init(&config);
+    config.url = options->url;
+    make_fingerprint(options->block_bytes, &config.fingerprint);
+    config.block_tokens = cache->block_tokens;
+    config.block_bytes[0] = options->block_bytes;
+    config.record_blocks = (uint32_t)options->record_blocks;
+    config.max_ops = 256;
+    kvp_status status = kvp_store_open(&config, &attach->store, why, sizeof why);
+    if (status != KVP_OK)
+        return kvpi_tool_fail("replay", "--store: %s (%s)", why, kvp_status_name(status));
+    return TOOL_OK;
+}
+
+static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options)
+{
+    char why[256];
+    kvp_spill_config config;
+    kvp_spill_config_init(&config);
+    config.cache = attach->cache;
+    config.store = attach->store;
+    make_fingerprint(options->block_bytes, &config.fingerprint);
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    config.block_bytes[0] = options->block_bytes;
+    config.host[0] = (kvp_spill_host){attach->host, (size_t)options->block_bytes};
+    config.policy = options->through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
+    config.max_puts = MAX_PUTS;
+    config.put_bytes = UINT64_C(1) << 40;
+    config.min_tokens = 1;
+    config.compute_tokens_s = 1;
+    kvp_status status = kvp_spill_create(&config, &attach->spill, why, sizeof why);
+    if (status != KVP_OK)
+        return kvpi_tool_fail("replay", "--store: %s (%s)", why, kvp_status_name(status));
+    status = kvp_spill_space(attach->spill, attach->ns, "replay", 6, 0);
+    if (status != KVP_OK)
+        return kvpi_tool_fail("replay", "--store: naming the namespace: %s",
+                              kvp_status_text(status));
+    return TOOL_OK;
+}
+
+static int allocate(kvpi_attach *attach, const kvp_config *cache)
+{
+    attach->n_host = cache->host_blocks;
+    attach->host_bytes = (size_t)attach->n_host * attach->block_bytes;
+    attach->max_copies = cache->max_copies;
+    void *host = mmap(NULL, attach->host_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (host == MAP_FAILED)
+        return kvpi_tool_fail("replay", "%llu blocks of %llu bytes on the host: %s",
+                              (unsigned long long)attach->n_host,
+                              (unsigned long long)attach->block_bytes, strerror(errno));
+    attach->host = host;
+    attach->expected = malloc((size_t)attach->block_bytes + 7);
+    attach->written = calloc(attach->n_host, 1);
+    attach->copies = malloc(attach->max_copies * sizeof *attach->copies);
+    if (attach->expected == NULL || attach->written == NULL || attach->copies == NULL)
+        return kvpi_tool_fail("replay", "out of memory for the store");
+    return TOOL_OK;
+}
+
+static void describe_store(kvpi_attach *attach, const kvpi_attach_options *options)
+{
+    kvpi_store_report *report = attach->report;
+    (void)kvp_store_describe(attach->store, report->described, sizeof report->described);
+    report->url = options->url;
+    report->through = options->through;
+    report->record_blocks = kvp_store_record_blocks(attach->store);
+}
+
+int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_ns ns,
+                     kvpi_store_report *report, kvpi_attach **out)
+{
+    kvp_config config;
+    kvpi_attach *attach = calloc(1, sizeof *attach);
+    if (attach == NULL || kvp_cache_config(cache, &config) != KVP_OK) {
+        free(attach);
+        return kvpi_tool_fail("replay", "out of memory for the store");
+    }
+    attach->cache = cache;
+    attach->ns = ns;
+    attach->block_bytes = options->block_bytes;
+    attach->report = report;
+    if (allocate(attach, &config) != TOOL_OK || open_store(attach, options, &config) != TOOL_OK ||
+        create_spill(attach, options) != TOOL_OK) {
+        kvpi_attach_close(attach);
+        return TOOL_FAILED;
+    }
+    describe_store(attach, options);
+    *out = attach;
+    return TOOL_OK;
+}
+
+static void stop(kvpi_attach *attach)
+{
+    kvp_status status = wait_for_puts(attach, 0);
+    attach->report->unfinished = count_puts(attach);
+    while (status == KVP_OK && kvp_spill_stop(attach->spill, kvpi_progress_now_ns()) != KVP_OK) {
+        status = work(attach);
+        (void)kvp_store_wait(attach->store, WAIT_NS);
+    }
+    (void)kvp_spill_stats_get(attach->spill, &attach->report->spill);
+    (void)kvp_store_stats_get(attach->store, &attach->report->store);
+}
+
+void kvpi_attach_close(kvpi_attach *attach)
+{
+    if (attach == NULL)
+        return;
+    if (attach->spill != NULL)
+        stop(attach);
+    kvp_store_close(attach->store);
+    kvp_spill_destroy(attach->spill);
+    if (attach->host != NULL)
+        munmap(attach->host, attach->host_bytes);
+    free(attach->expected);
+    free(attach->written);
+    free(attach->copies);
+    free(attach);
+}

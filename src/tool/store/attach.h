@@ -1,0 +1,48 @@
+/* The store of a replay: it connects a cache, a spill and a store, and has the host tier's memory.
+ *
+ * The KV of a block is made from the hash of its content. Copies to the host write it, the store
+ * keeps it, and copies from the host compare every byte. */
+#ifndef KVPI_STORE_ATTACH_H
+#define KVPI_STORE_ATTACH_H
+
+#include <kvpager/kvpager.h>
+
+#include "tool/store/replay_report.h"
+
+typedef struct kvpi_attach_options {
+    const char *url;        /* NULL: there is no store */
+    uint64_t block_bytes;   /* of KV */
+    uint64_t record_blocks; /* 0: the store chooses */
+    bool through;           /* write what is sealed, not only what is hit */
+} kvpi_attach_options;
+
+/* Begun loads, at most: kvp_config.max_loads of a cache with a store. */
+#define KVPI_ATTACH_LOADS 64u
+
+typedef struct kvpi_attach kvpi_attach;
+
+/* Open a store for a cache with a host tier and max_loads.
+ *
+ * Takes:   report   filled, by and by, until the store is closed
+ * Gives:   out      on success only
+ * Returns: TOOL_OK; TOOL_FAILED, a message was printed
+ */
+int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_ns ns,
+                     kvpi_store_report *report, kvpi_attach **out);
+
+/* Load what the store has of a prompt, and wait for it. Waits before for the puts of earlier
+ * requests, until only a few have not ended: a replay is faster than any engine. */
+kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt);
+
+/* A sequence was opened with a hit, or is about to be closed: write what is worth it. */
+kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens);
+kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq);
+
+/* Carry out the plan, as far as it is about the host. */
+kvp_status kvpi_attach_run_plan(kvpi_attach *attach);
+
+/* Wait for the puts, for ten seconds; give up the others; close the store. The cache must still be
+ * there. NULL is ignored. */
+void kvpi_attach_close(kvpi_attach *attach);
+
+#endif

@@ -1,0 +1,139 @@
+/* Owns the keys of the figures of a replay's store, an interface that stays, and their rows. */
+#include "tool/store/replay_report.h"
+
+#include "tool/input/escape.h"
+
+/* ----------------------------------------------------------------------------------- latencies */
+
+/* The end of the bucket that has the value of this rank. */
+static uint64_t latency_at(const uint64_t buckets[KVP_STORE_LATENCIES], uint64_t rank)
+{
+    uint64_t n = 0;
+    for (uint32_t b = 0; b < KVP_STORE_LATENCIES; b++) {
+        n += buckets[b];
+        if (n >= rank)
+            return UINT64_C(1) << (b + 10);
+    }
+    return 0;
+}
+
+static void add_latencies(kvpi_figures *to, const char *key,
+                          const uint64_t buckets[KVP_STORE_LATENCIES])
+{
+    static const struct {
+        const char *key;
+        uint64_t percent;
+    } shown[] = {{"p50_ns", 50}, {"p90_ns", 90}, {"p99_ns", 99}};
+    uint64_t n = 0;
+    for (uint32_t b = 0; b < KVP_STORE_LATENCIES; b++)
+        n += buckets[b];
+    kvpi_figures_open(to, key);
+    kvpi_figures_integer(to, "n", n);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        kvpi_figures_integer_if(to, n > 0, shown[i].key,
+                                latency_at(buckets, (n * shown[i].percent + 99) / 100));
+    kvpi_figures_close(to);
+}
+
+/* --------------------------------------------------------------------------------- the figures */
+
+static void add_place(kvpi_figures *to, const kvpi_store_report *report)
+{
+    kvpi_figures_text(to, "url", report->url);
+    kvpi_figures_text(to, "engine", report->described);
+    kvpi_figures_integer(to, "record_blocks", report->record_blocks);
+    kvpi_figures_text(to, "writes", report->through ? "through" : "second");
+    kvpi_figures_integer(to, "records", report->store.records);
+    kvpi_figures_integer(to, "bytes", report->store.bytes);
+    kvpi_figures_integer(to, "size_bytes", report->store.size);
+    kvpi_figures_integer(to, "most_queued", report->most_queued);
+}
+
+static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
+{
+    const kvp_store_stats *store = &report->store;
+    kvpi_figures_integer(to, "hit_tokens", report->spill.store_tokens);
+    kvpi_figures_integer(to, "unasked", report->unasked);
+    kvpi_figures_integer(to, "gets", store->gets);
+    kvpi_figures_integer(to, "hits", store->hits);
+    kvpi_figures_integer(to, "absent", store->absent);
+    kvpi_figures_integer(to, "raced", store->raced);
+    kvpi_figures_open(to, "bad");
+    for (uint32_t i = 0; i < KVP_BAD_REASONS; i++)
+        kvpi_figures_integer(to, kvp_bad_name(i), store->bad[i]);
+    kvpi_figures_close(to);
+    kvpi_figures_integer(to, "reread", store->reread);
+    kvpi_figures_integer(to, "read_bytes", store->read_bytes);
+    add_latencies(to, "get_latency", store->get_ns);
+    kvpi_figures_integer(to, "checked_blocks", report->checked_blocks);
+    kvpi_figures_integer(to, "unchecked_blocks", report->unchecked_blocks);
+    kvpi_figures_integer(to, "wrong_blocks", report->wrong_blocks);
+}
+
+static void add_writes(kvpi_figures *to, const kvpi_store_report *report)
+{
+    const kvp_store_stats *store = &report->store;
+    const kvp_spill_stats *spill = &report->spill;
+    kvpi_figures_integer(to, "puts", store->puts);
+    kvpi_figures_integer(to, "stored", store->stored);
+    kvpi_figures_integer(to, "known", store->known);
+    kvpi_figures_integer(to, "refused", store->refused);
+    kvpi_figures_integer(to, "left_out",
+                         spill->over_budget + spill->no_place + spill->no_block + spill->lost);
+    kvpi_figures_integer(to, "unfinished", report->unfinished);
+    kvpi_figures_integer(to, "evicted", store->evicted);
+    kvpi_figures_integer(to, "failed", store->failed);
+    kvpi_figures_integer(to, "away", store->away);
+    kvpi_figures_integer(to, "written_bytes", store->written_bytes);
+    add_latencies(to, "put_latency", store->put_ns);
+}
+
+void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report)
+{
+    if (report->url == NULL) {
+        kvpi_figures_text(to, "store", NULL);
+        return;
+    }
+    kvpi_figures_open(to, "store");
+    add_place(to, report);
+    add_reads(to, report);
+    add_writes(to, report);
+    kvpi_figures_close(to);
+}
+
+/* --------------------------------------------------------------------------------- for people */
+
+static void print_latency(const json_t *store, const char *key, const char *label, FILE *file)
+{
+    const json_t *figures = json_object_get(store, key);
+    const kvpi_figures_row row[] = {
+        {true, label, "{n}", "p50 {p50_ns}, p90 {p90_ns}, p99 {p99_ns}, at most"}};
+    if (json_integer_value(json_object_get(figures, "n")) > 0)
+        kvpi_figures_print_rows(figures, row, 1, file);
+}
+
+void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figures, FILE *file)
+{
+    uint64_t n_bad = 0;
+    const json_t *store = json_object_get(figures, "store");
+    if (report->url == NULL)
+        return;
+    for (uint32_t i = 0; i < KVP_BAD_REASONS; i++)
+        n_bad += report->store.bad[i];
+    const kvpi_figures_row rows[] = {
+        {true, "store hits", "{hit_tokens}", "tokens that neither device nor host had"},
+        {true, "read", "{hits}", "records; {absent} absent, {raced} raced"},
+        {true, "checked", "{checked_blocks}", "blocks from the host, {wrong_blocks} wrong"},
+        {true, "written", "{stored}",
+         "records of {record_blocks} blocks; {known} known, {refused} refused"},
+        {true, "unfinished", "{unfinished}", "puts; {left_out} left out before"},
+    };
+    fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->url).of, report->described);
+    kvpi_figures_print_rows(store, rows, sizeof rows / sizeof *rows, file);
+    for (uint32_t i = 0; n_bad > 0 && i < KVP_BAD_REASONS; i++)
+        if (report->store.bad[i] > 0)
+            fprintf(file, "  bad record       %llu: %s\n", (unsigned long long)report->store.bad[i],
+                    kvp_bad_name(i));
+    print_latency(store, "get_latency", "gets", file);
+    print_latency(store, "put_latency", "puts", file);
+}

@@ -1,0 +1,33 @@
+/* What a replay has to say of its store. */
+#ifndef KVPI_REPLAY_REPORT_H
+#define KVPI_REPLAY_REPORT_H
+
+#include <kvpager/spill.h>
+#include <kvpager/store.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "tool/report/figures.h"
+
+typedef struct kvpi_store_report {
+    const char *url; /* NULL: there is no store */
+    char described[304];
+    bool through; /* KVP_SPILL_THROUGH */
+    uint32_t record_blocks;
+    uint64_t unasked;     /* requests that the spill refused */
+    uint64_t unfinished;  /* puts that had not ended when the replay did, and were given up */
+    uint64_t most_queued; /* operations of the store that had not ended */
+    uint64_t checked_blocks;
+    uint64_t unchecked_blocks; /* copied from the host, of which nobody knows what they should be */
+    uint64_t wrong_blocks;
+    kvp_store_stats store;
+    kvp_spill_stats spill;
+} kvpi_store_report;
+
+/* Add the list "store"; null without a store. */
+void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report);
+
+/* Print its rows; nothing without a store. Takes: figures of the whole report */
+void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figures, FILE *file);
+
+#endif

@@ -1,0 +1,66 @@
+/* A run of kvp_sched_model: the scheduler, its cache and memory, and the oracle. */
+#ifndef SCHED_MODEL_RUNNER_H
+#define SCHED_MODEL_RUNNER_H
+
+#include "oracle.h"
+
+#include "sched_memory.h"
+
+#include <inttypes.h>
+#include <kvpager/lend.h>
+
+enum { MAX_COPIES = 512, N_OWN = 2, N_LOADS = 2 };
+
+/* A load of a store; number 0: none. */
+struct loading {
+    kvp_load load;
+    uint32_t n_tokens; /* of its prefix */
+    int32_t text[MAX_TEXT];
+    int32_t blocks[MAX_TEXT];
+};
+
+struct run {
+    uint64_t seed;
+    uint64_t config_index;
+    uint64_t n_calls; /* of this configuration */
+    uint64_t random;
+    kvp_config cache_config;
+    kvp_sched_config config;
+    size_t arena_bytes;
+    void *arena;
+    void *copy;
+    kvp_cache *cache;
+    kvp_sched *sched;
+    kvp_ns ns;
+    oracle o;
+    sched_memory memory;
+    int is_out;
+    kvp_step step;
+    kvp_copy copies[MAX_COPIES];
+    uint32_t n_copies;
+    uint64_t number; /* of the overlapped step */
+    kvp_seq own[N_OWN];
+    uint64_t own_step;
+    uint64_t n_submitted;
+    uint64_t n_refused;
+    int is_beam[MAX_REQUESTS];
+    uint64_t now; /* the caller's clock */
+    struct loading loads[N_LOADS];
+};
+
+uint32_t draw(struct run *run, uint32_t below);
+void fail(const struct run *run, const char *file, int line, const char *what);
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail(run, __FILE__, __LINE__, #condition);                                             \
+    } while (0)
+
+/* loading.c: calls on requests that may be held, and loads of a store. */
+void loading_call(struct run *run);
+void loading_plan_has_run(struct run *run);
+void loading_cancel_all(struct run *run);
+void loading_release_all(struct run *run);
+
+#endif

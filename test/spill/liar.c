@@ -1,0 +1,178 @@
+#include "liar.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../shadow/random.h"
+
+enum { HELD = 64, LAST = 1 << 16 };
+
+liar_control liar;
+
+struct lying {
+    void *memory;
+    struct kvpi_store_op *held[HELD]; /* ended in truth, not told yet */
+    uint32_t n_held;
+    uint8_t last[LAST]; /* what was written last: for reads of foreign bytes */
+    uint8_t bytes[LAST];
+};
+
+static bool hit(enum liar_fault fault)
+{
+    if (random_below(&liar.random, 1000) >= liar.rate)
+        return false;
+    liar.n_faults[fault]++;
+    return true;
+}
+
+static kvp_status lying_open(const struct kvpi_backend_config *config, void **out_self,
+                             char *out_why, size_t why_bytes)
+{
+    struct lying *self = random_allocate(1, sizeof *self);
+    *out_self = self;
+    return kvpi_memory_backend.open(config, &self->memory, out_why, why_bytes);
+}
+
+static void lying_close(void *self)
+{
+    kvpi_memory_backend.close(((struct lying *)self)->memory);
+    free(self);
+}
+
+static uint32_t lying_prepare(void *self, struct kvpi_store_op *op)
+{
+    if (op->kind == KVP_STORE_PUT && hit(LIAR_FULL))
+        return KVP_STORE_NO_ROOM;
+    return kvpi_memory_backend.prepare(((struct lying *)self)->memory, op);
+}
+
+static size_t copy_out(const struct kvpi_store_op *op, uint8_t *out)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < op->n_spans && n + op->spans[i].n_bytes <= LAST; i++) {
+        memcpy(out + n, op->spans[i].bytes, op->spans[i].n_bytes);
+        n += op->spans[i].n_bytes;
+    }
+    return n;
+}
+
+static void copy_in(const struct kvpi_store_op *op, const uint8_t *bytes)
+{
+    for (uint32_t i = 0; i < op->n_spans; bytes += op->spans[i++].n_bytes)
+        memcpy(op->spans[i].bytes, bytes, op->spans[i].n_bytes);
+}
+
+/* Writes other bytes than those of the operation: its spans point there during the call. */
+static void write_instead(struct lying *self, struct kvpi_store_op *op, uint8_t *bytes)
+{
+    struct kvpi_span spans[1 + KVP_RECORD_BLOCKS_MAX];
+    memcpy(spans, op->spans, sizeof spans);
+    for (uint32_t i = 0; i < op->n_spans; bytes += op->spans[i++].n_bytes)
+        op->spans[i].bytes = bytes;
+    kvpi_memory_backend.begin(self->memory, op);
+    memcpy(op->spans, spans, sizeof spans);
+}
+
+static void write_record(struct lying *self, struct kvpi_store_op *op)
+{
+    const size_t n = copy_out(op, self->bytes);
+    const uint32_t at = random_below(&liar.random, n);
+    op->io_failed = hit(LIAR_FAILED_WRITE) || ++liar.n_transfers == liar.fail_at;
+    if (!op->io_failed && hit(LIAR_LOST_WRITE)) {
+        memset(self->bytes, 0, n);
+        write_instead(self, op, self->bytes);
+    } else if (!op->io_failed && hit(LIAR_TORN_WRITE)) {
+        memcpy(self->bytes + at, self->last + at, n - at);
+        write_instead(self, op, self->bytes);
+    } else if (!op->io_failed && hit(LIAR_OTHER_WRITE)) {
+        write_instead(self, op, self->last);
+    } else {
+        kvpi_memory_backend.begin(self->memory, op);
+    }
+    copy_out(op, self->last);
+}
+
+static void read_record(struct lying *self, struct kvpi_store_op *op)
+{
+    kvpi_memory_backend.begin(self->memory, op);
+    op->io_failed = hit(LIAR_FAILED_READ) || ++liar.n_transfers == liar.fail_at;
+    if (op->io_failed) {
+        memset(op->spans[1].bytes, 0xFF, op->spans[1].n_bytes);
+    } else if (hit(LIAR_FLIPPED_READ)) {
+        const struct kvpi_span *span = &op->spans[1 + random_below(&liar.random, op->n_spans - 1)];
+        uint8_t *byte = (uint8_t *)span->bytes + random_below(&liar.random, span->n_bytes);
+        *byte ^= (uint8_t)(1u << random_below(&liar.random, 8));
+    } else if (hit(LIAR_FOREIGN_READ)) {
+        copy_in(op, self->last);
+    }
+}
+
+static void lying_begin(void *self, struct kvpi_store_op *op)
+{
+    struct lying *me = self;
+    if (op->kind == KVP_STORE_PUT)
+        write_record(me, op);
+    else if (op->kind == KVP_STORE_GET)
+        read_record(me, op);
+    else
+        kvpi_memory_backend.begin(me->memory, op);
+}
+
+/* Gives what has ended late, and in any order. */
+static uint32_t lying_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
+{
+    struct lying *me = self;
+    uint32_t n = 0;
+    me->n_held += kvpi_memory_backend.reap(me->memory, me->held + me->n_held, HELD - me->n_held);
+    while (me->n_held > 0 && n < capacity && !random_percent(&liar.random, liar.delay)) {
+        const uint32_t at = random_below(&liar.random, me->n_held);
+        out_ops[n++] = me->held[at];
+        me->held[at] = me->held[--me->n_held];
+    }
+    return n;
+}
+
+static uint32_t lying_end(void *self, struct kvpi_store_op *op, uint32_t result)
+{
+    return kvpi_memory_backend.end(((struct lying *)self)->memory, op, result);
+}
+
+static void lying_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
+{
+    kvpi_memory_backend.have(((struct lying *)self)->memory, keys, n_keys, bits);
+    for (uint32_t i = 0; i < n_keys; i++)
+        if (hit(LIAR_WRONG_HAVE))
+            bits[i / 64] ^= UINT64_C(1) << i % 64;
+}
+
+static void lying_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
+{
+    kvpi_memory_backend.drop(((struct lying *)self)->memory, keys, n_keys);
+}
+
+static void lying_evict(void *self, const kvp_store_match *match)
+{
+    kvpi_memory_backend.evict(((struct lying *)self)->memory, match);
+}
+
+static void lying_wait(void *self, int wake, int timeout_ms)
+{
+    (void)self;
+    (void)wake;
+    (void)timeout_ms;
+}
+
+static void lying_usage(const void *self, struct kvpi_backend_usage *out_usage)
+{
+    kvpi_memory_backend.usage(((const struct lying *)self)->memory, out_usage);
+}
+
+static void lying_describe(const void *self, char *out_text, size_t text_bytes)
+{
+    kvpi_memory_backend.describe(((const struct lying *)self)->memory, out_text, text_bytes);
+}
+
+const struct kvpi_backend liar_backend = {
+    KVPI_BACKEND_VERSION, "liar",     lying_open,  lying_close,   lying_prepare,
+    lying_begin,          lying_reap, lying_end,   lying_have,    lying_drop,
+    lying_evict,          lying_wait, lying_usage, lying_describe};

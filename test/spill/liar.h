@@ -1,0 +1,35 @@
+/* A back end of stores that lies: it keeps records in memory, but delays, reorders, fails, loses
+ * and tears writes, writes and reads the bytes of other records, and gives wrong answers about what
+ * it has. */
+#ifndef KVP_TEST_SPILL_LIAR_H
+#define KVP_TEST_SPILL_LIAR_H
+
+#include "store/backend.h"
+
+enum liar_fault {
+    LIAR_LOST_WRITE,
+    LIAR_TORN_WRITE,
+    LIAR_OTHER_WRITE,
+    LIAR_FAILED_WRITE,
+    LIAR_FLIPPED_READ,
+    LIAR_FOREIGN_READ,
+    LIAR_FAILED_READ,
+    LIAR_WRONG_HAVE,
+    LIAR_FULL,
+    LIAR_FAULTS
+};
+
+/* Of the only liar of a process. */
+typedef struct liar_control {
+    uint64_t random;
+    uint32_t rate;    /* of 1000, of each fault */
+    uint32_t delay;   /* percent of rounds in which nothing that has ended is told */
+    uint32_t fail_at; /* transfer that fails, counted from 1; 0: none */
+    uint32_t n_transfers;
+    uint64_t n_faults[LIAR_FAULTS];
+} liar_control;
+
+extern liar_control liar;
+extern const struct kvpi_backend liar_backend;
+
+#endif

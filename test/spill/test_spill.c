@@ -1,0 +1,566 @@
+/* Scenes of a spill: what it writes, what it loads, what it leaves alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "liar.h"
+#include "world.h"
+
+static void assert_good(const world *w)
+{
+    if (w->verdict.is_bad)
+        fail_msg("%s", w->verdict.why);
+}
+
+static void open_world(world *w, const world_options *options)
+{
+    world_open(w, options);
+    assert_good(w);
+}
+
+static void close_world(world *w)
+{
+    world_stop(w);
+    world_close(w);
+    assert_good(w);
+}
+
+/* n tokens: `same` of them are those of every line, the others begin with `first`. */
+static world_line line_of(const world *w, uint32_t n, uint32_t same, int32_t first)
+{
+    world_line line = {.n_tokens = n};
+    for (uint32_t p = 0; p < n; p++)
+        line.tokens[p] = p < same ? (int32_t)p : first + (int32_t)p;
+    world_truth(w, &line);
+    return line;
+}
+
+static kvp_open_info compute(world *w, const world_line *line)
+{
+    kvp_open_info info = {0};
+    kvp_seq seq;
+    assert_int_equal(world_compute(w, line, &seq, &info), KVP_OK);
+    assert_int_equal(kvp_seq_close(w->cache, seq, NULL), KVP_OK);
+    assert_good(w);
+    return info;
+}
+
+/* As after a restart: the cache has nothing, the store what it had. */
+static void forget_cache(world *w)
+{
+    world_stop(w);
+    assert_int_equal(kvp_cache_reset(w->cache), KVP_OK);
+    assert_good(w);
+}
+
+static void comes_back_after_a_restart(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 35, 35, 0); /* 8 blocks and 3 tokens: 4 records */
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 4);
+    forget_cache(&w);
+    const kvp_spill_answer answer = world_ask(&w, &line, 5);
+    assert_int_equal(answer.tag, 5);
+    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
+    assert_int_equal(answer.hit_tokens, 32);
+    assert_int_equal(answer.more_tokens, 32);
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    assert_int_equal(world_stats(&w).loaded, 4);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 4); /* not again */
+    assert_int_equal(world_ask(&w, &line, 6).outcome, KVP_SPILL_NOTHING);
+    close_world(&w);
+}
+
+static void only_what_is_hit_is_written(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    const world_line first = line_of(&w, 40, 20, 100);
+    const world_line second = line_of(&w, 40, 20, 200);
+    compute(&w, &first);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 0);
+    assert_int_equal(compute(&w, &second).hit_tokens, 20);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 2); /* 16 of the 20 tokens */
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &first, 1).hit_tokens, 16);
+    compute(&w, &first);
+    close_world(&w);
+}
+
+static void decisions_are_those_of_the_comment(void **state)
+{
+    (void)state;
+    kvp_spill_question q = {.struct_size = sizeof q,
+                            .bytes = UINT64_C(4096) * 128 * 1024,
+                            .load_bytes_s = UINT64_C(1000000000),
+                            .compute_tokens_s = 10000,
+                            .left_ns = UINT64_MAX,
+                            .n_tokens = 4096,
+                            .step_tokens = 16};
+    uint32_t n = 7;
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 0); /* 0.54 s to load, 0.41 s to compute */
+    q.load_bytes_s *= 2;
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 4096);
+    q.left_ns = 100000000;
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 1520);
+    q.min_tokens = 1521;
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 0);
+    q.min_tokens = 0;
+    q.left_ns = UINT64_MAX;
+    q.queued_bytes = 200000000; /* 0.1 s: 0.37 s in all */
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 4096);
+    q.queued_bytes = 300000000; /* 0.42 s in all */
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 0);
+    q.n_tokens = 0;
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_OK);
+    assert_int_equal(n, 0);
+    q.step_tokens = 0;
+    assert_int_equal(kvp_spill_decide(&q, &n), KVP_E_ARG);
+}
+
+/* A world whose store has the 64 tokens of `line`, and whose cache has nothing. */
+static void open_stored(world *w, world_options *options, world_line *line)
+{
+    options->policy = KVP_SPILL_THROUGH;
+    open_world(w, options);
+    *line = line_of(w, 64, 64, 0);
+    compute(w, line);
+    world_settle(w);
+    forget_cache(w);
+}
+
+static void a_part_is_loaded_in_the_time_that_is_left(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    world_defaults(&options);
+    options.more.load_bytes_s = 6400; /* a record in 0.01 s */
+    options.more.compute_tokens_s = 1;
+    open_stored(&w, &options, &line);
+    const kvp_prompt prompt = world_prompt(&line);
+    const kvp_spill_request request = {
+        .struct_size = sizeof request, .tag = 1, .deadline_ns = w.now + 55000000};
+    kvp_spill_answer answer;
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                     KVP_OK);
+    assert_int_equal(answer.outcome, KVP_SPILL_WAITS);
+    answer = world_settle(&w);
+    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
+    assert_int_equal(answer.hit_tokens, 40); /* 5 records of 8 tokens: 0.05 s */
+    assert_int_equal(world_stats(&w).decided_part, 1);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+static kvp_spill_answer ask_now(world *w, const world_line *line, uint64_t tag)
+{
+    const kvp_prompt prompt = world_prompt(line);
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    kvp_spill_answer answer;
+    assert_int_equal(
+        kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
+        KVP_OK);
+    return answer;
+}
+
+static uint32_t work_once(world *w, kvp_spill_answer answers[8])
+{
+    uint32_t n = 0;
+    w->now += 1000;
+    assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
+    return n;
+}
+
+static void sharers_wait_for_one_load(void **state)
+{
+    (void)state;
+    const int is_aborted = *state != NULL;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answers[8];
+    world w;
+    world_defaults(&options);
+    open_stored(&w, &options, &line);
+    const world_line other = line_of(&w, 70, 64, 900);
+    ask_now(&w, &line, 1);
+    ask_now(&w, &other, 2);
+    assert_int_equal(work_once(&w, answers), 0); /* questions */
+    world_store(&w);
+    assert_int_equal(work_once(&w, answers), 0); /* gets */
+    assert_int_equal(world_stats(&w).shared, 1);
+    if (is_aborted)
+        assert_int_equal(kvp_spill_abort(w.spill, 1), KVP_OK);
+    assert_int_equal(kvp_spill_abort(w.spill, 3), KVP_E_ARG);
+    const kvp_spill_answer answer = world_settle(&w);
+    assert_int_equal(answer.tag, 2);
+    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
+    assert_int_equal(answer.hit_tokens, 64);
+    assert_int_equal(world_stats(&w).loaded, 8);
+    assert_int_equal(world_stats(&w).outcomes[KVP_SPILL_LOADED], is_aborted ? 1 : 2);
+    compute(&w, &other);
+    close_world(&w);
+}
+
+static void sharers_are_not_aborted(void **state)
+{
+    static int aborted;
+    (void)state;
+    void *flag = &aborted;
+    sharers_wait_for_one_load(&flag);
+}
+
+static void a_request_that_is_over_leaves_nothing(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answers[8];
+    kvp_stats stats;
+    world w;
+    world_defaults(&options);
+    options.more.max_wait_ns = 5000;
+    open_stored(&w, &options, &line);
+    ask_now(&w, &line, 1);
+    work_once(&w, answers);
+    world_store(&w);
+    work_once(&w, answers);
+    assert_int_equal(world_stats(&w).gets, 4);
+    w.now += 5000;
+    assert_int_equal(work_once(&w, answers), 1); /* its gets are out */
+    assert_int_equal(answers[0].outcome, KVP_SPILL_DEADLINE);
+    assert_int_equal(kvp_cache_stats(w.cache, &stats), KVP_OK);
+    assert_int_equal(stats.host_loading_blocks, 16);
+    world_store(&w);
+    assert_int_equal(work_once(&w, answers), 0);
+    assert_int_equal(kvp_cache_stats(w.cache, &stats), KVP_OK);
+    assert_int_equal(stats.host_lent_blocks + stats.open_loads, 0);
+    assert_int_equal(world_stats(&w).loaded, 4); /* what was on its way is kept */
+    assert_int_equal(compute(&w, &line).hit_tokens, 32);
+    close_world(&w);
+}
+
+static void what_is_over_a_budget_is_left_out(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    options.policy = KVP_SPILL_THROUGH;
+    options.more.put_bytes_s = 64 * 3 + 32; /* three records, and a half */
+    options.more.put_bytes_day = 64 * 5;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0);
+    compute(&w, &line);
+    assert_int_equal(world_stats(&w).puts, 3);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 3);
+    assert_true(world_stats(&w).over_budget >= 5); /* each time that it was reported */
+    w.now += UINT64_C(2000000000);
+    compute(&w, &line); /* a hit: two more today */
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 5);
+    w.now += UINT64_C(100000000000000);
+    compute(&w, &line);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 8);
+    close_world(&w);
+}
+
+/* What is wrong is noticed while the store writes it. */
+static void what_is_invalidated_is_taken_back(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_spill_answer answers[8];
+    kvp_open_info info;
+    kvp_seq seq;
+    world w;
+    world_defaults(&options);
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 32, 32, 0);
+    assert_int_equal(world_compute(&w, &line, &seq, &info), KVP_OK);
+    work_once(&w, answers);
+    assert_int_equal(world_stats(&w).puts, 4); /* on their way */
+    assert_int_equal(kvp_seq_invalidate(w.cache, seq, 8, NULL, 0, NULL), KVP_OK);
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).taken_back, 3);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 8);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+static void an_epoch_hides_what_was_before(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    kvp_spill_answer answers[8];
+    world w;
+    world_defaults(&options);
+    open_stored(&w, &options, &line);
+    ask_now(&w, &line, 1);
+    work_once(&w, answers);
+    world_store(&w);
+    work_once(&w, answers); /* it loads */
+    world_flush(&w, 0);
+    assert_int_equal(work_once(&w, answers), 1);
+    assert_int_equal(answers[0].outcome, KVP_SPILL_NOTHING);
+    world_settle(&w);
+    world_truth(&w, &line);
+    assert_int_equal(world_ask(&w, &line, 2).outcome, KVP_SPILL_NOTHING);
+    assert_int_equal(compute(&w, &line).hit_tokens, 0);
+    close_world(&w);
+}
+
+static void a_window_needs_its_end_only(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    world_defaults(&options);
+    options.n_groups = 2;
+    options.n_blocks = options.host_blocks = 100;
+    options.windows[1] = (kvp_window){3, 10};
+    open_stored(&w, &options, &line);
+    assert_int_equal(world_ask(&w, &line, 1).hit_tokens, 64);
+    /* Group 0: 8 records. Group 1: the sinks' record, and the two that hold tokens 54 to 63. */
+    assert_int_equal(world_stats(&w).loaded, 11);
+    assert_true(world_stats(&w).scratch_bytes > 0); /* of token 4 to 7, which no query sees */
+    assert_int_equal(compute(&w, &line).hit_tokens, 64);
+    close_world(&w);
+}
+
+/* Copies into the host blocks that a load takes are in a plan that has not run. */
+static void reads_wait_for_copies(void **state)
+{
+    (void)state;
+    kvp_cold_cursor cursor = {0};
+    kvp_cold cold[32];
+    int32_t blocks[32];
+    int32_t host[32];
+    kvp_spill_answer answers[8];
+    kvp_mirrored mirrored;
+    world_options options;
+    world_line line;
+    uint32_t n = 0;
+    world w;
+    world_defaults(&options);
+    options.host_blocks = 33;
+    options.more.put_bytes_day = 512; /* of the first line: nothing else is mirrored */
+    open_stored(&w, &options, &line);
+    for (int32_t i = 1; i < 3; i++) {
+        const world_line other = line_of(&w, 64, 0, 1000 * i);
+        compute(&w, &other);
+    }
+    assert_int_equal(kvp_cold_end(w.cache, KVP_DEVICE, &cursor, cold, 32, &n), KVP_OK);
+    assert_int_equal(n, 32);
+    for (uint32_t i = 0; i < n; i++)
+        blocks[i] = cold[i].block;
+    assert_int_equal(kvp_mirror(w.cache, blocks, n, 0, host, &mirrored), KVP_OK);
+    assert_int_equal(mirrored.copied, 32);
+    world_take(&w);
+    ask_now(&w, &line, 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(work_once(&w, answers), 0);
+        world_store(&w);
+    }
+    assert_true(world_stats(&w).queued_bytes > 0);
+    assert_int_equal(world_stats(&w).gets + world_stats(&w).loaded, 0);
+    world_run(&w);
+    assert_int_equal(world_settle(&w).hit_tokens, 64);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+/* What is hot is on the device only, and the engine has never reported it. */
+static void the_last_flush_writes_what_is_cached(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    kvp_status status = KVP_E_AGAIN;
+    world_defaults(&options);
+    open_world(&w, &options);
+    const world_line first = line_of(&w, 40, 16, 100);
+    const world_line second = line_of(&w, 40, 16, 200);
+    compute(&w, &first);
+    compute(&w, &second);
+    assert_int_equal(world_stats(&w).written + world_stats(&w).puts, 2); /* the second one's hit */
+    for (int i = 0; i < 100 && status == KVP_E_AGAIN; i++) {
+        kvp_spill_answer answers[8];
+        status = kvp_spill_flush(w.spill, w.now, w.now + 1000000);
+        work_once(&w, answers);
+        world_take(&w);
+        world_run(&w);
+        world_store(&w);
+    }
+    assert_int_equal(status, KVP_OK);
+    assert_int_equal(world_stats(&w).written, 8);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &first, 1).hit_tokens, 40);
+    assert_int_equal(world_ask(&w, &second, 2).hit_tokens, 40);
+    compute(&w, &first);
+    compute(&w, &second);
+    assert_int_equal(kvp_spill_flush(w.spill, w.now, w.now - 1), KVP_E_AGAIN);
+    close_world(&w);
+}
+
+/* Each transfer fails once: the request computes, and nothing else happens. */
+static void a_transfer_that_fails_costs_a_computation(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 18; n++) {
+        world_options options;
+        world_line line;
+        world w;
+        memset(&liar, 0, sizeof liar);
+        liar.fail_at = n; /* 8 puts, 8 gets */
+        world_defaults(&options);
+        options.lies = 1;
+        open_stored(&w, &options, &line);
+        const kvp_spill_answer answer = world_ask(&w, &line, 1);
+        const uint32_t expected = n <= 8 ? 8 * (n - 1) : n <= 16 ? answer.hit_tokens : 64;
+        assert_int_equal(answer.hit_tokens, expected);
+        assert_int_equal(world_stats(&w).load_failed, n > 8 && n <= 16);
+        compute(&w, &line);
+        close_world(&w);
+    }
+}
+
+static uint32_t n_allocations;
+static uint32_t fails_at;
+
+void *__real_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return ++n_allocations == fails_at ? NULL : __real_calloc(n, bytes);
+}
+
+static void creating_fails_whole_or_not(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_spill *spill = NULL;
+    char why[100];
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    kvp_spill_config config;
+    kvp_spill_config_init(&config);
+    config.cache = w.cache;
+    config.store = w.store;
+    config.fingerprint.bytes[0] = 7;
+    config.block_bytes[0] = config.host[0].stride = 32;
+    config.host[0].base = w.host;
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    kvp_status status = KVP_E_NO_MEMORY;
+    for (fails_at = 1; status == KVP_E_NO_MEMORY; fails_at++) {
+        n_allocations = 0;
+        status = kvp_spill_create(&config, &spill, why, sizeof why);
+        assert_true(status == KVP_OK || spill == NULL);
+    }
+    assert_int_equal(status, KVP_OK);
+    assert_true(fails_at > 30);
+    fails_at = 0;
+    kvp_spill_destroy(spill);
+    kvp_spill_destroy(NULL);
+    config.max_asks = 0;
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    assert_string_equal(why, "max_asks is 0, expected 1 to 4096");
+    config.max_asks = 1;
+    config.put_bytes = 63;
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    config.put_bytes = 64;
+    config.host[0].stride = 31;
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    config.slice.n_heads = 0;
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    assert_string_equal(why, "slice.n_heads is 0: a record is of layers and heads");
+    config.fingerprint.bytes[0] = 0;
+    assert_int_equal(kvp_spill_create(&config, &spill, why, sizeof why), KVP_E_ARG);
+    close_world(&w);
+}
+
+static void wrong_calls_are_refused(void **state)
+{
+    (void)state;
+    world_options options;
+    kvp_spill_answer answer;
+    kvp_ns third = {0};
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    world_line line = line_of(&w, 16, 16, 0);
+    const kvp_prompt prompt = world_prompt(&line);
+    kvp_spill_request request = {.struct_size = sizeof request};
+    assert_int_equal(kvp_spill_space(w.spill, third, "x", 1, 0), KVP_E_ARG);
+    third.bits = 12345;
+    assert_int_equal(kvp_spill_space(w.spill, third, "x", 1, 0), KVP_E_NO_NAMESPACES);
+    assert_int_equal(kvp_spill_space_close(w.spill, third), KVP_E_STATE);
+    assert_int_equal(kvp_spill_space_close(w.spill, w.spaces[1]), KVP_OK);
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[1], &prompt, &request, w.now, &answer),
+                     KVP_E_STATE);
+    assert_int_equal(kvp_spill_ask(w.spill, third, &prompt, &request, w.now, &answer),
+                     KVP_E_HANDLE);
+    request.struct_size = 3;
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                     KVP_E_ARG);
+    assert_int_equal(kvp_spill_drop(w.spill, w.spaces[1], &prompt, 0, w.now), KVP_E_STATE);
+    assert_string_equal(kvp_spill_outcome_name(KVP_SPILL_LOADED), "loaded");
+    assert_string_equal(kvp_spill_outcome_name(KVP_SPILL_OUTCOMES), "?");
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decisions_are_those_of_the_comment),
+        cmocka_unit_test(a_part_is_loaded_in_the_time_that_is_left),
+        cmocka_unit_test(sharers_wait_for_one_load),
+        cmocka_unit_test(sharers_are_not_aborted),
+        cmocka_unit_test(a_request_that_is_over_leaves_nothing),
+        cmocka_unit_test(what_is_over_a_budget_is_left_out),
+        cmocka_unit_test(what_is_invalidated_is_taken_back),
+        cmocka_unit_test(an_epoch_hides_what_was_before),
+        cmocka_unit_test(a_window_needs_its_end_only),
+        cmocka_unit_test(reads_wait_for_copies),
+        cmocka_unit_test(the_last_flush_writes_what_is_cached),
+        cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
+        cmocka_unit_test(creating_fails_whole_or_not),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(comes_back_after_a_restart),
+        cmocka_unit_test(only_what_is_hit_is_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,16 @@
+# What is written to stores and loaded from them. Without libcrypto there are no stores.
+
+if(NOT TARGET kvpager_store_static)
+  return()
+endif()
+foreach(name spill spill_random)
+  kvp_add_test_program(test_${name}
+                       "${CMAKE_CURRENT_SOURCE_DIR}/spill/test_${name}.c"
+                       "${CMAKE_CURRENT_SOURCE_DIR}/spill/world.c"
+                       "${CMAKE_CURRENT_SOURCE_DIR}/spill/liar.c"
+                       "${CMAKE_CURRENT_SOURCE_DIR}/shadow/shadow.c")
+  target_link_libraries(test_${name} PRIVATE kvpager_store_static)
+endforeach()
+target_link_options(test_spill PRIVATE "LINKER:--wrap=calloc")
+kvp_add_test(NAME spill COMMAND test_spill LABELS store)
+kvp_add_test(NAME spill_random COMMAND test_spill_random LABELS store)

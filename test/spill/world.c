@@ -1,0 +1,353 @@
+#include "world.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "liar.h"
+
+static void must(world *w, kvp_status status, const char *call)
+{
+    if (status != KVP_OK)
+        verdict_bad(&w->verdict, "%s gave %s", call, kvp_status_name(status));
+}
+
+/* ---------------------------------------------------------------------------------- open, close */
+
+void world_defaults(world_options *options)
+{
+    *options = (world_options){
+        .seed = 1,
+        .block_tokens = 4,
+        .unit_tokens = 4,
+        .record_blocks = 2,
+        .n_groups = 1,
+        .n_blocks = 64,
+        .host_blocks = 64,
+        .max_ops = 64,
+        .url = "memory:?size=1MiB",
+    };
+    options->more.min_tokens = 1;
+    options->more.load_bytes_s = UINT64_C(1000000000);
+}
+
+static uint64_t world_clock(void *context)
+{
+    return ((world *)context)->now;
+}
+
+static void open_cache(world *w)
+{
+    const world_options *o = &w->options;
+    kvp_config_init(&w->config);
+    w->config.block_tokens = o->block_tokens;
+    w->config.unit_tokens = o->unit_tokens;
+    w->config.n_blocks = o->n_blocks;
+    w->config.host_blocks = o->host_blocks;
+    w->config.max_seqs = 16;
+    w->config.max_seq_tokens = WORLD_TOKENS;
+    w->config.max_namespaces = WORLD_SPACES;
+    w->config.max_unit_keys = WORLD_KEYS;
+    w->config.max_loads = 16;
+    w->config.test_hash_bits = o->hash_bits;
+    w->config.n_groups = o->n_groups;
+    memcpy(w->config.groups, o->windows, sizeof w->config.groups);
+    must(w, kvp_cache_create(&w->config, NULL, 0, &w->cache), "kvp_cache_create");
+    must(w, kvp_cache_config(w->cache, &w->config), "kvp_cache_config");
+    const size_t S = o->block_tokens;
+    w->device = random_allocate(o->n_blocks * S, sizeof *w->device);
+    w->host = random_allocate(o->host_blocks * S, sizeof *w->host);
+}
+
+static void open_store(world *w, const kvp_digest *fingerprint)
+{
+    kvp_store_config config;
+    char why[256] = "";
+    kvp_store_config_init(&config);
+    config.url = w->options.url;
+    config.fingerprint = *fingerprint;
+    config.block_tokens = w->options.block_tokens;
+    config.n_groups = w->options.n_groups;
+    for (uint32_t g = 0; g < w->options.n_groups; g++)
+        config.block_bytes[g] = w->options.block_tokens * sizeof(uint64_t);
+    config.record_blocks = w->options.record_blocks;
+    config.max_ops = w->options.max_ops;
+    config.threads = 0;
+    config.now = world_clock;
+    config.now_context = w;
+    const kvp_status status =
+        w->options.lies ? kvpi_store_open(&config, &liar_backend, &w->store, why, sizeof why)
+                        : kvp_store_open(&config, &w->store, why, sizeof why);
+    if (status != KVP_OK)
+        verdict_bad(&w->verdict, "kvp_store_open: %s", why);
+}
+
+static void open_spill(world *w, const kvp_digest *fingerprint)
+{
+    const kvp_spill_config *more = &w->options.more;
+    kvp_spill_config config;
+    char why[256] = "";
+    kvp_spill_config_init(&config);
+    config.cache = w->cache;
+    config.store = w->store;
+    config.fingerprint = *fingerprint;
+    config.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
+    for (uint32_t g = 0; g < w->options.n_groups; g++) {
+        config.block_bytes[g] = w->options.block_tokens * sizeof(uint64_t);
+        config.host[g] = (kvp_spill_host){w->host, w->options.block_tokens * sizeof(uint64_t)};
+    }
+    config.policy = w->options.policy;
+    config.max_asks = more->max_asks > 0 ? more->max_asks : 8;
+    config.max_gets = more->max_gets > 0 ? more->max_gets : 4;
+    config.max_puts = more->max_puts > 0 ? more->max_puts : 64;
+    config.max_keys = more->max_keys > 0 ? more->max_keys : WORLD_KEYS;
+    config.n_scratch = more->n_scratch > 0 ? more->n_scratch : 2;
+    config.spare_blocks = more->spare_blocks;
+    config.min_tokens = more->min_tokens;
+    config.put_bytes = more->put_bytes > 0 ? more->put_bytes : config.put_bytes;
+    config.put_bytes_s = more->put_bytes_s;
+    config.put_bytes_day = more->put_bytes_day;
+    config.get_bytes = more->get_bytes > 0 ? more->get_bytes : config.get_bytes;
+    config.load_bytes_s = more->load_bytes_s > 0 ? more->load_bytes_s : config.load_bytes_s;
+    config.compute_tokens_s =
+        more->compute_tokens_s > 0 ? more->compute_tokens_s : config.compute_tokens_s;
+    config.max_wait_ns = more->max_wait_ns > 0 ? more->max_wait_ns : config.max_wait_ns;
+    config.max_tokens = more->max_tokens;
+    if (kvp_spill_create(&config, &w->spill, why, sizeof why) != KVP_OK)
+        verdict_bad(&w->verdict, "kvp_spill_create: %s", why);
+}
+
+static const char *const names[WORLD_SPACES] = {"one", "two"};
+
+void world_open(world *w, const world_options *options)
+{
+    kvp_digest fingerprint = {{7}};
+    memset(w, 0, sizeof *w);
+    w->options = *options;
+    w->now = UINT64_C(1000000000000);
+    open_cache(w);
+    open_store(w, &fingerprint);
+    if (!w->verdict.is_bad)
+        open_spill(w, &fingerprint);
+    for (uint32_t i = 0; i < WORLD_SPACES && !w->verdict.is_bad; i++) {
+        must(w, kvp_ns_open(w->cache, names[i], 3, &w->spaces[i]), "kvp_ns_open");
+        must(w, kvp_spill_space(w->spill, w->spaces[i], names[i], 3, 0), "kvp_spill_space");
+    }
+}
+
+void world_close(world *w)
+{
+    kvp_store_close(w->store);
+    kvp_spill_destroy(w->spill);
+    if (w->cache != NULL && !w->verdict.is_bad) {
+        kvp_violation violation;
+        if (kvp_check(w->cache, 3, &violation) != KVP_OK)
+            verdict_bad(&w->verdict, "%s: %s", violation.invariant, violation.detail);
+    }
+    kvp_cache_destroy(w->cache);
+    free(w->device);
+    free(w->host);
+}
+
+/* ---------------------------------------------------------------------------------------- truth */
+
+static uint64_t mix(uint64_t state, uint64_t value)
+{
+    state ^= value * 0x9e3779b97f4a7c15u;
+    return random_next(&state);
+}
+
+void world_truth(const world *w, world_line *line)
+{
+    line->weights = w->epochs[line->space];
+    uint64_t kv = mix(line->weights + 1000, line->space);
+    for (uint32_t p = 0; p < line->n_tokens; p++) {
+        kv = mix(kv, (uint64_t)line->tokens[p]);
+        for (uint32_t i = 0; i < line->n_keys; i++)
+            for (uint32_t b = 0; line->keys[i].begin == p && b < line->keys[i].n_bytes; b++)
+                kv = mix(kv, 500 + line->keys[i].type + ((const uint8_t *)line->keys[i].bytes)[b]);
+        line->kv[p] = kv;
+    }
+}
+
+uint64_t world_kv(const world_line *line, uint32_t position, uint32_t group)
+{
+    return mix(line->kv[position], group);
+}
+
+kvp_prompt world_prompt(const world_line *line)
+{
+    return (kvp_prompt){.struct_size = sizeof(kvp_prompt),
+                        .tokens = line->tokens,
+                        .n_tokens = line->n_tokens,
+                        .keys = line->n_keys > 0 ? line->keys : NULL,
+                        .n_keys = line->n_keys};
+}
+
+/* --------------------------------------------------------------------------------------- engine */
+
+static uint64_t *slot_of(world *w, uint32_t tier, int32_t block)
+{
+    return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * w->options.block_tokens;
+}
+
+void world_take(world *w)
+{
+    uint32_t n = 0;
+    must(w, kvp_plan_take(w->cache, w->copies + w->n_copies, WORLD_COPIES - w->n_copies, &n),
+         "kvp_plan_take");
+    w->n_copies += n;
+    w->n_plans++;
+}
+
+void world_run(world *w)
+{
+    for (uint32_t i = 0; i < w->n_copies; i++) {
+        const kvp_copy *copy = &w->copies[i];
+        memmove(slot_of(w, copy->dst_tier, copy->dst_block),
+                slot_of(w, copy->src_tier, copy->src_block), copy->n_tokens * sizeof(uint64_t));
+    }
+    w->n_copies = 0;
+    must(w, kvp_plan_done(w->cache, w->n_plans), "kvp_plan_done");
+}
+
+static bool sees(const world *w, uint32_t group, uint32_t query, uint32_t key)
+{
+    const kvp_window *window = &w->options.windows[group];
+    return window->recent_tokens == 0 || key < window->sink_tokens ||
+           key + window->recent_tokens > query;
+}
+
+void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens)
+{
+    const uint32_t S = w->options.block_tokens;
+    const uint32_t query = n_tokens < line->n_tokens ? n_tokens : line->n_tokens - 1;
+    for (uint32_t g = 0; g < w->options.n_groups; g++) {
+        const int32_t *row;
+        uint32_t n_row = 0;
+        must(w, kvp_seq_row(w->cache, seq, g, &row, &n_row), "kvp_seq_row");
+        for (uint32_t p = 0; p < n_tokens && !w->verdict.is_bad; p++) {
+            if (!sees(w, g, query, p))
+                continue;
+            const uint64_t kv = slot_of(w, KVP_DEVICE, row[p / S])[p % S];
+            w->n_read++;
+            if (row[p / S] == KVP_NULL_BLOCK || kv != world_kv(line, p, g))
+                verdict_bad(&w->verdict,
+                            "group %" PRIu32 ", token %" PRIu32 " of %" PRIu32 ": block %" PRId32
+                            " has foreign KV",
+                            g, p, n_tokens, row[p / S]);
+        }
+    }
+}
+
+static void write_kv(world *w, kvp_seq seq, const world_line *line, kvp_range tokens)
+{
+    const uint32_t S = w->options.block_tokens;
+    for (uint32_t g = 0; g < w->options.n_groups; g++) {
+        const int32_t *row;
+        uint32_t n_row = 0;
+        must(w, kvp_seq_row(w->cache, seq, g, &row, &n_row), "kvp_seq_row");
+        for (uint32_t p = tokens.begin; p < tokens.end; p++)
+            slot_of(w, KVP_DEVICE, row[p / S])[p % S] = world_kv(line, p, g);
+    }
+}
+
+kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
+                         kvp_open_info *out_info)
+{
+    const kvp_prompt prompt = world_prompt(line);
+    const kvp_status status =
+        kvp_seq_open(w->cache, w->spaces[line->space], &prompt, out_seq, out_info);
+    if (status != KVP_OK)
+        return status;
+    must(w, kvp_spill_hit(w->spill, *out_seq, out_info->hit_tokens, w->now), "kvp_spill_hit");
+    world_take(w);
+    world_run(w);
+    world_read(w, *out_seq, line, out_info->hit_tokens);
+    const uint32_t step = 3 * w->options.block_tokens;
+    for (uint32_t at = out_info->hit_tokens; at < line->n_tokens && !w->verdict.is_bad;) {
+        const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
+        world_run(w);
+        write_kv(w, *out_seq, line, (kvp_range){at, at + n});
+        must(w, kvp_seq_commit(w->cache, *out_seq, at + n), "kvp_seq_commit");
+        must(w, kvp_spill_sealed(w->spill, *out_seq, w->now), "kvp_spill_sealed");
+        at += n;
+        world_take(w);
+        if (!w->is_lazy)
+            world_run(w);
+    }
+    return KVP_OK;
+}
+
+/* ---------------------------------------------------------------------------------------- store */
+
+void world_store(world *w)
+{
+    int idle = 0;
+    for (int i = 0; i < 1000 && !idle; i++)
+        must(w, kvp_store_work(w->store, &idle), "kvp_store_work");
+}
+
+kvp_spill_stats world_stats(const world *w)
+{
+    kvp_spill_stats stats = {0};
+    (void)kvp_spill_stats_get(w->spill, &stats);
+    return stats;
+}
+
+kvp_spill_answer world_settle(world *w)
+{
+    kvp_spill_answer last = {0};
+    kvp_spill_stats stats = {.waiting = 1};
+    for (int i = 0; i < 1000 && (i < 4 || stats.waiting + stats.puts + stats.gets > 0); i++) {
+        kvp_spill_answer answers[8];
+        uint32_t n = 0;
+        w->now += 1000000;
+        world_store(w);
+        world_take(w);
+        world_run(w);
+        must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
+        if (n > 0)
+            last = answers[n - 1];
+        stats = world_stats(w);
+    }
+    if (stats.waiting + stats.puts + stats.gets > 0)
+        verdict_bad(&w->verdict, "it does not settle");
+    return last;
+}
+
+kvp_spill_answer world_ask(world *w, const world_line *line, uint64_t tag)
+{
+    const kvp_prompt prompt = world_prompt(line);
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    kvp_spill_answer answer = {0};
+    must(w, kvp_spill_ask(w->spill, w->spaces[line->space], &prompt, &request, w->now, &answer),
+         "kvp_spill_ask");
+    return answer.outcome == KVP_SPILL_WAITS ? world_settle(w) : answer;
+}
+
+void world_flush(world *w, uint32_t space)
+{
+    w->epochs[space]++;
+    must(w, kvp_spill_space(w->spill, w->spaces[space], names[space], 3, w->epochs[space]),
+         "kvp_spill_space");
+    must(w, kvp_ns_flush(w->cache, w->spaces[space]), "kvp_ns_flush");
+}
+
+void world_stop(world *w)
+{
+    kvp_status status = KVP_E_AGAIN;
+    kvp_stats stats;
+    for (int i = 0; i < 2000 && status == KVP_E_AGAIN; i++) {
+        kvp_spill_answer answers[8];
+        uint32_t n;
+        status = kvp_spill_stop(w->spill, w->now);
+        world_store(w);
+        must(w, kvp_spill_work(w->spill, w->now, answers, 8, &n), "kvp_spill_work");
+    }
+    must(w, status, "kvp_spill_stop");
+    must(w, kvp_cache_stats(w->cache, &stats), "kvp_cache_stats");
+    if (stats.host_lent_blocks + stats.open_loads > 0)
+        verdict_bad(&w->verdict, "stopped, and %" PRIu64 " blocks are lent, %" PRIu64 " loads open",
+                    stats.host_lent_blocks, stats.open_loads);
+}

@@ -1,0 +1,99 @@
+/* A cache, a store and a spill, and an engine that computes KV in a memory that can be checked.
+ *
+ * A token's KV is a number, made of the weights, the namespace, the layer group, and all tokens and
+ * keys up to it. The engine compares every number that it reads. Copies run when the engine
+ * computes, or when it is told to; a store reads and writes host blocks in between. */
+#ifndef KVP_TEST_SPILL_WORLD_H
+#define KVP_TEST_SPILL_WORLD_H
+
+#include <kvpager/kvpager.h>
+#include <kvpager/spill.h>
+
+#include "../shadow/random.h"
+
+enum { WORLD_TOKENS = 512, WORLD_SPACES = 2, WORLD_COPIES = 4096, WORLD_KEYS = 4 };
+
+typedef struct world_options {
+    uint64_t seed;
+    uint32_t block_tokens;
+    uint32_t unit_tokens;
+    uint32_t record_blocks;
+    uint32_t n_groups;
+    kvp_window windows[KVP_GROUPS_MAX];
+    uint32_t n_blocks;
+    uint32_t host_blocks;
+    uint32_t policy;
+    uint32_t hash_bits; /* kvp_config.test_hash_bits */
+    uint32_t max_ops;   /* of the store */
+    const char *url;
+    int lies;              /* the liar keeps the records */
+    kvp_spill_config more; /* fields that are not 0 replace the world's: limits and rates */
+} world_options;
+
+/* A prompt, and what its KV is. */
+typedef struct world_line {
+    uint32_t space;
+    uint32_t n_tokens;
+    uint32_t n_keys;
+    int32_t tokens[WORLD_TOKENS];
+    kvp_key keys[WORLD_KEYS];
+    uint64_t weights;          /* of its namespace when it was opened */
+    uint64_t kv[WORLD_TOKENS]; /* of group 0; world_kv gives the others */
+} world_line;
+
+typedef struct world {
+    world_options options;
+    kvp_config config;
+    kvp_cache *cache;
+    kvp_store *store;
+    kvp_spill *spill;
+    kvp_digester *digester;
+    kvp_ns spaces[WORLD_SPACES];
+    uint64_t epochs[WORLD_SPACES]; /* and weights */
+    uint64_t *device;              /* [n_blocks][S] */
+    uint64_t *host;                /* [host_blocks][S] */
+    kvp_copy copies[WORLD_COPIES]; /* taken, not run */
+    uint32_t n_copies;
+    uint64_t n_plans; /* taken; all before the waiting copies have run */
+    uint64_t now;
+    uint64_t n_read; /* numbers compared */
+    bool is_lazy;    /* copies run when the engine computes, not before */
+    verdict verdict;
+} world;
+
+/* Fill the options with the least world: one group, blocks of 4 tokens, records of 2 blocks. */
+void world_defaults(world_options *options);
+void world_open(world *w, const world_options *options);
+void world_close(world *w);
+
+/* What the KV of a line's tokens is. */
+void world_truth(const world *w, world_line *line);
+uint64_t world_kv(const world_line *line, uint32_t position, uint32_t group);
+kvp_prompt world_prompt(const world_line *line);
+
+/* Take the plan; run what was taken, and report it. */
+void world_take(world *w);
+void world_run(world *w);
+
+/* Open the line, read all that was hit, compute and commit the rest in chunks. Reports to the
+ * spill. KVP_E_NO_BLOCKS and the like leave nothing open. */
+kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
+                         kvp_open_info *out_info);
+/* Read the sequence's KV up to n_tokens, as a query at q would. */
+void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens);
+
+/* Let the store work until it has nothing to do. */
+void world_store(world *w);
+/* Store and spill in turn until nothing waits; gives the last answer. */
+kvp_spill_answer world_settle(world *w);
+/* Ask, and wait for the answer. */
+kvp_spill_answer world_ask(world *w, const world_line *line, uint64_t tag);
+kvp_spill_stats world_stats(const world *w);
+
+/* New weights: the namespace is flushed, and its epoch raised. */
+void world_flush(world *w, uint32_t space);
+
+/* Stop the spill; nothing is lent or loading any more. */
+void world_stop(world *w);
+
+#endif

@@ -1,0 +1,206 @@
+"""`kvpager replay --store`: what one replay wrote, another hits, after a restart, after kill -9, and
+at the same time. A replay that writes its operation log into a pipe stands still where the reader
+of the pipe stops: that is how the tests stop it half-way without a clock.
+"""
+
+import glob
+import json
+import os
+import signal
+import subprocess
+
+from lib_kvpager import (KVPAGER, SOURCE, check, check_equal, directory, finish, mooncake, replay, run,
+                         skip)
+
+TRACE = os.path.join(SOURCE, "data", "mixed-small.jsonl")
+REQUESTS, HALF = 40, 20
+OPTIONS = ["--output-tokens", "off", "--blocks", 3000, "--host-blocks", 2000,
+           "--kv-bytes-per-token", 64, "--record-blocks", 4, "--store-writes", "through"]
+
+
+def stored(place, *options, trace=TRACE):
+    found = replay(trace, *OPTIONS, "--store", f"file:{place}?size=1GiB", *options)
+    healthy(found)
+    return found
+
+
+def healthy(found):
+    store = found["store"]
+    check_equal((store["wrong_blocks"], store["failed"], store["unfinished"]), (0, 0, 0), store)
+    check(store["checked_blocks"] * 16 >= store["hit_tokens"], "some KV was not looked at", store)
+
+
+def place_in(folder, name):
+    path = os.path.join(folder, name)
+    os.mkdir(path)
+    return path
+
+
+class Piped:
+    """A replay whose operation log comes through a pipe."""
+
+    n = 0
+
+    def __init__(self, folder, place, *options):
+        Piped.n += 1
+        self.path = os.path.join(folder, f"log-{Piped.n}")
+        os.mkfifo(self.path)
+        words = ["replay", "--json", "--sequential", *OPTIONS, "--store",
+                 f"file:{place}?size=1GiB", "--record", self.path, *options, TRACE]
+        self.process = subprocess.Popen([KVPAGER, *map(str, words)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        self.log = open(self.path, "rb", buffering=0)
+
+    def read(self, n_bytes):
+        while n_bytes > 0:
+            n_bytes -= len(self.log.read(min(n_bytes, 4096)) or b"?" * n_bytes)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate()
+        check_equal(self.process.returncode, -signal.SIGKILL, "it had ended before")
+        self.log.close()
+
+    def finish(self):
+        while self.log.read(65536):
+            pass
+        self.log.close()
+        out, error = self.process.communicate()
+        check_equal(self.process.returncode, 0, error)
+        found = json.loads(out)
+        healthy(found)
+        return found
+
+
+def half_of_log(folder):
+    """Bytes of the operation log that the first half of the requests makes, and its hits."""
+    path = os.path.join(folder, "half.kvplog")
+    found = stored(place_in(folder, "half"), "--limit", HALF, "--record", path)
+    return os.path.getsize(path), found["hit_tokens"]
+
+
+def restart(folder):
+    """Everything that was written is hit."""
+    place = place_in(folder, "restart")
+    first = stored(place, "--limit", REQUESTS)
+    second = stored(place, "--limit", REQUESTS)
+    check(first["store"]["stored"] > 500, "little was written:", first["store"])
+    check(first["store"]["hit_tokens"] > 0, "the first run hits nothing of its own")
+    check(first["hit_tokens"] < 0.8 * first["input_tokens"], "the trace repeats too much")
+    check(second["hit_tokens"] > 0.98 * second["input_tokens"], "hits:", second["hit_tokens"])
+    check_equal(second["store"]["stored"], 0, "it was all there")
+    return first
+
+
+def killed(folder, whole, n_bytes, hits_of_half):
+    """The second half, after the first was killed: 95 % of the hits of a run that was not."""
+    place = place_in(folder, "killed")
+    first = Piped(folder, place, "--limit", REQUESTS)
+    first.read(n_bytes)
+    first.kill()
+    second = stored(place, "--skip", HALF, "--limit", REQUESTS - HALF)
+    expected = whole["hit_tokens"] - hits_of_half
+    check(expected > 10000, "the second half hits little:", expected)
+    check(second["hit_tokens"] >= 0.95 * expected, "hits", second["hit_tokens"], "of", expected)
+    alone = stored(place_in(folder, "alone"), "--skip", HALF, "--limit", REQUESTS - HALF)
+    check(second["hit_tokens"] > alone["hit_tokens"] + 1000, "the store adds nothing:",
+          second["hit_tokens"], alone["hit_tokens"])
+
+
+def together(folder, whole, n_bytes):
+    """Two replays of one trace, at the same time: each hits what only the other computed. A writer
+    looks for new directories of others once in a second; so there are two before."""
+    place = place_in(folder, "together")
+    one = Piped(folder, place, "--limit", 1)
+    one.read(1)
+    stored(place, "--limit", 1)
+    one.finish()
+    one = Piped(folder, place, "--limit", REQUESTS)
+    one.read(n_bytes)
+    two = stored(place, "--limit", REQUESTS)
+    one = one.finish()
+    for found in (one, two):
+        check(found["hit_tokens"] > whole["hit_tokens"] + 5000, "it got little of the other:",
+              found["hit_tokens"], whole["hit_tokens"])
+
+
+def damaged(folder):
+    """A damaged record is a miss, counted by its reason."""
+    place = place_in(folder, "damaged")
+    stored(place, "--limit", HALF)
+    whole = stored(place, "--limit", HALF)
+    slabs = sorted(path for path in glob.glob(os.path.join(place, "*", "*", "*"))
+                   if os.path.getsize(path) > 1 << 20)
+    check(len(slabs) > 0, "there is no slab")
+    for path in slabs:
+        with open(path, "r+b") as file:
+            for at in range(6000, os.path.getsize(path), 80 * 4096):
+                file.seek(at)
+                file.write(b"damaged!")
+    found = stored(place, "--limit", HALF)
+    check(sum(found["store"]["bad"].values()) > 0, found["store"])
+    check(found["hit_tokens"] < whole["hit_tokens"], found["hit_tokens"], whole["hit_tokens"])
+
+
+def second(folder):
+    """What nobody hits is not written."""
+    path = os.path.join(folder, "second.jsonl")
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(4):
+            file.write(mooncake(i, 512, 1, [7 if i == 3 else i + 7]))
+    options = ["--store-writes", "second"]
+    found = stored(place_in(folder, "second"), *options, trace=path)
+    check_equal(found["store"]["stored"], 8, "512 tokens in records of 64", found["store"])
+    found = stored(place_in(folder, "second-3"), *options, "--limit", 3, trace=path)
+    check_equal(found["store"]["stored"], 0, found["store"])
+
+
+def shown():
+    check_equal(replay(TRACE, "--limit", 2)["store"], None)
+
+
+REFUSED = [
+    (["--store", "memory:?size=1MiB"], 2, "--store is for --sequential"),
+    (["--sequential", "--store", "memory:"], 2, "--store needs --host-blocks or --host-memory"),
+    (["--sequential", "--store", "memory:", "--host-blocks", 9], 2,
+     "--store needs --kv-bytes-per-token or --model"),
+    (["--sequential", "--store-writes", "through"], 2, "--store-writes needs --store"),
+    (["--sequential", "--record-blocks", "4"], 2, "--record-blocks needs --store"),
+    (["--sequential", "--record-blocks", "5"], 2, "--record-blocks is '5', expected a power"),
+    (["--sequential", "--store", "memory:", "--no-prefix-cache"], 2, "exclude each other"),
+    (["--sequential", "--store", "memory:", "--unit-tokens", "4"], 2, "exclude each other"),
+    (["--sequential", "--store", "memory:", "--snapshot-in", "x"], 2, "exclude each other"),
+    (["--sequential", "--store", "tape:x", "--host-blocks", 9, "--kv-bytes-per-token", 64], 1,
+     "--store: "),
+    (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b"],
+     1, "--store is for models whose layers keep all tokens"),
+    (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--kv-bytes-per-token",
+      "1GiB"], 2, "a block has more than 2^31 bytes of KV"),
+]
+
+
+def refused():
+    for options, status, message in REFUSED:
+        done = run("replay", *options, TRACE)
+        error = done.stderr.decode()
+        check_equal((done.returncode, done.stdout), (status, b""), options, error)
+        check(message in error, options, f"{message!r} is not in {error!r}")
+
+
+def main():
+    if b"built without stores" in run("store").stderr:
+        skip("no stores in this build")
+    with directory() as folder:
+        n_bytes, hits_of_half = half_of_log(folder)
+        whole = restart(folder)
+        killed(folder, whole, n_bytes, hits_of_half)
+        together(folder, whole, n_bytes)
+        damaged(folder)
+        second(folder)
+    shown()
+    refused()
+    finish()
+
+
+if __name__ == "__main__":
+    main()
