@@ -148,6 +148,7 @@ static int begin(struct session *s)
     s->config.recompute_cost = take(s, 3);
     s->config.recompute_token_cost = take(s, 3);
     s->config.max_loading = shape / 4 % 4 * (shape / 4 % 4);
+    s->config.wait_for_prefix = shape / 16 % 2;
     if (shape >= 128)
         draw_groups(s);
     if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
@@ -316,6 +317,8 @@ static void check_order(struct session *s)
             const struct known *other = &s->known[j];
             n_past += other->is_here && is_past(other, waiting, info.state);
         }
+        if (info.state == KVP_REQUEST_WAITING && info.passed_over == waiting->passed)
+            n_past *= s->step.waited[KVP_WAIT_PREFIX] == 0; /* it may have been kept back */
         if (info.state == KVP_REQUEST_WAITING || info.state == KVP_REQUEST_SWAPPED)
             require(info.passed_over == waiting->passed + n_past);
         waiting->passed = info.passed_over;

@@ -32,6 +32,7 @@ static sched_world make(uint64_t seed)
     sched.preempt = draw(&random, 3);
     sched.chunk_tokens = draw(&random, 2) ? 5 : 0;
     sched.max_loading = draw(&random, 2) ? 3 : 0;
+    sched.wait_for_prefix = draw(&random, 2);
     s.w = make_world(&config);
     s.is_overlapped = config.steps == KVP_STEPS_OVERLAPPED;
     CALL(&s.w, KVP_E_NO_MEMORY, kvp_sched_create(&sched, s.w.cache, NULL, 0, &s.sched));

@@ -95,6 +95,7 @@
     X(paused, "S")                                                                                 \
     X(requests_held, "S")                                                                          \
     X(held_past_deadline, "S")                                                                     \
+    X(waits_for_prefix, "S")                                                                       \
     X(aborted, "S")                                                                                \
     X(aborted_while_out, "S")                                                                      \
     X(requests_ended, "S")

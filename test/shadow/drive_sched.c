@@ -334,6 +334,7 @@ static void make_step(sched_drive *d)
         return;
     }
     d->sampled_last = false;
+    d->base.seen->points[COVER_waits_for_prefix] += d->step.waited[KVP_WAIT_PREFIX];
     note_preempted(d);
     note_ended(d, d->step.ended, d->step.n_ended);
     sync_subjects(d);
@@ -660,6 +661,7 @@ static bool make_sched(sched_drive *d)
     c->arena_tokens = percent(d, 25) ? 256 : 16384;
     d->hold_random = d->base.options.seed * 0xbf58476d1ce4e5b9u + d->base.options.index;
     c->max_loading = below_of_holds(d, 2) * (1 + below_of_holds(d, 4));
+    c->wait_for_prefix = below_of_holds(d, 2);
     const kvp_status status = kvp_sched_create(c, d->base.w->cache, NULL, 0, &d->sched);
     if (status != KVP_OK || kvp_ns_open(d->base.w->cache, "", 0, &d->base.spaces[0]) != KVP_OK) {
         verdict_bad(d->base.verdict, "kvp_sched_create: %s", kvp_status_name(status));
