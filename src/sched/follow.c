@@ -19,14 +19,12 @@
 /* Tokens of a leader that are compared at once. */
 enum { PIECE = 64 };
 
+/* A sample is in PREFILL only while its request runs. */
 static int is_led(const kvp_sched *sched, const struct kvpi_request *request)
 {
-    const struct kvpi_request *leader = kvpi_sched_find(sched, request->leader);
-    if (leader == NULL || leader->queue != KVPI_QUEUE_RUNNING) {
-        return 0;
-    }
     const struct kvpi_sample *sample = &sched->samples[request->leader_sample];
-    return sample->stage == KVPI_STAGE_PREFILL && sample->computed < request->follow_end;
+    return kvpi_sched_find(sched, request->leader) != NULL && sample->stage == KVPI_STAGE_PREFILL &&
+           sample->computed < request->follow_end;
 }
 
 static int keys_are_equal(const kvp_key *a, const kvp_key *b)
