@@ -44,6 +44,7 @@ help:
 # Every target that builds begins here: what the machine lacks is installed, or named.
 setup:
 	@$(SETUP)
+	@scripts/libvalkey.sh
 
 # A build directory is configured once, and again when the presets change; after that the build
 # itself notices changes of CMakeLists.txt and new source files.

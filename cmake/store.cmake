@@ -55,6 +55,7 @@ find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
      "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c" "${PROJECT_SOURCE_DIR}/src/spill/*.c")
+list(FILTER store_sources EXCLUDE REGEX "/store/redis/") # cmake/redis.cmake
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)
 kvp_count_coverage(kvpager_store_objects)
@@ -68,6 +69,8 @@ if(KVP_URING_FOUND)
   target_link_libraries(kvpager_store_objects PRIVATE PkgConfig::KVP_URING)
   target_compile_definitions(kvpager_store_objects PRIVATE KVP_STORE_URING)
 endif()
+target_compile_definitions(kvpager_store_objects PRIVATE
+    "KVP_REDIS_LIBRARY=\"libkvpager_redis.so.${KVP_SOVERSION}\"")
 set_target_properties(kvpager_store_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 
 # The static one is for tests, which see the internal headers.
@@ -77,7 +80,7 @@ target_link_libraries(kvpager_store PUBLIC kvpager_shared)
 target_link_libraries(kvpager_store_static PUBLIC kvpager_static)
 foreach(library kvpager_store kvpager_store_static)
   kvp_publish_headers(${library})
-  target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads)
+  target_link_libraries(${library} PRIVATE PkgConfig::KVP_CRYPTO Threads::Threads ${CMAKE_DL_LIBS})
   if(KVP_URING_FOUND)
     target_link_libraries(${library} PRIVATE PkgConfig::KVP_URING)
   endif()

@@ -41,8 +41,11 @@
  *                           engine=io_uring or engine=threads says how it reads and writes;
  *                           engine=auto (default): by io_uring where the system allows it
  *   memory:?size=BYTES      in this process; for tests, and to try
+ *   redis://HOST            on a Redis or Valkey server, by libkvpager_redis. docs/REDIS.md has
+ *                           its options and what differs: no parent is looked for, a drop leaves
+ *                           what needs the record, evict fails, a sync makes nothing durable
  *
- * and further limits, for both:
+ * and further limits, for the first two:
  *
  *   max_age=TIME            a record that was written so long ago is not served any more
  *   quota=BYTES             the most that the records of one namespace may take

@@ -8,12 +8,13 @@
  *             operation ends
  *   begin     start to write or read op->spans: header first, then the blocks. After a bad read it
  *             is called once more for the same operation
- *   reap      give operations whose reading or writing has ended, op->io_failed set
+ *   reap      give operations whose reading or writing has ended, op->io_failed set. A back end
+ *             that asks a server learns only now how one ends: op->outcome has it
  *   end       the operation's result is known. PUT: the record is there from now on (KVP_STORE_OK)
  *             or never was. GET: it was used, or was bad and goes (KVP_STORE_BAD). Gives the result
  *             that the caller is told: a back end that others write to may know that a bad record
  *             went meanwhile (KVP_STORE_RACED)
- *   have, drop, evict   at once
+ *   have, drop, evict   at once. NULL: these go through begin, reap and end, too, without prepare
  *   describe  how it works here, in words
  *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
  *             none) have gone
@@ -44,8 +45,10 @@ struct kvpi_store_op {
     struct kvpi_place place;
     enum kvpi_record_fault fault; /* of the first read */
     int io_failed;
+    uint32_t outcome; /* KVP_STORE_OK, or how it ended on the far side */
     /* The back end's. */
     uint32_t entry;
+    uint64_t deadline_ns;
     struct kvpi_store_op *link;
     void *place_in;
 };
@@ -70,7 +73,12 @@ struct kvpi_backend_usage {
     uint64_t retired;
 };
 
+/* Libraries with back ends, and the one that loads them, are of the same build of the sources. */
+#define KVPI_BACKEND_VERSION                                                                       \
+    ((uint32_t)(sizeof(struct kvpi_store_op) ^ sizeof(struct kvpi_backend_config) << 16))
+
 struct kvpi_backend {
+    uint32_t version; /* KVPI_BACKEND_VERSION */
     const char *scheme;
     kvp_status (*open)(const struct kvpi_backend_config *config, void **out_self, char *out_why,
                        size_t why_bytes);

@@ -6,6 +6,7 @@
 
 #include "base/sized.h"
 #include "store/front.h"
+#include "store/load/load.h"
 
 enum { RECORD_BYTES = 512 * 1024, KEY_BYTES_MAX = 1 << 20 };
 
@@ -208,8 +209,9 @@ kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_bac
     if (!backend)
         backend = find_backend(url.scheme);
     if (!backend)
-        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
-                        "there is no store \"%s:\", expected \"file:\" or \"memory:\"", url.scheme);
+        backend = kvpi_load_backend(url.scheme, out_why, why_bytes);
+    if (!backend)
+        return KVP_E_ARG;
     kvp_store *store = calloc(1, sizeof *store);
     if (!store)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
@@ -274,6 +276,7 @@ static struct kvpi_store_op *take_op(kvp_store *store, uint32_t kind, uint64_t t
     op->place = (struct kvpi_place){0};
     op->fault = KVPI_RECORD_GOOD;
     op->io_failed = 0;
+    op->outcome = KVP_STORE_OK;
     op->spans[0] = (struct kvpi_span){store->headers + (size_t)number * store->header_bytes,
                                       store->header_bytes};
     return op;

@@ -151,6 +151,33 @@ static uint32_t prepare(kvp_store *store, struct kvpi_store_op *op)
     return store->backend->end(store->self, op, KVP_STORE_FAILED);
 }
 
+static void begin(kvp_store *store, struct kvpi_store_op *op)
+{
+    store->n_begun++;
+    store->backend->begin(store->self, op);
+}
+
+/* HAVE, DROP and EVICT: at once where the back end can. 0: it is no such operation. */
+static int run_keys(kvp_store *store, struct kvpi_store_op *op)
+{
+    const struct kvpi_backend *backend = store->backend;
+    if (op->kind != KVP_STORE_HAVE && op->kind != KVP_STORE_DROP && op->kind != KVP_STORE_EVICT)
+        return 0;
+    clear_bits(op);
+    if (!backend->have) {
+        begin(store, op);
+        return 1;
+    }
+    if (op->kind == KVP_STORE_HAVE)
+        backend->have(store->self, op->keys, op->n_keys, op->bits);
+    else if (op->kind == KVP_STORE_DROP)
+        backend->drop(store->self, op->keys, op->n_keys);
+    else
+        backend->evict(store->self, &op->match);
+    hand_over(store, op, KVP_STORE_OK);
+    return 1;
+}
+
 static void run(kvp_store *store, struct kvpi_store_op *op)
 {
     uint32_t result = KVP_STORE_OK;
@@ -161,20 +188,12 @@ static void run(kvp_store *store, struct kvpi_store_op *op)
     if (result != KVP_STORE_OK) {
         clear_bits(op);
         hand_over(store, op, result);
-    } else if (op->kind == KVP_STORE_HAVE) {
-        store->backend->have(store->self, op->keys, op->n_keys, op->bits);
-        hand_over(store, op, KVP_STORE_OK);
-    } else if (op->kind == KVP_STORE_DROP) {
-        store->backend->drop(store->self, op->keys, op->n_keys);
-        hand_over(store, op, KVP_STORE_OK);
-    } else if (op->kind == KVP_STORE_EVICT) {
-        store->backend->evict(store->self, &op->match);
-        hand_over(store, op, KVP_STORE_OK);
+    } else if (run_keys(store, op)) {
+        return;
     } else if ((result = prepare(store, op)) != KVP_STORE_OK) {
         hand_over(store, op, result);
     } else {
-        store->n_begun++;
-        store->backend->begin(store->self, op);
+        begin(store, op);
     }
 }
 
@@ -191,8 +210,10 @@ static enum kvpi_record_fault check(kvp_store *store, const struct kvpi_store_op
 /* Its reading or writing has ended. */
 static void finish(kvp_store *store, struct kvpi_store_op *op)
 {
-    uint32_t result = op->io_failed ? KVP_STORE_FAILED : KVP_STORE_OK;
-    if (op->kind == KVP_STORE_GET && !op->io_failed) {
+    uint32_t result = op->io_failed ? KVP_STORE_FAILED : op->outcome;
+    if (result == KVP_STORE_ABSENT && op->fault != KVPI_RECORD_GOOD)
+        result = KVP_STORE_RACED; /* the first read found something bad */
+    if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK) {
         const enum kvpi_record_fault fault = check(store, op);
         if (fault != KVPI_RECORD_GOOD && op->fault == KVPI_RECORD_GOOD) {
             op->fault = fault;
@@ -205,10 +226,12 @@ static void finish(kvp_store *store, struct kvpi_store_op *op)
         }
     }
     store->n_begun--;
-    if (op->io_failed)
+    if (op->io_failed) {
+        clear_bits(op);
         note_failure(store);
-    else
+    } else if (op->outcome != KVP_STORE_AWAY) {
         note_success(store);
+    }
     hand_over(store, op, store->backend->end(store->self, op, result));
 }
 

@@ -32,7 +32,7 @@ import time
 
 # What has to be built for a test.
 TARGETS = [(r"unit_(.*)", r"test_\1"),
-           (r"(store_.*|spill.*)", r"test_\1"),
+           (r"((?:store|redis)_.*|spill.*)", r"test_\1"),
            (r"tools_store", "kvpager_tool test_store_operate"),
            (r"fuzz_corpus_(.*)", r"fuzz_\1"),
            (r"tools_readers", "kvpager_tool test_snapshot test_inspect"),
@@ -206,6 +206,7 @@ class Build:
         self.jobs = jobs
         self.tests = {}
         copy_tree(self.tree)
+        os.environ.setdefault("KVP_VALKEY_FOLDER", os.path.join(ROOT, "build", "libvalkey"))
         self.must("cmake", "--preset", "check", "-S", self.tree, "-B", self.directory)
 
     def must(self, *command):

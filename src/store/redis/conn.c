@@ -1,0 +1,486 @@
+/* conn: everything a server says is suspect. A reply of a kind that its job does not expect, one
+ * that is too long, one that nobody asked for: the connection is closed, and so is its memory of
+ * what was in the middle. */
+#define _GNU_SOURCE
+#include "store/redis/conn.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
+
+void kvpi_op_list_add(struct kvpi_op_list *list, struct kvpi_store_op *op)
+{
+    op->link = NULL;
+    if (list->last)
+        list->last->link = op;
+    else
+        list->first = op;
+    list->last = op;
+}
+
+struct kvpi_store_op *kvpi_op_list_take(struct kvpi_op_list *list)
+{
+    struct kvpi_store_op *op = list->first;
+    if (!op)
+        return NULL;
+    list->first = op->link;
+    if (!list->first)
+        list->last = NULL;
+    return op;
+}
+
+/* -------------------------------------------------------------------------------------- failing */
+
+static struct kvpi_job *first_job(struct kvpi_conn *conn)
+{
+    return &conn->jobs[conn->first_job];
+}
+
+static void pop_job(struct kvpi_conn *conn)
+{
+    conn->first_job = (conn->first_job + 1) % KVPI_CONN_JOBS;
+    conn->n_jobs--;
+}
+
+/* An operation may have parts on several connections: op->entry has their number. */
+static void end_part(struct kvpi_conn *conn, struct kvpi_store_op *op)
+{
+    if (--op->entry == 0)
+        kvpi_op_list_add(conn->done, op);
+}
+
+void kvpi_conn_close(struct kvpi_conn *conn)
+{
+    while (conn->n_jobs > 0) {
+        struct kvpi_store_op *op = first_job(conn)->op;
+        pop_job(conn);
+        if (op) {
+            op->io_failed = 1;
+            end_part(conn, op);
+        }
+    }
+    if (conn->context)
+        valkeyFree(conn->context);
+    conn->context = NULL;
+    conn->state = KVPI_CONN_CLOSED;
+    conn->n_out = conn->out_at = 0;
+    conn->out_sent = 0;
+}
+
+static void fail(struct kvpi_conn *conn, const char *why)
+{
+    snprintf(conn->why, sizeof conn->why, "%s", why);
+    kvpi_conn_close(conn);
+}
+
+/* -------------------------------------------------------------------------------------- replies */
+
+/* From pieces to spans. A record of another length is not ours: its beginning is kept, which the
+ * check of the header refuses. */
+static void scatter(const struct kvpi_store_op *op, const char *bytes, size_t n_bytes)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < op->n_spans; i++)
+        total += op->spans[i].n_bytes;
+    if (n_bytes != total) {
+        const struct kvpi_span *header = &op->spans[0];
+        const size_t n = n_bytes < header->n_bytes ? n_bytes : header->n_bytes;
+        memset(header->bytes, 0, header->n_bytes);
+        memcpy(header->bytes, bytes, n);
+        return;
+    }
+    for (uint32_t i = 0; i < op->n_spans; i++) {
+        memcpy(op->spans[i].bytes, bytes, op->spans[i].n_bytes);
+        bytes += op->spans[i].n_bytes;
+    }
+}
+
+static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
+{
+    struct kvpi_conn *conn = task->privdata;
+    const struct kvpi_job *job = first_job(conn);
+    if (task->parent)
+        return NULL;
+    conn->reply.type = task->type;
+    if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_READ) {
+        scatter(job->op, text, n_bytes);
+        return &conn->reply;
+    }
+    if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_INFO) {
+        conn->config->info(conn->config->context, text, n_bytes);
+        return &conn->reply;
+    }
+    if (task->type != VALKEY_REPLY_STATUS && task->type != VALKEY_REPLY_ERROR)
+        return NULL;
+    const size_t n = n_bytes < sizeof conn->reply.text ? n_bytes : sizeof conn->reply.text - 1;
+    memcpy(conn->reply.text, text, n);
+    conn->reply.text[n] = 0;
+    return &conn->reply;
+}
+
+static void *on_integer(const valkeyReadTask *task, long long number)
+{
+    struct kvpi_conn *conn = task->privdata;
+    conn->reply.type = VALKEY_REPLY_INTEGER;
+    conn->reply.number = number;
+    return task->parent ? NULL : &conn->reply;
+}
+
+static void *on_nil(const valkeyReadTask *task)
+{
+    struct kvpi_conn *conn = task->privdata;
+    conn->reply.type = VALKEY_REPLY_NIL;
+    return task->parent ? NULL : &conn->reply;
+}
+
+static void *on_array(const valkeyReadTask *task, size_t n)
+{
+    (void)task;
+    (void)n;
+    return NULL;
+}
+
+static void *on_double(const valkeyReadTask *task, double number, char *text, size_t n_bytes)
+{
+    (void)task;
+    (void)number;
+    (void)text;
+    (void)n_bytes;
+    return NULL;
+}
+
+static void *on_bool(const valkeyReadTask *task, int value)
+{
+    (void)task;
+    (void)value;
+    return NULL;
+}
+
+static void free_nothing(void *reply)
+{
+    (void)reply;
+}
+
+static valkeyReplyObjectFunctions functions = {
+    .createString = on_string,
+    .createArray = on_array,
+    .createInteger = on_integer,
+    .createDouble = on_double,
+    .createNil = on_nil,
+    .createBool = on_bool,
+    .freeObject = free_nothing,
+};
+
+/* An error that is the server's answer to an operation; the connection is as good as before. */
+static void note_error(struct kvpi_conn *conn, struct kvpi_store_op *op)
+{
+    if (op->kind == KVP_STORE_PUT && strncmp(conn->reply.text, "OOM", 3) == 0) {
+        op->outcome = KVP_STORE_NO_ROOM;
+        return;
+    }
+    op->io_failed = 1;
+    memcpy(conn->why, conn->reply.text, sizeof conn->why);
+}
+
+static void note_count(const struct kvpi_job *job, long long number)
+{
+    if (job->op->kind == KVP_STORE_HAVE && number > 0)
+        job->op->bits[job->at / 64] |= UINT64_C(1) << (job->at % 64);
+}
+
+/* 0: no reply for such a job. */
+static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
+{
+    const int type = conn->reply.type;
+    if (job->kind == KVPI_JOB_LOGIN) {
+        conn->refused = type == VALKEY_REPLY_ERROR;
+        return type == VALKEY_REPLY_STATUS;
+    }
+    if (type == VALKEY_REPLY_ERROR) {
+        conn->refused = job->kind == KVPI_JOB_INFO && strncmp(conn->reply.text, "NOAUTH", 6) == 0;
+        if (conn->refused)
+            return 0;
+        if (job->op)
+            note_error(conn, job->op);
+        return 1;
+    }
+    switch (job->kind) {
+    case KVPI_JOB_READ:
+        if (type == VALKEY_REPLY_NIL)
+            job->op->outcome = KVP_STORE_ABSENT;
+        return type == VALKEY_REPLY_NIL || type == VALKEY_REPLY_STRING;
+    case KVPI_JOB_WRITE:
+        if (type == VALKEY_REPLY_NIL)
+            job->op->outcome = KVP_STORE_KNOWN;
+        return type == VALKEY_REPLY_NIL ||
+               (type == VALKEY_REPLY_STATUS && strcmp(conn->reply.text, "OK") == 0);
+    case KVPI_JOB_COUNT:
+        if (type == VALKEY_REPLY_INTEGER)
+            note_count(job, conn->reply.number);
+        return type == VALKEY_REPLY_INTEGER;
+    case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
+    case KVPI_JOB_LOGIN:
+    case KVPI_JOB_INFO: break;
+    }
+    return type == VALKEY_REPLY_STRING;
+}
+
+/* A reply is whole. 0: the connection is closed. */
+static int end_reply(struct kvpi_conn *conn)
+{
+    struct kvpi_job *job = first_job(conn);
+    /* What comes before a record is sent is no answer to it, and the record is in use. */
+    if (job->kind == KVPI_JOB_WRITE && conn->out_at < conn->n_out) {
+        fail(conn, conn->reply.type == VALKEY_REPLY_ERROR
+                       ? conn->reply.text
+                       : "the server answered what it was not asked");
+        return 0;
+    }
+    if (!take_reply(conn, job)) {
+        if (!conn->refused)
+            snprintf(conn->reply.text, sizeof conn->reply.text,
+                     "the server gave another kind of answer than was asked for");
+        fail(conn, conn->reply.text);
+        return 0;
+    }
+    job->at++;
+    if (--job->n_replies > 0)
+        return 1;
+    struct kvpi_store_op *op = job->op;
+    pop_job(conn);
+    if (op)
+        end_part(conn, op);
+    if (conn->state == KVPI_CONN_OPENING && conn->n_jobs == 0)
+        conn->state = KVPI_CONN_READY;
+    return 1;
+}
+
+/* 0: the connection is closed. */
+static int read_replies(struct kvpi_conn *conn)
+{
+    valkeyReader *reader = conn->context->reader;
+    while (conn->n_jobs > 0) {
+        void *reply = NULL;
+        if (valkeyReaderGetReply(reader, &reply) != VALKEY_OK) {
+            fail(conn, reader->err == VALKEY_ERR_OOM ? "the server gave an answer of a wrong kind"
+                                                     : reader->errstr);
+            return 0;
+        }
+        if (!reply)
+            break;
+        if (!end_reply(conn))
+            return 0;
+    }
+    const size_t waiting = reader->len - reader->pos;
+    if (waiting > conn->config->limit_bytes || (conn->n_jobs == 0 && waiting > 0)) {
+        fail(conn, conn->n_jobs == 0 ? "the server answered what it was not asked"
+                                     : "the server's answer is too long");
+        return 0;
+    }
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------- send, receive */
+
+/* 0: the connection is closed. */
+static int receive(struct kvpi_conn *conn)
+{
+    valkeyContext *context = conn->context;
+    for (;;) {
+        valkeyReader *reader = context->reader;
+        const int whole = conn->n_jobs > 0 && first_job(conn)->kind == KVPI_JOB_READ;
+        char *buffer;
+        size_t capacity;
+        if (valkeyReaderGetReadBuf(reader, &buffer, &capacity,
+                                   whole && reader->len == 0 ? conn->config->limit_bytes
+                                                             : READ_BYTES) != VALKEY_OK) {
+            fail(conn, reader->errstr);
+            return 0;
+        }
+        const ssize_t n = context->funcs->read(context, buffer, capacity);
+        if (n < 0) {
+            fail(conn, context->errstr);
+            return 0;
+        }
+        if (n == 0)
+            return 1;
+        valkeyReaderCommitRead(reader, (size_t)n);
+        if (!read_replies(conn))
+            return 0;
+    }
+}
+
+/* Send from the spans. 0: the connection is closed. */
+static int send_spans(struct kvpi_conn *conn)
+{
+    while (conn->out_at < conn->n_out) {
+        struct iovec pieces[IOV];
+        size_t n_pieces = 0;
+        size_t skip = conn->out_sent;
+        for (uint32_t i = conn->out_at; i < conn->n_out; i++, skip = 0)
+            pieces[n_pieces++] =
+                (struct iovec){(char *)conn->out[i].bytes + skip, conn->out[i].n_bytes - skip};
+        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
+        const ssize_t n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            return 1;
+        if (n < 0) {
+            fail(conn, strerror(errno));
+            return 0;
+        }
+        size_t left = (size_t)n + conn->out_sent;
+        while (conn->out_at < conn->n_out && left >= conn->out[conn->out_at].n_bytes)
+            left -= conn->out[conn->out_at++].n_bytes;
+        conn->out_sent = left;
+    }
+    conn->n_out = conn->out_at = 0;
+    return 1;
+}
+
+/* 0: the connection is closed. */
+static int send_all(struct kvpi_conn *conn)
+{
+    int is_empty = 0;
+    if (valkeyBufferWrite(conn->context, &is_empty) != VALKEY_OK) {
+        fail(conn, conn->context->errstr);
+        return 0;
+    }
+    return is_empty ? send_spans(conn) : 1;
+}
+
+/* 1: connected; 0: not yet, or closed. */
+static int is_connected(struct kvpi_conn *conn)
+{
+    struct pollfd poll_fd = {.fd = conn->context->fd, .events = POLLOUT};
+    if (poll(&poll_fd, 1, 0) <= 0)
+        return 0;
+    int error = 0;
+    socklen_t n = sizeof error;
+    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 && error == 0)
+        return 1;
+    fail(conn, strerror(error));
+    return 0;
+}
+
+void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
+{
+    if (conn->state == KVPI_CONN_CLOSED)
+        return;
+    if (conn->state == KVPI_CONN_READY || is_connected(conn)) {
+        if (!send_all(conn) || !receive(conn))
+            return;
+    }
+    if (conn->state != KVPI_CONN_CLOSED && conn->n_jobs > 0 && now >= conn->deadline_ns) {
+        conn->timed_out = 1;
+        fail(conn, "the server did not answer in time");
+    }
+}
+
+short kvpi_conn_events(const struct kvpi_conn *conn)
+{
+    if (conn->state == KVPI_CONN_CLOSED)
+        return 0;
+    const int sends = conn->out_at < conn->n_out || conn->context->obuf[0] != 0;
+    return (short)(sends ? POLLIN | POLLOUT : POLLIN);
+}
+
+/* ------------------------------------------------------------------------------------- commands */
+
+void kvpi_conn_begin(struct kvpi_conn *conn, const struct kvpi_job *job, uint64_t now)
+{
+    if (conn->n_jobs == 0 || job->op)
+        conn->deadline_ns = now + conn->config->timeout_ns;
+    conn->jobs[(conn->first_job + conn->n_jobs++) % KVPI_CONN_JOBS] = *job;
+}
+
+void kvpi_conn_command(struct kvpi_conn *conn, int argc, const char *const *argv)
+{
+    /* A failure stays in the context, and is found when it is sent. */
+    (void)valkeyAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv, NULL);
+}
+
+void kvpi_conn_set(struct kvpi_conn *conn, const char *key, const struct kvpi_span *spans,
+                   uint32_t n_spans, uint64_t ttl_ms)
+{
+    size_t n_bytes = 0;
+    for (uint32_t i = 0; i < n_spans; i++) {
+        conn->out[1 + i] = spans[i];
+        n_bytes += spans[i].n_bytes;
+    }
+    char ttl[24];
+    const int ttl_bytes = snprintf(ttl, sizeof ttl, "%" PRIu64, ttl_ms);
+    const int head =
+        snprintf(conn->head, sizeof conn->head, "*6\r\n$3\r\nSET\r\n$%zu\r\n%s\r\n$%zu\r\n",
+                 strlen(key), key, n_bytes);
+    const int tail = snprintf(conn->tail, sizeof conn->tail,
+                              "\r\n$2\r\nNX\r\n$2\r\nPX\r\n$%d\r\n%s\r\n", ttl_bytes, ttl);
+    conn->out[0] = (struct kvpi_span){conn->head, (size_t)head};
+    conn->out[1 + n_spans] = (struct kvpi_span){conn->tail, (size_t)tail};
+    conn->n_out = 2 + n_spans;
+    conn->out_at = 0;
+    conn->out_sent = 0;
+}
+
+/* ------------------------------------------------------------------------------------- connect */
+
+static void log_in(struct kvpi_conn *conn, uint64_t now)
+{
+    const struct kvpi_place_of_server *place = conn->config->place;
+    const struct kvpi_job login = {.kind = KVPI_JOB_LOGIN, .n_replies = 1};
+    if (place->password[0]) {
+        const char *const auth[] = {"AUTH", place->user, place->password};
+        const char *const old[] = {"AUTH", place->password};
+        kvpi_conn_begin(conn, &login, now);
+        kvpi_conn_command(conn, place->user[0] ? 3 : 2, place->user[0] ? auth : old);
+    }
+    if (place->database > 0) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", place->database);
+        const char *const select[] = {"SELECT", number};
+        kvpi_conn_begin(conn, &login, now);
+        kvpi_conn_command(conn, 2, select);
+    }
+    const struct kvpi_job info = {.kind = KVPI_JOB_INFO, .n_replies = 1};
+    const char *const text[] = {"INFO"};
+    kvpi_conn_begin(conn, &info, now);
+    kvpi_conn_command(conn, 1, text);
+}
+
+void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now)
+{
+    conn->refused = conn->timed_out = 0;
+    conn->why[0] = 0;
+    valkeyOptions options = {.options = VALKEY_OPT_NONBLOCK | VALKEY_OPT_PREFER_IP_UNSPEC};
+    VALKEY_OPTIONS_SET_TCP(&options, conn->config->place->host, conn->config->place->port);
+    conn->context = valkeyConnectWithOptions(&options);
+    if (!conn->context || conn->context->err) {
+        fail(conn, conn->context ? conn->context->errstr : "the system gave no memory");
+        return;
+    }
+    conn->state = KVPI_CONN_OPENING;
+    conn->context->reader->fn = &functions;
+    conn->context->reader->privdata = conn;
+    conn->context->reader->maxbuf = 0;
+    log_in(conn, now);
+}
+
+int kvpi_conn_has_room(const struct kvpi_conn *conn)
+{
+    return conn->state == KVPI_CONN_READY && conn->n_jobs + 1 < KVPI_CONN_JOBS && conn->n_out == 0;
+}
+
+int kvpi_conn_is_idle(const struct kvpi_conn *conn)
+{
+    if (!kvpi_conn_has_room(conn))
+        return 0;
+    for (uint32_t i = 0; i < conn->n_jobs; i++)
+        if (conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].op)
+            return 0;
+    return 1;
+}

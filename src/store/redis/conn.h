@@ -1,0 +1,114 @@
+/* conn: one connection to a server, without blocking. Commands go out in order, replies come back
+ * in the same order; `jobs` says what each reply is for.
+ *
+ *     CLOSED -> kvpi_conn_open -> OPENING -> login answered -> READY
+ *        ^---- any failure: every operation that was under way has io_failed set ----/
+ *
+ * libvalkey makes the socket, TLS and reads replies. A bulk reply is put into the spans of its
+ * operation by the reader's reply functions: one copy. A record that is written is sent from the
+ * spans, without a copy; over TLS it goes through libvalkey's buffer. */
+#ifndef KVPI_STORE_REDIS_CONN_H
+#define KVPI_STORE_REDIS_CONN_H
+
+#include <valkey/valkey.h>
+
+#include "store/backend.h"
+#include "store/redis/place.h"
+
+enum {
+    KVPI_CONN_JOBS = 8,
+    KVPI_CONN_HEAD = 512, /* of a command before and after the record */
+    KVPI_CONN_WHY = 160
+};
+
+enum kvpi_conn_state { KVPI_CONN_CLOSED = 0, KVPI_CONN_OPENING, KVPI_CONN_READY };
+
+enum kvpi_job_kind {
+    KVPI_JOB_LOGIN, /* +OK, or the connection is of no use */
+    KVPI_JOB_INFO,  /* text about the server */
+    KVPI_JOB_READ,  /* a record into op->spans */
+    KVPI_JOB_WRITE,
+    KVPI_JOB_COUNT, /* a number for each key: of HAVE, a bit is set if it is not 0 */
+    KVPI_JOB_QUIET, /* nobody waits for the answer */
+};
+
+struct kvpi_job {
+    enum kvpi_job_kind kind;
+    struct kvpi_store_op *op; /* NULL: LOGIN, INFO, QUIET */
+    uint32_t n_replies;       /* that are still to come */
+    uint32_t at;              /* COUNT: the key that is answered next */
+};
+
+/* What all connections to a server share. */
+struct kvpi_conn_config {
+    const struct kvpi_place_of_server *place;
+    size_t limit_bytes; /* of one reply, as it comes over the wire */
+    uint64_t timeout_ns;
+    /* The text that INFO gave; valid during the call. */
+    void (*info)(void *context, const char *text, size_t n_bytes);
+    void *context;
+};
+
+/* Operations that have ended, in order, by their links. */
+struct kvpi_op_list {
+    struct kvpi_store_op *first;
+    struct kvpi_store_op *last;
+};
+
+struct kvpi_conn {
+    const struct kvpi_conn_config *config;
+    struct kvpi_op_list *done;
+    enum kvpi_conn_state state;
+    valkeyContext *context;
+    struct kvpi_job jobs[KVPI_CONN_JOBS];
+    uint32_t first_job;
+    uint32_t n_jobs;
+    uint64_t deadline_ns; /* of the job that is under way */
+    /* What is sent after the library's buffer: a command with its record in the middle. */
+    struct kvpi_span out[KVP_RECORD_BLOCKS_MAX + 3];
+    uint32_t n_out;
+    uint32_t out_at;
+    size_t out_sent; /* of out[out_at] */
+    char head[KVPI_CONN_HEAD];
+    char tail[KVPI_CONN_HEAD];
+    /* The reply that is being read. */
+    struct {
+        int type;
+        long long number;
+        char text[KVPI_CONN_WHY];
+    } reply;
+    int refused;             /* the server answered, and does not want us */
+    int timed_out;           /* why it is closed */
+    char why[KVPI_CONN_WHY]; /* it was closed */
+};
+
+void kvpi_op_list_add(struct kvpi_op_list *list, struct kvpi_store_op *op);
+struct kvpi_store_op *kvpi_op_list_take(struct kvpi_op_list *list);
+
+/* Begin to connect. Look-ups of names block. What fails at once is CLOSED again, with why. */
+void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now);
+void kvpi_conn_close(struct kvpi_conn *conn);
+
+/* 1: it is READY, and a job without operation can begin: no record is being sent. */
+int kvpi_conn_has_room(const struct kvpi_conn *conn);
+
+/* 1: and there is no operation under way. */
+int kvpi_conn_is_idle(const struct kvpi_conn *conn);
+
+/* Begin a job: its commands follow by kvpi_conn_command. */
+void kvpi_conn_begin(struct kvpi_conn *conn, const struct kvpi_job *job, uint64_t now);
+
+/* Put a command behind what is to be sent. */
+void kvpi_conn_command(struct kvpi_conn *conn, int argc, const char *const *argv);
+
+/* Send SET key RECORD NX PX ttl, the record from the spans: what they point to is in use. */
+void kvpi_conn_set(struct kvpi_conn *conn, const char *key, const struct kvpi_span *spans,
+                   uint32_t n_spans, uint64_t ttl_ms);
+
+/* Send and receive what is possible without waiting; fail what is over its deadline. */
+void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now);
+
+/* What to wait for, as of poll(2); 0: nothing. */
+short kvpi_conn_events(const struct kvpi_conn *conn);
+
+#endif

@@ -1,0 +1,232 @@
+/* node: connections are made when operations wait, one after the other, and stay. */
+#define _POSIX_C_SOURCE 200809L
+#include "store/redis/node.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define STEP_FIRST_NS UINT64_C(100000000)
+#define STEP_MAX_NS   UINT64_C(60000000000)
+
+uint64_t kvpi_node_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
+/* ----------------------------------------------------------------------------------------- info */
+
+/* The value of a line "name:value" as text, cut to capacity; "" if there is none. */
+static void find_text(const char *text, const char *end, const char *name, char *out,
+                      size_t capacity)
+{
+    const size_t n_name = strlen(name);
+    out[0] = 0;
+    for (const char *line = text; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        if (!stop)
+            stop = end;
+        if ((size_t)(stop - line) > n_name && memcmp(line, name, n_name) == 0 &&
+            line[n_name] == ':') {
+            size_t n = 0;
+            for (const char *c = line + n_name + 1; c<stop && * c> ' ' && *c < 127; c++)
+                if (n + 1 < capacity)
+                    out[n++] = *c;
+            out[n] = 0;
+            return;
+        }
+        line = stop + 1;
+    }
+}
+
+static uint64_t find_number(const char *text, const char *end, const char *name)
+{
+    char number[KVPI_NODE_INFO];
+    find_text(text, end, name, number, sizeof number);
+    return strtoull(number, NULL, 10);
+}
+
+static void take_info(void *context, const char *text, size_t n_bytes)
+{
+    struct kvpi_node *node = context;
+    const char *end = text + n_bytes;
+    find_text(text, end, "redis_version", node->version, sizeof node->version);
+    find_text(text, end, "maxmemory_policy", node->policy, sizeof node->policy);
+    node->used_bytes = find_number(text, end, "used_memory");
+    node->max_bytes = find_number(text, end, "maxmemory");
+    node->evicted = find_number(text, end, "evicted_keys");
+}
+
+/* ---------------------------------------------------------------------------------- open, close */
+
+kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config *config,
+                          const struct kvpi_place_of_server *place)
+{
+    node->config = config;
+    node->place = *place;
+    node->conn_config = (struct kvpi_conn_config){.place = &node->place,
+                                                  .limit_bytes = config->limit_bytes,
+                                                  .timeout_ns = config->timeout_ns,
+                                                  .info = take_info,
+                                                  .context = node};
+    node->conns = calloc(config->n_conns, sizeof *node->conns);
+    if (!node->conns)
+        return KVP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < config->n_conns; i++) {
+        node->conns[i].config = &node->conn_config;
+        node->conns[i].done = &node->done;
+    }
+    return KVP_OK;
+}
+
+void kvpi_node_close(struct kvpi_node *node)
+{
+    for (uint32_t i = 0; node->conns && i < node->config->n_conns; i++)
+        kvpi_conn_close(&node->conns[i]);
+    free(node->conns);
+    node->conns = NULL;
+}
+
+/* ----------------------------------------------------------------------------------- operations */
+
+int kvpi_node_is_down(const struct kvpi_node *node, uint64_t now)
+{
+    return now < node->down_until;
+}
+
+void kvpi_node_submit(struct kvpi_node *node, struct kvpi_store_op *op)
+{
+    kvpi_op_list_add(&node->waiting, op);
+    node->n_waiting++;
+}
+
+static void fail_waiting(struct kvpi_node *node)
+{
+    struct kvpi_store_op *op;
+    while ((op = kvpi_op_list_take(&node->waiting)) != NULL) {
+        op->io_failed = 1;
+        if (--op->entry == 0)
+            kvpi_op_list_add(&node->done, op);
+    }
+    node->n_waiting = 0;
+}
+
+static void go_down(struct kvpi_node *node, uint64_t now)
+{
+    node->step = node->step == 0 ? STEP_FIRST_NS : node->step * 2;
+    if (node->step > STEP_MAX_NS)
+        node->step = STEP_MAX_NS;
+    node->down_until = now + node->step;
+    fail_waiting(node);
+}
+
+/* A connection that was in use and is closed may be one of many, whose server goes on: only one
+ * that cannot be made, or is not answered, says that the server is away. */
+static void pump_conn(struct kvpi_node *node, struct kvpi_conn *conn, uint64_t now)
+{
+    const enum kvpi_conn_state before = conn->state;
+    kvpi_conn_pump(conn, now);
+    if (conn->state == before)
+        return;
+    if (conn->state == KVPI_CONN_READY) {
+        node->why[0] = 0;
+        node->step = 0;
+        node->down_until = 0;
+        return;
+    }
+    snprintf(node->why, sizeof node->why, "%s", conn->why);
+    if (before == KVPI_CONN_OPENING || conn->timed_out)
+        go_down(node, now);
+}
+
+struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node)
+{
+    for (uint32_t i = 0; i < node->config->n_conns; i++)
+        if (kvpi_conn_has_room(&node->conns[i]))
+            return &node->conns[i];
+    return NULL;
+}
+
+int kvpi_node_try(struct kvpi_node *node)
+{
+    struct kvpi_conn *conn = &node->conns[0];
+    uint64_t now = kvpi_node_now();
+    kvpi_conn_open(conn, now);
+    while (conn->state == KVPI_CONN_OPENING) {
+        struct pollfd poll_fd = {.fd = conn->context->fd, .events = kvpi_conn_events(conn)};
+        poll(&poll_fd, 1, 10);
+        now = kvpi_node_now();
+        pump_conn(node, conn, now);
+    }
+    if (conn->state == KVPI_CONN_CLOSED)
+        snprintf(node->why, sizeof node->why, "%s", conn->why);
+    return !conn->refused;
+}
+
+static struct kvpi_conn *find_idle(struct kvpi_node *node)
+{
+    for (uint32_t i = 0; i < node->config->n_conns; i++)
+        if (kvpi_conn_is_idle(&node->conns[i]))
+            return &node->conns[i];
+    return NULL;
+}
+
+/* As many connections are on their way as operations wait. */
+static void open_conns(struct kvpi_node *node, uint64_t now)
+{
+    uint32_t n_opening = 0;
+    for (uint32_t i = 0; i < node->config->n_conns; i++)
+        n_opening += node->conns[i].state == KVPI_CONN_OPENING;
+    for (uint32_t i = 0; i < node->config->n_conns && n_opening < node->n_waiting; i++) {
+        struct kvpi_conn *conn = &node->conns[i];
+        if (conn->state != KVPI_CONN_CLOSED)
+            continue;
+        kvpi_conn_open(conn, now);
+        n_opening++;
+        if (conn->state == KVPI_CONN_CLOSED) {
+            snprintf(node->why, sizeof node->why, "%s", conn->why);
+            go_down(node, now);
+            return;
+        }
+    }
+}
+
+static void begin_waiting(struct kvpi_node *node, uint64_t now)
+{
+    struct kvpi_conn *conn;
+    while (node->n_waiting > 0 && (conn = find_idle(node)) != NULL) {
+        node->n_waiting--;
+        node->config->compose(node->config->context, conn, kvpi_op_list_take(&node->waiting), now);
+        pump_conn(node, conn, now);
+    }
+}
+
+void kvpi_node_pump(struct kvpi_node *node, uint64_t now)
+{
+    for (uint32_t i = 0; i < node->config->n_conns; i++)
+        pump_conn(node, &node->conns[i], now);
+    begin_waiting(node, now);
+    if (node->n_waiting > 0 && kvpi_node_is_down(node, now))
+        fail_waiting(node);
+    if (node->n_waiting > 0)
+        open_conns(node, now);
+}
+
+uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, uint64_t *until)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < node->config->n_conns; i++) {
+        const struct kvpi_conn *conn = &node->conns[i];
+        const short events = kvpi_conn_events(conn);
+        if (events == 0)
+            continue;
+        out_fds[n++] = (struct pollfd){.fd = conn->context->fd, .events = events};
+        if (conn->n_jobs > 0 && conn->deadline_ns < *until)
+            *until = conn->deadline_ns;
+    }
+    return n;
+}

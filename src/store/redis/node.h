@@ -1,0 +1,70 @@
+/* node: one server: its connections, what waits for one of them, and whether it is left alone.
+ *
+ * An operation waits in `waiting` until a connection is idle. A server that cannot be reached, or
+ * that lets a deadline pass, is left alone for `step` nanoseconds, twice as long each time; what
+ * waits fails then. */
+#ifndef KVPI_STORE_REDIS_NODE_H
+#define KVPI_STORE_REDIS_NODE_H
+
+#include "store/redis/conn.h"
+
+enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64 };
+
+struct kvpi_node;
+
+struct kvpi_node_config {
+    uint32_t n_conns;
+    size_t limit_bytes;
+    uint64_t timeout_ns;
+    /* Begin an operation on a connection that is idle: kvpi_conn_begin and commands. */
+    void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_store_op *op, uint64_t now);
+    void *context;
+};
+
+struct kvpi_node {
+    struct kvpi_place_of_server place;
+    struct kvpi_conn_config conn_config;
+    const struct kvpi_node_config *config;
+    struct kvpi_conn *conns; /* [n_conns] */
+    struct kvpi_op_list waiting;
+    uint32_t n_waiting;
+    struct kvpi_op_list done;
+    uint64_t down_until; /* 0: it is used */
+    uint64_t step;
+    char why[KVPI_CONN_WHY]; /* the last failure; "": none since it was last reached */
+    /* What INFO said; "" and 0: nothing. */
+    char version[KVPI_NODE_INFO];
+    char policy[KVPI_NODE_INFO];
+    uint64_t used_bytes;
+    uint64_t max_bytes;
+    uint64_t evicted;
+};
+
+kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config *config,
+                          const struct kvpi_place_of_server *place);
+void kvpi_node_close(struct kvpi_node *node);
+
+/* The clock of deadlines: monotonic nanoseconds. */
+uint64_t kvpi_node_now(void);
+
+int kvpi_node_is_down(const struct kvpi_node *node, uint64_t now);
+
+/* Take an operation; op->entry has been raised by one for it. */
+void kvpi_node_submit(struct kvpi_node *node, struct kvpi_store_op *op);
+
+/* Do what is possible without waiting; what has ended is in node->done. */
+void kvpi_node_pump(struct kvpi_node *node, uint64_t now);
+
+struct pollfd;
+
+/* Add what to wait for, and bring *until, a time, forward. Gives the number of descriptors. */
+uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, uint64_t *until);
+
+/* A connection that can take a job without operation at once, or NULL. */
+struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node);
+
+/* Connect once, and wait for it; node->why tells of a failure. 0: the server answered that it does
+ * not want us. */
+int kvpi_node_try(struct kvpi_node *node);
+
+#endif

@@ -1,0 +1,341 @@
+/* redis: the back end that keeps records on a Redis or Valkey server.
+ *
+ *   put    SET key record NX PX ttl     the second one of a key is KVP_STORE_KNOWN
+ *   get    GET key; then, for the ancestors that we know and itself: PEXPIRE key ttl GT
+ *   have   EXISTS key ...               in one batch
+ *   drop   UNLINK key ...               in one batch; what needs them expires by itself
+ *   sync   nothing: how durable a server is, is its own affair
+ *
+ * The store's thread does everything, by connections that never block. A parent is not looked for:
+ * that would cost a round trip, and the server may evict it a moment later. */
+#define _POSIX_C_SOURCE 200809L
+#include "store/redis/redis.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/redis/ages.h"
+#include "store/redis/node.h"
+
+enum {
+    DEFAULT_TAGS = 512,
+    DEFAULT_CONNS = 8,
+    TAGS_MAX = 16384,
+    DEFAULT_TTL_S = 7 * 86400,
+    LEAST_TTL_S = 3600,
+    DEFAULT_TIMEOUT_S = 5,
+    LEAST_LIMIT = 256 * 1024,
+    TEXT = 300
+};
+
+struct redis {
+    struct kvpi_ages ages;
+    struct kvpi_node_config node_config;
+    struct kvpi_node node;
+    struct kvpi_op_list at_once; /* ended when they began */
+    uint64_t (*now)(void *context);
+    void *now_context;
+    uint64_t dropped;
+    int is_open_to_all;   /* neither loopback, nor TLS, nor a secret */
+    pthread_mutex_t lock; /* of text */
+    char text[TEXT];
+};
+
+static uint64_t wall_ms(const struct redis *redis)
+{
+    return redis->now(redis->now_context) / 1000000;
+}
+
+/* ------------------------------------------------------------------------------------- commands */
+
+static void begin_keys(struct redis *redis, struct kvpi_conn *conn, struct kvpi_store_op *op,
+                       const char *command, uint64_t now)
+{
+    const struct kvpi_job job = {.kind = KVPI_JOB_COUNT, .op = op, .n_replies = op->n_keys};
+    kvpi_conn_begin(conn, &job, now);
+    for (uint32_t i = 0; i < op->n_keys; i++) {
+        char name[KVPI_AGES_NAME];
+        kvpi_ages_name(&redis->ages, &op->keys[i], name);
+        const char *const argv[] = {command, name};
+        kvpi_conn_command(conn, 2, argv);
+    }
+}
+
+static void compose(void *context, struct kvpi_conn *conn, struct kvpi_store_op *op, uint64_t now)
+{
+    struct redis *redis = context;
+    if (op->kind == KVP_STORE_HAVE || op->kind == KVP_STORE_DROP) {
+        begin_keys(redis, conn, op, op->kind == KVP_STORE_HAVE ? "EXISTS" : "UNLINK", now);
+        return;
+    }
+    char name[KVPI_AGES_NAME];
+    kvpi_ages_name(&redis->ages, &op->key, name);
+    if (op->kind == KVP_STORE_GET) {
+        const struct kvpi_job job = {.kind = KVPI_JOB_READ, .op = op, .n_replies = 1};
+        const char *const argv[] = {"GET", name};
+        kvpi_conn_begin(conn, &job, now);
+        kvpi_conn_command(conn, 2, argv);
+        return;
+    }
+    const struct kvpi_job job = {.kind = KVPI_JOB_WRITE, .op = op, .n_replies = 1};
+    kvpi_conn_begin(conn, &job, now);
+    kvpi_conn_set(conn, name, op->spans, op->n_spans,
+                  kvpi_ages_ttl(&redis->ages, kvpi_ages_depth(op->identity), wall_ms(redis)));
+}
+
+/* The record and its ancestors live longer. What no connection can take now is lost: the next hit
+ * of a later period does it. */
+static void renew(struct redis *redis, const struct kvpi_store_op *op)
+{
+    struct kvpi_conn *conn = kvpi_node_spare(&redis->node);
+    if (!conn)
+        return;
+    const struct kvpi_age *ages[KVPI_AGES_CHAIN];
+    const uint64_t now_ms = wall_ms(redis);
+    const uint32_t n = kvpi_ages_renew(&redis->ages, &op->key, now_ms, ages);
+    if (n == 0)
+        return;
+    const struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .n_replies = n};
+    kvpi_conn_begin(conn, &job, kvpi_node_now());
+    for (uint32_t i = 0; i < n; i++) {
+        char name[KVPI_AGES_NAME];
+        char ttl[24];
+        kvpi_ages_name(&redis->ages, &ages[i]->key, name);
+        snprintf(ttl, sizeof ttl, "%" PRIu64, kvpi_ages_ttl(&redis->ages, ages[i]->depth, now_ms));
+        const char *const argv[] = {"PEXPIRE", name, ttl, "GT"};
+        kvpi_conn_command(conn, 4, argv);
+    }
+}
+
+static void unlink_bad(struct redis *redis, const struct kvpi_store_op *op)
+{
+    struct kvpi_conn *conn = kvpi_node_spare(&redis->node);
+    if (!conn)
+        return;
+    const struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .n_replies = 1};
+    char name[KVPI_AGES_NAME];
+    kvpi_ages_name(&redis->ages, &op->key, name);
+    const char *const argv[] = {"UNLINK", name};
+    kvpi_conn_begin(conn, &job, kvpi_node_now());
+    kvpi_conn_command(conn, 2, argv);
+    redis->dropped++;
+}
+
+/* ----------------------------------------------------------------------------------- describing */
+
+/* At most TEXT bytes: the server's own words are cut first. */
+static void write_text(struct redis *redis)
+{
+    const struct kvpi_node *node = &redis->node;
+    char text[TEXT];
+    int n = snprintf(text, sizeof text, "server %s, %" PRIu32 " connections",
+                     node->version[0] ? node->version : "unknown", node->config->n_conns);
+    if (node->why[0])
+        n += snprintf(text + n, sizeof text - (size_t)n, "; away: %.60s", node->why);
+    if (node->policy[0] && strcmp(node->policy, "volatile-ttl") != 0)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "; maxmemory-policy is %.20s: prefixes outlive eviction with volatile-ttl",
+                      node->policy);
+    if (node->version[0] && strtol(node->version, NULL, 10) < 7)
+        n += snprintf(text + n, sizeof text - (size_t)n, "; hits renew nothing before 7.0");
+    if (redis->is_open_to_all)
+        snprintf(text + n, sizeof text - (size_t)n,
+                 "; no TLS and no secret: who reaches the server can put any KV into it");
+    pthread_mutex_lock(&redis->lock);
+    memcpy(redis->text, text, sizeof redis->text);
+    pthread_mutex_unlock(&redis->lock);
+}
+
+static void redis_describe(const void *self, char *out_text, size_t text_bytes)
+{
+    struct redis *redis = (struct redis *)(uintptr_t)self;
+    pthread_mutex_lock(&redis->lock);
+    snprintf(out_text, text_bytes, "%s", redis->text);
+    pthread_mutex_unlock(&redis->lock);
+}
+
+static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
+{
+    struct redis *redis = (struct redis *)(uintptr_t)self;
+    write_text(redis);
+    *out_usage = (struct kvpi_backend_usage){
+        .bytes = redis->node.used_bytes, .size = redis->node.max_bytes, .dropped = redis->dropped};
+}
+
+/* ---------------------------------------------------------------------------------- open, close */
+
+static void redis_close(void *self)
+{
+    struct redis *redis = self;
+    kvpi_node_close(&redis->node);
+    kvpi_ages_close(&redis->ages);
+    pthread_mutex_destroy(&redis->lock);
+    free(redis);
+}
+
+/* A number, or unchanged. */
+static kvp_status read_count(struct kvpi_url *url, const char *name, uint32_t most, uint32_t *count,
+                             char *out_why, size_t why_bytes)
+{
+    const char *value = kvpi_url_option(url, name);
+    if (!value)
+        return KVP_OK;
+    char *end = NULL;
+    const long number = *value >= '0' && *value <= '9' ? strtol(value, &end, 10) : 0;
+    if (number < 1 || number > (long)most || *end != 0)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "%s is \"%s\", expected 1 to %" PRIu32, name,
+                        value, most);
+    *count = (uint32_t)number;
+    return KVP_OK;
+}
+
+static kvp_status read_options(struct redis *redis, struct kvpi_url *url, char *out_why,
+                               size_t why_bytes)
+{
+    uint64_t ttl = DEFAULT_TTL_S;
+    uint64_t timeout = DEFAULT_TIMEOUT_S;
+    redis->ages.tags = DEFAULT_TAGS;
+    redis->node_config.n_conns = DEFAULT_CONNS;
+    kvp_status status = read_count(url, "tags", TAGS_MAX, &redis->ages.tags, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = read_count(url, "connections", KVPI_NODE_CONNS, &redis->node_config.n_conns,
+                            out_why, why_bytes);
+    if (status == KVP_OK)
+        status = kvpi_url_time(url, "ttl", &ttl, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = kvpi_url_time(url, "timeout", &timeout, out_why, why_bytes);
+    if (status == KVP_OK && ttl < LEAST_TTL_S)
+        status = kvpi_why(KVP_E_ARG, out_why, why_bytes, "ttl is less than an hour");
+    redis->ages.base_ms = ttl * 1000;
+    redis->node_config.timeout_ns = timeout * UINT64_C(1000000000);
+    return status;
+}
+
+static kvp_status open_server(struct redis *redis, const struct kvpi_backend_config *config,
+                              char *out_why, size_t why_bytes)
+{
+    struct kvpi_place_of_server place;
+    kvp_status status = kvpi_place_read(config->url->path, &place, out_why, why_bytes);
+    if (status == KVP_OK)
+        status = read_options(redis, config->url, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
+    const uint64_t record_bytes = config->header_bytes + config->payload_bytes;
+    redis->node_config.limit_bytes = record_bytes > LEAST_LIMIT ? record_bytes + 64 : LEAST_LIMIT;
+    redis->node_config.compose = compose;
+    redis->node_config.context = redis;
+    redis->now = config->store->now;
+    redis->now_context = config->store->now_context;
+    redis->is_open_to_all = !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
+    status = kvpi_ages_open(&redis->ages, &config->store->fingerprint);
+    if (status == KVP_OK)
+        status = kvpi_node_open(&redis->node, &redis->node_config, &place);
+    if (status != KVP_OK)
+        return kvpi_why(status, out_why, why_bytes, "the system gave no memory");
+    if (!kvpi_node_try(&redis->node))
+        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the server at %s:%d answers: %s", place.host,
+                        place.port, redis->node.why);
+    write_text(redis);
+    return KVP_OK;
+}
+
+static kvp_status redis_open(const struct kvpi_backend_config *config, void **out_self,
+                             char *out_why, size_t why_bytes)
+{
+    struct redis *redis = calloc(1, sizeof *redis);
+    if (!redis)
+        return KVP_E_NO_MEMORY;
+    pthread_mutex_init(&redis->lock, NULL);
+    const kvp_status status = open_server(redis, config, out_why, why_bytes);
+    if (status == KVP_OK)
+        *out_self = redis;
+    else
+        redis_close(redis);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------------- operations */
+
+static uint32_t redis_prepare(void *self, struct kvpi_store_op *op)
+{
+    struct redis *redis = self;
+    if (op->kind == KVP_STORE_SYNC)
+        return KVP_STORE_OK;
+    kvpi_ages_note(&redis->ages, op);
+    return kvpi_node_is_down(&redis->node, kvpi_node_now()) ? KVP_STORE_AWAY : KVP_STORE_OK;
+}
+
+static void redis_begin(void *self, struct kvpi_store_op *op)
+{
+    struct redis *redis = self;
+    op->entry = 1;
+    op->outcome = KVP_STORE_OK;
+    if (op->kind == KVP_STORE_EVICT)
+        op->outcome = KVP_STORE_FAILED;
+    else if (op->kind != KVP_STORE_SYNC && kvpi_node_is_down(&redis->node, kvpi_node_now()))
+        op->outcome = KVP_STORE_AWAY;
+    if (op->kind == KVP_STORE_SYNC || op->outcome != KVP_STORE_OK)
+        kvpi_op_list_add(&redis->at_once, op);
+    else
+        kvpi_node_submit(&redis->node, op);
+}
+
+static uint32_t take(struct kvpi_op_list *list, struct kvpi_store_op **out_ops, uint32_t capacity)
+{
+    uint32_t n = 0;
+    while (n < capacity && list->first)
+        out_ops[n++] = kvpi_op_list_take(list);
+    return n;
+}
+
+static uint32_t redis_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
+{
+    struct redis *redis = self;
+    kvpi_node_pump(&redis->node, kvpi_node_now());
+    const uint32_t n = take(&redis->at_once, out_ops, capacity);
+    return n + take(&redis->node.done, out_ops + n, capacity - n);
+}
+
+static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
+{
+    struct redis *redis = self;
+    if ((op->kind == KVP_STORE_GET || op->kind == KVP_STORE_PUT) && result == KVP_STORE_OK)
+        renew(redis, op);
+    else if (op->kind == KVP_STORE_GET && result == KVP_STORE_BAD)
+        unlink_bad(redis, op);
+    return result;
+}
+
+static void redis_wait(void *self, int wake, int timeout_ms)
+{
+    struct redis *redis = self;
+    struct pollfd fds[KVPI_NODE_CONNS + 1];
+    uint64_t until = UINT64_MAX;
+    uint32_t n = kvpi_node_watch(&redis->node, fds, &until);
+    fds[n++] = (struct pollfd){.fd = wake, .events = POLLIN};
+    if (until != UINT64_MAX) {
+        const uint64_t now = kvpi_node_now();
+        const uint64_t left = until > now ? (until - now) / 1000000 + 1 : 0;
+        if (timeout_ms < 0 || left < (uint64_t)timeout_ms)
+            timeout_ms = left < INT32_MAX ? (int)left : INT32_MAX;
+    }
+    poll(fds, n, timeout_ms);
+}
+
+KVP_API const struct kvpi_backend kvpi_redis_backend = {
+    .version = KVPI_BACKEND_VERSION,
+    .scheme = "redis",
+    .open = redis_open,
+    .close = redis_close,
+    .prepare = redis_prepare,
+    .begin = redis_begin,
+    .reap = redis_reap,
+    .end = redis_end,
+    .wait = redis_wait,
+    .usage = redis_usage,
+    .describe = redis_describe,
+};

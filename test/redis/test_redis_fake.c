@@ -1,0 +1,375 @@
+/* A store on a server of ours that answers as it should not: each answer is a miss within the
+ * deadline, the blocks' neighbours stay untouched, and the store goes on with the next server. */
+#define _GNU_SOURCE
+#include "redis_records.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum mode {
+    NOTHING, /* nil, as a server does that does not have the record */
+    GARBAGE,
+    ENDLESS,
+    HUGE_,
+    CLOSED_IN_THE_MIDDLE,
+    SILENT_IN_THE_MIDDLE,
+    CLOSED,
+    SILENT,
+    NUMBER,
+    STATUS,
+    ARRAY,
+    NESTED,
+    PUSHED,
+    TWO,
+    REFUSAL,
+    SHORT,
+    EMPTY,
+    ZEROS,
+    ONE_MORE,
+    MODES
+};
+
+static const char *const mode_names[MODES] = {"nothing",
+                                              "garbage",
+                                              "endless",
+                                              "huge",
+                                              "closed in the middle",
+                                              "silent in the middle",
+                                              "closed",
+                                              "silent",
+                                              "number",
+                                              "status",
+                                              "array",
+                                              "nested",
+                                              "pushed",
+                                              "two",
+                                              "refusal",
+                                              "short",
+                                              "empty",
+                                              "zeros",
+                                              "one more"};
+
+enum { RECORD = 4096 + BLOCKS * BLOCK_BYTES };
+
+static struct {
+    int listener;
+    int port;
+    _Atomic int mode;
+    _Atomic int n_answers; /* of what is not INFO */
+    _Atomic size_t n_sent; /* bytes of the last answer with zeros */
+} fake;
+
+/* ----------------------------------------------------------------------------------- the server */
+
+/* 0: the other side has closed. */
+static int say_bytes(int fd, const void *bytes, size_t n_bytes)
+{
+    const char *at = bytes;
+    while (n_bytes > 0) {
+        const ssize_t n = send(fd, at, n_bytes, MSG_NOSIGNAL);
+        if (n <= 0)
+            return 0;
+        at += n;
+        n_bytes -= (size_t)n;
+    }
+    return 1;
+}
+
+static int say(int fd, const char *text)
+{
+    return say_bytes(fd, text, strlen(text));
+}
+
+static int say_zeros(int fd, size_t length, size_t n)
+{
+    static const char zeros[65536];
+    char head[40];
+    snprintf(head, sizeof head, "$%zu\r\n", length);
+    atomic_store(&fake.n_sent, 0);
+    int good = say(fd, head);
+    while (good && n > 0) {
+        const size_t part = n < sizeof zeros ? n : sizeof zeros;
+        good = say_bytes(fd, zeros, part);
+        atomic_fetch_add(&fake.n_sent, part);
+        n -= part;
+    }
+    return good;
+}
+
+/* The next command's name; its arguments are read and forgotten. 0: closed. */
+static int hear(FILE *in, char *out_name)
+{
+    char line[64];
+    int n = 0;
+    if (!fgets(line, sizeof line, in) || sscanf(line, "*%d", &n) != 1)
+        return 0;
+    for (int i = 0; i < n; i++) {
+        size_t bytes = 0;
+        char skipped[256];
+        if (!fgets(line, sizeof line, in) || sscanf(line, "$%zu", &bytes) != 1)
+            return 0;
+        for (size_t left = bytes + 2; left > 0;) {
+            const size_t part = left < sizeof skipped ? left : sizeof skipped;
+            if (fread(skipped, 1, part, in) != part)
+                return 0;
+            if (i == 0 && bytes < 16 && left == bytes + 2) {
+                memcpy(out_name, skipped, bytes);
+                out_name[bytes] = 0;
+            }
+            left -= part;
+        }
+    }
+    return 1;
+}
+
+static int wait_until_closed(int fd)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN | POLLRDHUP};
+    poll(&poll_fd, 1, 20000);
+    return 0;
+}
+
+/* 0: the connection ends. */
+static int answer(int fd, enum mode mode)
+{
+    switch (mode) {
+    case GARBAGE: return say(fd, "HTTP/1.1 400 Bad Request\r\n\r\n");
+    case ENDLESS: return say_zeros(fd, 1 << 30, 1 << 30);
+    case HUGE_: return say(fd, "$9223372036854775807\r\nabc");
+    case CLOSED_IN_THE_MIDDLE: return say_zeros(fd, RECORD, RECORD / 2) && 0;
+    case SILENT_IN_THE_MIDDLE: return say_zeros(fd, RECORD, RECORD / 2) && wait_until_closed(fd);
+    case CLOSED: return 0;
+    case SILENT: return wait_until_closed(fd);
+    case NUMBER: return say(fd, ":5\r\n");
+    case STATUS: return say(fd, "+OK\r\n");
+    case ARRAY: return say(fd, "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    case NESTED:
+        for (int i = 0; i < 2000; i++)
+            if (!say(fd, "*1\r\n"))
+                return 0;
+        return 1;
+    case PUSHED: return say(fd, ">2\r\n+invalidate\r\n:1\r\n");
+    case TWO: return say(fd, "$-1\r\n$5\r\nhello\r\n");
+    case REFUSAL: return say(fd, "-NOPERM this user has no permissions to run the command\r\n");
+    case SHORT: return say(fd, "$5\r\nhello\r\n");
+    case EMPTY: return say(fd, "$0\r\n\r\n");
+    case ZEROS: return say_zeros(fd, RECORD, RECORD) && say(fd, "\r\n");
+    case ONE_MORE: return say_zeros(fd, RECORD + 1, RECORD + 1) && say(fd, "\r\n");
+    case NOTHING:
+    case MODES: break;
+    }
+    return say(fd, "$-1\r\n");
+}
+
+static void *serve(void *context)
+{
+    (void)context;
+    int fd;
+    while ((fd = accept(fake.listener, NULL, NULL)) >= 0) {
+        FILE *in = fdopen(fd, "r");
+        char name[16];
+        int goes_on = 1;
+        while (goes_on && hear(in, name)) {
+            if (strcmp(name, "INFO") == 0) {
+                goes_on = say(fd, "$20\r\nredis_version:7.0.1\n\r\n");
+            } else if (strcmp(name, "UNLINK") == 0) {
+                goes_on = say(fd, ":1\r\n");
+            } else {
+                atomic_fetch_add(&fake.n_answers, 1);
+                goes_on = answer(fd, (enum mode)atomic_load(&fake.mode));
+            }
+        }
+        fclose(in);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------ the tests */
+
+static kvp_store *open_on_fake(void)
+{
+    char url[100];
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?connections=1&timeout=1s", fake.port);
+    kvp_store_config config = config_of(url);
+    return open_store(&config);
+}
+
+/* As get(), with a page of marks on both sides of the blocks. */
+static uint32_t guarded_get(kvp_store *store, const struct record *record)
+{
+    static uint8_t kv[BLOCKS][3][BLOCK_BYTES];
+    memset(kv, 0xEE, sizeof kv);
+    void *blocks[BLOCKS] = {kv[0][1], kv[1][1]};
+    assert_int_equal(kvp_store_get(store, &record->identity, blocks, 8), KVP_OK);
+    const uint32_t result = input_result(store);
+    for (int b = 0; b < BLOCKS; b++)
+        for (int i = 0; i < BLOCK_BYTES; i++)
+            assert_true(kv[b][0][i] == 0xEE && kv[b][2][i] == 0xEE);
+    return result;
+}
+
+/* Of an answer that is too long only so much is read as a record has; the rest is what the system
+ * holds between the two. */
+enum { SENT_MAX = 32 << 20 };
+
+static void come_back(kvp_store *store, const struct record *record)
+{
+    atomic_store(&fake.mode, NOTHING);
+    uint32_t result;
+    int tries = 0;
+    while ((result = guarded_get(store, record)) != KVP_STORE_ABSENT && tries++ < 1000) {
+        /* Not BAD, nor RACED: an answer to what was asked before. */
+        assert_true(result == KVP_STORE_FAILED || result == KVP_STORE_AWAY);
+        poll(NULL, 0, 10);
+    }
+    assert_int_equal(result, KVP_STORE_ABSENT);
+}
+
+static uint32_t expected_of(enum mode mode)
+{
+    if (mode == SHORT || mode == EMPTY || mode == ZEROS || mode == ONE_MORE)
+        return KVP_STORE_BAD;
+    /* The first of two answers is one. The second ends the connection. */
+    return mode == NOTHING || mode == TWO ? KVP_STORE_ABSENT : KVP_STORE_FAILED;
+}
+
+static void every_answer_is_a_miss(void **state)
+{
+    (void)state;
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (int mode = 0; mode < MODES; mode++) {
+        kvp_store *store = open_on_fake();
+        atomic_store(&fake.mode, mode);
+        const uint32_t result = guarded_get(store, &record);
+        if (result != expected_of((enum mode)mode))
+            fail_msg("%s: the get ended with %u", mode_names[mode], result);
+        assert_true(atomic_load(&fake.n_sent) < SENT_MAX);
+        come_back(store, &record);
+        kvp_store_close(store);
+    }
+}
+
+/* A miss costs one round trip: one command, one answer. */
+static void a_miss_is_one_command(void **state)
+{
+    (void)state;
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    atomic_store(&fake.mode, NOTHING);
+    kvp_store *store = open_on_fake();
+    const int before = atomic_load(&fake.n_answers);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+    assert_int_equal(atomic_load(&fake.n_answers), before + 1);
+    kvp_store_close(store);
+}
+
+static void other_answers_to_other_commands(void **state)
+{
+    (void)state;
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (int mode = GARBAGE; mode < MODES; mode++) {
+        kvp_store *store = open_on_fake();
+        atomic_store(&fake.mode, mode);
+        uint64_t bits = ~UINT64_C(0);
+        assert_int_equal(kvp_store_have(store, &record.key, 1, &bits, 1), KVP_OK);
+        const uint32_t have_result = input_result(store);
+        /* A number is the right kind of answer. */
+        assert_int_equal(have_result, mode == NUMBER ? KVP_STORE_OK : KVP_STORE_FAILED);
+        assert_true(bits == (mode == NUMBER));
+        come_back(store, &record);
+        atomic_store(&fake.mode, mode);
+        const uint32_t put_result = put(store, &record);
+        if (put_result != (mode == STATUS ? KVP_STORE_OK
+                           : mode == TWO  ? KVP_STORE_KNOWN
+                                          : KVP_STORE_FAILED))
+            fail_msg("%s: the put ended with %u", mode_names[mode], put_result);
+        come_back(store, &record);
+        kvp_store_close(store);
+    }
+}
+
+/* A store that nobody answers is opened all the same: the server may come later. */
+static void nobody_there(void **state)
+{
+    (void)state;
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    kvp_store_config config = config_of("redis://127.0.0.1:1?timeout=1s");
+    kvp_store *store = open_store(&config);
+    char text[300];
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_non_null(strstr(text, "away: Connection refused"));
+    assert_int_not_equal(get(store, &record), KVP_STORE_ABSENT);
+    kvp_store_close(store);
+}
+
+/* What the URL may be, and what is said of one that tells everybody everything. */
+static void urls(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "redis:",           "redis:/host",
+        "redis://",         "redis://:1",
+        "redis://h:0",      "redis://h:65536",
+        "redis://h:1x",     "redis://h:1/x",
+        "redis://user@h",   "redis://u:%4@h",
+        "redis://u:%00@h",  "redis://u:@h",
+        "redis://[::1",     "redis://[::1]x",
+        "redis://h?tags=0", "redis://h?tags=16385",
+        "redis://h?tags=x", "redis://h?connections=65",
+        "redis://h?ttl=1m", "redis://h?timeout=0s",
+    };
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        kvp_store_config config = config_of(wrong[i]);
+        kvp_store *store = NULL;
+        char why[300];
+        if (kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why) != KVP_E_ARG)
+            fail_msg("%s was accepted", wrong[i]);
+        assert_true(strlen(why) > 0);
+    }
+    /* Another address of this machine: nobody is there, but whoever might be is not this host. */
+    kvp_store_config config = config_of("redis://0.0.0.0:1?timeout=1s");
+    char text[300];
+    kvp_store *store = open_store(&config);
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_non_null(strstr(text, "no TLS and no secret"));
+    kvp_store_close(store);
+    config.secret = "0123456789abcdef";
+    config.secret_bytes = 16;
+    store = open_store(&config);
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_null(strstr(text, "no secret"));
+    kvp_store_close(store);
+}
+
+int main(void)
+{
+    fake.listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof address;
+    if (bind(fake.listener, (struct sockaddr *)&address, n) != 0 ||
+        listen(fake.listener, 16) != 0 ||
+        getsockname(fake.listener, (struct sockaddr *)&address, &n) != 0) {
+        perror("the loopback interface");
+        return 1;
+    }
+    fake.port = ntohs(address.sin_port);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, serve, NULL) != 0)
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_answer_is_a_miss),
+        cmocka_unit_test(a_miss_is_one_command),
+        cmocka_unit_test(other_answers_to_other_commands),
+        cmocka_unit_test(nobody_there),
+        cmocka_unit_test(urls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

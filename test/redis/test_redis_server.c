@@ -1,0 +1,386 @@
+/* A store on a real server: what was put comes back, and nothing else does; a server that goes
+ * away, is full, or does not let us in costs misses. Skipped where there is no redis-server. */
+#define _GNU_SOURCE
+#include "redis_records.h"
+
+#include "real_server.h"
+#include "store/redis/ages.h"
+
+enum { RECORDS = 6 };
+
+static struct real_server server;
+static struct record records[RECORDS];
+
+static void make_chain(void)
+{
+    for (unsigned i = 0; i < RECORDS; i++)
+        make_record(&records[i], 1, i, i > 0 ? &records[i - 1] : NULL);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    make_chain();
+    ask(&server, "FLUSHALL");
+    return 0;
+}
+
+static void name_of(const struct record *record, uint32_t tags, char out_name[KVPI_AGES_NAME])
+{
+    struct kvpi_ages ages = {.tags = tags};
+    const kvp_digest fingerprint = input_digest(1);
+    assert_int_equal(kvpi_ages_open(&ages, &fingerprint), KVP_OK);
+    kvpi_ages_name(&ages, &record->key, out_name);
+    kvpi_ages_close(&ages);
+}
+
+static void what_was_put_comes_back(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 0; threads < 2; threads++) {
+        ask(&server, "FLUSHALL");
+        kvp_store_config config = config_of(server.url);
+        config.threads = threads;
+        kvp_store *store = open_store(&config);
+        assert_int_equal(get(store, &records[0]), KVP_STORE_ABSENT);
+        assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+        assert_int_equal(put(store, &records[0]), KVP_STORE_KNOWN);
+        assert_int_equal(put(store, &records[1]), KVP_STORE_OK);
+        assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+        assert_int_equal(get(store, &records[1]), KVP_STORE_OK);
+        assert_true(have(store, records, RECORDS) == 3);
+        assert_int_equal(kvp_store_sync(store, 1), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
+        assert_int_equal(kvp_store_drop(store, &records[1].key, 1, 1), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
+        assert_int_equal(get(store, &records[1]), KVP_STORE_ABSENT);
+        const kvp_store_stats stats = stats_of(store);
+        assert_int_equal(stats.stored, 2);
+        assert_int_equal(stats.known, 1);
+        assert_int_equal(stats.hits, 2);
+        assert_int_equal(stats.absent, 2);
+        assert_int_equal(stats.failed, 0);
+        kvp_store_close(store);
+    }
+}
+
+static void two_stores_share_and_models_do_not(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(server.url);
+    kvp_store *one = open_store(&config);
+    kvp_store *two = open_store(&config);
+    assert_int_equal(put(one, &records[0]), KVP_STORE_OK);
+    assert_int_equal(get(two, &records[0]), KVP_STORE_OK);
+    assert_int_equal(put(two, &records[0]), KVP_STORE_KNOWN);
+    kvp_store_close(one);
+    kvp_store_close(two);
+
+    /* The same key from another model: the name on the server has the model's number in it. */
+    config.fingerprint = input_digest(2);
+    kvp_store *other = open_store(&config);
+    struct record record = records[0];
+    record.identity.fingerprint = input_digest(2);
+    assert_int_equal(get(other, &record), KVP_STORE_ABSENT);
+    kvp_store_close(other);
+}
+
+/* Over many connections at once, more than there are: each ends once, and with its own bytes. */
+static void many_at_once(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(server.url);
+    kvp_store *store = open_store(&config);
+    struct record many[32];
+    for (unsigned i = 0; i < 32; i++) {
+        make_record(&many[i], i, 0, NULL);
+        many[i].identity.digest.bytes[0] = (uint8_t)i;
+        many[i].key = input_key(&many[i].identity);
+        assert_int_equal(kvp_store_put(store, &many[i].identity, many[i].blocks, i), KVP_OK);
+    }
+    kvp_store_done done[32];
+    uint32_t n = 0;
+    for (uint32_t total = 0; total < 32; total += n) {
+        assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        assert_int_equal(kvp_store_poll(store, done, 32, &n), KVP_OK);
+        for (uint32_t i = 0; i < n; i++)
+            assert_int_equal(done[i].result, KVP_STORE_OK);
+    }
+    assert_true(have(store, many, 32) == UINT32_MAX);
+    static uint8_t kv[32][BLOCKS][BLOCK_BYTES];
+    for (unsigned i = 0; i < 32; i++) {
+        void *blocks[BLOCKS] = {kv[i][0], kv[i][1]};
+        assert_int_equal(kvp_store_get(store, &many[i].identity, blocks, i), KVP_OK);
+    }
+    for (uint32_t total = 0; total < 32; total += n) {
+        assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        assert_int_equal(kvp_store_poll(store, done, 32, &n), KVP_OK);
+        for (uint32_t i = 0; i < n; i++) {
+            assert_int_equal(done[i].result, KVP_STORE_OK);
+            assert_memory_equal(kv[done[i].tag], many[done[i].tag].kv, sizeof kv[0]);
+        }
+    }
+    kvp_store_close(store);
+}
+
+/* What somebody writes to a record is found, said by its reason, and dropped. */
+static void what_is_damaged_is_dropped(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(server.url);
+    kvp_store *store = open_store(&config);
+    static const struct {
+        int at; /* byte that is written; -1: the record is cut there */
+        uint32_t reason;
+    } cases[] = {{0, KVP_BAD_DAMAGED},
+                 {8, KVP_BAD_VERSION},
+                 {100, KVP_BAD_DAMAGED},
+                 {4096 + 17, KVP_BAD_PAYLOAD},
+                 {4096 + BLOCK_BYTES + 17, KVP_BAD_PAYLOAD},
+                 {-1, KVP_BAD_LENGTH}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[KVPI_AGES_NAME];
+        name_of(&records[0], 512, name);
+        assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+        if (cases[i].at < 0)
+            ask(&server, "APPEND %s %s", name, "more");
+        else
+            ask(&server, "SETRANGE %s %d %b", name, cases[i].at, "\xFF", (size_t)1);
+        const uint64_t before = stats_of(store).bad[cases[i].reason];
+        /* A record of another length has a right header. */
+        assert_int_equal(get(store, &records[0]), KVP_STORE_BAD);
+        if (cases[i].at >= 0)
+            assert_int_equal(stats_of(store).bad[cases[i].reason], before + 1);
+        assert_int_equal(get(store, &records[0]), KVP_STORE_ABSENT);
+    }
+    kvp_store_close(store);
+}
+
+/* Another identity's record under this key, as a collision or an attacker would have it. */
+static void a_foreign_record_is_not_read(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(server.url);
+    kvp_store *store = open_store(&config);
+    char name[KVPI_AGES_NAME];
+    char other[KVPI_AGES_NAME];
+    name_of(&records[0], 512, name);
+    name_of(&records[1], 512, other);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(ask(&server, "RENAME %s %s", name, other), 1);
+    assert_int_equal(get(store, &records[1]), KVP_STORE_BAD);
+    assert_int_equal(stats_of(store).bad[KVP_BAD_IDENTITY], 1);
+    kvp_store_close(store);
+}
+
+static void a_secret_refuses_what_others_wrote(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(server.url);
+    kvp_store *other = open_store(&config);
+    config.secret = "0123456789abcdef";
+    config.secret_bytes = 16;
+    kvp_store *store = open_store(&config);
+    assert_int_equal(put(other, &records[0]), KVP_STORE_OK);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_BAD);
+    assert_int_equal(stats_of(store).bad[KVP_BAD_CODE], 1);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+    kvp_store_close(other);
+    kvp_store_close(store);
+}
+
+/* Children expire before their parents, from the start on and after hits in any order. */
+static void no_child_outlives_its_parent(void **state)
+{
+    (void)state;
+    kvp_store_config config = config_of(server.url);
+    kvp_store *store = open_store(&config);
+    char names[RECORDS][KVPI_AGES_NAME];
+    for (int i = 0; i < RECORDS; i++) {
+        name_of(&records[i], 512, names[i]);
+        assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
+    }
+    /* Long ago: another process, which has the chain from nobody, hits the last record. */
+    for (int i = 0; i < RECORDS; i++)
+        ask(&server, "PEXPIRE %s %d", names[i], 1000000 - i * 1000);
+    kvp_store_close(store);
+    store = open_store(&config);
+    for (int i = 0; i < RECORDS; i++)
+        assert_int_equal(get(store, &records[i]), KVP_STORE_OK);
+    assert_int_equal(kvp_store_drop(store, &records[RECORDS - 1].key, 0, 1), KVP_E_ARG);
+    long long before = 7 * 86400 * 1000LL + 1;
+    for (int i = 0; i < RECORDS; i++) {
+        const long long ttl = ask(&server, "PTTL %s", names[i]);
+        assert_true(ttl > 6 * 86400 * 1000LL);
+        assert_true(ttl < before);
+        before = ttl;
+    }
+    kvp_store_close(store);
+}
+
+static void a_server_that_goes_and_comes(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    start_server(&own, NULL);
+    char url[140];
+    snprintf(url, sizeof url, "%s?timeout=1s", own.url);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = open_store(&config);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    stop_server(&own);
+    for (int i = 0; i < 20; i++) {
+        const uint32_t result = get(store, &records[0]);
+        assert_true(result == KVP_STORE_FAILED || result == KVP_STORE_AWAY);
+    }
+    uint64_t bits = 7;
+    assert_int_equal(kvp_store_have(store, &records[0].key, 1, &bits, 1), KVP_OK);
+    assert_int_not_equal(input_result(store), KVP_STORE_OK);
+    assert_true(bits == 0);
+    start_server(&own, NULL);
+    uint32_t result;
+    int tries = 0;
+    while ((result = put(store, &records[0])) != KVP_STORE_OK && tries++ < 500)
+        poll(NULL, 0, 10);
+    assert_int_equal(result, KVP_STORE_OK);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+    kvp_store_close(store);
+    stop_server(&own);
+}
+
+/* The server stops with everything open: it is there, and says nothing. */
+static void a_server_that_stops_answering(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    start_server(&own, NULL);
+    char url[140];
+    snprintf(url, sizeof url, "%s?timeout=1s", own.url);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = open_store(&config);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    kill(own.pid, SIGSTOP);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_FAILED);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_AWAY);
+    kill(own.pid, SIGCONT);
+    uint32_t result;
+    int tries = 0;
+    while ((result = get(store, &records[0])) != KVP_STORE_OK && tries++ < 500)
+        poll(NULL, 0, 10);
+    assert_int_equal(result, KVP_STORE_OK);
+    kvp_store_close(store);
+    stop_server(&own);
+}
+
+static void a_full_server_refuses(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    static const char *const options[] = {"--maxmemory", "3mb", "--maxmemory-policy", "noeviction",
+                                          NULL};
+    start_server(&own, options);
+    kvp_store_config config = config_of(own.url);
+    kvp_store *store = open_store(&config);
+    char text[300];
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_non_null(strstr(text, "maxmemory-policy is noeviction"));
+    uint32_t result = KVP_STORE_OK;
+    unsigned n = 0;
+    for (; n < 400 && result == KVP_STORE_OK; n++) {
+        struct record record;
+        make_record(&record, 100 + n, 0, NULL);
+        record.identity.digest.bytes[0] = (uint8_t)(n >> 4);
+        record.identity.digest.bytes[1] = (uint8_t)n;
+        record.key = input_key(&record.identity);
+        result = put(store, &record);
+    }
+    assert_int_equal(result, KVP_STORE_NO_ROOM);
+    assert_true(n > 10);
+    assert_true(stats_of(store).size == 3 << 20);
+    kvp_store_close(store);
+    stop_server(&own);
+}
+
+static void a_wrong_password_is_said(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    static const char *const options[] = {"--user",  "default",   "off",      "--user", "kv",
+                                          "on",      ">right@:/", "~kvp1:*",  "+get",   "+set",
+                                          "+exists", "+unlink",   "+pexpire", "+info",  NULL};
+    start_server(&own, options);
+    char url[200];
+    char why[300];
+    snprintf(url, sizeof url, "redis://kv:wrong@127.0.0.1:%d", own.port);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = NULL;
+    assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
+                     KVP_E_IO);
+    assert_non_null(strstr(why, "WRONGPASS"));
+    assert_null(strstr(why, "wrong@"));
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", own.port);
+    assert_int_equal(kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why),
+                     KVP_E_IO);
+    assert_non_null(strstr(why, "NOAUTH"));
+    /* The rights that docs/REDIS.md names are enough. */
+    snprintf(url, sizeof url, "redis://kv:right%%40%%3A%%2f@127.0.0.1:%d", own.port);
+    store = open_store(&config);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+    assert_true(have(store, records, 2) == 1);
+    assert_int_equal(kvp_store_drop(store, &records[0].key, 1, 1), KVP_OK);
+    assert_int_equal(input_result(store), KVP_STORE_OK);
+    assert_int_equal(stats_of(store).failed, 0);
+    kvp_store_close(store);
+    stop_server(&own);
+}
+
+/* Through the library that kvp_store_open loads, and in another database. */
+static void by_its_url(void **state)
+{
+    (void)state;
+    char url[140];
+    snprintf(url, sizeof url, "%s/3?tags=16&connections=2", server.url);
+    kvp_store_config config = config_of(url);
+    char why[300];
+    kvp_store *store = NULL;
+    if (kvp_store_open(&config, &store, why, sizeof why) != KVP_OK)
+        fail_msg("%s", why);
+    assert_string_equal(why, "");
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(kvp_store_describe(store, why, sizeof why), KVP_OK);
+    assert_non_null(strstr(why, ", 2 connections"));
+    kvp_store_close(store);
+    assert_int_equal(ask(&server, "DBSIZE"), 0);
+    config.url = "nothing:";
+    assert_int_equal(kvp_store_open(&config, &store, why, sizeof why), KVP_E_ARG);
+    assert_non_null(strstr(why, "redis:"));
+}
+
+int main(void)
+{
+    if (!redis_program()) {
+        puts("skipped: there is no redis-server (Debian: redis-tools)");
+        return 77;
+    }
+    start_server(&server, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(what_was_put_comes_back, set_up),
+        cmocka_unit_test_setup(two_stores_share_and_models_do_not, set_up),
+        cmocka_unit_test_setup(many_at_once, set_up),
+        cmocka_unit_test_setup(what_is_damaged_is_dropped, set_up),
+        cmocka_unit_test_setup(a_foreign_record_is_not_read, set_up),
+        cmocka_unit_test_setup(a_secret_refuses_what_others_wrote, set_up),
+        cmocka_unit_test_setup(no_child_outlives_its_parent, set_up),
+        cmocka_unit_test_setup(a_server_that_goes_and_comes, set_up),
+        cmocka_unit_test_setup(a_server_that_stops_answering, set_up),
+        cmocka_unit_test_setup(a_full_server_refuses, set_up),
+        cmocka_unit_test_setup(a_wrong_password_is_said, set_up),
+        cmocka_unit_test_setup(by_its_url, set_up),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    stop_server(&server);
+    return failed;
+}

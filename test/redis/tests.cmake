@@ -1,0 +1,23 @@
+# Stores on Redis and Valkey: against a server of ours that does everything wrong, and against a real
+# one, which the test starts on a free port. Without libvalkey one test says so.
+
+if(NOT TARGET kvpager_redis)
+  kvp_add_test(NAME redis_without_libvalkey
+               COMMAND "${CMAKE_COMMAND}" -E echo "skipped: built without libvalkey: no redis:")
+  return()
+endif()
+file(GLOB redis_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/redis/test_*.c")
+foreach(source ${redis_tests})
+  get_filename_component(target "${source}" NAME_WE)
+  string(REGEX REPLACE "^test_" "" name "${target}")
+  kvp_add_test_program(${target} "${source}")
+  target_link_libraries(${target} PRIVATE kvpager_redis_static)
+  add_dependencies(${target} kvpager_redis)
+  kvp_add_test(NAME ${name} COMMAND ${target} LABELS store SKIP 77)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+               "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:kvpager_redis>")
+endforeach()
+foreach(name redis_server redis_fake)
+  set_tests_properties(${name} PROPERTIES LABELS "store;threads")
+  add_dependencies(tests_with_threads test_${name})
+endforeach()
