@@ -292,6 +292,7 @@ static void compute_badly(engine *e)
     some_work(e);
     e->w.keep_out = 0;
     world_run(&e->w);
+    liar.answers_all = 1;
     for (int i = 0; i < 1000 && status == KVP_E_AGAIN; i++) {
         status = kvp_spill_drop(e->w.spill, e->w.spaces[r->line.space], &prompt, from, e->w.now);
         if (status == KVP_E_AGAIN) {
@@ -299,6 +300,7 @@ static void compute_badly(engine *e)
             spill_work(e);
         }
     }
+    liar.answers_all = 0;
     if (status != KVP_OK && status != KVP_E_TOO_LONG)
         bad(e, "kvp_spill_drop");
     if (status == KVP_E_TOO_LONG)
@@ -312,6 +314,7 @@ static void compute_badly(engine *e)
 
 static void stop(engine *e)
 {
+    liar.answers_all = 1;
     kvp_status status = KVP_E_AGAIN;
     kvp_stats stats = {0};
     for (int i = 0; i < 10000 && status == KVP_E_AGAIN && !e->w.verdict.is_bad; i++) {
@@ -332,6 +335,7 @@ static void stop(engine *e)
 static void flush_all(engine *e)
 {
     const uint64_t deadline_ns = e->w.now + below(e, 1000000000);
+    liar.answers_all = 1;
     kvp_status status = KVP_E_AGAIN;
     for (int i = 0; i < 3000 && status == KVP_E_AGAIN && !e->w.verdict.is_bad; i++) {
         status = kvp_spill_flush(e->w.spill, e->w.now, deadline_ns);
@@ -350,6 +354,7 @@ static void reset(engine *e)
     stop(e);
     for (uint32_t i = 0; i < REQUESTS; i++)
         e->requests[i].state = e->requests[i].state == OPEN ? IDLE : e->requests[i].state;
+    liar.answers_all = 0;
     if (kvp_cache_reset(e->w.cache) != KVP_OK)
         bad(e, "kvp_cache_reset");
     e->w.n_copies = e->w.n_steps = 0;
@@ -397,6 +402,7 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
     e->random = seed;
     e->sum = 1;
     liar.random = seed + 7;
+    liar.answers_all = 0;
     draw_options(e, &options);
     draw_documents(e);
     world_open(&e->w, &options);
