@@ -157,7 +157,8 @@ typedef struct kvp_store_done {
 } kvp_store_done;
 
 /* Write a record. Same record: the second put is KVP_STORE_KNOWN. A record goes under its parent: a
- * put of a record whose parent is not there is refused, unless identity->parent is all zero.
+ * put of a record whose parent is not there is refused, unless identity->parent is all zero. A
+ * parent that another writer of the same directory has stored is there, too.
  *
  * Takes:   identity     fingerprint, block_tokens and n_blocks as the store's
  *          blocks       [n_blocks] addresses of block_bytes[identity->group] bytes each
@@ -187,7 +188,8 @@ KVP_API kvp_status kvp_store_get(kvp_store *store, const kvp_identity *identity,
 KVP_API kvp_status kvp_store_have(kvp_store *store, const kvp_digest *keys, uint32_t n_keys,
                                   uint64_t *bits, uint64_t tag);
 
-/* Drop records, and those that need them. Keys without a record are ignored.
+/* Drop records, and those that need them. Keys without a record are ignored. Records of other
+ * writers of a directory stay; those of this store that need them go.
  *
  * Takes:   keys         [n_keys] of kvp_record_key; n_keys 1..KVP_STORE_KEYS_MAX
  * Returns: KVP_OK: accepted, will end; KVP_E_ARG; KVP_E_AGAIN: max_ops have not ended
@@ -361,7 +363,8 @@ typedef struct kvp_store_record {
     uint32_t found;
     uint32_t slot;
     uint32_t generation;
-    uint32_t parent;     /* slot of the record before; UINT32_MAX: it is the first */
+    uint32_t parent;     /* slot of the record before; UINT32_MAX: it is the first, or the record
+                            before is in another directory */
     uint64_t space;      /* kvp_namespace_number */
     uint64_t written;    /* seconds since 1970; to the minute if only the log was looked at */
     uint32_t has_header; /* 1: what follows is set */

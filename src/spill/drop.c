@@ -9,9 +9,10 @@
 int kvpi_drop_work(kvp_spill *spill)
 {
     struct kvpi_spill_drop *drop = &spill->drop;
+    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_DROP, 0);
     if (drop->n_keys > 0 && !drop->is_out &&
-        kvp_store_drop(spill->config.store, drop->keys, drop->n_keys,
-                       KVPI_OP_TAG(KVPI_OP_DROP, 0)) == KVP_OK) {
+        kvp_store_drop(spill->config.store, drop->keys, drop->n_keys, tag) == KVP_OK) {
+        drop->tag = tag;
         drop->is_out = 1;
         spill->n_ops++;
     }

@@ -153,8 +153,9 @@ static void offer_next(kvp_spill *spill)
 
 static void submit_sync(kvp_spill *spill)
 {
-    if (spill->n_puts == 0 &&
-        kvp_store_sync(spill->config.store, KVPI_OP_TAG(KVPI_OP_SYNC, 0)) == KVP_OK) {
+    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_SYNC, 0);
+    if (spill->n_puts == 0 && kvp_store_sync(spill->config.store, tag) == KVP_OK) {
+        spill->flush.tag = tag;
         spill->flush.state = KVPI_FLUSH_SYNC;
         spill->n_ops++;
     }

@@ -30,10 +30,11 @@ void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result)
 /* Nothing behind it is begun before it: 0. */
 static int look_up(kvp_spill *spill, struct kvpi_spill_ask *ask)
 {
-    const uint32_t number = (uint32_t)(ask - spill->asks);
-    const kvp_status status = kvp_store_have(spill->config.store, ask->lookups, ask->n_lookups,
-                                             ask->bits, KVPI_OP_TAG(KVPI_OP_HAVE, number));
+    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_HAVE, (uint32_t)(ask - spill->asks));
+    const kvp_status status =
+        kvp_store_have(spill->config.store, ask->lookups, ask->n_lookups, ask->bits, tag);
     if (status == KVP_OK) {
+        ask->tag = tag;
         ask->state = KVPI_ASK_LOOKED;
         spill->n_ops++;
     }

@@ -201,6 +201,7 @@ static void free_get(kvp_spill *spill, struct kvpi_spill_get *get)
     if (get->scratch != KVPI_SPILL_NONE) {
         spill->scratch_used[get->scratch] = 0;
     }
+    get->tag = 0;
     get->ask = KVPI_SPILL_NONE;
 }
 
@@ -236,8 +237,8 @@ static kvp_status submit_get(kvp_spill *spill, struct kvpi_spill_ask *ask,
         }
     }
     fill_addresses(spill, ask, get);
-    return kvp_store_get(spill->config.store, &get->identity, get->addresses,
-                         KVPI_OP_TAG(KVPI_OP_GET, (uint32_t)(get - spill->gets)));
+    get->tag = kvpi_spill_tag(spill, KVPI_OP_GET, (uint32_t)(get - spill->gets));
+    return kvp_store_get(spill->config.store, &get->identity, get->addresses, get->tag);
 }
 
 /* The record at the ask's cursor. KVP_E_AGAIN: not now. */

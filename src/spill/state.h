@@ -54,10 +54,12 @@ enum {
 
 enum { KVPI_PUT_FREE, KVPI_PUT_COPYING, KVPI_PUT_WRITING, KVPI_PUT_TAKING_BACK };
 
-/* Tags of operations: what, and the number of the ask, get or put. */
+/* Tags of operations: a number that hardly ever repeats, what, and the number of the ask, get or
+ * put. Each place knows the tag of its operation that is out, 0: none. So an answer that comes
+ * twice ends nothing that has its place by then. */
 enum { KVPI_OP_HAVE = 1, KVPI_OP_GET, KVPI_OP_PUT, KVPI_OP_TAKE_BACK, KVPI_OP_DROP, KVPI_OP_SYNC };
 
-#define KVPI_OP_TAG(what, number) ((uint64_t)(what) << 32 | (number))
+#define KVPI_OP_WHAT(tag) ((uint32_t)((tag) >> 32 & 0xFF))
 
 /* A namespace as the store knows it. */
 struct kvpi_spill_space {
@@ -78,6 +80,7 @@ struct kvpi_spill_load {
 #define KVPI_SPILL_LOADS (2 * KVP_GROUPS_MAX)
 
 struct kvpi_spill_ask {
+    uint64_t tag; /* of the question that is out */
     uint32_t state;
     uint32_t waits;      /* 1: its request was not answered */
     uint32_t has_answer; /* 1: the answer is to be given */
@@ -121,6 +124,7 @@ struct kvpi_spill_ask {
 };
 
 struct kvpi_spill_get {
+    uint64_t tag;
     uint32_t ask; /* KVPI_SPILL_NONE: the place is unused */
     uint32_t group;
     uint32_t record;
@@ -131,6 +135,7 @@ struct kvpi_spill_get {
 };
 
 struct kvpi_spill_put {
+    uint64_t tag; /* of the put, or of the drop that takes it back */
     uint32_t state;
     uint32_t is_out;       /* TAKING_BACK */
     uint32_t is_doomed;    /* WRITING: the record is dropped when it is there */
@@ -168,6 +173,7 @@ struct kvpi_spill_meter {
 
 /* Records to be dropped for kvp_spill_drop. */
 struct kvpi_spill_drop {
+    uint64_t tag;
     kvp_digest *keys; /* [KVP_STORE_KEYS_MAX] */
     uint32_t n_keys;  /* 0: none */
     uint32_t is_out;
@@ -185,6 +191,7 @@ enum {
 };
 
 struct kvpi_spill_flush {
+    uint64_t tag; /* of the sync */
     uint32_t state;
     uint32_t n_blocks; /* that are left, the next one last; MIRROR: all of them */
     uint32_t next;     /* MIRROR */
@@ -222,6 +229,7 @@ struct kvp_spill {
     int is_stopping;
     int is_broken;  /* the cache was reset, or the store was polled, by others */
     uint32_t n_ops; /* submitted, not ended */
+    uint64_t n_tags;
     uint64_t serial;
     uint64_t order;
     uint64_t now_ns; /* of the newest call */
@@ -267,6 +275,12 @@ struct kvp_spill {
 static inline uint32_t kvpi_spill_min(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+/* The tag of the next operation. */
+static inline uint64_t kvpi_spill_tag(kvp_spill *spill, uint32_t what, uint32_t number)
+{
+    return (spill->n_tags++ & 0x7FFFFF) << 40 | (uint64_t)what << 32 | number;
 }
 
 /* records.c: is a record thought to be stored? */

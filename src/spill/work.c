@@ -8,11 +8,33 @@ enum { POLL = 64, LOOKS = 4 };
 
 /* ---------------------------------------------------------------------------------------- ended */
 
+/* The place that waits for the answer, by its tag; NULL: none does. */
+static uint64_t *find_tag(kvp_spill *spill, uint32_t what, uint32_t number)
+{
+    switch (what) {
+    case KVPI_OP_HAVE: return number < spill->config.max_asks ? &spill->asks[number].tag : NULL;
+    case KVPI_OP_GET: return number < spill->config.max_gets ? &spill->gets[number].tag : NULL;
+    case KVPI_OP_PUT:
+    case KVPI_OP_TAKE_BACK:
+        return number < spill->config.max_puts ? &spill->puts[number].tag : NULL;
+    case KVPI_OP_DROP: return &spill->drop.tag;
+    case KVPI_OP_SYNC: return &spill->flush.tag;
+    default: return NULL;
+    }
+}
+
 static void end_operation(kvp_spill *spill, const kvp_store_done *done)
 {
     const uint32_t number = (uint32_t)done->tag;
+    const uint32_t what = KVPI_OP_WHAT(done->tag);
+    uint64_t *tag = find_tag(spill, what, number);
+    if (tag == NULL || *tag != done->tag) {
+        spill->is_broken = 1;
+        return;
+    }
+    *tag = 0;
     spill->n_ops--;
-    switch (done->tag >> 32) {
+    switch (what) {
     case KVPI_OP_HAVE: kvpi_look_ended(spill, number, done->result); break;
     case KVPI_OP_GET: kvpi_reads_got(spill, number, done->result); break;
     case KVPI_OP_PUT: kvpi_writes_ended(spill, number, done->result); break;

@@ -72,9 +72,11 @@ static int submit_lent(kvp_spill *spill, struct kvpi_spill_put *put)
     for (uint32_t i = 0; i < spill->record_blocks; i++) {
         put->addresses[i] = kvpi_records_address(spill, put->identity.group, put->blocks[i]);
     }
-    const kvp_status status = kvp_store_put(spill->config.store, &put->identity, put->addresses,
-                                            KVPI_OP_TAG(KVPI_OP_PUT, number));
+    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_PUT, number);
+    const kvp_status status =
+        kvp_store_put(spill->config.store, &put->identity, put->addresses, tag);
     if (status == KVP_OK) {
+        put->tag = tag;
         put->state = KVPI_PUT_WRITING;
         spill->n_ops++;
         return 1;
@@ -109,8 +111,9 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
 static int take_back(kvp_spill *spill, struct kvpi_spill_put *put)
 {
     const uint32_t number = (uint32_t)(put - spill->puts);
-    const kvp_status status =
-        kvp_store_drop(spill->config.store, &put->key, 1, KVPI_OP_TAG(KVPI_OP_TAKE_BACK, number));
+    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_TAKE_BACK, number);
+    const kvp_status status = kvp_store_drop(spill->config.store, &put->key, 1, tag);
+    put->tag = status == KVP_OK ? tag : 0;
     put->is_out = status == KVP_OK;
     spill->n_ops += status == KVP_OK;
     return status == KVP_OK;

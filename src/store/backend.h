@@ -9,7 +9,8 @@
  *   begin     start to write or read op->spans: header first, then the blocks. After a bad read it
  *             is called once more for the same operation
  *   reap      give operations whose reading or writing has ended, op->io_failed set. A back end
- *             that asks a server learns only now how one ends: op->outcome has it
+ *             that asks a server learns only now how one ends: op->outcome has it. One that is
+ *             given twice has ended by the first time
  *   end       the operation's result is known. PUT: the record is there from now on (KVP_STORE_OK)
  *             or never was. GET: it was used, or was bad and goes (KVP_STORE_BAD). Gives the result
  *             that the caller is told: a back end that others write to may know that a bad record
@@ -46,6 +47,7 @@ struct kvpi_store_op {
     enum kvpi_record_fault fault; /* of the first read */
     int io_failed;
     uint32_t outcome; /* KVP_STORE_OK, or how it ended on the far side */
+    uint32_t begun;   /* 1: the back end has it */
     /* The back end's. */
     uint32_t entry;
     uint64_t deadline_ns;

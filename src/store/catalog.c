@@ -54,7 +54,7 @@ int kvpi_catalog_too_old(const struct kvpi_catalog *catalog, uint32_t written)
 static void sweep(struct kvpi_catalog *catalog)
 {
     if (catalog->n_marked > 0)
-        catalog->dropped += kvpi_index_sweep(&catalog->index);
+        catalog->dropped += kvpi_index_sweep(&catalog->index, catalog->leave, catalog->context);
     catalog->n_marked = 0;
 }
 
@@ -169,9 +169,11 @@ static uint32_t find_young(struct kvpi_catalog *catalog, const kvp_digest *key)
 static uint32_t find_parent(struct kvpi_catalog *catalog, const kvp_identity *identity)
 {
     const uint32_t parent = find_young(catalog, &identity->parent);
-    if (parent != KVPI_INDEX_NONE && kvpi_index_space(&catalog->index, parent) != identity->space)
-        return KVPI_INDEX_NONE;
-    return parent;
+    if (parent != KVPI_INDEX_NONE && kvpi_index_space(&catalog->index, parent) == identity->space)
+        return parent;
+    if (catalog->outside && catalog->outside(catalog->context, identity))
+        return kvpi_index_outside(identity->parent.bytes);
+    return KVPI_INDEX_NONE;
 }
 
 static uint32_t prepare_put(struct kvpi_catalog *catalog, struct kvpi_store_op *op)
@@ -190,13 +192,14 @@ static uint32_t prepare_put(struct kvpi_catalog *catalog, struct kvpi_store_op *
         record.parent = find_parent(catalog, op->identity);
         if (record.parent == KVPI_INDEX_NONE)
             return KVP_STORE_NO_PARENT;
-        kvpi_index_pin(index, record.parent); /* it may be the coldest itself */
     }
+    const int pinned = record.parent != KVPI_INDEX_NONE && !kvpi_index_is_outside(record.parent);
+    if (pinned)
+        kvpi_index_pin(index, record.parent); /* it may be the coldest itself */
     const int room = make_room(catalog, record.space);
     /* Making room sweeps: the parent may need a record that is gone. */
-    const int orphan =
-        record.parent != KVPI_INDEX_NONE && index->entries[record.parent].state == KVPI_ENTRY_GONE;
-    if (record.parent != KVPI_INDEX_NONE)
+    const int orphan = pinned && index->entries[record.parent].state == KVPI_ENTRY_GONE;
+    if (pinned)
         kvpi_index_unpin(index, record.parent);
     if (!room || orphan)
         return orphan ? KVP_STORE_NO_PARENT : KVP_STORE_NO_ROOM;
@@ -241,9 +244,8 @@ static int waits(const struct kvpi_catalog *catalog, const struct kvpi_store_op 
 {
     if (op->kind != KVP_STORE_PUT)
         return 0;
-    const struct kvpi_entry *entries = catalog->index.entries;
-    const uint32_t parent = entries[op->entry].parent;
-    return parent != KVPI_INDEX_NONE && entries[parent].state == KVPI_ENTRY_WRITING;
+    const uint32_t parent = kvpi_index_parent(&catalog->index, op->entry);
+    return parent != KVPI_INDEX_NONE && catalog->index.entries[parent].state == KVPI_ENTRY_WRITING;
 }
 
 uint32_t kvpi_catalog_release(struct kvpi_catalog *catalog, struct kvpi_store_op **out_ops,
@@ -312,6 +314,32 @@ void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *key
     }
 }
 
+/* Records whose parent is outside are found by looking at all; most are not of these keys, which
+ * one look into a table of bits tells. */
+static void drop_behind(struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys)
+{
+    const struct kvpi_index *index = &catalog->index;
+    uint64_t maybe[1024] = {0};
+    for (uint32_t i = 0; i < n_keys; i++) {
+        const uint32_t bit = kvpi_index_outside(keys[i].bytes) % (1024 * 64);
+        maybe[bit / 64] |= UINT64_C(1) << bit % 64;
+    }
+    for (uint32_t e = 0; e < index->n && index->n_outside > 0; e++) {
+        const struct kvpi_entry *entry = &index->entries[e];
+        const uint32_t bit = entry->parent % (1024 * 64);
+        if ((entry->state != KVPI_ENTRY_READY && entry->state != KVPI_ENTRY_WRITING) ||
+            !kvpi_index_is_outside(entry->parent) || !(maybe[bit / 64] >> bit % 64 & 1))
+            continue;
+        uint32_t i = 0;
+        while (i < n_keys && kvpi_index_outside(keys[i].bytes) != entry->parent)
+            i++;
+        if (i == n_keys)
+            continue;
+        mark(catalog, e);
+        catalog->dropped++;
+    }
+}
+
 void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys)
 {
     for (uint32_t i = 0; i < n_keys; i++) {
@@ -321,6 +349,8 @@ void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uin
         mark(catalog, entry);
         catalog->dropped++;
     }
+    if (catalog->index.n_outside > 0)
+        drop_behind(catalog, keys, n_keys);
     sweep(catalog);
 }
 

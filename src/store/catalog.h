@@ -23,6 +23,9 @@ struct kvpi_catalog {
     int (*grow)(void *context);
     /* A record that was READY goes: its entry is still what it was. NULL: nobody wants to know. */
     void (*leave)(void *context, uint32_t entry);
+    /* Is the record before this one with another writer, so that it can be read from here? NULL:
+     * there is no other. */
+    int (*outside)(void *context, const kvp_identity *identity);
     struct kvpi_store_op *held[KVP_STORE_QUEUE_MAX]; /* done, and not handed out yet */
     uint32_t n_held;
 };
@@ -60,7 +63,7 @@ uint32_t kvpi_catalog_find(const struct kvpi_catalog *catalog, const kvp_digest 
 void kvpi_catalog_have(const struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys,
                        uint64_t *bits);
 
-/* Drop records and all that need them. */
+/* Drop records and all that need them, behind records of other writers, too. */
 void kvpi_catalog_drop(struct kvpi_catalog *catalog, const kvp_digest *keys, uint32_t n_keys);
 
 /* Drop all records that match, and all that need them. */

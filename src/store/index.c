@@ -192,8 +192,8 @@ static void move_up(struct kvpi_index *index, uint32_t entry)
 {
     uint32_t anchor = entry;
     while (anchor != NONE && index->entries[anchor].epoch != (index->epoch & (EPOCHS - 1u)))
-        anchor = index->entries[anchor].parent;
-    for (uint32_t e = entry; e != anchor; e = index->entries[e].parent) {
+        anchor = kvpi_index_parent(index, anchor);
+    for (uint32_t e = entry; e != anchor; e = kvpi_index_parent(index, e)) {
         order_out(index, e);
         order_in(index, e, anchor);
         index->entries[e].epoch = index->epoch & (EPOCHS - 1u);
@@ -241,7 +241,8 @@ uint32_t kvpi_index_victim_of(const struct kvpi_index *index, uint32_t space, ui
 static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry,
                                 const struct kvpi_index_record *record)
 {
-    const uint32_t parent = record->parent;
+    const int outside = kvpi_index_is_outside(record->parent);
+    const uint32_t parent = outside ? NONE : record->parent;
     const int32_t space = kvpi_spaces_enter(
         &index->spaces, parent == NONE ? record->space : kvpi_index_space(index, parent));
     if (space < 0)
@@ -253,7 +254,7 @@ static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry,
     }
     struct kvpi_entry *e = &index->entries[entry];
     memcpy(e->key, record->key, sizeof e->key);
-    e->parent = parent;
+    e->parent = record->parent;
     e->children = 0;
     e->written = record->written & ((1u << 26) - 1);
     e->epoch = index->epoch & (EPOCHS - 1u);
@@ -261,6 +262,7 @@ static struct kvpi_entry *enter(struct kvpi_index *index, uint32_t entry,
     order_in(index, entry, parent);
     chain_in(index, entry);
     index->n_used++;
+    index->n_outside += outside != 0;
     return e;
 }
 
@@ -296,7 +298,9 @@ static void give_back(struct kvpi_index *index, uint32_t entry)
 {
     struct kvpi_entry *e = &index->entries[entry];
     order_out(index, entry);
-    if (e->parent != NONE)
+    if (kvpi_index_is_outside(e->parent))
+        index->n_outside--;
+    else if (e->parent != NONE)
         index->entries[e->parent].children--;
     kvpi_spaces_leave(&index->spaces, e->space);
     index->n_used--;
@@ -337,20 +341,23 @@ static void settle(struct kvpi_index *index, uint32_t entry)
     struct kvpi_entry *gone = &index->entries[entry];
     if (gone->pins == 0) {
         give_back(index, entry);
-    } else if (gone->parent != NONE) {
+    } else if (kvpi_index_parent(index, entry) != NONE) {
         index->entries[gone->parent].children--;
         gone->parent = NONE;
     }
 }
 
-uint32_t kvpi_index_sweep(struct kvpi_index *index)
+uint32_t kvpi_index_sweep(struct kvpi_index *index, void (*leave)(void *context, uint32_t entry),
+                          void *context)
 {
     uint32_t n = 0;
     /* By I3 a parent comes before its children on the way down. */
     for (uint32_t e = index->hot; e != NONE; e = index->entries[e].colder) {
-        const struct kvpi_entry *child = &index->entries[e];
-        if (child->state != KVPI_ENTRY_GONE && child->parent != NONE &&
-            index->entries[child->parent].state == KVPI_ENTRY_GONE) {
+        const uint32_t parent = kvpi_index_parent(index, e);
+        if (index->entries[e].state != KVPI_ENTRY_GONE && parent != NONE &&
+            index->entries[parent].state == KVPI_ENTRY_GONE) {
+            if (leave)
+                leave(context, e);
             kvpi_index_mark(index, e);
             n++;
         }
@@ -368,7 +375,7 @@ uint32_t kvpi_index_drop(struct kvpi_index *index, uint32_t entry)
 {
     kvpi_index_mark(index, entry);
     if (index->entries[entry].children > 0)
-        return 1 + kvpi_index_sweep(index);
+        return 1 + kvpi_index_sweep(index, NULL, NULL);
     settle(index, entry);
     return 1;
 }
@@ -389,9 +396,10 @@ static const char *check_entry(const struct kvpi_index *index, uint32_t e, uint3
         return "I1: an entry is not in the chain of its key, or is and is gone";
     if (entry->children != children[e])
         return "I2: the number of children is wrong";
-    if (entry->parent != NONE && places[entry->parent] <= places[e])
+    const uint32_t parent = kvpi_index_parent(index, e);
+    if (parent != NONE && places[parent] <= places[e])
         return "I3: a parent is colder than its child";
-    if (entry->parent != NONE && index->entries[entry->parent].space != entry->space)
+    if (parent != NONE && index->entries[parent].space != entry->space)
         return "I5: a child is of another namespace than its parent";
     return "";
 }
@@ -427,14 +435,16 @@ const char *kvpi_index_check(const struct kvpi_index *index)
     uint32_t *children = places + index->n;
     const char *wrong = "";
     uint32_t n_used = 0;
+    uint32_t n_outside = 0;
     uint32_t last = NONE;
     for (uint32_t e = index->cold; e != NONE && n_used <= index->n; e = index->entries[e].hotter) {
         if (index->entries[e].colder != last)
             wrong = "I1: the order is not the same both ways";
         places[e] = ++n_used;
         last = e;
-        if (index->entries[e].parent != NONE)
+        if (kvpi_index_parent(index, e) != NONE)
             children[index->entries[e].parent]++;
+        n_outside += kvpi_index_is_outside(index->entries[e].parent) != 0;
     }
     uint32_t n_free = 0;
     for (uint32_t e = index->free; e != NONE && n_free <= index->n; e = index->entries[e].colder)
@@ -442,6 +452,8 @@ const char *kvpi_index_check(const struct kvpi_index *index)
     if (last != index->hot || n_used != index->n_used ||
         n_used + n_free + index->n_retired != index->n_slots)
         wrong = "I1: entries are lost";
+    if (n_outside != index->n_outside)
+        wrong = "I6: entries with a parent outside are miscounted";
     for (uint32_t e = 0; e < index->n && !*wrong; e++)
         wrong = check_entry(index, e, places, children);
     if (!*wrong)

@@ -18,6 +18,11 @@
  *   I4  an entry's generation rises whenever its slot is taken
  *   I5  an entry is of its parent's namespace; a namespace counts its used entries, and knows the
  *       coldest of them if has_quota
+ *   I6  n_outside = used entries whose parent is outside
+ *
+ * The record before may be in the directory of another writer. Such an entry stands in the order as
+ * if it had no parent; it keeps a part of its parent's key, so that it goes when that key is
+ * dropped.
  *
  * An entry is touched together with its ancestors, once in an epoch of EPOCH touches. So touches
  * move each entry at most once in an epoch, and recency is exact to an epoch. */
@@ -34,13 +39,16 @@
  * place of the first, and be a miss. */
 enum { KVPI_INDEX_KEY = 12 };
 
+/* As a parent: it is outside, in another writer's directory; with 31 bits of its key. */
+#define KVPI_INDEX_OUTSIDE UINT32_C(0x80000000)
+
 /* As the time of writing: the entry's slot cannot be read or written, and is retired once the entry
  * goes. */
 enum { KVPI_INDEX_SPOILED = (1 << 26) - 1 };
 
 struct kvpi_entry {
     uint8_t key[KVPI_INDEX_KEY];
-    uint32_t parent; /* entry, or NONE */
+    uint32_t parent; /* entry, NONE, or OUTSIDE and bits of its key */
     uint32_t children;
     uint32_t colder; /* the order; free: the next free entry */
     uint32_t hotter;
@@ -72,8 +80,9 @@ struct kvpi_index {
     uint32_t n_slots;   /* that exist */
     uint32_t n_used;
     uint32_t n_retired;
-    uint32_t free; /* the first free entry */
-    uint32_t cold; /* the ends of the order */
+    uint32_t n_outside; /* entries whose parent is outside */
+    uint32_t free;      /* the first free entry */
+    uint32_t cold;      /* the ends of the order */
     uint32_t hot;
     uint32_t touches; /* of this epoch */
     uint8_t epoch;
@@ -84,11 +93,24 @@ struct kvpi_index {
 /* What an entry is made of. */
 struct kvpi_index_record {
     uint8_t key[KVPI_INDEX_KEY];
-    uint32_t parent;     /* entry, or NONE */
+    uint32_t parent;     /* entry, NONE, or kvpi_index_outside */
     uint32_t generation; /* restore only */
     uint32_t written;    /* minutes since 1970 */
     uint64_t space;      /* kvp_namespace_number; under a parent, the parent's counts */
 };
+
+/* The parent of an entry whose parent has this key, and is outside. */
+static inline uint32_t kvpi_index_outside(const uint8_t *key)
+{
+    const uint32_t bits = (uint32_t)key[0] << 24 | (uint32_t)key[1] << 16 | (uint32_t)key[2] << 8 |
+                          (uint32_t)key[3] | KVPI_INDEX_OUTSIDE;
+    return bits == KVPI_INDEX_NONE ? bits - 1 : bits;
+}
+
+static inline int kvpi_index_is_outside(uint32_t parent)
+{
+    return parent != KVPI_INDEX_NONE && (parent & KVPI_INDEX_OUTSIDE) != 0;
+}
 
 /* A time in minutes, as an entry can keep it. */
 static inline uint32_t kvpi_index_minute(uint64_t seconds)
@@ -123,6 +145,13 @@ void kvpi_index_prefetch_next(const struct kvpi_index *index, const uint8_t *key
  * once. NONE: no slot is free, or there are too many namespaces. */
 uint32_t kvpi_index_add(struct kvpi_index *index, const struct kvpi_index_record *record);
 
+/* The entry that is an entry's parent, or NONE: it has none here. */
+static inline uint32_t kvpi_index_parent(const struct kvpi_index *index, uint32_t entry)
+{
+    const uint32_t parent = index->entries[entry].parent;
+    return kvpi_index_is_outside(parent) ? KVPI_INDEX_NONE : parent;
+}
+
 /* The number of an entry's namespace. */
 static inline uint64_t kvpi_index_space(const struct kvpi_index *index, uint32_t entry)
 {
@@ -147,8 +176,10 @@ uint32_t kvpi_index_victim_of(const struct kvpi_index *index, uint32_t space, ui
 void kvpi_index_mark(struct kvpi_index *index, uint32_t entry);
 
 /* Hide all descendants of entries that were marked, and free those that have no pins; the others
- * are freed by their last unpin. Gives the number of descendants. O(entries). */
-uint32_t kvpi_index_sweep(struct kvpi_index *index);
+ * are freed by their last unpin. Each descendant is told before, unless `leave` is NULL. Gives the
+ * number of descendants. O(entries). */
+uint32_t kvpi_index_sweep(struct kvpi_index *index, void (*leave)(void *context, uint32_t entry),
+                          void *context);
 
 /* Mark an entry, and sweep: O(1) for one without children. Gives the number of all that went. */
 uint32_t kvpi_index_drop(struct kvpi_index *index, uint32_t entry);

@@ -154,6 +154,7 @@ static uint32_t prepare(kvp_store *store, struct kvpi_store_op *op)
 static void begin(kvp_store *store, struct kvpi_store_op *op)
 {
     store->n_begun++;
+    op->begun = 1;
     store->backend->begin(store->self, op);
 }
 
@@ -210,6 +211,8 @@ static enum kvpi_record_fault check(kvp_store *store, const struct kvpi_store_op
 /* Its reading or writing has ended. */
 static void finish(kvp_store *store, struct kvpi_store_op *op)
 {
+    if (!op->begun)
+        return;
     uint32_t result = op->io_failed ? KVP_STORE_FAILED : op->outcome;
     if (result == KVP_STORE_ABSENT && op->fault != KVPI_RECORD_GOOD)
         result = KVP_STORE_RACED; /* the first read found something bad */
@@ -226,6 +229,7 @@ static void finish(kvp_store *store, struct kvpi_store_op *op)
         }
     }
     store->n_begun--;
+    op->begun = 0;
     if (op->io_failed) {
         clear_bits(op);
         note_failure(store);

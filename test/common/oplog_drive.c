@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "oplog_calls.h"
+
 /* xorshift64*; fixed seeds. */
 static uint64_t next_random(uint64_t *random)
 {
@@ -351,7 +353,7 @@ static uint32_t draw_op(struct oplog_driver *d)
         return at < n_common ? common[at] : draw_tier_op(d);
     }
     uint32_t op = 1 + below(&d->random, OPLOG_DRIVE_CALLS);
-    if (!kvpi_record_has(op))
+    if (!oplog_has_call(op))
         op = KVP_CALL_STATS;
     int rare = op == KVP_CALL_RESET || op == KVP_CALL_NS_CLOSE || op == KVP_CALL_NS_FLUSH;
     return rare && below(&d->random, 8) != 0 ? KVP_CALL_OPEN : op;

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "oplog_calls.h"
+
 const int32_t sample_tokens[] = {1, 2, 3, 4, 5, 6, 7, 300, INT32_MAX, 10};
 const int32_t sample_uncached_set[] = {7, -1, 1 << 30};
 const kvp_hash sample_hashes[] = {{{1, 2, 3}}, {{255, 254}}};
@@ -339,7 +341,7 @@ void sample_write_all(struct sample_log *log)
     sample_begin(log);
     for (size_t i = 0; i < SAMPLE_OUTCOMES; i++)
         for (uint32_t op = 1; op <= SAMPLE_CALLS; op++) {
-            if (!kvpi_record_has(op))
+            if (!oplog_has_call(op))
                 continue;
             sample_decide(&log->recorder, op);
             sample_write(&log->recorder, op, sample_outcomes[i]);

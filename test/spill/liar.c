@@ -13,7 +13,10 @@ struct lying {
     void *memory;
     struct kvpi_store_op *held[HELD]; /* ended in truth, not told yet */
     uint32_t n_held;
-    uint8_t last[LAST]; /* what was written last: for reads of foreign bytes */
+    struct kvpi_store_op *kept[HELD]; /* never told */
+    uint32_t n_kept;
+    struct kvpi_store_op *told; /* the last one */
+    uint8_t last[LAST];         /* what was written last: for reads of foreign bytes */
     uint8_t bytes[LAST];
 };
 
@@ -118,16 +121,45 @@ static void lying_begin(void *self, struct kvpi_store_op *op)
         kvpi_memory_backend.begin(me->memory, op);
 }
 
-/* Gives what has ended late, and in any order. */
+/* Two reads that have ended get each other's bytes. */
+static void swap_reads(struct lying *self)
+{
+    struct kvpi_store_op *one = self->held[0];
+    struct kvpi_store_op *two = self->held[self->n_held - 1];
+    if (one->kind != KVP_STORE_GET || two->kind != KVP_STORE_GET || one->n_spans != two->n_spans)
+        return;
+    for (uint32_t i = 0; i < one->n_spans; i++) {
+        if (one->spans[i].n_bytes != two->spans[i].n_bytes || one->spans[i].n_bytes > LAST)
+            return;
+        memcpy(self->bytes, one->spans[i].bytes, one->spans[i].n_bytes);
+        memcpy(one->spans[i].bytes, two->spans[i].bytes, one->spans[i].n_bytes);
+        memcpy(two->spans[i].bytes, self->bytes, one->spans[i].n_bytes);
+    }
+}
+
+static void keep_back(struct lying *self)
+{
+    if (self->n_held > 0 && self->n_kept < HELD && !liar.answers_all && hit(LIAR_NEVER))
+        self->kept[self->n_kept++] = self->held[--self->n_held];
+    while (liar.answers_all && self->n_kept > 0 && self->n_held < HELD)
+        self->held[self->n_held++] = self->kept[--self->n_kept];
+}
+
+/* Gives what has ended late, in any order, twice, or never. */
 static uint32_t lying_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
 {
     struct lying *me = self;
     uint32_t n = 0;
     me->n_held += kvpi_memory_backend.reap(me->memory, me->held + me->n_held, HELD - me->n_held);
+    if (me->n_held > 1 && hit(LIAR_SWAPPED))
+        swap_reads(me);
+    keep_back(me);
     while (me->n_held > 0 && n < capacity && !random_percent(&liar.random, liar.delay)) {
         const uint32_t at = random_below(&liar.random, me->n_held);
-        out_ops[n++] = me->held[at];
+        me->told = out_ops[n++] = me->held[at];
         me->held[at] = me->held[--me->n_held];
+        if (n < capacity && hit(LIAR_TWICE))
+            out_ops[n++] = me->told;
     }
     return n;
 }

@@ -16,6 +16,9 @@ enum liar_fault {
     LIAR_FAILED_READ,
     LIAR_WRONG_HAVE,
     LIAR_FULL,
+    LIAR_SWAPPED, /* two reads get each other's bytes */
+    LIAR_TWICE,   /* an operation ends once more, whatever it is by then */
+    LIAR_NEVER,   /* until the liar is told to stop that */
     LIAR_FAULTS
 };
 
@@ -24,6 +27,7 @@ typedef struct liar_control {
     uint64_t random;
     uint32_t rate;    /* of 1000, of each fault */
     uint32_t delay;   /* percent of rounds in which nothing that has ended is told */
+    int answers_all;  /* nothing is kept back for ever */
     uint32_t fail_at; /* transfer that fails, counted from 1; 0: none */
     uint32_t n_transfers;
     uint64_t n_faults[LIAR_FAULTS];

@@ -457,6 +457,119 @@ static void a_transfer_that_fails_costs_a_computation(void **state)
     }
 }
 
+/* What a store says beside the truth: of the n-th answer from now on. */
+enum { HONEST, TWICE, NEVER, STRAY };
+
+static struct {
+    int how;
+    uint32_t n; /* answers until then; 0: it has happened, or is not to */
+    int has_more;
+    kvp_store_done more;
+} lie;
+
+kvp_status __real_kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uint32_t capacity,
+                                 uint32_t *out_n_done);
+kvp_status __wrap_kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uint32_t capacity,
+                                 uint32_t *out_n_done);
+kvp_status __wrap_kvp_store_poll(kvp_store *store, kvp_store_done *out_done, uint32_t capacity,
+                                 uint32_t *out_n_done)
+{
+    const kvp_status status = __real_kvp_store_poll(store, out_done, capacity - 1, out_n_done);
+    if (lie.has_more)
+        out_done[(*out_n_done)++] = lie.more;
+    lie.has_more = 0;
+    for (uint32_t i = 0; i < *out_n_done && lie.n > 0; i++) {
+        if (--lie.n > 0)
+            continue;
+        lie.has_more = lie.how != NEVER;
+        lie.more = out_done[i];
+        if (lie.how == STRAY)
+            lie.more.tag += 5000;
+        else if (lie.how == NEVER)
+            out_done[i] = out_done[--*out_n_done];
+    }
+    return status;
+}
+
+/* Until nothing moves any more; gives whether the spill has said that something is wrong. */
+static int work_on(world *w, int n_rounds, uint32_t *out_n_answers, uint32_t *out_outcome)
+{
+    int is_broken = 0;
+    *out_n_answers = 0;
+    for (int i = 0; i < n_rounds; i++) {
+        kvp_spill_answer answers[8];
+        uint32_t n = 0;
+        w->now += 1000000;
+        world_store(w);
+        world_take(w);
+        world_run(w);
+        const kvp_status status = kvp_spill_work(w->spill, w->now, answers, 8, &n);
+        assert_true(status == KVP_OK || status == KVP_E_CORRUPT);
+        is_broken |= status == KVP_E_CORRUPT;
+        if (n > 0)
+            *out_outcome = answers[n - 1].outcome;
+        *out_n_answers += n;
+    }
+    return is_broken;
+}
+
+/* The store is closed first; then the spill gives back what it holds. */
+static void close_broken(world *w)
+{
+    kvp_stats stats;
+    kvp_store_close(w->store);
+    kvp_spill_destroy(w->spill);
+    w->store = NULL;
+    w->spill = NULL;
+    assert_int_equal(kvp_cache_stats(w->cache, &stats), KVP_OK);
+    assert_int_equal(stats.host_lent_blocks + stats.open_loads, 0);
+    world_close(w);
+    assert_good(w);
+}
+
+/* Each answer of a run, a question, 8 reads, 8 writes and a sync, comes twice, never, or with the
+ * number of nobody. A request is answered once all the same, and what is read is right. */
+static void an_answer_that_is_not_due_is_refused(void **state)
+{
+    (void)state;
+    for (int how = TWICE; how <= STRAY; how++) {
+        for (uint32_t n = 1; n <= 20; n++) {
+            world_options options;
+            world_line line;
+            world w;
+            uint32_t n_answers = 0;
+            uint32_t outcome = 0;
+            world_defaults(&options);
+            options.more.max_wait_ns = 50000000;
+            open_stored(&w, &options, &line);
+            world_line next = line_of(&w, 64, 0, 500);
+            lie.how = how;
+            lie.n = n;
+            ask_now(&w, &line, 1);
+            int is_broken = work_on(&w, 70, &n_answers, &outcome);
+            assert_int_equal(n_answers, 1);
+            assert_int_equal(outcome,
+                             how == NEVER && n <= 9 ? KVP_SPILL_DEADLINE : KVP_SPILL_LOADED);
+            compute(&w, &line);
+            compute(&w, &next);
+            is_broken |= work_on(&w, 70, &n_answers, &outcome);
+            kvp_status status = KVP_E_AGAIN;
+            for (int i = 0; i < 80 && status == KVP_E_AGAIN; i++) {
+                uint32_t n_more = 0;
+                status = kvp_spill_flush(w.spill, w.now, w.now + 1000000000);
+                is_broken |= work_on(&w, 2, &n_more, &outcome);
+            }
+            assert_int_equal(n_answers, 0);
+            assert_int_equal(is_broken, how != NEVER && n <= 18);
+            assert_int_equal(lie.n > 0, n > 18);
+            compute(&w, &line);
+            compute(&w, &next);
+            memset(&lie, 0, sizeof lie);
+            close_broken(&w);
+        }
+    }
+}
+
 static uint32_t n_allocations;
 static uint32_t fails_at;
 
@@ -557,6 +670,7 @@ int main(void)
         cmocka_unit_test(reads_wait_for_copies),
         cmocka_unit_test(the_last_flush_writes_what_is_cached),
         cmocka_unit_test(a_transfer_that_fails_costs_a_computation),
+        cmocka_unit_test(an_answer_that_is_not_due_is_refused),
         cmocka_unit_test(creating_fails_whole_or_not),
         cmocka_unit_test(wrong_calls_are_refused),
         cmocka_unit_test(comes_back_after_a_restart),

@@ -40,6 +40,7 @@ typedef struct totals {
     uint64_t flushed;
     uint64_t flushed_late;
     uint64_t aborted;
+    uint64_t failed_steps;
     kvp_spill_stats stats;
 } totals;
 
@@ -87,6 +88,9 @@ static void draw_options(engine *e, world_options *o)
     o->max_ops = percent(e, 50) ? 64 : 1 + below(e, 4);
     o->url = urls[below(e, 3)];
     o->lies = 1;
+    o->seed = e->random;
+    o->overlapped = (int)percent(e, 40);
+    o->fail_rate = percent(e, 50) ? 0 : below(e, 15);
     o->more.min_tokens = percent(e, 80) ? 1 : 1 + below(e, 30);
     o->more.max_asks = 1 + below(e, 8);
     o->more.max_gets = 1 + below(e, 6);
@@ -185,7 +189,8 @@ static void compute(engine *e)
         return;
     world_truth(&e->w, &r->line);
     const kvp_status status = world_compute(&e->w, &r->line, &r->seq, &info);
-    if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_NEVER)
+    if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_NEVER &&
+        status != KVP_E_IN_FLIGHT)
         bad(e, kvp_status_name(status));
     r->state = status == KVP_OK ? OPEN : IDLE;
 }
@@ -258,6 +263,7 @@ static void some_work(engine *e)
             spill_work(e);
         if (percent(e, 30))
             world_take(&e->w);
+        e->w.keep_out = percent(e, 60) ? below(e, WORLD_STEPS) : 0;
         if (percent(e, 30))
             world_run(&e->w);
         e->w.now += below(e, 3000000);
@@ -284,6 +290,9 @@ static void compute_badly(engine *e)
         return;
     seen.bad_computations++;
     some_work(e);
+    e->w.keep_out = 0;
+    world_run(&e->w);
+    liar.answers_all = 1;
     for (int i = 0; i < 1000 && status == KVP_E_AGAIN; i++) {
         status = kvp_spill_drop(e->w.spill, e->w.spaces[r->line.space], &prompt, from, e->w.now);
         if (status == KVP_E_AGAIN) {
@@ -291,6 +300,7 @@ static void compute_badly(engine *e)
             spill_work(e);
         }
     }
+    liar.answers_all = 0;
     if (status != KVP_OK && status != KVP_E_TOO_LONG)
         bad(e, "kvp_spill_drop");
     if (status == KVP_E_TOO_LONG)
@@ -304,10 +314,13 @@ static void compute_badly(engine *e)
 
 static void stop(engine *e)
 {
+    liar.answers_all = 1;
     kvp_status status = KVP_E_AGAIN;
     kvp_stats stats = {0};
     for (int i = 0; i < 10000 && status == KVP_E_AGAIN && !e->w.verdict.is_bad; i++) {
         status = kvp_spill_stop(e->w.spill, e->w.now);
+        e->w.keep_out = 0;
+        world_run(&e->w);
         (void)kvp_store_work(e->w.store, NULL);
         spill_work(e);
     }
@@ -322,6 +335,7 @@ static void stop(engine *e)
 static void flush_all(engine *e)
 {
     const uint64_t deadline_ns = e->w.now + below(e, 1000000000);
+    liar.answers_all = 1;
     kvp_status status = KVP_E_AGAIN;
     for (int i = 0; i < 3000 && status == KVP_E_AGAIN && !e->w.verdict.is_bad; i++) {
         status = kvp_spill_flush(e->w.spill, e->w.now, deadline_ns);
@@ -340,9 +354,10 @@ static void reset(engine *e)
     stop(e);
     for (uint32_t i = 0; i < REQUESTS; i++)
         e->requests[i].state = e->requests[i].state == OPEN ? IDLE : e->requests[i].state;
+    liar.answers_all = 0;
     if (kvp_cache_reset(e->w.cache) != KVP_OK)
         bad(e, "kvp_cache_reset");
-    e->w.n_copies = 0;
+    e->w.n_copies = e->w.n_steps = 0;
     seen.resets++;
 }
 
@@ -387,6 +402,7 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
     e->random = seed;
     e->sum = 1;
     liar.random = seed + 7;
+    liar.answers_all = 0;
     draw_options(e, &options);
     draw_documents(e);
     world_open(&e->w, &options);
@@ -397,6 +413,7 @@ static uint64_t run(uint64_t seed, uint32_t n_steps)
         stop(e);
     const kvp_spill_stats stats = world_stats(&e->w);
     add_stats(&stats);
+    seen.failed_steps += e->w.n_failed;
     world_close(&e->w);
     if (e->w.verdict.is_bad) {
         printf("seed %" PRIu64 ": %s\n", seed, e->w.verdict.why);
@@ -436,6 +453,7 @@ static int tell_all(void)
     all &= happened("flushes", seen.flushes);
     all &= happened("resets", seen.resets);
     all &= happened("aborted", seen.aborted);
+    all &= happened("steps failed", seen.failed_steps);
     all &= happened("all was written before an end", seen.flushed);
     all &= happened("or not in time", seen.flushed_late);
     for (uint32_t i = 0; i < LIAR_FAULTS; i++)

@@ -6,6 +6,8 @@
 
 #include "liar.h"
 
+enum { BAD_TIER = 77 };
+
 static void must(world *w, kvp_status status, const char *call)
 {
     if (status != KVP_OK)
@@ -52,6 +54,10 @@ static void open_cache(world *w)
     w->config.test_hash_bits = o->hash_bits;
     w->config.n_groups = o->n_groups;
     memcpy(w->config.groups, o->windows, sizeof w->config.groups);
+    if (o->overlapped) {
+        w->config.steps = KVP_STEPS_OVERLAPPED;
+        w->config.max_steps_out = WORLD_STEPS;
+    }
     must(w, kvp_cache_create(&w->config, NULL, 0, &w->cache), "kvp_cache_create");
     must(w, kvp_cache_config(w->cache, &w->config), "kvp_cache_config");
     const size_t S = o->block_tokens;
@@ -125,6 +131,7 @@ void world_open(world *w, const world_options *options)
     memset(w, 0, sizeof *w);
     w->options = *options;
     w->now = UINT64_C(1000000000000);
+    w->random = options->seed + 3;
     open_cache(w);
     open_store(w, &fingerprint);
     if (!w->verdict.is_bad)
@@ -191,24 +198,75 @@ static uint64_t *slot_of(world *w, uint32_t tier, int32_t block)
     return (tier == KVP_DEVICE ? w->device : w->host) + (size_t)block * w->options.block_tokens;
 }
 
+static void report_step(world *w)
+{
+    if (w->step_fails[0])
+        must(w, kvp_step_failed(w->cache, w->steps[0], NULL, 0, NULL), "kvp_step_failed");
+    else
+        must(w, kvp_step_done(w->cache, w->steps[0], NULL), "kvp_step_done");
+    w->n_failed += w->step_fails[0];
+    w->n_steps--;
+    memmove(w->steps, w->steps + 1, w->n_steps * sizeof *w->steps);
+    memmove(w->step_fails, w->step_fails + 1, w->n_steps * sizeof *w->step_fails);
+}
+
+/* The copies of a step that fails are others than they should be. */
+static void begin_step(world *w)
+{
+    uint32_t n = 0;
+    if (w->n_steps == WORLD_STEPS) {
+        world_run(w);
+        if (w->n_steps == WORLD_STEPS)
+            report_step(w);
+    }
+    must(w,
+         kvp_step_begin(w->cache, w->copies + w->n_copies, WORLD_COPIES - w->n_copies, &n,
+                        &w->steps[w->n_steps]),
+         "kvp_step_begin");
+    w->step_fails[w->n_steps] = random_percent(&w->random, w->options.fail_rate);
+    for (uint32_t i = 0; i < n && w->step_fails[w->n_steps]; i++)
+        w->copies[w->n_copies + i].src_tier = BAD_TIER;
+    w->n_copies += n;
+    w->n_steps++;
+}
+
 void world_take(world *w)
 {
     uint32_t n = 0;
+    if (w->options.overlapped) {
+        begin_step(w);
+        return;
+    }
     must(w, kvp_plan_take(w->cache, w->copies + w->n_copies, WORLD_COPIES - w->n_copies, &n),
          "kvp_plan_take");
     w->n_copies += n;
     w->n_plans++;
 }
 
-void world_run(world *w)
+static void run_copies(world *w)
 {
     for (uint32_t i = 0; i < w->n_copies; i++) {
         const kvp_copy *copy = &w->copies[i];
+        if (copy->src_tier == BAD_TIER) {
+            memset(slot_of(w, copy->dst_tier, copy->dst_block), 0xBB,
+                   copy->n_tokens * sizeof(uint64_t));
+            continue;
+        }
         memmove(slot_of(w, copy->dst_tier, copy->dst_block),
                 slot_of(w, copy->src_tier, copy->src_block), copy->n_tokens * sizeof(uint64_t));
     }
     w->n_copies = 0;
-    must(w, kvp_plan_done(w->cache, w->n_plans), "kvp_plan_done");
+}
+
+void world_run(world *w)
+{
+    run_copies(w);
+    if (!w->options.overlapped) {
+        must(w, kvp_plan_done(w->cache, w->n_plans), "kvp_plan_done");
+        return;
+    }
+    while (w->n_steps > w->keep_out)
+        report_step(w);
 }
 
 static bool sees(const world *w, uint32_t group, uint32_t query, uint32_t key)
@@ -240,7 +298,7 @@ void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens
     }
 }
 
-static void write_kv(world *w, kvp_seq seq, const world_line *line, kvp_range tokens)
+static void write_kv(world *w, kvp_seq seq, const world_line *line, kvp_range tokens, bool fails)
 {
     const uint32_t S = w->options.block_tokens;
     for (uint32_t g = 0; g < w->options.n_groups; g++) {
@@ -248,7 +306,28 @@ static void write_kv(world *w, kvp_seq seq, const world_line *line, kvp_range to
         uint32_t n_row = 0;
         must(w, kvp_seq_row(w->cache, seq, g, &row, &n_row), "kvp_seq_row");
         for (uint32_t p = tokens.begin; p < tokens.end; p++)
-            slot_of(w, KVP_DEVICE, row[p / S])[p % S] = world_kv(line, p, g);
+            slot_of(w, KVP_DEVICE, row[p / S])[p % S] = world_kv(line, p, g) ^ (fails ? 5 : 0);
+    }
+}
+
+/* Step after step: each takes its plan, computes, and says what will be there when it is done. */
+static void compute_steps(world *w, const world_line *line, kvp_seq seq, uint32_t at)
+{
+    const uint32_t step = 3 * w->options.block_tokens;
+    while (at < line->n_tokens && !w->verdict.is_bad) {
+        const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
+        const uint32_t end = at + n;
+        begin_step(w);
+        const bool fails = w->step_fails[w->n_steps - 1];
+        must(w, kvp_step_commit(w->cache, w->steps[w->n_steps - 1], &seq, &end, 1),
+             "kvp_step_commit");
+        run_copies(w);
+        write_kv(w, seq, line, (kvp_range){at, end}, fails);
+        world_run(w);
+        must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
+        at = end;
+        if (fails) /* what comes after would be computed from it */
+            return;
     }
 }
 
@@ -262,13 +341,22 @@ kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
         return status;
     must(w, kvp_spill_hit(w->spill, *out_seq, out_info->hit_tokens, w->now), "kvp_spill_hit");
     world_take(w);
+    if (w->options.overlapped) {
+        const bool fails = w->step_fails[w->n_steps - 1];
+        world_run(w);
+        if (!fails) {
+            world_read(w, *out_seq, line, out_info->hit_tokens);
+            compute_steps(w, line, *out_seq, out_info->hit_tokens);
+        }
+        return KVP_OK;
+    }
     world_run(w);
     world_read(w, *out_seq, line, out_info->hit_tokens);
     const uint32_t step = 3 * w->options.block_tokens;
     for (uint32_t at = out_info->hit_tokens; at < line->n_tokens && !w->verdict.is_bad;) {
         const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
         world_run(w);
-        write_kv(w, *out_seq, line, (kvp_range){at, at + n});
+        write_kv(w, *out_seq, line, (kvp_range){at, at + n}, false);
         must(w, kvp_seq_commit(w->cache, *out_seq, at + n), "kvp_seq_commit");
         must(w, kvp_spill_sealed(w->spill, *out_seq, w->now), "kvp_spill_sealed");
         at += n;

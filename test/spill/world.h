@@ -11,7 +11,7 @@
 
 #include "../shadow/random.h"
 
-enum { WORLD_TOKENS = 512, WORLD_SPACES = 2, WORLD_COPIES = 4096, WORLD_KEYS = 4 };
+enum { WORLD_STEPS = 4, WORLD_TOKENS = 512, WORLD_SPACES = 2, WORLD_COPIES = 4096, WORLD_KEYS = 4 };
 
 typedef struct world_options {
     uint64_t seed;
@@ -27,6 +27,8 @@ typedef struct world_options {
     uint32_t max_ops;   /* of the store */
     const char *url;
     int lies;              /* the liar keeps the records */
+    int overlapped;        /* steps overlap: they are reported late, and fail */
+    uint32_t fail_rate;    /* of 100 steps */
     kvp_spill_config more; /* fields that are not 0 replace the world's: limits and rates */
 } world_options;
 
@@ -54,7 +56,13 @@ typedef struct world {
     uint64_t *host;                /* [host_blocks][S] */
     kvp_copy copies[WORLD_COPIES]; /* taken, not run */
     uint32_t n_copies;
-    uint64_t n_plans; /* taken; all before the waiting copies have run */
+    uint64_t n_plans;            /* taken; all before the waiting copies have run */
+    uint64_t steps[WORLD_STEPS]; /* overlapped: begun, not reported */
+    bool step_fails[WORLD_STEPS];
+    uint32_t n_steps;
+    uint32_t keep_out; /* the newest so many steps are not reported yet */
+    uint64_t random;   /* overlapped */
+    uint64_t n_failed; /* steps */
     uint64_t now;
     uint64_t n_read; /* numbers compared */
     bool is_lazy;    /* copies run when the engine computes, not before */
@@ -71,7 +79,8 @@ void world_truth(const world *w, world_line *line);
 uint64_t world_kv(const world_line *line, uint32_t position, uint32_t group);
 kvp_prompt world_prompt(const world_line *line);
 
-/* Take the plan; run what was taken, and report it. */
+/* Take the plan; run what was taken, and report it: of overlapped steps all but the newest
+ * keep_out. */
 void world_take(world *w);
 void world_run(world *w);
 

@@ -145,9 +145,18 @@ static int sim_take(void *context, uint32_t *out_tag, int32_t *out_result)
     struct sim_queue *queue = context;
     if (queue->n_taken == 0 || draw(queue, 100) < queue->late_rate)
         return 0;
+    if (draw(queue, 100) < queue->stray_rate) {
+        const uint32_t which = draw(queue, 3);
+        *out_tag = which < 2 ? queue->told[which] : draw(queue, UINT32_MAX);
+        *out_result = draw(queue, 2) ? -EIO : (int32_t)draw(queue, 1 << 20);
+        queue->n_stray++;
+        return 1;
+    }
     const uint32_t at = draw(queue, queue->n_taken);
     queue->n_out_of_order += at > 0;
     *out_tag = queue->ios[at].tag;
+    queue->told[0] = queue->told[1];
+    queue->told[1] = *out_tag;
     *out_result = run(queue, &queue->ios[at], queue->spans[at]);
     queue->n_ios--;
     queue->n_taken--;

@@ -27,6 +27,7 @@ struct sim_queue {
     unsigned short_rate; /* of 100: only a part moves */
     unsigned again_rate; /* of 100: EAGAIN or EINTR */
     unsigned late_rate;  /* of 100: nothing has ended yet */
+    unsigned stray_rate; /* of 100: an answer comes a second time, or is of no transfer */
     unsigned part_rate;  /* of 100: a submission takes a part of what was added */
     /* What happened. */
     uint64_t n_submits;
@@ -34,6 +35,7 @@ struct sim_queue {
     uint64_t n_syncs;
     uint64_t n_short;
     uint64_t n_again;
+    uint64_t n_stray;
     uint64_t n_fixed;
     uint64_t n_out_of_order;
     int is_open;
@@ -41,6 +43,7 @@ struct sim_queue {
     struct kvpi_queue_io ios[SIM_QUEUE_DEPTH_MAX];
     struct iovec spans[SIM_QUEUE_DEPTH_MAX][1 + KVP_RECORD_BLOCKS_MAX];
     uint32_t n_ios;
+    uint32_t told[2]; /* tags that were given, the newest last */
     uint32_t n_taken; /* the first so many are the kernel's */
     const uint8_t *fixed;
     size_t fixed_bytes;

@@ -40,7 +40,7 @@ enum {
 };
 
 static uint64_t seed = 1;
-static uint64_t stride = 7;
+static uint64_t stride = 1;
 
 /* ------------------------------------------------------------------------------------ the store */
 

@@ -218,6 +218,7 @@ static void test_any_order_and_any_pieces(void **state)
     uint64_t n_short = 0;
     uint64_t n_again = 0;
     uint64_t n_out_of_order = 0;
+    uint64_t n_stray = 0;
     for (unsigned round = 0; round < rounds; round++) {
         begin_world(round & 1, round & 2 ? PAGE : ODD);
         queue.random = seed * 1000 + round;
@@ -226,6 +227,7 @@ static void test_any_order_and_any_pieces(void **state)
         queue.again_rate = 10;
         queue.late_rate = 30;
         queue.part_rate = 30;
+        queue.stray_rate = round & 8 ? 20 : 0;
         kvp_store *store = open_store();
         assert_int_equal(move_all(store, 1), RECORDS);
         assert_int_equal(move_all(store, 0), RECORDS);
@@ -237,12 +239,14 @@ static void test_any_order_and_any_pieces(void **state)
         n_short += queue.n_short;
         n_again += queue.n_again;
         n_out_of_order += queue.n_out_of_order;
+        n_stray += queue.n_stray;
         kvp_store_close(store);
         store = open_store();
         assert_int_equal(move_all(store, 0), RECORDS);
         end_world(store);
     }
     assert_true(n_short > rounds && n_again > rounds && n_out_of_order > rounds);
+    assert_true(n_stray > rounds);
 }
 
 static void test_each_submission_fails_once(void **state)
@@ -252,7 +256,7 @@ static void test_each_submission_fails_once(void **state)
     for (unsigned e = 0; e < sizeof errors / sizeof *errors; e++) {
         const int passes = e < 3;
         int reached = 1;
-        for (uint64_t n = 1; reached && n < 400; n += n < 20 ? 1 : 17) {
+        for (uint64_t n = 1; reached && n < 400; n++) {
             begin_world(1, n % 2 ? PAGE : ODD);
             queue.late_rate = 50;
             queue.fail_submit = n;
@@ -290,7 +294,7 @@ static void test_each_completion_fails_once(void **state)
     (void)state;
     static const int32_t answers[] = {-EIO, -ENOSPC, -ECANCELED, 0};
     for (unsigned a = 0; a < sizeof answers / sizeof *answers; a++) {
-        for (uint64_t n = 1; n <= 2 * RECORDS; n += 7) {
+        for (uint64_t n = 1; n <= 2 * RECORDS; n++) {
             begin_world(1, n % 2 ? PAGE : ODD);
             queue.fail_result = n;
             queue.result = answers[a];

@@ -76,7 +76,10 @@ static void do_add(struct kvpi_index *index, uint32_t k)
         return;
     const int under = records[parent].used && draw(4) > 0;
     const int full = count_used() == SLOTS;
-    struct kvpi_index_record record = {.parent = under ? records[parent].entry : KVPI_INDEX_NONE,
+    const uint32_t no_parent =
+        draw(3) == 0 ? kvpi_index_outside((uint8_t[4]){0xFF, 0xFF, 0xFF, (uint8_t)draw(256)})
+                     : KVPI_INDEX_NONE;
+    struct kvpi_index_record record = {.parent = under ? records[parent].entry : no_parent,
                                        .space = draw(SPACES)};
     memcpy(record.key, key.bytes, sizeof record.key);
     const uint32_t entry = kvpi_index_add(index, &record);
@@ -294,7 +297,7 @@ static void test_marked_entries_wait_for_the_sweep(void **state)
     assert_int_equal(kvpi_index_find(&index, &key), c);
     assert_int_equal(index.n_used, 4);
     assert_string_equal(kvpi_index_check(&index), "");
-    assert_int_equal(kvpi_index_sweep(&index), 2);
+    assert_int_equal(kvpi_index_sweep(&index, NULL, NULL), 2);
     assert_int_equal(kvpi_index_find(&index, &key), KVPI_INDEX_NONE);
     assert_int_equal(index.n_used, 2); /* c for its pin, and the other one */
     assert_string_equal(kvpi_index_check(&index), "");

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "oplog_calls.h"
 #include "oplog_sample.h"
 #include "oplog/decode.h"
 
@@ -46,7 +47,7 @@ static void test_cut_at_every_byte(void **state)
     size_t ends[2 * SAMPLE_RECORDED + 1] = {header_bytes};
     uint32_t n_ends = 0;
     for (uint32_t i = 0; i < 2 * SAMPLE_CALLS; i++) {
-        if (!kvpi_record_has(i % SAMPLE_CALLS + 1))
+        if (!oplog_has_call(i % SAMPLE_CALLS + 1))
             continue;
         sample_write(&made.recorder, i % SAMPLE_CALLS + 1,
                      i < SAMPLE_CALLS ? KVP_OK : KVP_E_CORRUPT);
@@ -239,7 +240,7 @@ static void test_a_sink_that_refuses_ends_the_recording(void **state)
         kvp_status status = kvpi_record_begin(&recorder, &sink, &config);
         assert_int_equal(recorder.on, status == KVP_OK);
         for (uint32_t op = 1; op <= SAMPLE_CALLS && recorder.on; op++) {
-            if (!kvpi_record_has(op))
+            if (!oplog_has_call(op))
                 continue;
             sample_decide(&recorder, op);
             sample_write(&recorder, op, KVP_OK);

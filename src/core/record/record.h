@@ -65,17 +65,6 @@ struct kvpi_recorder {
     uint32_t failed; /* the sink refused bytes: the recording ended there, stop will say so */
 };
 
-/* Is a call of KVP_CALL_TABLE recorded? */
-static inline int kvpi_record_has(uint32_t op)
-{
-    switch (op) {
-#define LOG_CALL_BY_HAND(NAME, name, parameters, arguments, results) case KVP_CALL_##NAME:
-#include "core/record/calls.def"
-        return 1;
-    default: return 0;
-    }
-}
-
 /* Mix a block id into the digest of what the call decides: a host block's negative, so that taking
  * block 5 of one tier and of the other are two things. */
 static inline void kvpi_record_decision(struct kvpi_recorder *recorder, int32_t block)

@@ -57,7 +57,7 @@ static int append(struct file_store *store, struct kvpi_log *log, uint32_t kind,
                                   .written = e->written};
     if (e->state == KVPI_ENTRY_READY || e->state == KVPI_ENTRY_WRITING)
         line.space = kvpi_index_space(&store->catalog.index, entry);
-    if (e->parent != KVPI_INDEX_NONE)
+    if (kvpi_index_parent(&store->catalog.index, entry) != KVPI_INDEX_NONE)
         line.parent_generation = store->catalog.index.entries[e->parent].generation;
     memcpy(line.key, e->key, sizeof line.key);
     return kvpi_log_append(log, &line);
@@ -204,6 +204,16 @@ static void leave(void *context, uint32_t entry)
         (void)append(store, &store->log, KVPI_LOG_DROP, entry);
 }
 
+/* The key is a hint: what is behind it proves itself by its digest, as any record does. */
+static int outside(void *context, const kvp_identity *identity)
+{
+    struct file_store *store = context;
+    struct kvpi_peers_seen seen;
+    kvpi_peers_follow(&store->peers, store->now(store->now_context));
+    return kvpi_peers_have(&store->peers, &identity->parent, &seen) &&
+           seen.space == identity->space && !kvpi_catalog_too_old(&store->catalog, seen.written);
+}
+
 /* ---------------------------------------------------------------------------------- open, close */
 
 static void file_close(void *self)
@@ -319,6 +329,7 @@ static kvp_status open_store(struct file_store *store, const struct kvpi_backend
     store->catalog.context = store;
     store->catalog.grow = grow;
     store->catalog.leave = leave;
+    store->catalog.outside = outside;
     status = kvpi_catalog_limit(&store->catalog, config, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
@@ -444,10 +455,10 @@ static void file_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint6
     struct file_store *store = self;
     kvpi_catalog_have(&store->catalog, keys, n_keys, bits);
     kvpi_peers_follow(&store->peers, store->now(store->now_context));
-    uint32_t written;
+    struct kvpi_peers_seen seen;
     for (uint32_t i = 0; i < n_keys && store->peers.n > 0; i++)
-        if (kvpi_peers_have(&store->peers, &keys[i], &written) &&
-            !kvpi_catalog_too_old(&store->catalog, written))
+        if (kvpi_peers_have(&store->peers, &keys[i], &seen) &&
+            !kvpi_catalog_too_old(&store->catalog, seen.written))
             bits[i / 64] |= UINT64_C(1) << i % 64;
 }
 

@@ -7,6 +7,9 @@
  *           key [12], written u32 (minutes since 1970), number of the namespace u64, parent
  *           generation u32, XXH3-64 of bytes 0..43 with the log's id and the entry's number
  *
+ * A parent slot from 2^31 on is none: 2^32-1 says that the record is the first of its chain, others
+ * that the record before is in another directory, and have 31 bits of its key.
+ *
  * An entry that is damaged, or was never written, is skipped: each of the others stands for itself,
  * and none can be one of another log or from another place. What an entry says is proved by the
  * header in the slot when the record is read. */
@@ -34,7 +37,7 @@ struct kvpi_log_entry {
     uint32_t kind;
     uint32_t slot;
     uint32_t generation;
-    uint32_t parent; /* slot, or KVPI_INDEX_NONE */
+    uint32_t parent; /* slot, KVPI_INDEX_NONE, or kvpi_index_outside */
     uint32_t parent_generation;
     uint32_t written; /* minutes since 1970 */
     uint64_t space;   /* number of the namespace */

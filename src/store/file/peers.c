@@ -162,13 +162,16 @@ int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op, uint32_t
     return 0;
 }
 
-int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key, uint32_t *out_written)
+int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key,
+                    struct kvpi_peers_seen *out_seen)
 {
     for (uint32_t i = 0; i < peers->n; i++) {
+        const struct kvpi_index *index = &peers->peers[i]->index;
         const uint32_t entry = find_in(peers->peers[i], key);
         if (entry == KVPI_INDEX_NONE)
             continue;
-        *out_written = peers->peers[i]->index.entries[entry].written;
+        out_seen->written = index->entries[entry].written;
+        out_seen->space = kvpi_index_space(index, entry);
         return 1;
     }
     return 0;

@@ -42,6 +42,13 @@ void kvpi_peers_follow(struct kvpi_peers *peers, uint64_t now_ns);
 /* Find a record: 1, and op->place and op->place_in say where, out_written when, in minutes. */
 int kvpi_peers_find(struct kvpi_peers *peers, struct kvpi_store_op *op, uint32_t *out_written);
 
-int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key, uint32_t *out_written);
+/* What is known of a record without reading it. */
+struct kvpi_peers_seen {
+    uint32_t written; /* minutes since 1970 */
+    uint64_t space;   /* number of the namespace */
+};
+
+int kvpi_peers_have(const struct kvpi_peers *peers, const kvp_digest *key,
+                    struct kvpi_peers_seen *out_seen);
 
 #endif

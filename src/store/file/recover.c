@@ -2,7 +2,8 @@
  *
  * Entries stand in the order in which puts ended, so a child may stand before its parent. Records
  * are placed in that order, each after the ancestors that are not placed yet. A record whose parent
- * is not there any more cannot be reached, and is left out. */
+ * is not there any more cannot be reached, and is left out. A parent in another writer's directory
+ * may be there: such a record is placed as a root is. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,11 +81,11 @@ static void take_entry(void *context, const struct kvpi_log_entry *entry)
     list_in(recovery, entry->slot);
 }
 
-/* The parent that a record needs: NONE at a root, else a slot; out_there: it is what it was. */
+/* The parent here that a record needs: NONE at a root, else a slot; out_there: it is as it was. */
 static uint32_t parent_of(const struct recovery *recovery, const struct slot *slot, int *out_there)
 {
     *out_there = 1;
-    if (slot->parent == NONE)
+    if (slot->parent == NONE || kvpi_index_is_outside(slot->parent))
         return NONE;
     const struct slot *parent = slot->parent < recovery->n ? &recovery->slots[slot->parent] : NULL;
     *out_there = parent && parent->generation == slot->parent_generation &&
@@ -115,7 +116,7 @@ static void place(struct recovery *recovery, struct kvpi_index *index, uint32_t 
         memcpy(key.bytes, slot->key, sizeof slot->key);
         if (kvpi_index_find(index, &key) != NONE)
             return; /* a second copy, whose end was not logged */
-        struct kvpi_index_record record = {.parent = at,
+        struct kvpi_index_record record = {.parent = at == NONE ? slot->parent : at,
                                            .generation = slot->generation,
                                            .written = slot->written,
                                            .space = slot->space};

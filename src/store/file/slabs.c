@@ -100,9 +100,7 @@ int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, cons
                                  .writable = writable};
     snprintf(slabs->path, sizeof slabs->path, "%s", path);
     slabs->slabs = calloc(slabs->n_max, sizeof *slabs->slabs);
-    if (!slabs->slabs)
-        return ENOMEM;
-    const int error = kvpi_slabs_follow(slabs);
+    const int error = slabs->slabs ? kvpi_slabs_follow(slabs) : ENOMEM;
     if (error)
         kvpi_slabs_close(slabs);
     else if (writable)

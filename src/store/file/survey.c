@@ -38,6 +38,15 @@ struct place {
 
 /* ------------------------------------------------------------------------------------ a record */
 
+/* Does the log say the same of the record before as the header? */
+static int is_parent(const struct kvpi_index *index, uint32_t entry, const kvp_digest *key)
+{
+    const uint32_t parent = kvpi_index_parent(index, entry);
+    if (parent == KVPI_INDEX_NONE)
+        return index->entries[entry].parent == kvpi_index_outside(key->bytes);
+    return memcmp(key->bytes, index->entries[parent].key, sizeof index->entries[parent].key) == 0;
+}
+
 /* The header is whole: is it this record's? */
 static uint32_t judge(struct place *place, const struct kvpi_record_head *head, uint32_t entry)
 {
@@ -61,8 +70,7 @@ static uint32_t judge(struct place *place, const struct kvpi_record_head *head, 
         head->space != kvpi_index_space(&place->index, entry) ||
         kvpi_index_minute(head->place.written) != e->written ||
         is_root != (e->parent == KVPI_INDEX_NONE) ||
-        (!is_root &&
-         memcmp(head->parent.bytes, place->index.entries[e->parent].key, sizeof e->key) != 0))
+        (!is_root && !is_parent(&place->index, entry, &head->parent)))
         return KVP_BAD_IDENTITY;
     return KVP_FOUND_GOOD;
 }
@@ -179,7 +187,7 @@ static void scan_records(struct place *place)
         kvp_store_record record = {.found = KVP_FOUND_UNREAD,
                                    .slot = e,
                                    .generation = entry->generation,
-                                   .parent = entry->parent,
+                                   .parent = kvpi_index_parent(&place->index, e),
                                    .space = kvpi_index_space(&place->index, e),
                                    .written = (uint64_t)entry->written * 60};
         if (options->one_space && record.space != options->space)

@@ -46,8 +46,9 @@ static uint8_t *stage_of(const struct kvpi_flight *flight, const struct kvpi_fli
 
 static void add(struct kvpi_flight *flight, uint32_t number)
 {
-    const struct kvpi_flight_place *place = &flight->places[number];
+    struct kvpi_flight_place *place = &flight->places[number];
     const uint32_t kind = place->op->kind;
+    place->tag = flight->n_tags++ * KVPI_FLIGHT_PLACES + number;
     const struct kvpi_queue_io io = {
         .kind = kind == KVP_STORE_PUT   ? KVPI_QUEUE_WRITE
                 : kind == KVP_STORE_GET ? KVPI_QUEUE_READ
@@ -57,7 +58,7 @@ static void add(struct kvpi_flight *flight, uint32_t number)
         .spans = place->spans + place->first_span,
         .n_spans = place->n_spans,
         .fixed = place->stage >= 0 && flight->fixed,
-        .tag = number,
+        .tag = place->tag,
     };
     if (!flight->broken)
         flight->system->add(flight->queue, &io);
@@ -142,6 +143,8 @@ static int begin(struct kvpi_flight *flight, struct kvpi_store_op *op)
 /* The system takes the first n of what was added, for good. */
 static void note_taken(struct kvpi_flight *flight, uint32_t n)
 {
+    for (uint32_t i = 0; i < n; i++)
+        flight->places[flight->added[(flight->added_first + i) % KVPI_FLIGHT_PLACES]].flying = 1;
     flight->added_first = (flight->added_first + n) % KVPI_FLIGHT_PLACES;
     flight->n_added -= n;
     flight->n_flying += n;
@@ -243,10 +246,14 @@ static int goes_on(struct kvpi_flight_place *place, int32_t result)
     return 0; /* failed, or 0: the file ends here */
 }
 
-static void take(struct kvpi_flight *flight, uint32_t number, int32_t result)
+static void take(struct kvpi_flight *flight, uint32_t tag, int32_t result)
 {
+    const uint32_t number = tag % KVPI_FLIGHT_PLACES;
     struct kvpi_flight_place *place = &flight->places[number];
+    if (!place->flying || place->tag != tag)
+        return;
     flight->n_flying--;
+    place->flying = 0;
     if (place->op->kind == KVP_STORE_SYNC) {
         end_sync(flight, number, result);
         return;
@@ -311,10 +318,10 @@ void kvpi_flight_submit(struct kvpi_flight *flight, struct kvpi_store_op *op)
 uint32_t kvpi_flight_reap(struct kvpi_flight *flight, struct kvpi_store_op **out_ops,
                           uint32_t capacity)
 {
-    uint32_t number;
+    uint32_t tag;
     int32_t result;
-    while (flight->n_flying > 0 && flight->system->take(flight->queue, &number, &result))
-        take(flight, number, result);
+    while (flight->n_flying > 0 && flight->system->take(flight->queue, &tag, &result))
+        take(flight, tag, result);
     begin_waiting(flight);
     uint32_t n = 0;
     for (; flight->ended && n < capacity; flight->ended = out_ops[n++]->link)

@@ -10,6 +10,7 @@
  *   F2  a place in `added` was not taken by the system yet: nothing of it moves
  *   F3  at most PLACES transfers are in the queue
  *   F4  a stage is one place's until that is free again
+ *   F5  a tag is of one transfer, and hardly ever again: an answer that comes twice ends nothing
  *
  * A queue that takes nothing more is broken for good. What flies still ends by it; the rest is
  * given back by kvpi_flight_salvage for somebody else to do. */
@@ -29,6 +30,8 @@ struct kvpi_flight_place {
     uint64_t left;             /* bytes */
     uint32_t next_slab;        /* SYNC */
     uint32_t n_tries;          /* since something moved */
+    uint32_t tag;              /* of its transfer */
+    int flying;                /* the system has it */
     int direct;
     int stage; /* or -1 */
     uint32_t first_span;
@@ -50,6 +53,7 @@ struct kvpi_flight {
     uint32_t added_first;
     uint32_t n_added;
     uint32_t n_flying;
+    uint32_t n_tags;
     uint32_t n_refusals; /* one after the other */
     uint8_t *stages;
     uint32_t free_stages[KVPI_FLIGHT_STAGES];

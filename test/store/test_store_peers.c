@@ -1,0 +1,407 @@
+/* Two writers on one directory: each reads the other's records and goes on behind them.
+ *
+ * The model knows what each has in its own directory, and behind whose record each was put. With
+ * room for all it says how every operation ends; with little room a look before each put does.
+ *
+ *   test_store_peers [SEED [OPERATIONS]] */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim_disk.h"
+#include "store/file/file.h"
+#include "store/file/survey.h"
+#include "store_records.h"
+
+enum {
+    RECORDS = 24,
+    WRITERS = 2,
+    SLOT = 8192,
+    LOGS = 552, /* of an empty directory, which the limit does not count */
+    ROOMY = 400,
+    NONE = RECORDS
+};
+
+static uint64_t seed = 1;
+static uint64_t n_operations = 30000;
+static uint64_t random_state;
+
+static uint32_t draw(uint32_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 33) % n;
+}
+
+/* ----------------------------------------------------------------------------------- the stores */
+
+static struct sim_disk *sim;
+static struct kvpi_disk disk;
+static struct kvpi_backend on_sim;
+static uint64_t now;
+static uint64_t size_slots;
+static kvp_store *stores[WRITERS];
+
+static kvp_status open_on_sim(const struct kvpi_backend_config *config, void **out_self,
+                              char *out_why, size_t why_bytes)
+{
+    const struct kvpi_engine_config engine = {.choice = KVPI_ENGINE_THREADS};
+    return kvpi_file_open(config, &disk, &engine, out_self, out_why, why_bytes);
+}
+
+/* What the others have written is seen by each call: looks are due again. */
+static uint64_t test_clock(void *context)
+{
+    (void)context;
+    now += UINT64_C(1100000000);
+    return now;
+}
+
+static void open_store(unsigned w)
+{
+    char url[64];
+    snprintf(url, sizeof url, "file:/kv?size=%llu",
+             (unsigned long long)(size_slots * (SLOT + 256)));
+    kvp_store_config config = record_config(url);
+    config.now = test_clock;
+    char why[300];
+    if (kvpi_store_open(&config, &on_sim, &stores[w], why, sizeof why) != KVP_OK)
+        fail_msg("%s", why);
+}
+
+static void begin(uint64_t slots)
+{
+    sim = sim_disk_create(seed);
+    disk = sim_disk_interface(sim);
+    on_sim = kvpi_file_backend;
+    on_sim.open = open_on_sim;
+    size_slots = slots;
+    for (unsigned w = 0; w < WRITERS; w++)
+        open_store(w);
+}
+
+static void end(void)
+{
+    for (unsigned w = 0; w < WRITERS; w++) {
+        kvp_store_close(stores[w]);
+        stores[w] = NULL;
+    }
+    sim_disk_destroy(sim);
+}
+
+/* ---------------------------------------------------------------------------------- the records */
+
+static struct record records[RECORDS];
+static unsigned parents[RECORDS]; /* NONE: a root */
+
+static int is_own[WRITERS][RECORDS];
+static int is_behind_own[WRITERS][RECORDS]; /* its parent was the writer's own when it was put */
+
+/* Trees: each record is behind the one before, or the one before that; every eighth is a root. */
+static void make_records(void)
+{
+    for (unsigned r = 0; r < RECORDS; r++) {
+        record_make(records, r, 0, 0);
+        parents[r] = r % 8 == 0 ? NONE : r % 8 == 1 || r % 3 ? r - 1 : r - 2;
+        if (parents[r] != NONE)
+            records[r].identity.parent = records[parents[r]].key;
+    }
+}
+
+static uint32_t drop(unsigned w, unsigned r)
+{
+    assert_int_equal(kvp_store_drop(stores[w], &records[r].key, 1, 0), KVP_OK);
+    return input_result(stores[w]);
+}
+
+static int have(unsigned w, unsigned r)
+{
+    uint64_t bits = 0;
+    assert_int_equal(kvp_store_have(stores[w], &records[r].key, 1, &bits, 0), KVP_OK);
+    assert_int_equal(input_result(stores[w]), KVP_STORE_OK);
+    return (int)bits;
+}
+
+static uint32_t put(unsigned w, unsigned r)
+{
+    return record_put(stores[w], &records[r]);
+}
+
+static uint32_t get(unsigned w, unsigned r)
+{
+    return record_get(stores[w], &records[r]);
+}
+
+/* ---------------------------------------------------------------------------------- one by one */
+
+static void test_a_record_of_another_writer_is_a_parent(void **state)
+{
+    (void)state;
+    begin(ROOMY);
+    assert_int_equal(put(1, 1), KVP_STORE_NO_PARENT);
+    assert_int_equal(put(0, 0), KVP_STORE_OK);
+    assert_int_equal(put(1, 1), KVP_STORE_OK);
+    assert_int_equal(put(1, 2), KVP_STORE_OK);
+    assert_int_equal(put(0, 3), KVP_STORE_OK); /* and on in the first one's directory */
+    for (unsigned r = 0; r < 4; r++) {
+        assert_int_equal(get(0, r), KVP_STORE_OK);
+        assert_int_equal(get(1, r), KVP_STORE_OK);
+    }
+    kvp_store_stats stats;
+    kvp_store_stats_get(stores[1], &stats);
+    assert_int_equal(stats.records, 2);
+    /* After a start it is all the same. */
+    kvp_store_close(stores[1]);
+    open_store(1);
+    kvp_store_stats_get(stores[1], &stats);
+    assert_int_equal(stats.records, 2);
+    assert_int_equal(put(1, 1), KVP_STORE_KNOWN);
+    assert_int_equal(get(1, 2), KVP_STORE_OK);
+    end();
+}
+
+/* Its digests would be others: it is no parent. */
+static void test_a_parent_of_another_namespace_is_none(void **state)
+{
+    (void)state;
+    begin(ROOMY);
+    assert_int_equal(put(0, 0), KVP_STORE_OK);
+    assert_int_equal(have(1, 0), 1);
+    struct record child = records[1];
+    child.block = child.kv;
+    child.identity.tokens = child.tokens;
+    child.identity.space = 7;
+    assert_int_equal(record_put(stores[1], &child), KVP_STORE_NO_PARENT);
+    end();
+}
+
+/* A record whose parent went with another writer is never served for another, takes no part in what
+ * comes after, and is reached again once its parent is written again. */
+static void test_the_parent_vanishes(void **state)
+{
+    (void)state;
+    begin(ROOMY);
+    assert_int_equal(put(0, 0), KVP_STORE_OK);
+    assert_int_equal(put(0, 1), KVP_STORE_OK);
+    assert_int_equal(put(1, 2), KVP_STORE_OK);
+    assert_int_equal(drop(0, 1), KVP_STORE_OK);
+    assert_int_equal(have(1, 1), 0);
+    assert_int_equal(get(1, 2), KVP_STORE_OK);
+    assert_int_equal(put(1, 3), KVP_STORE_NO_PARENT); /* behind 1 */
+    assert_int_equal(put(1, 4), KVP_STORE_NO_PARENT); /* behind 3 */
+    assert_int_equal(put(1, 1), KVP_STORE_OK);
+    assert_int_equal(put(1, 3), KVP_STORE_OK);
+    kvp_store_close(stores[1]);
+    open_store(1);
+    for (unsigned r = 0; r < 4; r++)
+        assert_int_equal(get(1, r), KVP_STORE_OK);
+    end();
+}
+
+/* What is behind a key goes with it, whoever has the key; also after a start. */
+static void test_a_drop_takes_what_is_behind_another_writers_record(void **state)
+{
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        begin(ROOMY);
+        assert_int_equal(put(0, 0), KVP_STORE_OK);
+        assert_int_equal(put(1, 1), KVP_STORE_OK);
+        assert_int_equal(put(1, 2), KVP_STORE_OK);
+        assert_int_equal(put(1, 8), KVP_STORE_OK);
+        if (again) {
+            kvp_store_close(stores[1]);
+            open_store(1);
+        }
+        assert_int_equal(drop(1, 3), KVP_STORE_OK); /* nobody has it */
+        assert_int_equal(have(1, 1) + have(1, 2), 2);
+        assert_int_equal(drop(1, 0), KVP_STORE_OK);
+        assert_int_equal(have(1, 1) + have(1, 2), 0);
+        assert_int_equal(have(1, 8), 1);
+        assert_int_equal(have(1, 0), 1); /* the other one's stays */
+        kvp_store_stats stats;
+        kvp_store_stats_get(stores[1], &stats);
+        assert_int_equal(stats.dropped, 2);
+        kvp_store_close(stores[1]);
+        open_store(1);
+        assert_int_equal(have(1, 1) + have(1, 2), 0);
+        end();
+    }
+}
+
+/* The operators' scan takes such a record for good, and says that its parent is not here. */
+static uint32_t n_good;
+static uint32_t n_bad;
+static uint32_t n_first;
+
+static void take_record(void *context, const kvp_store_record *record)
+{
+    (void)context;
+    n_good += record->found == KVP_FOUND_GOOD;
+    n_bad += record->found != KVP_FOUND_GOOD;
+    n_first += record->parent == UINT32_MAX;
+}
+
+static void test_a_scan_finds_it_good(void **state)
+{
+    (void)state;
+    begin(ROOMY);
+    assert_int_equal(put(0, 0), KVP_STORE_OK);
+    assert_int_equal(put(1, 1), KVP_STORE_OK);
+    assert_int_equal(put(1, 2), KVP_STORE_OK);
+    kvp_store_scan_options options;
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_PAYLOADS;
+    options.record = take_record;
+    n_good = n_bad = n_first = 0;
+    assert_int_equal(kvpi_survey_scan(&disk, "/kv", &options, NULL, 0), KVP_OK);
+    assert_int_equal(n_bad, 0);
+    assert_int_equal(n_good, 3);
+    assert_int_equal(n_first, 2);
+    end();
+}
+
+/* --------------------------------------------------------------------------------------- random */
+
+static void take(unsigned w, unsigned r)
+{
+    is_own[w][r] = 0;
+    for (unsigned c = r + 1; c < RECORDS; c++)
+        if (parents[c] == r && is_own[w][c] && is_behind_own[w][c])
+            take(w, c);
+}
+
+static void model_drop(unsigned w, unsigned r)
+{
+    if (is_own[w][r])
+        take(w, r);
+    for (unsigned c = r + 1; c < RECORDS; c++)
+        if (parents[c] == r && is_own[w][c] && !is_behind_own[w][c])
+            take(w, c);
+}
+
+static uint32_t model_put(unsigned w, unsigned r)
+{
+    const unsigned p = parents[r];
+    if (is_own[w][r])
+        return KVP_STORE_KNOWN;
+    if (p != NONE && !is_own[w][p] && !is_own[1 - w][p])
+        return KVP_STORE_NO_PARENT;
+    is_own[w][r] = 1;
+    is_behind_own[w][r] = p == NONE || is_own[w][p];
+    return KVP_STORE_OK;
+}
+
+/* Closed cleanly, or killed: both at the same time. The first has its first directory again. */
+static void start_again(int killed)
+{
+    if (killed)
+        sim_disk_stop_after(sim, 0);
+    for (unsigned w = 0; w < WRITERS; w++)
+        kvp_store_close(stores[w]);
+    if (killed)
+        sim_disk_kill(sim);
+    for (unsigned w = 0; w < WRITERS; w++)
+        open_store(w);
+}
+
+static void test_random_with_room_for_all(void **state)
+{
+    (void)state;
+    random_state = seed * UINT64_C(0x9E3779B97F4A7C15);
+    memset(is_own, 0, sizeof is_own);
+    begin(ROOMY);
+    uint64_t n_behind_other = 0;
+    for (uint64_t i = 0; i < n_operations; i++) {
+        const unsigned w = draw(WRITERS);
+        const unsigned r = draw(RECORDS);
+        const uint32_t what = draw(100);
+        const int there = is_own[0][r] || is_own[1][r];
+        if (what < 55) {
+            const uint32_t expected = model_put(w, r);
+            n_behind_other += expected == KVP_STORE_OK && !is_behind_own[w][r];
+            assert_int_equal(put(w, r), expected);
+        } else if (what < 75) {
+            assert_int_equal(get(w, r), there ? KVP_STORE_OK : KVP_STORE_ABSENT);
+        } else if (what < 87) {
+            assert_int_equal(have(w, r), there);
+        } else if (what < 98) {
+            model_drop(w, r);
+            assert_int_equal(drop(w, r), KVP_STORE_OK);
+        } else {
+            start_again((int)draw(2));
+        }
+        uint64_t n_own = 0;
+        for (unsigned k = 0; k < RECORDS; k++)
+            n_own += (uint64_t)is_own[w][k];
+        kvp_store_stats stats;
+        kvp_store_stats_get(stores[w], &stats);
+        assert_int_equal(stats.records, n_own);
+    }
+    assert_true(n_behind_other > n_operations / 100);
+    end();
+}
+
+/* Evictions, quotas of room, and directories that go for another: what a put says fits to what a
+ * look said just before, and nobody reads foreign KV. */
+static void test_random_with_little_room(void **state)
+{
+    (void)state;
+    random_state = seed * UINT64_C(0xD1342543DE82EF95);
+    begin(20);
+    uint64_t n_results[KVP_STORE_CLOSED + 1] = {0};
+    for (uint64_t i = 0; i < n_operations; i++) {
+        const unsigned w = draw(WRITERS);
+        const unsigned r = draw(RECORDS);
+        const uint32_t what = draw(100);
+        if (what < 60) {
+            const int parent = parents[r] == NONE || have(w, parents[r]);
+            const uint32_t result = put(w, r);
+            n_results[result]++;
+            if (result == KVP_STORE_NO_PARENT)
+                assert_false(parent);
+            else if (result != KVP_STORE_KNOWN)
+                assert_true(parent);
+            if (result == KVP_STORE_OK)
+                assert_int_equal(get(w, r), KVP_STORE_OK);
+        } else if (what < 85) {
+            n_results[get(w, r)]++;
+        } else if (what < 97) {
+            assert_int_equal(drop(w, r), KVP_STORE_OK);
+        } else {
+            start_again((int)draw(2));
+        }
+        kvp_store_stats stats;
+        kvp_store_stats_get(stores[w], &stats);
+        assert_true(stats.bytes <= stats.size);
+        assert_true(sim_disk_bytes(sim) <= size_slots * (SLOT + 256) + WRITERS * LOGS);
+    }
+    assert_true(n_results[KVP_STORE_OK] > 0 && n_results[KVP_STORE_NO_PARENT] > 0);
+    assert_true(n_results[KVP_STORE_KNOWN] > 0 && n_results[KVP_STORE_ABSENT] > 0);
+    end();
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        n_operations = strtoull(argv[2], NULL, 10);
+    make_records();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_record_of_another_writer_is_a_parent),
+        cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
+        cmocka_unit_test(test_the_parent_vanishes),
+        cmocka_unit_test(test_a_drop_takes_what_is_behind_another_writers_record),
+        cmocka_unit_test(test_a_scan_finds_it_good),
+        cmocka_unit_test(test_random_with_room_for_all),
+        cmocka_unit_test(test_random_with_little_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
