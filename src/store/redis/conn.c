@@ -14,27 +14,6 @@
 
 enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
 
-void kvpi_op_list_add(struct kvpi_op_list *list, struct kvpi_store_op *op)
-{
-    op->link = NULL;
-    if (list->last)
-        list->last->link = op;
-    else
-        list->first = op;
-    list->last = op;
-}
-
-struct kvpi_store_op *kvpi_op_list_take(struct kvpi_op_list *list)
-{
-    struct kvpi_store_op *op = list->first;
-    if (!op)
-        return NULL;
-    list->first = op->link;
-    if (!list->first)
-        list->last = NULL;
-    return op;
-}
-
 /* -------------------------------------------------------------------------------------- failing */
 
 static struct kvpi_job *first_job(struct kvpi_conn *conn)
@@ -48,21 +27,16 @@ static void pop_job(struct kvpi_conn *conn)
     conn->n_jobs--;
 }
 
-/* An operation may have parts on several connections: op->entry has their number. */
-static void end_part(struct kvpi_conn *conn, struct kvpi_store_op *op)
-{
-    if (--op->entry == 0)
-        kvpi_op_list_add(conn->done, op);
-}
-
 void kvpi_conn_close(struct kvpi_conn *conn)
 {
     while (conn->n_jobs > 0) {
-        struct kvpi_store_op *op = first_job(conn)->op;
+        const struct kvpi_job job = *first_job(conn);
         pop_job(conn);
-        if (op) {
-            op->io_failed = 1;
-            end_part(conn, op);
+        if (job.kind == KVPI_JOB_MAP)
+            conn->config->map->state = KVPI_MAP_FAILED;
+        if (job.part) {
+            job.part->end = KVPI_PART_FAILED;
+            kvpi_part_list_add(conn->done, job.part);
         }
     }
     if (conn->context)
@@ -71,6 +45,7 @@ void kvpi_conn_close(struct kvpi_conn *conn)
     conn->state = KVPI_CONN_CLOSED;
     conn->n_out = conn->out_at = 0;
     conn->out_sent = 0;
+    conn->n_unread = 0;
 }
 
 static void fail(struct kvpi_conn *conn, const char *why)
@@ -101,15 +76,30 @@ static void scatter(const struct kvpi_store_op *op, const char *bytes, size_t n_
     }
 }
 
+/* 1: a piece of a map; *out_at is its place. */
+static int is_piece(const valkeyReadTask *task, struct kvpi_map_at *out_at)
+{
+    struct kvpi_conn *conn = task->privdata;
+    *out_at = (struct kvpi_map_at){0, task->idx, task->parent ? task->parent->idx : -1};
+    for (const valkeyReadTask *up = task->parent; up; up = up->parent)
+        out_at->depth++;
+    return first_job(conn)->kind == KVPI_JOB_MAP && out_at->depth > 0;
+}
+
 static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
 {
     struct kvpi_conn *conn = task->privdata;
     const struct kvpi_job *job = first_job(conn);
+    struct kvpi_map_at at;
+    if (is_piece(task, &at)) {
+        kvpi_map_text(conn->config->map, &at, text, n_bytes);
+        return &conn->reply;
+    }
     if (task->parent)
         return NULL;
     conn->reply.type = task->type;
     if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_READ) {
-        scatter(job->op, text, n_bytes);
+        scatter(job->part->op, text, n_bytes);
         return &conn->reply;
     }
     if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_INFO) {
@@ -127,6 +117,11 @@ static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
 static void *on_integer(const valkeyReadTask *task, long long number)
 {
     struct kvpi_conn *conn = task->privdata;
+    struct kvpi_map_at at;
+    if (is_piece(task, &at)) {
+        kvpi_map_number(conn->config->map, &at, number);
+        return &conn->reply;
+    }
     conn->reply.type = VALKEY_REPLY_INTEGER;
     conn->reply.number = number;
     return task->parent ? NULL : &conn->reply;
@@ -135,15 +130,25 @@ static void *on_integer(const valkeyReadTask *task, long long number)
 static void *on_nil(const valkeyReadTask *task)
 {
     struct kvpi_conn *conn = task->privdata;
+    struct kvpi_map_at at;
+    if (is_piece(task, &at)) {
+        kvpi_map_text(conn->config->map, &at, NULL, 0);
+        return &conn->reply;
+    }
     conn->reply.type = VALKEY_REPLY_NIL;
     return task->parent ? NULL : &conn->reply;
 }
 
+/* Of all that is asked for, only a map is an array. */
 static void *on_array(const valkeyReadTask *task, size_t n)
 {
-    (void)task;
     (void)n;
-    return NULL;
+    struct kvpi_conn *conn = task->privdata;
+    if (first_job(conn)->kind != KVPI_JOB_MAP)
+        return NULL;
+    if (!task->parent)
+        conn->reply.type = task->type;
+    return &conn->reply;
 }
 
 static void *on_double(const valkeyReadTask *task, double number, char *text, size_t n_bytes)
@@ -177,21 +182,38 @@ static valkeyReplyObjectFunctions functions = {
     .freeObject = free_nothing,
 };
 
-/* An error that is the server's answer to an operation; the connection is as good as before. */
-static void note_error(struct kvpi_conn *conn, struct kvpi_store_op *op)
+/* Whether the server's error begins with this word. */
+static int is_error(const struct kvpi_conn *conn, const char *word)
 {
-    if (op->kind == KVP_STORE_PUT && strncmp(conn->reply.text, "OOM", 3) == 0) {
-        op->outcome = KVP_STORE_NO_ROOM;
-        return;
+    const size_t n = strlen(word);
+    return strncmp(conn->reply.text, word, n) == 0 &&
+           (conn->reply.text[n] == ' ' || conn->reply.text[n] == 0);
+}
+
+/* An error that is the server's answer to a part; the connection is as good as before. A slot that
+ * is being moved is a miss: to ask both servers would be two round trips. */
+static void note_error(struct kvpi_conn *conn, const struct kvpi_job *job)
+{
+    struct kvpi_part *part = job->part;
+    if (is_error(conn, "MOVED")) {
+        part->keys[part->n_moved++] = part->keys[job->at];
+    } else if (is_error(conn, "ASK") || is_error(conn, "TRYAGAIN") ||
+               is_error(conn, "CLUSTERDOWN")) {
+        if (part->end == KVPI_PART_ANSWERED)
+            part->end = KVPI_PART_MISSED;
+    } else if (part->op->kind == KVP_STORE_PUT && is_error(conn, "OOM")) {
+        part->op->outcome = KVP_STORE_NO_ROOM;
+    } else {
+        part->end = KVPI_PART_FAILED;
+        memcpy(conn->why, conn->reply.text, sizeof conn->why);
     }
-    op->io_failed = 1;
-    memcpy(conn->why, conn->reply.text, sizeof conn->why);
 }
 
 static void note_count(const struct kvpi_job *job, long long number)
 {
-    if (job->op->kind == KVP_STORE_HAVE && number > 0)
-        job->op->bits[job->at / 64] |= UINT64_C(1) << (job->at % 64);
+    const uint32_t key = job->part->keys[job->at];
+    if (job->part->op->kind == KVP_STORE_HAVE && number > 0)
+        job->part->op->bits[key / 64] |= UINT64_C(1) << (key % 64);
 }
 
 /* 0: no reply for such a job. */
@@ -206,18 +228,20 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         conn->refused = job->kind == KVPI_JOB_INFO && strncmp(conn->reply.text, "NOAUTH", 6) == 0;
         if (conn->refused)
             return 0;
-        if (job->op)
-            note_error(conn, job->op);
+        if (job->kind == KVPI_JOB_MAP)
+            conn->config->map->state = KVPI_MAP_FAILED;
+        if (job->part)
+            note_error(conn, job);
         return 1;
     }
     switch (job->kind) {
     case KVPI_JOB_READ:
         if (type == VALKEY_REPLY_NIL)
-            job->op->outcome = KVP_STORE_ABSENT;
+            job->part->op->outcome = KVP_STORE_ABSENT;
         return type == VALKEY_REPLY_NIL || type == VALKEY_REPLY_STRING;
     case KVPI_JOB_WRITE:
         if (type == VALKEY_REPLY_NIL)
-            job->op->outcome = KVP_STORE_KNOWN;
+            job->part->op->outcome = KVP_STORE_KNOWN;
         return type == VALKEY_REPLY_NIL ||
                (type == VALKEY_REPLY_STATUS && strcmp(conn->reply.text, "OK") == 0);
     case KVPI_JOB_COUNT:
@@ -225,6 +249,7 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
             note_count(job, conn->reply.number);
         return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
+    case KVPI_JOB_MAP: kvpi_map_end(conn->config->map); return type == VALKEY_REPLY_ARRAY;
     case KVPI_JOB_LOGIN:
     case KVPI_JOB_INFO: break;
     }
@@ -252,10 +277,10 @@ static int end_reply(struct kvpi_conn *conn)
     job->at++;
     if (--job->n_replies > 0)
         return 1;
-    struct kvpi_store_op *op = job->op;
+    struct kvpi_part *part = job->part;
     pop_job(conn);
-    if (op)
-        end_part(conn, op);
+    if (part)
+        kvpi_part_list_add(conn->done, part);
     if (conn->state == KVPI_CONN_OPENING && conn->n_jobs == 0)
         conn->state = KVPI_CONN_READY;
     return 1;
@@ -276,9 +301,10 @@ static int read_replies(struct kvpi_conn *conn)
             break;
         if (!end_reply(conn))
             return 0;
+        conn->n_unread = reader->len - reader->pos;
     }
     const size_t waiting = reader->len - reader->pos;
-    if (waiting > conn->config->limit_bytes || (conn->n_jobs == 0 && waiting > 0)) {
+    if (conn->n_unread > conn->config->limit_bytes || (conn->n_jobs == 0 && waiting > 0)) {
         fail(conn, conn->n_jobs == 0 ? "the server answered what it was not asked"
                                      : "the server's answer is too long");
         return 0;
@@ -311,6 +337,7 @@ static int receive(struct kvpi_conn *conn)
         if (n == 0)
             return 1;
         valkeyReaderCommitRead(reader, (size_t)n);
+        conn->n_unread += (size_t)n;
         if (!read_replies(conn))
             return 0;
     }
@@ -394,7 +421,7 @@ short kvpi_conn_events(const struct kvpi_conn *conn)
 
 void kvpi_conn_begin(struct kvpi_conn *conn, const struct kvpi_job *job, uint64_t now)
 {
-    if (conn->n_jobs == 0 || job->op)
+    if (conn->n_jobs == 0 || job->part)
         conn->deadline_ns = now + conn->config->timeout_ns;
     conn->jobs[(conn->first_job + conn->n_jobs++) % KVPI_CONN_JOBS] = *job;
 }
@@ -480,7 +507,7 @@ int kvpi_conn_is_idle(const struct kvpi_conn *conn)
     if (!kvpi_conn_has_room(conn))
         return 0;
     for (uint32_t i = 0; i < conn->n_jobs; i++)
-        if (conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].op)
+        if (conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].part)
             return 0;
     return 1;
 }
