@@ -308,6 +308,23 @@ static void other_answers_to_other_commands(void **state)
     }
 }
 
+/* The connection is closed while a batch is on its way: no signal, and the batch ends. */
+static void closed_in_a_batch(void **state)
+{
+    (void)state;
+    static kvp_digest keys[KVP_STORE_KEYS_MAX];
+    static uint64_t bits[KVP_STORE_KEYS_MAX / 64];
+    for (unsigned i = 0; i < KVP_STORE_KEYS_MAX; i++)
+        keys[i] = input_digest(i);
+    for (int i = 0; i < 10; i++) {
+        kvp_store *store = open_on_fake();
+        atomic_store(&fake.mode, CLOSED);
+        assert_int_equal(kvp_store_have(store, keys, KVP_STORE_KEYS_MAX, bits, 1), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_FAILED);
+        kvp_store_close(store);
+    }
+}
+
 /* Maps that are none, or not whole: what is asked for goes to the server of the URL, or is missed.
  * A server that sends everybody away is asked three times. */
 static void maps_that_lie(void **state)
@@ -429,6 +446,7 @@ int main(void)
         cmocka_unit_test(every_answer_is_a_miss),
         cmocka_unit_test(a_miss_is_one_command),
         cmocka_unit_test(other_answers_to_other_commands),
+        cmocka_unit_test(closed_in_a_batch),
         cmocka_unit_test(maps_that_lie),
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(urls),

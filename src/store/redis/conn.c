@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -39,9 +40,15 @@ void kvpi_conn_close(struct kvpi_conn *conn)
             kvpi_part_list_add(conn->done, job.part);
         }
     }
+    kvpi_tls_stop(conn->stream);
+    conn->stream = NULL;
     if (conn->context)
         valkeyFree(conn->context);
     conn->context = NULL;
+    free(conn->text);
+    conn->text = NULL;
+    conn->n_text = conn->text_room = conn->text_sent = 0;
+    conn->no_memory = 0;
     conn->state = KVPI_CONN_CLOSED;
     conn->n_out = conn->out_at = 0;
     conn->out_sent = 0;
@@ -314,12 +321,28 @@ static int read_replies(struct kvpi_conn *conn)
 
 /* ------------------------------------------------------------------------------- send, receive */
 
+/* Bytes; 0: later, -1: the connection is closed. */
+static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes)
+{
+    valkeyContext *context = conn->context;
+    char why[KVPI_CONN_WHY];
+    ssize_t n;
+    if (conn->stream) {
+        n = kvpi_tls_read(conn->stream, out_bytes, n_bytes, why, sizeof why);
+        conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
+    } else if ((n = context->funcs->read(context, out_bytes, n_bytes)) < 0) {
+        snprintf(why, sizeof why, "%s", context->errstr);
+    }
+    if (n < 0)
+        fail(conn, why);
+    return n;
+}
+
 /* 0: the connection is closed. */
 static int receive(struct kvpi_conn *conn)
 {
-    valkeyContext *context = conn->context;
     for (;;) {
-        valkeyReader *reader = context->reader;
+        valkeyReader *reader = conn->context->reader;
         const int whole = conn->n_jobs > 0 && first_job(conn)->kind == KVPI_JOB_READ;
         char *buffer;
         size_t capacity;
@@ -329,18 +352,49 @@ static int receive(struct kvpi_conn *conn)
             fail(conn, reader->errstr);
             return 0;
         }
-        const ssize_t n = context->funcs->read(context, buffer, capacity);
-        if (n < 0) {
-            fail(conn, context->errstr);
-            return 0;
-        }
-        if (n == 0)
-            return 1;
+        const ssize_t n = read_some(conn, buffer, capacity);
+        if (n <= 0)
+            return n == 0;
         valkeyReaderCommitRead(reader, (size_t)n);
         conn->n_unread += (size_t)n;
         if (!read_replies(conn))
             return 0;
     }
+}
+
+/* Sends the first pieces. Bytes; 0: later; -1: the connection is closed. */
+static ssize_t write_some(struct kvpi_conn *conn, struct iovec *pieces, size_t n_pieces)
+{
+    char why[KVPI_CONN_WHY];
+    ssize_t n;
+    if (conn->stream) {
+        n = kvpi_tls_write(conn->stream, pieces[0].iov_base, pieces[0].iov_len, why, sizeof why);
+        conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
+    } else {
+        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
+        n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            return 0;
+        if (n < 0)
+            snprintf(why, sizeof why, "%s", strerror(errno));
+    }
+    if (n < 0)
+        fail(conn, why);
+    return n;
+}
+
+/* 0: the connection is closed; what is left is sent later. */
+static int send_text(struct kvpi_conn *conn)
+{
+    while (conn->text_sent < conn->n_text) {
+        struct iovec piece = {conn->text + conn->text_sent, conn->n_text - conn->text_sent};
+        const ssize_t n = write_some(conn, &piece, 1);
+        if (n <= 0)
+            return n == 0;
+        conn->text_sent += (size_t)n;
+    }
+    conn->n_text = conn->text_sent = 0;
+    return 1;
 }
 
 /* Send from the spans. 0: the connection is closed. */
@@ -353,14 +407,9 @@ static int send_spans(struct kvpi_conn *conn)
         for (uint32_t i = conn->out_at; i < conn->n_out; i++, skip = 0)
             pieces[n_pieces++] =
                 (struct iovec){(char *)conn->out[i].bytes + skip, conn->out[i].n_bytes - skip};
-        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
-        const ssize_t n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-            return 1;
-        if (n < 0) {
-            fail(conn, strerror(errno));
-            return 0;
-        }
+        const ssize_t n = write_some(conn, pieces, n_pieces);
+        if (n <= 0)
+            return n == 0;
         size_t left = (size_t)n + conn->out_sent;
         while (conn->out_at < conn->n_out && left >= conn->out[conn->out_at].n_bytes)
             left -= conn->out[conn->out_at++].n_bytes;
@@ -373,12 +422,11 @@ static int send_spans(struct kvpi_conn *conn)
 /* 0: the connection is closed. */
 static int send_all(struct kvpi_conn *conn)
 {
-    int is_empty = 0;
-    if (valkeyBufferWrite(conn->context, &is_empty) != VALKEY_OK) {
-        fail(conn, conn->context->errstr);
+    if (conn->no_memory) {
+        fail(conn, "the system gave no memory");
         return 0;
     }
-    return is_empty ? send_spans(conn) : 1;
+    return send_text(conn) && (conn->n_text > 0 || send_spans(conn));
 }
 
 /* 1: connected; 0: not yet, or closed. */
@@ -389,10 +437,16 @@ static int is_connected(struct kvpi_conn *conn)
         return 0;
     int error = 0;
     socklen_t n = sizeof error;
-    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 && error == 0)
+    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error != 0) {
+        fail(conn, strerror(error));
+        return 0;
+    }
+    if (!conn->config->tls || conn->stream)
         return 1;
-    fail(conn, strerror(error));
-    return 0;
+    conn->stream = kvpi_tls_start(conn->config->tls, conn->config->place->host, conn->context->fd);
+    if (!conn->stream)
+        fail(conn, "the system gave no memory");
+    return conn->stream != NULL;
 }
 
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
@@ -413,7 +467,9 @@ short kvpi_conn_events(const struct kvpi_conn *conn)
 {
     if (conn->state == KVPI_CONN_CLOSED)
         return 0;
-    const int sends = conn->out_at < conn->n_out || conn->context->obuf[0] != 0;
+    const int sends = conn->out_at < conn->n_out || conn->n_text > 0;
+    if (conn->stream)
+        return kvpi_tls_events(conn->stream, sends);
     return (short)(sends ? POLLIN | POLLOUT : POLLIN);
 }
 
@@ -426,10 +482,33 @@ void kvpi_conn_begin(struct kvpi_conn *conn, const struct kvpi_job *job, uint64_
     conn->jobs[(conn->first_job + conn->n_jobs++) % KVPI_CONN_JOBS] = *job;
 }
 
+/* 0: no memory. */
+static int make_room(struct kvpi_conn *conn, size_t n_bytes)
+{
+    size_t room = conn->text_room ? conn->text_room : KVPI_CONN_HEAD;
+    while (room < conn->n_text + n_bytes)
+        room *= 2;
+    if (room == conn->text_room)
+        return 1;
+    char *text = realloc(conn->text, room);
+    if (!text)
+        return 0;
+    conn->text = text;
+    conn->text_room = room;
+    return 1;
+}
+
 void kvpi_conn_command(struct kvpi_conn *conn, int argc, const char *const *argv)
 {
-    /* A failure stays in the context, and is found when it is sent. */
-    (void)valkeyAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv, NULL);
+    char *text = NULL;
+    const long long n = valkeyFormatCommandArgv(&text, argc, (const char **)(uintptr_t)argv, NULL);
+    if (n < 0 || !make_room(conn, (size_t)n)) {
+        conn->no_memory = 1; /* is found when it is sent */
+    } else {
+        memcpy(conn->text + conn->n_text, text, (size_t)n);
+        conn->n_text += (size_t)n;
+    }
+    valkeyFreeCommand(text);
 }
 
 void kvpi_conn_set(struct kvpi_conn *conn, const char *key, const struct kvpi_span *spans,

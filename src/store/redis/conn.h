@@ -4,9 +4,9 @@
  *     CLOSED -> kvpi_conn_open -> OPENING -> login answered -> READY
  *        ^---- any failure: every part that was under way ends as KVPI_PART_FAILED ----/
  *
- * libvalkey makes the socket, TLS and reads replies. A bulk reply is put into the spans of its
- * operation by the reader's reply functions: one copy. A record that is written is sent from the
- * spans, without a copy; over TLS it goes through libvalkey's buffer. */
+ * libvalkey makes the socket, the text of commands, and reads replies. A bulk reply is put into the
+ * spans of its operation by the reader's reply functions: one copy. A record that is written is
+ * sent from the spans, without a copy. */
 #ifndef KVPI_STORE_REDIS_CONN_H
 #define KVPI_STORE_REDIS_CONN_H
 
@@ -14,6 +14,7 @@
 
 #include "store/redis/map.h"
 #include "store/redis/part.h"
+#include "store/redis/tls.h"
 
 enum {
     KVPI_CONN_JOBS = 8,
@@ -43,7 +44,8 @@ struct kvpi_job {
 /* What all connections to a server share. */
 struct kvpi_conn_config {
     const struct kvpi_place_of_server *place;
-    size_t limit_bytes; /* of one reply, as it comes over the wire */
+    const struct kvpi_tls *tls; /* NULL: without */
+    size_t limit_bytes;         /* of one reply, as it comes over the wire */
     uint64_t timeout_ns;
     struct kvpi_map *map; /* what a MAP fills */
     /* The text that INFO gave; valid during the call. */
@@ -59,8 +61,15 @@ struct kvpi_conn {
     struct kvpi_job jobs[KVPI_CONN_JOBS];
     uint32_t first_job;
     uint32_t n_jobs;
-    uint64_t deadline_ns; /* of the job that is under way */
-    /* What is sent after the library's buffer: a command with its record in the middle. */
+    uint64_t deadline_ns;    /* of the job that is under way */
+    kvpi_tls_stream *stream; /* once the socket is connected */
+    /* Commands that are to be sent. */
+    char *text;
+    size_t n_text;
+    size_t text_room;
+    size_t text_sent;
+    int no_memory; /* for one of them */
+    /* What is sent after them: a command with its record in the middle. */
     struct kvpi_span out[KVP_RECORD_BLOCKS_MAX + 3];
     uint32_t n_out;
     uint32_t out_at;

@@ -69,6 +69,7 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
     node->config = config;
     node->place = *place;
     node->conn_config = (struct kvpi_conn_config){.place = &node->place,
+                                                  .tls = config->tls,
                                                   .limit_bytes = config->limit_bytes,
                                                   .timeout_ns = config->timeout_ns,
                                                   .map = map,

@@ -16,6 +16,7 @@ struct kvpi_node_config {
     uint32_t n_conns;
     size_t limit_bytes;
     uint64_t timeout_ns;
+    const struct kvpi_tls *tls; /* NULL: without */
     /* Begin a part on a connection that is idle: kvpi_conn_begin and commands. */
     void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);
     void *context;

@@ -35,6 +35,7 @@ enum {
 struct redis {
     struct kvpi_ages ages;
     struct kvpi_node_config node_config;
+    struct kvpi_tls tls; /* of rediss: */
     struct kvpi_cluster cluster;
     struct kvpi_op_list at_once; /* ended when they began */
     struct pollfd *fds;          /* [n_fds] */
@@ -236,6 +237,7 @@ static void redis_close(void *self)
 {
     struct redis *redis = self;
     kvpi_cluster_close(&redis->cluster);
+    kvpi_tls_close(&redis->tls);
     free(redis->fds);
     kvpi_ages_close(&redis->ages);
     pthread_mutex_destroy(&redis->lock);
@@ -284,9 +286,12 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
                               char *out_why, size_t why_bytes)
 {
     struct kvpi_place_of_server place;
+    const int has_tls = strcmp(config->url->scheme, "rediss") == 0;
     kvp_status status = kvpi_place_read(config->url->path, &place, out_why, why_bytes);
     if (status == KVP_OK)
         status = read_options(redis, config->url, out_why, why_bytes);
+    if (status == KVP_OK && has_tls)
+        status = kvpi_tls_open(&redis->tls, config->url, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
     const uint64_t record_bytes = config->header_bytes + config->payload_bytes;
@@ -295,7 +300,9 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     redis->node_config.context = redis;
     redis->now = config->store->now;
     redis->now_context = config->store->now_context;
-    redis->is_open_to_all = !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
+    redis->node_config.tls = has_tls ? &redis->tls : NULL;
+    redis->is_open_to_all =
+        !has_tls && !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
     status = kvpi_ages_open(&redis->ages, &config->store->fingerprint);
     if (status == KVP_OK)
         status = kvpi_cluster_open(&redis->cluster, &redis->node_config, &redis->ages, &place);
