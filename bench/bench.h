@@ -45,7 +45,8 @@ typedef struct measurement {
 typedef struct group {
     const measurement *measurements;
     size_t n_measurements;
-    void *(*set_up)(const bench_options *options); /* NULL: no state */
+    /* NULL: no state. Gives NULL: what it needs is not here, and the group is left out. */
+    void *(*set_up)(const bench_options *options);
     void (*tear_down)(void *state);
 } group;
 
@@ -68,6 +69,8 @@ extern const group transfer_group;
 extern const group store_64k_group;
 extern const group store_512k_group;
 extern const group store_2m_group;
+extern const group store_redis_512k_group;
+extern const group store_redis_2m_group;
 extern const group store_open_1m_group;
 extern const group store_open_50k_group;
 extern const group store_keys_group;

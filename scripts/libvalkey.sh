@@ -11,14 +11,13 @@ set -eu
 
 VERSION=4.2.1
 SHA256=7f0ffb6dfa9c01cde7f398d8bab93d2566597cbad17f4068d019bb5cf335bd47
-# Without RDMA and the asynchronous adapters' tests; tls.c needs libssl, which libssl-dev has.
-SOURCES="adlist alloc async cluster command conn crc16 dict dns net read sds sockcompat timer tls
-valkey vkutil"
+# Connections and replies: clusters and TLS are libkvpager_redis's own.
+SOURCES="adlist alloc async conn dict dns net read sds sockcompat timer valkey vkutil"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 place="$root/build/libvalkey"
-[ ! -e "$place/ready-$VERSION" ] || exit 0
-! pkg-config --exists 'libvalkey >= 0.5' libvalkey_tls 2>/dev/null || exit 0
+[ ! -e "$place/ready-$VERSION-1" ] || exit 0
+! pkg-config --exists 'libvalkey >= 0.5' 2>/dev/null || exit 0
 
 log=$(mktemp)
 work="$place.new"
@@ -47,5 +46,5 @@ ${AR:-ar} rcs "$work/libvalkey.a" "$work"/objects/*.o >"$log" 2>&1 || give_up "a
 cp -R "$sources/include/valkey" "$work/include/valkey"
 cp "$sources/COPYING" "$work/COPYING"
 rm -rf "$work/venv" "$work/objects" "$work/libvalkey-$VERSION" "$place" "$log"
-touch "$work/ready-$VERSION"
+touch "$work/ready-$VERSION-1"
 mv "$work" "$place"

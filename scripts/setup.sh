@@ -101,6 +101,7 @@ missing_packages() {
     # A server for the tests of redis: stores, which start it by this name; redis-tools has the program,
     # and no service that would be started. Elsewhere the tests are skipped without it.
     ! is_debian || have redis-server || have redis-check-rdb || echo redis-tools
+    have openssl || echo openssl
     # One call for all six when they are there: the usual case is the fast one.
     if ! have_module libxxhash cmocka jansson ucx 'libcrypto >= 3.0' 'liburing >= 2.2'; then
         have_module libxxhash || echo libxxhash-dev

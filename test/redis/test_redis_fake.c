@@ -27,6 +27,8 @@ enum mode {
     PUSHED,
     TWO,
     REFUSAL,
+    MOVED,
+    ASK,
     SHORT,
     EMPTY,
     ZEROS,
@@ -49,6 +51,8 @@ static const char *const mode_names[MODES] = {"nothing",
                                               "pushed",
                                               "two",
                                               "refusal",
+                                              "moved",
+                                              "ask",
                                               "short",
                                               "empty",
                                               "zeros",
@@ -60,8 +64,9 @@ static struct {
     int listener;
     int port;
     _Atomic int mode;
-    _Atomic int n_answers; /* of what is not INFO */
-    _Atomic size_t n_sent; /* bytes of the last answer with zeros */
+    _Atomic int n_answers;   /* of what is not INFO */
+    _Atomic size_t n_sent;   /* bytes of the last answer with zeros */
+    const char *_Atomic map; /* NULL: it says that it is alone; else what it answers to CLUSTER */
 } fake;
 
 /* ----------------------------------------------------------------------------------- the server */
@@ -156,6 +161,8 @@ static int answer(int fd, enum mode mode)
     case PUSHED: return say(fd, ">2\r\n+invalidate\r\n:1\r\n");
     case TWO: return say(fd, "$-1\r\n$5\r\nhello\r\n");
     case REFUSAL: return say(fd, "-NOPERM this user has no permissions to run the command\r\n");
+    case MOVED: return say(fd, "-MOVED 1 127.0.0.1:1\r\n");
+    case ASK: return say(fd, "-ASK 1 127.0.0.1:1\r\n");
     case SHORT: return say(fd, "$5\r\nhello\r\n");
     case EMPTY: return say(fd, "$0\r\n\r\n");
     case ZEROS: return say_zeros(fd, RECORD, RECORD) && say(fd, "\r\n");
@@ -175,8 +182,12 @@ static void *serve(void *context)
         char name[16];
         int goes_on = 1;
         while (goes_on && hear(in, name)) {
+            const char *map = atomic_load(&fake.map);
             if (strcmp(name, "INFO") == 0) {
-                goes_on = say(fd, "$20\r\nredis_version:7.0.1\n\r\n");
+                goes_on = say(fd, map ? "$38\r\nredis_version:7.0.1\ncluster_enabled:1\n\r\n"
+                                      : "$20\r\nredis_version:7.0.1\n\r\n");
+            } else if (map && strcmp(name, "CLUSTER") == 0) {
+                goes_on = say(fd, map);
             } else if (strcmp(name, "UNLINK") == 0) {
                 goes_on = say(fd, ":1\r\n");
             } else {
@@ -235,7 +246,8 @@ static uint32_t expected_of(enum mode mode)
     if (mode == SHORT || mode == EMPTY || mode == ZEROS || mode == ONE_MORE)
         return KVP_STORE_BAD;
     /* The first of two answers is one. The second ends the connection. */
-    return mode == NOTHING || mode == TWO ? KVP_STORE_ABSENT : KVP_STORE_FAILED;
+    return mode == NOTHING || mode == MOVED || mode == ASK || mode == TWO ? KVP_STORE_ABSENT
+                                                                          : KVP_STORE_FAILED;
 }
 
 static void every_answer_is_a_miss(void **state)
@@ -280,8 +292,9 @@ static void other_answers_to_other_commands(void **state)
         uint64_t bits = ~UINT64_C(0);
         assert_int_equal(kvp_store_have(store, &record.key, 1, &bits, 1), KVP_OK);
         const uint32_t have_result = input_result(store);
-        /* A number is the right kind of answer. */
-        assert_int_equal(have_result, mode == NUMBER ? KVP_STORE_OK : KVP_STORE_FAILED);
+        /* A number is the right kind of answer; of a key that is elsewhere, one says so. */
+        const int is_good = mode == NUMBER || mode == MOVED || mode == ASK;
+        assert_int_equal(have_result, is_good ? KVP_STORE_OK : KVP_STORE_FAILED);
         assert_true(bits == (mode == NUMBER));
         come_back(store, &record);
         atomic_store(&fake.mode, mode);
@@ -293,6 +306,71 @@ static void other_answers_to_other_commands(void **state)
         come_back(store, &record);
         kvp_store_close(store);
     }
+}
+
+/* The connection is closed while a batch is on its way: no signal, and the batch ends. */
+static void closed_in_a_batch(void **state)
+{
+    (void)state;
+    static kvp_digest keys[KVP_STORE_KEYS_MAX];
+    static uint64_t bits[KVP_STORE_KEYS_MAX / 64];
+    for (unsigned i = 0; i < KVP_STORE_KEYS_MAX; i++)
+        keys[i] = input_digest(i);
+    for (int i = 0; i < 10; i++) {
+        kvp_store *store = open_on_fake();
+        atomic_store(&fake.mode, CLOSED);
+        assert_int_equal(kvp_store_have(store, keys, KVP_STORE_KEYS_MAX, bits, 1), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_FAILED);
+        kvp_store_close(store);
+    }
+}
+
+/* Maps that are none, or not whole: what is asked for goes to the server of the URL, or is missed.
+ * A server that sends everybody away is asked three times. */
+static void maps_that_lie(void **state)
+{
+    (void)state;
+    static const char *const maps[] = {
+        "*0\r\n",
+        "*-1\r\n",
+        "$-1\r\n",
+        "+OK\r\n",
+        ":5\r\n",
+        "-ERR unknown command 'CLUSTER'\r\n",
+        "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:-5\r\n:16383\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:9\r\n:3\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:9223372036854775807\r\n*2\r\n$1\r\nh\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$1\r\nh\r\n:65536\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n:1\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$-1\r\n:0\r\n",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n",
+    };
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (unsigned i = 0; i < sizeof maps / sizeof *maps; i++) {
+        atomic_store(&fake.map, maps[i]);
+        atomic_store(&fake.mode, NOTHING);
+        kvp_store *store = open_on_fake();
+        if (i + 1 < sizeof maps / sizeof *maps)
+            come_back(store, &record);
+        else /* a whole map, of a server where nobody is */
+            assert_int_not_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+        kvp_store_close(store);
+    }
+    /* It has everything, and says that another has it. */
+    char own[100];
+    snprintf(own, sizeof own, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
+             fake.port);
+    atomic_store(&fake.map, own);
+    atomic_store(&fake.mode, MOVED);
+    kvp_store *store = open_on_fake();
+    const int before = atomic_load(&fake.n_answers);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+    assert_int_equal(atomic_load(&fake.n_answers), before + 3);
+    kvp_store_close(store);
+    atomic_store(&fake.map, NULL);
 }
 
 /* A store that nobody answers is opened all the same: the server may come later. */
@@ -368,6 +446,8 @@ int main(void)
         cmocka_unit_test(every_answer_is_a_miss),
         cmocka_unit_test(a_miss_is_one_command),
         cmocka_unit_test(other_answers_to_other_commands),
+        cmocka_unit_test(closed_in_a_batch),
+        cmocka_unit_test(maps_that_lie),
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(urls),
     };

@@ -31,10 +31,11 @@ static void *load(const char *name)
 
 const struct kvpi_backend *kvpi_load_backend(const char *scheme, char *out_why, size_t why_bytes)
 {
-    if (strcmp(scheme, "redis") != 0) {
-        kvpi_why(KVP_OK, out_why, why_bytes,
-                 "there is no store \"%s:\", expected \"file:\", \"memory:\" or \"redis:\"",
-                 scheme);
+    if (strcmp(scheme, "redis") != 0 && strcmp(scheme, "rediss") != 0) {
+        kvpi_why(
+            KVP_OK, out_why, why_bytes,
+            "there is no store \"%s:\", expected \"file:\", \"memory:\", \"redis:\" or \"rediss:\"",
+            scheme);
         return NULL;
     }
     void *library = load(KVP_REDIS_LIBRARY);
@@ -42,7 +43,7 @@ const struct kvpi_backend *kvpi_load_backend(const char *scheme, char *out_why, 
     if (backend && backend->version == KVPI_BACKEND_VERSION)
         return backend;
     const char *error = dlerror();
-    kvpi_why(KVP_OK, out_why, why_bytes, "\"redis:\" needs %s: %s", KVP_REDIS_LIBRARY,
+    kvpi_why(KVP_OK, out_why, why_bytes, "\"%s:\" needs %s: %s", scheme, KVP_REDIS_LIBRARY,
              library && !error ? "it is of another version" : error);
     if (library)
         dlclose(library);

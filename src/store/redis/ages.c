@@ -29,10 +29,15 @@ void kvpi_ages_close(struct kvpi_ages *ages)
     free(ages->known);
 }
 
+uint64_t kvpi_ages_tag(const struct kvpi_ages *ages, const kvp_digest *key)
+{
+    return first_bytes(key) % ages->tags;
+}
+
 void kvpi_ages_name(const struct kvpi_ages *ages, const kvp_digest *key,
                     char out_name[KVPI_AGES_NAME])
 {
-    const uint64_t tag = first_bytes(key) % ages->tags;
+    const uint64_t tag = kvpi_ages_tag(ages, key);
     int n =
         snprintf(out_name, KVPI_AGES_NAME, "kvp1:{%" PRIu64 "}:%016" PRIx64 ":", tag, ages->model);
     for (size_t i = 0; i < sizeof key->bytes; i++, n += 2)

@@ -39,6 +39,9 @@ void kvpi_ages_close(struct kvpi_ages *ages);
 void kvpi_ages_name(const struct kvpi_ages *ages, const kvp_digest *key,
                     char out_name[KVPI_AGES_NAME]);
 
+/* What is between the braces. */
+uint64_t kvpi_ages_tag(const struct kvpi_ages *ages, const kvp_digest *key);
+
 /* The time to live of a record at this depth, in milliseconds, at least a minute. */
 uint64_t kvpi_ages_ttl(const struct kvpi_ages *ages, uint32_t depth, uint64_t now_ms);
 

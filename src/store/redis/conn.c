@@ -8,32 +8,12 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
-
-void kvpi_op_list_add(struct kvpi_op_list *list, struct kvpi_store_op *op)
-{
-    op->link = NULL;
-    if (list->last)
-        list->last->link = op;
-    else
-        list->first = op;
-    list->last = op;
-}
-
-struct kvpi_store_op *kvpi_op_list_take(struct kvpi_op_list *list)
-{
-    struct kvpi_store_op *op = list->first;
-    if (!op)
-        return NULL;
-    list->first = op->link;
-    if (!list->first)
-        list->last = NULL;
-    return op;
-}
 
 /* -------------------------------------------------------------------------------------- failing */
 
@@ -48,29 +28,31 @@ static void pop_job(struct kvpi_conn *conn)
     conn->n_jobs--;
 }
 
-/* An operation may have parts on several connections: op->entry has their number. */
-static void end_part(struct kvpi_conn *conn, struct kvpi_store_op *op)
-{
-    if (--op->entry == 0)
-        kvpi_op_list_add(conn->done, op);
-}
-
 void kvpi_conn_close(struct kvpi_conn *conn)
 {
     while (conn->n_jobs > 0) {
-        struct kvpi_store_op *op = first_job(conn)->op;
+        const struct kvpi_job job = *first_job(conn);
         pop_job(conn);
-        if (op) {
-            op->io_failed = 1;
-            end_part(conn, op);
+        if (job.kind == KVPI_JOB_MAP)
+            conn->config->map->state = KVPI_MAP_FAILED;
+        if (job.part) {
+            job.part->end = KVPI_PART_FAILED;
+            kvpi_part_list_add(conn->done, job.part);
         }
     }
+    kvpi_tls_stop(conn->stream);
+    conn->stream = NULL;
     if (conn->context)
         valkeyFree(conn->context);
     conn->context = NULL;
+    free(conn->text);
+    conn->text = NULL;
+    conn->n_text = conn->text_room = conn->text_sent = 0;
+    conn->no_memory = 0;
     conn->state = KVPI_CONN_CLOSED;
     conn->n_out = conn->out_at = 0;
     conn->out_sent = 0;
+    conn->n_unread = 0;
 }
 
 static void fail(struct kvpi_conn *conn, const char *why)
@@ -101,15 +83,30 @@ static void scatter(const struct kvpi_store_op *op, const char *bytes, size_t n_
     }
 }
 
+/* 1: a piece of a map; *out_at is its place. */
+static int is_piece(const valkeyReadTask *task, struct kvpi_map_at *out_at)
+{
+    struct kvpi_conn *conn = task->privdata;
+    *out_at = (struct kvpi_map_at){0, task->idx, task->parent ? task->parent->idx : -1};
+    for (const valkeyReadTask *up = task->parent; up; up = up->parent)
+        out_at->depth++;
+    return first_job(conn)->kind == KVPI_JOB_MAP && out_at->depth > 0;
+}
+
 static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
 {
     struct kvpi_conn *conn = task->privdata;
     const struct kvpi_job *job = first_job(conn);
+    struct kvpi_map_at at;
+    if (is_piece(task, &at)) {
+        kvpi_map_text(conn->config->map, &at, text, n_bytes);
+        return &conn->reply;
+    }
     if (task->parent)
         return NULL;
     conn->reply.type = task->type;
     if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_READ) {
-        scatter(job->op, text, n_bytes);
+        scatter(job->part->op, text, n_bytes);
         return &conn->reply;
     }
     if (task->type == VALKEY_REPLY_STRING && job->kind == KVPI_JOB_INFO) {
@@ -127,6 +124,11 @@ static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
 static void *on_integer(const valkeyReadTask *task, long long number)
 {
     struct kvpi_conn *conn = task->privdata;
+    struct kvpi_map_at at;
+    if (is_piece(task, &at)) {
+        kvpi_map_number(conn->config->map, &at, number);
+        return &conn->reply;
+    }
     conn->reply.type = VALKEY_REPLY_INTEGER;
     conn->reply.number = number;
     return task->parent ? NULL : &conn->reply;
@@ -135,15 +137,25 @@ static void *on_integer(const valkeyReadTask *task, long long number)
 static void *on_nil(const valkeyReadTask *task)
 {
     struct kvpi_conn *conn = task->privdata;
+    struct kvpi_map_at at;
+    if (is_piece(task, &at)) {
+        kvpi_map_text(conn->config->map, &at, NULL, 0);
+        return &conn->reply;
+    }
     conn->reply.type = VALKEY_REPLY_NIL;
     return task->parent ? NULL : &conn->reply;
 }
 
+/* Of all that is asked for, only a map is an array. */
 static void *on_array(const valkeyReadTask *task, size_t n)
 {
-    (void)task;
     (void)n;
-    return NULL;
+    struct kvpi_conn *conn = task->privdata;
+    if (first_job(conn)->kind != KVPI_JOB_MAP)
+        return NULL;
+    if (!task->parent)
+        conn->reply.type = task->type;
+    return &conn->reply;
 }
 
 static void *on_double(const valkeyReadTask *task, double number, char *text, size_t n_bytes)
@@ -177,21 +189,38 @@ static valkeyReplyObjectFunctions functions = {
     .freeObject = free_nothing,
 };
 
-/* An error that is the server's answer to an operation; the connection is as good as before. */
-static void note_error(struct kvpi_conn *conn, struct kvpi_store_op *op)
+/* Whether the server's error begins with this word. */
+static int is_error(const struct kvpi_conn *conn, const char *word)
 {
-    if (op->kind == KVP_STORE_PUT && strncmp(conn->reply.text, "OOM", 3) == 0) {
-        op->outcome = KVP_STORE_NO_ROOM;
-        return;
+    const size_t n = strlen(word);
+    return strncmp(conn->reply.text, word, n) == 0 &&
+           (conn->reply.text[n] == ' ' || conn->reply.text[n] == 0);
+}
+
+/* An error that is the server's answer to a part; the connection is as good as before. A slot that
+ * is being moved is a miss: to ask both servers would be two round trips. */
+static void note_error(struct kvpi_conn *conn, const struct kvpi_job *job)
+{
+    struct kvpi_part *part = job->part;
+    if (is_error(conn, "MOVED")) {
+        part->keys[part->n_moved++] = part->keys[job->at];
+    } else if (is_error(conn, "ASK") || is_error(conn, "TRYAGAIN") ||
+               is_error(conn, "CLUSTERDOWN")) {
+        if (part->end == KVPI_PART_ANSWERED)
+            part->end = KVPI_PART_MISSED;
+    } else if (part->op->kind == KVP_STORE_PUT && is_error(conn, "OOM")) {
+        part->op->outcome = KVP_STORE_NO_ROOM;
+    } else {
+        part->end = KVPI_PART_FAILED;
+        memcpy(conn->why, conn->reply.text, sizeof conn->why);
     }
-    op->io_failed = 1;
-    memcpy(conn->why, conn->reply.text, sizeof conn->why);
 }
 
 static void note_count(const struct kvpi_job *job, long long number)
 {
-    if (job->op->kind == KVP_STORE_HAVE && number > 0)
-        job->op->bits[job->at / 64] |= UINT64_C(1) << (job->at % 64);
+    const uint32_t key = job->part->keys[job->at];
+    if (job->part->op->kind == KVP_STORE_HAVE && number > 0)
+        job->part->op->bits[key / 64] |= UINT64_C(1) << (key % 64);
 }
 
 /* 0: no reply for such a job. */
@@ -206,18 +235,20 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         conn->refused = job->kind == KVPI_JOB_INFO && strncmp(conn->reply.text, "NOAUTH", 6) == 0;
         if (conn->refused)
             return 0;
-        if (job->op)
-            note_error(conn, job->op);
+        if (job->kind == KVPI_JOB_MAP)
+            conn->config->map->state = KVPI_MAP_FAILED;
+        if (job->part)
+            note_error(conn, job);
         return 1;
     }
     switch (job->kind) {
     case KVPI_JOB_READ:
         if (type == VALKEY_REPLY_NIL)
-            job->op->outcome = KVP_STORE_ABSENT;
+            job->part->op->outcome = KVP_STORE_ABSENT;
         return type == VALKEY_REPLY_NIL || type == VALKEY_REPLY_STRING;
     case KVPI_JOB_WRITE:
         if (type == VALKEY_REPLY_NIL)
-            job->op->outcome = KVP_STORE_KNOWN;
+            job->part->op->outcome = KVP_STORE_KNOWN;
         return type == VALKEY_REPLY_NIL ||
                (type == VALKEY_REPLY_STATUS && strcmp(conn->reply.text, "OK") == 0);
     case KVPI_JOB_COUNT:
@@ -225,6 +256,7 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
             note_count(job, conn->reply.number);
         return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
+    case KVPI_JOB_MAP: kvpi_map_end(conn->config->map); return type == VALKEY_REPLY_ARRAY;
     case KVPI_JOB_LOGIN:
     case KVPI_JOB_INFO: break;
     }
@@ -252,10 +284,10 @@ static int end_reply(struct kvpi_conn *conn)
     job->at++;
     if (--job->n_replies > 0)
         return 1;
-    struct kvpi_store_op *op = job->op;
+    struct kvpi_part *part = job->part;
     pop_job(conn);
-    if (op)
-        end_part(conn, op);
+    if (part)
+        kvpi_part_list_add(conn->done, part);
     if (conn->state == KVPI_CONN_OPENING && conn->n_jobs == 0)
         conn->state = KVPI_CONN_READY;
     return 1;
@@ -276,9 +308,10 @@ static int read_replies(struct kvpi_conn *conn)
             break;
         if (!end_reply(conn))
             return 0;
+        conn->n_unread = reader->len - reader->pos;
     }
     const size_t waiting = reader->len - reader->pos;
-    if (waiting > conn->config->limit_bytes || (conn->n_jobs == 0 && waiting > 0)) {
+    if (conn->n_unread > conn->config->limit_bytes || (conn->n_jobs == 0 && waiting > 0)) {
         fail(conn, conn->n_jobs == 0 ? "the server answered what it was not asked"
                                      : "the server's answer is too long");
         return 0;
@@ -288,12 +321,28 @@ static int read_replies(struct kvpi_conn *conn)
 
 /* ------------------------------------------------------------------------------- send, receive */
 
+/* Bytes; 0: later, -1: the connection is closed. */
+static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes)
+{
+    valkeyContext *context = conn->context;
+    char why[KVPI_CONN_WHY];
+    ssize_t n;
+    if (conn->stream) {
+        n = kvpi_tls_read(conn->stream, out_bytes, n_bytes, why, sizeof why);
+        conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
+    } else if ((n = context->funcs->read(context, out_bytes, n_bytes)) < 0) {
+        snprintf(why, sizeof why, "%s", context->errstr);
+    }
+    if (n < 0)
+        fail(conn, why);
+    return n;
+}
+
 /* 0: the connection is closed. */
 static int receive(struct kvpi_conn *conn)
 {
-    valkeyContext *context = conn->context;
     for (;;) {
-        valkeyReader *reader = context->reader;
+        valkeyReader *reader = conn->context->reader;
         const int whole = conn->n_jobs > 0 && first_job(conn)->kind == KVPI_JOB_READ;
         char *buffer;
         size_t capacity;
@@ -303,17 +352,49 @@ static int receive(struct kvpi_conn *conn)
             fail(conn, reader->errstr);
             return 0;
         }
-        const ssize_t n = context->funcs->read(context, buffer, capacity);
-        if (n < 0) {
-            fail(conn, context->errstr);
-            return 0;
-        }
-        if (n == 0)
-            return 1;
+        const ssize_t n = read_some(conn, buffer, capacity);
+        if (n <= 0)
+            return n == 0;
         valkeyReaderCommitRead(reader, (size_t)n);
+        conn->n_unread += (size_t)n;
         if (!read_replies(conn))
             return 0;
     }
+}
+
+/* Sends the first pieces. Bytes; 0: later; -1: the connection is closed. */
+static ssize_t write_some(struct kvpi_conn *conn, struct iovec *pieces, size_t n_pieces)
+{
+    char why[KVPI_CONN_WHY];
+    ssize_t n;
+    if (conn->stream) {
+        n = kvpi_tls_write(conn->stream, pieces[0].iov_base, pieces[0].iov_len, why, sizeof why);
+        conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
+    } else {
+        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
+        n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+            return 0;
+        if (n < 0)
+            snprintf(why, sizeof why, "%s", strerror(errno));
+    }
+    if (n < 0)
+        fail(conn, why);
+    return n;
+}
+
+/* 0: the connection is closed; what is left is sent later. */
+static int send_text(struct kvpi_conn *conn)
+{
+    while (conn->text_sent < conn->n_text) {
+        struct iovec piece = {conn->text + conn->text_sent, conn->n_text - conn->text_sent};
+        const ssize_t n = write_some(conn, &piece, 1);
+        if (n <= 0)
+            return n == 0;
+        conn->text_sent += (size_t)n;
+    }
+    conn->n_text = conn->text_sent = 0;
+    return 1;
 }
 
 /* Send from the spans. 0: the connection is closed. */
@@ -326,14 +407,9 @@ static int send_spans(struct kvpi_conn *conn)
         for (uint32_t i = conn->out_at; i < conn->n_out; i++, skip = 0)
             pieces[n_pieces++] =
                 (struct iovec){(char *)conn->out[i].bytes + skip, conn->out[i].n_bytes - skip};
-        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
-        const ssize_t n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-            return 1;
-        if (n < 0) {
-            fail(conn, strerror(errno));
-            return 0;
-        }
+        const ssize_t n = write_some(conn, pieces, n_pieces);
+        if (n <= 0)
+            return n == 0;
         size_t left = (size_t)n + conn->out_sent;
         while (conn->out_at < conn->n_out && left >= conn->out[conn->out_at].n_bytes)
             left -= conn->out[conn->out_at++].n_bytes;
@@ -346,12 +422,11 @@ static int send_spans(struct kvpi_conn *conn)
 /* 0: the connection is closed. */
 static int send_all(struct kvpi_conn *conn)
 {
-    int is_empty = 0;
-    if (valkeyBufferWrite(conn->context, &is_empty) != VALKEY_OK) {
-        fail(conn, conn->context->errstr);
+    if (conn->no_memory) {
+        fail(conn, "the system gave no memory");
         return 0;
     }
-    return is_empty ? send_spans(conn) : 1;
+    return send_text(conn) && (conn->n_text > 0 || send_spans(conn));
 }
 
 /* 1: connected; 0: not yet, or closed. */
@@ -362,10 +437,16 @@ static int is_connected(struct kvpi_conn *conn)
         return 0;
     int error = 0;
     socklen_t n = sizeof error;
-    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 && error == 0)
+    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error != 0) {
+        fail(conn, strerror(error));
+        return 0;
+    }
+    if (!conn->config->tls || conn->stream)
         return 1;
-    fail(conn, strerror(error));
-    return 0;
+    conn->stream = kvpi_tls_start(conn->config->tls, conn->config->place->host, conn->context->fd);
+    if (!conn->stream)
+        fail(conn, "the system gave no memory");
+    return conn->stream != NULL;
 }
 
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
@@ -386,7 +467,9 @@ short kvpi_conn_events(const struct kvpi_conn *conn)
 {
     if (conn->state == KVPI_CONN_CLOSED)
         return 0;
-    const int sends = conn->out_at < conn->n_out || conn->context->obuf[0] != 0;
+    const int sends = conn->out_at < conn->n_out || conn->n_text > 0;
+    if (conn->stream)
+        return kvpi_tls_events(conn->stream, sends);
     return (short)(sends ? POLLIN | POLLOUT : POLLIN);
 }
 
@@ -394,15 +477,38 @@ short kvpi_conn_events(const struct kvpi_conn *conn)
 
 void kvpi_conn_begin(struct kvpi_conn *conn, const struct kvpi_job *job, uint64_t now)
 {
-    if (conn->n_jobs == 0 || job->op)
+    if (conn->n_jobs == 0 || job->part)
         conn->deadline_ns = now + conn->config->timeout_ns;
     conn->jobs[(conn->first_job + conn->n_jobs++) % KVPI_CONN_JOBS] = *job;
 }
 
+/* 0: no memory. */
+static int make_room(struct kvpi_conn *conn, size_t n_bytes)
+{
+    size_t room = conn->text_room ? conn->text_room : KVPI_CONN_HEAD;
+    while (room < conn->n_text + n_bytes)
+        room *= 2;
+    if (room == conn->text_room)
+        return 1;
+    char *text = realloc(conn->text, room);
+    if (!text)
+        return 0;
+    conn->text = text;
+    conn->text_room = room;
+    return 1;
+}
+
 void kvpi_conn_command(struct kvpi_conn *conn, int argc, const char *const *argv)
 {
-    /* A failure stays in the context, and is found when it is sent. */
-    (void)valkeyAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv, NULL);
+    char *text = NULL;
+    const long long n = valkeyFormatCommandArgv(&text, argc, (const char **)(uintptr_t)argv, NULL);
+    if (n < 0 || !make_room(conn, (size_t)n)) {
+        conn->no_memory = 1; /* is found when it is sent */
+    } else {
+        memcpy(conn->text + conn->n_text, text, (size_t)n);
+        conn->n_text += (size_t)n;
+    }
+    valkeyFreeCommand(text);
 }
 
 void kvpi_conn_set(struct kvpi_conn *conn, const char *key, const struct kvpi_span *spans,
@@ -480,7 +586,7 @@ int kvpi_conn_is_idle(const struct kvpi_conn *conn)
     if (!kvpi_conn_has_room(conn))
         return 0;
     for (uint32_t i = 0; i < conn->n_jobs; i++)
-        if (conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].op)
+        if (conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].part)
             return 0;
     return 1;
 }

@@ -2,18 +2,19 @@
  * in the same order; `jobs` says what each reply is for.
  *
  *     CLOSED -> kvpi_conn_open -> OPENING -> login answered -> READY
- *        ^---- any failure: every operation that was under way has io_failed set ----/
+ *        ^---- any failure: every part that was under way ends as KVPI_PART_FAILED ----/
  *
- * libvalkey makes the socket, TLS and reads replies. A bulk reply is put into the spans of its
- * operation by the reader's reply functions: one copy. A record that is written is sent from the
- * spans, without a copy; over TLS it goes through libvalkey's buffer. */
+ * libvalkey makes the socket, the text of commands, and reads replies. A bulk reply is put into the
+ * spans of its operation by the reader's reply functions: one copy. A record that is written is
+ * sent from the spans, without a copy. */
 #ifndef KVPI_STORE_REDIS_CONN_H
 #define KVPI_STORE_REDIS_CONN_H
 
 #include <valkey/valkey.h>
 
-#include "store/backend.h"
-#include "store/redis/place.h"
+#include "store/redis/map.h"
+#include "store/redis/part.h"
+#include "store/redis/tls.h"
 
 enum {
     KVPI_CONN_JOBS = 8,
@@ -26,6 +27,7 @@ enum kvpi_conn_state { KVPI_CONN_CLOSED = 0, KVPI_CONN_OPENING, KVPI_CONN_READY 
 enum kvpi_job_kind {
     KVPI_JOB_LOGIN, /* +OK, or the connection is of no use */
     KVPI_JOB_INFO,  /* text about the server */
+    KVPI_JOB_MAP,   /* who has which slot */
     KVPI_JOB_READ,  /* a record into op->spans */
     KVPI_JOB_WRITE,
     KVPI_JOB_COUNT, /* a number for each key: of HAVE, a bit is set if it is not 0 */
@@ -34,43 +36,47 @@ enum kvpi_job_kind {
 
 struct kvpi_job {
     enum kvpi_job_kind kind;
-    struct kvpi_store_op *op; /* NULL: LOGIN, INFO, QUIET */
-    uint32_t n_replies;       /* that are still to come */
-    uint32_t at;              /* COUNT: the key that is answered next */
+    struct kvpi_part *part; /* NULL: LOGIN, INFO, MAP, QUIET */
+    uint32_t n_replies;     /* that are still to come */
+    uint32_t at;            /* COUNT: the key of the part that is answered next */
 };
 
 /* What all connections to a server share. */
 struct kvpi_conn_config {
     const struct kvpi_place_of_server *place;
-    size_t limit_bytes; /* of one reply, as it comes over the wire */
+    const struct kvpi_tls *tls; /* NULL: without */
+    size_t limit_bytes;         /* of one reply, as it comes over the wire */
     uint64_t timeout_ns;
+    struct kvpi_map *map; /* what a MAP fills */
     /* The text that INFO gave; valid during the call. */
     void (*info)(void *context, const char *text, size_t n_bytes);
     void *context;
 };
 
-/* Operations that have ended, in order, by their links. */
-struct kvpi_op_list {
-    struct kvpi_store_op *first;
-    struct kvpi_store_op *last;
-};
-
 struct kvpi_conn {
     const struct kvpi_conn_config *config;
-    struct kvpi_op_list *done;
+    struct kvpi_part_list *done;
     enum kvpi_conn_state state;
     valkeyContext *context;
     struct kvpi_job jobs[KVPI_CONN_JOBS];
     uint32_t first_job;
     uint32_t n_jobs;
-    uint64_t deadline_ns; /* of the job that is under way */
-    /* What is sent after the library's buffer: a command with its record in the middle. */
+    uint64_t deadline_ns;    /* of the job that is under way */
+    kvpi_tls_stream *stream; /* once the socket is connected */
+    /* Commands that are to be sent. */
+    char *text;
+    size_t n_text;
+    size_t text_room;
+    size_t text_sent;
+    int no_memory; /* for one of them */
+    /* What is sent after them: a command with its record in the middle. */
     struct kvpi_span out[KVP_RECORD_BLOCKS_MAX + 3];
     uint32_t n_out;
     uint32_t out_at;
     size_t out_sent; /* of out[out_at] */
     char head[KVPI_CONN_HEAD];
     char tail[KVPI_CONN_HEAD];
+    size_t n_unread; /* bytes that came since the last reply was whole */
     /* The reply that is being read. */
     struct {
         int type;
@@ -82,17 +88,14 @@ struct kvpi_conn {
     char why[KVPI_CONN_WHY]; /* it was closed */
 };
 
-void kvpi_op_list_add(struct kvpi_op_list *list, struct kvpi_store_op *op);
-struct kvpi_store_op *kvpi_op_list_take(struct kvpi_op_list *list);
-
 /* Begin to connect. Look-ups of names block. What fails at once is CLOSED again, with why. */
 void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now);
 void kvpi_conn_close(struct kvpi_conn *conn);
 
-/* 1: it is READY, and a job without operation can begin: no record is being sent. */
+/* 1: it is READY, and a job without a part can begin: no record is being sent. */
 int kvpi_conn_has_room(const struct kvpi_conn *conn);
 
-/* 1: and there is no operation under way. */
+/* 1: and there is no part under way. */
 int kvpi_conn_is_idle(const struct kvpi_conn *conn);
 
 /* Begin a job: its commands follow by kvpi_conn_command. */

@@ -58,19 +58,21 @@ static void take_info(void *context, const char *text, size_t n_bytes)
     find_text(text, end, "maxmemory_policy", node->policy, sizeof node->policy);
     node->used_bytes = find_number(text, end, "used_memory");
     node->max_bytes = find_number(text, end, "maxmemory");
-    node->evicted = find_number(text, end, "evicted_keys");
+    node->in_cluster = find_number(text, end, "cluster_enabled") == 1;
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
 
 kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config *config,
-                          const struct kvpi_place_of_server *place)
+                          const struct kvpi_place_of_server *place, struct kvpi_map *map)
 {
     node->config = config;
     node->place = *place;
     node->conn_config = (struct kvpi_conn_config){.place = &node->place,
+                                                  .tls = config->tls,
                                                   .limit_bytes = config->limit_bytes,
                                                   .timeout_ns = config->timeout_ns,
+                                                  .map = map,
                                                   .info = take_info,
                                                   .context = node};
     node->conns = calloc(config->n_conns, sizeof *node->conns);
@@ -83,10 +85,21 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
     return KVP_OK;
 }
 
+static void fail_waiting(struct kvpi_node *node)
+{
+    struct kvpi_part *part;
+    while ((part = kvpi_part_list_take(&node->waiting)) != NULL) {
+        part->end = KVPI_PART_FAILED;
+        kvpi_part_list_add(&node->done, part);
+    }
+    node->n_waiting = 0;
+}
+
 void kvpi_node_close(struct kvpi_node *node)
 {
     for (uint32_t i = 0; node->conns && i < node->config->n_conns; i++)
         kvpi_conn_close(&node->conns[i]);
+    fail_waiting(node);
     free(node->conns);
     node->conns = NULL;
 }
@@ -98,21 +111,10 @@ int kvpi_node_is_down(const struct kvpi_node *node, uint64_t now)
     return now < node->down_until;
 }
 
-void kvpi_node_submit(struct kvpi_node *node, struct kvpi_store_op *op)
+void kvpi_node_submit(struct kvpi_node *node, struct kvpi_part *part)
 {
-    kvpi_op_list_add(&node->waiting, op);
+    kvpi_part_list_add(&node->waiting, part);
     node->n_waiting++;
-}
-
-static void fail_waiting(struct kvpi_node *node)
-{
-    struct kvpi_store_op *op;
-    while ((op = kvpi_op_list_take(&node->waiting)) != NULL) {
-        op->io_failed = 1;
-        if (--op->entry == 0)
-            kvpi_op_list_add(&node->done, op);
-    }
-    node->n_waiting = 0;
 }
 
 static void go_down(struct kvpi_node *node, uint64_t now)
@@ -121,7 +123,18 @@ static void go_down(struct kvpi_node *node, uint64_t now)
     if (node->step > STEP_MAX_NS)
         node->step = STEP_MAX_NS;
     node->down_until = now + node->step;
+    node->n_errors = 0;
     fail_waiting(node);
+}
+
+void kvpi_node_note(struct kvpi_node *node, const struct kvpi_part *part, uint64_t now)
+{
+    if (part->end != KVPI_PART_FAILED) {
+        node->n_errors = 0;
+        node->step = 0;
+    } else if (!kvpi_node_is_down(node, now) && ++node->n_errors == KVPI_NODE_ERRORS) {
+        go_down(node, now);
+    }
 }
 
 /* A connection that was in use and is closed may be one of many, whose server goes on: only one
@@ -134,7 +147,6 @@ static void pump_conn(struct kvpi_node *node, struct kvpi_conn *conn, uint64_t n
         return;
     if (conn->state == KVPI_CONN_READY) {
         node->why[0] = 0;
-        node->step = 0;
         node->down_until = 0;
         return;
     }
@@ -175,7 +187,28 @@ static struct kvpi_conn *find_idle(struct kvpi_node *node)
     return NULL;
 }
 
-/* As many connections are on their way as operations wait. */
+/* 0: it failed at once. */
+static int open_conn(struct kvpi_node *node, struct kvpi_conn *conn, uint64_t now)
+{
+    kvpi_conn_open(conn, now);
+    if (conn->state != KVPI_CONN_CLOSED)
+        return 1;
+    snprintf(node->why, sizeof node->why, "%s", conn->why);
+    go_down(node, now);
+    return 0;
+}
+
+int kvpi_node_reach(struct kvpi_node *node, uint64_t now)
+{
+    if (kvpi_node_is_down(node, now))
+        return 0;
+    for (uint32_t i = 0; i < node->config->n_conns; i++)
+        if (node->conns[i].state != KVPI_CONN_CLOSED)
+            return 1;
+    return open_conn(node, &node->conns[0], now);
+}
+
+/* As many connections are on their way as parts wait. */
 static void open_conns(struct kvpi_node *node, uint64_t now)
 {
     uint32_t n_opening = 0;
@@ -185,13 +218,9 @@ static void open_conns(struct kvpi_node *node, uint64_t now)
         struct kvpi_conn *conn = &node->conns[i];
         if (conn->state != KVPI_CONN_CLOSED)
             continue;
-        kvpi_conn_open(conn, now);
         n_opening++;
-        if (conn->state == KVPI_CONN_CLOSED) {
-            snprintf(node->why, sizeof node->why, "%s", conn->why);
-            go_down(node, now);
+        if (!open_conn(node, conn, now))
             return;
-        }
     }
 }
 
@@ -200,7 +229,8 @@ static void begin_waiting(struct kvpi_node *node, uint64_t now)
     struct kvpi_conn *conn;
     while (node->n_waiting > 0 && (conn = find_idle(node)) != NULL) {
         node->n_waiting--;
-        node->config->compose(node->config->context, conn, kvpi_op_list_take(&node->waiting), now);
+        node->config->compose(node->config->context, conn, kvpi_part_list_take(&node->waiting),
+                              now);
         pump_conn(node, conn, now);
     }
 }

@@ -1,14 +1,14 @@
 /* node: one server: its connections, what waits for one of them, and whether it is left alone.
  *
- * An operation waits in `waiting` until a connection is idle. A server that cannot be reached, or
- * that lets a deadline pass, is left alone for `step` nanoseconds, twice as long each time; what
- * waits fails then. */
+ * A part waits in `waiting` until a connection is idle. A server that cannot be reached, that lets
+ * a deadline pass, or that fails KVPI_NODE_ERRORS parts in a row is left alone for `step`
+ * nanoseconds, twice as long each time; what waits fails then. */
 #ifndef KVPI_STORE_REDIS_NODE_H
 #define KVPI_STORE_REDIS_NODE_H
 
 #include "store/redis/conn.h"
 
-enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64 };
+enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64, KVPI_NODE_ERRORS = 4 };
 
 struct kvpi_node;
 
@@ -16,8 +16,9 @@ struct kvpi_node_config {
     uint32_t n_conns;
     size_t limit_bytes;
     uint64_t timeout_ns;
-    /* Begin an operation on a connection that is idle: kvpi_conn_begin and commands. */
-    void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_store_op *op, uint64_t now);
+    const struct kvpi_tls *tls; /* NULL: without */
+    /* Begin a part on a connection that is idle: kvpi_conn_begin and commands. */
+    void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);
     void *context;
 };
 
@@ -26,9 +27,10 @@ struct kvpi_node {
     struct kvpi_conn_config conn_config;
     const struct kvpi_node_config *config;
     struct kvpi_conn *conns; /* [n_conns] */
-    struct kvpi_op_list waiting;
+    struct kvpi_part_list waiting;
     uint32_t n_waiting;
-    struct kvpi_op_list done;
+    struct kvpi_part_list done;
+    uint32_t n_errors;   /* parts that failed in a row */
     uint64_t down_until; /* 0: it is used */
     uint64_t step;
     char why[KVPI_CONN_WHY]; /* the last failure; "": none since it was last reached */
@@ -37,11 +39,13 @@ struct kvpi_node {
     char policy[KVPI_NODE_INFO];
     uint64_t used_bytes;
     uint64_t max_bytes;
-    uint64_t evicted;
+    int in_cluster;
 };
 
 kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config *config,
-                          const struct kvpi_place_of_server *place);
+                          const struct kvpi_place_of_server *place, struct kvpi_map *map);
+
+/* What is under way or waits fails, and is in node->done. */
 void kvpi_node_close(struct kvpi_node *node);
 
 /* The clock of deadlines: monotonic nanoseconds. */
@@ -49,8 +53,10 @@ uint64_t kvpi_node_now(void);
 
 int kvpi_node_is_down(const struct kvpi_node *node, uint64_t now);
 
-/* Take an operation; op->entry has been raised by one for it. */
-void kvpi_node_submit(struct kvpi_node *node, struct kvpi_store_op *op);
+void kvpi_node_submit(struct kvpi_node *node, struct kvpi_part *part);
+
+/* A part has ended, well or not. */
+void kvpi_node_note(struct kvpi_node *node, const struct kvpi_part *part, uint64_t now);
 
 /* Do what is possible without waiting; what has ended is in node->done. */
 void kvpi_node_pump(struct kvpi_node *node, uint64_t now);
@@ -60,8 +66,11 @@ struct pollfd;
 /* Add what to wait for, and bring *until, a time, forward. Gives the number of descriptors. */
 uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, uint64_t *until);
 
-/* A connection that can take a job without operation at once, or NULL. */
+/* A connection that can take a job without a part at once, or NULL. */
 struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node);
+
+/* See to it that there is a connection, or will be. 0: the server is left alone. */
+int kvpi_node_reach(struct kvpi_node *node, uint64_t now);
 
 /* Connect once, and wait for it; node->why tells of a failure. 0: the server answered that it does
  * not want us. */

@@ -6,7 +6,8 @@
  *   drop   UNLINK key ...               in one batch; what needs them expires by itself
  *   sync   nothing: how durable a server is, is its own affair
  *
- * The store's thread does everything, by connections that never block. A parent is not looked for:
+ * In a cluster, a batch is one for each server. The store's thread does everything, by connections
+ * that never block. A parent is not looked for:
  * that would cost a round trip, and the server may evict it a moment later. */
 #define _POSIX_C_SOURCE 200809L
 #include "store/redis/redis.h"
@@ -18,8 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/redis/ages.h"
-#include "store/redis/node.h"
+#include "store/redis/cluster.h"
 
 enum {
     DEFAULT_TAGS = 512,
@@ -35,8 +35,11 @@ enum {
 struct redis {
     struct kvpi_ages ages;
     struct kvpi_node_config node_config;
-    struct kvpi_node node;
+    struct kvpi_tls tls; /* of rediss: */
+    struct kvpi_cluster cluster;
     struct kvpi_op_list at_once; /* ended when they began */
+    struct pollfd *fds;          /* [n_fds] */
+    uint32_t n_fds;
     uint64_t (*now)(void *context);
     void *now_context;
     uint64_t dropped;
@@ -52,68 +55,89 @@ static uint64_t wall_ms(const struct redis *redis)
 
 /* ------------------------------------------------------------------------------------- commands */
 
-static void begin_keys(struct redis *redis, struct kvpi_conn *conn, struct kvpi_store_op *op,
+static void begin_keys(struct redis *redis, struct kvpi_conn *conn, struct kvpi_part *part,
                        const char *command, uint64_t now)
 {
-    const struct kvpi_job job = {.kind = KVPI_JOB_COUNT, .op = op, .n_replies = op->n_keys};
+    const struct kvpi_job job = {.kind = KVPI_JOB_COUNT, .part = part, .n_replies = part->n_keys};
     kvpi_conn_begin(conn, &job, now);
-    for (uint32_t i = 0; i < op->n_keys; i++) {
+    for (uint32_t i = 0; i < part->n_keys; i++) {
         char name[KVPI_AGES_NAME];
-        kvpi_ages_name(&redis->ages, &op->keys[i], name);
+        kvpi_ages_name(&redis->ages, &part->op->keys[part->keys[i]], name);
         const char *const argv[] = {command, name};
         kvpi_conn_command(conn, 2, argv);
     }
 }
 
-static void compose(void *context, struct kvpi_conn *conn, struct kvpi_store_op *op, uint64_t now)
+static void compose(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now)
 {
     struct redis *redis = context;
+    struct kvpi_store_op *op = part->op;
     if (op->kind == KVP_STORE_HAVE || op->kind == KVP_STORE_DROP) {
-        begin_keys(redis, conn, op, op->kind == KVP_STORE_HAVE ? "EXISTS" : "UNLINK", now);
+        begin_keys(redis, conn, part, op->kind == KVP_STORE_HAVE ? "EXISTS" : "UNLINK", now);
         return;
     }
     char name[KVPI_AGES_NAME];
     kvpi_ages_name(&redis->ages, &op->key, name);
     if (op->kind == KVP_STORE_GET) {
-        const struct kvpi_job job = {.kind = KVPI_JOB_READ, .op = op, .n_replies = 1};
+        const struct kvpi_job job = {.kind = KVPI_JOB_READ, .part = part, .n_replies = 1};
         const char *const argv[] = {"GET", name};
         kvpi_conn_begin(conn, &job, now);
         kvpi_conn_command(conn, 2, argv);
         return;
     }
-    const struct kvpi_job job = {.kind = KVPI_JOB_WRITE, .op = op, .n_replies = 1};
+    const struct kvpi_job job = {.kind = KVPI_JOB_WRITE, .part = part, .n_replies = 1};
     kvpi_conn_begin(conn, &job, now);
     kvpi_conn_set(conn, name, op->spans, op->n_spans,
                   kvpi_ages_ttl(&redis->ages, kvpi_ages_depth(op->identity), wall_ms(redis)));
 }
 
-/* The record and its ancestors live longer. What no connection can take now is lost: the next hit
- * of a later period does it. */
-static void renew(struct redis *redis, const struct kvpi_store_op *op)
+/* A connection to the server of this key, or NULL. */
+static struct kvpi_conn *spare_for(struct redis *redis, const kvp_digest *key)
 {
-    struct kvpi_conn *conn = kvpi_node_spare(&redis->node);
-    if (!conn)
+    struct kvpi_node *node = kvpi_cluster_node(&redis->cluster, key);
+    return node ? kvpi_node_spare(node) : NULL;
+}
+
+/* Those of the ages whose server is this one; they are NULL then. */
+static void renew_on(struct redis *redis, struct kvpi_node *node, const struct kvpi_age **ages,
+                     uint32_t n, uint64_t now_ms)
+{
+    struct kvpi_job job = {.kind = KVPI_JOB_QUIET};
+    struct kvpi_conn *conn = kvpi_node_spare(node);
+    for (uint32_t i = 0; i < n; i++)
+        job.n_replies += ages[i] && kvpi_cluster_node(&redis->cluster, &ages[i]->key) == node;
+    if (!conn || job.n_replies == 0)
         return;
-    const struct kvpi_age *ages[KVPI_AGES_CHAIN];
-    const uint64_t now_ms = wall_ms(redis);
-    const uint32_t n = kvpi_ages_renew(&redis->ages, &op->key, now_ms, ages);
-    if (n == 0)
-        return;
-    const struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .n_replies = n};
     kvpi_conn_begin(conn, &job, kvpi_node_now());
     for (uint32_t i = 0; i < n; i++) {
+        if (!ages[i] || kvpi_cluster_node(&redis->cluster, &ages[i]->key) != node)
+            continue;
         char name[KVPI_AGES_NAME];
         char ttl[24];
         kvpi_ages_name(&redis->ages, &ages[i]->key, name);
         snprintf(ttl, sizeof ttl, "%" PRIu64, kvpi_ages_ttl(&redis->ages, ages[i]->depth, now_ms));
         const char *const argv[] = {"PEXPIRE", name, ttl, "GT"};
         kvpi_conn_command(conn, 4, argv);
+        ages[i] = NULL;
     }
+}
+
+/* The record and its ancestors live longer. What no connection can take now is lost: the next hit
+ * of a later period does it. */
+static void renew(struct redis *redis, const struct kvpi_store_op *op)
+{
+    const struct kvpi_age *ages[KVPI_AGES_CHAIN];
+    const uint64_t now_ms = wall_ms(redis);
+    if (!spare_for(redis, &op->key))
+        return;
+    const uint32_t n = kvpi_ages_renew(&redis->ages, &op->key, now_ms, ages);
+    for (uint32_t i = 0; n > 0 && i < redis->cluster.n_nodes; i++)
+        renew_on(redis, redis->cluster.nodes[i], ages, n, now_ms);
 }
 
 static void unlink_bad(struct redis *redis, const struct kvpi_store_op *op)
 {
-    struct kvpi_conn *conn = kvpi_node_spare(&redis->node);
+    struct kvpi_conn *conn = spare_for(redis, &op->key);
     if (!conn)
         return;
     const struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .n_replies = 1};
@@ -127,20 +151,55 @@ static void unlink_bad(struct redis *redis, const struct kvpi_store_op *op)
 
 /* ----------------------------------------------------------------------------------- describing */
 
+/* The first server of which this is so, or NULL. */
+static const struct kvpi_node *pick(const struct redis *redis,
+                                    int (*is_so)(const struct kvpi_node *))
+{
+    const struct kvpi_cluster *cluster = &redis->cluster;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        if (kvpi_cluster_serves(cluster, cluster->nodes[i]) && is_so(cluster->nodes[i]))
+            return cluster->nodes[i];
+    return NULL;
+}
+
+static int is_away(const struct kvpi_node *node)
+{
+    return node->why[0] != 0;
+}
+
+static int has_other_policy(const struct kvpi_node *node)
+{
+    return node->policy[0] && strcmp(node->policy, "volatile-ttl") != 0;
+}
+
+static int is_old(const struct kvpi_node *node)
+{
+    return node->version[0] && strtol(node->version, NULL, 10) < 7;
+}
+
+static int has_version(const struct kvpi_node *node)
+{
+    return node->version[0] != 0;
+}
+
 /* At most TEXT bytes: the server's own words are cut first. */
 static void write_text(struct redis *redis)
 {
-    const struct kvpi_node *node = &redis->node;
+    const struct kvpi_node *known = pick(redis, has_version);
+    const struct kvpi_node *odd;
     char text[TEXT];
     int n = snprintf(text, sizeof text, "server %s, %" PRIu32 " connections",
-                     node->version[0] ? node->version : "unknown", node->config->n_conns);
-    if (node->why[0])
-        n += snprintf(text + n, sizeof text - (size_t)n, "; away: %.60s", node->why);
-    if (node->policy[0] && strcmp(node->policy, "volatile-ttl") != 0)
+                     known ? known->version : "unknown", redis->node_config.n_conns);
+    if (redis->cluster.is_cluster)
+        n += snprintf(text + n, sizeof text - (size_t)n, " to each of %" PRIu32 " servers",
+                      redis->cluster.map.n_servers);
+    if ((odd = pick(redis, is_away)) != NULL)
+        n += snprintf(text + n, sizeof text - (size_t)n, "; away: %.60s", odd->why);
+    if ((odd = pick(redis, has_other_policy)) != NULL)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "; maxmemory-policy is %.20s: prefixes outlive eviction with volatile-ttl",
-                      node->policy);
-    if (node->version[0] && strtol(node->version, NULL, 10) < 7)
+                      odd->policy);
+    if (pick(redis, is_old))
         n += snprintf(text + n, sizeof text - (size_t)n, "; hits renew nothing before 7.0");
     if (redis->is_open_to_all)
         snprintf(text + n, sizeof text - (size_t)n,
@@ -162,8 +221,14 @@ static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     struct redis *redis = (struct redis *)(uintptr_t)self;
     write_text(redis);
-    *out_usage = (struct kvpi_backend_usage){
-        .bytes = redis->node.used_bytes, .size = redis->node.max_bytes, .dropped = redis->dropped};
+    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped};
+    for (uint32_t i = 0; i < redis->cluster.n_nodes; i++) {
+        const struct kvpi_node *node = redis->cluster.nodes[i];
+        if (!kvpi_cluster_serves(&redis->cluster, node))
+            continue;
+        out_usage->bytes += node->used_bytes;
+        out_usage->size += node->max_bytes;
+    }
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
@@ -171,7 +236,9 @@ static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 static void redis_close(void *self)
 {
     struct redis *redis = self;
-    kvpi_node_close(&redis->node);
+    kvpi_cluster_close(&redis->cluster);
+    kvpi_tls_close(&redis->tls);
+    free(redis->fds);
     kvpi_ages_close(&redis->ages);
     pthread_mutex_destroy(&redis->lock);
     free(redis);
@@ -219,9 +286,12 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
                               char *out_why, size_t why_bytes)
 {
     struct kvpi_place_of_server place;
+    const int has_tls = strcmp(config->url->scheme, "rediss") == 0;
     kvp_status status = kvpi_place_read(config->url->path, &place, out_why, why_bytes);
     if (status == KVP_OK)
         status = read_options(redis, config->url, out_why, why_bytes);
+    if (status == KVP_OK && has_tls)
+        status = kvpi_tls_open(&redis->tls, config->url, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
     const uint64_t record_bytes = config->header_bytes + config->payload_bytes;
@@ -230,15 +300,17 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     redis->node_config.context = redis;
     redis->now = config->store->now;
     redis->now_context = config->store->now_context;
-    redis->is_open_to_all = !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
+    redis->node_config.tls = has_tls ? &redis->tls : NULL;
+    redis->is_open_to_all =
+        !has_tls && !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
     status = kvpi_ages_open(&redis->ages, &config->store->fingerprint);
     if (status == KVP_OK)
-        status = kvpi_node_open(&redis->node, &redis->node_config, &place);
+        status = kvpi_cluster_open(&redis->cluster, &redis->node_config, &redis->ages, &place);
+    if (status == KVP_E_IO)
+        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the server at %s:%d answers: %s", place.host,
+                        place.port, redis->cluster.nodes[0]->why);
     if (status != KVP_OK)
         return kvpi_why(status, out_why, why_bytes, "the system gave no memory");
-    if (!kvpi_node_try(&redis->node))
-        return kvpi_why(KVP_E_IO, out_why, why_bytes, "the server at %s:%d answers: %s", place.host,
-                        place.port, redis->node.why);
     write_text(redis);
     return KVP_OK;
 }
@@ -266,22 +338,19 @@ static uint32_t redis_prepare(void *self, struct kvpi_store_op *op)
     if (op->kind == KVP_STORE_SYNC)
         return KVP_STORE_OK;
     kvpi_ages_note(&redis->ages, op);
-    return kvpi_node_is_down(&redis->node, kvpi_node_now()) ? KVP_STORE_AWAY : KVP_STORE_OK;
+    return kvpi_cluster_is_away(&redis->cluster, &op->key, kvpi_node_now()) ? KVP_STORE_AWAY
+                                                                            : KVP_STORE_OK;
 }
 
 static void redis_begin(void *self, struct kvpi_store_op *op)
 {
     struct redis *redis = self;
-    op->entry = 1;
-    op->outcome = KVP_STORE_OK;
-    if (op->kind == KVP_STORE_EVICT)
-        op->outcome = KVP_STORE_FAILED;
-    else if (op->kind != KVP_STORE_SYNC && kvpi_node_is_down(&redis->node, kvpi_node_now()))
-        op->outcome = KVP_STORE_AWAY;
-    if (op->kind == KVP_STORE_SYNC || op->outcome != KVP_STORE_OK)
-        kvpi_op_list_add(&redis->at_once, op);
-    else
-        kvpi_node_submit(&redis->node, op);
+    if (op->kind != KVP_STORE_SYNC && op->kind != KVP_STORE_EVICT) {
+        kvpi_cluster_begin(&redis->cluster, op, kvpi_node_now());
+        return;
+    }
+    op->outcome = op->kind == KVP_STORE_EVICT ? KVP_STORE_FAILED : KVP_STORE_OK;
+    kvpi_op_list_add(&redis->at_once, op);
 }
 
 static uint32_t take(struct kvpi_op_list *list, struct kvpi_store_op **out_ops, uint32_t capacity)
@@ -295,9 +364,9 @@ static uint32_t take(struct kvpi_op_list *list, struct kvpi_store_op **out_ops, 
 static uint32_t redis_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
 {
     struct redis *redis = self;
-    kvpi_node_pump(&redis->node, kvpi_node_now());
+    kvpi_cluster_pump(&redis->cluster, kvpi_node_now());
     const uint32_t n = take(&redis->at_once, out_ops, capacity);
-    return n + take(&redis->node.done, out_ops + n, capacity - n);
+    return n + take(&redis->cluster.done, out_ops + n, capacity - n);
 }
 
 static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
@@ -310,20 +379,35 @@ static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
     return result;
 }
 
+/* For all connections and what wakes. */
+static int has_room_to_wait(struct redis *redis)
+{
+    const uint32_t n = kvpi_cluster_fds(&redis->cluster) + 1;
+    if (n <= redis->n_fds)
+        return 1;
+    struct pollfd *fds = realloc(redis->fds, n * sizeof *fds);
+    if (!fds)
+        return 0;
+    redis->fds = fds;
+    redis->n_fds = n;
+    return 1;
+}
+
 static void redis_wait(void *self, int wake, int timeout_ms)
 {
     struct redis *redis = self;
-    struct pollfd fds[KVPI_NODE_CONNS + 1];
     uint64_t until = UINT64_MAX;
-    uint32_t n = kvpi_node_watch(&redis->node, fds, &until);
-    fds[n++] = (struct pollfd){.fd = wake, .events = POLLIN};
+    if (!has_room_to_wait(redis))
+        return;
+    uint32_t n = kvpi_cluster_watch(&redis->cluster, redis->fds, &until);
+    redis->fds[n++] = (struct pollfd){.fd = wake, .events = POLLIN};
     if (until != UINT64_MAX) {
         const uint64_t now = kvpi_node_now();
         const uint64_t left = until > now ? (until - now) / 1000000 + 1 : 0;
         if (timeout_ms < 0 || left < (uint64_t)timeout_ms)
             timeout_ms = left < INT32_MAX ? (int)left : INT32_MAX;
     }
-    poll(fds, n, timeout_ms);
+    poll(redis->fds, n, timeout_ms);
 }
 
 KVP_API const struct kvpi_backend kvpi_redis_backend = {

@@ -1,0 +1,285 @@
+/* A store on a real server over TLS, with certificates that the test makes: names, authorities and
+ * clients that do not fit are refused with a sentence, and nothing hangs. */
+#define _GNU_SOURCE
+#include "redis_records.h"
+
+#include "real_server.h"
+
+static char folder[32];
+static struct real_server server;  /* of the name localhost; TLS only */
+static struct real_server strict;  /* and wants a certificate of its clients */
+static struct real_server foreign; /* of the name kv.example */
+
+static void run(const char *format, ...)
+{
+    char command[1000];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+}
+
+/* NAME.key, and NAME.crt by the authority's. */
+static void make_certificate(const char *name, const char *authority, const char *subject)
+{
+    run("cd %s && printf 'subjectAltName=%s' >%s.ext && "
+        "openssl req -newkey rsa:2048 -nodes -keyout %s.key -subj /CN=%s -out %s.csr "
+        "2>/dev/null && "
+        "openssl x509 -req -in %s.csr -CA %s.crt -CAkey %s.key -set_serial 7 -days 9 "
+        "-extfile %s.ext -out %s.crt 2>/dev/null",
+        folder, subject, name, name, name, name, name, authority, authority, name, name);
+}
+
+static void make_authority(const char *name)
+{
+    run("cd %s && openssl req -x509 -newkey rsa:2048 -nodes -keyout %s.key -subj /CN=%s -days 9 "
+        "-out %s.crt 2>/dev/null",
+        folder, name, name, name);
+}
+
+/* It listens for TLS on its port + 1; wait_for_server() asks the port. */
+static void start_tls(struct real_server *out, const char *certificate, const char *clients)
+{
+    char port[16], cert[80], key[80], ca[80];
+    int tls_port = free_port();
+    snprintf(port, sizeof port, "%d", tls_port);
+    snprintf(cert, sizeof cert, "%s/%s.crt", folder, certificate);
+    snprintf(key, sizeof key, "%s/%s.key", folder, certificate);
+    snprintf(ca, sizeof ca, "%s/ca.crt", folder);
+    const char *const options[] = {"--tls-port",
+                                   port,
+                                   "--tls-cert-file",
+                                   cert,
+                                   "--tls-key-file",
+                                   key,
+                                   "--tls-ca-cert-file",
+                                   ca,
+                                   "--tls-auth-clients",
+                                   clients,
+                                   NULL};
+    start_server(out, options);
+    snprintf(out->url, sizeof out->url, "rediss://localhost:%d", tls_port);
+}
+
+static kvp_status try_open(const char *url, kvp_store **out_store, char why[300])
+{
+    kvp_store_config config = config_of(url);
+    *out_store = NULL;
+    return kvpi_store_open(&config, &kvpi_redis_backend, out_store, why, 300);
+}
+
+static void expect_refused(const char *words, const char *format, ...)
+{
+    char url[400];
+    char why[300];
+    kvp_store *store;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(url, sizeof url, format, arguments);
+    va_end(arguments);
+    if (try_open(url, &store, why) != KVP_E_IO || !strstr(why, words))
+        fail_msg("%s: %s", url, why);
+}
+
+static void use(const char *url)
+{
+    static struct record records[2];
+    char why[300];
+    kvp_store *store;
+    for (uint32_t threads = 0; threads < 2; threads++) {
+        kvp_store_config config = config_of(url);
+        config.threads = threads;
+        if (kvpi_store_open(&config, &kvpi_redis_backend, &store, why, sizeof why) != KVP_OK)
+            fail_msg("%s: %s", url, why);
+        make_record(&records[0], threads + 1, 0, NULL);
+        make_record(&records[1], threads + 1, 1, &records[0]);
+        assert_int_equal(get(store, &records[0]), KVP_STORE_ABSENT);
+        assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+        assert_int_equal(put(store, &records[1]), KVP_STORE_OK);
+        assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+        assert_int_equal(get(store, &records[1]), KVP_STORE_OK);
+        assert_true(have(store, records, 2) == 3);
+        kvp_store_close(store);
+    }
+}
+
+static void what_was_put_comes_back(void **state)
+{
+    (void)state;
+    char url[300];
+    snprintf(url, sizeof url, "%s?ca=%s/ca.crt", server.url, folder);
+    use(url);
+    snprintf(url, sizeof url, "%s?ca=%s/ca.crt&cert=%s/client.crt&key=%s/client.key", strict.url,
+             folder, folder, folder);
+    use(url);
+    snprintf(url, sizeof url, "%s?ca=%s/ca.crt&name=kv.example", foreign.url, folder);
+    use(url);
+}
+
+/* Records that fill the buffers of the system many times over, all at once. */
+static void large_ones(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20, N = 16 };
+    char url[300];
+    snprintf(url, sizeof url, "%s?ca=%s/ca.crt&connections=4", server.url, folder);
+    kvp_store_config config = config_of(url);
+    config.block_bytes[0] = LARGE;
+    config.threads = 1;
+    kvp_store *store = open_store(&config);
+    static struct record records[N];
+    uint8_t *kv = malloc(2 * N * BLOCKS * (size_t)LARGE);
+    assert_non_null(kv);
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (unsigned i = 0; i < N; i++) {
+            if (pass == 0)
+                make_record(&records[i], i, 0, NULL);
+            records[i].identity.digest.bytes[0] = (uint8_t)(200 + i);
+            for (unsigned b = 0; b < BLOCKS; b++) {
+                uint8_t *block = kv + ((size_t)(pass * N + i) * BLOCKS + b) * LARGE;
+                records[i].blocks[b] = block;
+                if (pass == 0)
+                    input_pattern(block, LARGE, i * 7 + b);
+            }
+            const kvp_status status =
+                pass == 0 ? kvp_store_put(store, &records[i].identity, records[i].blocks, i)
+                          : kvp_store_get(store, &records[i].identity, records[i].blocks, i);
+            assert_int_equal(status, KVP_OK);
+        }
+        for (unsigned i = 0; i < N; i++)
+            assert_int_equal(input_result(store), KVP_STORE_OK);
+    }
+    const size_t n_bytes = N * BLOCKS * (size_t)LARGE;
+    assert_memory_equal(kv, kv + n_bytes, n_bytes);
+    free(kv);
+    kvp_store_close(store);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    expect_refused("the certificate is refused: hostname mismatch", "%s?ca=%s/ca.crt", foreign.url,
+                   folder);
+    expect_refused("the certificate is refused: hostname mismatch", "%s?ca=%s/ca.crt&name=other",
+                   server.url, folder);
+    expect_refused("the certificate is refused: IP address mismatch",
+                   "rediss://127.0.0.1%s?ca=%s/ca.crt", strrchr(server.url, ':'), folder);
+    expect_refused("the certificate is refused:", "%s?ca=%s/other.crt", server.url, folder);
+    expect_refused("the certificate is refused:", "%s", server.url);
+    /* No certificate of ours, whose refusal may be lost when the server closes; TLS where there is
+     * none; none where there is. */
+    char url[200];
+    char why[300];
+    struct record record;
+    kvp_store *store;
+    make_record(&record, 9, 0, NULL);
+    for (int way = 0; way < 3; way++) {
+        if (way == 0)
+            snprintf(url, sizeof url, "%s?timeout=1s&ca=%s/ca.crt", strict.url, folder);
+        else if (way == 1)
+            snprintf(url, sizeof url, "rediss://localhost:%d?timeout=1s&ca=%s/ca.crt", server.port,
+                     folder);
+        else
+            snprintf(url, sizeof url, "redis://localhost%s?timeout=1s", strrchr(server.url, ':'));
+        if (try_open(url, &store, why) != KVP_OK)
+            continue;
+        assert_int_not_equal(get(store, &record), KVP_STORE_OK);
+        kvp_store_close(store);
+    }
+}
+
+static void files_that_are_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        const char *words;
+    } cases[] = {{"ca=/nowhere", "ca \"/nowhere\""},
+                 {"ca=%s/ca.crt&cert=%s/client.crt", "go together"},
+                 {"ca=%s/ca.crt&key=%s/client.key", "go together"},
+                 {"ca=%s/ca.crt&cert=%s/client.key&key=%s/client.key", "cert \""},
+                 {"ca=%s/ca.crt&cert=%s/client.crt&key=%s/ca.key", "key \""},
+                 {"ca=%s/ca.crt&name=", "name is empty"},
+                 {"ca=%s/ca.crt&quota=1GiB", "no option \"quota\""}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char options[200];
+        char url[400];
+        char why[300];
+        kvp_store *store;
+        snprintf(options, sizeof options, cases[i].options, folder, folder, folder);
+        snprintf(url, sizeof url, "%s?%s", server.url, options);
+        assert_int_equal(try_open(url, &store, why), KVP_E_ARG);
+        if (!strstr(why, cases[i].words))
+            fail_msg("%s: %s", url, why);
+    }
+}
+
+/* A server that dies while a record is on its way, and one that stops. */
+static void a_server_that_goes(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    struct record record;
+    make_record(&record, 1, 0, NULL);
+    start_tls(&own, "server", "no");
+    char url[300];
+    snprintf(url, sizeof url, "%s?ca=%s/ca.crt&timeout=1s", own.url, folder);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = open_store(&config);
+    assert_int_equal(put(store, &record), KVP_STORE_OK);
+    kill(own.pid, SIGSTOP);
+    assert_int_equal(get(store, &record), KVP_STORE_FAILED);
+    assert_int_equal(get(store, &record), KVP_STORE_AWAY);
+    stop_server(&own);
+    for (int i = 0; i < 20; i++)
+        assert_int_not_equal(get(store, &record), KVP_STORE_OK);
+    kvp_store_close(store);
+}
+
+static void without_secret_it_is_said(void **state)
+{
+    (void)state;
+    char why[300];
+    char text[300];
+    kvp_store *store;
+    assert_int_equal(try_open("redis://192.0.2.1:1?timeout=1s", &store, why), KVP_OK);
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_non_null(strstr(text, "no TLS and no secret"));
+    kvp_store_close(store);
+    assert_int_equal(try_open("rediss://192.0.2.1:1?timeout=1s", &store, why), KVP_OK);
+    assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+    assert_null(strstr(text, "no TLS and no secret"));
+    kvp_store_close(store);
+}
+
+int main(void)
+{
+    if (!redis_program() || system("command -v openssl >/dev/null") != 0) {
+        puts("skipped: there is no redis-server (Debian: redis-tools), or no openssl");
+        return 77;
+    }
+    snprintf(folder, sizeof folder, "/tmp/kvp-tls-XXXXXX");
+    if (!mkdtemp(folder))
+        return 1;
+    make_authority("ca");
+    make_authority("other");
+    make_certificate("server", "ca", "DNS:localhost");
+    make_certificate("foreign", "ca", "DNS:kv.example");
+    make_certificate("client", "ca", "DNS:client");
+    start_tls(&server, "server", "no");
+    start_tls(&strict, "server", "yes");
+    start_tls(&foreign, "foreign", "no");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_put_comes_back),      cmocka_unit_test(large_ones),
+        cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(files_that_are_none),
+        cmocka_unit_test(a_server_that_goes),           cmocka_unit_test(without_secret_it_is_said),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    stop_server(&server);
+    stop_server(&strict);
+    stop_server(&foreign);
+    run("rm -rf %s", folder);
+    return failed;
+}
