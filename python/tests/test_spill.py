@@ -276,10 +276,31 @@ def test_neither_is_freed_while_the_spill_lives() -> None:
     assert seen() is None and host() is None
 
 
+def alive() -> tuple[int, int]:
+    """Objects of the two modules."""
+    ours, native = store.lib, k._native.lib
+    return (native.kvpy_objects_created() - native.kvpy_objects_destroyed(),
+            ours.kvpy_objects_created() - ours.kvpy_objects_destroyed())
+
+
+def test_the_object_itself_keeps_them() -> None:
+    """Not only what refers to them in Python."""
+    gc.collect()
+    before = alive()
+    engine = Engine("memory:?size=1MiB")
+    kept = engine.spill._o
+    del engine
+    gc.collect()
+    assert alive() == (before[0] + 1, before[1] + 2)
+    del kept
+    gc.collect()
+    assert alive() == before
+
+
 def test_in_a_cycle() -> None:
     """The collector frees cache, store and spill in any order, with writes on their way."""
-    before = k._native.lib.kvpy_objects_created() - k._native.lib.kvpy_objects_destroyed()
-    mine = store.lib.kvpy_objects_created() - store.lib.kvpy_objects_destroyed()
+    gc.collect()
+    before = alive()
     for _ in range(10):
         engine = Engine("memory:?size=1MiB")
         seq = engine.ns.open(FIRST)
@@ -289,8 +310,7 @@ def test_in_a_cycle() -> None:
         engine.me = engine  # type: ignore[attr-defined]
         del engine, seq
         gc.collect()
-    assert k._native.lib.kvpy_objects_created() - k._native.lib.kvpy_objects_destroyed() == before
-    assert store.lib.kvpy_objects_created() - store.lib.kvpy_objects_destroyed() == mine
+    assert alive() == before
 
 
 def test_one_thread_at_a_time() -> None:
