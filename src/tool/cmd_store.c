@@ -222,8 +222,8 @@ static int parse(kvpi_args *args, kvpi_store_args *out, bool *help)
 static void print_help(const subcommand *sub)
 {
     printf("%s\n\nUsage: kvpager %s [OPTIONS] PATH\n\n"
-           "PATH is the directory in an engine's file:PATH?size=..., or such a URL; or the URL\n"
-           "of a server, redis://HOST.\n\n"
+           "PATH is the directory in an engine's file:PATH?size=...; such a URL will do,\n"
+           "and so will that of a server, redis://HOST.\n\n"
            "Options:\n",
            sub->what, sub->command);
     kvpi_args_print(sub->options, N_OPTIONS);
