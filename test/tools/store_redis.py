@@ -78,6 +78,14 @@ def evicted(server, space):
     check_equal(server.ask("GET", "other"), b"not ours")
 
 
+def measured(server):
+    before = sorted(keys_of(server))
+    for url in (server.url, server.url + "?connections=2"):
+        figures = ask("bench", "--model", "llama-3.2-1b", "--bytes", "2MiB", "--rounds", 2, url)
+        check(figures["read_bytes_per_second"]["median"] > 0, figures)
+        check_equal(sorted(keys_of(server)), before, "what it wrote is gone, and nothing else")
+
+
 def rights():
     server = Server("--user", "default", "off", "--user", "op", "on", ">se:cret", "~kvp1:*", "+info",
                     "+scan", "+get", "+getrange", "+set", "+pexpire", "+exists", "+unlink")
@@ -126,6 +134,7 @@ def main():
     try:
         stored, space = one_server(server)
         damaged(server, stored)
+        measured(server)
         evicted(server, space)
     finally:
         server.kill()
