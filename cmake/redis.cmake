@@ -48,7 +48,8 @@ else()
 endif()
 
 # What it shares with libkvpager_store is compiled into both: the functions are not exported.
-file(GLOB redis_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/store/redis/*.c")
+file(GLOB redis_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/store/redis/*.c"
+     "${PROJECT_SOURCE_DIR}/src/store/redis/*/*.c")
 add_library(kvpager_redis_objects OBJECT ${redis_sources})
 kvp_configure_target(kvpager_redis_objects)
 kvp_count_coverage(kvpager_redis_objects)

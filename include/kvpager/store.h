@@ -323,8 +323,13 @@ KVP_SIZED kvp_status kvp_store_stats_text(const kvp_store_stats *stats, const ch
 
 /* ---------------------------------------------------------------------------------- for operators
  *
- * These look at the directories of file stores without opening a store: while engines use them, or
- * after. They need no model and no fingerprint. Nothing is written but by kvp_store_clean. */
+ * These look at the directories of file stores, or at Redis and Valkey servers, without opening a
+ * store: while engines use them, or after. They need no model and no fingerprint. Nothing is
+ * written but by kvp_store_clean.
+ *
+ * A server is told as a directory: its path is a URL, and of the other fields only status, bytes
+ * (its memory) and records are set. Its records have no slots, generations and parents;
+ * KVP_SCAN_RECORDS tells their payload_bytes, too. */
 
 /* One writer's directory. */
 typedef struct kvp_store_directory {
@@ -400,17 +405,18 @@ typedef struct kvp_store_scan_options {
 /* Fill `options` with the defaults. NULL is ignored. Thread: pure. */
 KVP_API void kvp_store_scan_options_init(kvp_store_scan_options *options);
 
-/* Look at all directories of a file store.
+/* Look at all directories of a file store, or at all servers.
  *
  * A record that is bad is read twice. In a directory that is in use, the log is read again before a
  * record is called bad. Pointers that are given to the functions are valid during the call.
  *
- * Takes:   url          file:PATH; the options of kvp_store_open are allowed, and ignored
+ * Takes:   url          file:PATH, redis://HOST or rediss://HOST; options of kvp_store_open that
+ *                       say nothing here are allowed
  *          options      functions may be NULL
  *          why_bytes    capacity of out_why
  * Gives:   out_why      a sentence that names what is wrong; may be NULL
  * Returns: KVP_OK, also if records are bad; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: PATH cannot be
- *          read
+ *          read, or a server does not answer or refuses a command
  * Thread:  any          Blocks: io          Cost: O(entries), O(bytes) for KVP_SCAN_PAYLOADS
  */
 KVP_API kvp_status kvp_store_scan(const char *url, const kvp_store_scan_options *options,
@@ -425,7 +431,8 @@ typedef struct kvp_store_cleaned {
     uint64_t bytes;       /* that they took: room for other records */
 } kvp_store_cleaned;
 
-/* Drop records of a file store that no writer has open, as kvp_store_evict does.
+/* Drop records of a file store that no writer has open, as kvp_store_evict does; or of servers,
+ * whether they are in use or not, and without the records that need them.
  *
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: PATH cannot be read, or a log not be
  *          written

@@ -75,9 +75,19 @@ struct kvpi_backend_usage {
     uint64_t retired;
 };
 
+/* What a back end with servers tells operators, server by server. */
+struct kvpi_walk {
+    size_t n_bytes; /* of each record, from its beginning; SIZE_MAX: all */
+    void (*server)(void *context, const kvp_store_directory *directory);
+    /* NULL: names are only counted. bytes NULL: it is gone. Gives 1: it is to go. */
+    int (*record)(void *context, const char *name, const uint8_t *bytes, size_t n_bytes);
+    void *context;
+};
+
 /* Libraries with back ends, and the one that loads them, are of the same build of the sources. */
 #define KVPI_BACKEND_VERSION                                                                       \
-    ((uint32_t)(sizeof(struct kvpi_store_op) ^ sizeof(struct kvpi_backend_config) << 16))
+    ((uint32_t)(sizeof(struct kvpi_store_op) ^ sizeof(struct kvpi_backend_config) << 16 ^          \
+                sizeof(struct kvpi_backend) << 8))
 
 struct kvpi_backend {
     uint32_t version; /* KVPI_BACKEND_VERSION */
@@ -95,6 +105,9 @@ struct kvpi_backend {
     void (*wait)(void *self, int wake, int timeout_ms);
     void (*usage)(const void *self, struct kvpi_backend_usage *out_usage);
     void (*describe)(const void *self, char *out_text, size_t text_bytes); /* from any thread */
+    /* Without an open store; NULL: kvp_store_scan knows another way. */
+    kvp_status (*walk)(struct kvpi_url *url, const struct kvpi_walk *walk, char *out_why,
+                       size_t why_bytes);
 };
 
 extern const struct kvpi_backend kvpi_memory_backend;

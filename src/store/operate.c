@@ -1,8 +1,10 @@
-/* operate: the calls for operators. They know file stores only. */
+/* operate: the calls for operators: of directories, or of servers by their back end. */
 #include <string.h>
 
 #include "store/identity/crypto.h"
 #include "store/file/survey.h"
+#include "store/load/load.h"
+#include "store/load/remote.h"
 #include "store/url.h"
 
 void kvp_store_scan_options_init(kvp_store_scan_options *options)
@@ -19,15 +21,23 @@ const char *kvp_found_name(uint32_t found)
     return found < KVP_FOUND_KINDS ? names[found - KVP_FOUND_GOOD] : "?";
 }
 
-/* The directory that a URL names. The options of an engine's URL say nothing here. */
-static kvp_status read_root(const char *text, struct kvpi_url *url, char *out_why, size_t why_bytes)
+/* The directory that a URL names, or the back end of servers. The options of an engine's URL say
+ * nothing here. */
+static kvp_status read_root(const char *text, struct kvpi_url *url,
+                            const struct kvpi_backend **out_backend, char *out_why,
+                            size_t why_bytes)
 {
+    *out_backend = NULL;
     kvp_status status = kvpi_url_read(text, url, out_why, why_bytes);
     if (status != KVP_OK)
         return status;
+    if (strcmp(url->scheme, "redis") == 0 || strcmp(url->scheme, "rediss") == 0) {
+        *out_backend = kvpi_load_backend(url->scheme, out_why, why_bytes);
+        return *out_backend ? KVP_OK : KVP_E_ARG;
+    }
     if (strcmp(url->scheme, "file") != 0 || !*url->path)
-        return kvpi_why(KVP_E_ARG, out_why, why_bytes, "url is \"%s\", expected \"file:PATH\"",
-                        text);
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "url is \"%s\", expected \"file:PATH\" or \"redis://HOST\"", text);
     static const char *const known[] = {"size", "quota", "max_age", "engine"};
     for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
         kvpi_url_option(url, known[i]);
@@ -54,7 +64,10 @@ kvp_status kvp_store_scan(const char *url, const kvp_store_scan_options *options
     if (wrong)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes, "%s", wrong);
     struct kvpi_url read;
-    const kvp_status status = read_root(url, &read, out_why, why_bytes);
+    const struct kvpi_backend *backend;
+    const kvp_status status = read_root(url, &read, &backend, out_why, why_bytes);
+    if (status == KVP_OK && backend)
+        return kvpi_remote_scan(backend, &read, options, out_why, why_bytes);
     return status == KVP_OK
                ? kvpi_survey_scan(&kvpi_system_disk, read.path, options, out_why, why_bytes)
                : status;
@@ -67,7 +80,10 @@ kvp_status kvp_store_clean(const char *url, const kvp_store_match *match,
     if (!match || !out_cleaned)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes, "a pointer is NULL");
     struct kvpi_url read;
-    const kvp_status status = read_root(url, &read, out_why, why_bytes);
+    const struct kvpi_backend *backend;
+    const kvp_status status = read_root(url, &read, &backend, out_why, why_bytes);
+    if (status == KVP_OK && backend)
+        return kvpi_remote_clean(backend, &read, match, out_cleaned, out_why, why_bytes);
     return status == KVP_OK ? kvpi_survey_clean(&kvpi_system_disk, read.path, match, out_cleaned,
                                                 out_why, why_bytes)
                             : status;

@@ -163,18 +163,21 @@ static int read_secret(const kvpi_args *args, const char *path, kvpi_store_args 
     return 0;
 }
 
-/* "file:PATH" as it is, a path with the scheme before it. */
+/* "file:PATH" and "redis://HOST" as they are, a path with the scheme before it. */
 static int set_url(const kvpi_args *args, const char *text, kvpi_store_args *out)
 {
     if (out->url != NULL)
         return kvpi_args_wrong(args, "one store only");
-    const char *scheme = strncmp(text, "file:", 5) == 0 ? "" : "file:";
+    const bool is_server = strncmp(text, "redis:", 6) == 0 || strncmp(text, "rediss:", 7) == 0;
+    const char *scheme = is_server || strncmp(text, "file:", 5) == 0 ? "" : "file:";
     const size_t n_bytes = strlen(scheme) + strlen(text) + 1;
     out->url = malloc(n_bytes);
     if (out->url == NULL)
         return kvpi_args_wrong(args, "out of memory");
     snprintf(out->url, n_bytes, "%s%s", scheme, text);
     out->path = text;
+    if (is_server && strrchr(text, '@') != NULL)
+        out->path = strrchr(text, '@') + 1; /* without the password */
     return 0;
 }
 
@@ -219,7 +222,8 @@ static int parse(kvpi_args *args, kvpi_store_args *out, bool *help)
 static void print_help(const subcommand *sub)
 {
     printf("%s\n\nUsage: kvpager %s [OPTIONS] PATH\n\n"
-           "PATH is the directory in an engine's file:PATH?size=...; such a URL will do.\n\n"
+           "PATH is the directory in an engine's file:PATH?size=...; such a URL will do,\n"
+           "and so will that of a server, redis://HOST.\n\n"
            "Options:\n",
            sub->what, sub->command);
     kvpi_args_print(sub->options, N_OPTIONS);

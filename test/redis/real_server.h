@@ -78,6 +78,7 @@ static inline void start_server(struct real_server *server, const char *const *o
         for (int i = 0; options && options[i]; i++)
             argv[11 + i] = options[i];
         server->pid = fork();
+        assert_true(server->pid >= 0);
         if (server->pid == 0) {
             execvp(redis_program(), (char *const *)(uintptr_t)argv);
             _exit(127);

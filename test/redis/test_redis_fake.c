@@ -148,7 +148,9 @@ static int answer(int fd, enum mode mode)
     case HUGE_: return say(fd, "$9223372036854775807\r\nabc");
     case CLOSED_IN_THE_MIDDLE: return say_zeros(fd, RECORD, RECORD / 2) && 0;
     case SILENT_IN_THE_MIDDLE: return say_zeros(fd, RECORD, RECORD / 2) && wait_until_closed(fd);
-    case CLOSED: return 0;
+    case CLOSED: /* an end, and then a reset, because not all was read: the next write is EPIPE */
+        shutdown(fd, SHUT_WR);
+        return 0;
     case SILENT: return wait_until_closed(fd);
     case NUMBER: return say(fd, ":5\r\n");
     case STATUS: return say(fd, "+OK\r\n");

@@ -219,6 +219,36 @@ static void no_child_outlives_its_parent(void **state)
     kvp_store_close(store);
 }
 
+static uint64_t late_clock(void *context)
+{
+    return *(uint64_t *)context;
+}
+
+/* A record that was written so long ago is not served, and goes; hits do not make it younger. */
+static void what_is_too_old_is_not_served(void **state)
+{
+    (void)state;
+    char url[140];
+    uint64_t now = UINT64_C(1700000000) * 1000000000;
+    snprintf(url, sizeof url, "%s?max_age=2h", server.url);
+    kvp_store_config config = config_of(url);
+    config.now = late_clock;
+    config.now_context = &now;
+    kvp_store *store = open_store(&config);
+    char name[KVPI_AGES_NAME];
+    name_of(&records[0], 512, name);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_true(ask(&server, "PTTL %s", name) <= 7200 * 1000);
+    now += UINT64_C(7199) * 1000000000;
+    assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+    now += UINT64_C(1) * 1000000000;
+    assert_int_equal(get(store, &records[0]), KVP_STORE_ABSENT);
+    assert_int_equal(stats_of(store).expired, 1);
+    assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_int_equal(get(store, &records[0]), KVP_STORE_OK);
+    kvp_store_close(store);
+}
+
 static void a_server_that_goes_and_comes(void **state)
 {
     (void)state;
@@ -374,6 +404,7 @@ int main(void)
         cmocka_unit_test_setup(a_foreign_record_is_not_read, set_up),
         cmocka_unit_test_setup(a_secret_refuses_what_others_wrote, set_up),
         cmocka_unit_test_setup(no_child_outlives_its_parent, set_up),
+        cmocka_unit_test_setup(what_is_too_old_is_not_served, set_up),
         cmocka_unit_test_setup(a_server_that_goes_and_comes, set_up),
         cmocka_unit_test_setup(a_server_that_stops_answering, set_up),
         cmocka_unit_test_setup(a_full_server_refuses, set_up),

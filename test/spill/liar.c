@@ -205,6 +205,6 @@ static void lying_describe(const void *self, char *out_text, size_t text_bytes)
 }
 
 const struct kvpi_backend liar_backend = {
-    KVPI_BACKEND_VERSION, "liar",     lying_open,  lying_close,   lying_prepare,
-    lying_begin,          lying_reap, lying_end,   lying_have,    lying_drop,
-    lying_evict,          lying_wait, lying_usage, lying_describe};
+    KVPI_BACKEND_VERSION, "liar",     lying_open,  lying_close,    lying_prepare,
+    lying_begin,          lying_reap, lying_end,   lying_have,     lying_drop,
+    lying_evict,          lying_wait, lying_usage, lying_describe, NULL};

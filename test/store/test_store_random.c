@@ -236,9 +236,9 @@ static void liar_describe(const void *self, char *out_text, size_t text_bytes)
 }
 
 static const struct kvpi_backend liar_backend = {
-    KVPI_BACKEND_VERSION, "liar",    liar_open,  liar_close,   liar_prepare,
-    liar_begin,           liar_reap, liar_end,   liar_have,    liar_drop,
-    liar_evict,           liar_wait, liar_usage, liar_describe};
+    KVPI_BACKEND_VERSION, "liar",    liar_open,  liar_close,    liar_prepare,
+    liar_begin,           liar_reap, liar_end,   liar_have,     liar_drop,
+    liar_evict,           liar_wait, liar_usage, liar_describe, NULL};
 
 /* ---------------------------------------------------------------------------------- the records */
 

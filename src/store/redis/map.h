@@ -7,7 +7,7 @@
 #ifndef KVPI_STORE_REDIS_MAP_H
 #define KVPI_STORE_REDIS_MAP_H
 
-#include "store/redis/place.h"
+#include "store/redis/link/place.h"
 
 enum { KVPI_MAP_SLOTS = 16384, KVPI_MAP_SERVERS = 256, KVPI_MAP_NONE = 0xFFFF };
 

@@ -74,6 +74,8 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
                                                   .timeout_ns = config->timeout_ns,
                                                   .map = map,
                                                   .info = take_info,
+                                                  .piece = config->piece,
+                                                  .piece_context = config->context,
                                                   .context = node};
     node->conns = calloc(config->n_conns, sizeof *node->conns);
     if (!node->conns)

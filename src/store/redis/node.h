@@ -6,7 +6,7 @@
 #ifndef KVPI_STORE_REDIS_NODE_H
 #define KVPI_STORE_REDIS_NODE_H
 
-#include "store/redis/conn.h"
+#include "store/redis/link/conn.h"
 
 enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64, KVPI_NODE_ERRORS = 4 };
 
@@ -19,6 +19,8 @@ struct kvpi_node_config {
     const struct kvpi_tls *tls; /* NULL: without */
     /* Begin a part on a connection that is idle: kvpi_conn_begin and commands. */
     void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);
+    void (*piece)(void *context, const struct kvpi_map_at *at, uint32_t number, const char *text,
+                  size_t n_bytes); /* of kvpi_conn_config; NULL: no lists */
     void *context;
 };
 

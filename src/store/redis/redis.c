@@ -19,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/identity/bytes.h"
 #include "store/redis/cluster.h"
+#include "store/redis/walk.h"
 
 enum {
     DEFAULT_TAGS = 512,
@@ -43,6 +45,8 @@ struct redis {
     uint64_t (*now)(void *context);
     void *now_context;
     uint64_t dropped;
+    uint64_t max_age; /* seconds; UINT64_MAX: any */
+    uint64_t expired;
     int is_open_to_all;   /* neither loopback, nor TLS, nor a secret */
     pthread_mutex_t lock; /* of text */
     char text[TEXT];
@@ -135,7 +139,7 @@ static void renew(struct redis *redis, const struct kvpi_store_op *op)
         renew_on(redis, redis->cluster.nodes[i], ages, n, now_ms);
 }
 
-static void unlink_bad(struct redis *redis, const struct kvpi_store_op *op)
+static void unlink_record(struct redis *redis, const struct kvpi_store_op *op)
 {
     struct kvpi_conn *conn = spare_for(redis, &op->key);
     if (!conn)
@@ -146,7 +150,6 @@ static void unlink_bad(struct redis *redis, const struct kvpi_store_op *op)
     const char *const argv[] = {"UNLINK", name};
     kvpi_conn_begin(conn, &job, kvpi_node_now());
     kvpi_conn_command(conn, 2, argv);
-    redis->dropped++;
 }
 
 /* ----------------------------------------------------------------------------------- describing */
@@ -221,7 +224,7 @@ static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     struct redis *redis = (struct redis *)(uintptr_t)self;
     write_text(redis);
-    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped};
+    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped, .expired = redis->expired};
     for (uint32_t i = 0; i < redis->cluster.n_nodes; i++) {
         const struct kvpi_node *node = redis->cluster.nodes[i];
         if (!kvpi_cluster_serves(&redis->cluster, node))
@@ -275,9 +278,12 @@ static kvp_status read_options(struct redis *redis, struct kvpi_url *url, char *
         status = kvpi_url_time(url, "ttl", &ttl, out_why, why_bytes);
     if (status == KVP_OK)
         status = kvpi_url_time(url, "timeout", &timeout, out_why, why_bytes);
+    redis->max_age = UINT64_MAX;
+    if (status == KVP_OK)
+        status = kvpi_url_time(url, "max_age", &redis->max_age, out_why, why_bytes);
     if (status == KVP_OK && ttl < LEAST_TTL_S)
         status = kvpi_why(KVP_E_ARG, out_why, why_bytes, "ttl is less than an hour");
-    redis->ages.base_ms = ttl * 1000;
+    redis->ages.base_ms = (ttl < redis->max_age ? ttl : redis->max_age) * 1000;
     redis->node_config.timeout_ns = timeout * UINT64_C(1000000000);
     return status;
 }
@@ -369,13 +375,30 @@ static uint32_t redis_reap(void *self, struct kvpi_store_op **out_ops, uint32_t 
     return n + take(&redis->cluster.done, out_ops + n, capacity - n);
 }
 
+/* The header has been checked. */
+static int is_too_old(const struct redis *redis, const struct kvpi_store_op *op)
+{
+    enum { AT_WRITTEN = 168 };
+    const uint8_t *header = op->spans[0].bytes;
+    const uint64_t written = kvpi_get64(header + AT_WRITTEN);
+    const uint64_t now = wall_ms(redis) / 1000;
+    return now > written && now - written >= redis->max_age;
+}
+
 static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
     struct redis *redis = self;
+    if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK && is_too_old(redis, op)) {
+        unlink_record(redis, op);
+        redis->expired++;
+        return KVP_STORE_ABSENT;
+    }
     if ((op->kind == KVP_STORE_GET || op->kind == KVP_STORE_PUT) && result == KVP_STORE_OK)
         renew(redis, op);
-    else if (op->kind == KVP_STORE_GET && result == KVP_STORE_BAD)
-        unlink_bad(redis, op);
+    if (op->kind == KVP_STORE_GET && result == KVP_STORE_BAD) {
+        unlink_record(redis, op);
+        redis->dropped++;
+    }
     return result;
 }
 
@@ -422,4 +445,5 @@ KVP_API const struct kvpi_backend kvpi_redis_backend = {
     .wait = redis_wait,
     .usage = redis_usage,
     .describe = redis_describe,
+    .walk = kvpi_walk_redis,
 };

@@ -87,8 +87,10 @@ typedef struct bench {
     bool help;
     char directory[4096]; /* that is made below the place; "": none */
     bool is_direct;
+    bool is_server;
     /* The store. */
     kvp_store *store;
+    kvp_digest fingerprint;
     uint32_t record_blocks;
     uint32_t n_records; /* of a round */
     uint64_t block_bytes;
@@ -147,7 +149,7 @@ static int parse(kvpi_args *args, bench *b)
             return 0;
     }
     if (b->place == NULL)
-        return kvpi_args_wrong(args, "which store? a PATH, file:PATH, or memory:");
+        return kvpi_args_wrong(args, "which store? a PATH, file:PATH, memory: or redis://HOST");
     if ((b->model_args.model_name == NULL) == (b->model_args.config_path == NULL))
         return kvpi_args_wrong(args, "one of --model and --model-config is needed");
     if (b->compute_rate != 0 && b->model_args.device != NULL)
@@ -179,6 +181,13 @@ static int set_model(const kvpi_args *args, bench *b)
 }
 
 /* ------------------------------------------------------------------------------------ the place */
+
+static uint64_t now_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
 
 static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
 {
@@ -220,14 +229,36 @@ static int make_place(bench *b)
     return TOOL_OK;
 }
 
+/* Records that are left on a server, because this was killed, expire in an hour. */
+static int write_url(const bench *b, uint64_t size, char *out, size_t n_bytes)
+{
+    int n;
+    if (b->is_server)
+        n = snprintf(out, n_bytes, "%s%s", b->place,
+                     strstr(b->place, "ttl=") != NULL ? ""
+                     : strchr(b->place, '?') != NULL  ? "&ttl=1h"
+                                                      : "?ttl=1h");
+    else if (b->directory[0] == '\0')
+        n = snprintf(out, n_bytes, "memory:?size=%" PRIu64, size);
+    else
+        n = snprintf(out, n_bytes, "file:%s?size=%" PRIu64, b->directory, size);
+    return n < (int)n_bytes ? TOOL_OK : kvpi_tool_fail(COMMAND, "the URL is too long");
+}
+
 static int open_place(bench *b)
 {
     const bool in_memory = strncmp(b->place, "memory:", 7) == 0;
-    if (!in_memory && make_place(b) != TOOL_OK)
+    b->is_server = strncmp(b->place, "redis:", 6) == 0 || strncmp(b->place, "rediss:", 7) == 0;
+    if (!in_memory && !b->is_server && make_place(b) != TOOL_OK)
         return TOOL_FAILED;
     kvp_store_config config;
     kvp_store_config_init(&config);
-    config.fingerprint.bytes[0] = 1; /* no model's: the directory is its own */
+    /* No model's, and on a server no other measurement's. */
+    const uint64_t own = now_ns() ^ (uint64_t)getpid() << 40;
+    config.fingerprint.bytes[31] = 1;
+    if (b->is_server)
+        memcpy(config.fingerprint.bytes, &own, sizeof own);
+    b->fingerprint = config.fingerprint;
     config.block_tokens = (uint32_t)b->model_args.size.block_tokens;
     config.block_bytes[0] = b->block_bytes;
     config.key_bytes = 0;
@@ -244,8 +275,8 @@ static int open_place(bench *b)
     const uint64_t header = 4096 + (uint64_t)b->record_blocks * config.block_tokens * 4;
     const uint64_t size = (b->n_records + 8) * (payload + header + 8192) * 9 / 8;
     char url[4200], why[512];
-    snprintf(url, sizeof url, in_memory ? "memory:?size=%s%" PRIu64 : "file:%s?size=%" PRIu64,
-             in_memory ? "" : b->directory, size);
+    if (write_url(b, size, url, sizeof url) != TOOL_OK)
+        return TOOL_FAILED;
     config.url = url;
     if (kvp_store_open(&config, &b->store, why, sizeof why) == KVP_OK)
         return TOOL_OK;
@@ -270,13 +301,6 @@ static int make_memory(bench *b)
 
 /* ---------------------------------------------------------------------------------- measurement */
 
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
-}
-
 /* What one operation of a round points to. */
 typedef struct request {
     kvp_identity identity;
@@ -290,7 +314,7 @@ static void set_request(const bench *b, uint64_t round, uint32_t record, uint32_
     memset(out, 0, sizeof *out);
     out->identity.kind = KVP_IDENTITY_TOKENS;
     out->identity.slice = (kvp_slice){.n_layers = 1, .n_heads = 1};
-    out->identity.fingerprint.bytes[0] = 1;
+    out->identity.fingerprint = b->fingerprint;
     memcpy(out->identity.digest.bytes, &round, sizeof round);
     memcpy(out->identity.digest.bytes + 8, &record, sizeof record);
     out->identity.block_tokens = (uint32_t)b->model_args.size.block_tokens;
@@ -352,12 +376,8 @@ static int run(bench *b, bool put, uint64_t round, uint32_t n, uint32_t depth, u
     return TOOL_OK;
 }
 
-/* A sync, or the end of a round's records. */
-static int run_one(bench *b, bool sync)
+static int wait_for_one(bench *b, kvp_status status)
 {
-    const kvp_store_match all = {.written_before = UINT64_MAX};
-    const kvp_status status =
-        sync ? kvp_store_sync(b->store, 0) : kvp_store_evict(b->store, &all, 0);
     kvp_store_done done;
     uint32_t n = 0;
     while (status == KVP_OK && n == 0) {
@@ -368,6 +388,40 @@ static int run_one(bench *b, bool sync)
         return kvpi_tool_fail(
             COMMAND, "%s", status != KVP_OK ? kvp_status_text(status) : result_text(done.result));
     return TOOL_OK;
+}
+
+/* A sync, or the end of a round's records. */
+static int run_one(bench *b, bool sync)
+{
+    const kvp_store_match all = {.written_before = UINT64_MAX};
+    const kvp_status status =
+        sync ? kvp_store_sync(b->store, 0) : kvp_store_evict(b->store, &all, 0);
+    return wait_for_one(b, status);
+}
+
+/* The records of a round, by their keys: a server has others' beside them. */
+static int drop_round(bench *b, uint64_t round)
+{
+    kvp_digester *digester;
+    kvp_digest *keys = calloc(KVP_STORE_KEYS_MAX, sizeof *keys);
+    int status = keys != NULL && kvp_digester_create(&digester) == KVP_OK ? TOOL_OK : TOOL_FAILED;
+    if (status != TOOL_OK) {
+        free(keys);
+        return kvpi_tool_fail(COMMAND, "out of memory");
+    }
+    for (uint32_t first = 0; first < b->n_records && status == TOOL_OK;) {
+        uint32_t n = 0;
+        for (; n < KVP_STORE_KEYS_MAX && first + n < b->n_records; n++) {
+            request r;
+            set_request(b, round, first + n, 0, &r);
+            (void)kvp_record_key(digester, &r.identity.digest, 0, &r.identity.slice, &keys[n]);
+        }
+        first += n;
+        status = wait_for_one(b, kvp_store_drop(b->store, keys, n, 0));
+    }
+    kvp_digester_destroy(digester);
+    free(keys);
+    return status;
 }
 
 static int by_value(const void *a, const void *b)
@@ -417,7 +471,7 @@ static int measure_round(bench *b, uint64_t round)
         singles[i] = (double)ns;
     }
     b->singles[round] = median(singles, SINGLES);
-    return run_one(b, false);
+    return b->is_server ? drop_round(b, round) : run_one(b, false);
 }
 
 /* ----------------------------------------------------------------------------------- break-even */
@@ -505,9 +559,10 @@ static void print_text(const bench *b)
            kvpi_text_bytes(b->record_blocks * (double)b->block_bytes).of);
     printf("measured         %" PRIu64 " rounds of %s records%s\n", b->rounds,
            kvpi_text_count(b->n_records).of,
-           b->directory[0] == '\0' ? ", in memory"
-           : b->is_direct          ? ""
-                                   : ", through the page cache: O_DIRECT is refused here");
+           b->is_server              ? ", on a server"
+           : b->directory[0] == '\0' ? ", in memory"
+           : b->is_direct            ? ""
+                                     : ", through the page cache: O_DIRECT is refused here");
     printf("write, fresh     %s/s, with a sync\n", kvpi_text_bytes(b->fresh).of);
     print_rate("write, again", b->writes, b->rounds - 1);
     print_rate("read", b->reads, b->rounds);
@@ -600,7 +655,8 @@ static void print_help(void)
            "Usage: kvpager store bench --model NAME [OPTIONS] PATH\n\n"
            "PATH is a directory; what engines keep there is not touched: the measurement has\n"
            "a directory of its own below it, and removes it. Checksums are made and\n"
-           "verified, as always.\n\nOptions:\n");
+           "verified, as always. redis://HOST measures a server: records of the\n"
+           "measurement are dropped after each round.\n\nOptions:\n");
     kvpi_args_print(options, N_OPTIONS);
     printf("\nExit status: 0 done, 1 failed, 2 wrong usage.\n");
 }

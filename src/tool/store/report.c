@@ -30,7 +30,7 @@ static int tell(const kvpi_store_args *args, int status, kvpi_figures *figures)
 static const char *status_of(const kvp_store_directory *directory)
 {
     switch (directory->status) {
-    case KVP_OK: return directory->in_use ? "in use" : "idle";
+    case KVP_OK: return directory->n_slots == 0 ? "answers" : directory->in_use ? "in use" : "idle";
     case KVP_E_VERSION: return "of another version";
     case KVP_E_FORMAT: return "damaged log";
     default: return "not readable";
@@ -101,9 +101,14 @@ static void print_directory(const info *in, const kvp_store_directory *directory
     printf("  state        %s", status_of(directory));
     if (directory->opened_ns > 0)
         printf(", opened %s ago", age_of(in->args->now, directory->opened_ns / 1000000000).of);
-    printf("\n  files        %s\n", kvpi_text_bytes((double)directory->bytes).of);
+    printf("\n  %s %s\n", directory->n_slots == 0 ? "memory      " : "files       ",
+           kvpi_text_bytes((double)directory->bytes).of);
     if (directory->status != KVP_OK)
         return;
+    if (directory->n_slots == 0) { /* a server */
+        printf("  records      %s\n", kvpi_text_count(directory->records).of);
+        return;
+    }
     printf("  records      %s of at most %s, %s each\n", kvpi_text_count(directory->records).of,
            kvpi_text_count(directory->n_slots).of,
            kvpi_text_bytes((double)directory->slot_bytes).of);
@@ -343,7 +348,7 @@ static void count_record(void *context, const kvp_store_record *record)
     if (s == NULL)
         return;
     s->records++;
-    s->bytes += in->slot_bytes;
+    s->bytes += in->slot_bytes > 0 ? in->slot_bytes : record->payload_bytes; /* of a server */
     s->oldest = record->written < s->oldest ? record->written : s->oldest;
     s->newest = record->written > s->newest ? record->written : s->newest;
 }
@@ -489,11 +494,16 @@ static void try_record(void *context, const kvp_store_record *record)
 {
     dry_run *in = context;
     const kvpi_store_args *args = in->args;
-    if (in->skipped || record->slot >= in->n_slots)
-        return;
+    const uint64_t minute = in->n_slots > 0 ? 59 : 0; /* a log knows times to the minute */
     const bool matches =
         (!args->one_space || record->space == args->space) &&
-        (args->written_before == UINT64_MAX || record->written + 59 < args->written_before);
+        (args->written_before == UINT64_MAX || record->written + minute < args->written_before);
+    if (!in->skipped && in->n_slots == 0 && matches && record->found == KVP_FOUND_UNREAD) {
+        in->cleaned.records++; /* of a server: what needs it stays */
+        in->cleaned.bytes += record->payload_bytes;
+    }
+    if (in->skipped || record->slot >= in->n_slots)
+        return;
     in->goes[record->slot] = matches ? 2 : 1;
     in->parent[record->slot] = record->parent;
 }

@@ -2,7 +2,7 @@
  * that is too long, one that nobody asked for: the connection is closed, and so is its memory of
  * what was in the middle. */
 #define _GNU_SOURCE
-#include "store/redis/conn.h"
+#include "store/redis/link/conn.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -83,7 +83,7 @@ static void scatter(const struct kvpi_store_op *op, const char *bytes, size_t n_
     }
 }
 
-/* 1: a piece of a map; *out_at is its place. */
+/* Its place; 1: a piece of a map. */
 static int is_piece(const valkeyReadTask *task, struct kvpi_map_at *out_at)
 {
     struct kvpi_conn *conn = task->privdata;
@@ -91,6 +91,19 @@ static int is_piece(const valkeyReadTask *task, struct kvpi_map_at *out_at)
     for (const valkeyReadTask *up = task->parent; up; up = up->parent)
         out_at->depth++;
     return first_job(conn)->kind == KVPI_JOB_MAP && out_at->depth > 0;
+}
+
+/* 1: it was a piece of what a LIST gave. */
+static int tell_piece(struct kvpi_conn *conn, int type, const struct kvpi_map_at *at,
+                      const char *text, size_t n_bytes)
+{
+    const struct kvpi_job *job = first_job(conn);
+    if (job->kind != KVPI_JOB_LIST)
+        return 0;
+    if (at->depth == 0)
+        conn->reply.type = type;
+    conn->config->piece(conn->config->piece_context, at, job->at, text, n_bytes);
+    return 1;
 }
 
 static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
@@ -102,6 +115,8 @@ static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
         kvpi_map_text(conn->config->map, &at, text, n_bytes);
         return &conn->reply;
     }
+    if (task->type == VALKEY_REPLY_STRING && tell_piece(conn, task->type, &at, text, n_bytes))
+        return &conn->reply;
     if (task->parent)
         return NULL;
     conn->reply.type = task->type;
@@ -142,16 +157,18 @@ static void *on_nil(const valkeyReadTask *task)
         kvpi_map_text(conn->config->map, &at, NULL, 0);
         return &conn->reply;
     }
+    if (tell_piece(conn, VALKEY_REPLY_NIL, &at, NULL, 0))
+        return &conn->reply;
     conn->reply.type = VALKEY_REPLY_NIL;
     return task->parent ? NULL : &conn->reply;
 }
 
-/* Of all that is asked for, only a map is an array. */
+/* Of all that is asked for, only maps and lists are arrays. */
 static void *on_array(const valkeyReadTask *task, size_t n)
 {
     (void)n;
     struct kvpi_conn *conn = task->privdata;
-    if (first_job(conn)->kind != KVPI_JOB_MAP)
+    if (first_job(conn)->kind != KVPI_JOB_MAP && first_job(conn)->kind != KVPI_JOB_LIST)
         return NULL;
     if (!task->parent)
         conn->reply.type = task->type;
@@ -237,6 +254,10 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
             return 0;
         if (job->kind == KVPI_JOB_MAP)
             conn->config->map->state = KVPI_MAP_FAILED;
+        if (job->kind == KVPI_JOB_LIST) {
+            memcpy(conn->why, conn->reply.text, sizeof conn->why);
+            conn->n_refused++;
+        }
         if (job->part)
             note_error(conn, job);
         return 1;
@@ -257,6 +278,7 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_MAP: kvpi_map_end(conn->config->map); return type == VALKEY_REPLY_ARRAY;
+    case KVPI_JOB_LIST: return 1;
     case KVPI_JOB_LOGIN:
     case KVPI_JOB_INFO: break;
     }

@@ -14,7 +14,7 @@
 
 #include "store/redis/map.h"
 #include "store/redis/part.h"
-#include "store/redis/tls.h"
+#include "store/redis/link/tls.h"
 
 enum {
     KVPI_CONN_JOBS = 8,
@@ -31,6 +31,7 @@ enum kvpi_job_kind {
     KVPI_JOB_READ,  /* a record into op->spans */
     KVPI_JOB_WRITE,
     KVPI_JOB_COUNT, /* a number for each key: of HAVE, a bit is set if it is not 0 */
+    KVPI_JOB_LIST,  /* any answer, piece by piece */
     KVPI_JOB_QUIET, /* nobody waits for the answer */
 };
 
@@ -50,6 +51,10 @@ struct kvpi_conn_config {
     struct kvpi_map *map; /* what a MAP fills */
     /* The text that INFO gave; valid during the call. */
     void (*info)(void *context, const char *text, size_t n_bytes);
+    /* A piece of what a LIST gave, of its reply of this number; text NULL: nil. */
+    void (*piece)(void *context, const struct kvpi_map_at *at, uint32_t number, const char *text,
+                  size_t n_bytes);
+    void *piece_context;
     void *context;
 };
 
@@ -83,6 +88,7 @@ struct kvpi_conn {
         long long number;
         char text[KVPI_CONN_WHY];
     } reply;
+    uint32_t n_refused;      /* replies of a LIST that were errors; the last is `why` */
     int refused;             /* the server answered, and does not want us */
     int timed_out;           /* why it is closed */
     char why[KVPI_CONN_WHY]; /* it was closed */

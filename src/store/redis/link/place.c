@@ -1,5 +1,5 @@
 /* place: one pass from left to right; what does not fit is refused, nothing is cut. */
-#include "store/redis/place.h"
+#include "store/redis/link/place.h"
 
 #include <stdlib.h>
 #include <string.h>

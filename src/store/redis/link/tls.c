@@ -1,7 +1,7 @@
 /* tls: the name is checked by libssl itself, in the handshake (SSL_set1_host). The BIO is ours,
  * because the one of libssl writes without MSG_NOSIGNAL. */
 #define _GNU_SOURCE
-#include "store/redis/tls.h"
+#include "store/redis/link/tls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
