@@ -16,7 +16,8 @@ multimodal item is neither matched nor published.
 vLLM's own scheduler runs on it, unpatched: `vllm serve --scheduler-cls kvpager.vllm.Scheduler`.
 
 Events are vLLM's structures, so they need vLLM. A block's hash is 64 bits of kvpager's, and its
-tokens are always told, with the salt or the LoRA of the requests that can hit it.
+tokens are always told, with the LoRA of the requests that can hit it. Blocks that a cache_salt
+separates are not told: routers look for tokens, and would take them for anybody's.
 
 Not here, and refused when the manager is made: groups of other kinds (sliding windows, Mamba),
 Eagle, context parallelism, hashes of less than a block.
@@ -233,8 +234,7 @@ class KVCacheManager:
         return tokens.upto(request, n_tokens)
 
     def _note_separated(self, request: Any, tokens: I32Array, keys: list[Key]) -> None:
-        """Events of blocks that these keys separate say so, and their first one is known by its
-        hash."""
+        """Events do not tell keys: the first block that they separate is known by its hash."""
         if self._kinds is None or len(tokens) < self.block_size:
             return
         self._collect()  # what was removed before is not what comes now
@@ -559,8 +559,9 @@ class KVCacheManager:
                 self._tell_stored(taken, name, bytes(event["parent"]), int(event["position"]),
                                   tokens)
             elif event["kind"] == c.EVENT_REMOVED:
-                self._separated.pop(name, None)
-                taken.append(self._kinds.BlockRemoved([_wire_hash(name)], "GPU"))
+                _, salt = self._separated.pop(name, (None, None))
+                if not salt:
+                    taken.append(self._kinds.BlockRemoved([_wire_hash(name)], "GPU"))
             else:
                 self._separated.clear()
                 taken.append(self._kinds.AllBlocksCleared())
@@ -570,17 +571,18 @@ class KVCacheManager:
         """One more block; with the last event, when it goes on from there."""
         before = None if position == 0 else _wire_hash(parent)
         lora, salt = self._separated.get(name if position == 0 else parent, (None, None))
-        extra = tuple(text for text in (lora, salt if position == 0 else None) if text)
         if lora or salt:
             self._separated[name] = lora, salt
+        if salt:
+            return
         last = taken[-1] if taken else None
         if before is not None and isinstance(last, self._kinds.BlockStored) and \
                 last.block_hashes[-1] == before:
             last.block_hashes.append(_wire_hash(name))
             last.token_ids.extend(tokens)
             if last.extra_keys is not None:
-                last.extra_keys.append(extra or None)
+                last.extra_keys.append((lora,))
             return
         taken.append(self._kinds.BlockStored(
             [_wire_hash(name)], before, tokens, self.block_size, None, "GPU", lora,
-            [extra or None] if lora or salt else None))
+            [(lora,)] if lora else None))
