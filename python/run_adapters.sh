@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the adapters' tests on the engines' own code: torch for the CPU, transformers, vLLM and a
-# fork of nano-vllm (which itself is in no package index), in a virtual environment in the build
-# folder. A checkout of nano-vllm is used where KVP_NANO_VLLM names one.
+# Runs the adapters' tests on the engines' own code: torch for the CPU, transformers, vLLM, a fork
+# of nano-vllm (which itself is in no package index) and Dynamo's indexer, in a virtual environment
+# in the build folder. A checkout of nano-vllm is used where KVP_NANO_VLLM names one.
 #
 #     run_adapters.sh BUILD [pytest arguments]
 #
@@ -18,7 +18,7 @@ venv="$build/adapters-venv"
 need_kib=$((6 << 20))
 
 torch="torch==2.13.0+cpu"
-engines="vllm==0.33.0 nano-vllm-fork==20260210"
+engines="vllm==0.33.0 nano-vllm-fork==20260210 ai-dynamo-runtime==1.6.1"
 packages="numpy cffi pytest hypothesis transformers==5.16.1"
 # What vLLM's scheduler imports of all that vLLM wants: no CUDA, no server.
 packages="$packages psutil pyzmq urllib3 msgspec cbor2 aiohttp requests openai-harmony openai"
@@ -56,4 +56,4 @@ fi
 install --force-reinstall --no-deps -C cmake.define.KVP_LTO=OFF "$here"
 cd "$build" # what is imported must be what was installed
 exec "$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" -rs \
-    "$here"/tests/test_{nano_vllm,vllm,vllm_scheduler,transformers,memory}.py "$@"
+    "$here"/tests/test_{nano_vllm,vllm,vllm_scheduler,vllm_router,transformers,memory}.py "$@"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import random
+import sys
 import types
 from typing import Any
 
 import pytest
 
-from kvpager.adapters.vllm import (AllBlocksCleared, BlockRemoved, BlockStored, KVCacheManager)
+import kvpager
+from kvpager.adapters.vllm import KVCacheManager
 
 
 class Request:
@@ -125,22 +127,156 @@ def test_watermark_and_whole_sequence() -> None:
     assert manager.allocate_slots(b, 4) is not None
 
 
-def test_events() -> None:
+def test_a_decode_step_returns_at_once() -> None:
+    """Nothing is asked of the cache while a step fills no block and needs none."""
+    manager = make(num_blocks=20)
+    a = Request("a", list(range(6)))
+    start(manager, a)
+    a.num_computed_tokens = 6
+    calls = []
+    with_calls = manager._grow
+    manager._grow = lambda *given: calls.append(given) or with_calls(*given)  # type: ignore
+    for token in range(6, 30):
+        a.all_token_ids.append(token)
+        n_before = len(calls)
+        new = manager.allocate_slots(a, 1)
+        assert new is not None and len(new.ids[0]) == (token % 4 == 0)
+        # A block is full with its last token, and the next token needs one.
+        assert len(calls) - n_before == ((token + 1) % 4 == 0 or token % 4 == 0)
+        a.num_computed_tokens += 1
+        b = Request(f"b{token}", a.all_token_ids + [99])
+        assert manager.get_computed_blocks(b)[1] == (token + 1) // 4 * 4
+        manager.cache.check()
+    assert manager.get_blocks("a").get_unhashed_block_ids() == [8]
+
+
+def test_what_connectors_call() -> None:
+    manager = make(num_blocks=20)
+    a, b = Request("a", list(range(10))), Request("b", list(range(10)))
+    start(manager, a)
+    assert manager.get_computed_blocks_for_connector(b)[1:] == (8, 0, False)
+    assert manager.get_block_ids_for_computed_tokens("a", 5) == ([1, 2],)
+    assert manager.get_block_ids_for_computed_tokens("a", 10) == ([1, 2, 3],)
+    assert manager.get_block_ids_for_computed_tokens("nobody", 10) == ([],)
+    assert manager.finalize_partial_tail_offloads(a) == []
+    manager.remove_skipped_blocks(request_id="a", processed_computed_tokens=10,
+                                  num_prompt_tokens=10)
+    assert manager.get_block_ids("a") == ([1, 2, 3],)
+    blocks = manager.get_blocks("a")
+    assert manager.truncate_computed_blocks(blocks, 4) is blocks
+    # KV from elsewhere: blocks that nobody finds before the load is done.
+    c = Request("c", [70 + i for i in range(9)])
+    new = manager.allocate_slots(c, 0, num_external_computed_tokens=8, delay_cache_blocks=True)
+    assert new is not None and len(new.ids[0]) == 2
+    assert manager.get_blocks("c").get_unhashed_block_ids_all_groups() == [new.ids[0]]
+    assert manager.get_computed_blocks(Request("d", c.all_token_ids))[1] == 0
+    manager.cache_blocks(c, 8)
+    assert manager.get_blocks("c").get_unhashed_block_ids() == []
+    assert manager.get_computed_blocks(Request("d", c.all_token_ids))[1] == 8
+
+
+def test_evicted_blocks_are_not_found() -> None:
+    manager = make(num_blocks=20)
+    a, b = Request("a", list(range(17))), Request("b", [50 + i for i in range(9)])
+    start(manager, a)
+    start(manager, b)
+    manager.free(b)
+    ids = manager.get_block_ids("a")[0]
+
+    def hits() -> list[int]:
+        return [manager.get_computed_blocks(Request(name, list(one.all_token_ids)))[1]
+                for name, one in (("c", a), ("d", b))]
+
+    assert hits() == [16, 8]
+    manager.evict_blocks({ids[1], 6, 0})  # one that a request has; the first of b's; null
+    assert hits() == [4, 0]
+    assert manager.get_block_ids("a") == (ids,)
+    manager.cache.check()
+    manager.free(a)
+    assert manager.usage == 0.0
+    with pytest.raises(kvpager.ArgError):
+        manager.evict_blocks({20})
+
+
+class Stored:
+    """In the place of vLLM's structures, where it is not installed."""
+
+    def __init__(self, block_hashes: list[int], parent_block_hash: int | None,
+                 token_ids: list[int], block_size: int, lora_id: int | None, medium: str | None,
+                 lora_name: str | None, extra_keys: Any = None) -> None:
+        self.__dict__.update(locals())
+
+
+class Removed:
+    def __init__(self, block_hashes: list[int], medium: str | None) -> None:
+        self.__dict__.update(locals())
+
+
+class Cleared:
+    pass
+
+
+@pytest.fixture
+def structures(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = types.ModuleType("vllm.distributed.kv_events")
+    made.__dict__.update(BlockStored=Stored, BlockRemoved=Removed, AllBlocksCleared=Cleared)
+    monkeypatch.setitem(sys.modules, "vllm.distributed.kv_events", made)
+    for name in ("vllm", "vllm.distributed"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+
+
+def test_events(structures: None) -> None:
     manager = make(num_blocks=4, enable_kv_cache_events=True)
     a = Request("a", list(range(9)))
     start(manager, a)
     stored, = manager.take_events()
-    assert isinstance(stored, BlockStored)
     assert (len(stored.block_hashes), stored.parent_block_hash) == (2, None)
+    assert all(0 <= name < 2**64 for name in stored.block_hashes)
     assert stored.token_ids == list(range(8))
+    assert (stored.block_size, stored.medium, stored.lora_name) == (4, "GPU", None)
+    assert stored.extra_keys is None
     manager.free(a)
     start(manager, Request("b", [50] * 9))
-    kinds = [type(event) for event in manager.take_events()]
-    assert kinds == [BlockRemoved, BlockRemoved, BlockStored]
+    events = manager.take_events()
+    assert [type(event) for event in events] == [Removed, Removed, Stored]
+    assert sorted(events[0].block_hashes + events[1].block_hashes) == sorted(stored.block_hashes)
     assert manager.take_events() == []
     manager.free(Request("b", []))
     assert manager.reset_prefix_cache()
-    assert [type(event) for event in manager.take_events()] == [AllBlocksCleared]
+    assert [type(event) for event in manager.take_events()] == [Cleared]
+
+
+def test_events_of_separated_requests(structures: None) -> None:
+    """Whose LoRA it is, in each block, as vLLM tells it; those with a salt are not told."""
+    manager = make(num_blocks=14, enable_kv_cache_events=True)
+    lora: dict[str, Any] = {"lora_request": types.SimpleNamespace(lora_name="x")}
+    salt: dict[str, Any] = {"cache_salt": "s"}
+    kinds: list[tuple[dict[str, Any], str | None]] = [
+        ({}, None), (salt, ""), (lora, "x"), (lora | salt, "")]
+    for i, (more, name) in enumerate(kinds):
+        request = Request(str(i), list(range(9)), **more)
+        start(manager, request)
+        request.num_computed_tokens = 9
+        told = manager.take_events()
+        request.all_token_ids.extend([1, 2, 3])
+        manager.allocate_slots(request, 3)
+        told += manager.take_events()
+        assert [(type(one), one.lora_name, one.extra_keys) for one in told] == (
+            [] if name == "" else [
+                (Stored, name, [("x",)] * 2 if name else None),
+                (Stored, name, [("x",)] if name else None)])
+        manager.free(request)
+    assert len(manager._separated) == 9
+    start(manager, Request("all", [70 + i for i in range(52)]))
+    assert [type(event) for event in manager.take_events()].count(Removed) == 6
+    assert not manager._separated
+
+
+def test_events_need_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm.distributed.kv_events", None)
+    monkeypatch.setitem(sys.modules, "vllm", types.ModuleType("vllm"))
+    with pytest.raises(ValueError, match="enable_kv_cache_events"):
+        make(enable_kv_cache_events=True)
 
 
 # --------------------------------------------------------------------------- vLLM's own manager

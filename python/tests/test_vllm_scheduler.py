@@ -1,4 +1,4 @@
-"""vLLM's own Scheduler, unchanged, on vLLM's manager and on kvpager's: the same schedule."""
+"""vLLM's own scheduler on vLLM's manager, and as kvpager.vllm.Scheduler: the same schedule."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def vllm() -> Any:
         pytest.skip(f"vllm is installed, and its scheduler cannot be imported: {error}")
 
 
-@pytest.fixture(scope="module")
-def config(vllm: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="module", params=["ordered", "ahead"])
+def config(vllm: Any, tmp_path_factory: pytest.TempPathFactory,
+           request: pytest.FixtureRequest) -> Any:
     folder = tmp_path_factory.mktemp("model")
     (folder / "config.json").write_text(json.dumps(LLAMA))
     made = vllm.config.VllmConfig(
@@ -46,7 +47,8 @@ def config(vllm: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
                                              dtype="float32", max_model_len=MAX_LEN),
         scheduler_config=vllm.config.SchedulerConfig(
             max_num_batched_tokens=48, max_num_seqs=8, max_model_len=MAX_LEN,
-            enable_chunked_prefill=True, is_encoder_decoder=False, async_scheduling=False),
+            enable_chunked_prefill=True, is_encoder_decoder=False,
+            async_scheduling=request.param == "ahead"),
         cache_config=vllm.config.CacheConfig(block_size=SIZE, enable_prefix_caching=True),
         device_config=vllm.config.DeviceConfig("cpu"))
     made.cache_config.num_gpu_blocks = NUM_BLOCKS
@@ -56,11 +58,11 @@ def config(vllm: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 class Engine:
     """A scheduler, and a model whose tokens follow from what it was given."""
 
-    def __init__(self, vllm: Any, config: Any) -> None:
+    def __init__(self, vllm: Any, config: Any, scheduler: Any) -> None:
         self.vllm = vllm
         spec = vllm.interface.FullAttentionSpec(block_size=SIZE, num_kv_heads=1, head_size=1,
                                                 dtype=vllm.torch.float32)
-        self.scheduler = vllm.scheduler.Scheduler(
+        self.scheduler = scheduler(
             vllm_config=config, block_size=SIZE, log_stats=True,
             kv_cache_config=vllm.interface.KVCacheConfig(
                 num_blocks=NUM_BLOCKS, kv_cache_tensors=[],
@@ -102,19 +104,21 @@ class Engine:
                 "usage": pytest.approx(self.manager.usage)}
 
 
-def engines(vllm: Any, config: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Engine]:
-    theirs = Engine(vllm, config)
-    monkeypatch.setattr(vllm.scheduler, "KVCacheManager", adapter.for_scheduler)
-    ours = Engine(vllm, config)
+def engines(vllm: Any, config: Any) -> tuple[Engine, Engine]:
+    """With the class that vLLM takes by itself, and with what --scheduler-cls names."""
+    config.scheduler_config.scheduler_cls = None
+    theirs = Engine(vllm, config, config.scheduler_config.get_scheduler_cls())
+    config.scheduler_config.scheduler_cls = "kvpager.vllm.Scheduler"
+    ours = Engine(vllm, config, config.scheduler_config.get_scheduler_cls())
     assert isinstance(ours.manager, adapter.KVCacheManager)
+    assert isinstance(ours.scheduler, type(theirs.scheduler))
     return theirs, ours
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_same_schedule(vllm: Any, config: Any, monkeypatch: pytest.MonkeyPatch,
-                           seed: int) -> None:
+def test_the_same_schedule(vllm: Any, config: Any, seed: int) -> None:
     """Random requests that share prefixes, in too little memory, with resets between."""
-    both = engines(vllm, config, monkeypatch)
+    both = engines(vllm, config)
     draw, n_preempted, n_hits, n_resets = random.Random(seed), 0, 0, 0
     for turn in range(400):
         if draw.random() < 0.25 and len(both[0].scheduler.requests) < 16:
@@ -142,10 +146,10 @@ def test_the_same_schedule(vllm: Any, config: Any, monkeypatch: pytest.MonkeyPat
     assert n_preempted > 10 and n_hits > 500 and n_resets >= 1
 
 
-def test_blocks_given_back_later(vllm: Any, config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_given_back_later(vllm: Any, config: Any) -> None:
     """What a scheduler does that runs ahead of its workers: it keeps the blocks of a request that
     is gone until the step that may write them is over."""
-    for engine in engines(vllm, config, monkeypatch):
+    for engine in engines(vllm, config):
         engine.add("a", list(range(20)), 30)
         engine.step()
         manager, request = engine.manager, engine.scheduler.requests["a"]
@@ -168,9 +172,40 @@ def test_what_is_refused() -> None:
         ("kv_cache_config", config("SlidingWindowSpec"), {}),
         ("kv_cache_config", config("FullAttentionSpec", "MambaSpec"), {}),
         ("hash_block_size", full, {"hash_block_size": 2}), ("use_eagle", full, {"use_eagle": True}),
-        ("dcp_world_size", full, {"dcp_world_size": 2})]
+        ("dcp_world_size", full, {"dcp_world_size": 2}),
+        ("metrics_collector", full, {"metrics_collector": object()})]
     for name, given, more in wrong:
         with pytest.raises(ValueError, match=name):
             adapter.for_scheduler(kv_cache_config=given, max_model_len=64, **more)
     manager = adapter.for_scheduler(kv_cache_config=full, max_model_len=64, hash_block_size=4)
     assert manager.make_prefix_cache_stats() is None
+
+
+def test_connectors_that_are_refused(vllm: Any) -> None:
+    """Such as work on the blocks of vLLM's own manager, also inside of another one."""
+    scheduler = importlib.import_module("kvpager.vllm.scheduler")
+    base = scheduler.KVConnectorBase_V1
+
+    class Plain(base):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            pass
+
+    class OnBlocks(Plain):
+        def bind_gpu_block_pool(self, gpu_block_pool: Any) -> None:
+            pass
+
+    class OnManager(Plain):
+        def bind_kv_cache_manager(self, kv_cache_manager: Any) -> None:
+            pass
+
+    class Several(OnManager):
+        def __init__(self, *connectors: Any) -> None:
+            self._connectors = list(connectors)
+
+    for made in (Plain, OnBlocks, OnManager, Several):
+        made.__abstractmethods__ = frozenset()
+    scheduler._refuse_connector(Plain())
+    scheduler._refuse_connector(Several(Plain(), Plain()))
+    for wrong in (OnBlocks(), OnManager(), Several(Plain(), OnBlocks())):
+        with pytest.raises(ValueError, match="kv_connector: On(Blocks|Manager) works on"):
+            scheduler._refuse_connector(wrong)

@@ -13,12 +13,14 @@ tokens beyond request.num_tokens get slots and are never cached.
 What separates requests: cache_salt and the LoRA's name, as keys of the first block. What follows a
 multimodal item is neither matched nor published.
 
-vLLM's own Scheduler runs on it unchanged: it makes its manager by the name that it imported, so
+vLLM's own scheduler runs on it, unpatched: `vllm serve --scheduler-cls kvpager.vllm.Scheduler`.
 
-    vllm.v1.core.sched.scheduler.KVCacheManager = kvpager.adapters.vllm.for_scheduler
+Events are vLLM's structures, so they need vLLM. A block's hash is 64 bits of kvpager's, and its
+tokens are always told, with the LoRA of the requests that can hit it. Blocks that a cache_salt
+separates are not told: routers look for tokens, and would take them for anybody's.
 
-Not here: groups of other kinds (sliding windows, Mamba), Eagle, context parallelism, and what only
-KV connectors call (evict_blocks, truncate_computed_blocks, ...).
+Not here, and refused when the manager is made: groups of other kinds (sliding windows, Mamba),
+Eagle, context parallelism, hashes of less than a block.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ import numpy as np
 from .. import _constants as c
 from .._cache import Cache
 from .._core import I32Array
+from .._hashing import hash_root, hash_units
 from .._errors import BehindError, NeverError, NoBlocksError, NoSeqsError
 from .._sequence import Key, Prompt, Sequence
 
@@ -51,9 +54,11 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class KVCacheBlocks:
-    """The scheduler's view of an allocation: blocks[group][i]; one group."""
+    """The scheduler's view of an allocation: blocks[group][i]; one group. The first n_hashed can be
+    found by others."""
 
     ids: tuple[list[int], ...]
+    n_hashed: int = 0
 
     @property
     def blocks(self) -> tuple[list[Block], ...]:
@@ -69,30 +74,22 @@ class KVCacheBlocks:
             return None
         return groups
 
+    def get_unhashed_block_ids(self) -> list[int]:
+        return self.ids[0][self.n_hashed:]
+
+    def get_unhashed_block_ids_all_groups(self) -> list[list[int]]:
+        return [group[self.n_hashed:] for group in self.ids]
+
     def new_empty(self) -> KVCacheBlocks:
         return KVCacheBlocks(tuple([] for _ in self.ids))
 
 
-class BlockStored(NamedTuple):
-    """Blocks that can be found from now on. Hashes are kvpager's, 16 bytes (kvpager.hash_units)."""
-
-    block_hashes: list[bytes]
-    parent_block_hash: bytes | None
-    token_ids: list[int]
-    block_size: int
-    medium: str = "GPU"
+Event = Any  # BlockStored, BlockRemoved or AllBlocksCleared of vllm.distributed.kv_events
 
 
-class BlockRemoved(NamedTuple):
-    block_hashes: list[bytes]
-    medium: str = "GPU"
-
-
-class AllBlocksCleared(NamedTuple):
-    medium: str = "GPU"
-
-
-Event = BlockStored | BlockRemoved | AllBlocksCleared
+def _wire_hash(name: bytes) -> int:
+    """A block's hash as routers take it: 64 bits."""
+    return int.from_bytes(name[8:16], "big")
 
 
 class _Tokens:
@@ -116,12 +113,14 @@ class _Tokens:
 
 
 class _Held:
-    """A running request: its sequence, tokens with values, length of the row."""
+    """A running request: its sequence, tokens with values, slots of the row. Nothing has to be done
+    for it while it has fewer than `next_full` tokens and needs no more slots."""
 
-    __slots__ = ("seq", "n_tokens", "n_blocks")
+    __slots__ = ("seq", "n_tokens", "n_blocks", "n_slots", "next_full")
 
-    def __init__(self, seq: Sequence, n_tokens: int, n_blocks: int) -> None:
+    def __init__(self, seq: Sequence, n_tokens: int, n_blocks: int, n_slots: int) -> None:
         self.seq, self.n_tokens, self.n_blocks = seq, n_tokens, n_blocks
+        self.n_slots, self.next_full = n_slots, 0
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,19 @@ class _BlockPool:
             popped.seq.close()
 
 
+def _event_kinds() -> Any:
+    """vLLM's structures of events."""
+    try:
+        return importlib.import_module("vllm.distributed.kv_events")
+    except ImportError as error:
+        raise ValueError("enable_kv_cache_events: events are vLLM's, which cannot be "
+                         f"imported: {error}") from error
+
+
 def for_scheduler(*, kv_cache_config: Any, max_model_len: int, enable_caching: bool = True,
                   enable_kv_cache_events: bool = False, log_stats: bool = False,
                   watermark: float = 0.0, hash_block_size: int | None = None,
-                  **other: Any) -> KVCacheManager:
+                  max_num_seqs: int = 1024, **other: Any) -> KVCacheManager:
     """A manager from what vLLM's Scheduler gives to its own. ValueError: something that is not here
     is asked for."""
     groups = kv_cache_config.kv_cache_groups
@@ -151,11 +159,13 @@ def for_scheduler(*, kv_cache_config: Any, max_model_len: int, enable_caching: b
         raise ValueError("kv_cache_config: needs one group of full attention")
     if hash_block_size not in (None, size):
         raise ValueError(f"hash_block_size: is {hash_block_size}, blocks have {size} tokens")
-    for name, plain in (("use_eagle", False), ("dcp_world_size", 1), ("pcp_world_size", 1)):
+    for name, plain in (("use_eagle", False), ("dcp_world_size", 1), ("pcp_world_size", 1),
+                        ("metrics_collector", None)):
         if other.get(name, plain) != plain:
             raise ValueError(f"{name}: {other[name]} is not here")
     manager = KVCacheManager(kv_cache_config.num_blocks, size, max_model_len,
                              enable_caching=enable_caching, watermark=watermark,
+                             max_num_seqs=max_num_seqs,
                              enable_kv_cache_events=enable_kv_cache_events)
     manager._serve(groups[0].kv_cache_spec, log_stats)
     return manager
@@ -176,7 +186,7 @@ class KVCacheManager:
                  enable_caching: bool = True, max_num_seqs: int = 1024,
                  enable_kv_cache_events: bool = False, watermark: float = 0.0) -> None:
         # A look-ahead may reach past the last token.
-        room = max_model_len + 4 * block_size
+        room = self._never_full = max_model_len + 4 * block_size
         self.cache = Cache(n_blocks=num_blocks, block_tokens=block_size,
                            max_seqs=max_num_seqs, max_seq_tokens=room,
                            prefix_cache=int(enable_caching), commit_policy=c.KEEP,
@@ -192,6 +202,10 @@ class KVCacheManager:
         self._held: dict[str, _Held] = {}
         self._tokens: dict[str, _Tokens] = {}
         self._next_event = 1
+        self._told: list[Event] = []
+        # By the hash of a block that keys separate from others: LoRA and salt.
+        self._separated: dict[bytes, tuple[str | None, str | None]] = {}
+        self._kinds: Any = _event_kinds() if enable_kv_cache_events else None
         self._usable = num_blocks - 1
         self._new_stats: Any = None
 
@@ -219,6 +233,17 @@ class KVCacheManager:
             tokens = self._tokens[request.request_id] = _Tokens()
         return tokens.upto(request, n_tokens)
 
+    def _note_separated(self, request: Any, tokens: I32Array, keys: list[Key]) -> None:
+        """Events do not tell keys: the first block that they separate is known by its hash."""
+        if self._kinds is None or len(tokens) < self.block_size:
+            return
+        self._collect()  # what was removed before is not what comes now
+        first = hash_units(tokens[:self.block_size], self.block_size,
+                           hash_root(self.block_size), keys=keys)
+        lora = getattr(request, "lora_request", None)
+        self._separated[bytes(first[0])] = (lora.lora_name if lora else None,
+                                            getattr(request, "cache_salt", None))
+
     def _prompt(self, request: Any, n_tokens: int, reserve: int = 0,
                 match: bool = True) -> Prompt | I32Array:
         """The first n_tokens tokens; with what separates the request from others, if anything."""
@@ -233,6 +258,8 @@ class KVCacheManager:
             if text:
                 digest = hashlib.blake2b(str(text).encode(), digest_size=32).digest()
                 keys.append(Key(kind, 0, min(self.block_size, n_tokens), digest))
+        if keys:
+            self._note_separated(request, tokens, keys)
         uncached = []
         if items:
             first = min(int(item.mm_position.offset) for item in items)
@@ -278,6 +305,8 @@ class KVCacheManager:
         known = min(total + num_new_tokens, request.num_tokens)
         slots = max(min(total + num_new_tokens + num_lookahead_tokens, self.max_model_len), known)
         held = self._held.get(request.request_id)
+        if held is not None and known < held.next_full and slots <= held.n_slots:
+            return self.empty_kv_cache_blocks
         if held is None:
             spare = reserved_blocks + self._watermark(request, has_scheduled_reqs)
             if full_sequence_must_fit and not self._fits(request, num_new_computed_tokens, spare):
@@ -290,8 +319,11 @@ class KVCacheManager:
             before = held.n_blocks
             if not self._grow(request, held, known, slots, reserved_blocks):
                 return None
-        if not delay_cache_blocks and self.enable_caching:
+        if not self.enable_caching:
+            held.next_full = self._never_full
+        elif not delay_cache_blocks:
             held.seq.commit(known)
+            held.next_full = (known // self.block_size + 1) * self.block_size
         if held.n_blocks <= before:
             return self.empty_kv_cache_blocks
         return KVCacheBlocks((held.seq.row()[before:].tolist(),))
@@ -328,7 +360,8 @@ class KVCacheManager:
                     raise
         except (NoBlocksError, NeverError, NoSeqsError):
             return None
-        held = _Held(seq, known, -(-slots // self.block_size))
+        n_blocks = -(-slots // self.block_size)
+        held = _Held(seq, known, n_blocks, n_blocks * self.block_size)
         self._held[request.request_id] = held
         return held
 
@@ -351,6 +384,7 @@ class KVCacheManager:
             return False
         held.n_tokens = max(known, held.n_tokens)
         held.n_blocks = max(n_blocks, held.n_blocks)
+        held.n_slots = held.n_blocks * self.block_size
         return True
 
     def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
@@ -371,7 +405,8 @@ class KVCacheManager:
         held = self._held.get(request_id)
         if held is None:
             return self.empty_kv_cache_blocks
-        return KVCacheBlocks((held.seq.row().tolist(),))
+        n_hashed = held.seq.info().computed_tokens // self.block_size if self.enable_caching else 0
+        return KVCacheBlocks((held.seq.row().tolist(),), n_hashed)
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         return self.get_blocks(request_id).ids
@@ -424,6 +459,50 @@ class KVCacheManager:
         taken, self._stats = self._stats, self._new_stats()
         return taken
 
+    # ------------------------------------------------ what vLLM's Scheduler calls for KV connectors
+
+    def get_computed_blocks_for_connector(self, request: Any) -> tuple[
+            KVCacheBlocks, int, int, bool]:
+        """As get_computed_blocks; one group's hits do not diverge."""
+        blocks, hit, boundary = self.get_computed_blocks(request)
+        return blocks, hit, boundary, False
+
+    def truncate_computed_blocks(self, blocks: KVCacheBlocks,
+                                 num_computed_tokens: int) -> KVCacheBlocks:
+        """Ids are told when blocks are held, so there is nothing to cut."""
+        return blocks
+
+    def get_block_ids_for_computed_tokens(self, request_id: str,
+                                          num_computed_tokens: int) -> tuple[list[int], ...]:
+        """The blocks of the request's first tokens."""
+        held = self._held.get(request_id)
+        if held is None:
+            return ([],)
+        return (held.seq.row()[:-(-num_computed_tokens // self.block_size)].tolist(),)
+
+    def remove_skipped_blocks(self, request_id: str, processed_computed_tokens: int,
+                              num_prompt_tokens: int | None = None) -> None:
+        """Blocks that no later token attends to: none with full attention."""
+
+    def finalize_partial_tail_offloads(self, request: Any) -> list[tuple[int, int, int]]:
+        """States of Mamba layers: none."""
+        return []
+
+    def record_blocks_for_zeroing(self, request_id: str, start_token: int) -> None:
+        """Blocks to be zeroed: none for attention."""
+
+    def evict_blocks(self, block_ids: Iterable[int]) -> None:
+        """Blocks that a load has failed to fill: nobody finds them any more. Requests that have
+        them keep them, until the scheduler, which calls this when such requests fail, ends
+        them."""
+        wrong = {int(block) for block in block_ids} - {0}
+        for held in self._held.values():
+            first = next((i for i, block in enumerate(held.seq.row().tolist()) if block in wrong),
+                         None)
+            if first is not None:
+                held.seq.invalidate(min(first * self.block_size, held.n_tokens))
+        self.cache.drop(sorted(wrong))
+
     def estimate_cached_tokens(self, request: Any) -> int:
         """Tokens of the request in full blocks that were committed."""
         held = self._held.get(request.request_id)
@@ -448,40 +527,62 @@ class KVCacheManager:
     def take_events(self) -> list[Event]:
         """What has changed since the last call. Who was too far behind gets AllBlocksCleared and
         then everything."""
-        if not self.enable_kv_cache_events:
-            return []
-        taken: list[Event] = []
+        self._collect()
+        told, self._told = self._told, []
+        return told
+
+    def _collect(self) -> None:
+        if self._kinds is None:
+            return
         values = np.empty(256 * self.block_size, np.int32)
         while True:
             try:
                 events = self.cache.events(self._next_event, 256, values)
             except BehindError:
                 number, events = self.cache.events_snapshot()
-                values = np.empty(len(events) * self.block_size, np.int32)
-                number, events = self.cache.events_snapshot(values)
-                taken = [AllBlocksCleared()]
+                every = np.empty(len(events) * self.block_size, np.int32)
+                number, events = self.cache.events_snapshot(every)
+                self._told = [self._kinds.AllBlocksCleared()]
                 self._next_event = number + 1
-                self._tell(taken, events, values)
-                values = np.empty(256 * self.block_size, np.int32)
+                self._tell(self._told, events, every)
                 continue
             if len(events) == 0:
-                return taken
+                return
             self._next_event += len(events)
-            self._tell(taken, events, values)
+            self._tell(self._told, events, values)
 
     def _tell(self, taken: list[Event], events: Any, values: I32Array) -> None:
         for i, event in enumerate(events):
             name = bytes(event["hash"])
             if event["kind"] == c.EVENT_STORED:
                 tokens = values[i * self.block_size:(i + 1) * self.block_size].tolist()
-                parent = None if event["position"] == 0 else bytes(event["parent"])
-                last = taken[-1] if taken else None
-                if isinstance(last, BlockStored) and last.block_hashes[-1] == parent:
-                    last.block_hashes.append(name)
-                    last.token_ids.extend(tokens)
-                else:
-                    taken.append(BlockStored([name], parent, tokens, self.block_size))
+                self._tell_stored(taken, name, bytes(event["parent"]), int(event["position"]),
+                                  tokens)
             elif event["kind"] == c.EVENT_REMOVED:
-                taken.append(BlockRemoved([name]))
+                _, salt = self._separated.pop(name, (None, None))
+                if not salt:
+                    taken.append(self._kinds.BlockRemoved([_wire_hash(name)], "GPU"))
             else:
-                taken.append(AllBlocksCleared())
+                self._separated.clear()
+                taken.append(self._kinds.AllBlocksCleared())
+
+    def _tell_stored(self, taken: list[Event], name: bytes, parent: bytes, position: int,
+                     tokens: list[int]) -> None:
+        """One more block; with the last event, when it goes on from there."""
+        before = None if position == 0 else _wire_hash(parent)
+        lora, salt = self._separated.get(name if position == 0 else parent, (None, None))
+        if lora or salt:
+            self._separated[name] = lora, salt
+        if salt:
+            return
+        last = taken[-1] if taken else None
+        if before is not None and isinstance(last, self._kinds.BlockStored) and \
+                last.block_hashes[-1] == before:
+            last.block_hashes.append(_wire_hash(name))
+            last.token_ids.extend(tokens)
+            if last.extra_keys is not None:
+                last.extra_keys.append((lora,))
+            return
+        taken.append(self._kinds.BlockStored(
+            [_wire_hash(name)], before, tokens, self.block_size, None, "GPU", lora,
+            [(lora,)] if lora else None))
