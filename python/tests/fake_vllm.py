@@ -1,0 +1,139 @@
+"""What kvpager.vllm uses of vLLM 0.32, for tests where vLLM is not installed: names and shapes, and
+nothing that decides. `make engines` runs the same tests on vLLM's own."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class LookupResult(enum.Enum):
+    MISS = enum.auto()
+    HIT = enum.auto()
+    HIT_PENDING = enum.auto()
+    RETRY = enum.auto()
+
+
+class Medium(enum.Enum):
+    CPU = "CPU"
+    STORAGE = "STORAGE"
+
+
+class Locality(enum.Enum):
+    LOCAL = "LOCAL"
+    REMOTE = "REMOTE"
+
+
+@dataclass
+class ReqContext:
+    req_id: str
+    _state: dict[type, Any] = field(default_factory=dict)
+    _offload_key_positions: dict[bytes, int] = field(default_factory=dict)
+
+    def set_state(self, value: Any) -> None:
+        self._state[type(value)] = value
+
+    def get_state(self, kind: type) -> Any:
+        return self._state.get(kind)
+
+    def set_offload_key_position(self, key: bytes, end_token: int) -> None:
+        self._offload_key_positions[key] = end_token
+
+
+@dataclass
+class RequestOffloadingContext:
+    policy: str = "chunk_level"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    documentation: str
+    labelnames: tuple[str, ...] = ()
+
+
+@dataclass
+class TransferJob:
+    job_id: int
+    keys: Any
+    chunk_ids: Any
+    is_promotion: bool
+    req_context: ReqContext
+
+
+@dataclass
+class JobResult:
+    job_id: int
+    success: bool
+    successful_keys: Any = None
+    transfer_time: float | None = None
+    transfer_bytes: int | None = None
+
+
+class OffloadingConnectorStats:
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {"data": {}}
+
+    def increase_counter(self, name: str, value: float = 1, labels: tuple[str, ...] = ()) -> None:
+        values = self.data["data"].setdefault(name, {})
+        values[labels] = values.get(labels, 0) + value
+
+    def set_gauge(self, name: str, value: float, labels: tuple[str, ...] = ()) -> None:
+        self.data["data"].setdefault(name, {})[labels] = value
+
+
+class SecondaryTierManager:
+    def __init__(self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str,
+                 backpressure_detector: Any = None) -> None:
+        assert primary_kv_view.strides is not None
+        self._block_size_bytes = primary_kv_view.strides[0]
+        self.tier_type, self._bp_detector = tier_type, backpressure_detector
+
+
+class Platform:
+    @staticmethod
+    def get_device_name() -> str:
+        return "cpu"
+
+
+def _modules() -> dict[str, types.ModuleType]:
+    offload = "vllm.v1.kv_offload"
+    metrics = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics"
+    contents: dict[str, dict[str, Any]] = {
+        "vllm": {"__version__": "0.32.0"},
+        "vllm.logger": {"init_logger": logging.getLogger},
+        "vllm.platforms": {"current_platform": Platform},
+        metrics: {"OffloadingConnectorStats": OffloadingConnectorStats},
+        f"{offload}.base": {
+            "LookupResult": LookupResult, "Medium": Medium, "Locality": Locality,
+            "ReqContext": ReqContext, "RequestOffloadingContext": RequestOffloadingContext,
+            "OffloadingCounterMetadata": Metadata, "OffloadingGaugeMetadata": Metadata},
+        f"{offload}.tiering.base": {
+            "JobResult": JobResult, "TransferJob": TransferJob,
+            "SecondaryTierManager": SecondaryTierManager},
+    }
+    made: dict[str, types.ModuleType] = {}
+    for name, names in contents.items():
+        for end in range(1, name.count(".") + 2):
+            path = ".".join(name.split(".")[:end])
+            made.setdefault(path, types.ModuleType(path))
+        made[name].__dict__.update(names)
+    return made
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """As if vLLM was there."""
+    made = _modules()
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        ours = [name for name in sys.modules if name.startswith("kvpager.vllm")]
+        for name in [*made, *ours]:
+            del sys.modules[name]
