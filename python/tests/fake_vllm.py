@@ -95,6 +95,57 @@ class SecondaryTierManager:
         self.tier_type, self._bp_detector = tier_type, backpressure_detector
 
 
+class Connector:
+    """KVConnectorBase_V1."""
+
+    def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
+        self._metadata: Any = None
+
+    def bind_connector_metadata(self, metadata: Any) -> None:
+        self._metadata = metadata
+
+    def clear_connector_metadata(self) -> None:
+        self._metadata = None
+
+    def _get_connector_metadata(self) -> Any:
+        assert self._metadata is not None
+        return self._metadata
+
+
+class Role(enum.Enum):
+    SCHEDULER = 0
+    WORKER = 1
+
+
+class Empty:
+    """KVConnectorMetadata, KVConnectorWorkerMetadata."""
+
+
+@dataclass
+class ConnectorStats:
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Counter:
+    """prometheus_client's, one number for all labels."""
+
+    def __init__(self, name: str, documentation: str, labelnames: Any) -> None:
+        self.value = 0
+
+    def labels(self, *values: object) -> Counter:
+        return self
+
+    def inc(self, number: int) -> None:
+        self.value += number
+
+
+class ConnectorPrometheus:
+    """KVConnectorPromMetrics."""
+
+    def __init__(self, config: Any, types: Any, labelnames: Any, values: Any) -> None:
+        self._counter_cls = types[Counter]
+
+
 class Platform:
     @staticmethod
     def get_device_name() -> str:
@@ -104,7 +155,13 @@ class Platform:
 def _modules() -> dict[str, types.ModuleType]:
     offload = "vllm.v1.kv_offload"
     metrics = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics"
+    connector = "vllm.distributed.kv_transfer.kv_connector.v1.base"
     contents: dict[str, dict[str, Any]] = {
+        connector: {"KVConnectorBase_V1": Connector, "KVConnectorMetadata": Empty,
+                    "KVConnectorRole": Role, "KVConnectorWorkerMetadata": Empty},
+        connector.replace(".base", ".metrics"): {
+            "KVConnectorStats": ConnectorStats, "KVConnectorPromMetrics": ConnectorPrometheus},
+        "vllm.v1.attention.backends.cpu_attn": {"_get_attn_isa": lambda *given: "vec"},
         "vllm": {"__version__": "0.32.0"},
         "vllm.logger": {"init_logger": logging.getLogger},
         "vllm.platforms": {"current_platform": Platform},

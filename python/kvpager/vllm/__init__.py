@@ -13,4 +13,5 @@ docs/ENGINES.md is the guide. Importing this module without vLLM, or with a vers
 know, is an ImportError.
 """
 
+from .connector import KvpagerConnector as KvpagerConnector
 from .store_tier import StoreTier as StoreTier

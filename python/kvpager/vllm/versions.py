@@ -26,12 +26,18 @@ def minor_version(version: str) -> str:
 VERSION = minor_version(vllm.__version__)
 
 from vllm import logger as _logger  # noqa: E402
+from vllm.distributed.kv_transfer.kv_connector.v1 import base as _connector  # noqa: E402
+from vllm.distributed.kv_transfer.kv_connector.v1 import metrics as _stats  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading import metrics as _metrics  # noqa: E402
 from vllm.platforms import current_platform  # noqa: E402
 from vllm.v1.kv_offload import base as _base  # noqa: E402
 from vllm.v1.kv_offload.tiering import base as _tiering  # noqa: E402
 
 init_logger = _logger.init_logger
+ConnectorBase, ConnectorRole = _connector.KVConnectorBase_V1, _connector.KVConnectorRole
+ConnectorMetadata = _connector.KVConnectorMetadata
+ConnectorWorkerMetadata = _connector.KVConnectorWorkerMetadata
+ConnectorStats, ConnectorPrometheus = _stats.KVConnectorStats, _stats.KVConnectorPromMetrics
 Stats = _metrics.OffloadingConnectorStats
 CounterMetadata, GaugeMetadata = _base.OffloadingCounterMetadata, _base.OffloadingGaugeMetadata
 Locality, LookupResult, Medium = _base.Locality, _base.LookupResult, _base.Medium
@@ -69,3 +75,63 @@ def facts(config: Any) -> dict[str, Any]:
         "ranks": [parallel.world_size, parallel.tp_size, parallel.pp_size, parallel.pcp_size,
                   parallel.dcp_size, parallel.rank],
     }
+
+
+def one_group(kv_cache: Any) -> tuple[Any, int]:
+    """The spec of the only layer group, and its layers. ValueError: others are not supported."""
+    groups = kv_cache.kv_cache_groups
+    kinds = [type(group.kv_cache_spec).__name__ for group in groups]
+    if len(groups) != 1 or kinds != ["FullAttentionSpec"]:
+        raise ValueError("KvpagerConnector: only models with full attention in all layers are "
+                         f"supported; this one has layer groups {', '.join(kinds) or 'of no kind'}")
+    spec = groups[0].kv_cache_spec
+    if getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None):
+        raise ValueError("KvpagerConnector: layers with a sliding window or with attention in "
+                         "chunks are not supported")
+    return spec, len(groups[0].layer_names)
+
+
+def ranks(parallel: Any) -> tuple[int, int]:
+    """Ranks of tensor parallelism, and which one this is."""
+    for name in ("pipeline_parallel_size", "decode_context_parallel_size",
+                 "prefill_context_parallel_size"):
+        if getattr(parallel, name, 1) != 1:
+            raise ValueError(f"KvpagerConnector: {name} other than 1 is not supported")
+    return parallel.tensor_parallel_size, parallel.rank % parallel.tensor_parallel_size
+
+
+def engine_facts(config: Any, spec: Any) -> dict[str, Any]:
+    """What the bytes of KV depend on besides the model's weights and shapes."""
+    from vllm.v1.attention.backends import cpu_attn
+
+    model, speculative = config.model_config, config.speculative_config
+    kind = cpu_attn._get_attn_isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype)
+    return {
+        "version": VERSION,
+        "layout": f"cpu {kind}",
+        "draft": None if speculative is None else str(speculative.model),
+        "rope": [getattr(model.hf_text_config, name, None)
+                 for name in ("rope_parameters", "rope_scaling", "rope_theta")],
+        "overrides": str(model.hf_overrides),
+        "kv_type": str(config.cache_config.cache_dtype),
+    }
+
+
+def tokens_only(request: Any) -> bool:
+    """Whether tokens, items and names say what a request's KV is: no embeddings in their place."""
+    return request.prompt_embeds is None and request.prompt_token_ids is not None
+
+
+def items(request: Any) -> list[tuple[int, int, bytes]]:
+    """(begin, end, content) of each multimodal item."""
+    made = []
+    for feature in request.mm_features or ():
+        begin = feature.mm_position.offset
+        made.append((begin, begin + feature.mm_position.length, feature.identifier.encode()))
+    return made
+
+
+def blocks_of(scheduled: Any, request: str) -> list[int] | None:
+    """The block ids of a request that is scheduled."""
+    found = scheduled.kv_connector_block_state.get_block_ids(request)
+    return None if found is None else list(found[0])
