@@ -47,7 +47,10 @@ JobResult, SecondaryTier = _tiering.JobResult, _tiering.SecondaryTierManager
 
 def device() -> str:
     """What KV is computed on."""
-    return str(current_platform.get_device_name())
+    try:
+        return str(current_platform.get_device_name())
+    except NotImplementedError:  # a vLLM for another platform
+        return str(current_platform.device_type)
 
 
 def positions(context: Any) -> dict[bytes, int]:
