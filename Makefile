@@ -21,7 +21,7 @@ help:
 	@echo 'make run        replay the bundled workload and print the report'
 	@echo 'make test       build and run every test'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
-	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.7 GB)'
+	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.8 GB)'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'

