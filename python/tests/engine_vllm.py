@@ -39,7 +39,9 @@ def prompts() -> list[list[int]]:
 def answers(llm: LLM, given: list[list[int]], **sampling: Any) -> list[Any]:
     wanted = SamplingParams(**{"temperature": 0, "max_tokens": 24, "detokenize": False,
                                "ignore_eos": True, "logprobs": 2, **sampling})
-    return llm.generate([{"prompt_token_ids": one} for one in given], wanted, use_tqdm=False)
+    got: list[Any] = llm.generate([{"prompt_token_ids": one} for one in given], wanted,
+                                  use_tqdm=False)
+    return got
 
 
 def first_token(llm: LLM, prompt: list[int]) -> float:

@@ -67,7 +67,7 @@ def settings(place: pathlib.Path) -> dict[str, Any]:
 
 
 def speed(told: dict[str, Any]) -> float:
-    return statistics.median(told["computed"]) / statistics.median(told["came_back"])
+    return float(statistics.median(told["computed"]) / statistics.median(told["came_back"]))
 
 
 def test_the_same_answers(model: pathlib.Path, alone: dict[str, Any], place: pathlib.Path,

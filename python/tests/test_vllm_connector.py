@@ -182,11 +182,11 @@ class Engine:
             meta = meta.aggregate(other) if meta is not None else None
         self.scheduler.update_connector_output(SimpleNamespace(
             kv_connector_worker_meta=pickle.loads(pickle.dumps(meta))))
-        for request in list(self.running):
-            if request.num_computed_tokens == request.num_tokens:
-                request.all_token_ids.append(self.random.randrange(50))
-                if request.num_tokens - len(request.prompt_token_ids) >= request.n_out:
-                    self.finish(request)
+        for one in list(self.running):
+            if one.num_computed_tokens == one.num_tokens:
+                one.all_token_ids.append(self.random.randrange(50))
+                if one.num_tokens - len(one.prompt_token_ids) >= one.n_out:
+                    self.finish(one)
 
     def _of(self, request_id: str) -> Request:
         return next(one for one in self.running if one.request_id == request_id)
@@ -410,8 +410,9 @@ def test_random_engines(v: Any, seed: int, tmp_path: pathlib.Path) -> None:
     that are too small. No step ever sees foreign KV, and every request ends."""
     rng = random.Random(seed)
     for life in range(3):
-        extra = {"host_memory": rng.choice([6, 30, 200]) * BLOCK_BYTES * (ranks := 1 + seed % 2),
-                 "deadline": rng.choice([0, 0.01, 5])}
+        extra: dict[str, Any] = {
+            "host_memory": rng.choice([6, 30, 200]) * BLOCK_BYTES * (ranks := 1 + seed % 2),
+            "deadline": rng.choice([0, 0.01, 5])}
         if seed % 3:
             extra["store"] = f"file:{tmp_path}?size={rng.choice(['1MiB', '64MiB'])}"
             extra["record_blocks"] = 1 + seed % 2

@@ -102,7 +102,7 @@ def model_of(config: Any, kv_cache: Any, settings: Settings) -> s.FingerprintInp
         order=f"vllm {facts['layout']}")
 
 
-class KvpagerConnector(v.ConnectorBase):  # type: ignore[misc]
+class KvpagerConnector(v.ConnectorBase):
     """What --kv-transfer-config names: Settings."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any = None) -> None:

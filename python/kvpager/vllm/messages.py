@@ -52,7 +52,7 @@ class Save:
 
 
 @dataclass
-class Step(v.ConnectorMetadata):  # type: ignore[misc]
+class Step(v.ConnectorMetadata):
     """What a step has for the worker, in this order.
 
     epoch   another one than before: forget everything first
@@ -67,7 +67,7 @@ class Step(v.ConnectorMetadata):  # type: ignore[misc]
 
 
 @dataclass
-class Found(v.ConnectorWorkerMetadata):  # type: ignore[misc]
+class Found(v.ConnectorWorkerMetadata):
     """What is verified of each prefix that is asked for: (tokens, whether that is all)."""
 
     tokens: dict[str, tuple[int, bool]]

@@ -28,8 +28,10 @@ COUNTED = {
 }
 
 
-class Stats(v.ConnectorStats):  # type: ignore[misc]
+class Stats(v.ConnectorStats):
     """What was counted since the last step. data: {name: number}."""
+
+    data: dict[str, Any]
 
     def reset(self) -> None:
         self.data = {}
@@ -46,7 +48,7 @@ class Stats(v.ConnectorStats):  # type: ignore[misc]
         return not self.data
 
 
-class Prometheus(v.ConnectorPrometheus):  # type: ignore[misc]
+class Prometheus(v.ConnectorPrometheus):
     """vllm:kvpager_..._total, with vLLM's labels."""
 
     def __init__(self, config: Any, types: Any, labelnames: list[str], values: Any) -> None:

@@ -8,28 +8,28 @@ thread calls everything here, once a step; stores work in threads of their own.
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import _constants as c
 from .. import store as s
 from .._cache import COPY_DTYPE, Cache
-from .._errors import AgainError, Error
+from .._base_errors import Error
+from .._errors import AgainError
 from .._memory import Copier, Layout, Memory
 from .._sequence import Key, Namespace, Prompt, Sequence
 from . import versions as v
 from .messages import Ask, Found, Load, Prefix, Save, Step
+from .stores import Stores
 
 logger = v.init_logger(__name__)
 
 _SPACE = 2  # the type of the key that tenants and adapters have
 _SEQS = 1024
 _AT_ONCE = 0.001  # seconds that a step waits for what is in memory anyway
-_BELIEFS = 1 << 20
 _LAST = 5.0  # seconds that the end of the process waits for writes
 
 
@@ -42,6 +42,8 @@ class _Fetch:
     left      stores' operations that have not ended
     where     the store that each record is read from; None: no store has it
     results   of the records' reads, by number
+    done      good is all that there is
+    wanted    a request waits for it
     """
 
     request: str
@@ -51,11 +53,8 @@ class _Fetch:
     n_tokens: int
     good: int
     left: int = 0
-    asked: int = 0
     where: list[int | None] = field(default_factory=list)
     results: dict[int, bool] = field(default_factory=dict)
-    spare: list[Any] = field(default_factory=list)
-    reading: bool = False
     done: bool = False
     wanted: bool = True
 
@@ -68,30 +67,6 @@ class _Keep:
     left: int = 0
 
 
-class Stores:
-    """The stores, nearest first, and which records they are believed to have."""
-
-    def __init__(self, urls: Iterable[str], model: s.FingerprintInput, block_bytes: int,
-                 record_blocks: int, secret: bytes) -> None:
-        self.all = [s.Store.open(url, fingerprint=model.fingerprint(),
-                                 block_tokens=model.block_tokens, block_bytes=[block_bytes],
-                                 record_blocks=record_blocks, max_ops=s.STORE_QUEUE_MAX,
-                                 secret=secret) for url in urls]
-        self.record_blocks = self.all[0].record_blocks if self.all else 1
-        self._known: list[OrderedDict[bytes, None]] = [OrderedDict() for _ in self.all]
-
-    def believe(self, at: int, key: bytes, there: bool = True) -> None:
-        known = self._known[at]
-        known.pop(key, None)
-        if there:
-            known[key] = None
-            if len(known) > _BELIEFS:
-                known.popitem(last=False)
-
-    def believed(self, at: int, key: bytes) -> bool:
-        return key in self._known[at]
-
-
 class Mover:
     """model, settings: see connector.py. Memory is made when the engine's tensors are known."""
 
@@ -100,7 +75,7 @@ class Mover:
         self.model, self._host_bytes = model, host_memory
         self._urls, self._record_blocks, self._secret = urls, record_blocks, secret
         self._epoch = 0
-        self._fetches: dict[str, _Fetch] = {}
+        self._fetches: dict[str, _Fetch | None] = {}  # None: nothing was found
         self._failed: set[int] = set()
         self.counts: Counter[str] = Counter()
         self._told: set[tuple[str, type]] = set()
@@ -208,7 +183,7 @@ class Mover:
         """What is verified of each prefix that is asked for."""
         if not self._fetches:
             return None
-        return Found({request: (fetch.good, fetch.done)
+        return Found({request: (fetch.good, fetch.done) if fetch else (0, True)
                       for request, fetch in self._fetches.items()})
 
     def failed(self) -> set[int]:
@@ -218,8 +193,9 @@ class Mover:
 
     def _forget_all(self, epoch: int) -> None:
         self._epoch = epoch
-        for fetch in self._fetches.values():
-            fetch.good, fetch.done, fetch.wanted = 0, True, False
+        for request in list(self._fetches):
+            self._drop(request)
+            self._fetches[request] = None
         self.space.flush()
 
     # ------------------------------------------------------------------------------------ ask
@@ -230,7 +206,7 @@ class Mover:
             sequence = self.space.open(self._prompt(prefix))
         except Error as error:
             self._trouble("no_room", error)
-            self._answer_nothing(ask)
+            self._fetches[ask.request] = None
             return
         hit = sequence.opened.hit_tokens
         fetch = _Fetch(ask.request, sequence, self._chain(prefix), hit, len(prefix.tokens), hit)
@@ -244,10 +220,6 @@ class Mover:
             fetch.left += self._begin(store.have, keys[:s.STORE_KEYS_MAX], (fetch, at))
         if fetch.left == 0:
             self._finish(fetch)
-
-    def _answer_nothing(self, ask: Ask) -> None:
-        """A fetch without a sequence: nothing was found, and that is all."""
-        self._fetches[ask.request] = _Fetch(ask.request, None, None, 0, 0, 0, done=True)  # type: ignore[arg-type]
 
     @property
     def _record_tokens(self) -> int:
@@ -267,7 +239,6 @@ class Mover:
     def _read(self, fetch: _Fetch) -> None:
         """Begin the reads of the records that follow what host memory had, up to the first that no
         store has."""
-        fetch.reading = True
         row, size = fetch.sequence.row(), self.stores.record_blocks
         first = fetch.hit // self._record_tokens
         for i, at in enumerate(fetch.where):
@@ -308,12 +279,15 @@ class Mover:
             return
         if fetch.good < fetch.n_tokens:
             fetch.sequence.truncate(fetch.good)
-        self._write(fetch.sequence, fetch.chain, fetch.good, reads=fetch)
+        try:  # its load closes the request's sequence; writes hold the blocks by another one
+            self._write(fetch.sequence.fork(), fetch.chain, fetch.good)
+        except Error as error:
+            self._trouble("not_kept", error)
 
     def _drop(self, request: str) -> None:
         """Nobody waits for it any more. Reads that are out keep their blocks until they end."""
         fetch = self._fetches.pop(request, None)
-        if fetch is None or fetch.sequence is None:
+        if fetch is None:
             return
         fetch.wanted = False
         if fetch.done:
@@ -324,7 +298,7 @@ class Mover:
     def _load(self, load: Load) -> None:
         fetch = self._fetches.get(load.request)
         last = (load.begin + len(load.blocks)) * self.model.block_tokens
-        if fetch is None or fetch.sequence is None or not fetch.wanted or last > fetch.good:
+        if fetch is None or last > fetch.good:
             self.counts["lost"] += 1  # a reset came in between
             self._failed.update(load.blocks)
             return
@@ -356,10 +330,9 @@ class Mover:
         except Error as error:
             self._trouble("not_kept", error)
 
-    def _write(self, sequence: Sequence, chain: s.Chain, n_tokens: int,
-               reads: _Fetch | None = None) -> None:
-        """Write the records of a sequence that stores are not believed to have; the sequence is
-        closed when they have read its blocks, unless a request waits for it."""
+    def _write(self, sequence: Sequence, chain: s.Chain, n_tokens: int) -> None:
+        """Write the records of a sequence that stores are not believed to have. It is closed when
+        they have read its blocks."""
         keep = _Keep(sequence)
         row, size = sequence.row(), self.stores.record_blocks
         keys = chain.keys()[:n_tokens // self._record_tokens]
@@ -371,11 +344,7 @@ class Mover:
                 if not self._begin(store.put, chain[i], buffers, (keep, keys[i], at)):
                     break
                 keep.left += 1
-        if reads is not None:
-            # The request's own sequence is closed by its load; writes hold blocks by a second one.
-            if keep.left:
-                keep.sequence = sequence.fork()
-        elif not keep.left:
+        if not keep.left:
             sequence.close()
 
     # ----------------------------------------------------------------------------------- poll
@@ -392,14 +361,14 @@ class Mover:
                     self._get(operation)
 
     def _have(self, operation: s.Operation) -> None:
-        fetch, at = operation.tag  # type: ignore[misc]
+        fetch, at = cast(tuple[_Fetch, int], operation.tag)
         fetch.left -= 1
         first = fetch.hit // self._record_tokens
         for i, there in enumerate(operation.found):
             if there:
                 self.stores.believe(at, fetch.chain.keys()[first + i])
-                if fetch.where[i] is None or at < fetch.where[i]:
-                    fetch.where[i] = at
+                nearest = fetch.where[i]
+                fetch.where[i] = at if nearest is None else min(at, nearest)
         if fetch.left == 0:
             if fetch.wanted:
                 self._read(fetch)
@@ -407,7 +376,7 @@ class Mover:
                 self._finish(fetch)
 
     def _get(self, operation: s.Operation) -> None:
-        fetch, i, at = operation.tag  # type: ignore[misc]
+        fetch, i, at = cast(tuple[_Fetch, int, int], operation.tag)
         fetch.left -= 1
         fetch.results[i] = operation.ok
         if not operation.ok:
@@ -419,7 +388,7 @@ class Mover:
             self._finish(fetch)
 
     def _put(self, operation: s.Operation) -> None:
-        keep, key, at = operation.tag  # type: ignore[misc]
+        keep, key, at = cast(tuple[_Keep, bytes, int], operation.tag)
         keep.left -= 1
         there = operation.result in (s.STORE_OK, s.STORE_KNOWN)
         self.stores.believe(at, key, there)

@@ -59,7 +59,7 @@ class Planner:
         if request.skip_reading_prefix_cache or not v.tokens_only(request):
             return 0
         plan = self._plan(request)
-        want = (request.num_tokens - 1) // self._block * self._block
+        want = int(request.num_tokens - 1) // self._block * self._block
         if plan.state in ("new", "open"):
             if want - computed < self._least:
                 return 0
