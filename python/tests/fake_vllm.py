@@ -6,11 +6,10 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-import sys
-import types
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import fake_modules
 
 
 class LookupResult(enum.Enum):
@@ -101,10 +100,11 @@ class Platform:
         return "cpu"
 
 
-def _modules() -> dict[str, types.ModuleType]:
+def installed() -> contextlib.AbstractContextManager[None]:
+    """As if vLLM was there."""
     offload = "vllm.v1.kv_offload"
     metrics = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics"
-    contents: dict[str, dict[str, Any]] = {
+    return fake_modules.installed({
         "vllm": {"__version__": "0.32.0"},
         "vllm.logger": {"init_logger": logging.getLogger},
         "vllm.platforms": {"current_platform": Platform},
@@ -116,24 +116,4 @@ def _modules() -> dict[str, types.ModuleType]:
         f"{offload}.tiering.base": {
             "JobResult": JobResult, "TransferJob": TransferJob,
             "SecondaryTierManager": SecondaryTierManager},
-    }
-    made: dict[str, types.ModuleType] = {}
-    for name, names in contents.items():
-        for end in range(1, name.count(".") + 2):
-            path = ".".join(name.split(".")[:end])
-            made.setdefault(path, types.ModuleType(path))
-        made[name].__dict__.update(names)
-    return made
-
-
-@contextlib.contextmanager
-def installed() -> Iterator[None]:
-    """As if vLLM was there."""
-    made = _modules()
-    sys.modules.update(made)
-    try:
-        yield
-    finally:
-        ours = [name for name in sys.modules if name.startswith("kvpager.vllm")]
-        for name in [*made, *ours]:
-            del sys.modules[name]
+    }, "kvpager.vllm")
