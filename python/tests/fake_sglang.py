@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import sys
-import types
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+import fake_modules
 
 
 class PoolName(str, enum.Enum):
@@ -93,30 +92,12 @@ class HostPool:
         self.kv_buffer[index // self.page_size] = data_page
 
 
-@contextlib.contextmanager
-def installed() -> Iterator[None]:
+def installed() -> contextlib.AbstractContextManager[None]:
     """As if SGLang was there."""
-    contents: dict[str, dict[str, Any]] = {
+    return fake_modules.installed({
         "sglang.version": {"__version__": "0.5.23"},
         "sglang.srt.observability.metrics_collector": {"StorageMetrics": StorageMetrics},
         "sglang.srt.mem_cache.hicache_storage": {
             "HiCacheStorage": Storage, "PoolName": PoolName, "PoolHitPolicy": PoolHitPolicy,
             "PoolTransfer": PoolTransfer, "PoolTransferResult": PoolTransferResult,
-            "HiCacheStorageConfig": HiCacheStorageConfig}}
-    made: dict[str, types.ModuleType] = {}
-    for name, names in contents.items():
-        for end in range(1, name.count(".") + 2):
-            path = ".".join(name.split(".")[:end])
-            made.setdefault(path, types.ModuleType(path))
-        made[name].__dict__.update(names)
-    for path, module in made.items():
-        before, _, last = path.rpartition(".")
-        if before:
-            setattr(made[before], last, module)
-    sys.modules.update(made)
-    try:
-        yield
-    finally:
-        ours = [name for name in sys.modules if name.startswith("kvpager.sglang")]
-        for name in [*made, *ours]:
-            del sys.modules[name]
+            "HiCacheStorageConfig": HiCacheStorageConfig}}, "kvpager.sglang")

@@ -6,11 +6,10 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
-import sys
-import types
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import fake_modules
 
 
 class LookupResult(enum.Enum):
@@ -152,11 +151,12 @@ class Platform:
         return "cpu"
 
 
-def _modules() -> dict[str, types.ModuleType]:
+def installed() -> contextlib.AbstractContextManager[None]:
+    """As if vLLM was there."""
     offload = "vllm.v1.kv_offload"
     metrics = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics"
     connector = "vllm.distributed.kv_transfer.kv_connector.v1.base"
-    contents: dict[str, dict[str, Any]] = {
+    return fake_modules.installed({
         connector: {"KVConnectorBase_V1": Connector, "KVConnectorMetadata": Empty,
                     "KVConnectorRole": Role, "KVConnectorWorkerMetadata": Empty},
         connector.replace(".base", ".metrics"): {
@@ -173,24 +173,4 @@ def _modules() -> dict[str, types.ModuleType]:
         f"{offload}.tiering.base": {
             "JobResult": JobResult, "TransferJob": TransferJob,
             "SecondaryTierManager": SecondaryTierManager},
-    }
-    made: dict[str, types.ModuleType] = {}
-    for name, names in contents.items():
-        for end in range(1, name.count(".") + 2):
-            path = ".".join(name.split(".")[:end])
-            made.setdefault(path, types.ModuleType(path))
-        made[name].__dict__.update(names)
-    return made
-
-
-@contextlib.contextmanager
-def installed() -> Iterator[None]:
-    """As if vLLM was there."""
-    made = _modules()
-    sys.modules.update(made)
-    try:
-        yield
-    finally:
-        ours = [name for name in sys.modules if name.startswith("kvpager.vllm")]
-        for name in [*made, *ours]:
-            del sys.modules[name]
+    }, "kvpager.vllm")

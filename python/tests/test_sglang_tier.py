@@ -311,6 +311,10 @@ def test_pools_besides_kv(g: Any, tmp_path: pathlib.Path) -> None:
         other = chain("b", 6)
         save(g, backend, other)
         assert backend.batch_exists_v2(other, []).kv_hit_pages == 6
+        gap = chain("c", 5)
+        save(g, backend, gap[:2])
+        save(g, backend, gap[3:])
+        assert backend.batch_exists_v2(gap, []).restorable_prefix_pages == [1, 2]
         part = t.PoolTransfer(t.PoolName.INDEXER, host_indices=slots(g, 4), keys=other[:4])
         tail = t.PoolTransfer(t.PoolName.MAMBA, host_indices=slots(g, 2), keys=other[1:3],
                               hit_policy=t.PoolHitPolicy.TRAILING_PAGES)

@@ -9,6 +9,7 @@ import itertools
 import logging
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -580,6 +581,22 @@ def test_vllm_s_own_tier_serves_what_is_damaged(tmp_path: pathlib.Path) -> None:
     engine = Engine(tier)
     with pytest.raises(AssertionError, match="Arrays are not equal"):
         engine.serve(keys)
+
+
+@real
+def test_vllm_killed(tmp_path: pathlib.Path) -> None:
+    """What was written is found by the next process, without a shutdown."""
+    program = ("import os, sys, pathlib, test_vllm_tier as t; "
+               "engine = t.Engine(t.ours(pathlib.Path(sys.argv[1]))); "
+               "engine.serve(t.chain('a', 20)); engine.settle(); os.kill(os.getpid(), 9)")
+    here = pathlib.Path(__file__).parent
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=here, timeout=300)
+    assert done.returncode == -signal.SIGKILL
+    for left in pathlib.Path("/dev/shm").glob("vllm_offload_kvpager-test-*"):
+        left.unlink()
+    engine = Engine(ours(tmp_path))
+    assert engine.serve(chain("a", 20)) == 20
+    engine.close()
 
 
 @real
