@@ -1,0 +1,397 @@
+"""The worker's side of KvpagerConnector: host memory, stores behind it, and copies.
+
+Host memory is a kvpager cache with KV memory of its own: tokens decide a hit, the coldest blocks are
+evicted, what a request waits for is held. Stores are read into its blocks and written from them. One
+thread calls everything here, once a step; stores work in threads of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from .. import _constants as c
+from .. import store as s
+from .._cache import COPY_DTYPE, Cache
+from .._base_errors import Error
+from .._errors import AgainError
+from .._memory import Copier, Layout, Memory
+from .._sequence import Key, Namespace, Prompt, Sequence
+from . import versions as v
+from .messages import Ask, Found, Load, Prefix, Save, Step
+from .stores import Stores
+
+logger = v.init_logger(__name__)
+
+_SPACE = 2  # the type of the key that tenants and adapters have
+_SEQS = 1024
+_AT_ONCE = 0.001  # seconds that a step waits for what is in memory anyway
+_LAST = 5.0  # seconds that the end of the process waits for writes
+
+
+@dataclass(eq=False)
+class _Fetch:
+    """What is asked for: a sequence of host memory that holds its blocks.
+
+    hit       tokens that host memory had
+    good      tokens that are verified: host memory's, and the records behind them
+    left      stores' operations that have not ended
+    where     the store that each record is read from; None: no store has it
+    results   of the records' reads, by number
+    done      good is all that there is
+    wanted    a request waits for it
+    """
+
+    request: str
+    sequence: Sequence
+    chain: s.Chain
+    hit: int
+    n_tokens: int
+    good: int
+    left: int = 0
+    where: list[int | None] = field(default_factory=list)
+    results: dict[int, bool] = field(default_factory=dict)
+    done: bool = False
+    wanted: bool = True
+
+
+@dataclass(eq=False)
+class _Keep:
+    """A sequence that is held until stores have read its blocks."""
+
+    sequence: Sequence
+    left: int = 0
+
+
+class Mover:
+    """model, settings: see connector.py. Memory is made when the engine's tensors are known."""
+
+    def __init__(self, model: s.FingerprintInput, host_memory: int, urls: list[str],
+                 record_blocks: int, secret: bytes) -> None:
+        self.model, self._host_bytes = model, host_memory
+        self._urls, self._record_blocks, self._secret = urls, record_blocks, secret
+        self._epoch = 0
+        self._fetches: dict[str, _Fetch | None] = {}  # None: nothing was found
+        self._failed: set[int] = set()
+        self.counts: Counter[str] = Counter()
+        self._told: set[tuple[str, type]] = set()
+
+    # ------------------------------------------------------------------------------- memory
+
+    def register(self, tensors: dict[str, Any]) -> None:
+        """The engine's KV: a tensor for each layer, blocks outermost."""
+        given = list(tensors.values())
+        n_blocks = {len(tensor) for tensor in given}
+        per_block = {tensor[0].numel() for tensor in given}
+        if len(n_blocks) != 1 or len(per_block) != 1:
+            raise ValueError("KvpagerConnector: layers whose tensors differ in shape are not "
+                             "supported")
+        if any(tensor.device.type != "cpu" or not tensor.is_contiguous() for tensor in given):
+            raise ValueError("KvpagerConnector: KV must lie in contiguous tensors of the CPU, blocks "
+                             "outermost. On GPUs, use StoreTier")
+        size, block = per_block.pop() // self.model.block_tokens, self.model.block_tokens
+
+        def layout(blocks: int, order: str) -> Layout:
+            return Layout(type=self.model.type, n_blocks=blocks, block_tokens=block,
+                          n_layers=len(given), n_heads=1, k_size=size).arrange(order)
+
+        device = layout(n_blocks.pop(), "NSHD")
+        block_bytes = device.block_bytes
+        blocks = self._host_bytes // block_bytes
+        if blocks < 2:
+            raise ValueError(f"host_memory: {self._host_bytes} bytes are less than two blocks of "
+                             f"{block_bytes} bytes")
+        self.host = Memory.create(layout(blocks, "NLSHD"))
+        self.rows: Any = self.host.tensor(0).numpy().view(np.uint8).reshape(blocks, -1)
+        flat = [tensor.view(-1) for tensor in given]
+        self.copier = Copier(Memory.wrap(device, flat), self.host)
+        self.books = Cache(n_blocks=blocks, block_tokens=block, max_seqs=_SEQS,
+                           max_seq_tokens=min(blocks * block, 2 ** 31 - 1), max_unit_keys=64)
+        self.space: Namespace = self.books.namespace()
+        self.stores = Stores(self._urls, self.model, block_bytes, self._record_blocks,
+                             self._secret)
+        self.block_bytes = block_bytes
+        logger.info("kvpager: %d blocks of %d bytes in host memory; stores: %s", blocks, block_bytes,
+                    ", ".join(f"{store.url} ({store.describe()})" for store in self.stores.all)
+                    or "none")
+
+    def settle(self, seconds: float) -> None:
+        """Wait for what stores were told to do, but not for ever."""
+        until = time.monotonic() + seconds
+        for store in self.stores.all:
+            while store.n_out and (left := until - time.monotonic()) > 0:
+                store.wait(left)
+                self.poll()
+
+    def close(self) -> None:
+        """What is kept is written, if that does not take long."""
+        self.settle(_LAST)
+        for store in self.stores.all:
+            store.close()
+
+    def _copies(self, host: Any, device: list[int], to_host: bool) -> None:
+        made = np.zeros(len(device), COPY_DTYPE)
+        made["src_tier"], made["dst_tier"] = (c.DEVICE, c.HOST) if to_host else (c.HOST, c.DEVICE)
+        made["src_block"], made["dst_block"] = (device, host) if to_host else (host, device)
+        made["n_tokens"] = self.model.block_tokens
+        self.copier.wait(self.copier.run(made))
+
+    def _prompt(self, prefix: Prefix) -> Prompt:
+        # The epoch is no part: a reset empties host memory.
+        keys = sorted([Key(_SPACE, 0, 1, prefix.space), *prefix.keys], key=lambda key: key.begin)
+        return Prompt(prefix.tokens, keys=keys)
+
+    def _chain(self, prefix: Prefix) -> s.Chain:
+        return s.Chain(self.model, prefix.tokens, record_blocks=self.stores.record_blocks,
+                       name=prefix.space, epoch=self._epoch, keys=prefix.keys)
+
+    def _trouble(self, what: str, error: BaseException) -> None:
+        """Counted, and told once for each kind: a full disk must not fill the log."""
+        self.counts[what] += 1
+        if (what, type(error)) not in self._told:
+            self._told.add((what, type(error)))
+            logger.warning("kvpager: %s: %s", what, error)
+
+    # --------------------------------------------------------------------------------- steps
+
+    def begin(self, step: Step) -> None:
+        """Before the forward pass, or beside it where the pass needs no load."""
+        if step.epoch != self._epoch:
+            self._forget_all(step.epoch)
+        for request in step.forget:
+            self._drop(request)
+        for load in step.loads:
+            self._load(load)
+        for ask in step.asks:
+            self._ask(ask)
+        if step.asks:
+            for store in self.stores.all:
+                store.wait(_AT_ONCE)
+        self.poll()
+
+    def end(self, step: Step) -> None:
+        """After the forward pass: its KV is there."""
+        for save in step.saves:
+            self._save(save)
+        self.poll()
+
+    def found(self) -> Found | None:
+        """What is verified of each prefix that is asked for."""
+        if not self._fetches:
+            return None
+        return Found({request: (fetch.good, fetch.done) if fetch else (0, True)
+                      for request, fetch in self._fetches.items()})
+
+    def failed(self) -> set[int]:
+        """The engine's blocks that were not loaded."""
+        made, self._failed = self._failed, set()
+        return made
+
+    def _forget_all(self, epoch: int) -> None:
+        self._epoch = epoch
+        for request in list(self._fetches):
+            self._drop(request)
+            self._fetches[request] = None
+        self.space.flush()
+
+    # ------------------------------------------------------------------------------------ ask
+
+    def _ask(self, ask: Ask) -> None:
+        prefix = ask.prefix
+        try:
+            sequence = self.space.open(self._prompt(prefix))
+        except Error as error:
+            self._trouble("no_room", error)
+            self._fetches[ask.request] = None
+            return
+        hit = sequence.opened.hit_tokens
+        fetch = _Fetch(ask.request, sequence, self._chain(prefix), hit, len(prefix.tokens), hit)
+        self._fetches[ask.request] = fetch
+        keys = fetch.chain.keys()[hit // self._record_tokens:]
+        if not keys or not self.stores.all:
+            self._finish(fetch)
+            return
+        fetch.where = [None] * len(keys)
+        for at, store in enumerate(self.stores.all):
+            fetch.left += self._begin(store.have, keys[:s.STORE_KEYS_MAX], (fetch, at))
+        if fetch.left == 0:
+            self._finish(fetch)
+
+    @property
+    def _record_tokens(self) -> int:
+        return self.stores.record_blocks * self.model.block_tokens
+
+    def _begin(self, call: Any, *arguments: Any) -> bool:
+        try:
+            call(*arguments)
+        except AgainError:
+            self.counts["busy"] += 1
+            return False
+        except Error as error:
+            self._trouble("refused", error)
+            return False
+        return True
+
+    def _read(self, fetch: _Fetch) -> None:
+        """Begin the reads of the records that follow what host memory had, up to the first that no
+        store has."""
+        row, size = fetch.sequence.row(), self.stores.record_blocks
+        first = fetch.hit // self._record_tokens
+        for i, at in enumerate(fetch.where):
+            if at is None:
+                break
+            begin = (first + i) * size
+            buffers = []
+            for block in range(begin, begin + size):
+                mine = block * self.model.block_tokens >= fetch.hit
+                buffers.append(self.rows[row[block]] if mine  # others read what was hit
+                               else np.empty(self.block_bytes, np.uint8))
+            if not self._begin(self.stores.all[at].get, fetch.chain[first + i], buffers,
+                               (fetch, first + i, at)):
+                break
+            fetch.left += 1
+        if fetch.left == 0:
+            self._finish(fetch)
+
+    def _advance(self, fetch: _Fetch) -> None:
+        """Commit the records that are verified without a gap."""
+        first = fetch.hit // self._record_tokens
+        at = max(fetch.good // self._record_tokens, first)
+        while fetch.results.get(at):
+            at += 1
+        good = min(at * self._record_tokens, fetch.n_tokens)
+        if good > fetch.good:
+            fetch.sequence.commit(good)
+            fetch.good = good
+
+    def _finish(self, fetch: _Fetch) -> None:
+        """All reads have ended: give back the blocks that nothing came for."""
+        fetch.done = True
+        self.counts["asked_tokens"] += fetch.n_tokens
+        self.counts["host_tokens"] += fetch.hit
+        self.counts["store_tokens"] += fetch.good - fetch.hit
+        if not fetch.wanted:
+            fetch.sequence.close()
+            return
+        if fetch.good < fetch.n_tokens:
+            fetch.sequence.truncate(fetch.good)
+        try:  # its load closes the request's sequence; writes hold the blocks by another one
+            self._write(fetch.sequence.fork(), fetch.chain, fetch.good)
+        except Error as error:
+            self._trouble("not_kept", error)
+
+    def _drop(self, request: str) -> None:
+        """Nobody waits for it any more. Reads that are out keep their blocks until they end."""
+        fetch = self._fetches.pop(request, None)
+        if fetch is None:
+            return
+        fetch.wanted = False
+        if fetch.done:
+            fetch.sequence.close()
+
+    # ----------------------------------------------------------------------------------- load
+
+    def _load(self, load: Load) -> None:
+        fetch = self._fetches.get(load.request)
+        last = (load.begin + len(load.blocks)) * self.model.block_tokens
+        if fetch is None or last > fetch.good:
+            self.counts["lost"] += 1  # a reset came in between
+            self._failed.update(load.blocks)
+            return
+        try:
+            row = fetch.sequence.row()
+            self._copies(row[load.begin:load.begin + len(load.blocks)], load.blocks, to_host=False)
+            self.counts["loaded_tokens"] += len(load.blocks) * self.model.block_tokens
+        except Error as error:
+            self._trouble("load_failed", error)
+            self._failed.update(load.blocks)
+        self._drop(load.request)
+
+    # ----------------------------------------------------------------------------------- save
+
+    def _save(self, save: Save) -> None:
+        try:
+            sequence = self.space.open(self._prompt(save.prefix))
+        except Error as error:
+            self._trouble("not_kept", error)
+            return
+        n_tokens, block = len(save.prefix.tokens), self.model.block_tokens
+        try:
+            first = sequence.opened.hit_tokens // block
+            if first < len(save.blocks):
+                self._copies(sequence.row()[first:], save.blocks[first:], to_host=True)
+                sequence.commit(n_tokens)
+                self.counts["saved_tokens"] += n_tokens - first * block
+            self._write(sequence, self._chain(save.prefix), n_tokens)
+        except Error as error:
+            self._trouble("not_kept", error)
+
+    def _write(self, sequence: Sequence, chain: s.Chain, n_tokens: int) -> None:
+        """Write the records of a sequence that stores are not believed to have. It is closed when
+        they have read its blocks."""
+        keep = _Keep(sequence)
+        row, size = sequence.row(), self.stores.record_blocks
+        keys = chain.keys()[:n_tokens // self._record_tokens]
+        for at, store in enumerate(self.stores.all):
+            missing = next((i for i, key in enumerate(keys)
+                            if not self.stores.believed(at, key)), len(keys))
+            for i in range(missing, len(keys)):
+                buffers = [self.rows[block] for block in row[i * size:(i + 1) * size]]
+                if not self._begin(store.put, chain[i], buffers, (keep, keys[i], at)):
+                    break
+                keep.left += 1
+        if not keep.left:
+            sequence.close()
+
+    # ----------------------------------------------------------------------------------- poll
+
+    def poll(self) -> None:
+        """Take what has ended."""
+        for store in self.stores.all:
+            for operation in store.poll():
+                if operation.op == s.STORE_PUT:
+                    self._put(operation)
+                elif operation.op == s.STORE_HAVE:
+                    self._have(operation)
+                else:
+                    self._get(operation)
+
+    def _have(self, operation: s.Operation) -> None:
+        fetch, at = cast(tuple[_Fetch, int], operation.tag)
+        fetch.left -= 1
+        first = fetch.hit // self._record_tokens
+        for i, there in enumerate(operation.found):
+            if there:
+                self.stores.believe(at, fetch.chain.keys()[first + i])
+                nearest = fetch.where[i]
+                fetch.where[i] = at if nearest is None else min(at, nearest)
+        if fetch.left == 0:
+            if fetch.wanted:
+                self._read(fetch)
+            else:
+                self._finish(fetch)
+
+    def _get(self, operation: s.Operation) -> None:
+        fetch, i, at = cast(tuple[_Fetch, int, int], operation.tag)
+        fetch.left -= 1
+        fetch.results[i] = operation.ok
+        if not operation.ok:
+            self.stores.believe(at, fetch.chain.keys()[i], there=False)
+            self.counts["bad" if operation.result == s.STORE_BAD else "gone"] += 1
+        if fetch.wanted:
+            self._advance(fetch)
+        if fetch.left == 0:
+            self._finish(fetch)
+
+    def _put(self, operation: s.Operation) -> None:
+        keep, key, at = cast(tuple[_Keep, bytes, int], operation.tag)
+        keep.left -= 1
+        there = operation.result in (s.STORE_OK, s.STORE_KNOWN)
+        self.stores.believe(at, key, there)
+        self.counts["stored" if there else "not_stored"] += 1
+        if keep.left == 0:
+            keep.sequence.close()

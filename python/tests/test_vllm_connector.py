@@ -1,0 +1,477 @@
+"""kvpager.vllm.KvpagerConnector: random engines whose KV says which tokens it is of.
+
+`make engines` runs a real vLLM over it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import itertools
+import pathlib
+import pickle
+import random
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fake_vllm
+
+store = pytest.importorskip("kvpager.store", exc_type=ImportError)
+
+HAS_VLLM = importlib.util.find_spec("vllm") is not None
+S, LAYERS, HEADS, SIZE = 4, 3, 2, 8
+BLOCK_BYTES = LAYERS * HEADS * S * 2 * SIZE * 4
+WEIGHTS = "cd" * 32
+
+
+@pytest.fixture(scope="module")
+def v() -> Iterator[Any]:
+    with contextlib.nullcontext() if HAS_VLLM else fake_vllm.installed():
+        from kvpager.vllm import connector, versions
+
+        yield SimpleNamespace(Connector=connector.KvpagerConnector, Role=versions.ConnectorRole,
+                              module=connector)
+
+
+# --------------------------------------------------------------------------------- configuration
+
+
+class FullAttentionSpec(SimpleNamespace):
+    pass
+
+
+class SlidingWindowSpec(SimpleNamespace):
+    pass
+
+
+def spec(kind: Any = FullAttentionSpec, **changes: Any) -> Any:
+    return kind(**{"block_size": S, "num_kv_heads": HEADS, "head_size": SIZE, "head_size_v": SIZE,
+                   "dtype": "torch.float32", **changes})
+
+
+def config(extra: dict[str, Any], *, tensor_parallel: int = 1, rank: int = 0,
+           speculative: Any = None, **parallel: int) -> Any:
+    return SimpleNamespace(
+        kv_transfer_config=SimpleNamespace(
+            kv_connector_extra_config={"weights": WEIGHTS, **extra}, is_kv_producer=True),
+        model_config=SimpleNamespace(
+            model="a/model", dtype="torch.float32", quantization=None, hf_overrides={},
+            hf_text_config=SimpleNamespace(rope_parameters={"rope_theta": 1e4})),
+        parallel_config=SimpleNamespace(tensor_parallel_size=tensor_parallel, rank=rank, **parallel),
+        cache_config=SimpleNamespace(cache_dtype="auto"), speculative_config=speculative)
+
+
+def groups(*specs: Any) -> Any:
+    return SimpleNamespace(kv_cache_groups=[
+        SimpleNamespace(kv_cache_spec=one, layer_names=[f"l{i}" for i in range(LAYERS)])
+        for one in specs or (spec(),)])
+
+
+# ---------------------------------------------------------------------------------- the engine
+
+
+class Tensor:
+    """A layer's KV, as a tensor of torch looks from outside."""
+
+    device = SimpleNamespace(type="cpu")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, i: int) -> Any:
+        return SimpleNamespace(numel=lambda: self.array[i].size)
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def view(self, size: int) -> Any:
+        return self.array.reshape(size)
+
+
+def content(tokens: Any, salt: str) -> Any:
+    """The KV of a block whose last token ends `tokens`: [LAYERS, HEADS * S * 2 * SIZE] f32."""
+    seed = hashlib.sha256(repr((list(map(int, tokens)), salt)).encode()).digest()
+    return np.random.default_rng(list(seed)).random(
+        (LAYERS, HEADS * S * 2 * SIZE), np.float32)
+
+
+@dataclass(eq=False)
+class Request:
+    """vLLM's Request, as far as the connector looks at it."""
+
+    request_id: str
+    prompt_token_ids: list[int]
+    cache_salt: str | None
+    n_out: int
+    all_token_ids: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+    blocks: list[int] = field(default_factory=list)
+    skip_reading_prefix_cache: bool = False
+    prompt_embeds: Any = None
+    lora_request: Any = None
+    mm_features: Any = None
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.all_token_ids)
+
+
+class Engine:
+    """A scheduler with blocks of its own and no prefix cache, and ranks that compute. Each block's
+    KV is checked before a step uses it."""
+
+    def __init__(self, v: Any, extra: dict[str, Any], seed: int, *, n_blocks: int = 40,
+                 ranks: int = 1) -> None:
+        self.random, self.budget = random.Random(seed), 24
+        self.scheduler = v.Connector(config(extra, tensor_parallel=ranks), v.Role.SCHEDULER,
+                                     groups(spec()))
+        self.workers, self.layers = [], []
+        for rank in range(ranks):
+            worker = v.Connector(config(extra, tensor_parallel=ranks, rank=rank), v.Role.WORKER,
+                                 groups(spec()))
+            arrays = [np.zeros((n_blocks, HEADS, S, 2 * SIZE), np.float32) for _ in range(LAYERS)]
+            worker.register_kv_caches({f"l{i}": Tensor(array) for i, array in enumerate(arrays)})
+            self.workers.append(worker)
+            self.layers.append(arrays)
+        self.free = list(range(1, n_blocks))
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self.loaded = self.asked_again = self.recomputed = 0
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.shutdown()
+
+    def counts(self) -> dict[str, int]:
+        return dict(self.workers[0]._move.counts)
+
+    # One step, as vLLM's scheduler and model runner do it.
+
+    def step(self) -> None:
+        scheduled, before = self._schedule()
+        output = SimpleNamespace(
+            num_scheduled_tokens=scheduled, kv_connector_block_state=SimpleNamespace(
+                get_block_ids=lambda request: (self._of(request).blocks,)))
+        message = pickle.dumps(self.scheduler.build_connector_meta(output))
+        for request, n_tokens in scheduled.items():
+            self._of(request).num_computed_tokens += n_tokens
+        answers, invalid = [], set[int]()
+        for rank, worker in enumerate(self.workers):
+            worker.bind_connector_metadata(pickle.loads(message))
+            worker.start_load_kv(None)
+            bad = worker.get_block_ids_with_load_errors()
+            invalid |= bad
+            if not bad:
+                self._forward(rank, scheduled, before)
+            worker.wait_for_save()
+            answers.append(worker.build_connector_worker_meta())
+            worker.clear_connector_metadata()
+        assert not invalid
+        meta = answers[0]
+        for other in answers[1:]:
+            assert (meta is None) == (other is None)
+            meta = meta.aggregate(other) if meta is not None else None
+        self.scheduler.update_connector_output(SimpleNamespace(
+            kv_connector_worker_meta=pickle.loads(pickle.dumps(meta))))
+        for one in list(self.running):
+            if one.num_computed_tokens == one.num_tokens:
+                one.all_token_ids.append(self.random.randrange(50))
+                if one.num_tokens - len(one.prompt_token_ids) >= one.n_out:
+                    self.finish(one)
+
+    def _of(self, request_id: str) -> Request:
+        return next(one for one in self.running if one.request_id == request_id)
+
+    def _take(self, request: Request, n_tokens: int) -> bool:
+        lacks = (n_tokens + S - 1) // S - len(request.blocks)
+        if lacks > len(self.free):
+            return False
+        for _ in range(lacks):
+            request.blocks.append(self.free.pop(self.random.randrange(len(self.free))))
+        return True
+
+    def _schedule(self) -> tuple[dict[str, int], dict[str, int]]:
+        left, made, before = self.budget, dict[str, int](), dict[str, int]()
+        for request in list(self.running):
+            if request not in self.running:
+                continue
+            n = min(left, request.num_tokens - request.num_computed_tokens)
+            while n > 0 and not self._take(request, request.num_computed_tokens + n):
+                victim = self.running[-1]
+                self._preempt(victim)
+                left += made.pop(victim.request_id, 0)
+                if victim is request:
+                    n = 0
+            if n > 0:
+                made[request.request_id] = n
+                left -= n
+        for request in list(self.waiting):
+            if left == 0 or len(self.running) >= 6:
+                break
+            n = self.scheduler.get_num_new_matched_tokens(request, 0)[0]
+            if n is None:
+                self.asked_again += 1
+                continue
+            assert n % S == 0 and n < request.num_tokens
+            new = min(left, request.num_tokens - n)
+            if not self._take(request, n + new):
+                break
+            self.scheduler.update_state_after_alloc(
+                request, SimpleNamespace(get_block_ids=lambda: (request.blocks,)), n)
+            self.loaded += n
+            self.recomputed += request.num_tokens - n
+            request.num_computed_tokens = n
+            self.waiting.remove(request)
+            self.running.append(request)
+            made[request.request_id] = new
+            left -= new
+        for name in made:
+            before[name] = self._of(name).num_computed_tokens
+        return made, before
+
+    def _forward(self, rank: int, scheduled: dict[str, int], before: dict[str, int]) -> None:
+        """What is in front of the scheduled tokens must be right; they are computed."""
+        for name, n_tokens in scheduled.items():
+            request = self._of(name)
+            tokens, salt = request.all_token_ids, f"{request.cache_salt} {rank}"
+            for at, block in enumerate(request.blocks):
+                end = min((at + 1) * S, before[name] + n_tokens)
+                if end <= at * S:
+                    break
+                if (at + 1) * S <= before[name]:
+                    expected = content(tokens[:end], salt)
+                    for layer, array in enumerate(self.layers[rank]):
+                        assert np.array_equal(array[block].reshape(-1), expected[layer]), \
+                            f"{name}: block {at} has foreign KV"
+                elif end == (at + 1) * S:
+                    made = content(tokens[:end], salt)
+                    for layer, array in enumerate(self.layers[rank]):
+                        array[block] = made[layer].reshape(array[block].shape)
+
+    def _preempt(self, request: Request) -> None:
+        self.running.remove(request)
+        self._give_back(request)
+        request.num_computed_tokens = 0
+        self.waiting.insert(0, request)
+
+    def _give_back(self, request: Request) -> None:
+        for block in request.blocks:  # whoever reads them by mistake gets nonsense
+            for arrays in self.layers:
+                for array in arrays:
+                    array[block] = -1
+        self.free += request.blocks
+        request.blocks = []
+
+    def finish(self, request: Request) -> None:
+        assert self.scheduler.request_finished(request, request.blocks) == (False, None)
+        if request in self.running:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        self._give_back(request)
+
+    def add(self, prompt: list[int], n_out: int = 1, salt: str | None = None,
+            name: Any = itertools.count()) -> Request:
+        request = Request(f"r{next(name)}", prompt, salt, n_out, list(prompt))
+        self.waiting.append(request)
+        return request
+
+    def run(self, steps: int = 10000) -> None:
+        """Until nothing is left to do."""
+        for _ in range(steps):
+            if not self.waiting and not self.running:
+                return
+            self.step()
+        raise AssertionError("requests hang")
+
+
+def prompts(seed: int, n: int) -> list[list[int]]:
+    made, rng = list[list[int]](), random.Random(seed)
+    heads = [[rng.randrange(50) for _ in range(rng.randrange(20, 60))] for _ in range(4)]
+    for _ in range(n):
+        head = rng.choice(heads)
+        made.append(head[:rng.randrange(1, len(head) + 1)]
+                    + [rng.randrange(50) for _ in range(rng.randrange(1, 20))])
+    return made
+
+
+# --------------------------------------------------------------------------------------- tests
+
+
+def test_kv_comes_back_from_host_memory(v: Any) -> None:
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    prompt = [i % 50 for i in range(41)]
+    for _ in range(2):
+        engine.add(prompt)
+        engine.run()
+    assert engine.loaded == 40 and engine.counts()["host_tokens"] == 40
+    engine.close()
+
+
+def test_kv_comes_back_after_a_restart(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1}
+    prompt = [i % 50 for i in range(41)]
+    for loaded in (0, 40):
+        engine = Engine(v, extra, 1)
+        engine.add(prompt)
+        engine.run()
+        assert engine.loaded == loaded
+        engine.close()
+    assert engine.counts()["store_tokens"] == 40
+
+
+def test_two_tenants_share_nothing(v: Any) -> None:
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    prompt = [i % 50 for i in range(41)]
+    for salt, loaded in ((None, 0), ("one", 0), ("two", 0), ("one", 40), (None, 80)):
+        engine.add(prompt, salt=salt)
+        engine.run()
+        assert engine.loaded == loaded
+    engine.close()
+
+
+def test_items_are_told_apart_by_content(v: Any) -> None:
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    prompt = [i % 50 for i in range(41)]
+    for name, loaded in (("a", 0), ("b", 8), ("a", 48)):
+        request = engine.add(prompt, salt=None)
+        request.mm_features = [SimpleNamespace(
+            identifier=name, mm_position=SimpleNamespace(offset=9, length=6))]
+        engine.run()
+        assert engine.loaded == loaded
+    engine.close()
+
+
+def test_a_reset_forgets_all(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1}
+    engine = Engine(v, extra, 1)
+    prompt = [i % 50 for i in range(41)]
+    for loaded in (0, 0, 40):
+        engine.add(prompt)
+        engine.run()
+        assert engine.loaded == loaded
+        if loaded == 0 and engine.counts().get("asked_tokens", 0) == 40:
+            assert engine.scheduler.reset_cache()
+    engine.close()
+
+
+def test_a_deadline_that_has_passed_costs_a_computation(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1, "deadline": 0}
+    prompt = [i % 50 for i in range(41)]
+    for _ in range(2):
+        engine = Engine(v, extra, 1)
+        engine.add(prompt)
+        engine.run()
+        assert engine.asked_again <= 2
+        engine.close()
+
+
+def test_damaged_records_cost_a_computation(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1}
+    prompt = [i % 50 for i in range(41)]
+    engine = Engine(v, extra, 1)
+    engine.add(prompt)
+    engine.run()
+    engine.close()
+    slabs = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 8192]
+    for path in slabs:
+        data = bytearray(path.read_bytes())
+        wanted = content(prompt[:4 * S], "None 0")[0].tobytes()[:64]
+        at = data.find(wanted)
+        if at >= 0:
+            data[at] ^= 1
+            path.write_bytes(data)
+            break
+    else:
+        raise AssertionError("the KV of block 3 is in no file")
+    engine = Engine(v, extra, 1)
+    engine.add(prompt)
+    engine.run()
+    assert engine.loaded == 3 * S and engine.counts()["bad"] == 1
+    engine.close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_engines(v: Any, seed: int, tmp_path: pathlib.Path) -> None:
+    """Small pools with preemption, chunks, aborts, resets, restarts, ranks; host memory and disks
+    that are too small. No step ever sees foreign KV, and every request ends."""
+    rng = random.Random(seed)
+    for life in range(3):
+        extra: dict[str, Any] = {
+            "host_memory": rng.choice([6, 30, 200]) * BLOCK_BYTES * (ranks := 1 + seed % 2),
+            "deadline": rng.choice([0, 0.01, 5])}
+        if seed % 3:
+            extra["store"] = f"file:{tmp_path}?size={rng.choice(['1MiB', '64MiB'])}"
+            extra["record_blocks"] = 1 + seed % 2
+        engine = Engine(v, extra, seed * 3 + life, n_blocks=rng.choice([34, 80]), ranks=ranks)
+        for prompt in prompts(seed, 25):
+            engine.add(prompt, n_out=rng.randrange(1, 30), salt=rng.choice([None, None, "t"]))
+            for _ in range(rng.randrange(4)):
+                engine.step()
+            if rng.random() < 0.1 and (left := engine.running + engine.waiting):
+                engine.finish(rng.choice(left))
+            if rng.random() < 0.03:
+                engine.scheduler.reset_cache()
+        engine.run()
+        for worker in engine.workers:
+            worker._move.settle(30)
+            assert not worker._move._fetches
+            assert worker._move.books.stats().open_seqs == 0
+        engine.close()
+
+
+def test_figures_go_to_vllm(v: Any) -> None:
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
+    engine.add([i % 50 for i in range(41)])
+    engine.run()
+    worker = engine.workers[0]
+    stats = worker.get_kv_connector_stats()
+    assert stats.data["asked_tokens"] == stats.data["saved_tokens"] == 40 and not stats.is_empty()
+    assert worker.get_kv_connector_stats() is None
+    both = v.Connector.build_kv_connector_stats(dict(stats.data)).aggregate(stats)
+    assert both.reduce()["asked_tokens"] == 80
+    if not HAS_VLLM:
+        counter = fake_vllm.Counter
+        told = v.Connector.build_prom_metrics(None, {counter: counter}, ["engine"], {0: ["0"]})
+        told.observe({**stats.data, "unheard_of": 1})
+        assert told._counters["asked_tokens"][0].value == 40
+        assert worker._move.counts.keys() <= told._counters.keys()
+    engine.close()
+
+
+@pytest.mark.parametrize("extra, text", [
+    ({}, "host_memory is missing"),
+    ({"host_memory": "8 gigs"}, "host_memory"),
+    ({"host_memory": "8GiB", "sture": "file:/x"}, "sture is unknown"),
+    ({"host_memory": "8GiB", "deadline": -1}, "deadline"),
+    ({"host_memory": "8GiB", "weights": "no/such/place"}, "weights"),
+    ({"host_memory": "8GiB", "store": [1]}, "store"),
+])
+def test_settings_are_refused_by_name(v: Any, extra: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        v.Connector(config(extra), v.Role.SCHEDULER, groups())
+
+
+def test_models_are_refused_by_name(v: Any) -> None:
+    extra = {"host_memory": "1MiB"}
+    for wrong, text in ((groups(spec(SlidingWindowSpec)), "SlidingWindowSpec"),
+                        (groups(spec(), spec()), "FullAttentionSpec, FullAttentionSpec"),
+                        (groups(spec(dtype="torch.uint8")), "uint8"),
+                        (groups(spec(sliding_window=128)), "sliding window")):
+        with pytest.raises(ValueError, match=text):
+            v.Connector(config(extra), v.Role.SCHEDULER, wrong)
+    with pytest.raises(ValueError, match="pipeline_parallel_size"):
+        v.Connector(config(extra, pipeline_parallel_size=2), v.Role.WORKER, groups())
