@@ -12,7 +12,7 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
 .PHONY: release check lib run test adapters bench install instructions ports dist reference asan \
-        tsan mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
+        tsan ggml ggml-bench mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
         setup-coverage setup-analyze setup-abi setup-instructions setup-ports
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make run        replay the bundled workload and print the report'
 	@echo 'make test       build and run every test'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
+	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
@@ -72,6 +73,14 @@ test: check release
 # Where the engines cannot be had it says why, and that is no failure.
 adapters: setup
 	@python/run_adapters.sh build/adapters || [ $$? -eq 77 ]
+
+# libggml-kvpager.so for one release of llama.cpp, with a real model. Where that cannot be
+# downloaded it prints the reason, and that is no failure.
+ggml: setup
+	@scripts/ggml.sh build/llama || [ $$? -eq 77 ]
+
+ggml-bench: setup
+	@scripts/ggml.sh build/llama bench || [ $$? -eq 77 ]
 
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
@@ -153,7 +162,7 @@ lint: setup
 
 format:
 	@if command -v clang-format >/dev/null; then \
-	     find include src test bench fuzz examples -name '*.[ch]' 2>/dev/null \
+	     find include src test bench fuzz examples integrations -name '*.[ch]' 2>/dev/null \
 	         | xargs --no-run-if-empty clang-format -i; \
 	 else echo 'clang-format is missing (Debian: apt-get install clang-format)' >&2; exit 1; fi
 

@@ -14,7 +14,7 @@
 
 #include "plain.h"
 
-/* ---------------------------------------------------------------------------------- what is taken */
+/* -------------------------------------------------------------------------------- what is taken */
 
 static int is_layer_type(enum ggml_type type)
 {
@@ -32,17 +32,16 @@ static int takes_kv(const struct ggml_tensor *k, const struct ggml_tensor *v)
     const size_t size = k->type == GGML_TYPE_F32 ? 4 : 2;
     return is_layer_type(k->type) && v->type == k->type && is_aligned(k, size) &&
            is_aligned(v, size) && k->ne[0] <= KVP_HEAD_SIZE_MAX && v->ne[0] <= KVP_HEAD_SIZE_MAX &&
-           k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && k->ne[3] == v->ne[3] &&
-           k->ne[1] > 0 && k->ne[2] > 0 && k->ne[2] <= KVP_HEADS_MAX;
+           k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && k->ne[3] == v->ne[3] && k->ne[1] > 0 &&
+           k->ne[2] > 0 && k->ne[2] <= KVP_HEADS_MAX;
 }
 
 static int takes_mask(const struct ggml_tensor *mask, const struct ggml_tensor *q,
                       const struct ggml_tensor *k)
 {
-    return mask == NULL ||
-           (mask->type == GGML_TYPE_F16 && is_aligned(mask, 2) && mask->ne[0] == k->ne[1] &&
-            mask->ne[1] >= q->ne[1] && mask->ne[2] == 1 &&
-            (mask->ne[3] == 1 || mask->ne[3] == q->ne[3]));
+    return mask == NULL || (mask->type == GGML_TYPE_F16 && is_aligned(mask, 2) &&
+                            mask->ne[0] == k->ne[1] && mask->ne[1] >= q->ne[1] &&
+                            mask->ne[2] == 1 && (mask->ne[3] == 1 || mask->ne[3] == q->ne[3]));
 }
 
 /* scale, max_bias (ALiBi), soft cap */
@@ -66,7 +65,7 @@ int kvpi_attend_takes(const struct ggml_tensor *op)
            (op->src[4] == NULL || op->src[4]->type == GGML_TYPE_F32);
 }
 
-/* ------------------------------------------------------------------------------------- the layer */
+/* ------------------------------------------------------------------------------------ the layer */
 
 static uint32_t type_of(enum ggml_type type)
 {
@@ -124,7 +123,7 @@ static struct kvpi_mask mask_of(const struct ggml_tensor *op, int64_t stream, ui
     return out;
 }
 
-/* --------------------------------------------------------------------------------------- the call */
+/* ------------------------------------------------------------------------------------- the call */
 
 /* Lists of a mask: those of the same place, so that masks of a step do not push each other out. */
 static struct kvpi_visible *lists_of(struct kvpi_attend *attend, const void *data)
@@ -149,9 +148,9 @@ static kvp_attention call_of(const struct ggml_tensor *op, int64_t stream, const
     call.layer = layer;
     call.n_tokens = n_streams * (uint32_t)q->ne[1];
     call.n_heads = (uint32_t)q->ne[2];
-    call.q = (kvp_rows){(const float *)(const void *)((const char *)q->data +
-                                                      (size_t)stream * q->nb[3]),
-                        q->nb[1] / 4, q->nb[2] / 4};
+    call.q =
+        (kvp_rows){(const float *)(const void *)((const char *)q->data + (size_t)stream * q->nb[3]),
+                   q->nb[1] / 4, q->nb[2] / 4};
     call.out = (kvp_rows_out){(float *)(void *)((char *)op->data + (size_t)stream * op->nb[3]),
                               op->nb[2] / 4, op->nb[1] / 4};
     call.scale = params[0];

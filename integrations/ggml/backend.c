@@ -1,5 +1,5 @@
-/* backend: libggml-kvpager.so as ggml sees it: a back end with one device of type ACCEL, which takes
- * FLASH_ATTN_EXT of tensors that the processor reaches.
+/* backend: libggml-kvpager.so as ggml sees it: a back end with one device of type ACCEL, which
+ * takes FLASH_ATTN_EXT of tensors that the processor reaches.
  *
  * Nothing of ggml is linked. The few functions that are needed are looked up in the library that
  * loads this one, so it works wherever that library is: in a program, beside it, or in a module of
@@ -28,7 +28,7 @@ struct kvpi_ggml_state {
 /* What is needed of ggml; set once, before anything else is called. */
 static ggml_backend_buffer_type_t (*cpu_buffer_type)(void);
 
-/* ------------------------------------------------------------------------------------ the back end */
+/* --------------------------------------------------------------------------------- the back end */
 
 static const char *name_of_backend(ggml_backend_t backend)
 {
@@ -39,9 +39,9 @@ static const char *name_of_backend(ggml_backend_t backend)
 static void set_threads(ggml_backend_t backend, int n_threads)
 {
     struct kvpi_ggml_state *state = backend->context;
-    const uint32_t n = n_threads < 1                         ? 1
+    const uint32_t n = n_threads < 1                        ? 1
                        : n_threads > (int)KVP_ATTN_TEAM_MAX ? KVP_ATTN_TEAM_MAX
-                                                             : (uint32_t)n_threads;
+                                                            : (uint32_t)n_threads;
     if (n == state->n_threads)
         return;
     kvp_attn_team_destroy(state->attend.team);
@@ -89,7 +89,7 @@ static enum ggml_status compute_graph(ggml_backend_t backend, struct ggml_cgraph
     return GGML_STATUS_SUCCESS;
 }
 
-/* ---------------------------------------------------------------------------------------- device */
+/* --------------------------------------------------------------------------------------- device */
 
 static const char *name_of_device(ggml_backend_dev_t device)
 {
@@ -172,7 +172,7 @@ static const struct ggml_backend_device_i device_calls = {
     .supports_buft = takes_buffer_type,
 };
 
-/* -------------------------------------------------------------------------------------- registry */
+/* ------------------------------------------------------------------------------------- registry */
 
 static const char *name_of_registry(ggml_backend_reg_t registry)
 {
@@ -227,7 +227,7 @@ static void *find_function(ggml_backend_reg_t registry, const char *name)
     return found.address;
 }
 
-/* ------------------------------------------------------------------------------------------ entry */
+/* ---------------------------------------------------------------------------------------- entry */
 
 /* The library whose code called us, or the whole program. */
 static void *open_caller(const void *address)
@@ -241,7 +241,8 @@ static void *open_caller(const void *address)
 
 static int refuse(const char *why)
 {
-    (void)fprintf(stderr, "kvpager: this build of libggml-kvpager.so does not work here: %s\n", why);
+    (void)fprintf(stderr, "kvpager: this build of libggml-kvpager.so does not work here: %s\n",
+                  why);
     return 0;
 }
 

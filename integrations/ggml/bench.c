@@ -44,7 +44,7 @@ static double median(double *values, int n)
     return values[n / 2];
 }
 
-/* ---------------------------------------------------------------------------------- the operation */
+/* -------------------------------------------------------------------------------- the operation */
 
 struct scene {
     const char *name;
@@ -67,8 +67,8 @@ static const struct scene scenes[] = {
 
 static struct ggml_tensor *make_kv(struct ggml_context *context, const struct scene *scene)
 {
-    struct ggml_tensor *whole = ggml_new_tensor_4d(context, GGML_TYPE_F16, 128, 8, scene->n_cells,
-                                                   scene->n_streams);
+    struct ggml_tensor *whole =
+        ggml_new_tensor_4d(context, GGML_TYPE_F16, 128, 8, scene->n_cells, scene->n_streams);
     return ggml_permute(context, whole, 0, 2, 1, 3);
 }
 
@@ -84,8 +84,8 @@ static void run_scene(const struct scene *scene, ggml_backend_t backends[2])
 {
     struct ggml_context *context = ggml_init((struct ggml_init_params){
         .mem_size = 64 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
-    struct ggml_tensor *q = ggml_new_tensor_4d(context, GGML_TYPE_F32, 128, 32, scene->n_rows,
-                                               scene->n_streams);
+    struct ggml_tensor *q =
+        ggml_new_tensor_4d(context, GGML_TYPE_F32, 128, 32, scene->n_rows, scene->n_streams);
     struct ggml_tensor *k = make_kv(context, scene), *v = make_kv(context, scene);
     struct ggml_tensor *mask = ggml_new_tensor_4d(context, GGML_TYPE_F16, scene->n_cells,
                                                   scene->n_rows, 1, scene->n_streams);
@@ -98,7 +98,8 @@ static void run_scene(const struct scene *scene, ggml_backend_t backends[2])
     for (int64_t i = 0; i < ggml_nelements(q); i++)
         ((float *)q->data)[i] = (float)(i * 7919 % 2003) / 1000.0f - 1.0f;
     for (int64_t i = 0; i < ggml_nelements(k); i++) {
-        ((ggml_fp16_t *)k->data)[i] = ggml_fp32_to_fp16((float)(i * 104729 % 2003) / 1000.0f - 1.0f);
+        ((ggml_fp16_t *)k->data)[i] =
+            ggml_fp32_to_fp16((float)(i * 104729 % 2003) / 1000.0f - 1.0f);
         ((ggml_fp16_t *)v->data)[i] = ggml_fp32_to_fp16((float)(i * 15485 % 2003) / 1000.0f - 1.0f);
     }
     ggml_fp16_t *out = mask->data;
@@ -142,7 +143,7 @@ static int bench_op(const char *library, int n_threads)
     return 0;
 }
 
-/* -------------------------------------------------------------------------------- the whole model */
+/* ------------------------------------------------------------------------------ the whole model */
 
 static void keep_quiet(enum ggml_log_level level, const char *text, void *context)
 {

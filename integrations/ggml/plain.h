@@ -5,7 +5,8 @@
 
 #include "visible.h"
 
-/* `call` without lists: layer, q, out, scale, soft_cap, sink_logits. 0: no memory, nothing written. */
+/* `call` without lists: layer, q, out, scale, soft_cap, sink_logits. 0: no memory, and nothing was
+ * written. */
 int kvpi_plain_run(const kvp_attention *call, const struct kvpi_mask *mask);
 
 #endif

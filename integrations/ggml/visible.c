@@ -11,7 +11,7 @@ enum {
     MAX_COMPARED = 64 /* clusters that a chain is compared with: the newest */
 };
 
-/* ---------------------------------------------------------------------------------------- arrays */
+/* --------------------------------------------------------------------------------------- arrays */
 
 /* Room for n elements; what was in it stays. 0: no memory. */
 static int make_room(struct kvpi_array *array, size_t n, size_t size)
@@ -217,8 +217,8 @@ static uint32_t best_cluster(const struct kvpi_visible *visible, const struct kv
     int64_t best_gain = 0;
     for (uint32_t i = from; i < visible->n_clusters; i++) {
         const int64_t n_members = members_of(visible, i)[0], n_before = members_of(visible, i)[1];
-        const int64_t n = (int64_t)n_row - count_without(row, cluster_at(visible, i),
-                                                         visible->n_words);
+        const int64_t n =
+            (int64_t)n_row - count_without(row, cluster_at(visible, i), visible->n_words);
         const int64_t gain = n_members * n - (n_members - 1) * n_before;
         if (n >= MIN_SHARED && gain > best_gain) {
             best_gain = gain;
@@ -457,9 +457,9 @@ static size_t max_cells(struct kvpi_visible *visible)
     size_t n = 0;
     for (uint32_t i = 0; i < visible->n_groups; i++) {
         const struct kvpi_group *group = group_at(visible, i);
-        n += 1 + (group->is_patch ? count_bits(union_of(visible, group), visible->n_words)
-                                  : count_bits(row_at(visible, group->first), visible->n_words) +
-                                        group->n - 1);
+        n += 1 + (group->is_patch
+                      ? count_bits(union_of(visible, group), visible->n_words)
+                      : count_bits(row_at(visible, group->first), visible->n_words) + group->n - 1);
     }
     return n;
 }
@@ -489,7 +489,7 @@ static int make_lists(struct kvpi_visible *visible)
     return make_bits(visible);
 }
 
-/* ------------------------------------------------------------------------------------- the whole */
+/* ------------------------------------------------------------------------------------ the whole */
 
 enum kvpi_visible_found kvpi_visible_read(struct kvpi_visible *visible,
                                           const struct kvpi_mask *mask)

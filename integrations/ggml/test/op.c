@@ -47,7 +47,7 @@ struct tensors {
     struct ggml_tensor *q, *k, *v, *mask, *sinks, *op;
 };
 
-/* ------------------------------------------------------------------------------------------- masks */
+/* ---------------------------------------------------------------------------------------- masks */
 
 /* What row `row` of a stream sees. Rows of the kinds 2 and 3 are requests of their own. */
 static int sees(const struct shape *shape, int64_t row, int64_t cell, uint32_t salt)
@@ -83,7 +83,7 @@ static void fill_mask(const struct shape *shape, struct ggml_tensor *mask)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- tensors */
+/* -------------------------------------------------------------------------------------- tensors */
 
 static void fill(struct ggml_tensor *tensor)
 {
@@ -125,8 +125,8 @@ static struct tensors make_tensors(const struct shape *shape, ggml_backend_buffe
                                     shape->n_streams);
     if (shape->has_sinks)
         t.sinks = ggml_new_tensor_1d(t.context, GGML_TYPE_F32, shape->n_heads);
-    t.op = ggml_flash_attn_ext(t.context, t.q, t.k, t.v, t.mask,
-                               1.0f / sqrtf((float)shape->dims), 0.0f, shape->cap);
+    t.op = ggml_flash_attn_ext(t.context, t.q, t.k, t.v, t.mask, 1.0f / sqrtf((float)shape->dims),
+                               0.0f, shape->cap);
     ggml_flash_attn_ext_add_sinks(t.op, t.sinks);
     t.buffer = ggml_backend_alloc_ctx_tensors_from_buft(t.context, type);
     fill(q);
@@ -145,7 +145,7 @@ static void free_tensors(struct tensors *t)
     ggml_free(t->context);
 }
 
-/* ----------------------------------------------------------------------------------------- the sums */
+/* ------------------------------------------------------------------------------------- the sums */
 
 static double element(const struct ggml_tensor *tensor, int64_t e, const int64_t at[3])
 {
@@ -205,7 +205,7 @@ static void sum_all(const struct shape *shape, const struct tensors *t, double *
     free(scores);
 }
 
-/* -------------------------------------------------------------------------------------- the back ends */
+/* -------------------------------------------------------------------------------- the back ends */
 
 static ggml_backend_t ours, cpu;
 
@@ -279,9 +279,16 @@ static int check(const struct shape *shape, uint32_t i)
 /* One bit of the mask changes in place, as between two layers. */
 static int check_changed_bit(void)
 {
-    const struct shape shape = {.dims = 64, .v_dims = 64, .n_rows = 5, .n_heads = 4,
-                                .n_kv_heads = 2, .n_cells = 300, .n_streams = 1,
-                                .type = GGML_TYPE_F16, .kind = 0, .has_mask = 1};
+    const struct shape shape = {.dims = 64,
+                                .v_dims = 64,
+                                .n_rows = 5,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .n_cells = 300,
+                                .n_streams = 1,
+                                .type = GGML_TYPE_F16,
+                                .kind = 0,
+                                .has_mask = 1};
     struct tensors t = make_tensors(&shape, ggml_backend_cpu_buffer_type());
     double *want = malloc((size_t)ggml_nelements(t.op) * sizeof *want);
     int is_right = 1;
@@ -301,9 +308,16 @@ static int check_changed_bit(void)
 /* Lists are made once for layers that share a mask. */
 static int check_lists(ggml_backend_reg_t registry)
 {
-    const struct shape shape = {.dims = 64, .v_dims = 64, .n_rows = 1, .n_heads = 4,
-                                .n_kv_heads = 2, .n_cells = 256, .n_streams = 1,
-                                .type = GGML_TYPE_F16, .kind = 0, .has_mask = 1};
+    const struct shape shape = {.dims = 64,
+                                .v_dims = 64,
+                                .n_rows = 1,
+                                .n_heads = 4,
+                                .n_kv_heads = 2,
+                                .n_cells = 256,
+                                .n_streams = 1,
+                                .type = GGML_TYPE_F16,
+                                .kind = 0,
+                                .has_mask = 1};
     union {
         void *address;
         void (*call)(ggml_backend_t backend, uint64_t counts[3]);
@@ -327,8 +341,15 @@ static int check_lists(ggml_backend_reg_t registry)
 /* ALiBi, and types that kvpager does not have, stay with ggml. */
 static int check_refused(void)
 {
-    struct shape shape = {.dims = 64, .v_dims = 64, .n_rows = 3, .n_heads = 2, .n_kv_heads = 1,
-                          .n_cells = 32, .n_streams = 1, .type = GGML_TYPE_F16, .has_mask = 1};
+    struct shape shape = {.dims = 64,
+                          .v_dims = 64,
+                          .n_rows = 3,
+                          .n_heads = 2,
+                          .n_kv_heads = 1,
+                          .n_cells = 32,
+                          .n_streams = 1,
+                          .type = GGML_TYPE_F16,
+                          .has_mask = 1};
     struct tensors t = make_tensors(&shape, ggml_backend_cpu_buffer_type());
     const float alibi = 8.0f;
     ggml_backend_dev_t device = ggml_backend_get_device(ours);

@@ -231,8 +231,11 @@ static void test_plain_sums(void **unused)
     struct kvpi_visible visible = {.n_groups = 0};
     struct kvpi_mask mask = {numbers, CELLS, ROWS, 1, CELLS, CELLS, CELLS * ROWS};
     kvp_layer layer = {.type = KVP_F32, .n_blocks = CELLS + 1, .block_tokens = 1, .n_heads = 1};
-    layer.k = (kvp_layer_part){.base = (unsigned char *)k, .block_stride = sizeof(float) * D,
-                               .token_stride = sizeof(float) * D, .size = D, .run = D};
+    layer.k = (kvp_layer_part){.base = (unsigned char *)k,
+                               .block_stride = sizeof(float) * D,
+                               .token_stride = sizeof(float) * D,
+                               .size = D,
+                               .run = D};
     layer.v = layer.k;
     layer.v.base = (unsigned char *)v;
     (void)unused;
@@ -276,7 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_masks), cmocka_unit_test(test_each_changed_bit_is_seen),
-        cmocka_unit_test(test_shapes), cmocka_unit_test(test_other_numbers),
+        cmocka_unit_test(test_shapes),       cmocka_unit_test(test_other_numbers),
         cmocka_unit_test(test_plain_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
