@@ -111,6 +111,7 @@ static int sees(uint32_t kind, const struct kvpi_mask *mask, uint32_t row, uint3
     case 3: return cell < n_old ? (cell + row % 2) % 4 != 0 : cell - n_old == row;
     case 4: return dice % 3 == 0;
     case 5: return (dice ^ (row * 40503)) % 4 == 0;
+    case 6: return cell <= n_old / 2 + 2 * row;
     default: return cell % (mask->n_rows + 1) == row;
     }
 }
@@ -123,7 +124,7 @@ static struct kvpi_mask any_mask(void)
     mask.stream_cells = mask.n_cells + below(3) * 7;
     mask.row_stride = mask.n_cells + (MAX_CELLS - mask.n_cells) * below(2);
     mask.stream_stride = below(3) == 0 ? 0 : mask.n_rows * mask.row_stride;
-    const uint32_t kind = below(7), salt = below(1000);
+    const uint32_t kind = below(8), salt = below(1000);
     const uint32_t empty = below(4) == 0 ? below(mask.n_rows) : UINT32_MAX;
     for (uint32_t query = 0; query < mask.n_streams * mask.n_rows; query++) {
         const uint32_t row = query % mask.n_rows;
