@@ -14,6 +14,9 @@
 
 #include "plain.h"
 
+/* Products that one thread makes in about 0.1 ms: less is not worth waking others for. */
+enum { ALONE_PRODUCTS = 4 << 20 };
+
 /* -------------------------------------------------------------------------------- what is taken */
 
 static int is_layer_type(enum ggml_type type)
@@ -159,6 +162,22 @@ static kvp_attention call_of(const struct ggml_tensor *op, int64_t stream, const
     return call;
 }
 
+/* Products of queries and keys, and of weights and values; a patch's rows as if they saw all. */
+static uint64_t count_products(const kvp_attention *call)
+{
+    const int32_t *starts = call->levels[call->n_levels - 1].row_start;
+    uint64_t n_pairs = 0;
+    for (uint32_t i = 0; i < call->n_seqs; i++) {
+        const int32_t seq = call->order != NULL ? call->order[i] : (int32_t)i;
+        n_pairs += (uint64_t)(call->query_start[seq + 1] - call->query_start[seq]) *
+                   (uint64_t)(starts[i + 1] - starts[i]);
+    }
+    for (uint32_t i = 0; call->n_levels > 1 && i < call->levels[0].n_rows; i++)
+        n_pairs += (uint64_t)(call->levels[0].query_start[i + 1] - call->levels[0].query_start[i]) *
+                   (uint64_t)(call->levels[0].row_start[i + 1] - call->levels[0].row_start[i]);
+    return n_pairs * call->n_heads * (call->layer->k.size + call->layer->v.size);
+}
+
 static enum ggml_status run_lists(struct kvpi_attend *attend, kvp_attention *call,
                                   const struct kvpi_visible *visible)
 {
@@ -169,7 +188,7 @@ static enum ggml_status run_lists(struct kvpi_attend *attend, kvp_attention *cal
     call->levels = visible->levels;
     call->order = visible->n_levels > 1 ? visible->order.data : NULL;
     call->tree = visible->tree;
-    call->team = attend->team;
+    call->team = count_products(call) > ALONE_PRODUCTS ? attend->team : NULL;
     if (kvp_attention_bytes(call, &n_bytes) != KVP_OK)
         return GGML_STATUS_FAILED;
     if (n_bytes > attend->scratch_bytes) {

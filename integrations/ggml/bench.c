@@ -138,6 +138,7 @@ static int bench_op(const char *library, int n_threads)
     } set_threads = {ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads")};
     ggml_backend_cpu_set_n_threads(backends[0], n_threads);
     set_threads.call(backends[1], n_threads);
+    printf("ggml: %s\n", llama_print_system_info());
     for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++)
         run_scene(&scenes[i], backends);
     return 0;

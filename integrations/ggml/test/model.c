@@ -13,7 +13,7 @@
 #include <ggml-backend.h>
 #include <llama.h>
 
-enum { PROMPT = 384, CHUNK = 128, USERS = 3, OWN = 7, RUNS = 4 };
+enum { PROMPT = 256, CHUNK = 128, USERS = 3, OWN = 7, RUNS = 4 };
 
 static void keep_quiet(enum ggml_log_level level, const char *text, void *context)
 {
