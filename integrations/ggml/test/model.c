@@ -93,7 +93,7 @@ static int compare_runs(const char *library, int unified)
     params.n_batch = params.n_ubatch = CHUNK;
     params.n_seq_max = USERS;
     params.kv_unified = unified != 0;
-    params.n_threads = params.n_threads_batch = 2;
+    params.n_threads = params.n_threads_batch = 1; /* what runs beside does not matter then */
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     int is_run = logits != NULL && run(&params, PROMPT, logits);
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
