@@ -11,8 +11,9 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters engines bench install instructions ports dist reference asan \
-        tsan mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
+.PHONY: release check lib run test adapters engines ggml ggml-bench bench install instructions ports \
+        dist reference asan tsan mutants fuzz coverage analyze abi long soak format lint clean help \
+        setup setup-fuzz \
         setup-coverage setup-analyze setup-abi setup-instructions setup-ports
 
 help:
@@ -22,6 +23,7 @@ help:
 	@echo 'make test       build and run every test'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
 	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.8 GB)'
+	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
@@ -77,6 +79,14 @@ adapters: setup
 
 engines: setup
 	@python/run_engines.sh build/engines || [ $$? -eq 77 ]
+
+# libggml-kvpager.so for one release of llama.cpp, with a real model. Where that cannot be
+# downloaded it prints the reason, and that is no failure.
+ggml: setup
+	@scripts/ggml.sh build/llama || [ $$? -eq 77 ]
+
+ggml-bench: setup
+	@scripts/ggml.sh build/llama bench || [ $$? -eq 77 ]
 
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
@@ -158,7 +168,7 @@ lint: setup
 
 format:
 	@if command -v clang-format >/dev/null; then \
-	     find include src test bench fuzz examples -name '*.[ch]' 2>/dev/null \
+	     find include src test bench fuzz examples integrations -name '*.[ch]' 2>/dev/null \
 	         | xargs --no-run-if-empty clang-format -i; \
 	 else echo 'clang-format is missing (Debian: apt-get install clang-format)' >&2; exit 1; fi
 

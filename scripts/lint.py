@@ -63,6 +63,7 @@ MAY_INCLUDE = [
     # An example of several files includes its own; others are one file and the public headers.
     ("examples/tiny_llama/*", [PUBLIC, "examples/tiny_llama/*"]),
     ("examples/*",            [PUBLIC]),
+    ("integrations/ggml/*",   [PUBLIC, "integrations/ggml/*"]),
 ]
 
 # The three stages do not know each other, and one file tells the story: whoever is not listed here
@@ -97,7 +98,7 @@ PUBLIC_PREFIX = "kvp_"
 INTERNAL_PREFIX = "kvpi_"
 MACRO_PREFIXES = ("KVP_", "KVPAGER_")
 
-TREES = ["include", "src", "test", "bench", "fuzz", "examples"]
+TREES = ["include", "src", "test", "bench", "fuzz", "examples", "integrations"]
 
 # ------------------------------------------------------------------------------- reading a C file
 

@@ -32,7 +32,7 @@ import time
 
 # What has to be built for a test.
 TARGETS = [(r"unit_(.*)", r"test_\1"),
-           (r"((?:store|redis)_.*|spill.*)", r"test_\1"),
+           (r"((?:store|redis|ggml)_.*|spill.*)", r"test_\1"),
            (r"tools_store", "kvpager_tool test_store_operate"),
            (r"fuzz_corpus_(.*)", r"fuzz_\1"),
            (r"tools_readers", "kvpager_tool test_snapshot test_inspect"),

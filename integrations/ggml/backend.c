@@ -1,0 +1,298 @@
+/* backend: libggml-kvpager.so as ggml sees it: a back end with one device of type ACCEL, which
+ * takes FLASH_ATTN_EXT of tensors that the processor reaches.
+ *
+ * Nothing of ggml is linked. The few functions that are needed are looked up in the library that
+ * loads this one, so it works wherever that library is: in a program, beside it, or in a module of
+ * Python. What the headers said when this was compiled is compared with what that library does; if
+ * they differ, the back end is refused.
+ */
+#define _GNU_SOURCE /* dladdr */
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ggml-backend-impl.h>
+#include <ggml.h>
+
+#include "attend.h"
+
+enum { OBJECT_BYTES = 32 }; /* of ggml's struct ggml_object, which is in no header */
+
+struct kvpi_ggml_state {
+    uint32_t n_threads;
+    struct kvpi_attend attend;
+};
+
+/* What is needed of ggml; set once, before anything else is called. */
+static ggml_backend_buffer_type_t (*cpu_buffer_type)(void);
+
+/* --------------------------------------------------------------------------------- the back end */
+
+static const char *name_of_backend(ggml_backend_t backend)
+{
+    (void)backend;
+    return "kvpager";
+}
+
+static void set_threads(ggml_backend_t backend, int n_threads)
+{
+    struct kvpi_ggml_state *state = backend->context;
+    const uint32_t n = n_threads < 1                        ? 1
+                       : n_threads > (int)KVP_ATTN_TEAM_MAX ? KVP_ATTN_TEAM_MAX
+                                                            : (uint32_t)n_threads;
+    if (n == state->n_threads)
+        return;
+    kvp_attn_team_destroy(state->attend.team);
+    state->attend.team = NULL;
+    state->n_threads = n;
+    if (n > 1 && kvp_attn_team_create(n, &state->attend.team) != KVP_OK)
+        state->attend.team = NULL; /* then it is one thread */
+}
+
+static void free_backend(ggml_backend_t backend)
+{
+    struct kvpi_ggml_state *state = backend->context;
+    kvp_attn_team_destroy(state->attend.team);
+    kvpi_attend_end(&state->attend);
+    free(state);
+    free(backend);
+}
+
+static enum ggml_status compute_graph(ggml_backend_t backend, struct ggml_cgraph *graph);
+
+static const struct ggml_backend_i backend_calls = {
+    .get_name = name_of_backend,
+    .free = free_backend,
+    .graph_compute = compute_graph,
+};
+
+static struct {
+    struct ggml_tensor **(*nodes)(struct ggml_cgraph *graph);
+    int (*n_nodes)(struct ggml_cgraph *graph);
+} graphs;
+
+static enum ggml_status compute_graph(ggml_backend_t backend, struct ggml_cgraph *graph)
+{
+    struct kvpi_ggml_state *state = backend->context;
+    struct ggml_tensor **nodes = graphs.nodes(graph);
+    const int n = graphs.n_nodes(graph);
+    for (int i = 0; i < n; i++) {
+        if (nodes[i]->op != GGML_OP_FLASH_ATTN_EXT ||
+            (nodes[i]->flags & GGML_TENSOR_FLAG_COMPUTE) == 0)
+            continue; /* views, and what is not asked for */
+        const enum ggml_status status = kvpi_attend_run(&state->attend, nodes[i]);
+        if (status != GGML_STATUS_SUCCESS)
+            return status;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+/* --------------------------------------------------------------------------------------- device */
+
+static const char *name_of_device(ggml_backend_dev_t device)
+{
+    (void)device;
+    return "kvpager";
+}
+
+static const char *describe_device(ggml_backend_dev_t device)
+{
+    (void)device;
+    return "attention on the CPU by kvpager";
+}
+
+static void say_memory(ggml_backend_dev_t device, size_t *out_free, size_t *out_total)
+{
+    (void)device;
+    *out_free = *out_total = 0;
+}
+
+static enum ggml_backend_dev_type type_of_device(ggml_backend_dev_t device)
+{
+    (void)device;
+    return GGML_BACKEND_DEVICE_TYPE_ACCEL;
+}
+
+static void say_properties(ggml_backend_dev_t device, struct ggml_backend_dev_props *out)
+{
+    *out = (struct ggml_backend_dev_props){.name = name_of_device(device),
+                                           .description = describe_device(device),
+                                           .type = type_of_device(device)};
+}
+
+static ggml_backend_t make_backend(ggml_backend_dev_t device, const char *params)
+{
+    static uint8_t guid[16] = {0x6b, 0x76, 0x70, 0x61, 0x67, 0x65, 0x72, 0x2d,
+                               0x67, 0x67, 0x6d, 0x6c, 0x2d, 0x00, 0x00, 0x01};
+    struct ggml_backend *backend = calloc(1, sizeof *backend);
+    struct kvpi_ggml_state *state = calloc(1, sizeof *state);
+    (void)params;
+    if (backend == NULL || state == NULL) {
+        free(backend);
+        free(state);
+        return NULL;
+    }
+    state->n_threads = 1;
+    backend->guid = &guid;
+    backend->iface = backend_calls;
+    backend->device = device;
+    backend->context = state;
+    return backend;
+}
+
+static ggml_backend_buffer_type_t buffer_type_of(ggml_backend_dev_t device)
+{
+    (void)device;
+    return cpu_buffer_type();
+}
+
+static bool takes_op(ggml_backend_dev_t device, const struct ggml_tensor *op)
+{
+    (void)device;
+    return kvpi_attend_takes(op) != 0;
+}
+
+static bool takes_buffer_type(ggml_backend_dev_t device, ggml_backend_buffer_type_t type)
+{
+    (void)device;
+    return type->iface.is_host != NULL && type->iface.is_host(type);
+}
+
+static const struct ggml_backend_device_i device_calls = {
+    .get_name = name_of_device,
+    .get_description = describe_device,
+    .get_memory = say_memory,
+    .get_type = type_of_device,
+    .get_props = say_properties,
+    .init_backend = make_backend,
+    .get_buffer_type = buffer_type_of,
+    .supports_op = takes_op,
+    .supports_buft = takes_buffer_type,
+};
+
+/* ------------------------------------------------------------------------------------- registry */
+
+static const char *name_of_registry(ggml_backend_reg_t registry)
+{
+    (void)registry;
+    return "kvpager";
+}
+
+static size_t count_devices(ggml_backend_reg_t registry)
+{
+    (void)registry;
+    return 1;
+}
+
+static ggml_backend_dev_t give_device(ggml_backend_reg_t registry, size_t index)
+{
+    static struct ggml_backend_device device;
+    device = (struct ggml_backend_device){.iface = device_calls, .reg = registry};
+    return index == 0 ? &device : NULL;
+}
+
+/* How often attention ran, how often lists were made, how often a mask had other numbers: for
+ * tests. */
+static void read_counts(ggml_backend_t backend, uint64_t out_counts[3])
+{
+    const struct kvpi_ggml_state *state = backend->context;
+    out_counts[0] = state->attend.counts.calls;
+    out_counts[1] = state->attend.counts.lists;
+    out_counts[2] = state->attend.counts.others;
+}
+
+/* Functions as ISO C has no void * for them. */
+union function {
+    void *address;
+    void (*set_threads)(ggml_backend_t backend, int n_threads);
+    void (*read_counts)(ggml_backend_t backend, uint64_t out_counts[3]);
+    ggml_backend_buffer_type_t (*cpu_buffer_type)(void);
+    struct ggml_tensor **(*nodes)(struct ggml_cgraph *graph);
+    int (*n_nodes)(struct ggml_cgraph *graph);
+    size_t (*tensor_overhead)(void);
+    const char *(*op_name)(enum ggml_op op);
+    const char *(*type_name)(enum ggml_type type);
+};
+
+static void *find_function(ggml_backend_reg_t registry, const char *name)
+{
+    union function found = {.address = NULL};
+    (void)registry;
+    if (strcmp(name, "ggml_backend_set_n_threads") == 0)
+        found.set_threads = set_threads;
+    else if (strcmp(name, "kvpager_counts") == 0)
+        found.read_counts = read_counts;
+    return found.address;
+}
+
+/* ---------------------------------------------------------------------------------------- entry */
+
+/* The library whose code called us, or the whole program. */
+static void *open_caller(const void *address)
+{
+    Dl_info info;
+    void *library = NULL;
+    if (dladdr(address, &info) != 0 && info.dli_fname != NULL)
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    return library != NULL ? library : dlopen(NULL, RTLD_LAZY);
+}
+
+static int refuse(const char *why)
+{
+    (void)fprintf(stderr, "kvpager: this build of libggml-kvpager.so does not work here: %s\n",
+                  why);
+    return 0;
+}
+
+static int is_type(union function type_name, enum ggml_type type, const char *name)
+{
+    const char *found = type_name.type_name(type);
+    return found != NULL && strcmp(found, name) == 0;
+}
+
+/* Does the library that loads us count types, operations and bytes as our headers do? */
+static int fits_library(void *library)
+{
+    const union function overhead = {.address = dlsym(library, "ggml_tensor_overhead")};
+    const union function op_name = {.address = dlsym(library, "ggml_op_name")};
+    const union function type_name = {.address = dlsym(library, "ggml_type_name")};
+    union function found = {.address = dlsym(library, "ggml_backend_cpu_buffer_type")};
+    cpu_buffer_type = found.cpu_buffer_type;
+    found.address = dlsym(library, "ggml_graph_nodes");
+    graphs.nodes = found.nodes;
+    found.address = dlsym(library, "ggml_graph_n_nodes");
+    graphs.n_nodes = found.n_nodes;
+    if (overhead.address == NULL || op_name.address == NULL || type_name.address == NULL ||
+        cpu_buffer_type == NULL || graphs.nodes == NULL || graphs.n_nodes == NULL)
+        return refuse("the functions of ggml are not in the library that loads it; a program that "
+                      "has ggml inside must export them");
+    if (overhead.tensor_overhead() != sizeof(struct ggml_tensor) + OBJECT_BYTES)
+        return refuse("a tensor has another size than in the headers that it was built with");
+    if (strcmp(op_name.op_name(GGML_OP_FLASH_ATTN_EXT), "FLASH_ATTN_EXT") != 0 ||
+        !is_type(type_name, GGML_TYPE_F32, "f32") || !is_type(type_name, GGML_TYPE_F16, "f16") ||
+        !is_type(type_name, GGML_TYPE_BF16, "bf16"))
+        return refuse("operations or types have other numbers than in the headers that it was "
+                      "built with");
+    return 1;
+}
+
+/* What ggml calls when it has loaded this library. ggml refuses another GGML_BACKEND_API_VERSION
+ * itself, and says both numbers. */
+__attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void);
+
+ggml_backend_reg_t ggml_backend_init(void)
+{
+    static struct ggml_backend_reg registry = {
+        .api_version = GGML_BACKEND_API_VERSION,
+        .iface = {.get_name = name_of_registry,
+                  .get_device_count = count_devices,
+                  .get_device = give_device,
+                  .get_proc_address = find_function},
+    };
+    void *library = open_caller(__builtin_return_address(0));
+    if (library == NULL || !fits_library(library))
+        return NULL;
+    return &registry;
+}
