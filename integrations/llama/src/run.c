@@ -1,0 +1,104 @@
+/* run: a step, from the scheduler's to llama_decode's. */
+#include "engine.h"
+#include "keepers.h"
+
+/* Gives every sequence of the step an id, and every block of theirs its cells: ids.h has the order. */
+static kvp_status prepare_ids(kvp_llama *engine, const kvp_step *step)
+{
+    kvpi_ids *ids = &engine->ids;
+    kvp_status status = KVP_OK;
+    for (uint32_t i = 0; i < step->n_seqs && status == KVP_OK; i++) {
+        engine->step_ids[i] = kvpi_ids_find(ids, step->seqs[i].seq);
+        if (engine->step_ids[i] == KVPI_NO_ID)
+            status =
+                kvpi_ids_open(ids, step->seqs[i].seq, step->seqs[i].begin, &engine->step_ids[i]);
+    }
+    if (status == KVP_OK)
+        status = kvpi_keepers_retire(ids);
+    if (status == KVP_OK)
+        status = kvpi_keepers_limit(ids);
+    if (status == KVP_OK)
+        status = kvpi_ids_refresh(ids);
+    if (status == KVP_OK)
+        status = kvpi_keepers_limit(ids);
+    for (uint32_t i = 0; i < step->n_seqs && status == KVP_OK; i++)
+        status =
+            kvpi_ids_claim(ids, engine->step_ids[i], step->seqs[i].begin, step->seqs[i].n_tokens);
+    kvpi_moves_flush(&ids->moves);
+    return status;
+}
+
+static void fill_batch(kvp_llama *engine, const kvp_step *step)
+{
+    struct llama_batch *batch = &engine->batch;
+    int32_t n = 0;
+    /* llama_decode does not write to the tokens; its struct has no const. */
+    batch->token = (llama_token *)(uintptr_t)step->tokens;
+    engine->n_outputs = 0;
+    for (uint32_t i = 0; i < step->n_seqs; i++) {
+        const kvp_step_seq *seq = &step->seqs[i];
+        for (uint32_t k = 0; k < seq->n_tokens; k++, n++) {
+            batch->pos[n] = (llama_pos)(seq->begin + k);
+            batch->logits[n] = seq->n_sampled > 0 && k + 1 == seq->n_tokens;
+            engine->seq_ids[n] = (llama_seq_id)engine->step_ids[i];
+        }
+        for (uint32_t k = 0; k < seq->n_sampled; k++)
+            engine->outputs[engine->n_outputs++] = n - 1;
+    }
+    batch->n_tokens = n;
+}
+
+/* llama.cpp may have kept some of the step's cells, and what it computed counts for nothing. */
+static kvp_status take_back(kvp_llama *engine, const kvp_step *step, int32_t result)
+{
+    engine->failed_decodes++;
+    engine->n_outputs = 0;
+    for (uint32_t i = 0; i < step->n_seqs; i++)
+        kvpi_ids_cut(&engine->ids, engine->step_ids[i], step->seqs[i].begin);
+    const kvp_status status = kvp_sched_fail(engine->sched);
+    if (status != KVP_OK || result == 1) /* 1: no cells, which the count of blocks rules out */
+        return KVP_E_CORRUPT;
+    return result == 2 ? KVP_E_AGAIN : KVP_E_IO;
+}
+
+kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
+{
+    uint32_t n_copies = 0;
+    if (engine == NULL || out_step == NULL)
+        return KVP_E_ARG;
+    kvp_status status = kvp_sched_step(engine->sched, out_step);
+    if (status != KVP_OK)
+        return status;
+    engine->n_outputs = 0;
+    status = kvp_plan_take(engine->cache, engine->copies, engine->max_copies, &n_copies);
+    if (status != KVP_OK)
+        return KVP_E_CORRUPT;
+    kvpi_ids_note_plan(&engine->ids, engine->copies, n_copies);
+    status = prepare_ids(engine, out_step);
+    kvpi_ids_forget_plan(&engine->ids, engine->copies, n_copies);
+    if (status != KVP_OK || out_step->n_seqs == 0)
+        return status;
+    fill_batch(engine, out_step);
+    engine->decodes++;
+    engine->decoded_tokens += out_step->n_tokens;
+    const int32_t result = llama_decode(engine->context, engine->batch);
+    return result == 0 ? KVP_OK : take_back(engine, out_step, result);
+}
+
+const float *kvp_llama_logits(kvp_llama *engine, uint32_t i)
+{
+    if (engine == NULL || i >= engine->n_outputs)
+        return NULL;
+    return llama_get_logits_ith(engine->context, engine->outputs[i]);
+}
+
+kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint8_t *ended,
+                            kvp_step_end *out_end)
+{
+    if (engine == NULL)
+        return KVP_E_ARG;
+    const kvp_status status = kvp_sched_finish(engine->sched, tokens, ended, out_end);
+    if (status == KVP_OK)
+        engine->n_outputs = 0;
+    return status;
+}
