@@ -189,7 +189,7 @@ typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t prompt_tokens;    /* tokens of all opens */
     uint64_t cached_tokens;    /* sum of kvp_open_info.cached_tokens */
     uint64_t taken_blocks;     /* blocks taken from the queue, evicting or not */
-    uint64_t evicted_blocks;   /* cached blocks whose content was dropped by a take */
+    uint64_t evicted_blocks;   /* cached blocks whose content was dropped: by a take, or drop.h */
     uint64_t sealed_units;     /* units attached to a block by commit, fill */
     uint64_t adopted_blocks;   /* rows switched to a block that was there */
     uint64_t duplicate_blocks; /* full blocks kept though the content was there (KVP_KEEP) */
@@ -206,7 +206,7 @@ typedef struct kvp_stats {  /* up to steps_out: gauges; then counters */
     uint64_t swapped_in_blocks;   /* copied by swap-ins */
     uint64_t kept_blocks;         /* evicted from the device and kept on the host by a copy */
     uint64_t unkept_blocks;       /* evicted, wanted on the host; no room there or in the plan */
-    uint64_t host_evicted_blocks; /* cached host blocks whose content was dropped by a take */
+    uint64_t host_evicted_blocks; /* cached host blocks whose content was dropped likewise */
     uint64_t steps;               /* begun */
     uint64_t failed_steps;
     uint64_t dropped_blocks;      /* row entries that became null because of windows */
@@ -722,7 +722,7 @@ typedef struct kvp_copy {
 KVP_API kvp_status kvp_plan_take(kvp_cache *cache, kvp_copy *out_copies, uint32_t capacity,
                                  uint32_t *out_n_copies);
 
-/* A cached block that lost its content to a take. */
+/* A cached block that lost its content: to a take, or by kvp_cache_drop. */
 typedef struct kvp_evicted {
     kvp_hash hash; /* of the deepest unit that was sealed in the block */
     int32_t block;

@@ -6,6 +6,7 @@
 #include "hash.h"
 #include "cache.h"
 #include "recording.h"
+#include "drop.h"
 #include "swap.h"
 #include "lend.h"
 #include "steps.h"

@@ -20,6 +20,7 @@
 
 #include "types.h"
 #include "cache.h"
+#include "drop.h"
 #include "recording.h"
 #include "events.h"
 #include "lend.h"
@@ -33,7 +34,7 @@
 extern "C" {
 #endif
 
-/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 58 on are
+/* Every call on a cache that kvp_call_run makes; 16, 42 and those from 59 on are
  * in no log. Numbers are frozen;
  * append only. X(NAME, number, text) */
 #define KVP_CALL_TABLE(X)                                                                          \
@@ -94,9 +95,10 @@ extern "C" {
     X(LOAD_BEGIN, 55, "load_begin")                                                                \
     X(LOAD_DONE, 56, "load_done")                                                                  \
     X(LOAD_CANCEL, 57, "load_cancel")                                                              \
-    X(COLD_END, 58, "cold_end")                                                                    \
-    X(BLOCK_ORIGIN, 59, "block_origin_get")                                                        \
-    X(BLOCK_PREFIX, 60, "block_prefix")
+    X(DROP, 58, "cache_drop")                                                                      \
+    X(COLD_END, 59, "cold_end")                                                                    \
+    X(BLOCK_ORIGIN, 60, "block_origin_get")                                                        \
+    X(BLOCK_PREFIX, 61, "block_prefix")
 
 /* Of the bytes of a log. Logs of another version are KVP_E_VERSION: record anew, or run them with
  * the release that wrote them. */
@@ -117,7 +119,8 @@ typedef struct kvp_call {
                           max_moves of accept, which counts as n_seqs x max_tree_tokens when it
                           is more; mirror, load_begin: spare_blocks */
     uint32_t group;
-    uint32_t tier; /* block_info_get, block_tokens, ns_quota; cold_end, block_origin_get, _prefix */
+    uint32_t tier; /* block_info_get, block_tokens, ns_quota, cache_drop; cold_end,
+                      block_origin_get, _prefix */
     int32_t block;
     uint32_t reserve_tokens;
     uint32_t flags; /* of the prompt or the batch */
@@ -131,8 +134,8 @@ typedef struct kvp_call {
     uint32_t with_parents; /* seq_tree: 1 when out_parents was given */
     kvp_window window;
 
-    const int32_t *tokens;  /* [n_tokens]; NULL: values not given (extend); mirror, blocks_*: the
-                               blocks */
+    const int32_t *tokens;  /* [n_tokens]; NULL: values not given (extend); mirror, blocks_*,
+                               cache_drop: the blocks */
     uint32_t n_tokens;      /* open, match, extend, fill: how many; batches: the sum of counts */
     const int32_t *parents; /* [n_tokens] extend_tree; or NULL */
     const kvp_hash *hashes; /* [n_hashes] or NULL */
@@ -176,7 +179,8 @@ typedef struct kvp_outcome {
         kvp_cold_cursor cursor;
         uint64_t room[128];
     } u;
-    uint32_t n;          /* entries of the array that the call gives; accept: for each group */
+    uint32_t n;          /* entries of the array that the call gives; accept: for each group;
+                            cache_drop: blocks that lost content */
     const int32_t *i32;  /* row, tokens; mirror, load_begin: host blocks; statuses of a batch with
                             KVP_BATCH_EACH; with_tokens: those of events, [n x U], 0 where an event
                             has none */

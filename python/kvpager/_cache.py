@@ -120,6 +120,17 @@ class Cache(Tiers, Lending, Snapshots, Uncopied):
         self._children.clear()
         close(self._o, "Cache")
 
+    def drop(self, blocks: Ints, tier: int = c.DEVICE) -> int:
+        """Drop the content of cached blocks; gives of how many. Held ones keep theirs."""
+        given, n_dropped = i32("blocks", blocks), ffi.new("uint32_t *")
+        try:
+            status = lib.kvpg_cache_drop(self._o, tier, given, len(given), n_dropped)
+        except _no_numbers as error:
+            raise bad_number(error, tier=tier) from None
+        if status:
+            fail(self._o, status, "Cache.drop", blocks=blocks, tier=tier)
+        return int(n_dropped[0])
+
     def reset(self) -> None:
         """Close every sequence, drop all content, empty the plan."""
         status = lib.kvpg_cache_reset(self._o)

@@ -500,5 +500,10 @@ def test_a_prefix_goes_to_a_store_and_comes_back() -> None:
         assert space.match(prompt).hit_tokens == 4
         again = cache.load_begin(space, prompt, 0, 2)
         assert again.found == 1 and again.blocks[0] == 0
+        assert cache.drop(load.blocks, kvpager.HOST) == 1  # the other one was not whole
+        assert space.match(prompt).hit_tokens == 0
+        assert cache.drop([1, 1, 2]) == 0
+        with pytest.raises(kvpager.ArgError):
+            cache.drop([0])
         cache.load_cancel(again.number)
         assert cache.cold_end(capacity=0).shape == (0,)

@@ -83,6 +83,7 @@ static const expected expectations[] = {
       KVP_E_AGAIN}},
     {KVP_CALL_LOAD_DONE, {KVP_E_ARG, KVP_E_IN_FLIGHT}},
     {KVP_CALL_LOAD_CANCEL, {KVP_E_ARG}},
+    {KVP_CALL_DROP, {KVP_E_ARG}},
     {KVP_CALL_COLD_END, {KVP_E_ARG}},
     {KVP_CALL_BLOCK_ORIGIN, {KVP_E_ARG}},
     {KVP_CALL_BLOCK_PREFIX, {KVP_E_ARG, KVP_E_TOO_SMALL}},

@@ -18,6 +18,7 @@ void generate_lend_weights(generator *g)
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         g->weights[table[i].op] = lends ? 10 * table[i].weight : 5;
+    g->weights[KVP_CALL_DROP] = 40;
     if (lends && oracle_overlapped(g->o))
         g->weights[KVP_CALL_PLAN_DONE] = 5;
 }
@@ -54,6 +55,29 @@ static void make_blocks(generator *g, kvp_call *call)
     call->n_tokens = n;
     if (call->op == KVP_CALL_MIRROR && chance(g, 30))
         call->count = below(g, 6);
+}
+
+/* Blocks of either tier: such as nobody holds, mostly. */
+static void make_drop(generator *g, kvp_call *call)
+{
+    const oracle *o = g->o;
+    int32_t *blocks = generate_token_space(g, 4);
+
+    call->tier = rarely(g) ? ORACLE_TIERS : chance(g, o->config.host_blocks ? 40 : 5);
+    call->n_tokens = up_to(g, 4);
+    call->tokens = blocks;
+    for (uint32_t i = 0; i < call->n_tokens; i++) {
+        const oracle_pool *pool = &o->pools[call->tier % ORACLE_TIERS];
+
+        blocks[i] = draw_block(g, call->tier % ORACLE_TIERS);
+        for (uint32_t tries = 0; tries < 6 && blocks[i] > 0 && (uint32_t)blocks[i] < pool->n &&
+                                 (o->blocks[pool->first + blocks[i]].refs ||
+                                  !oracle_block_sealed(o, pool->first + blocks[i]));
+             tries++)
+            blocks[i] = draw_block(g, call->tier % ORACLE_TIERS);
+        if (i && chance(g, 5))
+            blocks[i] = blocks[i - 1];
+    }
 }
 
 /* A prompt, and which of its entries. */
@@ -124,6 +148,7 @@ void generate_lend(generator *g, kvp_call *call)
     case KVP_CALL_MIRROR:
     case KVP_CALL_BLOCKS_LEND:
     case KVP_CALL_BLOCKS_RETURN: make_blocks(g, call); break;
+    case KVP_CALL_DROP: make_drop(g, call); break;
     case KVP_CALL_LOAD_BEGIN: make_load(g, call); break;
     case KVP_CALL_LOAD_DONE:
     case KVP_CALL_LOAD_CANCEL: make_load_end(g, call); break;

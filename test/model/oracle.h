@@ -205,6 +205,10 @@ typedef struct oracle_seq {
     X(load_unneeded)    /* somebody computed it meanwhile */                                       \
     X(load_flushed)     /* its namespace was flushed */                                            \
     X(load_withdrawn)   /* its unit was invalidated */                                             \
+    X(drop_held)        /* a block that is held was to be dropped */                               \
+    X(drop_host)        /* a host block was */                                                     \
+    X(drop_parked)      /* a parked one */                                                         \
+    X(drop_promotes)    /* one whose unit goes on in a duplicate */                                \
     X(promotions)       /* a duplicate took a node's place */                                      \
     X(host_promotions)  /* on the host */                                                          \
     X(host_withdrawn)   /* a unit that had a block there */                                        \

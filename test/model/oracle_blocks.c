@@ -239,6 +239,37 @@ void oracle_free_cached(oracle *o, int32_t block)
     oracle_queue_put(o, block, false);
 }
 
+/* kvp_cache_drop: what nobody holds loses its content, block by block. */
+kvp_status oracle_drop(oracle *o, const kvp_call *call, kvp_outcome *out)
+{
+    for (uint32_t i = 0; i < call->n_tokens; i++) {
+        if (call->tier >= ORACLE_TIERS || call->tokens[i] <= 0 ||
+            (uint32_t)call->tokens[i] >= o->pools[call->tier].n)
+            return oracle_fail(o, KVP_E_ARG, i, 0);
+    }
+    if (call->tier >= ORACLE_TIERS)
+        return oracle_fail(o, KVP_E_ARG, 0, 0);
+    oracle_begin_change(o);
+    for (uint32_t i = 0; i < call->n_tokens; i++) {
+        int32_t block = o->pools[call->tier].first + call->tokens[i];
+        uint32_t depth = oracle_block_depth(o, block);
+        uint64_t promoted = o->marks.promotions + o->marks.host_promotions;
+
+        o->marks.drop_held += o->blocks[block].refs > 0;
+        if (o->blocks[block].refs || !depth)
+            continue;
+        tell_evicted(o, block, o->blocks[block].unit_node[depth - 1], false);
+        o->stats.evicted_blocks += call->tier == KVP_DEVICE;
+        o->stats.host_evicted_blocks += call->tier == KVP_HOST;
+        o->marks.drop_host += call->tier == KVP_HOST;
+        o->marks.drop_parked += o->blocks[block].parked_for != 0;
+        oracle_free_cached(o, block);
+        o->marks.drop_promotes += o->marks.promotions + o->marks.host_promotions > promoted;
+        out->n++;
+    }
+    return KVP_OK;
+}
+
 /* One holder less. `released` counts what became free and cached, or will once it is not parked any
  * more; may be NULL. */
 void oracle_release(oracle *o, int32_t block, kvp_released *released)

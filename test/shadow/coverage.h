@@ -90,6 +90,7 @@
     X(lent_with_keys, "OV")                                                                        \
     X(lent_and_lost, "OV")                                                                         \
     X(mirrored, "OV")                                                                              \
+    X(dropped, "OV")                                                                               \
     X(recomputed, "S")                                                                             \
     X(recomputed_behind_windows, "S")                                                              \
     X(paused, "S")                                                                                 \

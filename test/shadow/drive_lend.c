@@ -342,6 +342,22 @@ static void mirror_blocks(drive *d)
     d->seen->points[COVER_mirrored] += mirrored.copied;
 }
 
+/* Blocks of either tier, held or not. */
+void drive_drop_op(drive *d)
+{
+    const uint32_t tier = d->w->config.host_blocks > 0 && percent(d, 50) ? KVP_HOST : KVP_DEVICE;
+    const uint32_t n = tier == KVP_HOST ? d->w->config.host_blocks : d->w->config.n_blocks;
+    int32_t blocks[4];
+    uint32_t n_dropped = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        blocks[i] = (int32_t)(1 + below(d, n - 1));
+    }
+    drive_trace(d, "drop %s%" PRId32 " and 3 more", tier == KVP_HOST ? "h" : "d", blocks[0]);
+    const kvp_status status = kvp_cache_drop(d->w->cache, tier, blocks, 4, &n_dropped);
+    (void)drive_went(d, "kvp_cache_drop", status, NULL, 0);
+    d->seen->points[COVER_dropped] += n_dropped;
+}
+
 void drive_lend_op(drive *d)
 {
     const uint32_t i = below(d, DRIVE_LOADS);

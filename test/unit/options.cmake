@@ -39,6 +39,7 @@ kvp_unit(sched_random SOURCES fuzz/fuzz_sched.c)
 # A hundred thousand steps between two processes are for the build without the audit.
 kvp_unit(wire_process LABELS unit release)
 # Parts of the command that are arithmetic.
+kvp_unit(trace_print SOURCES src/tool/log/print.c)
 kvp_unit(percentiles SOURCES src/tool/percentiles.c)
 kvp_unit(figures SOURCES src/tool/report/figures.c src/tool/text.c)
 kvp_unit(load_timeline SOURCES src/tool/replay/load_timeline.c)

@@ -231,11 +231,10 @@ static int keep(kvp_cache *cache, uint32_t block)
     return 1;
 }
 
-/* Drop the content of the victim, a cached block, and say so in the list of evicted ones. */
-static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
+/* A cached block loses its content, which the list of evicted ones tells. */
+static void lose_content(kvp_cache *cache, uint32_t tier, uint32_t block, int kept)
 {
     const uint32_t content = kvpi_block(kvpi_tier_pool(cache, tier), block)->content;
-    const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
     kvp_evicted *evicted = kvpi_at(cache, cache->evicted_at);
     evicted += cache->n_evicted++;
     evicted->hash = kvpi_node(&cache->prefix, content)->hash;
@@ -248,6 +247,27 @@ static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
     kvpi_count(tier == KVP_DEVICE ? &cache->counters.evicted_blocks
                                   : &cache->counters.host_evicted_blocks,
                1);
+}
+
+/* Drop the content of the victim. */
+static void evict(kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    const int kept = cache->config.host_blocks > 0 && tier == KVP_DEVICE && keep(cache, block);
+    lose_content(cache, tier, block, kept);
+}
+
+int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block)
+{
+    struct kvpi_pool *pool = kvpi_tier_pool(cache, tier);
+    const struct kvpi_block *b = kvpi_block(pool, block);
+    if (kvpi_block_refs(b) > 0 || b->content == KVPI_NO_NODE) {
+        return 0;
+    }
+    lose_content(cache, tier, block, 0);
+    if (!(b->refs & KVPI_REFS_PARKED)) {
+        kvpi_pool_first(pool, block);
+    }
+    return 1;
 }
 
 /* Ask for the memory of victims to come: the block two jumps ahead, the node of the one a jump

@@ -36,6 +36,10 @@ uint32_t kvpi_detach_units(kvp_cache *cache, uint32_t tier, uint32_t block, uint
 /* Take a node without duplicates off its block; a cached block left with nothing becomes free. */
 void kvpi_detach_node(kvp_cache *cache, uint32_t where, uint32_t node);
 
+/* Drop the content of a block that nobody holds: it becomes free, or will when it is not parked any
+ * more. Gives 0, and does nothing, when it is held or has none. */
+int kvpi_drop_content(kvp_cache *cache, uint32_t tier, uint32_t block);
+
 /* Make the node impossible to find. */
 void kvpi_withdraw_node(kvp_cache *cache, uint32_t node);
 

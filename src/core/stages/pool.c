@@ -307,12 +307,12 @@ void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t cont
 {
     struct kvpi_block *b = kvpi_block(pool, block);
     if (content == 0 && b->content != 0 && kvpi_block_refs(b) == 0) {
-        KVPI_ASSERT(!(b->refs & KVPI_REFS_PARKED)); /* stays where it is, and is taken at once */
+        const int queued = (b->refs & KVPI_REFS_PARKED) == 0; /* stays where it is */
         if (kvpi_pool_counts(pool)) {
             forget_owner(pool, block);
         }
-        kvpi_uncount(&pool->n_cached, 1);
-        kvpi_count(&pool->n_free, 1);
+        kvpi_uncount(&pool->n_cached, (uint64_t)queued);
+        kvpi_count(&pool->n_free, (uint64_t)queued);
         kvpi_pool_raise(pool, block);
     }
     b->content = content;

@@ -196,7 +196,8 @@ uint32_t kvpi_pool_release(struct kvpi_pool *pool, uint32_t block);
 uint32_t kvpi_pool_release_run(struct kvpi_pool *pool, const int32_t *row, uint32_t end,
                                uint32_t begin, uint32_t *n_cached);
 
-/* Say what is in a held block, or take the content of the victim (counted as free from then on). */
+/* Say what is in a held block; or take the content of one that nobody holds, which stays where it
+ * is, counted as free if it is queued: it is taken at once, or put first (kvpi_pool_first). */
 void kvpi_pool_set_content(struct kvpi_pool *pool, uint32_t block, uint32_t content);
 
 /* Queue the blocks of a parked list, in order. Cost: O(its blocks). */

@@ -299,6 +299,40 @@ static void print_tier_arguments(FILE *out, int *first, const kvp_call *call)
     }
 }
 
+/* What is whole of a load, as ones and zeros. */
+static void print_whole(FILE *out, int *first, const kvp_call *call)
+{
+    print_separator(out, first);
+    fputs("whole=[", out);
+    for (uint32_t i = 0; i < call->name_bytes && i < SHOWN; i++)
+        fprintf(out, "%s%u", i > 0 ? " " : "", (unsigned)call->name[i]);
+    end_array(out, call->name_bytes);
+}
+
+/* Calls that name blocks, or loads. */
+static void print_block_arguments(FILE *out, int *first, const kvp_call *call)
+{
+    switch (call->op) {
+    case KVP_CALL_PLAN_DONE: print_u64(out, first, "n_plans", call->number); break;
+    case KVP_CALL_LOAD_BEGIN:
+        print_prompt(out, first, call);
+        print_number(out, first, "group", call->group);
+        print_range(out, first, "entries", call->range);
+        print_number(out, first, "spare", call->count);
+        break;
+    case KVP_CALL_LOAD_DONE:
+        print_u64(out, first, "load", call->number);
+        print_whole(out, first, call);
+        break;
+    case KVP_CALL_LOAD_CANCEL: print_u64(out, first, "load", call->number); break;
+    default:
+        print_tier(out, first, call->tier);
+        print_values(out, first, "blocks", call->tokens, call->n_tokens);
+        print_number(out, first, "spare", call->count);
+        break;
+    }
+}
+
 void kvpi_trace_print_call(FILE *out, const kvp_call *call)
 {
     int first = 1;
@@ -341,6 +375,14 @@ void kvpi_trace_print_call(FILE *out, const kvp_call *call)
     case KVP_CALL_STEP_DONE:
     case KVP_CALL_STEP_FAILED:
     case KVP_CALL_EVENTS_SNAPSHOT: print_tier_arguments(out, &first, call); break;
+    case KVP_CALL_PLAN_DONE:
+    case KVP_CALL_MIRROR:
+    case KVP_CALL_BLOCKS_LEND:
+    case KVP_CALL_BLOCKS_RETURN:
+    case KVP_CALL_LOAD_BEGIN:
+    case KVP_CALL_LOAD_DONE:
+    case KVP_CALL_LOAD_CANCEL:
+    case KVP_CALL_DROP: print_block_arguments(out, &first, call); break;
     case KVP_CALL_CHECK:
         print_separator(out, &first);
         fprintf(out, "level=%" PRId32, (int32_t)call->position);
@@ -466,6 +508,19 @@ static void print_struct(FILE *out, const kvp_call *call, const kvp_outcome *o)
                      {"host_quota", o->u.ns.host_quota}, {"host_blocks", o->u.ns.host_blocks},
                      {"host_cached_blocks", o->u.ns.host_cached_blocks});
         break;
+    case KVP_CALL_MIRROR:
+        PRINT_FIELDS(out, {"copied", o->u.mirrored.copied}, {"found", o->u.mirrored.found},
+                     {"left_out", o->u.mirrored.left_out});
+        break;
+    case KVP_CALL_LOAD_BEGIN:
+        PRINT_FIELDS(out, {"after", o->u.load.after}, {"n_blocks", o->u.load.n_blocks},
+                     {"n_found", o->u.load.n_found}, {"n_elsewhere", o->u.load.n_elsewhere});
+        break;
+    case KVP_CALL_LOAD_DONE:
+        PRINT_FIELDS(out, {"cached", o->u.loaded.cached}, {"dropped", o->u.loaded.dropped},
+                     {"failed", o->u.loaded.failed});
+        break;
+    case KVP_CALL_DROP: PRINT_FIELDS(out, {"n_dropped", o->n}); break;
     default: break;
     }
 }
@@ -516,6 +571,7 @@ static void print_made(FILE *out, const kvp_call *call, const kvp_outcome *o)
             fprintf(out, " step=%" PRIu64, o->number);
         break;
     case KVP_CALL_STEP_DONE: fprintf(out, " effective=%" PRIu64, o->number); break;
+    case KVP_CALL_LOAD_BEGIN: fprintf(out, " load=%" PRIu64, o->u.load.number); break;
     case KVP_CALL_EVENTS_SNAPSHOT: fprintf(out, " number=%" PRIu64, o->number); break;
     default: break;
     }
@@ -570,6 +626,9 @@ void kvpi_trace_print_config(FILE *out, const kvp_config *config)
         fprintf(out, " steps=overlapped max_steps_out=%" PRIu32, config->max_steps_out);
     if (config->max_events != 0)
         fprintf(out, " max_events=%" PRIu32, config->max_events);
+    if (config->max_loads != 0)
+        fprintf(out, " max_loads=%" PRIu32 " lent_blocks=%" PRIu32, config->max_loads,
+                config->lent_blocks);
     if (config->max_tree_tokens != 0)
         fprintf(out, " max_tree_tokens=%" PRIu32, config->max_tree_tokens);
     if (has_windows(config)) {
