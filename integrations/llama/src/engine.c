@@ -125,7 +125,8 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
         .pool_blocks = cache.n_blocks};
     engine->max_copies = cache.max_copies;
     engine->copies = calloc(cache.max_copies, sizeof *engine->copies);
-    if (status != KVP_OK || engine->copies == NULL)
+    engine->groups = calloc(n_ids, sizeof *engine->groups);
+    if (status != KVP_OK || engine->copies == NULL || engine->groups == NULL)
         return status != KVP_OK ? status : KVP_E_NO_MEMORY;
     return kvpi_ids_init(&engine->ids, engine->cache, engine->context, &sizes);
 }
@@ -215,6 +216,7 @@ void kvp_llama_destroy(kvp_llama *engine)
     free(engine->outputs);
     free(engine->step_ids);
     free(engine->copies);
+    free(engine->groups);
     free(engine->batch.pos);
     free(engine->batch.logits);
     free(engine);

@@ -7,6 +7,12 @@
 #include <kvpager/llama.h>
 #include <llama.h>
 
+/* Of which request the sequence of an id is. */
+typedef struct kvpi_group {
+    kvp_request request;
+    uint32_t n_samples;
+} kvpi_group;
+
 struct kvp_llama {
     struct llama_context *context;
     kvp_cache *cache;
@@ -18,7 +24,8 @@ struct kvp_llama {
     int32_t *counts;          /* [step_tokens] all 1 */
     int32_t *outputs; /* [step_tokens + max_running] of each sampled token: its batch index */
     uint32_t n_outputs;
-    uint32_t step_ids_max;
+    uint32_t is_out;    /* a step was computed, and is not finished */
+    kvpi_group *groups; /* [ids.n_ids] */
     uint32_t *step_ids; /* [max_running] of the step's sequences */
     kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;

@@ -12,7 +12,6 @@ void kvpi_ids_end(kvpi_ids *ids)
     free(ids->ids);
     free(ids->rows);
     free(ids->places);
-    free(ids->sources);
     free(ids->chosen);
 }
 
@@ -30,10 +29,8 @@ kvp_status kvpi_ids_init(kvpi_ids *ids, kvp_cache *cache, struct llama_context *
     ids->ids = calloc(sizes->n_ids, sizeof *ids->ids);
     ids->rows = calloc((size_t)sizes->n_ids * sizes->row_blocks, sizeof *ids->rows);
     ids->places = calloc(sizes->pool_blocks, sizeof *ids->places);
-    ids->sources = calloc(sizes->pool_blocks, sizeof *ids->sources);
     ids->chosen = calloc(sizes->row_blocks, sizeof *ids->chosen);
-    if (ids->ids == NULL || ids->rows == NULL || ids->places == NULL || ids->sources == NULL ||
-        ids->chosen == NULL) {
+    if (ids->ids == NULL || ids->rows == NULL || ids->places == NULL || ids->chosen == NULL) {
         kvpi_ids_end(ids);
         return KVP_E_NO_MEMORY;
     }
@@ -52,31 +49,13 @@ uint32_t kvpi_ids_find(const kvpi_ids *ids, kvp_seq seq)
 
 /* ------------------------------------------------------------------------------- new sequences */
 
-/* A sequence that shares a partly filled block gets one of its own before it writes there, and the
- * plan copies the tokens. Here they stay where they are: the copy says from which block. */
-void kvpi_ids_note_plan(kvpi_ids *ids, const kvp_copy *copies, uint32_t n_copies)
-{
-    for (uint32_t i = 0; i < n_copies; i++)
-        ids->sources[copies[i].dst_block] = copies[i].src_block;
-}
-
-void kvpi_ids_forget_plan(kvpi_ids *ids, const kvp_copy *copies, uint32_t n_copies)
-{
-    for (uint32_t i = 0; i < n_copies; i++)
-        ids->sources[copies[i].dst_block] = 0;
-}
-
-/* The id from which the cells of the block at index idx of a row are copied, or KVPI_NO_ID. */
+/* The id from which cells of the block at index idx of a row are copied, or KVPI_NO_ID. */
 static uint32_t source_of(const kvpi_ids *ids, int32_t block, uint32_t idx)
 {
-    const int is_copied = ids->sources[block] != 0;
-    while (ids->sources[block] != 0)
-        block = ids->sources[block];
     const kvpi_place *place = &ids->places[block];
     if (place->id == KVPI_NO_ID || place->idx != idx || kvpi_ids_row(ids, place->id)[idx] != block)
         return KVPI_NO_ID;
-    /* The source of a copy may have been released since; its id is not retired yet. */
-    return is_copied || kvpi_keepers_has_content(ids, block, NULL) ? place->id : KVPI_NO_ID;
+    return kvpi_keepers_has_content(ids, block, NULL) ? place->id : KVPI_NO_ID;
 }
 
 static kvp_status copy_hits(kvpi_ids *ids, uint32_t id, const int32_t *row, uint32_t n_blocks)
@@ -84,12 +63,12 @@ static kvp_status copy_hits(kvpi_ids *ids, uint32_t id, const int32_t *row, uint
     kvpi_id *entry = &ids->ids[id];
     const uint32_t block_tokens = ids->block_tokens;
     for (uint32_t idx = 0; idx * block_tokens < entry->n_tokens; idx++) {
-        const uint32_t from = idx < n_blocks ? source_of(ids, row[idx], idx) : KVPI_NO_ID;
         const uint32_t begin = idx * block_tokens, left = entry->n_tokens - begin;
+        const uint32_t n = left < block_tokens ? left : block_tokens;
+        const uint32_t from = idx < n_blocks ? source_of(ids, row[idx], idx) : KVPI_NO_ID;
         if (from == KVPI_NO_ID)
             return KVP_E_CORRUPT;
-        kvpi_moves_copy(&ids->moves, from, id, begin,
-                        begin + (left < block_tokens ? left : block_tokens));
+        kvpi_moves_copy(&ids->moves, from, id, begin, begin + n);
         kvpi_ids_row(ids, id)[idx] = row[idx];
         entry->n_blocks = idx + 1;
     }
@@ -173,15 +152,19 @@ void kvpi_ids_cut(kvpi_ids *ids, uint32_t id, uint32_t begin)
 /* -------------------------------------------------------------------- entries that were replaced */
 
 /* The row has block `now` where the id has the cells of another one: a duplicate that it computed
- * itself and gave back (adoption), or a block that it shares and will write (copy-on-write). */
+ * itself and gave back (adoption), or a block that it shares and will write (copy-on-write). The
+ * latter is claimed when every id has given up what it lost: another one may have had that block. */
 static kvp_status replace(kvpi_ids *ids, uint32_t id, uint32_t idx, int32_t now)
 {
     const uint32_t begin = idx * ids->block_tokens, end = begin + ids->block_tokens;
     const kvpi_place *place = &ids->places[now];
     if (!kvpi_keepers_hand_over(ids, id, idx))
         return KVP_E_CORRUPT;
-    if (place->id == KVPI_NO_ID || !kvpi_keepers_has_content(ids, now, NULL))
-        return claim_block(ids, id, idx, now);
+    kvpi_ids_row(ids, id)[idx] = 0;
+    if (place->id == KVPI_NO_ID || !kvpi_keepers_has_content(ids, now, NULL)) {
+        ids->ids[id].has_gaps = 1;
+        return KVP_OK;
+    }
     if (place->idx != idx || end > ids->ids[id].n_tokens)
         return KVP_E_CORRUPT;
     kvpi_moves_remove(&ids->moves, id, begin, end);
@@ -190,25 +173,48 @@ static kvp_status replace(kvpi_ids *ids, uint32_t id, uint32_t idx, int32_t now)
     return KVP_OK;
 }
 
-kvp_status kvpi_ids_refresh(kvpi_ids *ids)
+static kvp_status refresh_id(kvpi_ids *ids, uint32_t id)
 {
     const int32_t *row;
     uint32_t n_blocks;
     kvp_seq_info info;
+    kvpi_id *entry = &ids->ids[id];
+    kvp_status status = kvp_seq_info_get(ids->cache, entry->seq, &info);
+    if (status != KVP_OK || info.row_version == entry->row_version)
+        return status;
+    entry->row_version = info.row_version;
+    status = kvp_seq_row(ids->cache, entry->seq, 0, &row, &n_blocks);
+    if (status != KVP_OK || n_blocks < entry->n_blocks)
+        return KVP_E_CORRUPT;
+    for (uint32_t idx = 0; idx < entry->n_blocks && status == KVP_OK; idx++)
+        if (row[idx] != kvpi_ids_row(ids, id)[idx])
+            status = replace(ids, id, idx, row[idx]);
+    return status;
+}
+
+static kvp_status fill_gaps(kvpi_ids *ids, uint32_t id)
+{
+    const int32_t *row;
+    uint32_t n_blocks;
+    kvpi_id *entry = &ids->ids[id];
+    if (!entry->has_gaps)
+        return KVP_OK;
+    entry->has_gaps = 0;
+    kvp_status status = kvp_seq_row(ids->cache, entry->seq, 0, &row, &n_blocks);
+    for (uint32_t idx = 0; idx < entry->n_blocks && status == KVP_OK; idx++)
+        if (kvpi_ids_row(ids, id)[idx] == 0)
+            status = claim_block(ids, id, idx, row[idx]);
+    return status;
+}
+
+kvp_status kvpi_ids_refresh(kvpi_ids *ids)
+{
     kvp_status status = KVP_OK;
-    for (uint32_t id = 0; id < ids->n_ids && status == KVP_OK; id++) {
-        kvpi_id *entry = &ids->ids[id];
-        if (entry->state != KVPI_ID_OPEN ||
-            kvp_seq_info_get(ids->cache, entry->seq, &info) != KVP_OK ||
-            info.row_version == entry->row_version)
-            continue;
-        entry->row_version = info.row_version;
-        if (kvp_seq_row(ids->cache, entry->seq, 0, &row, &n_blocks) != KVP_OK ||
-            n_blocks < entry->n_blocks)
-            return KVP_E_CORRUPT;
-        for (uint32_t idx = 0; idx < entry->n_blocks && status == KVP_OK; idx++)
-            if (row[idx] != kvpi_ids_row(ids, id)[idx])
-                status = replace(ids, id, idx, row[idx]);
-    }
+    for (uint32_t id = 0; id < ids->n_ids && status == KVP_OK; id++)
+        if (ids->ids[id].state == KVPI_ID_OPEN)
+            status = refresh_id(ids, id);
+    for (uint32_t id = 0; id < ids->n_ids && status == KVP_OK; id++)
+        if (ids->ids[id].state == KVPI_ID_OPEN)
+            status = fill_gaps(ids, id);
     return status;
 }

@@ -11,7 +11,12 @@
  * that lost its content keeps its place, and its cells, until somebody writes the block again: then
  * kvpi_ids_claim removes them. That is what bounds the cells in use by the slots of all blocks.
  *
- * In a step, after the scheduler made it:
+ * Before the scheduler makes a step:
+ *
+ *   open        forks get ids, and the cells that they share. In the step they may get blocks of
+ *               their own (copy-on-write); the plan's copies need not run, the cells stay shared
+ *
+ * and after it:
  *
  *   open        new sequences get ids, and the cells of what they hit
  *   retire      ids of closed sequences become free, or keepers
@@ -35,6 +40,7 @@ typedef struct kvpi_id {
     uint32_t state;       /* KVPI_ID_... */
     uint32_t n_tokens;    /* OPEN: cells 0..n_tokens-1 are there */
     uint32_t n_blocks;    /* entries of the row that are not null; OPEN: its first ones */
+    uint32_t has_gaps;    /* OPEN: entries below n_blocks are null, for the moment */
     uint64_t released;    /* KEEPER: when its newest block was released */
     uint64_t row_version; /* OPEN: of the row as it was read last */
     kvp_seq seq;          /* OPEN */
@@ -58,7 +64,6 @@ typedef struct kvpi_ids {
     kvpi_id *ids;       /* [n_ids] */
     int32_t *rows;      /* [n_ids x row_blocks] block ids, 0: none */
     kvpi_place *places; /* [pool_blocks] */
-    int32_t *sources;   /* [pool_blocks] of a copy of this step's plan to the block; 0: none */
     int32_t *chosen;    /* [row_blocks] scratch */
     uint64_t clock;
     uint64_t emptied;
@@ -80,10 +85,6 @@ void kvpi_ids_end(kvpi_ids *ids);
 
 /* The id of an open sequence, or KVPI_NO_ID. */
 uint32_t kvpi_ids_find(const kvpi_ids *ids, kvp_seq seq);
-
-/* The copies of the step's plan, as long as its sequences are opened. */
-void kvpi_ids_note_plan(kvpi_ids *ids, const kvp_copy *copies, uint32_t n_copies);
-void kvpi_ids_forget_plan(kvpi_ids *ids, const kvp_copy *copies, uint32_t n_copies);
 
 /* An id for a new sequence whose first n_tokens are in cells already. KVP_E_CORRUPT: they are not,
  * or there is no id. */

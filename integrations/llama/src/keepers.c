@@ -51,12 +51,22 @@ void kvpi_keepers_remove(kvpi_ids *ids, uint32_t keeper, uint32_t idx)
         free_id(ids, keeper);
 }
 
-/* Another open id with this block, or KVPI_NO_ID. */
-static uint32_t open_holder(const kvpi_ids *ids, uint32_t id, uint32_t idx, int32_t block)
+/* Cells that an open id has of its block idx. */
+static uint32_t cells_of(const kvpi_ids *ids, uint32_t id, uint32_t idx)
 {
+    const uint32_t left = ids->ids[id].n_tokens - idx * ids->block_tokens;
+    return left < ids->block_tokens ? left : ids->block_tokens;
+}
+
+/* Another open id with this block and its first n_tokens cells, or KVPI_NO_ID. (A fork may share
+ * less of a block than is cached of it.) */
+static uint32_t open_holder(const kvpi_ids *ids, uint32_t id, uint32_t idx, uint32_t n_tokens)
+{
+    const int32_t block = kvpi_ids_row(ids, id)[idx];
     for (uint32_t other = 0; other < ids->n_ids; other++)
         if (other != id && ids->ids[other].state == KVPI_ID_OPEN &&
-            kvpi_ids_row(ids, other)[idx] == block)
+            kvpi_ids_row(ids, other)[idx] == block &&
+            ids->ids[other].n_tokens >= idx * ids->block_tokens + n_tokens)
             return other;
     return KVPI_NO_ID;
 }
@@ -68,13 +78,6 @@ static uint32_t first_fit(const kvpi_ids *ids, uint32_t idx)
         if (ids->ids[id].state == KVPI_ID_KEEPER && kvpi_ids_row(ids, id)[idx] == 0)
             return id;
     return KVPI_NO_ID;
-}
-
-/* Cells that an open id has of its block idx. */
-static uint32_t cells_of(const kvpi_ids *ids, uint32_t id, uint32_t idx)
-{
-    const uint32_t left = ids->ids[id].n_tokens - idx * ids->block_tokens;
-    return left < ids->block_tokens ? left : ids->block_tokens;
 }
 
 static void set_kept(kvpi_ids *ids, uint32_t keeper, uint32_t idx, int32_t block, uint32_t n_tokens)
@@ -104,7 +107,7 @@ int kvpi_keepers_hand_over(kvpi_ids *ids, uint32_t id, uint32_t idx)
     place->id = KVPI_NO_ID;
     if (!kvpi_keepers_has_content(ids, block, NULL))
         return 1;
-    place->id = open_holder(ids, id, idx, block);
+    place->id = open_holder(ids, id, idx, cells_of(ids, id, idx));
     if (place->id != KVPI_NO_ID)
         return 1;
     uint32_t keeper = first_fit(ids, idx);
@@ -132,7 +135,7 @@ static int stays(kvpi_ids *ids, uint32_t id, uint32_t idx)
             ids->ids[place->id].released = ids->clock;
         return 0;
     }
-    const uint32_t holder = open_holder(ids, id, idx, block);
+    const uint32_t holder = open_holder(ids, id, idx, cells_of(ids, id, idx));
     if (holder != KVPI_NO_ID) {
         place->id = holder;
         return 0;
@@ -213,7 +216,8 @@ static int thin_out(kvpi_ids *ids, uint32_t keeper)
             continue;
         left--;
         const int has_content = kvpi_keepers_has_content(ids, block, &state);
-        const uint32_t holder = has_content ? open_holder(ids, keeper, idx, block) : KVPI_NO_ID;
+        const uint32_t holder =
+            has_content ? open_holder(ids, keeper, idx, ids->places[block].n_tokens) : KVPI_NO_ID;
         if (!has_content || holder != KVPI_NO_ID) {
             kvpi_keepers_remove(ids, keeper, idx);
             ids->places[block].id = holder;
