@@ -31,3 +31,19 @@ foreach(seed 1 2)
 endforeach()
 kvp_add_test(NAME llama_random_plant COMMAND kvp_llama_random --plant LABELS model)
 set_tests_properties(llama_random_plant PROPERTIES PASS_REGULAR_EXPRESSION "a wrong logit")
+
+# The real one: scripts/llama.sh gets it, with a model.
+set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
+if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
+  add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c")
+  kvp_configure_target(kvp_llama_real)
+  target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
+  target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
+  target_link_libraries(kvp_llama_real PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY} m)
+  kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 1200
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" scene)
+  kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 1200
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" f32)
+  kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 1200
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
+endif()

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The id that no engine uses is the last one. */
-enum { SPARE_IDS = 1, LEAST_KEEPERS = 1, BLOCK_TOKENS_MOST = 1024 };
+/* The id that no engine uses is the last one. How many there are is in no header of llama.cpp; a
+ * context with too many cannot be made. */
+enum { SPARE_IDS = 1, LEAST_KEEPERS = 1, BLOCK_TOKENS_MOST = 1024, ALL_IDS = 256 };
 
 void kvp_llama_config_init(kvp_llama_config *config)
 {
@@ -51,11 +52,10 @@ static int is_outside(const char *field, uint64_t value, uint64_t lowest, uint64
 /* Fills in what is 0 for a default. */
 static int config_is_wrong(kvp_llama_config *config, kvp_why *why)
 {
-    const uint64_t most = llama_max_parallel_sequences();
     if (config->max_ids == 0)
-        config->max_ids = (uint32_t)most;
+        config->max_ids = ALL_IDS;
     return is_outside("block_tokens", config->block_tokens, 1, BLOCK_TOKENS_MOST, why) ||
-           is_outside("max_ids", config->max_ids, 2 + SPARE_IDS + LEAST_KEEPERS, most, why) ||
+           is_outside("max_ids", config->max_ids, 2 + SPARE_IDS + LEAST_KEEPERS, ALL_IDS, why) ||
            is_outside("max_running", config->max_running, 1,
                       (config->max_ids - SPARE_IDS - LEAST_KEEPERS) / 2, why);
 }

@@ -334,11 +334,6 @@ llama_memory_t llama_get_memory(const struct llama_context *context)
     return (llama_memory_t)(uintptr_t)&context->memory;
 }
 
-size_t llama_max_parallel_sequences(void)
-{
-    return FAKE_IDS;
-}
-
 uint32_t llama_n_ctx(const struct llama_context *context)
 {
     return context->memory.n_cells;

@@ -58,7 +58,6 @@ struct llama_context *llama_init_from_model(struct llama_model *model,
                                             struct llama_context_params params);
 void llama_free(struct llama_context *context);
 llama_memory_t llama_get_memory(const struct llama_context *context);
-size_t llama_max_parallel_sequences(void);
 uint32_t llama_n_ctx(const struct llama_context *context);
 uint32_t llama_n_ctx_seq(const struct llama_context *context);
 uint32_t llama_n_batch(const struct llama_context *context);

@@ -63,8 +63,8 @@ typedef struct kvp_llama kvp_llama;
 typedef struct kvp_llama_config {
     size_t struct_size;      /* set by kvp_llama_config_init */
     uint32_t block_tokens;   /* S, 1..1024; default 16 */
-    uint32_t max_ids;        /* sequence ids of the context, one of them never used, up to what
-                                llama.cpp has; 0 = all: 256 */
+    uint32_t max_ids;        /* sequence ids of the context, one of them never used, 4..256;
+                                0 = 256: all that llama.cpp has */
     uint32_t max_running;    /* sequences that run at once, 1..(max_ids - 2) / 2; default 32 */
     uint32_t max_requests;   /* kvp_sched_config; default 1024 */
     uint32_t max_seq_tokens; /* of one sequence; 0 = all cells */
