@@ -474,13 +474,14 @@ int kvpi_bad_prompt(const kvp_prompt *prompt)
            (prompt->uncached == NULL && prompt->n_uncached > 0);
 }
 
-static kvp_status match_prompt(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                               kvp_open_info *out_info)
+/* Walk along a prompt: for what it would hit, or for whether it would find its blocks. */
+static kvp_status walk_for(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
+                           kvp_open_info *info, kvp_admission *admission)
 {
     kvp_prompt own = {0};
     struct kvpi_match match;
     prompt = kvpi_sized_take(prompt, &own, sizeof(own));
-    if (cache == NULL || kvpi_bad_prompt(prompt) || out_info == NULL) {
+    if (cache == NULL || kvpi_bad_prompt(prompt) || (info == NULL && admission == NULL)) {
         return KVP_E_ARG;
     }
     kvp_status status = kvpi_enter(cache);
@@ -490,10 +491,12 @@ static kvp_status match_prompt(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pr
     status = kvpi_match_prepare(cache, ns, prompt, &match);
     if (status == KVP_OK) {
         kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
-        kvpi_match_info(cache, &match, out_info);
+        info != NULL ? kvpi_match_info(cache, &match, info)
+                     : kvpi_match_admit(cache, &match, admission);
     }
     if (kvpi_recording(cache)) {
-        kvpi_record_match(&cache->recorder, ns, prompt, status, out_info);
+        info != NULL ? kvpi_record_match(&cache->recorder, ns, prompt, status, info)
+                     : kvpi_record_can_open(&cache->recorder, ns, prompt, status, admission);
     }
     return kvpi_leave(cache, status);
 }
@@ -505,35 +508,11 @@ kvp_status kvp_match_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt
     if (kvpi_sized_bad(out_info, info_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = match_prompt(cache, ns, prompt, out_info == NULL ? NULL : &full);
+    const kvp_status status = walk_for(cache, ns, prompt, out_info == NULL ? NULL : &full, NULL);
     if (status == KVP_OK) {
         kvpi_sized_give(out_info, info_size, &full, sizeof(full));
     }
     return status;
-}
-
-static kvp_status can_open(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
-                           kvp_admission *out_admission)
-{
-    kvp_prompt own = {0};
-    struct kvpi_match match;
-    prompt = kvpi_sized_take(prompt, &own, sizeof(own));
-    if (cache == NULL || kvpi_bad_prompt(prompt) || out_admission == NULL) {
-        return KVP_E_ARG;
-    }
-    kvp_status status = kvpi_enter(cache);
-    if (status != KVP_OK) {
-        return status;
-    }
-    status = kvpi_match_prepare(cache, ns, prompt, &match);
-    if (status == KVP_OK) {
-        kvpi_match_walk(cache, kvpi_table_scratch(&cache->table), &match);
-        kvpi_match_admit(cache, &match, out_admission);
-    }
-    if (kvpi_recording(cache)) {
-        kvpi_record_can_open(&cache->recorder, ns, prompt, status, out_admission);
-    }
-    return kvpi_leave(cache, status);
 }
 
 kvp_status kvp_can_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *prompt,
@@ -543,7 +522,8 @@ kvp_status kvp_can_open_sized(kvp_cache *cache, kvp_ns ns, const kvp_prompt *pro
     if (kvpi_sized_bad(out_admission, admission_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = can_open(cache, ns, prompt, out_admission == NULL ? NULL : &full);
+    const kvp_status status =
+        walk_for(cache, ns, prompt, NULL, out_admission == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_give(out_admission, admission_size, &full, sizeof(full));
     }
