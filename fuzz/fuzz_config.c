@@ -272,14 +272,15 @@ static void use_cache(kvp_cache *cache, struct input *in)
 /* ------------------------------------------------------------------------------- the scheduler */
 
 static const struct field sched_fields[] = {
-    FIELD(kvp_sched_config, max_requests),   FIELD(kvp_sched_config, max_samples),
-    FIELD(kvp_sched_config, max_running),    FIELD(kvp_sched_config, step_tokens),
-    FIELD(kvp_sched_config, chunk_tokens),   FIELD(kvp_sched_config, max_passed_over),
-    FIELD(kvp_sched_config, max_tries),      FIELD(kvp_sched_config, preempt),
-    FIELD(kvp_sched_config, swap_ahead),     FIELD(kvp_sched_config, arena_tokens),
-    FIELD(kvp_sched_config, swap_cost),      FIELD(kvp_sched_config, swap_block_cost),
-    FIELD(kvp_sched_config, recompute_cost), FIELD(kvp_sched_config, recompute_token_cost),
-    FIELD(kvp_sched_config, max_loading),    FIELD(kvp_sched_config, struct_size),
+    FIELD(kvp_sched_config, max_requests),    FIELD(kvp_sched_config, max_samples),
+    FIELD(kvp_sched_config, max_running),     FIELD(kvp_sched_config, step_tokens),
+    FIELD(kvp_sched_config, chunk_tokens),    FIELD(kvp_sched_config, max_passed_over),
+    FIELD(kvp_sched_config, max_tries),       FIELD(kvp_sched_config, preempt),
+    FIELD(kvp_sched_config, swap_ahead),      FIELD(kvp_sched_config, arena_tokens),
+    FIELD(kvp_sched_config, swap_cost),       FIELD(kvp_sched_config, swap_block_cost),
+    FIELD(kvp_sched_config, recompute_cost),  FIELD(kvp_sched_config, recompute_token_cost),
+    FIELD(kvp_sched_config, max_loading),     FIELD(kvp_sched_config, struct_size),
+    FIELD(kvp_sched_config, wait_for_prefix), FIELD(kvp_sched_config, reserved),
 };
 
 /* The ranges of sched.h. */
@@ -293,8 +294,8 @@ static int sched_is_right(const kvp_sched_config *s, const kvp_cache *cache)
            is_within(samples, s->max_requests, 1u << 20) && running <= c.max_seqs &&
            running <= c.max_copies && is_within(s->step_tokens, running, 1u << 24) &&
            is_within(s->max_tries, 1, s->max_requests) && s->preempt <= KVP_PREEMPT_CHEAPER &&
-           s->swap_ahead <= 1 && s->max_loading <= s->max_requests &&
-           s->arena_tokens <= (uint64_t)KVP_SCHED_PAGE_TOKENS * INT32_MAX;
+           s->swap_ahead <= 1 && s->max_loading <= s->max_requests && s->wait_for_prefix <= 1 &&
+           s->reserved == 0 && s->arena_tokens <= (uint64_t)KVP_SCHED_PAGE_TOKENS * INT32_MAX;
 }
 
 /* One request, to its end or as far as 32 steps go. */

@@ -1,7 +1,7 @@
 /* Fuzz target: bytes become calls on a scheduler, submit, step, finish, fail, abort, pause, resume,
- * reorder, flush, sequences and overlapped steps of the caller's own, with kvp_check and
- * kvp_sched_check after each. With and without a host tier, layer groups, windows; all ways to
- * preempt.
+ * reorder, hold, skip, release, tick, flush, sequences and overlapped steps of the caller's own,
+ * with kvp_check and kvp_sched_check after each. With and without a host tier, layer groups,
+ * windows; all ways to preempt.
  *
  * What requests should contain is kept aside, and everything that the scheduler says of them is
  * compared: every input token and position of a step, every token read back. Sampled tokens are a
@@ -43,6 +43,11 @@ struct known {
     kvp_request handle;
     int is_here;
     int is_paused;
+    int never_loads; /* it was submitted so */
+    int is_decided;  /* whether it is held, since it last came to wait */
+    int is_held;
+    uint64_t deadline; /* of its hold; else of its submission */
+    uint64_t recomputes;
     int came_in; /* in the step that was just made: 1 swapped in, 2 admitted */
     uint32_t prompt;
     uint32_t n_samples;
@@ -67,6 +72,7 @@ struct session {
     struct known known[MAX_REQUESTS];
     uint64_t n_submitted;
     uint64_t n_over;
+    uint64_t now; /* the caller's clock */
     int is_out;
     kvp_step step;
     kvp_copy copies[MAX_COPIES]; /* of the step */
@@ -141,6 +147,8 @@ static int begin(struct session *s)
     s->config.swap_block_cost = take(s, 8);
     s->config.recompute_cost = take(s, 3);
     s->config.recompute_token_cost = take(s, 3);
+    s->config.max_loading = shape / 4 % 4 * (shape / 4 % 4);
+    s->config.wait_for_prefix = shape / 16 % 2;
     if (shape >= 128)
         draw_groups(s);
     if (kvp_cache_create(&s->cache_config, NULL, 0, &s->cache) != KVP_OK)
@@ -218,7 +226,10 @@ static void submit(struct session *s)
     submission.priority = k->priority;
     submission.n_samples = k->n_samples;
     submission.max_new_tokens = k->max_new;
-    submission.flags = take(s, 2) ? KVP_SUBMIT_BORROW : 0;
+    const uint32_t flags = take(s, 256);
+    submission.flags = flags % 2 ? KVP_SUBMIT_BORROW : 0;
+    submission.flags |= flags / 16 == 15 ? KVP_SUBMIT_NO_LOAD : 0;
+    submission.load_deadline = flags / 16 == 14 ? s->now + 1 + flags % 16 : 0;
     kvp_sched_limit limit;
     const kvp_status status = kvp_sched_submit(s->sched, &submission, &k->handle, &limit);
     if (status != KVP_OK) {
@@ -228,6 +239,8 @@ static void submit(struct session *s)
     if (!(submission.flags & KVP_SUBMIT_BORROW))
         memset(k->borrowed, 0x7f, sizeof k->borrowed);
     k->is_here = 1;
+    k->never_loads = (submission.flags & KVP_SUBMIT_NO_LOAD) != 0;
+    k->deadline = submission.load_deadline;
     k->arrival = s->n_submitted++;
 }
 
@@ -252,12 +265,18 @@ static void cancel(struct session *s, struct known *k)
     over(s, k);
 }
 
-static void check_known(struct session *s, const struct known *k)
+static void check_known(struct session *s, struct known *k)
 {
     int32_t text[MAX_TEXT];
     kvp_request_info info;
     require(kvp_request_info_get(s->sched, k->handle, &info) == KVP_OK);
     require((info.state == KVP_REQUEST_PAUSED) == k->is_paused);
+    require((info.state == KVP_REQUEST_LOADING) == k->is_held);
+    require(!k->is_held || info.load_deadline == k->deadline);
+    require(!k->is_held || (!info.holds_blocks && !info.is_swapped));
+    if (info.preemptions - info.swaps > k->recomputes) /* it has come to wait again */
+        k->is_decided = 0;
+    k->recomputes = info.preemptions - info.swaps;
     require(info.passed_over <= s->config.max_passed_over);
     for (uint32_t i = 0; i < k->n_samples; i++) {
         kvp_sample_info sample;
@@ -298,6 +317,8 @@ static void check_order(struct session *s)
             const struct known *other = &s->known[j];
             n_past += other->is_here && is_past(other, waiting, info.state);
         }
+        if (info.state == KVP_REQUEST_WAITING && info.passed_over == waiting->passed)
+            n_past *= s->step.waited[KVP_WAIT_PREFIX] == 0; /* it may have been kept back */
         if (info.state == KVP_REQUEST_WAITING || info.state == KVP_REQUEST_SWAPPED)
             require(info.passed_over == waiting->passed + n_past);
         waiting->passed = info.passed_over;
@@ -315,7 +336,7 @@ static void check_step(struct session *s)
         const kvp_step_seq *item = &step->seqs[i];
         const struct known *k = find(s, item->request);
         kvp_seq_info info;
-        require(k != NULL && !k->is_paused && item->n_tokens >= 1);
+        require(k != NULL && !k->is_paused && !k->is_held && item->n_tokens >= 1);
         require(kvp_seq_info_get(s->cache, item->seq, &info) == KVP_OK);
         require(item->begin + item->n_tokens <= info.n_tokens);
         require(item->begin <= info.computed_tokens && info.tag == k->arrival);
@@ -411,6 +432,14 @@ static void check_out(struct session *s, const kvp_request *requests, uint32_t n
     }
 }
 
+static uint32_t count_held(const struct session *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
+        n += s->known[i].is_here && s->known[i].is_held;
+    return n;
+}
+
 static void check_waited(struct session *s)
 {
     kvp_sched_stats stats;
@@ -422,6 +451,8 @@ static void check_waited(struct session *s)
         n_swapped += s->step.waited_swapped[i];
     }
     require(n_waiting == stats.waiting_requests && n_swapped == stats.swapped_requests);
+    require(s->step.n_loading == stats.loading_requests && stats.loading_requests == count_held(s));
+    require(stats.held == stats.released + stats.expired + stats.dropped + stats.loading_requests);
     require(stats.preemptions == stats.recomputed + stats.swapped_out);
 }
 
@@ -579,13 +610,105 @@ static void pause_or_resume(struct session *s, struct known *k, int is_pause)
     require((is_pause ? kvp_sched_pause(s->sched, k->handle)
                       : kvp_sched_resume(s->sched, k->handle)) == KVP_OK);
     k->is_paused = is_pause;
+    k->is_held = k->is_held && !is_pause;
+}
+
+/* -------------------------------------------------------------------------------------- holds */
+
+static int is_undecided(struct session *s, const struct known *k)
+{
+    kvp_request_info info;
+    require(kvp_request_info_get(s->sched, k->handle, &info) == KVP_OK);
+    return s->config.max_loading > 0 && info.state == KVP_REQUEST_WAITING && !k->is_decided &&
+           !k->never_loads;
+}
+
+static void hold_or_skip(struct session *s, struct known *k, uint32_t wait)
+{
+    const uint64_t deadline = wait == 15 ? UINT64_MAX : s->now + wait;
+    kvp_request_info info;
+    require(kvp_request_info_get(s->sched, k->handle, &info) == KVP_OK);
+    const int may = is_undecided(s, k);
+    const int is_full = count_held(s) == s->config.max_loading;
+    if (wait == 14) {
+        require(kvp_sched_skip_load(s->sched, k->handle) == (may ? KVP_OK : KVP_E_STATE));
+        k->is_decided |= may;
+        return;
+    }
+    const kvp_status status = kvp_sched_hold(s->sched, k->handle, deadline);
+    require(status == (!may ? KVP_E_STATE : is_full ? KVP_E_AGAIN : KVP_OK));
+    if (status != KVP_OK)
+        return;
+    const uint64_t own = info.load_deadline;
+    k->is_held = k->is_decided = 1;
+    k->deadline = own != 0 && own < deadline ? own : deadline;
+}
+
+static void release(struct session *s, struct known *k)
+{
+    require(kvp_sched_release(s->sched, k->handle) == (k->is_held ? KVP_OK : KVP_E_STATE));
+    k->is_held = 0;
+}
+
+static void tick(struct session *s, uint64_t now)
+{
+    kvp_sched_expired expired;
+    uint64_t next = UINT64_MAX;
+    require(kvp_sched_tick(s->sched, now, &expired) == KVP_OK);
+    for (uint32_t i = 0; i < expired.n_requests; i++) {
+        struct known *k = find(s, expired.requests[i]);
+        require(k != NULL && k->is_held && k->deadline <= now);
+        k->is_held = 0;
+    }
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+        const struct known *k = &s->known[i];
+        require(!k->is_here || !k->is_held || k->deadline > now);
+        if (k->is_here && k->is_held && k->deadline < next)
+            next = k->deadline;
+    }
+    require(expired.next_deadline == next && expired.n_loading == count_held(s));
+}
+
+/* Exactly those of the first waiting ones that nothing is decided about, in rank. */
+static void list_loadable(struct session *s)
+{
+    kvp_request listed[MAX_REQUESTS];
+    uint32_t n;
+    uint32_t n_undecided = 0;
+    require(kvp_sched_loadable(s->sched, MAX_REQUESTS, listed, &n) == KVP_OK);
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++)
+        n_undecided += s->known[i].is_here && is_undecided(s, &s->known[i]);
+    require(n == n_undecided);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct known *k = find(s, listed[i]);
+        require(k != NULL && is_undecided(s, k));
+        require(i == 0 || ranks_before(find(s, listed[i - 1]), k));
+    }
+}
+
+/* `what` 0..63. */
+static void call_loading(struct session *s, uint32_t what)
+{
+    struct known *k = what < 48 ? choose(s) : NULL;
+    if (what >= 48) {
+        s->now += what % 8;
+        list_loadable(s);
+        tick(s, what == 63 ? s->now / 2 : s->now);
+    } else if (k != NULL && what < 32) {
+        hold_or_skip(s, k, what % 16);
+    } else if (k != NULL) {
+        release(s, k);
+    }
 }
 
 static void run_call(struct session *s)
 {
-    const uint32_t call = take(s, 32);
+    const uint32_t byte = take(s, 256);
+    const uint32_t call = byte % 32;
     struct known *k;
-    if (call < 10) {
+    if (s->config.max_loading > 0 && byte >= 192) {
+        call_loading(s, byte - 192);
+    } else if (call < 10) {
         make_step(s);
     } else if (call < 20) {
         finish(s);
@@ -631,6 +754,7 @@ static void drain(struct session *s)
         if (s->known[i].is_here)
             pause_or_resume(s, &s->known[i], 0);
     }
+    tick(s, UINT64_MAX);
     uint32_t n_steps = 0;
     while (s->n_over < s->n_submitted) {
         require(n_steps++ < DRAIN_STEPS);

@@ -39,6 +39,16 @@
  *     promised until the samples are forked: no other request is admitted into them. Hits cost no
  *     token budget. (If every usable block is available, and only the source of a hit inside a
  *     block makes the request not fit, the hits are given up.)
+ *   - With config.wait_for_prefix, a waiting request is kept back, without a try, if its match
+ *     (kvp_match) ends with KVP_STOP_NO_KV at a unit that a prompt in progress, or a sample that
+ *     computes its tokens again, has yet to compute in chunks. It then follows that request: it is
+ *     kept back while the other one runs and has not computed all whole units that the two have in
+ *     common. (Of several it follows the one whose chunks come first. Where a match is of whole
+ *     blocks, units are blocks.) It does not count as passed over or tried, and others come in past
+ *     it. When the other request has computed these units, or is preempted, left out, paused or
+ *     over, the rule applies anew, or the request comes in. So prompts that arrive together compute
+ *     a common prefix once. Only requests that run are followed, so nobody waits in a circle. If
+ *     the namespace is flushed meanwhile, the request is still kept back, and hits nothing.
  *   - Swapping in counts as kvp_can_swap_in does, with the watermark, all live samples together,
  *     and room for the next token of each if they decode. If they do not decode, samples that are
  *     not forked yet count as at admission. Generated tokens without room count as the blocks from
@@ -199,6 +209,9 @@ typedef struct kvp_sched_config {
     uint64_t swap_block_cost;
     uint64_t recompute_cost;
     uint64_t recompute_token_cost;
+    uint32_t wait_for_prefix; /* 1: a waiting request whose prefix a running one computes is kept
+                                 back until it can be hit (see the rules). Default 0 */
+    uint32_t reserved;        /* 0 */
 } kvp_sched_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -410,7 +423,8 @@ enum {
     KVP_WAIT_PLAN = 3,   /* tried, and the cache's plan is full: take it (or KVP_E_IN_FLIGHT) */
     KVP_WAIT_PREEMPTION = 4, /* the step preempted or left out a request: it admits none */
     KVP_WAIT_ORDER = 5,      /* behind one that may not be passed over, or max_tries were tried */
-    KVP_WAIT_REASONS = 6
+    KVP_WAIT_PREFIX = 6, /* kept back: another request computes its prefix (never swapped ones) */
+    KVP_WAIT_REASONS = 7
 };
 
 /* Why a sample ended. */
@@ -633,9 +647,11 @@ typedef struct kvp_sched_stats {
     uint64_t loading_requests;                 /* gauge: held now */
     uint64_t held; /* = released + expired + dropped + loading_requests */
     uint64_t released;
-    uint64_t expired; /* by kvp_sched_tick */
-    uint64_t dropped; /* aborted or paused while they were held */
-    uint64_t skipped; /* kvp_sched_skip_load */
+    uint64_t expired;  /* by kvp_sched_tick */
+    uint64_t dropped;  /* aborted or paused while they were held */
+    uint64_t skipped;  /* kvp_sched_skip_load */
+    uint64_t followed; /* times that a waiting request began to be kept back for its prefix. For
+                          how many steps in all: waited[KVP_WAIT_PREFIX] */
 } kvp_sched_stats;
 
 /* Read counters and gauges. Returns: KVP_OK. Thread: read. Cost: O(1). */

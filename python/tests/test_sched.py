@@ -105,6 +105,24 @@ def test_requests_that_are_held_while_they_are_loaded() -> None:
     assert (stats.held, stats.released, stats.expired, stats.skipped) == (2, 1, 1, 1)
 
 
+def test_requests_that_wait_for_a_prefix() -> None:
+    cache = Cache(n_blocks=32, block_tokens=4, max_seqs=8)
+    scheduler = Scheduler(cache, step_tokens=64, wait_for_prefix=True)
+    ns = cache.namespace()
+    prompt = list(range(20))
+    for tag in range(3):
+        scheduler.submit(ns, prompt + [100 + tag, 7], max_new_tokens=1, tag=tag)
+    step = scheduler.step()
+    assert (len(step.tokens), step.waited[kvpager.WAIT_PREFIX]) == (22, 2)
+    scheduler.finish([5])
+    assert len(scheduler.step().tokens) == 2 * 2
+    scheduler.finish([5, 6])
+    stats = scheduler.stats()
+    assert (stats.followed, stats.waited[kvpager.WAIT_PREFIX]) == (2, 2)
+    with pytest.raises(kvpager.ArgError):
+        Scheduler(cache, wait_for_prefix=2)
+
+
 def test_end_of_sequence() -> None:
     cache, scheduler = make()
     scheduler.submit(cache.namespace(), [1, 2, 3], max_new_tokens=10, tag=5)

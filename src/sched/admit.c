@@ -29,7 +29,7 @@ static void add_chunk(kvp_sched *sched, struct kvpi_sample *sample, uint32_t *bu
     const uint32_t n = kvpi_sched_min(gap, kvpi_sched_min(*budget, most));
     const uint32_t slot = sched->n_items++;
     const kvp_range range = {sample->computed, sample->computed + n};
-    kvpi_text_read(sched, sample, &request->cursor, range, sched->tokens + sched->n_tokens);
+    kvpi_read_text(sched, sample, &request->cursor, range, sched->tokens + sched->n_tokens);
     sched->items[slot] = (kvp_step_seq){
         .seq = sample->seq,
         .request = kvpi_sched_handle(sched, request),
@@ -269,7 +269,9 @@ void kvpi_admit_waiting(kvp_sched *sched, uint32_t budget)
     while (place != KVPI_QUEUE_NONE && budget > 0 && !sched->is_blocked) {
         struct kvpi_request *request = &sched->requests[place];
         const struct kvpi_rank rank = request->rank;
-        if (try_and_note(sched, request, waited)) {
+        if (sched->config.wait_for_prefix && kvpi_follow_keeps_back(sched, request)) {
+            waited[KVP_WAIT_PREFIX]++;
+        } else if (try_and_note(sched, request, waited)) {
             sched->admitted[sched->report.n_admitted++] = kvpi_sched_handle(sched, request);
             sched->stats.admissions++;
             add_chunk(sched, &sched->samples[sched->prefill_last], &budget);
@@ -277,5 +279,5 @@ void kvpi_admit_waiting(kvp_sched *sched, uint32_t budget)
         place = kvpi_queue_after(waiting, &rank);
     }
     const uint32_t rest = budget == 0 ? KVP_WAIT_TOKENS : KVP_WAIT_ORDER;
-    waited[rest] += waiting->n - (sched->n_tried - n_swapped);
+    waited[rest] += waiting->n - (sched->n_tried - n_swapped) - waited[KVP_WAIT_PREFIX];
 }

@@ -55,7 +55,7 @@ static kvp_status fill_items(kvp_sched *sched, const struct kvpi_request *reques
         const uint32_t end = is_prefill ? kvpi_sample_goal(sched, request, sample) : sample->known;
         const kvp_range range = {end - missing, end};
         struct kvpi_cursor cursor = kvpi_cursor_start();
-        kvpi_text_read(sched, sample, &cursor, range, sched->text);
+        kvpi_read_text(sched, sample, &cursor, range, sched->text);
         status = kvp_seq_fill(sched->cache, sample->seq, sched->text, missing);
         if (is_prefill) {
             sample->core = end;

@@ -48,8 +48,9 @@ uint32_t kvpi_open_blocks_to_promise(const kvp_sched *sched, const struct kvpi_r
     return n;
 }
 
-static kvp_prompt prompt_of(kvp_sched *sched, struct kvpi_request *request,
-                            const struct kvpi_sample *trunk)
+/* What the trunk is opened with: its tokens up to its goal, in one piece. */
+kvp_prompt kvpi_open_prompt_of(kvp_sched *sched, struct kvpi_request *request,
+                               const struct kvpi_sample *trunk)
 {
     kvp_prompt prompt = request->prompt;
     const kvp_range all = {0, kvpi_sample_goal(sched, request, trunk)};
@@ -57,7 +58,7 @@ static kvp_prompt prompt_of(kvp_sched *sched, struct kvpi_request *request,
         prompt.hashes = NULL; /* there are none of the generated tokens */
     }
     if (prompt.tokens == NULL || all.end > prompt.n_tokens) {
-        kvpi_text_read(sched, trunk, &request->cursor, all, sched->text);
+        kvpi_read_text(sched, trunk, &request->cursor, all, sched->text);
         prompt.tokens = sched->text;
         prompt.n_tokens = all.end;
     }
@@ -93,7 +94,7 @@ static kvp_status check_promises(kvp_sched *sched, const struct kvpi_request *re
 kvp_status kvpi_open_check(kvp_sched *sched, struct kvpi_request *request)
 {
     const struct kvpi_sample *trunk = kvpi_open_trunk_of(sched, request);
-    kvp_prompt prompt = prompt_of(sched, request, trunk);
+    kvp_prompt prompt = kvpi_open_prompt_of(sched, request, trunk);
     return check_promises(sched, request, &prompt,
                           kvpi_open_blocks_to_promise(sched, request, trunk));
 }
@@ -102,7 +103,7 @@ kvp_status kvpi_open_trunk(kvp_sched *sched, struct kvpi_request *request)
 {
     struct kvpi_sample *trunk = kvpi_open_trunk_of(sched, request);
     const uint32_t others = kvpi_open_blocks_to_promise(sched, request, trunk);
-    kvp_prompt prompt = prompt_of(sched, request, trunk);
+    kvp_prompt prompt = kvpi_open_prompt_of(sched, request, trunk);
     kvp_open_info info;
     kvp_shortage shortage;
     kvp_status status = KVP_OK;

@@ -1,6 +1,8 @@
-/* read: what callers may ask of a scheduler. Changes nothing. */
+/* read: what callers may ask of a scheduler, and the tokens of a sample. Changes nothing. */
 #include "sched/state.h"
 #include "base/sized.h"
+
+#include <string.h>
 
 static uint32_t state_of(const struct kvpi_request *request)
 {
@@ -111,6 +113,31 @@ kvp_status kvp_request_sample_sized(const kvp_sched *sched, kvp_request request,
     return status;
 }
 
+/* Position p is the prompt's p-th token, the caller's or in pages, or the (p - prompt)-th that the
+ * sample generated. */
+void kvpi_read_text(const kvp_sched *sched, const struct kvpi_sample *sample,
+                    struct kvpi_cursor *cursor, kvp_range range, int32_t *out_tokens)
+{
+    const struct kvpi_request *request = &sched->requests[sample->request];
+    const uint32_t prompt = request->prompt.n_tokens;
+    const uint32_t end = kvpi_sched_min(range.end, prompt);
+    if (range.begin < end) {
+        const uint32_t n = end - range.begin;
+        if (request->prompt.tokens != NULL) {
+            memcpy(out_tokens, request->prompt.tokens + range.begin, n * sizeof(*out_tokens));
+        } else {
+            kvpi_pages_read(&sched->pages, &request->pages, cursor, range.begin, n, out_tokens);
+        }
+        out_tokens += n;
+    }
+    const uint32_t begin = kvpi_sched_max(range.begin, prompt);
+    if (begin < range.end) {
+        struct kvpi_cursor start = kvpi_cursor_start();
+        kvpi_pages_read(&sched->pages, &sample->generated, &start, begin - prompt,
+                        range.end - begin, out_tokens);
+    }
+}
+
 kvp_status kvp_request_tokens(const kvp_sched *sched, kvp_request request, uint32_t sample,
                               kvp_range range, int32_t *out_tokens)
 {
@@ -126,7 +153,7 @@ kvp_status kvp_request_tokens(const kvp_sched *sched, kvp_request request, uint3
         return KVP_E_ARG;
     }
     struct kvpi_cursor cursor = kvpi_cursor_start();
-    kvpi_text_read(sched, found, &cursor, range, out_tokens);
+    kvpi_read_text(sched, found, &cursor, range, out_tokens);
     return KVP_OK;
 }
 

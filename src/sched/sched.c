@@ -59,7 +59,9 @@ static int sched_wrong(const kvp_sched_config *c, const kvp_config *cache, kvp_w
            kvpi_why_range(why, "swap_ahead", c->swap_ahead, 0, 1) ||
            kvpi_why_range(why, "max_loading", c->max_loading, 0, c->max_requests) ||
            kvpi_why_range(why, "arena_tokens", c->arena_tokens, 0,
-                          (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX);
+                          (uint64_t)KVPI_PAGE_TOKENS * INT32_MAX) ||
+           kvpi_why_range(why, "wait_for_prefix", c->wait_for_prefix, 0, 1) ||
+           kvpi_why_range(why, "reserved", c->reserved, 0, 0);
 }
 
 kvp_status kvp_sched_config_check(const kvp_sched_config *config, const kvp_cache *cache,
@@ -200,6 +202,8 @@ static void init(kvp_sched *sched, kvp_cache *cache, const kvp_config *cache_con
     for (uint32_t g = 0; g < cache_config->n_groups; g++) {
         sched->has_windows |= cache_config->groups[g].recent_tokens > 0;
     }
+    sched->hit_tokens = sched->n_groups > 1 || sched->has_windows ? cache_config->block_tokens
+                                                                  : cache_config->unit_tokens;
     sched->max_seqs = cache_config->max_seqs;
     sched->max_seq_tokens = cache_config->max_seq_tokens;
     sched->max_copies = cache_config->max_copies;

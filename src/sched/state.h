@@ -126,6 +126,9 @@ struct kvpi_request {
     uint32_t is_examined;   /* 1: it was held, or passed by, since it last came to wait */
     uint64_t load_deadline; /* of the submission; 0: none */
     uint64_t hold_deadline; /* of a LOADING one */
+    kvp_request leader;     /* that it follows (follow.c); zero: none */
+    uint32_t leader_sample; /* of it: its place */
+    uint32_t follow_end;    /* until so many of its tokens are computed */
     struct kvpi_try last_try;
     struct kvpi_cursor cursor; /* in `pages`: where the trunk's next chunk begins */
     struct kvpi_chain pages;   /* the prompt's, unless borrowed */
@@ -137,9 +140,10 @@ struct kvp_sched {
     kvp_cache *cache;
     kvp_sched_config config;
     uint32_t block_tokens;
-    uint32_t n_groups; /* of layers: blocks for each S tokens */
-    int has_windows;   /* a group has one: what is behind it is dropped */
-    uint32_t max_seqs; /* the cache's */
+    uint32_t hit_tokens; /* hits are of whole ones of so many tokens */
+    uint32_t n_groups;   /* of layers: blocks for each S tokens */
+    int has_windows;     /* a group has one: what is behind it is dropped */
+    uint32_t max_seqs;   /* the cache's */
     uint32_t max_seq_tokens;
     uint32_t max_copies;
     uint32_t usable_blocks;
@@ -199,7 +203,7 @@ struct kvp_sched {
     kvp_seq *swap_seqs;   /* [max_running] */
     uint64_t missing;     /* blocks that the last try lacked; 0: not known */
     struct kvpi_arrivals arrived;
-    uint32_t *tried;      /* [max_tries] requests that did not fit, in this step */
+    uint32_t *tried; /* [max_tries] requests that did not fit, in this step */
     uint32_t n_tried;
     int is_blocked; /* one of them may not be passed over, or max_tries were tried */
 
@@ -314,8 +318,8 @@ int kvpi_life_holds(const struct kvpi_request *request);
 int kvpi_life_is_swapped(const struct kvpi_request *request);
 int kvpi_life_is_ready(const kvp_sched *sched, const struct kvpi_request *request);
 
-/* text.c: tokens of a sample, of its prompt and of what it generated. */
-void kvpi_text_read(const kvp_sched *sched, const struct kvpi_sample *sample,
+/* read.c: tokens of a sample, of its prompt and of what it generated. */
+void kvpi_read_text(const kvp_sched *sched, const struct kvpi_sample *sample,
                     struct kvpi_cursor *cursor, kvp_range range, int32_t *out_tokens);
 
 /* victims.c: who gives blocks up, and how. */
@@ -342,7 +346,12 @@ kvp_status kvpi_open_check(kvp_sched *sched, struct kvpi_request *request);
 uint32_t kvpi_open_blocks_to_promise(const kvp_sched *sched, const struct kvpi_request *request,
                                      const struct kvpi_sample *trunk);
 struct kvpi_sample *kvpi_open_trunk_of(const kvp_sched *sched, const struct kvpi_request *request);
+kvp_prompt kvpi_open_prompt_of(kvp_sched *sched, struct kvpi_request *request,
+                               const struct kvpi_sample *trunk);
 uint64_t kvpi_open_watermark(const kvp_sched *sched);
+
+/* follow.c: waiting requests whose prefix another request computes. */
+int kvpi_follow_keeps_back(kvp_sched *sched, struct kvpi_request *request);
 
 /* admit.c: swapped requests, prompts under way, waiting requests, within the budget. */
 void kvpi_admit_swapped(kvp_sched *sched);

@@ -66,6 +66,7 @@ static const figure load_figures[] = {
     {"waited.places.seconds", "waited for places", SECONDS, -1},
     {"waited.step_tokens.seconds", "waited for step tokens", SECONDS, -1},
     {"waited.order.seconds", "waited behind others", SECONDS, -1},
+    {"waited.prefix.seconds", "waited for a prefix", SECONDS, 0},
 };
 
 static const figure sequential_figures[] = {

@@ -30,7 +30,8 @@ static const kvpi_args_option options_table[] = {
                      "chat: conversations of many turns, few system prompts\n"
                      "agent: tool loops, many short turns, growing context\n"
                      "rag: questions about documents of skewed popularity\n"
-                     "mixed: all three, interleaved by time (default)",
+                     "users: a question each, all behind one system prompt\n"
+                     "mixed: the first three, interleaved by time (default)",
                      0},
     [OPT_REQUESTS] = {"--requests", "N", "how many requests to write (default 1000)", 'n'},
     [OPT_SEED] = {"--seed", "S", "same seed, same bytes, on every machine (default 1)", 0},
@@ -41,7 +42,7 @@ static const kvpi_args_option options_table[] = {
 
 #define N_OPTIONS (sizeof options_table / sizeof *options_table)
 
-static const char *const profile_names[] = {"chat", "agent", "rag", "mixed", NULL};
+static const char *const profile_names[] = {"chat", "agent", "rag", "users", "mixed", NULL};
 
 static void print_help(void)
 {

@@ -1,5 +1,6 @@
 /* Requests behind the scheduler, over a device that fails any of its steps: each request still gets
- * all its tokens, and nobody reads KV that is not its own. */
+ * all its tokens, and nobody reads KV that is not its own. Some are held for a while, as for a
+ * store; after a step that failed they may be held again. */
 #include "faults.h"
 
 #include "sched_world.h"
@@ -14,6 +15,9 @@ typedef struct sched_run {
     uint32_t n_samples[REQUESTS];
     uint64_t sums[REQUESTS][SAMPLES]; /* of the tokens that were sampled */
     uint32_t n;
+    uint64_t now;         /* the clock of the holds */
+    uint64_t hold_random; /* of their own: a step that fails changes who is held, nothing else */
+    uint64_t n_held;
 } sched_run;
 
 static sched_world make(uint64_t seed)
@@ -27,6 +31,8 @@ static sched_world make(uint64_t seed)
     config.steps = draw(&random, 2) ? KVP_STEPS_OVERLAPPED : KVP_STEPS_ORDERED;
     sched.preempt = draw(&random, 3);
     sched.chunk_tokens = draw(&random, 2) ? 5 : 0;
+    sched.max_loading = draw(&random, 2) ? 3 : 0;
+    sched.wait_for_prefix = draw(&random, 2);
     s.w = make_world(&config);
     s.is_overlapped = config.steps == KVP_STEPS_OVERLAPPED;
     CALL(&s.w, KVP_E_NO_MEMORY, kvp_sched_create(&sched, s.w.cache, NULL, 0, &s.sched));
@@ -46,6 +52,32 @@ static void submit_some(sched_run *run)
         run->handles[run->n++] =
             submit_rank(&run->s, first, prompt, more, (int32_t)draw(&run->random, 2), samples);
     }
+}
+
+/* Of those that may be held some are, for at most three steps. One of them ends earlier. */
+static void hold_some(sched_run *run)
+{
+    kvp_request found[REQUESTS];
+    kvp_sched_expired expired;
+    uint32_t n = 0;
+    assert_ok(kvp_sched_tick(run->s.sched, run->now++, &expired));
+    assert_ok(kvp_sched_loadable(run->s.sched, REQUESTS, found, &n));
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(request_of(&run->s, found[i]).state, KVP_REQUEST_WAITING);
+        if (draw(&run->hold_random, 2)) {
+            assert_ok(kvp_sched_skip_load(run->s.sched, found[i]));
+        } else if (sched_stats_of(&run->s).loading_requests < 3) {
+            assert_ok(
+                kvp_sched_hold(run->s.sched, found[i], run->now + 1 + draw(&run->hold_random, 3)));
+            assert_int_equal(request_of(&run->s, found[i]).state, KVP_REQUEST_LOADING);
+            run->n_held++;
+        }
+    }
+    if (n > 0 && request_of(&run->s, found[0]).state == KVP_REQUEST_LOADING &&
+        draw(&run->hold_random, 2)) {
+        assert_ok(kvp_sched_release(run->s.sched, found[0]));
+    }
+    check_sched(&run->s);
 }
 
 static uint32_t find(const sched_run *run, kvp_request handle)
@@ -93,7 +125,11 @@ static void run_one(sched_run *run)
 {
     sched_world *s = &run->s;
     int32_t tokens[MOST_SAMPLED];
+    hold_some(run);
     const kvp_step step = make_step(s);
+    for (uint32_t i = 0; i < step.n_seqs; i++) {
+        assert_int_equal(request_of(s, step.seqs[i].request).state, KVP_REQUEST_RUNNING);
+    }
     if (step.n_seqs == 0) {
         return;
     }
@@ -110,13 +146,18 @@ static void run_one(sched_run *run)
 void scene_sched(uint64_t seed)
 {
     static sched_run run;
+    memset(&run, 0, sizeof(run));
     run.s = make(seed);
-    run.random = seed;
+    run.random = run.hold_random = seed;
     for (uint32_t i = 0; run.n < REQUESTS || sched_stats_of(&run.s).ended < REQUESTS; i++) {
         assert_true(i < MOST_STEPS);
         submit_some(&run);
         run_one(&run);
     }
+    const kvp_sched_stats stats = sched_stats_of(&run.s);
+    assert_int_equal(stats.held, run.n_held);
+    assert_int_equal(stats.released + stats.expired, run.n_held);
+    assert_int_equal(stats.loading_requests + stats.dropped, 0);
     fault_mix(run.sums, sizeof(run.sums));
     end_sched_world(&run.s);
 }

@@ -100,6 +100,61 @@ static void overshoot_of_the_host_is_no_end(rig *r)
     }
 }
 
+/* A scheduler over `usable` blocks whose caller loads prefixes from a store. */
+static sched_world loading_world(uint32_t usable)
+{
+    const kvp_config config = config_of(ENGINE_S, ENGINE_S, usable);
+    kvp_sched_config sched_config = sched_config_of(8, 64);
+    sched_config.max_loading = 4;
+    sched_world s = make_sched_world(&config, &sched_config);
+    s.reads_kv = 1;
+    return s;
+}
+
+/* V15: two requests wait for loads, and a third that ranks before them needs the whole pool. Those
+ * that wait hold no block, so it runs at once; their loads end in the wrong order, and all end. */
+static void requests_that_load_hold_no_blocks(rig *r)
+{
+    sched_world s = loading_world(7);
+    const kvp_request a = submit(&s, 100, 16, 8);
+    const kvp_request b = submit(&s, 200, 12, 8);
+    EXPECT_OK(r, kvp_sched_hold(s.sched, a, 10));
+    EXPECT_OK(r, kvp_sched_hold(s.sched, b, 20));
+    EXPECT_EQ(r, run_step(&s).n_loading, 2);
+    const kvp_request head = submit_rank(&s, 300, 24, 4, -1, 1);
+    EXPECT_EQ(r, run_step(&s).n_admitted, 1);
+    EXPECT_EQ(r, request_of(&s, head).state, KVP_REQUEST_RUNNING);
+    EXPECT_OK(r, kvp_sched_release(s.sched, b));
+    (void)run_step(&s);
+    EXPECT_OK(r, kvp_sched_release(s.sched, a));
+    run_until_over(&s, 3);
+    EXPECT_EQ(r, sched_stats_of(&s).released, 2);
+    end_sched_world(&s);
+}
+
+/* V16: a load fails and nobody says so. Others go on; at its deadline the request waits for
+ * admission, and computes what was not loaded. What comes late is refused. */
+static void load_that_is_never_answered_ends(rig *r)
+{
+    sched_world s = loading_world(16);
+    kvp_sched_expired expired = {0};
+    const kvp_request silent = submit(&s, 100, 16, 4);
+    EXPECT_OK(r, kvp_sched_hold(s.sched, silent, 10));
+    (void)submit(&s, 200, 16, 4);
+    run_until_over(&s, 1);
+    EXPECT_EQ(r, request_of(&s, silent).state, KVP_REQUEST_LOADING);
+    EXPECT_EQ(r, run_step(&s).n_loading, 1);
+    EXPECT_OK(r, kvp_sched_tick(s.sched, 9, &expired));
+    EXPECT_EQ(r, expired.next_deadline, 10);
+    EXPECT_OK(r, kvp_sched_tick(s.sched, 10, &expired));
+    EXPECT_EQ(r, expired.n_requests, 1);
+    EXPECT_EQ(r, run_step(&s).n_tokens, 16);
+    EXPECT_STATUS(r, KVP_E_STATE, kvp_sched_release(s.sched, silent));
+    EXPECT_STATUS(r, KVP_E_STATE, kvp_sched_hold(s.sched, silent, 20));
+    run_until_over(&s, 2);
+    end_sched_world(&s);
+}
+
 /* ---------------------------------------------------------------------------------- transfers */
 
 enum { SENT_TOKENS = 19, SENT_CACHED = 4 };
@@ -194,6 +249,9 @@ static const scene scenes[] = {
     {"V8", "long-prompts-do-not-thrash", "vllm#37307, #44594", long_prompts_do_not_thrash},
     {"V9", "what-can-never-run-is-refused-at-once", "vllm (align mode)",
      what_can_never_run_is_refused_at_once},
+    {"V15", "requests-that-load-hold-no-blocks", "vllm#45388, #57104",
+     requests_that_load_hold_no_blocks},
+    {"V16", "load-that-is-never-answered-ends", "vllm#50719", load_that_is_never_answered_ends},
     {"R3", "what-is-being-sent-is-not-evicted", "TensorRT-LLM#12542",
      what_is_being_sent_is_not_evicted},
     {"R5", "windowed-groups-of-a-small-pool-all-end", "TensorRT-LLM#15401",

@@ -1,7 +1,7 @@
 /* kvp_llama_real: the engine over the real llama.cpp, with a real model.
  *
  *   kvp_llama_real MODEL.gguf scene      eight conversations; what is counted and compared
- *   kvp_llama_real MODEL.gguf f32        the same with f32 weights and KV, and the first six layers
+ *   kvp_llama_real MODEL.gguf f32        the same with f32 weights and KV, and the first three layers
  *   kvp_llama_real MODEL.gguf cells      with few cells everything is finished
  *
  * Every logit from which a token is sampled is compared with those of the same tokens computed alone
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TALKS = 8, SHARED = 560, OWN = 28, NEW = 12, TURN = 16, MOST = 1024, LAYERS = 6 };
+enum { N_TALKS = 8, SHARED = 560, OWN = 28, NEW = 12, TURN = 16, MOST = 1024, LAYERS = 3 };
 
 /* One conversation. logits[k]: from which token n_tokens - n_logits + k was sampled. */
 typedef struct talk {
@@ -382,12 +382,15 @@ static void set_f32(struct ggml_tensor *tensor, void *data)
 {
     const weights *w = data;
     const char *name = ggml_get_name(tensor);
-    const struct ggml_tensor *from = ggml_get_tensor(w->tensors, name);
+    const char *tied = strcmp(name, "output.weight") == 0 ? "token_embd.weight" : name;
+    const struct ggml_tensor *from = ggml_get_tensor(w->tensors, tied);
     const size_t n = (size_t)ggml_nelements(tensor);
-    float *values = malloc(n * sizeof *values);
-    if (from == NULL || values == NULL || tensor->type != GGML_TYPE_F32)
+    float *values = calloc(n, sizeof *values);
+    if (values == NULL || tensor->type != GGML_TYPE_F32 ||
+        (from == NULL && strstr(name, ".bias") == NULL))
         stop(name, (long long)n);
-    if (from->type == GGML_TYPE_F32)
+    if (from == NULL) { /* it asks for biases that the file does not have: they stay 0 */
+    } else if (from->type == GGML_TYPE_F32)
         memcpy(values, from->data, n * sizeof *values);
     else
         ggml_get_type_traits(from->type)->to_float(from->data, values, (int64_t)n);

@@ -42,6 +42,9 @@ typedef struct request {
     uint64_t load_deadline;
     int is_held;
     uint64_t held_until;
+    kvp_request leader; /* who computes its prefix, as far as is known; zero: nobody */
+    uint32_t leader_sample;
+    uint32_t follow_until;
     sample samples[MAX_SAMPLES];
     int where;
     int is_paused;
@@ -89,10 +92,11 @@ typedef struct step_plan {
     X(REORDERED) X(REORDERED_AFTER_SWAP) X(REORDERED_WITH_ENDED) X(FAILED) X(RESUMED_SWAPPED) \
     X(ABORTED_SWAPPED) X(TOO_LONG) X(NEVER) X(ARENA_FULL) X(REQUESTS_FULL) X(WAIT_TOKENS) \
     X(SWAPPED_WAIT_SEQS) X(HELD) X(HELD_FULL) X(RELEASED) X(EXPIRED) X(EXPIRED_EARLY) X(ALL_HELD) \
-    X(HELD_AGAIN) X(ABORTED_HELD) X(PAUSED_HELD) X(HELD_PASSED) X(SKIPPED) X(LOADED)
+    X(HELD_AGAIN) X(ABORTED_HELD) X(PAUSED_HELD) X(HELD_PASSED) X(SKIPPED) X(LOADED) X(KEPT_BACK) \
+    X(KEPT_BACK_AGAIN) X(KEPT_BACK_GROUPS) X(KEPT_BACK_ONCE_RUN) X(KEPT_BACK_PASSED) X(LEADER_LOST)
 #define RARE_SITUATIONS(X) \
     X(FAILED_ELSEWHERE) X(PROMISED_BACK) X(CAUGHT_UP_LATER) X(HITS_GIVEN_UP) X(PROMPT_SWAPPED) \
-    X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN)
+    X(LEFT_OUT_PLAN) X(WAIT_PLAN) X(SWAPPED_WAIT_PLAN) X(FOLLOWED_SAMPLE)
 /* clang-format on */
 
 #define SITUATION_NAME(name) MET_##name,
@@ -115,7 +119,7 @@ typedef struct oracle {
     int is_out;
     step_plan plan;
     uint64_t n_preempted, n_swapped_out, n_swapped_ahead, n_swapped_in, lost_tokens;
-    uint64_t n_held, n_released, n_expired, n_dropped, n_skipped;
+    uint64_t n_held, n_released, n_expired, n_dropped, n_skipped, n_followed;
     uint64_t met[N_SITUATIONS];
 } oracle;
 
@@ -137,6 +141,9 @@ kvp_status oracle_skip_load(oracle *o, request *r);
 kvp_status oracle_release(oracle *o, request *r);
 void oracle_tick(oracle *o, uint64_t now, kvp_request *out, kvp_sched_expired *out_expired);
 kvp_status oracle_reorder(oracle *o, request *r, const uint32_t *parents, const int32_t *tokens);
+
+/* oracle_prefix.c: is a waiting request kept back because another one computes its prefix? */
+int oracle_keeps_back(oracle *o, request *r);
 
 /* oracle.c, for oracle_step.c */
 request *oracle_find(oracle *o, kvp_request handle);

@@ -715,7 +715,10 @@ static void let_waiting_in(oracle *o, struct tried *tried, int is_tight, uint32_
             o->plan.waited[KVP_WAIT_TOKENS]++;
         } else if (tried->nobody_more) {
             o->plan.waited[KVP_WAIT_ORDER]++;
+        } else if (oracle_keeps_back(o, r)) {
+            o->plan.waited[KVP_WAIT_PREFIX]++;
         } else if (let_in(o, r, tried, o->plan.waited)) {
+            o->met[MET_KEPT_BACK_PASSED] += o->plan.waited[KVP_WAIT_PREFIX] > 0;
             const request *held = next_in_rank(o, NULL, is_held);
             o->met[MET_HELD_PASSED] += held != NULL && oracle_before(held, r);
             o->plan.admitted[o->plan.n_admitted++] = r->handle;

@@ -99,6 +99,7 @@ static void draw_config(struct run *run)
     config->preempt = draw(run, 3);
     config->swap_ahead = draw(run, 2);
     config->max_loading = draw(run, 3) * draw(run, 3);
+    config->wait_for_prefix = draw(run, 2);
     config->swap_cost = draw(run, 4);
     config->swap_block_cost = draw(run, 6);
     config->recompute_cost = draw(run, 3);
@@ -214,7 +215,7 @@ static void compare_stats(struct run *run)
     REQUIRE(stats.loading_requests == n_by_state[KVP_REQUEST_LOADING]);
     REQUIRE(stats.held == o->n_held && stats.released == o->n_released);
     REQUIRE(stats.expired == o->n_expired && stats.dropped == o->n_dropped);
-    REQUIRE(stats.skipped == o->n_skipped);
+    REQUIRE(stats.skipped == o->n_skipped && stats.followed == o->n_followed);
     REQUIRE(stats.running_seqs == n_seqs[ON_DEVICE] && stats.swapped_seqs == n_seqs[ON_HOST]);
     REQUIRE(stats.promised_blocks == promised);
     REQUIRE(stats.submitted == stats.ended + stats.aborted + n_here);

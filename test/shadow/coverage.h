@@ -82,18 +82,21 @@
     X(moves, "OV")                                                                                 \
     X(refused_dropped, "OV")                                                                       \
     X(lacking, "OV")                                                                               \
-    X(loaded, "OV")                                                                                \
-    X(loads_waited, "OV")                                                                          \
-    X(loads_torn, "OV")                                                                            \
-    X(loads_dropped, "OV")                                                                         \
-    X(lent, "OV")                                                                                  \
+    X(loaded, "OVS")                                                                               \
+    X(loads_waited, "OVS")                                                                         \
+    X(loads_torn, "OVS")                                                                           \
+    X(loads_dropped, "OVS")                                                                        \
+    X(lent, "OVS")                                                                                 \
     X(lent_with_keys, "OV")                                                                        \
     X(lent_and_lost, "OV")                                                                         \
-    X(mirrored, "OV")                                                                              \
+    X(mirrored, "OVS")                                                                             \
     X(dropped, "OV")                                                                               \
     X(recomputed, "S")                                                                             \
     X(recomputed_behind_windows, "S")                                                              \
     X(paused, "S")                                                                                 \
+    X(requests_held, "S")                                                                          \
+    X(held_past_deadline, "S")                                                                     \
+    X(waits_for_prefix, "S")                                                                       \
     X(aborted, "S")                                                                                \
     X(aborted_while_out, "S")                                                                      \
     X(requests_ended, "S")

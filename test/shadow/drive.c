@@ -80,11 +80,10 @@ void drive_config(const drive_options *options, kvp_config *out_config, bool *ou
         drive_draw_windows(&random, config);
         config->max_tree_tokens *= options->engine != DRIVE_SCHED;
     }
-    const bool lends = options->planted == PLANT_NOTHING ||
-                       options->planted == PLANT_EARLY_LOAD || options->planted == PLANT_TORN_LOAD;
+    const bool lends = options->planted == PLANT_NOTHING || options->planted == PLANT_EARLY_LOAD ||
+                       options->planted == PLANT_TORN_LOAD;
     random = options->seed * 0xd6e8feb86659fd93u + options->index;
-    if (lends && options->engine != DRIVE_SCHED && config->host_blocks > 0 &&
-        random_percent(&random, 60)) {
+    if (lends && config->host_blocks > 0 && random_percent(&random, 60)) {
         config->max_loads = 1 + random_below(&random, DRIVE_LOADS);
         config->lent_blocks =
             random_percent(&random, 40) ? 0 : 1 + random_below(&random, config->host_blocks - 1);

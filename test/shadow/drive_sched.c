@@ -24,6 +24,8 @@ typedef struct job {
     kvp_key keys[TRUTH_KEYS];
     truth_key key_bytes[TRUTH_KEYS];
     uint32_t n_keys;
+    bool is_held; /* as for a store */
+    uint64_t held_until;
 } job;
 
 typedef struct sched_drive {
@@ -38,7 +40,9 @@ typedef struct sched_drive {
     uint32_t n_own;
     uint64_t hits_before_flush; /* tokens, until the namespace was flushed first */
     bool has_flushed;
-    bool sampled_last; /* the last thing that happened was a finish */
+    bool sampled_last;    /* the last thing that happened was a finish */
+    uint64_t hold_random; /* of holds: without them everything else is as it was */
+    uint64_t now;         /* the engine's clock */
 } sched_drive;
 
 static bool percent(sched_drive *d, uint32_t p)
@@ -49,6 +53,11 @@ static bool percent(sched_drive *d, uint32_t p)
 static uint32_t below(sched_drive *d, uint64_t n)
 {
     return random_below(&d->base.random, n);
+}
+
+static uint32_t below_of_holds(sched_drive *d, uint64_t n)
+{
+    return random_below(&d->hold_random, n);
 }
 
 /* Whether a call on the scheduler went well; the scheduler is audited, too. */
@@ -325,6 +334,7 @@ static void make_step(sched_drive *d)
         return;
     }
     d->sampled_last = false;
+    d->base.seen->points[COVER_waits_for_prefix] += d->step.waited[KVP_WAIT_PREFIX];
     note_preempted(d);
     note_ended(d, d->step.ended, d->step.n_ended);
     sync_subjects(d);
@@ -333,8 +343,12 @@ static void make_step(sched_drive *d)
         const kvp_step_seq *part = &d->step.seqs[i];
         subject *s = watch_find(w, part->seq);
         const kvp_range range = {part->begin, part->begin + part->n_tokens};
+        const job *j = find_job(d, part->request);
         if (s == NULL) {
             verdict_bad(d->base.verdict, "a step has a sequence that no sample has");
+        }
+        if (j == NULL || j->is_held) {
+            verdict_bad(d->base.verdict, "a step has a request that is held, or not here");
         }
         if (s == NULL || !watch_make_item(w, s, range, &items[i])) {
             device_free_items(items, i);
@@ -433,15 +447,16 @@ static void end_step(sched_drive *d)
 
 /* --------------------------------------------------------------------------- at any other time */
 
-static void hold_op(sched_drive *d)
+static void pause_op(sched_drive *d)
 {
-    const job *j = pick_job(d);
+    job *j = pick_job(d);
     if (j == NULL) {
         return;
     }
     if (percent(d, 40)) {
         d->base.seen->points[COVER_paused]++;
         (void)went(d, "kvp_sched_pause", kvp_sched_pause(d->sched, j->handle), NULL, 0);
+        j->is_held = false;
     } else {
         (void)went(d, "kvp_sched_resume", kvp_sched_resume(d->sched, j->handle), NULL, 0);
     }
@@ -502,6 +517,72 @@ static void reorder_op(sched_drive *d)
     drive_trace(&d->base, "reorder %" PRIx64, j->handle.bits);
 }
 
+/* Waiting requests that nothing is decided about: some are held, for a while. */
+static void decide_op(sched_drive *d)
+{
+    static const kvp_status also[] = {KVP_E_AGAIN};
+    kvp_request found[SCHED_REQUESTS];
+    uint32_t n = 0;
+    (void)went(d, "kvp_sched_loadable",
+               kvp_sched_loadable(d->sched, 1 + below_of_holds(d, SCHED_REQUESTS), found, &n), NULL,
+               0);
+    for (uint32_t i = 0; i < n; i++) {
+        job *j = find_job(d, found[i]);
+        const uint32_t what = below_of_holds(d, 4);
+        if (j == NULL || j->is_held) {
+            verdict_bad(d->base.verdict, "a request may be held that is, or is not here");
+        } else if (what == 0) {
+            (void)went(d, "kvp_sched_skip_load", kvp_sched_skip_load(d->sched, found[i]), NULL, 0);
+        } else if (what < 3) {
+            const uint64_t until = d->now + below_of_holds(d, 8);
+            const kvp_status status = kvp_sched_hold(d->sched, found[i], until);
+            j->is_held = went(d, "kvp_sched_hold", status, also, 1);
+            j->held_until = until;
+            d->base.seen->points[COVER_requests_held] += j->is_held;
+        }
+    }
+}
+
+static void tick_op(sched_drive *d)
+{
+    kvp_sched_expired expired = {0};
+    d->now += below_of_holds(d, 3);
+    (void)went(d, "kvp_sched_tick", kvp_sched_tick(d->sched, d->now, &expired), NULL, 0);
+    for (uint32_t i = 0; i < expired.n_requests; i++) {
+        job *j = find_job(d, expired.requests[i]);
+        if (j == NULL || !j->is_held) {
+            verdict_bad(d->base.verdict, "a hold ended that had not begun");
+            return;
+        }
+        j->is_held = false;
+        d->base.seen->points[COVER_held_past_deadline]++;
+    }
+    for (uint32_t i = 0; i < SCHED_REQUESTS; i++) {
+        if (d->jobs[i].is_open && d->jobs[i].is_held && d->jobs[i].held_until <= d->now) {
+            verdict_bad(d->base.verdict, "a request is held past its deadline");
+        }
+    }
+}
+
+/* Loads (drive_lend.c) come and go beside the holds; the engine ends a hold when it likes. */
+static void loading_op(sched_drive *d)
+{
+    const uint32_t what = below_of_holds(d, 10);
+    if (what < 3) {
+        decide_op(d);
+    } else if (what < 5) {
+        tick_op(d);
+    } else if (what < 9) {
+        drive_lend_op(&d->base);
+    } else {
+        job *j = &d->jobs[below_of_holds(d, SCHED_REQUESTS)];
+        if (j->is_open && j->is_held) {
+            (void)went(d, "kvp_sched_release", kvp_sched_release(d->sched, j->handle), NULL, 0);
+            j->is_held = false;
+        }
+    }
+}
+
 static void audit(sched_drive *d)
 {
     watch *w = d->base.w;
@@ -527,11 +608,16 @@ static void flush_op(sched_drive *d)
 
 static void one_op(sched_drive *d)
 {
+    if (d->config.max_loading > 0 && random_percent(&d->hold_random, 25)) {
+        loading_op(d);
+        audit(d);
+        return;
+    }
     const uint32_t what = below(d, 100);
     if (what < 20) {
         submit_op(d);
     } else if (what < 26) {
-        hold_op(d);
+        pause_op(d);
     } else if (what < 28) {
         abort_op(d);
     } else if (what < 29) {
@@ -573,11 +659,15 @@ static bool make_sched(sched_drive *d)
     c->swap_block_cost = below(d, 5);
     c->recompute_token_cost = below(d, 3);
     c->arena_tokens = percent(d, 25) ? 256 : 16384;
+    d->hold_random = d->base.options.seed * 0xbf58476d1ce4e5b9u + d->base.options.index;
+    c->max_loading = below_of_holds(d, 2) * (1 + below_of_holds(d, 4));
+    c->wait_for_prefix = below_of_holds(d, 2);
     const kvp_status status = kvp_sched_create(c, d->base.w->cache, NULL, 0, &d->sched);
     if (status != KVP_OK || kvp_ns_open(d->base.w->cache, "", 0, &d->base.spaces[0]) != KVP_OK) {
         verdict_bad(d->base.verdict, "kvp_sched_create: %s", kvp_status_name(status));
         return false;
     }
+    d->base.space_open[0] = true;
     start_sched(d->sched);
     return true;
 }

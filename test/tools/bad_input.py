@@ -63,6 +63,7 @@ SEQUENTIAL = [
     *[([*option.split()], f"{option.split()[0]} and --sequential exclude each other")
       for option in ["--speedup 2", "--max-running 4", "--step-tokens 512", "--chunk-tokens 16", "--watermark 0",
                      "--preempt recompute", "--swap-ahead", "--max-passed-over 1", "--max-tries 1",
+                     "--wait-for-prefix",
                      "--compute-share 1", "--bandwidth-share 1", "--host-bandwidth 1G",
                      "--step-ns 1", "--prompt-token-ns 1", "--decode-token-ns 1",
                      "--context-token-ns 1", "--copy-token-ns 1", "--no-measure"]],

@@ -17,7 +17,7 @@ def generate(*options):
 
 
 def check_reproducible(folder):
-    for profile in ["chat", "agent", "rag", "mixed"]:
+    for profile in ["chat", "agent", "rag", "users", "mixed"]:
         options = ["--profile", profile, "--requests", 200, "--seed", 9]
         text = generate(*options)
         path = os.path.join(folder, profile)

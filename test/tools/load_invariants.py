@@ -18,6 +18,8 @@ OPTIONS = [
     (26, ["--max-running", 3, "--step-tokens", 40, "--max-passed-over", 0]),
     (40, ["--no-prefix-cache", "--speedup", 5, "--max-tries", 1]),
     (2000, []),
+    (2000, ["--wait-for-prefix"]),
+    (30, ["--wait-for-prefix", "--chunk-tokens", 9, "--host-blocks", 60, "--preempt", "swap"]),
 ]
 
 

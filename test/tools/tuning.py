@@ -1,6 +1,7 @@
 """The figures of docs/TUNING.md: every row of its tables is replayed, and must say the same.
 
-A table is announced by a comment, <!-- replay TRACE OPTIONS -->. The first column of a row has its
+A table is announced by a comment, <!-- replay TRACE OPTIONS -->. A trace gen:PROFILE:N:RATE is
+written by `kvpager gen`. The first column of a row has its
 own options, in backquotes; the heads of the others say which figures they are.
 """
 
@@ -9,7 +10,8 @@ import re
 import shlex
 import sys
 
-from lib_kvpager import SOURCE, check, check_equal, finish, replay_as, skip, traces
+from lib_kvpager import (SOURCE, check, check_equal, directory, finish, replay_as, run, skip,
+                         traces)
 
 PAGE = os.path.join(SOURCE, "docs", "TUNING.md")
 
@@ -20,6 +22,7 @@ def seconds(name, part):
 
 # What each head means.
 COLUMNS = {
+    "computed": lambda found: f"{found['prompt_tokens_scheduled']:,} tokens",
     "hit ratio": lambda found: f"{100 * found['hit_ratio']:.1f} %",
     "evictions": lambda found: f"{found['evictions']:,}",
     "peak held": lambda found: f"{found['peak_held_blocks'] * found['block_tokens']:,} tokens",
@@ -35,7 +38,12 @@ COLUMNS = {
 }
 
 
-def find_trace(name):
+def find_trace(name, folder):
+    if name.startswith("gen:"):
+        _, profile, n, rate = name.split(":")
+        path = os.path.join(folder, name.replace(":", "-"))
+        run("gen", "--profile", profile, "-n", n, "--rate", rate, "-o", path)
+        return path
     path = os.path.join(SOURCE, name)
     if os.path.exists(path):
         return path
@@ -69,18 +77,19 @@ def main():
     n_rows, update = 0, "--update" in sys.argv
     if int(os.environ.get("KVP_CHECK", "0")) > 0:
         skip("the replays of docs/TUNING.md take too long with audits")
-    for name, options, lines in tables():
-        heads, trace = cells(lines[0]), find_trace(name)
-        if trace is None:
-            print("left out:", name, "is not there")
-            continue
-        for line in lines[2:]:
-            expected = row_of(heads, line, trace, options)
-            n_rows += 1
-            if update:
-                replace(line, "| " + " | ".join(expected) + " |")
-            else:
-                check_equal(cells(line), expected, name, options)
+    with directory() as folder:
+        for name, options, lines in tables():
+            heads, trace = cells(lines[0]), find_trace(name, folder)
+            if trace is None:
+                print("left out:", name, "is not there")
+                continue
+            for line in lines[2:]:
+                expected = row_of(heads, line, trace, options)
+                n_rows += 1
+                if update:
+                    replace(line, "| " + " | ".join(expected) + " |")
+                else:
+                    check_equal(cells(line), expected, name, options)
     check(n_rows > 20, "only", n_rows, "rows in", PAGE)
     finish()
 

@@ -559,8 +559,8 @@ static void test_configuration_refused(void **state)
     kvp_sched_config good;
     kvp_sched_config_init(&good);
     assert_ok(kvp_sched_bytes(&good, w.cache, &bytes));
-    kvp_sched_config bad[9];
-    for (int i = 0; i < 9; i++) {
+    kvp_sched_config bad[11];
+    for (int i = 0; i < 11; i++) {
         bad[i] = good;
     }
     bad[0].struct_size = 1;
@@ -572,7 +572,9 @@ static void test_configuration_refused(void **state)
     bad[6].preempt = 3;
     bad[7].arena_tokens = UINT64_MAX;
     bad[8].swap_ahead = 2;
-    for (int i = 0; i < 9; i++) {
+    bad[9].wait_for_prefix = 2;
+    bad[10].reserved = 1;
+    for (int i = 0; i < 11; i++) {
         assert_status(KVP_E_ARG, kvp_sched_create(&bad[i], w.cache, NULL, 0, &sched));
     }
     assert_status(KVP_E_ARG, kvp_sched_create(&good, NULL, NULL, 0, &sched));

@@ -18,7 +18,7 @@
 #include "tool/requests/workload.h"
 #include "tool/requests/workload_draw.h"
 
-enum { N_PROFILES = 4, N_REQUESTS = 2000 };
+enum { N_PROFILES = 5, N_REQUESTS = 2000 };
 
 static kvpi_workload *create(kvpi_workload_profile profile, uint64_t seed)
 {
@@ -71,7 +71,7 @@ static void test_golden(void **state)
     (void)state;
     static const uint64_t golden[N_PROFILES] = {
         UINT64_C(0x6608a173af25fe05), UINT64_C(0x88c1128c2142cfa8), UINT64_C(0x0c00a5a5cae689d1),
-        UINT64_C(0x7352f50fe7315c8f)};
+        UINT64_C(0xe71809e7f07a1b49), UINT64_C(0x7352f50fe7315c8f)};
     for (int i = 0; i < N_PROFILES; i++) {
         uint64_t hash = hash_workload((kvpi_workload_profile)i, 7);
         if (hash != golden[i])

@@ -45,6 +45,7 @@ enum {
     OPT_SWAP_AHEAD,
     OPT_MAX_PASSED_OVER,
     OPT_MAX_TRIES,
+    OPT_WAIT_FOR_PREFIX,
     /* the roofline */
     OPT_MODEL,
     OPT_MODEL_CONFIG,
@@ -141,6 +142,8 @@ static const kvpi_args_option options_table[] = {
                              0},
     [OPT_MAX_TRIES] = {"--max-tries", "N", "requests that do not fit, tried in a step (default 4)",
                        0},
+    [OPT_WAIT_FOR_PREFIX] = {"--wait-for-prefix", NULL,
+                             "requests wait while another one computes their prefix", 0},
 
     [OPT_MODEL] = {"--model", "NAME",
                    "a model of 'kvpager size --list' (default\n"
@@ -356,6 +359,7 @@ static int apply_sched(const kvpi_args *args, int option, const char *value, kvp
     case OPT_MAX_PASSED_OVER:
         return apply_number32(args, option, value, passed, &load->max_passed_over);
     case OPT_MAX_TRIES: return apply_number32(args, option, value, tries, &load->max_tries);
+    case OPT_WAIT_FOR_PREFIX: load->wait_for_prefix = true; return 0;
     default: return KVPI_ARGS_WRONG;
     }
 }

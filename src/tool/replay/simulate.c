@@ -137,6 +137,7 @@ static kvp_sched_config configure_sched(const simulation *sim)
         options->max_tries < config.max_requests ? options->max_tries : config.max_requests;
     config.preempt = options->preempt;
     config.swap_ahead = options->swap_ahead;
+    config.wait_for_prefix = options->wait_for_prefix;
     config.arena_tokens = arena_tokens(sim);
     set_prices(sim, &config);
     return config;

@@ -28,6 +28,7 @@ typedef struct kvpi_simulate_options {
     uint32_t max_tries;
     uint32_t preempt; /* KVP_PREEMPT_... */
     bool swap_ahead;
+    bool wait_for_prefix;
     bool measured; /* read the clock around the scheduler's calls */
 } kvpi_simulate_options;
 

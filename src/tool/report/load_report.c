@@ -24,8 +24,8 @@
 #define NS_PER_SECOND 1000000000
 
 const char *const kvpi_load_reason_names[] = {"empty_prompt", "prompt_too_long", "output_too_long"};
-const char *const kvpi_load_wait_names[] = {"blocks", "places",     "step_tokens",
-                                            "plan",   "preemption", "order"};
+const char *const kvpi_load_wait_names[] = {"blocks",     "places", "step_tokens", "plan",
+                                            "preemption", "order",  "prefix"};
 
 static uint64_t count_rejected(const kvpi_load_report *report)
 {
@@ -94,6 +94,7 @@ static void add_scheduler(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_integer(to, "watermark_blocks", report->cache.watermark_blocks);
     kvpi_figures_text(to, "preempt", means[config->preempt]);
     kvpi_figures_flag(to, "swap_ahead", config->swap_ahead);
+    kvpi_figures_flag(to, "wait_for_prefix", config->wait_for_prefix);
     kvpi_figures_close(to);
 }
 
@@ -470,7 +471,8 @@ static void print_waiting(const kvpi_load_report *report, FILE *file)
                                         "the step's tokens are spent (--step-tokens)",
                                         "the plan of copies is full",
                                         "the step preempted somebody",
-                                        "behind others that do not fit"};
+                                        "behind others that do not fit",
+                                        "another request computes their prefix"};
     double all = 0;
     for (size_t r = 0; r < KVP_WAIT_REASONS; r++)
         all += report->waited_ns[r];

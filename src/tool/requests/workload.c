@@ -32,7 +32,7 @@
 #include "tool/requests/workload_draw.h"
 
 #define BLOCK        KVPI_WORKLOAD_TRACE_BLOCK
-#define N_KINDS      3
+#define N_KINDS      4
 #define MAX_PREFIXES 200
 
 /* Streams of random numbers: conversations count up from 0, these are far above. */
@@ -80,6 +80,12 @@ static const kvpi_draw_point rag_answer[] = {{0, 20}, {5000, 180}, {9500, 600}, 
 static const kvpi_draw_point rag_pause_ms[] = {
     {0, 5000}, {5000, 30000}, {9000, 120000}, {10000, 600000}};
 
+static const kvpi_draw_point users_prefix[] = {{0, 2048}, {10000, 2049}};
+static const kvpi_draw_point users_turns[] = {{0, 1}, {10000, 2}};
+static const kvpi_draw_point users_message[] = {{0, 10}, {5000, 90}, {9000, 300}, {10000, 1000}};
+static const kvpi_draw_point users_answer[] = {{0, 10}, {5000, 120}, {10000, 500}};
+static const kvpi_draw_point users_pause_ms[] = {{0, 0}, {10000, 1}}; /* one turn each */
+
 static const kind kinds[N_KINDS] = {
     [KVPI_WORKLOAD_CHAT] = {.mixed_percent = 45,
                             .n_prefixes = 6,
@@ -108,6 +114,15 @@ static const kind kinds[N_KINDS] = {
                            .message = rag_message,
                            .answer = rag_answer,
                            .pause_ms = rag_pause_ms},
+    [KVPI_WORKLOAD_USERS] = {.mixed_percent = 0,
+                             .n_prefixes = 1,
+                             .base_tokens = 0,
+                             .max_context = 32768,
+                             .prefix = users_prefix,
+                             .turns = users_turns,
+                             .message = users_message,
+                             .answer = users_answer,
+                             .pause_ms = users_pause_ms},
 };
 
 /* A start that many conversations share. Its ids: floor(base / BLOCK) of the kind's base, then own
@@ -292,9 +307,11 @@ static uint64_t mean_milli(const kvpi_draw_point *points)
 static int64_t mean_gap_us(const kvpi_workload_options *options, size_t kind_idx)
 {
     bool mixed = options->profile == KVPI_WORKLOAD_MIXED;
-    if (!mixed && (size_t)options->profile != kind_idx)
+    uint64_t percent = mixed                                  ? kinds[kind_idx].mixed_percent
+                       : (size_t)options->profile == kind_idx ? 100
+                                                              : 0;
+    if (percent == 0)
         return 0;
-    uint64_t percent = mixed ? kinds[kind_idx].mixed_percent : 100;
     uint64_t turns_milli = mean_milli(kinds[kind_idx].turns);
     return (int64_t)(turns_milli * UINT64_C(100000000) / (percent * options->rate_milli));
 }

@@ -6,7 +6,8 @@
  *           apart, each appending a call and its result
  *   rag     questions about documents: a short system prompt, a document of skewed popularity, and
  *           a question of the request's own, sometimes followed by another one
- *   mixed   the three together, interleaved by time
+ *   users   a question each of many users, all behind one system prompt
+ *   mixed   the first three together, interleaved by time
  *
  * The same options give the same requests on every machine: all arithmetic is on integers.
  */
@@ -24,6 +25,7 @@ typedef enum kvpi_workload_profile {
     KVPI_WORKLOAD_CHAT,
     KVPI_WORKLOAD_AGENT,
     KVPI_WORKLOAD_RAG,
+    KVPI_WORKLOAD_USERS,
     KVPI_WORKLOAD_MIXED
 } kvpi_workload_profile;
 

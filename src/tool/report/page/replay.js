@@ -180,7 +180,8 @@ function drawPrefixes() {
 
 const WAITS = { blocks: "their blocks are not there", places: "as many run as may",
   step_tokens: "the step's tokens are spent", plan: "the plan of copies is full",
-  preemption: "the step preempted somebody", order: "behind others that do not fit" };
+  preemption: "the step preempted somebody", order: "behind others that do not fit",
+  prefix: "another request computes their prefix" };
 
 function drawWaiting() {
   const rows = Object.keys(WAITS).filter((key) => result.waited[key].request_steps > 0)
