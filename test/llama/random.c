@@ -2,11 +2,11 @@
  *
  *   kvp_llama_random [--seed N] [--steps N] [--plant]
  *
- * Requests share prefixes, fork, are aborted, paused and reordered; decodes fail half-way; cells and
- * ids are scarce. After every step the logits of each sequence are compared with what its tokens
- * alone give, and kvp_llama_check audits ids and blocks. Every engine is decided by its seed. A run of
- * 100,000 steps fails also when something on its list never happened. With --plant one cell gets
- * wrong content, and the run must end with a wrong logit. */
+ * Requests share prefixes, fork, are aborted, paused and reordered; decodes fail half-way; cells
+ * and ids are scarce. After every step the logits of each sequence are compared with what its
+ * tokens alone give, and kvp_llama_check audits ids and blocks. Every engine is decided by its
+ * seed. A run of 100,000 steps fails also when something on its list never happened. With --plant
+ * one cell gets wrong content, and the run must end with a wrong logit. */
 #include "fake/fake.h"
 
 #include <kvpager/llama.h>
@@ -80,7 +80,8 @@ static void must(kvp_status status, const char *what)
         fake_broken(what, status, 0);
 }
 
-/* -------------------------------------------------------------------------------------- requests */
+/* --------------------------------------------------------------------------------------
+ * requests */
 
 /* The beginning of one of a few documents, then tokens of its own: few values, so that sequences
  * often compute the same. */
@@ -155,7 +156,7 @@ static void disturb(run *r)
     forget_ended(r);
 }
 
-/* ------------------------------------------------------------------------------------- the audit */
+/* ------------------------------------------------------------------------------------ the audit */
 
 /* KV of a sequence's last token, from its tokens alone. */
 static uint64_t expected_kv(const run *r, const kvp_step_seq *seq)
@@ -197,7 +198,7 @@ static void audit(run *r)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- a step */
+/* --------------------------------------------------------------------------------------- a step */
 
 static void finish(run *r, const kvp_step *step)
 {
@@ -245,7 +246,7 @@ static int make_step(run *r)
     return 1;
 }
 
-/* ------------------------------------------------------------------------------------- an engine */
+/* ------------------------------------------------------------------------------------ an engine */
 
 static void make_engine(run *r, struct llama_model *model)
 {
@@ -260,6 +261,7 @@ static void make_engine(run *r, struct llama_model *model)
     config.max_ids = 2 * config.max_running + 1 + between(g, 1, below(g, 2) ? 3 : 30);
     config.max_requests = 64;
     config.chunk_tokens = below(g, 3) == 0 ? between(g, 1, 9) : 0;
+    config.wait_for_prefix = below(g, 2);
     config.step_tokens = between(g, config.max_running, 40);
     config.arena_tokens = 1 << 16;
     config.watermark = below(g, 2) ? 0.0 : 0.05;

@@ -20,6 +20,7 @@ void kvp_llama_config_init(kvp_llama_config *config)
     config->max_running = 32;
     config->max_requests = 1024;
     config->watermark = 0.01;
+    config->wait_for_prefix = 1;
     config->arena_tokens = (uint64_t)1 << 20;
 }
 
@@ -106,6 +107,7 @@ static kvp_status make_sched(kvp_llama *engine, const kvp_llama_config *config,
     sched.max_running = config->max_running;
     sched.step_tokens = step_tokens;
     sched.chunk_tokens = config->chunk_tokens;
+    sched.wait_for_prefix = config->wait_for_prefix;
     sched.arena_tokens = config->arena_tokens;
     const kvp_status status = kvp_sched_config_check(&sched, engine->cache, why);
     return status != KVP_OK ? status

@@ -149,11 +149,12 @@ void kvpi_ids_cut(kvpi_ids *ids, uint32_t id, uint32_t begin)
     entry->n_blocks = n_blocks;
 }
 
-/* -------------------------------------------------------------------- entries that were replaced */
+/* ------------------------------------------------------------------- entries that were replaced */
 
 /* The row has block `now` where the id has the cells of another one: a duplicate that it computed
  * itself and gave back (adoption), or a block that it shares and will write (copy-on-write). The
- * latter is claimed when every id has given up what it lost: another one may have had that block. */
+ * latter is claimed when every id has given up what it lost: another one may have had that
+ * block. */
 static kvp_status replace(kvpi_ids *ids, uint32_t id, uint32_t idx, int32_t now)
 {
     const uint32_t begin = idx * ids->block_tokens, end = begin + ids->block_tokens;

@@ -7,9 +7,10 @@
  *   places   for each block the id in whose row it is, and where: the id to copy it from. Other
  *            open ids may have it, too (they share its cells); other keepers never
  *
- * A block's place counts while the block has the generation that it had when it was written. A block
- * that lost its content keeps its place, and its cells, until somebody writes the block again: then
- * kvpi_ids_claim removes them. That is what bounds the cells in use by the slots of all blocks.
+ * A block's place counts while the block has the generation that it had when it was written. A
+ * block that lost its content keeps its place, and its cells, until somebody writes the block
+ * again: then kvpi_ids_claim removes them. That is what bounds the cells in use by the slots of
+ * all blocks.
  *
  * Before the scheduler makes a step:
  *

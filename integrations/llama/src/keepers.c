@@ -121,7 +121,7 @@ int kvpi_keepers_hand_over(kvpi_ids *ids, uint32_t id, uint32_t idx)
     return 1;
 }
 
-/* ------------------------------------------------------------------------------ closed sequences */
+/* ----------------------------------------------------------------------------- closed sequences */
 
 /* Entry idx of a closed id: 1 when the id has to keep it. */
 static int stays(kvpi_ids *ids, uint32_t id, uint32_t idx)
@@ -194,7 +194,7 @@ kvp_status kvpi_keepers_retire(kvpi_ids *ids)
     return KVP_OK;
 }
 
-/* ---------------------------------------------------------------------------------- short of ids */
+/* --------------------------------------------------------------------------------- short of ids */
 
 static uint32_t count_keepers(const kvpi_ids *ids)
 {

@@ -13,8 +13,8 @@ uint32_t kvpi_keepers_free_id(const kvpi_ids *ids);
 /* Take the entry idx out of a keeper; without entries the keeper is free. */
 void kvpi_keepers_remove(kvpi_ids *ids, uint32_t keeper, uint32_t idx);
 
-/* An open id gives up its entry idx, and keeps the cells for the moment: if it is the block's place,
- * another id becomes that. 0: there is none. */
+/* An open id gives up its entry idx, and keeps the cells for the moment: if it is the block's
+ * place, another id becomes that. 0: there is none. */
 int kvpi_keepers_hand_over(kvpi_ids *ids, uint32_t id, uint32_t idx);
 
 /* Ids of sequences that were closed become free, or keepers. */

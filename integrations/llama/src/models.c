@@ -18,7 +18,7 @@ int kvpi_models_say(kvp_why *why, const char *field, const char *text)
     return 1;
 }
 
-/* ------------------------------------------------------------------------------ another libllama */
+/* ----------------------------------------------------------------------------- another libllama */
 
 /* Room for what another version may write. */
 enum { MOST_BYTES = 4096, PATTERN_A = 0xA5, PATTERN_B = 0x5A };
@@ -80,9 +80,10 @@ int kvpi_models_fits(kvpi_models_defaults defaults, kvp_why *why)
     return 1;
 }
 
-/* ------------------------------------------------------------------------------- models, contexts */
+/* ----------------------------------------------------------------------------- models, contexts */
 
-/* Caches that compress, or keep an index beside: a part of a sequence cannot be removed or shared. */
+/* Caches that compress, or keep an index beside: a part of a sequence cannot be removed or
+ * shared. */
 static const char *const compressing[] = {"deepseek4"};
 
 static int refuses_architecture(const struct llama_model *model, kvp_why *why)

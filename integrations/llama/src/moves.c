@@ -1,5 +1,5 @@
-/* moves: one call for neighbouring blocks. Order is kept: what waits is done before a call that does
- * not continue it. */
+/* moves: one call for neighbouring blocks. Order is kept: what waits is done before a call that
+ * does not continue it. */
 #include "moves.h"
 
 #include <llama.h>

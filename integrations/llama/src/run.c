@@ -45,7 +45,8 @@ static kvp_status open_forks(kvp_llama *engine)
     return status;
 }
 
-/* Gives every sequence of the step an id, and every block of theirs its cells: ids.h has the order. */
+/* Gives every sequence of the step an id, and every block of theirs its cells: ids.h has the
+ * order. */
 static kvp_status prepare_ids(kvp_llama *engine, const kvp_step *step)
 {
     kvpi_ids *ids = &engine->ids;

@@ -288,7 +288,7 @@ uint32_t fake_most_used(const struct llama_context *context)
     return context->memory.most_used;
 }
 
-/* ----------------------------------------------------------------------------- model and context */
+/* ---------------------------------------------------------------------------- model and context */
 
 struct llama_context_params llama_context_default_params(void)
 {

@@ -1,8 +1,8 @@
 /* fake: a library with llama.cpp's interface, whose cells know what they hold.
  *
  * KV of a token is a number made of the token, its position, and all cells that it sees: those of
- * its id at lower positions. Its logits are made of that number, so a cell that is missing, wrong or
- * one too many changes them. fake_kv tells what is right, from the tokens alone.
+ * its id at lower positions. Its logits are made of that number, so a cell that is missing, wrong
+ * or one too many changes them. fake_kv tells what is right, from the tokens alone.
  *
  * What llama.cpp asserts, or refuses a batch for, ends the test: positions of an id continue its
  * last one, an id that is copied to does not have the position yet, ids are in range. */

@@ -61,17 +61,18 @@ struct llama_context_params;
 typedef struct kvp_llama kvp_llama;
 
 typedef struct kvp_llama_config {
-    size_t struct_size;      /* set by kvp_llama_config_init */
-    uint32_t block_tokens;   /* S, 1..1024; default 16 */
-    uint32_t max_ids;        /* sequence ids of the context, one of them never used, 4..256;
+    size_t struct_size;       /* set by kvp_llama_config_init */
+    uint32_t block_tokens;    /* S, 1..1024; default 16 */
+    uint32_t max_ids;         /* sequence ids of the context, one of them never used, 4..256;
                                 0 = 256: all that llama.cpp has */
-    uint32_t max_running;    /* sequences that run at once, 1..(max_ids - 2) / 2; default 32 */
-    uint32_t max_requests;   /* kvp_sched_config; default 1024 */
-    uint32_t max_seq_tokens; /* of one sequence; 0 = all cells */
-    uint32_t step_tokens;    /* token budget of a step; 0 = the context's n_batch */
-    uint32_t chunk_tokens;   /* kvp_sched_config */
-    double watermark;        /* kvp_config; default 0.01 */
-    uint64_t arena_tokens;   /* kvp_sched_config; default 2^20 */
+    uint32_t max_running;     /* sequences that run at once, 1..(max_ids - 2) / 2; default 32 */
+    uint32_t max_requests;    /* kvp_sched_config; default 1024 */
+    uint32_t max_seq_tokens;  /* of one sequence; 0 = all cells */
+    uint32_t step_tokens;     /* token budget of a step; 0 = the context's n_batch */
+    uint32_t chunk_tokens;    /* kvp_sched_config */
+    uint32_t wait_for_prefix; /* kvp_sched_config; default 1 */
+    double watermark;         /* kvp_config; default 0.01 */
+    uint64_t arena_tokens;    /* kvp_sched_config; default 2^20 */
 } kvp_llama_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -135,8 +136,8 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step);
 
 /* Give the logits from which token `i` of the step is sampled.
  *
- * Takes:   i            0..n_sampled-1, in the order of the step's sequences. The samples that begin
- *                       at a prompt's end have the same logits
+ * Takes:   i            0..n_sampled-1, in the order of the step's sequences. The samples that
+ *                       begin at a prompt's end have the same logits
  * Gives:   [vocabulary] f32 of the context, valid until the next run; NULL: no such token, or no
  *          step is out
  */
