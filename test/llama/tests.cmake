@@ -18,6 +18,8 @@ function(kvp_add_llama_test target)
   target_link_libraries(${target} PRIVATE kvp_llama_over_fake kvp_fake_llama)
 endfunction()
 
+kvp_add_llama_test(test_llama "${CMAKE_CURRENT_LIST_DIR}/test_llama.c")
+kvp_add_test(NAME unit_llama COMMAND test_llama LABELS unit)
 kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
 set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
