@@ -11,7 +11,7 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters bench install instructions ports dist reference asan \
+.PHONY: release check lib run test adapters llama bench install instructions ports dist reference asan \
         tsan mutants fuzz coverage analyze abi long soak format lint clean help setup setup-fuzz \
         setup-coverage setup-analyze setup-abi setup-instructions setup-ports
 
@@ -21,6 +21,7 @@ help:
 	@echo 'make run        replay the bundled workload and print the report'
 	@echo 'make test       build and run every test'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
+	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 164 MB)'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
@@ -72,6 +73,9 @@ test: check release
 # Where the engines cannot be had it says why, and that is no failure.
 adapters: setup
 	@python/run_adapters.sh build/adapters || [ $$? -eq 77 ]
+
+llama: setup
+	@scripts/llama.sh build/llama || [ $$? -eq 77 ]
 
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
@@ -153,7 +157,7 @@ lint: setup
 
 format:
 	@if command -v clang-format >/dev/null; then \
-	     find include src test bench fuzz examples -name '*.[ch]' 2>/dev/null \
+	     find include src integrations test bench fuzz examples -name '*.[ch]' 2>/dev/null \
 	         | xargs --no-run-if-empty clang-format -i; \
 	 else echo 'clang-format is missing (Debian: apt-get install clang-format)' >&2; exit 1; fi
 

@@ -26,7 +26,7 @@ import tempfile
 # ------------------------------------------------------------------- the rules, to be read and edited
 
 PAGES = ["*.md", "docs/*.md", "bench/*.md", "data/*.md", "examples/*.md", "fuzz/*.md", "python/*.md",
-         "python/bench/*.md", "test/*/README.md"]
+         "python/bench/*.md", "test/*/README.md", "integrations/*/README.md"]
 EXCEPTIONS = "scripts/prose.txt"
 
 MAX_SENTENCE_WORDS = 30

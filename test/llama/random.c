@@ -1,6 +1,7 @@
 /* kvp_llama_random: random engines over the fake llama.cpp (fake/).
  *
  *   kvp_llama_random [--seed N] [--steps N] [--plant]
+ *   kvp_llama_random --own N    how many of 65,536 cells stay empty for want of ids
  *
  * Requests share prefixes, fork, are aborted, paused and reordered; decodes fail half-way; cells
  * and ids are scarce. After every step the logits of each sequence are compared with what its
@@ -355,6 +356,43 @@ static void print_totals(const totals *t)
            (unsigned long long)t->full);
 }
 
+/* Conversations that share nothing, with so many tokens each, one after the other. */
+static void print_empty(uint32_t own_tokens)
+{
+    static struct llama_model model = {.architecture = "llama"};
+    enum { CELLS = 65536 };
+    kvp_llama_config config;
+    kvp_stats cache;
+    kvp_ns ns;
+    kvp_step step;
+    kvp_llama *engine;
+    int32_t *tokens = calloc(own_tokens, sizeof *tokens);
+    const int32_t sampled[1] = {0};
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = CELLS;
+    kvp_llama_config_init(&config);
+    must(kvp_llama_create(&config, &model, &params, &engine, NULL), "create");
+    must(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), "namespace");
+    for (uint32_t i = 0; tokens != NULL && i < 3 * (CELLS / own_tokens) + 10; i++) {
+        kvp_request request;
+        for (uint32_t k = 0; k < own_tokens; k++)
+            tokens[k] = (int32_t)(i * own_tokens + k);
+        const kvp_prompt prompt = {
+            .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = own_tokens};
+        const kvp_submission submission = {
+            .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = 1};
+        must(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL), "submit");
+        while (kvp_llama_run(engine, &step) == KVP_OK && step.n_seqs > 0)
+            must(kvp_llama_finish(engine, step.n_sampled > 0 ? sampled : NULL, NULL, NULL),
+                 "finish");
+    }
+    must(kvp_cache_stats(kvp_llama_cache(engine), &cache), "statistics");
+    printf("%u own tokens: %.1f %% of the cells are empty\n", own_tokens,
+           100.0 * (double)cache.free_blocks / (double)cache.usable_blocks);
+    kvp_llama_destroy(engine);
+    free(tokens);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t seed = 1, steps = 20000;
@@ -368,7 +406,10 @@ int main(int argc, char **argv)
             steps = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--plant") == 0)
             plants = 1;
-        else
+        else if (strcmp(argv[i], "--own") == 0 && i + 1 < argc) {
+            print_empty((uint32_t)strtoul(argv[++i], NULL, 10));
+            return 0;
+        } else
             return 2;
     }
     for (uint64_t n = 0; t.steps < steps; n++) {

@@ -252,7 +252,36 @@ static void evicted_blocks_leave_their_keeper(void **state)
     kvp_llama_destroy(engine);
 }
 
-/* -------------------------------------------------------------------------------------- failures */
+/* ------------------------------------------------------------------------------------- failures */
+
+static uint32_t fails_at; /* this calloc from now on; 0: none */
+
+void *__real_calloc(size_t n, size_t n_bytes);
+void *__wrap_calloc(size_t n, size_t n_bytes);
+
+void *__wrap_calloc(size_t n, size_t n_bytes)
+{
+    return fails_at > 0 && --fails_at == 0 ? NULL : __real_calloc(n, n_bytes);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    kvp_llama *engine = NULL;
+    kvp_llama_config config;
+    kvp_status status = KVP_E_NO_MEMORY;
+    const struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    uint32_t n = 0;
+    while (status == KVP_E_NO_MEMORY) {
+        fails_at = ++n;
+        status = kvp_llama_create(&config, &plain, &params, &engine, NULL);
+    }
+    fails_at = 0;
+    assert_int_equal(status, KVP_OK);
+    assert_in_range(n, 13, 40);
+    kvp_llama_destroy(engine);
+}
 
 static void a_failed_decode_leaves_nothing(void **state)
 {
@@ -313,6 +342,7 @@ int main(void)
         cmocka_unit_test(keepers_are_packed),
         cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
         cmocka_unit_test(evicted_blocks_leave_their_keeper),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_failed_decode_leaves_nothing),
         cmocka_unit_test(the_audit_sees_what_llama_has),
     };

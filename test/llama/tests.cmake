@@ -19,6 +19,7 @@ function(kvp_add_llama_test target)
 endfunction()
 
 kvp_add_llama_test(test_llama "${CMAKE_CURRENT_LIST_DIR}/test_llama.c")
+target_link_options(test_llama PRIVATE "LINKER:--wrap=calloc")
 kvp_add_test(NAME unit_llama COMMAND test_llama LABELS unit)
 kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
 set(steps 100000)

@@ -30,10 +30,8 @@ kvp_status kvpi_ids_init(kvpi_ids *ids, kvp_cache *cache, struct llama_context *
     ids->rows = calloc((size_t)sizes->n_ids * sizes->row_blocks, sizeof *ids->rows);
     ids->places = calloc(sizes->pool_blocks, sizeof *ids->places);
     ids->chosen = calloc(sizes->row_blocks, sizeof *ids->chosen);
-    if (ids->ids == NULL || ids->rows == NULL || ids->places == NULL || ids->chosen == NULL) {
-        kvpi_ids_end(ids);
+    if (ids->ids == NULL || ids->rows == NULL || ids->places == NULL || ids->chosen == NULL)
         return KVP_E_NO_MEMORY;
-    }
     for (uint32_t block = 0; block < ids->pool_blocks; block++)
         ids->places[block].id = KVPI_NO_ID;
     return KVP_OK;

@@ -79,7 +79,7 @@ typedef struct kvpi_ids_sizes {
     uint32_t pool_blocks;
 } kvpi_ids_sizes;
 
-/* KVP_OK, or KVP_E_NO_MEMORY: nothing is left to free. */
+/* KVP_OK, or KVP_E_NO_MEMORY: kvpi_ids_end frees what is there. */
 kvp_status kvpi_ids_init(kvpi_ids *ids, kvp_cache *cache, struct llama_context *context,
                          const kvpi_ids_sizes *sizes);
 void kvpi_ids_end(kvpi_ids *ids);

@@ -314,8 +314,10 @@ struct llama_context *llama_init_from_model(struct llama_model *model,
     struct llama_memory_i *memory = &context->memory;
     memory->n_cells = params.n_ctx;
     memory->cells = calloc(params.n_ctx, sizeof *memory->cells);
-    if (memory->cells == NULL)
-        fake_broken("no memory", params.n_ctx, 0);
+    if (memory->cells == NULL) {
+        free(context);
+        return NULL;
+    }
     for (uint32_t i = 0; i < memory->n_cells; i++)
         memory->cells[i].pos = -1;
     context->n_batch = params.n_batch;
