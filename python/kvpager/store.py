@@ -21,6 +21,7 @@ import os
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from math import inf
@@ -214,6 +215,7 @@ class Store(Uncopied):
         self._pid, self._numbers = os.getpid(), count(1)
         self._out: dict[int, Operation] = {}
         self._unsure = False  # whether all that is in _out was begun
+        self._spill: weakref.ref[Any] | None = None  # who has it (kvpager.spill)
         # What poll is busy with, so that an exception in between loses nothing.
         self._polling, self._ended = threading.RLock(), list[Operation]()
         self._room, self._n = ffi.new("kvp_store_done[]", config.max_ops), ffi.new("uint32_t *")
@@ -284,10 +286,13 @@ class Store(Uncopied):
         return not lib.kvpy_object_is_open(self._o)
 
     def close(self) -> None:
-        """Close it, and wait for what has begun. What was not polled has the result STORE_CLOSED,
+        """Close it, its spill first, and wait for what has begun. What was not polled has the result STORE_CLOSED,
         done or not. Closing twice does nothing; nor does closing in a forked child."""
         if self._pid != os.getpid():
             return
+        spill = None if self._spill is None else self._spill()
+        if spill is not None:
+            spill.close()
         status = lib.kvpy_object_close(self._o)
         if status:
             fail(status, "Store.close")
@@ -300,11 +305,22 @@ class Store(Uncopied):
             raise BusyError("Store: another process has it; a forked child must open its own")
         return self._o
 
+    def _is_lent(self) -> bool:
+        return self._spill is not None and self._spill() is not None
+
+    def _lend(self, spill: Any) -> None:
+        """To a spill, which then begins and polls the operations; None: it is given back."""
+        if spill is not None and (self._is_lent() or self._out):
+            raise BusyError("Store: has a spill, or operations that are out")
+        self._spill = None if spill is None else weakref.ref(spill)
+
     # ------------------------------------------------------------------------------ operations
 
     def _begin(self, name: str, operation: Operation, keep: Any, *arguments: Any,
                **shown: Any) -> Operation:
         """One call of the library; what it points to is kept until it has ended."""
+        if self._is_lent():
+            raise BusyError(f"Store.{name}: a spill has the store")
         object, at = self._object(), next(self._numbers)
         try:
             self._keep[at], self._out[at] = keep, operation
@@ -399,6 +415,8 @@ class Store(Uncopied):
     def _take(self) -> None:
         """Completions into _ended. Each step may be the last before a signal's exception: the next
         call goes on there."""
+        if self._is_lent():
+            raise BusyError("Store.poll: a spill has the store")
         room, n, full = self._room, self._n, True
         while full:
             if n[0] == 0:

@@ -29,7 +29,7 @@ from cffi import FFI
 
 # What a kvpy_object may hold: the parameters that become guarded.
 OPAQUE = ["kvp_cache", "kvp_sched", "kvp_wire_sender", "kvp_wire_mirror", "kvp_copier", "kvp_oplog",
-          "kvp_sender", "kvp_receiver", "kvp_store"]
+          "kvp_sender", "kvp_receiver", "kvp_store", "kvp_spill"]
 # What one may hold besides: calls take the pointer itself, and need no guard.
 UNGUARDED = ["kvp_memory", "kvp_attn_team", "kvp_loopback", "kvp_digester"]
 HANDLES = ["kvp_seq", "kvp_ns", "kvp_request"]
@@ -40,14 +40,11 @@ READERS = ["kvp_cache_stats", "kvp_events_read", "kvp_store_stats_get", "kvp_sto
            "kvp_store_fd", "kvp_store_wait", "kvp_store_describe"]
 
 # Headers of libkvpager_store, and what of it keeps the interpreter's lock.
-STORE_HEADERS = ("identity.h", "store.h")
-# Of libkvpager_store too: it takes a cache of the one module and a store of the other, and is not
-# here yet (test_api.py has it as an exception).
-NOT_YET = ("spill.h",)
+STORE_HEADERS = ("identity.h", "store.h", "spill.h")
 STORE_SHORT = ["kvpg_store_put", "kvpg_store_get", "kvpg_store_have", "kvpg_store_drop",
                "kvpg_store_evict", "kvpg_store_sync", "kvpg_store_poll", "kvpg_store_stats_get",
                "kvpg_store_record_blocks", "kvpg_store_fd", "kvpy_object_is_open", "kvp_bad_name",
-               "kvp_found_name", "kvp_record_key", "kvp_namespace_number", "kvp_digest_root"]
+               "kvp_found_name", "kvp_spill_outcome_name", "kvp_record_key", "kvp_namespace_number", "kvp_digest_root"]
 
 # Calls of a few nanoseconds keep the interpreter's lock: letting go of it costs more than they do.
 SHORT = [
@@ -103,7 +100,7 @@ def without_bodies(text: str) -> str:
 def headers(include: pathlib.Path) -> list[pathlib.Path]:
     """Those of libkvpager."""
     return [header for header in sorted((include / "kvpager").glob("*.h"))
-            if header.name not in STORE_HEADERS + NOT_YET]
+            if header.name not in STORE_HEADERS]
 
 
 def macros(of: list[pathlib.Path]) -> tuple[list[str], dict[str, str]]:
@@ -178,6 +175,8 @@ def twin(result: str, name: str, takes: list[tuple[str, str]]) -> tuple[str, str
     enter, leave = "kvpy_enter", "kvpy_leave"
     if name in READERS:
         enter, leave = "kvpy_enter_reader", "kvpy_leave_reader"
+    elif name.startswith("kvp_spill_"):  # two locks: of its cache and of its store
+        enter, leave = "kvpy_enter_spill", "kvpy_leave_spill"
     # Two objects of one call share a lock (a scheduler and its cache), or one is only read.
     definition = (f"static {prototype}\n{{\n{made}    int status = {enter}({objects[0]});\n"
                   f"    if (status != KVP_OK)\n        return status;\n{body}{own}"

@@ -108,6 +108,11 @@ void kvpy_place_unlock(kvpy_object **place)
     *place = NULL;
 }
 
+size_t kvpy_object_bytes(void)
+{
+    return sizeof(kvpy_object);
+}
+
 void *kvpy_object_pointer(kvpy_object *object)
 {
     return atomic_load(&object->pointer);

@@ -22,6 +22,7 @@ enum {
 typedef struct kvpy_object {
     void *_Atomic pointer;     /* NULL: nothing was created yet, or it is closed */
     struct kvpy_object *owner; /* whose lock counts; NULL: its own */
+    struct kvpy_object *store; /* a spill's: its lock counts, too */
     atomic_int lock;
     atomic_int readers;
     atomic_int working; /* a store's: 1 while a thread does its work */
@@ -102,5 +103,7 @@ void kvpy_object_unlock(kvpy_object *object);
 int kvpy_place_lock(kvpy_object *object, kvpy_object **place);
 void kvpy_place_unlock(kvpy_object **place);
 void *kvpy_object_pointer(kvpy_object *object); /* for whoever has locked it */
+/* Of this module. One that has objects of the other one as owners must have the same. */
+size_t kvpy_object_bytes(void);
 
 #endif

@@ -5,9 +5,10 @@
 
 #include "object.h"
 
+#include <kvpager/spill.h>
 #include <kvpager/store.h>
 
-enum { KVPY_STORE = 0, KVPY_DIGESTER = 1 };
+enum { KVPY_STORE = 0, KVPY_DIGESTER = 1, KVPY_SPILL = 2 };
 
 /* kvpy_object_free; nothing in a forked child, which has no thread that could end the store's
  * operations. */
@@ -15,5 +16,22 @@ void kvpy_store_free(kvpy_object *object);
 
 /* kvp_store_work, which other calls may run beside: KVP_E_BUSY if another thread does it. */
 int kvpy_store_work(kvpy_object *object, int *out_idle);
+
+/* A spill uses a cache, which is an object of kvpager._native, and a store. Its owner is the cache:
+ * calls have the cache's lock, then the store's. `held` keeps both, so that neither is freed while
+ * the spill lives; each is closed by Python after the spill. */
+#ifndef KVPY_CDEF
+int kvpy_enter_spill(kvpy_object *object);
+void kvpy_leave_spill(kvpy_object *object);
+#endif
+
+/* kvp_spill_create, for an object that was initialised with the cache as its owner. */
+int kvpy_spill_create(kvpy_object *object, kvpy_object *store, kvp_spill_config *config,
+                      char *out_why, size_t why_bytes);
+
+/* kvp_spill_stop until nothing is on its way, then kvp_spill_destroy. KVP_E_AGAIN: the store did not
+ * end its operations in 20 s, and nothing was destroyed. */
+int kvpy_spill_close(kvpy_object *object);
+void kvpy_spill_free(kvpy_object *object);
 
 #endif
