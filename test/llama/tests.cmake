@@ -26,7 +26,7 @@ set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
   set(steps 20000)
 elseif(KVP_CHECK EQUAL 0)
-  set(steps 2000000)
+  set(steps 1000000)
 endif()
 foreach(seed 1 2)
   kvp_add_test(NAME llama_random_${seed} LABELS model release
