@@ -11,10 +11,9 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters engines ggml ggml-bench bench install instructions ports \
-        dist reference asan tsan mutants fuzz coverage analyze abi long soak format lint clean help \
-        setup setup-fuzz \
-        setup-coverage setup-analyze setup-abi setup-instructions setup-ports
+.PHONY: release check lib run test adapters engines llama ggml ggml-bench bench install instructions \
+        ports dist reference asan tsan mutants fuzz coverage analyze abi long soak format lint clean \
+        help setup setup-fuzz setup-coverage setup-analyze setup-abi setup-instructions setup-ports
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -24,6 +23,7 @@ help:
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
 	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.8 GB)'
 	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
+	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 164 MB)'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
@@ -87,6 +87,9 @@ ggml: setup
 
 ggml-bench: setup
 	@scripts/ggml.sh build/llama bench || [ $$? -eq 77 ]
+
+llama: setup
+	@scripts/llama.sh build/llama || [ $$? -eq 77 ]
 
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)

@@ -60,6 +60,8 @@ MAY_INCLUDE = [
     ("src/tool/requests/*",   [PUBLIC, "src/tool/input/*", "src/tool/requests/*"]),
     ("src/tool/log/*",        [PUBLIC, "src/tool/*", "src/oplog/*"]),
     ("src/tool/*",            [PUBLIC, "src/tool/*"]),
+    # An integration is a program's library: it sees what every program sees.
+    ("integrations/llama/*",  [PUBLIC, "integrations/llama/*"]),
     # An example of several files includes its own; others are one file and the public headers.
     ("examples/tiny_llama/*", [PUBLIC, "examples/tiny_llama/*"]),
     ("examples/*",            [PUBLIC]),
@@ -91,7 +93,9 @@ MAX_STAGES_SECONDS = 3480
 LONG_FILES_OK = ["test/golden/*.h"]
 
 # Names that other files, or other people's programs, can see.
-NAME_RULES_IN = ["src/*"]
+NAME_RULES_IN = ["src/*", "integrations/*/src/*"]
+# Names of another project's interface, declared again.
+FOREIGN_TYPES = ["test/llama/fake/llama.h"]
 NAMES_OK = ["main", "cmd_compare", "cmd_gen", "cmd_inspect", "cmd_mrc", "cmd_replay", "cmd_size",
             "cmd_store", "cmd_trace"]
 PUBLIC_PREFIX = "kvp_"
@@ -253,6 +257,8 @@ def typedef_names(code):
 
 
 def check_types(source):
+    if fits(source.path, FOREIGN_TYPES):
+        return
     for offset, name in typedef_names(source.code):
         if name.endswith("_t"):
             yield source.line_of(offset), f"typedef {name}: the ending _t is the system's"
@@ -295,7 +301,8 @@ def check_public_names(source):
 def resolve(root, source, name, quoted):
     """The repository path of an included file, or None if it is not ours."""
     places = [os.path.dirname(source.path)] if quoted else []
-    for place in places + ["src", "include", "test/common"]:
+    for place in places + ["src", "include", "test/common", "integrations/llama/src",
+                           "integrations/llama/include", "test/llama"]:
         path = os.path.normpath(os.path.join(place, name))
         if os.path.isfile(os.path.join(root, path)):
             return path
@@ -368,7 +375,7 @@ def lint(root):
     sources = [Source(root, path) for path in c_files(root)]
     public_names = set()
     for source in sources:
-        if fits(source.path, [PUBLIC]):
+        if fits(source.path, [PUBLIC, "integrations/*/include/kvpager/*"]):
             public_names.update(re.findall(rf"\b({PUBLIC_PREFIX}\w+)\s*\(", source.code))
     findings = [(".ci/budget", *finding) for finding in check_budget(root)]
     findings += check_folders(source.path for source in sources)

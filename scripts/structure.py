@@ -23,7 +23,7 @@ STATIC = re.compile(r"static (?:inline )?(?:const )?(?:struct |enum |union )?\w+
                     r"\s*[(\[=;]")
 TAG = re.compile(r"(?:typedef )?(?:struct|enum|union) (\w+) \{")
 # The command, and libraries that stand alone; and what is compiled for one processor only.
-NOT_IN_ONE_FILE = ("src/tool/", "src/store/", "src/spill/", "src/transfer/ucx/", "src/attention/kernels/")
+NOT_IN_ONE_FILE = ("integrations/", "src/tool/", "src/store/", "src/spill/", "src/transfer/ucx/", "src/attention/kernels/")
 VARIANTS = ["src/base/checksum_avx2.c", "src/base/checksum_avx512.c"]
 
 
@@ -143,7 +143,8 @@ def check_shared_names(sources):
 
 
 def check(sources):
-    internal = [source for source in sources if source.path.startswith("src/")]
+    internal = [source for source in sources
+                if source.path.startswith(("src/", "integrations/"))]
     yield from check_declared(internal)
     yield from check_circles(internal)
     yield from check_headers(internal)

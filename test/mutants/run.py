@@ -39,6 +39,7 @@ TARGETS = [(r"unit_(.*)", r"test_\1"),
            (r"tools_.*", "kvpager_tool"),
            (r"transfer_.*", "kvp_two_processes"),
            (r"(model|sched_model|shadow|gauntlet)(_.*)?", r"kvp_\1"),
+           (r"llama_random_.*", "kvp_llama_random"),
            (r"python", "kvpager_tool")]  # with libcrypto, kvpager_store_static too
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,0 +1,103 @@
+/* check: what llama.h promises of ids and blocks, read from the ids, the cache and llama.cpp. */
+#include "engine.h"
+#include "keepers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int found(kvp_violation *violation, const char *invariant, uint64_t object,
+                 const char *detail)
+{
+    memset(violation, 0, sizeof *violation);
+    memcpy(violation->invariant, invariant, strlen(invariant));
+    violation->object = object;
+    violation->detail = detail;
+    return 0;
+}
+
+/* Positions of an id: [*first, *last], or -1 and -1. */
+static void expected_range(const kvpi_ids *ids, uint32_t id, int64_t *first, int64_t *last)
+{
+    const kvpi_id *entry = &ids->ids[id];
+    const int32_t *row = kvpi_ids_row(ids, id);
+    *first = *last = -1;
+    if (entry->state == KVPI_ID_OPEN && entry->n_tokens > 0) {
+        *first = 0;
+        *last = (int64_t)entry->n_tokens - 1;
+    }
+    for (uint32_t idx = 0; entry->state == KVPI_ID_KEEPER && idx < ids->row_blocks; idx++) {
+        const int64_t begin = (int64_t)idx * ids->block_tokens;
+        if (row[idx] == 0)
+            continue;
+        *first = *first < 0 ? begin : *first;
+        *last = begin + ids->places[row[idx]].n_tokens - 1;
+    }
+}
+
+static int check_id(const kvp_llama *engine, uint32_t id, kvp_violation *violation)
+{
+    const kvpi_ids *ids = &engine->ids;
+    const kvpi_id *entry = &ids->ids[id];
+    const int32_t *row = kvpi_ids_row(ids, id);
+    llama_memory_t memory = llama_get_memory(engine->context);
+    int64_t first, last;
+    uint32_t n = 0;
+    for (uint32_t idx = 0; idx < ids->row_blocks; idx++) {
+        if (row[idx] == 0)
+            continue;
+        n++;
+        const kvpi_place *place = &ids->places[row[idx]];
+        if (entry->state == KVPI_ID_KEEPER && (place->id != id || place->idx != idx))
+            return found(violation, "L4", id, "a keeper has a block whose place is elsewhere");
+    }
+    if (n != entry->n_blocks || (entry->state == KVPI_ID_FREE && n > 0))
+        return found(violation, "L1", id, "the number of its blocks is wrong");
+    expected_range(ids, id, &first, &last);
+    if (llama_memory_seq_pos_min(memory, (llama_seq_id)id) != first ||
+        llama_memory_seq_pos_max(memory, (llama_seq_id)id) != last)
+        return found(violation, "L5", id, "llama.cpp has other positions of it");
+    return 1;
+}
+
+static int check_block(const kvp_llama *engine, int32_t block, kvp_violation *violation)
+{
+    const kvpi_ids *ids = &engine->ids;
+    const kvpi_place *place = &ids->places[block];
+    kvp_block_info info;
+    kvp_seq_info seq;
+    const uint64_t object = (uint64_t)block;
+    if (place->id != KVPI_NO_ID && place->id >= ids->n_ids)
+        return found(violation, "L2", object, "its place is no id");
+    if (kvp_block_info_get(engine->cache, 0, KVP_DEVICE, block, &info) != KVP_OK)
+        return found(violation, "L2", object, "the cache does not have it");
+    if (info.state != KVP_BLOCK_CACHED)
+        return 1;
+    if (place->id == KVPI_NO_ID || place->generation != info.generation ||
+        kvpi_ids_row(ids, place->id)[place->idx] != block)
+        return found(violation, "L2", object, "it is cached, and its place does not have it");
+    const kvpi_id *entry = &ids->ids[place->id];
+    if (entry->state == KVPI_ID_KEEPER) {
+        if (place->n_tokens != ids->block_tokens)
+            return found(violation, "L3", object, "it is cached, and its keeper has a part of it");
+        return 1;
+    }
+    if (kvp_seq_info_get(engine->cache, entry->seq, &seq) == KVP_OK)
+        return found(violation, "L3", object, "it is cached, and its place is a sequence's");
+    return 1; /* closed since the last step: the next one retires it */
+}
+
+kvp_status kvp_llama_check(const kvp_llama *engine, kvp_violation *out_violation)
+{
+    kvp_violation violation;
+    int is_right = 1;
+    if (engine == NULL)
+        return KVP_E_ARG;
+    memset(&violation, 0, sizeof violation);
+    for (uint32_t id = 0; id < engine->ids.n_ids && is_right; id++)
+        is_right = check_id(engine, id, &violation);
+    for (uint32_t block = 1; block < engine->ids.pool_blocks && is_right; block++)
+        is_right = check_block(engine, (int32_t)block, &violation);
+    if (out_violation != NULL)
+        *out_violation = violation;
+    return is_right ? KVP_OK : KVP_E_CORRUPT;
+}

@@ -1,0 +1,263 @@
+/* engine: a context, a cache with a block for each block_tokens cells of it, and a scheduler. */
+#include "engine.h"
+#include "models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The id that no engine uses is the last one. How many there are is in no header of llama.cpp; a
+ * context with too many cannot be made. */
+enum { SPARE_IDS = 1, LEAST_KEEPERS = 1, BLOCK_TOKENS_MOST = 1024, ALL_IDS = 256 };
+
+void kvp_llama_config_init(kvp_llama_config *config)
+{
+    if (config == NULL)
+        return;
+    memset(config, 0, sizeof *config);
+    config->struct_size = sizeof *config;
+    config->block_tokens = 16;
+    config->max_running = 32;
+    config->max_requests = 1024;
+    config->watermark = 0.01;
+    config->wait_for_prefix = 1;
+    config->arena_tokens = (uint64_t)1 << 20;
+}
+
+kvp_status kvp_llama_check_model(const struct llama_model *model,
+                                 const struct llama_context_params *params, kvp_why *out_why)
+{
+    if (out_why != NULL)
+        memset(out_why, 0, sizeof *out_why);
+    if (model == NULL || params == NULL)
+        return KVP_E_ARG;
+    if (!kvpi_models_fits(llama_context_default_params, out_why))
+        return KVP_E_VERSION;
+    return kvpi_models_refuses(model, params, out_why) ? KVP_E_ARG : KVP_OK;
+}
+
+/* ------------------------------------------------------------------------------------- creation */
+
+static int is_outside(const char *field, uint64_t value, uint64_t lowest, uint64_t highest,
+                      kvp_why *why)
+{
+    char text[sizeof why->text];
+    if (value >= lowest && value <= highest)
+        return 0;
+    (void)snprintf(text, sizeof text, "%s is %llu, expected %llu to %llu", field,
+                   (unsigned long long)value, (unsigned long long)lowest,
+                   (unsigned long long)highest);
+    return kvpi_models_say(why, field, text);
+}
+
+/* Fills in what is 0 for a default. */
+static int config_is_wrong(kvp_llama_config *config, kvp_why *why)
+{
+    if (config->max_ids == 0)
+        config->max_ids = ALL_IDS;
+    return is_outside("block_tokens", config->block_tokens, 1, BLOCK_TOKENS_MOST, why) ||
+           is_outside("max_ids", config->max_ids, 2 + SPARE_IDS + LEAST_KEEPERS, ALL_IDS, why) ||
+           is_outside("max_running", config->max_running, 1,
+                      (config->max_ids - SPARE_IDS - LEAST_KEEPERS) / 2, why);
+}
+
+static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config,
+                               struct llama_model *model, const struct llama_context_params *given,
+                               kvp_why *why)
+{
+    struct llama_context_params params = *given;
+    params.kv_unified = true;
+    params.n_seq_max = config->max_ids;
+    engine->context = llama_init_from_model(model, params);
+    if (engine->context == NULL) {
+        (void)kvpi_models_say(why, "params", "llama.cpp made no context; its log says why");
+        return KVP_E_NO_MEMORY;
+    }
+    if (llama_n_ctx_seq(engine->context) != llama_n_ctx(engine->context)) {
+        (void)kvpi_models_say(why, "kv_unified", "llama.cpp did not make one pool for all ids");
+        return KVP_E_ARG;
+    }
+    return KVP_OK;
+}
+
+static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, kvp_why *why)
+{
+    kvp_config cache;
+    const uint32_t n_cells = llama_n_ctx(engine->context);
+    kvp_config_init(&cache);
+    cache.block_tokens = config->block_tokens;
+    cache.n_blocks = n_cells / config->block_tokens + 1;
+    cache.max_seqs = config->max_running;
+    cache.max_seq_tokens = config->max_seq_tokens != 0 ? config->max_seq_tokens : n_cells;
+    cache.full_hit = KVP_FULL_HIT_RECOMPUTE; /* a token that is run again writes a cell */
+    cache.steps = KVP_STEPS_ORDERED;
+    cache.watermark = config->watermark;
+    if (is_outside("max_seq_tokens", cache.max_seq_tokens, 1, n_cells, why))
+        return KVP_E_ARG;
+    const kvp_status status = kvp_config_check(&cache, why);
+    return status != KVP_OK ? status : kvp_cache_create(&cache, NULL, 0, &engine->cache);
+}
+
+static kvp_status make_sched(kvp_llama *engine, const kvp_llama_config *config,
+                             uint32_t step_tokens, kvp_why *why)
+{
+    kvp_sched_config sched;
+    kvp_sched_config_init(&sched);
+    sched.max_requests = config->max_requests;
+    sched.max_running = config->max_running;
+    sched.step_tokens = step_tokens;
+    sched.chunk_tokens = config->chunk_tokens;
+    sched.wait_for_prefix = config->wait_for_prefix;
+    sched.arena_tokens = config->arena_tokens;
+    const kvp_status status = kvp_sched_config_check(&sched, engine->cache, why);
+    return status != KVP_OK ? status
+                            : kvp_sched_create(&sched, engine->cache, NULL, 0, &engine->sched);
+}
+
+static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
+{
+    kvp_config cache;
+    const kvp_status status = kvp_cache_config(engine->cache, &cache);
+    const uint32_t n_ids = config->max_ids - SPARE_IDS;
+    const kvpi_ids_sizes sizes = {
+        .n_ids = n_ids,
+        .max_keepers = n_ids - 2 * config->max_running, /* sequences may be replaced all at once */
+        .block_tokens = cache.block_tokens,
+        .row_blocks = (cache.max_seq_tokens + cache.block_tokens - 1) / cache.block_tokens,
+        .pool_blocks = cache.n_blocks};
+    engine->max_copies = cache.max_copies;
+    engine->copies = calloc(cache.max_copies, sizeof *engine->copies);
+    engine->groups = calloc(n_ids, sizeof *engine->groups);
+    if (status != KVP_OK || engine->copies == NULL || engine->groups == NULL)
+        return status != KVP_OK ? status : KVP_E_NO_MEMORY;
+    return kvpi_ids_init(&engine->ids, engine->cache, engine->context, &sizes);
+}
+
+static kvp_status make_batch(kvp_llama *engine, uint32_t step_tokens, uint32_t max_running)
+{
+    struct llama_batch *batch = &engine->batch;
+    engine->seq_ids = calloc(step_tokens, sizeof *engine->seq_ids);
+    engine->seq_lists = calloc(step_tokens, sizeof *engine->seq_lists);
+    engine->counts = calloc(step_tokens, sizeof *engine->counts);
+    engine->outputs = calloc((size_t)step_tokens + max_running, sizeof *engine->outputs);
+    engine->step_ids = calloc(max_running, sizeof *engine->step_ids);
+    batch->pos = calloc(step_tokens, sizeof *batch->pos);
+    batch->logits = calloc(step_tokens, sizeof *batch->logits);
+    if (engine->seq_ids == NULL || engine->seq_lists == NULL || engine->counts == NULL ||
+        engine->outputs == NULL || engine->step_ids == NULL || batch->pos == NULL ||
+        batch->logits == NULL)
+        return KVP_E_NO_MEMORY;
+    for (uint32_t i = 0; i < step_tokens; i++) {
+        engine->seq_lists[i] = &engine->seq_ids[i];
+        engine->counts[i] = 1;
+    }
+    batch->seq_id = engine->seq_lists;
+    batch->n_seq_id = engine->counts;
+    return KVP_OK;
+}
+
+static kvp_status make_engine(kvp_llama *engine, const kvp_llama_config *config,
+                              struct llama_model *model, const struct llama_context_params *params,
+                              kvp_why *why)
+{
+    kvp_status status = make_context(engine, config, model, params, why);
+    if (status == KVP_OK)
+        status = make_cache(engine, config, why);
+    if (status != KVP_OK)
+        return status;
+    const uint32_t most = llama_n_batch(engine->context);
+    const uint32_t step_tokens = config->step_tokens != 0 ? config->step_tokens : most;
+    if (is_outside("step_tokens", step_tokens, config->max_running, most, why))
+        return KVP_E_ARG;
+    status = make_sched(engine, config, step_tokens, why);
+    if (status == KVP_OK)
+        status = make_ids(engine, config);
+    return status != KVP_OK ? status : make_batch(engine, step_tokens, config->max_running);
+}
+
+kvp_status kvp_llama_create(const kvp_llama_config *config, struct llama_model *model,
+                            const struct llama_context_params *params, kvp_llama **out_engine,
+                            kvp_why *out_why)
+{
+    kvp_why why;
+    memset(&why, 0, sizeof why);
+    if (out_why != NULL)
+        *out_why = why;
+    if (config == NULL || config->struct_size != sizeof *config || out_engine == NULL)
+        return KVP_E_ARG;
+    kvp_llama_config checked = *config;
+    kvp_status status = kvp_llama_check_model(model, params, out_why);
+    if (status != KVP_OK)
+        return status;
+    kvp_llama *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return KVP_E_NO_MEMORY;
+    status = config_is_wrong(&checked, &why) ? KVP_E_ARG
+                                             : make_engine(engine, &checked, model, params, &why);
+    if (out_why != NULL)
+        *out_why = why;
+    if (status != KVP_OK)
+        kvp_llama_destroy(engine);
+    else
+        *out_engine = engine;
+    return status;
+}
+
+void kvp_llama_destroy(kvp_llama *engine)
+{
+    if (engine == NULL)
+        return;
+    kvp_sched_destroy(engine->sched);
+    kvp_cache_destroy(engine->cache);
+    kvpi_ids_end(&engine->ids);
+    if (engine->context != NULL)
+        llama_free(engine->context);
+    free(engine->seq_ids);
+    free(engine->seq_lists);
+    free(engine->counts);
+    free(engine->outputs);
+    free(engine->step_ids);
+    free(engine->copies);
+    free(engine->groups);
+    free(engine->batch.pos);
+    free(engine->batch.logits);
+    free(engine);
+}
+
+/* -------------------------------------------------------------------------- what can be asked */
+
+kvp_cache *kvp_llama_cache(const kvp_llama *engine)
+{
+    return engine->cache;
+}
+
+kvp_sched *kvp_llama_sched(const kvp_llama *engine)
+{
+    return engine->sched;
+}
+
+struct llama_context *kvp_llama_context(const kvp_llama *engine)
+{
+    return engine->context;
+}
+
+void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats)
+{
+    if (engine == NULL || out_stats == NULL)
+        return;
+    const kvpi_ids *ids = &engine->ids;
+    *out_stats = (kvp_llama_stats){.decodes = engine->decodes,
+                                   .failed_decodes = engine->failed_decodes,
+                                   .decoded_tokens = engine->decoded_tokens,
+                                   .copies = ids->moves.copies,
+                                   .removals = ids->moves.removals,
+                                   .emptied = ids->emptied,
+                                   .dropped_blocks = ids->dropped_blocks,
+                                   .max_keepers = ids->max_keepers};
+    for (uint32_t id = 0; id < ids->n_ids; id++) {
+        out_stats->open_ids += ids->ids[id].state == KVPI_ID_OPEN;
+        out_stats->keepers += ids->ids[id].state == KVPI_ID_KEEPER;
+        if (ids->ids[id].state == KVPI_ID_KEEPER)
+            out_stats->kept_blocks += ids->ids[id].n_blocks;
+    }
+}

@@ -1,0 +1,37 @@
+/* engine: what an engine consists of. engine.c makes it, run.c makes its steps. */
+#ifndef KVPI_LLAMA_ENGINE_H
+#define KVPI_LLAMA_ENGINE_H
+
+#include "ids.h"
+
+#include <kvpager/llama.h>
+#include <llama.h>
+
+/* Of which request the sequence of an id is. */
+typedef struct kvpi_group {
+    kvp_request request;
+    uint32_t n_samples;
+} kvpi_group;
+
+struct kvp_llama {
+    struct llama_context *context;
+    kvp_cache *cache;
+    kvp_sched *sched;
+    kvpi_ids ids;
+    struct llama_batch batch; /* [step_tokens] */
+    llama_seq_id *seq_ids;    /* [step_tokens] one for each token */
+    llama_seq_id **seq_lists; /* [step_tokens] as llama_batch wants them */
+    int32_t *counts;          /* [step_tokens] all 1 */
+    int32_t *outputs; /* [step_tokens + max_running] of each sampled token: its batch index */
+    uint32_t n_outputs;
+    uint32_t is_out;    /* a step was computed, and is not finished */
+    kvpi_group *groups; /* [ids.n_ids] */
+    uint32_t *step_ids; /* [max_running] of the step's sequences */
+    kvp_copy *copies;   /* [max_copies] */
+    uint32_t max_copies;
+    uint64_t decodes;
+    uint64_t failed_decodes;
+    uint64_t decoded_tokens;
+};
+
+#endif

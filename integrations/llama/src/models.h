@@ -1,0 +1,26 @@
+/* models: which libllama, models and contexts are served, and why others are refused. */
+#ifndef KVPI_LLAMA_MODELS_H
+#define KVPI_LLAMA_MODELS_H
+
+#include <kvpager/types.h>
+
+#include <llama.h>
+#include <stddef.h>
+
+/* The function that fills a llama_context_params, as libllama has it. */
+typedef struct llama_context_params (*kvpi_models_defaults)(void);
+
+/* How many bytes that function writes; 0: it cannot be told on this processor. */
+size_t kvpi_models_size(kvpi_models_defaults defaults);
+
+/* Does the library that has this function fit our llama.h? Else `why` says what differs. */
+int kvpi_models_fits(kvpi_models_defaults defaults, kvp_why *why);
+
+/* Is the context refused, for this model? Then `why` says so. */
+int kvpi_models_refuses(const struct llama_model *model, const struct llama_context_params *params,
+                        kvp_why *why);
+
+/* `why` says that the field is refused, and why. Always 1. */
+int kvpi_models_say(kvp_why *why, const char *field, const char *text);
+
+#endif

@@ -1,0 +1,45 @@
+/* fake: a library with llama.cpp's interface, whose cells know what they hold.
+ *
+ * KV of a token is a number made of the token, its position, and all cells that it sees: those of
+ * its id at lower positions. Its logits are made of that number, so a cell that is missing, wrong
+ * or one too many changes them. fake_kv tells what is right, from the tokens alone.
+ *
+ * What llama.cpp asserts, or refuses a batch for, ends the test: positions of an id continue its
+ * last one, an id that is copied to does not have the position yet, ids are in range. */
+#ifndef FAKE_H
+#define FAKE_H
+
+#include "llama.h"
+
+enum { FAKE_IDS = 256, FAKE_VOCABULARY = 8 };
+
+struct llama_model {
+    int32_t n_swa;
+    enum llama_rope_type rope;
+    bool is_recurrent;
+    bool is_hybrid;
+    bool is_diffusion;
+    bool has_encoder;
+    bool lacks_decoder;
+    const char *architecture; /* NULL: it does not say */
+};
+
+/* The next decode fails with `result` when `after` of its tokens have cells. */
+void fake_fail(struct llama_context *context, int32_t result, uint32_t after);
+
+/* Cells in use now, and the most there ever were. */
+uint32_t fake_used(const struct llama_context *context);
+uint32_t fake_most_used(const struct llama_context *context);
+
+/* Wrong content in the cell of an id at a position. */
+void fake_plant(struct llama_context *context, llama_seq_id id, llama_pos pos);
+
+/* KV of a token: its position, and the sum of fake_seen of all tokens before it. */
+uint64_t fake_kv(int32_t token, uint32_t pos, uint64_t seen);
+uint64_t fake_seen(uint64_t kv, uint32_t pos);
+float fake_logit(uint64_t kv, uint32_t i);
+
+/* Every assertion calls this: prints and aborts. */
+void fake_broken(const char *what, int64_t a, int64_t b);
+
+#endif

@@ -1,0 +1,424 @@
+/* kvp_llama_random: random engines over the fake llama.cpp (fake/).
+ *
+ *   kvp_llama_random [--seed N] [--steps N] [--plant]
+ *   kvp_llama_random --own N    how many of 65,536 cells stay empty for want of ids
+ *
+ * Requests share prefixes, fork, are aborted, paused and reordered; decodes fail half-way; cells
+ * and ids are scarce. After every step the logits of each sequence are compared with what its
+ * tokens alone give, and kvp_llama_check audits ids and blocks. Every engine is decided by its
+ * seed. A run of 100,000 steps fails also when something on its list never happened. With --plant
+ * one cell gets wrong content, and the run must end with a wrong logit. */
+#include "fake/fake.h"
+
+#include <kvpager/llama.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_REQUESTS = 12, MAX_TOKENS = 96, STEPS_EACH = 1500, N_DOCUMENTS = 5, LONG_RUN = 100000 };
+
+typedef struct generator {
+    uint64_t state;
+} generator;
+
+typedef struct totals {
+    uint64_t steps;
+    uint64_t tokens;
+    uint64_t checked;
+    uint64_t engines;
+    uint64_t hits;
+    uint64_t adopted;
+    uint64_t copies; /* on write */
+    uint64_t evicted;
+    uint64_t preempted;
+    uint64_t reordered;
+    uint64_t emptied;
+    uint64_t failed;
+    uint64_t full; /* steps in which no cell was left */
+} totals;
+
+typedef struct run {
+    generator random;
+    kvp_llama *engine;
+    struct llama_context *context;
+    kvp_sched *sched;
+    kvp_ns ns[2];
+    uint32_t block_tokens;
+    uint32_t n_cells;
+    uint32_t n_usable;
+    uint32_t max_running;
+    uint32_t max_prompt;
+    uint32_t fail_rate; /* one of so many steps; 0: none */
+    kvp_request requests[MAX_REQUESTS];
+    uint32_t samples[MAX_REQUESTS];
+    uint32_t n_requests;
+    int plants;
+    totals *totals;
+} run;
+
+static uint64_t draw(generator *g)
+{
+    uint64_t z = g->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static uint32_t below(generator *g, uint32_t n)
+{
+    return (uint32_t)(draw(g) % n);
+}
+
+static uint32_t between(generator *g, uint32_t low, uint32_t high)
+{
+    return low + below(g, high - low + 1);
+}
+
+static void must(kvp_status status, const char *what)
+{
+    if (status != KVP_OK)
+        fake_broken(what, status, 0);
+}
+
+/* --------------------------------------------------------------------------------------
+ * requests */
+
+/* The beginning of one of a few documents, then tokens of its own: few values, so that sequences
+ * often compute the same. */
+static void make_prompt(run *r, int32_t *tokens, uint32_t n)
+{
+    generator document = {below(&r->random, N_DOCUMENTS)};
+    const uint32_t n_shared = below(&r->random, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = (int32_t)below(i < n_shared ? &document : &r->random, 3);
+}
+
+static void submit(run *r)
+{
+    int32_t tokens[MAX_TOKENS];
+    const uint32_t n = between(&r->random, 1, r->max_prompt);
+    const uint32_t most = r->max_running < 4 ? r->max_running : 4;
+    kvp_request request;
+    make_prompt(r, tokens, n);
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
+    const kvp_submission submission = {
+        .struct_size = sizeof submission,
+        .prompt = &prompt,
+        .ns = r->ns[below(&r->random, 8) == 0],
+        .priority = (int32_t)below(&r->random, 2),
+        .n_samples = below(&r->random, 3) == 0 ? between(&r->random, 1, most) : 1,
+        .max_new_tokens = between(&r->random, 1, 20)};
+    if (kvp_sched_submit(r->sched, &submission, &request, NULL) != KVP_OK)
+        return; /* too long for these cells */
+    r->requests[r->n_requests] = request;
+    r->samples[r->n_requests++] = submission.n_samples;
+}
+
+static void forget_ended(run *r)
+{
+    kvp_request_info info;
+    for (uint32_t i = 0; i < r->n_requests;) {
+        if (kvp_request_info_get(r->sched, r->requests[i], &info) == KVP_OK) {
+            i++;
+            continue;
+        }
+        r->n_requests--;
+        r->requests[i] = r->requests[r->n_requests];
+        r->samples[i] = r->samples[r->n_requests];
+    }
+}
+
+static void reorder(run *r, uint32_t i)
+{
+    uint32_t parents[4];
+    for (uint32_t k = 0; k < r->samples[i]; k++)
+        parents[k] = below(&r->random, r->samples[i]);
+    if (kvp_sched_reorder(r->sched, r->requests[i], parents, NULL) == KVP_OK)
+        r->totals->reordered++;
+}
+
+static void disturb(run *r)
+{
+    if (r->n_requests < MAX_REQUESTS && below(&r->random, 3) != 0)
+        submit(r);
+    if (r->n_requests == 0)
+        return;
+    const uint32_t i = below(&r->random, r->n_requests);
+    switch (below(&r->random, 24)) {
+    case 0: must(kvp_sched_abort(r->sched, r->requests[i]), "abort"); break;
+    case 1: must(kvp_sched_pause(r->sched, r->requests[i]), "pause"); break;
+    case 2:
+    case 3: must(kvp_sched_resume(r->sched, r->requests[i]), "resume"); break;
+    case 4:
+    case 5: reorder(r, i); break;
+    default: break;
+    }
+    forget_ended(r);
+}
+
+/* ------------------------------------------------------------------------------------ the audit */
+
+/* KV of a sequence's last token, from its tokens alone. */
+static uint64_t expected_kv(const run *r, const kvp_step_seq *seq)
+{
+    int32_t tokens[2 * MAX_TOKENS];
+    uint64_t seen = 0, kv = 0;
+    const kvp_range range = {0, seq->begin + seq->n_tokens};
+    must(kvp_request_tokens(r->sched, seq->request, seq->sample, range, tokens), "tokens");
+    for (uint32_t i = 0; i < range.end; i++) {
+        kv = fake_kv(tokens[i], i, seen);
+        seen += fake_seen(kv, i);
+    }
+    return kv;
+}
+
+static int logits_are_right(run *r, const kvp_step *step)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < step->n_seqs; i++) {
+        const kvp_step_seq *seq = &step->seqs[i];
+        const uint64_t kv = seq->n_sampled > 0 ? expected_kv(r, seq) : 0;
+        for (uint32_t k = 0; k < seq->n_sampled; k++, at++) {
+            const float *logits = kvp_llama_logits(r->engine, at);
+            for (uint32_t v = 0; v < FAKE_VOCABULARY; v++)
+                if (logits == NULL || logits[v] != fake_logit(kv, v))
+                    return 0;
+            r->totals->checked++;
+        }
+    }
+    return kvp_llama_logits(r->engine, at) == NULL;
+}
+
+static void audit(run *r)
+{
+    kvp_violation violation;
+    if (kvp_llama_check(r->engine, &violation) != KVP_OK) {
+        fprintf(stderr, "%s: %s\n", violation.invariant, violation.detail);
+        fake_broken("kvp_llama_check", (int64_t)violation.object, 0);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- a step */
+
+static void finish(run *r, const kvp_step *step)
+{
+    int32_t tokens[256];
+    uint8_t ended[256];
+    for (uint32_t i = 0; i < step->n_sampled; i++) {
+        tokens[i] = (int32_t)below(&r->random, 3);
+        ended[i] = below(&r->random, 12) == 0;
+    }
+    must(kvp_llama_finish(r->engine, tokens, ended, NULL), "finish");
+}
+
+/* 0: a logit was wrong. */
+static int make_step(run *r)
+{
+    kvp_step step;
+    const int fails = r->fail_rate != 0 && below(&r->random, r->fail_rate) == 0;
+    if (fails)
+        fake_fail(r->context, below(&r->random, 2) ? 2 : -3, below(&r->random, 12));
+    if (r->plants && r->totals->steps > 200)
+        fake_plant(r->context, (llama_seq_id)below(&r->random, 4), 0);
+    const kvp_status status = kvp_llama_run(r->engine, &step);
+    fake_fail(r->context, 0, 0);
+    r->totals->steps++;
+    if (status == KVP_E_AGAIN || status == KVP_E_IO) {
+        if (!fails)
+            fake_broken("a decode failed by itself", status, 0);
+        audit(r);
+        return 1;
+    }
+    must(status, "run");
+    r->totals->tokens += step.n_tokens;
+    r->totals->full += fake_used(r->context) + r->block_tokens > r->n_usable;
+    if (fake_used(r->context) > r->n_usable)
+        fake_broken("more cells than slots", fake_used(r->context), r->n_usable);
+    if (step.n_seqs == 0) {
+        audit(r);
+        return 1;
+    }
+    if (!logits_are_right(r, &step))
+        return 0;
+    finish(r, &step);
+    forget_ended(r);
+    audit(r);
+    return 1;
+}
+
+/* ------------------------------------------------------------------------------------ an engine */
+
+static void make_engine(run *r, struct llama_model *model)
+{
+    static const uint32_t sizes[] = {1, 2, 3, 4, 8};
+    generator *g = &r->random;
+    kvp_llama_config config;
+    kvp_why why;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    config.block_tokens = r->block_tokens = sizes[below(g, 5)];
+    config.max_running = r->max_running = between(g, 1, 6);
+    config.max_ids = 2 * config.max_running + 1 + between(g, 1, below(g, 2) ? 3 : 30);
+    config.max_requests = 64;
+    config.chunk_tokens = below(g, 3) == 0 ? between(g, 1, 9) : 0;
+    config.wait_for_prefix = below(g, 2);
+    config.step_tokens = between(g, config.max_running, 40);
+    config.arena_tokens = 1 << 16;
+    config.watermark = below(g, 2) ? 0.0 : 0.05;
+    params.n_ctx = r->n_cells = between(g, 12, below(g, 2) ? 60 : 240);
+    params.n_batch = 64;
+    const kvp_status status = kvp_llama_create(&config, model, &params, &r->engine, &why);
+    if (status != KVP_OK)
+        fprintf(stderr, "%s\n", why.text);
+    must(status, "create");
+    r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
+    r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
+    r->fail_rate = below(g, 2) ? between(g, 3, 60) : 0;
+    r->context = kvp_llama_context(r->engine);
+    r->sched = kvp_llama_sched(r->engine);
+    must(kvp_ns_open(kvp_llama_cache(r->engine), "a", 1, &r->ns[0]), "namespace");
+    must(kvp_ns_open(kvp_llama_cache(r->engine), "b", 1, &r->ns[1]), "namespace");
+}
+
+static void add_totals(const run *r)
+{
+    kvp_stats cache;
+    kvp_sched_stats sched;
+    kvp_llama_stats engine;
+    totals *t = r->totals;
+    must(kvp_cache_stats(kvp_llama_cache(r->engine), &cache), "statistics");
+    must(kvp_sched_stats_get(r->sched, &sched), "statistics");
+    kvp_llama_stats_get(r->engine, &engine);
+    t->engines++;
+    t->hits += cache.cached_tokens;
+    t->adopted += cache.adopted_blocks;
+    t->copies += cache.copies;
+    t->evicted += cache.evicted_blocks;
+    t->preempted += sched.preemptions;
+    t->emptied += engine.emptied;
+    t->failed += engine.failed_decodes;
+}
+
+static int run_engine(uint64_t seed, int plants, totals *t)
+{
+    static struct llama_model model = {.architecture = "llama"};
+    run r;
+    int right = 1;
+    memset(&r, 0, sizeof r);
+    r.random.state = seed;
+    r.plants = plants;
+    r.totals = t;
+    make_engine(&r, &model);
+    for (uint32_t i = 0; i < STEPS_EACH && right; i++) {
+        disturb(&r);
+        right = make_step(&r);
+    }
+    add_totals(&r);
+    kvp_llama_destroy(r.engine);
+    return right;
+}
+
+static int something_never_happened(const totals *t)
+{
+    const struct {
+        const char *name;
+        uint64_t n;
+    } list[] = {{"hit", t->hits},
+                {"adoption", t->adopted},
+                {"copy-on-write", t->copies},
+                {"eviction", t->evicted},
+                {"preemption", t->preempted},
+                {"reorder", t->reordered},
+                {"emptied keeper", t->emptied},
+                {"failed decode", t->failed},
+                {"full context", t->full}};
+    int n = 0;
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
+        if (list[i].n == 0) {
+            printf("never: %s\n", list[i].name);
+            n++;
+        }
+    return n;
+}
+
+static void print_totals(const totals *t)
+{
+    printf("%llu steps of %llu engines, %llu tokens, %llu logits compared\n",
+           (unsigned long long)t->steps, (unsigned long long)t->engines,
+           (unsigned long long)t->tokens, (unsigned long long)t->checked);
+    printf("hit tokens %llu, adopted %llu, copies on write %llu, evicted %llu, preempted %llu, "
+           "reordered %llu, emptied keepers %llu, failed decodes %llu, full %llu\n",
+           (unsigned long long)t->hits, (unsigned long long)t->adopted,
+           (unsigned long long)t->copies, (unsigned long long)t->evicted,
+           (unsigned long long)t->preempted, (unsigned long long)t->reordered,
+           (unsigned long long)t->emptied, (unsigned long long)t->failed,
+           (unsigned long long)t->full);
+}
+
+/* Conversations that share nothing, with so many tokens each, one after the other. */
+static void print_empty(uint32_t own_tokens)
+{
+    static struct llama_model model = {.architecture = "llama"};
+    enum { CELLS = 65536 };
+    kvp_llama_config config;
+    kvp_stats cache;
+    kvp_ns ns;
+    kvp_step step;
+    kvp_llama *engine;
+    int32_t *tokens = calloc(own_tokens, sizeof *tokens);
+    const int32_t sampled[1] = {0};
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = CELLS;
+    kvp_llama_config_init(&config);
+    must(kvp_llama_create(&config, &model, &params, &engine, NULL), "create");
+    must(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), "namespace");
+    for (uint32_t i = 0; tokens != NULL && i < 3 * (CELLS / own_tokens) + 10; i++) {
+        kvp_request request;
+        for (uint32_t k = 0; k < own_tokens; k++)
+            tokens[k] = (int32_t)(i * own_tokens + k);
+        const kvp_prompt prompt = {
+            .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = own_tokens};
+        const kvp_submission submission = {
+            .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = 1};
+        must(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL), "submit");
+        while (kvp_llama_run(engine, &step) == KVP_OK && step.n_seqs > 0)
+            must(kvp_llama_finish(engine, step.n_sampled > 0 ? sampled : NULL, NULL, NULL),
+                 "finish");
+    }
+    must(kvp_cache_stats(kvp_llama_cache(engine), &cache), "statistics");
+    printf("%u own tokens: %.1f %% of the cells are empty\n", own_tokens,
+           100.0 * (double)cache.free_blocks / (double)cache.usable_blocks);
+    kvp_llama_destroy(engine);
+    free(tokens);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = 1, steps = 20000;
+    int plants = 0;
+    totals t;
+    memset(&t, 0, sizeof t);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
+            seed = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--steps") == 0 && i + 1 < argc)
+            steps = strtoull(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--plant") == 0)
+            plants = 1;
+        else if (strcmp(argv[i], "--own") == 0 && i + 1 < argc) {
+            print_empty((uint32_t)strtoul(argv[++i], NULL, 10));
+            return 0;
+        } else
+            return 2;
+    }
+    for (uint64_t n = 0; t.steps < steps; n++) {
+        if (run_engine(seed * 1000003 + n, plants, &t))
+            continue;
+        printf("seed %llu, engine %llu: a wrong logit\n", (unsigned long long)seed,
+               (unsigned long long)n);
+        return 1;
+    }
+    print_totals(&t);
+    return steps >= LONG_RUN && something_never_happened(&t) > 0;
+}

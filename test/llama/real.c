@@ -1,0 +1,456 @@
+/* kvp_llama_real: the engine over the real llama.cpp, with a real model.
+ *
+ *   kvp_llama_real MODEL.gguf scene      eight conversations; what is counted and compared
+ *   kvp_llama_real MODEL.gguf f32        the same with f32 weights and KV, and the first three
+ *   layers kvp_llama_real MODEL.gguf cells      with few cells everything is finished
+ *
+ * Every logit from which a token is sampled is compared with those of the same tokens computed
+ * alone in another context. Quantised weights amplify rounding: there llama.cpp differs from
+ * itself when it computes in chunks of 64 instead of 256 tokens, and 1.5 times that much is
+ * allowed. With f32 it is 1e-3, and greedy tokens are equal where the best two differ by more.
+ * Then one block's cells are exchanged for those of another conversation, and the same
+ * comparison must fail. */
+#include "engine.h"
+
+#include <kvpager/llama.h>
+
+#include <llama.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_TALKS = 8, SHARED = 560, OWN = 28, NEW = 12, TURN = 16, MOST = 1024, LAYERS = 3 };
+
+/* One conversation. logits[k]: from which token n_tokens - n_logits + k was sampled. */
+typedef struct talk {
+    int32_t tokens[MOST];
+    uint32_t n_tokens;
+    uint32_t n_logits;
+    float *logits; /* [NEW x vocabulary] */
+} talk;
+
+typedef struct scene {
+    struct llama_model *model;
+    uint32_t n_vocab;
+    enum ggml_type kv_type;
+    kvp_llama *engine;
+    kvp_ns ns;
+    talk talks[N_TALKS];
+    uint32_t n_audited; /* the first so many conversations are computed alone, too */
+} scene;
+
+static void stop(const char *what, long long a)
+{
+    printf("failed: %s (%lld)\n", what, a);
+    exit(1);
+}
+
+static void must(kvp_status status, const char *what)
+{
+    if (status != KVP_OK)
+        stop(what, status);
+}
+
+/* ------------------------------------------------------------------------------------------
+ * text */
+
+static void append_text(const scene *s, talk *t, uint32_t seed, uint32_t n)
+{
+    static const char *const who[] = {"The clerk", "A baker", "Our pilot", "The smith", "My aunt"};
+    static const char *const does[] = {"counts", "forgets", "paints", "repairs", "sells"};
+    static const char *const what[] = {"seven boats", "the old bridge", "a green lamp", "two maps",
+                                       "every letter"};
+    char text[128];
+    int32_t tokens[64];
+    const uint32_t end = t->n_tokens + n;
+    while (t->n_tokens < end) {
+        seed = seed * 1664525u + 1013904223u;
+        const int n_chars = snprintf(text, sizeof text, " %s %s %s on day %u.", who[seed >> 8 & 3],
+                                     does[(seed >> 12) % 5], what[(seed >> 16) % 5], seed >> 22);
+        const int n_got = llama_tokenize(llama_model_get_vocab(s->model), text, n_chars, tokens, 64,
+                                         false, false);
+        for (int i = 0; i < n_got && t->n_tokens < end; i++)
+            t->tokens[t->n_tokens++] = tokens[i];
+    }
+}
+
+/* ----------------------------------------------------------------------------------- the engine */
+
+static struct llama_context_params params_of(const scene *s, uint32_t n_ctx)
+{
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = n_ctx;
+    params.n_batch = params.n_ubatch = 512;
+    params.n_threads = params.n_threads_batch = 1; /* the fastest beside other programs */
+    params.type_k = params.type_v = s->kv_type;
+    if (s->kv_type == GGML_TYPE_F32)
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    return params;
+}
+
+static void start_engine(scene *s, uint32_t n_cells)
+{
+    kvp_llama_config config;
+    kvp_why why;
+    const struct llama_context_params params = params_of(s, n_cells);
+    kvp_llama_config_init(&config);
+    config.max_running = N_TALKS;
+    config.step_tokens = 512;
+    const kvp_status status = kvp_llama_create(&config, s->model, &params, &s->engine, &why);
+    if (status != KVP_OK)
+        stop(why.text, status);
+    must(kvp_ns_open(kvp_llama_cache(s->engine), "", 0, &s->ns), "namespace");
+}
+
+static void submit_all(scene *s)
+{
+    for (uint32_t i = 0; i < N_TALKS; i++) {
+        talk *t = &s->talks[i];
+        const kvp_prompt prompt = {
+            .struct_size = sizeof prompt, .tokens = t->tokens, .n_tokens = t->n_tokens, .tag = i};
+        const kvp_submission submission = {.struct_size = sizeof submission,
+                                           .prompt = &prompt,
+                                           .ns = s->ns,
+                                           .max_new_tokens = NEW};
+        kvp_request request;
+        t->n_logits = 0;
+        must(kvp_sched_submit(kvp_llama_sched(s->engine), &submission, &request, NULL), "submit");
+    }
+}
+
+static int32_t best_of(const float *logits, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+static void audit(const scene *s)
+{
+    kvp_violation violation;
+    if (kvp_llama_check(s->engine, &violation) != KVP_OK)
+        stop(violation.detail, (long long)violation.object);
+}
+
+static void sample(scene *s, const kvp_step *step)
+{
+    int32_t tokens[N_TALKS];
+    kvp_request_info info;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < step->n_seqs; i++) {
+        if (step->seqs[i].n_sampled == 0)
+            continue;
+        must(kvp_request_info_get(kvp_llama_sched(s->engine), step->seqs[i].request, &info),
+             "info");
+        talk *t = &s->talks[info.tag];
+        const float *logits = kvp_llama_logits(s->engine, at);
+        memcpy(t->logits + (size_t)t->n_logits++ * s->n_vocab, logits, s->n_vocab * sizeof *logits);
+        tokens[at++] = t->tokens[t->n_tokens++] = best_of(logits, s->n_vocab);
+    }
+    must(kvp_llama_finish(s->engine, tokens, NULL, NULL), "finish");
+}
+
+/* Runs what was submitted; the tokens that ran through the model. */
+static uint64_t run_wave(scene *s)
+{
+    kvp_step step;
+    kvp_llama_stats before, after;
+    kvp_llama_stats_get(s->engine, &before);
+    for (;;) {
+        must(kvp_llama_run(s->engine, &step), "run");
+        if (step.n_seqs == 0)
+            break;
+        sample(s, &step);
+        audit(s);
+    }
+    kvp_llama_stats_get(s->engine, &after);
+    return after.decoded_tokens - before.decoded_tokens;
+}
+
+/* ------------------------------------------------------------------------------------ the truth */
+
+typedef struct difference {
+    double most;
+    uint32_t greedy; /* tokens that differ although the best two do by more than 1e-3 */
+} difference;
+
+/* Computes the conversation alone, in chunks; gives its logits as talk.logits. */
+static void compute_alone(const scene *s, const talk *t, uint32_t chunk, float *out)
+{
+    struct llama_context *context = llama_init_from_model(s->model, params_of(s, MOST));
+    struct llama_batch batch = llama_batch_init((int32_t)chunk, 0, 1);
+    const uint32_t n = t->n_tokens - 1, first = t->n_tokens - t->n_logits - 1;
+    if (context == NULL)
+        stop("a context", chunk);
+    for (uint32_t begin = 0; begin < n; begin += chunk) {
+        const uint32_t end = begin + chunk < n ? begin + chunk : n;
+        batch.n_tokens = (int32_t)(end - begin);
+        for (uint32_t i = begin; i < end; i++) {
+            batch.token[i - begin] = t->tokens[i];
+            batch.pos[i - begin] = (llama_pos)i;
+            batch.n_seq_id[i - begin] = 1;
+            batch.seq_id[i - begin][0] = 0;
+            batch.logits[i - begin] = i >= first;
+        }
+        if (llama_decode(context, batch) != 0)
+            stop("decode alone", begin);
+        for (uint32_t i = begin < first ? first : begin; i < end; i++)
+            memcpy(out + (size_t)(i - first) * s->n_vocab,
+                   llama_get_logits_ith(context, (int32_t)(i - begin)), s->n_vocab * sizeof *out);
+    }
+    llama_batch_free(batch);
+    llama_free(context);
+}
+
+static double gap_of_best(const float *logits, uint32_t n)
+{
+    const int32_t best = best_of(logits, n);
+    float second = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        if ((int32_t)i != best && logits[i] > second)
+            second = logits[i];
+    return (double)(logits[best] - second);
+}
+
+static void compare(const scene *s, const talk *t, const float *a, const float *b, difference *d)
+{
+    for (uint32_t k = 0; k < t->n_logits; k++) {
+        const float *x = a + (size_t)k * s->n_vocab, *y = b + (size_t)k * s->n_vocab;
+        for (uint32_t i = 0; i < s->n_vocab; i++)
+            d->most = fmax(d->most, fabs((double)(x[i] - y[i])));
+        d->greedy +=
+            best_of(x, s->n_vocab) != best_of(y, s->n_vocab) && gap_of_best(y, s->n_vocab) > 1e-3;
+    }
+}
+
+/* The engine's logits beside the truth (ours), and the truth beside itself in other chunks. */
+static void compare_all(const scene *s, difference *ours, difference *theirs)
+{
+    const size_t n_bytes = (size_t)NEW * s->n_vocab * sizeof(float);
+    float *truth = malloc(n_bytes), *other = malloc(n_bytes);
+    if (truth == NULL || other == NULL)
+        stop("memory", 0);
+    memset(ours, 0, sizeof *ours);
+    memset(theirs, 0, sizeof *theirs);
+    for (uint32_t i = 0; i < s->n_audited; i++) {
+        const talk *t = &s->talks[i];
+        compute_alone(s, t, 256, truth);
+        compute_alone(s, t, 64, other);
+        compare(s, t, t->logits, truth, ours);
+        compare(s, t, other, truth, theirs);
+    }
+
+    printf("  logits: largest difference %.4g; llama.cpp in chunks of 64 and 256: %.4g; "
+           "greedy tokens that differ: %u and %u\n",
+           ours->most, theirs->most, ours->greedy, theirs->greedy);
+    free(truth);
+    free(other);
+}
+
+static int is_right(const scene *s)
+{
+    difference ours, theirs;
+    compare_all(s, &ours, &theirs);
+    if (s->kv_type == GGML_TYPE_F32)
+        return ours.most <= 1e-3 && ours.greedy == 0;
+    return ours.most <= 1.5 * theirs.most;
+}
+
+/* ----------------------------------------------------------------------------------- the scenes */
+
+static void begin_talks(scene *s)
+{
+    for (uint32_t i = 0; i < N_TALKS; i++) {
+        s->talks[i].n_tokens = 0;
+        append_text(s, &s->talks[i], 7, SHARED);
+        append_text(s, &s->talks[i], 100 + i, OWN);
+    }
+}
+
+static void go_on(scene *s)
+{
+    for (uint32_t i = 0; i < N_TALKS; i++)
+        append_text(s, &s->talks[i], 200 + i, TURN);
+    submit_all(s);
+}
+
+/* The cells of the first conversation's own block get those of the second's: wrong content. */
+static void plant(scene *s)
+{
+    const uint32_t idx = SHARED / 16;
+    const llama_pos begin = (llama_pos)(idx * 16), end = begin + 16;
+    llama_memory_t memory = llama_get_memory(kvp_llama_context(s->engine));
+    const kvpi_ids *ids = &s->engine->ids;
+    int32_t blocks[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        const kvp_prompt prompt = {
+            .struct_size = sizeof prompt, .tokens = s->talks[i].tokens, .n_tokens = SHARED + OWN};
+        const int32_t *row;
+        uint32_t n_blocks;
+        kvp_seq seq;
+        must(kvp_seq_open(kvp_llama_cache(s->engine), s->ns, &prompt, &seq, NULL), "open");
+        must(kvp_seq_row(kvp_llama_cache(s->engine), seq, 0, &row, &n_blocks), "row");
+        blocks[i] = row[idx];
+        must(kvp_seq_close(kvp_llama_cache(s->engine), seq, NULL), "close");
+    }
+    const llama_seq_id right = (llama_seq_id)ids->places[blocks[0]].id;
+    const llama_seq_id wrong = (llama_seq_id)ids->places[blocks[1]].id;
+    if (right == wrong || blocks[0] == blocks[1])
+        stop("two blocks to exchange", right);
+    (void)llama_memory_seq_rm(memory, right, begin, end);
+    llama_memory_seq_cp(memory, wrong, right, begin, end);
+}
+
+static void print_stats(const scene *s)
+{
+    kvp_llama_stats stats;
+    kvp_sched_stats sched;
+    kvp_llama_stats_get(s->engine, &stats);
+    must(kvp_sched_stats_get(kvp_llama_sched(s->engine), &sched), "statistics");
+    printf(
+        "  decodes %llu, seq_cp %llu, seq_rm %llu, keepers %u with %u blocks, preemptions %llu\n",
+        (unsigned long long)stats.decodes, (unsigned long long)stats.copies,
+        (unsigned long long)stats.removals, stats.keepers, stats.kept_blocks,
+        (unsigned long long)sched.preemptions);
+}
+
+static int run_scene(scene *s)
+{
+    int right;
+    start_engine(s, 4096);
+    begin_talks(s);
+    submit_all(s);
+    const uint64_t first = run_wave(s);
+    printf("wave 1: %llu tokens through the model (without sharing %d)\n",
+           (unsigned long long)first, N_TALKS * (SHARED + OWN + NEW - 1));
+    right = is_right(s);
+    go_on(s);
+    const uint64_t second = run_wave(s);
+    printf("wave 2: %llu tokens through the model (without sharing %d)\n",
+           (unsigned long long)second, N_TALKS * (SHARED + OWN + NEW + TURN + NEW - 1));
+    right = is_right(s) && right;
+    print_stats(s);
+    begin_talks(s);
+    plant(s);
+    submit_all(s);
+    (void)run_wave(s);
+    printf("a wrong block:\n");
+    const int caught = !is_right(s);
+    kvp_llama_destroy(s->engine);
+    if (first > 1100 || second > 300 || !right || !caught)
+        printf("failed: %s\n", !right ? "logits" : !caught ? "a wrong block passed" : "tokens");
+    return first <= 1100 && second <= 300 && right && caught;
+}
+
+/* Less than all conversations need: they take turns, and all finish. */
+static int run_cells(scene *s)
+{
+    static const uint32_t cells[] = {1024, 768};
+    for (uint32_t i = 0; i < 2; i++) {
+        start_engine(s, cells[i]);
+        begin_talks(s);
+        submit_all(s);
+        const uint64_t first = run_wave(s);
+        go_on(s);
+        const uint64_t second = run_wave(s);
+        printf("%u cells: %llu and %llu tokens through the model\n", cells[i],
+               (unsigned long long)first, (unsigned long long)second);
+        print_stats(s);
+        for (uint32_t k = 0; k < N_TALKS; k++)
+            if (s->talks[k].n_logits != NEW)
+                stop("a conversation was not finished", k);
+        kvp_llama_destroy(s->engine);
+    }
+    return 1;
+}
+
+/* -------------------------------------------------------------------------------------------
+ * main */
+
+static void quiet(enum ggml_log_level level, const char *text, void *data)
+{
+    (void)data;
+    if (level == GGML_LOG_LEVEL_ERROR)
+        fputs(text, stdout);
+}
+
+/* The weights of a file, to be read by name. */
+typedef struct weights {
+    struct gguf_context *metadata;
+    struct ggml_context *tensors;
+} weights;
+
+static void set_f32(struct ggml_tensor *tensor, void *data)
+{
+    const weights *w = data;
+    const char *name = ggml_get_name(tensor);
+    const char *tied = strcmp(name, "output.weight") == 0 ? "token_embd.weight" : name;
+    const struct ggml_tensor *from = ggml_get_tensor(w->tensors, tied);
+    const size_t n = (size_t)ggml_nelements(tensor);
+    const int is_bias = strstr(name, ".bias") != NULL;
+    float *values = calloc(n, sizeof *values);
+    if (values == NULL || tensor->type != GGML_TYPE_F32)
+        stop(name, (long long)n);
+    if (from != NULL && from->type == GGML_TYPE_F32)
+        memcpy(values, from->data, n * sizeof *values);
+    else if (from != NULL)
+        ggml_get_type_traits(from->type)->to_float(from->data, values, (int64_t)n);
+    else if (is_bias || strstr(name, "scale") != NULL || strstr(name, "rope_freqs") != NULL)
+        for (size_t i = 0; i < n; i++)
+            values[i] = is_bias ? 0.0F : 1.0F; /* not in the file, and it changes nothing */
+    else
+        stop(name, (long long)n);
+    ggml_backend_tensor_set(tensor, values, 0, n * sizeof *values);
+    free(values);
+}
+
+/* The model's first layers in f32. */
+static struct llama_model *load_f32(const char *path)
+{
+    weights w = {NULL, NULL};
+    w.metadata =
+        gguf_init_from_file(path, (struct gguf_init_params){.no_alloc = false, .ctx = &w.tensors});
+    if (w.metadata == NULL)
+        stop("the file", 0);
+    struct gguf_context *metadata = gguf_init_empty();
+    gguf_set_kv(metadata, w.metadata);
+    gguf_set_val_u32(metadata, "llama.block_count", LAYERS);
+    struct llama_model *model =
+        llama_model_init_from_user(metadata, set_f32, &w, llama_model_default_params());
+    gguf_free(metadata);
+    gguf_free(w.metadata);
+    ggml_free(w.tensors);
+    return model;
+}
+
+int main(int argc, char **argv)
+{
+    static scene s;
+    if (argc != 3)
+        return 2;
+    const int is_f32 = strcmp(argv[2], "f32") == 0;
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
+    llama_log_set(quiet, NULL);
+    llama_backend_init();
+    s.model = is_f32 ? load_f32(argv[1])
+                     : llama_model_load_from_file(argv[1], llama_model_default_params());
+    if (s.model == NULL)
+        stop("the model", 0);
+    s.n_vocab = (uint32_t)llama_vocab_n_tokens(llama_model_get_vocab(s.model));
+    s.kv_type = is_f32 ? GGML_TYPE_F32 : GGML_TYPE_F16;
+    s.n_audited = is_f32 ? N_TALKS : 2;
+    for (uint32_t i = 0; i < N_TALKS; i++) {
+        s.talks[i].logits = calloc((size_t)NEW * s.n_vocab, sizeof(float));
+        if (s.talks[i].logits == NULL)
+            stop("memory", i);
+    }
+    const int right = strcmp(argv[2], "cells") == 0 ? run_cells(&s) : run_scene(&s);
+    for (uint32_t i = 0; i < N_TALKS; i++)
+        free(s.talks[i].logits);
+    llama_model_free(s.model);
+    return !right;
+}

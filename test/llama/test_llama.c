@@ -1,0 +1,350 @@
+/* The engine over the fake llama.cpp: what is refused, how keepers are packed and emptied, and what
+ * is left after a decode that fails. S = 4. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake/fake.h"
+
+#include "engine.h"
+#include "models.h"
+
+enum { S = 4 };
+
+static struct llama_model plain = {.architecture = "llama"};
+
+static kvp_llama *make(uint32_t max_ids, uint32_t max_running, uint32_t n_cells)
+{
+    kvp_llama_config config;
+    kvp_llama *engine;
+    kvp_why why;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    config.block_tokens = S;
+    config.max_ids = max_ids;
+    config.max_running = max_running;
+    config.watermark = 0;
+    params.n_ctx = n_cells;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
+    assert_string_equal(why.text, "");
+    return engine;
+}
+
+static void check(const kvp_llama *engine)
+{
+    kvp_violation violation;
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_OK);
+}
+
+/* A prompt of first, first + 1, ... with one new token; runs until nothing is left to do. Gives the
+ * tokens that the cache had. */
+static uint64_t run_prompt(kvp_llama *engine, int32_t first, uint32_t n)
+{
+    int32_t tokens[64];
+    const int32_t sampled[8] = {0};
+    kvp_ns ns;
+    kvp_request request;
+    kvp_step step;
+    kvp_sched_stats before, after;
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = first + (int32_t)i;
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
+    const kvp_submission submission = {
+        .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = 1};
+    kvp_sched *sched = kvp_llama_sched(engine);
+    assert_int_equal(kvp_sched_stats_get(sched, &before), KVP_OK);
+    assert_int_equal(kvp_sched_submit(sched, &submission, &request, NULL), KVP_OK);
+    while (kvp_llama_run(engine, &step) == KVP_OK && step.n_seqs > 0)
+        assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    assert_int_equal(kvp_sched_stats_get(sched, &after), KVP_OK);
+    check(engine);
+    return after.cached_tokens - before.cached_tokens;
+}
+
+static kvp_llama_stats stats_of(const kvp_llama *engine)
+{
+    kvp_llama_stats stats;
+    kvp_llama_stats_get(engine, &stats);
+    return stats;
+}
+
+/* ---------------------------------------------------------------------------- what is refused */
+
+static void refuse(const struct llama_model *model, const struct llama_context_params *params,
+                   const char *field, const char *word)
+{
+    kvp_why why;
+    assert_int_equal(kvp_llama_check_model(model, params, &why), KVP_E_ARG);
+    assert_string_equal(why.field, field);
+    assert_non_null(strstr(why.text, word));
+}
+
+static void models_are_refused_by_name(void **state)
+{
+    (void)state;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_why why;
+    const struct {
+        struct llama_model model;
+        const char *word;
+    } cases[] = {{{.is_recurrent = true, .architecture = "mamba"}, "recurrent"},
+                 {{.is_hybrid = true, .architecture = "jamba"}, "hybrid"},
+                 {{.is_diffusion = true, .architecture = "llada"}, "diffusion"},
+                 {{.has_encoder = true, .architecture = "t5"}, "encoder"},
+                 {{.lacks_decoder = true, .architecture = "bert"}, "decoder"},
+                 {{.rope = LLAMA_ROPE_TYPE_MROPE, .architecture = "qwen2vl"}, "M-RoPE"},
+                 {{.rope = LLAMA_ROPE_TYPE_IMROPE, .architecture = "qwen3vl"}, "M-RoPE"},
+                 {{.rope = LLAMA_ROPE_TYPE_VISION, .architecture = "x"}, "M-RoPE"},
+                 {{.architecture = "deepseek4"}, "deepseek4"},
+                 {{.architecture = NULL}, "general.architecture"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        refuse(&cases[i].model, &params, "model", cases[i].word);
+    assert_int_equal(kvp_llama_check_model(&plain, &params, &why), KVP_OK);
+    assert_string_equal(why.text, "");
+    assert_int_equal(kvp_llama_check_model(NULL, &params, NULL), KVP_E_ARG);
+    assert_int_equal(kvp_llama_check_model(&plain, NULL, NULL), KVP_E_ARG);
+}
+
+static void contexts_are_refused_by_name(void **state)
+{
+    (void)state;
+    const struct llama_model windowed = {.n_swa = 512, .architecture = "gemma3"};
+    struct llama_context_params params = llama_context_default_params();
+    kvp_why why;
+    assert_int_equal(kvp_llama_check_model(&windowed, &params, &why), KVP_OK);
+    params.swa_full = false;
+    refuse(&windowed, &params, "swa_full", "windows");
+    assert_int_equal(kvp_llama_check_model(&plain, &params, &why), KVP_OK);
+    params.embeddings = true;
+    refuse(&plain, &params, "embeddings", "logits");
+    params.embeddings = false;
+    params.n_samplers = 1;
+    refuse(&plain, &params, "n_samplers", "samplers");
+    params.n_samplers = 0;
+    params.ctx_other = (struct llama_context *)&why;
+    refuse(&plain, &params, "ctx_other", "another context");
+}
+
+/* A later release with a field at the end. */
+typedef struct longer_params {
+    struct llama_context_params params;
+    uint64_t more;
+} longer_params;
+
+static longer_params longer_defaults(void)
+{
+    return (longer_params){llama_context_default_params(), 7};
+}
+
+static struct llama_context_params other_defaults(void)
+{
+    struct llama_context_params params = llama_context_default_params();
+    params.offload_kqv = false;
+    return params;
+}
+
+static void another_libllama_is_refused(void **state)
+{
+    (void)state;
+    kvp_why why;
+    longer_params (*function)(void) = longer_defaults;
+    kvpi_models_defaults longer;
+    memcpy(&longer, &function, sizeof longer);
+    assert_true(kvpi_models_fits(llama_context_default_params, &why));
+    assert_false(kvpi_models_fits(other_defaults, &why));
+    assert_string_equal(why.field, "libllama");
+    assert_non_null(strstr(why.text, "default"));
+#if defined(__x86_64__) && !defined(_WIN32)
+    assert_int_equal(kvpi_models_size(longer), sizeof(longer_params));
+    assert_false(kvpi_models_fits(longer, &why));
+    assert_non_null(strstr(why.text, "size"));
+#endif
+}
+
+static void configurations_are_refused_by_name(void **state)
+{
+    (void)state;
+    kvp_llama *engine = NULL;
+    kvp_why why;
+    kvp_llama_config config, good;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(NULL);
+    kvp_llama_config_init(&good);
+    good.step_tokens = 64;
+#define REFUSED(name, value, word)                                                                 \
+    config = good;                                                                                 \
+    config.name = (value);                                                                         \
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);        \
+    assert_non_null(strstr(why.text, word))
+    REFUSED(block_tokens, 0, "block_tokens is 0, expected 1 to 1024");
+    REFUSED(max_ids, 3, "max_ids is 3, expected 4 to 256");
+    REFUSED(max_ids, 257, "max_ids");
+    REFUSED(max_running, 128, "max_running is 128, expected 1 to 127");
+    REFUSED(max_seq_tokens, 513, "max_seq_tokens is 513, expected 1 to 512");
+    REFUSED(step_tokens, 31, "step_tokens is 31, expected 32 to 2048");
+    REFUSED(step_tokens, 2049, "step_tokens");
+    REFUSED(watermark, 1.5, "watermark");
+    REFUSED(max_requests, 0, "max_requests");
+    config.struct_size--;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, NULL), KVP_E_ARG);
+    params.n_ctx = 0;
+    assert_int_equal(kvp_llama_create(&good, &plain, &params, &engine, &why), KVP_E_NO_MEMORY);
+    assert_string_equal(why.field, "params");
+    assert_null(engine);
+}
+
+/* ---------------------------------------------------------------------------- ids and keepers */
+
+static void keepers_are_packed(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(16, 2, 128);
+    const kvpi_ids *ids = &engine->ids;
+    (void)run_prompt(engine, 100, 2 * S); /* blocks 0, 1 */
+    (void)run_prompt(engine, 200, 1 * S); /* block 0: another keeper */
+    (void)run_prompt(engine, 300, 3 * S); /* 0 fits nowhere; 1 in the second; 2 in the first */
+    assert_int_equal(stats_of(engine).keepers, 3);
+    assert_int_equal(stats_of(engine).kept_blocks, 6);
+    assert_int_equal(ids->ids[0].n_blocks, 3);
+    assert_int_equal(ids->ids[1].n_blocks, 2);
+    assert_int_equal(ids->ids[2].n_blocks, 1);
+    assert_int_equal(fake_used(kvp_llama_context(engine)), 6 * S);
+    /* What is kept in three keepers is found again; the last block is computed once more. */
+    assert_int_equal(run_prompt(engine, 300, 3 * S), 2 * S);
+    assert_int_equal(run_prompt(engine, 100, 2 * S), 1 * S);
+    assert_int_equal(fake_used(kvp_llama_context(engine)), 6 * S);
+    kvp_llama_destroy(engine);
+}
+
+static void without_ids_the_oldest_keeper_is_emptied(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(5, 1, 128); /* 4 ids, 2 of them for keepers */
+    (void)run_prompt(engine, 100, 2 * S);
+    (void)run_prompt(engine, 200, 2 * S);
+    assert_int_equal(run_prompt(engine, 100, 2 * S + 1), 2 * S); /* used again: not the oldest */
+    assert_int_equal(stats_of(engine).emptied, 0);
+    (void)run_prompt(engine, 300, 2 * S);
+    assert_int_equal(stats_of(engine).emptied, 1);
+    assert_int_equal(stats_of(engine).dropped_blocks, 2);
+    assert_int_equal(stats_of(engine).keepers, 2);
+    assert_int_equal(fake_used(kvp_llama_context(engine)), 4 * S);
+    assert_int_equal(run_prompt(engine, 100, 2 * S + 1), 2 * S);
+    assert_int_equal(run_prompt(engine, 200, 2 * S + 1), 0);
+    kvp_llama_destroy(engine);
+}
+
+static void evicted_blocks_leave_their_keeper(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(16, 2, 4 * S);
+    (void)run_prompt(engine, 100, 3 * S);
+    (void)run_prompt(engine, 200, 3 * S); /* takes one free block and two of the first prompt's */
+    assert_int_equal(fake_used(kvp_llama_context(engine)), 4 * S);
+    assert_int_equal(fake_most_used(kvp_llama_context(engine)), 4 * S);
+    assert_int_equal(stats_of(engine).kept_blocks, 4);
+    assert_int_equal(run_prompt(engine, 100, S + 1), S); /* its first block is left */
+    kvp_llama_destroy(engine);
+}
+
+/* ------------------------------------------------------------------------------------- failures */
+
+static uint32_t fails_at; /* this calloc from now on; 0: none */
+
+void *__real_calloc(size_t n, size_t n_bytes);
+void *__wrap_calloc(size_t n, size_t n_bytes);
+
+void *__wrap_calloc(size_t n, size_t n_bytes)
+{
+    return fails_at > 0 && --fails_at == 0 ? NULL : __real_calloc(n, n_bytes);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    kvp_llama *engine = NULL;
+    kvp_llama_config config;
+    kvp_status status = KVP_E_NO_MEMORY;
+    const struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    uint32_t n = 0;
+    while (status == KVP_E_NO_MEMORY) {
+        fails_at = ++n;
+        status = kvp_llama_create(&config, &plain, &params, &engine, NULL);
+    }
+    fails_at = 0;
+    assert_int_equal(status, KVP_OK);
+    assert_in_range(n, 13, 40);
+    kvp_llama_destroy(engine);
+}
+
+static void a_failed_decode_leaves_nothing(void **state)
+{
+    (void)state;
+    static const int32_t results[] = {2, -3};
+    static const kvp_status statuses[] = {KVP_E_AGAIN, KVP_E_IO};
+    const int32_t tokens[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    kvp_llama *engine = make(16, 2, 128);
+    kvp_ns ns;
+    kvp_step step;
+    kvp_request request;
+    assert_int_equal(run_prompt(engine, 1, S), 0);
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 10};
+    const kvp_submission submission = {
+        .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = 1};
+    assert_int_equal(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL),
+                     KVP_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        fake_fail(kvp_llama_context(engine), results[i], 5);
+        assert_int_equal(kvp_llama_run(engine, &step), statuses[i]);
+        check(engine);
+        assert_int_equal(fake_used(kvp_llama_context(engine)), S);
+        assert_null(kvp_llama_logits(engine, 0));
+    }
+    assert_int_equal(stats_of(engine).failed_decodes, 2);
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    assert_int_equal(step.seqs[0].begin, S);
+    assert_non_null(kvp_llama_logits(engine, 0));
+    assert_null(kvp_llama_logits(engine, 1));
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_E_STATE);
+    kvp_llama_destroy(engine);
+}
+
+static void the_audit_sees_what_llama_has(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(16, 2, 128);
+    kvp_violation violation;
+    (void)run_prompt(engine, 100, 2 * S);
+    assert_true(llama_memory_seq_rm(llama_get_memory(kvp_llama_context(engine)), 0, S, S + 1));
+    check(engine); /* first and last position are as before */
+    assert_true(llama_memory_seq_rm(llama_get_memory(kvp_llama_context(engine)), 0, 0, 1));
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
+    assert_string_equal(violation.invariant, "L5");
+    assert_int_equal(kvp_llama_check(NULL, NULL), KVP_E_ARG);
+    kvp_llama_destroy(engine);
+    kvp_llama_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_are_refused_by_name),
+        cmocka_unit_test(contexts_are_refused_by_name),
+        cmocka_unit_test(another_libllama_is_refused),
+        cmocka_unit_test(configurations_are_refused_by_name),
+        cmocka_unit_test(keepers_are_packed),
+        cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
+        cmocka_unit_test(evicted_blocks_leave_their_keeper),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_failed_decode_leaves_nothing),
+        cmocka_unit_test(the_audit_sees_what_llama_has),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

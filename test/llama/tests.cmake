@@ -1,0 +1,52 @@
+# integrations/llama over a llama.cpp of ours (fake/), and with the real one when it is given
+# (cmake/llama.cmake). Included by test/CMakeLists.txt.
+
+if(NOT KVP_SCHED)
+  return()
+endif()
+kvp_add_llama(kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
+target_link_libraries(kvp_llama_over_fake PUBLIC kvpager_static)
+add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c")
+kvp_configure_target(kvp_fake_llama)
+
+# kvp_add_llama_test(target source...): a program over the fake library.
+function(kvp_add_llama_test target)
+  kvp_add_test_program(${target} ${ARGN})
+  target_include_directories(${target} PRIVATE "${KVP_LLAMA_SOURCE}/src" "${KVP_LLAMA_SOURCE}/include")
+  target_include_directories(${target} SYSTEM PRIVATE
+      "${PROJECT_SOURCE_DIR}/test/llama/fake")
+  target_link_libraries(${target} PRIVATE kvp_llama_over_fake kvp_fake_llama)
+endfunction()
+
+kvp_add_llama_test(test_llama "${CMAKE_CURRENT_LIST_DIR}/test_llama.c")
+target_link_options(test_llama PRIVATE "LINKER:--wrap=calloc")
+kvp_add_test(NAME unit_llama COMMAND test_llama LABELS unit)
+kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
+set(steps 100000)
+if(KVP_SANITIZE OR KVP_COVERAGE)
+  set(steps 20000)
+elseif(KVP_CHECK EQUAL 0)
+  set(steps 1000000)
+endif()
+foreach(seed 1 2)
+  kvp_add_test(NAME llama_random_${seed} LABELS model release
+               COMMAND kvp_llama_random --seed ${seed} --steps ${steps})
+endforeach()
+kvp_add_test(NAME llama_random_plant COMMAND kvp_llama_random --plant LABELS model)
+set_tests_properties(llama_random_plant PROPERTIES PASS_REGULAR_EXPRESSION "a wrong logit")
+
+# The real one: scripts/llama.sh gets it, with a model.
+set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
+if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
+  add_executable(kvp_llama_real "${CMAKE_CURRENT_LIST_DIR}/real.c")
+  kvp_configure_target(kvp_llama_real)
+  target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
+  target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
+  target_link_libraries(kvp_llama_real PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY} m)
+  kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 1200
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" scene)
+  kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 1200
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" f32)
+  kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 1200
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
+endif()
