@@ -303,12 +303,15 @@ class Identity:
             keep.append(i32("tokens", tokens))
             made.tokens = keep[-1]
         keys = listed("keys", self.keys)
-        Prompt((), keys=keys)  # says what is wrong with them
-        object.__setattr__(self, "keys", tuple(key._replace(data=bytes(key.data)) for key in keys))
-        prompt = Prompt((), keys=self.keys)
-        made.keys, made.n_keys = ffi.cast("kvp_key *", prompt._c.keys), prompt._c.n_keys
+        if keys:
+            Prompt((), keys=keys)  # says what is wrong with them
+            keys = [key._replace(data=bytes(key.data)) for key in keys]
+            prompt = Prompt((), keys=keys)
+            made.keys, made.n_keys = ffi.cast("kvp_key *", prompt._c.keys), prompt._c.n_keys
+            keep.append(prompt)
+        object.__setattr__(self, "keys", tuple(keys))
         object.__setattr__(self, "_c", made)
-        object.__setattr__(self, "_keep", (keep, prompt))
+        object.__setattr__(self, "_keep", keep)
 
     def __reduce__(self) -> tuple[Callable[[dict[str, Any]], Identity], tuple[dict[str, Any]]]:
         return _again, ({field.name: getattr(self, field.name) for field in fields(self)},)

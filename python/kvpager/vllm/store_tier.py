@@ -72,8 +72,9 @@ class _Chunk:
 class _Question:
     """Whether the store has a chunk. group: of its record; None: it has none."""
 
+    chained: bytes  # key of its chained record
+    parent: bytes | None
     askers: set[str] = field(default_factory=set)
-    parent: bytes | None = None
     state: str = "new"  # "asked", "known"
     group: int | None = None
 
@@ -209,7 +210,8 @@ class StoreTier(v.SecondaryTier):
     def _ask(self, key: bytes, context: Any) -> _Question | None:
         if not self._fits(key):
             return None
-        question = self._asked[key] = _Question(parent=self._parent(key, context))
+        question = self._asked[key] = _Question(self._names.record_key(key, _CHAINED),
+                                                self._parent(key, context))
         self._new.append(key)
         return question
 
@@ -227,9 +229,10 @@ class StoreTier(v.SecondaryTier):
             chain = _Chain(self._tokens)
             context.set_state(chain)
         before = chain.before(key, context)
-        if before is None:
-            return None
-        return self._names.record_key(before, _CHAINED) if before else s.NO_DIGEST
+        if not before:
+            return None if before is None else s.NO_DIGEST
+        asked = self._asked.get(before)
+        return asked.chained if asked else self._names.record_key(before, _CHAINED)
 
     def on_request_finished(self, req_context: Any) -> None:
         for key in self._by_request.pop(req_context.req_id, ()):
@@ -241,8 +244,8 @@ class StoreTier(v.SecondaryTier):
     def on_schedule_end(self, context: Any) -> None:
         while self._new:
             asked = self._new[:_ROUND]
-            pairs = [self._names.record_key(key, group) for key in asked
-                     for group in (_CHAINED, _ALONE)]
+            pairs = [pair for key in asked for pair in
+                     (self._asked[key].chained, self._names.record_key(key, _ALONE))]
             try:
                 self._store.have(pairs, tag=asked)
             except AgainError:
