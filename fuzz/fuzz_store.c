@@ -6,8 +6,8 @@
  *   value [4]       that stands there from now on
  *
  * Nothing may crash or read outside. A get that succeeds gives the KV of its own identity; every
- * operation ends; what is damaged does not stop the store from taking new records; a scan tells each
- * record once, with a reason. */
+ * operation ends; what is damaged does not stop the store from taking new records; a scan gives a
+ * reason for each record. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,7 +159,7 @@ static void make_good(void)
     kvp_store_close(two);
 }
 
-/* ------------------------------------------------------------------------------------- the edits */
+/* ------------------------------------------------------------------------------------ the edits */
 
 enum { RAW, CUT, LOG_HEADER, LOG_ENTRY, LOG_MORE, RECORD_FIELD, KINDS };
 

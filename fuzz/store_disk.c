@@ -1,4 +1,4 @@
-/* store_disk: a few files in memory. Names are whole paths; a directory is what names begin with. */
+/* store_disk: files in memory. Names are whole paths; a directory is what names begin with. */
 #include "store_disk.h"
 
 #include <errno.h>
