@@ -188,8 +188,7 @@ static void edit_log(struct store_disk_file *log, uint32_t kind, uint32_t place,
         return;
     if (kind == LOG_HEADER) {
         put_word(log->bytes + place % 14 * 4, value, 4);
-        /* Such many slots are an index of gigabytes: whoever can write that can also fill the
-         * disk. */
+        /* More slots are an index of gigabytes: not covered. */
         if (kvpi_get32(log->bytes + 48) > 1 << 12)
             kvpi_put32(log->bytes + 48, 1 << 12);
         kvpi_put64(log->bytes + 56, XXH3_64bits(log->bytes, 56));
