@@ -10,6 +10,8 @@
 #include <kvpager/oplog.h>
 #include <kvpager/sched.h>
 #include <kvpager/snapshot.h>
+#include <kvpager/spill.h>
+#include <kvpager/store.h>
 #include <kvpager/transfer.h>
 #include <kvpager/wire.h>
 
@@ -41,6 +43,68 @@ AT(kvp_range, end, 4);
 SIZE(kvp_window, 8);
 AT(kvp_window, sink_tokens, 0);
 AT(kvp_window, recent_tokens, 4);
+
+/* digest */
+SIZE(kvp_digest, 32);
+AT(kvp_digest, bytes, 0);
+
+/* slice */
+SIZE(kvp_slice, 16);
+AT(kvp_slice, first_layer, 0);
+AT(kvp_slice, n_layers, 4);
+AT(kvp_slice, first_head, 8);
+AT(kvp_slice, n_heads, 12);
+
+/* identity */
+SIZE(kvp_identity, 160);
+AT(kvp_identity, kind, 0);
+AT(kvp_identity, group, 4);
+AT(kvp_identity, slice, 8);
+AT(kvp_identity, fingerprint, 24);
+AT(kvp_identity, digest, 56);
+AT(kvp_identity, parent, 88);
+AT(kvp_identity, space, 120);
+AT(kvp_identity, position, 128);
+AT(kvp_identity, block_tokens, 132);
+AT(kvp_identity, n_blocks, 136);
+AT(kvp_identity, n_keys, 140);
+AT(kvp_identity, tokens, 144);
+AT(kvp_identity, keys, 152);
+
+/* store_done */
+SIZE(kvp_store_done, 16);
+AT(kvp_store_done, tag, 0);
+AT(kvp_store_done, op, 8);
+AT(kvp_store_done, result, 12);
+
+/* store_match */
+SIZE(kvp_store_match, 24);
+AT(kvp_store_match, written_before, 0);
+AT(kvp_store_match, space, 8);
+AT(kvp_store_match, one_space, 16);
+AT(kvp_store_match, reserved, 20);
+
+/* store_cleaned */
+SIZE(kvp_store_cleaned, 40);
+AT(kvp_store_cleaned, directories, 0);
+AT(kvp_store_cleaned, in_use, 8);
+AT(kvp_store_cleaned, unknown, 16);
+AT(kvp_store_cleaned, records, 24);
+AT(kvp_store_cleaned, bytes, 32);
+
+/* spill_host */
+SIZE(kvp_spill_host, 16);
+AT(kvp_spill_host, base, 0);
+AT(kvp_spill_host, stride, 8);
+
+/* spill_answer */
+SIZE(kvp_spill_answer, 32);
+AT(kvp_spill_answer, tag, 0);
+AT(kvp_spill_answer, waited_ns, 8);
+AT(kvp_spill_answer, outcome, 16);
+AT(kvp_spill_answer, hit_tokens, 20);
+AT(kvp_spill_answer, more_tokens, 24);
+AT(kvp_spill_answer, reserved, 28);
 
 /* slot_move */
 SIZE(kvp_slot_move, 16);

@@ -119,7 +119,8 @@ static kvp_status read_header(struct kvpi_log *log)
     log->form.slab_slots = kvpi_get32(header + 44);
     log->form.n_slots = kvpi_get32(header + 48);
     if (log->form.slot_bytes == 0 || log->form.slab_slots == 0 || log->form.n_slots == 0 ||
-        log->form.n_slots > INT32_MAX || log->form.slab_slots > log->form.n_slots)
+        log->form.n_slots > INT32_MAX || log->form.slab_slots > log->form.n_slots ||
+        log->form.slot_bytes > INT64_MAX / log->form.n_slots)
         return KVP_E_FORMAT;
     log->n_entries = log->n_reserved = count_entries(bytes);
     return KVP_OK;

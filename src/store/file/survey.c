@@ -98,7 +98,8 @@ static void look(struct place *place, uint32_t entry, kvp_store_record *out_reco
                                    whole ? (size_t)form->slot_bytes : form->header_bytes};
     out_record->has_header = 0;
     int staged; /* it is not: the slot lies by 4096 */
-    if (kvpi_slabs_transfer(&place->slabs, 0, entry, &span, 1, NULL, &staged) != 0) {
+    if (!place->slot ||
+        kvpi_slabs_transfer(&place->slabs, 0, entry, &span, 1, NULL, &staged) != 0) {
         out_record->found = KVP_FOUND_UNREADABLE;
         return;
     }
@@ -268,12 +269,13 @@ static kvp_status open_slots(struct place *place)
     if (form->header_bytes < KVPI_RECORD_FIXED || form->header_bytes > form->slot_bytes ||
         form->slot_bytes % KVPI_RECORD_PAGE != 0 || form->slot_bytes > SIZE_MAX)
         return KVP_E_FORMAT;
-    place->slot = aligned_alloc(KVPI_RECORD_PAGE, (size_t)form->slot_bytes);
     /* What cannot be opened, or is too short, is told record by record. */
-    if (!place->slot ||
-        kvpi_slabs_open(&place->slabs, place->scan->disk, place->path, form, 0) == ENOMEM)
+    if (kvpi_slabs_open(&place->slabs, place->scan->disk, place->path, form, 0) == ENOMEM)
         return KVP_E_NO_MEMORY;
-    return KVP_OK;
+    /* A slab is there, so a slot is no larger than it: no log makes us ask for more. */
+    if (place->slabs.n_slabs > 0)
+        place->slot = aligned_alloc(KVPI_RECORD_PAGE, (size_t)form->slot_bytes);
+    return place->slot || place->slabs.n_slabs == 0 ? KVP_OK : KVP_E_NO_MEMORY;
 }
 
 static void scan_home(void *context, const char *path, const char *parent_name)
