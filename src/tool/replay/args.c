@@ -108,9 +108,9 @@ static const kvpi_args_option options_table[] = {
     [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
                           "copy what is evicted to the host (default on)", 0},
     [OPT_STORE] = {"--store", "URL",
-                   "with --sequential: write KV to this store, load it,\n"
-                   "and compare every byte that comes back. KV is made\n"
-                   "up. For example, file:PATH?size=10GiB",
+                   "write KV to this store, load it, and compare every\n"
+                   "byte that comes back. KV is made up. For example,\n"
+                   "file:PATH?size=10GiB",
                    0},
     [OPT_STORE_WRITES] = {"--store-writes", "WHAT",
                           "through: all that is computed; second (default): what\n"
@@ -519,8 +519,6 @@ static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
                                      is_given(out, OPT_STORE_WRITES) ? "--store-writes"
                                                                      : "--record-blocks")
                    : 0;
-    if (!out->sequential)
-        return kvpi_args_wrong(args, "--store is for --sequential");
     if (is_given(out, OPT_SNAPSHOT_IN))
         return exclude(args, OPT_SNAPSHOT_IN, OPT_STORE);
     if (!replay->prefix_cache)

@@ -1,6 +1,7 @@
 /* Owns the memory of a replay's host tier, and the loop around its spill.
  *
  *   fetch   ask; until it is answered: work, plan, wait for the store
+ *   work    under load: work until nothing happens; the plan is the step's
  *   plan    device -> host   the host block gets the KV of what it is of now
  *           host -> device   the host block must have the KV of what the device block is of now
  *   close   work until nothing is written any more; stop
@@ -8,8 +9,8 @@
  * A host block that the same plan writes is not checked: which of its contents a copy reads is not
  * told. It is counted.
  *
- * What the store has is always loaded. Its rate is this machine's; no rate of computing could be
- * compared with it here.
+ * One request after the other, what the store has is always loaded: no rate of computing could be
+ * compared with this machine's. Under load, the model of a step says how fast an engine computes.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "tool/store/attach.h"
@@ -27,7 +28,7 @@
 #define CLOSE_NS    (10 * SECOND_NS)
 #define MAX_PUTS    4096u
 #define FEW_PUTS    64u
-#define MAX_ANSWERS 16u
+#define UNTIMED_TAG UINT64_MAX /* of the request that is fetched */
 
 struct kvpi_attach {
     kvp_cache *cache;
@@ -42,8 +43,10 @@ struct kvpi_attach {
     uint8_t *written;   /* [n_host] by the plan that runs */
     kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;
-    uint64_t n_asked;
-    bool answered; /* the newest request */
+    bool is_timed; /* by the caller */
+    uint64_t now_ns;
+    kvp_spill_answer answers[KVPI_ATTACH_ASKS]; /* [n_answers] that were not handed on */
+    uint32_t n_answers;
     kvpi_store_report *report;
 };
 
@@ -96,102 +99,166 @@ static void check_copy(kvpi_attach *attach, const kvp_copy *copy)
         report->wrong_blocks++;
 }
 
-kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n)
 {
-    uint32_t n = 0;
     kvp_stats stats;
-    kvp_status status = kvp_plan_take(attach->cache, attach->copies, attach->max_copies, &n);
-    if (status != KVP_OK)
-        return status;
     for (uint32_t k = 0; k < n; k++)
-        if (attach->copies[k].dst_tier == KVP_HOST)
-            attach->written[attach->copies[k].dst_block] = 1;
+        if (copies[k].dst_tier == KVP_HOST)
+            attach->written[copies[k].dst_block] = 1;
     for (uint32_t k = 0; k < n; k++)
-        if (attach->copies[k].src_tier == KVP_HOST)
-            check_copy(attach, &attach->copies[k]);
+        if (copies[k].src_tier == KVP_HOST)
+            check_copy(attach, &copies[k]);
     for (uint32_t k = 0; k < n; k++) {
-        int32_t block = attach->copies[k].dst_block;
-        if (attach->copies[k].dst_tier != KVP_HOST)
+        int32_t block = copies[k].dst_block;
+        if (copies[k].dst_tier != KVP_HOST)
             continue;
         if (expect_kv(attach, KVP_HOST, block))
             memcpy(bytes_of(attach, block), attach->expected, attach->block_bytes);
         attach->written[block] = 0;
     }
-    status = kvp_cache_stats(attach->cache, &stats);
+    kvp_status status = kvp_cache_stats(attach->cache, &stats);
     return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
+}
+
+kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
+{
+    uint32_t n = 0;
+    kvp_status status = kvp_plan_take(attach->cache, attach->copies, attach->max_copies, &n);
+    return status == KVP_OK ? kvpi_attach_copies(attach, attach->copies, n) : status;
 }
 
 /* ------------------------------------------------------------------------------------ the spill */
 
-static void note_queue(kvpi_attach *attach)
+/* Under load time is the simulation's, else this machine's. */
+static uint64_t now_of(const kvpi_attach *attach)
 {
-    kvp_store_stats stats;
-    if (kvp_store_stats_get(attach->store, &stats) == KVP_OK &&
-        stats.queued > attach->report->most_queued)
+    return attach->is_timed ? attach->now_ns : kvpi_progress_now_ns();
+}
+
+static uint64_t count_queued(const kvpi_attach *attach)
+{
+    kvp_store_stats stats = {0};
+    (void)kvp_store_stats_get(attach->store, &stats);
+    if (stats.queued > attach->report->most_queued)
         attach->report->most_queued = stats.queued;
+    return stats.queued;
 }
 
 static kvp_status work(kvpi_attach *attach)
 {
-    kvp_spill_answer answers[MAX_ANSWERS];
     uint32_t n = 0;
     kvp_status status =
-        kvp_spill_work(attach->spill, kvpi_progress_now_ns(), answers, MAX_ANSWERS, &n);
-    for (uint32_t i = 0; i < n && status == KVP_OK; i++)
-        attach->answered = attach->answered || answers[i].tag == attach->n_asked;
-    note_queue(attach);
+        kvp_spill_work(attach->spill, now_of(attach), attach->answers + attach->n_answers,
+                       KVPI_ATTACH_ASKS - attach->n_answers, &n);
+    attach->n_answers += n;
+    (void)count_queued(attach);
+    return status;
+}
+
+static kvp_status work_and_copy(kvpi_attach *attach)
+{
+    kvp_status status = work(attach);
     return status == KVP_OK ? kvpi_attach_run_plan(attach) : status;
 }
 
-static uint64_t count_puts(const kvpi_attach *attach)
+static kvp_spill_stats stats_of(const kvpi_attach *attach)
 {
     kvp_spill_stats stats = {0};
     (void)kvp_spill_stats_get(attach->spill, &stats);
-    return stats.puts;
+    return stats;
 }
 
 /* Until at most so many puts have not ended, or for ten seconds. */
 static kvp_status wait_for_puts(kvpi_attach *attach, uint64_t most)
 {
     uint64_t end_ns = kvpi_progress_now_ns() + CLOSE_NS;
-    kvp_status status = work(attach);
-    while (status == KVP_OK && count_puts(attach) > most && kvpi_progress_now_ns() < end_ns) {
-        (void)kvp_store_wait(attach->store, WAIT_NS);
-        status = work(attach);
+    kvp_status status = work_and_copy(attach);
+    while (status == KVP_OK && stats_of(attach).puts > most && kvpi_progress_now_ns() < end_ns) {
+        kvpi_attach_wait(attach, WAIT_NS);
+        status = work_and_copy(attach);
     }
     return status;
 }
 
+void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns)
+{
+    (void)kvp_store_wait(attach->store, timeout_ns);
+}
+
+/* Gives whether an answer comes later. */
+static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
+{
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    kvp_spill_answer answer = {.outcome = KVP_SPILL_NOTHING};
+    if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, now_of(attach), &answer) !=
+        KVP_OK)
+        attach->report->unasked++;
+    return answer.outcome == KVP_SPILL_WAITS;
+}
+
 kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
 {
-    const kvp_spill_request request = {.struct_size = sizeof request, .tag = ++attach->n_asked};
-    kvp_spill_answer answer;
     kvp_status status = wait_for_puts(attach, FEW_PUTS);
-    if (status != KVP_OK)
+    if (status != KVP_OK || !ask(attach, prompt, UNTIMED_TAG))
         return status;
-    if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, kvpi_progress_now_ns(),
-                      &answer) != KVP_OK) {
-        attach->report->unasked++;
-        return KVP_OK;
+    while (status == KVP_OK && attach->n_answers == 0) {
+        status = work_and_copy(attach);
+        if (status == KVP_OK && attach->n_answers == 0)
+            kvpi_attach_wait(attach, WAIT_NS);
     }
-    attach->answered = answer.outcome != KVP_SPILL_WAITS;
-    while (status == KVP_OK && !attach->answered) {
-        status = work(attach);
-        if (status == KVP_OK && !attach->answered)
-            (void)kvp_store_wait(attach->store, WAIT_NS);
-    }
+    attach->n_answers = 0;
     return status;
 }
 
 kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens)
 {
-    return kvp_spill_hit(attach->spill, seq, hit_tokens, kvpi_progress_now_ns());
+    return kvp_spill_hit(attach->spill, seq, hit_tokens, now_of(attach));
 }
 
 kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq)
 {
-    kvp_status status = kvp_spill_sealed(attach->spill, seq, kvpi_progress_now_ns());
-    return status == KVP_OK ? work(attach) : status;
+    kvp_status status = kvp_spill_sealed(attach->spill, seq, now_of(attach));
+    return status == KVP_OK && !attach->is_timed ? work_and_copy(attach) : status;
+}
+
+/* ----------------------------------------------------------------------------------- under load */
+
+void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns)
+{
+    attach->now_ns = now_ns;
+}
+
+kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
+                           bool *out_waits)
+{
+    if (stats_of(attach).waiting + attach->n_answers == KVPI_ATTACH_ASKS)
+        return KVP_E_AGAIN;
+    *out_waits = ask(attach, prompt, tag);
+    return KVP_OK;
+}
+
+kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+                            bool *out_happened)
+{
+    kvp_status status = KVP_OK;
+    kvp_spill_stats before, after = stats_of(attach);
+    *out_happened = false;
+    do {
+        if (count_queued(attach) > FEW_PUTS)
+            kvpi_attach_wait(attach, WAIT_NS);
+        status = work(attach);
+        before = after;
+        after = stats_of(attach);
+        bool happens = memcmp(&before, &after, sizeof before) != 0;
+        *out_happened = *out_happened || happens;
+        if (status != KVP_OK || (!happens && count_queued(attach) <= FEW_PUTS))
+            break;
+    } while (true);
+    for (uint32_t i = 0; i < attach->n_answers; i++)
+        out_tags[i] = attach->answers[i].tag;
+    *out_n = attach->n_answers;
+    attach->n_answers = 0;
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
@@ -237,8 +304,9 @@ static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options)
     config.policy = options->through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
     config.max_puts = MAX_PUTS;
     config.put_bytes = UINT64_C(1) << 40;
-    config.min_tokens = 1;
-    config.compute_tokens_s = 1;
+    config.max_asks = KVPI_ATTACH_ASKS;
+    config.min_tokens = attach->is_timed ? config.min_tokens : 1;
+    config.compute_tokens_s = attach->is_timed ? options->compute_tokens_s : 1;
     kvp_status status = kvp_spill_create(&config, &attach->spill, why, sizeof why);
     if (status != KVP_OK)
         return kvpi_tool_fail("replay", "--store: %s (%s)", why, kvp_status_name(status));
@@ -291,6 +359,7 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     attach->ns = ns;
     attach->block_bytes = options->block_bytes;
     attach->report = report;
+    attach->is_timed = options->compute_tokens_s > 0;
     if (allocate(attach, &config) != TOOL_OK || open_store(attach, options, &config) != TOOL_OK ||
         create_spill(attach, options) != TOOL_OK) {
         kvpi_attach_close(attach);
@@ -304,10 +373,11 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
 static void stop(kvpi_attach *attach)
 {
     kvp_status status = wait_for_puts(attach, 0);
-    attach->report->unfinished = count_puts(attach);
-    while (status == KVP_OK && kvp_spill_stop(attach->spill, kvpi_progress_now_ns()) != KVP_OK) {
-        status = work(attach);
-        (void)kvp_store_wait(attach->store, WAIT_NS);
+    attach->report->unfinished = stats_of(attach).puts;
+    while (status == KVP_OK && kvp_spill_stop(attach->spill, now_of(attach)) != KVP_OK) {
+        attach->n_answers = 0;
+        status = work_and_copy(attach);
+        kvpi_attach_wait(attach, WAIT_NS);
     }
     (void)kvp_spill_stats_get(attach->spill, &attach->report->spill);
     (void)kvp_store_stats_get(attach->store, &attach->report->store);
