@@ -503,7 +503,7 @@ static int run_all(simulation *sim)
     while (more && status == TOOL_OK) {
         status = arrive_all(sim);
         if (status == TOOL_OK)
-            status = kvpi_loading_turn(&sim->store, sim->now_ns, NULL);
+            status = kvpi_loading_turn(&sim->store, sim->now_ns);
         if (status == TOOL_OK)
             status = make_step(sim);
         if (status == TOOL_OK && did_something(sim))

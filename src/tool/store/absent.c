@@ -94,6 +94,12 @@ void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns)
     (void)timeout_ns;
 }
 
+uint64_t kvpi_attach_due(const kvpi_attach *attach)
+{
+    (void)attach;
+    return KVPI_MODELLED_NEVER;
+}
+
 void kvpi_attach_close(kvpi_attach *attach)
 {
     (void)attach;

@@ -11,15 +11,17 @@
 
 #include <kvpager/kvpager.h>
 
+#include "tool/store/modelled.h"
 #include "tool/store/replay_report.h"
 
 typedef struct kvpi_attach_options {
-    const char *url;           /* NULL: there is no store */
-    uint64_t block_bytes;      /* of KV */
-    uint64_t record_blocks;    /* 0: the store chooses */
-    uint64_t compute_tokens_s; /* of prompts, under load. 0: one request after the other: what the
+    const char *url;             /* as it was given. NULL: there is no store */
+    kvpi_modelled_options model; /* size 0: a real one, by its URL */
+    uint64_t block_bytes;        /* of KV */
+    uint64_t record_blocks;      /* 0: the store chooses */
+    uint64_t compute_tokens_s;   /* of prompts, under load. 0: one request after the other: what the
                                   store has is always loaded */
-    bool through;              /* write what is sealed, not only what is hit */
+    bool through;                /* write what is sealed, not only what is hit */
 } kvpi_attach_options;
 
 /* Begun loads, at most: kvp_config.max_loads of a cache with a store. */
@@ -65,7 +67,7 @@ void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns);
 kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
                            bool *out_waits);
 
-/* Work, until nothing more happens now. Waits before until the store has few operations left: a
+/* Work, until nothing more happens now. Waits before until a real store has few operations left: a
  * replay is faster than any engine.
  *
  * Gives:   out_tags       [KVPI_ATTACH_ASKS], [out_n] of the requests that were answered
@@ -74,8 +76,11 @@ kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64
 kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
                             bool *out_happened);
 
-/* Wait until an operation of the store has ended, or timeout_ns have passed. */
+/* Wait until an operation of a real store has ended, or timeout_ns have passed. */
 void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns);
+
+/* When the next operation of a model ends; KVPI_MODELLED_NEVER: none is on its way. */
+uint64_t kvpi_attach_due(const kvpi_attach *attach);
 
 /* Wait for the puts, for ten seconds; give up the others; close the store. The cache must still be
  * there. NULL is ignored. */

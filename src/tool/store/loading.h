@@ -17,6 +17,10 @@ typedef struct kvpi_loading {
     kvp_sched *sched;
     kvpi_jobs *jobs;
     bool through;
+    bool is_model;
+    uint64_t look_ns;                   /* a request is asked for so long after it is held */
+    uint32_t looking[KVPI_ATTACH_ASKS]; /* [n_looking] held requests that are not asked for yet */
+    uint32_t n_looking;
     uint32_t n_held;       /* requests that were asked for and not answered */
     uint64_t from_ns;      /* simulated time, when n_held was 0 for the last time, */
     uint64_t real_ns;      /* and this machine's */
@@ -34,10 +38,9 @@ int kvpi_loading_open(kvpi_loading *store, const kvpi_simulate_options *options,
 
 /* Before a step: release requests whose load has ended, ask for others, and hold them.
  *
- * Gives:   out_happened   whether anything happened; may be NULL
  * Returns: TOOL_OK; TOOL_FAILED, a message was printed
  */
-int kvpi_loading_turn(kvpi_loading *store, uint64_t now_ns, bool *out_happened);
+int kvpi_loading_turn(kvpi_loading *store, uint64_t now_ns);
 
 /* The step has admitted request i.
  *

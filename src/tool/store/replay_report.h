@@ -13,7 +13,7 @@ typedef struct kvpi_store_report {
     const char *url; /* NULL: there is no store */
     char described[304];
     bool is_model; /* in simulated time: latencies, too */
-    bool through; /* KVP_SPILL_THROUGH */
+    bool through;  /* KVP_SPILL_THROUGH */
     uint32_t record_blocks;
     uint64_t unasked;     /* requests that the spill refused */
     uint64_t unfinished;  /* puts that had not ended when the replay did, and were given up */
