@@ -128,14 +128,16 @@ kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)
                : KVP_OK;
 }
 
-/* Enough nodes for every unit of the pools, and some for prefixes that lost their blocks. A load
- * makes its nodes before it evicts: what it evicts has nodes, too. */
+/* Enough nodes for every unit of the pools, and some for units that lost their blocks while what
+ * follows them has some: with a host tier these are many. A load makes its nodes before it evicts:
+ * what it evicts has nodes, too. */
 static uint32_t default_nodes(const kvp_config *config)
 {
     const uint64_t n_loads = config->max_loads > 0 ? config->lent_blocks : 0;
     const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks + n_loads;
     const uint64_t units = n_blocks * (config->block_tokens / config->unit_tokens);
-    const uint64_t n = units + units / 64 + config->max_seqs + config->max_namespaces + 64;
+    const uint64_t n_lost = units / (config->host_blocks > 0 ? 4 : 64);
+    const uint64_t n = units + n_lost + config->max_seqs + config->max_namespaces + 64;
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX - 1;
 }
 
