@@ -153,8 +153,8 @@ kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
     const uint32_t n_records = n_tokens / spill->record_tokens;
     uint32_t n_elsewhere = 0;
     /* Whoever shares a load may need fewer blocks: only trying tells. */
-    kvp_status status =
-        is_any_shared(spill, ask, n_records) || has_room(spill, ask, n_tokens) ? KVP_OK : KVP_E_AGAIN;
+    const int may_try = is_any_shared(spill, ask, n_records) || has_room(spill, ask, n_tokens);
+    kvp_status status = may_try ? KVP_OK : KVP_E_AGAIN;
     ask->n_loads = 0;
     ask->after = ask->left_bytes = 0;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {

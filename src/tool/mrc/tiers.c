@@ -217,8 +217,8 @@ static prefix find_prefix(const kvpi_mrc_tiers *t, const kvpi_mrc_request *reque
     return found;
 }
 
-/* The host's contents of the prefix are queued anew and not taken; then what is loaded is queued. Of
- * both the last one goes first. */
+/* The host's contents of the prefix are queued anew and not taken; then what is loaded is queued.
+ * Of both the last one goes first. */
 static void load(kvpi_mrc_tiers *t, const kvpi_mrc_request *request)
 {
     const uint32_t *contents = t->refs->contents + request->first;

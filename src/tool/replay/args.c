@@ -119,8 +119,8 @@ static const kvpi_args_option options_table[] = {
                    "file:PATH?size=10GiB",
                    0},
     [OPT_DISK] = {"--disk", "SIZE[@RATE]",
-                  "instead: a disk as a model, in simulated time. So many\n"
-                  "bytes of KV, and so many a second (default 2GB)",
+                  "instead: a disk as a model, in simulated time. So\n"
+                  "many bytes of KV, and so many a second (default 2GB)",
                   0},
     [OPT_REMOTE] = {"--remote", "SIZE[@RATE[,TIME]]",
                     "the same of a store on another machine (default 1GB),\n"

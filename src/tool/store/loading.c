@@ -7,8 +7,8 @@
  *
  * A real store takes this machine's time. While a request waits for it, simulated time does not
  * pass faster: a load takes as long in the simulation as it takes here. While none waits, the
- * simulation does not wait either. A model has simulated time itself. If it has a latency, a request
- * is held for so long before it is asked for: that is how long the question takes.
+ * simulation does not wait either. A model has simulated time itself. If it has a latency, a
+ * request is held for so long before it is asked for: that is how long the question takes.
  */
 #include "tool/store/loading.h"
 
