@@ -90,7 +90,8 @@ typedef struct kvp_config {
     uint32_t max_seq_tokens;    /* tokens and reserve of one sequence, 1..2^31-1; default 32768 */
     uint32_t max_namespaces;    /* open at once, 1..65536; default 16 */
     uint32_t n_nodes;           /* prefix nodes, roots included, > max_namespaces, up to 2^31-2;
-                                    0 = enough for every unit of the pool and more */
+                                    0 = enough for every unit of the pools, and 1/64 more, with a
+                                    host tier 1/4. If none is free, units are not cached */
     uint32_t max_unit_keys;     /* extra keys that may touch one unit, 0..64; default 0 */
     uint32_t max_copies;        /* copies that may wait in the plan, or be out in steps;
                                     0 = max_seqs + 64, and n_blocks more with a host tier */

@@ -176,9 +176,7 @@ uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
         return 0;
     }
     const uint32_t n = shorten(spill, &c, longest, &ask->need_blocks);
-    spill->stats.decided_all += n == longest;
-    spill->stats.decided_part += n > 0 && n < longest;
-    spill->stats.decided_none += n == 0;
+    ask->is_part = n < longest;
     *out_outcome = KVP_SPILL_COMPUTE;
     return n * spill->record_tokens;
 }

@@ -41,6 +41,21 @@ static int look_up(kvp_spill *spill, struct kvpi_spill_ask *ask)
     return status == KVP_OK;
 }
 
+/* Is something of this spill on its way that gives room when it ends? For what others hold, no
+ * request waits. */
+static int may_get_room(const kvp_spill *spill)
+{
+    return spill->n_ops > 0 || spill->n_puts > 0 || spill->queued_bytes > 0;
+}
+
+/* Once for each request, however often it is tried. */
+static void count_decision(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t n_tokens)
+{
+    spill->stats.decided_all += n_tokens > 0 && !ask->is_part;
+    spill->stats.decided_part += n_tokens > 0 && ask->is_part;
+    spill->stats.decided_none += n_tokens == 0;
+}
+
 /* 0: there is no room now, and those behind it wait, too. */
 static int choose(kvp_spill *spill, struct kvpi_spill_ask *ask)
 {
@@ -49,13 +64,20 @@ static int choose(kvp_spill *spill, struct kvpi_spill_ask *ask)
     uint32_t n_tokens = 0;
     spill->n_looks--;
     if (kvp_match(spill->config.cache, ask->ns, &ask->prompt, &info) == KVP_OK) {
+        ask->found_tokens = info.hit_tokens;
         n_tokens = kvpi_choose_prefix(spill, ask, info.hit_tokens, &outcome);
     }
     if (n_tokens > 0) {
         const kvp_status status = kvpi_reads_begin(spill, ask, n_tokens);
-        if (status == KVP_OK || status == KVP_E_AGAIN) {
-            return status == KVP_OK;
+        if (status == KVP_E_AGAIN && may_get_room(spill)) {
+            return 0;
         }
+        count_decision(spill, ask, n_tokens);
+        if (status == KVP_OK) {
+            return 1;
+        }
+    } else if (outcome == KVP_SPILL_COMPUTE) {
+        count_decision(spill, ask, 0);
     }
     ask->state = KVPI_ASK_LOADED;
     kvpi_answers_give(spill, ask, outcome);

@@ -59,9 +59,11 @@ static int is_any_shared(const kvp_spill *spill, const struct kvpi_spill_ask *as
 
 /* Is there room for the loads? Asking the cache would evict, and a load that finds no room for the
  * next group would have evicted for nothing. */
-static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask)
+static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t n_tokens)
 {
     kvp_stats stats;
+    /* Units that were hit have nodes, and live at least until this call is over. */
+    const uint32_t n_missing = n_tokens > ask->found_tokens ? n_tokens - ask->found_tokens : 0;
     if (kvp_cache_stats(spill->config.cache, &stats) != KVP_OK) {
         return 0;
     }
@@ -70,7 +72,7 @@ static int has_room(const kvp_spill *spill, const struct kvpi_spill_ask *ask)
            stats.host_free_blocks + stats.host_cached_blocks >=
                ask->need_blocks + spill->config.spare_blocks &&
            stats.open_loads + n_loads <= spill->cache.max_loads &&
-           stats.nodes_total - stats.nodes_used >= ask->prompt.n_tokens / spill->cache.unit_tokens;
+           stats.nodes_total - stats.nodes_used >= n_missing / spill->cache.unit_tokens;
 }
 
 static void cancel_loads(kvp_spill *spill, struct kvpi_spill_ask *ask)
@@ -151,8 +153,8 @@ kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
     const uint32_t n_records = n_tokens / spill->record_tokens;
     uint32_t n_elsewhere = 0;
     /* Whoever shares a load may need fewer blocks: only trying tells. */
-    kvp_status status =
-        is_any_shared(spill, ask, n_records) || has_room(spill, ask) ? KVP_OK : KVP_E_AGAIN;
+    const int may_try = is_any_shared(spill, ask, n_records) || has_room(spill, ask, n_tokens);
+    kvp_status status = may_try ? KVP_OK : KVP_E_AGAIN;
     ask->n_loads = 0;
     ask->after = ask->left_bytes = 0;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {

@@ -94,6 +94,8 @@ struct kvpi_spill_ask {
     kvp_range uncached;             /* of the prompt */
     uint32_t n_tokens;              /* of the whole prompt */
     uint32_t hit_tokens;            /* when it was asked */
+    uint32_t found_tokens;          /* hit when its prefix was chosen */
+    uint32_t is_part;               /* 1: of all that the store has, that is a part */
     uint32_t n_records;             /* that may be loaded */
     uint32_t first[KVP_GROUPS_MAX]; /* record that the store was asked for, of each group */
     uint32_t n_lookups;

@@ -169,7 +169,7 @@ class Tiers:
                 for i in range(0, len(contents) - size + 1, size)]
 
     def load(self, prompt):
-        loads, end = [], 0
+        loads, end, loaded = [], 0, 0
         for number, (blocks, name) in enumerate(self.records(prompt)):
             missing = [content for content in blocks
                        if content not in self.device.queue and content not in self.host.queue]
@@ -181,13 +181,14 @@ class Tiers:
                 break
             if on_host + len(loads) + len(missing) > self.host.blocks:
                 break
+            end = (number + 1) * self.record
             if missing:
-                loads, end = loads + missing, (number + 1) * self.record
+                loads, loaded = loads + missing, end
         if not loads:
             return 0
         self.host.put([content for content in reversed(prompt[:end])
                        if content in self.host.queue])
-        self.use([name for _, name in self.records(prompt[:end])])
+        self.use([name for _, name in self.records(prompt[:loaded])])
         for _ in loads:
             self.host.take()
         self.host.held -= len(loads)

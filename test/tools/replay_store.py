@@ -1,75 +1,13 @@
-"""`kvpager replay --store`: what one replay wrote, another hits, after a restart, after kill -9, and
-at the same time. A replay that writes its operation log into a pipe stands still where the reader
-of the pipe stops: that is how the tests stop it half-way without a clock.
+"""`kvpager replay --store`, one request after the other: what one replay wrote, another hits, after a
+restart, after kill -9, and at the same time.
 """
 
 import glob
-import json
 import os
-import signal
-import subprocess
 
-from lib_kvpager import (KVPAGER, SOURCE, check, check_equal, directory, finish, mooncake, replay, run,
+from lib_kvpager import (check, check_equal, directory, finish, mooncake, replay, run,
                          skip)
-
-TRACE = os.path.join(SOURCE, "data", "mixed-small.jsonl")
-REQUESTS, HALF = 40, 20
-OPTIONS = ["--output-tokens", "off", "--blocks", 3000, "--host-blocks", 2000,
-           "--kv-bytes-per-token", 64, "--record-blocks", 4, "--store-writes", "through"]
-
-
-def stored(place, *options, trace=TRACE):
-    found = replay(trace, *OPTIONS, "--store", f"file:{place}?size=1GiB", *options)
-    healthy(found)
-    return found
-
-
-def healthy(found):
-    store = found["store"]
-    check_equal((store["wrong_blocks"], store["failed"], store["unfinished"]), (0, 0, 0), store)
-    check(store["checked_blocks"] * 16 >= store["hit_tokens"], "some KV was not looked at", store)
-
-
-def place_in(folder, name):
-    path = os.path.join(folder, name)
-    os.mkdir(path)
-    return path
-
-
-class Piped:
-    """A replay whose operation log comes through a pipe."""
-
-    n = 0
-
-    def __init__(self, folder, place, *options):
-        Piped.n += 1
-        self.path = os.path.join(folder, f"log-{Piped.n}")
-        os.mkfifo(self.path)
-        words = ["replay", "--json", "--sequential", *OPTIONS, "--store",
-                 f"file:{place}?size=1GiB", "--record", self.path, *options, TRACE]
-        self.process = subprocess.Popen([KVPAGER, *map(str, words)], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
-        self.log = open(self.path, "rb", buffering=0)
-
-    def read(self, n_bytes):
-        while n_bytes > 0:
-            n_bytes -= len(self.log.read(min(n_bytes, 4096)) or b"?" * n_bytes)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
-        check_equal(self.process.returncode, -signal.SIGKILL, "it had ended before")
-        self.log.close()
-
-    def finish(self):
-        while self.log.read(65536):
-            pass
-        self.log.close()
-        out, error = self.process.communicate()
-        check_equal(self.process.returncode, 0, error)
-        found = json.loads(out)
-        healthy(found)
-        return found
+from lib_replay_store import HALF, REQUESTS, TRACE, Piped, place_in, stored
 
 
 def half_of_log(folder):
@@ -160,12 +98,12 @@ def shown():
 
 
 REFUSED = [
-    (["--store", "memory:?size=1MiB"], 2, "--store is for --sequential"),
+    (["--store", "memory:?size=1MiB"], 2, "--store needs --host-blocks or --host-memory"),
     (["--sequential", "--store", "memory:"], 2, "--store needs --host-blocks or --host-memory"),
     (["--sequential", "--store", "memory:", "--host-blocks", 9], 2,
      "--store needs --kv-bytes-per-token or --model"),
-    (["--sequential", "--store-writes", "through"], 2, "--store-writes needs --store"),
-    (["--sequential", "--record-blocks", "4"], 2, "--record-blocks needs --store"),
+    (["--sequential", "--store-writes", "through"], 2, "--store-writes needs --store, --disk"),
+    (["--sequential", "--record-blocks", "4"], 2, "--record-blocks needs --store, --disk"),
     (["--sequential", "--record-blocks", "5"], 2, "--record-blocks is '5', expected a power"),
     (["--sequential", "--store", "memory:", "--no-prefix-cache"], 2, "exclude each other"),
     (["--sequential", "--store", "memory:", "--unit-tokens", "4"], 2, "exclude each other"),
@@ -173,7 +111,7 @@ REFUSED = [
     (["--sequential", "--store", "tape:x", "--host-blocks", 9, "--kv-bytes-per-token", 64], 1,
      "--store: "),
     (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--model", "gemma-3-27b"],
-     1, "--store is for models whose layers keep all tokens"),
+     1, "a store is for models whose layers keep all tokens"),
     (["--sequential", "--store", "memory:?size=9MiB", "--host-blocks", 9, "--kv-bytes-per-token",
       "1GiB"], 2, "a block has more than 2^31 bytes of KV"),
 ]

@@ -128,12 +128,16 @@ kvp_status kvp_config_check(const kvp_config *config, kvp_why *out_why)
                : KVP_OK;
 }
 
-/* Enough nodes for every unit of the pools, and some for prefixes that lost their blocks. */
+/* Enough nodes for every unit of the pools, and some for units that lost their blocks while what
+ * follows them has some: with a host tier these are many. A load makes its nodes before it evicts:
+ * what it evicts has nodes, too. */
 static uint32_t default_nodes(const kvp_config *config)
 {
-    const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks;
+    const uint64_t n_loads = config->max_loads > 0 ? config->lent_blocks : 0;
+    const uint64_t n_blocks = (uint64_t)config->n_blocks - 1 + config->host_blocks + n_loads;
     const uint64_t units = n_blocks * (config->block_tokens / config->unit_tokens);
-    const uint64_t n = units + units / 64 + config->max_seqs + config->max_namespaces + 64;
+    const uint64_t n_lost = units / (config->host_blocks > 0 ? 4 : 64);
+    const uint64_t n = units + n_lost + config->max_seqs + config->max_namespaces + 64;
     return n < INT32_MAX ? (uint32_t)n : INT32_MAX - 1;
 }
 
@@ -148,11 +152,11 @@ static uint32_t default_copies(const kvp_config *config)
 static void resolve(kvp_config *config)
 {
     config->unit_tokens = config->unit_tokens == 0 ? config->block_tokens : config->unit_tokens;
-    config->n_nodes = config->n_nodes == 0 ? default_nodes(config) : config->n_nodes;
-    config->max_copies = config->max_copies == 0 ? default_copies(config) : config->max_copies;
     if (config->max_loads > 0 && config->lent_blocks == 0) {
         config->lent_blocks = kvpi_max_u32((config->host_blocks - 1) / 2, 1);
     }
+    config->n_nodes = config->n_nodes == 0 ? default_nodes(config) : config->n_nodes;
+    config->max_copies = config->max_copies == 0 ? default_copies(config) : config->max_copies;
 }
 
 static void plan_steps_and_events(kvp_cache *cache, struct kvpi_layout *layout)

@@ -186,50 +186,55 @@ static void use_records(kvpi_mrc_tiers *t, const uint32_t *contents, uint32_t en
         enqueue_anew(&t->store, contents[end - 1]);
 }
 
-/* How many leading contents there are up to the end of the last record that is loaded, and how many
- * of these only the store has: at most so many as may be lent to it, half of the host. */
-static uint32_t count_loads(const kvpi_mrc_tiers *t, const kvpi_mrc_request *request,
-                            uint32_t *n_loads)
+/* A prefix to be loaded. */
+typedef struct prefix {
+    uint32_t end;     /* contents that device, host and store have together, in whole records */
+    uint32_t n_loads; /* of these, those that only the store has */
+    uint32_t loaded;  /* up to the end of the last record with one of them */
+} prefix;
+
+/* The longest one. At most so many contents are loaded as may be lent to the store, half of the
+ * host. */
+static prefix find_prefix(const kvpi_mrc_tiers *t, const kvpi_mrc_request *request)
 {
     const uint32_t *contents = t->refs->contents + request->first;
     uint32_t in_records = request->n_prompt - request->n_prompt % t->size.record_blocks;
     uint64_t on_host = 0;
-    uint32_t end = 0, n = 0;
-    *n_loads = 0;
-    for (uint32_t i = 0; i < in_records; i++) {
+    prefix found = {0};
+    for (uint32_t i = 0, n = 0; i < in_records; i++) {
         bool is_here = t->device.has[contents[i]] || t->host.has[contents[i]];
         on_host += t->host.has[contents[i]];
         n += !is_here;
         if ((!is_here && !t->store.has[record_of(t, contents, i)]) || n > lent_blocks(t) ||
             on_host + n > t->size.host)
             break;
-        if ((i + 1) % t->size.record_blocks == 0 && n > *n_loads) {
-            end = i + 1;
-            *n_loads = n;
-        }
+        if ((i + 1) % t->size.record_blocks != 0)
+            continue;
+        found.loaded = n > found.n_loads ? i + 1 : found.loaded;
+        found.n_loads = n;
+        found.end = i + 1;
     }
-    return end;
+    return found;
 }
 
-/* The host's contents of the prompt, up to the last one that is loaded, are queued anew and not
- * taken; then what is loaded is queued. Of both the last one goes first. */
+/* The host's contents of the prefix are queued anew and not taken; then what is loaded is queued.
+ * Of both the last one goes first. */
 static void load(kvpi_mrc_tiers *t, const kvpi_mrc_request *request)
 {
     const uint32_t *contents = t->refs->contents + request->first;
-    uint32_t n_loads;
-    uint32_t end = count_loads(t, request, &n_loads);
-    if (n_loads == 0)
+    const prefix found = find_prefix(t, request);
+    if (found.n_loads == 0)
         return;
-    for (uint32_t i = end; i-- > 0;)
+    for (uint32_t i = found.end; i-- > 0;)
         if (t->host.has[contents[i]])
             enqueue_anew(&t->host, contents[i]);
-    use_records(t, contents, end);
-    for (uint32_t i = 0; i < n_loads; i++)
+    use_records(t, contents, found.loaded);
+    for (uint32_t i = 0; i < found.n_loads; i++)
         take_place(&t->host);
-    for (uint32_t i = end; i-- > 0;)
+    for (uint32_t i = found.end; i-- > 0;)
         if (!t->device.has[contents[i]] && !t->host.has[contents[i]])
             enqueue(&t->host, contents[i]);
-    t->hits.store_tokens += n_loads * t->refs->block_tokens;
+    t->hits.store_tokens += found.n_loads * t->refs->block_tokens;
 }
 
 /* A record's blocks are copied to the host, where they are not there yet, and lent to the store;

@@ -18,6 +18,10 @@
 #define DEFAULT_BANDWIDTH_MILLI  800
 #define DEFAULT_HOST_BANDWIDTH   UINT64_C(50000000000)
 #define DEFAULT_ROOFLINE_STEP_NS 1000000
+#define DEFAULT_DISK_RATE        UINT64_C(2000000000)
+#define DEFAULT_REMOTE_RATE      UINT64_C(1000000000)
+#define DEFAULT_REMOTE_LATENCY   1000000
+#define MAX_LATENCY_NS           UINT64_C(3600000000000)
 
 enum {
     /* the trace, after tool/log/args.h's */
@@ -33,6 +37,8 @@ enum {
     OPT_HOST_MEMORY,
     OPT_KEEP_EVICTED,
     OPT_STORE,
+    OPT_DISK,
+    OPT_REMOTE,
     OPT_STORE_WRITES,
     OPT_RECORD_BLOCKS,
     OPT_NO_PREFIX_CACHE,
@@ -109,10 +115,18 @@ static const kvpi_args_option options_table[] = {
     [OPT_KEEP_EVICTED] = {"--keep-evicted", "on|off",
                           "copy what is evicted to the host (default on)", 0},
     [OPT_STORE] = {"--store", "URL",
-                   "with --sequential: write KV to this store, load it,\n"
-                   "and compare every byte that comes back. KV is made\n"
-                   "up. For example, file:PATH?size=10GiB",
+                   "write KV to this store, load it, and compare every\n"
+                   "byte that comes back. KV is made up. For example,\n"
+                   "file:PATH?size=10GiB",
                    0},
+    [OPT_DISK] = {"--disk", "SIZE[@RATE]",
+                  "instead: a disk as a model, in simulated time. So\n"
+                  "many bytes of KV, and so many a second (default 2GB)",
+                  0},
+    [OPT_REMOTE] = {"--remote", "SIZE[@RATE[,TIME]]",
+                    "the same of a store on another machine (default 1GB),\n"
+                    "with a latency in ns, us, ms or s (default 1ms)",
+                    0},
     [OPT_STORE_WRITES] = {"--store-writes", "WHAT",
                           "through: all that is computed; second (default): what\n"
                           "is hit",
@@ -305,6 +319,51 @@ static int apply_store(const kvpi_args *args, int option, const char *value,
     return 0;
 }
 
+/* A number and its unit; at most an hour. */
+static int apply_latency(const kvpi_args *args, const char *text, uint64_t *out_ns)
+{
+    static const struct {
+        const char *unit;
+        uint64_t ns;
+    } units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+    uint64_t number = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9' && number < MAX_LATENCY_NS; at++)
+        number = number * 10 + (uint64_t)(*at - '0');
+    for (size_t i = 0; at > text && i < sizeof units / sizeof *units; i++)
+        if (strcmp(at, units[i].unit) == 0 && number <= MAX_LATENCY_NS / units[i].ns) {
+            *out_ns = number * units[i].ns;
+            return 0;
+        }
+    return kvpi_args_wrong(args,
+                           "--remote has a latency of '%s', expected a number with ns, us, ms or "
+                           "s, at most an hour",
+                           text);
+}
+
+/* SIZE, SIZE@RATE, and of a remote one SIZE@RATE,LATENCY. */
+static int apply_model(const kvpi_args *args, int option, const char *value,
+                       kvpi_attach_options *out)
+{
+    kvpi_modelled_options *model = &out->model;
+    char text[96];
+    snprintf(text, sizeof text, "%s", value);
+    char *rate = strchr(text, '@');
+    char *latency = option == OPT_REMOTE && rate != NULL ? strchr(rate, ',') : NULL;
+    out->url = value;
+    model->is_remote = option == OPT_REMOTE;
+    model->bytes_s = model->is_remote ? DEFAULT_REMOTE_RATE : DEFAULT_DISK_RATE;
+    model->latency_ns = model->is_remote ? DEFAULT_REMOTE_LATENCY : 0;
+    if (rate != NULL)
+        *rate++ = '\0';
+    if (latency != NULL)
+        *latency++ = '\0';
+    if (kvpi_args_size(args, option, text, &model->size) != 0 ||
+        (rate != NULL && kvpi_args_size(args, option, rate, &model->bytes_s) != 0))
+        return KVPI_ARGS_WRONG;
+    return latency != NULL ? apply_latency(args, latency, &model->latency_ns) : 0;
+}
+
 static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
@@ -323,6 +382,8 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
     case OPT_STORE: replay->store.url = value; return 0;
+    case OPT_DISK:
+    case OPT_REMOTE: return apply_model(args, option, value, &replay->store);
     case OPT_STORE_WRITES:
     case OPT_RECORD_BLOCKS: return apply_store(args, option, value, &replay->store);
     case OPT_NO_PREFIX_CACHE: replay->prefix_cache = false; return 0;
@@ -514,29 +575,38 @@ static int check_device(const kvpi_args *args, const kvpi_replay_args *out)
 }
 
 /* What is restored has no KV, and a part of a block is no part of a record. */
-static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
+static int check_store_with(const kvpi_args *args, const kvpi_replay_args *out, int store)
 {
     const kvpi_replay_options *replay = &out->load.replay;
-    if (!is_given(out, OPT_STORE))
-        return is_given(out, OPT_STORE_WRITES) || is_given(out, OPT_RECORD_BLOCKS)
-                   ? kvpi_args_wrong(args, "%s needs --store",
-                                     is_given(out, OPT_STORE_WRITES) ? "--store-writes"
-                                                                     : "--record-blocks")
-                   : 0;
-    if (!out->sequential)
-        return kvpi_args_wrong(args, "--store is for --sequential");
+    const char *name = options_table[store].name;
+    int other = first_given(out, store + 1, OPT_STORE_WRITES);
+    if (other >= 0)
+        return exclude(args, store, other);
     if (is_given(out, OPT_SNAPSHOT_IN))
-        return exclude(args, OPT_SNAPSHOT_IN, OPT_STORE);
+        return exclude(args, OPT_SNAPSHOT_IN, store);
     if (!replay->prefix_cache)
-        return exclude(args, OPT_NO_PREFIX_CACHE, OPT_STORE);
+        return exclude(args, OPT_NO_PREFIX_CACHE, store);
     if (replay->unit_tokens != replay->block_tokens)
-        return exclude(args, OPT_UNIT_TOKENS, OPT_STORE);
+        return exclude(args, OPT_UNIT_TOKENS, store);
     if (replay->host_blocks == 0 && out->host_memory_bytes == 0)
-        return kvpi_args_wrong(args, "--store needs --host-blocks or --host-memory");
-    if (!is_given(out, OPT_MODEL) && !is_given(out, OPT_MODEL_CONFIG) &&
-        out->kv_bytes_per_token == 0)
-        return kvpi_args_wrong(args, "--store needs --kv-bytes-per-token or --model");
+        return kvpi_args_wrong(args, "%s needs --host-blocks or --host-memory", name);
+    if (!out->step.is_roofline || out->sequential)
+        return is_given(out, OPT_MODEL) || is_given(out, OPT_MODEL_CONFIG) ||
+                       out->kv_bytes_per_token != 0
+                   ? 0
+                   : kvpi_args_wrong(args, "%s needs --kv-bytes-per-token or --model", name);
     return 0;
+}
+
+static int check_store(const kvpi_args *args, const kvpi_replay_args *out)
+{
+    int store = first_given(out, OPT_STORE, OPT_STORE_WRITES);
+    int option = first_given(out, OPT_STORE_WRITES, OPT_NO_PREFIX_CACHE);
+    if (store >= 0)
+        return check_store_with(args, out, store);
+    return option < 0 ? 0
+                      : kvpi_args_wrong(args, "%s needs --store, --disk or --remote",
+                                        options_table[option].name);
 }
 
 /* Options that say nothing when requests are replayed one after the other. What is restored was in

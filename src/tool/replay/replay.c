@@ -393,9 +393,8 @@ static int replay_in(replay *run)
     if (status == TOOL_OK)
         status = replay_all(run);
     kvpi_attach_close(run->store);
-    if (status == TOOL_OK && run->report->store.wrong_blocks > 0)
-        status = kvpi_tool_fail("replay", "internal error: %llu blocks have other KV than theirs",
-                                (unsigned long long)run->report->store.wrong_blocks);
+    if (status == TOOL_OK)
+        status = kvpi_store_report_verdict(&run->report->store);
     if (status == TOOL_OK)
         status = read_counters(run);
     if (status == TOOL_OK && to.path != NULL)

@@ -105,11 +105,11 @@ static int check_store(const kvpi_args *args, kvpi_replay_args *options,
     if (replay->store.url == NULL)
         return TOOL_OK;
     if (replay->n_groups > 1 || replay->groups[0].recent_tokens > 0)
-        return kvpi_tool_fail("replay", "--store is for models whose layers keep all tokens");
+        return kvpi_tool_fail("replay", "a store is for models whose layers keep all tokens");
     replay->store.block_bytes = setup->token_bytes * setup->block_tokens;
     if (replay->store.block_bytes <= INT32_MAX)
         return TOOL_OK;
-    kvpi_args_wrong(args, "a block has more than 2^31 bytes of KV, too many for --store");
+    kvpi_args_wrong(args, "a block has more than 2^31 bytes of KV, too many for a store");
     return TOOL_USAGE;
 }
 

@@ -3,6 +3,7 @@
  *   now = 0
  *   repeat
  *     submit what has arrived by now                  in the trace's order
+ *     release and hold requests                       with a store: store/loading.c
  *     make a step; take the plan                      the scheduler decides
  *     now += how long the step takes                  the model says
  *     finish the step: every sequence that was sampled gets the trace's next token
@@ -22,6 +23,7 @@
 #include "tool/progress.h"
 #include "tool/replay/cache.h"
 #include "tool/replay/simulate_jobs.h"
+#include "tool/store/loading.h"
 #include "tool/tool.h"
 
 /* Room for the generated tokens of so many at a time; a longer trace's wait before the door. */
@@ -36,6 +38,7 @@ typedef struct simulation {
     kvpi_jobs jobs;
     kvpi_replay_cache cache;
     kvp_sched *sched;
+    kvpi_loading store;
     kvp_copy *copies; /* [max_copies] */
     uint32_t max_copies;
     uint32_t *sampled_jobs; /* [max_running] of the step that is out, in its order */
@@ -91,6 +94,7 @@ static kvp_config configure_cache(const simulation *sim)
         config.host_blocks = (uint32_t)options->replay.host_blocks + 1;
         config.keep_evicted = options->replay.keep_evicted;
         config.max_seqs *= 2; /* as many may be swapped out */
+        config.max_loads = options->replay.store.url != NULL ? KVPI_ATTACH_LOADS : 0;
     }
     config.max_seq_tokens = (uint32_t)longest(sim);
     config.max_namespaces = 1;
@@ -138,6 +142,9 @@ static kvp_sched_config configure_sched(const simulation *sim)
     config.preempt = options->preempt;
     config.swap_ahead = options->swap_ahead;
     config.wait_for_prefix = options->wait_for_prefix;
+    if (options->replay.store.url != NULL)
+        config.max_loading =
+            config.max_requests < KVPI_ATTACH_ASKS ? config.max_requests : KVPI_ATTACH_ASKS;
     config.arena_tokens = arena_tokens(sim);
     set_prices(sim, &config);
     return config;
@@ -290,6 +297,8 @@ static int note_admitted(simulation *sim)
     for (uint32_t k = 0; k < sim->step.n_admitted; k++) {
         size_t i = place_of(sim, sim->step.admitted[k]);
         kvpi_job *job = &sim->jobs.all[i];
+        if (kvpi_loading_admitted(&sim->store, i, sim->step.admitted[k]) != TOOL_OK)
+            return TOOL_FAILED;
         if (job->admitted_ns != KVPI_JOB_NEVER)
             continue;
         const kvp_seq_info seq = sequence_of(sim, sim->step.admitted[k]);
@@ -323,7 +332,7 @@ static int take_plan(simulation *sim)
         report->blocks_to_host += copy->dst_tier == KVP_HOST;
         report->blocks_from_host += copy->src_tier == KVP_HOST;
     }
-    return TOOL_OK;
+    return kvpi_loading_copies(&sim->store, sim->copies, n);
 }
 
 static int make_step(simulation *sim)
@@ -348,7 +357,8 @@ static int note_levels(simulation *sim, uint64_t ns)
     if (status != KVP_OK)
         return kvpi_replay_cache_fail("reading the counters", status);
     const kvpi_load_level level = {.running = (double)sched.running_requests,
-                                   .waiting = (double)sched.waiting_requests,
+                                   .waiting =
+                                       (double)(sched.waiting_requests + sched.loading_requests),
                                    .swapped = (double)sched.swapped_requests,
                                    .held_blocks = (double)cache.held_blocks,
                                    .host_held_blocks = (double)cache.host_held_blocks,
@@ -416,6 +426,8 @@ static int finish_step(simulation *sim, uint64_t began_ns)
     kvp_step_end end = {0};
     kvpi_load_interval *part = kvpi_load_timeline_at(&sim->report->timeline, began_ns);
     sample(sim);
+    if (kvpi_loading_computed(&sim->store, &sim->step) != TOOL_OK)
+        return TOOL_FAILED;
     uint64_t start = clock_of(sim);
     kvp_status status = kvp_sched_finish(sim->sched, sim->sampled, NULL, &end);
     sim->report->sched_ns += clock_of(sim) - start;
@@ -457,22 +469,27 @@ static bool did_something(const simulation *sim)
            sim->moved.host_tokens + sim->moved.device_tokens > 0;
 }
 
-/* While nothing runs, what is cached stays. */
+/* While nothing runs, what is cached stays, and requests may wait for the store. */
 static void note_idle(simulation *sim, uint64_t until_ns)
 {
     kvp_stats cache = {0};
+    kvp_sched_stats sched = {0};
     (void)kvp_cache_stats(sim->cache.cache, &cache);
-    const kvpi_load_level level = {.cached_blocks = (double)cache.cached_blocks,
+    (void)kvp_sched_stats_get(sim->sched, &sched);
+    const kvpi_load_level level = {.waiting = (double)sched.loading_requests,
+                                   .cached_blocks = (double)cache.cached_blocks,
                                    .host_cached_blocks = (double)cache.host_cached_blocks};
     kvpi_load_timeline_span(&sim->report->timeline, sim->now_ns, until_ns, &level);
 }
 
-/* Gives false when nobody is to come. */
-static bool wait_for_arrival(simulation *sim)
+/* Nothing can run: wait for an arrival, or for the store. Gives false when neither is to come. */
+static bool wait_for_more(simulation *sim)
 {
-    if (sim->n_arrived == sim->jobs.n || sim->door_closed)
+    bool is_last = sim->n_arrived == sim->jobs.n || sim->door_closed;
+    uint64_t arrival_ns = is_last ? KVPI_JOB_NEVER : sim->jobs.all[sim->n_arrived].arrival_ns;
+    uint64_t until_ns = kvpi_loading_wait(&sim->store, sim->now_ns, arrival_ns);
+    if (until_ns == KVPI_JOB_NEVER)
         return false;
-    uint64_t until_ns = sim->jobs.all[sim->n_arrived].arrival_ns;
     note_idle(sim, until_ns);
     sim->now_ns = until_ns;
     return true;
@@ -487,11 +504,13 @@ static int run_all(simulation *sim)
     while (more && status == TOOL_OK) {
         status = arrive_all(sim);
         if (status == TOOL_OK)
+            status = kvpi_loading_turn(&sim->store, sim->now_ns);
+        if (status == TOOL_OK)
             status = make_step(sim);
         if (status == TOOL_OK && did_something(sim))
             status = run_step(sim);
         else if (status == TOOL_OK)
-            more = wait_for_arrival(sim);
+            more = wait_for_more(sim);
         kvpi_progress_update(&progress, sim->n_arrived);
     }
     kvpi_progress_end(&progress);
@@ -533,16 +552,34 @@ static int report_all(simulation *sim)
     return audit(sim);
 }
 
+static int open_store(simulation *sim)
+{
+    sim->store.cache = sim->cache.cache;
+    sim->store.sched = sim->sched;
+    sim->store.jobs = &sim->jobs;
+    return kvpi_loading_open(&sim->store, sim->options, sim->cache.ns, &sim->report->store);
+}
+
+static int close_store(simulation *sim, int status)
+{
+    const kvpi_store_report *report = &sim->report->store;
+    kvpi_loading_close(&sim->store, &sim->report->load_wait);
+    return status == TOOL_OK ? kvpi_store_report_verdict(report) : status;
+}
+
 static int run_with_jobs(simulation *sim)
 {
     kvp_config config = configure_cache(sim);
     int status = kvpi_replay_cache_open(&config, sim->options->replay.record, NULL, &sim->cache);
     if (status == TOOL_OK)
         status = create_sched(sim);
+    if (status == TOOL_OK)
+        status = open_store(sim);
     uint64_t start = clock_of(sim);
     if (status == TOOL_OK)
         status = run_all(sim);
     sim->report->wall_ns = clock_of(sim) - start;
+    status = close_store(sim, status);
     if (status == TOOL_OK)
         status = report_all(sim);
     kvp_sched_destroy(sim->sched);

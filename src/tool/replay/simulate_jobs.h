@@ -25,6 +25,8 @@ typedef struct kvpi_job {
     uint64_t admitted_ns; /* the first time; KVPI_JOB_NEVER before */
     uint64_t first_ns;    /* its first token was there */
     uint64_t newest_ns;   /* its newest */
+    uint64_t held_ns;     /* with a store: it was held for loading */
+    kvp_request request;  /* then */
     int32_t *tokens;      /* [input + output] while it is there, else NULL */
     uint32_t n_sampled;
     kvpi_job_stage stage;

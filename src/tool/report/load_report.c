@@ -197,6 +197,7 @@ static void add_blocks(kvpi_figures *to, const kvpi_load_report *report)
     kvpi_figures_integer(to, "blocks_to_host", report->blocks_to_host);
     kvpi_figures_integer(to, "blocks_from_host", report->blocks_from_host);
     kvpi_figures_integer(to, "host_evictions", cache->host_evicted_blocks);
+    kvpi_store_report_add(to, &report->store);
 }
 
 /* ---------------------------------------------------------------------------- figures: times */
@@ -243,6 +244,8 @@ static void add_times(kvpi_figures *to, const kvpi_load_report *report)
     add_percentiles(to, "between_tokens_ns", &report->gap);
     add_percentiles(to, "end_to_end_ns", &report->end_to_end);
     add_percentiles(to, "step_ns", &report->step);
+    if (report->store.url != NULL)
+        add_percentiles(to, "load_wait_ns", &report->load_wait);
     add_waited(to, report);
 }
 
@@ -460,6 +463,8 @@ static void print_latencies(const kvpi_load_report *report, FILE *file)
     print_latency(file, "between two tokens", &report->gap);
     print_latency(file, "end to end", &report->end_to_end);
     print_latency(file, "step", &report->step);
+    if (report->store.url != NULL)
+        print_latency(file, "wait for the store", &report->load_wait);
 }
 
 /* ------------------------------------------------------------------------------------- waiting */
@@ -542,5 +547,6 @@ void kvpi_load_report_print(const kvpi_load_report *report, const json_t *figure
     print_latencies(report, file);
     print_waiting(report, file);
     print_measured(report, file);
+    kvpi_store_report_print(&report->store, figures, file);
     print_course(report, file);
 }

@@ -17,6 +17,7 @@
 #include "tool/size/size.h"
 #include "tool/models/step_model.h"
 #include "tool/replay/watch.h"
+#include "tool/store/replay_report.h"
 
 /* Why a request was not served. */
 typedef enum kvpi_load_reason {
@@ -114,6 +115,8 @@ typedef struct kvpi_load_report {
     kvp_sched_config sched_config;
     kvp_stats cache; /* when all is done */
     kvp_sched_stats sched;
+    kvpi_store_report store;
+    kvpi_percentiles load_wait; /* of requests that were held until the store answered */
     kvpi_load_timeline timeline;
     kvpi_load_latency latencies[KVPI_LOAD_LATENCIES]; /* for the page */
     /* measured on this machine, when asked for */

@@ -54,9 +54,61 @@ kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
     return KVP_E_STATE;
 }
 
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n)
+{
+    (void)attach;
+    (void)copies;
+    (void)n;
+    return KVP_E_STATE;
+}
+
+void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns)
+{
+    (void)attach;
+    (void)now_ns;
+}
+
+kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
+                           bool *out_waits)
+{
+    (void)attach;
+    (void)prompt;
+    (void)tag;
+    (void)out_waits;
+    return KVP_E_STATE;
+}
+
+kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+                            bool *out_happened)
+{
+    (void)attach;
+    (void)out_tags;
+    (void)out_n;
+    (void)out_happened;
+    return KVP_E_STATE;
+}
+
+void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns)
+{
+    (void)attach;
+    (void)timeout_ns;
+}
+
+uint64_t kvpi_attach_due(const kvpi_attach *attach)
+{
+    (void)attach;
+    return KVPI_MODELLED_NEVER;
+}
+
 void kvpi_attach_close(kvpi_attach *attach)
 {
     (void)attach;
+}
+
+int kvpi_store_report_verdict(const kvpi_store_report *report)
+{
+    (void)report;
+    return TOOL_OK;
 }
 
 void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report)

@@ -1,6 +1,7 @@
 /* Owns the memory of a replay's host tier, and the loop around its spill.
  *
  *   fetch   ask; until it is answered: work, plan, wait for the store
+ *   work    under load: work until nothing happens; the plan is the step's
  *   plan    device -> host   the host block gets the KV of what it is of now
  *           host -> device   the host block must have the KV of what the device block is of now
  *   close   work until nothing is written any more; stop
@@ -8,8 +9,11 @@
  * A host block that the same plan writes is not checked: which of its contents a copy reads is not
  * told. It is counted.
  *
- * What the store has is always loaded. Its rate is this machine's; no rate of computing could be
- * compared with it here.
+ * Time is this machine's, with a real store and one request after the other. Under load it is the
+ * simulation's. One request after the other, a model takes no time: it has ended all operations.
+ *
+ * One request after the other, what the store has is always loaded: no rate of computing could be
+ * compared with this machine's. Under load, the model of a step says how fast an engine computes.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "tool/store/attach.h"
@@ -22,12 +26,13 @@
 #include "tool/progress.h"
 #include "tool/tool.h"
 
-#define SECOND_NS   UINT64_C(1000000000)
-#define WAIT_NS     (SECOND_NS / 100)
-#define CLOSE_NS    (10 * SECOND_NS)
-#define MAX_PUTS    4096u
-#define FEW_PUTS    64u
-#define MAX_ANSWERS 16u
+#define SECOND_NS    UINT64_C(1000000000)
+#define WAIT_NS      (SECOND_NS / 100)
+#define CLOSE_NS     (10 * SECOND_NS)
+#define MAX_PUTS     4096u
+#define FEW_PUTS     64u
+#define RECORD_BYTES (512u << 10)
+#define UNTIMED_TAG  UINT64_MAX /* of the request that is fetched */
 
 struct kvpi_attach {
     kvp_cache *cache;
@@ -36,14 +41,18 @@ struct kvpi_attach {
     kvp_spill *spill;
     uint8_t *host; /* [host_blocks][block_bytes] */
     size_t host_bytes;
-    uint64_t block_bytes;
+    uint64_t block_bytes; /* from one to the next */
+    uint64_t kv_bytes;    /* of these, those that are KV: all, or a model's few */
     uint32_t n_host;
-    uint64_t *expected; /* [block_bytes / 8, rounded up] */
+    uint64_t *expected; /* [kv_bytes / 8, rounded up] */
     uint8_t *written;   /* [n_host] by the plan that runs */
     kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;
-    uint64_t n_asked;
-    bool answered; /* the newest request */
+    bool is_loaded; /* under load: time and plans are the caller's */
+    bool has_model;
+    kvpi_modelled model; /* its clock is also that of a real store under load */
+    kvp_spill_answer answers[KVPI_ATTACH_ASKS]; /* [n_answers] that were not handed on */
+    uint32_t n_answers;
     kvpi_store_report *report;
 };
 
@@ -63,7 +72,7 @@ static void make_kv(kvpi_attach *attach, const kvp_block_origin *origin)
     uint64_t seeds[2];
     memcpy(seeds, origin->hash.bytes, sizeof seeds);
     seeds[0] += origin->group;
-    for (uint64_t i = 0; i < (attach->block_bytes + 7) / 8; i++)
+    for (uint64_t i = 0; i < (attach->kv_bytes + 7) / 8; i++)
         attach->expected[i] = mix_word(seeds[0] + i * UINT64_C(0x9e3779b97f4a7c15)) ^ seeds[1];
 }
 
@@ -92,106 +101,203 @@ static void check_copy(kvpi_attach *attach, const kvp_copy *copy)
         return;
     }
     report->checked_blocks++;
-    if (memcmp(bytes_of(attach, copy->src_block), attach->expected, attach->block_bytes) != 0)
+    if (memcmp(bytes_of(attach, copy->src_block), attach->expected, attach->kv_bytes) != 0)
         report->wrong_blocks++;
+}
+
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n)
+{
+    kvp_stats stats;
+    for (uint32_t k = 0; k < n; k++)
+        if (copies[k].dst_tier == KVP_HOST)
+            attach->written[copies[k].dst_block] = 1;
+    for (uint32_t k = 0; k < n; k++)
+        if (copies[k].src_tier == KVP_HOST)
+            check_copy(attach, &copies[k]);
+    for (uint32_t k = 0; k < n; k++) {
+        int32_t block = copies[k].dst_block;
+        if (copies[k].dst_tier != KVP_HOST)
+            continue;
+        if (expect_kv(attach, KVP_HOST, block))
+            memcpy(bytes_of(attach, block), attach->expected, attach->kv_bytes);
+        attach->written[block] = 0;
+    }
+    kvp_status status = kvp_cache_stats(attach->cache, &stats);
+    return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
 }
 
 kvp_status kvpi_attach_run_plan(kvpi_attach *attach)
 {
     uint32_t n = 0;
-    kvp_stats stats;
     kvp_status status = kvp_plan_take(attach->cache, attach->copies, attach->max_copies, &n);
-    if (status != KVP_OK)
-        return status;
-    for (uint32_t k = 0; k < n; k++)
-        if (attach->copies[k].dst_tier == KVP_HOST)
-            attach->written[attach->copies[k].dst_block] = 1;
-    for (uint32_t k = 0; k < n; k++)
-        if (attach->copies[k].src_tier == KVP_HOST)
-            check_copy(attach, &attach->copies[k]);
-    for (uint32_t k = 0; k < n; k++) {
-        int32_t block = attach->copies[k].dst_block;
-        if (attach->copies[k].dst_tier != KVP_HOST)
-            continue;
-        if (expect_kv(attach, KVP_HOST, block))
-            memcpy(bytes_of(attach, block), attach->expected, attach->block_bytes);
-        attach->written[block] = 0;
-    }
-    status = kvp_cache_stats(attach->cache, &stats);
-    return status == KVP_OK ? kvp_plan_done(attach->cache, stats.plans) : status;
+    return status == KVP_OK ? kvpi_attach_copies(attach, attach->copies, n) : status;
 }
 
 /* ------------------------------------------------------------------------------------ the spill */
 
-static void note_queue(kvpi_attach *attach)
+static uint64_t now_of(const kvpi_attach *attach)
 {
-    kvp_store_stats stats;
-    if (kvp_store_stats_get(attach->store, &stats) == KVP_OK &&
-        stats.queued > attach->report->most_queued)
+    return attach->is_loaded || attach->has_model ? attach->model.now_ns : kvpi_progress_now_ns();
+}
+
+static uint64_t count_queued(const kvpi_attach *attach)
+{
+    kvp_store_stats stats = {0};
+    (void)kvp_store_stats_get(attach->store, &stats);
+    if (stats.queued > attach->report->most_queued)
         attach->report->most_queued = stats.queued;
+    return stats.queued;
 }
 
 static kvp_status work(kvpi_attach *attach)
 {
-    kvp_spill_answer answers[MAX_ANSWERS];
     uint32_t n = 0;
+    if (attach->has_model)
+        (void)kvp_store_work(attach->store, NULL);
     kvp_status status =
-        kvp_spill_work(attach->spill, kvpi_progress_now_ns(), answers, MAX_ANSWERS, &n);
-    for (uint32_t i = 0; i < n && status == KVP_OK; i++)
-        attach->answered = attach->answered || answers[i].tag == attach->n_asked;
-    note_queue(attach);
-    return status == KVP_OK ? kvpi_attach_run_plan(attach) : status;
+        kvp_spill_work(attach->spill, now_of(attach), attach->answers + attach->n_answers,
+                       KVPI_ATTACH_ASKS - attach->n_answers, &n);
+    attach->n_answers += n;
+    (void)count_queued(attach);
+    if (attach->has_model)
+        (void)kvp_store_work(attach->store, NULL);
+    return status;
 }
 
-static uint64_t count_puts(const kvpi_attach *attach)
+static kvp_spill_stats stats_of(const kvpi_attach *attach)
 {
     kvp_spill_stats stats = {0};
     (void)kvp_spill_stats_get(attach->spill, &stats);
-    return stats.puts;
+    return stats;
+}
+
+/* Work once. Gives whether more can happen now. */
+static kvp_status work_on(kvpi_attach *attach, bool *more)
+{
+    kvp_spill_stats before = stats_of(attach);
+    uint64_t n_queued = count_queued(attach);
+    kvp_status status = attach->is_loaded ? KVP_OK : kvpi_attach_run_plan(attach);
+    if (status == KVP_OK)
+        status = work(attach);
+    kvp_spill_stats after = stats_of(attach);
+    *more = memcmp(&before, &after, sizeof before) != 0 || n_queued != count_queued(attach) ||
+            kvp_store_wait(attach->store, 0) == KVP_OK;
+    return status;
+}
+
+/* Work, until nothing more can happen now. */
+static kvp_status settle(kvpi_attach *attach)
+{
+    bool more = true;
+    kvp_status status = KVP_OK;
+    while (status == KVP_OK && more)
+        status = work_on(attach, &more);
+    return status;
+}
+
+void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns)
+{
+    (void)kvp_store_wait(attach->store, timeout_ns);
+}
+
+uint64_t kvpi_attach_due(const kvpi_attach *attach)
+{
+    return attach->model.due_ns;
+}
+
+/* One request after the other: wait for the store. False: a model has nothing to do, but when a
+ * simulation is over and its operations are not. */
+static bool pass_time(kvpi_attach *attach)
+{
+    if (!attach->has_model)
+        kvpi_attach_wait(attach, WAIT_NS);
+    else if (attach->model.due_ns == KVPI_MODELLED_NEVER)
+        return false;
+    else
+        attach->model.now_ns = attach->model.due_ns;
+    return true;
 }
 
 /* Until at most so many puts have not ended, or for ten seconds. */
 static kvp_status wait_for_puts(kvpi_attach *attach, uint64_t most)
 {
     uint64_t end_ns = kvpi_progress_now_ns() + CLOSE_NS;
-    kvp_status status = work(attach);
-    while (status == KVP_OK && count_puts(attach) > most && kvpi_progress_now_ns() < end_ns) {
-        (void)kvp_store_wait(attach->store, WAIT_NS);
-        status = work(attach);
-    }
+    kvp_status status = settle(attach);
+    while (status == KVP_OK && stats_of(attach).puts > most && kvpi_progress_now_ns() < end_ns &&
+           pass_time(attach))
+        status = settle(attach);
     return status;
+}
+
+/* Gives whether an answer comes later. */
+static bool ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag)
+{
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = tag};
+    kvp_spill_answer answer = {.outcome = KVP_SPILL_NOTHING};
+    if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, now_of(attach), &answer) !=
+        KVP_OK)
+        attach->report->unasked++;
+    return answer.outcome == KVP_SPILL_WAITS;
 }
 
 kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt)
 {
-    const kvp_spill_request request = {.struct_size = sizeof request, .tag = ++attach->n_asked};
-    kvp_spill_answer answer;
-    kvp_status status = wait_for_puts(attach, FEW_PUTS);
-    if (status != KVP_OK)
+    kvp_status status = wait_for_puts(attach, attach->has_model ? 0 : FEW_PUTS);
+    if (status != KVP_OK || !ask(attach, prompt, UNTIMED_TAG))
         return status;
-    if (kvp_spill_ask(attach->spill, attach->ns, prompt, &request, kvpi_progress_now_ns(),
-                      &answer) != KVP_OK) {
-        attach->report->unasked++;
-        return KVP_OK;
-    }
-    attach->answered = answer.outcome != KVP_SPILL_WAITS;
-    while (status == KVP_OK && !attach->answered) {
-        status = work(attach);
-        if (status == KVP_OK && !attach->answered)
-            (void)kvp_store_wait(attach->store, WAIT_NS);
-    }
+    do
+        status = settle(attach);
+    while (status == KVP_OK && attach->n_answers == 0 && pass_time(attach));
+    attach->n_answers = 0;
     return status;
 }
 
 kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens)
 {
-    return kvp_spill_hit(attach->spill, seq, hit_tokens, kvpi_progress_now_ns());
+    return kvp_spill_hit(attach->spill, seq, hit_tokens, now_of(attach));
 }
 
 kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq)
 {
-    kvp_status status = kvp_spill_sealed(attach->spill, seq, kvpi_progress_now_ns());
-    return status == KVP_OK ? work(attach) : status;
+    kvp_status status = kvp_spill_sealed(attach->spill, seq, now_of(attach));
+    return status == KVP_OK && !attach->is_loaded ? settle(attach) : status;
+}
+
+/* ----------------------------------------------------------------------------------- under load */
+
+void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns)
+{
+    attach->model.now_ns = now_ns;
+}
+
+kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
+                           bool *out_waits)
+{
+    if (stats_of(attach).waiting + attach->n_answers == KVPI_ATTACH_ASKS)
+        return KVP_E_AGAIN;
+    *out_waits = ask(attach, prompt, tag);
+    return KVP_OK;
+}
+
+kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+                            bool *out_happened)
+{
+    kvp_status status = KVP_OK;
+    bool more = true;
+    *out_happened = false;
+    while (status == KVP_OK && more) {
+        bool is_full = !attach->has_model && count_queued(attach) > FEW_PUTS;
+        if (is_full)
+            kvpi_attach_wait(attach, WAIT_NS);
+        status = work_on(attach, &more);
+        *out_happened = *out_happened || more;
+        more = more || is_full;
+    }
+    for (uint32_t i = 0; i < attach->n_answers; i++)
+        out_tags[i] = attach->answers[i].tag;
+    *out_n = attach->n_answers;
+    attach->n_answers = 0;
+    return status;
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
@@ -205,6 +311,26 @@ static void make_fingerprint(uint64_t block_bytes, kvp_digest *out)
     memcpy(out->bytes + sizeof out->bytes - sizeof block_bytes, &block_bytes, sizeof block_bytes);
 }
 
+/* As a store chooses them: by the bytes that a model stands for. */
+static uint32_t record_blocks_of(const kvpi_attach_options *options)
+{
+    uint32_t n = 1;
+    if (options->record_blocks > 0)
+        return (uint32_t)options->record_blocks;
+    while (n < KVP_RECORD_BLOCKS_MAX && n * options->block_bytes < RECORD_BYTES)
+        n *= 2;
+    return n;
+}
+
+static int fail(const kvpi_attach_options *options, const char *why, kvp_status status)
+{
+    const char *option = options->model.size == 0   ? "--store"
+                         : options->model.is_remote ? "--remote"
+                                                    : "--disk";
+    return kvpi_tool_fail("replay", "%s: %s (%s)", option, why[0] ? why : kvp_status_text(status),
+                          kvp_status_name(status));
+}
+
 static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
                       const kvp_config *cache)
 {
@@ -214,12 +340,18 @@ static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
     config.url = options->url;
     make_fingerprint(options->block_bytes, &config.fingerprint);
     config.block_tokens = cache->block_tokens;
-    config.block_bytes[0] = options->block_bytes;
-    config.record_blocks = (uint32_t)options->record_blocks;
+    config.block_bytes[0] = attach->kv_bytes;
+    config.record_blocks = record_blocks_of(options);
     config.max_ops = 256;
-    kvp_status status = kvp_store_open(&config, &attach->store, why, sizeof why);
+    attach->model.options = options->model;
+    attach->model.takes_time = attach->is_loaded;
+    attach->model.record_bytes = config.record_blocks * options->block_bytes;
+    kvp_status status =
+        attach->has_model
+            ? kvpi_modelled_open(&config, &attach->model, &attach->store, why, sizeof why)
+            : kvp_store_open(&config, &attach->store, why, sizeof why);
     if (status != KVP_OK)
-        return kvpi_tool_fail("replay", "--store: %s (%s)", why, kvp_status_name(status));
+        return fail(options, why, status);
     return TOOL_OK;
 }
 
@@ -237,11 +369,14 @@ static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options)
     config.policy = options->through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
     config.max_puts = MAX_PUTS;
     config.put_bytes = UINT64_C(1) << 40;
-    config.min_tokens = 1;
-    config.compute_tokens_s = 1;
+    config.max_asks = KVPI_ATTACH_ASKS;
+    if (attach->has_model)
+        config.load_bytes_s = options->model.bytes_s;
+    config.min_tokens = attach->is_loaded ? config.min_tokens : 1;
+    config.compute_tokens_s = attach->is_loaded ? options->compute_tokens_s : 1;
     kvp_status status = kvp_spill_create(&config, &attach->spill, why, sizeof why);
     if (status != KVP_OK)
-        return kvpi_tool_fail("replay", "--store: %s (%s)", why, kvp_status_name(status));
+        return fail(options, why, status);
     status = kvp_spill_space(attach->spill, attach->ns, "replay", 6, 0);
     if (status != KVP_OK)
         return kvpi_tool_fail("replay", "--store: naming the namespace: %s",
@@ -261,7 +396,7 @@ static int allocate(kvpi_attach *attach, const kvp_config *cache)
                               (unsigned long long)attach->n_host,
                               (unsigned long long)attach->block_bytes, strerror(errno));
     attach->host = host;
-    attach->expected = malloc((size_t)attach->block_bytes + 7);
+    attach->expected = malloc((size_t)attach->kv_bytes + 7);
     attach->written = calloc(attach->n_host, 1);
     attach->copies = malloc(attach->max_copies * sizeof *attach->copies);
     if (attach->expected == NULL || attach->written == NULL || attach->copies == NULL)
@@ -274,6 +409,7 @@ static void describe_store(kvpi_attach *attach, const kvpi_attach_options *optio
     kvpi_store_report *report = attach->report;
     (void)kvp_store_describe(attach->store, report->described, sizeof report->described);
     report->url = options->url;
+    report->is_model = attach->has_model;
     report->through = options->through;
     report->record_blocks = kvp_store_record_blocks(attach->store);
 }
@@ -291,6 +427,11 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     attach->ns = ns;
     attach->block_bytes = options->block_bytes;
     attach->report = report;
+    attach->is_loaded = options->compute_tokens_s > 0;
+    attach->has_model = options->model.size > 0;
+    attach->kv_bytes = attach->has_model && options->block_bytes > KVPI_MODELLED_BLOCK_BYTES
+                           ? KVPI_MODELLED_BLOCK_BYTES
+                           : options->block_bytes;
     if (allocate(attach, &config) != TOOL_OK || open_store(attach, options, &config) != TOOL_OK ||
         create_spill(attach, options) != TOOL_OK) {
         kvpi_attach_close(attach);
@@ -301,16 +442,29 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
     return TOOL_OK;
 }
 
+/* The bytes that a model stands for. */
+static void scale(kvpi_attach *attach)
+{
+    kvp_store_stats *stats = &attach->report->store;
+    if (!attach->has_model)
+        return;
+    stats->read_bytes = stats->hits * attach->model.record_bytes;
+    stats->written_bytes = stats->stored * attach->model.record_bytes;
+}
+
 static void stop(kvpi_attach *attach)
 {
+    attach->is_loaded = false; /* nobody else takes plans any more */
     kvp_status status = wait_for_puts(attach, 0);
-    attach->report->unfinished = count_puts(attach);
-    while (status == KVP_OK && kvp_spill_stop(attach->spill, kvpi_progress_now_ns()) != KVP_OK) {
-        status = work(attach);
-        (void)kvp_store_wait(attach->store, WAIT_NS);
+    attach->report->unfinished = stats_of(attach).puts;
+    while (status == KVP_OK && kvp_spill_stop(attach->spill, now_of(attach)) != KVP_OK) {
+        attach->n_answers = 0;
+        status = settle(attach);
+        (void)pass_time(attach);
     }
     (void)kvp_spill_stats_get(attach->spill, &attach->report->spill);
     (void)kvp_store_stats_get(attach->store, &attach->report->store);
+    scale(attach);
 }
 
 void kvpi_attach_close(kvpi_attach *attach)

@@ -1,23 +1,34 @@
 /* The store of a replay: it connects a cache, a spill and a store, and has the host tier's memory.
  *
  * The KV of a block is made from the hash of its content. Copies to the host write it, the store
- * keeps it, and copies from the host compare every byte. */
+ * keeps it, and copies from the host compare every byte.
+ *
+ * One request after the other, kvpi_attach_fetch waits for each load. Under load, the caller asks
+ * for requests by tag, takes the answers, and hands over the copies of its steps' plans; time is
+ * the caller's. */
 #ifndef KVPI_STORE_ATTACH_H
 #define KVPI_STORE_ATTACH_H
 
 #include <kvpager/kvpager.h>
 
+#include "tool/store/modelled.h"
 #include "tool/store/replay_report.h"
 
 typedef struct kvpi_attach_options {
-    const char *url;        /* NULL: there is no store */
-    uint64_t block_bytes;   /* of KV */
-    uint64_t record_blocks; /* 0: the store chooses */
-    bool through;           /* write what is sealed, not only what is hit */
+    const char *url;             /* as it was given. NULL: there is no store */
+    kvpi_modelled_options model; /* size 0: a real one, by its URL */
+    uint64_t block_bytes;        /* of KV */
+    uint64_t record_blocks;      /* 0: the store chooses */
+    uint64_t compute_tokens_s;   /* of prompts, under load. 0: one request after the other: what the
+                                  store has is always loaded */
+    bool through;                /* write what is sealed, not only what is hit */
 } kvpi_attach_options;
 
 /* Begun loads, at most: kvp_config.max_loads of a cache with a store. */
 #define KVPI_ATTACH_LOADS 64u
+
+/* Requests that wait for an answer, at most. */
+#define KVPI_ATTACH_ASKS 64u
 
 typedef struct kvpi_attach kvpi_attach;
 
@@ -38,8 +49,38 @@ kvp_status kvpi_attach_fetch(kvpi_attach *attach, const kvp_prompt *prompt);
 kvp_status kvpi_attach_hit(kvpi_attach *attach, kvp_seq seq, uint32_t hit_tokens);
 kvp_status kvpi_attach_sealed(kvpi_attach *attach, kvp_seq seq);
 
-/* Carry out the plan, as far as it is about the host. */
+/* Take the plan and carry it out, as far as it is about the host. */
 kvp_status kvpi_attach_run_plan(kvpi_attach *attach);
+
+/* Carry out a plan that the caller has taken. */
+kvp_status kvpi_attach_copies(kvpi_attach *attach, const kvp_copy *copies, uint32_t n);
+
+/* It is so late, under load. */
+void kvpi_attach_at(kvpi_attach *attach, uint64_t now_ns);
+
+/* Ask what the store has of a prompt, under load.
+ *
+ * Gives:   out_waits   true: an answer with this tag will be among the answers; false: none will,
+ *                      go on
+ * Returns: KVP_OK; KVP_E_AGAIN: KVPI_ATTACH_ASKS wait
+ */
+kvp_status kvpi_attach_ask(kvpi_attach *attach, const kvp_prompt *prompt, uint64_t tag,
+                           bool *out_waits);
+
+/* Work, until nothing more happens now. Waits before until a real store has few operations left: a
+ * replay is faster than any engine.
+ *
+ * Gives:   out_tags       [KVPI_ATTACH_ASKS], [out_n] of the requests that were answered
+ *          out_happened   whether anything happened
+ */
+kvp_status kvpi_attach_work(kvpi_attach *attach, uint64_t *out_tags, uint32_t *out_n,
+                            bool *out_happened);
+
+/* Wait until an operation of a real store has ended, or timeout_ns have passed. */
+void kvpi_attach_wait(const kvpi_attach *attach, uint64_t timeout_ns);
+
+/* When the next operation of a model ends; KVPI_MODELLED_NEVER: none is on its way. */
+uint64_t kvpi_attach_due(const kvpi_attach *attach);
 
 /* Wait for the puts, for ten seconds; give up the others; close the store. The cache must still be
  * there. NULL is ignored. */

@@ -2,6 +2,15 @@
 #include "tool/store/replay_report.h"
 
 #include "tool/input/escape.h"
+#include "tool/tool.h"
+
+int kvpi_store_report_verdict(const kvpi_store_report *report)
+{
+    return report->wrong_blocks == 0
+               ? TOOL_OK
+               : kvpi_tool_fail("replay", "internal error: %llu blocks have other KV than theirs",
+                                (unsigned long long)report->wrong_blocks);
+}
 
 /* ----------------------------------------------------------------------------------- latencies */
 
@@ -41,6 +50,7 @@ static void add_place(kvpi_figures *to, const kvpi_store_report *report)
 {
     kvpi_figures_text(to, "url", report->url);
     kvpi_figures_text(to, "engine", report->described);
+    kvpi_figures_flag(to, "is_model", report->is_model);
     kvpi_figures_integer(to, "record_blocks", report->record_blocks);
     kvpi_figures_text(to, "writes", report->through ? "through" : "second");
     kvpi_figures_integer(to, "records", report->store.records);
@@ -53,6 +63,11 @@ static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
 {
     const kvp_store_stats *store = &report->store;
     kvpi_figures_integer(to, "hit_tokens", report->spill.store_tokens);
+    kvpi_figures_integer(to, "asked", report->spill.asked);
+    kvpi_figures_open(to, "answers");
+    for (uint32_t i = 0; i < KVP_SPILL_OUTCOMES; i++)
+        kvpi_figures_integer(to, kvp_spill_outcome_name(i), report->spill.outcomes[i]);
+    kvpi_figures_close(to);
     kvpi_figures_integer(to, "unasked", report->unasked);
     kvpi_figures_integer(to, "gets", store->gets);
     kvpi_figures_integer(to, "hits", store->hits);

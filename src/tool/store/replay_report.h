@@ -12,7 +12,8 @@
 typedef struct kvpi_store_report {
     const char *url; /* NULL: there is no store */
     char described[304];
-    bool through; /* KVP_SPILL_THROUGH */
+    bool is_model; /* in simulated time: latencies, too */
+    bool through;  /* KVP_SPILL_THROUGH */
     uint32_t record_blocks;
     uint64_t unasked;     /* requests that the spill refused */
     uint64_t unfinished;  /* puts that had not ended when the replay did, and were given up */
@@ -23,6 +24,12 @@ typedef struct kvpi_store_report {
     kvp_store_stats store;
     kvp_spill_stats spill;
 } kvpi_store_report;
+
+/* Fail the replay if KV was wrong.
+ *
+ * Returns: TOOL_OK; TOOL_FAILED, a message was printed
+ */
+int kvpi_store_report_verdict(const kvpi_store_report *report);
 
 /* Add the list "store"; null without a store. */
 void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report);

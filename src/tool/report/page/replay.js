@@ -200,10 +200,43 @@ function drawWaiting() {
       r.reason.replaceAll("_", " "), count(r.max_prompt_tokens)]));
 }
 
+/* Those that are not 0, as words. */
+function countsOf(object) {
+  const shown = Object.keys(object).filter((key) => object[key] > 0);
+  return shown.map((key) => `${key} ${count(object[key])}`).join(", ") || "none";
+}
+
+function latencyOf(latency) {
+  return latency.n === 0 ? "-" : [latency.p50_ns, latency.p90_ns, latency.p99_ns]
+    .map((v) => duration(v / 1e9)).join(", ");
+}
+
+function drawStore() {
+  const store = result.store;
+  const card = add(section(store.is_model ? "Store (a model)" : "Store",
+    `${store.url}: ${store.engine}.`), "div", null, "card wide");
+  table(card, ["", ""], [
+    ["Tokens that neither device nor host had", count(store.hit_tokens)],
+    ["Requests, by answer", countsOf(store.answers)],
+    ["Records read: hits, absent, raced",
+      [store.hits, store.absent, store.raced].map(count).join(", ")],
+    ["Bad records, by reason", countsOf(store.bad)],
+    ["Puts: stored, known, refused, unfinished",
+      [store.stored, store.known, store.refused, store.unfinished].map(count).join(", ")],
+    ["Read, written", `${bytes(store.read_bytes)}, ${bytes(store.written_bytes)}`],
+    ["In the store at the end", `${bytes(store.bytes)} of ${bytes(store.size_bytes)}`],
+    ["Most operations at once", count(store.most_queued)],
+    ["Gets take at most: p50, p90, p99", latencyOf(store.get_latency)],
+    ["Puts take at most: p50, p90, p99", latencyOf(store.put_latency)],
+    ["Blocks checked, wrong", [store.checked_blocks, store.wrong_blocks].map(count).join(", ")],
+  ]);
+}
+
 function drawReplay() {
   head();
   if (course.n > 0) drawCourse();
   drawHits();
+  if (result.store) drawStore();
   drawBlocks();
   if (underLoad) { drawSpread(); drawWaiting(); }
   drawPrefixes();
