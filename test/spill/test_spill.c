@@ -178,6 +178,25 @@ static void a_part_is_loaded_in_the_time_that_is_left(void **state)
     close_world(&w);
 }
 
+/* What was hit has nodes already: only the rest of the prompt needs some. */
+static void a_load_waits_for_the_nodes_that_it_needs_only(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    world_defaults(&options);
+    options.n_nodes = WORLD_SPACES + 20; /* the prompt has 16 units */
+    open_stored(&w, &options, &line);
+    const world_line begin = line_of(&w, 48, 48, 0);
+    compute(&w, &begin);
+    const kvp_spill_answer answer = world_ask(&w, &line, 1);
+    assert_int_equal(answer.outcome, KVP_SPILL_LOADED);
+    assert_int_equal(answer.hit_tokens, 64);
+    compute(&w, &line);
+    close_world(&w);
+}
+
 static kvp_spill_answer ask_now(world *w, const world_line *line, uint64_t tag)
 {
     const kvp_prompt prompt = world_prompt(line);
@@ -660,6 +679,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_are_those_of_the_comment),
         cmocka_unit_test(a_part_is_loaded_in_the_time_that_is_left),
+        cmocka_unit_test(a_load_waits_for_the_nodes_that_it_needs_only),
         cmocka_unit_test(sharers_wait_for_one_load),
         cmocka_unit_test(sharers_are_not_aborted),
         cmocka_unit_test(a_request_that_is_over_leaves_nothing),
