@@ -20,11 +20,20 @@ cppcheck --enable=warning,performance,portability --std=c11 --language=c -j "$jo
     --quiet --cppcheck-build-dir="$build/cppcheck" --suppressions-list=scripts/cppcheck.txt \
     --error-exitcode=1 -I include -I src src examples bench || status=1
 
-# Findings go to stdout; stderr counts what was found in the system's headers. One file at a time: the
-# va_list of one is uninitialised to clang-tidy when it has read another one before. Only files that
-# are built: clang-tidy would guess how another one is compiled.
+# Findings go to stdout; stderr counts what was found in the system's headers. One file at a time, and
+# each as it is compiled first: the va_list of one is uninitialised to clang-tidy when it has read
+# another one before. Only files that are built: clang-tidy would guess how others are compiled.
 echo 'clang-tidy: src, examples'
-sed -n -E 's#^ *"file": "(.*/(src|examples)/.*\.c)",?$#\1#p' "$build/compile_commands.json" |
+mkdir -p "$build/clang-tidy"
+python3 - "$build" <<'PYTHON' || status=1
+import json, sys
+with open(sys.argv[1] + "/compile_commands.json", encoding="utf-8") as file:
+    entries = {entry["file"]: entry for entry in reversed(json.load(file))}
+with open(sys.argv[1] + "/clang-tidy/compile_commands.json", "w", encoding="utf-8") as file:
+    json.dump(list(entries.values()), file, indent=1)
+PYTHON
+sed -n -E 's#^ *"file": "(.*/(src|examples)/.*\.c)",?$#\1#p' "$build/clang-tidy/compile_commands.json" |
     sort -u | tr '\n' '\0' |
-    xargs -0 -P "$jobs" -n 1 clang-tidy -p "$build" --quiet 2>"$build/clang-tidy.log" || status=1
+    xargs -0 -P "$jobs" -n 1 clang-tidy -p "$build/clang-tidy" --quiet 2>"$build/clang-tidy.log" ||
+    status=1
 exit $status

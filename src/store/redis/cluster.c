@@ -212,7 +212,7 @@ static uint16_t number_of(struct kvpi_cluster *cluster, const struct kvpi_map_se
 
 static void apply_map(struct kvpi_cluster *cluster, uint64_t now)
 {
-    uint16_t numbers[KVPI_MAP_SERVERS];
+    uint16_t numbers[KVPI_MAP_SERVERS] = {0};
     uint32_t n_kept = 1;
     for (uint32_t i = 1; i < cluster->n_nodes; i++) {
         if (is_in_map(cluster, cluster->nodes[i]))

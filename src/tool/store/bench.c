@@ -378,7 +378,7 @@ static int run(bench *b, bool put, uint64_t round, uint32_t n, uint32_t depth, u
 
 static int wait_for_one(bench *b, kvp_status status)
 {
-    kvp_store_done done;
+    kvp_store_done done = {0};
     uint32_t n = 0;
     while (status == KVP_OK && n == 0) {
         kvp_store_wait(b->store, UINT64_C(1000000000));
