@@ -17,7 +17,7 @@ foreach(source ${redis_tests})
   set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:kvpager_redis>")
 endforeach()
-foreach(name redis_server redis_fake redis_cluster redis_tls)
+foreach(name redis_server redis_fake redis_cluster redis_tls redis_eviction)
   set_tests_properties(${name} PROPERTIES LABELS "store;threads")
   add_dependencies(tests_with_threads test_${name})
 endforeach()
