@@ -226,6 +226,21 @@ static void test_a_host_tier_gives_the_plan_room_for_every_block(void **state)
     end_world(&w);
 }
 
+/* Units that lost their blocks keep their nodes while what follows them is cached on some tier. */
+static void test_a_host_tier_gives_a_node_more_for_every_four_units(void **state)
+{
+    (void)state;
+    kvp_config config = config_of(4, 4, 100);
+    config.n_nodes = 0;
+    config.host_blocks = 401;
+    world w = make_world(&config);
+    kvp_config resolved;
+    assert_ok(kvp_cache_config(w.cache, &resolved));
+    const uint32_t units = resolved.n_blocks - 1 + 401;
+    assert_true(resolved.n_nodes >= units + units / 4 + config.max_seqs + config.max_namespaces);
+    end_world(&w);
+}
+
 static void test_the_largest_pool_gets_as_many_nodes_as_there_can_be(void **state)
 {
     (void)state;
@@ -547,6 +562,7 @@ int main(void)
         cmocka_unit_test(test_too_many_units_for_32_bits_are_refused),
         cmocka_unit_test(test_the_configuration_reads_back_resolved),
         cmocka_unit_test(test_a_host_tier_gives_the_plan_room_for_every_block),
+        cmocka_unit_test(test_a_host_tier_gives_a_node_more_for_every_four_units),
         cmocka_unit_test(test_the_largest_pool_gets_as_many_nodes_as_there_can_be),
         cmocka_unit_test(test_the_largest_pool_gets_as_many_copies_as_there_can_be),
         cmocka_unit_test(test_cache_bytes_is_exactly_what_create_takes),
