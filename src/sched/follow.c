@@ -19,11 +19,12 @@
 /* Tokens of a leader that are compared at once. */
 enum { PIECE = 64 };
 
-/* A sample is in PREFILL only while its request runs. */
+/* A sample is in PREFILL only while its request runs. It has another sequence once it was
+ * preempted by recompute, and its place may be another one's. */
 static int is_led(const kvp_sched *sched, const struct kvpi_request *request)
 {
     const struct kvpi_sample *sample = &sched->samples[request->leader_sample];
-    return kvpi_sched_find(sched, request->leader) != NULL && sample->stage == KVPI_STAGE_PREFILL &&
+    return sample->seq.bits == request->leader.bits && sample->stage == KVPI_STAGE_PREFILL &&
            sample->computed < request->follow_end;
 }
 
@@ -110,7 +111,7 @@ int kvpi_follow_keeps_back(kvp_sched *sched, struct kvpi_request *request)
         const uint32_t end =
             leader->ns.bits == request->ns.bits ? common_end(sched, &prompt, sample) : 0;
         if (end > 0 && ends_in_chunks(sched, request, &prompt, sample, end)) {
-            request->leader = kvpi_sched_handle(sched, leader);
+            request->leader = sample->seq;
             request->leader_sample = place;
             request->follow_end = end;
             sched->stats.followed++;

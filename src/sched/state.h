@@ -126,8 +126,8 @@ struct kvpi_request {
     uint32_t is_examined;   /* 1: it was held, or passed by, since it last came to wait */
     uint64_t load_deadline; /* of the submission; 0: none */
     uint64_t hold_deadline; /* of a LOADING one */
-    kvp_request leader;     /* that it follows (follow.c); zero: none */
-    uint32_t leader_sample; /* of it: its place */
+    kvp_seq leader;         /* the sequence that it follows (follow.c); zero: none */
+    uint32_t leader_sample; /* whose it is: its place */
     uint32_t follow_end;    /* until so many of its tokens are computed */
     struct kvpi_try last_try;
     struct kvpi_cursor cursor; /* in `pages`: where the trunk's next chunk begins */

@@ -42,8 +42,7 @@ typedef struct request {
     uint64_t load_deadline;
     int is_held;
     uint64_t held_until;
-    kvp_request leader; /* who computes its prefix, as far as is known; zero: nobody */
-    uint32_t leader_sample;
+    kvp_seq leader; /* which one computes its prefix, as far as is known; zero: none */
     uint32_t follow_until;
     sample samples[MAX_SAMPLES];
     int where;

@@ -34,11 +34,18 @@ static uint32_t common_tokens(const oracle *o, const request *r, const request *
     return n / grain_of(o) * grain_of(o);
 }
 
-static int is_computed_by(const oracle *o, const request *r, uint32_t idx, uint32_t end)
+/* The sample whose sequence it is, while it runs. A request that was preempted by recompute has
+ * another sequence when it runs again. */
+static const sample *running_sample(const oracle *o, kvp_seq seq)
 {
-    const sample *s = &r->samples[idx];
-    (void)o;
-    return r->where == ON_DEVICE && r->takes_part && s->under_way > 0 && s->computed < end;
+    for (uint32_t i = 0; i < MAX_REQUESTS; i++) {
+        const request *r = &o->requests[i];
+        for (uint32_t j = 0; r->is_here && j < r->n_samples; j++) {
+            if (r->samples[j].seq.bits == seq.bits && r->where == ON_DEVICE && r->takes_part)
+                return &r->samples[j];
+        }
+    }
+    return NULL;
 }
 
 /* The sample whose chunks come first after `last`. */
@@ -74,15 +81,15 @@ static int match_ends_there(oracle *o, const request *r, const sample *its, uint
 
 int oracle_keeps_back(oracle *o, request *r)
 {
-    request *other = oracle_find(o, r->leader);
+    const sample *leader = r->leader.bits == 0 ? NULL : running_sample(o, r->leader);
+    request *other;
     if (!o->config.wait_for_prefix)
         return 0;
-    if (other != NULL && is_computed_by(o, other, r->leader_sample, r->follow_until)) {
+    if (leader != NULL && leader->under_way > 0 && leader->computed < r->follow_until) {
         o->met[MET_KEPT_BACK_AGAIN]++;
         return 1;
     }
-    o->met[MET_LEADER_LOST] +=
-        r->leader.bits != 0 && (other == NULL || other->where != ON_DEVICE || !other->takes_part);
+    o->met[MET_LEADER_LOST] += r->leader.bits != 0 && leader == NULL;
     r->leader.bits = 0;
     uint64_t last = 0;
     for (const sample *s = next_under_way(o, 0, &other); s != NULL;
@@ -91,14 +98,13 @@ int oracle_keeps_back(oracle *o, request *r)
         const uint32_t end = common_tokens(o, r, other, s);
         if (r->ns.bits != other->ns.bits || s->computed >= end || !match_ends_there(o, r, s, end))
             continue;
-        r->leader = other->handle;
-        r->leader_sample = (uint32_t)(s - other->samples);
+        r->leader = s->seq;
         r->follow_until = end;
         o->n_followed++;
         o->met[MET_KEPT_BACK]++;
         o->met[MET_KEPT_BACK_GROUPS] += o->cache_config.n_groups > 1;
         o->met[MET_KEPT_BACK_ONCE_RUN] += r->preemptions > 0;
-        o->met[MET_FOLLOWED_SAMPLE] += r->leader_sample > 0;
+        o->met[MET_FOLLOWED_SAMPLE] += s > other->samples;
         return 1;
     }
     return 0;

@@ -18,6 +18,10 @@ foreach(start ${late_starts})
                LABELS model)
 endforeach()
 
+# One that is followed, preempted and let in again is another leader, whatever place it has then.
+kvp_add_test(NAME sched_model_led_again COMMAND kvp_sched_model --seed 101 --config 1542
+             LABELS model)
+
 # A library that does not audit itself is fast: many more calls.
 if(KVP_CHECK EQUAL 0)
   kvp_add_test(NAME sched_model_long COMMAND kvp_sched_model --seed 101 --calls 3000000
