@@ -54,7 +54,7 @@ MAY_INCLUDE = [
     ("src/attention/*",       [PUBLIC, *SIZED, "src/attention/*", "src/base/team.h"]),
     ("src/transfer/rows*",    [PUBLIC, "src/base/bytes.h", "src/transfer/*", "src/memory/copy/stream.h"]),
     ("src/transfer/*",        [PUBLIC, *SIZED, "src/transfer/*", "src/base/checksum.h"]),
-    ("src/store/*",           [PUBLIC, "src/base/sized.h", "src/store/*"]),
+    ("src/store/*",           [PUBLIC, "src/base/sized.h", "src/base/quiet.h", "src/store/*"]),
     ("src/spill/*",           [PUBLIC, "src/base/sized.h", "src/spill/*"]),
     ("src/tool/input/*",      [PUBLIC, "src/tool/input/*"]),
     ("src/tool/requests/*",   [PUBLIC, "src/tool/input/*", "src/tool/requests/*"]),

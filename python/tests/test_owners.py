@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -13,15 +12,8 @@ from typing import Any
 import pytest
 
 import kvpager
+from alarm import Alarm, Interrupted
 from kvpager import Cache
-
-
-class Interrupted(Exception):
-    """What a signal's handler raises."""
-
-
-def raise_it(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
 
 
 def open_calls(cache: Cache) -> dict[str, Callable[[], Any]]:
@@ -58,14 +50,14 @@ def test_a_sequence_lost_at_the_return(which: str) -> None:
     cache.check()
 
 
-def interrupted_opens(ns: kvpager.Namespace, n: int) -> set[int]:
+def interrupted_opens(ns: kvpager.Namespace, n: int, alarm: Alarm) -> set[int]:
     """Opens n times, each with a timer that raises soon; the handles that the caller got."""
     kept = set[int]()
     for i in range(n):
         try:
-            signal.setitimer(signal.ITIMER_REAL, (i % 40 + 1) * 5e-7)
+            alarm.arm((i % 40 + 1) * 5e-7)
             kept.add(ns.open([1, 2, 3]).handle)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            alarm.disarm()
         except Interrupted:
             pass
     return kept
@@ -75,10 +67,9 @@ def test_a_timer_that_interrupts() -> None:
     """Whatever is lost is listed, and nothing else."""
     cache = Cache(n_blocks=256, block_tokens=4, max_seqs=128)
     ns, n_lost = cache.namespace(), 0
-    before = signal.signal(signal.SIGALRM, raise_it)
-    try:
+    with Alarm() as alarm:
         for _ in range(50):
-            kept = interrupted_opens(ns, 120)
+            kept = interrupted_opens(ns, 120, alarm)
             lost = cache.sequences(but=kept)
             n_lost += len(lost)
             assert len(lost) + len(kept) == cache.stats().open_seqs
@@ -87,9 +78,6 @@ def test_a_timer_that_interrupts() -> None:
             assert {seq.handle for seq in cache.sequences()} == kept
             for seq in cache.sequences():
                 seq.close()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     print(n_lost, "of 6,000 were lost")
     assert cache.stats().open_seqs == 0
     cache.check()

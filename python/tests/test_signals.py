@@ -8,7 +8,6 @@ import importlib.util
 import mmap
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import numpy as np
 import pytest
 
 import kvpager as k
+from alarm import Alarm, Interrupted
 from kvpager._native import lib
 
 store: Any = None
@@ -28,14 +28,6 @@ if importlib.util.find_spec("kvpager._store_native") is not None:  # built with 
     MODULES.append(store.lib)
 
 PACKAGE = os.path.dirname(str(k.__file__))
-
-
-class Interrupted(Exception):
-    """What a signal's handler raises."""
-
-
-def raise_it(number: int, frame: FrameType | None) -> None:
-    raise Interrupted
 
 
 def interrupted(at: int, call: Callable[[], Any]) -> bool:
@@ -148,18 +140,14 @@ def test_a_constructor_interrupted_at_every_step(name: str) -> None:
 def test_a_constructor_under_a_timer(name: str) -> None:
     """As the step by step one, but by signals, which also come where no step of Python begins."""
     call, before, n_interrupted = made_by(name), kept(), 0
-    handler = signal.signal(signal.SIGALRM, raise_it)
-    try:
+    with Alarm() as alarm:
         for i in range(400):
             try:
-                signal.setitimer(signal.ITIMER_REAL, (i % 80 + 1) * 2e-6)
+                alarm.arm((i % 80 + 1) * 2e-6)
                 call()
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                alarm.disarm()
             except Interrupted:
                 n_interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
     gc.collect()
     assert right(name, before)
     print(name, n_interrupted, "of 400 interrupted")

@@ -7,7 +7,6 @@ import os
 import pathlib
 import pickle
 import select
-import signal
 import subprocess
 import sys
 import textwrap
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 
 import kvpager as k
+from alarm import Alarm, Interrupted
 
 store = pytest.importorskip("kvpager.store", exc_type=ImportError)
 
@@ -566,49 +566,28 @@ def test_a_forked_child_has_no_store(tmp_path: pathlib.Path) -> None:
         assert done(disk, disk.get(chain[0], got)).ok and got[1][0] == 1
 
 
-class Interrupted(Exception):
-    """What a signal's handler raises."""
-
-
 def test_a_timer_loses_no_operation() -> None:
     """Whatever is interrupted, each operation has its result in the end, and no buffer stays."""
-    def raise_it(number: int, frame: Any) -> None:
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, raise_it)
     chain = records(60)
-    try:
-        with opened(max_ops=64) as place:
-            begun = [place.put(identity, kv(i % 9)) for i, identity in enumerate(chain)]
-            until, n = time.monotonic() + 20, 0
-            while place.n_out and time.monotonic() < until:
-                n += 1
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, (n % 50 + 1) * 2e-6)
-                    place.poll()
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                except Interrupted:
-                    pass
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            assert all(one.ok for one in begun) and not place._keep
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with Alarm() as alarm, opened(max_ops=64) as place:
+        begun = [place.put(identity, kv(i % 9)) for i, identity in enumerate(chain)]
+        until, n = time.monotonic() + 20, 0
+        while place.n_out and time.monotonic() < until:
+            n += 1
+            try:
+                alarm.arm((n % 50 + 1) * 2e-6)
+                place.poll()
+                alarm.disarm()
+            except Interrupted:
+                pass
+        assert all(one.ok for one in begun) and not place._keep
 
 
 def test_ctrl_c_ends_a_wait() -> None:
-    with opened() as place:
-        def raise_it(number: int, frame: Any) -> None:
-            raise Interrupted
-
-        before = signal.signal(signal.SIGALRM, raise_it)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(Interrupted):
-                place.wait()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+    with Alarm() as alarm, opened() as place:
+        with pytest.raises(Interrupted):
+            alarm.arm(0.05)
+            place.wait()
 
 
 # ------------------------------------------------------------------------------ without libcrypto

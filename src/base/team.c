@@ -4,9 +4,9 @@
 
 #include "base/team.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
+
+#include "base/quiet.h"
 
 struct member {
     struct kvpi_team *team;
@@ -70,22 +70,16 @@ static void disband(struct kvpi_team *team, uint32_t n_started)
     free(team);
 }
 
-/* A process's signals are for its own threads: members start with all of them blocked. */
 static kvp_status start_members(struct kvpi_team *team)
 {
-    sigset_t all;
-    sigset_t before;
     kvp_status status = KVP_OK;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     for (uint32_t i = 1; status == KVP_OK && i < team->n; i++) {
         team->members[i] = (struct member){.team = team, .index = i};
-        if (pthread_create(&team->members[i].thread, NULL, live, &team->members[i]) != 0) {
+        if (kvpi_quiet_start(&team->members[i].thread, live, &team->members[i]) != 0) {
             team->n = i;
             status = KVP_E_NO_MEMORY;
         }
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 

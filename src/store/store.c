@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/quiet.h"
 #include "base/sized.h"
 #include "store/front.h"
 #include "store/load/load.h"
@@ -181,7 +182,7 @@ static kvp_status make_store(kvp_store *store, const kvp_store_config *config, s
     if (status == KVP_OK)
         kvpi_worker_note(store);
     if (status == KVP_OK && config->threads > 0 &&
-        pthread_create(&store->thread, NULL, kvpi_worker_run, store) != 0)
+        kvpi_quiet_start(&store->thread, kvpi_worker_run, store) != 0)
         status = kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
     return status;
 }

@@ -1,11 +1,13 @@
 /* The file back end where the system refuses something, for real: io_uring forbidden by a seccomp
  * filter, before and after the store was opened; no memory may be locked; a file system without
  * O_DIRECT (ramfs, mounted where we are root); a write that is still under way when its process is
- * dead (on a loop device whose file system is frozen).
+ * dead (on a loop device whose file system is frozen). And signals, which are not for the store's
+ * threads.
  *
  * Each scene is a child, because nothing of this can be taken back. A child that cannot set its
  * scene says so and is counted as skipped. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -295,6 +297,53 @@ static void test_no_memory_may_be_locked(void **state)
 {
     (void)state;
     run_scene(scene_no_locked_memory);
+}
+
+/* -------------------------------------------------------------------------------------- signals */
+
+/* May one of this process's signals be given to that thread? */
+static int takes_signals(const char *thread)
+{
+    char path[300];
+    char line[200];
+    unsigned long long blocked = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/status", thread);
+    FILE *file = fopen(path, "r");
+    CHECK(file);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "SigBlk: %llx", &blocked) == 1)
+            break;
+    fclose(file);
+    return !(blocked >> (SIGALRM - 1) & 1) || !(blocked >> (SIGTERM - 1) & 1);
+}
+
+/* A handler of the process runs on its own threads: the store's block all signals. */
+static void scene_signals(void)
+{
+    kvp_store *store = NULL;
+    char why[300];
+    CHECK(try_open("&engine=threads", &store, why, sizeof why) == KVP_OK);
+    use(store);
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks);
+    unsigned n_threads = 0;
+    unsigned n_taking = 0;
+    for (const struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks)) {
+        if (entry->d_name[0] == '.')
+            continue;
+        n_threads++;
+        n_taking += takes_signals(entry->d_name) != 0;
+    }
+    closedir(tasks);
+    CHECK(n_threads >= 3); /* this one, the store's, and one that moves records */
+    CHECK(n_taking == 1);
+    kvp_store_close(store);
+}
+
+static void test_threads_take_no_signals(void **state)
+{
+    (void)state;
+    run_scene(scene_signals);
 }
 
 /* --------------------------------------------------------------------------------- file systems */
@@ -597,6 +646,7 @@ int main(void)
         cmocka_unit_test(test_io_uring_that_is_hidden),
         cmocka_unit_test(test_io_uring_that_is_forbidden_later),
         cmocka_unit_test(test_no_memory_may_be_locked),
+        cmocka_unit_test(test_threads_take_no_signals),
         cmocka_unit_test(test_a_file_system_without_direct_io),
         cmocka_unit_test(test_a_file_system_in_memory),
         cmocka_unit_test(test_blocks_that_lie_anywhere),

@@ -1,10 +1,12 @@
 /* threads: a list of work, a list of what is done, and threads between them. */
+#define _POSIX_C_SOURCE 200809L /* sigset_t, pthread_sigmask */
 #include "store/file/engine/threads.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/quiet.h"
 #include "store/file/stage.h"
 
 static void work(struct kvpi_threads *threads, struct kvpi_store_op *op, uint8_t *stage)
@@ -74,7 +76,7 @@ void kvpi_threads_start(struct kvpi_threads *threads)
         struct kvpi_thread *next = &threads->threads[threads->n_threads];
         next->all = threads;
         next->stage = threads->stages + threads->n_threads * threads->slabs->slot_bytes;
-        error = pthread_create(&next->thread, NULL, run, next);
+        error = kvpi_quiet_start(&next->thread, run, next);
         threads->n_threads += !error;
     }
 }
