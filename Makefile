@@ -171,7 +171,7 @@ lint: setup
 
 format:
 	@if command -v clang-format >/dev/null; then \
-	     find include src test bench fuzz examples integrations -name '*.[ch]' 2>/dev/null \
+	     find include src test bench fuzz examples integrations -name '*.[ch]' -o -name '*.cpp' 2>/dev/null \
 	         | xargs --no-run-if-empty clang-format -i; \
 	 else echo 'clang-format is missing (Debian: apt-get install clang-format)' >&2; exit 1; fi
 

@@ -51,6 +51,22 @@ function(kvp_configure_target target)
       C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF C_VISIBILITY_PRESET hidden)
 endfunction()
 
+# kvp_configure_cpp(target): the same for what uses kvpager.hpp. It needs no exceptions.
+function(kvp_configure_cpp target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -fno-exceptions)
+  if(KVP_WERROR)
+    target_compile_options(${target} PRIVATE -Werror)
+  endif()
+  if(KVP_SANITIZE)
+    target_compile_options(${target} PRIVATE
+        "-fsanitize=${KVP_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  endif()
+  kvp_link_instruments(${target})
+  set_target_properties(${target} PROPERTIES
+      CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_link_libraries(${target} PRIVATE kvpager::static m)
+endfunction()
+
 # kvp_optimise(target): a build without a type is optimised all the same, unless CMAKE_C_FLAGS has a
 # level of its own. The cache of the build stays as it is.
 function(kvp_optimise target)

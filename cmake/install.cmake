@@ -6,6 +6,7 @@ kvp_list_headers(public_headers "")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
 kvp_list_headers(sized_headers "sized/")
 install(FILES ${sized_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager/sized")
+install(FILES include/kvpager/kvpager.hpp DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
 install(TARGETS kvpager_static kvpager_shared EXPORT kvpagerTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")

@@ -17,6 +17,7 @@ scripts/gcc_analyzer.py "$build" "$jobs" || status=1
 echo 'cppcheck: src, examples, bench'
 mkdir -p "$build/cppcheck"
 cppcheck --enable=warning,performance,portability --std=c11 --language=c -j "$jobs" \
+    --file-filter='*.c' \
     --quiet --cppcheck-build-dir="$build/cppcheck" --suppressions-list=scripts/cppcheck.txt \
     --error-exitcode=1 -I include -I src src examples bench || status=1
 

@@ -37,7 +37,7 @@ def commands(build):
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         for entry in json.load(file):
             path = os.path.relpath(os.path.join(entry["directory"], entry["file"]), ROOT)
-            if path.startswith(TREES) and path not in found:
+            if path.startswith(TREES) and path.endswith(".c") and path not in found:
                 arguments = shlex.split(entry["command"])
                 arguments[arguments.index("-o") + 1] = os.devnull
                 arguments[arguments.index("-c")] = "-S"

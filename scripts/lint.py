@@ -91,6 +91,9 @@ MAX_WIDTH = 100
 # What all stages of .ci/budget may take together.
 MAX_STAGES_SECONDS = 3480
 
+# The interface to C++ stays small enough to be read at once.
+MAX_CPP_HEADER_LINES = 400
+
 # Generated tables (vectors) may be longer than a file that people read.
 LONG_FILES_OK = ["test/golden/*.h"]
 
@@ -355,13 +358,24 @@ def check_budget(root):
 # -------------------------------------------------------------------------------------- the whole
 
 
-def c_files(root):
+def c_files(root, endings=(".c", ".h")):
     for tree in TREES:
         for directory, subdirectories, names in os.walk(os.path.join(root, tree)):
             subdirectories.sort()
             for name in sorted(names):
-                if name.endswith((".c", ".h")):
+                if name.endswith(endings):
                     yield os.path.relpath(os.path.join(directory, name), root)
+
+
+def check_cpp(root):
+    """C++: what can be said of its text, and the length of its headers."""
+    for path in c_files(root, (".cpp", ".hpp")):
+        source = Source(root, path)
+        for finding in check_text(source):
+            yield (path, *finding)
+        if path.endswith(".hpp") and len(source.lines) > MAX_CPP_HEADER_LINES:
+            yield path, len(source.lines), (f"header has {len(source.lines)} lines, at most "
+                                            f"{MAX_CPP_HEADER_LINES}")
 
 
 def check_folders(paths):
@@ -382,6 +396,7 @@ def lint(root):
     findings = [(".ci/budget", *finding) for finding in check_budget(root)]
     findings += check_folders(source.path for source in sources)
     findings += structure.check(sources)
+    findings += check_cpp(root)
     for source in sources:
         for check in (check_title, check_text, check_functions, check_types, check_macros, check_public_names):
             findings += [(source.path, *finding) for finding in check(source)]
@@ -449,6 +464,8 @@ VIOLATIONS = [
     ("encoding", "src/core/stages/pool.c", b"/* \xff */\n", 1, "UTF-8"),
     ("TODO", "fuzz/fuzz_a.c", "/* ok\n * TODO: later */\n", 2, "TODO"),
     ("FIXME", "bench/a.c", "// FIXME\n", 1, "FIXME"),
+    ("C++", "examples/a.cpp", "int a; // TODO\n", 1, "TODO"),
+    ("a long header of C++", "include/kvpager/kvpager.hpp", "\n" * 401, 401, "header has 401 lines"),
     ("typedef _t", "src/core/stages/pool.h", "\ntypedef struct node {\n    int a;\n} node_t;\n", 2,
      "typedef node_t"),
     ("typedef function _t", "src/core/stages/pool.h", "typedef int (*done_t)(int a);\n", 1, "typedef done_t"),

@@ -18,6 +18,15 @@ compile() {
         -I"$include" -x c++ "$work/$1.c" || { echo "FAILED as C++17: $1" >&2; status=1; }
 }
 
+# The C++ interface: alone, twice, after and before the headers of C, and without exceptions.
+printf '#include <kvpager/kvpager.hpp>\n#include <kvpager/kvpager.hpp>\n#include <kvpager/sched.h>\n' \
+    >"$work/cpp.cpp"
+printf '#include <kvpager/sched.h>\n#include <kvpager/kvpager.hpp>\n' >"$work/cpp_last.cpp"
+for stem in cpp cpp_last; do
+    "$cxx" -std=c++17 -pedantic -Wall -Wextra -Wold-style-cast -Werror -fno-exceptions -fno-rtti \
+        -fsyntax-only -I"$include" "$work/$stem.cpp" || { echo "FAILED: kvpager.hpp" >&2; status=1; }
+done
+
 mapfile -t headers < <(cd "$include" && ls kvpager/*.h)
 [ ${#headers[@]} -gt 0 ] || { echo "no public headers" >&2; exit 1; }
 for header in "${headers[@]}"; do

@@ -24,7 +24,7 @@ prefix=$work/moved
 mv "$work/stage/opt/kvp" "$prefix"
 libdir=$prefix/$KVP_LIBDIR
 
-for file in include/kvpager/types.h bin/kvpager "$KVP_LIBDIR/libkvpager.a" "$KVP_LIBDIR/libkvpager.so" \
+for file in include/kvpager/types.h include/kvpager/kvpager.hpp bin/kvpager "$KVP_LIBDIR/libkvpager.a" "$KVP_LIBDIR/libkvpager.so" \
     "$KVP_LIBDIR/pkgconfig/kvpager.pc" "$KVP_LIBDIR/cmake/kvpager/kvpagerConfig.cmake"; do
     [ -e "$prefix/$file" ] || fail "$file is not installed"
 done
