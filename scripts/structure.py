@@ -24,6 +24,8 @@ STATIC = re.compile(r"static (?:inline )?(?:const )?(?:struct |enum |union )?\w+
 TAG = re.compile(r"(?:typedef )?(?:struct|enum|union) (\w+) \{")
 # The command, and libraries that stand alone; and what is compiled for one processor only.
 NOT_IN_ONE_FILE = ("integrations/", "src/tool/", "src/store/", "src/spill/", "src/transfer/ucx/", "src/attention/kernels/")
+# What scripts/amalgamation.py puts into one file: there the structs of all files are seen, too.
+AMALGAMATED = ("src/base/", "src/core/", "src/oplog/", "src/sched/")
 VARIANTS = ["src/base/checksum_avx2.c", "src/base/checksum_avx512.c"]
 
 
@@ -120,12 +122,16 @@ def check_headers(sources):
 
 
 def file_scope_names(source):
-    """(line, name) of each static function or object, and each struct, that only this file sees."""
+    """(line, name) of each static function or object that only this file sees, and each struct."""
     depth = 0
     for number, line in enumerate(source.code.split("\n"), 1):
         if depth == 0:
-            match = STATIC.match(line) or TAG.match(line)
-            if match and not match.group(1).startswith("kvp"):
+            match = TAG.match(line)
+            if match is None:
+                match = STATIC.match(line)
+                if match and match.group(1).startswith("kvp"):
+                    match = None
+            if match:
                 yield number, match.group(1)
         depth += line.count("{") - line.count("}")
 
@@ -137,6 +143,8 @@ def check_shared_names(sources):
     for source in sources:
         if not source.path.startswith(NOT_IN_ONE_FILE) and source.path not in VARIANTS:
             for number, name in file_scope_names(source):
+                if name.startswith("kvp") and not source.path.startswith(AMALGAMATED):
+                    continue
                 other = seen.setdefault(name, source.path)
                 if other != source.path:
                     yield source.path, number, f"{name} is a name of {other}, too"

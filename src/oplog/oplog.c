@@ -82,7 +82,7 @@ void kvp_oplog_close(kvp_oplog *log)
     free(log);
 }
 
-static kvp_status log_config(const kvp_oplog *log, kvp_config *out_config)
+static kvp_status config_of_log(const kvp_oplog *log, kvp_config *out_config)
 {
     if (log == NULL || out_config == NULL)
         return KVP_E_ARG;
@@ -96,7 +96,7 @@ kvp_status kvp_oplog_config_sized(const kvp_oplog *log, kvp_config *out_config, 
     if (kvpi_sized_bad(out_config, config_size)) {
         return KVP_E_ARG;
     }
-    const kvp_status status = log_config(log, out_config == NULL ? NULL : &full);
+    const kvp_status status = config_of_log(log, out_config == NULL ? NULL : &full);
     if (status == KVP_OK) {
         kvpi_sized_init(out_config, config_size, &full, sizeof(full));
     }

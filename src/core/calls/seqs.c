@@ -560,7 +560,7 @@ kvp_status kvp_seq_fork(kvp_cache *cache, kvp_seq parent, uint32_t at, uint64_t 
 
 /* ------------------------------------------------------------------------------ truncate, close */
 
-static void truncate(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
+static void cut_back(kvp_cache *cache, struct kvpi_seq *seq, uint32_t n_tokens,
                      kvp_released *released)
 {
     const uint32_t n_blocks = seq->n_blocks;
@@ -599,7 +599,7 @@ kvp_status kvp_seq_truncate(kvp_cache *cache, kvp_seq seq, uint32_t n_tokens,
         status = kvpi_fail(cache, KVP_E_DROPPED, 0, 0);
     } else {
         kvpi_begin_change(cache);
-        truncate(cache, s, n_tokens, &released);
+        cut_back(cache, s, n_tokens, &released);
         if (out_released != NULL) {
             *out_released = released;
         }

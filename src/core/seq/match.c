@@ -136,7 +136,7 @@ static void hash_run(const kvp_cache *cache, const struct kvpi_match *match, uin
     const kvp_hash *before = &kvpi_node(&cache->prefix, parent)->hash;
     uint32_t cursor = 0;
     if (KVPI_CHAIN_16 && cache->config.unit_tokens == 16 && prompt->n_keys == 0) {
-        struct kvpi_chain chain = kvpi_chain_begin(before);
+        struct kvpi_hash_chain chain = kvpi_chain_begin(before);
         for (uint32_t u = begin; u < end; u++) {
             kvpi_chain_16(&chain, prompt->tokens + (size_t)u * 16);
             kvpi_chain_store(&chain, &match->scratch[u]);

@@ -97,7 +97,7 @@ void kvpi_hash_unit(const kvp_hash *parent, const int32_t *tokens, uint32_t unit
                     const struct kvpi_key *keys, uint32_t n_keys, kvp_hash *out_hash)
 {
     if (KVPI_CHAIN_16 && unit_tokens == 16 && n_keys == 0) {
-        struct kvpi_chain chain = kvpi_chain_begin(parent);
+        struct kvpi_hash_chain chain = kvpi_chain_begin(parent);
         kvpi_chain_16(&chain, tokens);
         kvpi_chain_store(&chain, out_hash);
     } else if (unit_tokens <= SMALL_TOKENS && n_keys == 0) {
@@ -193,7 +193,7 @@ kvp_status kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent, k
         }
     }
     if (KVPI_CHAIN_16 && U == 16 && input->n_keys == 0) {
-        struct kvpi_chain chain = kvpi_chain_begin(parent);
+        struct kvpi_hash_chain chain = kvpi_chain_begin(parent);
         for (uint32_t u = 0; u < n_units; u++) {
             kvpi_chain_16(&chain, input->tokens + (size_t)u * 16);
             kvpi_chain_store(&chain, &out_hashes[u]);

@@ -27,18 +27,18 @@
 #endif
 
 /* A hash's canonical bytes as two words in memory order. */
-struct kvpi_chain {
+struct kvpi_hash_chain {
     uint64_t word[2];
 };
 
-static inline struct kvpi_chain kvpi_chain_begin(const kvp_hash *parent)
+static inline struct kvpi_hash_chain kvpi_chain_begin(const kvp_hash *parent)
 {
-    struct kvpi_chain chain;
+    struct kvpi_hash_chain chain;
     memcpy(chain.word, parent->bytes, sizeof(chain.word));
     return chain;
 }
 
-static inline void kvpi_chain_store(const struct kvpi_chain *chain, kvp_hash *out)
+static inline void kvpi_chain_store(const struct kvpi_hash_chain *chain, kvp_hash *out)
 {
     memcpy(out->bytes, &chain->word[0], 8);
     memcpy(out->bytes + 8, &chain->word[1], 8);
@@ -75,7 +75,7 @@ static inline uint64_t kvpi_chain_avalanche(uint64_t h)
 }
 
 /* Go on by one unit: tokens [16]. */
-static inline void kvpi_chain_16(struct kvpi_chain *chain, const int32_t *tokens)
+static inline void kvpi_chain_16(struct kvpi_hash_chain *chain, const int32_t *tokens)
 {
     const uint64_t *secret = kvpi_chain_secret;
     const uint64_t prime_1 = 0x9E3779B185EBCA87u;
@@ -120,7 +120,7 @@ static inline void kvpi_chain_16(struct kvpi_chain *chain, const int32_t *tokens
 
 #else
 
-static inline void kvpi_chain_16(struct kvpi_chain *chain, const int32_t *tokens)
+static inline void kvpi_chain_16(struct kvpi_hash_chain *chain, const int32_t *tokens)
 {
     (void)chain;
     (void)tokens;
