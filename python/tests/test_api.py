@@ -112,3 +112,13 @@ def test_explanations_say_a_line_once() -> None:
         seen += len(lines)
         assert not [line for i, line in enumerate(lines[1:]) if line.strip() and line == lines[i]]
     assert seen > 300
+
+
+def test_notices_of_what_is_compiled_in() -> None:
+    spec = importlib.util.find_spec("kvpager._native")
+    assert spec is not None and spec.origin is not None
+    package = pathlib.Path(spec.origin).parent
+    notices = (package / "THIRD-PARTY-NOTICES").read_text(encoding="utf-8")
+    for words in ["Yann Collet", "BSD 2-Clause", "Redistributions in binary form", "\ncffi, in"]:
+        assert words in notices
+    assert "Apache License" in (package / "LICENSE").read_text(encoding="utf-8")

@@ -28,6 +28,15 @@ for file in include/kvpager/types.h include/kvpager/kvpager.hpp bin/kvpager "$KV
     "$KVP_LIBDIR/pkgconfig/kvpager.pc" "$KVP_LIBDIR/cmake/kvpager/kvpagerConfig.cmake"; do
     [ -e "$prefix/$file" ] || fail "$file is not installed"
 done
+# The licences of what is compiled in, each as its own file has it.
+notices=$prefix/share/doc/kvpager/THIRD-PARTY-NOTICES
+[ -e "$prefix/share/doc/kvpager/LICENSE" ] || fail "the licence is not installed"
+for words in 'Yann Collet' 'BSD 2-Clause' 'Redistributions in binary form'; do
+    grep -q "$words" "$notices" || fail "no '$words' in THIRD-PARTY-NOTICES"
+done
+if [ -e "$libdir/libkvpager_redis.so" ] && "$NM" "$libdir/libkvpager_redis.so" 2>/dev/null | grep -q ' t valkeyConnect'; then
+    grep -q '^libvalkey' "$notices" || fail "libvalkey is compiled in, and has no notice"
+fi
 [ -z "$(find "$work/stage" -type f)" ] || fail "files outside the prefix: $(find "$work/stage" -type f)"
 "$prefix/bin/kvpager" --help >/dev/null || fail "the installed command does not run"
 
