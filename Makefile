@@ -12,7 +12,7 @@ BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
 .PHONY: release check lib run test adapters engines llama ggml ggml-bench bench install instructions \
-        ports dist reference asan tsan mutants fuzz coverage analyze abi long soak format lint clean \
+        ports dist amalgamation reference asan tsan mutants fuzz coverage analyze abi long soak format lint clean \
         help setup setup-fuzz setup-coverage setup-analyze setup-abi setup-instructions setup-ports
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
 	@echo 'make ports      builds that make test has not: clang, gcc 11, Makefiles, old CMake, ...'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
+	@echo 'make amalgamation  the core as one file: build/amalgamation/kvpager.c and kvpager.h'
 	@echo 'make reference  the public headers as pages: build/reference/index.html'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
@@ -111,6 +112,10 @@ ports: setup-ports
 
 dist:
 	@scripts/dist.sh build
+
+# kvpager.c and kvpager.h; test/install/amalgamation.sh compiles them.
+amalgamation: setup
+	@python3 scripts/amalgamation.py build/amalgamation
 
 reference: setup
 	@python3 scripts/reference.py
