@@ -27,7 +27,7 @@ help:
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
-	@echo 'make ports      builds that make test has not: clang, gcc 11, Makefiles, old CMake, ...'
+	@echo 'make ports      builds that make test has not: clang, gcc 11, aarch64, Makefiles, old CMake'
 	@echo 'make dist       the source archive of HEAD: build/kvpager-VERSION.tar.gz'
 	@echo 'make amalgamation  the core as one file: build/amalgamation/kvpager.c and kvpager.h'
 	@echo 'make reference  the public headers as pages: build/reference/index.html'

@@ -26,6 +26,9 @@ ROOMS = ["ATTENTION", "MEMORY", "SCHED", "TRANSFER", "OPLOG"]
 PLAIN = ["-DKVP_BUILD_TESTS=OFF", "-DKVP_BUILD_FUZZ=OFF"]
 TRIAL_SECONDS = 300  # what a newcomer is given for each way to have the library
 RUN_SECONDS = 60     # and for make run
+# Those that need nothing but what scripts/amalgamation.py puts into one file.
+ONE_FILE_EXAMPLES = ["quickstart", "decode_loop", "fork_cow", "scheduler", "swap", "tenants", "token_tree",
+                     "window"]
 PORTS = {}
 
 
@@ -220,6 +223,37 @@ def aarch64(work):
                f"-DKVP_XXHASH_INCLUDE_DIR={headers}")
     if "AArch64" not in work.run("readelf", "-h", work.path("build", "libkvpager.so")):
         raise Failed("the library is not for aarch64")
+
+
+@port("aarch64-qemu", "the one-file build on aarch64 under qemu, checks at level 1: examples, operation logs")
+def aarch64_qemu(work):
+    """The same calls give the same log on both processors, and each replays the other's."""
+    cross, qemu = need("aarch64-linux-gnu-gcc"), need("qemu-aarch64")
+    work.run(sys.executable, os.path.join(ROOT, "scripts", "amalgamation.py"), work.folder)
+    logs, machines = {}, {"x86-64": ("cc", []), "aarch64": (cross, [qemu])}
+    for name, (cc, runner) in machines.items():
+        work.run(cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-DKVP_CHECK=1", "-c",
+                 work.path("kvpager.c"), "-o", work.path(name + ".o"))
+
+        def program(source, name=name, cc=cc, runner=runner):
+            out = work.path(f"{os.path.basename(source)}-{name}")
+            work.run(cc, "-std=c11", "-O1", "-static", "-I", os.path.join(ROOT, "include"),
+                     os.path.join(ROOT, source), work.path(name + ".o"), "-lpthread", "-o", out)
+            return [*runner, out]
+
+        oplog = program("test/cross/oplog.c")
+        machines[name] = oplog
+        logs[name] = work.path(name + ".kvplog")
+        work.run(*oplog, "record", logs[name])
+        if name == "aarch64":
+            for example in ONE_FILE_EXAMPLES:
+                with open(os.path.join(ROOT, "examples", example + ".expected")) as expected:
+                    if work.run(*program(f"examples/{example}.c")) != expected.read():
+                        raise Failed(f"{example} prints something else")
+    work.run("cmp", *logs.values())
+    work.run(*machines["aarch64"], "replay", logs["x86-64"])
+    work.run(*machines["x86-64"], "replay", logs["aarch64"])
+    work.note = f"{len(ONE_FILE_EXAMPLES)} examples, a log of {os.path.getsize(logs['x86-64'])} bytes"
 
 
 # ---------------------------------------------------------------------------------------- Python

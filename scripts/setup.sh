@@ -135,6 +135,8 @@ missing_packages() {
         have clang || echo clang
         # Debian's oldest; elsewhere scripts/ports.py skips what is not there.
         ! is_debian || have gcc-11 || echo gcc-11
+        ! is_debian || have aarch64-linux-gnu-gcc || echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+        ! is_debian || have qemu-aarch64 || echo qemu-user
     fi
 }
 
