@@ -242,6 +242,8 @@ static int take_others(kvp_spill *spill)
     spill->spaces = take(&failed, spill->cache.max_namespaces, 1, sizeof(*spill->spaces));
     spill->uncached = take(&failed, spill->cache.n_uncached_tokens, 1, sizeof(*spill->uncached));
     spill->known = take(&failed, KNOWN, 1, sizeof(*spill->known));
+    spill->marks = take(&failed, (size_t)spill->cache.n_blocks + spill->cache.host_blocks, 1,
+                        sizeof(*spill->marks));
     spill->drop.keys = take(&failed, KVP_STORE_KEYS_MAX, 1, sizeof(*spill->drop.keys));
     spill->tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->tokens));
     spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
@@ -324,6 +326,7 @@ static void free_spill(kvp_spill *spill)
     free(spill->spaces);
     free(spill->uncached);
     free(spill->known);
+    free(spill->marks);
     free(spill->drop.keys);
     free(spill->tokens);
     free(spill->digests);

@@ -5,6 +5,7 @@
  *   gets    [max_gets]   records that the store reads
  *   puts    [max_puts]   records that the store writes, or that wait for it
  *   known   [n_known]    keys of records that the store is thought to have
+ *   marks   [blocks of both tiers]   digests of prefixes that end in these blocks
  *
  * The life of an ask:
  *
@@ -207,13 +208,28 @@ struct kvpi_spill_flush {
     kvp_key *keys;    /* [max_keys] */
 };
 
-/* A prefix whose records may be written: tokens, keys and rows are in the scratch arrays. */
+/* The digest of the prefix that ends in a block, when the block is the last one of a record. It was
+ * made of tokens that the cache had proven to be the block's content. While the generation stays
+ * the block has that content, so the digest is believed; no hash would be. */
+struct kvpi_spill_mark {
+    uint64_t generation; /* of the block */
+    uint64_t space;      /* serial; 0: there is no digest */
+    kvp_digest digest;
+    uint32_t n_tokens; /* of the prefix */
+    uint32_t next;     /* records before this one were done when the prefix was last offered */
+};
+
+/* A prefix whose records may be written: keys and rows are in the scratch arrays, and so are the
+ * tokens and digests of records from `base` on. */
 struct kvpi_spill_prefix {
     const struct kvpi_spill_space *space;
     uint32_t n_tokens; /* of whole records */
     uint32_t n_keys;
     uint32_t tier;        /* of the rows */
-    uint32_t is_unproven; /* 1: the rows were found by hashes */
+    uint32_t is_unproven; /* 1: the rows were found by hashes: their marks are not its own */
+    uint32_t base;        /* records that have marks */
+    uint32_t next;        /* records that need not be offered again; 0: not known */
+    kvp_seq seq;          /* that it is of, unless it is unproven */
 };
 
 struct kvp_spill {
@@ -256,6 +272,7 @@ struct kvp_spill {
     uint64_t put_bytes;
     uint64_t *known;
     uint32_t known_mask;
+    struct kvpi_spill_mark *marks; /* [n_blocks + host_blocks] */
     struct kvpi_spill_drop drop;
     struct kvpi_spill_flush flush;
     struct kvpi_spill_budget budget;
@@ -329,6 +346,16 @@ kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spi
                                    uint32_t group, uint32_t record);
 /* Digests of the blocks of a prefix, into the scratch array. */
 kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const kvp_hash_input *of);
+/* Has a record a last block, in a row of a sequence, that can be marked? */
+int kvpi_records_has_end(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                         uint32_t record);
+/* The mark of that block; NULL: there is none. */
+struct kvpi_spill_mark *kvpi_records_recall(const kvp_spill *spill,
+                                            const struct kvpi_spill_prefix *prefix,
+                                            uint32_t record);
+/* Mark the last blocks of a record with its digest. */
+void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix, uint32_t record,
+                       const kvp_digest *digest, uint32_t next);
 
 /* answers.c */
 
@@ -381,8 +408,11 @@ int kvpi_writes_take_back(kvp_spill *spill);
 
 /* offer.c */
 
-/* Make puts of the records of a prefix that are not known to be stored. */
-kvp_status kvpi_offer_prefix(kvp_spill *spill, const struct kvpi_spill_prefix *prefix);
+/* Make digests of the records from `base` on, whose tokens are there, and puts of the records that
+ * are not known to be stored. */
+kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix);
+/* May any record be written now? */
+int kvpi_offer_has_place(kvp_spill *spill);
 
 /* drop.c */
 
