@@ -221,12 +221,17 @@ static int take_puts(kvp_spill *spill)
     struct kvpi_spill_put *first = take(&failed, n, 1, sizeof(*first));
     spill->puts = first;
     spill->put_queue = take(&failed, n, 1, sizeof(*spill->put_queue));
+    spill->put_free = take(&failed, n, 1, sizeof(*spill->put_free));
+    spill->put_marks = take(&failed, n, 1, sizeof(*spill->put_marks));
     if (failed) {
         return 0;
     }
     first->tokens = take(&failed, n, spill->record_tokens, sizeof(*first->tokens));
     first->keys = take(&failed, n, n_keys, sizeof(*first->keys));
     first->key_bytes = take(&failed, n, n_keys, KVP_KEY_MAX_BYTES);
+    for (uint32_t i = 0; i < n && !failed; i++) {
+        spill->put_free[i] = (uint32_t)n - 1 - i;
+    }
     for (size_t i = 1; i < n && !failed; i++) {
         first[i].tokens = first->tokens + i * spill->record_tokens;
         first[i].keys = first->keys + i * n_keys;
@@ -323,6 +328,8 @@ static void free_spill(kvp_spill *spill)
     }
     free(spill->puts);
     free(spill->put_queue);
+    free(spill->put_free);
+    free(spill->put_marks);
     free(spill->spaces);
     free(spill->uncached);
     free(spill->known);

@@ -99,17 +99,6 @@ static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t rec
 
 /* ------------------------------------------------------------------------------------- a record */
 
-static struct kvpi_spill_put *free_put(kvp_spill *spill)
-{
-    for (uint32_t i = 0; i < spill->config.max_puts && spill->n_puts < spill->config.max_puts;
-         i++) {
-        if (spill->puts[i].state == KVPI_PUT_FREE) {
-            return &spill->puts[i];
-        }
-    }
-    return NULL;
-}
-
 /* Tokens and keys are copied: the record outlives the sequence. */
 static int copy_tokens(kvp_spill *spill, const struct offer *offer, uint32_t record,
                        struct kvpi_spill_put *put)
@@ -142,20 +131,23 @@ static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t 
 static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spill_put *put,
                     const kvp_digest *key)
 {
-    const struct kvpi_spill_put *parent =
+    struct kvpi_spill_put *parent =
         kvpi_records_is_full(spill, offer->group) && put->identity.position > 0
             ? kvpi_writes_find(spill, &offer->before)
             : NULL;
     put->parent = parent == NULL ? KVPI_SPILL_NONE : (uint32_t)(parent - spill->puts);
     put->parent_order = parent == NULL ? 0 : parent->order;
+    put->n_children = 0;
+    if (parent != NULL) {
+        parent->n_children++;
+    }
     put->state = KVPI_PUT_COPYING;
     put->is_out = put->is_doomed = 0;
     put->order = ++spill->order;
     put->space = offer->prefix->space->serial;
     put->bytes = spill->record_bytes[offer->group];
     put->key = *key;
-    spill->put_bytes += put->bytes;
-    spill->put_queue[spill->n_puts++] = (uint32_t)(put - spill->puts);
+    kvpi_writes_add(spill, put);
 }
 
 /* NULL: the record is on its way. Else what counts those that are left out: this one and, in a
@@ -163,7 +155,7 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
 static uint64_t *offer_record(kvp_spill *spill, const struct offer *offer, uint32_t record,
                               const struct known *known)
 {
-    struct kvpi_spill_put *put = free_put(spill);
+    struct kvpi_spill_put *put = kvpi_writes_free(spill);
     if (put == NULL) {
         return &spill->stats.no_place;
     }
@@ -185,7 +177,7 @@ int kvpi_offer_has_place(kvp_spill *spill)
     for (uint32_t g = 1; g < spill->cache.n_groups; g++) {
         least = spill->record_bytes[g] < least ? spill->record_bytes[g] : least;
     }
-    return free_put(spill) != NULL && kvpi_rates_may_put(spill, least);
+    return kvpi_writes_free(spill) != NULL && kvpi_rates_may_put(spill, least);
 }
 
 /* -------------------------------------------------------------------------------------- a group */

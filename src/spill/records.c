@@ -153,7 +153,7 @@ void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
  * record that is not written, or a put that ends with KVP_STORE_KNOWN; never wrong KV. */
 
 /* A key is a SHA-256: its bytes are as good as a hash. Zero is an empty place. */
-static uint64_t mark_of(const kvp_digest *key)
+uint64_t kvpi_records_mark_of(const kvp_digest *key)
 {
     uint64_t mark;
     memcpy(&mark, key->bytes, sizeof(mark));
@@ -169,7 +169,7 @@ static uint64_t *place_of(const kvp_spill *spill, const kvp_digest *key)
 
 void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
 {
-    *place_of(spill, key) = mark_of(key);
+    *place_of(spill, key) = kvpi_records_mark_of(key);
 }
 
 void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
@@ -181,5 +181,5 @@ void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
 
 int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
 {
-    return *place_of(spill, key) == mark_of(key);
+    return *place_of(spill, key) == kvpi_records_mark_of(key);
 }

@@ -143,6 +143,7 @@ struct kvpi_spill_put {
     uint32_t is_out;       /* TAKING_BACK */
     uint32_t is_doomed;    /* WRITING: the record is dropped when it is there */
     uint32_t parent;       /* put that must be submitted before; KVPI_SPILL_NONE: none */
+    uint32_t n_children;   /* puts of which it is the parent, at most */
     uint64_t parent_order; /* of that put, while it is the same */
     uint64_t order;        /* of making */
     uint64_t after;        /* plan that writes its blocks */
@@ -268,6 +269,8 @@ struct kvp_spill {
     size_t scratch_bytes;
     struct kvpi_spill_put *puts;
     uint32_t *put_queue; /* [n_puts] in the order of making */
+    uint32_t *put_free;  /* [max_puts - n_puts] those that are not in the queue */
+    uint64_t *put_marks; /* [max_puts] of keys; 0: the record is not going to be stored */
     uint32_t n_puts;
     uint64_t put_bytes;
     uint64_t *known;
@@ -305,6 +308,8 @@ static inline uint64_t kvpi_spill_tag(kvp_spill *spill, uint32_t what, uint32_t 
 /* records.c: is a record thought to be stored? */
 void kvpi_records_know(kvp_spill *spill, const kvp_digest *key);
 void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key);
+/* Eight bytes of a key, never 0. */
+uint64_t kvpi_records_mark_of(const kvp_digest *key);
 int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key);
 
 /* rates.c */
@@ -394,6 +399,10 @@ void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result);
 
 /* writes.c */
 
+/* A put that is not in the queue; NULL: there is none. */
+struct kvpi_spill_put *kvpi_writes_free(kvp_spill *spill);
+/* It comes into the queue. */
+void kvpi_writes_add(kvp_spill *spill, struct kvpi_spill_put *put);
 /* The put of a record; NULL: there is none. */
 struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key);
 /* Submit what can be submitted. */
