@@ -149,8 +149,11 @@ void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
 
 /* ---------------------------------------------------------------------------------------- known
  *
- * A table with one place for each hash of a key. What is there is replaced. A wrong answer costs a
- * record that is not written, or a put that ends with KVP_STORE_KNOWN; never wrong KV. */
+ * A table of sets of WAYS places, one for each hash of a key. In a full set one is replaced. A wrong
+ * answer costs a record that is not written, or a put that ends with KVP_STORE_KNOWN and has
+ * mirrored blocks for nothing; never wrong KV. */
+
+enum { WAYS = 8 };
 
 /* A key is a SHA-256: its bytes are as good as a hash. Zero is an empty place. */
 uint64_t kvpi_records_mark_of(const kvp_digest *key)
@@ -160,26 +163,43 @@ uint64_t kvpi_records_mark_of(const kvp_digest *key)
     return mark | 1;
 }
 
-static uint64_t *place_of(const kvp_spill *spill, const kvp_digest *key)
+static uint64_t *set_of(const kvp_spill *spill, const kvp_digest *key)
 {
     uint32_t place;
     memcpy(&place, key->bytes + 8, sizeof(place));
-    return &spill->known[place & spill->known_mask];
+    return &spill->known[(place & spill->known_mask) / WAYS * WAYS];
+}
+
+/* The place in a set that has a mark; WAYS: none has. */
+static uint32_t find_mark(const uint64_t *set, uint64_t mark)
+{
+    uint32_t i = 0;
+    while (i < WAYS && set[i] != mark) {
+        i++;
+    }
+    return i;
 }
 
 void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
 {
-    *place_of(spill, key) = kvpi_records_mark_of(key);
+    const uint64_t mark = kvpi_records_mark_of(key);
+    uint64_t *set = set_of(spill, key);
+    if (find_mark(set, mark) == WAYS) {
+        const uint32_t empty = find_mark(set, 0);
+        set[empty < WAYS ? empty : key->bytes[12] % WAYS] = mark;
+    }
 }
 
 void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
 {
-    if (kvpi_records_is_known(spill, key)) {
-        *place_of(spill, key) = 0;
+    uint64_t *set = set_of(spill, key);
+    const uint32_t place = find_mark(set, kvpi_records_mark_of(key));
+    if (place < WAYS) {
+        set[place] = 0;
     }
 }
 
 int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
 {
-    return *place_of(spill, key) == kvpi_records_mark_of(key);
+    return find_mark(set_of(spill, key), kvpi_records_mark_of(key)) < WAYS;
 }
