@@ -149,8 +149,8 @@ void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
 
 /* ---------------------------------------------------------------------------------------- known
  *
- * A table of sets of WAYS places, one for each hash of a key. In a full set one is replaced. A wrong
- * answer costs a record that is not written, or a put that ends with KVP_STORE_KNOWN and has
+ * A table of sets of WAYS places, one set for each hash of a key. In a full set one is replaced. A
+ * wrong answer costs a record that is not written, or a put that ends with KVP_STORE_KNOWN and has
  * mirrored blocks for nothing; never wrong KV. */
 
 enum { WAYS = 8 };
