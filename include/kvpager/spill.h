@@ -271,7 +271,8 @@ KVP_API kvp_status kvp_spill_decide(const kvp_spill_question *question, uint32_t
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_ARG: more tokens than it has; KVP_E_STATE: the sequence's
  *          namespace is not known here; KVP_E_IO: libcrypto failed
  * After-failure: nothing more is going to be written
- * Thread:  cache. Cost: O(its tokens and keys)
+ * Thread:  cache. Cost: O(its blocks and keys), and digests of its tokens that were not reported
+ *          before. A digest is kept with the last block of its record while that has its content
  */
 KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tokens,
                                  uint64_t now_ns);
@@ -280,8 +281,9 @@ KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tok
  * KVP_SPILL_SECOND nothing is done. In groups with windows, blocks are seen only while they are in
  * the row: report each commit.
  * Returns: KVP_OK; KVP_E_HANDLE; KVP_E_STATE, KVP_E_IO as kvp_spill_hit
+ * What was left out is offered again when a place is free, or when it is hit.
  * After-failure: nothing more is going to be written
- * Thread:  cache. Cost: O(its tokens) */
+ * Thread:  cache. Cost: O(its blocks), about 1 ns each, and digests as kvp_spill_hit */
 KVP_API kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns);
 
 /* Drop from the store the records of a prompt that have tokens from `from` on, and all that were

@@ -221,12 +221,17 @@ static int take_puts(kvp_spill *spill)
     struct kvpi_spill_put *first = take(&failed, n, 1, sizeof(*first));
     spill->puts = first;
     spill->put_queue = take(&failed, n, 1, sizeof(*spill->put_queue));
+    spill->put_free = take(&failed, n, 1, sizeof(*spill->put_free));
+    spill->put_marks = take(&failed, n, 1, sizeof(*spill->put_marks));
     if (failed) {
         return 0;
     }
     first->tokens = take(&failed, n, spill->record_tokens, sizeof(*first->tokens));
     first->keys = take(&failed, n, n_keys, sizeof(*first->keys));
     first->key_bytes = take(&failed, n, n_keys, KVP_KEY_MAX_BYTES);
+    for (uint32_t i = 0; i < n && !failed; i++) {
+        spill->put_free[i] = (uint32_t)n - 1 - i;
+    }
     for (size_t i = 1; i < n && !failed; i++) {
         first[i].tokens = first->tokens + i * spill->record_tokens;
         first[i].keys = first->keys + i * n_keys;
@@ -242,6 +247,8 @@ static int take_others(kvp_spill *spill)
     spill->spaces = take(&failed, spill->cache.max_namespaces, 1, sizeof(*spill->spaces));
     spill->uncached = take(&failed, spill->cache.n_uncached_tokens, 1, sizeof(*spill->uncached));
     spill->known = take(&failed, KNOWN, 1, sizeof(*spill->known));
+    spill->marks = take(&failed, (size_t)spill->cache.n_blocks + spill->cache.host_blocks, 1,
+                        sizeof(*spill->marks));
     spill->drop.keys = take(&failed, KVP_STORE_KEYS_MAX, 1, sizeof(*spill->drop.keys));
     spill->tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->tokens));
     spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
@@ -321,9 +328,12 @@ static void free_spill(kvp_spill *spill)
     }
     free(spill->puts);
     free(spill->put_queue);
+    free(spill->put_free);
+    free(spill->put_marks);
     free(spill->spaces);
     free(spill->uncached);
     free(spill->known);
+    free(spill->marks);
     free(spill->drop.keys);
     free(spill->tokens);
     free(spill->digests);

@@ -9,10 +9,17 @@
 
 /* One layer group of a prefix that is offered. */
 struct offer {
-    const struct kvpi_spill_prefix *prefix;
+    struct kvpi_spill_prefix *prefix;
     uint32_t group;
     uint32_t n_records;
+    uint32_t next;     /* gives: records before this one are done */
     kvp_digest before; /* key of the record before; zero */
+};
+
+/* What a record is known by. */
+struct known {
+    kvp_digest digest; /* of its last block */
+    kvp_digest key;
 };
 
 static const int32_t *row_of(const kvp_spill *spill, const struct offer *offer, uint32_t record)
@@ -92,28 +99,28 @@ static int find_blocks(kvp_spill *spill, const struct offer *offer, uint32_t rec
 
 /* ------------------------------------------------------------------------------------- a record */
 
-static struct kvpi_spill_put *free_put(kvp_spill *spill)
+/* Tokens and keys are copied: the record outlives the sequence. */
+static int copy_tokens(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                       struct kvpi_spill_put *put)
 {
-    for (uint32_t i = 0; i < spill->config.max_puts && spill->n_puts < spill->config.max_puts;
-         i++) {
-        if (spill->puts[i].state == KVPI_PUT_FREE) {
-            return &spill->puts[i];
-        }
+    const uint32_t begin = record * spill->record_tokens;
+    if (record < offer->prefix->base) {
+        return kvp_seq_tokens(spill->config.cache, offer->prefix->seq, begin, spill->record_tokens,
+                              put->tokens) == KVP_OK;
     }
-    return NULL;
+    memcpy(put->tokens, spill->tokens + begin, spill->record_tokens * sizeof(*put->tokens));
+    return 1;
 }
 
-/* Tokens and keys are copied: the record outlives the sequence. */
 static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t record,
-                          struct kvpi_spill_put *put)
+                          const kvp_digest *digest, struct kvpi_spill_put *put)
 {
     const uint32_t begin = record * spill->record_tokens;
     put->identity = kvpi_records_identity(spill, offer->prefix->space, offer->group, record);
-    put->identity.digest = spill->digests[(record + 1) * spill->record_blocks - 1];
+    put->identity.digest = *digest;
     if (kvpi_records_is_full(spill, offer->group)) {
         put->identity.parent = offer->before;
     }
-    memcpy(put->tokens, spill->tokens + begin, spill->record_tokens * sizeof(*put->tokens));
     put->identity.tokens = put->tokens;
     put->identity.keys = put->keys;
     put->identity.n_keys = kvpi_records_keys(spill->keys, offer->prefix->n_keys, begin,
@@ -124,50 +131,102 @@ static void fill_identity(kvp_spill *spill, const struct offer *offer, uint32_t 
 static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spill_put *put,
                     const kvp_digest *key)
 {
-    const struct kvpi_spill_put *parent =
+    struct kvpi_spill_put *parent =
         kvpi_records_is_full(spill, offer->group) && put->identity.position > 0
             ? kvpi_writes_find(spill, &offer->before)
             : NULL;
     put->parent = parent == NULL ? KVPI_SPILL_NONE : (uint32_t)(parent - spill->puts);
     put->parent_order = parent == NULL ? 0 : parent->order;
+    put->n_children = 0;
+    if (parent != NULL) {
+        parent->n_children++;
+    }
     put->state = KVPI_PUT_COPYING;
     put->is_out = put->is_doomed = 0;
     put->order = ++spill->order;
     put->space = offer->prefix->space->serial;
     put->bytes = spill->record_bytes[offer->group];
     put->key = *key;
-    spill->put_bytes += put->bytes;
-    spill->put_queue[spill->n_puts++] = (uint32_t)(put - spill->puts);
+    kvpi_writes_add(spill, put);
 }
 
 /* NULL: the record is on its way. Else what counts those that are left out: this one and, in a
  * group without a window, those behind it. */
 static uint64_t *offer_record(kvp_spill *spill, const struct offer *offer, uint32_t record,
-                              const kvp_digest *key)
+                              const struct known *known)
 {
-    struct kvpi_spill_put *put = free_put(spill);
+    struct kvpi_spill_put *put = kvpi_writes_free(spill);
     if (put == NULL) {
         return &spill->stats.no_place;
     }
     if (!kvpi_rates_may_put(spill, spill->record_bytes[offer->group])) {
         return &spill->stats.over_budget;
     }
-    if (!find_blocks(spill, offer, record, put)) {
+    if (!find_blocks(spill, offer, record, put) || !copy_tokens(spill, offer, record, put)) {
         return &spill->stats.no_block;
     }
     kvpi_rates_put(spill, spill->record_bytes[offer->group]);
-    fill_identity(spill, offer, record, put);
-    add_put(spill, offer, put, key);
+    fill_identity(spill, offer, record, &known->digest, put);
+    add_put(spill, offer, put, &known->key);
     return NULL;
+}
+
+int kvpi_offer_has_place(kvp_spill *spill)
+{
+    uint64_t least = spill->record_bytes[0];
+    for (uint32_t g = 1; g < spill->cache.n_groups; g++) {
+        least = spill->record_bytes[g] < least ? spill->record_bytes[g] : least;
+    }
+    return kvpi_writes_free(spill) != NULL && kvpi_rates_may_put(spill, least);
 }
 
 /* -------------------------------------------------------------------------------------- a group */
 
-static kvp_status key_of(kvp_spill *spill, const struct offer *offer, uint32_t record,
-                         kvp_digest *out_key)
+/* Digests of records from `base` on, and marks of them. */
+static kvp_status make_digests(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
 {
-    return kvpi_records_key(spill, &spill->digests[(record + 1) * spill->record_blocks - 1],
-                            offer->group, out_key);
+    const uint32_t begin = prefix->base * spill->record_tokens;
+    const kvp_hash_input input = {.unit_tokens = spill->cache.block_tokens,
+                                  .first_position = begin,
+                                  .n_tokens = prefix->n_tokens - begin,
+                                  .tokens = spill->tokens + begin,
+                                  .keys = prefix->n_keys > 0 ? spill->keys : NULL,
+                                  .n_keys = prefix->n_keys};
+    const struct kvpi_spill_mark *mark =
+        prefix->base > 0 ? kvpi_records_recall(spill, prefix, prefix->base - 1) : NULL;
+    const kvp_status status = kvp_digest_blocks(
+        spill->digester, &input, mark != NULL ? &mark->digest : &prefix->space->root,
+        spill->digests + (size_t)prefix->base * spill->record_blocks);
+    for (uint32_t r = prefix->base; r < prefix->n_tokens / spill->record_tokens && status == KVP_OK;
+         r++) {
+        kvpi_records_mark(spill, prefix, r, &spill->digests[(r + 1) * spill->record_blocks - 1], 0);
+    }
+    return status;
+}
+
+/* A mark is missing: all tokens are read, and all digests made. */
+static kvp_status begin_anew(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
+{
+    prefix->base = 0;
+    const kvp_status status =
+        kvp_seq_tokens(spill->config.cache, prefix->seq, 0, prefix->n_tokens, spill->tokens);
+    return status == KVP_OK ? make_digests(spill, prefix) : status;
+}
+
+static kvp_status know(kvp_spill *spill, const struct offer *offer, uint32_t record,
+                       struct known *out)
+{
+    const struct kvpi_spill_mark *mark = NULL;
+    if (record < offer->prefix->base) {
+        mark = kvpi_records_recall(spill, offer->prefix, record);
+        const kvp_status status = mark != NULL ? KVP_OK : begin_anew(spill, offer->prefix);
+        if (status != KVP_OK) {
+            return status;
+        }
+    }
+    out->digest =
+        mark != NULL ? mark->digest : spill->digests[(record + 1) * spill->record_blocks - 1];
+    return kvpi_records_key(spill, &out->digest, offer->group, &out->key);
 }
 
 /* Is the record stored, or on its way? */
@@ -176,44 +235,53 @@ static int is_done(kvp_spill *spill, const kvp_digest *key)
     return kvpi_records_is_known(spill, key) || kvpi_writes_find(spill, key) != NULL;
 }
 
-/* Behind the last record that is done. */
-static kvp_status find_first(kvp_spill *spill, struct offer *offer, uint32_t *out_first)
+/* Is the record before this one done? */
+static kvp_status ask_before(kvp_spill *spill, struct offer *offer, uint32_t record, int *out_is)
 {
-    uint32_t r = offer->n_records;
-    memset(&offer->before, 0, sizeof(offer->before));
-    for (; r > 0; r--) {
-        kvp_digest key;
-        const kvp_status status = key_of(spill, offer, r - 1, &key);
-        if (status != KVP_OK) {
-            return status;
-        }
-        if (is_done(spill, &key)) {
-            offer->before = key;
-            break;
-        }
+    struct known known;
+    const kvp_status status = know(spill, offer, record - 1, &known);
+    *out_is = status == KVP_OK && is_done(spill, &known.key);
+    if (*out_is) {
+        offer->before = known.key;
+        offer->next = record;
     }
-    *out_first = r;
-    return KVP_OK;
+    return status;
+}
+
+/* Go behind the last record that is done: where the last offer came to, if that still holds. */
+static kvp_status find_first(kvp_spill *spill, struct offer *offer)
+{
+    int is_found = 0;
+    kvp_status status = KVP_OK;
+    if (offer->prefix->next > 0) {
+        status = ask_before(spill, offer, offer->prefix->next, &is_found);
+    }
+    for (uint32_t r = offer->n_records; r > 0 && !is_found && status == KVP_OK; r--) {
+        status = ask_before(spill, offer, r, &is_found);
+    }
+    return status;
 }
 
 static kvp_status offer_chain(kvp_spill *spill, struct offer *offer)
 {
-    uint32_t r = 0;
-    kvp_status status = find_first(spill, offer, &r);
-    for (; r < offer->n_records && status == KVP_OK; r++) {
-        kvp_digest key;
-        status = key_of(spill, offer, r, &key);
+    kvp_status status = find_first(spill, offer);
+    while (offer->next < offer->n_records && status == KVP_OK) {
+        struct known known;
+        status = know(spill, offer, offer->next, &known);
         if (status != KVP_OK) {
             break;
         }
-        uint64_t *left_out = offer_record(spill, offer, r, &key);
-        if (left_out != NULL) {
-            *left_out += offer->n_records - r;
-            spill->stats.offered += offer->n_records - r;
-            break;
+        if (!is_done(spill, &known.key)) {
+            uint64_t *left_out = offer_record(spill, offer, offer->next, &known);
+            const uint32_t n = left_out != NULL ? offer->n_records - offer->next : 1;
+            spill->stats.offered += n;
+            if (left_out != NULL) {
+                *left_out += n;
+                break;
+            }
         }
-        spill->stats.offered++;
-        offer->before = key;
+        offer->before = known.key;
+        offer->next++;
     }
     return status;
 }
@@ -230,19 +298,21 @@ static int has_entries(const kvp_spill *spill, const struct offer *offer, uint32
 }
 
 /* Of a group with a window: what is in the row, each record for itself. */
-static kvp_status offer_window(kvp_spill *spill, const struct offer *offer)
+static kvp_status offer_window(kvp_spill *spill, struct offer *offer)
 {
     kvp_status status = KVP_OK;
-    for (uint32_t r = 0; r < offer->n_records && status == KVP_OK; r++) {
-        kvp_digest key;
+    offer->next = offer->n_records;
+    for (uint32_t r = offer->prefix->next; r < offer->n_records && status == KVP_OK; r++) {
+        struct known known;
         if (!has_entries(spill, offer, r)) {
             continue;
         }
-        status = key_of(spill, offer, r, &key);
-        if (status == KVP_OK && !is_done(spill, &key)) {
-            uint64_t *left_out = offer_record(spill, offer, r, &key);
+        status = know(spill, offer, r, &known);
+        if (status == KVP_OK && !is_done(spill, &known.key)) {
+            uint64_t *left_out = offer_record(spill, offer, r, &known);
             if (left_out != NULL) {
                 (*left_out)++;
+                offer->next = kvpi_spill_min(offer->next, r);
             }
             spill->stats.offered++;
         }
@@ -250,19 +320,21 @@ static kvp_status offer_window(kvp_spill *spill, const struct offer *offer)
     return status;
 }
 
-kvp_status kvpi_offer_prefix(kvp_spill *spill, const struct kvpi_spill_prefix *prefix)
+kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
 {
-    const kvp_hash_input input = {.unit_tokens = spill->cache.block_tokens,
-                                  .n_tokens = prefix->n_tokens,
-                                  .tokens = spill->tokens,
-                                  .keys = prefix->n_keys > 0 ? spill->keys : NULL,
-                                  .n_keys = prefix->n_keys};
-    kvp_status status = kvpi_records_digests(spill, &prefix->space->root, &input);
+    const uint32_t n_records = prefix->n_tokens / spill->record_tokens;
+    uint32_t next = n_records;
+    kvp_status status = prefix->base < n_records ? make_digests(spill, prefix) : KVP_OK;
     for (uint32_t g = 0; g < spill->cache.n_groups && status == KVP_OK; g++) {
-        struct offer offer = {
-            .prefix = prefix, .group = g, .n_records = prefix->n_tokens / spill->record_tokens};
+        struct offer offer = {.prefix = prefix, .group = g, .n_records = n_records};
         status = kvpi_records_is_full(spill, g) ? offer_chain(spill, &offer)
                                                 : offer_window(spill, &offer);
+        next = kvpi_spill_min(next, offer.next);
+    }
+    struct kvpi_spill_mark *mark =
+        status == KVP_OK ? kvpi_records_recall(spill, prefix, n_records - 1) : NULL;
+    if (mark != NULL) {
+        mark->next = next;
     }
     return status;
 }

@@ -79,39 +79,127 @@ kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const 
     return kvp_digest_blocks(spill->digester, of, root, spill->digests);
 }
 
+/* ---------------------------------------------------------------------------------------- marks */
+
+static struct kvpi_spill_mark *mark_at(const kvp_spill *spill, uint32_t tier, int32_t block)
+{
+    return &spill->marks[(tier == KVP_DEVICE ? 0 : spill->cache.n_blocks) + (uint32_t)block];
+}
+
+/* The last block of a record, sealed to its end, and its generation; 0: there is none. */
+static int32_t last_block(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                          uint32_t group, uint32_t record, uint64_t *out_generation)
+{
+    const int32_t block = spill->rows[(size_t)group * spill->max_entries +
+                                      (size_t)(record + 1) * spill->record_blocks - 1];
+    kvp_block_info info;
+    if (block == KVP_NULL_BLOCK ||
+        kvp_block_info_get(spill->config.cache, group, prefix->tier, block, &info) != KVP_OK ||
+        info.group != group || info.sealed_tokens != spill->cache.block_tokens) {
+        return KVP_NULL_BLOCK;
+    }
+    *out_generation = info.generation;
+    return block;
+}
+
+int kvpi_records_has_end(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                         uint32_t record)
+{
+    uint64_t generation;
+    for (uint32_t g = 0; g < spill->cache.n_groups; g++) {
+        if (last_block(spill, prefix, g, record, &generation) != KVP_NULL_BLOCK) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+struct kvpi_spill_mark *kvpi_records_recall(const kvp_spill *spill,
+                                            const struct kvpi_spill_prefix *prefix, uint32_t record)
+{
+    for (uint32_t g = 0; g < spill->cache.n_groups && !prefix->is_unproven; g++) {
+        uint64_t generation = 0;
+        const int32_t block = last_block(spill, prefix, g, record, &generation);
+        struct kvpi_spill_mark *mark = mark_at(spill, prefix->tier, block);
+        if (block != KVP_NULL_BLOCK && mark->space == prefix->space->serial &&
+            mark->generation == generation &&
+            mark->n_tokens == (record + 1) * spill->record_tokens) {
+            return mark;
+        }
+    }
+    return NULL;
+}
+
+void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix, uint32_t record,
+                       const kvp_digest *digest, uint32_t next)
+{
+    for (uint32_t g = 0; g < spill->cache.n_groups && !prefix->is_unproven; g++) {
+        uint64_t generation = 0;
+        const int32_t block = last_block(spill, prefix, g, record, &generation);
+        if (block != KVP_NULL_BLOCK) {
+            *mark_at(spill, prefix->tier, block) =
+                (struct kvpi_spill_mark){.generation = generation,
+                                         .space = prefix->space->serial,
+                                         .digest = *digest,
+                                         .n_tokens = (record + 1) * spill->record_tokens,
+                                         .next = next};
+        }
+    }
+}
+
 /* ---------------------------------------------------------------------------------------- known
  *
- * A table with one place for each hash of a key. What is there is replaced. A wrong answer costs a
- * record that is not written, or a put that ends with KVP_STORE_KNOWN; never wrong KV. */
+ * A table of sets of WAYS places, one set for each hash of a key. In a full set one is replaced. A
+ * wrong answer costs a record that is not written, or a put that ends with KVP_STORE_KNOWN and has
+ * mirrored blocks for nothing; never wrong KV. */
+
+enum { WAYS = 8 };
 
 /* A key is a SHA-256: its bytes are as good as a hash. Zero is an empty place. */
-static uint64_t mark_of(const kvp_digest *key)
+uint64_t kvpi_records_mark_of(const kvp_digest *key)
 {
     uint64_t mark;
     memcpy(&mark, key->bytes, sizeof(mark));
     return mark | 1;
 }
 
-static uint64_t *place_of(const kvp_spill *spill, const kvp_digest *key)
+static uint64_t *set_of(const kvp_spill *spill, const kvp_digest *key)
 {
     uint32_t place;
     memcpy(&place, key->bytes + 8, sizeof(place));
-    return &spill->known[place & spill->known_mask];
+    return &spill->known[(place & spill->known_mask) / WAYS * WAYS];
+}
+
+/* The place in a set that has a mark; WAYS: none has. */
+static uint32_t find_mark(const uint64_t *set, uint64_t mark)
+{
+    uint32_t i = 0;
+    while (i < WAYS && set[i] != mark) {
+        i++;
+    }
+    return i;
 }
 
 void kvpi_records_know(kvp_spill *spill, const kvp_digest *key)
 {
-    *place_of(spill, key) = mark_of(key);
+    const uint64_t mark = kvpi_records_mark_of(key);
+    uint64_t *set = set_of(spill, key);
+    if (find_mark(set, mark) == WAYS) {
+        const uint32_t empty = find_mark(set, 0);
+        set[empty < WAYS ? empty : key->bytes[12] % WAYS] = mark;
+    }
 }
 
 void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key)
 {
-    if (kvpi_records_is_known(spill, key)) {
-        *place_of(spill, key) = 0;
+    uint64_t *set = set_of(spill, key);
+    const uint32_t place = find_mark(set, kvpi_records_mark_of(key));
+    if (place < WAYS) {
+        set[place] = 0;
     }
 }
 
 int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
 {
-    return *place_of(spill, key) == mark_of(key);
+    return find_mark(set_of(spill, key), kvpi_records_mark_of(key)) < WAYS;
 }

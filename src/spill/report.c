@@ -1,5 +1,5 @@
 /* report: what an engine reports of its sequences. Tokens, keys and rows are read from the
- * cache, and offered to the store. */
+ * cache, and offered to the store. What was reported before has marks, and is not read again. */
 #include "spill/state.h"
 
 #include <string.h>
@@ -66,11 +66,60 @@ static int find_keys(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
     return 1;
 }
 
-/* The first n_tokens tokens of a sequence: those that can be stored are offered. */
-static kvp_status report(kvp_spill *spill, kvp_seq seq, const kvp_seq_info *info, uint32_t n_tokens)
+/* How many records have marks, counted from the start: the deepest mark says it. What ends in
+ * duplicates of other blocks cannot be written, and is left out. */
+static const struct kvpi_spill_mark *find_base(const kvp_spill *spill,
+                                               struct kvpi_spill_prefix *prefix)
 {
-    struct kvpi_spill_prefix prefix = {.space = kvpi_epochs_find(spill, info->ns),
-                                       .tier = info->tier};
+    const struct kvpi_spill_mark *mark = NULL;
+    while (prefix->n_tokens > 0 &&
+           !kvpi_records_has_end(spill, prefix, prefix->n_tokens / spill->record_tokens - 1)) {
+        prefix->n_tokens -= spill->record_tokens;
+    }
+    prefix->base = prefix->n_tokens / spill->record_tokens;
+    while (prefix->base > 0 &&
+           (mark = kvpi_records_recall(spill, prefix, prefix->base - 1)) == NULL) {
+        prefix->base--;
+    }
+    return mark;
+}
+
+/* Is there nothing to do: no new record, and none that was left out and has a place now? */
+static int is_settled(kvp_spill *spill, struct kvpi_spill_prefix *prefix, int is_again)
+{
+    const struct kvpi_spill_mark *mark = find_base(spill, prefix);
+    const uint32_t n_records = prefix->n_tokens / spill->record_tokens;
+    if (!is_again || mark == NULL) {
+        return prefix->n_tokens == 0;
+    }
+    prefix->next = mark->next;
+    return prefix->base == n_records && (mark->next == n_records || !kvpi_offer_has_place(spill));
+}
+
+/* Keys, and the tokens that have no marks yet. 0: there is nothing to offer. */
+static int read_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
+{
+    const uint32_t n_tokens = prefix->n_tokens;
+    if (!find_keys(spill, prefix) || prefix->n_tokens == 0) {
+        return 0;
+    }
+    if (prefix->n_tokens < n_tokens) {
+        (void)find_base(spill, prefix);
+        prefix->next = 0;
+    }
+    const uint32_t begin = prefix->base * spill->record_tokens;
+    return begin == prefix->n_tokens ||
+           kvp_seq_tokens(spill->config.cache, prefix->seq, begin, prefix->n_tokens - begin,
+                          spill->tokens + begin) == KVP_OK;
+}
+
+/* The first n_tokens tokens of a sequence: those that can be stored are offered. is_again: those
+ * that were offered before are only offered again when they were left out. */
+static kvp_status report(kvp_spill *spill, kvp_seq seq, const kvp_seq_info *info, uint32_t n_tokens,
+                         int is_again)
+{
+    struct kvpi_spill_prefix prefix = {
+        .space = kvpi_epochs_find(spill, info->ns), .tier = info->tier, .seq = seq};
     if (prefix.space == NULL) {
         return KVP_E_STATE;
     }
@@ -81,18 +130,13 @@ static kvp_status report(kvp_spill *spill, kvp_seq seq, const kvp_seq_info *info
     if (prefix.n_tokens == 0 || spill->is_stopping) {
         return KVP_OK;
     }
-    kvp_status status = kvp_seq_tokens(spill->config.cache, seq, 0, prefix.n_tokens, spill->tokens);
-    if (status == KVP_OK) {
-        status = copy_rows(spill, seq, prefix.n_tokens / spill->cache.block_tokens);
-    }
-    if (status != KVP_OK) {
-        return status == KVP_E_UNKNOWN ? KVP_OK : status;
-    }
-    if (!find_keys(spill, &prefix) || prefix.n_tokens == 0) {
-        return KVP_OK;
+    kvp_status status = copy_rows(spill, seq, prefix.n_tokens / spill->cache.block_tokens);
+    if (status != KVP_OK || is_settled(spill, &prefix, is_again) || !read_prefix(spill, &prefix)) {
+        return status;
     }
     status = kvpi_offer_prefix(spill, &prefix);
-    return status == KVP_E_ARG ? KVP_OK : status; /* more keys in a block than a digest takes */
+    /* A sequence has tokens that are not known; a block has more keys than a digest takes. */
+    return status == KVP_E_UNKNOWN || status == KVP_E_ARG ? KVP_OK : status;
 }
 
 kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tokens, uint64_t now_ns)
@@ -109,7 +153,7 @@ kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tokens, uin
         return KVP_E_ARG;
     }
     kvpi_rates_tick(spill, now_ns);
-    return report(spill, seq, &info, hit_tokens);
+    return report(spill, seq, &info, hit_tokens, 0);
 }
 
 kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns)
@@ -123,5 +167,5 @@ kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns)
         return status;
     }
     kvpi_rates_tick(spill, now_ns);
-    return report(spill, seq, &info, info.computed_tokens);
+    return report(spill, seq, &info, info.computed_tokens, 1);
 }

@@ -5,6 +5,7 @@
  *   gets    [max_gets]   records that the store reads
  *   puts    [max_puts]   records that the store writes, or that wait for it
  *   known   [n_known]    keys of records that the store is thought to have
+ *   marks   [blocks of both tiers]   digests of prefixes that end in these blocks
  *
  * The life of an ask:
  *
@@ -142,6 +143,7 @@ struct kvpi_spill_put {
     uint32_t is_out;       /* TAKING_BACK */
     uint32_t is_doomed;    /* WRITING: the record is dropped when it is there */
     uint32_t parent;       /* put that must be submitted before; KVPI_SPILL_NONE: none */
+    uint32_t n_children;   /* puts of which it is the parent, at most */
     uint64_t parent_order; /* of that put, while it is the same */
     uint64_t order;        /* of making */
     uint64_t after;        /* plan that writes its blocks */
@@ -207,13 +209,28 @@ struct kvpi_spill_flush {
     kvp_key *keys;    /* [max_keys] */
 };
 
-/* A prefix whose records may be written: tokens, keys and rows are in the scratch arrays. */
+/* The digest of the prefix that ends in a block, when the block is the last one of a record. It was
+ * made of tokens that the cache had proven to be the block's content. While the generation stays
+ * the block has that content, so the digest is believed; no hash would be. */
+struct kvpi_spill_mark {
+    uint64_t generation; /* of the block */
+    uint64_t space;      /* serial; 0: there is no digest */
+    kvp_digest digest;
+    uint32_t n_tokens; /* of the prefix */
+    uint32_t next;     /* records before this one were done when the prefix was last offered */
+};
+
+/* A prefix whose records may be written: keys and rows are in the scratch arrays, and so are the
+ * tokens and digests of records from `base` on. */
 struct kvpi_spill_prefix {
     const struct kvpi_spill_space *space;
     uint32_t n_tokens; /* of whole records */
     uint32_t n_keys;
     uint32_t tier;        /* of the rows */
-    uint32_t is_unproven; /* 1: the rows were found by hashes */
+    uint32_t is_unproven; /* 1: the rows were found by hashes: their marks are not its own */
+    uint32_t base;        /* records that have marks */
+    uint32_t next;        /* records that need not be offered again; 0: not known */
+    kvp_seq seq;          /* that it is of, unless it is unproven */
 };
 
 struct kvp_spill {
@@ -252,10 +269,13 @@ struct kvp_spill {
     size_t scratch_bytes;
     struct kvpi_spill_put *puts;
     uint32_t *put_queue; /* [n_puts] in the order of making */
+    uint32_t *put_free;  /* [max_puts - n_puts] those that are not in the queue */
+    uint64_t *put_marks; /* [max_puts] of keys; 0: the record is not going to be stored */
     uint32_t n_puts;
     uint64_t put_bytes;
     uint64_t *known;
     uint32_t known_mask;
+    struct kvpi_spill_mark *marks; /* [n_blocks + host_blocks] */
     struct kvpi_spill_drop drop;
     struct kvpi_spill_flush flush;
     struct kvpi_spill_budget budget;
@@ -288,6 +308,8 @@ static inline uint64_t kvpi_spill_tag(kvp_spill *spill, uint32_t what, uint32_t 
 /* records.c: is a record thought to be stored? */
 void kvpi_records_know(kvp_spill *spill, const kvp_digest *key);
 void kvpi_records_forget(kvp_spill *spill, const kvp_digest *key);
+/* Eight bytes of a key, never 0. */
+uint64_t kvpi_records_mark_of(const kvp_digest *key);
 int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key);
 
 /* rates.c */
@@ -329,6 +351,16 @@ kvp_identity kvpi_records_identity(const kvp_spill *spill, const struct kvpi_spi
                                    uint32_t group, uint32_t record);
 /* Digests of the blocks of a prefix, into the scratch array. */
 kvp_status kvpi_records_digests(kvp_spill *spill, const kvp_digest *root, const kvp_hash_input *of);
+/* Has a record a last block, in a row of a sequence, that can be marked? */
+int kvpi_records_has_end(const kvp_spill *spill, const struct kvpi_spill_prefix *prefix,
+                         uint32_t record);
+/* The mark of that block; NULL: there is none. */
+struct kvpi_spill_mark *kvpi_records_recall(const kvp_spill *spill,
+                                            const struct kvpi_spill_prefix *prefix,
+                                            uint32_t record);
+/* Mark the last blocks of a record with its digest. */
+void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix, uint32_t record,
+                       const kvp_digest *digest, uint32_t next);
 
 /* answers.c */
 
@@ -367,6 +399,10 @@ void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result);
 
 /* writes.c */
 
+/* A put that is not in the queue; NULL: there is none. */
+struct kvpi_spill_put *kvpi_writes_free(kvp_spill *spill);
+/* It comes into the queue. */
+void kvpi_writes_add(kvp_spill *spill, struct kvpi_spill_put *put);
 /* The put of a record; NULL: there is none. */
 struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key);
 /* Submit what can be submitted. */
@@ -381,8 +417,11 @@ int kvpi_writes_take_back(kvp_spill *spill);
 
 /* offer.c */
 
-/* Make puts of the records of a prefix that are not known to be stored. */
-kvp_status kvpi_offer_prefix(kvp_spill *spill, const struct kvpi_spill_prefix *prefix);
+/* Make digests of the records from `base` on, whose tokens are there, and puts of the records that
+ * are not known to be stored. */
+kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix);
+/* May any record be written now? */
+int kvpi_offer_has_place(kvp_spill *spill);
 
 /* drop.c */
 

@@ -9,20 +9,43 @@
 
 #include <string.h>
 
+struct kvpi_spill_put *kvpi_writes_free(kvp_spill *spill)
+{
+    return spill->n_puts == spill->config.max_puts
+               ? NULL
+               : &spill->puts[spill->put_free[spill->config.max_puts - spill->n_puts - 1]];
+}
+
+void kvpi_writes_add(kvp_spill *spill, struct kvpi_spill_put *put)
+{
+    const uint32_t number = (uint32_t)(put - spill->puts);
+    spill->put_bytes += put->bytes;
+    spill->put_marks[number] = kvpi_records_mark_of(&put->key);
+    spill->put_queue[spill->n_puts++] = number;
+}
+
+/* Marks lie together: a walk along the puts themselves would miss the CPU's caches at each. */
 struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key)
 {
+    const uint64_t mark = kvpi_records_mark_of(key);
     for (uint32_t i = 0; i < spill->n_puts; i++) {
-        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
-        if (put->state != KVPI_PUT_FREE && put->state != KVPI_PUT_TAKING_BACK &&
-            memcmp(&put->key, key, sizeof(*key)) == 0) {
+        const uint32_t number = spill->put_queue[i];
+        struct kvpi_spill_put *put = &spill->puts[number];
+        if (spill->put_marks[number] == mark && memcmp(&put->key, key, sizeof(*key)) == 0) {
             return put;
         }
     }
     return NULL;
 }
 
+static void unmark(kvp_spill *spill, const struct kvpi_spill_put *put)
+{
+    spill->put_marks[put - spill->puts] = 0;
+}
+
 static void end_put(kvp_spill *spill, struct kvpi_spill_put *put)
 {
+    unmark(spill, put);
     spill->put_bytes -= put->bytes;
     put->state = KVPI_PUT_FREE;
 }
@@ -122,9 +145,13 @@ static int take_back(kvp_spill *spill, struct kvpi_spill_put *put)
 static void sweep_puts(kvp_spill *spill)
 {
     uint32_t kept = 0;
+    uint32_t n_free = spill->config.max_puts - spill->n_puts;
     for (uint32_t i = 0; i < spill->n_puts; i++) {
-        if (spill->puts[spill->put_queue[i]].state != KVPI_PUT_FREE) {
-            spill->put_queue[kept++] = spill->put_queue[i];
+        const uint32_t number = spill->put_queue[i];
+        if (spill->puts[number].state == KVPI_PUT_FREE) {
+            spill->put_free[n_free++] = number;
+        } else {
+            spill->put_queue[kept++] = number;
         }
     }
     spill->n_puts = kept;
@@ -156,14 +183,15 @@ void kvpi_writes_work(kvp_spill *spill)
 
 /* ------------------------------------------------------------------------------------------ end */
 
-/* It is there: those behind it need not wait for it any more. */
-static void release_children(kvp_spill *spill, const struct kvpi_spill_put *of)
+/* It is there: those behind it need not wait for it any more. They stand behind it in the queue. */
+static void release_children(kvp_spill *spill, struct kvpi_spill_put *of)
 {
     const uint32_t number = (uint32_t)(of - spill->puts);
-    for (uint32_t i = 0; i < spill->n_puts; i++) {
+    for (uint32_t i = 0; i < spill->n_puts && of->n_children > 0; i++) {
         struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
         if (put->parent == number && put->parent_order == of->order) {
             put->parent = KVPI_SPILL_NONE;
+            of->n_children--;
         }
     }
 }
@@ -198,6 +226,7 @@ void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
         kvpi_records_forget(spill, &put->key);
         put->state = KVPI_PUT_TAKING_BACK;
         put->is_out = 0;
+        unmark(spill, put);
         spill->stats.taken_back++;
     } else if (is_there) {
         end_written(spill, put, result);

@@ -38,6 +38,7 @@ kvpi_percentiles kvpi_percentiles_of(uint64_t *values, size_t n)
     out.mean = sum / (double)n;
     out.p50 = values[rank_of(n, 50) - 1];
     out.p90 = values[rank_of(n, 90) - 1];
+    out.p95 = values[rank_of(n, 95) - 1];
     out.p99 = values[rank_of(n, 99) - 1];
     out.max = values[n - 1];
     return out;
@@ -84,16 +85,17 @@ void kvpi_histogram_add(kvpi_histogram *histogram, uint64_t value)
 kvpi_percentiles kvpi_histogram_percentiles(const kvpi_histogram *histogram)
 {
     kvpi_percentiles out = {.n = histogram->n, .max = histogram->max};
-    uint64_t *const places[] = {&out.p50, &out.p90, &out.p99};
-    static const unsigned percents[] = {50, 90, 99};
+    uint64_t *const places[] = {&out.p50, &out.p90, &out.p95, &out.p99};
+    enum { N_PERCENTS = sizeof places / sizeof *places };
+    static const unsigned percents[] = {50, 90, 95, 99};
     uint64_t passed = 0;
     size_t next = 0;
     if (histogram->n == 0)
         return out;
     out.mean = histogram->sum / (double)histogram->n;
-    for (size_t class = 0; class < KVPI_HISTOGRAM_CLASSES && next < 3; class ++) {
+    for (size_t class = 0; class < KVPI_HISTOGRAM_CLASSES && next < N_PERCENTS; class ++) {
         passed += histogram->counts[class];
-        while (next < 3 && passed >= rank_of(histogram->n, percents[next])) {
+        while (next < N_PERCENTS && passed >= rank_of(histogram->n, percents[next])) {
             uint64_t value = largest_in(class);
             *places[next++] = value < histogram->max ? value : histogram->max;
         }

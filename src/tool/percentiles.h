@@ -12,6 +12,7 @@ typedef struct kvpi_percentiles {
     double mean;
     uint64_t p50;
     uint64_t p90;
+    uint64_t p95;
     uint64_t p99;
     uint64_t max;
 } kvpi_percentiles;

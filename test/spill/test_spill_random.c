@@ -40,6 +40,7 @@ typedef struct totals {
     uint64_t flushed;
     uint64_t flushed_late;
     uint64_t aborted;
+    uint64_t minds;
     uint64_t failed_steps;
     kvp_spill_stats stats;
 } totals;
@@ -202,6 +203,32 @@ static void close_one(engine *e)
         bad(e, "kvp_seq_close");
     if (r != NULL)
         r->state = IDLE;
+}
+
+/* The engine samples again from some token on. Keys before it stay: so they must end there. */
+static void change_mind(engine *e)
+{
+    asker *r = find(e, OPEN);
+    kvp_seq_info info;
+    e->w.keep_out = 0;
+    world_run(&e->w);
+    if (r == NULL || r->line.n_keys > 0 || kvp_seq_info_get(e->w.cache, r->seq, &info) != KVP_OK ||
+        info.computed_tokens == 0)
+        return;
+    world_line *line = &r->line;
+    const uint32_t from = below(e, info.computed_tokens);
+    line->weights = e->w.epochs[line->space];
+    world_line before = *line;
+    for (uint32_t p = from; p < line->n_tokens; p++)
+        line->tokens[p] = (int32_t)below(e, 3);
+    world_truth(&e->w, line);
+    if (from > 0 && line->kv[from - 1] != before.kv[from - 1])
+        return; /* the weights are others since it was opened */
+    const kvp_status status = world_again(&e->w, line, r->seq, from);
+    if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_IN_FLIGHT &&
+        status != KVP_E_DROPPED && status != KVP_E_STATE)
+        bad(e, kvp_status_name(status));
+    seen.minds += status == KVP_OK;
 }
 
 static void abort_one(engine *e)
@@ -368,8 +395,10 @@ static void step(engine *e)
         ask(e);
     else if (what < 450)
         compute(e);
-    else if (what < 600)
+    else if (what < 570)
         close_one(e);
+    else if (what < 600)
+        change_mind(e);
     else if (what < 630)
         abort_one(e);
     else if (what < 645)
@@ -453,6 +482,7 @@ static int tell_all(void)
     all &= happened("flushes", seen.flushes);
     all &= happened("resets", seen.resets);
     all &= happened("aborted", seen.aborted);
+    all &= happened("went on with other tokens", seen.minds);
     all &= happened("steps failed", seen.failed_steps);
     all &= happened("all was written before an end", seen.flushed);
     all &= happened("or not in time", seen.flushed_late);

@@ -332,6 +332,40 @@ static void compute_steps(world *w, const world_line *line, kvp_seq seq, uint32_
     }
 }
 
+/* Chunk after chunk, each reported when it is committed. */
+static void compute_chunks(world *w, const world_line *line, kvp_seq seq, uint32_t at)
+{
+    const uint32_t step = 3 * w->options.block_tokens;
+    while (at < line->n_tokens && !w->verdict.is_bad) {
+        const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
+        world_run(w);
+        write_kv(w, seq, line, (kvp_range){at, at + n}, false);
+        must(w, kvp_seq_commit(w->cache, seq, at + n), "kvp_seq_commit");
+        must(w, kvp_spill_sealed(w->spill, seq, w->now), "kvp_spill_sealed");
+        at += n;
+        world_take(w);
+        if (!w->is_lazy)
+            world_run(w);
+    }
+}
+
+kvp_status world_again(world *w, const world_line *line, kvp_seq seq, uint32_t from)
+{
+    kvp_status status = kvp_seq_truncate(w->cache, seq, from, NULL);
+    if (status == KVP_OK)
+        status = kvp_seq_extend(w->cache, seq, line->tokens + from, line->n_tokens - from, 0);
+    if (status != KVP_OK)
+        return status;
+    world_take(w);
+    const bool fails = w->options.overlapped && w->step_fails[w->n_steps - 1];
+    world_run(w);
+    if (!w->options.overlapped)
+        compute_chunks(w, line, seq, from);
+    else if (!fails)
+        compute_steps(w, line, seq, from);
+    return KVP_OK;
+}
+
 kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
                          kvp_open_info *out_info)
 {
@@ -353,18 +387,7 @@ kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
     }
     world_run(w);
     world_read(w, *out_seq, line, out_info->hit_tokens);
-    const uint32_t step = 3 * w->options.block_tokens;
-    for (uint32_t at = out_info->hit_tokens; at < line->n_tokens && !w->verdict.is_bad;) {
-        const uint32_t n = line->n_tokens - at < step ? line->n_tokens - at : step;
-        world_run(w);
-        write_kv(w, *out_seq, line, (kvp_range){at, at + n}, false);
-        must(w, kvp_seq_commit(w->cache, *out_seq, at + n), "kvp_seq_commit");
-        must(w, kvp_spill_sealed(w->spill, *out_seq, w->now), "kvp_spill_sealed");
-        at += n;
-        world_take(w);
-        if (!w->is_lazy)
-            world_run(w);
-    }
+    compute_chunks(w, line, *out_seq, out_info->hit_tokens);
     return KVP_OK;
 }
 

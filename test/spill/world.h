@@ -89,6 +89,9 @@ void world_run(world *w);
  * spill. KVP_E_NO_BLOCKS and the like leave nothing open. */
 kvp_status world_compute(world *w, const world_line *line, kvp_seq *out_seq,
                          kvp_open_info *out_info);
+/* Cut the sequence after `from` tokens, and go on with those of the line, without keys.
+ * KVP_E_DROPPED: unchanged; a status of kvp_seq_extend: it is cut. */
+kvp_status world_again(world *w, const world_line *line, kvp_seq seq, uint32_t from);
 /* Read the sequence's KV up to n_tokens, as a query at q would. */
 void world_read(world *w, kvp_seq seq, const world_line *line, uint32_t n_tokens);
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { FILES = 64, NAMES = 64, HANDLES = 256, SECTOR = 512, NAME_OPS = 512, PATH = 200 };
+enum { FILES = 64, NAMES = 64, HANDLES = 256, NAME_OPS = 512, PATH = 200 };
 
 struct sim_file {
     int used;
@@ -51,6 +51,7 @@ struct sim_disk {
     int fail_error;
     uint64_t random;
     uint64_t room;
+    uint32_t grain;
     int cannot_reserve;
 };
 
@@ -413,6 +414,7 @@ struct sim_disk *sim_disk_create(uint64_t seed)
     assert_non_null(sim);
     sim->random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
     sim->stop = sim->room = UINT64_MAX;
+    sim->grain = 512;
     for (int h = 0; h < HANDLES; h++)
         sim->handles[h].file = -1;
     return sim;
@@ -467,15 +469,34 @@ void sim_disk_kill(struct sim_disk *sim)
     collect(sim);
 }
 
-static void lose(struct sim_disk *sim, struct sim_file *file)
+static uint64_t extent_of(const struct sim_file *file)
 {
-    const uint64_t longer = file->bytes > file->sure_bytes ? file->bytes : file->sure_bytes;
-    for (uint64_t at = 0; at < longer; at += SECTOR) {
-        const uint64_t n = longer - at < SECTOR ? longer - at : SECTOR;
-        if (draw(sim, 2) == 0)
-            memcpy(file->now + at, file->sure + at, n);
-        else
+    return file->bytes > file->sure_bytes ? file->bytes : file->sure_bytes;
+}
+
+static uint64_t grain_at(const struct sim_disk *sim, const struct sim_file *file, uint64_t at)
+{
+    const uint64_t left = extent_of(file) - at;
+    return left < sim->grain ? left : sim->grain;
+}
+
+static int is_unsynced(const struct sim_disk *sim, const struct sim_file *file, uint64_t at)
+{
+    return memcmp(file->now + at, file->sure + at, grain_at(sim, file, at)) != 0;
+}
+
+/* kept: NULL: drawn; else its lowest bits are used up. */
+static void lose(struct sim_disk *sim, struct sim_file *file, uint64_t *kept)
+{
+    for (uint64_t at = 0; at < extent_of(file); at += sim->grain) {
+        const uint64_t n = grain_at(sim, file, at);
+        int keep = kept ? (int)(*kept & 1) : draw(sim, 2) != 0;
+        if (kept && is_unsynced(sim, file, at))
+            *kept >>= 1;
+        if (keep)
             memcpy(file->sure + at, file->now + at, n);
+        else
+            memcpy(file->now + at, file->sure + at, n);
     }
     if (draw(sim, 2) == 0)
         file->bytes = file->sure_bytes;
@@ -484,14 +505,39 @@ static void lose(struct sim_disk *sim, struct sim_file *file)
         file->reserved = 0;
 }
 
-void sim_disk_power_off(struct sim_disk *sim)
+static void power_off(struct sim_disk *sim, uint64_t *kept)
 {
     make_names_sure(sim, draw(sim, sim->n_ops + 1));
     memcpy(sim->names, sim->sure_names, sizeof sim->names);
     for (int f = 0; f < FILES; f++)
         if (sim->files[f].used)
-            lose(sim, &sim->files[f]);
+            lose(sim, &sim->files[f], kept);
     sim_disk_kill(sim);
+}
+
+void sim_disk_power_off(struct sim_disk *sim)
+{
+    power_off(sim, NULL);
+}
+
+void sim_disk_power_off_but(struct sim_disk *sim, uint64_t kept)
+{
+    power_off(sim, &kept);
+}
+
+void sim_disk_grain(struct sim_disk *sim, uint32_t n_bytes)
+{
+    sim->grain = n_bytes;
+}
+
+uint32_t sim_disk_unsynced(const struct sim_disk *sim)
+{
+    uint32_t n = 0;
+    for (int f = 0; f < FILES; f++)
+        for (uint64_t at = 0; sim->files[f].used && at < extent_of(&sim->files[f]);
+             at += sim->grain)
+            n += (uint32_t)is_unsynced(sim, &sim->files[f], at);
+    return n;
 }
 
 uint64_t sim_disk_bytes(const struct sim_disk *sim)

@@ -1,9 +1,9 @@
 /* sim_disk: a disk in memory that can stop at any operation, and then either keeps all that was
  * written (the process was killed) or what a loss of power leaves.
  *
- * A loss of power keeps what was synced. Of the writes since then it keeps any 512-byte sectors, of
- * the sizes of files since then any, and of the names that were made, moved or removed the first so
- * many: a journal keeps their order. */
+ * A loss of power keeps what was synced. Of the writes since then it keeps any grains (512 or 4,096
+ * bytes, each whole), of the sizes of files since then any, and of the names that were made, moved
+ * or removed the first so many: a journal keeps their order. */
 #ifndef KVP_TEST_SIM_DISK_H
 #define KVP_TEST_SIM_DISK_H
 
@@ -24,6 +24,15 @@ uint64_t sim_disk_count(const struct sim_disk *sim);
 /* What the next start finds. Open files are closed, locks are gone, operations work again. */
 void sim_disk_kill(struct sim_disk *sim);
 void sim_disk_power_off(struct sim_disk *sim);
+
+/* What a disk writes whole: 512 (at first) or 4,096 bytes. */
+void sim_disk_grain(struct sim_disk *sim, uint32_t n_bytes);
+
+/* How many grains have been changed since they were synced: a loss of power loses any of them. */
+uint32_t sim_disk_unsynced(const struct sim_disk *sim);
+
+/* Lose the power and keep exactly these: bit i of the i-th such grain. The rest is drawn. */
+void sim_disk_power_off_but(struct sim_disk *sim, uint64_t kept);
 
 /* Bytes of all files now, with what is set aside for them. */
 uint64_t sim_disk_bytes(const struct sim_disk *sim);

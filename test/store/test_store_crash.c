@@ -238,6 +238,7 @@ static int run(uint64_t stop, int power_lost)
         .disk = &disk, .random = seed + stop, .short_rate = 30, .again_rate = 10, .late_rate = 10};
     queue_system = sim_queue_interface(&queue);
     sim_disk_limit(sim, room);
+    sim_disk_grain(sim, stop % 2 ? 4096 : 512);
     for (unsigned r = 0; r < RECORDS; r++)
         records[r].stored = records[r].synced = records[r].dropped = 0;
     kvp_store *store = open_store();
@@ -282,6 +283,50 @@ static void test_power_lost_at_every_operation(void **state)
         assert_true(!with_queue || queue.n_results > 0);
     }
     with_queue = 0;
+}
+
+/* A record, a sync, and so many records behind it; then the power is lost, and exactly those grains
+ * are kept that `kept` has bits for. Gives how many there were. */
+static uint32_t lose_but(uint32_t grain, unsigned n_puts, uint64_t kept)
+{
+    sim = sim_disk_create(seed + kept);
+    disk = sim_disk_interface(sim);
+    sim_disk_grain(sim, grain);
+    for (unsigned r = 0; r < RECORDS; r++)
+        records[r].stored = records[r].synced = records[r].dropped = 0;
+    kvp_store *store = open_store();
+    for (unsigned r = 0; r <= n_puts; r++) {
+        assert_int_equal(kvp_store_put(store, &records[r].identity, records[r].blocks, 0), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
+        if (r > 0)
+            continue;
+        assert_int_equal(kvp_store_sync(store, 0), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
+        records[0].synced = 1;
+    }
+    const uint32_t n = sim_disk_unsynced(sim);
+    sim_disk_stop_after(sim, 0);
+    kvp_store_close(store);
+    sim_disk_power_off_but(sim, kept);
+    check_again(1);
+    sim_disk_destroy(sim);
+    return n;
+}
+
+/* Whatever the disk has kept of what was not synced: every subset. */
+static void test_every_subset_of_what_was_not_synced(void **state)
+{
+    (void)state;
+    for (int coarse = 0; coarse < 2; coarse++) {
+        const uint32_t grain = coarse ? 4096 : 512;
+        const unsigned n_puts = coarse ? 3 : 1;
+        const uint32_t n = lose_but(grain, n_puts, UINT64_MAX);
+        assert_true(n >= 6 && n < 14);
+        n_served = 0;
+        for (uint64_t kept = 0; kept < UINT64_C(1) << n; kept++)
+            lose_but(grain, n_puts, kept);
+        assert_true(n_served > UINT64_C(1) << n); /* more than the one that was synced */
+    }
 }
 
 /* The same on a disk that is full all the time: what the log needs has room, or does not begin,
@@ -501,6 +546,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_at_every_operation),
         cmocka_unit_test(test_power_lost_at_every_operation),
+        cmocka_unit_test(test_every_subset_of_what_was_not_synced),
         cmocka_unit_test(test_stopped_at_every_operation_on_a_full_disk),
         cmocka_unit_test(test_an_opening_that_is_cut_short_loses_nothing),
         cmocka_unit_test(test_two_slots_that_are_swapped_are_misses),

@@ -126,11 +126,12 @@ static void test_chains_equal_the_vectors(void **state)
 
 /* ------------------------------------------------------------------------------------ one field */
 
-static void test_one_field_of_a_fingerprint_changes_it(void **state)
+enum { OTHERS = 22 };
+
+/* Each differs from input_fingerprint() in one field, and what that needs. Gives their number. */
+static size_t make_others(kvp_fingerprint_input other[OTHERS])
 {
-    (void)state;
     const kvp_fingerprint_input same = input_fingerprint();
-    kvp_fingerprint_input other[22];
     size_t n = 0;
 #define OTHER(field, value)                                                                        \
     do {                                                                                           \
@@ -164,13 +165,77 @@ static void test_one_field_of_a_fingerprint_changes_it(void **state)
     OTHER(draft, "a");
     other[n - 1].draft_bytes = 1;
 #undef OTHER
-    kvp_digest prints[23];
+    return n;
+}
+
+static void test_one_field_of_a_fingerprint_changes_it(void **state)
+{
+    (void)state;
+    const kvp_fingerprint_input same = input_fingerprint();
+    kvp_fingerprint_input other[OTHERS];
+    const size_t n = make_others(other);
+    kvp_digest prints[OTHERS + 1];
     prints[n] = print_of(&same);
     for (size_t i = 0; i < n; i++)
         prints[i] = print_of(&other[i]);
     for (size_t i = 0; i <= n; i++)
         for (size_t j = 0; j < i; j++)
             assert_memory_not_equal(prints[i].bytes, prints[j].bytes, 32);
+}
+
+/* The only block of a prompt, as a model with this fingerprint knows it. */
+static kvp_identity identity_for(const kvp_fingerprint_input *input, const int32_t *tokens)
+{
+    kvp_identity identity = {.kind = KVP_IDENTITY_TOKENS,
+                             .slice = {.n_layers = 1, .n_heads = 1},
+                             .fingerprint = print_of(input),
+                             .block_tokens = 4,
+                             .n_blocks = 1,
+                             .tokens = tokens};
+    const kvp_hash_input block = {.unit_tokens = 4, .n_tokens = 4, .tokens = tokens};
+    kvp_digest root;
+    assert_int_equal(kvp_digest_root(digester, &identity.fingerprint, "ns", 2, 0, &root), KVP_OK);
+    assert_int_equal(kvp_digest_blocks(digester, &block, &root, &identity.digest), KVP_OK);
+    return identity;
+}
+
+/* The same through a store: what another model has stored is no hit. */
+static void test_one_field_changed_is_no_hit(void **state)
+{
+    (void)state;
+    static const int32_t tokens[4] = {1, 2, 3, 4};
+    const kvp_fingerprint_input same = input_fingerprint();
+    kvp_fingerprint_input other[OTHERS];
+    const size_t n = make_others(other);
+    uint8_t kv[64] = {7};
+    void *block = kv;
+    for (size_t i = 0; i <= n; i++) {
+        const kvp_identity written = identity_for(i < n ? &other[i] : &same, tokens);
+        const kvp_identity wanted = identity_for(&same, tokens);
+        const kvp_digest key = input_key(&wanted);
+        kvp_store_config config;
+        kvp_store *store = NULL;
+        uint64_t bits = 0;
+        kvp_store_config_init(&config);
+        config.url = "memory:?size=1MiB";
+        config.fingerprint = written.fingerprint;
+        config.block_tokens = 4;
+        config.block_bytes[0] = sizeof kv;
+        config.record_blocks = 1;
+        config.threads = 0;
+        assert_int_equal(kvp_store_open(&config, &store, NULL, 0), KVP_OK);
+        assert_int_equal(kvp_store_put(store, &written, &block, 0), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
+        assert_int_equal(kvp_store_have(store, &key, 1, &bits, 0), KVP_OK);
+        assert_int_equal(input_result(store), KVP_STORE_OK);
+        assert_int_equal(bits, i == n);
+        const kvp_status status = kvp_store_get(store, &wanted, &block, 0);
+        if (status == KVP_OK)
+            assert_int_equal(input_result(store), i == n ? KVP_STORE_OK : KVP_STORE_ABSENT);
+        else
+            assert_true(status == KVP_E_ARG && i < n); /* it is not this store's fingerprint */
+        kvp_store_close(store);
+    }
 }
 
 static void refuse(const kvp_fingerprint_input *input, const char *field)
@@ -323,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_roots_and_keys_equal_the_vectors),
         cmocka_unit_test(test_chains_equal_the_vectors),
         cmocka_unit_test(test_one_field_of_a_fingerprint_changes_it),
+        cmocka_unit_test(test_one_field_changed_is_no_hit),
         cmocka_unit_test(test_a_wrong_field_is_named),
         cmocka_unit_test(test_a_chain_may_be_continued),
         cmocka_unit_test(test_prefix_key_and_position_change_a_digest),

@@ -289,6 +289,82 @@ static void test_operators_evict_by_namespace_and_age(void **state)
     }
 }
 
+/* ------------------------------------------------------------------------- other directories */
+
+/* A store of another model below the same PATH, which has room for 64 records of all of them. */
+static kvp_store *open_model(unsigned model)
+{
+    char url[64];
+    snprintf(url, sizeof url, "file:/kv?size=%d", 64 * (SLOT + 256));
+    kvp_store_config config = record_config(url);
+    config.fingerprint = input_digest(model);
+    config.now = test_clock;
+    kvp_store *store = NULL;
+    now_s += MINUTE;
+    assert_int_equal(kvpi_store_open(&config, &on_sim, &store, NULL, 0), KVP_OK);
+    return store;
+}
+
+static void put_of(kvp_store *store, unsigned model, unsigned first, unsigned end)
+{
+    static struct record record;
+    for (unsigned r = first; r < end; r++) {
+        record_make(&record, 0, 0, 500);
+        record.identity.fingerprint = input_digest(model);
+        record.identity.digest = input_digest(1000 * model + r);
+        record.key = input_key(&record.identity);
+        record.block = record.kv;
+        assert_int_equal(record_put(store, &record), KVP_STORE_OK);
+    }
+}
+
+static int has_home(unsigned model)
+{
+    const kvp_digest fingerprint = input_digest(model);
+    char path[64] = "/kv/";
+    uint8_t byte;
+    for (unsigned i = 0; i < 8; i++)
+        snprintf(path + 4 + 2 * i, 3, "%02x", (unsigned)fingerprint.bytes[i]);
+    strcat(path, "/w0/log");
+    return sim_disk_peek(sim, path, 0, &byte, 1);
+}
+
+/* Room is made of what nobody has open, opened longest ago first; then of the writer's own. */
+static void test_directories_without_a_writer_go_first(void **state)
+{
+    (void)state;
+    enum { OLD = 1, OLDER = 2, LIVES = 3, GROWS = 4, MANY = 16 };
+    sim = sim_disk_create(1);
+    disk = sim_disk_interface(sim);
+    on_sim = kvpi_file_backend;
+    on_sim.open = open_on_sim;
+    for (unsigned model = OLD; model <= OLDER; model++) {
+        kvp_store *store = open_model(model);
+        put_of(store, model, 0, MANY);
+        kvp_store_close(store);
+    }
+    kvp_store *lives = open_model(LIVES);
+    put_of(lives, LIVES, 0, MANY);
+    kvp_store_close(open_model(OLD)); /* later than all of them */
+    kvp_store *store = open_model(GROWS);
+    put_of(store, GROWS, 0, MANY);
+    assert_true(has_home(OLD) && has_home(OLDER) && has_home(LIVES));
+    put_of(store, GROWS, MANY, MANY + 1);
+    assert_true(has_home(OLD) && !has_home(OLDER) && has_home(LIVES));
+    put_of(store, GROWS, MANY + 1, 2 * MANY + 1);
+    assert_true(!has_home(OLD) && has_home(LIVES));
+    put_of(store, GROWS, 2 * MANY + 1, 5 * MANY);
+    assert_true(has_home(LIVES));
+    kvp_store_stats stats;
+    kvp_store_stats_get(store, &stats);
+    assert_int_equal(stats.records, 3 * MANY);
+    kvp_store_stats_get(lives, &stats);
+    assert_int_equal(stats.records, MANY);
+    kvp_store_close(store);
+    kvp_store_close(lives);
+    sim_disk_destroy(sim);
+}
+
 int main(void)
 {
     make_records();
@@ -300,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_a_lower_quota_holds_from_the_start_on),
         cmocka_unit_test(test_a_parent_of_another_namespace_is_none),
         cmocka_unit_test(test_operators_evict_by_namespace_and_age),
+        cmocka_unit_test(test_directories_without_a_writer_go_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 
 #include "sim_disk.h"
 #include "store/file/file.h"
+#include "store/file/peers.h"
 #include "store/file/survey.h"
 #include "store_records.h"
 
@@ -267,6 +268,136 @@ static void test_a_scan_finds_it_good(void **state)
     end();
 }
 
+/* ------------------------------------------------------------------------------------ long logs */
+
+#define HOME   "/kv/0100000000000000"
+#define WRITER HOME "/w1"
+
+static void begin_empty(void)
+{
+    sim = sim_disk_create(seed);
+    disk = sim_disk_interface(sim);
+    assert_int_equal(disk.make_directory(disk.context, "/kv"), 0);
+    assert_int_equal(disk.make_directory(disk.context, HOME), 0);
+}
+
+static kvp_digest key_of(uint32_t number)
+{
+    kvp_digest key = {{1}};
+    memcpy(key.bytes + 4, &number, sizeof number);
+    return key;
+}
+
+/* A log of records in slots 0, 1, 2 ..., by a writer that may have `n_slots`. */
+static void write_log(uint32_t n_slots, uint32_t n_records)
+{
+    static uint8_t buffer[KVPI_LOG_BUFFER];
+    const struct kvpi_log_form form = {.slot_bytes = SLOT,
+                                       .header_bytes = 4096,
+                                       .record_blocks = 1,
+                                       .block_tokens = 4,
+                                       .slab_slots = 64,
+                                       .n_slots = n_slots};
+    struct kvpi_log log;
+    assert_int_equal(disk.make_directory(disk.context, WRITER), 0);
+    assert_int_equal(kvpi_log_create(&log, &disk, WRITER "/log", &form, 5), 0);
+    log.buffer = buffer;
+    for (uint32_t r = 0; r < n_records; r++) {
+        const kvp_digest key = key_of(r);
+        struct kvpi_log_entry entry = {
+            .kind = KVPI_LOG_PUT, .slot = r, .generation = 1, .parent = KVPI_INDEX_NONE};
+        memcpy(entry.key, key.bytes, sizeof entry.key);
+        assert_int_equal(kvpi_log_append(&log, &entry), 0);
+    }
+    assert_int_equal(kvpi_log_flush(&log), 0);
+    kvpi_log_close(&log);
+}
+
+static void open_peers(struct kvpi_peers *peers)
+{
+    const struct kvpi_log_form form = {
+        .slot_bytes = SLOT, .header_bytes = 4096, .record_blocks = 1, .block_tokens = 4};
+    kvpi_peers_open(peers, &disk, HOME, HOME "/w0", &form);
+}
+
+static int knows(const struct kvpi_peers *peers, uint32_t number)
+{
+    const kvp_digest key = key_of(number);
+    struct kvpi_peers_seen seen;
+    return kvpi_peers_have(peers, &key, &seen);
+}
+
+/* Nobody waits for all of it: it is read in pieces, one after the other, without a pause. */
+static void test_a_long_log_is_read_in_pieces(void **state)
+{
+    (void)state;
+    enum { LONG = 5 * KVPI_PEERS_PIECE + 7 };
+    static struct kvpi_peers peers;
+    begin_empty();
+    write_log(LONG + 100, LONG);
+    open_peers(&peers);
+    for (uint32_t piece = 1; piece <= 6; piece++) {
+        kvpi_peers_follow(&peers, UINT64_C(10000000000)); /* it is never later */
+        assert_int_equal(knows(&peers, piece * KVPI_PEERS_PIECE - 1), piece < 6);
+        assert_int_equal(knows(&peers, piece * KVPI_PEERS_PIECE), 0);
+        assert_int_equal(peers.is_behind, piece < 6);
+    }
+    assert_true(knows(&peers, 0) && knows(&peers, LONG - 1));
+    kvpi_peers_close(&peers);
+    sim_disk_destroy(sim);
+}
+
+/* No log makes a reader ask for more memory than its length explains. */
+static void test_a_log_that_claims_many_slots(void **state)
+{
+    (void)state;
+    static struct kvpi_peers peers;
+    kvp_store_scan_options options;
+    kvp_store_cleaned cleaned;
+    struct kvpi_log log;
+    begin_empty();
+    write_log(INT32_MAX, 10);
+    assert_int_equal(kvpi_log_open(&log, &disk, WRITER "/log", 0), KVP_OK);
+    assert_int_equal(log.form.n_slots, INT32_MAX);
+    assert_true(kvpi_log_slots(&log) < 100000);
+    kvpi_log_close(&log);
+    open_peers(&peers);
+    kvpi_peers_follow(&peers, UINT64_C(10000000000));
+    assert_true(knows(&peers, 9));
+    assert_true(peers.peers[0]->index.n < 100000 && peers.peers[0]->slabs.n_max < 100000);
+    kvpi_peers_close(&peers);
+    kvp_store_scan_options_init(&options);
+    options.depth = KVP_SCAN_RECORDS;
+    options.record = take_record;
+    n_good = n_bad = n_first = 0;
+    assert_int_equal(kvpi_survey_scan(&disk, "/kv", &options, NULL, 0), KVP_OK);
+    assert_int_equal(n_first, 10);
+    const kvp_store_match all = {.written_before = UINT64_MAX};
+    assert_int_equal(kvpi_survey_clean(&disk, "/kv", &all, &cleaned, NULL, 0), KVP_OK);
+    assert_int_equal(cleaned.records, 10);
+    sim_disk_destroy(sim);
+}
+
+/* A writer that has more records by now than its reader made room for. */
+static void test_a_log_that_grows_is_read_anew(void **state)
+{
+    (void)state;
+    enum { LATER = 300000 };
+    static struct kvpi_peers peers;
+    begin_empty();
+    write_log(INT32_MAX, 10);
+    open_peers(&peers);
+    kvpi_peers_follow(&peers, UINT64_C(10000000000));
+    write_log(INT32_MAX, LATER);
+    uint64_t then = UINT64_C(11000000000);
+    for (int i = 0; i < 100; i++)
+        kvpi_peers_follow(&peers, then++);
+    assert_true(knows(&peers, 9) && knows(&peers, LATER - 1));
+    assert_true(peers.peers[0]->index.n > LATER && peers.peers[0]->index.n < 2 * LATER);
+    kvpi_peers_close(&peers);
+    sim_disk_destroy(sim);
+}
+
 /* --------------------------------------------------------------------------------------- random */
 
 static void take(unsigned w, unsigned r)
@@ -400,6 +531,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_parent_vanishes),
         cmocka_unit_test(test_a_drop_takes_what_is_behind_another_writers_record),
         cmocka_unit_test(test_a_scan_finds_it_good),
+        cmocka_unit_test(test_a_long_log_is_read_in_pieces),
+        cmocka_unit_test(test_a_log_that_claims_many_slots),
+        cmocka_unit_test(test_a_log_that_grows_is_read_anew),
         cmocka_unit_test(test_random_with_room_for_all),
         cmocka_unit_test(test_random_with_little_room),
     };

@@ -638,6 +638,98 @@ static void test_writes_go_by_the_descriptor_that_is_locked(void **state)
     run_scene(scene_same_descriptor);
 }
 
+/* ----------------------------------------------------------------------------- who may read it */
+
+#define HOME_FORMAT "%s/01080f161d242b32/w0"
+
+static void path_of(char out[256], const char *name)
+{
+    snprintf(out, 256, HOME_FORMAT "%s%s", directory, *name ? "/" : "", name);
+}
+
+static unsigned mode_of(const char *path)
+{
+    struct stat stat;
+    CHECK(lstat(path, &stat) == 0);
+    return stat.st_mode & 0777;
+}
+
+/* KV can be turned back into text: it is for its owner's eyes, whatever the umask is. */
+static void scene_modes(void)
+{
+    static const char *const files[] = {"lock", "log", "log.new", "slab-000000"};
+    char path[256];
+    CHECK(rmdir(directory) == 0);
+    umask(0);
+    kvp_store *store = open_store();
+    use(store);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        path_of(path, files[i]);
+        CHECK(mode_of(path) == 0600);
+    }
+    path_of(path, "");
+    CHECK(mode_of(path) == 0700);
+    *strrchr(path, '/') = 0;
+    CHECK(mode_of(path) == 0700);
+    CHECK(mode_of(directory) == 0700);
+    snprintf(path, sizeof path, "%s/lock", directory);
+    CHECK(mode_of(path) == 0600);
+    kvp_store_close(store);
+}
+
+static void test_only_the_owner_may_read(void **state)
+{
+    (void)state;
+    run_scene(scene_modes);
+}
+
+static uint64_t sum_of(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    uint64_t sum = 1;
+    CHECK(file != NULL);
+    for (int c = getc(file); c != EOF; c = getc(file))
+        sum = sum * 31 + (uint64_t)c;
+    fclose(file);
+    return sum;
+}
+
+/* Somebody who may write here makes a file of the store a link to a file of ours: it is not read,
+ * and not one byte of it changes. */
+static void scene_links(void)
+{
+    static const char *const files[] = {"lock", "log", "log.new", "slab-000000"};
+    char victim[256];
+    snprintf(victim, sizeof victim, "%s.victim", directory);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[256];
+        char target[300];
+        kvp_store *store = open_store();
+        (void)move_all(store, 1); /* it may have them already */
+        path_of(path, files[i]);
+        CHECK(rename(path, victim) == 0);
+        kvp_store_close(store);
+        (void)remove(path);
+        snprintf(target, sizeof target, "../../../%s.victim", directory);
+        CHECK(symlink(target, path) == 0 && access(path, R_OK) == 0);
+        const uint64_t before = sum_of(victim);
+        char why[300];
+        store = NULL;
+        if (try_open("", &store, why, sizeof why) == KVP_OK)
+            (void)move_all(store, 1);
+        kvp_store_close(store);
+        CHECK(sum_of(victim) == before);
+        (void)remove(path);
+        CHECK(remove(victim) == 0);
+    }
+}
+
+static void test_links_are_not_followed(void **state)
+{
+    (void)state;
+    run_scene(scene_links);
+}
+
 int main(void)
 {
     snprintf(directory, sizeof directory, "store_system_%ld", (long)getpid());
@@ -654,6 +746,8 @@ int main(void)
         cmocka_unit_test(test_a_write_that_does_not_land_is_kept_away_from),
         cmocka_unit_test(test_writes_go_by_the_descriptor_that_is_locked),
         cmocka_unit_test(test_a_process_that_is_killed_while_it_writes),
+        cmocka_unit_test(test_only_the_owner_may_read),
+        cmocka_unit_test(test_links_are_not_followed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

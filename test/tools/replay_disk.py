@@ -17,16 +17,17 @@ RATES = ["--kv-bytes-per-token", TOKEN_BYTES, "--prompt-token-ns", 30000, "--ste
 def like_mrc():
     """One request after the other, what `kvpager mrc` says without a cache."""
     blocks = 65536
-    options = ["--limit", REQUESTS, "--output-tokens", "off", "--record-blocks", 4,
-               "--kv-bytes-per-token", TOKEN_BYTES]
-    for writes in ["through", "second"]:
-        options[-4:-4] = ["--store-writes", writes]
+    # 11,000 records of one block: the spill must know all of them, or it mirrors some in vain.
+    for record_blocks, writes, limit in [(4, "through", REQUESTS), (4, "second", REQUESTS),
+                                         (1, "second", 400)]:
+        options = ["--limit", limit, "--output-tokens", "off", "--store-writes", writes,
+                   "--record-blocks", record_blocks, "--kv-bytes-per-token", TOKEN_BYTES]
         done = run("mrc", "--json", "--only-lru", "--sizes", 6000, "--host-sizes", 4000,
                    "--store-sizes", blocks, *options, TRACE)
         row = [row for row in json.loads(done.stdout)["tiers"] if row["store_blocks"] > 0][0]
         found = replay(TRACE, "--blocks", 6000, "--host-blocks", 4000,
                        "--disk", blocks * 16 * TOKEN_BYTES, *options)
-        check_equal((found["hit_tokens"], 4 * found["store"]["stored"]),
+        check_equal((found["hit_tokens"], record_blocks * found["store"]["stored"]),
                     (row["hit_tokens"], row["store_written_blocks"]), writes)
         check_equal((found["store"]["wrong_blocks"], found["store"]["answers"]["deadline"]), (0, 0))
         check(found["store"]["hit_tokens"] > 0, "nothing was loaded")
@@ -75,7 +76,7 @@ def throttled():
     without = replay_load(TRACE, *words)["time_to_first_token_ns"]
     found = replay_load(TRACE, *words, "--disk", f"1GiB@{break_even // 4}")
     check(found["store"]["answers"]["compute"] > 0, found["store"]["answers"])
-    for part in ["mean", "p90", "p99"]:
+    for part in ["mean", "p90", "p95", "p99"]:
         check(found["time_to_first_token_ns"][part] <= 1.05 * without[part], part,
               found["time_to_first_token_ns"], without)
 

@@ -4,6 +4,7 @@ restart, after kill -9, and at the same time.
 
 import glob
 import os
+import shutil
 
 from lib_kvpager import (check, check_equal, directory, finish, mooncake, replay, run,
                          skip)
@@ -11,9 +12,18 @@ from lib_replay_store import HALF, REQUESTS, TRACE, Piped, place_in, stored
 
 
 def half_of_log(folder):
-    """Bytes of the operation log that the first half of the requests makes, and its hits."""
+    """Bytes of the operation log that the first half of the requests makes, and its hits. The log has
+    loads, and runs again without a store: what the store did is in it."""
     path = os.path.join(folder, "half.kvplog")
-    found = stored(place_in(folder, "half"), "--limit", HALF, "--record", path)
+    place = place_in(folder, "half")
+    found = stored(place, "--limit", HALF, "--record", path)
+    again = os.path.join(folder, "again.kvplog")
+    loaded = stored(place, "--limit", HALF, "--record", again)
+    check(loaded["store"]["hit_tokens"] > 1000, "little was loaded:", loaded["store"])
+    shutil.rmtree(place)
+    for log in (path, again):
+        done = run("trace", "replay", log)
+        check_equal(done.returncode, 0, done.stdout, done.stderr)
     return os.path.getsize(path), found["hit_tokens"]
 
 

@@ -26,38 +26,39 @@ static void test_nothing(void **state)
     (void)state;
     kvpi_percentiles p = kvpi_percentiles_of(NULL, 0);
     assert_int_equal(p.n, 0);
-    assert_int_equal(p.p50 + p.p90 + p.p99 + p.max, 0);
+    assert_int_equal(p.p50 + p.p90 + p.p95 + p.p99 + p.max, 0);
     assert_true(p.mean == 0);
     p = kvpi_histogram_percentiles(&histogram);
     assert_int_equal(p.n, 0);
-    assert_int_equal(p.p50 + p.p90 + p.p99 + p.max, 0);
+    assert_int_equal(p.p50 + p.p90 + p.p95 + p.p99 + p.max, 0);
     assert_true(p.mean == 0);
 }
 
-static void expect(uint64_t *values, size_t n, const uint64_t expected[4])
+static void expect(uint64_t *values, size_t n, const uint64_t expected[5])
 {
     kvpi_percentiles p = kvpi_percentiles_of(values, n);
     assert_int_equal(p.n, n);
     assert_int_equal(p.p50, expected[0]);
     assert_int_equal(p.p90, expected[1]);
-    assert_int_equal(p.p99, expected[2]);
-    assert_int_equal(p.max, expected[3]);
+    assert_int_equal(p.p95, expected[2]);
+    assert_int_equal(p.p99, expected[3]);
+    assert_int_equal(p.max, expected[4]);
 }
 
 static void test_nearest_rank(void **state)
 {
     (void)state;
-    expect((uint64_t[]){7}, 1, (uint64_t[]){7, 7, 7, 7});
-    expect((uint64_t[]){9, 3}, 2, (uint64_t[]){3, 9, 9, 9});
-    expect((uint64_t[]){9, 3, 5}, 3, (uint64_t[]){5, 9, 9, 9});
+    expect((uint64_t[]){7}, 1, (uint64_t[]){7, 7, 7, 7, 7});
+    expect((uint64_t[]){9, 3}, 2, (uint64_t[]){3, 9, 9, 9, 9});
+    expect((uint64_t[]){9, 3, 5}, 3, (uint64_t[]){5, 9, 9, 9, 9});
     uint64_t hundred[100], more[101];
     for (uint64_t i = 0; i < 101; i++) {
         more[i] = 101 - i;
         if (i < 100)
             hundred[i] = (i * 37 + 11) % 100 + 1; /* 1..100 */
     }
-    expect(hundred, 100, (uint64_t[]){50, 90, 99, 100});
-    expect(more, 101, (uint64_t[]){51, 91, 100, 101});
+    expect(hundred, 100, (uint64_t[]){50, 90, 95, 99, 100});
+    expect(more, 101, (uint64_t[]){51, 91, 96, 100, 101});
     assert_int_equal(more[0], 1);
     assert_int_equal(more[100], 101);
 }
@@ -96,8 +97,10 @@ static void compare_with_histogram(unsigned bits, size_t n, uint64_t *seed)
     assert_true(rough.mean <= exact.mean * (1 + 1e-12) && rough.mean >= exact.mean * (1 - 1e-12));
     expect_within(rough.p50, exact.p50);
     expect_within(rough.p90, exact.p90);
+    expect_within(rough.p95, exact.p95);
     expect_within(rough.p99, exact.p99);
-    assert_true(rough.p50 <= rough.p90 && rough.p90 <= rough.p99 && rough.p99 <= rough.max);
+    assert_true(rough.p50 <= rough.p90 && rough.p90 <= rough.p95 && rough.p95 <= rough.p99 &&
+                rough.p99 <= rough.max);
 }
 
 static void test_histogram(void **state)

@@ -478,7 +478,11 @@ static void file_evict(void *self, const kvp_store_match *match)
 
 static void file_wait(void *self, int wake, int timeout_ms)
 {
-    const struct file_store *store = self;
+    struct file_store *store = self;
+    if (store->peers.is_behind) { /* the time that nobody needs */
+        kvpi_peers_follow(&store->peers, store->now(store->now_context));
+        timeout_ms = 0;
+    }
     kvpi_engine_wait(&store->engine, wake, timeout_ms);
 }
 

@@ -13,6 +13,10 @@ static const uint8_t MAGIC[8] = {'k', 'v', 'p', 'a', 'g', 'e', 'r', 'L'};
 
 enum { AT_HEADER_SUM = 56, AT_SUM = 44, CHUNK = 1024 /* entries */ };
 
+/* Slots that a log may name beyond its entries: puts that had begun when the writer was killed, and
+ * records to come. */
+enum { SPARE_SLOTS = 65536 };
+
 static uint64_t offset_of(uint64_t number)
 {
     return KVPI_LOG_HEADER + number * KVPI_LOG_ENTRY;
@@ -199,12 +203,20 @@ static int read_entry(const struct kvpi_log *log, uint64_t number, const uint8_t
     return 1;
 }
 
-int kvpi_log_read(struct kvpi_log *log, uint64_t from, kvpi_log_entry_fn entry, void *context,
-                  uint64_t *out_next, uint64_t *out_n_damaged)
+uint32_t kvpi_log_slots(const struct kvpi_log *log)
+{
+    const uint64_t n = log->n_entries + log->n_entries / 2 + SPARE_SLOTS;
+    return n < log->form.n_slots ? (uint32_t)n : log->form.n_slots;
+}
+
+int kvpi_log_read(struct kvpi_log *log, uint64_t from, uint64_t most, kvpi_log_entry_fn entry,
+                  void *context, uint64_t *out_next, uint64_t *out_n_damaged)
 {
     uint64_t bytes = 0;
     int error = log->disk->size(log->disk->context, log->file, &bytes);
-    const uint64_t end = count_entries(bytes);
+    uint64_t end = count_entries(bytes);
+    if (end > from && end - from > most)
+        end = from + most;
     uint8_t chunk[CHUNK * KVPI_LOG_ENTRY];
     while (!error && from < end) {
         const uint64_t n = end - from < CHUNK ? end - from : CHUNK;

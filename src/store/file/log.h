@@ -84,10 +84,15 @@ int kvpi_log_append(struct kvpi_log *log, const struct kvpi_log_entry *entry);
 /* Write what is in the buffer. 0 or an errno. */
 int kvpi_log_flush(struct kvpi_log *log);
 
-/* Read entries from number `from` on, and give the number of the next one to read. Damaged ones are
- * left out and counted. */
+/* How many slots a reader has to expect. A writer takes the lowest free slot, and each slot that
+ * has or had a record has an entry. So a log cannot make a reader ask for more memory than its own
+ * length explains. */
+uint32_t kvpi_log_slots(const struct kvpi_log *log);
+
+/* Read `most` entries from number `from` on, and give the number of the next one to read. Damaged
+ * ones are left out and counted. */
 typedef void (*kvpi_log_entry_fn)(void *context, const struct kvpi_log_entry *entry);
-int kvpi_log_read(struct kvpi_log *log, uint64_t from, kvpi_log_entry_fn entry, void *context,
-                  uint64_t *out_next, uint64_t *out_n_damaged);
+int kvpi_log_read(struct kvpi_log *log, uint64_t from, uint64_t most, kvpi_log_entry_fn entry,
+                  void *context, uint64_t *out_next, uint64_t *out_n_damaged);
 
 #endif

@@ -20,6 +20,7 @@ void kvpi_peers_open(struct kvpi_peers *peers, const struct kvpi_disk *disk, con
 
 static void forget(struct kvpi_peer *peer)
 {
+    peer->is_behind = 0;
     if (!peer->there)
         return;
     kvpi_index_close(&peer->index);
@@ -92,13 +93,16 @@ static int fits(const struct kvpi_peers *peers, const struct kvpi_log *log)
 static int begin_anew(struct kvpi_peers *peers, struct kvpi_peer *peer, const struct kvpi_log *log)
 {
     forget(peer);
-    if (peer->slabs.disk && (peer->slabs.slab_slots != log->form.slab_slots ||
-                             peer->slabs.n_max < log->form.n_slots / log->form.slab_slots))
+    uint32_t n_slabs = log->form.n_slots / log->form.slab_slots;
+    if (n_slabs > KVPI_SLABS_READ)
+        n_slabs = KVPI_SLABS_READ;
+    if (peer->slabs.disk &&
+        (peer->slabs.slab_slots != log->form.slab_slots || peer->slabs.n_max < n_slabs))
         return 0; /* the directory is another one by now: seen again by the next process */
     if (!peer->slabs.disk &&
         kvpi_slabs_open(&peer->slabs, peers->disk, peer->path, &log->form, 0) != 0)
         return 0;
-    if (kvpi_index_open(&peer->index, log->form.n_slots) != KVP_OK)
+    if (kvpi_index_open(&peer->index, kvpi_log_slots(log)) != KVP_OK)
         return 0;
     peer->there = 1;
     peer->id = log->id;
@@ -115,11 +119,15 @@ static void follow(struct kvpi_peers *peers, struct kvpi_peer *peer)
         forget(peer);
         return;
     }
-    const int same = peer->there && peer->id == log.id;
+    /* An index that is too small by now is made again, half as large again or more. */
+    const int fits_index = peer->index.n == log.form.n_slots || log.n_entries < peer->index.n;
+    const int same = peer->there && peer->id == log.id && fits_index;
     if (fits(peers, &log) && (same || begin_anew(peers, peer, &log))) {
         uint64_t n_damaged = 0;
         kvpi_slabs_follow(&peer->slabs);
-        kvpi_log_read(&log, peer->next, take_entry, peer, &peer->next, &n_damaged);
+        const int error = kvpi_log_read(&log, peer->next, KVPI_PEERS_PIECE, take_entry, peer,
+                                        &peer->next, &n_damaged);
+        peer->is_behind = !error && peer->next < log.n_entries;
     } else {
         forget(peer);
     }
@@ -128,15 +136,18 @@ static void follow(struct kvpi_peers *peers, struct kvpi_peer *peer)
 
 void kvpi_peers_follow(struct kvpi_peers *peers, uint64_t now_ns)
 {
-    if (now_ns - peers->looked_ns < LOOK_NS)
+    if (now_ns - peers->looked_ns < LOOK_NS && !peers->is_behind)
         return;
     peers->looked_ns = now_ns;
+    peers->is_behind = 0;
     if (now_ns - peers->listed_ns >= LIST_NS) {
         peers->listed_ns = now_ns;
         peers->disk->list(peers->disk->context, peers->parent, take_directory, peers);
     }
-    for (uint32_t i = 0; i < peers->n; i++)
+    for (uint32_t i = 0; i < peers->n; i++) {
         follow(peers, peers->peers[i]);
+        peers->is_behind |= peers->peers[i]->is_behind;
+    }
 }
 
 /* ---------------------------------------------------------------------------------------- asked */

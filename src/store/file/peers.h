@@ -17,6 +17,7 @@ struct kvpi_peer {
     int there; /* its log could be read, and its form is ours */
     uint64_t id;
     uint64_t next; /* entry to read */
+    int is_behind; /* there is more to read */
     struct kvpi_index index;
     struct kvpi_slabs slabs;
 };
@@ -28,6 +29,7 @@ struct kvpi_peers {
     struct kvpi_log_form form;
     uint64_t looked_ns; /* at the logs */
     uint64_t listed_ns; /* the directory */
+    int is_behind;      /* a log has more to read */
     uint32_t n;
     struct kvpi_peer *peers[KVPI_PEERS_MAX]; /* kept until the close: operations point into them */
 };
@@ -36,7 +38,9 @@ void kvpi_peers_open(struct kvpi_peers *peers, const struct kvpi_disk *disk, con
                      const char *own, const struct kvpi_log_form *form);
 void kvpi_peers_close(struct kvpi_peers *peers);
 
-/* Read what is new, if the last look was long enough ago. */
+/* Read what is new, if the last look was long enough ago, or did not come to the end: of each log
+ * at most KVPI_PEERS_PIECE entries, so that a long log does not keep operations waiting. */
+enum { KVPI_PEERS_PIECE = 8192 };
 void kvpi_peers_follow(struct kvpi_peers *peers, uint64_t now_ns);
 
 /* Find a record: 1, and op->place and op->place_in say where, out_written when, in minutes. */

@@ -149,7 +149,8 @@ kvp_status kvpi_recover(struct kvpi_log *log, struct kvpi_index *index, uint64_t
         return KVP_E_NO_MEMORY;
     uint64_t next;
     *out_n_damaged = 0;
-    const int error = kvpi_log_read(log, 0, take_entry, &recovery, &next, out_n_damaged);
+    const int error =
+        kvpi_log_read(log, 0, UINT64_MAX, take_entry, &recovery, &next, out_n_damaged);
     if (!error)
         place_all(&recovery, index);
     for (uint32_t at = 0; at < index->n && !error; at++)

@@ -98,6 +98,8 @@ int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, cons
                                  .slab_slots = form->slab_slots,
                                  .n_max = form->n_slots / form->slab_slots,
                                  .writable = writable};
+    if (!writable && slabs->n_max > KVPI_SLABS_READ)
+        slabs->n_max = KVPI_SLABS_READ;
     snprintf(slabs->path, sizeof slabs->path, "%s", path);
     slabs->slabs = calloc(slabs->n_max, sizeof *slabs->slabs);
     const int error = slabs->slabs ? kvpi_slabs_follow(slabs) : ENOMEM;

@@ -43,6 +43,9 @@ struct kvpi_slabs {
  */
 uint32_t kvpi_slab_slots(uint64_t slot_bytes, uint32_t n_slots);
 
+/* How many slabs a reader opens at most. A slab is a file, but a log may claim any number. */
+enum { KVPI_SLABS_READ = 65536 };
+
 /* Open the slabs that are there. form: of the directory's log. A writer locks each: EWOULDBLOCK if
  * somebody has one; and removes those beyond form->n_slots. 0 or an errno. */
 int kvpi_slabs_open(struct kvpi_slabs *slabs, const struct kvpi_disk *disk, const char *path,

@@ -171,7 +171,7 @@ static void tell_bad(struct place *place)
     uint64_t n_damaged = 0;
     kvpi_path_join(path, place->path, "log");
     if (place->n_bad > 0 && kvpi_log_open(&log, place->scan->disk, path, 0) == KVP_OK) {
-        kvpi_log_read(&log, 0, take_news, place, &next, &n_damaged);
+        kvpi_log_read(&log, 0, UINT64_MAX, take_news, place, &next, &n_damaged);
         kvpi_log_close(&log);
     }
     for (uint32_t i = 0; i < place->n_bad; i++)
@@ -257,7 +257,7 @@ static kvp_status read_log(struct place *place)
     kvp_status status = kvpi_log_open(&place->log, place->scan->disk, path, 0);
     if (status != KVP_OK)
         return status;
-    status = kvpi_index_open(&place->index, place->log.form.n_slots);
+    status = kvpi_index_open(&place->index, kvpi_log_slots(&place->log));
     if (status != KVP_OK)
         return status;
     return kvpi_recover(&place->log, &place->index, &place->directory.damaged_entries);
@@ -358,7 +358,7 @@ static kvp_status clean_log(struct cleaning *cleaning)
     if (!catalog)
         return KVP_E_NO_MEMORY;
     uint64_t n_damaged;
-    kvp_status status = kvpi_index_open(&catalog->index, cleaning->log.form.n_slots);
+    kvp_status status = kvpi_index_open(&catalog->index, kvpi_log_slots(&cleaning->log));
     if (status == KVP_OK)
         status = kvpi_recover(&cleaning->log, &catalog->index, &n_damaged);
     if (status == KVP_OK) {

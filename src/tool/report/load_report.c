@@ -209,6 +209,7 @@ static void add_percentiles(kvpi_figures *to, const char *key, const kvpi_percen
     kvpi_figures_real(to, "mean", p->mean);
     kvpi_figures_integer(to, "p50", p->p50);
     kvpi_figures_integer(to, "p90", p->p90);
+    kvpi_figures_integer(to, "p95", p->p95);
     kvpi_figures_integer(to, "p99", p->p99);
     kvpi_figures_integer(to, "max", p->max);
     kvpi_figures_close(to);

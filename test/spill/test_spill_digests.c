@@ -1,0 +1,314 @@
+/* How many digests a spill makes: each block of a prefix once, however often it is reported. And
+ * what it may not remember: a digest of a block that has other content by now. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "world.h"
+
+static uint64_t n_digests; /* that were made */
+
+kvp_status __real_kvp_digest_blocks(kvp_digester *digester, const kvp_hash_input *input,
+                                    const kvp_digest *parent, kvp_digest *out_digests);
+kvp_status __wrap_kvp_digest_blocks(kvp_digester *digester, const kvp_hash_input *input,
+                                    const kvp_digest *parent, kvp_digest *out_digests);
+
+kvp_status __wrap_kvp_digest_blocks(kvp_digester *digester, const kvp_hash_input *input,
+                                    const kvp_digest *parent, kvp_digest *out_digests)
+{
+    n_digests += input->n_tokens / input->unit_tokens;
+    return __real_kvp_digest_blocks(digester, input, parent, out_digests);
+}
+
+/* While it is set, all prompts have the hashes of these tokens, for the spill. */
+static const int32_t *collide_with;
+
+kvp_status __real_kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent,
+                                 kvp_hash *out_hashes);
+kvp_status __wrap_kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent,
+                                 kvp_hash *out_hashes);
+
+kvp_status __wrap_kvp_hash_units(const kvp_hash_input *input, const kvp_hash *parent,
+                                 kvp_hash *out_hashes)
+{
+    kvp_hash_input other = *input;
+    if (collide_with != NULL)
+        other.tokens = collide_with;
+    return __real_kvp_hash_units(&other, parent, out_hashes);
+}
+
+static uint64_t digests_since(uint64_t before)
+{
+    return n_digests - before;
+}
+
+static void assert_good(const world *w)
+{
+    if (w->verdict.is_bad)
+        fail_msg("%s", w->verdict.why);
+}
+
+/* Everything that is sealed is written. Blocks of 4 tokens, records of 2 blocks. */
+static void open_world(world *w, world_options *options)
+{
+    options->policy = KVP_SPILL_THROUGH;
+    options->url = "memory:?size=16MiB";
+    options->n_blocks = options->host_blocks = 300;
+    world_open(w, options);
+    assert_good(w);
+}
+
+static void close_world(world *w)
+{
+    world_stop(w);
+    world_close(w);
+    assert_good(w);
+}
+
+static world_line line_of(const world *w, uint32_t n, uint32_t same, int32_t first)
+{
+    world_line line = {.n_tokens = n};
+    for (uint32_t p = 0; p < n; p++)
+        line.tokens[p] = p < same ? (int32_t)p : first + (int32_t)p;
+    world_truth(w, &line);
+    return line;
+}
+
+static kvp_seq compute(world *w, const world_line *line, uint32_t hit_tokens)
+{
+    kvp_open_info info = {0};
+    kvp_seq seq = {0};
+    assert_int_equal(world_compute(w, line, &seq, &info), KVP_OK);
+    assert_int_equal(info.hit_tokens, hit_tokens);
+    assert_good(w);
+    return seq;
+}
+
+static void close_seq(world *w, kvp_seq seq)
+{
+    assert_int_equal(kvp_seq_close(w->cache, seq, NULL), KVP_OK);
+}
+
+/* As after a restart: what is loaded then must be the KV of the line's tokens. */
+static void comes_back(world *w, const world_line *line, uint32_t n_tokens)
+{
+    world_stop(w);
+    assert_int_equal(kvp_cache_reset(w->cache), KVP_OK);
+    assert_int_equal(world_ask(w, line, 1).hit_tokens, n_tokens);
+    close_seq(w, compute(w, line, n_tokens < line->n_tokens ? n_tokens : line->n_tokens));
+}
+
+static void each_block_is_digested_once(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 404, 404, 0); /* 101 blocks, 50 records */
+    const uint64_t before = n_digests;
+    const kvp_seq seq = compute(&w, &line, 0); /* reported 34 times */
+    assert_int_equal(digests_since(before), 100);
+    world_settle(&w);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(kvp_spill_sealed(w.spill, seq, w.now), KVP_OK);
+    close_seq(&w, seq);
+    close_seq(&w, compute(&w, &line, 404)); /* a hit, by another sequence */
+    const world_line other = line_of(&w, 404, 320, 1000);
+    close_seq(&w, compute(&w, &other, 320)); /* and one that goes on with other tokens */
+    assert_int_equal(digests_since(before), 100 + 20);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 50 + 10);
+    comes_back(&w, &line, 400);
+    comes_back(&w, &other, 400);
+    close_world(&w);
+}
+
+/* What finds no place is offered again when there is one, without digests. */
+static void what_was_left_out_is_written_later(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    options.more.max_puts = 4;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 404, 404, 0);
+    const uint64_t before = n_digests;
+    const kvp_seq seq = compute(&w, &line, 0);
+    uint32_t n_reports = 0;
+    for (; world_stats(&w).written < 50 && n_reports < 100; n_reports++) {
+        world_settle(&w);
+        const kvp_spill_stats stats = world_stats(&w);
+        assert_int_equal(kvp_spill_sealed(w.spill, seq, w.now), KVP_OK);
+        const uint64_t offered = world_stats(&w).offered;
+        assert_true(stats.written == 50 || offered > stats.offered);
+        assert_int_equal(kvp_spill_sealed(w.spill, seq, w.now), KVP_OK); /* no place: nothing */
+        assert_int_equal(world_stats(&w).offered, offered);
+    }
+    assert_int_equal(world_stats(&w).written, 50);
+    assert_true(n_reports <= 14);
+    assert_int_equal(digests_since(before), 100);
+    close_seq(&w, seq);
+    comes_back(&w, &line, 400);
+    close_world(&w);
+}
+
+/* The same sequence, and partly the same blocks, but other tokens. */
+static void other_tokens_have_other_digests(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0);
+    world_line other = line_of(&w, 64, 22, 500);
+    const kvp_seq seq = compute(&w, &line, 0);
+    world_settle(&w);
+    const uint64_t before = n_digests;
+    assert_int_equal(world_again(&w, &other, seq, 22), KVP_OK);
+    assert_int_equal(digests_since(before), 12); /* from token 16 on */
+    close_seq(&w, seq);
+    world_settle(&w);
+    comes_back(&w, &other, 64);
+    comes_back(&w, &line, 64);
+    close_world(&w);
+}
+
+/* Blocks that were evicted have other content: their digests are not believed any more. */
+static void evicted_blocks_are_digested_anew(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    for (int32_t i = 0; i < 12; i++) {
+        const world_line line = line_of(&w, 400, 0, 1000 * i);
+        close_seq(&w, compute(&w, &line, 0));
+        world_settle(&w);
+    }
+    for (int32_t i = 0; i < 12; i++) {
+        const world_line line = line_of(&w, 400, 0, 1000 * i);
+        comes_back(&w, &line, 400);
+    }
+    close_world(&w);
+}
+
+/* A digest begins with the epoch. */
+static void an_epoch_has_its_own_digests(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 64, 64, 0);
+    close_seq(&w, compute(&w, &line, 0));
+    world_settle(&w);
+    /* The KV is still right: only what the store knows it by changes. */
+    assert_int_equal(kvp_spill_space(w.spill, w.spaces[0], "one", 3, 9), KVP_OK);
+    close_seq(&w, compute(&w, &line, 64));
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).written, 16);
+    comes_back(&w, &line, 64);
+    close_world(&w);
+}
+
+/* Blocks in a window are seen while they are in the row. */
+static void windows_are_digested_once(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    world_defaults(&options);
+    options.n_groups = 2;
+    options.windows[1] = (kvp_window){3, 30};
+    options.more.max_puts = 200;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, 400, 400, 0);
+    const uint64_t before = n_digests;
+    close_seq(&w, compute(&w, &line, 0));
+    assert_int_equal(digests_since(before), 100);
+    world_settle(&w);
+    assert_true(world_stats(&w).written >= 90);
+    comes_back(&w, &line, 400);
+    close_world(&w);
+}
+
+static void flush_all(world *w)
+{
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < 1000 && status == KVP_E_AGAIN; i++) {
+        kvp_spill_answer answers[8];
+        uint32_t n = 0;
+        status = kvp_spill_flush(w->spill, w->now, w->now + 1000000);
+        assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
+        world_take(w);
+        world_run(w);
+        world_store(w);
+    }
+    assert_int_equal(status, KVP_OK);
+}
+
+/* Two prefixes with one hash: it finds the blocks of either. The index of the cache has few bits,
+ * and `collide_with` makes whole hashes equal. A suffix that was computed behind one of them is
+ * never served behind the other, nor the prefix for the other. */
+static void one_hash_is_no_proof(void **state)
+{
+    (void)state;
+    enum { PREFIX = 8, ALL = 24 };
+    for (int through = 0; through < 2; through++) {
+        world_options options;
+        world w;
+        world_defaults(&options);
+        options.hash_bits = 1;
+        options.policy = through ? KVP_SPILL_THROUGH : KVP_SPILL_SECOND;
+        world_open(&w, &options);
+        const world_line one = line_of(&w, ALL, 0, 0);
+        world_line two = line_of(&w, PREFIX, 0, 1000);
+        close_seq(&w, compute(&w, &one, 0));
+        close_seq(&w, compute(&w, &two, 0));
+        collide_with = one.tokens;
+        if (through)
+            world_settle(&w);
+        else
+            flush_all(&w);
+        collide_with = NULL;
+        world_line both = two;
+        memcpy(both.tokens + PREFIX, one.tokens + PREFIX, (ALL - PREFIX) * sizeof *both.tokens);
+        both.n_tokens = ALL;
+        world_truth(&w, &both);
+        world_stop(&w);
+        assert_int_equal(kvp_cache_reset(w.cache), KVP_OK);
+        assert_true(world_ask(&w, &both, 1).hit_tokens <= PREFIX);
+        kvp_seq seq;
+        kvp_open_info info;
+        assert_int_equal(world_compute(&w, &both, &seq, &info),
+                         KVP_OK); /* and reads what was hit */
+        assert_good(&w);
+        assert_true(!through || info.hit_tokens == PREFIX);
+        close_seq(&w, seq);
+        comes_back(&w, &one, ALL);
+        close_world(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_block_is_digested_once),
+        cmocka_unit_test(what_was_left_out_is_written_later),
+        cmocka_unit_test(other_tokens_have_other_digests),
+        cmocka_unit_test(evicted_blocks_are_digested_anew),
+        cmocka_unit_test(an_epoch_has_its_own_digests),
+        cmocka_unit_test(windows_are_digested_once),
+        cmocka_unit_test(one_hash_is_no_proof),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
