@@ -93,6 +93,22 @@ def found_name(found: int) -> str:
     return str(ffi.string(lib.kvp_found_name(number("found", found))).decode())
 
 
+def show_url(url: str | os.PathLike[str]) -> str:
+    """A store's URL for messages and logs, with *** in place of a password: kvp_store_url_show."""
+    place = _place(url)
+    shown = ffi.new("char[]", len(place) + 64)
+    lib.kvp_store_url_show(place, shown, len(shown))
+    return os.fsdecode(ffi.string(shown))
+
+
+def _place(url: str | os.PathLike[str]) -> bytes:
+    """path_of, without the URL in what it says."""
+    try:
+        return path_of("url", url)
+    except ArgError:
+        raise ArgError("url: has a null character") from None
+
+
 class Operation(Uncopied):
     """What put, get, have, drop, evict or sync began.
 
@@ -200,7 +216,7 @@ def _label(name: object, value: object) -> str:
 class Store(Uncopied):
     """A store: Store.open.
 
-    url            as given
+    url            as given, with its password; show_url is for logs
     fingerprint    of every record
     block_tokens   S
     block_bytes    KV of one block of each layer group
@@ -233,7 +249,8 @@ class Store(Uncopied):
              max_ops: int = 64, threads: int = 1, secret: bytes = b"") -> Store:
         """Open a store: kvp_store_open.
 
-        url            file:PATH?size=BYTES or memory:?size=BYTES; also max_age=TIME, quota=BYTES
+        url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST; also max_age=TIME,
+                       quota=BYTES, secret=file:PATH
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
         block_tokens   S
@@ -248,7 +265,7 @@ class Store(Uncopied):
         """
         config, why = ffi.new("kvp_store_config *"), ffi.new("char[]", _WHY_BYTES)
         lib.kvp_store_config_init(config)
-        place, sizes = ffi.new("char[]", path_of("url", url)), listed("block_bytes", block_bytes)
+        place, sizes = ffi.new("char[]", _place(url)), listed("block_bytes", block_bytes)
         set_digest("fingerprint", fingerprint, config.fingerprint)
         if not 1 <= len(sizes) <= c.GROUPS_MAX:
             raise ArgError(f"block_bytes: has {len(sizes)}, expected 1 to {c.GROUPS_MAX}")
@@ -268,8 +285,8 @@ class Store(Uncopied):
         made = owned(lib.KVPY_STORE, held=keep, of=_store_native, free="kvpy_store_free")
         status = lib.kvpg_store_open(config, made, why, _WHY_BYTES)
         if status:
-            _refused(status, "Store.open", why, url=url)
-        return cls(made, keep, config, os.fsdecode(path_of("url", url)))
+            _refused(status, "Store.open", why, url=show_url(url))
+        return cls(made, keep, config, os.fsdecode(_place(url)))
 
     # ------------------------------------------------------------------------- open and closed
 
@@ -651,11 +668,11 @@ def scan(url: str | os.PathLike[str], *, depth: int = SCAN_DIRECTORIES, space: i
     options.secret_bytes, options.context = len(code), keep
     options.directory, options.record = lib.kvpy_scan_directory, lib.kvpy_scan_record
     why = ffi.new("char[]", _WHY_BYTES)
-    status = lib.kvp_store_scan(path_of("url", url), options, why, _WHY_BYTES)
+    status = lib.kvp_store_scan(_place(url), options, why, _WHY_BYTES)
     if told.error is not None:
         raise told.error
     if status:
-        _refused(status, "scan", why, url=url)
+        _refused(status, "scan", why, url=show_url(url))
 
 
 class Verified(NamedTuple):
@@ -701,7 +718,7 @@ def clean(url: str | os.PathLike[str], *, space: int | None,
           written_before: float | None) -> StoreCleaned:
     """Drop records of a file store that no writer has open; arguments as for Store.evict."""
     match, out, why = _match(space, written_before), _CLEANED.new(), ffi.new("char[]", _WHY_BYTES)
-    status = lib.kvp_store_clean(path_of("url", url), match, out, why, _WHY_BYTES)
+    status = lib.kvp_store_clean(_place(url), match, out, why, _WHY_BYTES)
     if status:
-        _refused(status, "clean", why, url=url)
+        _refused(status, "clean", why, url=show_url(url))
     return _CLEANED.read(out)

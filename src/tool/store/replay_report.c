@@ -4,6 +4,8 @@
 #include "tool/input/escape.h"
 #include "tool/tool.h"
 
+enum { URL_BYTES = 4200 };
+
 int kvpi_store_report_verdict(const kvpi_store_report *report)
 {
     return report->wrong_blocks == 0
@@ -46,9 +48,20 @@ static void add_latencies(kvpi_figures *to, const char *key,
 
 /* --------------------------------------------------------------------------------- the figures */
 
+/* Of a place that is modelled, "url" is its size and rate. */
+static void show_url(const kvpi_store_report *report, char *out, size_t n_bytes)
+{
+    if (report->is_model)
+        snprintf(out, n_bytes, "%s", report->url);
+    else
+        (void)kvp_store_url_show(report->url, out, n_bytes);
+}
+
 static void add_place(kvpi_figures *to, const kvpi_store_report *report)
 {
-    kvpi_figures_text(to, "url", report->url);
+    char shown[URL_BYTES];
+    show_url(report, shown, sizeof shown);
+    kvpi_figures_text(to, "url", shown);
     kvpi_figures_text(to, "engine", report->described);
     kvpi_figures_flag(to, "is_model", report->is_model);
     kvpi_figures_integer(to, "record_blocks", report->record_blocks);
@@ -143,7 +156,9 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
          "records of {record_blocks} blocks; {known} known, {refused} refused"},
         {true, "unfinished", "{unfinished}", "puts; {left_out} left out before"},
     };
-    fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->url).of, report->described);
+    char shown[URL_BYTES];
+    show_url(report, shown, sizeof shown);
+    fprintf(file, "\nStore %s: %s\n", kvpi_escape(shown).of, report->described);
     kvpi_figures_print_rows(store, rows, sizeof rows / sizeof *rows, file);
     for (uint32_t i = 0; n_bad > 0 && i < KVP_BAD_REASONS; i++)
         if (report->store.bad[i] > 0)
