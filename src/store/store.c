@@ -152,6 +152,7 @@ static kvp_status open_backend(kvp_store *store, struct kvpi_url *url, char *out
         .header_bytes = store->header_bytes,
         .payload_bytes = largest * store->record_blocks,
         .record_blocks = store->record_blocks,
+        .clock = store->config.now == system_clock ? NULL : store->config.now,
     };
     kvp_status status = store->backend->open(&config, &store->self, out_why, why_bytes);
     if (status == KVP_OK)
