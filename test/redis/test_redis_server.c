@@ -508,6 +508,48 @@ static void a_server_that_is_not_set_up_for_it_is_said(void **state)
     assert_int_equal(ask(&server, "CONFIG SET maxmemory-policy noeviction"), 1);
 }
 
+/* Statistics are those of the servers, at most ten seconds old when an operation ends. */
+static void statistics_are_the_server_s(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    static const char *const options[] = {"--maxmemory", "3mb", "--maxmemory-policy",
+                                          "allkeys-random", NULL};
+    uint64_t now = UINT64_C(1700000000) * 1000000000;
+    start_server(&own, options);
+    char url[140]; /* the clock of deadlines is moved on, too */
+    snprintf(url, sizeof url, "%s?timeout=1h", own.url);
+    kvp_store_config config = config_of(url);
+    config.now = late_clock;
+    config.now_context = &now;
+    kvp_store *store = open_store(&config);
+    assert_int_equal(stats_of(store).records, 0);
+    unsigned n_put = 0;
+    for (unsigned n = 0; n < 300; n++) {
+        struct record record;
+        make_record(&record, 100 + n, 0, NULL);
+        record.identity.digest.bytes[0] = (uint8_t)(n >> 4);
+        record.identity.digest.bytes[1] = (uint8_t)n;
+        record.key = input_key(&record.identity);
+        n_put += put(store, &record) == KVP_STORE_OK;
+    }
+    assert_int_equal(n_put, 300);
+    assert_int_equal(stats_of(store).evicted, 0); /* it was not asked again */
+    now += UINT64_C(10) * 1000000000;
+    kvp_store_stats stats = {0};
+    for (int i = 0; i < 1000 && stats.evicted == 0; i++) {
+        (void)have(store, records, 1);
+        stats = stats_of(store);
+    }
+    /* A client that asks takes memory itself, for which the server may evict. */
+    const uint64_t there = (uint64_t)ask(&own, "DBSIZE");
+    kvp_store_close(store);
+    stop_server(&own);
+    assert_true(there <= stats.records && stats.records < there + 20);
+    assert_int_equal(stats.evicted, 300 - stats.records);
+    assert_true(stats.bytes > 1 << 20);
+}
+
 /* Through the library that kvp_store_open loads, and in another database. */
 static void by_its_url(void **state)
 {
@@ -554,6 +596,7 @@ int main(void)
         cmocka_unit_test_setup(a_wrong_password_is_said, set_up),
         cmocka_unit_test_setup(missing_rights_are_said, set_up),
         cmocka_unit_test_setup(a_server_that_is_not_set_up_for_it_is_said, set_up),
+        cmocka_unit_test_setup(statistics_are_the_server_s, set_up),
         cmocka_unit_test_setup(by_its_url, set_up),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

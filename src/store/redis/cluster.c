@@ -185,6 +185,7 @@ static void collect(struct kvpi_cluster *cluster, struct kvpi_node *node, uint64
 
 static void free_node(struct kvpi_cluster *cluster, struct kvpi_node *node, uint64_t now)
 {
+    cluster->evicted_gone += node->evicted;
     kvpi_node_close(node);
     collect(cluster, node, now);
     free(node);

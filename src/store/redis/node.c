@@ -65,6 +65,25 @@ static uint64_t find_number(const char *text, const char *end, const char *name)
     return strtoull(number, NULL, 10);
 }
 
+/* "db0:keys=12,expires=12,avg_ttl=0"; without keys there is no line. */
+static uint64_t find_keys(const char *text, const char *end, int database)
+{
+    static const char keys[] = "keys=";
+    char name[16];
+    char value[KVPI_NODE_INFO];
+    snprintf(name, sizeof name, "db%d", database);
+    find_text(text, end, name, value, sizeof value);
+    return strncmp(value, keys, strlen(keys)) == 0 ? strtoull(value + strlen(keys), NULL, 10) : 0;
+}
+
+/* Of a server that began anew, all count. */
+static void count_evicted(struct kvpi_node *node, uint64_t told)
+{
+    if (node->info_due != 0)
+        node->evicted += told >= node->evicted_told ? told - node->evicted_told : told;
+    node->evicted_told = told;
+}
+
 static void take_info(void *context, const char *text, size_t n_bytes)
 {
     struct kvpi_node *node = context;
@@ -73,6 +92,9 @@ static void take_info(void *context, const char *text, size_t n_bytes)
     find_text(text, end, "maxmemory_policy", node->policy, sizeof node->policy);
     node->used_bytes = find_number(text, end, "used_memory");
     node->max_bytes = find_number(text, end, "maxmemory");
+    node->records = find_keys(text, end, node->place.database);
+    count_evicted(node, find_number(text, end, "evicted_keys"));
+    node->info_due = kvpi_node_clock(node->config) + KVPI_NODE_INFO_NS;
     node->in_cluster = find_number(text, end, "cluster_enabled") == 1;
 }
 
@@ -205,6 +227,18 @@ static void pump_conn(struct kvpi_node *node, struct kvpi_conn *conn, uint64_t n
     snprintf(node->why, sizeof node->why, "%s", conn->why);
     if (before == KVPI_CONN_OPENING || conn->timed_out)
         go_down(node, now);
+}
+
+void kvpi_node_refresh(struct kvpi_node *node, uint64_t now)
+{
+    static const char *const argv[] = {"INFO"};
+    struct kvpi_conn *conn = now >= node->info_due ? kvpi_node_spare(node) : NULL;
+    if (!conn || strstr(node->denied, "+info"))
+        return;
+    const struct kvpi_job job = {.kind = KVPI_JOB_INFO, .n_replies = 1};
+    node->info_due = now + KVPI_NODE_INFO_NS;
+    kvpi_conn_begin(conn, &job, now);
+    kvpi_conn_command(conn, 1, argv);
 }
 
 struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node)

@@ -11,6 +11,8 @@
 
 enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64, KVPI_NODE_RIGHTS = 96, KVPI_NODE_ERRORS = 4 };
 
+#define KVPI_NODE_INFO_NS UINT64_C(10000000000)
+
 struct kvpi_node;
 
 struct kvpi_node_config {
@@ -45,6 +47,10 @@ struct kvpi_node {
     char policy[KVPI_NODE_INFO];
     uint64_t used_bytes;
     uint64_t max_bytes;
+    uint64_t records;      /* keys of the database */
+    uint64_t evicted;      /* keys since the first INFO */
+    uint64_t evicted_told; /* by the last one: since the server began */
+    uint64_t info_due;     /* when it is asked for again; 0: never was */
     int in_cluster;
     char denied[KVPI_NODE_RIGHTS]; /* rights that the account lacks, as far as they were needed */
 };
@@ -84,6 +90,9 @@ struct pollfd;
 
 /* Add what to wait for, and bring *until, a time, forward. Gives the number of descriptors. */
 uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, uint64_t *until);
+
+/* Ask for INFO again if the last one is KVPI_NODE_INFO_NS old and a connection has room. */
+void kvpi_node_refresh(struct kvpi_node *node, uint64_t now);
 
 /* A connection that can take a job without a part at once, or NULL. */
 struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node);

@@ -268,11 +268,15 @@ static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     struct redis *redis = (struct redis *)(uintptr_t)self;
     write_text(redis);
-    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped, .expired = redis->expired};
+    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped,
+                                             .expired = redis->expired,
+                                             .evicted = redis->cluster.evicted_gone};
     for (uint32_t i = 0; i < redis->cluster.n_nodes; i++) {
         const struct kvpi_node *node = redis->cluster.nodes[i];
+        out_usage->evicted += node->evicted;
         if (!kvpi_cluster_serves(&redis->cluster, node))
             continue;
+        out_usage->records += node->records;
         out_usage->bytes += node->used_bytes;
         out_usage->size += node->max_bytes;
     }
@@ -447,6 +451,8 @@ static int has_other_length(const struct kvpi_store_op *op, uint32_t result)
 static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
     struct redis *redis = self;
+    for (uint32_t i = 0; i < redis->cluster.n_nodes; i++)
+        kvpi_node_refresh(redis->cluster.nodes[i], clock_now(redis));
     if (has_other_length(op, result)) {
         op->fault = KVPI_RECORD_LENGTH;
         result = KVP_STORE_BAD;
