@@ -50,6 +50,12 @@
  *   max_age=TIME            a record that was written so long ago is not served any more
  *   quota=BYTES             the most that the records of one namespace may take
  *
+ * and for all:
+ *
+ *   secret=file:PATH        the secret for the keyed code is in this file, 16 to 1024 bytes; white
+ *                           space at both ends is no part of it. A link, and a file that another
+ *                           user can read, are refused
+ *
  * BYTES takes KiB, MiB, GiB and TiB, TIME s, m, h and d. docs/STORES.md has the bytes of a record.
  * kvp_store_stack_open makes one store of several.
  */
@@ -86,7 +92,7 @@ typedef struct kvp_store_config {
     uint64_t (*now)(
         void *context); /* clock, nanoseconds since 1970; NULL (default): the system's */
     void *now_context;
-    const void *secret;  /* [secret_bytes] for the keyed code; NULL (default): none */
+    const void *secret;  /* [secret_bytes] for the keyed code; NULL (default): none, or the URL's */
     size_t secret_bytes; /* 0, or 16..1024 */
 } kvp_store_config;
 
@@ -112,6 +118,16 @@ KVP_API kvp_status kvp_store_open(const kvp_store_config *config, kvp_store **ou
  * others. Completions that were not polled are lost. NULL is ignored.
  * Thread: no other thread is inside a call. Blocks: io */
 KVP_API void kvp_store_close(kvp_store *store);
+
+/* Write a URL as anybody may read it, for messages and logs: the password of a server, and a
+ * secret that is not a file's name, are ***. It need not be a URL that kvp_store_open takes. Of one
+ * that is malformed, more is hidden: up to the last @.
+ *
+ * Takes:   text_bytes   capacity of out_text, 1..
+ * Gives:   out_text     cut to text_bytes
+ * Returns: KVP_OK; KVP_E_ARG: a pointer is NULL, or text_bytes is 0; KVP_E_TOO_SMALL: it was cut
+ * Thread:  pure. Cost: O(bytes) */
+KVP_API kvp_status kvp_store_url_show(const char *url, char *out_text, size_t text_bytes);
 
 /* Tell the number of blocks of a record, as configured or chosen. Thread: any. */
 KVP_API uint32_t kvp_store_record_blocks(const kvp_store *store);

@@ -93,6 +93,22 @@ def found_name(found: int) -> str:
     return str(ffi.string(lib.kvp_found_name(number("found", found))).decode())
 
 
+def show_url(url: str | os.PathLike[str]) -> str:
+    """A store's URL for messages and logs, with *** in place of a password: kvp_store_url_show."""
+    place = _place(url)
+    shown = ffi.new("char[]", len(place) + 64)
+    lib.kvp_store_url_show(place, shown, len(shown))
+    return os.fsdecode(ffi.string(shown))
+
+
+def _place(url: str | os.PathLike[str]) -> bytes:
+    """path_of, without the URL in what it says."""
+    try:
+        return path_of("url", url)
+    except ArgError:
+        raise ArgError("url: has a null character") from None
+
+
 class Operation(Uncopied):
     """What put, get, have, drop, evict or sync began.
 
@@ -200,7 +216,7 @@ def _label(name: object, value: object) -> str:
 class Store(Uncopied):
     """A store: Store.open.
 
-    url            as given; of several, the nearest
+    url            as given, with its password; of several, the nearest. show_url is for logs
     urls           of all, nearest first
     fingerprint    of every record
     block_tokens   S
@@ -231,13 +247,13 @@ class Store(Uncopied):
         self.record_blocks = int(blocks[0])
 
     @classmethod
-    def open(cls, url: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, fingerprint: bytes, block_bytes: Iterable[int],
-             block_tokens: int = 16, record_blocks: int = 0, key_bytes: int = 1024,
+    def open(cls, url: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *,
+             fingerprint: bytes, block_bytes: Iterable[int], block_tokens: int = 16, record_blocks: int = 0, key_bytes: int = 1024,
              max_ops: int = 64, threads: int = 1, secret: bytes = b"") -> Store:
         """Open a store: kvp_store_open. Or several as one: kvp_store_stack_open.
 
-        url            file:PATH?size=BYTES or memory:?size=BYTES; also max_age=TIME, quota=BYTES; or
-                       a list of them, nearest first
+        url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST; also max_age=TIME,
+                       quota=BYTES, secret=file:PATH; or a list of them, nearest first
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
         block_tokens   S
@@ -255,7 +271,7 @@ class Store(Uncopied):
         given = [url] if isinstance(url, (str, os.PathLike)) else listed("url", url)
         if not 1 <= len(given) <= lib.KVP_STORE_STACK_MAX:
             raise ArgError(f"url: has {len(given)}, expected 1 to {lib.KVP_STORE_STACK_MAX}")
-        paths = [path_of("url", one) for one in given]
+        paths = [_place(one) for one in given]
         texts = [ffi.new("char[]", path) for path in paths]
         places, sizes = ffi.new("char *[]", texts), listed("block_bytes", block_bytes)
         set_digest("fingerprint", fingerprint, config.fingerprint)
@@ -277,7 +293,7 @@ class Store(Uncopied):
         made = owned(lib.KVPY_STORE, held=keep, of=_store_native, free="kvpy_store_free")
         status = lib.kvpy_store_open(config, places, len(places), made, why, _WHY_BYTES)
         if status:
-            _refused(status, "Store.open", why, url=os.fsdecode(ffi.string(config.url)))
+            _refused(status, "Store.open", why, url=show_url(os.fsdecode(ffi.string(config.url))))
         return cls(made, keep, config, tuple(os.fsdecode(path) for path in paths))
 
     # ------------------------------------------------------------------------- open and closed
@@ -666,11 +682,11 @@ def scan(url: str | os.PathLike[str], *, depth: int = SCAN_DIRECTORIES, space: i
     options.secret_bytes, options.context = len(code), keep
     options.directory, options.record = lib.kvpy_scan_directory, lib.kvpy_scan_record
     why = ffi.new("char[]", _WHY_BYTES)
-    status = lib.kvp_store_scan(path_of("url", url), options, why, _WHY_BYTES)
+    status = lib.kvp_store_scan(_place(url), options, why, _WHY_BYTES)
     if told.error is not None:
         raise told.error
     if status:
-        _refused(status, "scan", why, url=url)
+        _refused(status, "scan", why, url=show_url(url))
 
 
 class Verified(NamedTuple):
@@ -716,7 +732,7 @@ def clean(url: str | os.PathLike[str], *, space: int | None,
           written_before: float | None) -> StoreCleaned:
     """Drop records of a file store that no writer has open; arguments as for Store.evict."""
     match, out, why = _match(space, written_before), _CLEANED.new(), ffi.new("char[]", _WHY_BYTES)
-    status = lib.kvp_store_clean(path_of("url", url), match, out, why, _WHY_BYTES)
+    status = lib.kvp_store_clean(_place(url), match, out, why, _WHY_BYTES)
     if status:
-        _refused(status, "clean", why, url=url)
+        _refused(status, "clean", why, url=show_url(url))
     return _CLEANED.read(out)

@@ -401,6 +401,37 @@ def test_a_place_that_cannot_be_used_says_why(tmp_path: pathlib.Path) -> None:
         store.Store(None, {}, None, "")
 
 
+@pytest.mark.parametrize("url", [
+    "redis:kv:hush@host", "redi://kv:hush@host", "redis://kv:hush/@host", "redis://hush@host",
+    "kv:hush@host", "memory:?secret=hush", "redis://kv:hush@host\0", "redis://kv:hush@h?tags=0"])
+def test_what_is_raised_has_no_password(url: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: opened(url), lambda: store.scan(url), lambda: store.verify(url),
+        lambda: store.clean(url, space=None, written_before=None)]
+    for call in calls:
+        with pytest.raises((ValueError, OSError)) as caught:
+            call()
+        assert "hush" not in str(caught.value)
+
+
+def test_urls_are_shown_without_passwords() -> None:
+    assert store.show_url("rediss://kv:a%20b@host:1?tags=3") == "rediss://kv:***@host:1?tags=3"
+    assert store.show_url("file:/a@b?size=1GiB") == "file:/a@b?size=1GiB"
+    assert store.show_url("memory:?secret=hush&size=1MiB") == "memory:?secret=***&size=1MiB"
+    with pytest.raises(TypeError, match="url"):
+        store.show_url(5)
+
+
+def test_a_secret_in_a_file(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("sixteen bytes, or more\n")
+    file.chmod(0o644)
+    with pytest.raises(k.ArgError, match="chmod 600"):
+        opened(f"memory:?size=1MiB&secret=file:{file}")
+    file.chmod(0o600)
+    opened(f"memory:?size=1MiB&secret=file:{file}").close()
+
+
 def test_records_that_do_not_fit_the_store() -> None:
     chain = records(1)
     with opened(key_bytes=64) as place:

@@ -52,6 +52,7 @@ struct kvpi_store_op {
     uint32_t begun;   /* 1: the back end has it */
     /* The back end's. */
     uint32_t entry;
+    int is_other_length; /* what was read is longer or shorter than a record */
     uint64_t deadline_ns;
     struct kvpi_store_op *link;
     void *place_in;
@@ -64,6 +65,7 @@ struct kvpi_backend_config {
     uint32_t header_bytes;
     uint64_t payload_bytes; /* the largest of all groups */
     uint32_t record_blocks;
+    uint64_t (*clock)(void *context); /* the caller's, for store->now_context; NULL: none */
 };
 
 struct kvpi_backend_usage {

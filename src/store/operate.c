@@ -1,7 +1,7 @@
 /* operate: the calls for operators: of directories, or of servers by their back end. */
 #include <string.h>
 
-#include "store/identity/crypto.h"
+#include "store/identity/secret.h"
 #include "store/file/survey.h"
 #include "store/load/load.h"
 #include "store/load/remote.h"
@@ -11,6 +11,13 @@ void kvp_store_scan_options_init(kvp_store_scan_options *options)
 {
     if (options)
         *options = (kvp_store_scan_options){.struct_size = sizeof *options};
+}
+
+kvp_status kvp_store_url_show(const char *url, char *out_text, size_t text_bytes)
+{
+    if (!url || !out_text || text_bytes == 0)
+        return KVP_E_ARG;
+    return kvpi_url_show(url, out_text, text_bytes) < text_bytes ? KVP_OK : KVP_E_TOO_SMALL;
 }
 
 const char *kvp_found_name(uint32_t found)
@@ -35,10 +42,13 @@ static kvp_status read_root(const char *text, struct kvpi_url *url,
         *out_backend = kvpi_load_backend(url->scheme, out_why, why_bytes);
         return *out_backend ? KVP_OK : KVP_E_ARG;
     }
-    if (strcmp(url->scheme, "file") != 0 || !*url->path)
+    if (strcmp(url->scheme, "file") != 0 || !*url->path) {
+        char shown[KVPI_URL_BYTES];
+        kvpi_url_show(text, shown, sizeof shown);
         return kvpi_why(KVP_E_ARG, out_why, why_bytes,
-                        "url is \"%s\", expected \"file:PATH\" or \"redis://HOST\"", text);
-    static const char *const known[] = {"size", "quota", "max_age", "engine"};
+                        "url is \"%s\", expected \"file:PATH\" or \"redis://HOST\"", shown);
+    }
+    static const char *const known[] = {"size", "quota", "max_age", "engine", "secret"};
     for (unsigned i = 0; i < sizeof known / sizeof *known; i++)
         kvpi_url_option(url, known[i]);
     return kvpi_url_all_used(url, out_why, why_bytes);
@@ -64,13 +74,22 @@ kvp_status kvp_store_scan(const char *url, const kvp_store_scan_options *options
     if (wrong)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes, "%s", wrong);
     struct kvpi_url read;
+    struct kvpi_secret secret;
     const struct kvpi_backend *backend;
-    const kvp_status status = read_root(url, &read, &backend, out_why, why_bytes);
+    kvp_store_scan_options own = *options;
+    kvp_status status = read_root(url, &read, &backend, out_why, why_bytes);
+    /* The option is the engines'; who looks may have the secret, or not. */
+    if (status == KVP_OK && own.depth == KVP_SCAN_PAYLOADS && own.secret_bytes == 0) {
+        status = kvpi_secret_read(&read, &secret, out_why, why_bytes);
+        own.secret = secret.bytes;
+        own.secret_bytes = secret.n_bytes;
+    }
     if (status == KVP_OK && backend)
-        return kvpi_remote_scan(backend, &read, options, out_why, why_bytes);
-    return status == KVP_OK
-               ? kvpi_survey_scan(&kvpi_system_disk, read.path, options, out_why, why_bytes)
-               : status;
+        status = kvpi_remote_scan(backend, &read, &own, out_why, why_bytes);
+    else if (status == KVP_OK)
+        status = kvpi_survey_scan(&kvpi_system_disk, read.path, &own, out_why, why_bytes);
+    kvpi_secret_forget(&secret);
+    return status;
 }
 
 kvp_status kvp_store_clean(const char *url, const kvp_store_match *match,

@@ -7,6 +7,7 @@
 #include "base/quiet.h"
 #include "base/sized.h"
 #include "store/front.h"
+#include "store/identity/secret.h"
 #include "store/load/load.h"
 
 enum { RECORD_BYTES = 512 * 1024, KEY_BYTES_MAX = 1 << 20 };
@@ -157,6 +158,7 @@ static kvp_status open_backend(kvp_store *store, struct kvpi_url *url, char *out
         .header_bytes = store->header_bytes,
         .payload_bytes = largest * store->record_blocks,
         .record_blocks = store->record_blocks,
+        .clock = store->config.now == system_clock ? NULL : store->config.now,
     };
     kvp_status status = store->backend->open(&config, &store->self, out_why, why_bytes);
     if (status == KVP_OK)
@@ -215,6 +217,21 @@ static const struct kvpi_backend *find_backend(const char *scheme)
     return NULL;
 }
 
+/* The URL's secret, in `room`, is the configuration's. */
+static kvp_status take_secret(struct kvpi_url *url, kvp_store_config *config,
+                              struct kvpi_secret *room, char *out_why, size_t why_bytes)
+{
+    const kvp_status status = kvpi_secret_read(url, room, out_why, why_bytes);
+    if (status != KVP_OK || room->n_bytes == 0)
+        return status;
+    if (config->secret_bytes > 0)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "the url and the configuration both have a secret");
+    config->secret = room->bytes;
+    config->secret_bytes = room->n_bytes;
+    return KVP_OK;
+}
+
 kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_backend *backend,
                            kvp_store **out_store, char *out_why, size_t why_bytes)
 {
@@ -232,11 +249,17 @@ kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_bac
         backend = kvpi_load_backend(url.scheme, out_why, why_bytes);
     if (!backend)
         return KVP_E_ARG;
+    struct kvpi_secret secret;
+    kvp_store_config own = *config;
+    status = take_secret(&url, &own, &secret, out_why, why_bytes);
+    if (status != KVP_OK)
+        return status;
     kvp_store *store = calloc(1, sizeof *store);
     if (!store)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     store->backend = backend;
-    status = make_store(store, config, &url, out_why, why_bytes);
+    status = make_store(store, &own, &url, out_why, why_bytes);
+    kvpi_secret_forget(&secret);
     if (status != KVP_OK) {
         free_store(store);
         return status;

@@ -1,4 +1,5 @@
-/* url: cut in place, one pass. Values are taken as they are: nothing is unescaped. */
+/* url: cut in place, one pass. Values are taken as they are: nothing is unescaped. What is said
+ * of a URL has kvpi_url_show's text alone. */
 #include "store/url.h"
 
 #include <stdarg.h>
@@ -15,6 +16,80 @@ kvp_status kvpi_why(kvp_status status, char *out_why, size_t why_bytes, const ch
     va_end(arguments);
     return status;
 }
+
+/* -------------------------------------------------------------------------------------- showing */
+
+#define SECRET "secret="
+
+struct shown {
+    char *text;
+    size_t capacity;
+    size_t n; /* of the whole text */
+};
+
+static void show(struct shown *shown, const char *text, size_t n_bytes)
+{
+    for (; n_bytes > 0; n_bytes--, shown->n++, text++)
+        if (shown->n + 1 < shown->capacity)
+            shown->text[shown->n] = *text;
+    shown->text[shown->n < shown->capacity ? shown->n : shown->capacity - 1] = 0;
+}
+
+static int begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* The value of the first option "secret" that is not a file's name; NULL: there is none. */
+static const char *find_secret(const char *text)
+{
+    for (const char *at = text; (at = strstr(at, SECRET)) != NULL; at++)
+        if (at > text && strchr("?&", at[-1]) && !begins(at + strlen(SECRET), "file:"))
+            return at + strlen(SECRET);
+    return NULL;
+}
+
+static const char *skip_value(const char *value)
+{
+    return value + strcspn(value, "&");
+}
+
+/* What ends at `at` and may be a password. A user's name is shown where it must be one. */
+static const char *find_password(const char *url, const char *at)
+{
+    const char *colon = memchr(url, ':', (size_t)(at - url));
+    if (!colon)
+        return url;
+    const char *login = colon + 1;
+    const int is_whole = begins(url, "redis://") || begins(url, "rediss://");
+    while (login < at && *login == '/')
+        login++;
+    const char *second = is_whole ? memchr(login, ':', (size_t)(at - login)) : NULL;
+    return second ? second + 1 : login;
+}
+
+size_t kvpi_url_show(const char *url, char *out_text, size_t text_bytes)
+{
+    struct shown shown = {out_text, text_bytes, 0};
+    const int has_no_login = begins(url, "file:") || begins(url, "memory:");
+    const char *at = has_no_login ? NULL : strrchr(url, '@');
+    const char *secret = find_secret(url);
+    if (at) {
+        const char *password = find_password(url, at);
+        show(&shown, url, (size_t)(password - url));
+        show(&shown, "***", 3);
+        url = secret && secret <= at ? skip_value(secret) : at;
+    }
+    while ((secret = find_secret(url)) != NULL) {
+        show(&shown, url, (size_t)(secret - url));
+        show(&shown, "***", 3);
+        url = skip_value(secret);
+    }
+    show(&shown, url, strlen(url));
+    return shown.n;
+}
+
+/* -------------------------------------------------------------------------------------- reading */
 
 /* Ends the piece at `mark`; gives what follows, or NULL. */
 static char *cut(char *text, char mark)
@@ -40,6 +115,8 @@ kvp_status kvpi_url_read(const char *text, struct kvpi_url *out_url, char *out_w
     if (!text || strlen(text) >= sizeof out_url->text)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes, "url is NULL or longer than %d bytes",
                         KVPI_URL_BYTES - 1);
+    char shown[KVPI_URL_BYTES];
+    kvpi_url_show(text, shown, sizeof shown);
     memset(out_url, 0, sizeof *out_url);
     memcpy(out_url->text, text, strlen(text) + 1);
     char *options = cut(out_url->text, '?');
@@ -47,15 +124,14 @@ kvp_status kvpi_url_read(const char *text, struct kvpi_url *out_url, char *out_w
     out_url->path = cut(out_url->text, ':');
     if (!out_url->path || !*out_url->scheme)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes,
-                        "url is \"%s\", expected SCHEME:PATH?NAME=VALUE", text);
+                        "url is \"%s\", expected SCHEME:PATH?NAME=VALUE", shown);
     while (options && *options) {
         char *name = options;
         options = cut(name, '&');
         const char *value = cut(name, '=');
         if (!value || !*name || has_option(out_url, name))
             return kvpi_why(KVP_E_ARG, out_why, why_bytes,
-                            "option \"%s\" of the url is empty, given twice, or without a value",
-                            name);
+                            "an option of \"%s\" is empty, given twice, or without a value", shown);
         if (out_url->n_options == KVPI_URL_OPTIONS)
             return kvpi_why(KVP_E_ARG, out_why, why_bytes, "the url has more than %d options",
                             KVPI_URL_OPTIONS);

@@ -16,6 +16,11 @@ struct kvpi_url {
     uint32_t n_options;
 };
 
+/* A URL, or what was to be one, as anybody may read it: in place of a password, or of a secret that
+ * is no file's, there is ***. Everything up to the last @ may belong to a password that was not
+ * escaped. Cut to text_bytes. Gives the bytes of the whole text. */
+size_t kvpi_url_show(const char *url, char *out_text, size_t text_bytes);
+
 /* Write a sentence for the caller, cut to why_bytes; NULL is ignored. Gives `status`. */
 kvp_status kvpi_why(kvp_status status, char *out_why, size_t why_bytes, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

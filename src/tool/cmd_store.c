@@ -1,6 +1,7 @@
 /* kvpager store: what is in a store, whether it is right, and what of it may go. Owns the options;
  * reports are in store/report.c, the measurement in store/bench.c. */
 #define _POSIX_C_SOURCE 200809L
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,6 +150,18 @@ static int set_age(const kvpi_args *args, const char *text, kvpi_store_args *out
     return 0;
 }
 
+/* White space at both ends is no part of a secret, as engines read it. */
+static void trim_secret(kvpi_store_args *out)
+{
+    size_t first = 0;
+    while (out->secret_bytes > 0 && isspace(out->secret[out->secret_bytes - 1]))
+        out->secret_bytes--;
+    while (first < out->secret_bytes && isspace(out->secret[first]))
+        first++;
+    out->secret_bytes -= first;
+    memmove(out->secret, out->secret + first, out->secret_bytes);
+}
+
 static int read_secret(const kvpi_args *args, const char *path, kvpi_store_args *out)
 {
     FILE *file = fopen(path, "rb");
@@ -157,18 +170,21 @@ static int read_secret(const kvpi_args *args, const char *path, kvpi_store_args 
     out->secret_bytes = fread(out->secret, 1, sizeof out->secret, file);
     const int too_long = getc(file) != EOF;
     fclose(file);
+    trim_secret(out);
     if (out->secret_bytes < 16 || too_long)
         return kvpi_args_wrong(args, "--secret: %s: has %s bytes, expected 16 to 1024", path,
                                too_long ? "more than 1024" : "fewer than 16");
     return 0;
 }
 
-/* "file:PATH" and "redis://HOST" as they are, a path with the scheme before it. */
+/* "file:PATH" and "redis://HOST" as they are, a path with the scheme before it. What has "://" in
+ * it is no path: the library says what is wrong, without its password. */
 static int set_url(const kvpi_args *args, const char *text, kvpi_store_args *out)
 {
     if (out->url != NULL)
         return kvpi_args_wrong(args, "one store only");
-    const bool is_server = strncmp(text, "redis:", 6) == 0 || strncmp(text, "rediss:", 7) == 0;
+    const bool is_server = strncmp(text, "redis:", 6) == 0 || strncmp(text, "rediss:", 7) == 0 ||
+                           strstr(text, "://") != NULL;
     const char *scheme = is_server || strncmp(text, "file:", 5) == 0 ? "" : "file:";
     const size_t n_bytes = strlen(scheme) + strlen(text) + 1;
     out->url = malloc(n_bytes);
@@ -176,8 +192,10 @@ static int set_url(const kvpi_args *args, const char *text, kvpi_store_args *out
         return kvpi_args_wrong(args, "out of memory");
     snprintf(out->url, n_bytes, "%s%s", scheme, text);
     out->path = text;
-    if (is_server && strrchr(text, '@') != NULL)
-        out->path = strrchr(text, '@') + 1; /* without the password */
+    if (is_server) {
+        (void)kvp_store_url_show(text, out->shown, sizeof out->shown);
+        out->path = out->shown;
+    }
     return 0;
 }
 

@@ -187,6 +187,80 @@ static void a_slot_moves(void **state)
     kvp_store_close(other);
 }
 
+/* An account that may not ask who has which slot: what the URL's server does not have is missed, at
+ * once. One that may not ask for INFO does not know that there is a cluster until it is told. */
+static void rights_in_a_cluster(void **state)
+{
+    (void)state;
+    static const char *const rights[] = {"+info", "+cluster|slots"};
+    for (int lacks = 0; lacks < 2; lacks++) {
+        for (int i = 0; i < CLUSTER_SERVERS; i++)
+            assert_int_equal(ask(&cluster.servers[i],
+                                 "ACL SETUSER kv reset on >pw ~kvp1:* +get +set +exists +unlink "
+                                 "+pexpire %s",
+                                 rights[!lacks]),
+                             1);
+        char url[140];
+        snprintf(url, sizeof url, "redis://kv:pw@127.0.0.1:%d?connections=2",
+                 cluster.servers[0].port);
+        kvp_store_config config = config_of(url);
+        kvp_store *store = open_store(&config);
+        const double began = seconds();
+        for (unsigned i = 0; i < RECORDS; i++) {
+            const int is_served = lacks == 0 || server_of(&records[i]) == 0;
+            assert_int_equal(put(store, &records[i]), is_served ? KVP_STORE_OK : KVP_STORE_FAILED);
+            assert_int_equal(get(store, &records[i]), is_served ? KVP_STORE_OK : KVP_STORE_ABSENT);
+        }
+        assert_true(have(store, records, RECORDS) != 0);
+        assert_true(seconds() - began < 5); /* the deadline of one operation */
+        char text[300];
+        char said[60];
+        assert_int_equal(kvp_store_describe(store, text, sizeof text), KVP_OK);
+        snprintf(said, sizeof said, "; the account lacks %s", rights[lacks]);
+        if (!strstr(text, said))
+            fail_msg("%s", text);
+        kvp_store_close(store);
+        set_up(NULL);
+    }
+}
+
+/* With cluster-require-full-coverage yes, which is the servers' default, one dead server without a
+ * replica stops all others: everything is a miss, and nothing hangs. */
+static void a_cluster_that_requires_full_coverage(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"--cluster-require-full-coverage", "yes", NULL};
+    struct real_cluster strict;
+    start_cluster(&strict, CLUSTER_PRIMARIES, options);
+    char url[140];
+    snprintf(url, sizeof url, "%s?timeout=1s&connections=2", strict.servers[0].url);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = open_store(&config);
+    for (unsigned i = 0; i < RECORDS; i++)
+        assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
+    stop_server(&strict.servers[2]);
+    strict.servers[2].pid = 0;
+    const double killed = seconds();
+    char text[2000] = "";
+    while (!strstr(text, "cluster_state:fail") && seconds() - killed < SECONDS_MAX) {
+        poll(NULL, 0, 20);
+        ask_text(&strict.servers[0], text, sizeof text, "CLUSTER INFO");
+    }
+    const double began = seconds();
+    unsigned n_missed = 0;
+    for (unsigned i = 0; i < RECORDS; i++) {
+        const uint32_t result = get(store, &records[i]);
+        n_missed += result == KVP_STORE_ABSENT;
+        assert_int_not_equal(result, KVP_STORE_OK);
+    }
+    assert_true(n_missed >= RECORDS / 3);
+    assert_true(have(store, records, RECORDS) == 0);
+    assert_int_not_equal(put(store, &records[0]), KVP_STORE_OK);
+    assert_true(seconds() - began < 5);
+    kvp_store_close(store);
+    stop_cluster(&strict);
+}
+
 /* The first server dies: its keys are misses, the others' are not touched; then its replica takes
  * its place. Last: the cluster is another one afterwards. */
 static void a_server_is_killed(void **state)
@@ -236,6 +310,8 @@ int main(void)
         cmocka_unit_test_setup(records_are_spread, set_up),
         cmocka_unit_test_setup(all_keys_at_once, set_up),
         cmocka_unit_test_setup(a_slot_moves, set_up),
+        cmocka_unit_test_setup(rights_in_a_cluster, set_up),
+        cmocka_unit_test_setup(a_cluster_that_requires_full_coverage, set_up),
         cmocka_unit_test_setup(a_server_is_killed, set_up),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

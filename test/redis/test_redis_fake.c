@@ -33,7 +33,11 @@ enum mode {
     EMPTY,
     ZEROS,
     ONE_MORE,
-    MODES
+    MODES,
+    /* Not one of all: each answer waits until the test lets it go. */
+    GATED,
+    GATED_ZEROS,
+    GATED_MOVED,
 };
 
 static const char *const mode_names[MODES] = {"nothing",
@@ -66,7 +70,9 @@ static struct {
     _Atomic int mode;
     _Atomic int n_answers;   /* of what is not INFO */
     _Atomic size_t n_sent;   /* bytes of the last answer with zeros */
-    const char *_Atomic map; /* NULL: it says that it is alone; else what it answers to CLUSTER */
+    _Atomic int n_free;      /* answers that may go */
+    const char *_Atomic map; /* NULL: it says that it is alone; else what it answers to CLUSTER;
+                                "": nothing */
 } fake;
 
 /* ----------------------------------------------------------------------------------- the server */
@@ -139,6 +145,19 @@ static int wait_until_closed(int fd)
     return 0;
 }
 
+/* Until an answer may go. 0: the other side has closed. */
+static int wait_at_gate(int fd)
+{
+    for (;;) {
+        int n = atomic_load(&fake.n_free);
+        if (n > 0 && atomic_compare_exchange_strong(&fake.n_free, &n, n - 1))
+            return 1;
+        struct pollfd poll_fd = {.fd = fd, .events = POLLRDHUP};
+        if (poll(&poll_fd, 1, 1) > 0)
+            return 0;
+    }
+}
+
 /* 0: the connection ends. */
 static int answer(int fd, enum mode mode)
 {
@@ -169,6 +188,12 @@ static int answer(int fd, enum mode mode)
     case EMPTY: return say(fd, "$0\r\n\r\n");
     case ZEROS: return say_zeros(fd, RECORD, RECORD) && say(fd, "\r\n");
     case ONE_MORE: return say_zeros(fd, RECORD + 1, RECORD + 1) && say(fd, "\r\n");
+    case GATED_ZEROS: return wait_at_gate(fd) && say_zeros(fd, RECORD, RECORD) && say(fd, "\r\n");
+    case GATED_MOVED: return wait_at_gate(fd) && say(fd, "-MOVED 1 127.0.0.1:1\r\n");
+    case GATED:
+        if (!wait_at_gate(fd))
+            return 0;
+        break;
     case NOTHING:
     case MODES: break;
     }
@@ -188,8 +213,10 @@ static void *serve(void *context)
             if (strcmp(name, "INFO") == 0) {
                 goes_on = say(fd, map ? "$38\r\nredis_version:7.0.1\ncluster_enabled:1\n\r\n"
                                       : "$20\r\nredis_version:7.0.1\n\r\n");
-            } else if (map && strcmp(name, "CLUSTER") == 0) {
-                goes_on = say(fd, map);
+            } else if (strcmp(name, "CLUSTER") == 0) {
+                goes_on = !map     ? say(fd, "-ERR This instance has no cluster support\r\n")
+                          : map[0] ? say(fd, map)
+                                   : wait_until_closed(fd);
             } else if (strcmp(name, "UNLINK") == 0) {
                 goes_on = say(fd, ":1\r\n");
             } else {
@@ -375,6 +402,150 @@ static void maps_that_lie(void **state)
     atomic_store(&fake.map, NULL);
 }
 
+/* ---------------------------------------------------------------------------------- deadlines */
+
+#define SECOND UINT64_C(1000000000)
+
+static uint64_t simulated_ns;
+
+static uint64_t simulated_clock(void *context)
+{
+    (void)context;
+    return simulated_ns;
+}
+
+/* One connection, whose answers wait; the clock stands still. */
+static kvp_store *open_in_simulated_time(enum mode mode)
+{
+    char url[100];
+    simulated_ns = 1000 * SECOND;
+    atomic_store(&fake.n_free, 0);
+    atomic_store(&fake.mode, mode);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d?connections=1&timeout=1s", fake.port);
+    kvp_store_config config = config_of(url);
+    config.now = simulated_clock;
+    return open_store(&config);
+}
+
+/* Work until the server has been asked n times in all. */
+static void work_until_asked(kvp_store *store, int n)
+{
+    for (int i = 0; i < 5000 && atomic_load(&fake.n_answers) < n; i++) {
+        assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        poll(NULL, 0, 1);
+    }
+    assert_true(atomic_load(&fake.n_answers) >= n);
+}
+
+/* Work until n have ended; in no simulated time. */
+static void work_until_done(kvp_store *store, uint32_t n, kvp_store_done *out_done)
+{
+    uint32_t n_done = 0;
+    for (int i = 0; i < 5000 && n_done < n; i++) {
+        uint32_t more = 0;
+        assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+        assert_int_equal(kvp_store_poll(store, out_done + n_done, n - n_done, &more), KVP_OK);
+        n_done += more;
+        poll(NULL, 0, 1);
+    }
+    if (n_done < n)
+        fail_msg("%u of %u have ended when their time was over", n_done, n);
+}
+
+/* The server answers within the time that a connection gives it: those that wait for the connection
+ * end when their own time is over, and so does the one that was asked late. It is not the server's
+ * fault: it is asked again at once. */
+static void a_queue_ends_in_time(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    static uint8_t kv[N][BLOCKS][BLOCK_BYTES];
+    static struct record record;
+    void *blocks[N][BLOCKS];
+    kvp_store_done done[N];
+    make_record(&record, 1, 0, NULL);
+    kvp_store *store = open_in_simulated_time(GATED);
+    const int asked = atomic_load(&fake.n_answers);
+    for (int i = 0; i < N; i++) {
+        blocks[i][0] = kv[i][0];
+        blocks[i][1] = kv[i][1];
+        assert_int_equal(kvp_store_get(store, &record.identity, blocks[i], 1), KVP_OK);
+    }
+    work_until_asked(store, asked + 1);
+    simulated_ns += SECOND * 8 / 10;
+    atomic_store(&fake.n_free, 1);
+    work_until_done(store, 1, done);
+    assert_int_equal(done[0].result, KVP_STORE_ABSENT);
+    work_until_asked(store, asked + 2);
+    simulated_ns += SECOND * 2 / 10;
+    work_until_done(store, N - 1, done);
+    for (int i = 0; i < N - 1; i++)
+        assert_int_equal(done[i].result, KVP_STORE_FAILED);
+    assert_int_equal(atomic_load(&fake.n_answers), asked + 2);
+    atomic_store(&fake.mode, NOTHING);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+    kvp_store_close(store);
+}
+
+/* A server that has had its time is left alone, and what waits for it does not wait any longer. */
+static void a_silent_server_is_left_alone(void **state)
+{
+    (void)state;
+    static struct record record;
+    kvp_store_done done[2];
+    uint64_t bits[2];
+    make_record(&record, 1, 0, NULL);
+    kvp_store *store = open_in_simulated_time(GATED);
+    const int asked = atomic_load(&fake.n_answers);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(kvp_store_have(store, &record.key, 1, &bits[i], 1), KVP_OK);
+    work_until_asked(store, asked + 1);
+    simulated_ns += SECOND;
+    work_until_done(store, 2, done);
+    assert_int_equal(done[0].result, KVP_STORE_FAILED);
+    assert_int_equal(done[1].result, KVP_STORE_FAILED);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_AWAY);
+    simulated_ns += SECOND;
+    atomic_store(&fake.mode, NOTHING);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+    kvp_store_close(store);
+}
+
+/* What is bad is read a second time, and what has moved is asked for again, in the same time. */
+static void second_tries_end_in_time(void **state)
+{
+    (void)state;
+    static struct record record;
+    make_record(&record, 1, 0, NULL);
+    for (int moved = 0; moved < 2; moved++) {
+        uint8_t kv[BLOCKS][BLOCK_BYTES];
+        void *blocks[BLOCKS] = {kv[0], kv[1]};
+        kvp_store_done done;
+        kvp_store *store = open_in_simulated_time(moved ? GATED_MOVED : GATED_ZEROS);
+        const int asked = atomic_load(&fake.n_answers);
+        if (moved)
+            atomic_store(&fake.map, "");
+        assert_int_equal(kvp_store_get(store, &record.identity, blocks, 1), KVP_OK);
+        work_until_asked(store, asked + 1);
+        simulated_ns += SECOND * 8 / 10;
+        atomic_store(&fake.n_free, 1);
+        if (!moved)
+            work_until_asked(store, asked + 2);
+        else
+            for (int i = 0; i < 5000 && atomic_load(&fake.n_free) > 0; i++) {
+                assert_int_equal(kvp_store_work(store, NULL), KVP_OK);
+                poll(NULL, 0, 1);
+            }
+        simulated_ns += SECOND * 2 / 10;
+        work_until_done(store, 1, &done);
+        /* Of what has moved, where to is not known: a miss. */
+        assert_int_equal(done.result, moved ? KVP_STORE_ABSENT : KVP_STORE_FAILED);
+        atomic_store(&fake.mode, NOTHING);
+        kvp_store_close(store);
+    }
+    atomic_store(&fake.map, NULL);
+}
+
 /* A store that nobody answers is opened all the same: the server may come later. */
 static void nobody_there(void **state)
 {
@@ -450,6 +621,9 @@ int main(void)
         cmocka_unit_test(other_answers_to_other_commands),
         cmocka_unit_test(closed_in_a_batch),
         cmocka_unit_test(maps_that_lie),
+        cmocka_unit_test(a_queue_ends_in_time),
+        cmocka_unit_test(a_silent_server_is_left_alone),
+        cmocka_unit_test(second_tries_end_in_time),
         cmocka_unit_test(nobody_there),
         cmocka_unit_test(urls),
     };

@@ -85,6 +85,62 @@ static void two_stores_share_and_models_do_not(void **state)
     kvp_store_close(other);
 }
 
+static kvp_digest fingerprint_of(const kvp_fingerprint_input *input)
+{
+    kvp_digester *digester;
+    kvp_digest digest;
+    const char *why = NULL;
+    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
+    assert_int_equal(kvp_fingerprint_make(digester, input, &digest, &why), KVP_OK);
+    kvp_digester_destroy(digester);
+    return digest;
+}
+
+static void name_in(const kvp_digest *fingerprint, const kvp_digest *key,
+                    char out_name[KVPI_AGES_NAME])
+{
+    struct kvpi_ages ages = {.tags = 512};
+    assert_int_equal(kvpi_ages_open(&ages, fingerprint), KVP_OK);
+    kvpi_ages_name(&ages, key, out_name);
+    kvpi_ages_close(&ages);
+}
+
+/* A model that differs in one field of the fingerprint neither finds what another has written, even
+ * by the same key, nor takes it for its own if somebody gives it the name of one of its records. */
+static void one_field_of_the_fingerprint_shares_nothing(void **state)
+{
+    (void)state;
+    kvp_fingerprint_input others[INPUT_OTHERS];
+    const kvp_fingerprint_input same = input_fingerprint();
+    const kvp_digest print = fingerprint_of(&same);
+    const size_t n = input_other_fingerprints(others);
+    assert_true(n > 20);
+    struct record record = records[0];
+    record.identity.fingerprint = print;
+    kvp_store_config config = config_of(server.url);
+    config.fingerprint = print;
+    for (size_t i = 0; i < n; i++) {
+        char name[KVPI_AGES_NAME];
+        char other_name[KVPI_AGES_NAME];
+        kvp_store *store = open_store(&config);
+        assert_int_equal(put(store, &record), KVP_STORE_OK);
+        kvp_store_config other_config = config;
+        struct record other_record = record;
+        other_record.identity.fingerprint = other_config.fingerprint = fingerprint_of(&others[i]);
+        kvp_store *other = open_store(&other_config);
+        assert_int_equal(get(other, &other_record), KVP_STORE_ABSENT);
+        assert_true(have(other, &other_record, 1) == 0);
+        name_in(&print, &record.key, name);
+        name_in(&other_config.fingerprint, &record.key, other_name);
+        assert_int_equal(ask(&server, "RENAME %s %s", name, other_name), 1);
+        assert_true(have(other, &other_record, 1) == 1);
+        assert_int_equal(get(other, &other_record), KVP_STORE_BAD);
+        assert_int_equal(stats_of(other).bad[KVP_BAD_IDENTITY], 1);
+        kvp_store_close(other);
+        kvp_store_close(store);
+    }
+}
+
 /* Over many connections at once, more than there are: each ends once, and with its own bytes. */
 static void many_at_once(void **state)
 {
@@ -130,27 +186,31 @@ static void what_is_damaged_is_dropped(void **state)
     kvp_store_config config = config_of(server.url);
     kvp_store *store = open_store(&config);
     static const struct {
-        int at; /* byte that is written; -1: the record is cut there */
+        int at; /* byte that is written; -1: the record gets longer, -2: shorter */
         uint32_t reason;
     } cases[] = {{0, KVP_BAD_DAMAGED},
                  {8, KVP_BAD_VERSION},
                  {100, KVP_BAD_DAMAGED},
                  {4096 + 17, KVP_BAD_PAYLOAD},
                  {4096 + BLOCK_BYTES + 17, KVP_BAD_PAYLOAD},
-                 {-1, KVP_BAD_LENGTH}};
+                 {-1, KVP_BAD_LENGTH},
+                 {-2, KVP_BAD_LENGTH}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[KVPI_AGES_NAME];
         name_of(&records[0], 512, name);
         assert_int_equal(put(store, &records[0]), KVP_STORE_OK);
-        if (cases[i].at < 0)
+        if (cases[i].at == -1)
             ask(&server, "APPEND %s %s", name, "more");
+        else if (cases[i].at == -2)
+            ask(&server, "EVAL %s 1 %s",
+                "local v = redis.call('GETRANGE', KEYS[1], 0, -2); "
+                "redis.call('SET', KEYS[1], v); return 1",
+                name);
         else
             ask(&server, "SETRANGE %s %d %b", name, cases[i].at, "\xFF", (size_t)1);
         const uint64_t before = stats_of(store).bad[cases[i].reason];
-        /* A record of another length has a right header. */
         assert_int_equal(get(store, &records[0]), KVP_STORE_BAD);
-        if (cases[i].at >= 0)
-            assert_int_equal(stats_of(store).bad[cases[i].reason], before + 1);
+        assert_int_equal(stats_of(store).bad[cases[i].reason], before + 1);
         assert_int_equal(get(store, &records[0]), KVP_STORE_ABSENT);
     }
     kvp_store_close(store);
@@ -366,6 +426,130 @@ static void a_wrong_password_is_said(void **state)
     stop_server(&own);
 }
 
+static void describe(const kvp_store *store, char out_text[300])
+{
+    assert_int_equal(kvp_store_describe(store, out_text, 300), KVP_OK);
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* Every right but get and set can be missing: it is said once, and the rest works. */
+static void missing_rights_are_said(void **state)
+{
+    (void)state;
+    static const char *const rights[] = {"+info", "+pexpire", "+exists", "+unlink"};
+    for (unsigned without = 0; without < 4; without++) {
+        struct real_server own = {0};
+        const char *options[16] = {"--user", "default", "off",     "--user", "kv",
+                                   "on",     ">pw",     "~kvp1:*", "+get",   "+set"};
+        for (unsigned i = 0, n = 10; i < 4; i++)
+            if (i != without)
+                options[n++] = rights[i];
+        start_server(&own, options);
+        char url[100];
+        snprintf(url, sizeof url, "redis://kv:pw@127.0.0.1:%d", own.port);
+        kvp_store_config config = config_of(url);
+        kvp_store *store = open_store(&config);
+        for (int i = 0; i < 3; i++) {
+            struct record *record = &records[i];
+            uint64_t bits = 0;
+            assert_int_equal(put(store, record), KVP_STORE_OK);
+            assert_int_equal(get(store, record), KVP_STORE_OK);
+            assert_int_equal(kvp_store_have(store, &record->key, 1, &bits, 1), KVP_OK);
+            assert_int_equal(input_result(store), without == 2 ? KVP_STORE_FAILED : KVP_STORE_OK);
+            assert_int_equal(kvp_store_drop(store, &record->key, 1, 1), KVP_OK);
+            assert_int_equal(input_result(store), without == 3 ? KVP_STORE_FAILED : KVP_STORE_OK);
+        }
+        char text[300];
+        char lacks[60];
+        describe(store, text);
+        snprintf(lacks, sizeof lacks, "; the account lacks %s", rights[without]);
+        if (!strstr(text, lacks) || count_of(text, rights[without]) != 1)
+            fail_msg("%s", text);
+        kvp_store_close(store);
+        stop_server(&own);
+    }
+}
+
+/* What would let prefixes go to waste, or the machine run full. */
+static void a_server_that_is_not_set_up_for_it_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *policy;
+        const char *memory;
+        const char *said;
+        const char *not_said;
+    } cases[] = {
+        {"volatile-ttl", "100mb", "", "maxmemory"},
+        {"volatile-ttl", "0", "; maxmemory is 0: no limit", "maxmemory-policy"},
+        {"allkeys-lru", "100mb", "; maxmemory-policy is allkeys-lru, not volatile-ttl", "is 0"},
+        {"noeviction", "0", "; maxmemory-policy is noeviction, not volatile-ttl; maxmemory is 0",
+         "?"},
+    };
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[300];
+        assert_int_equal(ask(&server, "CONFIG SET maxmemory %s", cases[i].memory), 1);
+        assert_int_equal(ask(&server, "CONFIG SET maxmemory-policy %s", cases[i].policy), 1);
+        kvp_store_config config = config_of(server.url);
+        kvp_store *store = open_store(&config);
+        describe(store, text);
+        if (!strstr(text, cases[i].said) || strstr(text, cases[i].not_said))
+            fail_msg("%s", text);
+        kvp_store_close(store);
+    }
+    assert_int_equal(ask(&server, "CONFIG SET maxmemory 0"), 1);
+    assert_int_equal(ask(&server, "CONFIG SET maxmemory-policy noeviction"), 1);
+}
+
+/* Statistics are those of the servers, at most ten seconds old when an operation ends. */
+static void statistics_are_the_server_s(void **state)
+{
+    (void)state;
+    struct real_server own = {0};
+    static const char *const options[] = {"--maxmemory", "3mb", "--maxmemory-policy",
+                                          "allkeys-random", NULL};
+    uint64_t now = UINT64_C(1700000000) * 1000000000;
+    start_server(&own, options);
+    char url[140]; /* the clock of deadlines is moved on, too */
+    snprintf(url, sizeof url, "%s?timeout=1h", own.url);
+    kvp_store_config config = config_of(url);
+    config.now = late_clock;
+    config.now_context = &now;
+    kvp_store *store = open_store(&config);
+    assert_int_equal(stats_of(store).records, 0);
+    unsigned n_put = 0;
+    for (unsigned n = 0; n < 300; n++) {
+        struct record record;
+        make_record(&record, 100 + n, 0, NULL);
+        record.identity.digest.bytes[0] = (uint8_t)(n >> 4);
+        record.identity.digest.bytes[1] = (uint8_t)n;
+        record.key = input_key(&record.identity);
+        n_put += put(store, &record) == KVP_STORE_OK;
+    }
+    assert_int_equal(n_put, 300);
+    assert_int_equal(stats_of(store).evicted, 0); /* it was not asked again */
+    now += UINT64_C(10) * 1000000000;
+    kvp_store_stats stats = {0};
+    for (int i = 0; i < 1000 && stats.evicted == 0; i++) {
+        (void)have(store, records, 1);
+        stats = stats_of(store);
+    }
+    /* A client that asks takes memory itself, for which the server may evict. */
+    const uint64_t there = (uint64_t)ask(&own, "DBSIZE");
+    kvp_store_close(store);
+    stop_server(&own);
+    assert_true(there <= stats.records && stats.records < there + 20);
+    assert_int_equal(stats.evicted, 300 - stats.records);
+    assert_true(stats.bytes > 1 << 20);
+}
+
 /* Through the library that kvp_store_open loads, and in another database. */
 static void by_its_url(void **state)
 {
@@ -399,6 +583,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_was_put_comes_back, set_up),
         cmocka_unit_test_setup(two_stores_share_and_models_do_not, set_up),
+        cmocka_unit_test_setup(one_field_of_the_fingerprint_shares_nothing, set_up),
         cmocka_unit_test_setup(many_at_once, set_up),
         cmocka_unit_test_setup(what_is_damaged_is_dropped, set_up),
         cmocka_unit_test_setup(a_foreign_record_is_not_read, set_up),
@@ -409,6 +594,9 @@ int main(void)
         cmocka_unit_test_setup(a_server_that_stops_answering, set_up),
         cmocka_unit_test_setup(a_full_server_refuses, set_up),
         cmocka_unit_test_setup(a_wrong_password_is_said, set_up),
+        cmocka_unit_test_setup(missing_rights_are_said, set_up),
+        cmocka_unit_test_setup(a_server_that_is_not_set_up_for_it_is_said, set_up),
+        cmocka_unit_test_setup(statistics_are_the_server_s, set_up),
         cmocka_unit_test_setup(by_its_url, set_up),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

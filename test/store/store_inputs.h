@@ -84,6 +84,48 @@ static inline kvp_fingerprint_input input_fingerprint(void)
     return input;
 }
 
+enum { INPUT_OTHERS = 22 };
+
+/* input_fingerprint with another value in one field each, every field once. Gives their number. */
+static inline size_t input_other_fingerprints(kvp_fingerprint_input other[INPUT_OTHERS])
+{
+    const kvp_fingerprint_input same = input_fingerprint();
+    size_t n = 0;
+#define OTHER(field, value)                                                                        \
+    do {                                                                                           \
+        other[n] = same;                                                                           \
+        other[n++].field = (value);                                                                \
+    } while (0)
+    OTHER(weights.bytes[31], 0);
+    OTHER(quantisation, "awq");
+    OTHER(compute_type, "f16");
+    OTHER(type, KVP_F16);
+    OTHER(scales, 1);
+    OTHER(k_size, 127);
+    OTHER(v_size, 0);
+    OTHER(model_layers, 33);
+    OTHER(model_heads, 9);
+    OTHER(slice.first_layer, 1);
+    other[n - 1].model_layers = 33;
+    OTHER(slice.n_layers, 31);
+    OTHER(slice.first_head, 1);
+    other[n - 1].model_heads = 9;
+    OTHER(slice.n_heads, 7);
+    OTHER(block_tokens, 32);
+    OTHER(unit_tokens, 8);
+    OTHER(n_groups, 2);
+    OTHER(groups[0].recent_tokens, 4096);
+    OTHER(groups[0].recent_tokens, 4096);
+    other[n - 1].groups[0].sink_tokens = 4;
+    OTHER(order, "NSHD");
+    OTHER(rope, "a");
+    other[n - 1].rope_bytes = 1;
+    OTHER(draft, "a");
+    other[n - 1].draft_bytes = 1;
+#undef OTHER
+    return n;
+}
+
 static const kvp_key input_keys[INPUT_KEYS] = {
     {.type = 1, .begin = 3, .end = 20, .n_bytes = 5, .bytes = "image"},
     {.type = 2, .begin = 16, .end = 17},

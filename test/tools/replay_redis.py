@@ -1,16 +1,17 @@
-"""`kvpager replay --store redis://...`: two replays on two caches and one cluster share what they
-computed; one of the three servers is killed in the middle, and both finish with every byte checked.
+"""`kvpager replay --store redis://...`: replays on caches of their own and one cluster share what they
+computed. One of the three servers is killed while two run, and both finish with every byte checked.
 """
 
 import json
 import os
 import subprocess
+import threading
 
 from lib_kvpager import KVPAGER, SOURCE, check, check_equal, directory, finish, replay, run, skip
 from lib_redis import Cluster, program
 
 TRACE = os.path.join(SOURCE, "data", "mixed-small.jsonl")
-REQUESTS, HALF = 40, 20
+REQUESTS, HALF, FEW = 40, 20, 10
 OPTIONS = ["--output-tokens", "off", "--blocks", 3000, "--host-blocks", 2000,
            "--kv-bytes-per-token", 64, "--record-blocks", 4, "--store-writes", "through"]
 
@@ -23,36 +24,54 @@ def healthy(found):
 
 
 def stored(url, *options):
+    """What a replay says of its store."""
     found = replay(TRACE, *OPTIONS, "--store", url, *options)
     healthy(found)
-    return found
+    return found["store"]
 
 
 class Piped:
     """A replay whose operation log comes through a pipe: it stands still where the reader stops."""
 
+    n = 0
+
     def __init__(self, folder, url, *options):
-        path = os.path.join(folder, "log")
+        Piped.n += 1
+        path = os.path.join(folder, f"log-{Piped.n}")
         os.mkfifo(path)
         words = ["replay", "--json", "--sequential", *OPTIONS, "--store", url, "--record", path,
                  *options, TRACE]
         self.process = subprocess.Popen([KVPAGER, *map(str, words)], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.log = open(path, "rb", buffering=0)
+        self.rest = threading.Thread(target=self.drain)
 
     def read(self, n_bytes):
         while n_bytes > 0:
             n_bytes -= len(self.log.read(min(n_bytes, 4096)) or b"?" * n_bytes)
 
-    def finish(self):
+    def drain(self):
         while self.log.read(65536):
             pass
         self.log.close()
+
+    def finish(self):
+        self.rest.join()
         out, error = self.process.communicate()
-        if check_equal(self.process.returncode, 0, error):
-            healthy(json.loads(out))
-            return json.loads(out)
-        return {"hit_tokens": 0, "store": {}}
+        if not check_equal(self.process.returncode, 0, error):
+            finish()
+        found = json.loads(out)
+        healthy(found)
+        return found["store"]
+
+
+def the_middle(folder):
+    """The first HALF requests alone: bytes of the operation log, and tokens from the store, which are
+    what device and host no longer have. Of FEW requests they have all."""
+    path = os.path.join(folder, "half.kvplog")
+    alone = stored("memory:?size=1GiB", "--limit", HALF, "--record", path)
+    check_equal(stored("memory:?size=1GiB", "--limit", FEW)["hit_tokens"], 0, "device and host")
+    return os.path.getsize(path), alone["hit_tokens"]
 
 
 def main():
@@ -62,25 +81,28 @@ def main():
     if b"needs libkvpager_redis" in run("store", "info", "redis://127.0.0.1:1").stderr:
         skip("no stores on Redis in this build")
     with directory() as folder:
-        path = os.path.join(folder, "half.kvplog")
-        memory = "memory:?size=1GiB"
-        alone = stored(memory, "--limit", REQUESTS)
-        stored(memory, "--limit", HALF, "--record", path)
+        middle, alone = the_middle(folder)
         cluster = Cluster(folder)
         try:
             url = cluster.url + "?timeout=1s"
             one = Piped(folder, url, "--limit", REQUESTS)
-            one.read(os.path.getsize(path))
-            two = stored(url, "--limit", HALF)
-            check(two["hit_tokens"] > alone["hit_tokens"] // 2, "it got little of the other:",
-                  two["hit_tokens"], alone["hit_tokens"])
+            one.read(middle)
+            before = stored(url, "--limit", HALF)
+            check(before["hit_tokens"] > 4 * alone, "what the other wrote is not hit", alone, before)
             sizes = [int(server.ask("DBSIZE")) for server in cluster.servers]
             check(min(sizes) > 20, "records are not spread:", sizes)
-            cluster.servers[1].kill()
-            two = stored(url, "--limit", REQUESTS)
-            check(two["hit_tokens"] > 0, "nothing is hit any more")
-            one = one.finish()
-            check(one["hit_tokens"] > 0, "nothing is hit any more")
+            two = Piped(folder, url, "--limit", REQUESTS)
+            two.read(middle)
+            check_equal((one.process.poll(), two.process.poll()), (None, None), "not in the middle")
+            cluster.servers[2].kill()
+            for each in one, two:
+                each.rest.start()
+            found = one.finish(), two.finish()
+            for store in found:
+                check(store["failed"] + store["away"] > 0, "the kill was not noticed", store)
+            after = stored(url, "--limit", FEW)
+            check(after["hit_tokens"] > 0, "nothing is hit any more", after)
+            print("tokens from the store:", alone, before["hit_tokens"], after["hit_tokens"])
         finally:
             cluster.stop()
     finish()

@@ -86,12 +86,50 @@ def measured(server):
         check_equal(sorted(keys_of(server)), before, "what it wrote is gone, and nothing else")
 
 
+def passwords(server, url):
+    """No output has one: replay shows the URL, and so does what is wrong with one."""
+    for kind in ["--json"], []:
+        done = run("replay", *kind, "--sequential", *OPTIONS, "--store", url, TRACE)
+        check_equal(done.returncode, 0, done.stderr)
+        shown = f"redis://op:***@127.0.0.1:{server.port}".encode()
+        check(shown in done.stdout and b"se%3Acret" not in done.stdout, done.stdout)
+    for wrong in url.replace("//", ""), url.replace("redis://", "redi://"), url + "?tags", \
+            url + "?secret=se%3Acret":
+        for words in ("replay", "--sequential", *OPTIONS, "--store", wrong, TRACE), \
+                ("store", "bench", "--model", "llama-3.2-1b", wrong), ("store", "info", wrong):
+            done = run(*words)
+            check(b"se%3Acret" not in done.stdout + done.stderr, words, done.stderr)
+    done = run("store", "list", url.replace("redis", "rediss"))
+    check(b"se%3Acret" not in done.stdout + done.stderr, done.stderr)
+
+
+def secrets(server, folder):
+    """secret=file:PATH, of a replay, a measurement and a look."""
+    server.ask("FLUSHALL")
+    path = os.path.join(folder, "secret")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("sixteen bytes, or more\n")
+    url = f"{server.url}?secret=file:{path}"
+    done = run("replay", "--sequential", *OPTIONS, "--store", url, TRACE)
+    check(done.returncode == 1 and b"chmod 600" in done.stderr, done.returncode, done.stderr)
+    os.chmod(path, 0o600)
+    stored = fill(url)
+    check_equal(ask("verify", url)["good"], stored)
+    check_equal(ask("verify", server.url, "--secret", path)["good"], stored)
+    figures = ask("bench", "--model", "llama-3.2-1b", "--bytes", "2MiB", "--rounds", 2, url)
+    check(figures["read_bytes_per_second"]["median"] > 0, figures)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("another secret: wrong\n")
+    check_equal(ask("verify", url, status=1)["code"], stored)
+
+
 def rights():
     server = Server("--user", "default", "off", "--user", "op", "on", ">se:cret", "~kvp1:*", "+info",
                     "+scan", "+get", "+getrange", "+set", "+pexpire", "+exists", "+unlink")
     url = f"redis://op:se%3Acret@127.0.0.1:{server.port}"
     try:
         stored = fill(url)
+        passwords(server, url)
         check_equal(ask("verify", url)["good"], stored)
         wrong = store("info", f"redis://op:wrong@127.0.0.1:{server.port}", status=1).stderr
         check(b"WRONGPASS" in wrong and b"op:wrong" not in wrong, wrong)
@@ -136,6 +174,8 @@ def main():
         damaged(server, stored)
         measured(server)
         evicted(server, space)
+        with directory() as folder:
+            secrets(server, folder)
     finally:
         server.kill()
     rights()

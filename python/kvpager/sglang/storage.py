@@ -121,7 +121,7 @@ class KvpagerStorage(v.Storage):
             self._url, fingerprint=self.fingerprint, block_tokens=self._tokens,
             block_bytes=[pool.bytes for pool in self._pools.values()], record_blocks=1,
             key_bytes=0, max_ops=self._max_ops, secret=self._secret)
-        logger.info("kvpager: %s (%s); weights %s", self._url, self._store.describe(),
+        logger.info("kvpager: %s (%s); weights %s", s.show_url(self._url), self._store.describe(),
                     self._facts["weights"])
 
     # ------------------------------------------------------------------------------ operations

@@ -116,8 +116,8 @@ class Mover:
                              self._secret)
         self.block_bytes = block_bytes
         logger.info("kvpager: %d blocks of %d bytes in host memory; stores: %s", blocks, block_bytes,
-                    ", ".join(f"{store.url} ({store.describe()})" for store in self.stores.all)
-                    or "none")
+                    ", ".join(f"{s.show_url(store.url)} ({store.describe()})"
+                              for store in self.stores.all) or "none")
 
     def settle(self, seconds: float) -> None:
         """Wait for what stores were told to do, but not for ever."""

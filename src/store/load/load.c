@@ -32,10 +32,12 @@ static void *load(const char *name)
 const struct kvpi_backend *kvpi_load_backend(const char *scheme, char *out_why, size_t why_bytes)
 {
     if (strcmp(scheme, "redis") != 0 && strcmp(scheme, "rediss") != 0) {
+        char shown[KVPI_URL_BYTES];
+        kvpi_url_show(scheme, shown, sizeof shown);
         kvpi_why(
             KVP_OK, out_why, why_bytes,
             "there is no store \"%s:\", expected \"file:\", \"memory:\", \"redis:\" or \"rediss:\"",
-            scheme);
+            shown);
         return NULL;
     }
     void *library = load(KVP_REDIS_LIBRARY);

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SOON_NS UINT64_C(10000000)
+#define SOON_NS   UINT64_C(10000000)
+#define DENIED_NS UINT64_C(60000000000) /* until a map that was denied is asked for again */
 
 /* -------------------------------------------------------------------------------- parts, ending */
 
@@ -18,6 +19,8 @@ static uint32_t first_outcome(const struct kvpi_store_op *op)
 
 static void merge(struct kvpi_store_op *op, enum kvpi_part_end end)
 {
+    if (end == KVPI_PART_LATE)
+        end = KVPI_PART_FAILED;
     if (op->kind == KVP_STORE_HAVE) {
         if (end == KVPI_PART_ANSWERED || end == KVPI_PART_MISSED)
             op->outcome = KVP_STORE_OK;
@@ -153,18 +156,25 @@ static struct kvpi_node *make_node(struct kvpi_cluster *cluster,
     return node;
 }
 
+static void add_moved(struct kvpi_cluster *cluster, struct kvpi_part *part)
+{
+    if (!cluster->moved.first || part->op->deadline_ns < cluster->moved_until)
+        cluster->moved_until = part->op->deadline_ns;
+    kvpi_part_list_add(&cluster->moved, part);
+}
+
 static void collect(struct kvpi_cluster *cluster, struct kvpi_node *node, uint64_t now)
 {
     struct kvpi_part *part;
     while ((part = kvpi_part_list_take(&node->done)) != NULL) {
         kvpi_node_note(node, part, now);
+        if (part->n_moved > 0) /* INFO may have been denied */
+            cluster->is_cluster = 1;
         if (part->n_moved > 0 || part->end == KVPI_PART_MISSED || part->end == KVPI_PART_FAILED)
             want_map(cluster);
-        if (part->n_moved > 0 && part->end != KVPI_PART_FAILED && cluster->is_cluster &&
+        if (part->n_moved > 0 && part->end != KVPI_PART_FAILED && !cluster->is_denied &&
             part->n_tries + 1 < KVPI_CLUSTER_TRIES) {
-            if (!cluster->moved.first)
-                cluster->moved_until = now + cluster->config->timeout_ns;
-            kvpi_part_list_add(&cluster->moved, part);
+            add_moved(cluster, part);
             continue;
         }
         if (part->n_moved > 0 && part->end == KVPI_PART_ANSWERED)
@@ -175,6 +185,7 @@ static void collect(struct kvpi_cluster *cluster, struct kvpi_node *node, uint64
 
 static void free_node(struct kvpi_cluster *cluster, struct kvpi_node *node, uint64_t now)
 {
+    cluster->evicted_gone += node->evicted;
     kvpi_node_close(node);
     collect(cluster, node, now);
     free(node);
@@ -247,6 +258,23 @@ static void send_moved(struct kvpi_cluster *cluster, int again, uint64_t now)
     }
 }
 
+/* What has moved and whose time is over is a miss. */
+static void end_late(struct kvpi_cluster *cluster, uint64_t now)
+{
+    struct kvpi_part_list moved = cluster->moved;
+    struct kvpi_part *part;
+    cluster->moved = (struct kvpi_part_list){NULL, NULL};
+    while ((part = kvpi_part_list_take(&moved)) != NULL) {
+        if (now < part->op->deadline_ns) {
+            add_moved(cluster, part);
+            continue;
+        }
+        if (part->end == KVPI_PART_ANSWERED)
+            part->end = KVPI_PART_MISSED;
+        end_part(cluster, part);
+    }
+}
+
 /* Ask one server after the other. 0: none can be asked, now or soon. */
 static int ask_for_map(struct kvpi_cluster *cluster, uint64_t now)
 {
@@ -278,19 +306,25 @@ static void pump_map(struct kvpi_cluster *cluster, uint64_t now)
     for (uint32_t i = 0; i < cluster->n_nodes && !cluster->is_cluster; i++)
         if (cluster->nodes[i]->in_cluster)
             cluster->is_cluster = cluster->wants_map = 1;
-    if (cluster->map.state == KVPI_MAP_WHOLE) {
+    const enum kvpi_map_state state = cluster->map.state;
+    if (state != KVPI_MAP_READING)
         cluster->map.state = KVPI_MAP_IDLE;
+    if (state == KVPI_MAP_WHOLE) {
+        cluster->is_denied = 0;
         apply_map(cluster, now);
         send_moved(cluster, 1, now);
-    } else if (cluster->map.state == KVPI_MAP_FAILED) {
-        cluster->map.state = KVPI_MAP_IDLE;
+    } else if (state == KVPI_MAP_FAILED) {
         cluster->wants_map = 1;
+    } else if (state == KVPI_MAP_DENIED) {
+        cluster->is_denied = 1;
+        cluster->map_due = now + DENIED_NS;
+        send_moved(cluster, 0, now);
     }
     if (cluster->wants_map && cluster->map.state == KVPI_MAP_IDLE && now >= cluster->map_due &&
         !ask_for_map(cluster, now))
         send_moved(cluster, 0, now);
     if (cluster->moved.first && now >= cluster->moved_until)
-        send_moved(cluster, 0, now);
+        end_late(cluster, now);
 }
 
 /* ------------------------------------------------------------------------------- pump and watch */
@@ -316,8 +350,9 @@ uint32_t kvpi_cluster_watch(const struct kvpi_cluster *cluster, struct pollfd *o
     for (uint32_t i = 0; i < cluster->n_nodes; i++)
         n += kvpi_node_watch(cluster->nodes[i], out_fds + n, until);
     if (cluster->moved.first) {
-        const uint64_t next =
-            cluster->map.state == KVPI_MAP_READING ? cluster->moved_until : cluster->map_due;
+        uint64_t next = cluster->moved_until;
+        if (cluster->map.state != KVPI_MAP_READING && cluster->map_due < next)
+            next = cluster->map_due;
         *until = next < *until ? next : *until;
     }
     return n;
@@ -328,14 +363,15 @@ uint32_t kvpi_cluster_watch(const struct kvpi_cluster *cluster, struct pollfd *o
 /* The map at the start; without it, what is asked for is told where to go. */
 static void wait_for_map(struct kvpi_cluster *cluster)
 {
-    const uint64_t until = kvpi_node_now() + cluster->config->timeout_ns;
-    uint64_t now = kvpi_node_now();
+    const struct kvpi_node_wait wait = kvpi_node_wait_begin(cluster->config);
+    const uint64_t until = wait.began + cluster->config->timeout_ns;
+    uint64_t now = wait.began;
     kvpi_cluster_pump(cluster, now);
     while (cluster->map.state != KVPI_MAP_IDLE && now < until) {
         struct pollfd fds[KVPI_NODE_CONNS];
         uint64_t unused = until;
         poll(fds, kvpi_node_watch(cluster->nodes[0], fds, &unused), 10);
-        now = kvpi_node_now();
+        now = kvpi_node_wait_now(&wait);
         kvpi_cluster_pump(cluster, now);
     }
 }

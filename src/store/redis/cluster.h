@@ -30,8 +30,10 @@ struct kvpi_cluster {
     uint64_t map_due;  /* no earlier */
     uint32_t map_turn; /* the node that is asked next */
     struct kvpi_part_list moved;
-    uint64_t moved_until; /* then they are misses */
+    uint64_t moved_until; /* no deadline of theirs is earlier; then they are misses */
+    int is_denied;        /* no server gives a map: what has moved is a miss */
     struct kvpi_op_list done;
+    uint64_t evicted_gone;                    /* of servers that are no longer in the map */
     uint16_t node_of_key[KVP_STORE_KEYS_MAX]; /* while an operation is cut */
 };
 

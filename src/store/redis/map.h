@@ -16,7 +16,13 @@ struct kvpi_map_server {
     int port;
 };
 
-enum kvpi_map_state { KVPI_MAP_IDLE = 0, KVPI_MAP_READING, KVPI_MAP_WHOLE, KVPI_MAP_FAILED };
+enum kvpi_map_state {
+    KVPI_MAP_IDLE = 0,
+    KVPI_MAP_READING,
+    KVPI_MAP_WHOLE,
+    KVPI_MAP_FAILED,
+    KVPI_MAP_DENIED /* the account may not ask, or the server knows no maps */
+};
 
 struct kvpi_map {
     enum kvpi_map_state state;

@@ -18,6 +18,21 @@ uint64_t kvpi_node_now(void)
     return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
 }
 
+uint64_t kvpi_node_clock(const struct kvpi_node_config *config)
+{
+    return config->clock ? config->clock(config->clock_context) : kvpi_node_now();
+}
+
+struct kvpi_node_wait kvpi_node_wait_begin(const struct kvpi_node_config *config)
+{
+    return (struct kvpi_node_wait){kvpi_node_clock(config), kvpi_node_now()};
+}
+
+uint64_t kvpi_node_wait_now(const struct kvpi_node_wait *wait)
+{
+    return wait->began + (kvpi_node_now() - wait->really);
+}
+
 /* ----------------------------------------------------------------------------------------- info */
 
 /* The value of a line "name:value" as text, cut to capacity; "" if there is none. */
@@ -50,6 +65,25 @@ static uint64_t find_number(const char *text, const char *end, const char *name)
     return strtoull(number, NULL, 10);
 }
 
+/* "db0:keys=12,expires=12,avg_ttl=0"; without keys there is no line. */
+static uint64_t find_keys(const char *text, const char *end, int database)
+{
+    static const char keys[] = "keys=";
+    char name[16];
+    char value[KVPI_NODE_INFO];
+    snprintf(name, sizeof name, "db%d", database);
+    find_text(text, end, name, value, sizeof value);
+    return strncmp(value, keys, strlen(keys)) == 0 ? strtoull(value + strlen(keys), NULL, 10) : 0;
+}
+
+/* Of a server that began anew, all count. */
+static void count_evicted(struct kvpi_node *node, uint64_t told)
+{
+    if (node->info_due != 0)
+        node->evicted += told >= node->evicted_told ? told - node->evicted_told : told;
+    node->evicted_told = told;
+}
+
 static void take_info(void *context, const char *text, size_t n_bytes)
 {
     struct kvpi_node *node = context;
@@ -58,7 +92,18 @@ static void take_info(void *context, const char *text, size_t n_bytes)
     find_text(text, end, "maxmemory_policy", node->policy, sizeof node->policy);
     node->used_bytes = find_number(text, end, "used_memory");
     node->max_bytes = find_number(text, end, "maxmemory");
+    node->records = find_keys(text, end, node->place.database);
+    count_evicted(node, find_number(text, end, "evicted_keys"));
+    node->info_due = kvpi_node_clock(node->config) + KVPI_NODE_INFO_NS;
     node->in_cluster = find_number(text, end, "cluster_enabled") == 1;
+}
+
+static void take_denied(void *context, const char *right)
+{
+    struct kvpi_node *node = context;
+    const size_t n = strlen(node->denied);
+    if (!strstr(node->denied, right) && n + 1 + strlen(right) < sizeof node->denied)
+        snprintf(node->denied + n, sizeof node->denied - n, " %s", right);
 }
 
 /* ---------------------------------------------------------------------------------- open, close */
@@ -68,12 +113,14 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
 {
     node->config = config;
     node->place = *place;
+    node->waiting_until = UINT64_MAX;
     node->conn_config = (struct kvpi_conn_config){.place = &node->place,
                                                   .tls = config->tls,
                                                   .limit_bytes = config->limit_bytes,
                                                   .timeout_ns = config->timeout_ns,
                                                   .map = map,
                                                   .info = take_info,
+                                                  .denied = take_denied,
                                                   .piece = config->piece,
                                                   .piece_context = config->context,
                                                   .context = node};
@@ -95,6 +142,27 @@ static void fail_waiting(struct kvpi_node *node)
         kvpi_part_list_add(&node->done, part);
     }
     node->n_waiting = 0;
+    node->waiting_until = UINT64_MAX;
+}
+
+/* What waited until its time was over ends. */
+static void end_late(struct kvpi_node *node, uint64_t now)
+{
+    if (now < node->waiting_until)
+        return;
+    struct kvpi_part_list waiting = node->waiting;
+    struct kvpi_part *part;
+    node->waiting = (struct kvpi_part_list){NULL, NULL};
+    node->n_waiting = 0;
+    node->waiting_until = UINT64_MAX;
+    while ((part = kvpi_part_list_take(&waiting)) != NULL) {
+        if (now < part->op->deadline_ns) {
+            kvpi_node_submit(node, part);
+        } else {
+            part->end = KVPI_PART_LATE;
+            kvpi_part_list_add(&node->done, part);
+        }
+    }
 }
 
 void kvpi_node_close(struct kvpi_node *node)
@@ -117,6 +185,8 @@ void kvpi_node_submit(struct kvpi_node *node, struct kvpi_part *part)
 {
     kvpi_part_list_add(&node->waiting, part);
     node->n_waiting++;
+    if (part->op->deadline_ns < node->waiting_until)
+        node->waiting_until = part->op->deadline_ns;
 }
 
 static void go_down(struct kvpi_node *node, uint64_t now)
@@ -131,6 +201,8 @@ static void go_down(struct kvpi_node *node, uint64_t now)
 
 void kvpi_node_note(struct kvpi_node *node, const struct kvpi_part *part, uint64_t now)
 {
+    if (part->end == KVPI_PART_LATE)
+        return;
     if (part->end != KVPI_PART_FAILED) {
         node->n_errors = 0;
         node->step = 0;
@@ -157,6 +229,18 @@ static void pump_conn(struct kvpi_node *node, struct kvpi_conn *conn, uint64_t n
         go_down(node, now);
 }
 
+void kvpi_node_refresh(struct kvpi_node *node, uint64_t now)
+{
+    static const char *const argv[] = {"INFO"};
+    struct kvpi_conn *conn = now >= node->info_due ? kvpi_node_spare(node) : NULL;
+    if (!conn || strstr(node->denied, "+info"))
+        return;
+    const struct kvpi_job job = {.kind = KVPI_JOB_INFO, .n_replies = 1};
+    node->info_due = now + KVPI_NODE_INFO_NS;
+    kvpi_conn_begin(conn, &job, now);
+    kvpi_conn_command(conn, 1, argv);
+}
+
 struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node)
 {
     for (uint32_t i = 0; i < node->config->n_conns; i++)
@@ -168,12 +252,14 @@ struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node)
 int kvpi_node_try(struct kvpi_node *node)
 {
     struct kvpi_conn *conn = &node->conns[0];
-    uint64_t now = kvpi_node_now();
+    const struct kvpi_node_wait wait = kvpi_node_wait_begin(node->config);
+    uint64_t now = wait.began;
+    node->denied[0] = 0;
     kvpi_conn_open(conn, now);
     while (conn->state == KVPI_CONN_OPENING) {
         struct pollfd poll_fd = {.fd = conn->context->fd, .events = kvpi_conn_events(conn)};
         poll(&poll_fd, 1, 10);
-        now = kvpi_node_now();
+        now = kvpi_node_wait_now(&wait);
         pump_conn(node, conn, now);
     }
     if (conn->state == KVPI_CONN_CLOSED)
@@ -192,6 +278,7 @@ static struct kvpi_conn *find_idle(struct kvpi_node *node)
 /* 0: it failed at once. */
 static int open_conn(struct kvpi_node *node, struct kvpi_conn *conn, uint64_t now)
 {
+    node->denied[0] = 0; /* it may have changed */
     kvpi_conn_open(conn, now);
     if (conn->state != KVPI_CONN_CLOSED)
         return 1;
@@ -241,6 +328,7 @@ void kvpi_node_pump(struct kvpi_node *node, uint64_t now)
 {
     for (uint32_t i = 0; i < node->config->n_conns; i++)
         pump_conn(node, &node->conns[i], now);
+    end_late(node, now);
     begin_waiting(node, now);
     if (node->n_waiting > 0 && kvpi_node_is_down(node, now))
         fail_waiting(node);
@@ -257,8 +345,10 @@ uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, u
         if (events == 0)
             continue;
         out_fds[n++] = (struct pollfd){.fd = conn->context->fd, .events = events};
-        if (conn->n_jobs > 0 && conn->deadline_ns < *until)
-            *until = conn->deadline_ns;
+        const uint64_t deadline = kvpi_conn_deadline(conn);
+        *until = deadline < *until ? deadline : *until;
     }
+    if (node->n_waiting > 0 && node->waiting_until < *until)
+        *until = node->waiting_until;
     return n;
 }

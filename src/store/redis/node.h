@@ -1,6 +1,7 @@
 /* node: one server: its connections, what waits for one of them, and whether it is left alone.
  *
- * A part waits in `waiting` until a connection is idle. A server that cannot be reached, that lets
+ * A part waits in `waiting` until a connection is idle, or the time of its operation is over. A
+ * server that cannot be reached, that lets
  * a deadline pass, or that fails KVPI_NODE_ERRORS parts in a row is left alone for `step`
  * nanoseconds, twice as long each time; what waits fails then. */
 #ifndef KVPI_STORE_REDIS_NODE_H
@@ -8,7 +9,9 @@
 
 #include "store/redis/link/conn.h"
 
-enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64, KVPI_NODE_ERRORS = 4 };
+enum { KVPI_NODE_CONNS = 64, KVPI_NODE_INFO = 64, KVPI_NODE_RIGHTS = 96, KVPI_NODE_ERRORS = 4 };
+
+#define KVPI_NODE_INFO_NS UINT64_C(10000000000)
 
 struct kvpi_node;
 
@@ -16,6 +19,8 @@ struct kvpi_node_config {
     uint32_t n_conns;
     size_t limit_bytes;
     uint64_t timeout_ns;
+    uint64_t (*clock)(void *context); /* of deadlines; NULL: monotonic time */
+    void *clock_context;
     const struct kvpi_tls *tls; /* NULL: without */
     /* Begin a part on a connection that is idle: kvpi_conn_begin and commands. */
     void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);
@@ -31,6 +36,7 @@ struct kvpi_node {
     struct kvpi_conn *conns; /* [n_conns] */
     struct kvpi_part_list waiting;
     uint32_t n_waiting;
+    uint64_t waiting_until; /* no deadline of what waits is earlier */
     struct kvpi_part_list done;
     uint32_t n_errors;   /* parts that failed in a row */
     uint64_t down_until; /* 0: it is used */
@@ -41,7 +47,12 @@ struct kvpi_node {
     char policy[KVPI_NODE_INFO];
     uint64_t used_bytes;
     uint64_t max_bytes;
+    uint64_t records;      /* keys of the database */
+    uint64_t evicted;      /* keys since the first INFO */
+    uint64_t evicted_told; /* by the last one: since the server began */
+    uint64_t info_due;     /* when it is asked for again; 0: never was */
     int in_cluster;
+    char denied[KVPI_NODE_RIGHTS]; /* rights that the account lacks, as far as they were needed */
 };
 
 kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config *config,
@@ -50,8 +61,20 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
 /* What is under way or waits fails, and is in node->done. */
 void kvpi_node_close(struct kvpi_node *node);
 
-/* The clock of deadlines: monotonic nanoseconds. */
+/* Monotonic nanoseconds. */
 uint64_t kvpi_node_now(void);
+
+/* The clock of deadlines. */
+uint64_t kvpi_node_clock(const struct kvpi_node_config *config);
+
+/* The same while the caller waits for a server in real time, which an injected clock does not know:
+ * its time at the beginning, and what has gone since. */
+struct kvpi_node_wait {
+    uint64_t began;
+    uint64_t really;
+};
+struct kvpi_node_wait kvpi_node_wait_begin(const struct kvpi_node_config *config);
+uint64_t kvpi_node_wait_now(const struct kvpi_node_wait *wait);
 
 int kvpi_node_is_down(const struct kvpi_node *node, uint64_t now);
 
@@ -67,6 +90,9 @@ struct pollfd;
 
 /* Add what to wait for, and bring *until, a time, forward. Gives the number of descriptors. */
 uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, uint64_t *until);
+
+/* Ask for INFO again if the last one is KVPI_NODE_INFO_NS old and a connection has room. */
+void kvpi_node_refresh(struct kvpi_node *node, uint64_t now);
 
 /* A connection that can take a job without a part at once, or NULL. */
 struct kvpi_conn *kvpi_node_spare(struct kvpi_node *node);

@@ -9,6 +9,7 @@ enum kvpi_part_end {
     KVPI_PART_ANSWERED = 0,
     KVPI_PART_MISSED, /* the server does not serve these keys now */
     KVPI_PART_AWAY,   /* the server is left alone */
+    KVPI_PART_LATE,   /* the operation's time was over before the server was asked */
     KVPI_PART_FAILED
 };
 

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,20 @@ struct redis {
 static uint64_t wall_ms(const struct redis *redis)
 {
     return redis->now(redis->now_context) / 1000000;
+}
+
+static uint64_t clock_now(const struct redis *redis)
+{
+    return kvpi_node_clock(&redis->node_config);
+}
+
+/* The one deadline of an operation, whatever happens to it: from its acceptance on. */
+static void set_deadline(const struct redis *redis, struct kvpi_store_op *op)
+{
+    const uint64_t wall = redis->now(redis->now_context);
+    const uint64_t waited = wall > op->accepted_ns ? wall - op->accepted_ns : 0;
+    const uint64_t timeout = redis->node_config.timeout_ns;
+    op->deadline_ns = clock_now(redis) + (waited < timeout ? timeout - waited : 0);
 }
 
 /* ------------------------------------------------------------------------------------- commands */
@@ -106,13 +121,13 @@ static struct kvpi_conn *spare_for(struct redis *redis, const kvp_digest *key)
 static void renew_on(struct redis *redis, struct kvpi_node *node, const struct kvpi_age **ages,
                      uint32_t n, uint64_t now_ms)
 {
-    struct kvpi_job job = {.kind = KVPI_JOB_QUIET};
+    struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .right = "+pexpire"};
     struct kvpi_conn *conn = kvpi_node_spare(node);
     for (uint32_t i = 0; i < n; i++)
         job.n_replies += ages[i] && kvpi_cluster_node(&redis->cluster, &ages[i]->key) == node;
     if (!conn || job.n_replies == 0)
         return;
-    kvpi_conn_begin(conn, &job, kvpi_node_now());
+    kvpi_conn_begin(conn, &job, clock_now(redis));
     for (uint32_t i = 0; i < n; i++) {
         if (!ages[i] || kvpi_cluster_node(&redis->cluster, &ages[i]->key) != node)
             continue;
@@ -144,11 +159,11 @@ static void unlink_record(struct redis *redis, const struct kvpi_store_op *op)
     struct kvpi_conn *conn = spare_for(redis, &op->key);
     if (!conn)
         return;
-    const struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .n_replies = 1};
+    const struct kvpi_job job = {.kind = KVPI_JOB_QUIET, .n_replies = 1, .right = "+unlink"};
     char name[KVPI_AGES_NAME];
     kvpi_ages_name(&redis->ages, &op->key, name);
     const char *const argv[] = {"UNLINK", name};
-    kvpi_conn_begin(conn, &job, kvpi_node_now());
+    kvpi_conn_begin(conn, &job, clock_now(redis));
     kvpi_conn_command(conn, 2, argv);
 }
 
@@ -185,30 +200,59 @@ static int has_version(const struct kvpi_node *node)
     return node->version[0] != 0;
 }
 
-/* At most TEXT bytes: the server's own words are cut first. */
+static int is_unlimited(const struct kvpi_node *node)
+{
+    return node->version[0] && node->max_bytes == 0;
+}
+
+static int lacks_rights(const struct kvpi_node *node)
+{
+    return node->denied[0] != 0;
+}
+
+struct text {
+    char at[TEXT];
+    size_t n;
+};
+
+static void say(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What no longer fits is cut. */
+static void say(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(text->at + text->n, TEXT - text->n, format, arguments);
+    va_end(arguments);
+    text->n += n > 0 ? (size_t)n : 0;
+    if (text->n > TEXT - 1)
+        text->n = TEXT - 1;
+}
+
+/* At most TEXT bytes: what matters most comes first, the system's own words last. */
 static void write_text(struct redis *redis)
 {
     const struct kvpi_node *known = pick(redis, has_version);
     const struct kvpi_node *odd;
-    char text[TEXT];
-    int n = snprintf(text, sizeof text, "server %s, %" PRIu32 " connections",
-                     known ? known->version : "unknown", redis->node_config.n_conns);
-    if (redis->cluster.is_cluster)
-        n += snprintf(text + n, sizeof text - (size_t)n, " to each of %" PRIu32 " servers",
-                      redis->cluster.map.n_servers);
-    if ((odd = pick(redis, is_away)) != NULL)
-        n += snprintf(text + n, sizeof text - (size_t)n, "; away: %.60s", odd->why);
-    if ((odd = pick(redis, has_other_policy)) != NULL)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      "; maxmemory-policy is %.20s: prefixes outlive eviction with volatile-ttl",
-                      odd->policy);
-    if (pick(redis, is_old))
-        n += snprintf(text + n, sizeof text - (size_t)n, "; hits renew nothing before 7.0");
+    struct text text = {.n = 0};
+    say(&text, "server %.16s, %" PRIu32 " connections", known ? known->version : "unknown",
+        redis->node_config.n_conns);
+    if (redis->cluster.is_cluster && redis->cluster.map.n_servers > 0)
+        say(&text, " to each of %" PRIu32 " servers", redis->cluster.map.n_servers);
     if (redis->is_open_to_all)
-        snprintf(text + n, sizeof text - (size_t)n,
-                 "; no TLS and no secret: who reaches the server can put any KV into it");
+        say(&text, "; no TLS and no secret: who reaches the server can put any KV into it");
+    if ((odd = pick(redis, lacks_rights)) != NULL)
+        say(&text, "; the account lacks%s", odd->denied);
+    if ((odd = pick(redis, has_other_policy)) != NULL)
+        say(&text, "; maxmemory-policy is %.20s, not volatile-ttl", odd->policy);
+    if (pick(redis, is_unlimited))
+        say(&text, "; maxmemory is 0: no limit");
+    if (pick(redis, is_old))
+        say(&text, "; hits renew nothing before 7.0");
+    if ((odd = pick(redis, is_away)) != NULL)
+        say(&text, "; away: %.60s", odd->why);
     pthread_mutex_lock(&redis->lock);
-    memcpy(redis->text, text, sizeof redis->text);
+    memcpy(redis->text, text.at, sizeof redis->text);
     pthread_mutex_unlock(&redis->lock);
 }
 
@@ -224,11 +268,15 @@ static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     struct redis *redis = (struct redis *)(uintptr_t)self;
     write_text(redis);
-    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped, .expired = redis->expired};
+    *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped,
+                                             .expired = redis->expired,
+                                             .evicted = redis->cluster.evicted_gone};
     for (uint32_t i = 0; i < redis->cluster.n_nodes; i++) {
         const struct kvpi_node *node = redis->cluster.nodes[i];
+        out_usage->evicted += node->evicted;
         if (!kvpi_cluster_serves(&redis->cluster, node))
             continue;
+        out_usage->records += node->records;
         out_usage->bytes += node->used_bytes;
         out_usage->size += node->max_bytes;
     }
@@ -306,6 +354,8 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     redis->node_config.context = redis;
     redis->now = config->store->now;
     redis->now_context = config->store->now_context;
+    redis->node_config.clock = config->clock;
+    redis->node_config.clock_context = config->store->now_context;
     redis->node_config.tls = has_tls ? &redis->tls : NULL;
     redis->is_open_to_all =
         !has_tls && !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
@@ -343,16 +393,20 @@ static uint32_t redis_prepare(void *self, struct kvpi_store_op *op)
     struct redis *redis = self;
     if (op->kind == KVP_STORE_SYNC)
         return KVP_STORE_OK;
+    set_deadline(redis, op);
     kvpi_ages_note(&redis->ages, op);
-    return kvpi_cluster_is_away(&redis->cluster, &op->key, kvpi_node_now()) ? KVP_STORE_AWAY
-                                                                            : KVP_STORE_OK;
+    return kvpi_cluster_is_away(&redis->cluster, &op->key, clock_now(redis)) ? KVP_STORE_AWAY
+                                                                             : KVP_STORE_OK;
 }
 
 static void redis_begin(void *self, struct kvpi_store_op *op)
 {
     struct redis *redis = self;
+    op->is_other_length = 0;
+    if (op->kind == KVP_STORE_HAVE || op->kind == KVP_STORE_DROP)
+        set_deadline(redis, op);
     if (op->kind != KVP_STORE_SYNC && op->kind != KVP_STORE_EVICT) {
-        kvpi_cluster_begin(&redis->cluster, op, kvpi_node_now());
+        kvpi_cluster_begin(&redis->cluster, op, clock_now(redis));
         return;
     }
     op->outcome = op->kind == KVP_STORE_EVICT ? KVP_STORE_FAILED : KVP_STORE_OK;
@@ -370,7 +424,7 @@ static uint32_t take(struct kvpi_op_list *list, struct kvpi_store_op **out_ops, 
 static uint32_t redis_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
 {
     struct redis *redis = self;
-    kvpi_cluster_pump(&redis->cluster, kvpi_node_now());
+    kvpi_cluster_pump(&redis->cluster, clock_now(redis));
     const uint32_t n = take(&redis->at_once, out_ops, capacity);
     return n + take(&redis->cluster.done, out_ops + n, capacity - n);
 }
@@ -385,9 +439,24 @@ static int is_too_old(const struct redis *redis, const struct kvpi_store_op *op)
     return now > written && now - written >= redis->max_age;
 }
 
+/* The header is good, and what came is longer or shorter than it says: the blocks are as before. */
+static int has_other_length(const struct kvpi_store_op *op, uint32_t result)
+{
+    return op->kind == KVP_STORE_GET && op->is_other_length &&
+           (result == KVP_STORE_OK ||
+            (result == KVP_STORE_BAD &&
+             (op->fault == KVPI_RECORD_PAYLOAD || op->fault == KVPI_RECORD_CODE)));
+}
+
 static uint32_t redis_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
     struct redis *redis = self;
+    for (uint32_t i = 0; i < redis->cluster.n_nodes; i++)
+        kvpi_node_refresh(redis->cluster.nodes[i], clock_now(redis));
+    if (has_other_length(op, result)) {
+        op->fault = KVPI_RECORD_LENGTH;
+        result = KVP_STORE_BAD;
+    }
     if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK && is_too_old(redis, op)) {
         unlink_record(redis, op);
         redis->expired++;
@@ -425,7 +494,7 @@ static void redis_wait(void *self, int wake, int timeout_ms)
     uint32_t n = kvpi_cluster_watch(&redis->cluster, redis->fds, &until);
     redis->fds[n++] = (struct pollfd){.fd = wake, .events = POLLIN};
     if (until != UINT64_MAX) {
-        const uint64_t now = kvpi_node_now();
+        const uint64_t now = clock_now(redis);
         const uint64_t left = until > now ? (until - now) / 1000000 + 1 : 0;
         if (timeout_ms < 0 || left < (uint64_t)timeout_ms)
             timeout_ms = left < INT32_MAX ? (int)left : INT32_MAX;

@@ -189,7 +189,7 @@ static int walk_server(struct walking *walking, struct kvpi_node *node)
 static kvp_status read_url(struct walking *walking, struct kvpi_url *url,
                            struct kvpi_place_of_server *out_place, char *out_why, size_t why_bytes)
 {
-    static const char *const others[] = {"tags", "connections", "ttl", "max_age"};
+    static const char *const others[] = {"tags", "connections", "ttl", "max_age", "secret"};
     uint64_t timeout = TIMEOUT_S;
     kvp_status status = kvpi_place_read(url->path, out_place, out_why, why_bytes);
     for (unsigned i = 0; i < sizeof others / sizeof *others; i++)

@@ -338,7 +338,9 @@ static int fail_store(const kvpi_attach_options *options, const char *url, const
 {
     if (options->n_farther == 0)
         return fail(options, why, status);
-    return kvpi_tool_fail("replay", "--store %s: %s (%s)", kvpi_escape(url).of,
+    char shown[KVPI_STORE_URL_BYTES];
+    (void)kvp_store_url_show(url, shown, sizeof shown);
+    return kvpi_tool_fail("replay", "--store %s: %s (%s)", kvpi_escape(shown).of,
                           why[0] ? why : kvp_status_text(status), kvp_status_name(status));
 }
 

@@ -249,6 +249,11 @@ static int open_place(bench *b)
 {
     const bool in_memory = strncmp(b->place, "memory:", 7) == 0;
     b->is_server = strncmp(b->place, "redis:", 6) == 0 || strncmp(b->place, "rediss:", 7) == 0;
+    if (!in_memory && !b->is_server && strstr(b->place, "://") != NULL) {
+        char shown[256];
+        (void)kvp_store_url_show(b->place, shown, sizeof shown);
+        return kvpi_tool_fail(COMMAND, "there is no store \"%s\"", shown);
+    }
     if (!in_memory && !b->is_server && make_place(b) != TOOL_OK)
         return TOOL_FAILED;
     kvp_store_config config;

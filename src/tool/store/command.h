@@ -12,7 +12,8 @@
 typedef struct kvpi_store_args {
     const char *command; /* "store list", for messages */
     char *url;           /* file:PATH */
-    const char *path;    /* as given */
+    const char *path;    /* as given, of a server `shown` */
+    char shown[4200];    /* without the password */
     bool json;
     bool prometheus;
     bool records;

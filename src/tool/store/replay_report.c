@@ -46,6 +46,22 @@ static void add_latencies(kvpi_figures *to, const char *key,
 
 /* --------------------------------------------------------------------------------- the figures */
 
+/* Of a place that is modelled, "url" is its size and rate. */
+static void show_url(int is_model, const char *url, char *out, size_t n_bytes)
+{
+    if (is_model)
+        snprintf(out, n_bytes, "%s", url);
+    else
+        (void)kvp_store_url_show(url, out, n_bytes);
+}
+
+static void add_url(kvpi_figures *to, int is_model, const char *url)
+{
+    char shown[KVPI_STORE_URL_BYTES];
+    show_url(is_model, url, shown, sizeof shown);
+    kvpi_figures_text(to, "url", shown);
+}
+
 static void add_room(kvpi_figures *to, const kvp_store_stats *store)
 {
     kvpi_figures_integer(to, "records", store->records);
@@ -87,7 +103,7 @@ static void add_rest(kvpi_figures *to, const kvp_store_stats *store)
 
 static void add_place(kvpi_figures *to, const kvpi_store_report *report)
 {
-    kvpi_figures_text(to, "url", report->url);
+    add_url(to, report->is_model, report->url);
     kvpi_figures_text(to, "engine", report->parts[0].described);
     kvpi_figures_flag(to, "is_model", report->is_model);
     kvpi_figures_integer(to, "record_blocks", report->record_blocks);
@@ -127,7 +143,7 @@ static void add_parts(kvpi_figures *to, const kvpi_store_report *report)
     for (uint32_t i = 0; i < report->n_parts; i++) {
         const kvpi_store_part *part = &report->parts[i];
         kvpi_figures_open(to, NULL);
-        kvpi_figures_text(to, "url", part->url);
+        add_url(to, report->is_model, part->url);
         kvpi_figures_text(to, "engine", part->described);
         add_room(to, &part->stats);
         add_gets(to, &part->stats);
@@ -173,8 +189,9 @@ static void print_parts(const kvpi_store_report *report, const json_t *store, FI
     };
     const json_t *parts = json_object_get(store, "stores");
     for (uint32_t i = 0; i < report->n_parts && report->n_parts > 1; i++) {
-        fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->parts[i].url).of,
-                report->parts[i].described);
+        char shown[KVPI_STORE_URL_BYTES];
+        show_url(report->is_model, report->parts[i].url, shown, sizeof shown);
+        fprintf(file, "\nStore %s: %s\n", kvpi_escape(shown).of, report->parts[i].described);
         kvpi_figures_print_rows(json_array_get(parts, i), rows, sizeof rows / sizeof *rows, file);
     }
 }
@@ -195,10 +212,16 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
          "records of {record_blocks} blocks; {known} known, {refused} refused"},
         {true, "unfinished", "{unfinished}", "puts; {left_out} left out before"},
     };
+    char shown[KVPI_STORE_URL_BYTES];
+    show_url(report->is_model, report->url, shown, sizeof shown);
     if (report->n_parts > 1)
-        fprintf(file, "\n%u stores, nearest first\n", report->n_parts);
+        fprintf(file, "
+%u stores, nearest first
+", report->n_parts);
     else
-        fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->url).of, report->parts[0].described);
+        fprintf(file, "
+Store %s: %s
+", kvpi_escape(shown).of, report->parts[0].described);
     kvpi_figures_print_rows(store, rows, sizeof rows / sizeof *rows, file);
     for (uint32_t i = 0; n_bad > 0 && i < KVP_BAD_REASONS; i++)
         if (report->store.bad[i] > 0)

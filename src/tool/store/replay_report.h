@@ -9,6 +9,9 @@
 
 #include "tool/report/figures.h"
 
+/* A URL as messages and reports show it: kvp_store_url_show. */
+#define KVPI_STORE_URL_BYTES 4200u
+
 /* One store of several, or the only one. */
 typedef struct kvpi_store_part {
     const char *url;

@@ -63,14 +63,15 @@ static void fail(struct kvpi_conn *conn, const char *why)
 
 /* -------------------------------------------------------------------------------------- replies */
 
-/* From pieces to spans. A record of another length is not ours: its beginning is kept, which the
- * check of the header refuses. */
-static void scatter(const struct kvpi_store_op *op, const char *bytes, size_t n_bytes)
+/* From pieces to spans. What has another length is no record: its beginning is kept, for the check
+ * of the header to say what it is. */
+static void scatter(struct kvpi_store_op *op, const char *bytes, size_t n_bytes)
 {
     size_t total = 0;
     for (uint32_t i = 0; i < op->n_spans; i++)
         total += op->spans[i].n_bytes;
     if (n_bytes != total) {
+        op->is_other_length = 1;
         const struct kvpi_span *header = &op->spans[0];
         const size_t n = n_bytes < header->n_bytes ? n_bytes : header->n_bytes;
         memset(header->bytes, 0, header->n_bytes);
@@ -233,6 +234,28 @@ static void note_error(struct kvpi_conn *conn, const struct kvpi_job *job)
     }
 }
 
+static const char *right_of(const struct kvpi_job *job)
+{
+    switch (job->kind) {
+    case KVPI_JOB_INFO: return "+info";
+    case KVPI_JOB_MAP: return "+cluster|slots";
+    case KVPI_JOB_READ: return "+get";
+    case KVPI_JOB_WRITE: return "+set";
+    case KVPI_JOB_COUNT: return job->part->op->kind == KVP_STORE_HAVE ? "+exists" : "+unlink";
+    case KVPI_JOB_QUIET: return job->right;
+    case KVPI_JOB_LOGIN:
+    case KVPI_JOB_LIST: break;
+    }
+    return NULL;
+}
+
+static void note_denied(const struct kvpi_conn *conn, const struct kvpi_job *job)
+{
+    const char *right = is_error(conn, "NOPERM") ? right_of(job) : NULL;
+    if (right && conn->config->denied)
+        conn->config->denied(conn->config->context, right);
+}
+
 static void note_count(const struct kvpi_job *job, long long number)
 {
     const uint32_t key = job->part->keys[job->at];
@@ -252,8 +275,11 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         conn->refused = job->kind == KVPI_JOB_INFO && strncmp(conn->reply.text, "NOAUTH", 6) == 0;
         if (conn->refused)
             return 0;
+        note_denied(conn, job);
         if (job->kind == KVPI_JOB_MAP)
-            conn->config->map->state = KVPI_MAP_FAILED;
+            conn->config->map->state = is_error(conn, "NOPERM") || is_error(conn, "ERR")
+                                           ? KVPI_MAP_DENIED
+                                           : KVPI_MAP_FAILED;
         if (job->kind == KVPI_JOB_LIST) {
             memcpy(conn->why, conn->reply.text, sizeof conn->why);
             conn->n_refused++;
@@ -471,6 +497,28 @@ static int is_connected(struct kvpi_conn *conn)
     return conn->stream != NULL;
 }
 
+uint64_t kvpi_conn_deadline(const struct kvpi_conn *conn)
+{
+    uint64_t deadline = conn->n_jobs > 0 ? conn->deadline_ns : UINT64_MAX;
+    for (uint32_t i = 0; i < conn->n_jobs; i++) {
+        const struct kvpi_part *part = conn->jobs[(conn->first_job + i) % KVPI_CONN_JOBS].part;
+        if (part && part->op->deadline_ns < deadline)
+            deadline = part->op->deadline_ns;
+    }
+    return deadline;
+}
+
+/* An operation that waited long before leaves the server little time: that the time is over says
+ * nothing about the server then. */
+static void end_late(struct kvpi_conn *conn, uint64_t now)
+{
+    if (now < kvpi_conn_deadline(conn))
+        return;
+    conn->timed_out = now + conn->config->timeout_ns / 8 >= conn->deadline_ns;
+    fail(conn,
+         conn->timed_out ? "the server did not answer in time" : "an operation's time was over");
+}
+
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
 {
     if (conn->state == KVPI_CONN_CLOSED)
@@ -479,10 +527,7 @@ void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
         if (!send_all(conn) || !receive(conn))
             return;
     }
-    if (conn->state != KVPI_CONN_CLOSED && conn->n_jobs > 0 && now >= conn->deadline_ns) {
-        conn->timed_out = 1;
-        fail(conn, "the server did not answer in time");
-    }
+    end_late(conn, now);
 }
 
 short kvpi_conn_events(const struct kvpi_conn *conn)

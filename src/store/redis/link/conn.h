@@ -40,6 +40,7 @@ struct kvpi_job {
     struct kvpi_part *part; /* NULL: LOGIN, INFO, MAP, QUIET */
     uint32_t n_replies;     /* that are still to come */
     uint32_t at;            /* COUNT: the key of the part that is answered next */
+    const char *right;      /* QUIET: that it needs */
 };
 
 /* What all connections to a server share. */
@@ -51,6 +52,8 @@ struct kvpi_conn_config {
     struct kvpi_map *map; /* what a MAP fills */
     /* The text that INFO gave; valid during the call. */
     void (*info)(void *context, const char *text, size_t n_bytes);
+    /* The account lacks this right. */
+    void (*denied)(void *context, const char *right);
     /* A piece of what a LIST gave, of its reply of this number; text NULL: nil. */
     void (*piece)(void *context, const struct kvpi_map_at *at, uint32_t number, const char *text,
                   size_t n_bytes);
@@ -66,7 +69,7 @@ struct kvpi_conn {
     struct kvpi_job jobs[KVPI_CONN_JOBS];
     uint32_t first_job;
     uint32_t n_jobs;
-    uint64_t deadline_ns;    /* of the job that is under way */
+    uint64_t deadline_ns;    /* of the job that is under way; its operation may have less time */
     kvpi_tls_stream *stream; /* once the socket is connected */
     /* Commands that are to be sent. */
     char *text;
@@ -113,6 +116,9 @@ void kvpi_conn_command(struct kvpi_conn *conn, int argc, const char *const *argv
 /* Send SET key RECORD NX PX ttl, the record from the spans: what they point to is in use. */
 void kvpi_conn_set(struct kvpi_conn *conn, const char *key, const struct kvpi_span *spans,
                    uint32_t n_spans, uint64_t ttl_ms);
+
+/* When what is under way fails; UINT64_MAX: nothing is. */
+uint64_t kvpi_conn_deadline(const struct kvpi_conn *conn);
 
 /* Send and receive what is possible without waiting; fail what is over its deadline. */
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now);
