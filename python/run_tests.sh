@@ -10,6 +10,7 @@
 # The environment is made once, and again when what it needs changes; the wheel, when something that
 # it is made of is newer.
 set -euo pipefail
+shopt -s extglob
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(mkdir -p "${1:?the build folder}" && cd "$1" && pwd)
@@ -51,6 +52,12 @@ if [ -n "$library" ]; then
         parts+=("$store")
         how+=(--config-settings "cmake.define.KVP_STORE_LIBRARY=$store")
         export KVP_PYTHON_STORES=1 # a test sees to it that they are there
+        for redis in "${library%/*}"/libkvpager_redis.so.+([0-9]).+([0-9]); do # not there without libvalkey
+            [ -e "$redis" ] || continue
+            parts+=("$redis")
+            how+=(--config-settings "cmake.define.KVP_REDIS_LIBRARY=$redis")
+            export KVP_PYTHON_REDIS=1
+        done
     fi
 else
     parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")

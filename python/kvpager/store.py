@@ -233,7 +233,8 @@ class Store(Uncopied):
              max_ops: int = 64, threads: int = 1, secret: bytes = b"") -> Store:
         """Open a store: kvp_store_open.
 
-        url            file:PATH?size=BYTES or memory:?size=BYTES; also max_age=TIME, quota=BYTES
+        url            file:PATH?size=BYTES or memory:?size=BYTES; also max_age=TIME, quota=BYTES; or
+                       redis://HOST (docs/REDIS.md)
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
         block_tokens   S
