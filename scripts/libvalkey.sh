@@ -19,6 +19,10 @@ place=${1:-$root/build/libvalkey}
 [ ! -e "$place/ready-$VERSION-1" ] || exit 0
 ! pkg-config --exists 'libvalkey >= 0.5' 2>/dev/null || exit 0
 
+# Of a build of a Python package that this is part of: pip would take its backend for libvalkey's.
+unset PYTHONPATH _PYPROJECT_HOOKS_BUILD_BACKEND _PYPROJECT_HOOKS_BACKEND_PATH \
+    PEP517_BUILD_BACKEND PEP517_BACKEND_PATH
+
 log=$(mktemp)
 work="$place.new"
 give_up() {

@@ -377,7 +377,7 @@ def test_items_are_told_apart_by_content(v: Any) -> None:
 
 def test_a_reset_forgets_all(v: Any, tmp_path: pathlib.Path) -> None:
     extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
-             "record_blocks": 1}
+             "record_blocks": 1, "load": "always"}
     engine = Engine(v, extra, 1)
     prompt = [i % 50 for i in range(41)]
     for loaded in (0, 0, 40):
@@ -427,6 +427,20 @@ def damage(folder: pathlib.Path, wanted: bytes) -> None:
     raise AssertionError("the KV is in no file")
 
 
+def test_a_prefix_is_as_long_as_the_shortest_rank_has_it(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 128 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1}
+    prompt = [i % 50 for i in range(41)]
+    for loaded in (0, 3 * S):
+        engine = Engine(v, extra, 1, ranks=2)
+        engine.add(prompt)
+        engine.run()
+        engine.close()
+        assert engine.loaded == loaded
+        if not loaded:
+            damage(tmp_path, content(prompt[:4 * S], "None 1")[0].tobytes()[:64])
+
+
 def test_a_bad_record_of_the_nearest_store_comes_from_the_farther(v: Any, tmp_path: pathlib.Path
                                                                   ) -> None:
     near, far = tmp_path / "near", tmp_path / "far"
@@ -454,7 +468,7 @@ def test_random_engines(v: Any, seed: int, tmp_path: pathlib.Path) -> None:
     for life in range(3):
         extra: dict[str, Any] = {
             "host_memory": rng.choice([6, 30, 200]) * BLOCK_BYTES * (ranks := 1 + seed % 2),
-            "deadline": rng.choice([0, 0.01, 5])}
+            "deadline": rng.choice([0, 0.01, 5]), "load": rng.choice(["sooner", "always"])}
         if seed % 3:
             extra["store"] = f"file:{tmp_path}?size={rng.choice(['1MiB', '64MiB'])}"
             extra["record_blocks"] = 1 + seed % 2
