@@ -10,6 +10,7 @@
 # The environment is made once, and again when what it needs changes; the wheel, when something that
 # it is made of is newer.
 set -euo pipefail
+shopt -s extglob
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(mkdir -p "${1:?the build folder}" && cd "$1" && pwd)
@@ -42,7 +43,7 @@ if [ ! -e "$venv/needs" ] || [ "$(cat "$venv/needs")" != "$needs" ]; then
     printf '%s' "$needs" >"$venv/needs"
 fi
 
-parts=("$here/CMakeLists.txt" "$here/pyproject.toml" "$here/backend" "$here/kvpager" "$here/native")
+parts=("$here/CMakeLists.txt" "$here/pyproject.toml" "$here/backend" "$here/native")
 if [ -n "$library" ]; then
     parts+=("$here/../include" "$library")
     how=(--no-build-isolation --config-settings "cmake.define.KVP_LIBRARY=$library")
@@ -51,16 +52,33 @@ if [ -n "$library" ]; then
         parts+=("$store")
         how+=(--config-settings "cmake.define.KVP_STORE_LIBRARY=$store")
         export KVP_PYTHON_STORES=1 # a test sees to it that they are there
+        for redis in "${library%/*}"/libkvpager_redis.so.+([0-9]).+([0-9]); do # not there without libvalkey
+            [ -e "$redis" ] || continue
+            parts+=("$redis")
+            how+=(--config-settings "cmake.define.KVP_REDIS_LIBRARY=$redis")
+            export KVP_PYTHON_REDIS=1
+        done
     fi
 else
     parts+=("$here/../include" "$here/../src" "$here/../cmake" "$here/../CMakeLists.txt")
     how=(--config-settings cmake.define.KVP_LTO=OFF) # takes longest of all, and the release build has it
 fi
-if [ ! -e "$venv/installed" ] ||
-    [ -n "$(find "${parts[@]}" -newer "$venv/installed" -not -name __pycache__ -print -quit)" ]; then
+# newer(find's arguments...): is one of these newer than what is installed?
+newer() {
+    [ -n "$(find "$@" -newer "$venv/installed" -not -name __pycache__ -print -quit)" ]
+}
+
+if [ ! -e "$venv/installed" ] || newer "${parts[@]}" || newer "$here/kvpager" -type d; then
     rm -f "$venv/installed"
     touch "$venv/begun" # what changes while it is built is newer
     "$venv/bin/pip" install --quiet --force-reinstall --no-deps "${how[@]}" "$here"
+    mv "$venv/begun" "$venv/installed"
+elif newer "$here/kvpager" -type f; then # no file came or went: nothing is to be compiled
+    touch "$venv/begun"
+    find "$here/kvpager" -type f -not -path '*/__pycache__/*' -newer "$venv/installed" -printf '%P\n' |
+        while IFS= read -r name; do
+            cp "$here/kvpager/$name" "$venv"/lib/python*/site-packages/kvpager/"$name"
+        done
     mv "$venv/begun" "$venv/installed"
 fi
 

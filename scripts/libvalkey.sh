@@ -1,10 +1,10 @@
 #!/bin/sh
 # Sees to it that there is libvalkey, the client of Redis and Valkey, for libkvpager_redis.
 #
-#     scripts/libvalkey.sh            build it in build/libvalkey, unless the system has it
+#     scripts/libvalkey.sh [FOLDER]   build it in FOLDER (build/libvalkey), unless the system has it
 #
 # Where pkg-config knows libvalkey, that one is used. Else the C sources come from PyPI's source
-# package of the same name, which is pinned by its checksum. Needs python3 and a C compiler.
+# package of the same name, which is pinned by its checksum. Needs python3 (PYTHON) and a C compiler.
 # When nothing is missing it takes a few milliseconds and says nothing.
 # Status: always 0: without libvalkey there is no libkvpager_redis, and CMake says so.
 set -eu
@@ -15,9 +15,13 @@ SHA256=7f0ffb6dfa9c01cde7f398d8bab93d2566597cbad17f4068d019bb5cf335bd47
 SOURCES="adlist alloc async conn dict dns net read sds sockcompat timer valkey vkutil"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-place="$root/build/libvalkey"
+place=${1:-$root/build/libvalkey}
 [ ! -e "$place/ready-$VERSION-1" ] || exit 0
 ! pkg-config --exists 'libvalkey >= 0.5' 2>/dev/null || exit 0
+
+# Of a build of a Python package that this is part of: pip would take its backend for libvalkey's.
+unset PYTHONPATH _PYPROJECT_HOOKS_BUILD_BACKEND _PYPROJECT_HOOKS_BACKEND_PATH \
+    PEP517_BUILD_BACKEND PEP517_BACKEND_PATH
 
 log=$(mktemp)
 work="$place.new"
@@ -31,7 +35,7 @@ give_up() {
 rm -rf "$work"
 mkdir -p "$work/objects" "$work/include"
 echo "libvalkey==$VERSION --hash=sha256:$SHA256" >"$work/needs"
-python3 -m venv "$work/venv" >"$log" 2>&1 || give_up "python3 makes no virtual environment"
+"${PYTHON:-python3}" -m venv "$work/venv" >"$log" 2>&1 || give_up "python3 makes no virtual environment"
 "$work/venv/bin/pip" download --quiet --no-deps --no-binary :all: --require-hashes \
     -r "$work/needs" -d "$work" >"$log" 2>&1 || give_up "its sources cannot be downloaded"
 tar -xzf "$work/libvalkey-$VERSION.tar.gz" -C "$work" >"$log" 2>&1 || give_up "a bad archive"

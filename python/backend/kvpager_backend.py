@@ -27,7 +27,7 @@ __all__ = [
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 REPOSITORY = HERE.parent
-PARTS = ["CMakeLists.txt", "LICENSE", "cmake", "include", "src"]
+PARTS = ["CMakeLists.txt", "LICENSE", "cmake", "include", "scripts/libvalkey.sh", "src"]
 
 
 @contextlib.contextmanager
@@ -43,6 +43,7 @@ def _sources() -> Iterator[None]:
             if source.is_dir():
                 shutil.copytree(source, copy / part)
             else:
+                (copy / part).parent.mkdir(exist_ok=True)
                 shutil.copy2(source, copy / part)
         yield
     finally:

@@ -248,12 +248,13 @@ class Store(Uncopied):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *,
-             fingerprint: bytes, block_bytes: Iterable[int], block_tokens: int = 16, record_blocks: int = 0, key_bytes: int = 1024,
-             max_ops: int = 64, threads: int = 1, secret: bytes = b"") -> Store:
+             fingerprint: bytes, block_bytes: Iterable[int], block_tokens: int = 16,
+             record_blocks: int = 0, key_bytes: int = 1024, max_ops: int = 64, threads: int = 1,
+             secret: bytes = b"") -> Store:
         """Open a store: kvp_store_open. Or several as one: kvp_store_stack_open.
 
-        url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST; also max_age=TIME,
-                       quota=BYTES, secret=file:PATH; or a list of them, nearest first
+        url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST (docs/REDIS.md); also
+                       max_age=TIME, quota=BYTES, secret=file:PATH; or a list of them, nearest first
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
         block_tokens   S

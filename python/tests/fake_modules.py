@@ -1,4 +1,4 @@
-"""Modules that are not installed, for a while: for fake_vllm and fake_sglang."""
+"""Modules that are not installed, or others than those, for a while."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ import sys
 import types
 from collections.abc import Iterator
 from typing import Any
+
+
+@contextlib.contextmanager
+def anew(users: str) -> Iterator[None]:
+    """Modules whose names begin so are imported again inside; those from before are back afterwards."""
+    before = {name: module for name, module in sys.modules.items() if name.startswith(users)}
+    for name in before:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if name.startswith(users)]:
+            del sys.modules[name]
+        sys.modules.update(before)
 
 
 @contextlib.contextmanager

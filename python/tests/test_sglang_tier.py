@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 import fake_sglang
+import kvpager
 
 store = pytest.importorskip("kvpager.store", exc_type=ImportError)
 
@@ -468,3 +469,30 @@ def test_throughput_beside_sglang_s_file_backend(g: Any, tmp_path: pathlib.Path,
         for (name, what), values in rates.items():
             print(f"\n{name:14s} {what} {tokens << 5:5d} KiB pages: {np.median(values):.2f} GB/s "
                   f"({min(values):.2f} to {max(values):.2f})", end="")
+
+
+def test_a_store_that_cannot_be_cleared_says_so(g: Any, tmp_path: pathlib.Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """SGLang logs the exception, and tells whoever asked for it that nothing was cleared."""
+    with opened(g, tmp_path) as backend:
+        save(g, backend, chain("a", 3))
+        with monkeypatch.context() as patched:
+            patched.setattr(backend, "_begin", lambda call: None)
+            with pytest.raises(RuntimeError, match=r"file:.* was not cleared, its records may still"):
+                backend.clear()
+        assert backend.batch_exists(chain("a", 3)) == 3
+        backend.clear()
+        assert backend.batch_exists(chain("a", 3)) == 0
+
+
+def test_a_redis_server_is_not_cleared(g: Any) -> None:
+    """Nobody listens there, and one that does says the same."""
+    backend = g.Storage(config(g, "redis://127.0.0.1:1"), {})
+    backend.register_mem_pool_host(g.pool())
+    try:
+        backend.on_host_pools_registered()
+    except kvpager.Error as error:
+        pytest.skip(str(error))
+    with pytest.raises(RuntimeError, match="redis://127.0.0.1:1 was not cleared.*store evict"):
+        backend.clear()
+    backend.close()

@@ -7,10 +7,12 @@ import importlib.util
 import random
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import fake_modules
 import kvpager
 from kvpager.adapters.vllm import KVCacheManager
 
@@ -217,12 +219,15 @@ class Cleared:
 
 
 @pytest.fixture
-def structures(monkeypatch: pytest.MonkeyPatch) -> None:
+def structures(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     made = types.ModuleType("vllm.distributed.kv_events")
     made.__dict__.update(BlockStored=Stored, BlockRemoved=Removed, AllBlocksCleared=Cleared)
     monkeypatch.setitem(sys.modules, "vllm.distributed.kv_events", made)
     for name in ("vllm", "vllm.distributed"):
         monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setattr(sys.modules["vllm"], "__version__", "0.33.0", raising=False)
+    with fake_modules.anew("kvpager.vllm"):
+        yield
 
 
 def test_events(structures: None) -> None:
@@ -274,8 +279,11 @@ def test_events_of_separated_requests(structures: None) -> None:
 
 def test_events_need_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm.distributed.kv_events", None)
-    monkeypatch.setitem(sys.modules, "vllm", types.ModuleType("vllm"))
-    with pytest.raises(ValueError, match="enable_kv_cache_events"):
+    made = types.ModuleType("vllm")
+    made.__version__ = "0.33.0"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", made)
+    with fake_modules.anew("kvpager.vllm"), \
+            pytest.raises(ValueError, match="enable_kv_cache_events"):
         make(enable_kv_cache_events=True)
 
 

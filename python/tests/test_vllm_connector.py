@@ -119,6 +119,7 @@ class Request:
     prompt_embeds: Any = None
     lora_request: Any = None
     mm_features: Any = None
+    adapter: str = ""  # what the KV depends on, too
 
     @property
     def num_tokens(self) -> int:
@@ -242,7 +243,7 @@ class Engine:
         """What is in front of the scheduled tokens must be right; they are computed."""
         for name, n_tokens in scheduled.items():
             request = self._of(name)
-            tokens, salt = request.all_token_ids, f"{request.cache_salt} {rank}"
+            tokens, salt = request.all_token_ids, f"{request.cache_salt}{request.adapter} {rank}"
             for at, block in enumerate(request.blocks):
                 end = min((at + 1) * S, before[name] + n_tokens)
                 if end <= at * S:
@@ -340,6 +341,28 @@ def test_two_tenants_share_nothing(v: Any) -> None:
     engine.close()
 
 
+def test_adapters_with_different_files_share_nothing(v: Any, tmp_path: pathlib.Path) -> None:
+    """By what is in their files: neither name, number nor place says whose KV it is."""
+    engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES, "store": "memory:?size=4MiB",
+                        "record_blocks": 1}, 1)
+    prompt = [i % 50 for i in range(41)]
+    for place, weights, loads in (("a", "one", False), ("b", "two", False), ("a", "one", True),
+                                  ("c", "one", True), ("a", "six", False), ("a", "six", True),
+                                  ("", "", False), ("b", "two", True)):
+        request = engine.add(prompt)
+        if place:
+            (tmp_path / place).mkdir(exist_ok=True)
+            for name, text in (("adapter_config.json", "{}"), ("adapter.safetensors", weights)):
+                (tmp_path / place / name).write_text(text)
+            request.adapter = weights
+            request.lora_request = SimpleNamespace(lora_name="same", lora_int_id=1,
+                                                   lora_path=str(tmp_path / place))
+        before = engine.loaded
+        engine.run()
+        assert engine.loaded - before == (40 if loads else 0), (place, weights)
+    engine.close()
+
+
 def test_items_are_told_apart_by_content(v: Any) -> None:
     engine = Engine(v, {"host_memory": 64 * BLOCK_BYTES}, 1)
     prompt = [i % 50 for i in range(41)]
@@ -354,7 +377,7 @@ def test_items_are_told_apart_by_content(v: Any) -> None:
 
 def test_a_reset_forgets_all(v: Any, tmp_path: pathlib.Path) -> None:
     extra = {"host_memory": 64 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
-             "record_blocks": 1}
+             "record_blocks": 1, "load": "always"}
     engine = Engine(v, extra, 1)
     prompt = [i % 50 for i in range(41)]
     for loaded in (0, 0, 40):
@@ -386,22 +409,55 @@ def test_damaged_records_cost_a_computation(v: Any, tmp_path: pathlib.Path) -> N
     engine.add(prompt)
     engine.run()
     engine.close()
-    slabs = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 8192]
-    for path in slabs:
-        data = bytearray(path.read_bytes())
-        wanted = content(prompt[:4 * S], "None 0")[0].tobytes()[:64]
-        at = data.find(wanted)
-        if at >= 0:
-            data[at] ^= 1
-            path.write_bytes(data)
-            break
-    else:
-        raise AssertionError("the KV of block 3 is in no file")
+    damage(tmp_path, content(prompt[:4 * S], "None 0")[0].tobytes()[:64])
     engine = Engine(v, extra, 1)
     engine.add(prompt)
     engine.run()
     assert engine.loaded == 3 * S and engine.counts()["bad"] == 1
     engine.close()
+
+
+def damage(folder: pathlib.Path, wanted: bytes) -> None:
+    """One bit of what begins with these bytes in a store's files."""
+    for path in folder.rglob("*"):
+        if path.is_file() and (at := (data := bytearray(path.read_bytes())).find(wanted)) >= 0:
+            data[at] ^= 1
+            path.write_bytes(data)
+            return
+    raise AssertionError("the KV is in no file")
+
+
+def test_a_prefix_is_as_long_as_the_shortest_rank_has_it(v: Any, tmp_path: pathlib.Path) -> None:
+    extra = {"host_memory": 128 * BLOCK_BYTES, "store": f"file:{tmp_path}?size=64MiB",
+             "record_blocks": 1}
+    prompt = [i % 50 for i in range(41)]
+    for loaded in (0, 3 * S):
+        engine = Engine(v, extra, 1, ranks=2)
+        engine.add(prompt)
+        engine.run()
+        engine.close()
+        assert engine.loaded == loaded
+        if not loaded:
+            damage(tmp_path, content(prompt[:4 * S], "None 1")[0].tobytes()[:64])
+
+
+def test_a_bad_record_of_the_nearest_store_comes_from_the_farther(v: Any, tmp_path: pathlib.Path
+                                                                  ) -> None:
+    near, far = tmp_path / "near", tmp_path / "far"
+    near.mkdir()
+    far.mkdir()
+    extra = {"host_memory": 64 * BLOCK_BYTES, "record_blocks": 1,
+             "store": [f"file:{near}?size=64MiB", f"file:{far}?size=64MiB"]}
+    prompt = [i % 50 for i in range(41)]
+    for turn in range(3):  # the last one finds it in the nearest again
+        engine = Engine(v, extra, 1)
+        engine.add(prompt)
+        engine.run()
+        engine.close()
+        assert engine.loaded == (40 if turn else 0)
+        assert engine.counts().get("bad", 0) == (turn == 1)
+        if turn == 0:
+            damage(near, content(prompt[:4 * S], "None 0")[0].tobytes()[:64])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -412,7 +468,7 @@ def test_random_engines(v: Any, seed: int, tmp_path: pathlib.Path) -> None:
     for life in range(3):
         extra: dict[str, Any] = {
             "host_memory": rng.choice([6, 30, 200]) * BLOCK_BYTES * (ranks := 1 + seed % 2),
-            "deadline": rng.choice([0, 0.01, 5])}
+            "deadline": rng.choice([0, 0.01, 5]), "load": rng.choice(["sooner", "always"])}
         if seed % 3:
             extra["store"] = f"file:{tmp_path}?size={rng.choice(['1MiB', '64MiB'])}"
             extra["record_blocks"] = 1 + seed % 2
@@ -459,6 +515,7 @@ def test_figures_go_to_vllm(v: Any) -> None:
     ({"host_memory": "8GiB", "deadline": -1}, "deadline"),
     ({"host_memory": "8GiB", "weights": "no/such/place"}, "weights"),
     ({"host_memory": "8GiB", "store": [1]}, "store"),
+    ({"host_memory": "8GiB", "load": "never"}, "load: is 'never', expected sooner or always"),
 ])
 def test_settings_are_refused_by_name(v: Any, extra: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):

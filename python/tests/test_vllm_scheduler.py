@@ -7,11 +7,13 @@ import importlib.util
 import json
 import pathlib
 import random
+import sys
 import types
 from typing import Any
 
 import pytest
 
+import fake_modules
 from kvpager.adapters import vllm as adapter
 
 SIZE, NUM_BLOCKS, MAX_LEN = 4, 48, 128
@@ -181,10 +183,24 @@ def test_what_is_refused() -> None:
     assert manager.make_prefix_cache_stats() is None
 
 
+@pytest.mark.parametrize("name", ["Scheduler", "KvpagerConnector", "StoreTier"])
+def test_an_unknown_version_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When vLLM asks for the class, and when the manager asks for vLLM's events."""
+    made = types.ModuleType("vllm")
+    made.__version__ = "0.99.1+cpu"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", made)
+    with fake_modules.anew("kvpager.vllm"):
+        package = importlib.import_module("kvpager.vllm")
+        with pytest.raises(ImportError, match=r"vLLM 0\.99\.1\+cpu is not supported, only 0\.31, "):
+            getattr(package, name)
+        with pytest.raises(ValueError, match=r"enable_kv_cache_events.*0\.99\.1\+cpu is not supp"):
+            adapter.KVCacheManager(NUM_BLOCKS, SIZE, MAX_LEN, enable_kv_cache_events=True)
+
+
 def test_connectors_that_are_refused(vllm: Any) -> None:
     """Such as work on the blocks of vLLM's own manager, also inside of another one."""
     scheduler = importlib.import_module("kvpager.vllm.scheduler")
-    base = scheduler.KVConnectorBase_V1
+    base = scheduler.v.ConnectorBase
 
     class Plain(base):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:

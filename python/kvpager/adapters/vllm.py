@@ -138,10 +138,15 @@ class _BlockPool:
             popped.seq.close()
 
 
+def _versions() -> Any:
+    """What is known of vLLM. ImportError: it is not there, or of an unknown version."""
+    return importlib.import_module("kvpager.vllm.versions")
+
+
 def _event_kinds() -> Any:
     """vLLM's structures of events."""
     try:
-        return importlib.import_module("vllm.distributed.kv_events")
+        return _versions().kv_events
     except ImportError as error:
         raise ValueError("enable_kv_cache_events: events are vLLM's, which cannot be "
                          f"imported: {error}") from error
@@ -218,7 +223,7 @@ class KVCacheManager:
             single_type_managers=(single,), enable_partial_hash_hits=False,
             get_num_blocks_to_allocate=self._blocks_to_allocate)
         if log_stats:
-            self._new_stats = importlib.import_module("vllm.v1.metrics.stats").PrefixCacheStats
+            self._new_stats = _versions().PrefixCacheStats
             self._stats = self._new_stats()
 
     def _blocks_to_allocate(self, request_id: str, num_tokens: int, **_: Any) -> int:

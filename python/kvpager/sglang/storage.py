@@ -320,9 +320,14 @@ class KvpagerStorage(v.Storage):
         return all(self._save(self._pools[v.KV], keys, values))
 
     def clear(self) -> None:
-        """Drops all records of this model and these ranks."""
+        """Drops all records of this store. RuntimeError, which SGLang logs: it cannot, or not all."""
         store = self._opened()
-        self._end([self._begin(lambda: store.evict(space=None, written_before=None))])
+        operation = self._begin(lambda: store.evict(space=None, written_before=None))
+        if not all(self._end([operation])):
+            raise RuntimeError(
+                f"kvpager: {self._url} was not cleared. A store on Redis cannot be while it is open: "
+                "use `kvpager store evict`, or raise epoch" if self._url.startswith("redis")
+                else f"kvpager: {self._url} was not cleared, its records may still be found")
 
     def get_stats(self) -> Any:
         """What SGLang's metrics show: pages and bandwidth since the last time. stats() has more."""

@@ -24,7 +24,7 @@ logger = v.init_logger(__name__)
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _TYPES = {"float32": c.F32, "float16": c.F16, "bfloat16": c.BF16}
 _FIELDS = {"host_memory", "store", "record_blocks", "weights", "identity", "secret", "deadline",
-           "least_tokens"}
+           "least_tokens", "load"}
 
 
 def size_of(name: str, value: object) -> int:
@@ -56,6 +56,8 @@ class Settings:
     secret        file:PATH, what is in it makes keyed codes
     deadline      seconds that a request waits for its prefix at most; default 2
     least_tokens  shorter prefixes are computed; default: a block
+    load          "sooner": from a store only what is expected sooner than computing it, the default;
+                  "always": whatever stores have, up to the deadline
     """
 
     def __init__(self, given: dict[str, Any]) -> None:
@@ -79,6 +81,9 @@ class Settings:
         self.secret = secret_of(given.get("secret"))
         self.deadline = seconds_of("deadline", given.get("deadline", 2))
         self.least_tokens = int(seconds_of("least_tokens", given.get("least_tokens", 0)))
+        if given.get("load", "sooner") not in ("sooner", "always"):
+            raise ValueError(f"load: is {given['load']!r}, expected sooner or always")
+        self.always = given.get("load") == "always"
 
 
 def model_of(config: Any, kv_cache: Any, settings: Settings) -> s.FingerprintInput:
@@ -117,7 +122,7 @@ class KvpagerConnector(v.ConnectorBase):
         else:
             ranks, _ = v.ranks(vllm_config.parallel_config)
             self._mover = Mover(model, settings.host_memory // ranks, settings.urls,
-                                settings.record_blocks, settings.secret)
+                                settings.record_blocks, settings.secret, always=settings.always)
 
     @property
     def _plan(self) -> Planner:
@@ -162,6 +167,11 @@ class KvpagerConnector(v.ConnectorBase):
 
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
         self._move.register(kv_caches)
+
+    def bind_connector_metadata(self, connector_metadata: Any) -> None:
+        super().bind_connector_metadata(connector_metadata)
+        if self._mover is not None:
+            self._mover.bound()
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         self._move.begin(self._get_connector_metadata())

@@ -56,6 +56,7 @@ class Step(v.ConnectorMetadata):
     """What a step has for the worker, in this order.
 
     epoch   another one than before: forget everything first
+    computes  tokens that the step computes, if a request computes a block or more; else 0
     forget  requests whose answers are not wanted any more
     """
 
@@ -64,6 +65,7 @@ class Step(v.ConnectorMetadata):
     asks: list[Ask] = field(default_factory=list)
     loads: list[Load] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
+    computes: int = 0
 
 
 @dataclass

@@ -3,13 +3,18 @@
 Host memory is a kvpager cache with KV memory of its own: tokens decide a hit, the coldest blocks are
 evicted, what a request waits for is held. Stores are read into its blocks and written from them. One
 thread calls everything here, once a step; stores work in threads of their own.
+
+A request waits for a store as long as loading is expected to be sooner than computing (rates.py), and
+not longer than computing takes.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +28,7 @@ from .._memory import Copier, Layout, Memory
 from .._sequence import Key, Namespace, Prompt, Sequence
 from . import versions as v
 from .messages import Ask, Found, Load, Prefix, Save, Step
+from .rates import PATIENCE, Pace, Reads, how_many
 from .stores import Stores
 
 logger = v.init_logger(__name__)
@@ -39,11 +45,14 @@ class _Fetch:
 
     hit       tokens that host memory had
     good      tokens that are verified: host memory's, and the records behind them
-    left      stores' operations that have not ended
-    where     the store that each record is read from; None: no store has it
+    asking    stores that have not said what they have
+    left      reads that have not ended
+    where     the stores that have each record, nearest first
     results   of the records' reads, by number
+    until     when the request stops waiting
+    late      it has stopped: good is all that it gets. Reads that are out go on
     done      good is all that there is
-    wanted    a request waits for it
+    wanted    a request waits for it, or holds it
     """
 
     request: str
@@ -52,9 +61,12 @@ class _Fetch:
     hit: int
     n_tokens: int
     good: int
+    asking: set[int] = field(default_factory=set)
     left: int = 0
-    where: list[int | None] = field(default_factory=list)
+    where: list[list[int]] = field(default_factory=list)
     results: dict[int, bool] = field(default_factory=dict)
+    until: float = inf
+    late: bool = False
     done: bool = False
     wanted: bool = True
 
@@ -68,12 +80,20 @@ class _Keep:
 
 
 class Mover:
-    """model, settings: see connector.py. Memory is made when the engine's tensors are known."""
+    """model, settings: see connector.py. Memory is made when the engine's tensors are known.
+
+    always  load whatever stores have, up to the deadline, also if computing is expected sooner
+    clock   seconds
+    """
 
     def __init__(self, model: s.FingerprintInput, host_memory: int, urls: list[str],
-                 record_blocks: int, secret: bytes) -> None:
+                 record_blocks: int, secret: bytes, *, always: bool = False,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self.model, self._host_bytes = model, host_memory
         self._urls, self._record_blocks, self._secret = urls, record_blocks, secret
+        self._always, self._clock = always, clock
+        self._computing, self._own = Pace(), 0.0
+        self._bound: float | None = None
         self._epoch = 0
         self._fetches: dict[str, _Fetch | None] = {}  # None: nothing was found
         self._failed: set[int] = set()
@@ -114,6 +134,7 @@ class Mover:
         self.space: Namespace = self.books.namespace()
         self.stores = Stores(self._urls, self.model, block_bytes, self._record_blocks,
                              self._secret)
+        self.reads = [Reads() for _ in self.stores.all]
         self.block_bytes = block_bytes
         logger.info("kvpager: %d blocks of %d bytes in host memory; stores: %s", blocks, block_bytes,
                     ", ".join(f"{s.show_url(store.url)} ({store.describe()})"
@@ -158,23 +179,33 @@ class Mover:
 
     # --------------------------------------------------------------------------------- steps
 
+    def bound(self) -> None:
+        """A step begins: the first call of it."""
+        self._bound, self._own = self._clock(), 0.0
+
     def begin(self, step: Step) -> None:
-        """Before the forward pass, or beside it where the pass needs no load."""
+        """Before the forward pass; where it needs no load, also after it."""
+        begun = self._clock()
         if step.epoch != self._epoch:
             self._forget_all(step.epoch)
         for request in step.forget:
             self._drop(request)
         for load in step.loads:
             self._load(load)
+        if step.asks:
+            self.poll()  # what has ended while there was no step has blocks
         for ask in step.asks:
             self._ask(ask)
         if step.asks:
             for store in self.stores.all:
                 store.wait(_AT_ONCE)
         self.poll()
+        self._own = self._clock() - begun
 
     def end(self, step: Step) -> None:
         """After the forward pass: its KV is there."""
+        if step.computes and self._bound is not None:
+            self._computing.add(step.computes, self._clock() - self._bound - self._own)
         for save in step.saves:
             self._save(save)
         self.poll()
@@ -183,7 +214,7 @@ class Mover:
         """What is verified of each prefix that is asked for."""
         if not self._fetches:
             return None
-        return Found({request: (fetch.good, fetch.done) if fetch else (0, True)
+        return Found({request: (fetch.good, fetch.done or fetch.late) if fetch else (0, True)
                       for request, fetch in self._fetches.items()})
 
     def failed(self) -> set[int]:
@@ -211,14 +242,17 @@ class Mover:
         hit = sequence.opened.hit_tokens
         fetch = _Fetch(ask.request, sequence, self._chain(prefix), hit, len(prefix.tokens), hit)
         self._fetches[ask.request] = fetch
-        keys = fetch.chain.keys()[hit // self._record_tokens:]
-        if not keys or not self.stores.all:
-            self._finish(fetch)
-            return
-        fetch.where = [None] * len(keys)
-        for at, store in enumerate(self.stores.all):
-            fetch.left += self._begin(store.have, keys[:s.STORE_KEYS_MAX], (fetch, at))
-        if fetch.left == 0:
+        keys, now = fetch.chain.keys()[hit // self._record_tokens:], self._clock()
+        fetch.where = [[] for _ in keys]
+        compute = self._computing.of(fetch.n_tokens - hit)
+        if compute is not None and not self._always:
+            fetch.until = now + max(PATIENCE * compute, 2 * _AT_ONCE)
+        for at, store in enumerate(self.stores.all if keys else ()):
+            if not self._always and self.reads[at].away(now):
+                self.counts["unasked"] += 1
+            elif self._begin(store.have, keys[:s.STORE_KEYS_MAX], (fetch, at)):
+                fetch.asking.add(at)
+        if not fetch.asking:
             self._finish(fetch)
 
     @property
@@ -236,26 +270,44 @@ class Mover:
             return False
         return True
 
-    def _read(self, fetch: _Fetch) -> None:
-        """Begin the reads of the records that follow what host memory had, up to the first that no
-        store has."""
-        row, size = fetch.sequence.row(), self.stores.record_blocks
-        first = fetch.hit // self._record_tokens
-        for i, at in enumerate(fetch.where):
-            if at is None:
+    @property
+    def _record_bytes(self) -> int:
+        return self.stores.record_blocks * self.block_bytes
+
+    def _choose(self, fetch: _Fetch) -> None:
+        """Stores have answered: begin the reads that are sooner than computing, up to the first
+        record that no store has."""
+        have = next((i for i, places in enumerate(fetch.where) if not places), len(fetch.where))
+        now, asked, loads = self._clock(), Counter[int](), [0.0]
+        for at, *_ in fetch.where[:have]:  # stores work side by side
+            asked[at] += self._record_bytes
+            loads.append(max(loads[-1], self.reads[at].expected(asked[at], now)))
+        compute = self._computing.of(self._record_tokens)
+        n = have if self._always else how_many(loads[1:], compute)
+        fetch.until = inf if compute is None or self._always else now + n * compute
+        if n < have:
+            self.counts["slower_tokens"] += (have - n) * self._record_tokens
+            if n == 0 and all(self.reads[at].stale(now) for at, *_ in fetch.where[:have]):
+                n, fetch.late = have, True  # beside the computation: the rate is measured again
+        first_record = fetch.hit // self._record_tokens
+        for i in range(n):
+            if not self._read(fetch, first_record + i, fetch.where[i][0]):
                 break
-            begin = (first + i) * size
-            buffers = []
-            for block in range(begin, begin + size):
-                mine = block * self.model.block_tokens >= fetch.hit
-                buffers.append(self.rows[row[block]] if mine  # others read what was hit
-                               else np.empty(self.block_bytes, np.uint8))
-            if not self._begin(self.stores.all[at].get, fetch.chain[first + i], buffers,
-                               (fetch, first + i, at)):
-                break
-            fetch.left += 1
         if fetch.left == 0:
             self._finish(fetch)
+
+    def _read(self, fetch: _Fetch, i: int, at: int) -> bool:
+        """Begin to read record i from store `at`. False: it is not read."""
+        row, size, buffers = fetch.sequence.row(), self.stores.record_blocks, list[Any]()
+        for block in range(i * size, (i + 1) * size):
+            mine = block * self.model.block_tokens >= fetch.hit
+            buffers.append(self.rows[row[block]] if mine  # others read what was hit
+                           else np.empty(self.block_bytes, np.uint8))
+        if not self._begin(self.stores.all[at].get, fetch.chain[i], buffers, (fetch, i, at)):
+            return False
+        self.reads[at].begin(self._record_bytes, self._clock(), fetch.late)
+        fetch.left += 1
+        return True
 
     def _advance(self, fetch: _Fetch) -> None:
         """Commit the records that are verified without a gap."""
@@ -350,7 +402,7 @@ class Mover:
     # ----------------------------------------------------------------------------------- poll
 
     def poll(self) -> None:
-        """Take what has ended."""
+        """Take what has ended, and stop waiting for what takes too long."""
         for store in self.stores.all:
             for operation in store.poll():
                 if operation.op == s.STORE_PUT:
@@ -359,29 +411,54 @@ class Mover:
                     self._have(operation)
                 else:
                     self._get(operation)
+        now = self._clock()
+        for reads in self.reads:
+            reads.polled(now)
+        for fetch in list(self._fetches.values()):
+            if fetch is not None and not fetch.done and not fetch.late and now > fetch.until:
+                self._stop_waiting(fetch, now)
+
+    def _stop_waiting(self, fetch: _Fetch, now: float) -> None:
+        if not fetch.asking:
+            fetch.late = True
+            self.counts["late"] += 1
+            for reads in self.reads:
+                reads.gave_up(now)
+            return
+        for at in fetch.asking:
+            self.reads[at].unanswered(now)
+        self.counts["unanswered"] += len(fetch.asking)
+        fetch.asking.clear()
+        self._choose(fetch)
 
     def _have(self, operation: s.Operation) -> None:
         fetch, at = cast(tuple[_Fetch, int], operation.tag)
-        fetch.left -= 1
-        first = fetch.hit // self._record_tokens
+        first, waits = fetch.hit // self._record_tokens, at in fetch.asking
         for i, there in enumerate(operation.found):
             if there:
                 self.stores.believe(at, fetch.chain.keys()[first + i])
-                nearest = fetch.where[i]
-                fetch.where[i] = at if nearest is None else min(at, nearest)
-        if fetch.left == 0:
+                if waits:
+                    fetch.where[i] = sorted([*fetch.where[i], at])
+        fetch.asking.discard(at)
+        if waits and not fetch.asking:
             if fetch.wanted:
-                self._read(fetch)
+                self._choose(fetch)
             else:
                 self._finish(fetch)
 
     def _get(self, operation: s.Operation) -> None:
         fetch, i, at = cast(tuple[_Fetch, int, int], operation.tag)
         fetch.left -= 1
-        fetch.results[i] = operation.ok
+        self.reads[at].end(self._record_bytes, fetch.wanted and not fetch.late)
         if not operation.ok:
             self.stores.believe(at, fetch.chain.keys()[i], there=False)
             self.counts["bad" if operation.result == s.STORE_BAD else "gone"] += 1
+            places = fetch.where[i - fetch.hit // self._record_tokens]
+            farther = next((place for place in places if place > at), None)
+            if farther is not None and fetch.wanted and not fetch.late and \
+                    self._read(fetch, i, farther):
+                return
+        fetch.results[i] = operation.ok
         if fetch.wanted:
             self._advance(fetch)
         if fetch.left == 0:

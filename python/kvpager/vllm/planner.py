@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +45,9 @@ class Planner:
     request waits for its prefix at most; speculative: drafts are scheduled."""
 
     def __init__(self, block_tokens: int, least_tokens: int, deadline: float,
-                 speculative: bool) -> None:
+                 speculative: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._block, self._least, self._deadline = block_tokens, least_tokens, deadline
-        self._unsure = 1 if speculative else 0
+        self._unsure, self._clock = 1 if speculative else 0, clock
         self._plans: dict[str, _Plan] = {}
         self._adapters: dict[str, bytes] = {}
         self._epoch = 0
@@ -66,7 +67,7 @@ class Planner:
             self._ask(plan, want)
             return None
         if plan.state == "asked":
-            if not plan.done and time.monotonic() < plan.until:
+            if not plan.done and self._clock() < plan.until:
                 return None
             plan.state = "known"
         plan.begin = computed
@@ -109,7 +110,7 @@ class Planner:
 
     def _ask(self, plan: _Plan, want: int) -> None:
         plan.state, plan.asked, plan.found, plan.done = "asked", want, 0, False
-        plan.until = time.monotonic() + self._deadline
+        plan.until = self._clock() + self._deadline
         self._step.asks.append(Ask(plan.request.request_id, self._prefix(plan, want)))
 
     def admitted(self, request: Any, blocks: list[int], n_tokens: int) -> None:
@@ -142,6 +143,9 @@ class Planner:
             if plan is not None and v.tokens_only(plan.request):
                 self._save(plan, n_tokens, scheduled)
         made, self._step = self._step, Step(self._epoch)
+        counts = scheduled.num_scheduled_tokens.values()
+        if max(counts, default=0) >= self._block:
+            made.computes = sum(counts)
         return made
 
     def _save(self, plan: _Plan, n_tokens: int, scheduled: Any) -> None:

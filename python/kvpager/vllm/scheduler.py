@@ -4,18 +4,15 @@
 
 Nothing of vLLM is replaced: its scheduler makes its manager, and this one takes its place before a
 request has come. What the manager does not support is refused here, when the engine starts, with a
-ValueError that names it.
+ValueError that names it; a version of vLLM that is not known, with an ImportError.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-from vllm.v1.core.sched.scheduler import Scheduler as _Scheduler
-
 from ..adapters.vllm import for_scheduler
+from . import versions as v
 
 # What a connector overrides that works on blocks of vLLM's own manager.
 _BINDINGS = ("bind_kv_cache_manager", "bind_gpu_block_pool")
@@ -29,7 +26,7 @@ def _refuse_connector(connector: Any) -> None:
             _refuse_connector(one)
         return
     for name in _BINDINGS:
-        if getattr(type(connector), name) is not getattr(KVConnectorBase_V1, name):
+        if getattr(type(connector), name) is not getattr(v.ConnectorBase, name):
             raise ValueError(f"kv_connector: {type(connector).__name__} works on the blocks of "
                              f"vLLM's own manager ({name}), which kvpager replaces")
 
@@ -58,11 +55,11 @@ class _OnKvpager:
             self.connector.bind_kv_cache_manager(self.kv_cache_manager)
 
 
-class _Ordered(_OnKvpager, _Scheduler):
+class _Ordered(_OnKvpager, v.Scheduler):
     pass
 
 
-class _Ahead(_OnKvpager, AsyncScheduler):
+class _Ahead(_OnKvpager, v.AsyncScheduler):
     pass
 
 

@@ -1,7 +1,8 @@
-"""All of vLLM that kvpager.vllm uses, and all in which its versions differ."""
+"""All of vLLM that kvpager.vllm and kvpager.adapters.vllm use, and all in which its versions differ."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 try:
@@ -18,39 +19,58 @@ def minor_version(version: str) -> str:
     if not any(parts[:2] == [str(number) for number in known] for known in KNOWN):
         raise ImportError(
             f"kvpager.vllm: vLLM {version} is not supported, only "
-            f"{', '.join(f'{major}.{minor}' for major, minor in KNOWN)}: its interface for tiers "
-            "is experimental and changes between versions")
+            f"{', '.join(f'{major}.{minor}' for major, minor in KNOWN)}: what it uses of vLLM "
+            "changes between versions")
     return ".".join(parts[:2])
 
 
 VERSION = minor_version(vllm.__version__)
 
-from vllm import logger as _logger  # noqa: E402
-from vllm.distributed.kv_transfer.kv_connector.v1 import base as _connector  # noqa: E402
-from vllm.distributed.kv_transfer.kv_connector.v1 import metrics as _stats  # noqa: E402
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading import metrics as _metrics  # noqa: E402
-from vllm.platforms import current_platform  # noqa: E402
-from vllm.v1.kv_offload import base as _base  # noqa: E402
-from vllm.v1.kv_offload.tiering import base as _tiering  # noqa: E402
+_V1 = "vllm.distributed.kv_transfer.kv_connector.v1"
+_OFFLOAD = "vllm.v1.kv_offload"
+# Our name: where vLLM has it. A module is imported when a name of it is used, so that each class here
+# needs only what it uses itself.
+_NAMES = {
+    "AsyncScheduler": "vllm.v1.core.sched.async_scheduler.AsyncScheduler",
+    "ConnectorBase": f"{_V1}.base.KVConnectorBase_V1",
+    "ConnectorMetadata": f"{_V1}.base.KVConnectorMetadata",
+    "ConnectorPrometheus": f"{_V1}.metrics.KVConnectorPromMetrics",
+    "ConnectorRole": f"{_V1}.base.KVConnectorRole",
+    "ConnectorStats": f"{_V1}.metrics.KVConnectorStats",
+    "ConnectorWorkerMetadata": f"{_V1}.base.KVConnectorWorkerMetadata",
+    "CounterMetadata": f"{_OFFLOAD}.base.OffloadingCounterMetadata",
+    "GaugeMetadata": f"{_OFFLOAD}.base.OffloadingGaugeMetadata",
+    "JobResult": f"{_OFFLOAD}.tiering.base.JobResult",
+    "Locality": f"{_OFFLOAD}.base.Locality",
+    "LookupResult": f"{_OFFLOAD}.base.LookupResult",
+    "Medium": f"{_OFFLOAD}.base.Medium",
+    "PrefixCacheStats": "vllm.v1.metrics.stats.PrefixCacheStats",
+    "RequestContext": f"{_OFFLOAD}.base.RequestOffloadingContext",
+    "Scheduler": "vllm.v1.core.sched.scheduler.Scheduler",
+    "SecondaryTier": f"{_OFFLOAD}.tiering.base.SecondaryTierManager",
+    "Stats": f"{_V1}.offloading.metrics.OffloadingConnectorStats",
+    "current_platform": "vllm.platforms.current_platform",
+    "init_logger": "vllm.logger.init_logger",
+    "kv_events": "vllm.distributed.kv_events",
+}
 
-init_logger = _logger.init_logger
-ConnectorBase, ConnectorRole = _connector.KVConnectorBase_V1, _connector.KVConnectorRole
-ConnectorMetadata = _connector.KVConnectorMetadata
-ConnectorWorkerMetadata = _connector.KVConnectorWorkerMetadata
-ConnectorStats, ConnectorPrometheus = _stats.KVConnectorStats, _stats.KVConnectorPromMetrics
-Stats = _metrics.OffloadingConnectorStats
-CounterMetadata, GaugeMetadata = _base.OffloadingCounterMetadata, _base.OffloadingGaugeMetadata
-Locality, LookupResult, Medium = _base.Locality, _base.LookupResult, _base.Medium
-RequestContext = _base.RequestOffloadingContext
-JobResult, SecondaryTier = _tiering.JobResult, _tiering.SecondaryTierManager
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "kv_events":
+        return importlib.import_module(_NAMES[name])
+    module, _, last = _NAMES[name].rpartition(".")
+    return getattr(importlib.import_module(module), last)
 
 
 def device() -> str:
     """What KV is computed on."""
+    platform = __getattr__("current_platform")
     try:
-        return str(current_platform.get_device_name())
+        return str(platform.get_device_name())
     except NotImplementedError:  # a vLLM for another platform
-        return str(current_platform.device_type)
+        return str(platform.device_type)
 
 
 def positions(context: Any) -> dict[bytes, int]:
@@ -108,7 +128,8 @@ def engine_facts(config: Any, spec: Any) -> dict[str, Any]:
     from vllm.v1.attention.backends import cpu_attn
 
     model, speculative = config.model_config, config.speculative_config
-    kind = cpu_attn._get_attn_isa(spec.dtype, spec.block_size, spec.head_size, config.cache_config.cache_dtype)
+    kind = cpu_attn._get_attn_isa(spec.dtype, spec.block_size, spec.head_size,
+                                  config.cache_config.cache_dtype)
     return {
         "version": VERSION,
         "layout": f"cpu {kind}",

@@ -1,11 +1,12 @@
-/* load: the library lies beside the program or library that has this code, or in the lib of a bin
- * beside it, or the system knows it. */
+/* load: the library lies beside the program or library that has this code (in a Python package:
+ * beside the extension module), or in the lib of a bin beside it, or the system knows it. */
 #define _GNU_SOURCE
 #include "store/load/load.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef KVP_REDIS_LIBRARY
 #define KVP_REDIS_LIBRARY "libkvpager_redis.so"
@@ -23,7 +24,7 @@ static void *load(const char *name)
                                info.dli_fname, places[i], name) >= (int)sizeof path)
             break;
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (library)
+        if (library || access(path, F_OK) == 0) /* if it is there, its own error counts */
             return library;
     }
     return dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -45,8 +46,9 @@ const struct kvpi_backend *kvpi_load_backend(const char *scheme, char *out_why, 
     if (backend && backend->version == KVPI_BACKEND_VERSION)
         return backend;
     const char *error = dlerror();
-    kvpi_why(KVP_OK, out_why, why_bytes, "\"%s:\" needs %s: %s", scheme, KVP_REDIS_LIBRARY,
-             library && !error ? "it is of another version" : error);
+    kvpi_why(KVP_OK, out_why, why_bytes,
+             "\"%s:\" needs %s, which is built if libssl and libvalkey are found: %s", scheme,
+             KVP_REDIS_LIBRARY, library && !error ? "it is of another version" : error);
     if (library)
         dlclose(library);
     return NULL;
