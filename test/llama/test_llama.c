@@ -327,6 +327,13 @@ static void the_audit_sees_what_llama_has(void **state)
     assert_true(llama_memory_seq_rm(llama_get_memory(kvp_llama_context(engine)), 0, 0, 1));
     assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
     assert_string_equal(violation.invariant, "L5");
+    kvp_llama_destroy(engine);
+    engine = make(16, 2, 128); /* ids 0 to 14, and 15 is spare */
+    (void)run_prompt(engine, 100, 2 * S);
+    llama_memory_seq_cp(llama_get_memory(kvp_llama_context(engine)), 0, 15, 0, S);
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
+    assert_string_equal(violation.invariant, "L5");
+    assert_int_equal(violation.object, 15);
     assert_int_equal(kvp_llama_check(NULL, NULL), KVP_E_ARG);
     kvp_llama_destroy(engine);
     kvp_llama_destroy(NULL);
