@@ -198,6 +198,59 @@ static void configurations_are_refused_by_name(void **state)
     assert_null(engine);
 }
 
+static void caches_and_schedulers_are_prepared(void **state)
+{
+    (void)state;
+    kvp_llama *engine = NULL;
+    kvp_why why;
+    kvp_llama_config config;
+    kvp_config cache, good;
+    kvp_sched_config sched;
+    kvp_sched_stats stats;
+    const struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    kvp_config_init(&good);
+    kvp_sched_config_init(&sched);
+    config.cache = &cache;
+    config.sched = &sched;
+    config.max_requests = 8;
+    sched.max_samples = 7;
+    cache = good;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    assert_string_equal(why.field, "max_samples");
+    sched.max_samples = 24;
+#define REFUSED_CACHE(name, value)                                                                 \
+    cache = good;                                                                                  \
+    cache.name = (value);                                                                          \
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);        \
+    assert_string_equal(why.field, #name)
+    REFUSED_CACHE(unit_tokens, 8);
+    REFUSED_CACHE(commit_policy, KVP_KEEP);
+    REFUSED_CACHE(n_groups, 2);
+    REFUSED_CACHE(max_tree_tokens, 4);
+    REFUSED_CACHE(host_blocks, 16);
+    REFUSED_CACHE(max_namespaces, 0);
+    cache.struct_size--;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    assert_string_equal(why.field, "cache");
+    cache = good;
+    cache.max_namespaces = 3;
+    cache.quotas = 1;
+    cache.n_blocks = 7; /* these three are the engine's */
+    cache.max_seqs = 1;
+    cache.steps = KVP_STEPS_OVERLAPPED;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
+    assert_int_equal(kvp_cache_config(kvp_llama_cache(engine), &cache), KVP_OK);
+    assert_int_equal(cache.max_namespaces, 3);
+    assert_int_equal(cache.quotas, 1);
+    assert_int_equal(cache.n_blocks, 512 / 16 + 1);
+    assert_int_equal(cache.max_seqs, 32);
+    assert_int_equal(cache.steps, KVP_STEPS_ORDERED);
+    assert_int_equal(cache.full_hit, KVP_FULL_HIT_RECOMPUTE);
+    assert_int_equal(kvp_sched_stats_get(kvp_llama_sched(engine), &stats), KVP_OK);
+    kvp_llama_destroy(engine);
+}
+
 /* ---------------------------------------------------------------------------- ids and keepers */
 
 static void keepers_are_packed(void **state)
@@ -346,6 +399,7 @@ int main(void)
         cmocka_unit_test(contexts_are_refused_by_name),
         cmocka_unit_test(another_libllama_is_refused),
         cmocka_unit_test(configurations_are_refused_by_name),
+        cmocka_unit_test(caches_and_schedulers_are_prepared),
         cmocka_unit_test(keepers_are_packed),
         cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
         cmocka_unit_test(evicted_blocks_leave_their_keeper),

@@ -80,11 +80,29 @@ static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config
     return KVP_OK;
 }
 
+/* What blocks of cells cannot do, of a configuration that the caller has prepared. */
+static int cache_is_wrong(const kvp_config *cache, const kvp_llama_config *config, kvp_why *why)
+{
+    if (cache->struct_size != sizeof *cache)
+        return kvpi_models_say(why, "cache", "fill it with kvp_config_init of this version");
+    return (cache->unit_tokens != 0 &&
+            is_outside("unit_tokens", cache->unit_tokens, config->block_tokens,
+                       config->block_tokens, why)) ||
+           is_outside("commit_policy", cache->commit_policy, KVP_ADOPT, KVP_ADOPT, why) ||
+           is_outside("n_groups", cache->n_groups, 1, 1, why) ||
+           is_outside("max_tree_tokens", cache->max_tree_tokens, 0, 0, why) ||
+           is_outside("host_blocks", cache->host_blocks, 0, 0, why);
+}
+
 static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, kvp_why *why)
 {
     kvp_config cache;
     const uint32_t n_cells = llama_n_ctx(engine->context);
     kvp_config_init(&cache);
+    if (config->cache != NULL && cache_is_wrong(config->cache, config, why))
+        return KVP_E_ARG;
+    if (config->cache != NULL)
+        cache = *config->cache;
     cache.block_tokens = config->block_tokens;
     cache.n_blocks = n_cells / config->block_tokens + 1;
     cache.max_seqs = config->max_running;
@@ -103,6 +121,12 @@ static kvp_status make_sched(kvp_llama *engine, const kvp_llama_config *config,
 {
     kvp_sched_config sched;
     kvp_sched_config_init(&sched);
+    if (config->sched != NULL && config->sched->struct_size != sizeof sched) {
+        (void)kvpi_models_say(why, "sched", "fill it with kvp_sched_config_init of this version");
+        return KVP_E_ARG;
+    }
+    if (config->sched != NULL)
+        sched = *config->sched;
     sched.max_requests = config->max_requests;
     sched.max_running = config->max_running;
     sched.step_tokens = step_tokens;

@@ -73,6 +73,13 @@ typedef struct kvp_llama_config {
     uint32_t wait_for_prefix; /* kvp_sched_config; default 1 */
     double watermark;         /* kvp_config; default 0.01 */
     uint64_t arena_tokens;    /* kvp_sched_config; default 2^20 */
+    /* What else cache and scheduler shall have, as max_namespaces, quotas or max_samples. Fill them
+       with kvp_config_init and kvp_sched_config_init first. Fields that are named above, n_blocks,
+       max_seqs, full_hit and steps are not read: the engine sets them. Refused: unit_tokens other
+       than 0 or block_tokens, commit_policy other than KVP_ADOPT, several groups, trees, a host
+       tier. Read during kvp_llama_create; NULL (default): the defaults */
+    const kvp_config *cache;
+    const kvp_sched_config *sched;
 } kvp_llama_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
