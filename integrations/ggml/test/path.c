@@ -1,5 +1,5 @@
-/* ggml_path: what a program of llama.cpp does at its start. GGML_BACKEND_PATH names the library: its
- * device must be there, and its first line must say what it needs. */
+/* ggml_path: what a program of llama.cpp does at its start. GGML_BACKEND_PATH names the library:
+ * its device must be there, and its first line must say what it needs. */
 #include <stdio.h>
 
 #include <ggml-backend.h>
