@@ -3,11 +3,12 @@
  *   kvp_llama_random [--seed N] [--steps N] [--plant]
  *   kvp_llama_random --own N    how many of 65,536 cells stay empty for want of ids
  *
- * Requests share prefixes, fork, are aborted, paused and reordered; decodes fail half-way; cells
- * and ids are scarce. After every step the logits of each sequence are compared with what its
- * tokens alone give, and kvp_llama_check audits ids and blocks. Every engine is decided by its
- * seed. A run of 100,000 steps fails also when something on its list never happened. With --plant
- * one cell gets wrong content, and the run must end with a wrong logit. */
+ * Requests share prefixes, fork, are aborted, paused and reordered. Decodes fail half-way, cells
+ * and ids are scarce, engines end and others begin with what they saved. After every step logits of
+ * each sequence are compared with what its tokens alone give, and kvp_llama_check audits ids and
+ * blocks. Every engine is decided by its seed. A run of 100,000 steps fails also when something on
+ * its list never happened. With --plant one cell gets wrong content, and the run must end with a
+ * wrong logit. */
 #include "fake/fake.h"
 
 #include <kvpager/llama.h>
@@ -36,6 +37,9 @@ typedef struct totals {
     uint64_t emptied;
     uint64_t failed;
     uint64_t full; /* steps in which no cell was left */
+    uint64_t restarts;
+    uint64_t restored; /* blocks, at restarts */
+    uint64_t lost;
 } totals;
 
 typedef struct run {
@@ -55,6 +59,8 @@ typedef struct run {
     uint32_t n_requests;
     int plants;
     totals *totals;
+    kvp_llama_config config;
+    struct llama_context_params params;
 } run;
 
 static uint64_t draw(generator *g)
@@ -249,12 +255,11 @@ static int make_step(run *r)
 
 /* ------------------------------------------------------------------------------------ an engine */
 
-static void make_engine(run *r, struct llama_model *model)
+static void draw_engine(run *r)
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 8};
     generator *g = &r->random;
     kvp_llama_config config;
-    kvp_why why;
     struct llama_context_params params = llama_context_default_params();
     kvp_llama_config_init(&config);
     config.block_tokens = r->block_tokens = sizes[below(g, 5)];
@@ -268,15 +273,27 @@ static void make_engine(run *r, struct llama_model *model)
     config.watermark = below(g, 2) ? 0.0 : 0.05;
     params.n_ctx = r->n_cells = between(g, 12, below(g, 2) ? 60 : 240);
     params.n_batch = 64;
-    const kvp_status status = kvp_llama_create(&config, model, &params, &r->engine, &why);
-    if (status != KVP_OK)
-        fprintf(stderr, "%s\n", why.text);
-    must(status, "create");
+    r->config = config;
+    r->params = params;
     r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
     r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
     r->fail_rate = below(g, 2) ? between(g, 3, 60) : 0;
+}
+
+static void make_engine(run *r)
+{
+    static struct llama_model model = {.architecture = "llama"};
+    kvp_why why;
+    const kvp_status status = kvp_llama_create(&r->config, &model, &r->params, &r->engine, &why);
+    if (status != KVP_OK)
+        fprintf(stderr, "%s\n", why.text);
+    must(status, "create");
     r->context = kvp_llama_context(r->engine);
     r->sched = kvp_llama_sched(r->engine);
+}
+
+static void open_namespaces(run *r)
+{
     must(kvp_ns_open(kvp_llama_cache(r->engine), "a", 1, &r->ns[0]), "namespace");
     must(kvp_ns_open(kvp_llama_cache(r->engine), "b", 1, &r->ns[1]), "namespace");
 }
@@ -300,17 +317,61 @@ static void add_totals(const run *r)
     t->failed += engine.failed_decodes;
 }
 
+/* A byte of the file is another one, or its end is missing. */
+static void damage(run *r, const char *path)
+{
+    FILE *file = fopen(path, "r+b");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
+        fake_broken("the snapshot cannot be damaged", 0, 0);
+    const uint32_t n = (uint32_t)ftell(file), at = below(&r->random, n);
+    if (fseek(file, (long)at, SEEK_SET) != 0 || fputc((int)below(&r->random, 256), file) == EOF)
+        fake_broken("the snapshot cannot be damaged", at, n);
+    (void)fclose(file);
+}
+
+/* The engine ends between two steps, and another one begins with what it saved. */
+static void restart(run *r, uint64_t seed)
+{
+    char path[64];
+    kvp_llama_restored restored = {0, 0};
+    (void)snprintf(path, sizeof path, "llama_random.%llu.snapshot", (unsigned long long)seed);
+    must(kvp_llama_save(r->engine, "m", path, NULL), "save");
+    audit(r);
+    add_totals(r);
+    kvp_llama_destroy(r->engine);
+    r->n_requests = 0;
+    const int is_damaged = below(&r->random, 2) == 0;
+    if (is_damaged)
+        damage(r, path);
+    make_engine(r);
+    fake_refuse_state(below(&r->random, 4));
+    const kvp_status status = kvp_llama_load(r->engine, "m", path, &restored, NULL);
+    fake_refuse_state(0);
+    if (status != KVP_OK && (!is_damaged || status == KVP_E_CORRUPT))
+        fake_broken("load", status, is_damaged);
+    (void)remove(path);
+    audit(r);
+    open_namespaces(r);
+    r->totals->restarts++;
+    r->totals->restored += restored.blocks;
+    r->totals->lost += restored.dropped_blocks;
+}
+
 static int run_engine(uint64_t seed, int plants, totals *t)
 {
-    static struct llama_model model = {.architecture = "llama"};
     run r;
     int right = 1;
     memset(&r, 0, sizeof r);
     r.random.state = seed;
     r.plants = plants;
     r.totals = t;
-    make_engine(&r, &model);
+    draw_engine(&r);
+    make_engine(&r);
+    open_namespaces(&r);
+    const uint32_t ends_at = below(&r.random, 4) == 0 ? below(&r.random, STEPS_EACH) : UINT32_MAX;
     for (uint32_t i = 0; i < STEPS_EACH && right; i++) {
+        if (i == ends_at)
+            restart(&r, seed);
         disturb(&r);
         right = make_step(&r);
     }
@@ -332,7 +393,9 @@ static int something_never_happened(const totals *t)
                 {"reorder", t->reordered},
                 {"emptied keeper", t->emptied},
                 {"failed decode", t->failed},
-                {"full context", t->full}};
+                {"full context", t->full},
+                {"restored block", t->restored},
+                {"lost block", t->lost}};
     int n = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].n == 0) {
@@ -348,12 +411,14 @@ static void print_totals(const totals *t)
            (unsigned long long)t->steps, (unsigned long long)t->engines,
            (unsigned long long)t->tokens, (unsigned long long)t->checked);
     printf("hit tokens %llu, adopted %llu, copies on write %llu, evicted %llu, preempted %llu, "
-           "reordered %llu, emptied keepers %llu, failed decodes %llu, full %llu\n",
+           "reordered %llu, emptied keepers %llu, failed decodes %llu, full %llu, "
+           "restarts %llu with %llu blocks\n",
            (unsigned long long)t->hits, (unsigned long long)t->adopted,
            (unsigned long long)t->copies, (unsigned long long)t->evicted,
            (unsigned long long)t->preempted, (unsigned long long)t->reordered,
            (unsigned long long)t->emptied, (unsigned long long)t->failed,
-           (unsigned long long)t->full);
+           (unsigned long long)t->full, (unsigned long long)t->restarts,
+           (unsigned long long)t->restored);
 }
 
 /* Conversations that share nothing, with so many tokens each, one after the other. */

@@ -9,7 +9,8 @@
  * itself when it computes in chunks of 64 instead of 256 tokens, and 1.5 times that much is
  * allowed. With f32 it is 1e-3, and greedy tokens are equal where the best two differ by more.
  * Then one block's cells are exchanged for those of another conversation, and the same
- * comparison must fail. One step is aborted by llama.cpp's abort_callback. */
+ * comparison must fail. One step is aborted by llama.cpp's abort_callback. Between the waves the
+ * engine is saved and restored. */
 #include "engine.h"
 
 #include <kvpager/llama.h>
@@ -97,7 +98,7 @@ static struct llama_context_params params_of(const scene *s, uint32_t n_ctx)
     return params;
 }
 
-static void start_engine(scene *s, uint32_t n_cells)
+static void make_engine(scene *s, uint32_t n_cells)
 {
     kvp_llama_config config;
     kvp_why why;
@@ -108,7 +109,17 @@ static void start_engine(scene *s, uint32_t n_cells)
     const kvp_status status = kvp_llama_create(&config, s->model, &params, &s->engine, &why);
     if (status != KVP_OK)
         stop(why.text, status);
+}
+
+static void open_namespace(scene *s)
+{
     must(kvp_ns_open(kvp_llama_cache(s->engine), "", 0, &s->ns), "namespace");
+}
+
+static void start_engine(scene *s, uint32_t n_cells)
+{
+    make_engine(s, n_cells);
+    open_namespace(s);
 }
 
 static void submit_all(scene *s)
@@ -350,6 +361,30 @@ static uint64_t abort_second(scene *s)
     return n_tokens;
 }
 
+/* The engine ends, and another one begins with what it saved. */
+static void restart(scene *s)
+{
+    char path[64];
+    kvp_llama_restored restored;
+    kvp_llama_stats stats;
+    kvp_why why;
+    (void)snprintf(path, sizeof path, "kvp_llama_real.%d.snapshot", (int)s->kv_type);
+    if (kvp_llama_save(s->engine, "", path, &why) != KVP_OK)
+        stop(why.text, 0);
+    kvp_llama_stats_get(s->engine, &stats);
+    kvp_llama_destroy(s->engine);
+    make_engine(s, 4096);
+    if (kvp_llama_load(s->engine, "", path, &restored, &why) != KVP_OK)
+        stop(why.text, 0);
+    (void)remove(path);
+    audit(s);
+    open_namespace(s);
+    printf("restart: %llu blocks restored, %llu dropped\n", (unsigned long long)restored.blocks,
+           (unsigned long long)restored.dropped_blocks);
+    if (restored.dropped_blocks > 0 || restored.blocks < stats.kept_blocks)
+        stop("a restart", (long long)restored.blocks);
+}
+
 static int run_scene(scene *s)
 {
     int right;
@@ -360,6 +395,7 @@ static int run_scene(scene *s)
     printf("wave 1: %llu tokens through the model (without sharing %d)\n",
            (unsigned long long)first, N_TALKS * (SHARED + OWN + NEW - 1));
     right = is_right(s);
+    restart(s);
     go_on(s);
     const uint64_t second = run_wave(s);
     printf("wave 2: %llu tokens through the model (without sharing %d)\n",

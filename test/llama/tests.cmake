@@ -6,7 +6,8 @@ if(NOT KVP_SCHED)
 endif()
 kvp_add_llama(kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
 target_link_libraries(kvp_llama_over_fake PUBLIC kvpager_static)
-add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c")
+add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c"
+                                  "${CMAKE_CURRENT_LIST_DIR}/fake/state.c")
 kvp_configure_target(kvp_fake_llama)
 
 # kvp_add_llama_test(target source...): a program over the fake library.
@@ -21,6 +22,8 @@ endfunction()
 kvp_add_llama_test(test_llama "${CMAKE_CURRENT_LIST_DIR}/test_llama.c")
 target_link_options(test_llama PRIVATE "LINKER:--wrap=calloc")
 kvp_add_test(NAME unit_llama COMMAND test_llama LABELS unit)
+kvp_add_llama_test(test_llama_snapshot "${CMAKE_CURRENT_LIST_DIR}/test_snapshot.c")
+kvp_add_test(NAME unit_llama_snapshot COMMAND test_llama_snapshot LABELS unit)
 kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
 set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)

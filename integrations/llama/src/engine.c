@@ -68,6 +68,9 @@ static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config
     struct llama_context_params params = *given;
     params.kv_unified = true;
     params.n_seq_max = config->max_ids;
+    engine->model = model;
+    engine->type_k = params.type_k;
+    engine->type_v = params.type_v;
     engine->context = llama_init_from_model(model, params);
     if (engine->context == NULL) {
         (void)kvpi_models_say(why, "params", "llama.cpp made no context; its log says why");

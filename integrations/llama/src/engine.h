@@ -15,6 +15,9 @@ typedef struct kvpi_group {
 
 struct kvp_llama {
     struct llama_context *context;
+    const struct llama_model *model;
+    enum ggml_type type_k; /* of the context */
+    enum ggml_type type_v;
     kvp_cache *cache;
     kvp_sched *sched;
     kvpi_ids ids;

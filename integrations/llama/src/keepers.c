@@ -90,6 +90,34 @@ static void set_kept(kvpi_ids *ids, uint32_t keeper, uint32_t idx, int32_t block
     ids->ids[keeper].released = ids->clock;
 }
 
+/* A keeper with room for block index idx, a new one if need be. KVPI_NO_ID: there is no id. */
+static uint32_t keeper_for(kvpi_ids *ids, uint32_t idx)
+{
+    uint32_t keeper = first_fit(ids, idx);
+    if (keeper != KVPI_NO_ID)
+        return keeper;
+    keeper = kvpi_keepers_free_id(ids);
+    if (keeper != KVPI_NO_ID)
+        ids->ids[keeper].state = KVPI_ID_KEEPER;
+    return keeper;
+}
+
+int kvpi_keepers_put(kvpi_ids *ids, uint32_t from, const kvpi_kept *kept)
+{
+    kvp_block_info info;
+    const uint32_t begin = kept->idx * ids->block_tokens;
+    if (kvp_block_info_get(ids->cache, 0, KVP_DEVICE, kept->block, &info) != KVP_OK)
+        return 0;
+    const uint32_t keeper = keeper_for(ids, kept->idx);
+    if (keeper == KVPI_NO_ID)
+        return 0;
+    kvpi_moves_copy(&ids->moves, from, keeper, begin, begin + kept->n_tokens);
+    set_kept(ids, keeper, kept->idx, kept->block, kept->n_tokens);
+    ids->places[kept->block].generation = info.generation;
+    ids->ids[keeper].n_blocks++;
+    return 1;
+}
+
 static void copy_to_keeper(kvpi_ids *ids, uint32_t id, uint32_t keeper, uint32_t idx)
 {
     const uint32_t n = cells_of(ids, id, idx), begin = idx * ids->block_tokens;
@@ -110,13 +138,9 @@ int kvpi_keepers_hand_over(kvpi_ids *ids, uint32_t id, uint32_t idx)
     place->id = open_holder(ids, id, idx, cells_of(ids, id, idx));
     if (place->id != KVPI_NO_ID)
         return 1;
-    uint32_t keeper = first_fit(ids, idx);
-    if (keeper == KVPI_NO_ID) {
-        keeper = kvpi_keepers_free_id(ids);
-        if (keeper == KVPI_NO_ID)
-            return 0;
-        ids->ids[keeper].state = KVPI_ID_KEEPER;
-    }
+    const uint32_t keeper = keeper_for(ids, idx);
+    if (keeper == KVPI_NO_ID)
+        return 0;
     copy_to_keeper(ids, id, keeper, idx);
     return 1;
 }

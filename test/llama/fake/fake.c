@@ -216,18 +216,52 @@ static cell *find_cell(struct llama_memory_i *memory)
     return NULL;
 }
 
-static void compute(struct llama_context *context, const struct llama_batch *batch, int32_t i)
+static void fill_cell(struct llama_memory_i *memory, cell *c, llama_pos pos, uint64_t kv)
 {
-    struct llama_memory_i *memory = &context->memory;
-    const llama_seq_id id = batch->seq_id[i][0];
-    cell *c = find_cell(memory);
-    c->kv = fake_kv(batch->token[i], (uint32_t)batch->pos[i], memory->seen[id]);
-    c->pos = batch->pos[i];
+    c->kv = kv;
+    c->pos = pos;
     memset(c->ids, 0, sizeof c->ids);
     c->n_ids = 0;
     memory->n_used++;
     if (memory->most_used < memory->n_used)
         memory->most_used = memory->n_used;
+}
+
+llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, llama_pos pos,
+                         uint64_t *out_kv)
+{
+    const struct llama_memory_i *memory = &context->memory;
+    llama_pos next = -1;
+    check_range(id);
+    for (uint32_t i = 0; i < memory->n_cells; i++) {
+        const cell *c = &memory->cells[i];
+        if (c->pos > pos && has_id(c, id) && (next < 0 || c->pos < next)) {
+            next = c->pos;
+            *out_kv = c->kv;
+        }
+    }
+    return next;
+}
+
+int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv)
+{
+    struct llama_memory_i *memory = &context->memory;
+    cell *c = find_cell(memory);
+    check_range(id);
+    if (c == NULL)
+        return 0;
+    fill_cell(memory, c, pos, kv);
+    add_id(memory, c, id);
+    return 1;
+}
+
+static void compute(struct llama_context *context, const struct llama_batch *batch, int32_t i)
+{
+    struct llama_memory_i *memory = &context->memory;
+    const llama_seq_id id = batch->seq_id[i][0];
+    cell *c = find_cell(memory);
+    fill_cell(memory, c, batch->pos[i],
+              fake_kv(batch->token[i], (uint32_t)batch->pos[i], memory->seen[id]));
     if (batch->logits[i] != 0) {
         if (context->n_out == LOGITS_MOST)
             fake_broken("so many outputs", context->n_out, i);

@@ -22,6 +22,7 @@ struct llama_model {
     bool has_encoder;
     bool lacks_decoder;
     const char *architecture; /* NULL: it does not say */
+    uint64_t n_params;
 };
 
 /* The next decode fails with `result` when `after` of its tokens have cells. */
@@ -38,6 +39,11 @@ void fake_plant(struct llama_context *context, llama_seq_id id, llama_pos pos);
 uint64_t fake_kv(int32_t token, uint32_t pos, uint64_t seen);
 uint64_t fake_seen(uint64_t kv, uint32_t pos);
 float fake_logit(uint64_t kv, uint32_t i);
+
+/* The id's next cell behind a position, or -1; and a new cell. 0: there is none. */
+llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, llama_pos pos,
+                         uint64_t *out_kv);
+int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv);
 
 /* Every assertion calls this: prints and aborts. */
 void fake_broken(const char *what, int64_t a, int64_t b);

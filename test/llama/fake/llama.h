@@ -17,6 +17,12 @@ typedef int32_t llama_seq_id;
 
 enum ggml_type { GGML_TYPE_F32 = 0, GGML_TYPE_F16 = 1 };
 
+enum llama_flash_attn_type {
+    LLAMA_FLASH_ATTN_TYPE_AUTO = -1,
+    LLAMA_FLASH_ATTN_TYPE_DISABLED = 0,
+    LLAMA_FLASH_ATTN_TYPE_ENABLED = 1
+};
+
 enum llama_rope_type {
     LLAMA_ROPE_TYPE_NONE = -1,
     LLAMA_ROPE_TYPE_NORM = 0,
@@ -41,6 +47,7 @@ struct llama_context_params {
     uint32_t n_batch;
     uint32_t n_ubatch;
     uint32_t n_seq_max;
+    enum llama_flash_attn_type flash_attn_type;
     enum ggml_type type_k;
     enum ggml_type type_v;
     bool embeddings;
@@ -82,5 +89,7 @@ llama_pos llama_memory_seq_pos_max(llama_memory_t memory, llama_seq_id id);
  * batch is refused */
 int32_t llama_decode(struct llama_context *context, struct llama_batch batch);
 float *llama_get_logits_ith(struct llama_context *context, int32_t i);
+
+#include "state.h"
 
 #endif

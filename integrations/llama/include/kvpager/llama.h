@@ -175,6 +175,49 @@ typedef struct kvp_llama_stats {
 /* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids). */
 void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats);
 
+/* Save what is cached, and its KV, into a file, which is replaced as a whole.
+ *
+ * Requests that wait or run are not saved; of what running ones have computed, whole blocks are.
+ * Call it at the end, or between two steps. The file is written beside `path` (PATH.part-XXXXXX),
+ * synced and renamed, so `path` has the old snapshot or the whole new one at any time. It is
+ * readable by its owner only, and holds users' prompts.
+ *
+ * Takes:   model        a text that is compared when it is loaded: which weights these are, and
+ *                       which adapters. NULL: "". libllama does not tell more than metadata and
+ *                       sizes, which are compared in any case
+ *          path         NUL-terminated, not empty
+ * Gives:   out_why      on KVP_E_IO what the system said; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: a step was not finished; KVP_E_IO; KVP_E_NO_MEMORY;
+ *          KVP_E_CORRUPT: llama.cpp gave no state of cells
+ * After-failure: the old file is there, and what is cached is unchanged
+ * Cost:    O(cells x bytes of KV), which are copied once; memory for 1,024 tokens
+ */
+kvp_status kvp_llama_save(kvp_llama *engine, const char *model, const char *path, kvp_why *out_why);
+
+/* What was restored. */
+typedef struct kvp_llama_restored {
+    uint64_t blocks;         /* can be hit */
+    uint64_t dropped_blocks; /* damaged, or without an id or a cell */
+} kvp_llama_restored;
+
+/* Restore what was saved, into an engine that has opened no namespace and run nothing.
+ *
+ * Everything has a checksum. A block is restored if the tree, its record and the hash of its
+ * tokens and prefix agree; else it is not, nor is what llama.cpp refuses. A file that is cut
+ * restores what is whole.
+ *
+ * Takes:   model        as saved
+ * Gives:   out_restored on KVP_OK; may be NULL
+ *          out_why      written always: on failure a sentence
+ * Returns: KVP_OK, also if little was restored; KVP_E_ARG; KVP_E_IO: the file cannot be read;
+ *          KVP_E_FORMAT: it is no snapshot, or damaged; KVP_E_VERSION; KVP_E_MISMATCH: of another
+ *          model, other types of K and V, another number of cells or other block_tokens;
+ *          KVP_E_STATE: a namespace was opened; KVP_E_NO_MEMORY
+ * After-failure: unchanged
+ */
+kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path,
+                          kvp_llama_restored *out_restored, kvp_why *out_why);
+
 /* Audit ids, keepers and blocks, and compare them with llama.cpp.
  *   L1 an id is free and empty, open, or a keeper     L2 a block's place names an id that has it
  *   L3 a cached block is in exactly one keeper        L4 keepers hold nothing twice

@@ -1,0 +1,28 @@
+/* state: the part of llama.h that copies states, and tells what a model is. */
+#ifndef FAKE_STATE_H
+#define FAKE_STATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+size_t llama_state_seq_get_size_ext(struct llama_context *context, llama_seq_id id, uint32_t flags);
+size_t llama_state_seq_get_data_ext(struct llama_context *context, uint8_t *out, size_t size,
+                                    llama_seq_id id, uint32_t flags);
+size_t llama_state_seq_set_data_ext(struct llama_context *context, const uint8_t *bytes,
+                                    size_t size, llama_seq_id id, uint32_t flags);
+
+uint64_t llama_model_n_params(const struct llama_model *model);
+uint64_t llama_model_size(const struct llama_model *model);
+int32_t llama_model_meta_count(const struct llama_model *model);
+int32_t llama_model_meta_key_by_index(const struct llama_model *model, int32_t i, char *out,
+                                      size_t capacity);
+int32_t llama_model_meta_val_str_by_index(const struct llama_model *model, int32_t i, char *out,
+                                          size_t capacity);
+
+/* The n-th llama_state_seq_set_data_ext from now on is refused, as damaged bytes are; 0: none. */
+void fake_refuse_state(uint32_t n);
+
+/* Calls of llama_state_seq_get_data_ext and _set_data_ext since the start. */
+extern uint64_t fake_states_got, fake_states_set;
+
+#endif
