@@ -30,7 +30,7 @@ typedef struct totals {
     uint64_t engines;
     uint64_t hits;
     uint64_t adopted;
-    uint64_t copies; /* on write */
+    uint64_t copies; /* in plans */
     uint64_t evicted;
     uint64_t preempted;
     uint64_t reordered;
@@ -40,6 +40,13 @@ typedef struct totals {
     uint64_t restarts;
     uint64_t restored; /* blocks, at restarts */
     uint64_t lost;
+    uint64_t stretches_out;
+    uint64_t stretches_in;
+    uint64_t host_hits; /* tokens */
+    uint64_t swapped_out;
+    uint64_t swapped_in;
+    uint64_t slow; /* blocks that computing was faster for */
+    uint64_t dead; /* steps with bytes of blocks that were gone */
 } totals;
 
 typedef struct run {
@@ -60,7 +67,9 @@ typedef struct run {
     int plants;
     totals *totals;
     kvp_llama_config config;
+    kvp_sched_config sched_config;
     struct llama_context_params params;
+    uint64_t now; /* of the engine's clock, which goes at random */
 } run;
 
 static uint64_t draw(generator *g)
@@ -199,6 +208,9 @@ static int logits_are_right(run *r, const kvp_step *step)
 static void audit(run *r)
 {
     kvp_violation violation;
+    kvp_llama_stats stats;
+    kvp_llama_stats_get(r->engine, &stats);
+    r->totals->dead += stats.host_dead_bytes > 0;
     if (kvp_llama_check(r->engine, &violation) != KVP_OK) {
         fprintf(stderr, "%s: %s\n", violation.invariant, violation.detail);
         fake_broken("kvp_llama_check", (int64_t)violation.object, 0);
@@ -255,6 +267,36 @@ static int make_step(run *r)
 
 /* ------------------------------------------------------------------------------------ an engine */
 
+static uint64_t read_clock(void *context)
+{
+    run *r = context;
+    return r->now += below(&r->random, 1000);
+}
+
+static void draw_host(run *r, kvp_llama_config *config)
+{
+    generator *g = &r->random;
+    const uint32_t stretch_tokens = between(g, 1, r->n_cells / 2);
+    const uint32_t n_blocks = stretch_tokens / config->block_tokens;
+    const uint32_t n_spare = (n_blocks > 0 ? n_blocks : 1) * config->block_tokens;
+    if (below(g, 3) == 0 || r->n_usable < n_spare + 2 * config->block_tokens)
+        return;
+    config->stretch_tokens = stretch_tokens;
+    config->host_blocks = between(g, 2, below(g, 2) ? 12 : 60);
+    if (below(g, 2)) {
+        config->now_ns = read_clock;
+        config->clock = r;
+    }
+    r->params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    kvp_sched_config_init(&r->sched_config);
+    r->sched_config.preempt = below(g, 3);
+    r->sched_config.swap_ahead = below(g, 2);
+    r->sched_config.recompute_token_cost = below(g, 3);
+    r->sched_config.swap_block_cost = 1;
+    config->sched = &r->sched_config;
+    r->n_usable -= n_spare;
+}
+
 static void draw_engine(run *r)
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 8};
@@ -273,9 +315,10 @@ static void draw_engine(run *r)
     config.watermark = below(g, 2) ? 0.0 : 0.05;
     params.n_ctx = r->n_cells = between(g, 12, below(g, 2) ? 60 : 240);
     params.n_batch = 64;
-    r->config = config;
     r->params = params;
     r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
+    draw_host(r, &config);
+    r->config = config;
     r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
     r->fail_rate = below(g, 2) ? between(g, 3, 60) : 0;
 }
@@ -315,6 +358,12 @@ static void add_totals(const run *r)
     t->preempted += sched.preemptions;
     t->emptied += engine.emptied;
     t->failed += engine.failed_decodes;
+    t->stretches_out += engine.stretches_out;
+    t->stretches_in += engine.stretches_in;
+    t->host_hits += cache.host_tokens;
+    t->swapped_out += sched.swapped_out;
+    t->swapped_in += sched.swapped_in;
+    t->slow += engine.slow_blocks;
 }
 
 /* A byte of the file is another one, or its end is missing. */
@@ -387,7 +436,7 @@ static int something_never_happened(const totals *t)
         uint64_t n;
     } list[] = {{"hit", t->hits},
                 {"adoption", t->adopted},
-                {"copy-on-write", t->copies},
+                {"copy", t->copies},
                 {"eviction", t->evicted},
                 {"preemption", t->preempted},
                 {"reorder", t->reordered},
@@ -395,7 +444,14 @@ static int something_never_happened(const totals *t)
                 {"failed decode", t->failed},
                 {"full context", t->full},
                 {"restored block", t->restored},
-                {"lost block", t->lost}};
+                {"lost block", t->lost},
+                {"piece that went to the host", t->stretches_out},
+                {"piece that came back", t->stretches_in},
+                {"hit on the host", t->host_hits},
+                {"request that was swapped out", t->swapped_out},
+                {"request that was swapped in", t->swapped_in},
+                {"block that was slow", t->slow},
+                {"dead bytes", t->dead}};
     int n = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].n == 0) {
@@ -410,15 +466,20 @@ static void print_totals(const totals *t)
     printf("%llu steps of %llu engines, %llu tokens, %llu logits compared\n",
            (unsigned long long)t->steps, (unsigned long long)t->engines,
            (unsigned long long)t->tokens, (unsigned long long)t->checked);
-    printf("hit tokens %llu, adopted %llu, copies on write %llu, evicted %llu, preempted %llu, "
+    printf("hit tokens %llu, adopted %llu, copies %llu, evicted %llu, preempted %llu, "
            "reordered %llu, emptied keepers %llu, failed decodes %llu, full %llu, "
-           "restarts %llu with %llu blocks\n",
+           "restarts %llu with %llu blocks\n"
+           "pieces to the host %llu, back %llu, hit tokens there %llu, requests swapped out %llu, "
+           "in %llu, slow blocks %llu\n",
            (unsigned long long)t->hits, (unsigned long long)t->adopted,
            (unsigned long long)t->copies, (unsigned long long)t->evicted,
            (unsigned long long)t->preempted, (unsigned long long)t->reordered,
            (unsigned long long)t->emptied, (unsigned long long)t->failed,
            (unsigned long long)t->full, (unsigned long long)t->restarts,
-           (unsigned long long)t->restored);
+           (unsigned long long)t->restored, (unsigned long long)t->stretches_out,
+           (unsigned long long)t->stretches_in, (unsigned long long)t->host_hits,
+           (unsigned long long)t->swapped_out, (unsigned long long)t->swapped_in,
+           (unsigned long long)t->slow);
 }
 
 /* Conversations that share nothing, with so many tokens each, one after the other. */

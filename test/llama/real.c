@@ -1,8 +1,9 @@
 /* kvp_llama_real: the engine over the real llama.cpp, with a real model.
  *
  *   kvp_llama_real MODEL.gguf scene      eight conversations; what is counted and compared
- *   kvp_llama_real MODEL.gguf f32        the same with f32 weights and KV, and the first three
- *   layers kvp_llama_real MODEL.gguf cells      with few cells everything is finished
+ *   kvp_llama_real MODEL.gguf f32        the same with f32 weights and KV, three layers
+ *   kvp_llama_real MODEL.gguf cells      with few cells everything is finished
+ *   kvp_llama_real MODEL.gguf host       with fewer cells, and a host tier
  *
  * Every logit from which a token is sampled is compared with those of the same tokens computed
  * alone in another context. Quantised weights amplify rounding: there llama.cpp differs from
@@ -23,6 +24,7 @@
 #include <string.h>
 
 enum { N_TALKS = 8, SHARED = 560, OWN = 28, NEW = 12, TURN = 16, MOST = 1024, LAYERS = 3 };
+enum { N_COMPARED = 2 }; /* conversations for which llama.cpp is compared with itself */
 
 /* Tokens through the model. In the first wave every different one once, which takes wait_for_prefix
  * (without it 1,020); in the second what is new, and what was no full block of 16. */
@@ -44,9 +46,11 @@ typedef struct scene {
     struct llama_model *model;
     uint32_t n_vocab;
     enum ggml_type kv_type;
+    uint32_t host_blocks;
     kvp_llama *engine;
     kvp_ns ns;
     talk talks[N_TALKS];
+    uint32_t n_audited; /* so many of them are computed alone, too: all, or enough for a plant */
 } scene;
 
 static void stop(const char *what, long long a)
@@ -101,9 +105,18 @@ static struct llama_context_params params_of(const scene *s, uint32_t n_ctx)
 static void make_engine(scene *s, uint32_t n_cells)
 {
     kvp_llama_config config;
+    kvp_sched_config sched;
     kvp_why why;
-    const struct llama_context_params params = params_of(s, n_cells);
+    struct llama_context_params params = params_of(s, n_cells);
     kvp_llama_config_init(&config);
+    kvp_sched_config_init(&sched);
+    if (s->host_blocks > 0) {
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+        sched.preempt = KVP_PREEMPT_SWAP;
+        config.sched = &sched;
+        config.host_blocks = s->host_blocks;
+        config.stretch_tokens = 128;
+    }
     config.max_running = N_TALKS;
     config.step_tokens = 512;
     const kvp_status status = kvp_llama_create(&config, s->model, &params, &s->engine, &why);
@@ -254,11 +267,13 @@ static void compare_all(const scene *s, difference *ours, difference *theirs)
         stop("memory", 0);
     memset(ours, 0, sizeof *ours);
     memset(theirs, 0, sizeof *theirs);
-    for (uint32_t i = 0; i < N_TALKS; i++) {
+    for (uint32_t i = 0; i < s->n_audited; i++) {
         const talk *t = &s->talks[i];
         compute_alone(s, t, 256, truth);
-        compute_alone(s, t, 64, other);
         compare(s, t, t->logits, truth, ours);
+        if (i >= N_COMPARED)
+            continue;
+        compute_alone(s, t, 64, other);
         compare(s, t, other, truth, theirs);
     }
 
@@ -334,6 +349,11 @@ static void print_stats(const scene *s)
         (unsigned long long)stats.decodes, (unsigned long long)stats.copies,
         (unsigned long long)stats.removals, stats.keepers, stats.kept_blocks,
         (unsigned long long)sched.preemptions);
+    if (s->host_blocks > 0)
+        printf("  host tier: pieces out %llu, in %llu, swapped out %llu, %.1f MiB, slow %llu\n",
+               (unsigned long long)stats.stretches_out, (unsigned long long)stats.stretches_in,
+               (unsigned long long)sched.swapped_out, (double)stats.host_bytes / 1048576,
+               (unsigned long long)stats.slow_blocks);
 }
 
 static bool abort_at_once(void *data)
@@ -404,6 +424,7 @@ static int run_scene(scene *s)
     print_stats(s);
     begin_talks(s);
     plant(s);
+    s->n_audited = N_COMPARED;
     submit_all(s);
     (void)run_wave(s);
     printf("a wrong block:\n");
@@ -435,6 +456,27 @@ static int run_cells(scene *s)
         kvp_llama_destroy(s->engine);
     }
     return 1;
+}
+
+/* The same with a host tier: what was evicted or swapped out comes back, and is right. */
+static int run_host(scene *s)
+{
+    s->host_blocks = 512;
+    start_engine(s, 640 + 128);
+    begin_talks(s);
+    submit_all(s);
+    const uint64_t first = run_wave(s);
+    int right = is_right(s);
+    go_on(s);
+    const uint64_t second = run_wave(s);
+    right = is_right(s) && right;
+    printf("640 cells and a host tier: %llu and %llu tokens through the model\n",
+           (unsigned long long)first, (unsigned long long)second);
+    print_stats(s);
+    kvp_llama_stats stats;
+    kvp_llama_stats_get(s->engine, &stats);
+    kvp_llama_destroy(s->engine);
+    return right && stats.stretches_in > 0;
 }
 
 /* -------------------------------------------------------------------------------------------
@@ -511,12 +553,15 @@ int main(int argc, char **argv)
         stop("the model", 0);
     s.n_vocab = (uint32_t)llama_vocab_n_tokens(llama_model_get_vocab(s.model));
     s.kv_type = is_f32 ? GGML_TYPE_F32 : GGML_TYPE_F16;
+    s.n_audited = N_TALKS;
     for (uint32_t i = 0; i < N_TALKS; i++) {
         s.talks[i].logits = calloc((size_t)NEW * s.n_vocab, sizeof(float));
         if (s.talks[i].logits == NULL)
             stop("memory", i);
     }
-    const int right = strcmp(argv[2], "cells") == 0 ? run_cells(&s) : run_scene(&s);
+    const int right = strcmp(argv[2], "cells") == 0  ? run_cells(&s)
+                      : strcmp(argv[2], "host") == 0 ? run_host(&s)
+                                                     : run_scene(&s);
     for (uint32_t i = 0; i < N_TALKS; i++)
         free(s.talks[i].logits);
     llama_model_free(s.model);

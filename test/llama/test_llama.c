@@ -323,8 +323,10 @@ static void every_allocation_may_fail(void **state)
     kvp_llama *engine = NULL;
     kvp_llama_config config;
     kvp_status status = KVP_E_NO_MEMORY;
-    const struct llama_context_params params = llama_context_default_params();
+    struct llama_context_params params = llama_context_default_params();
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     kvp_llama_config_init(&config);
+    config.host_blocks = 8;
     uint32_t n = 0;
     while (status == KVP_E_NO_MEMORY) {
         fails_at = ++n;
@@ -332,7 +334,7 @@ static void every_allocation_may_fail(void **state)
     }
     fails_at = 0;
     assert_int_equal(status, KVP_OK);
-    assert_in_range(n, 13, 40);
+    assert_in_range(n, 19, 40);
     kvp_llama_destroy(engine);
 }
 

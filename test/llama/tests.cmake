@@ -24,6 +24,8 @@ target_link_options(test_llama PRIVATE "LINKER:--wrap=calloc")
 kvp_add_test(NAME unit_llama COMMAND test_llama LABELS unit)
 kvp_add_llama_test(test_llama_snapshot "${CMAKE_CURRENT_LIST_DIR}/test_snapshot.c")
 kvp_add_test(NAME unit_llama_snapshot COMMAND test_llama_snapshot LABELS unit)
+kvp_add_llama_test(test_llama_host "${CMAKE_CURRENT_LIST_DIR}/test_host.c")
+kvp_add_test(NAME unit_llama_host COMMAND test_llama_host LABELS unit)
 kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
 set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
@@ -46,10 +48,12 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
   target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
   target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
   target_link_libraries(kvp_llama_real PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY} m)
-  kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 1200
+  kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" scene)
-  kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 1200
+  kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" f32)
-  kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 1200
+  kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
+  kvp_add_test(NAME llama_real_host LABELS llama_real TIMEOUT 2400
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" host)
 endif()

@@ -22,6 +22,7 @@ void kvp_llama_config_init(kvp_llama_config *config)
     config->watermark = 0.01;
     config->wait_for_prefix = 1;
     config->arena_tokens = (uint64_t)1 << 20;
+    config->stretch_tokens = 256;
 }
 
 kvp_status kvp_llama_check_model(const struct llama_model *model,
@@ -97,18 +98,32 @@ static int cache_is_wrong(const kvp_config *cache, const kvp_llama_config *confi
            is_outside("host_blocks", cache->host_blocks, 0, 0, why);
 }
 
+/* Whole blocks, at least one. */
+static uint32_t stretch_cells(const kvp_llama_config *config)
+{
+    const uint32_t n = config->stretch_tokens / config->block_tokens;
+    return n > 0 ? n * config->block_tokens : config->block_tokens;
+}
+
 static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, kvp_why *why)
 {
     kvp_config cache;
-    const uint32_t n_cells = llama_n_ctx(engine->context);
+    const uint32_t all_cells = llama_n_ctx(engine->context);
+    const uint32_t n_cells =
+        config->host_blocks > 0 ? all_cells - stretch_cells(config) : all_cells;
     kvp_config_init(&cache);
+    if (config->host_blocks > 0 &&
+        (is_outside("stretch_tokens", config->stretch_tokens, 1, all_cells / 2, why) ||
+         is_outside("block_tokens", stretch_cells(config), 1, all_cells / 2, why)))
+        return KVP_E_ARG;
     if (config->cache != NULL && cache_is_wrong(config->cache, config, why))
         return KVP_E_ARG;
     if (config->cache != NULL)
         cache = *config->cache;
     cache.block_tokens = config->block_tokens;
     cache.n_blocks = n_cells / config->block_tokens + 1;
-    cache.max_seqs = config->max_running;
+    cache.max_seqs = config->host_blocks > 0 ? 2 * config->max_running : config->max_running;
+    cache.host_blocks = config->host_blocks;
     cache.max_seq_tokens = config->max_seq_tokens != 0 ? config->max_seq_tokens : n_cells;
     cache.full_hit = KVP_FULL_HIT_RECOMPUTE; /* a token that is run again writes a cell */
     cache.steps = KVP_STEPS_ORDERED;
@@ -160,6 +175,17 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
     return kvpi_ids_init(&engine->ids, engine->cache, engine->context, &sizes);
 }
 
+static kvp_status make_host(kvp_llama *engine, const kvp_llama_config *config)
+{
+    const kvpi_host_sizes sizes = {.host_blocks = config->host_blocks,
+                                   .most_blocks = stretch_cells(config) / config->block_tokens,
+                                   .max_copies = engine->max_copies};
+    if (config->host_blocks == 0)
+        return KVP_OK;
+    kvpi_rates_init(&engine->host.rates, config->now_ns, config->clock);
+    return kvpi_host_init(&engine->host, &engine->ids, &sizes);
+}
+
 static kvp_status make_batch(kvp_llama *engine, uint32_t step_tokens, uint32_t max_running)
 {
     struct llama_batch *batch = &engine->batch;
@@ -199,6 +225,8 @@ static kvp_status make_engine(kvp_llama *engine, const kvp_llama_config *config,
     status = make_sched(engine, config, step_tokens, why);
     if (status == KVP_OK)
         status = make_ids(engine, config);
+    if (status == KVP_OK)
+        status = make_host(engine, config);
     return status != KVP_OK ? status : make_batch(engine, step_tokens, config->max_running);
 }
 
@@ -219,8 +247,16 @@ kvp_status kvp_llama_create(const kvp_llama_config *config, struct llama_model *
     kvp_llama *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
         return KVP_E_NO_MEMORY;
+    const int lacks_host =
+        checked.host_blocks > 0 && params->flash_attn_type != LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    if (lacks_host)
+        checked.host_blocks = 0;
     status = config_is_wrong(&checked, &why) ? KVP_E_ARG
                                              : make_engine(engine, &checked, model, params, &why);
+    if (status == KVP_OK && lacks_host)
+        (void)kvpi_models_say(&why, "flash_attn_type",
+                              "there is no host tier: it needs flash attention, explicitly "
+                              "enabled, because V lies transposed otherwise");
     if (out_why != NULL)
         *out_why = why;
     if (status != KVP_OK)
@@ -236,6 +272,7 @@ void kvp_llama_destroy(kvp_llama *engine)
         return;
     kvp_sched_destroy(engine->sched);
     kvp_cache_destroy(engine->cache);
+    kvpi_host_end(&engine->host);
     kvpi_ids_end(&engine->ids);
     if (engine->context != NULL)
         llama_free(engine->context);
@@ -280,7 +317,11 @@ void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats)
                                    .removals = ids->moves.removals,
                                    .emptied = ids->emptied,
                                    .dropped_blocks = ids->dropped_blocks,
-                                   .max_keepers = ids->max_keepers};
+                                   .max_keepers = ids->max_keepers,
+                                   .stretches_out = engine->host.stretches_out,
+                                   .stretches_in = engine->host.stretches_in,
+                                   .slow_blocks = engine->host.slow_blocks};
+    kvpi_host_count(&engine->host, &out_stats->host_bytes, &out_stats->host_dead_bytes);
     for (uint32_t id = 0; id < ids->n_ids; id++) {
         out_stats->open_ids += ids->ids[id].state == KVPI_ID_OPEN;
         out_stats->keepers += ids->ids[id].state == KVPI_ID_KEEPER;

@@ -2,6 +2,7 @@
 #ifndef KVPI_LLAMA_ENGINE_H
 #define KVPI_LLAMA_ENGINE_H
 
+#include "host.h"
 #include "ids.h"
 
 #include <kvpager/llama.h>
@@ -21,6 +22,7 @@ struct kvp_llama {
     kvp_cache *cache;
     kvp_sched *sched;
     kvpi_ids ids;
+    kvpi_host host;
     struct llama_batch batch; /* [step_tokens] */
     llama_seq_id *seq_ids;    /* [step_tokens] one for each token */
     llama_seq_id **seq_lists; /* [step_tokens] as llama_batch wants them */

@@ -210,8 +210,8 @@ kvp_status kvpi_keepers_retire(kvpi_ids *ids)
         if (entry->state != KVPI_ID_OPEN)
             continue;
         const kvp_status status = kvp_seq_info_get(ids->cache, entry->seq, &info);
-        if (status == KVP_E_HANDLE)
-            retire_id(ids, id);
+        if (status == KVP_E_HANDLE || (status == KVP_OK && info.tier == KVP_HOST))
+            retire_id(ids, id); /* closed, or swapped out */
         else if (status != KVP_OK)
             return status;
     }

@@ -26,7 +26,7 @@ static kvp_status open_samples(kvp_llama *engine, const kvpi_group *group)
     kvp_status status = KVP_OK;
     for (uint32_t i = 0; i < group->n_samples && status == KVP_OK; i++)
         if (kvp_request_sample(engine->sched, group->request, i, &sample) == KVP_OK &&
-            kvp_seq_info_get(engine->cache, sample.seq, &seq) == KVP_OK)
+            kvp_seq_info_get(engine->cache, sample.seq, &seq) == KVP_OK && seq.tier == KVP_DEVICE)
             status = open_id(engine, group->request, sample.seq, seq.computed_tokens, &id);
     return status;
 }
@@ -103,6 +103,20 @@ static kvp_status take_back(kvp_llama *engine, const kvp_step *step, int32_t res
     return result == 2 ? KVP_E_AGAIN : KVP_E_IO;
 }
 
+/* With a host tier, steps that compute prompts are measured: what comes back must be faster. */
+static int32_t decode(kvp_llama *engine, const kvp_step *step)
+{
+    kvpi_rates *rates = &engine->host.rates;
+    if (engine->host.host_blocks == 0 || step->n_tokens < 2 * step->n_seqs)
+        return llama_decode(engine->context, engine->batch);
+    const uint64_t begin = kvpi_rates_now(rates);
+    const int32_t result = llama_decode(engine->context, engine->batch);
+    llama_synchronize(engine->context);
+    if (result == 0)
+        kvpi_rates_computed(rates, begin, step->n_tokens);
+    return result;
+}
+
 kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
 {
     uint32_t n_copies = 0;
@@ -116,6 +130,8 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
     if (status == KVP_OK) /* copies on write: the cells stay where they are, and are shared */
         status = kvp_plan_take(engine->cache, engine->copies, engine->max_copies, &n_copies);
     if (status == KVP_OK)
+        status = kvpi_host_run(&engine->host, engine->copies, n_copies);
+    if (status == KVP_OK)
         status = prepare_ids(engine, out_step);
     if (status != KVP_OK)
         return KVP_E_CORRUPT;
@@ -125,7 +141,7 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
     fill_batch(engine, out_step);
     engine->decodes++;
     engine->decoded_tokens += out_step->n_tokens;
-    const int32_t result = llama_decode(engine->context, engine->batch);
+    const int32_t result = decode(engine, out_step);
     return result == 0 ? KVP_OK : take_back(engine, out_step, result);
 }
 

@@ -72,6 +72,11 @@ size_t llama_state_seq_set_data_ext(struct llama_context *context, const uint8_t
     return sizeof n + n * sizeof cell;
 }
 
+void llama_synchronize(struct llama_context *context)
+{
+    (void)context;
+}
+
 /* --------------------------------------------------------------------------------- what it is */
 
 uint64_t llama_model_n_params(const struct llama_model *model)

@@ -11,6 +11,8 @@ size_t llama_state_seq_get_data_ext(struct llama_context *context, uint8_t *out,
 size_t llama_state_seq_set_data_ext(struct llama_context *context, const uint8_t *bytes,
                                     size_t size, llama_seq_id id, uint32_t flags);
 
+void llama_synchronize(struct llama_context *context);
+
 uint64_t llama_model_n_params(const struct llama_model *model);
 uint64_t llama_model_size(const struct llama_model *model);
 int32_t llama_model_meta_count(const struct llama_model *model);

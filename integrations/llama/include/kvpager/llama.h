@@ -77,9 +77,17 @@ typedef struct kvp_llama_config {
        with kvp_config_init and kvp_sched_config_init first. Fields that are named above, n_blocks,
        max_seqs, full_hit and steps are not read: the engine sets them. Refused: unit_tokens other
        than 0 or block_tokens, commit_policy other than KVP_ADOPT, several groups, trees, a host
-       tier. Read during kvp_llama_create; NULL (default): the defaults */
+       tier (see below). Read during kvp_llama_create; NULL (default): the defaults */
     const kvp_config *cache;
     const kvp_sched_config *sched;
+    /* Host tier: what is evicted, or swapped out (kvp_sched_config.preempt), in host memory. Only
+       with flash attention ENABLED in the context's parameters: else host_blocks count as 0, and
+       kvp_llama_create says so in out_why, with KVP_OK */
+    uint32_t host_blocks;    /* null block included, 0 (default): none, else 2..2^31-1 */
+    uint32_t stretch_tokens; /* most tokens that are copied in one piece; so many cells are left
+                                out of the blocks. 1..half of the cells; default 256 */
+    uint64_t (*now_ns)(void *clock); /* NULL (default): the monotonic clock */
+    void *clock;
 } kvp_llama_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -105,7 +113,8 @@ kvp_status kvp_llama_check_model(const struct llama_model *model,
  *          params       of the context; kv_unified and n_seq_max are set by the call. n_ctx is the
  *                       number of cells, for all sequences together
  * Gives:   out_engine
- *          out_why      written always; zero if nothing is refused; may be NULL
+ *          out_why      written always; zero if nothing is refused, and the host tier that was
+ *                       asked for is there; may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_VERSION as kvp_llama_check_model; KVP_E_NO_MEMORY: also when
  *          llama.cpp could not make the context
  * After-failure: unchanged
@@ -170,9 +179,14 @@ typedef struct kvp_llama_stats {
     uint32_t keepers;        /* ids that keep blocks */
     uint32_t kept_blocks;    /* in them */
     uint32_t max_keepers;    /* so many may stay from step to step */
+    uint64_t stretches_out;  /* pieces that were copied to the host */
+    uint64_t stretches_in;   /* and back */
+    uint64_t slow_blocks;    /* not kept on the host, because computing them is faster */
+    uint64_t host_bytes;     /* gauge: of all pieces, and of those the bytes of blocks that are */
+    uint64_t host_dead_bytes; /* gone: a piece is freed as a whole */
 } kvp_llama_stats;
 
-/* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids). */
+/* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids + pieces). */
 void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats);
 
 /* Save what is cached, and its KV, into a file, which is replaced as a whole.
@@ -222,6 +236,7 @@ kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path
  *   L1 an id is free and empty, open, or a keeper     L2 a block's place names an id that has it
  *   L3 a cached block is in exactly one keeper        L4 keepers hold nothing twice
  *   L5 llama_memory_seq_pos_min and _max of every id are what is expected
+ *   L6 a host block with content is in one piece, and pieces are held by host blocks only
  * Gives:   out_violation  written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_CORRUPT
  * Thread:  read. Call it between kvp_llama_finish and kvp_llama_run. Cost: O(ids x row)
