@@ -46,6 +46,7 @@ typedef struct totals {
     uint64_t swapped_out;
     uint64_t swapped_in;
     uint64_t slow; /* blocks that computing was faster for */
+    uint64_t idle; /* blocks that were dropped for it */
     uint64_t dead; /* steps with bytes of blocks that were gone */
 } totals;
 
@@ -318,6 +319,7 @@ static void draw_engine(run *r)
     r->params = params;
     r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
     draw_host(r, &config);
+    config.idle_cells = below(g, 4) == 0 ? between(g, 1, r->n_cells) : 0;
     r->config = config;
     r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
     r->fail_rate = below(g, 2) ? between(g, 3, 60) : 0;
@@ -364,6 +366,7 @@ static void add_totals(const run *r)
     t->swapped_out += sched.swapped_out;
     t->swapped_in += sched.swapped_in;
     t->slow += engine.slow_blocks;
+    t->idle += engine.idle_blocks;
 }
 
 /* A byte of the file is another one, or its end is missing. */
@@ -451,6 +454,7 @@ static int something_never_happened(const totals *t)
                 {"request that was swapped out", t->swapped_out},
                 {"request that was swapped in", t->swapped_in},
                 {"block that was slow", t->slow},
+                {"idle block", t->idle},
                 {"dead bytes", t->dead}};
     int n = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)

@@ -305,6 +305,30 @@ static void evicted_blocks_leave_their_keeper(void **state)
     kvp_llama_destroy(engine);
 }
 
+static void idle_cells_are_limited(void **state)
+{
+    (void)state;
+    kvp_llama_config config;
+    kvp_llama *engine;
+    kvp_step step;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    config.block_tokens = S;
+    config.idle_cells = 3 * S + 1;
+    params.n_ctx = 32 * S;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, NULL), KVP_OK);
+    (void)run_prompt(engine, 100, 2 * S);
+    (void)run_prompt(engine, 200, 2 * S);
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    assert_int_equal(step.n_seqs, 0);
+    check(engine);
+    assert_int_equal(fake_used(kvp_llama_context(engine)), 3 * S);
+    assert_int_equal(stats_of(engine).idle_blocks, 1);
+    assert_int_equal(run_prompt(engine, 200, 2 * S + 1), 2 * S);
+    assert_int_equal(run_prompt(engine, 100, 2 * S + 1), S); /* its end was the coldest */
+    kvp_llama_destroy(engine);
+}
+
 /* ------------------------------------------------------------------------------------- failures */
 
 static uint32_t fails_at; /* this calloc from now on; 0: none */
@@ -405,6 +429,7 @@ int main(void)
         cmocka_unit_test(keepers_are_packed),
         cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
         cmocka_unit_test(evicted_blocks_leave_their_keeper),
+        cmocka_unit_test(idle_cells_are_limited),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_failed_decode_leaves_nothing),
         cmocka_unit_test(the_audit_sees_what_llama_has),

@@ -168,6 +168,8 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
         .row_blocks = (cache.max_seq_tokens + cache.block_tokens - 1) / cache.block_tokens,
         .pool_blocks = cache.n_blocks};
     engine->max_copies = cache.max_copies;
+    engine->idle_blocks =
+        config->idle_cells != 0 ? config->idle_cells / cache.block_tokens : UINT32_MAX;
     engine->copies = calloc(cache.max_copies, sizeof *engine->copies);
     engine->groups = calloc(n_ids, sizeof *engine->groups);
     if (status != KVP_OK || engine->copies == NULL || engine->groups == NULL)
@@ -318,6 +320,7 @@ void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats)
                                    .emptied = ids->emptied,
                                    .dropped_blocks = ids->dropped_blocks,
                                    .max_keepers = ids->max_keepers,
+                                   .idle_blocks = ids->idle_blocks,
                                    .stretches_out = engine->host.stretches_out,
                                    .stretches_in = engine->host.stretches_in,
                                    .slow_blocks = engine->host.slow_blocks};

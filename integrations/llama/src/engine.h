@@ -29,10 +29,11 @@ struct kvp_llama {
     int32_t *counts;          /* [step_tokens] all 1 */
     int32_t *outputs; /* [step_tokens + max_running] of each sampled token: its batch index */
     uint32_t n_outputs;
-    uint32_t is_out;    /* a step was computed, and is not finished */
-    kvpi_group *groups; /* [ids.n_ids] */
-    uint32_t *step_ids; /* [max_running] of the step's sequences */
-    kvp_copy *copies;   /* [max_copies] */
+    uint32_t idle_blocks; /* cached ones that may stay; UINT32_MAX: all */
+    uint32_t is_out;      /* a step was computed, and is not finished */
+    kvpi_group *groups;   /* [ids.n_ids] */
+    uint32_t *step_ids;   /* [max_running] of the step's sequences */
+    kvp_copy *copies;     /* [max_copies] */
     uint32_t max_copies;
     uint64_t decodes;
     uint64_t failed_decodes;

@@ -7,6 +7,7 @@
 #include "keepers.h"
 
 #include <kvpager/drop.h>
+#include <kvpager/lend.h>
 
 #include <string.h>
 
@@ -296,6 +297,43 @@ kvp_status kvpi_keepers_limit(kvpi_ids *ids)
             status = empty_keeper(ids, keeper);
             n_keepers--;
         }
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------- idle cells */
+
+enum { COLD_AT_ONCE = 64 };
+
+static kvp_status drop_cold(kvpi_ids *ids, uint32_t n)
+{
+    kvp_cold cold[COLD_AT_ONCE];
+    int32_t blocks[COLD_AT_ONCE];
+    kvp_cold_cursor cursor;
+    uint32_t n_cold = 0;
+    memset(&cursor, 0, sizeof cursor);
+    const kvp_status status = kvp_cold_end(ids->cache, KVP_DEVICE, &cursor, cold, n, &n_cold);
+    for (uint32_t i = 0; i < n_cold; i++) {
+        const kvpi_place *place = &ids->places[blocks[i] = cold[i].block];
+        if (place->id == KVPI_NO_ID || ids->ids[place->id].state != KVPI_ID_KEEPER)
+            return KVP_E_CORRUPT;
+        kvpi_keepers_remove(ids, place->id, place->idx);
+    }
+    ids->idle_blocks += n_cold;
+    return status != KVP_OK ? status : kvp_cache_drop(ids->cache, KVP_DEVICE, blocks, n_cold, NULL);
+}
+
+kvp_status kvpi_keepers_limit_idle(kvpi_ids *ids, uint32_t n_blocks)
+{
+    kvp_stats stats;
+    kvp_status status = kvp_cache_stats(ids->cache, &stats);
+    if (status != KVP_OK || stats.cached_blocks <= n_blocks)
+        return status;
+    status = kvpi_keepers_retire(ids);
+    for (uint64_t n = stats.cached_blocks - n_blocks; n > 0 && status == KVP_OK;) {
+        const uint32_t n_now = n < COLD_AT_ONCE ? (uint32_t)n : COLD_AT_ONCE;
+        status = drop_cold(ids, n_now);
+        n -= n_now;
     }
     return status;
 }

@@ -34,4 +34,7 @@ kvp_status kvpi_keepers_retire(kvpi_ids *ids);
 /* Empty keepers until at most max_keepers are left, or none can be emptied. */
 kvp_status kvpi_keepers_limit(kvpi_ids *ids);
 
+/* Drop the coldest cached blocks, until at most n_blocks are cached. */
+kvp_status kvpi_keepers_limit_idle(kvpi_ids *ids, uint32_t n_blocks);
+
 #endif

@@ -125,6 +125,8 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
     if (engine->is_out)
         return KVP_E_STATE;
     kvp_status status = open_forks(engine);
+    if (status == KVP_OK && engine->idle_blocks != UINT32_MAX)
+        status = kvpi_keepers_limit_idle(&engine->ids, engine->idle_blocks);
     if (status == KVP_OK)
         status = kvp_sched_step(engine->sched, out_step);
     if (status == KVP_OK) /* copies on write: the cells stay where they are, and are shared */

@@ -86,6 +86,9 @@ typedef struct kvp_llama_config {
     uint32_t host_blocks;    /* null block included, 0 (default): none, else 2..2^31-1 */
     uint32_t stretch_tokens; /* most tokens that are copied in one piece; so many cells are left
                                 out of the blocks. 1..half of the cells; default 256 */
+    uint32_t idle_cells;     /* cells of cached blocks that no request uses, at most, when
+                                        a step begins: llama.cpp's attention walks over idle cells,
+                                        too. The coldest ones are dropped. 0 (default): all cells */
     uint64_t (*now_ns)(void *clock); /* NULL (default): the monotonic clock */
     void *clock;
 } kvp_llama_config;
@@ -168,21 +171,22 @@ kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint
                             kvp_step_end *out_end);
 
 typedef struct kvp_llama_stats {
-    uint64_t decodes;        /* calls of llama_decode */
-    uint64_t failed_decodes; /* of them */
-    uint64_t decoded_tokens; /* run through the model, failed decodes included */
-    uint64_t copies;         /* calls of llama_memory_seq_cp */
-    uint64_t removals;       /* calls of llama_memory_seq_rm */
-    uint64_t emptied;        /* keepers that were emptied for want of ids */
-    uint64_t dropped_blocks; /* blocks that lost their content by that */
-    uint32_t open_ids;       /* gauges: ids of running sequences */
-    uint32_t keepers;        /* ids that keep blocks */
-    uint32_t kept_blocks;    /* in them */
-    uint32_t max_keepers;    /* so many may stay from step to step */
-    uint64_t stretches_out;  /* pieces that were copied to the host */
-    uint64_t stretches_in;   /* and back */
-    uint64_t slow_blocks;    /* not kept on the host, because computing them is faster */
-    uint64_t host_bytes;     /* gauge: of all pieces, and of those the bytes of blocks that are */
+    uint64_t decodes;         /* calls of llama_decode */
+    uint64_t failed_decodes;  /* of them */
+    uint64_t decoded_tokens;  /* run through the model, failed decodes included */
+    uint64_t copies;          /* calls of llama_memory_seq_cp */
+    uint64_t removals;        /* calls of llama_memory_seq_rm */
+    uint64_t emptied;         /* keepers that were emptied for want of ids */
+    uint64_t dropped_blocks;  /* blocks that lost their content by that */
+    uint32_t open_ids;        /* gauges: ids of running sequences */
+    uint32_t keepers;         /* ids that keep blocks */
+    uint32_t kept_blocks;     /* in them */
+    uint32_t max_keepers;     /* so many may stay from step to step */
+    uint64_t idle_blocks;     /* dropped because of idle_cells */
+    uint64_t stretches_out;   /* pieces that were copied to the host */
+    uint64_t stretches_in;    /* and back */
+    uint64_t slow_blocks;     /* not kept on the host, because computing them is faster */
+    uint64_t host_bytes;      /* gauge: of all pieces, and of those the bytes of blocks that are */
     uint64_t host_dead_bytes; /* gone: a piece is freed as a whole */
 } kvp_llama_stats;
 
