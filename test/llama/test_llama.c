@@ -160,7 +160,11 @@ static void another_libllama_is_refused(void **state)
     assert_string_equal(why.field, "libllama");
     assert_non_null(strstr(why.text, "default"));
 #if defined(__x86_64__) && !defined(_WIN32)
-    assert_int_equal(kvpi_models_size(longer), sizeof(longer_params));
+    assert_int_equal(kvpi_models_size((kvpi_models_function)longer), sizeof(longer_params));
+    /* A library whose llama_model_params is as long as this one. */
+    assert_true(kvpi_models_fits_programs((kvpi_models_function)llama_model_default_params, &why));
+    assert_false(kvpi_models_fits_programs((kvpi_models_function)longer, &why));
+    assert_non_null(strstr(why.text, "llama_model_params"));
     assert_false(kvpi_models_fits(longer, &why));
     assert_non_null(strstr(why.text, "size"));
 #endif

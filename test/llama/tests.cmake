@@ -7,7 +7,8 @@ endif()
 kvp_add_llama(kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
 target_link_libraries(kvp_llama_over_fake PUBLIC kvpager_static)
 add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c"
-                                  "${CMAKE_CURRENT_LIST_DIR}/fake/state.c")
+            "${CMAKE_CURRENT_LIST_DIR}/fake/state.c"
+            "${CMAKE_CURRENT_LIST_DIR}/fake/text.c" "${CMAKE_CURRENT_LIST_DIR}/fake/samplers.c")
 kvp_configure_target(kvp_fake_llama)
 
 # kvp_add_llama_test(target source...): a program over the fake library.

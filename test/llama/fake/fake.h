@@ -23,7 +23,22 @@ struct llama_model {
     bool lacks_decoder;
     const char *architecture; /* NULL: it does not say */
     uint64_t n_params;
+    /* A model with text: tokens 0..255 are bytes, the three after them are special */
+    bool has_text;
+    const char *chat_template;
+    uint32_t step_us; /* a decode takes at least so long */
 };
+
+enum {
+    FAKE_END = 256,      /* <end>: ends a text */
+    FAKE_IM_START = 257, /* <|im_start|> */
+    FAKE_IM_END = 258,   /* <|im_end|>: ends a text, too */
+    FAKE_TEXT_TOKENS = 259
+};
+
+/* Logit `i` of a model with text, after `token`. Texts are printable ASCII and characters of two
+ * bytes, 0xC3 and another, each a token. */
+float fake_text_logit(uint64_t kv, int32_t token, uint32_t i);
 
 /* The next decode fails with `result` when `after` of its tokens have cells. */
 void fake_fail(struct llama_context *context, int32_t result, uint32_t after);

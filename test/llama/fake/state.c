@@ -79,16 +79,6 @@ void llama_synchronize(struct llama_context *context)
 
 /* --------------------------------------------------------------------------------- what it is */
 
-uint64_t llama_model_n_params(const struct llama_model *model)
-{
-    return model->n_params;
-}
-
-uint64_t llama_model_size(const struct llama_model *model)
-{
-    return 2 * model->n_params;
-}
-
 int32_t llama_model_meta_count(const struct llama_model *model)
 {
     (void)model;

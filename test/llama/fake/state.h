@@ -13,8 +13,6 @@ size_t llama_state_seq_set_data_ext(struct llama_context *context, const uint8_t
 
 void llama_synchronize(struct llama_context *context);
 
-uint64_t llama_model_n_params(const struct llama_model *model);
-uint64_t llama_model_size(const struct llama_model *model);
 int32_t llama_model_meta_count(const struct llama_model *model);
 int32_t llama_model_meta_key_by_index(const struct llama_model *model, int32_t i, char *out,
                                       size_t capacity);
