@@ -47,6 +47,7 @@ typedef struct totals {
     uint64_t swapped_in;
     uint64_t slow; /* blocks that computing was faster for */
     uint64_t idle; /* blocks that were dropped for it */
+    uint64_t decodes;
     uint64_t dead; /* steps with bytes of blocks that were gone */
 } totals;
 
@@ -55,7 +56,8 @@ typedef struct run {
     kvp_llama *engine;
     struct llama_context *context;
     kvp_sched *sched;
-    kvp_ns ns[2];
+    kvp_ns ns[3];
+    struct llama_adapter_lora adapters[3]; /* of the namespaces; shift 0: none */
     uint32_t block_tokens;
     uint32_t n_cells;
     uint32_t n_usable;
@@ -121,7 +123,7 @@ static void submit(run *r)
     const kvp_submission submission = {
         .struct_size = sizeof submission,
         .prompt = &prompt,
-        .ns = r->ns[below(&r->random, 8) == 0],
+        .ns = r->ns[below(&r->random, 4) > 0 ? 0 : below(&r->random, 3)],
         .priority = (int32_t)below(&r->random, 2),
         .n_samples = below(&r->random, 3) == 0 ? between(&r->random, 1, most) : 1,
         .max_new_tokens = between(&r->random, 1, 20)};
@@ -179,11 +181,16 @@ static void disturb(run *r)
 static uint64_t expected_kv(const run *r, const kvp_step_seq *seq)
 {
     int32_t tokens[2 * MAX_TOKENS];
+    kvp_request_info info;
+    int32_t shift = 0;
+    must(kvp_request_info_get(r->sched, seq->request, &info), "info");
+    for (uint32_t i = 0; i < 3; i++)
+        shift += info.ns.bits == r->ns[i].bits ? r->adapters[i].shift : 0;
     uint64_t seen = 0, kv = 0;
     const kvp_range range = {0, seq->begin + seq->n_tokens};
     must(kvp_request_tokens(r->sched, seq->request, seq->sample, range, tokens), "tokens");
     for (uint32_t i = 0; i < range.end; i++) {
-        kv = fake_kv(tokens[i], i, seen);
+        kv = fake_kv(tokens[i] + shift, i, seen);
         seen += fake_seen(kv, i);
     }
     return kv;
@@ -319,6 +326,8 @@ static void draw_engine(run *r)
     r->params = params;
     r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
     draw_host(r, &config);
+    for (uint32_t i = 0; i < 3; i++)
+        r->adapters[i].shift = below(g, 3) == 0 ? (int32_t)(1000 * (i + 1)) : 0;
     config.idle_cells = below(g, 4) == 0 ? between(g, 1, r->n_cells) : 0;
     r->config = config;
     r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
@@ -341,6 +350,10 @@ static void open_namespaces(run *r)
 {
     must(kvp_ns_open(kvp_llama_cache(r->engine), "a", 1, &r->ns[0]), "namespace");
     must(kvp_ns_open(kvp_llama_cache(r->engine), "b", 1, &r->ns[1]), "namespace");
+    must(kvp_ns_open(kvp_llama_cache(r->engine), "c", 1, &r->ns[2]), "namespace");
+    for (uint32_t i = 0; i < 3; i++)
+        if (r->adapters[i].shift != 0)
+            must(kvp_llama_adapter_set(r->engine, r->ns[i], &r->adapters[i], 1.0f), "adapter");
 }
 
 static void add_totals(const run *r)
@@ -367,6 +380,7 @@ static void add_totals(const run *r)
     t->swapped_in += sched.swapped_in;
     t->slow += engine.slow_blocks;
     t->idle += engine.idle_blocks;
+    t->decodes += engine.decodes;
 }
 
 /* A byte of the file is another one, or its end is missing. */

@@ -333,6 +333,63 @@ static void idle_cells_are_limited(void **state)
     kvp_llama_destroy(engine);
 }
 
+/* The logit after `n` tokens of first, first + 1, ..., as the adapter sees them. */
+static float logit_of(int32_t first, uint32_t n, int32_t shift)
+{
+    uint64_t kv = 0, seen = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kv = fake_kv(first + (int32_t)i + shift, i, seen);
+        seen += fake_seen(kv, i);
+    }
+    return fake_logit(kv, 0);
+}
+
+static void adapters_have_decodes_of_their_own(void **state)
+{
+    (void)state;
+    static struct llama_adapter_lora a = {.shift = 1000}, by_token = {.n_invocation_tokens = 2};
+    const int32_t tokens[] = {1, 2, 3, 4, 5, 6}, sampled[4] = {0};
+    kvp_llama *engine = make(16, 3, 128);
+    kvp_request request;
+    kvp_step step;
+    kvp_ns ns[2];
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 6};
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns[0]), KVP_OK);
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "a", 1, &ns[1]), KVP_OK);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[1], &by_token, 1), KVP_E_ARG);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[1], &a, 2), KVP_OK);
+    for (uint32_t i = 0; i < 3; i++) { /* the one in the middle has the adapter */
+        const kvp_submission submission = {.struct_size = sizeof submission,
+                                           .prompt = &prompt,
+                                           .ns = ns[i == 1],
+                                           .n_samples = 1,
+                                           .max_new_tokens = 1};
+        assert_int_equal(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL),
+                         KVP_OK);
+    }
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[1], NULL, 1), KVP_E_STATE);
+    const uint64_t n_decodes = stats_of(engine).decodes;
+    uint32_t n_adapted = 0;
+    for (uint32_t i = 0; i < step.n_sampled; i++) {
+        const float logit = kvp_llama_logits(engine, i)[0];
+        n_adapted += logit == logit_of(1, 6, 2000);
+        assert_true(logit == logit_of(1, 6, 0) || logit == logit_of(1, 6, 2000));
+    }
+    assert_int_equal(n_adapted, 1);
+    assert_int_equal(n_decodes, 2);
+    assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    while (kvp_llama_run(engine, &step) == KVP_OK && step.n_seqs > 0)
+        assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    assert_int_equal(run_prompt(engine, 1, 6), S); /* without it: what was cached stays */
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[0], &a, 1), KVP_OK);
+    assert_int_equal(run_prompt(engine, 1, 6), 0);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[0], NULL, 1), KVP_OK);
+    assert_int_equal(run_prompt(engine, 1, 6), 0);
+    assert_int_equal(kvp_llama_adapter_set(NULL, ns[0], NULL, 1), KVP_E_ARG);
+    kvp_llama_destroy(engine);
+}
+
 /* ------------------------------------------------------------------------------------- failures */
 
 static uint32_t fails_at; /* this calloc from now on; 0: none */
@@ -434,6 +491,7 @@ int main(void)
         cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
         cmocka_unit_test(evicted_blocks_leave_their_keeper),
         cmocka_unit_test(idle_cells_are_limited),
+        cmocka_unit_test(adapters_have_decodes_of_their_own),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_failed_decode_leaves_nothing),
         cmocka_unit_test(the_audit_sees_what_llama_has),

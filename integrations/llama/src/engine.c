@@ -190,25 +190,11 @@ static kvp_status make_host(kvp_llama *engine, const kvp_llama_config *config)
 
 static kvp_status make_batch(kvp_llama *engine, uint32_t step_tokens, uint32_t max_running)
 {
-    struct llama_batch *batch = &engine->batch;
-    engine->seq_ids = calloc(step_tokens, sizeof *engine->seq_ids);
-    engine->seq_lists = calloc(step_tokens, sizeof *engine->seq_lists);
-    engine->counts = calloc(step_tokens, sizeof *engine->counts);
-    engine->outputs = calloc((size_t)step_tokens + max_running, sizeof *engine->outputs);
+    engine->batch.n_vocab = (uint32_t)llama_vocab_n_tokens(llama_model_get_vocab(engine->model));
     engine->step_ids = calloc(max_running, sizeof *engine->step_ids);
-    batch->pos = calloc(step_tokens, sizeof *batch->pos);
-    batch->logits = calloc(step_tokens, sizeof *batch->logits);
-    if (engine->seq_ids == NULL || engine->seq_lists == NULL || engine->counts == NULL ||
-        engine->outputs == NULL || engine->step_ids == NULL || batch->pos == NULL ||
-        batch->logits == NULL)
+    if (engine->step_ids == NULL)
         return KVP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < step_tokens; i++) {
-        engine->seq_lists[i] = &engine->seq_ids[i];
-        engine->counts[i] = 1;
-    }
-    batch->seq_id = engine->seq_lists;
-    batch->n_seq_id = engine->counts;
-    return KVP_OK;
+    return kvpi_batch_init(&engine->batch, step_tokens, max_running);
 }
 
 static kvp_status make_engine(kvp_llama *engine, const kvp_llama_config *config,
@@ -274,19 +260,14 @@ void kvp_llama_destroy(kvp_llama *engine)
         return;
     kvp_sched_destroy(engine->sched);
     kvp_cache_destroy(engine->cache);
+    kvpi_batch_end(&engine->batch);
     kvpi_host_end(&engine->host);
     kvpi_ids_end(&engine->ids);
     if (engine->context != NULL)
         llama_free(engine->context);
-    free(engine->seq_ids);
-    free(engine->seq_lists);
-    free(engine->counts);
-    free(engine->outputs);
     free(engine->step_ids);
     free(engine->copies);
     free(engine->groups);
-    free(engine->batch.pos);
-    free(engine->batch.logits);
     free(engine);
 }
 

@@ -2,6 +2,7 @@
 #ifndef KVPI_LLAMA_ENGINE_H
 #define KVPI_LLAMA_ENGINE_H
 
+#include "batch.h"
 #include "host.h"
 #include "ids.h"
 
@@ -23,12 +24,7 @@ struct kvp_llama {
     kvp_sched *sched;
     kvpi_ids ids;
     kvpi_host host;
-    struct llama_batch batch; /* [step_tokens] */
-    llama_seq_id *seq_ids;    /* [step_tokens] one for each token */
-    llama_seq_id **seq_lists; /* [step_tokens] as llama_batch wants them */
-    int32_t *counts;          /* [step_tokens] all 1 */
-    int32_t *outputs; /* [step_tokens + max_running] of each sampled token: its batch index */
-    uint32_t n_outputs;
+    kvpi_batch batch;
     uint32_t idle_blocks; /* cached ones that may stay; UINT32_MAX: all */
     uint32_t is_out;      /* a step was computed, and is not finished */
     kvpi_group *groups;   /* [ids.n_ids] */

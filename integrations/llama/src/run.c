@@ -69,32 +69,12 @@ static kvp_status prepare_ids(kvp_llama *engine, const kvp_step *step)
     return status;
 }
 
-static void fill_batch(kvp_llama *engine, const kvp_step *step)
-{
-    struct llama_batch *batch = &engine->batch;
-    int32_t n = 0;
-    /* llama_decode does not write to the tokens; its struct has no const. */
-    batch->token = (llama_token *)(uintptr_t)step->tokens;
-    engine->n_outputs = 0;
-    for (uint32_t i = 0; i < step->n_seqs; i++) {
-        const kvp_step_seq *seq = &step->seqs[i];
-        for (uint32_t k = 0; k < seq->n_tokens; k++, n++) {
-            batch->pos[n] = (llama_pos)(seq->begin + k);
-            batch->logits[n] = seq->n_sampled > 0 && k + 1 == seq->n_tokens;
-            engine->seq_ids[n] = (llama_seq_id)engine->step_ids[i];
-        }
-        for (uint32_t k = 0; k < seq->n_sampled; k++)
-            engine->outputs[engine->n_outputs++] = n - 1;
-    }
-    batch->n_tokens = n;
-}
-
 /* llama.cpp may have kept some of the step's cells, and what it computed counts for nothing. */
 static kvp_status take_back(kvp_llama *engine, const kvp_step *step, int32_t result)
 {
     engine->failed_decodes++;
     engine->is_out = 0;
-    engine->n_outputs = 0;
+    engine->batch.n_outputs = 0;
     for (uint32_t i = 0; i < step->n_seqs; i++)
         kvpi_ids_cut(&engine->ids, engine->step_ids[i], step->seqs[i].begin);
     const kvp_status status = kvp_sched_fail(engine->sched);
@@ -108,9 +88,9 @@ static int32_t decode(kvp_llama *engine, const kvp_step *step)
 {
     kvpi_rates *rates = &engine->host.rates;
     if (engine->host.host_blocks == 0 || step->n_tokens < 2 * step->n_seqs)
-        return llama_decode(engine->context, engine->batch);
+        return kvpi_batch_decode(engine, step);
     const uint64_t begin = kvpi_rates_now(rates);
-    const int32_t result = llama_decode(engine->context, engine->batch);
+    const int32_t result = kvpi_batch_decode(engine, step);
     llama_synchronize(engine->context);
     if (result == 0)
         kvpi_rates_computed(rates, begin, step->n_tokens);
@@ -140,18 +120,9 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
     if (out_step->n_seqs == 0)
         return KVP_OK;
     engine->is_out = 1;
-    fill_batch(engine, out_step);
-    engine->decodes++;
     engine->decoded_tokens += out_step->n_tokens;
     const int32_t result = decode(engine, out_step);
     return result == 0 ? KVP_OK : take_back(engine, out_step, result);
-}
-
-const float *kvp_llama_logits(kvp_llama *engine, uint32_t i)
-{
-    if (engine == NULL || i >= engine->n_outputs)
-        return NULL;
-    return llama_get_logits_ith(engine->context, engine->outputs[i]);
 }
 
 kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint8_t *ended,
@@ -161,6 +132,6 @@ kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint
         return KVP_E_ARG;
     const kvp_status status = kvp_sched_finish(engine->sched, tokens, ended, out_end);
     if (status == KVP_OK)
-        engine->is_out = engine->n_outputs = 0;
+        engine->is_out = engine->batch.n_outputs = 0;
     return status;
 }

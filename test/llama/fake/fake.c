@@ -35,6 +35,7 @@ struct llama_context {
     ggml_abort_callback aborts;
     void *abort_data;
     int32_t fail_result;
+    int32_t shift; /* of tokens, by an adapter */
     uint32_t fail_after;
     uint32_t n_out;
     int32_t out_index[LOGITS_MOST];
@@ -268,7 +269,7 @@ static void compute(struct llama_context *context, const struct llama_batch *bat
     const llama_seq_id id = batch->seq_id[i][0];
     cell *c = find_cell(memory);
     fill_cell(memory, c, batch->pos[i],
-              fake_kv(batch->token[i], (uint32_t)batch->pos[i], memory->seen[id]));
+              fake_kv(batch->token[i] + context->shift, (uint32_t)batch->pos[i], memory->seen[id]));
     if (batch->logits[i] != 0) {
         if (context->n_out == LOGITS_MOST)
             fake_broken("so many outputs", context->n_out, i);
@@ -333,6 +334,11 @@ void fake_fail(struct llama_context *context, int32_t result, uint32_t after)
 {
     context->fail_result = result;
     context->fail_after = after;
+}
+
+void fake_shift_tokens(struct llama_context *context, int32_t shift)
+{
+    context->shift = shift;
 }
 
 uint32_t fake_used(const struct llama_context *context)

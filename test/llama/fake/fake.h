@@ -60,6 +60,9 @@ llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, l
                          uint64_t *out_kv);
 int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv);
 
+/* From now on the KV of a token is that of token + shift. */
+void fake_shift_tokens(struct llama_context *context, int32_t shift);
+
 /* Every assertion calls this: prints and aborts. */
 void fake_broken(const char *what, int64_t a, int64_t b);
 

@@ -1,5 +1,5 @@
-/* state: cells of an id as bytes. As llama.cpp's, they have positions and KV, no ids; setting them
- * empties the id first, and takes any free cells. */
+/* state: cells of an id as bytes, and adapters. As llama.cpp's, the bytes have positions and KV, no
+ * ids; setting them empties the id first, and takes any free cells. */
 #include "fake.h"
 
 #include <stdio.h>
@@ -70,6 +70,18 @@ size_t llama_state_seq_set_data_ext(struct llama_context *context, const uint8_t
         }
     }
     return sizeof n + n * sizeof cell;
+}
+
+int32_t llama_set_adapters_lora(struct llama_context *context, struct llama_adapter_lora **adapters,
+                                size_t n_adapters, float *scales)
+{
+    fake_shift_tokens(context, n_adapters > 0 ? adapters[0]->shift * (int32_t)scales[0] : 0);
+    return 0;
+}
+
+uint64_t llama_adapter_get_alora_n_invocation_tokens(const struct llama_adapter_lora *adapter)
+{
+    return adapter->n_invocation_tokens;
 }
 
 void llama_synchronize(struct llama_context *context)

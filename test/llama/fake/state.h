@@ -11,6 +11,17 @@ size_t llama_state_seq_get_data_ext(struct llama_context *context, uint8_t *out,
 size_t llama_state_seq_set_data_ext(struct llama_context *context, const uint8_t *bytes,
                                     size_t size, llama_seq_id id, uint32_t flags);
 
+struct llama_adapter_lora;
+int32_t llama_set_adapters_lora(struct llama_context *context, struct llama_adapter_lora **adapters,
+                                size_t n_adapters, float *scales);
+uint64_t llama_adapter_get_alora_n_invocation_tokens(const struct llama_adapter_lora *adapter);
+
+/* An adapter of the fake: a token that it sees is another one. */
+struct llama_adapter_lora {
+    int32_t shift;
+    uint64_t n_invocation_tokens;
+};
+
 void llama_synchronize(struct llama_context *context);
 
 int32_t llama_model_meta_count(const struct llama_model *model);

@@ -57,6 +57,7 @@ extern "C" {
 struct llama_model;
 struct llama_context;
 struct llama_context_params;
+struct llama_adapter_lora;
 
 typedef struct kvp_llama kvp_llama;
 
@@ -192,6 +193,24 @@ typedef struct kvp_llama_stats {
 
 /* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids + pieces). */
 void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats);
+
+/* Compute a namespace's sequences with a LoRA adapter. Sequences with different adapters may run in
+ * one step, which then takes one llama_decode for each adapter.
+ *
+ * KV that another adapter gave is other KV, so the namespace is flushed. Use a namespace for each
+ * adapter and scale, and name its adapter in kvp_llama_save's `model`.
+ *
+ * Takes:   ns           open
+ *          adapter      must outlive its use; NULL: none (default)
+ *          scale        of the adapter
+ * Returns: KVP_OK; KVP_E_ARG: also for an adapter that is activated by tokens; KVP_E_HANDLE;
+ *          KVP_E_STATE: a sequence is open, or a step was not finished; KVP_E_NO_NAMESPACES: 64
+ *          namespaces have adapters; KVP_E_NO_MEMORY
+ * After-failure: unchanged, but the namespace may be flushed
+ * Cost:    the first one allocates max_running x vocabulary numbers
+ */
+kvp_status kvp_llama_adapter_set(kvp_llama *engine, kvp_ns ns, struct llama_adapter_lora *adapter,
+                                 float scale);
 
 /* Save what is cached, and its KV, into a file, which is replaced as a whole.
  *
