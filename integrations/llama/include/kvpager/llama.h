@@ -11,9 +11,9 @@
  *   }
  *
  * The scheduler (sched.h) decides which sequences compute which tokens, llama_decode computes them,
- * and the cache decides what stays. KV is never copied: llama.cpp gives each token a cell, and a
- * cell may belong to several sequence ids. So a hit is llama_memory_seq_cp, an eviction is
- * llama_memory_seq_rm of a block's positions, and both touch bookkeeping only.
+ * and the cache decides what stays. On the device KV is never copied: llama.cpp gives each token
+ * a cell, and a cell may belong to several sequence ids. So a hit is llama_memory_seq_cp, an
+ * eviction is llama_memory_seq_rm of a block's positions, and both touch bookkeeping only.
  *
  * How blocks and cells go together:
  *
@@ -30,6 +30,9 @@
  *     blocks lose their content (drop.h), and kvp_llama_stats counts them.
  *   - Blocks are found again whole: a prompt that is cached to its end computes its last block
  *     again (KVP_FULL_HIT_RECOMPUTE), because a token that is run writes a cell.
+ *   - With a host tier, what is evicted or swapped out is read before its cells are removed, in
+ *     pieces of neighbouring blocks of one id. What comes back goes to keepers. A piece takes cells
+ *     for all its blocks for a moment: so many are in no block.
  *   - If llama_decode fails or is aborted, everything behind the last commit is removed from every
  *     id of the batch, and its requests wait again.
  *
