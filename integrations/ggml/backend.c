@@ -17,6 +17,7 @@
 #include <ggml.h>
 
 #include "attend.h"
+#include "fits.h"
 
 enum { OBJECT_BYTES = 32 }; /* of ggml's struct ggml_object, which is in no header */
 
@@ -212,8 +213,8 @@ union function {
     struct ggml_tensor **(*nodes)(struct ggml_cgraph *graph);
     int (*n_nodes)(struct ggml_cgraph *graph);
     size_t (*tensor_overhead)(void);
-    const char *(*op_name)(enum ggml_op op);
-    const char *(*type_name)(enum ggml_type type);
+    const char *(*op_name)(int op); /* ggml's enums are passed as int */
+    const char *(*type_name)(int type);
 };
 
 static void *find_function(ggml_backend_reg_t registry, const char *name)
@@ -239,43 +240,29 @@ static void *open_caller(const void *address)
     return library != NULL ? library : dlopen(NULL, RTLD_LAZY);
 }
 
-static int refuse(const char *why)
-{
-    (void)fprintf(stderr, "kvpager: this build of libggml-kvpager.so does not work here: %s\n",
-                  why);
-    return 0;
-}
-
-static int is_type(union function type_name, enum ggml_type type, const char *name)
-{
-    const char *found = type_name.type_name(type);
-    return found != NULL && strcmp(found, name) == 0;
-}
-
 /* Does the library that loads us count types, operations and bytes as our headers do? */
-static int fits_library(void *library)
+static const char *refusal_of(void *library)
 {
+    const struct kvpi_fits_built built = {.tensor_overhead =
+                                              sizeof(struct ggml_tensor) + OBJECT_BYTES,
+                                          .op = GGML_OP_FLASH_ATTN_EXT,
+                                          .op_name = "FLASH_ATTN_EXT",
+                                          .types = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16},
+                                          .type_names = {"f32", "f16", "bf16"}};
+    const union function cpu = {.address = dlsym(library, "ggml_backend_cpu_buffer_type")};
+    const union function nodes = {.address = dlsym(library, "ggml_graph_nodes")};
+    const union function n_nodes = {.address = dlsym(library, "ggml_graph_n_nodes")};
     const union function overhead = {.address = dlsym(library, "ggml_tensor_overhead")};
     const union function op_name = {.address = dlsym(library, "ggml_op_name")};
     const union function type_name = {.address = dlsym(library, "ggml_type_name")};
-    union function found = {.address = dlsym(library, "ggml_backend_cpu_buffer_type")};
-    cpu_buffer_type = found.cpu_buffer_type;
-    found.address = dlsym(library, "ggml_graph_nodes");
-    graphs.nodes = found.nodes;
-    found.address = dlsym(library, "ggml_graph_n_nodes");
-    graphs.n_nodes = found.n_nodes;
-    if (overhead.address == NULL || op_name.address == NULL || type_name.address == NULL ||
-        cpu_buffer_type == NULL || graphs.nodes == NULL || graphs.n_nodes == NULL)
-        return refuse("the functions of ggml are not in the library that loads it; a program that "
-                      "has ggml inside must export them");
-    if (overhead.tensor_overhead() != sizeof(struct ggml_tensor) + OBJECT_BYTES)
-        return refuse("a tensor has another size than in the headers that it was built with");
-    if (strcmp(op_name.op_name(GGML_OP_FLASH_ATTN_EXT), "FLASH_ATTN_EXT") != 0 ||
-        !is_type(type_name, GGML_TYPE_F32, "f32") || !is_type(type_name, GGML_TYPE_F16, "f16") ||
-        !is_type(type_name, GGML_TYPE_BF16, "bf16"))
-        return refuse("operations or types have other numbers than in the headers that it was "
-                      "built with");
-    return 1;
+    const struct kvpi_fits_found found = {.needed = {cpu.address, nodes.address, n_nodes.address},
+                                          .tensor_overhead = overhead.tensor_overhead,
+                                          .op_name = op_name.op_name,
+                                          .type_name = type_name.type_name};
+    cpu_buffer_type = cpu.cpu_buffer_type;
+    graphs.nodes = nodes.nodes;
+    graphs.n_nodes = n_nodes.n_nodes;
+    return kvpi_fits_refusal(&found, &built);
 }
 
 /* What ggml calls when it has loaded this library. ggml refuses another GGML_BACKEND_API_VERSION
@@ -292,7 +279,14 @@ ggml_backend_reg_t ggml_backend_init(void)
                   .get_proc_address = find_function},
     };
     void *library = open_caller(__builtin_return_address(0));
-    if (library == NULL || !fits_library(library))
+    const char *why = library != NULL ? refusal_of(library) : "the program cannot be looked into";
+    if (why != NULL) {
+        (void)fprintf(stderr, "kvpager: this build of libggml-kvpager.so does not work here: %s\n",
+                      why);
         return NULL;
+    }
+    (void)fputs("kvpager: attention on the CPU; it needs -fa on, because -fa auto turns flash "
+                "attention off beside this library\n",
+                stderr);
     return &registry;
 }

@@ -3,11 +3,12 @@
  *   kvp_llama_random [--seed N] [--steps N] [--plant]
  *   kvp_llama_random --own N    how many of 65,536 cells stay empty for want of ids
  *
- * Requests share prefixes, fork, are aborted, paused and reordered; decodes fail half-way; cells
- * and ids are scarce. After every step the logits of each sequence are compared with what its
- * tokens alone give, and kvp_llama_check audits ids and blocks. Every engine is decided by its
- * seed. A run of 100,000 steps fails also when something on its list never happened. With --plant
- * one cell gets wrong content, and the run must end with a wrong logit. */
+ * Requests share prefixes, fork, are aborted, paused and reordered. Decodes fail half-way, cells
+ * and ids are scarce, engines end and others begin with what they saved. After every step logits of
+ * each sequence are compared with what its tokens alone give, and kvp_llama_check audits ids and
+ * blocks. Every engine is decided by its seed. A run of 100,000 steps fails also when something on
+ * its list never happened. With --plant one cell gets wrong content, and the run must end with a
+ * wrong logit. */
 #include "fake/fake.h"
 
 #include <kvpager/llama.h>
@@ -29,13 +30,25 @@ typedef struct totals {
     uint64_t engines;
     uint64_t hits;
     uint64_t adopted;
-    uint64_t copies; /* on write */
+    uint64_t copies; /* in plans */
     uint64_t evicted;
     uint64_t preempted;
     uint64_t reordered;
     uint64_t emptied;
     uint64_t failed;
     uint64_t full; /* steps in which no cell was left */
+    uint64_t restarts;
+    uint64_t restored; /* blocks, at restarts */
+    uint64_t lost;
+    uint64_t stretches_out;
+    uint64_t stretches_in;
+    uint64_t host_hits; /* tokens */
+    uint64_t swapped_out;
+    uint64_t swapped_in;
+    uint64_t slow; /* blocks that computing was faster for */
+    uint64_t idle; /* blocks that were dropped for it */
+    uint64_t decodes;
+    uint64_t dead; /* steps with bytes of blocks that were gone */
 } totals;
 
 typedef struct run {
@@ -43,7 +56,8 @@ typedef struct run {
     kvp_llama *engine;
     struct llama_context *context;
     kvp_sched *sched;
-    kvp_ns ns[2];
+    kvp_ns ns[3];
+    struct llama_adapter_lora adapters[3]; /* of the namespaces; shift 0: none */
     uint32_t block_tokens;
     uint32_t n_cells;
     uint32_t n_usable;
@@ -55,6 +69,10 @@ typedef struct run {
     uint32_t n_requests;
     int plants;
     totals *totals;
+    kvp_llama_config config;
+    kvp_sched_config sched_config;
+    struct llama_context_params params;
+    uint64_t now; /* of the engine's clock, which goes at random */
 } run;
 
 static uint64_t draw(generator *g)
@@ -105,7 +123,7 @@ static void submit(run *r)
     const kvp_submission submission = {
         .struct_size = sizeof submission,
         .prompt = &prompt,
-        .ns = r->ns[below(&r->random, 8) == 0],
+        .ns = r->ns[below(&r->random, 4) > 0 ? 0 : below(&r->random, 3)],
         .priority = (int32_t)below(&r->random, 2),
         .n_samples = below(&r->random, 3) == 0 ? between(&r->random, 1, most) : 1,
         .max_new_tokens = between(&r->random, 1, 20)};
@@ -163,11 +181,16 @@ static void disturb(run *r)
 static uint64_t expected_kv(const run *r, const kvp_step_seq *seq)
 {
     int32_t tokens[2 * MAX_TOKENS];
+    kvp_request_info info;
+    int32_t shift = 0;
+    must(kvp_request_info_get(r->sched, seq->request, &info), "info");
+    for (uint32_t i = 0; i < 3; i++)
+        shift += info.ns.bits == r->ns[i].bits ? r->adapters[i].shift : 0;
     uint64_t seen = 0, kv = 0;
     const kvp_range range = {0, seq->begin + seq->n_tokens};
     must(kvp_request_tokens(r->sched, seq->request, seq->sample, range, tokens), "tokens");
     for (uint32_t i = 0; i < range.end; i++) {
-        kv = fake_kv(tokens[i], i, seen);
+        kv = fake_kv(tokens[i] + shift, i, seen);
         seen += fake_seen(kv, i);
     }
     return kv;
@@ -193,6 +216,9 @@ static int logits_are_right(run *r, const kvp_step *step)
 static void audit(run *r)
 {
     kvp_violation violation;
+    kvp_llama_stats stats;
+    kvp_llama_stats_get(r->engine, &stats);
+    r->totals->dead += stats.host_dead_bytes > 0;
     if (kvp_llama_check(r->engine, &violation) != KVP_OK) {
         fprintf(stderr, "%s: %s\n", violation.invariant, violation.detail);
         fake_broken("kvp_llama_check", (int64_t)violation.object, 0);
@@ -249,12 +275,41 @@ static int make_step(run *r)
 
 /* ------------------------------------------------------------------------------------ an engine */
 
-static void make_engine(run *r, struct llama_model *model)
+static uint64_t read_clock(void *context)
+{
+    run *r = context;
+    return r->now += below(&r->random, 1000);
+}
+
+static void draw_host(run *r, kvp_llama_config *config)
+{
+    generator *g = &r->random;
+    const uint32_t stretch_tokens = between(g, 1, r->n_cells / 2);
+    const uint32_t n_blocks = stretch_tokens / config->block_tokens;
+    const uint32_t n_spare = (n_blocks > 0 ? n_blocks : 1) * config->block_tokens;
+    if (below(g, 3) == 0 || r->n_usable < n_spare + 2 * config->block_tokens)
+        return;
+    config->stretch_tokens = stretch_tokens;
+    config->host_blocks = between(g, 2, below(g, 2) ? 12 : 60);
+    if (below(g, 2)) {
+        config->now_ns = read_clock;
+        config->clock = r;
+    }
+    r->params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    kvp_sched_config_init(&r->sched_config);
+    r->sched_config.preempt = below(g, 3);
+    r->sched_config.swap_ahead = below(g, 2);
+    r->sched_config.recompute_token_cost = below(g, 3);
+    r->sched_config.swap_block_cost = 1;
+    config->sched = &r->sched_config;
+    r->n_usable -= n_spare;
+}
+
+static void draw_engine(run *r)
 {
     static const uint32_t sizes[] = {1, 2, 3, 4, 8};
     generator *g = &r->random;
     kvp_llama_config config;
-    kvp_why why;
     struct llama_context_params params = llama_context_default_params();
     kvp_llama_config_init(&config);
     config.block_tokens = r->block_tokens = sizes[below(g, 5)];
@@ -268,17 +323,37 @@ static void make_engine(run *r, struct llama_model *model)
     config.watermark = below(g, 2) ? 0.0 : 0.05;
     params.n_ctx = r->n_cells = between(g, 12, below(g, 2) ? 60 : 240);
     params.n_batch = 64;
-    const kvp_status status = kvp_llama_create(&config, model, &params, &r->engine, &why);
+    r->params = params;
+    r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
+    draw_host(r, &config);
+    for (uint32_t i = 0; i < 3; i++)
+        r->adapters[i].shift = below(g, 3) == 0 ? (int32_t)(1000 * (i + 1)) : 0;
+    config.idle_cells = below(g, 4) == 0 ? between(g, 1, r->n_cells) : 0;
+    r->config = config;
+    r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
+    r->fail_rate = below(g, 2) ? between(g, 3, 60) : 0;
+}
+
+static void make_engine(run *r)
+{
+    static struct llama_model model = {.architecture = "llama"};
+    kvp_why why;
+    const kvp_status status = kvp_llama_create(&r->config, &model, &r->params, &r->engine, &why);
     if (status != KVP_OK)
         fprintf(stderr, "%s\n", why.text);
     must(status, "create");
-    r->n_usable = r->n_cells / r->block_tokens * r->block_tokens;
-    r->max_prompt = r->n_cells < MAX_TOKENS ? r->n_cells : MAX_TOKENS;
-    r->fail_rate = below(g, 2) ? between(g, 3, 60) : 0;
     r->context = kvp_llama_context(r->engine);
     r->sched = kvp_llama_sched(r->engine);
+}
+
+static void open_namespaces(run *r)
+{
     must(kvp_ns_open(kvp_llama_cache(r->engine), "a", 1, &r->ns[0]), "namespace");
     must(kvp_ns_open(kvp_llama_cache(r->engine), "b", 1, &r->ns[1]), "namespace");
+    must(kvp_ns_open(kvp_llama_cache(r->engine), "c", 1, &r->ns[2]), "namespace");
+    for (uint32_t i = 0; i < 3; i++)
+        if (r->adapters[i].shift != 0)
+            must(kvp_llama_adapter_set(r->engine, r->ns[i], &r->adapters[i], 1.0f), "adapter");
 }
 
 static void add_totals(const run *r)
@@ -298,19 +373,71 @@ static void add_totals(const run *r)
     t->preempted += sched.preemptions;
     t->emptied += engine.emptied;
     t->failed += engine.failed_decodes;
+    t->stretches_out += engine.stretches_out;
+    t->stretches_in += engine.stretches_in;
+    t->host_hits += cache.host_tokens;
+    t->swapped_out += sched.swapped_out;
+    t->swapped_in += sched.swapped_in;
+    t->slow += engine.slow_blocks;
+    t->idle += engine.idle_blocks;
+    t->decodes += engine.decodes;
+}
+
+/* A byte of the file is another one, or its end is missing. */
+static void damage(run *r, const char *path)
+{
+    FILE *file = fopen(path, "r+b");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
+        fake_broken("the snapshot cannot be damaged", 0, 0);
+    const uint32_t n = (uint32_t)ftell(file), at = below(&r->random, n);
+    if (fseek(file, (long)at, SEEK_SET) != 0 || fputc((int)below(&r->random, 256), file) == EOF)
+        fake_broken("the snapshot cannot be damaged", at, n);
+    (void)fclose(file);
+}
+
+/* The engine ends between two steps, and another one begins with what it saved. */
+static void restart(run *r, uint64_t seed)
+{
+    char path[64];
+    kvp_llama_restored restored = {0, 0};
+    (void)snprintf(path, sizeof path, "llama_random.%llu.snapshot", (unsigned long long)seed);
+    must(kvp_llama_save(r->engine, "m", path, NULL), "save");
+    audit(r);
+    add_totals(r);
+    kvp_llama_destroy(r->engine);
+    r->n_requests = 0;
+    const int is_damaged = below(&r->random, 2) == 0;
+    if (is_damaged)
+        damage(r, path);
+    make_engine(r);
+    fake_refuse_state(below(&r->random, 4));
+    const kvp_status status = kvp_llama_load(r->engine, "m", path, &restored, NULL);
+    fake_refuse_state(0);
+    if (status != KVP_OK && (!is_damaged || status == KVP_E_CORRUPT))
+        fake_broken("load", status, is_damaged);
+    (void)remove(path);
+    audit(r);
+    open_namespaces(r);
+    r->totals->restarts++;
+    r->totals->restored += restored.blocks;
+    r->totals->lost += restored.dropped_blocks;
 }
 
 static int run_engine(uint64_t seed, int plants, totals *t)
 {
-    static struct llama_model model = {.architecture = "llama"};
     run r;
     int right = 1;
     memset(&r, 0, sizeof r);
     r.random.state = seed;
     r.plants = plants;
     r.totals = t;
-    make_engine(&r, &model);
+    draw_engine(&r);
+    make_engine(&r);
+    open_namespaces(&r);
+    const uint32_t ends_at = below(&r.random, 4) == 0 ? below(&r.random, STEPS_EACH) : UINT32_MAX;
     for (uint32_t i = 0; i < STEPS_EACH && right; i++) {
+        if (i == ends_at)
+            restart(&r, seed);
         disturb(&r);
         right = make_step(&r);
     }
@@ -326,13 +453,23 @@ static int something_never_happened(const totals *t)
         uint64_t n;
     } list[] = {{"hit", t->hits},
                 {"adoption", t->adopted},
-                {"copy-on-write", t->copies},
+                {"copy", t->copies},
                 {"eviction", t->evicted},
                 {"preemption", t->preempted},
                 {"reorder", t->reordered},
                 {"emptied keeper", t->emptied},
                 {"failed decode", t->failed},
-                {"full context", t->full}};
+                {"full context", t->full},
+                {"restored block", t->restored},
+                {"lost block", t->lost},
+                {"piece that went to the host", t->stretches_out},
+                {"piece that came back", t->stretches_in},
+                {"hit on the host", t->host_hits},
+                {"request that was swapped out", t->swapped_out},
+                {"request that was swapped in", t->swapped_in},
+                {"block that was slow", t->slow},
+                {"idle block", t->idle},
+                {"dead bytes", t->dead}};
     int n = 0;
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (list[i].n == 0) {
@@ -347,13 +484,20 @@ static void print_totals(const totals *t)
     printf("%llu steps of %llu engines, %llu tokens, %llu logits compared\n",
            (unsigned long long)t->steps, (unsigned long long)t->engines,
            (unsigned long long)t->tokens, (unsigned long long)t->checked);
-    printf("hit tokens %llu, adopted %llu, copies on write %llu, evicted %llu, preempted %llu, "
-           "reordered %llu, emptied keepers %llu, failed decodes %llu, full %llu\n",
+    printf("hit tokens %llu, adopted %llu, copies %llu, evicted %llu, preempted %llu, "
+           "reordered %llu, emptied keepers %llu, failed decodes %llu, full %llu, "
+           "restarts %llu with %llu blocks\n"
+           "pieces to the host %llu, back %llu, hit tokens there %llu, requests swapped out %llu, "
+           "in %llu, slow blocks %llu\n",
            (unsigned long long)t->hits, (unsigned long long)t->adopted,
            (unsigned long long)t->copies, (unsigned long long)t->evicted,
            (unsigned long long)t->preempted, (unsigned long long)t->reordered,
            (unsigned long long)t->emptied, (unsigned long long)t->failed,
-           (unsigned long long)t->full);
+           (unsigned long long)t->full, (unsigned long long)t->restarts,
+           (unsigned long long)t->restored, (unsigned long long)t->stretches_out,
+           (unsigned long long)t->stretches_in, (unsigned long long)t->host_hits,
+           (unsigned long long)t->swapped_out, (unsigned long long)t->swapped_in,
+           (unsigned long long)t->slow);
 }
 
 /* Conversations that share nothing, with so many tokens each, one after the other. */

@@ -160,7 +160,11 @@ static void another_libllama_is_refused(void **state)
     assert_string_equal(why.field, "libllama");
     assert_non_null(strstr(why.text, "default"));
 #if defined(__x86_64__) && !defined(_WIN32)
-    assert_int_equal(kvpi_models_size(longer), sizeof(longer_params));
+    assert_int_equal(kvpi_models_size((kvpi_models_function)longer), sizeof(longer_params));
+    /* A library whose llama_model_params is as long as this one. */
+    assert_true(kvpi_models_fits_programs((kvpi_models_function)llama_model_default_params, &why));
+    assert_false(kvpi_models_fits_programs((kvpi_models_function)longer, &why));
+    assert_non_null(strstr(why.text, "llama_model_params"));
     assert_false(kvpi_models_fits(longer, &why));
     assert_non_null(strstr(why.text, "size"));
 #endif
@@ -196,6 +200,59 @@ static void configurations_are_refused_by_name(void **state)
     assert_int_equal(kvp_llama_create(&good, &plain, &params, &engine, &why), KVP_E_NO_MEMORY);
     assert_string_equal(why.field, "params");
     assert_null(engine);
+}
+
+static void caches_and_schedulers_are_prepared(void **state)
+{
+    (void)state;
+    kvp_llama *engine = NULL;
+    kvp_why why;
+    kvp_llama_config config;
+    kvp_config cache, good;
+    kvp_sched_config sched;
+    kvp_sched_stats stats;
+    const struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    kvp_config_init(&good);
+    kvp_sched_config_init(&sched);
+    config.cache = &cache;
+    config.sched = &sched;
+    config.max_requests = 8;
+    sched.max_samples = 7;
+    cache = good;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    assert_string_equal(why.field, "max_samples");
+    sched.max_samples = 24;
+#define REFUSED_CACHE(name, value)                                                                 \
+    cache = good;                                                                                  \
+    cache.name = (value);                                                                          \
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);        \
+    assert_string_equal(why.field, #name)
+    REFUSED_CACHE(unit_tokens, 8);
+    REFUSED_CACHE(commit_policy, KVP_KEEP);
+    REFUSED_CACHE(n_groups, 2);
+    REFUSED_CACHE(max_tree_tokens, 4);
+    REFUSED_CACHE(host_blocks, 16);
+    REFUSED_CACHE(max_namespaces, 0);
+    cache.struct_size--;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    assert_string_equal(why.field, "cache");
+    cache = good;
+    cache.max_namespaces = 3;
+    cache.quotas = 1;
+    cache.n_blocks = 7; /* these three are the engine's */
+    cache.max_seqs = 1;
+    cache.steps = KVP_STEPS_OVERLAPPED;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
+    assert_int_equal(kvp_cache_config(kvp_llama_cache(engine), &cache), KVP_OK);
+    assert_int_equal(cache.max_namespaces, 3);
+    assert_int_equal(cache.quotas, 1);
+    assert_int_equal(cache.n_blocks, 512 / 16 + 1);
+    assert_int_equal(cache.max_seqs, 32);
+    assert_int_equal(cache.steps, KVP_STEPS_ORDERED);
+    assert_int_equal(cache.full_hit, KVP_FULL_HIT_RECOMPUTE);
+    assert_int_equal(kvp_sched_stats_get(kvp_llama_sched(engine), &stats), KVP_OK);
+    kvp_llama_destroy(engine);
 }
 
 /* ---------------------------------------------------------------------------- ids and keepers */
@@ -252,6 +309,87 @@ static void evicted_blocks_leave_their_keeper(void **state)
     kvp_llama_destroy(engine);
 }
 
+static void idle_cells_are_limited(void **state)
+{
+    (void)state;
+    kvp_llama_config config;
+    kvp_llama *engine;
+    kvp_step step;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    config.block_tokens = S;
+    config.idle_cells = 3 * S + 1;
+    params.n_ctx = 32 * S;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, NULL), KVP_OK);
+    (void)run_prompt(engine, 100, 2 * S);
+    (void)run_prompt(engine, 200, 2 * S);
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    assert_int_equal(step.n_seqs, 0);
+    check(engine);
+    assert_int_equal(fake_used(kvp_llama_context(engine)), 3 * S);
+    assert_int_equal(stats_of(engine).idle_blocks, 1);
+    assert_int_equal(run_prompt(engine, 200, 2 * S + 1), 2 * S);
+    assert_int_equal(run_prompt(engine, 100, 2 * S + 1), S); /* its end was the coldest */
+    kvp_llama_destroy(engine);
+}
+
+/* The logit after `n` tokens of first, first + 1, ..., as the adapter sees them. */
+static float logit_of(int32_t first, uint32_t n, int32_t shift)
+{
+    uint64_t kv = 0, seen = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        kv = fake_kv(first + (int32_t)i + shift, i, seen);
+        seen += fake_seen(kv, i);
+    }
+    return fake_logit(kv, 0);
+}
+
+static void adapters_have_decodes_of_their_own(void **state)
+{
+    (void)state;
+    static struct llama_adapter_lora a = {.shift = 1000}, by_token = {.n_invocation_tokens = 2};
+    const int32_t tokens[] = {1, 2, 3, 4, 5, 6}, sampled[4] = {0};
+    kvp_llama *engine = make(16, 3, 128);
+    kvp_request request;
+    kvp_step step;
+    kvp_ns ns[2];
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = 6};
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns[0]), KVP_OK);
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "a", 1, &ns[1]), KVP_OK);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[1], &by_token, 1), KVP_E_ARG);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[1], &a, 2), KVP_OK);
+    for (uint32_t i = 0; i < 3; i++) { /* the one in the middle has the adapter */
+        const kvp_submission submission = {.struct_size = sizeof submission,
+                                           .prompt = &prompt,
+                                           .ns = ns[i == 1],
+                                           .n_samples = 1,
+                                           .max_new_tokens = 1};
+        assert_int_equal(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL),
+                         KVP_OK);
+    }
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[1], NULL, 1), KVP_E_STATE);
+    const uint64_t n_decodes = stats_of(engine).decodes;
+    uint32_t n_adapted = 0;
+    for (uint32_t i = 0; i < step.n_sampled; i++) {
+        const float logit = kvp_llama_logits(engine, i)[0];
+        n_adapted += logit == logit_of(1, 6, 2000);
+        assert_true(logit == logit_of(1, 6, 0) || logit == logit_of(1, 6, 2000));
+    }
+    assert_int_equal(n_adapted, 1);
+    assert_int_equal(n_decodes, 2);
+    assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    while (kvp_llama_run(engine, &step) == KVP_OK && step.n_seqs > 0)
+        assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    assert_int_equal(run_prompt(engine, 1, 6), S); /* without it: what was cached stays */
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[0], &a, 1), KVP_OK);
+    assert_int_equal(run_prompt(engine, 1, 6), 0);
+    assert_int_equal(kvp_llama_adapter_set(engine, ns[0], NULL, 1), KVP_OK);
+    assert_int_equal(run_prompt(engine, 1, 6), 0);
+    assert_int_equal(kvp_llama_adapter_set(NULL, ns[0], NULL, 1), KVP_E_ARG);
+    kvp_llama_destroy(engine);
+}
+
 /* ------------------------------------------------------------------------------------- failures */
 
 static uint32_t fails_at; /* this calloc from now on; 0: none */
@@ -270,8 +408,10 @@ static void every_allocation_may_fail(void **state)
     kvp_llama *engine = NULL;
     kvp_llama_config config;
     kvp_status status = KVP_E_NO_MEMORY;
-    const struct llama_context_params params = llama_context_default_params();
+    struct llama_context_params params = llama_context_default_params();
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     kvp_llama_config_init(&config);
+    config.host_blocks = 8;
     uint32_t n = 0;
     while (status == KVP_E_NO_MEMORY) {
         fails_at = ++n;
@@ -279,7 +419,7 @@ static void every_allocation_may_fail(void **state)
     }
     fails_at = 0;
     assert_int_equal(status, KVP_OK);
-    assert_in_range(n, 13, 40);
+    assert_in_range(n, 19, 40);
     kvp_llama_destroy(engine);
 }
 
@@ -327,6 +467,13 @@ static void the_audit_sees_what_llama_has(void **state)
     assert_true(llama_memory_seq_rm(llama_get_memory(kvp_llama_context(engine)), 0, 0, 1));
     assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
     assert_string_equal(violation.invariant, "L5");
+    kvp_llama_destroy(engine);
+    engine = make(16, 2, 128); /* ids 0 to 14, and 15 is spare */
+    (void)run_prompt(engine, 100, 2 * S);
+    llama_memory_seq_cp(llama_get_memory(kvp_llama_context(engine)), 0, 15, 0, S);
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_E_CORRUPT);
+    assert_string_equal(violation.invariant, "L5");
+    assert_int_equal(violation.object, 15);
     assert_int_equal(kvp_llama_check(NULL, NULL), KVP_E_ARG);
     kvp_llama_destroy(engine);
     kvp_llama_destroy(NULL);
@@ -339,9 +486,12 @@ int main(void)
         cmocka_unit_test(contexts_are_refused_by_name),
         cmocka_unit_test(another_libllama_is_refused),
         cmocka_unit_test(configurations_are_refused_by_name),
+        cmocka_unit_test(caches_and_schedulers_are_prepared),
         cmocka_unit_test(keepers_are_packed),
         cmocka_unit_test(without_ids_the_oldest_keeper_is_emptied),
         cmocka_unit_test(evicted_blocks_leave_their_keeper),
+        cmocka_unit_test(idle_cells_are_limited),
+        cmocka_unit_test(adapters_have_decodes_of_their_own),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_failed_decode_leaves_nothing),
         cmocka_unit_test(the_audit_sees_what_llama_has),

@@ -6,7 +6,9 @@ if(NOT KVP_SCHED)
 endif()
 kvp_add_llama(kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
 target_link_libraries(kvp_llama_over_fake PUBLIC kvpager_static)
-add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c")
+add_library(kvp_fake_llama STATIC "${CMAKE_CURRENT_LIST_DIR}/fake/fake.c"
+            "${CMAKE_CURRENT_LIST_DIR}/fake/state.c"
+            "${CMAKE_CURRENT_LIST_DIR}/fake/text.c" "${CMAKE_CURRENT_LIST_DIR}/fake/samplers.c")
 kvp_configure_target(kvp_fake_llama)
 
 # kvp_add_llama_test(target source...): a program over the fake library.
@@ -21,6 +23,10 @@ endfunction()
 kvp_add_llama_test(test_llama "${CMAKE_CURRENT_LIST_DIR}/test_llama.c")
 target_link_options(test_llama PRIVATE "LINKER:--wrap=calloc")
 kvp_add_test(NAME unit_llama COMMAND test_llama LABELS unit)
+kvp_add_llama_test(test_llama_snapshot "${CMAKE_CURRENT_LIST_DIR}/test_snapshot.c")
+kvp_add_test(NAME unit_llama_snapshot COMMAND test_llama_snapshot LABELS unit)
+kvp_add_llama_test(test_llama_host "${CMAKE_CURRENT_LIST_DIR}/test_host.c")
+kvp_add_test(NAME unit_llama_host COMMAND test_llama_host LABELS unit)
 kvp_add_llama_test(kvp_llama_random "${CMAKE_CURRENT_LIST_DIR}/random.c")
 set(steps 100000)
 if(KVP_SANITIZE OR KVP_COVERAGE)
@@ -43,10 +49,12 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
   target_include_directories(kvp_llama_real PRIVATE "${KVP_LLAMA_SOURCE}/src")
   target_include_directories(kvp_llama_real SYSTEM PRIVATE ${KVP_LLAMA_INCLUDE})
   target_link_libraries(kvp_llama_real PRIVATE kvpager_llama ${KVP_LLAMA_LIBRARY} m)
-  kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 1200
+  kvp_add_test(NAME llama_real_scene LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" scene)
-  kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 1200
+  kvp_add_test(NAME llama_real_f32 LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" f32)
-  kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 1200
+  kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
+  kvp_add_test(NAME llama_real_host LABELS llama_real TIMEOUT 2400
+               COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" host)
 endif()

@@ -86,6 +86,23 @@ static int check_block(const kvp_llama *engine, int32_t block, kvp_violation *vi
     return 1; /* closed since the last step: the next one retires it */
 }
 
+/* The id behind the engine's own is for copies of states, and empty between them. */
+static int check_spare(const kvp_llama *engine, kvp_violation *violation)
+{
+    const uint32_t spare = engine->ids.n_ids;
+    llama_memory_t memory = llama_get_memory(engine->context);
+    if (llama_memory_seq_pos_max(memory, (llama_seq_id)spare) >= 0)
+        return found(violation, "L5", spare, "the id that is kept for copies of states has cells");
+    return 1;
+}
+
+static int check_host(const kvp_llama *engine, kvp_violation *violation)
+{
+    uint64_t object = 0;
+    const char *why = engine->host.host_blocks > 0 ? kvpi_host_audit(&engine->host, &object) : NULL;
+    return why == NULL || found(violation, "L6", object, why);
+}
+
 kvp_status kvp_llama_check(const kvp_llama *engine, kvp_violation *out_violation)
 {
     kvp_violation violation;
@@ -97,6 +114,7 @@ kvp_status kvp_llama_check(const kvp_llama *engine, kvp_violation *out_violation
         is_right = check_id(engine, id, &violation);
     for (uint32_t block = 1; block < engine->ids.pool_blocks && is_right; block++)
         is_right = check_block(engine, (int32_t)block, &violation);
+    is_right = is_right && check_spare(engine, &violation) && check_host(engine, &violation);
     if (out_violation != NULL)
         *out_violation = violation;
     return is_right ? KVP_OK : KVP_E_CORRUPT;

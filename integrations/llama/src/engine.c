@@ -22,6 +22,7 @@ void kvp_llama_config_init(kvp_llama_config *config)
     config->watermark = 0.01;
     config->wait_for_prefix = 1;
     config->arena_tokens = (uint64_t)1 << 20;
+    config->stretch_tokens = 256;
 }
 
 kvp_status kvp_llama_check_model(const struct llama_model *model,
@@ -68,6 +69,9 @@ static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config
     struct llama_context_params params = *given;
     params.kv_unified = true;
     params.n_seq_max = config->max_ids;
+    engine->model = model;
+    engine->type_k = params.type_k;
+    engine->type_v = params.type_v;
     engine->context = llama_init_from_model(model, params);
     if (engine->context == NULL) {
         (void)kvpi_models_say(why, "params", "llama.cpp made no context; its log says why");
@@ -80,14 +84,46 @@ static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config
     return KVP_OK;
 }
 
+/* What blocks of cells cannot do, of a configuration that the caller has prepared. */
+static int cache_is_wrong(const kvp_config *cache, const kvp_llama_config *config, kvp_why *why)
+{
+    if (cache->struct_size != sizeof *cache)
+        return kvpi_models_say(why, "cache", "fill it with kvp_config_init of this version");
+    return (cache->unit_tokens != 0 &&
+            is_outside("unit_tokens", cache->unit_tokens, config->block_tokens,
+                       config->block_tokens, why)) ||
+           is_outside("commit_policy", cache->commit_policy, KVP_ADOPT, KVP_ADOPT, why) ||
+           is_outside("n_groups", cache->n_groups, 1, 1, why) ||
+           is_outside("max_tree_tokens", cache->max_tree_tokens, 0, 0, why) ||
+           is_outside("host_blocks", cache->host_blocks, 0, 0, why);
+}
+
+/* Whole blocks, at least one. */
+static uint32_t stretch_cells(const kvp_llama_config *config)
+{
+    const uint32_t n = config->stretch_tokens / config->block_tokens;
+    return n > 0 ? n * config->block_tokens : config->block_tokens;
+}
+
 static kvp_status make_cache(kvp_llama *engine, const kvp_llama_config *config, kvp_why *why)
 {
     kvp_config cache;
-    const uint32_t n_cells = llama_n_ctx(engine->context);
+    const uint32_t all_cells = llama_n_ctx(engine->context);
+    const uint32_t n_cells =
+        config->host_blocks > 0 ? all_cells - stretch_cells(config) : all_cells;
     kvp_config_init(&cache);
+    if (config->host_blocks > 0 &&
+        (is_outside("stretch_tokens", config->stretch_tokens, 1, all_cells / 2, why) ||
+         is_outside("block_tokens", stretch_cells(config), 1, all_cells / 2, why)))
+        return KVP_E_ARG;
+    if (config->cache != NULL && cache_is_wrong(config->cache, config, why))
+        return KVP_E_ARG;
+    if (config->cache != NULL)
+        cache = *config->cache;
     cache.block_tokens = config->block_tokens;
     cache.n_blocks = n_cells / config->block_tokens + 1;
-    cache.max_seqs = config->max_running;
+    cache.max_seqs = config->host_blocks > 0 ? 2 * config->max_running : config->max_running;
+    cache.host_blocks = config->host_blocks;
     cache.max_seq_tokens = config->max_seq_tokens != 0 ? config->max_seq_tokens : n_cells;
     cache.full_hit = KVP_FULL_HIT_RECOMPUTE; /* a token that is run again writes a cell */
     cache.steps = KVP_STEPS_ORDERED;
@@ -103,6 +139,12 @@ static kvp_status make_sched(kvp_llama *engine, const kvp_llama_config *config,
 {
     kvp_sched_config sched;
     kvp_sched_config_init(&sched);
+    if (config->sched != NULL && config->sched->struct_size != sizeof sched) {
+        (void)kvpi_models_say(why, "sched", "fill it with kvp_sched_config_init of this version");
+        return KVP_E_ARG;
+    }
+    if (config->sched != NULL)
+        sched = *config->sched;
     sched.max_requests = config->max_requests;
     sched.max_running = config->max_running;
     sched.step_tokens = step_tokens;
@@ -126,6 +168,8 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
         .row_blocks = (cache.max_seq_tokens + cache.block_tokens - 1) / cache.block_tokens,
         .pool_blocks = cache.n_blocks};
     engine->max_copies = cache.max_copies;
+    engine->idle_blocks =
+        config->idle_cells != 0 ? config->idle_cells / cache.block_tokens : UINT32_MAX;
     engine->copies = calloc(cache.max_copies, sizeof *engine->copies);
     engine->groups = calloc(n_ids, sizeof *engine->groups);
     if (status != KVP_OK || engine->copies == NULL || engine->groups == NULL)
@@ -133,27 +177,24 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
     return kvpi_ids_init(&engine->ids, engine->cache, engine->context, &sizes);
 }
 
+static kvp_status make_host(kvp_llama *engine, const kvp_llama_config *config)
+{
+    const kvpi_host_sizes sizes = {.host_blocks = config->host_blocks,
+                                   .most_blocks = stretch_cells(config) / config->block_tokens,
+                                   .max_copies = engine->max_copies};
+    if (config->host_blocks == 0)
+        return KVP_OK;
+    kvpi_rates_init(&engine->host.rates, config->now_ns, config->clock);
+    return kvpi_host_init(&engine->host, &engine->ids, &sizes);
+}
+
 static kvp_status make_batch(kvp_llama *engine, uint32_t step_tokens, uint32_t max_running)
 {
-    struct llama_batch *batch = &engine->batch;
-    engine->seq_ids = calloc(step_tokens, sizeof *engine->seq_ids);
-    engine->seq_lists = calloc(step_tokens, sizeof *engine->seq_lists);
-    engine->counts = calloc(step_tokens, sizeof *engine->counts);
-    engine->outputs = calloc((size_t)step_tokens + max_running, sizeof *engine->outputs);
+    engine->batch.n_vocab = (uint32_t)llama_vocab_n_tokens(llama_model_get_vocab(engine->model));
     engine->step_ids = calloc(max_running, sizeof *engine->step_ids);
-    batch->pos = calloc(step_tokens, sizeof *batch->pos);
-    batch->logits = calloc(step_tokens, sizeof *batch->logits);
-    if (engine->seq_ids == NULL || engine->seq_lists == NULL || engine->counts == NULL ||
-        engine->outputs == NULL || engine->step_ids == NULL || batch->pos == NULL ||
-        batch->logits == NULL)
+    if (engine->step_ids == NULL)
         return KVP_E_NO_MEMORY;
-    for (uint32_t i = 0; i < step_tokens; i++) {
-        engine->seq_lists[i] = &engine->seq_ids[i];
-        engine->counts[i] = 1;
-    }
-    batch->seq_id = engine->seq_lists;
-    batch->n_seq_id = engine->counts;
-    return KVP_OK;
+    return kvpi_batch_init(&engine->batch, step_tokens, max_running);
 }
 
 static kvp_status make_engine(kvp_llama *engine, const kvp_llama_config *config,
@@ -172,6 +213,8 @@ static kvp_status make_engine(kvp_llama *engine, const kvp_llama_config *config,
     status = make_sched(engine, config, step_tokens, why);
     if (status == KVP_OK)
         status = make_ids(engine, config);
+    if (status == KVP_OK)
+        status = make_host(engine, config);
     return status != KVP_OK ? status : make_batch(engine, step_tokens, config->max_running);
 }
 
@@ -192,8 +235,16 @@ kvp_status kvp_llama_create(const kvp_llama_config *config, struct llama_model *
     kvp_llama *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
         return KVP_E_NO_MEMORY;
+    const int lacks_host =
+        checked.host_blocks > 0 && params->flash_attn_type != LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    if (lacks_host)
+        checked.host_blocks = 0;
     status = config_is_wrong(&checked, &why) ? KVP_E_ARG
                                              : make_engine(engine, &checked, model, params, &why);
+    if (status == KVP_OK && lacks_host)
+        (void)kvpi_models_say(&why, "flash_attn_type",
+                              "there is no host tier: it needs flash attention, explicitly "
+                              "enabled, because V lies transposed otherwise");
     if (out_why != NULL)
         *out_why = why;
     if (status != KVP_OK)
@@ -209,18 +260,14 @@ void kvp_llama_destroy(kvp_llama *engine)
         return;
     kvp_sched_destroy(engine->sched);
     kvp_cache_destroy(engine->cache);
+    kvpi_batch_end(&engine->batch);
+    kvpi_host_end(&engine->host);
     kvpi_ids_end(&engine->ids);
     if (engine->context != NULL)
         llama_free(engine->context);
-    free(engine->seq_ids);
-    free(engine->seq_lists);
-    free(engine->counts);
-    free(engine->outputs);
     free(engine->step_ids);
     free(engine->copies);
     free(engine->groups);
-    free(engine->batch.pos);
-    free(engine->batch.logits);
     free(engine);
 }
 
@@ -253,7 +300,12 @@ void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats)
                                    .removals = ids->moves.removals,
                                    .emptied = ids->emptied,
                                    .dropped_blocks = ids->dropped_blocks,
-                                   .max_keepers = ids->max_keepers};
+                                   .max_keepers = ids->max_keepers,
+                                   .idle_blocks = ids->idle_blocks,
+                                   .stretches_out = engine->host.stretches_out,
+                                   .stretches_in = engine->host.stretches_in,
+                                   .slow_blocks = engine->host.slow_blocks};
+    kvpi_host_count(&engine->host, &out_stats->host_bytes, &out_stats->host_dead_bytes);
     for (uint32_t id = 0; id < ids->n_ids; id++) {
         out_stats->open_ids += ids->ids[id].state == KVPI_ID_OPEN;
         out_stats->keepers += ids->ids[id].state == KVPI_ID_KEEPER;

@@ -2,6 +2,8 @@
 #ifndef KVPI_LLAMA_ENGINE_H
 #define KVPI_LLAMA_ENGINE_H
 
+#include "batch.h"
+#include "host.h"
 #include "ids.h"
 
 #include <kvpager/llama.h>
@@ -15,19 +17,19 @@ typedef struct kvpi_group {
 
 struct kvp_llama {
     struct llama_context *context;
+    const struct llama_model *model;
+    enum ggml_type type_k; /* of the context */
+    enum ggml_type type_v;
     kvp_cache *cache;
     kvp_sched *sched;
     kvpi_ids ids;
-    struct llama_batch batch; /* [step_tokens] */
-    llama_seq_id *seq_ids;    /* [step_tokens] one for each token */
-    llama_seq_id **seq_lists; /* [step_tokens] as llama_batch wants them */
-    int32_t *counts;          /* [step_tokens] all 1 */
-    int32_t *outputs; /* [step_tokens + max_running] of each sampled token: its batch index */
-    uint32_t n_outputs;
-    uint32_t is_out;    /* a step was computed, and is not finished */
-    kvpi_group *groups; /* [ids.n_ids] */
-    uint32_t *step_ids; /* [max_running] of the step's sequences */
-    kvp_copy *copies;   /* [max_copies] */
+    kvpi_host host;
+    kvpi_batch batch;
+    uint32_t idle_blocks; /* cached ones that may stay; UINT32_MAX: all */
+    uint32_t is_out;      /* a step was computed, and is not finished */
+    kvpi_group *groups;   /* [ids.n_ids] */
+    uint32_t *step_ids;   /* [max_running] of the step's sequences */
+    kvp_copy *copies;     /* [max_copies] */
     uint32_t max_copies;
     uint64_t decodes;
     uint64_t failed_decodes;

@@ -69,6 +69,7 @@ typedef struct kvpi_ids {
     uint64_t clock;
     uint64_t emptied;
     uint64_t dropped_blocks;
+    uint64_t idle_blocks; /* that were dropped because too many were idle */
 } kvpi_ids;
 
 typedef struct kvpi_ids_sizes {

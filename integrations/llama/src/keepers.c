@@ -7,6 +7,7 @@
 #include "keepers.h"
 
 #include <kvpager/drop.h>
+#include <kvpager/lend.h>
 
 #include <string.h>
 
@@ -90,6 +91,34 @@ static void set_kept(kvpi_ids *ids, uint32_t keeper, uint32_t idx, int32_t block
     ids->ids[keeper].released = ids->clock;
 }
 
+/* A keeper with room for block index idx, a new one if need be. KVPI_NO_ID: there is no id. */
+static uint32_t keeper_for(kvpi_ids *ids, uint32_t idx)
+{
+    uint32_t keeper = first_fit(ids, idx);
+    if (keeper != KVPI_NO_ID)
+        return keeper;
+    keeper = kvpi_keepers_free_id(ids);
+    if (keeper != KVPI_NO_ID)
+        ids->ids[keeper].state = KVPI_ID_KEEPER;
+    return keeper;
+}
+
+int kvpi_keepers_put(kvpi_ids *ids, uint32_t from, const kvpi_kept *kept)
+{
+    kvp_block_info info;
+    const uint32_t begin = kept->idx * ids->block_tokens;
+    if (kvp_block_info_get(ids->cache, 0, KVP_DEVICE, kept->block, &info) != KVP_OK)
+        return 0;
+    const uint32_t keeper = keeper_for(ids, kept->idx);
+    if (keeper == KVPI_NO_ID)
+        return 0;
+    kvpi_moves_copy(&ids->moves, from, keeper, begin, begin + kept->n_tokens);
+    set_kept(ids, keeper, kept->idx, kept->block, kept->n_tokens);
+    ids->places[kept->block].generation = info.generation;
+    ids->ids[keeper].n_blocks++;
+    return 1;
+}
+
 static void copy_to_keeper(kvpi_ids *ids, uint32_t id, uint32_t keeper, uint32_t idx)
 {
     const uint32_t n = cells_of(ids, id, idx), begin = idx * ids->block_tokens;
@@ -110,13 +139,9 @@ int kvpi_keepers_hand_over(kvpi_ids *ids, uint32_t id, uint32_t idx)
     place->id = open_holder(ids, id, idx, cells_of(ids, id, idx));
     if (place->id != KVPI_NO_ID)
         return 1;
-    uint32_t keeper = first_fit(ids, idx);
-    if (keeper == KVPI_NO_ID) {
-        keeper = kvpi_keepers_free_id(ids);
-        if (keeper == KVPI_NO_ID)
-            return 0;
-        ids->ids[keeper].state = KVPI_ID_KEEPER;
-    }
+    const uint32_t keeper = keeper_for(ids, idx);
+    if (keeper == KVPI_NO_ID)
+        return 0;
     copy_to_keeper(ids, id, keeper, idx);
     return 1;
 }
@@ -186,8 +211,8 @@ kvp_status kvpi_keepers_retire(kvpi_ids *ids)
         if (entry->state != KVPI_ID_OPEN)
             continue;
         const kvp_status status = kvp_seq_info_get(ids->cache, entry->seq, &info);
-        if (status == KVP_E_HANDLE)
-            retire_id(ids, id);
+        if (status == KVP_E_HANDLE || (status == KVP_OK && info.tier == KVP_HOST))
+            retire_id(ids, id); /* closed, or swapped out */
         else if (status != KVP_OK)
             return status;
     }
@@ -272,6 +297,43 @@ kvp_status kvpi_keepers_limit(kvpi_ids *ids)
             status = empty_keeper(ids, keeper);
             n_keepers--;
         }
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------- idle cells */
+
+enum { COLD_AT_ONCE = 64 };
+
+static kvp_status drop_cold(kvpi_ids *ids, uint32_t n)
+{
+    kvp_cold cold[COLD_AT_ONCE];
+    int32_t blocks[COLD_AT_ONCE];
+    kvp_cold_cursor cursor;
+    uint32_t n_cold = 0;
+    memset(&cursor, 0, sizeof cursor);
+    const kvp_status status = kvp_cold_end(ids->cache, KVP_DEVICE, &cursor, cold, n, &n_cold);
+    for (uint32_t i = 0; i < n_cold; i++) {
+        const kvpi_place *place = &ids->places[blocks[i] = cold[i].block];
+        if (place->id == KVPI_NO_ID || ids->ids[place->id].state != KVPI_ID_KEEPER)
+            return KVP_E_CORRUPT;
+        kvpi_keepers_remove(ids, place->id, place->idx);
+    }
+    ids->idle_blocks += n_cold;
+    return status != KVP_OK ? status : kvp_cache_drop(ids->cache, KVP_DEVICE, blocks, n_cold, NULL);
+}
+
+kvp_status kvpi_keepers_limit_idle(kvpi_ids *ids, uint32_t n_blocks)
+{
+    kvp_stats stats;
+    kvp_status status = kvp_cache_stats(ids->cache, &stats);
+    if (status != KVP_OK || stats.cached_blocks <= n_blocks)
+        return status;
+    status = kvpi_keepers_retire(ids);
+    for (uint64_t n = stats.cached_blocks - n_blocks; n > 0 && status == KVP_OK;) {
+        const uint32_t n_now = n < COLD_AT_ONCE ? (uint32_t)n : COLD_AT_ONCE;
+        status = drop_cold(ids, n_now);
+        n -= n_now;
     }
     return status;
 }

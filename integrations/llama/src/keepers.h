@@ -13,6 +13,17 @@ uint32_t kvpi_keepers_free_id(const kvpi_ids *ids);
 /* Take the entry idx out of a keeper; without entries the keeper is free. */
 void kvpi_keepers_remove(kvpi_ids *ids, uint32_t keeper, uint32_t idx);
 
+/* A block whose cells some id has: the first n_tokens of its slots, at block index idx. */
+typedef struct kvpi_kept {
+    int32_t block;
+    uint32_t idx;
+    uint32_t n_tokens;
+} kvpi_kept;
+
+/* Cells of `from` go to a keeper: the block's place from now on. Nobody had the block. 0: there is
+ * no id. */
+int kvpi_keepers_put(kvpi_ids *ids, uint32_t from, const kvpi_kept *kept);
+
 /* An open id gives up its entry idx, and keeps the cells for the moment: if it is the block's
  * place, another id becomes that. 0: there is none. */
 int kvpi_keepers_hand_over(kvpi_ids *ids, uint32_t id, uint32_t idx);
@@ -22,5 +33,8 @@ kvp_status kvpi_keepers_retire(kvpi_ids *ids);
 
 /* Empty keepers until at most max_keepers are left, or none can be emptied. */
 kvp_status kvpi_keepers_limit(kvpi_ids *ids);
+
+/* Drop the coldest cached blocks, until at most n_blocks are cached. */
+kvp_status kvpi_keepers_limit_idle(kvpi_ids *ids, uint32_t n_blocks);
 
 #endif

@@ -27,7 +27,7 @@ enum { MOST_BYTES = 4096, PATTERN_A = 0xA5, PATTERN_B = 0x5A };
 /* A struct of this size is returned through a hidden first argument: its address. */
 typedef void *(*fill_bytes)(void *out);
 
-static size_t count_written(kvpi_models_defaults defaults, int pattern)
+static size_t count_written(kvpi_models_function defaults, int pattern)
 {
     unsigned char bytes[MOST_BYTES];
     fill_bytes fill;
@@ -40,13 +40,13 @@ static size_t count_written(kvpi_models_defaults defaults, int pattern)
     return n;
 }
 
-size_t kvpi_models_size(kvpi_models_defaults defaults)
+size_t kvpi_models_size(kvpi_models_function defaults)
 {
     const size_t a = count_written(defaults, PATTERN_A), b = count_written(defaults, PATTERN_B);
     return a > b ? a : b;
 }
 #else
-size_t kvpi_models_size(kvpi_models_defaults defaults)
+size_t kvpi_models_size(kvpi_models_function defaults)
 {
     (void)defaults;
     return 0;
@@ -54,15 +54,16 @@ size_t kvpi_models_size(kvpi_models_defaults defaults)
 #endif
 
 /* The bytes after the last field are padding, which need not be written. */
-static int has_our_size(size_t n_bytes)
+static int has_our_size(size_t n_bytes, size_t end, size_t size)
 {
-    const size_t end = offsetof(struct llama_context_params, ctx_other) + sizeof(void *);
-    return n_bytes == 0 || (n_bytes >= end && n_bytes <= sizeof(struct llama_context_params));
+    return n_bytes == 0 || (n_bytes >= end && n_bytes <= size);
 }
 
 int kvpi_models_fits(kvpi_models_defaults defaults, kvp_why *why)
 {
-    if (!has_our_size(kvpi_models_size(defaults))) {
+    const size_t end = offsetof(struct llama_context_params, ctx_other) + sizeof(void *);
+    if (!has_our_size(kvpi_models_size((kvpi_models_function)defaults), end,
+                      sizeof(struct llama_context_params))) {
         (void)kvpi_models_say(why, "libllama",
                               "its llama_context_params has another size than in the llama.h that "
                               "this library was compiled with: take both from one release");
@@ -78,6 +79,19 @@ int kvpi_models_fits(kvpi_models_defaults defaults, kvp_why *why)
         return 0;
     }
     return 1;
+}
+
+int kvpi_models_fits_programs(kvpi_models_function model_defaults, kvp_why *why)
+{
+    const size_t end = offsetof(struct llama_model_params, load_mtp) + sizeof(bool);
+    if (has_our_size(kvpi_models_size(model_defaults), end, sizeof(struct llama_model_params)) &&
+        llama_sampler_chain_default_params().no_perf)
+        return 1;
+    (void)kvpi_models_say(why, "libllama",
+                          "its llama_model_params or llama_sampler_chain_params are not those of "
+                          "the llama.h that this program was compiled with: take both from one "
+                          "release");
+    return 0;
 }
 
 /* ----------------------------------------------------------------------------- models, contexts */

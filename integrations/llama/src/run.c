@@ -26,7 +26,7 @@ static kvp_status open_samples(kvp_llama *engine, const kvpi_group *group)
     kvp_status status = KVP_OK;
     for (uint32_t i = 0; i < group->n_samples && status == KVP_OK; i++)
         if (kvp_request_sample(engine->sched, group->request, i, &sample) == KVP_OK &&
-            kvp_seq_info_get(engine->cache, sample.seq, &seq) == KVP_OK)
+            kvp_seq_info_get(engine->cache, sample.seq, &seq) == KVP_OK && seq.tier == KVP_DEVICE)
             status = open_id(engine, group->request, sample.seq, seq.computed_tokens, &id);
     return status;
 }
@@ -69,38 +69,32 @@ static kvp_status prepare_ids(kvp_llama *engine, const kvp_step *step)
     return status;
 }
 
-static void fill_batch(kvp_llama *engine, const kvp_step *step)
-{
-    struct llama_batch *batch = &engine->batch;
-    int32_t n = 0;
-    /* llama_decode does not write to the tokens; its struct has no const. */
-    batch->token = (llama_token *)(uintptr_t)step->tokens;
-    engine->n_outputs = 0;
-    for (uint32_t i = 0; i < step->n_seqs; i++) {
-        const kvp_step_seq *seq = &step->seqs[i];
-        for (uint32_t k = 0; k < seq->n_tokens; k++, n++) {
-            batch->pos[n] = (llama_pos)(seq->begin + k);
-            batch->logits[n] = seq->n_sampled > 0 && k + 1 == seq->n_tokens;
-            engine->seq_ids[n] = (llama_seq_id)engine->step_ids[i];
-        }
-        for (uint32_t k = 0; k < seq->n_sampled; k++)
-            engine->outputs[engine->n_outputs++] = n - 1;
-    }
-    batch->n_tokens = n;
-}
-
 /* llama.cpp may have kept some of the step's cells, and what it computed counts for nothing. */
 static kvp_status take_back(kvp_llama *engine, const kvp_step *step, int32_t result)
 {
     engine->failed_decodes++;
     engine->is_out = 0;
-    engine->n_outputs = 0;
+    engine->batch.n_outputs = 0;
     for (uint32_t i = 0; i < step->n_seqs; i++)
         kvpi_ids_cut(&engine->ids, engine->step_ids[i], step->seqs[i].begin);
     const kvp_status status = kvp_sched_fail(engine->sched);
     if (status != KVP_OK || result == 1) /* 1: no cells, which the count of blocks rules out */
         return KVP_E_CORRUPT;
     return result == 2 ? KVP_E_AGAIN : KVP_E_IO;
+}
+
+/* With a host tier, steps that compute prompts are measured: what comes back must be faster. */
+static int32_t decode(kvp_llama *engine, const kvp_step *step)
+{
+    kvpi_rates *rates = &engine->host.rates;
+    if (engine->host.host_blocks == 0 || step->n_tokens < 2 * step->n_seqs)
+        return kvpi_batch_decode(engine, step);
+    const uint64_t begin = kvpi_rates_now(rates);
+    const int32_t result = kvpi_batch_decode(engine, step);
+    llama_synchronize(engine->context);
+    if (result == 0)
+        kvpi_rates_computed(rates, begin, step->n_tokens);
+    return result;
 }
 
 kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
@@ -111,10 +105,14 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
     if (engine->is_out)
         return KVP_E_STATE;
     kvp_status status = open_forks(engine);
+    if (status == KVP_OK && engine->idle_blocks != UINT32_MAX)
+        status = kvpi_keepers_limit_idle(&engine->ids, engine->idle_blocks);
     if (status == KVP_OK)
         status = kvp_sched_step(engine->sched, out_step);
     if (status == KVP_OK) /* copies on write: the cells stay where they are, and are shared */
         status = kvp_plan_take(engine->cache, engine->copies, engine->max_copies, &n_copies);
+    if (status == KVP_OK)
+        status = kvpi_host_run(&engine->host, engine->copies, n_copies);
     if (status == KVP_OK)
         status = prepare_ids(engine, out_step);
     if (status != KVP_OK)
@@ -122,18 +120,9 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
     if (out_step->n_seqs == 0)
         return KVP_OK;
     engine->is_out = 1;
-    fill_batch(engine, out_step);
-    engine->decodes++;
     engine->decoded_tokens += out_step->n_tokens;
-    const int32_t result = llama_decode(engine->context, engine->batch);
+    const int32_t result = decode(engine, out_step);
     return result == 0 ? KVP_OK : take_back(engine, out_step, result);
-}
-
-const float *kvp_llama_logits(kvp_llama *engine, uint32_t i)
-{
-    if (engine == NULL || i >= engine->n_outputs)
-        return NULL;
-    return llama_get_logits_ith(engine->context, engine->outputs[i]);
 }
 
 kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint8_t *ended,
@@ -143,6 +132,6 @@ kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint
         return KVP_E_ARG;
     const kvp_status status = kvp_sched_finish(engine->sched, tokens, ended, out_end);
     if (status == KVP_OK)
-        engine->is_out = engine->n_outputs = 0;
+        engine->is_out = engine->batch.n_outputs = 0;
     return status;
 }

@@ -1,9 +1,12 @@
 /* fake: cells, as llama.cpp has them in its unified pool. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep */
+
 #include "fake.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { UBATCH = 5, LOGITS_MOST = 4096 };
 
@@ -28,11 +31,16 @@ struct llama_context {
     struct llama_memory_i memory;
     uint32_t n_batch;
     uint32_t n_seq_max;
+    const struct llama_model *model;
+    ggml_abort_callback aborts;
+    void *abort_data;
     int32_t fail_result;
+    int32_t shift; /* of tokens, by an adapter */
     uint32_t fail_after;
     uint32_t n_out;
     int32_t out_index[LOGITS_MOST];
-    float out[LOGITS_MOST][FAKE_VOCABULARY];
+    uint32_t n_vocab;
+    float *out; /* [LOGITS_MOST][n_vocab] */
 };
 
 void fake_broken(const char *what, int64_t a, int64_t b)
@@ -216,23 +224,59 @@ static cell *find_cell(struct llama_memory_i *memory)
     return NULL;
 }
 
-static void compute(struct llama_context *context, const struct llama_batch *batch, int32_t i)
+static void fill_cell(struct llama_memory_i *memory, cell *c, llama_pos pos, uint64_t kv)
 {
-    struct llama_memory_i *memory = &context->memory;
-    const llama_seq_id id = batch->seq_id[i][0];
-    cell *c = find_cell(memory);
-    c->kv = fake_kv(batch->token[i], (uint32_t)batch->pos[i], memory->seen[id]);
-    c->pos = batch->pos[i];
+    c->kv = kv;
+    c->pos = pos;
     memset(c->ids, 0, sizeof c->ids);
     c->n_ids = 0;
     memory->n_used++;
     if (memory->most_used < memory->n_used)
         memory->most_used = memory->n_used;
+}
+
+llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, llama_pos pos,
+                         uint64_t *out_kv)
+{
+    const struct llama_memory_i *memory = &context->memory;
+    llama_pos next = -1;
+    check_range(id);
+    for (uint32_t i = 0; i < memory->n_cells; i++) {
+        const cell *c = &memory->cells[i];
+        if (c->pos > pos && has_id(c, id) && (next < 0 || c->pos < next)) {
+            next = c->pos;
+            *out_kv = c->kv;
+        }
+    }
+    return next;
+}
+
+int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv)
+{
+    struct llama_memory_i *memory = &context->memory;
+    cell *c = find_cell(memory);
+    check_range(id);
+    if (c == NULL)
+        return 0;
+    fill_cell(memory, c, pos, kv);
+    add_id(memory, c, id);
+    return 1;
+}
+
+static void compute(struct llama_context *context, const struct llama_batch *batch, int32_t i)
+{
+    struct llama_memory_i *memory = &context->memory;
+    const llama_seq_id id = batch->seq_id[i][0];
+    cell *c = find_cell(memory);
+    fill_cell(memory, c, batch->pos[i],
+              fake_kv(batch->token[i] + context->shift, (uint32_t)batch->pos[i], memory->seen[id]));
     if (batch->logits[i] != 0) {
         if (context->n_out == LOGITS_MOST)
             fake_broken("so many outputs", context->n_out, i);
-        for (uint32_t k = 0; k < FAKE_VOCABULARY; k++)
-            context->out[context->n_out][k] = fake_logit(c->kv, k);
+        float *out = &context->out[(size_t)context->n_out * context->n_vocab];
+        for (uint32_t k = 0; k < context->n_vocab; k++)
+            out[k] = context->model->has_text ? fake_text_logit(c->kv, batch->token[i], k)
+                                              : fake_logit(c->kv, k);
         context->out_index[context->n_out++] = i;
     }
     add_id(memory, c, id);
@@ -250,6 +294,18 @@ static int32_t fail(struct llama_context *context, const struct llama_batch *bat
     return result;
 }
 
+/* Takes the time of a step; 1: it is aborted meanwhile. */
+static int take_time(const struct llama_context *context)
+{
+    const struct timespec pause = {.tv_nsec = 500000};
+    for (uint32_t us = 0; us < context->model->step_us; us += 500) {
+        if (context->aborts != NULL && context->aborts(context->abort_data))
+            return 1;
+        (void)nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
 int32_t llama_decode(struct llama_context *context, struct llama_batch batch)
 {
     context->n_out = 0;
@@ -258,6 +314,8 @@ int32_t llama_decode(struct llama_context *context, struct llama_batch batch)
         return 1;
     if (context->fail_result != 0)
         return fail(context, &batch);
+    if (take_time(context))
+        return 2;
     for (int32_t i = 0; i < batch.n_tokens; i++)
         compute(context, &batch, i);
     return 0;
@@ -267,7 +325,7 @@ float *llama_get_logits_ith(struct llama_context *context, int32_t i)
 {
     for (uint32_t k = 0; k < context->n_out; k++)
         if (context->out_index[k] == i)
-            return context->out[k];
+            return &context->out[(size_t)k * context->n_vocab];
     fake_broken("no logits of this token", i, context->n_out);
     return NULL;
 }
@@ -276,6 +334,11 @@ void fake_fail(struct llama_context *context, int32_t result, uint32_t after)
 {
     context->fail_result = result;
     context->fail_after = after;
+}
+
+void fake_shift_tokens(struct llama_context *context, int32_t shift)
+{
+    context->shift = shift;
 }
 
 uint32_t fake_used(const struct llama_context *context)
@@ -314,7 +377,12 @@ struct llama_context *llama_init_from_model(struct llama_model *model,
     struct llama_memory_i *memory = &context->memory;
     memory->n_cells = params.n_ctx;
     memory->cells = calloc(params.n_ctx, sizeof *memory->cells);
-    if (memory->cells == NULL) {
+    context->model = model;
+    context->n_vocab = model->has_text ? FAKE_TEXT_TOKENS : FAKE_VOCABULARY;
+    context->out = calloc((size_t)LOGITS_MOST * context->n_vocab, sizeof *context->out);
+    if (memory->cells == NULL || context->out == NULL) {
+        free(memory->cells);
+        free(context->out);
         free(context);
         return NULL;
     }
@@ -328,7 +396,15 @@ struct llama_context *llama_init_from_model(struct llama_model *model,
 void llama_free(struct llama_context *context)
 {
     free(context->memory.cells);
+    free(context->out);
     free(context);
+}
+
+void llama_set_abort_callback(struct llama_context *context, ggml_abort_callback callback,
+                              void *data)
+{
+    context->aborts = callback;
+    context->abort_data = data;
 }
 
 llama_memory_t llama_get_memory(const struct llama_context *context)

@@ -22,7 +22,23 @@ struct llama_model {
     bool has_encoder;
     bool lacks_decoder;
     const char *architecture; /* NULL: it does not say */
+    uint64_t n_params;
+    /* A model with text: tokens 0..255 are bytes, the three after them are special */
+    bool has_text;
+    const char *chat_template;
+    uint32_t step_us; /* a decode takes at least so long */
 };
+
+enum {
+    FAKE_END = 256,      /* <end>: ends a text */
+    FAKE_IM_START = 257, /* <|im_start|> */
+    FAKE_IM_END = 258,   /* <|im_end|>: ends a text, too */
+    FAKE_TEXT_TOKENS = 259
+};
+
+/* Logit `i` of a model with text, after `token`. Texts are printable ASCII and characters of two
+ * bytes, 0xC3 and another, each a token. */
+float fake_text_logit(uint64_t kv, int32_t token, uint32_t i);
 
 /* The next decode fails with `result` when `after` of its tokens have cells. */
 void fake_fail(struct llama_context *context, int32_t result, uint32_t after);
@@ -38,6 +54,14 @@ void fake_plant(struct llama_context *context, llama_seq_id id, llama_pos pos);
 uint64_t fake_kv(int32_t token, uint32_t pos, uint64_t seen);
 uint64_t fake_seen(uint64_t kv, uint32_t pos);
 float fake_logit(uint64_t kv, uint32_t i);
+
+/* The id's next cell behind a position, or -1; and a new cell. 0: there is none. */
+llama_pos fake_next_cell(const struct llama_context *context, llama_seq_id id, llama_pos pos,
+                         uint64_t *out_kv);
+int fake_set_cell(struct llama_context *context, llama_seq_id id, llama_pos pos, uint64_t kv);
+
+/* From now on the KV of a token is that of token + shift. */
+void fake_shift_tokens(struct llama_context *context, int32_t shift);
 
 /* Every assertion calls this: prints and aborts. */
 void fake_broken(const char *what, int64_t a, int64_t b);

@@ -15,7 +15,27 @@ typedef int32_t llama_pos;
 typedef int32_t llama_token;
 typedef int32_t llama_seq_id;
 
-enum ggml_type { GGML_TYPE_F32 = 0, GGML_TYPE_F16 = 1 };
+enum ggml_type {
+    GGML_TYPE_F32 = 0,
+    GGML_TYPE_F16 = 1,
+    GGML_TYPE_Q4_0 = 2,
+    GGML_TYPE_Q4_1 = 3,
+    GGML_TYPE_Q5_0 = 6,
+    GGML_TYPE_Q5_1 = 7,
+    GGML_TYPE_Q8_0 = 8,
+    GGML_TYPE_IQ4_NL = 20,
+    GGML_TYPE_BF16 = 30
+};
+
+enum ggml_log_level { GGML_LOG_LEVEL_NONE = 0, GGML_LOG_LEVEL_WARN = 3, GGML_LOG_LEVEL_ERROR = 4 };
+typedef void (*ggml_log_callback)(enum ggml_log_level level, const char *text, void *context);
+typedef bool (*ggml_abort_callback)(void *data);
+
+enum llama_flash_attn_type {
+    LLAMA_FLASH_ATTN_TYPE_AUTO = -1,
+    LLAMA_FLASH_ATTN_TYPE_DISABLED = 0,
+    LLAMA_FLASH_ATTN_TYPE_ENABLED = 1
+};
 
 enum llama_rope_type {
     LLAMA_ROPE_TYPE_NONE = -1,
@@ -41,6 +61,9 @@ struct llama_context_params {
     uint32_t n_batch;
     uint32_t n_ubatch;
     uint32_t n_seq_max;
+    int32_t n_threads;
+    int32_t n_threads_batch;
+    enum llama_flash_attn_type flash_attn_type;
     enum ggml_type type_k;
     enum ggml_type type_v;
     bool embeddings;
@@ -51,6 +74,14 @@ struct llama_context_params {
     void *samplers;
     size_t n_samplers;
     struct llama_context *ctx_other;
+};
+
+struct llama_model_params {
+    void *devices;
+    const float *tensor_split;
+    int32_t n_gpu_layers;
+    bool vocab_only;
+    bool load_mtp;
 };
 
 struct llama_context_params llama_context_default_params(void);
@@ -82,5 +113,82 @@ llama_pos llama_memory_seq_pos_max(llama_memory_t memory, llama_seq_id id);
  * batch is refused */
 int32_t llama_decode(struct llama_context *context, struct llama_batch batch);
 float *llama_get_logits_ith(struct llama_context *context, int32_t i);
+void llama_set_abort_callback(struct llama_context *context, ggml_abort_callback callback,
+                              void *data);
+
+/* ------------------------------------------------------- models, text and samplers: text.c */
+
+struct llama_vocab;
+struct llama_sampler;
+
+typedef struct llama_token_data {
+    llama_token id;
+    float logit;
+    float p;
+} llama_token_data;
+
+typedef struct llama_token_data_array {
+    llama_token_data *data;
+    size_t size;
+    int64_t selected;
+    bool sorted;
+} llama_token_data_array;
+
+typedef struct llama_logit_bias {
+    llama_token token;
+    float bias;
+} llama_logit_bias;
+
+typedef struct llama_sampler_chain_params {
+    bool no_perf;
+} llama_sampler_chain_params;
+
+typedef struct llama_chat_message {
+    const char *role;
+    const char *content;
+} llama_chat_message;
+
+void llama_backend_init(void);
+void llama_backend_free(void);
+void llama_log_set(ggml_log_callback callback, void *context);
+struct llama_model_params llama_model_default_params(void);
+struct llama_sampler_chain_params llama_sampler_chain_default_params(void);
+struct llama_model *llama_model_load_from_file(const char *path, struct llama_model_params params);
+void llama_model_free(struct llama_model *model);
+int32_t llama_model_n_ctx_train(const struct llama_model *model);
+int32_t llama_model_desc(const struct llama_model *model, char *out, size_t capacity);
+uint64_t llama_model_size(const struct llama_model *model);
+uint64_t llama_model_n_params(const struct llama_model *model);
+const char *llama_model_chat_template(const struct llama_model *model, const char *name);
+const struct llama_vocab *llama_model_get_vocab(const struct llama_model *model);
+int32_t llama_vocab_n_tokens(const struct llama_vocab *vocab);
+bool llama_vocab_is_eog(const struct llama_vocab *vocab, llama_token token);
+int32_t llama_tokenize(const struct llama_vocab *vocab, const char *text, int32_t n_bytes,
+                       llama_token *out, int32_t capacity, bool add_special, bool parse_special);
+int32_t llama_token_to_piece(const struct llama_vocab *vocab, llama_token token, char *out,
+                             int32_t capacity, int32_t lstrip, bool special);
+int32_t llama_chat_apply_template(const char *name, const struct llama_chat_message *messages,
+                                  size_t n_messages, bool add_assistant, char *out,
+                                  int32_t capacity);
+
+struct llama_sampler *llama_sampler_chain_init(struct llama_sampler_chain_params params);
+void llama_sampler_chain_add(struct llama_sampler *chain, struct llama_sampler *sampler);
+struct llama_sampler *llama_sampler_init_greedy(void);
+struct llama_sampler *llama_sampler_init_dist(uint32_t seed);
+struct llama_sampler *llama_sampler_init_top_k(int32_t k);
+struct llama_sampler *llama_sampler_init_top_p(float p, size_t min_keep);
+struct llama_sampler *llama_sampler_init_min_p(float p, size_t min_keep);
+struct llama_sampler *llama_sampler_init_temp(float t);
+struct llama_sampler *llama_sampler_init_grammar(const struct llama_vocab *vocab, const char *text,
+                                                 const char *root);
+struct llama_sampler *llama_sampler_init_penalties(int32_t n_vocab, int32_t last_n, float repeat,
+                                                   float frequency, float presence);
+struct llama_sampler *llama_sampler_init_logit_bias(int32_t n_vocab, int32_t n,
+                                                    const llama_logit_bias *bias);
+void llama_sampler_accept(struct llama_sampler *sampler, llama_token token);
+void llama_sampler_apply(struct llama_sampler *sampler, llama_token_data_array *array);
+void llama_sampler_free(struct llama_sampler *sampler);
+
+#include "state.h"
 
 #endif

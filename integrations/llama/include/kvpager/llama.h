@@ -11,9 +11,9 @@
  *   }
  *
  * The scheduler (sched.h) decides which sequences compute which tokens, llama_decode computes them,
- * and the cache decides what stays. KV is never copied: llama.cpp gives each token a cell, and a
- * cell may belong to several sequence ids. So a hit is llama_memory_seq_cp, an eviction is
- * llama_memory_seq_rm of a block's positions, and both touch bookkeeping only.
+ * and the cache decides what stays. On the device KV is never copied: llama.cpp gives each token
+ * a cell, and a cell may belong to several sequence ids. So a hit is llama_memory_seq_cp, an
+ * eviction is llama_memory_seq_rm of a block's positions, and both touch bookkeeping only.
  *
  * How blocks and cells go together:
  *
@@ -30,6 +30,9 @@
  *     blocks lose their content (drop.h), and kvp_llama_stats counts them.
  *   - Blocks are found again whole: a prompt that is cached to its end computes its last block
  *     again (KVP_FULL_HIT_RECOMPUTE), because a token that is run writes a cell.
+ *   - With a host tier, what is evicted or swapped out is read before its cells are removed, in
+ *     pieces of neighbouring blocks of one id. What comes back goes to keepers. A piece takes cells
+ *     for all its blocks for a moment: so many are in no block.
  *   - If llama_decode fails or is aborted, everything behind the last commit is removed from every
  *     id of the batch, and its requests wait again.
  *
@@ -57,6 +60,7 @@ extern "C" {
 struct llama_model;
 struct llama_context;
 struct llama_context_params;
+struct llama_adapter_lora;
 
 typedef struct kvp_llama kvp_llama;
 
@@ -73,6 +77,24 @@ typedef struct kvp_llama_config {
     uint32_t wait_for_prefix; /* kvp_sched_config; default 1 */
     double watermark;         /* kvp_config; default 0.01 */
     uint64_t arena_tokens;    /* kvp_sched_config; default 2^20 */
+    /* What else cache and scheduler shall have, as max_namespaces, quotas or max_samples. Fill them
+       with kvp_config_init and kvp_sched_config_init first. Fields that are named above, n_blocks,
+       max_seqs, full_hit and steps are not read: the engine sets them. Refused: unit_tokens other
+       than 0 or block_tokens, commit_policy other than KVP_ADOPT, several groups, trees, a host
+       tier (see below). Read during kvp_llama_create; NULL (default): the defaults */
+    const kvp_config *cache;
+    const kvp_sched_config *sched;
+    /* Host tier: what is evicted, or swapped out (kvp_sched_config.preempt), in host memory. Only
+       with flash attention ENABLED in the context's parameters: else host_blocks count as 0, and
+       kvp_llama_create says so in out_why, with KVP_OK */
+    uint32_t host_blocks;    /* null block included, 0 (default): none, else 2..2^31-1 */
+    uint32_t stretch_tokens; /* most tokens that are copied in one piece; so many cells are left
+                                out of the blocks. 1..half of the cells; default 256 */
+    uint32_t idle_cells;     /* cells of cached blocks that no request uses, at most, when
+                                        a step begins: llama.cpp's attention walks over idle cells,
+                                        too. The coldest ones are dropped. 0 (default): all cells */
+    uint64_t (*now_ns)(void *clock); /* NULL (default): the monotonic clock */
+    void *clock;
 } kvp_llama_config;
 
 /* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
@@ -98,7 +120,8 @@ kvp_status kvp_llama_check_model(const struct llama_model *model,
  *          params       of the context; kv_unified and n_seq_max are set by the call. n_ctx is the
  *                       number of cells, for all sequences together
  * Gives:   out_engine
- *          out_why      written always; zero if nothing is refused; may be NULL
+ *          out_why      written always; zero if nothing is refused, and the host tier that was
+ *                       asked for is there; may be NULL
  * Returns: KVP_OK; KVP_E_ARG; KVP_E_VERSION as kvp_llama_check_model; KVP_E_NO_MEMORY: also when
  *          llama.cpp could not make the context
  * After-failure: unchanged
@@ -152,26 +175,94 @@ kvp_status kvp_llama_finish(kvp_llama *engine, const int32_t *tokens, const uint
                             kvp_step_end *out_end);
 
 typedef struct kvp_llama_stats {
-    uint64_t decodes;        /* calls of llama_decode */
-    uint64_t failed_decodes; /* of them */
-    uint64_t decoded_tokens; /* run through the model, failed decodes included */
-    uint64_t copies;         /* calls of llama_memory_seq_cp */
-    uint64_t removals;       /* calls of llama_memory_seq_rm */
-    uint64_t emptied;        /* keepers that were emptied for want of ids */
-    uint64_t dropped_blocks; /* blocks that lost their content by that */
-    uint32_t open_ids;       /* gauges: ids of running sequences */
-    uint32_t keepers;        /* ids that keep blocks */
-    uint32_t kept_blocks;    /* in them */
-    uint32_t max_keepers;    /* so many may stay from step to step */
+    uint64_t decodes;         /* calls of llama_decode */
+    uint64_t failed_decodes;  /* of them */
+    uint64_t decoded_tokens;  /* run through the model, failed decodes included */
+    uint64_t copies;          /* calls of llama_memory_seq_cp */
+    uint64_t removals;        /* calls of llama_memory_seq_rm */
+    uint64_t emptied;         /* keepers that were emptied for want of ids */
+    uint64_t dropped_blocks;  /* blocks that lost their content by that */
+    uint32_t open_ids;        /* gauges: ids of running sequences */
+    uint32_t keepers;         /* ids that keep blocks */
+    uint32_t kept_blocks;     /* in them */
+    uint32_t max_keepers;     /* so many may stay from step to step */
+    uint64_t idle_blocks;     /* dropped because of idle_cells */
+    uint64_t stretches_out;   /* pieces that were copied to the host */
+    uint64_t stretches_in;    /* and back */
+    uint64_t slow_blocks;     /* not kept on the host, because computing them is faster */
+    uint64_t host_bytes;      /* gauge: of all pieces, and of those the bytes of blocks that are */
+    uint64_t host_dead_bytes; /* gone: a piece is freed as a whole */
 } kvp_llama_stats;
 
-/* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids). */
+/* Read counters and gauges. A NULL argument is ignored. Thread: read. Cost: O(ids + pieces). */
 void kvp_llama_stats_get(const kvp_llama *engine, kvp_llama_stats *out_stats);
+
+/* Compute a namespace's sequences with a LoRA adapter. Sequences with different adapters may run in
+ * one step, which then takes one llama_decode for each adapter.
+ *
+ * KV that another adapter gave is other KV, so the namespace is flushed. Use a namespace for each
+ * adapter and scale, and name its adapter in kvp_llama_save's `model`.
+ *
+ * Takes:   ns           open
+ *          adapter      must outlive its use; NULL: none (default)
+ *          scale        of the adapter
+ * Returns: KVP_OK; KVP_E_ARG: also for an adapter that is activated by tokens; KVP_E_HANDLE;
+ *          KVP_E_STATE: a sequence is open, or a step was not finished; KVP_E_NO_NAMESPACES: 64
+ *          namespaces have adapters; KVP_E_NO_MEMORY
+ * After-failure: unchanged, but the namespace may be flushed
+ * Cost:    the first one allocates max_running x vocabulary numbers
+ */
+kvp_status kvp_llama_adapter_set(kvp_llama *engine, kvp_ns ns, struct llama_adapter_lora *adapter,
+                                 float scale);
+
+/* Save what is cached, and its KV, into a file, which is replaced as a whole.
+ *
+ * Requests that wait or run are not saved; of what running ones have computed, whole blocks are.
+ * Call it at the end, or between two steps. The file is written beside `path` (PATH.part-XXXXXX),
+ * synced and renamed, so `path` has the old snapshot or the whole new one at any time. It is
+ * readable by its owner only, and holds users' prompts.
+ *
+ * Takes:   model        a text that is compared when it is loaded: which weights these are, and
+ *                       which adapters. NULL: "". libllama does not tell more than metadata and
+ *                       sizes, which are compared in any case
+ *          path         NUL-terminated, not empty
+ * Gives:   out_why      on KVP_E_IO what the system said; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_STATE: a step was not finished; KVP_E_IO; KVP_E_NO_MEMORY;
+ *          KVP_E_CORRUPT: llama.cpp gave no state of cells
+ * After-failure: the old file is there, and what is cached is unchanged
+ * Cost:    O(cells x bytes of KV), which are copied once; memory for 1,024 tokens
+ */
+kvp_status kvp_llama_save(kvp_llama *engine, const char *model, const char *path, kvp_why *out_why);
+
+/* What was restored. */
+typedef struct kvp_llama_restored {
+    uint64_t blocks;         /* can be hit */
+    uint64_t dropped_blocks; /* damaged, or without an id or a cell */
+} kvp_llama_restored;
+
+/* Restore what was saved, into an engine that has opened no namespace and run nothing.
+ *
+ * Everything has a checksum. A block is restored if the tree, its record and the hash of its
+ * tokens and prefix agree; else it is not, nor is what llama.cpp refuses. A file that is cut
+ * restores what is whole.
+ *
+ * Takes:   model        as saved
+ * Gives:   out_restored on KVP_OK; may be NULL
+ *          out_why      written always: on failure a sentence
+ * Returns: KVP_OK, also if little was restored; KVP_E_ARG; KVP_E_IO: the file cannot be read;
+ *          KVP_E_FORMAT: it is no snapshot, or damaged; KVP_E_VERSION; KVP_E_MISMATCH: of another
+ *          model, other types of K and V, another number of cells or other block_tokens;
+ *          KVP_E_STATE: a namespace was opened; KVP_E_NO_MEMORY
+ * After-failure: unchanged
+ */
+kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path,
+                          kvp_llama_restored *out_restored, kvp_why *out_why);
 
 /* Audit ids, keepers and blocks, and compare them with llama.cpp.
  *   L1 an id is free and empty, open, or a keeper     L2 a block's place names an id that has it
  *   L3 a cached block is in exactly one keeper        L4 keepers hold nothing twice
  *   L5 llama_memory_seq_pos_min and _max of every id are what is expected
+ *   L6 a host block with content is in one piece, and pieces are held by host blocks only
  * Gives:   out_violation  written also on KVP_E_CORRUPT; may be NULL
  * Returns: KVP_OK; KVP_E_CORRUPT
  * Thread:  read. Call it between kvp_llama_finish and kvp_llama_run. Cost: O(ids x row)

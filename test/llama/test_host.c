@@ -1,0 +1,238 @@
+/* The host tier over the fake llama.cpp: what is evicted goes out in pieces of neighbouring blocks,
+ * comes back in one call, and only where that is faster. S = 4. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake/fake.h"
+
+#include "engine.h"
+
+enum { S = 4, BLOCKS = 6, PIECE = 3 }; /* blocks of the device; of the longest piece */
+enum { ALL = BLOCKS * S - 1 };         /* a prompt that takes all blocks, and fills five */
+
+static struct llama_model plain = {.architecture = "llama"};
+
+/* A clock that moves while pieces are put, and while prompts are computed. */
+static uint64_t now, each_put, each_decode, n_put;
+
+static uint64_t read_clock(void *clock)
+{
+    (void)clock;
+    now += n_put == fake_states_set ? each_decode : each_put;
+    n_put = fake_states_set;
+    return now;
+}
+
+static kvp_llama *make(uint32_t host_blocks, uint32_t preempt, kvp_why *why)
+{
+    kvp_llama_config config;
+    kvp_sched_config sched;
+    kvp_llama *engine;
+    struct llama_context_params params = llama_context_default_params();
+    kvp_llama_config_init(&config);
+    kvp_sched_config_init(&sched);
+    sched.preempt = preempt;
+    config.sched = &sched;
+    config.block_tokens = S;
+    config.max_ids = 16;
+    config.max_running = 2;
+    config.watermark = 0;
+    config.host_blocks = host_blocks;
+    config.stretch_tokens = PIECE * S;
+    config.now_ns = read_clock;
+    params.n_ctx = (BLOCKS + PIECE) * S;
+    params.flash_attn_type =
+        why == NULL ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, why), KVP_OK);
+    each_put = 1;
+    each_decode = 1000;
+    return engine;
+}
+
+static kvp_llama_stats check(const kvp_llama *engine)
+{
+    kvp_violation violation;
+    kvp_llama_stats stats;
+    assert_int_equal(kvp_llama_check(engine, &violation), KVP_OK);
+    assert_true(fake_used(kvp_llama_context(engine)) <= BLOCKS * S);
+    kvp_llama_stats_get(engine, &stats);
+    return stats;
+}
+
+static void submit(kvp_llama *engine, int32_t first, uint32_t n, uint32_t n_new)
+{
+    int32_t tokens[64];
+    kvp_ns ns;
+    kvp_request request;
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = first + (int32_t)i;
+    const kvp_prompt prompt = {.struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n};
+    assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
+    const kvp_submission submission = {
+        .struct_size = sizeof submission, .prompt = &prompt, .ns = ns, .max_new_tokens = n_new};
+    assert_int_equal(kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL),
+                     KVP_OK);
+}
+
+/* The logits of each sequence are what its tokens alone give. */
+static uint32_t make_step(kvp_llama *engine)
+{
+    const int32_t sampled[4] = {0};
+    kvp_step step;
+    int32_t tokens[64];
+    uint32_t at = 0;
+    assert_int_equal(kvp_llama_run(engine, &step), KVP_OK);
+    for (uint32_t k = 0; k < step.n_seqs; k++) {
+        const kvp_range range = {0, step.seqs[k].begin + step.seqs[k].n_tokens};
+        uint64_t kv = 0, seen = 0;
+        assert_int_equal(
+            kvp_request_tokens(kvp_llama_sched(engine), step.seqs[k].request, 0, range, tokens),
+            KVP_OK);
+        for (uint32_t i = 0; i < range.end; i++) {
+            kv = fake_kv(tokens[i], i, seen);
+            seen += fake_seen(kv, i);
+        }
+        if (step.seqs[k].n_sampled > 0)
+            assert_true(kvp_llama_logits(engine, at++)[0] == fake_logit(kv, 0));
+    }
+    if (step.n_seqs > 0)
+        assert_int_equal(kvp_llama_finish(engine, sampled, NULL, NULL), KVP_OK);
+    (void)check(engine);
+    return step.n_seqs;
+}
+
+/* Gives the tokens that were computed. */
+static uint64_t run_prompt(kvp_llama *engine, int32_t first, uint32_t n)
+{
+    const uint64_t before = check(engine).decoded_tokens;
+    submit(engine, first, n, 1);
+    while (make_step(engine) > 0)
+        ;
+    return check(engine).decoded_tokens - before;
+}
+
+static void without_flash_attention_there_is_none(void **state)
+{
+    (void)state;
+    kvp_why why;
+    kvp_stats stats;
+    kvp_llama *engine = make(20, 0, &why);
+    assert_string_equal(why.field, "flash_attn_type");
+    assert_non_null(strstr(why.text, "no host tier"));
+    assert_int_equal(kvp_cache_stats(kvp_llama_cache(engine), &stats), KVP_OK);
+    assert_int_equal(stats.host_usable_blocks, 0);
+    assert_int_equal(stats.usable_blocks, BLOCKS + PIECE);
+    kvp_llama_destroy(engine);
+}
+
+static void pieces_need_cells(void **state)
+{
+    (void)state;
+    kvp_llama_config config;
+    kvp_llama *engine;
+    kvp_why why;
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx = 64;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    kvp_llama_config_init(&config);
+    config.host_blocks = 10;
+    config.stretch_tokens = 0;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    assert_string_equal(why.text, "stretch_tokens is 0, expected 1 to 32");
+    config.stretch_tokens = 33;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    config.stretch_tokens = 32;
+    config.block_tokens = 40;
+    assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_E_ARG);
+    assert_string_equal(why.field, "block_tokens");
+}
+
+static void neighbours_go_together(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(20, 0, NULL);
+    const uint64_t got = fake_states_got, set = fake_states_set;
+    assert_int_equal(run_prompt(engine, 100, 5 * S), 5 * S);
+    assert_int_equal(run_prompt(engine, 200, ALL), ALL);
+    assert_int_equal(fake_states_got - got, 2); /* 3 blocks and 2 */
+    assert_int_equal(check(engine).stretches_out, 2);
+    assert_int_equal(check(engine).host_dead_bytes, 0);
+    assert_int_equal(run_prompt(engine, 100, 5 * S + 1), 1);
+    assert_int_equal(fake_states_set - set, 2);
+    assert_int_equal(check(engine).stretches_in, 2);
+    assert_int_equal(run_prompt(engine, 300, ALL), ALL);
+    assert_int_equal(run_prompt(engine, 100, S + 1), 1); /* one block of a piece */
+    assert_int_equal(run_prompt(engine, 200, 4 * S + 1), 1);
+    kvp_llama_destroy(engine);
+}
+
+static void pieces_are_freed_with_their_last_block(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(4, 0, NULL); /* three blocks */
+    (void)run_prompt(engine, 100, 3 * S);
+    (void)run_prompt(engine, 200, ALL);
+    const uint64_t whole = check(engine).host_bytes;
+    assert_true(whole > 0);
+    assert_int_equal(check(engine).host_dead_bytes, 0);
+    (void)run_prompt(engine, 300, 2 * S); /* evicts one: it goes where one of the piece was */
+    assert_int_equal(check(engine).host_dead_bytes, whole / 3);
+    assert_true(check(engine).host_bytes > whole);
+    (void)run_prompt(engine, 400, ALL);
+    assert_int_equal(check(engine).host_dead_bytes, 0);
+    kvp_llama_destroy(engine);
+}
+
+static void what_is_slow_does_not_come_back(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(20, 0, NULL);
+    each_put = 1000000;
+    (void)run_prompt(engine, 100, 5 * S);
+    (void)run_prompt(engine, 200, ALL);
+    assert_int_equal(run_prompt(engine, 100, 5 * S + 1), 1); /* not measured yet */
+    assert_true(check(engine).slow_blocks > 0);
+    assert_int_equal(run_prompt(engine, 300, ALL), ALL);
+    assert_int_equal(run_prompt(engine, 100, 5 * S + 1), 5 * S + 1); /* dropped */
+    const uint64_t out = check(engine).stretches_out;
+    uint32_t n = 0;
+    while (check(engine).stretches_out == out && n++ < 1000) /* after some time again */
+        (void)run_prompt(engine, 1000 + 100 * (int32_t)n, ALL);
+    assert_in_range(n, KVPI_RATES_REFUSALS / 4, KVPI_RATES_REFUSALS);
+    kvp_llama_destroy(engine);
+}
+
+static void requests_are_swapped(void **state)
+{
+    (void)state;
+    kvp_llama *engine = make(20, KVP_PREEMPT_SWAP, NULL);
+    kvp_sched_stats stats;
+    submit(engine, 100, 2 * S + 1, 2 * S);
+    submit(engine, 200, 2 * S + 1, 2 * S);
+    const uint64_t least = 2 * (2 * S + 1 + 2 * S - 1);
+    while (make_step(engine) > 0)
+        ;
+    assert_int_equal(kvp_sched_stats_get(kvp_llama_sched(engine), &stats), KVP_OK);
+    assert_true(stats.swapped_out > 0);
+    assert_int_equal(stats.swapped_in, stats.swapped_out);
+    assert_int_equal(check(engine).decoded_tokens, least); /* nothing is computed twice */
+    kvp_llama_destroy(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_flash_attention_there_is_none),
+        cmocka_unit_test(pieces_need_cells),
+        cmocka_unit_test(neighbours_go_together),
+        cmocka_unit_test(pieces_are_freed_with_their_last_block),
+        cmocka_unit_test(what_is_slow_does_not_come_back),
+        cmocka_unit_test(requests_are_swapped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
