@@ -36,6 +36,12 @@ endforeach()
 kvp_add_test(NAME llama_random_plant COMMAND kvp_llama_random --plant LABELS model)
 set_tests_properties(llama_random_plant PROPERTIES PASS_REGULAR_EXPRESSION "a wrong logit")
 
+# kvpager-serve over the fake library: serve/*.py ask it over HTTP.
+if(KVP_CAN_SERVE)
+  kvp_add_serve(kvp_serve_fake kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
+  target_link_libraries(kvp_serve_fake PRIVATE kvp_fake_llama)
+endif()
+
 # The real one: scripts/llama.sh gets it, with a model.
 set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
 if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
