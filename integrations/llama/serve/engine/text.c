@@ -71,24 +71,19 @@ static int put_byte(kvpi_text *text, char byte)
 
 /* ---------------------------------------------------------------------------------------- stops */
 
-static const char *find(const char *in, size_t n_in, const char *what, size_t n)
-{
-    for (size_t i = 0; i + n <= n_in; i++)
-        if (memcmp(&in[i], what, n) == 0)
-            return &in[i];
-    return NULL;
-}
-
-/* Of several, the one that begins first. */
+/* Does the text end with a stop string? The first that is complete counts, however the tokens were
+ * cut; of several, the longest. */
 static void cut_at_stop(kvpi_text *text, const kvpi_stops *stops)
 {
+    size_t longest = 0;
     for (size_t i = 0; i < stops->n; i++) {
-        const char *at = find(text->bytes, text->n, stops->strings[i], stops->n_bytes[i]);
-        if (at == NULL)
-            continue;
-        text->n = (size_t)(at - text->bytes);
-        text->is_stopped = 1;
+        const size_t n = stops->n_bytes[i];
+        if (n > longest && n <= text->n &&
+            memcmp(&text->bytes[text->n - n], stops->strings[i], n) == 0)
+            longest = n;
     }
+    text->n -= longest;
+    text->is_stopped = longest > 0;
 }
 
 /* The longest end of the text with which the stop string begins. */
@@ -106,11 +101,13 @@ int kvpi_text_put(kvpi_text *text, const char *bytes, size_t n, const kvpi_stops
 {
     if (text->is_stopped)
         return 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !text->is_stopped; i++) {
+        const size_t before = text->n;
         if (put_byte(text, bytes[i]) != 0)
             return -1;
-    if (text->n > 0)
-        cut_at_stop(text, stops);
+        if (text->n > before)
+            cut_at_stop(text, stops);
+    }
     return 0;
 }
 
