@@ -25,7 +25,7 @@ static uint32_t draw(uint32_t below)
     return (random_state >> 8) % below;
 }
 
-/* ------------------------------------------------------------------------------------------ text */
+/* ----------------------------------------------------------------------------------------- text */
 
 /* Whole characters of all bytes at once, by decoding them; what is none is U+FFFD, by the rule of
  * maximal subparts. Gives the length. */
@@ -144,7 +144,7 @@ static void text_is_whole_and_stops(void **state)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- limits */
+/* --------------------------------------------------------------------------------------- limits */
 
 static struct llama_model plain = {.architecture = "llama"};
 
@@ -206,7 +206,7 @@ static void limits_are_the_schedulers(void **state)
     }
 }
 
-/* -------------------------------------------------------------------------------- the command line */
+/* ----------------------------------------------------------------------------- the command line */
 
 #define READ(...)                                                                                  \
     kvpi_options_read(&options, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),            \

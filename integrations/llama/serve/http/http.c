@@ -14,8 +14,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-enum { IDLE_SECONDS = 60, HEADER_BYTES = 64 * 1024, STACK_BYTES = 512 * 1024, KIB = 1024 };
+/* At the end, answers that are being sent get LAST_WAITS x 5 ms. */
+enum {
+    LAST_WAITS = 200,
+    IDLE_SECONDS = 60,
+    HEADER_BYTES = 64 * 1024,
+    STACK_BYTES = 512 * 1024,
+    KIB = 1024
+};
 
 extern const char kvpi_serve_page_html[];
 
@@ -391,6 +400,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
             return MHD_NO;
         *at = c;
         c->http = context;
+        atomic_fetch_add(&c->http->calls, 1);
         c->connection = connection;
         return refuse_early(c, route, method, &result) ? result : MHD_YES;
     }
@@ -403,10 +413,11 @@ static void completed(void *context, struct MHD_Connection *connection, void **a
                       enum MHD_RequestTerminationCode code)
 {
     call *c = *at;
-    (void)context;
+    kvpi_http *http = context;
     (void)code;
     if (c == NULL)
         return;
+    atomic_fetch_sub(&http->calls, 1);
     (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
                                     (unsigned)IDLE_SECONDS);
     if (c->job != NULL) {
@@ -477,5 +488,11 @@ int kvpi_http_start(kvpi_http *http, kvpi_api *api)
 
 void kvpi_http_stop(kvpi_http *http)
 {
+    const struct timespec pause = {.tv_nsec = 5000000};
+    const MHD_socket listening = MHD_quiesce_daemon(http->daemon);
+    if (listening != MHD_INVALID_SOCKET)
+        (void)close(listening);
+    for (uint32_t i = 0; i < LAST_WAITS && atomic_load(&http->calls) > 0; i++)
+        (void)nanosleep(&pause, NULL);
     MHD_stop_daemon(http->daemon);
 }

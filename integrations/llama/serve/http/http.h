@@ -12,7 +12,8 @@ typedef struct kvpi_http {
     kvpi_api *api;
     struct MHD_Daemon *daemon;
     kvpi_counts counts;
-    uint32_t port; /* where it listens */
+    atomic_uint calls; /* requests that are being answered */
+    uint32_t port;     /* where it listens */
 } kvpi_http;
 
 /* -1: it cannot listen there. */
