@@ -49,6 +49,8 @@ if(KVP_CAN_SERVE)
     kvp_add_test(NAME serve_${name} LABELS tools
                  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/${name}.py")
   endforeach()
+  kvp_add_test(NAME serve_page LABELS long SKIP 77
+               COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/page.py")
   kvp_add_test(NAME serve_clients LABELS long
                COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/clients.py" 5)
 else()
