@@ -26,7 +26,7 @@ endfunction()
 file(GLOB serve_sources CONFIGURE_DEPENDS "${KVP_LLAMA_SOURCE}/serve/engine/*.c"
      "${KVP_LLAMA_SOURCE}/serve/http/*.c")
 list(APPEND serve_sources "${KVP_LLAMA_SOURCE}/serve/options.c")
-kvp_find_module(KVP_MICROHTTPD libmicrohttpd)
+kvp_find_module(KVP_MICROHTTPD libmicrohttpd>=0.9.72)
 kvp_find_module(KVP_JANSSON jansson)
 set(KVP_CAN_SERVE FALSE)
 if(KVP_MICROHTTPD_FOUND AND KVP_JANSSON_FOUND AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
