@@ -22,14 +22,25 @@ cmake -S "$source" -B "$build/tests" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVP_C
     -DKVP_LLAMA_MODEL="$unpacked/model.gguf" >"$build/configure.log" ||
     { cat "$build/configure.log"; exit 1; }
 targets=kvpager_serve
-[ "$what" != test ] || targets="kvp_llama_real kvpager_serve"
+[ "$what" != test ] || targets="kvp_llama_real kvpager_serve kvp_serve_fake"
 # shellcheck disable=SC2086
 ninja -C "$build/tests" $targets >"$build/build.log" || { cat "$build/build.log"; exit 1; }
 serve="$build/tests/kvpager-serve"
+
+# OpenAI's Python client (1 MB, and what it needs: 8 MB).
+test_openai() {
+    [ -x "$build/openai/bin/python" ] || python3 -m venv "$build/openai"
+    "$build/openai/bin/python" -m pip install -q openai==3.57.0 >"$build/openai.log" 2>&1 ||
+        { echo "skipped: openai cannot be had"; return 0; }
+    KVP_SERVE="$build/tests/test/kvp_serve_fake" \
+        "$build/openai/bin/python" "$source/test/llama/serve/openai_client.py"
+}
+
 case $what in
 test)
-    [ -n "${LLAMA_NO_RUN:-}" ] ||
-        ctest --test-dir "$build/tests" -L llama_real --output-on-failure --verbose
+    [ -z "${LLAMA_NO_RUN:-}" ] || exit 0
+    ctest --test-dir "$build/tests" -L llama_real --output-on-failure --verbose
+    test_openai
     ;;
 serve)
     echo "kvpager: loading SmolLM2-135M-Instruct; end it with Ctrl-C" >&2

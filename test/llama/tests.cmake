@@ -71,4 +71,9 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" f32)
   kvp_add_test(NAME llama_real_cells LABELS llama_real TIMEOUT 1200
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
+  if(TARGET kvpager_serve)
+    kvp_add_test(NAME llama_real_serve LABELS llama_real TIMEOUT 1200
+                 COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
+                         "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+  endif()
 endif()
