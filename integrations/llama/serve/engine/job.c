@@ -110,10 +110,8 @@ kvpi_piece *kvpi_job_take(kvpi_job *job, int client)
     for (;;) {
         if (poll(polled, 2, -1) < 0 && errno != EINTR)
             return NULL;
-        if ((polled[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0) {
-            atomic_store(&job->is_cancelled, 1);
+        if ((polled[0].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0)
             return NULL;
-        }
         /* Counted down before the list is taken: what is added later wakes again. */
         if (read(job->event, &count, sizeof count) < 0 && errno != EAGAIN && errno != EINTR)
             return NULL;

@@ -86,8 +86,8 @@ void kvpi_job_drop(kvpi_job *job);
 /* Adds a piece and wakes who waits. text may be NULL when n_bytes is 0. -1: no memory. */
 int kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
 
-/* Takes all pieces that there are, in order; waits for some. NULL: the client went away, which is
- * noted in is_cancelled. Free them with kvpi_piece_free. */
+/* Takes all pieces that there are, in order; waits for some. NULL: the client went away: cancel the
+ * job. Free them with kvpi_piece_free. */
 kvpi_piece *kvpi_job_take(kvpi_job *job, int client);
 
 void kvpi_piece_free(kvpi_piece *piece);
