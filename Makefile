@@ -5,15 +5,17 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS   ?=
 RUN_ARGS     ?= data/mixed-small.jsonl
 JOBS         ?= 2
+SERVE_ARGS   ?=
 
 SETUP := scripts/setup.sh
 CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters engines llama ggml ggml-bench bench install instructions \
-        ports dist amalgamation reference asan tsan mutants fuzz coverage analyze abi long soak format lint clean \
-        help setup setup-fuzz setup-coverage setup-analyze setup-abi setup-instructions setup-ports
+.PHONY: release check lib run test adapters engines llama serve serve-demo ggml ggml-bench bench install \
+        instructions ports dist amalgamation reference asan tsan mutants fuzz coverage analyze abi long soak \
+        format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi setup-instructions \
+        setup-ports setup-serve
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -24,6 +26,8 @@ help:
 	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.8 GB)'
 	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
 	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 164 MB)'
+	@echo 'make serve      a real model behind an HTTP server and a page (downloads 164 MB); SERVE_ARGS'
+	@echo 'make serve-demo the same for 32 users: prints answers and what the cache saved, and ends'
 	@echo 'make bench      measure; also writes build/bench.json'
 	@echo 'make install    install to PREFIX ($(PREFIX)), below DESTDIR if it is set'
 	@echo 'make instructions  count those of ten operations; fails at 3 % over bench/instructions.txt'
@@ -89,8 +93,15 @@ ggml: setup
 ggml-bench: setup
 	@scripts/ggml.sh build/llama bench || [ $$? -eq 77 ]
 
-llama: setup
+llama: setup-serve
 	@scripts/llama.sh build/llama || [ $$? -eq 77 ]
+
+# kvpager-serve with SmolLM2-135M: prints where it is, until it is ended. SERVE_ARGS: its options.
+serve: setup-serve
+	@scripts/llama.sh build/llama serve $(SERVE_ARGS) || [ $$? -eq 77 ]
+
+serve-demo: setup-serve
+	@scripts/llama.sh build/llama demo $(SERVE_ARGS) || [ $$? -eq 77 ]
 
 bench: release
 	@build/release/bench/kvp_bench --json build/bench.json $(BENCH_ARGS)
@@ -153,7 +164,7 @@ analyze: setup-analyze build/analyze/build.ninja
 	@$(BUILD) analyze --target build.ninja
 	@scripts/analyze.sh build/analyze $(JOBS)
 
-setup-coverage setup-analyze setup-abi setup-instructions setup-ports: setup-%:
+setup-coverage setup-analyze setup-abi setup-instructions setup-ports setup-serve: setup-%:
 	@$(SETUP) $*
 
 # Of the check build: it has debugging information, and checks are no part of the interface.

@@ -22,6 +22,40 @@ function(kvp_add_llama target)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
+# kvpager-serve, a program over it. It needs libmicrohttpd and jansson.
+file(GLOB serve_sources CONFIGURE_DEPENDS "${KVP_LLAMA_SOURCE}/serve/engine/*.c"
+     "${KVP_LLAMA_SOURCE}/serve/http/*.c")
+list(APPEND serve_sources "${KVP_LLAMA_SOURCE}/serve/options.c")
+set(KVP_CAN_SERVE FALSE)
+if(KVP_LLAMA OR KVP_BUILD_TESTS)
+  kvp_find_module(KVP_MICROHTTPD libmicrohttpd>=0.9.72)
+  kvp_find_module(KVP_JANSSON jansson)
+  find_package(Threads)
+endif()
+if(KVP_MICROHTTPD_FOUND AND KVP_JANSSON_FOUND AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  set(KVP_CAN_SERVE TRUE)
+endif()
+
+# kvp_add_serve(target library include...): the server, over a libkvpager_llama with the llama.h of
+# these folders.
+function(kvp_add_serve target library)
+  set(page "${CMAKE_CURRENT_BINARY_DIR}/${target}_page.c")
+  add_custom_command(
+      OUTPUT "${page}"
+      COMMAND "${CMAKE_COMMAND}" -D "OUT=${page}" -D PREFIX=kvpi_serve_
+              -D "FILES=${KVP_LLAMA_SOURCE}/serve/page.html"
+              -P "${PROJECT_SOURCE_DIR}/cmake/embed.cmake"
+      DEPENDS "${KVP_LLAMA_SOURCE}/serve/page.html" "${PROJECT_SOURCE_DIR}/cmake/embed.cmake"
+      COMMENT "Embedding the server's page"
+      VERBATIM)
+  add_executable(${target} "${KVP_LLAMA_SOURCE}/serve/main.c" ${serve_sources} "${page}")
+  kvp_configure_target(${target})
+  target_include_directories(${target} PRIVATE "${KVP_LLAMA_SOURCE}/src")
+  target_include_directories(${target} SYSTEM PRIVATE ${ARGN})
+  target_link_libraries(${target} PRIVATE
+      ${library} PkgConfig::KVP_MICROHTTPD PkgConfig::KVP_JANSSON Threads::Threads m)
+endfunction()
+
 if(NOT KVP_LLAMA)
   return()
 endif()
@@ -40,6 +74,12 @@ target_link_libraries(kvpager_llama PUBLIC kvpager_shared)
 add_library(kvpager::llama ALIAS kvpager_llama)
 if(TARGET lib)
   add_dependencies(lib kvpager_llama)
+endif()
+if(KVP_CAN_SERVE AND KVP_LLAMA_LIBRARY)
+  kvp_add_serve(kvpager_serve kvpager_llama ${KVP_LLAMA_INCLUDE})
+  kvp_optimise(kvpager_serve)
+  set_target_properties(kvpager_serve PROPERTIES OUTPUT_NAME kvpager-serve)
+  target_link_libraries(kvpager_serve PRIVATE ${KVP_LLAMA_LIBRARY})
 endif()
 if(KVP_INSTALL)
   install(FILES "${KVP_LLAMA_SOURCE}/include/kvpager/llama.h"

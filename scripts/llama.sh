@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
 # Tests libkvpager_llama with an unmodified llama.cpp and a real model (make llama).
 #
-#     llama.sh BUILD        gets what is needed into BUILD, builds there, runs the tests
+#     llama.sh BUILD [test]     gets what is needed into BUILD, builds there, runs the tests
+#     llama.sh BUILD serve ...  builds kvpager-serve and starts it with the model and these options
+#     llama.sh BUILD demo ...   the same for 32 users, prints what the cache saved, and ends
 #
 # What it downloads: scripts/llama_files.sh. Ends with 77 where that cannot be had.
 set -euo pipefail
 
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(mkdir -p "${1:?the build folder}" && cd "$1" && pwd)
+shift
+what=${1:-test}
+[ $# -eq 0 ] || shift
 unpacked=$("$source/scripts/llama_files.sh" "$build")
 
 cmake -S "$source" -B "$build/tests" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVP_CHECK=1 \
@@ -16,5 +21,36 @@ cmake -S "$source" -B "$build/tests" -G Ninja -DCMAKE_BUILD_TYPE=Release -DKVP_C
     -DKVP_LLAMA_LIBRARY="$unpacked/libllama.so;$unpacked/libpython_names.so" \
     -DKVP_LLAMA_MODEL="$unpacked/model.gguf" >"$build/configure.log" ||
     { cat "$build/configure.log"; exit 1; }
-ninja -C "$build/tests" kvp_llama_real >"$build/build.log" || { cat "$build/build.log"; exit 1; }
-[ -n "${LLAMA_NO_RUN:-}" ] || ctest --test-dir "$build/tests" -L llama_real --output-on-failure --verbose
+targets=kvpager_serve
+[ "$what" != test ] || targets="kvp_llama_real kvpager_serve kvp_serve_fake"
+# shellcheck disable=SC2086
+ninja -C "$build/tests" $targets >"$build/build.log" || { cat "$build/build.log"; exit 1; }
+serve="$build/tests/kvpager-serve"
+
+# OpenAI's Python client (1 MB, and what it needs: 8 MB).
+test_openai() {
+    [ -x "$build/openai/bin/python" ] || python3 -m venv "$build/openai"
+    "$build/openai/bin/python" -m pip install -q openai==3.57.0 >"$build/openai.log" 2>&1 ||
+        { echo "skipped: openai cannot be had"; return 0; }
+    KVP_SERVE="$build/tests/test/kvp_serve_fake" \
+        "$build/openai/bin/python" "$source/test/llama/serve/openai_client.py"
+}
+
+case $what in
+test)
+    [ -z "${LLAMA_NO_RUN:-}" ] || exit 0
+    ctest --test-dir "$build/tests" -L llama_real --output-on-failure --verbose
+    test_openai
+    ;;
+serve)
+    echo "kvpager: loading SmolLM2-135M-Instruct; end it with Ctrl-C" >&2
+    exec "$serve" -m "$unpacked/model.gguf" -a SmolLM2-135M-Instruct "$@"
+    ;;
+demo)
+    exec python3 "$source/integrations/llama/serve/demo.py" "$serve" -m "$unpacked/model.gguf" "$@"
+    ;;
+*)
+    echo "usage: llama.sh BUILD [test|serve|demo] [OPTION...]" >&2
+    exit 2
+    ;;
+esac

@@ -10,6 +10,7 @@
 #     scripts/setup.sh abi                and what compares binary interfaces
 #     scripts/setup.sh instructions       and what counts instructions
 #     scripts/setup.sh ports              and other compilers
+#     scripts/setup.sh serve              and what kvpager-serve needs; without it, its tests are left out
 #     scripts/setup.sh [WORD...] --list-missing
 #                                         only say what is missing; status 1 if anything
 #
@@ -25,6 +26,7 @@ want_analyze=no
 want_abi=no
 want_instructions=no
 want_ports=no
+want_serve=no
 list_only=no
 for argument in "$@"; do
     case $argument in
@@ -35,10 +37,11 @@ for argument in "$@"; do
     abi) want_abi=yes ;;
     instructions) want_instructions=yes ;;
     ports) want_ports=yes ;;
+    serve) want_serve=yes ;;
     --list-missing) list_only=yes ;;
     *)
         echo "usage: scripts/setup.sh [fuzz] [browser] [coverage] [analyze] [abi] [instructions]" \
-            "[ports] [--list-missing]" >&2
+            "[ports] [serve] [--list-missing]" >&2
         exit 2
         ;;
     esac
@@ -130,6 +133,9 @@ missing_packages() {
     fi
     if [ $want_instructions = yes ]; then
         have valgrind && [ -e /usr/include/valgrind/callgrind.h ] || echo valgrind
+    fi
+    if [ $want_serve = yes ]; then
+        have_module 'libmicrohttpd >= 0.9.72' || echo libmicrohttpd-dev
     fi
     if [ $want_ports = yes ]; then
         have clang || echo clang

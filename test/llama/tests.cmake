@@ -41,6 +41,27 @@ endforeach()
 kvp_add_test(NAME llama_random_plant COMMAND kvp_llama_random --plant LABELS model)
 set_tests_properties(llama_random_plant PROPERTIES PASS_REGULAR_EXPRESSION "a wrong logit")
 
+set(serve "${KVP_LLAMA_SOURCE}/serve")
+kvp_add_llama_test(test_serve "${CMAKE_CURRENT_LIST_DIR}/test_serve.c" "${serve}/options.c"
+                   "${serve}/engine/text.c" "${serve}/engine/limits.c" "${serve}/engine/sampling.c")
+kvp_add_test(NAME unit_serve COMMAND test_serve LABELS unit)
+
+# kvpager-serve over the fake library: serve/*.py ask it over HTTP.
+if(KVP_CAN_SERVE)
+  kvp_add_serve(kvp_serve_fake kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
+  target_link_libraries(kvp_serve_fake PRIVATE kvp_fake_llama)
+  foreach(name api bad_input gone)
+    kvp_add_test(NAME serve_${name} LABELS tools
+                 COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/${name}.py")
+  endforeach()
+  kvp_add_test(NAME serve_page LABELS long SKIP 77
+               COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/page.py")
+  kvp_add_test(NAME serve_clients LABELS long
+               COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/clients.py" 5)
+else()
+  message(STATUS "no tests of kvpager-serve: libmicrohttpd is missing (scripts/setup.sh serve)")
+endif()
+
 # The real one: scripts/llama.sh gets it, with a model.
 set(KVP_LLAMA_MODEL "" CACHE FILEPATH "A model (GGUF) for tests with libllama")
 if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
@@ -57,4 +78,9 @@ if(KVP_LLAMA AND KVP_LLAMA_LIBRARY AND KVP_LLAMA_MODEL)
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" cells)
   kvp_add_test(NAME llama_real_host LABELS llama_real TIMEOUT 2400
                COMMAND kvp_llama_real "${KVP_LLAMA_MODEL}" host)
+  if(TARGET kvpager_serve)
+    kvp_add_test(NAME llama_real_serve LABELS llama_real TIMEOUT 1200
+                 COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/real.py"
+                         "$<TARGET_FILE:kvpager_serve>" "${KVP_LLAMA_MODEL}")
+  endif()
 endif()

@@ -1,0 +1,71 @@
+/* tenants: a short array, searched from its beginning. */
+#include "tenants.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int kvpi_tenants_init(kvpi_tenants *tenants, kvp_cache *cache, uint32_t max_tenants)
+{
+    memset(tenants, 0, sizeof *tenants);
+    tenants->cache = cache;
+    tenants->n = max_tenants;
+    tenants->places = calloc(max_tenants, sizeof *tenants->places);
+    if (tenants->places == NULL || kvp_ns_open(cache, "", 0, &tenants->places[0].ns) != KVP_OK)
+        return -1;
+    tenants->places[0].used = 1;
+    tenants->now = 1;
+    return 0;
+}
+
+void kvpi_tenants_end(kvpi_tenants *tenants)
+{
+    free(tenants->places);
+    memset(tenants, 0, sizeof *tenants);
+}
+
+static int has_salt(const kvpi_tenant *place, const char *salt, size_t salt_bytes)
+{
+    return place->used > 0 && place->salt_bytes == salt_bytes &&
+           (salt_bytes == 0 || memcmp(place->salt, salt, salt_bytes) == 0);
+}
+
+/* A free place, else the one that has been idle for longest; place 0 stays. */
+static kvpi_tenant *find_place(kvpi_tenants *tenants)
+{
+    kvpi_tenant *found = NULL;
+    for (uint32_t i = 1; i < tenants->n; i++) {
+        kvpi_tenant *place = &tenants->places[i];
+        if (place->n_jobs == 0 && (found == NULL || place->used < found->used))
+            found = place;
+    }
+    return found;
+}
+
+int32_t kvpi_tenants_enter(kvpi_tenants *tenants, const char *salt, size_t salt_bytes)
+{
+    kvpi_tenant *place = NULL;
+    for (uint32_t i = 0; i < tenants->n && place == NULL; i++)
+        if (has_salt(&tenants->places[i], salt, salt_bytes))
+            place = &tenants->places[i];
+    if (place == NULL) {
+        place = find_place(tenants);
+        if (place == NULL)
+            return -1;
+        if (place->used > 0)
+            (void)kvp_ns_close(tenants->cache, place->ns);
+        place->used = 0;
+        if (kvp_ns_open(tenants->cache, salt, salt_bytes, &place->ns) != KVP_OK)
+            return -1;
+        memcpy(place->salt, salt, salt_bytes);
+        place->salt_bytes = salt_bytes;
+    }
+    place->n_jobs++;
+    place->used = ++tenants->now;
+    return (int32_t)(place - tenants->places);
+}
+
+void kvpi_tenants_leave(kvpi_tenants *tenants, uint32_t place)
+{
+    tenants->places[place].n_jobs--;
+    tenants->places[place].used = ++tenants->now;
+}

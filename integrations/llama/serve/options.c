@@ -1,0 +1,229 @@
+/* options: a table of names. */
+#include "options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WHY_BYTES = 200 };
+
+typedef enum kind { TEXT, COUNT, LAYERS, REAL, SEED, TYPE, FLASH, FLAG } kind;
+
+typedef struct option {
+    const char *names[4];
+    kind kind;
+    size_t offset;
+    double lowest, highest;
+    const char *help;
+} option;
+
+#define AT(field) offsetof(kvpi_options, field)
+#define ANY       4294967295.0
+
+static const option table[] = {
+    {{"-m", "--model"}, TEXT, AT(model), 0, 0, "FILE  the model, GGUF (required)"},
+    {{"-c", "--ctx-size"},
+     COUNT,
+     AT(ctx_size),
+     0,
+     1 << 24,
+     "N  cells, for all requests together; 0: as the model was trained (default 0)"},
+    {{"-ngl", "--gpu-layers", "--n-gpu-layers"},
+     LAYERS,
+     AT(gpu_layers),
+     -1,
+     1 << 20,
+     "N  layers on the GPU; -1: all (default -1)"},
+    {{"-t", "--threads"}, COUNT, AT(threads), 0, 1024, "N  threads; 0: llama.cpp's default"},
+    {{"-b", "--batch-size"},
+     COUNT,
+     AT(batch_size),
+     1,
+     1 << 20,
+     "N  tokens of a step, at most (default 512)"},
+    {{"-ub", "--ubatch-size"},
+     COUNT,
+     AT(ubatch_size),
+     1,
+     1 << 20,
+     "N  of them computed at once (default 512)"},
+    {{"-np", "--parallel"},
+     COUNT,
+     AT(parallel),
+     1,
+     127,
+     "N  sequences that run at once (default 32)"},
+    {{"-n", "--predict", "--n-predict"},
+     LAYERS,
+     AT(predict),
+     -1,
+     1 << 24,
+     "N  new tokens if a request does not say; -1: as many as fit (default -1)"},
+    {{"-ctk", "--cache-type-k"}, TYPE, AT(type_k), 0, 0, "TYPE  of K (default f16)"},
+    {{"-ctv", "--cache-type-v"}, TYPE, AT(type_v), 0, 0, "TYPE  of V (default f16)"},
+    {{"-fa", "--flash-attn"}, FLASH, AT(flash_attn), 0, 0, "on|off|auto  (default auto)"},
+    {{"--host"}, TEXT, AT(host), 0, 0, "ADDRESS  (default 127.0.0.1)"},
+    {{"--port"}, COUNT, AT(port), 0, 65535, "N  0: any that is free (default 8080)"},
+    {{"--api-key"}, TEXT, AT(api_key), 0, 0, "KEY  that requests must give"},
+    {{"-a", "--alias"}, TEXT, AT(alias), 0, 0, "NAME  of the model for clients"},
+    {{"--chat-template"}, TEXT, AT(chat_template), 0, 0, "NAME  one that llama.cpp has"},
+    {{"--temp", "--temperature"}, REAL, AT(sampling.temperature), 0, 100, "X  (default 0.8)"},
+    {{"--top-k"}, LAYERS, AT(sampling.top_k), 0, 1 << 24, "N  (default 40)"},
+    {{"--top-p"}, REAL, AT(sampling.top_p), 0, 1, "X  (default 0.95)"},
+    {{"--min-p"}, REAL, AT(sampling.min_p), 0, 1, "X  (default 0.05)"},
+    {{"-s", "--seed"}, SEED, AT(sampling.seed), -1, ANY, "N  -1: another one for each request"},
+    {{"--block-tokens"}, COUNT, AT(block_tokens), 1, 1024, "N  of a block (default 16)"},
+    {{"--max-queue"},
+     COUNT,
+     AT(max_queue),
+     1,
+     65536,
+     "N  requests that run or wait; more get 429 (default 256)"},
+    {{"--max-connections"}, COUNT, AT(max_connections), 1, 16384, "N  (default 512)"},
+    {{"--max-body-kib"}, COUNT, AT(max_body_kib), 1, 1 << 20, "N  of a request (default 4096)"},
+    {{"--max-tenants"},
+     COUNT,
+     AT(max_tenants),
+     1,
+     65535,
+     "N  values of cache_salt that have a cache at once (default 64)"},
+    {{"-v", "--verbose"}, FLAG, AT(is_verbose), 0, 0, "  llama.cpp's log"},
+};
+
+enum { N_OPTIONS = sizeof table / sizeof table[0] };
+
+static const struct {
+    const char *name;
+    enum ggml_type type;
+} types[] = {{"f32", GGML_TYPE_F32},   {"f16", GGML_TYPE_F16},   {"bf16", GGML_TYPE_BF16},
+             {"q8_0", GGML_TYPE_Q8_0}, {"q4_0", GGML_TYPE_Q4_0}, {"q4_1", GGML_TYPE_Q4_1},
+             {"q5_0", GGML_TYPE_Q5_0}, {"q5_1", GGML_TYPE_Q5_1}, {"iq4_nl", GGML_TYPE_IQ4_NL}};
+
+int kvpi_options_is_loopback(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 ||
+           strcmp(host, "::1") == 0;
+}
+
+static void set_defaults(kvpi_options *options)
+{
+    memset(options, 0, sizeof *options);
+    options->host = "127.0.0.1";
+    options->port = 8080;
+    options->gpu_layers = -1;
+    options->batch_size = options->ubatch_size = 512;
+    options->parallel = 32;
+    options->type_k = options->type_v = GGML_TYPE_F16;
+    options->flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
+    kvpi_sampling_init(&options->sampling);
+    options->block_tokens = 16;
+    options->max_queue = 256;
+    options->max_connections = 512;
+    options->max_body_kib = 4096;
+    options->max_tenants = 64;
+}
+
+static const option *find(const char *name)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        for (size_t k = 0; k < 4 && table[i].names[k] != NULL; k++)
+            if (strcmp(table[i].names[k], name) == 0)
+                return &table[i];
+    return NULL;
+}
+
+static int set_number(const option *of, void *at, const char *value)
+{
+    char *end;
+    const double x = strtod(value, &end);
+    if (end == value || *end != '\0' || !(x >= of->lowest && x <= of->highest))
+        return -1;
+    if (of->kind == REAL)
+        *(float *)at = (float)x;
+    else if (x != (double)(int64_t)x)
+        return -1;
+    else if (of->kind == LAYERS)
+        *(int32_t *)at = (int32_t)x;
+    else
+        *(uint32_t *)at = (uint32_t)(int64_t)x;
+    return 0;
+}
+
+static int set_type(void *at, const char *value)
+{
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i].name, value) == 0) {
+            *(enum ggml_type *)at = types[i].type;
+            return 0;
+        }
+    return -1;
+}
+
+static int set_flash(void *at, const char *value)
+{
+    enum llama_flash_attn_type *type = at;
+    if (strcmp(value, "on") == 0 || strcmp(value, "1") == 0)
+        *type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    else if (strcmp(value, "off") == 0 || strcmp(value, "0") == 0)
+        *type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    else if (strcmp(value, "auto") == 0)
+        *type = LLAMA_FLASH_ATTN_TYPE_AUTO;
+    else
+        return -1;
+    return 0;
+}
+
+static int set(kvpi_options *options, const option *of, const char *value)
+{
+    void *at = (char *)options + of->offset;
+    switch (of->kind) {
+    case TEXT: *(const char **)at = value; return value[0] == '\0' ? -1 : 0;
+    case TYPE: return set_type(at, value);
+    case FLASH: return set_flash(at, value);
+    case FLAG: *(int *)at = 1; return 0;
+    default: return set_number(of, at, value);
+    }
+}
+
+static int wrong(char *why, const char *name, const char *text)
+{
+    (void)snprintf(why, WHY_BYTES, "%s %s", name, text);
+    return KVPI_OPTIONS_WRONG;
+}
+
+int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *out_why)
+{
+    set_defaults(options);
+    out_why[0] = '\0';
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)
+            return KVPI_OPTIONS_HELP;
+        const option *of = find(argv[i]);
+        if (of == NULL)
+            return wrong(out_why, argv[i],
+                         strncmp(argv[i], "--lora", 6) == 0
+                             ? "is not supported yet"
+                             : "is no option of kvpager-serve (--help)");
+        const char *value = of->kind == FLAG ? "" : argv[++i];
+        if (value == NULL || set(options, of, value) != 0)
+            return wrong(out_why, of->names[0],
+                         value == NULL ? "lacks its value" : "has a value that it cannot have");
+    }
+    if ((int32_t)options->predict < 0)
+        options->predict = 0;
+    if (options->model == NULL)
+        return wrong(out_why, "-m", "is missing: the model");
+    if (options->batch_size < options->parallel)
+        return wrong(out_why, "-b", "is less than -np: a step has a token of each sequence");
+    return KVPI_OPTIONS_OK;
+}
+
+void kvpi_options_help(FILE *file)
+{
+    fprintf(file, "usage: kvpager-serve -m FILE [OPTION...]\n\n"
+                  "Serves a model by the OpenAI protocol: kvpager in front of llama.cpp.\n\n");
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        for (size_t k = 0; k < 4 && table[i].names[k] != NULL; k++)
+            fprintf(file, "%s%s", k == 0 ? "  " : ", ", table[i].names[k]);
+        fprintf(file, " %s\n", table[i].help);
+    }
+}

@@ -1,0 +1,46 @@
+/* options: the command line, with llama-server's names. */
+#ifndef KVPI_SERVE_OPTIONS_H
+#define KVPI_SERVE_OPTIONS_H
+
+#include "engine/sampling.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct kvpi_options {
+    const char *model;
+    const char *host;
+    const char *api_key; /* NULL: none */
+    const char *alias;   /* NULL: the file's name */
+    const char *chat_template;
+    uint32_t port;
+    uint32_t ctx_size; /* 0: the model's */
+    int32_t gpu_layers;
+    uint32_t threads; /* 0: llama.cpp's */
+    uint32_t batch_size;
+    uint32_t ubatch_size;
+    uint32_t parallel; /* sequences that run at once */
+    uint32_t predict;  /* new tokens when the client does not say; 0: as many as fit */
+    enum ggml_type type_k;
+    enum ggml_type type_v;
+    enum llama_flash_attn_type flash_attn;
+    kvpi_sampling sampling; /* what a client does not say */
+    uint32_t block_tokens;
+    uint32_t max_queue; /* requests that run or wait; more: 429 */
+    uint32_t max_connections;
+    uint32_t max_body_kib;
+    uint32_t max_tenants; /* cache_salt: as many at once */
+    int is_verbose;
+} kvpi_options;
+
+enum { KVPI_OPTIONS_OK = 0, KVPI_OPTIONS_HELP, KVPI_OPTIONS_WRONG };
+
+/* Reads a command line. WRONG: `out_why` [200] says what is. */
+int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *out_why);
+
+void kvpi_options_help(FILE *file);
+
+/* Is the address one that only this machine reaches? */
+int kvpi_options_is_loopback(const char *host);
+
+#endif

@@ -1,0 +1,267 @@
+/* Parts of kvpager-serve, without HTTP: text, limits, samplers' arguments and the command line. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../../integrations/llama/serve/engine/limits.h"
+#include "../../integrations/llama/serve/engine/sampling.h"
+#include "../../integrations/llama/serve/engine/text.h"
+#include "../../integrations/llama/serve/options.h"
+#include "fake/fake.h"
+
+#include <kvpager/llama.h>
+
+static uint32_t random_state = 1;
+
+static uint32_t draw(uint32_t below)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % below;
+}
+
+/* ----------------------------------------------------------------------------------------- text */
+
+/* Whole characters of all bytes at once, by decoding them; what is none is U+FFFD, by the rule of
+ * maximal subparts. Gives the length. */
+static size_t decode(const unsigned char *bytes, size_t n, char *out)
+{
+    size_t n_out = 0;
+    for (size_t i = 0; i < n;) {
+        const unsigned char b = bytes[i];
+        size_t need = b < 0x80 ? 1 : b >= 0xC2 && b <= 0xDF ? 2 : b >= 0xE0 && b <= 0xEF ? 3 : 0;
+        if (b >= 0xF0 && b <= 0xF4)
+            need = 4;
+        size_t have = need > 0 ? 1 : 0;
+        while (have > 0 && have < need && i + have < n) {
+            const unsigned char c = bytes[i + have];
+            const int is_second = have == 1;
+            if (c < 0x80 || c > 0xBF || (is_second && b == 0xE0 && c < 0xA0) ||
+                (is_second && b == 0xED && c > 0x9F) || (is_second && b == 0xF0 && c < 0x90) ||
+                (is_second && b == 0xF4 && c > 0x8F))
+                break;
+            have++;
+        }
+        if (need > 0 && have == need) {
+            memcpy(&out[n_out], &bytes[i], need);
+            n_out += need;
+            i += need;
+        } else {
+            memcpy(&out[n_out], "\xEF\xBF\xBD", 3);
+            n_out += 3;
+            i += have > 0 ? have : 1;
+        }
+    }
+    return n_out;
+}
+
+/* The stop string that is complete first; of several, the longest. */
+static size_t find_first(const char *text, size_t n, const kvpi_stops *stops)
+{
+    for (size_t end = 1; end <= n; end++) {
+        size_t longest = 0;
+        for (size_t k = 0; k < stops->n; k++)
+            if (stops->n_bytes[k] <= end && stops->n_bytes[k] > longest &&
+                memcmp(&text[end - stops->n_bytes[k]], stops->strings[k], stops->n_bytes[k]) == 0)
+                longest = stops->n_bytes[k];
+        if (longest > 0)
+            return end - longest;
+    }
+    return n;
+}
+
+static void draw_stops(kvpi_stops *stops)
+{
+    static const char *const some[] = {"ab",
+                                       "aab",
+                                       "b\xC3\xA9",
+                                       "\xC3\xA9",
+                                       "aaaa",
+                                       "ba\xC3\xA9"
+                                       "a"};
+    memset(stops, 0, sizeof *stops);
+    stops->n = draw(3);
+    for (size_t i = 0; i < stops->n; i++) {
+        const char *stop = some[draw(6)];
+        stops->n_bytes[i] = strlen(stop);
+        memcpy(stops->strings[i], stop, strlen(stop));
+    }
+}
+
+static int is_whole(const char *text, size_t n)
+{
+    char out[1024];
+    return decode((const unsigned char *)text, n, out) == n && memcmp(out, text, n) == 0;
+}
+
+/* Feeds bytes in pieces of any length. What is handed out is the beginning of the whole text, each
+ * time made of whole characters, and nothing of a stop string. */
+static void feed(const unsigned char *bytes, size_t n, const kvpi_stops *stops)
+{
+    char whole[1024], given[1024];
+    size_t n_given = 0;
+    kvpi_text text = {0};
+    const size_t n_whole = decode(bytes, n, whole);
+    const size_t end = find_first(whole, n_whole, stops);
+    for (size_t i = 0; i < n && !text.is_stopped;) {
+        const size_t most = n - i < 4 ? n - i : 4, more = 1 + draw((uint32_t)most);
+        assert_int_equal(kvpi_text_put(&text, (const char *)&bytes[i], more, stops), 0);
+        i += more;
+        const size_t ready = kvpi_text_ready(&text, stops);
+        assert_true(is_whole(text.bytes, ready));
+        memcpy(&given[n_given], text.bytes, ready);
+        n_given += ready;
+        kvpi_text_drop(&text, ready);
+        assert_true(n_given <= end);
+    }
+    assert_int_equal(kvpi_text_end(&text), 0);
+    if (text.n > 0)
+        memcpy(&given[n_given], text.bytes, text.n);
+    n_given += text.n;
+    assert_int_equal(n_given, end);
+    assert_memory_equal(given, whole, n_given);
+    kvpi_text_free(&text);
+}
+
+static void text_is_whole_and_stops(void **state)
+{
+    static const unsigned char some[] = {'a',  'a',  'b',  0xC3, 0xA9, 0xE2, 0x82, 0xAC,
+                                         0xF0, 0x9F, 0x98, 0x80, 0xED, 0xA0, 0xF4, 0x90};
+    unsigned char bytes[64];
+    kvpi_stops stops;
+    (void)state;
+    for (uint32_t round = 0; round < 20000; round++) {
+        const size_t n = 1 + draw(40);
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = some[draw(round % 2 == 0 ? 5 : sizeof some)];
+        draw_stops(&stops);
+        feed(bytes, n, &stops);
+    }
+}
+
+/* --------------------------------------------------------------------------------------- limits */
+
+static struct llama_model plain = {.architecture = "llama"};
+
+/* What the limits allow is what kvp_sched_submit takes, and one more is not, but for the arena,
+ * whose pages are counted on the safe side. */
+static void limits_are_the_schedulers(void **state)
+{
+    static int32_t tokens[4096];
+    (void)state;
+    for (uint32_t round = 0; round < 60; round++) {
+        kvp_llama *engine;
+        kvp_llama_config config;
+        kvp_stats stats;
+        kvp_ns ns;
+        kvp_why why;
+        struct llama_context_params params = llama_context_default_params();
+        kvp_sched_config sched;
+        kvp_sched_config_init(&sched);
+        kvp_llama_config_init(&config);
+        sched.max_samples = 1024 + 64;
+        config.sched = &sched;
+        config.block_tokens = 1 + draw(16);
+        config.max_running = 8;
+        config.watermark = draw(10) / 20.0;
+        params.n_ctx = 20 + draw(400);
+        assert_int_equal(kvp_llama_create(&config, &plain, &params, &engine, &why), KVP_OK);
+        assert_int_equal(kvp_cache_stats(kvp_llama_cache(engine), &stats), KVP_OK);
+        assert_int_equal(kvp_ns_open(kvp_llama_cache(engine), "", 0, &ns), KVP_OK);
+        const kvpi_limits limits = {config.block_tokens,
+                                    (uint32_t)stats.usable_blocks,
+                                    (uint32_t)stats.watermark_blocks,
+                                    params.n_ctx,
+                                    8,
+                                    config.arena_tokens};
+        for (uint32_t i = 0; i < 200; i++) {
+            const uint32_t n = 1 + draw(8), n_prompt = 1 + draw(params.n_ctx);
+            const uint32_t most = kvpi_limits_new(&limits, n_prompt, n);
+            assert_int_equal(most > 0, n_prompt <= kvpi_limits_prompt(&limits, n));
+            for (uint32_t more = 0; more < 2; more++) {
+                kvp_request request;
+                const kvp_prompt prompt = {
+                    .struct_size = sizeof prompt, .tokens = tokens, .n_tokens = n_prompt};
+                const kvp_submission submission = {.struct_size = sizeof submission,
+                                                   .prompt = &prompt,
+                                                   .ns = ns,
+                                                   .n_samples = n,
+                                                   .max_new_tokens = most + more,
+                                                   .flags = KVP_SUBMIT_BORROW};
+                if (most + more == 0)
+                    continue;
+                const kvp_status status =
+                    kvp_sched_submit(kvp_llama_sched(engine), &submission, &request, NULL);
+                assert_int_equal(status == KVP_OK, more == 0);
+                if (status == KVP_OK)
+                    assert_int_equal(kvp_sched_abort(kvp_llama_sched(engine), request), KVP_OK);
+            }
+        }
+        kvp_llama_destroy(engine);
+    }
+}
+
+/* ----------------------------------------------------------------------------- the command line */
+
+#define READ(...)                                                                                  \
+    kvpi_options_read(&options, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),            \
+                      (char *const *)(uintptr_t)(const char *[]){__VA_ARGS__, NULL}, why)
+
+static void options_are_llama_servers(void **state)
+{
+    kvpi_options options;
+    char why[200];
+    (void)state;
+    assert_int_equal(READ("x", "-m", "a.gguf", "-c", "4096", "-ngl", "99", "-t", "8", "-ctk",
+                          "q8_0", "-ctv", "bf16", "-fa", "on", "--host", "::", "--port", "81",
+                          "--api-key", "k", "--alias", "a", "-np", "4", "-n", "-1", "--temp",
+                          "0.5"),
+                     KVPI_OPTIONS_OK);
+    assert_string_equal(options.model, "a.gguf");
+    assert_int_equal(options.ctx_size, 4096);
+    assert_int_equal(options.gpu_layers, 99);
+    assert_int_equal(options.threads, 8);
+    assert_int_equal(options.type_k, GGML_TYPE_Q8_0);
+    assert_int_equal(options.type_v, GGML_TYPE_BF16);
+    assert_int_equal(options.flash_attn, LLAMA_FLASH_ATTN_TYPE_ENABLED);
+    assert_int_equal(options.port, 81);
+    assert_int_equal(options.parallel, 4);
+    assert_int_equal(options.predict, 0);
+    assert_true(options.sampling.temperature == 0.5f);
+    assert_string_equal(options.host, "::");
+    assert_false(kvpi_options_is_loopback(options.host));
+    assert_int_equal(READ("x", "-m", "a"), KVPI_OPTIONS_OK);
+    assert_true(kvpi_options_is_loopback(options.host));
+    assert_int_equal(READ("x", "-h"), KVPI_OPTIONS_HELP);
+    const struct {
+        int found;
+        const char *word;
+    } wrong[] = {{READ("x"), "-m"},
+                 {READ("x", "-m"), "-m lacks"},
+                 {READ("x", "-m", "a", "--port", "65536"), "--port"},
+                 {READ("x", "-m", "a", "--port", "8x"), "--port"},
+                 {READ("x", "-m", "a", "-c", "1.5"), "-c"},
+                 {READ("x", "-m", "a", "-ctk", "q9"), "-ctk"},
+                 {READ("x", "-m", "a", "-fa", "maybe"), "-fa"},
+                 {READ("x", "-m", "a", "--lora", "b"), "--lora is not supported yet"},
+                 {READ("x", "-m", "a", "-b", "4"), "-b is less than -np"},
+                 {READ("x", "-m", "a", "--wat"), "--wat is no option"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(wrong[i].found, KVPI_OPTIONS_WRONG);
+    assert_string_equal(why, "--wat is no option of kvpager-serve (--help)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_is_whole_and_stops),
+        cmocka_unit_test(limits_are_the_schedulers),
+        cmocka_unit_test(options_are_llama_servers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
