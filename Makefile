@@ -12,10 +12,10 @@ CTEST := ctest --parallel $(JOBS)
 BUILD := cmake --build --parallel $(JOBS) --preset
 
 .DEFAULT_GOAL := release
-.PHONY: release check lib run test adapters engines llama serve serve-demo ggml ggml-bench bench install \
-        instructions ports dist amalgamation reference asan tsan mutants fuzz coverage analyze abi long soak \
-        format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi setup-instructions \
-        setup-ports setup-serve
+.PHONY: release check lib run test adapters engines engines-bench llama serve serve-demo ggml ggml-bench \
+        bench install instructions ports dist amalgamation reference asan tsan mutants fuzz coverage analyze \
+        abi long soak format lint clean help setup setup-fuzz setup-coverage setup-analyze setup-abi \
+        setup-instructions setup-ports setup-serve
 
 help:
 	@echo 'make            build everything: library, command, examples, tests (build/release)'
@@ -23,7 +23,8 @@ help:
 	@echo 'make run        replay the bundled workload and print the report'
 	@echo 'make test       build and run every test'
 	@echo 'make adapters   the Python adapters on the engines they are for (downloads 1 GB)'
-	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.8 GB)'
+	@echo 'make engines    KV stores below vLLM and SGLang themselves (downloads 0.9 GB);'
+	@echo '                make engines-bench: times to the first token, with more rounds'
 	@echo 'make ggml       attention for llama.cpp, tested in it (downloads 164 MB); make ggml-bench'
 	@echo 'make llama      libkvpager_llama with llama.cpp and a real model (downloads 164 MB)'
 	@echo 'make serve      a real model behind an HTTP server and a page (downloads 164 MB); SERVE_ARGS'
@@ -84,6 +85,9 @@ adapters: setup
 
 engines: setup
 	@python/run_engines.sh build/engines || [ $$? -eq 77 ]
+
+engines-bench: setup
+	@python/run_engines.sh build/engines --bench $(BENCH_ARGS) || [ $$? -eq 77 ]
 
 # libggml-kvpager.so for one release of llama.cpp, with a real model. Where that cannot be
 # downloaded it prints the reason, and that is no failure.

@@ -11,6 +11,7 @@ import gguf
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from transformers import AutoTokenizer
 
 _WHOLE = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
           "output.weight": "lm_head.weight"}
@@ -28,7 +29,7 @@ def _halves(weights: Any, heads: int) -> Any:
 
 
 def convert(source: pathlib.Path, out: pathlib.Path) -> None:
-    """Write OUT/config.json and OUT/model.safetensors, in f32."""
+    """Write OUT/config.json, OUT/model.safetensors in f32, and the tokenizer."""
     reader = gguf.GGUFReader(source)
 
     def of(name: str) -> Any:
@@ -57,6 +58,7 @@ def convert(source: pathlib.Path, out: pathlib.Path) -> None:
         "rms_norm_eps": of("attention.layer_norm_rms_epsilon"), "rope_theta": of("rope.freq_base"),
         "tie_word_embeddings": "lm_head.weight" not in tensors, "bos_token_id": 1, "eos_token_id": 2,
         "attention_bias": False, "mlp_bias": False, "torch_dtype": "float32"}))
+    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(out)
 
 
 if __name__ == "__main__":
