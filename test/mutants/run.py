@@ -7,7 +7,8 @@
 
     --room ROOM         the mutants of ROOM.diff
     --quick             the first mutant of each room
-    --jobs N            of the compiler (2)
+    --jobs N            (2) with many mutants, as many processes, each with a build of its own and a
+                        part of the mutants: planting one uses one core. With few, of the compiler
     --build DIR         where to work (build/mutants)
 
 The lists are the files *.diff here, one for each room; README.md has their form. Works on a copy of
@@ -41,6 +42,8 @@ TARGETS = [(r"unit_(.*)", r"test_\1"),
            (r"(model|sched_model|shadow|gauntlet)(_.*)?", r"kvp_\1"),
            (r"llama_random_.*", "kvp_llama_random"),
            (r"python", "kvpager_tool")]  # with libcrypto, kvpager_store_static too
+
+MANY = 50  # mutants: another build pays
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
@@ -282,6 +285,18 @@ def run(mutants, build):
     return 1 if n_bad else 0
 
 
+def run_parts(mutants, directory, n_parts):
+    """Neighbours in the lists stay together, so that a room's tests are built in one build."""
+    each = -(-len(mutants) // n_parts)
+    parts = [mutants[i:i + each] for i in range(0, len(mutants), each)]
+    processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--jobs", "1",
+                                   "--build", f"{directory}-{i + 1}",
+                                   *(mutant.name for mutant in part)])
+                 for i, part in enumerate(parts)]
+    statuses = [process.wait() for process in processes]
+    return 1 if any(statuses) else 0
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
     parser.add_argument("names", nargs="*")
@@ -303,7 +318,10 @@ def main():
                 print(f"{mutant.name}: {mutant.defect}")
             return 0
         check_texts(chosen, ROOT)
-        return run(chosen, Build(os.path.abspath(options.build), options.jobs))
+        directory = os.path.abspath(options.build)
+        if options.jobs > 1 and len(chosen) >= MANY:
+            return run_parts(chosen, directory, options.jobs)
+        return run(chosen, Build(directory, options.jobs))
     except ListError as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 1
