@@ -17,12 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* At the end, answers that are being sent get LAST_WAITS x 5 ms. */
+/* At the end, answers that are being sent get LAST_WAITS x 5 ms. A stack has room for JSON that is
+ * nested as deeply as jansson allows (2,048). */
 enum {
     LAST_WAITS = 200,
     IDLE_SECONDS = 60,
     HEADER_BYTES = 64 * 1024,
-    STACK_BYTES = 512 * 1024,
+    STACK_BYTES = 2048 * 1024,
     KIB = 1024
 };
 
