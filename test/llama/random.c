@@ -289,6 +289,7 @@ static void draw_host(run *r, kvp_llama_config *config)
     const uint32_t n_spare = (n_blocks > 0 ? n_blocks : 1) * config->block_tokens;
     if (below(g, 3) == 0 || r->n_usable < n_spare + 2 * config->block_tokens)
         return;
+    config->max_ids += config->max_running;
     config->stretch_tokens = stretch_tokens;
     config->host_blocks = between(g, 2, below(g, 2) ? 12 : 60);
     if (below(g, 2)) {

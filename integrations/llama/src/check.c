@@ -99,6 +99,11 @@ static int check_spare(const kvp_llama *engine, kvp_violation *violation)
 static int check_host(const kvp_llama *engine, kvp_violation *violation)
 {
     uint64_t object = 0;
+    kvp_seq_info info;
+    for (uint32_t i = 0; i < engine->n_swapped; i++)
+        if (kvp_seq_info_get(engine->cache, engine->swapped[i].seq, &info) == KVP_OK &&
+            info.tier != KVP_HOST)
+            return found(violation, "L1", i, "a sequence came back and has no id");
     const char *why = engine->host.host_blocks > 0 ? kvpi_host_audit(&engine->host, &object) : NULL;
     return why == NULL || found(violation, "L6", object, why);
 }

@@ -51,15 +51,23 @@ static int is_outside(const char *field, uint64_t value, uint64_t lowest, uint64
     return kvpi_models_say(why, field, text);
 }
 
+/* Ids for each sequence that runs: all may be replaced in one step, and what comes back from the
+ * host may need a keeper for each new one, too. */
+static uint32_t ids_each(const kvp_llama_config *config)
+{
+    return config->host_blocks > 0 ? 3 : 2;
+}
+
 /* Fills in what is 0 for a default. */
 static int config_is_wrong(kvp_llama_config *config, kvp_why *why)
 {
     if (config->max_ids == 0)
         config->max_ids = ALL_IDS;
     return is_outside("block_tokens", config->block_tokens, 1, BLOCK_TOKENS_MOST, why) ||
-           is_outside("max_ids", config->max_ids, 2 + SPARE_IDS + LEAST_KEEPERS, ALL_IDS, why) ||
+           is_outside("max_ids", config->max_ids, ids_each(config) + SPARE_IDS + LEAST_KEEPERS,
+                      ALL_IDS, why) ||
            is_outside("max_running", config->max_running, 1,
-                      (config->max_ids - SPARE_IDS - LEAST_KEEPERS) / 2, why);
+                      (config->max_ids - SPARE_IDS - LEAST_KEEPERS) / ids_each(config), why);
 }
 
 static kvp_status make_context(kvp_llama *engine, const kvp_llama_config *config,
@@ -161,18 +169,22 @@ static kvp_status make_ids(kvp_llama *engine, const kvp_llama_config *config)
     kvp_config cache;
     const kvp_status status = kvp_cache_config(engine->cache, &cache);
     const uint32_t n_ids = config->max_ids - SPARE_IDS;
-    const kvpi_ids_sizes sizes = {
-        .n_ids = n_ids,
-        .max_keepers = n_ids - 2 * config->max_running, /* sequences may be replaced all at once */
-        .block_tokens = cache.block_tokens,
-        .row_blocks = (cache.max_seq_tokens + cache.block_tokens - 1) / cache.block_tokens,
-        .pool_blocks = cache.n_blocks};
+    const uint32_t n_running = ids_each(config) * config->max_running;
+    const kvpi_ids_sizes sizes = {.n_ids = n_ids,
+                                  .max_keepers = n_ids - n_running,
+                                  .block_tokens = cache.block_tokens,
+                                  .row_blocks = (cache.max_seq_tokens + cache.block_tokens - 1) /
+                                                cache.block_tokens,
+                                  .pool_blocks = cache.n_blocks};
     engine->max_copies = cache.max_copies;
     engine->idle_blocks =
         config->idle_cells != 0 ? config->idle_cells / cache.block_tokens : UINT32_MAX;
+    engine->max_swapped = cache.max_seqs;
+    engine->swapped = calloc(cache.max_seqs, sizeof *engine->swapped);
     engine->copies = calloc(cache.max_copies, sizeof *engine->copies);
     engine->groups = calloc(n_ids, sizeof *engine->groups);
-    if (status != KVP_OK || engine->copies == NULL || engine->groups == NULL)
+    if (status != KVP_OK || engine->copies == NULL || engine->groups == NULL ||
+        engine->swapped == NULL)
         return status != KVP_OK ? status : KVP_E_NO_MEMORY;
     return kvpi_ids_init(&engine->ids, engine->cache, engine->context, &sizes);
 }
@@ -267,6 +279,7 @@ void kvp_llama_destroy(kvp_llama *engine)
         llama_free(engine->context);
     free(engine->step_ids);
     free(engine->copies);
+    free(engine->swapped);
     free(engine->groups);
     free(engine);
 }

@@ -15,6 +15,12 @@ typedef struct kvpi_group {
     uint32_t n_samples;
 } kvpi_group;
 
+/* A sequence that was swapped out, and has no id. */
+typedef struct kvpi_swapped {
+    kvp_seq seq;
+    kvpi_group group;
+} kvpi_swapped;
+
 struct kvp_llama {
     struct llama_context *context;
     const struct llama_model *model;
@@ -25,11 +31,14 @@ struct kvp_llama {
     kvpi_ids ids;
     kvpi_host host;
     kvpi_batch batch;
-    uint32_t idle_blocks; /* cached ones that may stay; UINT32_MAX: all */
-    uint32_t is_out;      /* a step was computed, and is not finished */
-    kvpi_group *groups;   /* [ids.n_ids] */
-    uint32_t *step_ids;   /* [max_running] of the step's sequences */
-    kvp_copy *copies;     /* [max_copies] */
+    uint32_t idle_blocks;  /* cached ones that may stay; UINT32_MAX: all */
+    uint32_t is_out;       /* a step was computed, and is not finished */
+    kvpi_group *groups;    /* [ids.n_ids] */
+    kvpi_swapped *swapped; /* [max_swapped] */
+    uint32_t n_swapped;
+    uint32_t max_swapped;
+    uint32_t *step_ids; /* [max_running] of the step's sequences */
+    kvp_copy *copies;   /* [max_copies] */
     uint32_t max_copies;
     uint64_t decodes;
     uint64_t failed_decodes;

@@ -45,6 +45,44 @@ static kvp_status open_forks(kvp_llama *engine)
     return status;
 }
 
+/* Sequences that are swapped out lose their ids. */
+static kvp_status note_swapped(kvp_llama *engine)
+{
+    const kvpi_ids *ids = &engine->ids;
+    kvp_seq_info info;
+    for (uint32_t id = 0; id < ids->n_ids; id++) {
+        const kvpi_id *entry = &ids->ids[id];
+        if (entry->state != KVPI_ID_OPEN ||
+            kvp_seq_info_get(engine->cache, entry->seq, &info) != KVP_OK || info.tier != KVP_HOST)
+            continue;
+        if (engine->n_swapped == engine->max_swapped)
+            return KVP_E_CORRUPT;
+        engine->swapped[engine->n_swapped++] = (kvpi_swapped){entry->seq, engine->groups[id]};
+    }
+    return KVP_OK;
+}
+
+/* Those that came back get ids, also if they compute nothing in this step: only blocks that an id
+ * has can leave their keepers. */
+static kvp_status open_swapped(kvp_llama *engine)
+{
+    kvp_seq_info info;
+    uint32_t n = 0, id;
+    kvp_status status = KVP_OK;
+    for (uint32_t i = 0; i < engine->n_swapped && status == KVP_OK; i++) {
+        const kvpi_swapped *swapped = &engine->swapped[i];
+        if (kvp_seq_info_get(engine->cache, swapped->seq, &info) != KVP_OK)
+            continue;
+        if (info.tier == KVP_HOST)
+            engine->swapped[n++] = *swapped;
+        else
+            status =
+                open_id(engine, swapped->group.request, swapped->seq, info.computed_tokens, &id);
+    }
+    engine->n_swapped = n;
+    return status;
+}
+
 /* Gives every sequence of the step an id, and every block of theirs its cells: ids.h has the
  * order. */
 static kvp_status prepare_ids(kvp_llama *engine, const kvp_step *step)
@@ -54,6 +92,8 @@ static kvp_status prepare_ids(kvp_llama *engine, const kvp_step *step)
     for (uint32_t i = 0; i < step->n_seqs && status == KVP_OK; i++)
         status = open_id(engine, step->seqs[i].request, step->seqs[i].seq, step->seqs[i].begin,
                          &engine->step_ids[i]);
+    if (status == KVP_OK)
+        status = open_swapped(engine);
     if (status == KVP_OK)
         status = kvpi_keepers_retire(ids);
     if (status == KVP_OK)
@@ -111,6 +151,8 @@ kvp_status kvp_llama_run(kvp_llama *engine, kvp_step *out_step)
         status = kvp_sched_step(engine->sched, out_step);
     if (status == KVP_OK) /* copies on write: the cells stay where they are, and are shared */
         status = kvp_plan_take(engine->cache, engine->copies, engine->max_copies, &n_copies);
+    if (status == KVP_OK && engine->host.host_blocks > 0)
+        status = note_swapped(engine);
     if (status == KVP_OK)
         status = kvpi_host_run(&engine->host, engine->copies, n_copies);
     if (status == KVP_OK)

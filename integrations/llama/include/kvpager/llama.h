@@ -69,7 +69,8 @@ typedef struct kvp_llama_config {
     uint32_t block_tokens;    /* S, 1..1024; default 16 */
     uint32_t max_ids;         /* sequence ids of the context, one of them never used, 4..256;
                                 0 = 256: all that llama.cpp has */
-    uint32_t max_running;     /* sequences that run at once, 1..(max_ids - 2) / 2; default 32 */
+    uint32_t max_running;     /* sequences that run at once, 1..(max_ids - 2) / 2, with a host tier
+                                 / 3; default 32 */
     uint32_t max_requests;    /* kvp_sched_config; default 1024 */
     uint32_t max_seq_tokens;  /* of one sequence; 0 = all cells */
     uint32_t step_tokens;     /* token budget of a step; 0 = the context's n_batch */
