@@ -376,7 +376,7 @@ static kvp_status redis_open(const struct kvpi_backend_config *config, void **ou
 {
     struct redis *redis = calloc(1, sizeof *redis);
     if (!redis)
-        return KVP_E_NO_MEMORY;
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     pthread_mutex_init(&redis->lock, NULL);
     const kvp_status status = open_server(redis, config, out_why, why_bytes);
     if (status == KVP_OK)
