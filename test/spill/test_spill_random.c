@@ -218,16 +218,18 @@ static void change_mind(engine *e)
     world_line *line = &r->line;
     const uint32_t from = below(e, info.computed_tokens);
     line->weights = e->w.epochs[line->space];
-    world_line before = *line;
+    const world_line before = *line;
     for (uint32_t p = from; p < line->n_tokens; p++)
         line->tokens[p] = (int32_t)below(e, 3);
     world_truth(&e->w, line);
     if (from > 0 && line->kv[from - 1] != before.kv[from - 1])
         return; /* the weights are others since it was opened */
     const kvp_status status = world_again(&e->w, line, r->seq, from);
-    if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_IN_FLIGHT &&
-        status != KVP_E_DROPPED && status != KVP_E_STATE)
+    if (status != KVP_OK && status != KVP_E_NO_BLOCKS && status != KVP_E_NEVER &&
+        status != KVP_E_IN_FLIGHT && status != KVP_E_DROPPED && status != KVP_E_STATE)
         bad(e, kvp_status_name(status));
+    if (status != KVP_OK) /* it has its tokens, or the first of them */
+        *line = before;
     seen.minds += status == KVP_OK;
 }
 

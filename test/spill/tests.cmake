@@ -17,6 +17,6 @@ target_link_options(test_spill_digests PRIVATE "LINKER:--wrap=kvp_digest_blocks"
 kvp_add_test(NAME spill COMMAND test_spill LABELS store)
 kvp_add_test(NAME spill_digests COMMAND test_spill_digests LABELS store)
 kvp_add_test(NAME spill_random COMMAND test_spill_random LABELS store)
-kvp_add_test(NAME spill_random_long COMMAND test_spill_random 1001 600 800 LABELS store long)
+kvp_add_test(NAME spill_random_long COMMAND test_spill_random 1001 2000 800 LABELS store long)
 kvp_add_test(NAME spill_random_soak COMMAND test_spill_random 100001 40000 1000
              LABELS store soak TIMEOUT 7200)
