@@ -215,13 +215,9 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
     char shown[KVPI_STORE_URL_BYTES];
     show_url(report->is_model, report->url, shown, sizeof shown);
     if (report->n_parts > 1)
-        fprintf(file, "
-%u stores, nearest first
-", report->n_parts);
+        fprintf(file, "\n%u stores, nearest first\n", report->n_parts);
     else
-        fprintf(file, "
-Store %s: %s
-", kvpi_escape(shown).of, report->parts[0].described);
+        fprintf(file, "\nStore %s: %s\n", kvpi_escape(shown).of, report->parts[0].described);
     kvpi_figures_print_rows(store, rows, sizeof rows / sizeof *rows, file);
     for (uint32_t i = 0; n_bad > 0 && i < KVP_BAD_REASONS; i++)
         if (report->store.bad[i] > 0)
