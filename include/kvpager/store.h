@@ -51,6 +51,7 @@
  *   quota=BYTES             the most that the records of one namespace may take
  *
  * BYTES takes KiB, MiB, GiB and TiB, TIME s, m, h and d. docs/STORES.md has the bytes of a record.
+ * kvp_store_stack_open makes one store of several.
  */
 #ifndef KVPAGER_STORE_H
 #define KVPAGER_STORE_H
@@ -118,11 +119,64 @@ KVP_API uint32_t kvp_store_record_blocks(const kvp_store *store);
 /* Describe how a store does its work here and what it has to go without, for people and logs:
  * "io_uring; past the page cache". docs/STORES.md has what it may say. Programs do not parse it.
  *
- * Takes:   text_bytes   capacity of out_text, 1..; 300 are always enough
+ * Takes:   text_bytes   capacity of out_text, 1..; 300 are always enough; of a stack, for each of
+ *                       its stores
  * Gives:   out_text     cut to text_bytes
  * Returns: KVP_OK; KVP_E_ARG
  * Thread:  any. Blocks: never. Cost: O(1) */
 KVP_API kvp_status kvp_store_describe(const kvp_store *store, char *out_text, size_t text_bytes);
+
+/* --------------------------------------------------------------------------------------- stacks */
+
+#define KVP_STORE_STACK_MAX 8u /* stores of a stack */
+
+typedef struct kvp_store_stack_config {
+    size_t struct_size;        /* set by kvp_store_stack_config_init */
+    kvp_store *const *stores;  /* [n_stores] open, nearest first: a disk before a server */
+    uint32_t n_stores;         /* 1..KVP_STORE_STACK_MAX */
+    uint32_t reserved;         /* 0 */
+    uint64_t nearer_bytes_s;   /* most KV a second that gets write to nearer stores; 0 (default): no
+                                   limit */
+    uint64_t nearer_bytes_day; /* and in each day since 1970; 0 (default): no limit */
+} kvp_store_stack_config;
+
+/* Make one store of several, nearest first. All calls of this header take it.
+ *
+ *   put     goes to each store. KVP_STORE_OK: at least one wrote the record; KVP_STORE_KNOWN: else
+ *           at least one had it; otherwise as the nearest store says
+ *   get     takes the nearest store that has the record: a miss of any kind goes on to the next.
+ *           What came from a farther one is written to the nearer ones that lacked it before the
+ *           get ends, and its parent before it, if a get of that is on its way. If they refuse,
+ *           the get is KVP_STORE_OK all the same. The identity is that of a put, with parent and
+ *           space. Without a hit it is KVP_STORE_ABSENT if all stores say so, else what the
+ *           nearest of the others says
+ *   have    asks a farther store only for what nearer ones lack. KVP_STORE_OK: at least one store
+ *           answered
+ *   drop, evict, sync   go to each store. KVP_STORE_OK: all did it; otherwise as the nearest says
+ *           that did not
+ *   stats   the operations of the stack. Records, bytes, room, and what went wrong (bad, reread,
+ *           failed, away), are the sums of its stores; away_ns is the least. Each store's own are
+ *           those of kvp_store_stats_get on it
+ *
+ * A store of a stack that fails is left alone and tried again by itself; the stack never is.
+ *
+ * Takes:   config       copied. The stores differ in URL and secret only, and in max_ops and
+ *                       key_bytes, of which the least holds; no operation of theirs is on its way
+ *          why_bytes    capacity of out_why
+ * Gives:   out_store
+ *          out_why      a sentence that names what is wrong; may be NULL
+ * Returns: KVP_OK; KVP_E_ARG; KVP_E_NO_MEMORY; KVP_E_IO: libcrypto or the system gave nothing
+ * After-failure: the stores are the caller's, and unchanged
+ * Owns:    the stores are the stack's until it is closed, which closes them, nearest first. The
+ *          caller still may ask them for statistics and descriptions
+ * Thread:  as kvp_store_open
+ */
+KVP_API kvp_status kvp_store_stack_open(const kvp_store_stack_config *config, kvp_store **out_store,
+                                        char *out_why, size_t why_bytes);
+
+/* Find store `number` of a stack, nearest first, to ask it for statistics and descriptions.
+ * Returns: NULL: there is none. Owns: the stack. Thread: any. Cost: O(1) */
+KVP_API const kvp_store *kvp_store_stack_part(const kvp_store *stack, uint32_t number);
 
 /* ----------------------------------------------------------------------------------- operations */
 

@@ -20,7 +20,9 @@
  *   wait      block until something may be there to reap, `wake` is readable, or timeout_ms (-1:
  *             none) have gone
  *
- * SYNC goes through prepare, begin, reap and end like PUT and GET. */
+ * SYNC goes through prepare, begin, reap and end like PUT and GET.
+ *
+ * A back end that has stores of its own (has_stores) leaves headers and checks to them. */
 #ifndef KVPI_STORE_BACKEND_H
 #define KVPI_STORE_BACKEND_H
 
@@ -108,6 +110,10 @@ struct kvpi_backend {
     /* Without an open store; NULL: kvp_store_scan knows another way. */
     kvp_status (*walk)(struct kvpi_url *url, const struct kvpi_walk *walk, char *out_why,
                        size_t why_bytes);
+    int has_stores;
+    /* What the stores of its own count, into statistics that have what this one counts; from any
+     * thread. NULL: it has none. */
+    void (*add_stats)(const void *self, kvp_store_stats *stats);
 };
 
 extern const struct kvpi_backend kvpi_memory_backend;
@@ -116,5 +122,10 @@ extern const struct kvpi_backend kvpi_file_backend;
 /* As kvp_store_open, with a back end that no scheme names: for tests. */
 kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_backend *backend,
                            kvp_store **out_store, char *out_why, size_t why_bytes);
+
+/* The same over a back end that is open: it has stores, whose configuration this one is. Afterwards
+ * the back end is the store's; after a failure it is still the caller's. */
+kvp_status kvpi_store_over(const kvp_store_config *config, const struct kvpi_backend *backend,
+                           void *self, kvp_store **out_store, char *out_why, size_t why_bytes);
 
 #endif

@@ -113,16 +113,22 @@ static void free_store(kvp_store *store)
     free(store);
 }
 
+static size_t round_to_page(size_t n_bytes)
+{
+    return (n_bytes + KVPI_RECORD_PAGE - 1) / KVPI_RECORD_PAGE * KVPI_RECORD_PAGE;
+}
+
 static kvp_status make_memory(kvp_store *store)
 {
     const uint32_t n = store->config.max_ops;
     store->ops = calloc(n, sizeof *store->ops);
-    store->headers = aligned_alloc(KVPI_RECORD_PAGE, (size_t)n * store->header_bytes);
+    const size_t headers_bytes = store->header_bytes > 0 ? (size_t)n * store->header_bytes : 1;
+    store->headers = aligned_alloc(KVPI_RECORD_PAGE, round_to_page(headers_bytes));
     store->free_ops = calloc(n, sizeof *store->free_ops);
     if (!store->ops || !store->headers || !store->free_ops || !make_ring(&store->accepted, n) ||
         !make_ring(&store->ended, n))
         return KVP_E_NO_MEMORY;
-    memset(store->headers, 0, (size_t)n * store->header_bytes);
+    memset(store->headers, 0, headers_bytes);
     for (store->n_free = 0; store->n_free < n; store->n_free++)
         store->free_ops[store->n_free] = n - 1 - store->n_free;
     return KVP_OK;
@@ -158,8 +164,9 @@ static kvp_status open_backend(kvp_store *store, struct kvpi_url *url, char *out
     return status;
 }
 
-static kvp_status make_store(kvp_store *store, const kvp_store_config *config, struct kvpi_url *url,
-                             char *out_why, size_t why_bytes)
+/* All but the back end and the thread. */
+static kvp_status make_front(kvp_store *store, const kvp_store_config *config, char *out_why,
+                             size_t why_bytes)
 {
     store->config = *config;
     store->config.url = NULL;
@@ -168,8 +175,9 @@ static kvp_status make_store(kvp_store *store, const kvp_store_config *config, s
         store->config.now = system_clock;
     store->record_blocks =
         config->record_blocks ? config->record_blocks : choose_record_blocks(config);
-    store->header_bytes = kvpi_record_header_bytes(
-        (uint64_t)store->record_blocks * config->block_tokens, config->key_bytes);
+    if (!store->backend->has_stores)
+        store->header_bytes = kvpi_record_header_bytes(
+            (uint64_t)store->record_blocks * config->block_tokens, config->key_bytes);
     kvp_status status = make_memory(store);
     if (status == KVP_OK)
         status = make_crypto(store, config);
@@ -178,13 +186,24 @@ static kvp_status make_store(kvp_store *store, const kvp_store_config *config, s
         status = KVP_E_IO;
     if (status != KVP_OK)
         return kvpi_why(status, out_why, why_bytes, "%s", kvp_status_text(status));
-    status = open_backend(store, url, out_why, why_bytes);
+    return KVP_OK;
+}
+
+static kvp_status start(kvp_store *store, char *out_why, size_t why_bytes)
+{
+    kvpi_worker_note(store);
+    if (store->config.threads > 0 && kvpi_quiet_start(&store->thread, kvpi_worker_run, store) != 0)
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
+    return KVP_OK;
+}
+
+static kvp_status make_store(kvp_store *store, const kvp_store_config *config, struct kvpi_url *url,
+                             char *out_why, size_t why_bytes)
+{
+    kvp_status status = make_front(store, config, out_why, why_bytes);
     if (status == KVP_OK)
-        kvpi_worker_note(store);
-    if (status == KVP_OK && config->threads > 0 &&
-        kvpi_quiet_start(&store->thread, kvpi_worker_run, store) != 0)
-        status = kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no thread");
-    return status;
+        status = open_backend(store, url, out_why, why_bytes);
+    return status == KVP_OK ? start(store, out_why, why_bytes) : status;
 }
 
 static const struct kvpi_backend *find_backend(const char *scheme)
@@ -219,6 +238,27 @@ kvp_status kvpi_store_open(const kvp_store_config *config, const struct kvpi_bac
     store->backend = backend;
     status = make_store(store, config, &url, out_why, why_bytes);
     if (status != KVP_OK) {
+        free_store(store);
+        return status;
+    }
+    *out_store = store;
+    return KVP_OK;
+}
+
+kvp_status kvpi_store_over(const kvp_store_config *config, const struct kvpi_backend *backend,
+                           void *self, kvp_store **out_store, char *out_why, size_t why_bytes)
+{
+    kvp_store *store = calloc(1, sizeof *store);
+    if (!store)
+        return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
+    store->backend = backend;
+    kvp_status status = make_front(store, config, out_why, why_bytes);
+    if (status == KVP_OK) {
+        store->self = self;
+        status = start(store, out_why, why_bytes);
+    }
+    if (status != KVP_OK) {
+        store->self = NULL; /* the caller closes it */
         free_store(store);
         return status;
     }
@@ -494,6 +534,8 @@ kvp_status kvp_store_stats_get_sized(const kvp_store *store, kvp_store_stats *ou
         stats.get_ns[i] = get(store, KVPI_COUNT_GET_NS + i);
         stats.put_ns[i] = get(store, KVPI_COUNT_PUT_NS + i);
     }
+    if (store->backend->add_stats)
+        store->backend->add_stats(store->self, &stats);
     kvpi_sized_give(out_stats, stats_size, &stats, sizeof stats);
     return KVP_OK;
 }

@@ -67,7 +67,8 @@ static void count_get(kvp_store *store, const struct kvpi_store_op *op)
         count(store, KVPI_COUNT_HITS, 1);
         count(store, KVPI_COUNT_READ_BYTES, payload_bytes(op));
         count(store, KVPI_COUNT_REREAD, op->fault != KVPI_RECORD_GOOD);
-    } else if (op->result == KVP_STORE_BAD) {
+    } else if (op->result == KVP_STORE_BAD && op->fault != KVPI_RECORD_GOOD) {
+        /* Else a store of the back end has counted why. */
         count(store, KVPI_COUNT_BAD + (unsigned)op->fault - KVPI_RECORD_DAMAGED, 1);
     } else if (op->result == KVP_STORE_ABSENT) {
         count(store, KVPI_COUNT_ABSENT, 1);
@@ -142,7 +143,7 @@ static uint32_t prepare(kvp_store *store, struct kvpi_store_op *op)
         return KVP_STORE_FAILED;
     op->place.written = op->accepted_ns / UINT64_C(1000000000);
     const uint32_t result = store->backend->prepare(store->self, op);
-    if (result != KVP_STORE_OK || op->kind == KVP_STORE_GET)
+    if (result != KVP_STORE_OK || op->kind == KVP_STORE_GET || store->backend->has_stores)
         return result;
     if (kvpi_record_write(op->identity, &op->place, op->spans + 1, op->n_spans - 1,
                           store->has_mac ? &store->mac : NULL, store->header_bytes,
@@ -216,7 +217,7 @@ static void finish(kvp_store *store, struct kvpi_store_op *op)
     uint32_t result = op->io_failed ? KVP_STORE_FAILED : op->outcome;
     if (result == KVP_STORE_ABSENT && op->fault != KVPI_RECORD_GOOD)
         result = KVP_STORE_RACED; /* the first read found something bad */
-    if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK) {
+    if (op->kind == KVP_STORE_GET && result == KVP_STORE_OK && !store->backend->has_stores) {
         const enum kvpi_record_fault fault = check(store, op);
         if (fault != KVPI_RECORD_GOOD && op->fault == KVPI_RECORD_GOOD) {
             op->fault = fault;

@@ -4,6 +4,13 @@
 #ifndef KVPAGER_SIZED_STORE_H
 #define KVPAGER_SIZED_STORE_H
 
+/* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
+KVP_API void kvp_store_stack_config_init_sized(kvp_store_stack_config *config, size_t config_size);
+KVP_SIZED void kvp_store_stack_config_init(kvp_store_stack_config *config)
+{
+    kvp_store_stack_config_init_sized(config, sizeof *config);
+}
+
 KVP_API kvp_status kvp_store_stats_get_sized(const kvp_store *store, kvp_store_stats *out_stats,
                                              size_t stats_size);
 KVP_SIZED kvp_status kvp_store_stats_get(const kvp_store *store, kvp_store_stats *out_stats)
