@@ -117,7 +117,7 @@ static const kvpi_args_option options_table[] = {
     [OPT_STORE] = {"--store", "URL",
                    "write KV to this store, load it, and compare every\n"
                    "byte that comes back. KV is made up. For example,\n"
-                   "file:PATH?size=10GiB",
+                   "file:PATH?size=10GiB. Given again: a farther store",
                    0},
     [OPT_DISK] = {"--disk", "SIZE[@RATE]",
                   "instead: a disk as a model, in simulated time. So\n"
@@ -364,6 +364,18 @@ static int apply_model(const kvpi_args *args, int option, const char *value,
     return latency != NULL ? apply_latency(args, latency, &model->latency_ns) : 0;
 }
 
+/* The first is the nearest. */
+static int add_store(const kvpi_args *args, const char *url, kvpi_attach_options *out)
+{
+    if (out->url == NULL)
+        out->url = url;
+    else if (out->n_farther < KVP_STORE_STACK_MAX - 1)
+        out->farther[out->n_farther++] = url;
+    else
+        return kvpi_args_wrong(args, "--store is given more than %u times", KVP_STORE_STACK_MAX);
+    return 0;
+}
+
 static int apply_cache(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
     static const uint64_t block_tokens[2] = {1, KVP_BLOCK_TOKENS_MAX};
@@ -381,7 +393,7 @@ static int apply_cache(const kvpi_args *args, int option, const char *value, kvp
         return kvpi_args_number(args, option, value, blocks, &replay->host_blocks);
     case OPT_HOST_MEMORY: return kvpi_args_size(args, option, value, &out->host_memory_bytes);
     case OPT_KEEP_EVICTED: return kvpi_args_on_off(args, option, value, &replay->keep_evicted);
-    case OPT_STORE: replay->store.url = value; return 0;
+    case OPT_STORE: return add_store(args, value, &replay->store);
     case OPT_DISK:
     case OPT_REMOTE: return apply_model(args, option, value, &replay->store);
     case OPT_STORE_WRITES:
@@ -491,8 +503,15 @@ static int apply_output(int option, const char *value, kvpi_replay_args *out)
     }
 }
 
+static bool is_given(const kvpi_replay_args *out, int option)
+{
+    return (out->given >> option & 1) != 0;
+}
+
 static int apply_option(const kvpi_args *args, int option, const char *value, kvpi_replay_args *out)
 {
+    if ((option == OPT_DISK || option == OPT_REMOTE) && is_given(out, option))
+        return kvpi_args_wrong(args, "%s is given twice", options_table[option].name);
     if (option >= 0)
         out->given |= UINT64_C(1) << option;
     if (option < KVPI_TRACE_OPTIONS)
@@ -513,11 +532,6 @@ static int apply_option(const kvpi_args *args, int option, const char *value, kv
 }
 
 /* -------------------------------------------------------------------------------- together */
-
-static bool is_given(const kvpi_replay_args *out, int option)
-{
-    return (out->given >> option & 1) != 0;
-}
 
 /* The first of options first..end-1 that was given, or -1. */
 static int first_given(const kvpi_replay_args *out, int first, int end)

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "tool/input/escape.h"
 #include "tool/progress.h"
 #include "tool/tool.h"
 
@@ -331,6 +332,50 @@ static int fail(const kvpi_attach_options *options, const char *why, kvp_status 
                           kvp_status_name(status));
 }
 
+/* Of several stores, the message names the one that is at fault. */
+static int fail_store(const kvpi_attach_options *options, const char *url, const char *why,
+                      kvp_status status)
+{
+    if (options->n_farther == 0)
+        return fail(options, why, status);
+    return kvpi_tool_fail("replay", "--store %s: %s (%s)", kvpi_escape(url).of,
+                          why[0] ? why : kvp_status_text(status), kvp_status_name(status));
+}
+
+static const char *url_of(const kvpi_attach_options *options, uint32_t i)
+{
+    return i == 0 ? options->url : options->farther[i - 1];
+}
+
+static int open_real(kvpi_attach *attach, const kvpi_attach_options *options,
+                     kvp_store_config *config)
+{
+    char why[256];
+    kvp_store *stores[KVP_STORE_STACK_MAX];
+    kvp_store_stack_config stack;
+    kvp_store_stack_config_init(&stack);
+    stack.stores = stores;
+    kvp_status status = KVP_OK;
+    while (status == KVP_OK && stack.n_stores <= options->n_farther) {
+        config->url = url_of(options, stack.n_stores);
+        status = kvp_store_open(config, &stores[stack.n_stores], why, sizeof why);
+        stack.n_stores += status == KVP_OK;
+    }
+    if (status == KVP_OK && stack.n_stores == 1) {
+        attach->store = stores[0];
+        return TOOL_OK;
+    }
+    if (status == KVP_OK) {
+        config->url = options->url;
+        status = kvp_store_stack_open(&stack, &attach->store, why, sizeof why);
+    }
+    if (status == KVP_OK)
+        return TOOL_OK;
+    for (uint32_t i = 0; i < stack.n_stores; i++)
+        kvp_store_close(stores[i]);
+    return fail_store(options, config->url, why, status);
+}
+
 static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
                       const kvp_config *cache)
 {
@@ -346,13 +391,11 @@ static int open_store(kvpi_attach *attach, const kvpi_attach_options *options,
     attach->model.options = options->model;
     attach->model.takes_time = attach->is_loaded;
     attach->model.record_bytes = config.record_blocks * options->block_bytes;
+    if (!attach->has_model)
+        return open_real(attach, options, &config);
     kvp_status status =
-        attach->has_model
-            ? kvpi_modelled_open(&config, &attach->model, &attach->store, why, sizeof why)
-            : kvp_store_open(&config, &attach->store, why, sizeof why);
-    if (status != KVP_OK)
-        return fail(options, why, status);
-    return TOOL_OK;
+        kvpi_modelled_open(&config, &attach->model, &attach->store, why, sizeof why);
+    return status == KVP_OK ? TOOL_OK : fail(options, why, status);
 }
 
 static int create_spill(kvpi_attach *attach, const kvpi_attach_options *options)
@@ -404,11 +447,23 @@ static int allocate(kvpi_attach *attach, const kvp_config *cache)
     return TOOL_OK;
 }
 
+/* Store i of several, or the only one. */
+static const kvp_store *part_of(const kvpi_attach *attach, uint32_t i)
+{
+    const kvp_store *part = kvp_store_stack_part(attach->store, i);
+    return part != NULL ? part : attach->store;
+}
+
 static void describe_store(kvpi_attach *attach, const kvpi_attach_options *options)
 {
     kvpi_store_report *report = attach->report;
-    (void)kvp_store_describe(attach->store, report->described, sizeof report->described);
     report->url = options->url;
+    report->n_parts = 1 + options->n_farther;
+    for (uint32_t i = 0; i < report->n_parts; i++) {
+        kvpi_store_part *part = &report->parts[i];
+        part->url = url_of(options, i);
+        (void)kvp_store_describe(part_of(attach, i), part->described, sizeof part->described);
+    }
     report->is_model = attach->has_model;
     report->through = options->through;
     report->record_blocks = kvp_store_record_blocks(attach->store);
@@ -443,9 +498,8 @@ int kvpi_attach_open(const kvpi_attach_options *options, kvp_cache *cache, kvp_n
 }
 
 /* The bytes that a model stands for. */
-static void scale(kvpi_attach *attach)
+static void scale(const kvpi_attach *attach, kvp_store_stats *stats)
 {
-    kvp_store_stats *stats = &attach->report->store;
     if (!attach->has_model)
         return;
     stats->read_bytes = stats->hits * attach->model.record_bytes;
@@ -464,7 +518,12 @@ static void stop(kvpi_attach *attach)
     }
     (void)kvp_spill_stats_get(attach->spill, &attach->report->spill);
     (void)kvp_store_stats_get(attach->store, &attach->report->store);
-    scale(attach);
+    scale(attach, &attach->report->store);
+    for (uint32_t i = 0; i < attach->report->n_parts; i++) {
+        kvp_store_stats *stats = &attach->report->parts[i].stats;
+        (void)kvp_store_stats_get(part_of(attach, i), stats);
+        scale(attach, stats);
+    }
 }
 
 void kvpi_attach_close(kvpi_attach *attach)

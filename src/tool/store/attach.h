@@ -15,7 +15,9 @@
 #include "tool/store/replay_report.h"
 
 typedef struct kvpi_attach_options {
-    const char *url;             /* as it was given. NULL: there is no store */
+    const char *url;                              /* as it was given. NULL: there is no store */
+    const char *farther[KVP_STORE_STACK_MAX - 1]; /* [n_farther] URLs behind it, nearest first */
+    uint32_t n_farther;
     kvpi_modelled_options model; /* size 0: a real one, by its URL */
     uint64_t block_bytes;        /* of KV */
     uint64_t record_blocks;      /* 0: the store chooses */

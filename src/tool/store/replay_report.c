@@ -46,29 +46,15 @@ static void add_latencies(kvpi_figures *to, const char *key,
 
 /* --------------------------------------------------------------------------------- the figures */
 
-static void add_place(kvpi_figures *to, const kvpi_store_report *report)
+static void add_room(kvpi_figures *to, const kvp_store_stats *store)
 {
-    kvpi_figures_text(to, "url", report->url);
-    kvpi_figures_text(to, "engine", report->described);
-    kvpi_figures_flag(to, "is_model", report->is_model);
-    kvpi_figures_integer(to, "record_blocks", report->record_blocks);
-    kvpi_figures_text(to, "writes", report->through ? "through" : "second");
-    kvpi_figures_integer(to, "records", report->store.records);
-    kvpi_figures_integer(to, "bytes", report->store.bytes);
-    kvpi_figures_integer(to, "size_bytes", report->store.size);
-    kvpi_figures_integer(to, "most_queued", report->most_queued);
+    kvpi_figures_integer(to, "records", store->records);
+    kvpi_figures_integer(to, "bytes", store->bytes);
+    kvpi_figures_integer(to, "size_bytes", store->size);
 }
 
-static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
+static void add_gets(kvpi_figures *to, const kvp_store_stats *store)
 {
-    const kvp_store_stats *store = &report->store;
-    kvpi_figures_integer(to, "hit_tokens", report->spill.store_tokens);
-    kvpi_figures_integer(to, "asked", report->spill.asked);
-    kvpi_figures_open(to, "answers");
-    for (uint32_t i = 0; i < KVP_SPILL_OUTCOMES; i++)
-        kvpi_figures_integer(to, kvp_spill_outcome_name(i), report->spill.outcomes[i]);
-    kvpi_figures_close(to);
-    kvpi_figures_integer(to, "unasked", report->unasked);
     kvpi_figures_integer(to, "gets", store->gets);
     kvpi_figures_integer(to, "hits", store->hits);
     kvpi_figures_integer(to, "absent", store->absent);
@@ -80,6 +66,46 @@ static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
     kvpi_figures_integer(to, "reread", store->reread);
     kvpi_figures_integer(to, "read_bytes", store->read_bytes);
     add_latencies(to, "get_latency", store->get_ns);
+}
+
+static void add_puts(kvpi_figures *to, const kvp_store_stats *store)
+{
+    kvpi_figures_integer(to, "puts", store->puts);
+    kvpi_figures_integer(to, "stored", store->stored);
+    kvpi_figures_integer(to, "known", store->known);
+    kvpi_figures_integer(to, "refused", store->refused);
+}
+
+static void add_rest(kvpi_figures *to, const kvp_store_stats *store)
+{
+    kvpi_figures_integer(to, "evicted", store->evicted);
+    kvpi_figures_integer(to, "failed", store->failed);
+    kvpi_figures_integer(to, "away", store->away);
+    kvpi_figures_integer(to, "written_bytes", store->written_bytes);
+    add_latencies(to, "put_latency", store->put_ns);
+}
+
+static void add_place(kvpi_figures *to, const kvpi_store_report *report)
+{
+    kvpi_figures_text(to, "url", report->url);
+    kvpi_figures_text(to, "engine", report->parts[0].described);
+    kvpi_figures_flag(to, "is_model", report->is_model);
+    kvpi_figures_integer(to, "record_blocks", report->record_blocks);
+    kvpi_figures_text(to, "writes", report->through ? "through" : "second");
+    add_room(to, &report->store);
+    kvpi_figures_integer(to, "most_queued", report->most_queued);
+}
+
+static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
+{
+    kvpi_figures_integer(to, "hit_tokens", report->spill.store_tokens);
+    kvpi_figures_integer(to, "asked", report->spill.asked);
+    kvpi_figures_open(to, "answers");
+    for (uint32_t i = 0; i < KVP_SPILL_OUTCOMES; i++)
+        kvpi_figures_integer(to, kvp_spill_outcome_name(i), report->spill.outcomes[i]);
+    kvpi_figures_close(to);
+    kvpi_figures_integer(to, "unasked", report->unasked);
+    add_gets(to, &report->store);
     kvpi_figures_integer(to, "checked_blocks", report->checked_blocks);
     kvpi_figures_integer(to, "unchecked_blocks", report->unchecked_blocks);
     kvpi_figures_integer(to, "wrong_blocks", report->wrong_blocks);
@@ -87,20 +113,29 @@ static void add_reads(kvpi_figures *to, const kvpi_store_report *report)
 
 static void add_writes(kvpi_figures *to, const kvpi_store_report *report)
 {
-    const kvp_store_stats *store = &report->store;
     const kvp_spill_stats *spill = &report->spill;
-    kvpi_figures_integer(to, "puts", store->puts);
-    kvpi_figures_integer(to, "stored", store->stored);
-    kvpi_figures_integer(to, "known", store->known);
-    kvpi_figures_integer(to, "refused", store->refused);
+    add_puts(to, &report->store);
     kvpi_figures_integer(to, "left_out",
                          spill->over_budget + spill->no_place + spill->no_block + spill->lost);
     kvpi_figures_integer(to, "unfinished", report->unfinished);
-    kvpi_figures_integer(to, "evicted", store->evicted);
-    kvpi_figures_integer(to, "failed", store->failed);
-    kvpi_figures_integer(to, "away", store->away);
-    kvpi_figures_integer(to, "written_bytes", store->written_bytes);
-    add_latencies(to, "put_latency", store->put_ns);
+    add_rest(to, &report->store);
+}
+
+static void add_parts(kvpi_figures *to, const kvpi_store_report *report)
+{
+    kvpi_figures_open_array(to, "stores");
+    for (uint32_t i = 0; i < report->n_parts; i++) {
+        const kvpi_store_part *part = &report->parts[i];
+        kvpi_figures_open(to, NULL);
+        kvpi_figures_text(to, "url", part->url);
+        kvpi_figures_text(to, "engine", part->described);
+        add_room(to, &part->stats);
+        add_gets(to, &part->stats);
+        add_puts(to, &part->stats);
+        add_rest(to, &part->stats);
+        kvpi_figures_close(to);
+    }
+    kvpi_figures_close(to);
 }
 
 void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report)
@@ -113,6 +148,7 @@ void kvpi_store_report_add(kvpi_figures *to, const kvpi_store_report *report)
     add_place(to, report);
     add_reads(to, report);
     add_writes(to, report);
+    add_parts(to, report);
     kvpi_figures_close(to);
 }
 
@@ -125,6 +161,22 @@ static void print_latency(const json_t *store, const char *key, const char *labe
         {true, label, "{n}", "p50 {p50_ns}, p90 {p90_ns}, p99 {p99_ns}, at most"}};
     if (json_integer_value(json_object_get(figures, "n")) > 0)
         kvpi_figures_print_rows(figures, row, 1, file);
+}
+
+/* What each of several stores did. */
+static void print_parts(const kvpi_store_report *report, const json_t *store, FILE *file)
+{
+    static const kvpi_figures_row rows[] = {
+        {true, "read", "{hits}", "records of {gets} asked for; {absent} absent, {raced} raced"},
+        {true, "written", "{stored}", "records; {known} known, {refused} refused"},
+        {true, "failed", "{failed}", "operations; {away} while it was left alone"},
+    };
+    const json_t *parts = json_object_get(store, "stores");
+    for (uint32_t i = 0; i < report->n_parts && report->n_parts > 1; i++) {
+        fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->parts[i].url).of,
+                report->parts[i].described);
+        kvpi_figures_print_rows(json_array_get(parts, i), rows, sizeof rows / sizeof *rows, file);
+    }
 }
 
 void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figures, FILE *file)
@@ -143,7 +195,10 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
          "records of {record_blocks} blocks; {known} known, {refused} refused"},
         {true, "unfinished", "{unfinished}", "puts; {left_out} left out before"},
     };
-    fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->url).of, report->described);
+    if (report->n_parts > 1)
+        fprintf(file, "\n%u stores, nearest first\n", report->n_parts);
+    else
+        fprintf(file, "\nStore %s: %s\n", kvpi_escape(report->url).of, report->parts[0].described);
     kvpi_figures_print_rows(store, rows, sizeof rows / sizeof *rows, file);
     for (uint32_t i = 0; n_bad > 0 && i < KVP_BAD_REASONS; i++)
         if (report->store.bad[i] > 0)
@@ -151,4 +206,5 @@ void kvpi_store_report_print(const kvpi_store_report *report, const json_t *figu
                     kvp_bad_name(i));
     print_latency(store, "get_latency", "gets", file);
     print_latency(store, "put_latency", "puts", file);
+    print_parts(report, store, file);
 }

@@ -9,9 +9,17 @@
 
 #include "tool/report/figures.h"
 
-typedef struct kvpi_store_report {
-    const char *url; /* NULL: there is no store */
+/* One store of several, or the only one. */
+typedef struct kvpi_store_part {
+    const char *url;
     char described[304];
+    kvp_store_stats stats;
+} kvpi_store_part;
+
+typedef struct kvpi_store_report {
+    const char *url; /* NULL: there is no store; of several, the nearest */
+    kvpi_store_part parts[KVP_STORE_STACK_MAX]; /* [n_parts] nearest first */
+    uint32_t n_parts;
     bool is_model; /* in simulated time: latencies, too */
     bool through;  /* KVP_SPILL_THROUGH */
     uint32_t record_blocks;
@@ -21,7 +29,7 @@ typedef struct kvpi_store_report {
     uint64_t checked_blocks;
     uint64_t unchecked_blocks; /* copied from the host, of which nobody knows what they should be */
     uint64_t wrong_blocks;
-    kvp_store_stats store;
+    kvp_store_stats store; /* of all together */
     kvp_spill_stats spill;
 } kvpi_store_report;
 
