@@ -60,6 +60,7 @@ struct kvpi_stack {
     uint32_t n_ended;
     uint32_t n_barred;
     uint32_t n_carrying;
+    uint32_t n_dropping;
     uint32_t n_queued;
     uint64_t n_begun;
     uint64_t n_drops; /* drops and evicts that came or began */

@@ -10,8 +10,9 @@
  * ends when it was written. Records go from the root down: a hit waits until a get of its parent
  * that began before was written or has missed; stores begin in the order of submission.
  *
- * A dropped record must not come back: a get that began before a drop is not carried, and a drop
- * waits until what is being carried was written. What the caller submits behind it waits, too. */
+ * A dropped record must not come back: a get that began before a drop is not carried, a drop waits
+ * until what is being carried was written, and what the caller submits behind a drop waits until it
+ * has ended. */
 #include <string.h>
 
 #include "store/stack/stack.h"
@@ -101,13 +102,25 @@ static uint32_t result_of_spread(const struct kvpi_stack *stack, const struct kv
     return any(stack, it, KVP_STORE_KNOWN) ? KVP_STORE_KNOWN : it->results[0];
 }
 
+static int is_drop(const struct kvpi_store_op *op)
+{
+    return op->kind == KVP_STORE_DROP || op->kind == KVP_STORE_EVICT;
+}
+
+static void finish_spread(struct kvpi_stack *stack, struct kvpi_stacked *it)
+{
+    stack->n_dropping -= (uint32_t)is_drop(it->op);
+    finish(stack, it, result_of_spread(stack, it));
+}
+
 static void spread(struct kvpi_stack *stack, struct kvpi_stacked *it)
 {
     it->phase = KVPI_STACK_SPREAD;
+    stack->n_dropping += (uint32_t)is_drop(it->op);
     for (uint32_t i = 0; i < stack->n_stores; i++)
         submit(stack, it, i, it->op->kind);
     if (it->n_out == 0)
-        finish(stack, it, result_of_spread(stack, it));
+        finish_spread(stack, it);
 }
 
 /* ----------------------------------------------------------------------------------------- have */
@@ -310,11 +323,6 @@ static void got(struct kvpi_stack *stack, struct kvpi_stacked *it)
 
 /* ------------------------------------------------------------------------------------ the calls */
 
-static int is_drop(const struct kvpi_store_op *op)
-{
-    return op->kind == KVP_STORE_DROP || op->kind == KVP_STORE_EVICT;
-}
-
 static void begin(struct kvpi_stack *stack, struct kvpi_store_op *op)
 {
     stack->n_drops += (uint64_t)is_drop(op); /* what began while it waited is not carried, too */
@@ -327,10 +335,17 @@ static void begin(struct kvpi_stack *stack, struct kvpi_store_op *op)
         spread(stack, it);
 }
 
+/* A store may do what it was given later before what it was given earlier, as a server does that
+ * has several connections. */
+static int must_wait(const struct kvpi_stack *stack, const struct kvpi_store_op *op)
+{
+    return stack->n_dropping > 0 || (is_drop(op) && stack->n_carrying > 0);
+}
+
 void kvpi_stack_begin(struct kvpi_stack *stack, struct kvpi_store_op *op)
 {
     stack->n_drops += (uint64_t)is_drop(op);
-    if (stack->n_barred > 0 || (is_drop(op) && stack->n_carrying > 0))
+    if (stack->n_barred > 0 || must_wait(stack, op))
         stack->barred[stack->n_barred++] = op;
     else
         begin(stack, op);
@@ -339,7 +354,7 @@ void kvpi_stack_begin(struct kvpi_stack *stack, struct kvpi_store_op *op)
 void kvpi_stack_resume(struct kvpi_stack *stack)
 {
     uint32_t n = 0;
-    while (n < stack->n_barred && !(is_drop(stack->barred[n]) && stack->n_carrying > 0))
+    while (n < stack->n_barred && !must_wait(stack, stack->barred[n]))
         begin(stack, stack->barred[n++]);
     stack->n_barred -= n;
     memmove(stack->barred, stack->barred + n, stack->n_barred * sizeof *stack->barred);
@@ -367,7 +382,7 @@ void kvpi_stack_step(struct kvpi_stack *stack, uint32_t number, uint32_t from, u
     default: /* SPREAD */
         it->results[from] = result;
         if (--it->n_out == 0)
-            finish(stack, it, result_of_spread(stack, it));
+            finish_spread(stack, it);
         break;
     }
 }
