@@ -200,14 +200,16 @@ def _label(name: object, value: object) -> str:
 class Store(Uncopied):
     """A store: Store.open.
 
-    url            as given
+    url            as given; of several, the nearest
+    urls           of all, nearest first
     fingerprint    of every record
     block_tokens   S
     block_bytes    KV of one block of each layer group
     record_blocks  blocks of a record, as given or chosen
     """
 
-    def __init__(self, made: Any, keep: dict[int, Any], config: Any, url: str) -> None:
+    def __init__(self, made: Any, keep: dict[int, Any], config: Any,
+                 urls: tuple[str, ...]) -> None:
         if not isinstance(made, ffi.CData):
             raise TypeError("a Store is made by Store.open")
         self._o: Any = made
@@ -220,7 +222,8 @@ class Store(Uncopied):
         self._polling, self._ended = threading.RLock(), list[Operation]()
         self._room, self._n = ffi.new("kvp_store_done[]", config.max_ops), ffi.new("uint32_t *")
         self._threads = int(config.threads)
-        self.url, self.fingerprint = url, bytes(config.fingerprint.bytes)
+        self.url, self.urls = urls[0], urls
+        self.fingerprint = bytes(config.fingerprint.bytes)
         self.block_tokens = int(config.block_tokens)
         self.block_bytes = tuple(config.block_bytes[0:config.n_groups])
         blocks = ffi.new("uint32_t *")
@@ -228,12 +231,13 @@ class Store(Uncopied):
         self.record_blocks = int(blocks[0])
 
     @classmethod
-    def open(cls, url: str | os.PathLike[str], *, fingerprint: bytes, block_bytes: Iterable[int],
+    def open(cls, url: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, fingerprint: bytes, block_bytes: Iterable[int],
              block_tokens: int = 16, record_blocks: int = 0, key_bytes: int = 1024,
              max_ops: int = 64, threads: int = 1, secret: bytes = b"") -> Store:
-        """Open a store: kvp_store_open.
+        """Open a store: kvp_store_open. Or several as one: kvp_store_stack_open.
 
-        url            file:PATH?size=BYTES or memory:?size=BYTES; also max_age=TIME, quota=BYTES
+        url            file:PATH?size=BYTES or memory:?size=BYTES; also max_age=TIME, quota=BYTES; or
+                       a list of them, nearest first
         fingerprint    FingerprintInput.fingerprint
         block_bytes    KV of one block of each layer group
         block_tokens   S
@@ -248,7 +252,12 @@ class Store(Uncopied):
         """
         config, why = ffi.new("kvp_store_config *"), ffi.new("char[]", _WHY_BYTES)
         lib.kvp_store_config_init(config)
-        place, sizes = ffi.new("char[]", path_of("url", url)), listed("block_bytes", block_bytes)
+        given = [url] if isinstance(url, (str, os.PathLike)) else listed("url", url)
+        if not 1 <= len(given) <= lib.KVP_STORE_STACK_MAX:
+            raise ArgError(f"url: has {len(given)}, expected 1 to {lib.KVP_STORE_STACK_MAX}")
+        paths = [path_of("url", one) for one in given]
+        texts = [ffi.new("char[]", path) for path in paths]
+        places, sizes = ffi.new("char *[]", texts), listed("block_bytes", block_bytes)
         set_digest("fingerprint", fingerprint, config.fingerprint)
         if not 1 <= len(sizes) <= c.GROUPS_MAX:
             raise ArgError(f"block_bytes: has {len(sizes)}, expected 1 to {c.GROUPS_MAX}")
@@ -258,7 +267,7 @@ class Store(Uncopied):
             except _no_numbers as error:
                 raise bad_number(error, block_bytes=size) from None
         code = bytes_in("secret", secret)
-        config.url, config.n_groups = place, len(sizes)
+        config.n_groups = len(sizes)
         config.secret = code if len(code) else ffi.NULL
         config.secret_bytes = len(code)
         set_numbers(config, block_tokens=block_tokens, record_blocks=record_blocks,
@@ -266,10 +275,10 @@ class Store(Uncopied):
         # The store holds what is in `keep`, not the Store: the cycle collector frees in any order.
         keep: dict[int, Any] = {}
         made = owned(lib.KVPY_STORE, held=keep, of=_store_native, free="kvpy_store_free")
-        status = lib.kvpg_store_open(config, made, why, _WHY_BYTES)
+        status = lib.kvpy_store_open(config, places, len(places), made, why, _WHY_BYTES)
         if status:
-            _refused(status, "Store.open", why, url=url)
-        return cls(made, keep, config, os.fsdecode(path_of("url", url)))
+            _refused(status, "Store.open", why, url=os.fsdecode(ffi.string(config.url)))
+        return cls(made, keep, config, tuple(os.fsdecode(path) for path in paths))
 
     # ------------------------------------------------------------------------- open and closed
 
@@ -511,32 +520,38 @@ class Store(Uncopied):
     def describe(self) -> str:
         """How the store does its work here and what it has to go without, for people and logs:
         "io_uring; past the page cache". May be called beside other calls."""
-        room = ffi.new("char[]", _WHY_BYTES)
+        room = ffi.new("char[]", _WHY_BYTES * len(self.urls))
         status = lib.kvpg_store_describe(self._object(), room, len(room))
         if status:
             fail(status, "Store.describe")
         return str(ffi.string(room).decode(errors="replace"))
 
-    def _stats(self) -> Any:
+    def _stats(self, part: int | None) -> Any:
         room = _STATS.new()
-        status = lib.kvpg_store_stats_get(self._object(), room)
+        if part is None or len(self.urls) == 1 and part == 0:
+            status = lib.kvpg_store_stats_get(self._object(), room)
+        else:
+            status = lib.kvpy_store_part_stats(self._object(), number("part", part), room)
         if status:
-            fail(status, "Store.stats")
+            fail(status, "Store.stats", part=part)
         return room
 
-    def stats(self) -> StoreStats:
-        """Gauges and counters. May be called beside other calls."""
-        return _STATS.read(self._stats())
+    def stats(self, part: int | None = None) -> StoreStats:
+        """Gauges and counters. May be called beside other calls.
 
-    def stats_text(self, labels: Mapping[str, str] | None = None) -> str:
-        """Statistics as Prometheus text (exposition format 0.0.4), with these labels on each sample.
-        May be called beside other calls."""
+        part   of several stores, the number of one in `urls`; None: of all together
+        """
+        return _STATS.read(self._stats(part))
+
+    def stats_text(self, labels: Mapping[str, str] | None = None, part: int | None = None) -> str:
+        """Statistics as Prometheus text (exposition format 0.0.4), with these labels on each sample;
+        `part` as for stats. May be called beside other calls."""
         try:
             pairs = [] if labels is None else list(labels.items())
         except AttributeError:
             raise TypeError(f"labels: needs a mapping, not {type(labels).__name__}") from None
         text = ",".join(_label(*pair) for pair in pairs).encode()
-        stats, n, capacity = self._stats(), ffi.new("size_t *"), 32768
+        stats, n, capacity = self._stats(part), ffi.new("size_t *"), 32768
         while True:
             room = ffi.new("char[]", capacity)
             status = lib.kvp_store_stats_text(stats, text, room, capacity, n)

@@ -22,6 +22,43 @@ void kvpy_store_free(kvpy_object *object)
         kvpy_object_free(object);
 }
 
+int kvpy_store_open(kvp_store_config *config, const char *const *urls, uint32_t n_urls,
+                    kvpy_object *object, char *out_why, size_t why_bytes)
+{
+    kvp_store *stores[KVP_STORE_STACK_MAX];
+    kvp_store *made = NULL;
+    kvp_store_stack_config stack;
+    kvp_store_stack_config_init(&stack);
+    stack.stores = stores;
+    kvp_status status = n_urls <= KVP_STORE_STACK_MAX ? KVP_OK : KVP_E_ARG;
+    while (status == KVP_OK && stack.n_stores < n_urls) {
+        config->url = urls[stack.n_stores];
+        status = kvp_store_open(config, &stores[stack.n_stores], out_why, why_bytes);
+        stack.n_stores += status == KVP_OK;
+    }
+    if (status == KVP_OK && n_urls == 1)
+        made = stores[0];
+    else if (status == KVP_OK)
+        status = kvp_store_stack_open(&stack, &made, out_why, why_bytes);
+    if (status == KVP_OK)
+        kvpy_own(object, made);
+    else
+        for (uint32_t i = 0; i < stack.n_stores; i++)
+            kvp_store_close(stores[i]);
+    return status;
+}
+
+int kvpy_store_part_stats(kvpy_object *object, uint32_t number, kvp_store_stats *out_stats)
+{
+    int status = kvpy_enter_reader(object);
+    if (status != KVP_OK)
+        return status;
+    const kvp_store *part = kvp_store_stack_part(atomic_load(&object->pointer), number);
+    status = part != NULL ? kvp_store_stats_get(part, out_stats) : KVP_E_ARG;
+    kvpy_leave_reader(object);
+    return status;
+}
+
 int kvpy_store_work(kvpy_object *object, int *out_idle)
 {
     int status = kvpy_enter_reader(object);

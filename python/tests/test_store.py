@@ -30,7 +30,7 @@ MODEL = store.FingerprintInput(weights=bytes(range(32)), compute_type="bf16", ty
                                unit_tokens=S)
 
 
-def opened(url: str = "memory:?size=1MiB", **changes: Any) -> Any:
+def opened(url: Any = "memory:?size=1MiB", **changes: Any) -> Any:
     given: dict[str, Any] = {"fingerprint": MODEL.fingerprint(), "block_bytes": [BLOCK],
                              "block_tokens": S, "record_blocks": R, **changes}
     return store.Store.open(url, **given)
@@ -358,6 +358,37 @@ def test_wrong_keys() -> None:
 def test_a_refused_store_says_why(changes: dict[str, Any], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=said):
         opened(**changes)
+
+
+def test_several_stores_are_one(tmp_path: pathlib.Path) -> None:
+    urls: list[Any] = [url_of(tmp_path / "near"), pathlib.PurePath(url_of(tmp_path / "far"))]
+    chain = records()
+    with opened(os.fspath(urls[1])) as far:
+        filled(far, chain)
+    with opened(urls) as both:
+        assert (both.url, both.urls) == (urls[0], tuple(map(str, urls)))
+        assert done(both, both.have(chain.keys())).found.all()
+        for i, identity in enumerate(chain):
+            blocks = room()
+            assert done(both, both.get(identity, blocks)).ok
+            assert all((block == i * R + k).all() for k, block in enumerate(blocks))
+        near, far, all_ = both.stats(0), both.stats(part=1), both.stats()
+        assert (near.hits, near.stored, far.hits, all_.hits, all_.records) == (0, 3, 3, 3, 6)
+        assert 'kvp_store_stored_total{store="near"} 3\n' in both.stats_text({"store": "near"}, 0)
+        assert both.describe().startswith("nearest: ") and "; then: " in both.describe()
+        with pytest.raises(k.ArgError, match="part"):
+            both.stats(2)
+    with opened(urls[0]) as near:
+        assert done(near, near.have(chain.keys())).found.all()
+        assert near.stats(0).records == near.stats().records == 3
+
+
+def test_a_refused_store_of_several_is_named() -> None:
+    with pytest.raises(k.ArgError, match="nosuch:x"):
+        opened(["memory:?size=1MiB", "nosuch:x"])
+    for n in (0, 9):
+        with pytest.raises(k.ArgError, match="url: has"):
+            opened(["memory:?size=1MiB"] * n)
 
 
 def test_a_place_that_cannot_be_used_says_why(tmp_path: pathlib.Path) -> None:
