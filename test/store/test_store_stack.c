@@ -584,6 +584,17 @@ static void test_a_model_knows_who_has_what(void **state)
     }
 }
 
+/* A chain that only the farthest store has: gets bring it nearer. */
+static void lose_nearer(kvp_store *stack, const kvp_store *const *stores, uint32_t chain)
+{
+    for (unsigned r = chain; r < chain + DEPTH; r++) {
+        submit(stack, KVP_STORE_PUT, r);
+        end_all(stack);
+    }
+    stores[0]->backend->drop(stores[0]->self, &records[chain].key, 1);
+    memset(((struct server *)stores[1]->self)->there + chain, 0, DEPTH);
+}
+
 /* What was dropped stays dropped, whatever was on its way: nothing is put meanwhile. */
 static void drop_some(kvp_store *stack, const kvp_store *const *stores)
 {
@@ -591,9 +602,12 @@ static void drop_some(kvp_store *stack, const kvp_store *const *stores)
     const uint32_t kind = draw(2) ? KVP_STORE_DROP : KVP_STORE_EVICT;
     const uint32_t chain = r / DEPTH * DEPTH;
     end_all(stack);
+    if (stores[1]->backend == &server_backend)
+        lose_nearer(stack, stores, chain);
     const unsigned at = 1 + draw(OPS - 3);
     for (unsigned i = 0; i < OPS - 1; i++) {
-        submit(stack, i == at ? kind : KVP_STORE_GET, i == at ? r : chain + draw(DEPTH));
+        submit(stack, i == at ? kind : KVP_STORE_GET,
+               i == at || draw(4) == 0 ? r : chain + draw(DEPTH));
         for (unsigned n = draw(3); n > 0; n--)
             assert_int_equal(kvp_store_work(stack, NULL), KVP_OK);
     }
