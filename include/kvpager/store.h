@@ -140,6 +140,9 @@ typedef struct kvp_store_stack_config {
     uint64_t nearer_bytes_day; /* and in each day since 1970; 0 (default): no limit */
 } kvp_store_stack_config;
 
+/* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
+KVP_SIZED void kvp_store_stack_config_init(kvp_store_stack_config *config);
+
 /* Make one store of several, nearest first. All calls of this header take it.
  *
  *   put     goes to each store. KVP_STORE_OK: at least one wrote the record; KVP_STORE_KNOWN: else

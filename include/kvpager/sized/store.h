@@ -4,7 +4,6 @@
 #ifndef KVPAGER_SIZED_STORE_H
 #define KVPAGER_SIZED_STORE_H
 
-/* Fill `config` with the defaults. A NULL config is ignored. Thread: pure. */
 KVP_API void kvp_store_stack_config_init_sized(kvp_store_stack_config *config, size_t config_size);
 KVP_SIZED void kvp_store_stack_config_init(kvp_store_stack_config *config)
 {
