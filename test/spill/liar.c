@@ -205,6 +205,18 @@ static void lying_describe(const void *self, char *out_text, size_t text_bytes)
 }
 
 const struct kvpi_backend liar_backend = {
-    KVPI_BACKEND_VERSION, "liar",     lying_open,  lying_close,    lying_prepare,
-    lying_begin,          lying_reap, lying_end,   lying_have,     lying_drop,
-    lying_evict,          lying_wait, lying_usage, lying_describe, NULL};
+    .version = KVPI_BACKEND_VERSION,
+    .scheme = "liar",
+    .open = lying_open,
+    .close = lying_close,
+    .prepare = lying_prepare,
+    .begin = lying_begin,
+    .reap = lying_reap,
+    .end = lying_end,
+    .have = lying_have,
+    .drop = lying_drop,
+    .evict = lying_evict,
+    .wait = lying_wait,
+    .usage = lying_usage,
+    .describe = lying_describe,
+};

@@ -230,6 +230,43 @@ static void test_each_allocation_fails(void **state)
     }
 }
 
+/* A stack that cannot be made leaves its stores alone; once it is there, it takes no memory. */
+static void test_each_allocation_of_a_stack_fails(void **state)
+{
+    (void)state;
+    const kvp_store_config config = record_config("memory:?size=1MiB");
+    kvp_store *stores[2];
+    kvp_store *stack = NULL;
+    kvp_store_stack_config stacked;
+    kvp_store_stack_config_init(&stacked);
+    stacked.stores = stores;
+    stacked.n_stores = 2;
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(kvp_store_open(&config, &stores[i], NULL, 0), KVP_OK);
+    uint32_t n = 0;
+    kvp_status status = KVP_E_NO_MEMORY;
+    while (status != KVP_OK) {
+        n_allocations = 0;
+        fails_at = ++n;
+        status = kvp_store_stack_open(&stacked, &stack, NULL, 0);
+        fails_at = 0;
+        assert_true(status == KVP_OK || status == KVP_E_NO_MEMORY);
+    }
+    assert_true(n > 10);
+    fails_at = UINT32_MAX; /* counts, from here on */
+    n_allocations = 0;
+    for (unsigned r = 0; r < 3; r++) {
+        assert_int_equal(record_put(stack, &records[r]), KVP_STORE_OK);
+        assert_int_equal(record_get(stack, &records[r]), KVP_STORE_OK);
+    }
+    uint64_t bits = 0;
+    assert_int_equal(kvp_store_have(stack, &records[RECORDS - 1].key, 1, &bits, 0), KVP_OK);
+    assert_int_equal(input_result(stack), KVP_STORE_OK);
+    assert_int_equal(n_allocations, 0);
+    fails_at = 0;
+    kvp_store_close(stack);
+}
+
 static void test_each_transfer_fails(void **state)
 {
     (void)state;
@@ -261,6 +298,7 @@ int main(void)
         record_make(records, r, r, 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_allocation_fails),
+        cmocka_unit_test(test_each_allocation_of_a_stack_fails),
         cmocka_unit_test(test_each_transfer_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
