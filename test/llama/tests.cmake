@@ -34,7 +34,7 @@ if(KVP_SANITIZE OR KVP_COVERAGE)
 elseif(KVP_CHECK EQUAL 0)
   set(steps 1000000)
 endif()
-foreach(seed 1 2)
+foreach(seed 1 10)
   kvp_add_test(NAME llama_random_${seed} LABELS model release
                COMMAND kvp_llama_random --seed ${seed} --steps ${steps})
 endforeach()
