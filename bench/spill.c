@@ -1,10 +1,9 @@
 /* What the spill's calls cost for a long prompt.
  *
  *   spill_sealed_131072  a report of a sequence of 131,072 tokens that has nothing new
- *   spill_hit_131072     a hit of 131,072 tokens whose records are stored. The yardstick of the
- *                        first makes all their digests
+ *   spill_hit_131072     a hit of 131,072 tokens whose records are stored
  *
- * The store is in memory, blocks are small. */
+ * The yardstick makes all digests. The store is in memory, blocks are small. */
 #include "bench.h"
 
 #ifdef KVP_BENCH_STORE
