@@ -75,7 +75,6 @@ extern const group store_open_1m_group;
 extern const group store_open_50k_group;
 extern const group store_keys_group;
 extern const group store_miss_group;
-extern const group spill_step_group;
 extern const group spill_long_group;
 extern const group attn_f32_1t_group;
 extern const group attn_f32_2t_group;
