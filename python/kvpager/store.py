@@ -250,7 +250,7 @@ class Store(Uncopied):
     def open(cls, url: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *,
              fingerprint: bytes, block_bytes: Iterable[int], block_tokens: int = 16,
              record_blocks: int = 0, key_bytes: int = 1024, max_ops: int = 64, threads: int = 1,
-             secret: bytes = b"") -> Store:
+             secret: bytes = b"", nearer_bytes_s: int = 0, nearer_bytes_day: int = 0) -> Store:
         """Open a store: kvp_store_open. Or several as one: kvp_store_stack_open.
 
         url            file:PATH?size=BYTES, memory:?size=BYTES or redis://HOST (docs/REDIS.md); also
@@ -264,11 +264,16 @@ class Store(Uncopied):
         max_ops        operations that may be out, 1..STORE_QUEUE_MAX
         threads        1: a thread of the store does the work; 0: `work` does
         secret         for the keyed code, 16..1024 bytes; b"": none
+        nearer_bytes_s, nearer_bytes_day
+                       of several: most KV a second and a day that gets write to nearer stores; 0: no
+                       limit
 
         ArgError: a field or the url; IoError: the place cannot be used
         """
         config, why = ffi.new("kvp_store_config *"), ffi.new("char[]", _WHY_BYTES)
+        stack = ffi.new("kvp_store_stack_config *")
         lib.kvp_store_config_init(config)
+        lib.kvp_store_stack_config_init(stack)
         given = [url] if isinstance(url, (str, os.PathLike)) else listed("url", url)
         if not 1 <= len(given) <= lib.KVP_STORE_STACK_MAX:
             raise ArgError(f"url: has {len(given)}, expected 1 to {lib.KVP_STORE_STACK_MAX}")
@@ -289,10 +294,12 @@ class Store(Uncopied):
         config.secret_bytes = len(code)
         set_numbers(config, block_tokens=block_tokens, record_blocks=record_blocks,
                     key_bytes=key_bytes, max_ops=max_ops, threads=threads)
+        set_numbers(stack, n_stores=len(places), nearer_bytes_s=nearer_bytes_s,
+                    nearer_bytes_day=nearer_bytes_day)
         # The store holds what is in `keep`, not the Store: the cycle collector frees in any order.
         keep: dict[int, Any] = {}
         made = owned(lib.KVPY_STORE, held=keep, of=_store_native, free="kvpy_store_free")
-        status = lib.kvpy_store_open(config, places, len(places), made, why, _WHY_BYTES)
+        status = lib.kvpy_store_open(config, stack, places, made, why, _WHY_BYTES)
         if status:
             _refused(status, "Store.open", why, url=show_url(os.fsdecode(ffi.string(config.url))))
         return cls(made, keep, config, tuple(os.fsdecode(path) for path in paths))

@@ -22,28 +22,28 @@ void kvpy_store_free(kvpy_object *object)
         kvpy_object_free(object);
 }
 
-int kvpy_store_open(kvp_store_config *config, const char *const *urls, uint32_t n_urls,
-                    kvpy_object *object, char *out_why, size_t why_bytes)
+int kvpy_store_open(kvp_store_config *config, kvp_store_stack_config *stack,
+                    const char *const *urls, kvpy_object *object, char *out_why, size_t why_bytes)
 {
     kvp_store *stores[KVP_STORE_STACK_MAX];
     kvp_store *made = NULL;
-    kvp_store_stack_config stack;
-    kvp_store_stack_config_init(&stack);
-    stack.stores = stores;
-    kvp_status status = n_urls <= KVP_STORE_STACK_MAX ? KVP_OK : KVP_E_ARG;
-    while (status == KVP_OK && stack.n_stores < n_urls) {
-        config->url = urls[stack.n_stores];
-        status = kvp_store_open(config, &stores[stack.n_stores], out_why, why_bytes);
-        stack.n_stores += status == KVP_OK;
+    uint32_t n = 0;
+    kvp_status status = stack->n_stores <= KVP_STORE_STACK_MAX ? KVP_OK : KVP_E_ARG;
+    while (status == KVP_OK && n < stack->n_stores) {
+        config->url = urls[n];
+        status = kvp_store_open(config, &stores[n], out_why, why_bytes);
+        n += status == KVP_OK;
     }
-    if (status == KVP_OK && n_urls == 1)
+    stack->stores = stores;
+    if (status == KVP_OK && n == 1)
         made = stores[0];
     else if (status == KVP_OK)
-        status = kvp_store_stack_open(&stack, &made, out_why, why_bytes);
+        status = kvp_store_stack_open(stack, &made, out_why, why_bytes);
+    stack->stores = NULL;
     if (status == KVP_OK)
         kvpy_own(object, made);
     else
-        for (uint32_t i = 0; i < stack.n_stores; i++)
+        for (uint32_t i = 0; i < n; i++)
             kvp_store_close(stores[i]);
     return status;
 }

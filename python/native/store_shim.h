@@ -14,10 +14,10 @@ enum { KVPY_STORE = 0, KVPY_DIGESTER = 1, KVPY_SPILL = 2 };
  * operations. */
 void kvpy_store_free(kvpy_object *object);
 
-/* kvp_store_open for each of n_urls, nearest first; of several, a stack of them. config->url is that
- * of the one at fault, where one is. */
-int kvpy_store_open(kvp_store_config *config, const char *const *urls, uint32_t n_urls,
-                    kvpy_object *object, char *out_why, size_t why_bytes);
+/* kvp_store_open for each of stack->n_stores urls, nearest first; of several, a stack of them.
+ * config->url is that of the one at fault, where one is. */
+int kvpy_store_open(kvp_store_config *config, kvp_store_stack_config *stack,
+                    const char *const *urls, kvpy_object *object, char *out_why, size_t why_bytes);
 
 /* kvp_store_stats_get of store `number` of a stack; KVP_E_ARG: there is none. */
 int kvpy_store_part_stats(kvpy_object *object, uint32_t number, kvp_store_stats *out_stats);

@@ -383,6 +383,19 @@ def test_several_stores_are_one(tmp_path: pathlib.Path) -> None:
         assert near.stats(0).records == near.stats().records == 3
 
 
+def test_nearer_stores_have_a_budget(tmp_path: pathlib.Path) -> None:
+    urls, chain = [url_of(tmp_path / "near"), url_of(tmp_path / "far")], records()
+    with opened(urls[1]) as far:
+        filled(far, chain)
+    with opened(urls, nearer_bytes_day=R * BLOCK) as both:  # one record
+        for identity in chain:
+            assert done(both, both.get(identity, room())).ok
+        assert (both.stats(0).stored, both.stats(1).hits) == (1, 3)
+    for wrong in ({"nearer_bytes_s": -1}, {"nearer_bytes_day": 1 << 64}):
+        with pytest.raises(k.ArgError, match="nearer_bytes"):
+            opened(urls, **wrong)
+
+
 def test_a_refused_store_of_several_is_named() -> None:
     with pytest.raises(k.ArgError, match="nosuch:x"):
         opened(["memory:?size=1MiB", "nosuch:x"])
