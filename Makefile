@@ -182,7 +182,7 @@ long: check release
 	@$(CTEST) --test-dir build/release --output-on-failure -L '^long$$'
 
 soak: check release
-	@ctest --test-dir build/check --build-config soak -L soak --output-on-failure
+	@ctest --test-dir build/check --build-config soak -L 'soak|^long$$' --output-on-failure
 	@ctest --test-dir build/release --build-config soak -L soak --output-on-failure
 
 lint: setup

@@ -2,11 +2,13 @@
 # in the check build with the library of that build, which audits the whole cache after each call.
 if(NOT KVP_SANITIZE AND NOT KVP_FUZZ)
   set(labels python)
+  set(seeds 4) # of random engines
   if(KVP_CHECK EQUAL 0)
     list(APPEND labels long)
+    set(seeds 12)
   endif()
   kvp_add_test(NAME python
-               COMMAND "${CMAKE_COMMAND}" -E env "PYTHON=${Python3_EXECUTABLE}"
+               COMMAND "${CMAKE_COMMAND}" -E env "PYTHON=${Python3_EXECUTABLE}" KVP_SEEDS=${seeds}
                        "${KVP_BASH}" "${PROJECT_SOURCE_DIR}/python/run_tests.sh"
                        "${PROJECT_BINARY_DIR}/python"
                LABELS ${labels} TIMEOUT 1200)

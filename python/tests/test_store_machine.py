@@ -152,7 +152,7 @@ class FileMachine(Machine):
         self.open(threads)
 
 
-_settings = settings(max_examples=100, stateful_step_count=30, deadline=None, derandomize=True,
+_settings = settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True,
                      suppress_health_check=list(HealthCheck))
 TestMemory, TestFile = Machine.TestCase, FileMachine.TestCase
 TestMemory.settings = TestFile.settings = _settings

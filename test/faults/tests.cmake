@@ -42,6 +42,6 @@ if(TARGET kvpager_tool AND NOT KVP_SANITIZE)
   endforeach()
   set(tool_faults "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/tool_faults.py"
       "$<TARGET_FILE:kvpager_faulty>" "$<TARGET_FILE:test_snapshot>")
-  kvp_add_test(NAME faults_tool COMMAND ${tool_faults} --most 20 LABELS tools TIMEOUT 900)
+  kvp_add_test(NAME faults_tool COMMAND ${tool_faults} --most 10 LABELS tools TIMEOUT 900)
   kvp_add_test(NAME faults_tool_soak COMMAND ${tool_faults} LABELS tools soak)
 endif()
