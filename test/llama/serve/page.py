@@ -91,7 +91,7 @@ def main():
         print("skipped: no Chromium")
         sys.exit(77)
     browser = Browser(found)
-    with Server("-c", "4096", "--temp", "0", model="fake-model step_us=20000") as server:
+    with Server("-c", "4096", "--temp", "0", "--seed", "1", model="fake-model step_us=20000") as server:
         server.post("/v1/completions", prompt="hidden words of a tenant" * 3, max_tokens=2, cache_salt="x")
         assert greedy("x", 1)[0]
         for width, dark in SIZES:
