@@ -96,7 +96,8 @@ static void draw_stops(kvpi_stops *stops)
 static int is_whole(const char *text, size_t n)
 {
     char out[1024];
-    return decode((const unsigned char *)text, n, out) == n && memcmp(out, text, n) == 0;
+    return n == 0 ||
+           (decode((const unsigned char *)text, n, out) == n && memcmp(out, text, n) == 0);
 }
 
 /* Feeds bytes in pieces of any length. What is handed out is the beginning of the whole text, each
@@ -114,7 +115,8 @@ static void feed(const unsigned char *bytes, size_t n, const kvpi_stops *stops)
         i += more;
         const size_t ready = kvpi_text_ready(&text, stops);
         assert_true(is_whole(text.bytes, ready));
-        memcpy(&given[n_given], text.bytes, ready);
+        if (ready > 0)
+            memcpy(&given[n_given], text.bytes, ready);
         n_given += ready;
         kvpi_text_drop(&text, ready);
         assert_true(n_given <= end);
