@@ -183,10 +183,6 @@ static const char *find_wrong(const kvp_store_stack_config *config, uint32_t i)
 
 static kvp_status check(const kvp_store_stack_config *config, char *out_why, size_t why_bytes)
 {
-    if (!config || !config->stores)
-        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
-                        "a pointer is NULL, or struct_size is wrong: use "
-                        "kvp_store_stack_config_init");
     if (config->n_stores == 0 || config->n_stores > KVP_STORE_STACK_MAX || config->reserved != 0)
         return kvpi_why(KVP_E_ARG, out_why, why_bytes,
                         "n_stores is not 1..KVP_STORE_STACK_MAX, or reserved is not 0");
@@ -248,8 +244,10 @@ kvp_status kvp_store_stack_open(const kvp_store_stack_config *config, kvp_store 
     kvp_store_stack_config own = {0};
     kvpi_why(KVP_OK, out_why, why_bytes, "%s", "");
     config = kvpi_sized_take(config, &own, sizeof own);
-    if (!out_store)
-        config = NULL;
+    if (!config || !config->stores || !out_store)
+        return kvpi_why(KVP_E_ARG, out_why, why_bytes,
+                        "a pointer is NULL, or struct_size is wrong: use "
+                        "kvp_store_stack_config_init");
     kvp_status status = check(config, out_why, why_bytes);
     if (status != KVP_OK)
         return status;

@@ -353,7 +353,7 @@ static int open_real(kvpi_attach *attach, const kvpi_attach_options *options,
                      kvp_store_config *config)
 {
     char why[256];
-    kvp_store *stores[KVP_STORE_STACK_MAX];
+    kvp_store *stores[KVP_STORE_STACK_MAX] = {NULL};
     kvp_store_stack_config stack;
     kvp_store_stack_config_init(&stack);
     stack.stores = stores;
