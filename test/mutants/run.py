@@ -41,6 +41,7 @@ TARGETS = [(r"unit_(.*)", r"test_\1"),
            (r"transfer_.*", "kvp_two_processes"),
            (r"(model|sched_model|shadow|gauntlet)(_.*)?", r"kvp_\1"),
            (r"llama_random_.*", "kvp_llama_random"),
+           (r"cpp_owners", "kvp_cpp_owners"),
            (r"python", "kvpager_tool")]  # with libcrypto, kvpager_store_static too
 
 MANY = 50  # mutants: another build pays
@@ -103,6 +104,8 @@ def read_mutants():
 def check_texts(mutants, root):
     for mutant in mutants:
         mutant.apply(read(os.path.join(root, mutant.path)))
+        for test in mutant.tests:
+            target_of(test)
     return f"{len(mutants)} mutants, each one's text is found once"
 
 
