@@ -289,9 +289,10 @@ def run(mutants, build):
 
 
 def run_parts(mutants, directory, n_parts):
-    """Neighbours in the lists stay together, so that a room's tests are built in one build."""
-    each = -(-len(mutants) // n_parts)
-    parts = [mutants[i:i + each] for i in range(0, len(mutants), each)]
+    """A room stays together: its tests are built in one build. Rooms are dealt out in turn."""
+    rooms = list(dict.fromkeys(mutant.room for mutant in mutants))
+    parts = [[mutant for mutant in mutants if rooms.index(mutant.room) % n_parts == i]
+             for i in range(min(n_parts, len(rooms)))]
     processes = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--jobs", "1",
                                    "--build", f"{directory}-{i + 1}",
                                    *(mutant.name for mutant in part)])
