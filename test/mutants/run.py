@@ -20,6 +20,7 @@ Exit status: 0 all caught; 1 one survived, or the list is wrong; 2 usage.
 """
 
 import argparse
+import contextlib
 import glob
 import json
 import os
@@ -29,6 +30,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 # What has to be built for a test.
@@ -179,13 +181,19 @@ class Test:
             # Of the processor, not of the clock: the machine may have other things to do.
             resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit + 5))
 
-        done = subprocess.run(self.command, cwd=self.directory, capture_output=True, text=True,
-                              errors="replace", env={**os.environ, **self.environment},
-                              preexec_fn=limit_time, check=False)
+        # Servers that a test leaves behind when it dies go with its group, and hold no pipe open.
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.Popen(self.command, cwd=self.directory, stdout=output,
+                                    stderr=subprocess.STDOUT, preexec_fn=limit_time,
+                                    env={**os.environ, **self.environment}, start_new_session=True)
+            done.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(done.pid, signal.SIGKILL)
+            output.seek(0)
+            out = output.read().decode(errors="replace")
         self.is_skipped = done.returncode == self.skip_status
         if done.returncode == 0 or self.is_skipped:
             return None
-        out = done.stdout + done.stderr
         failed = re.search(r"^\[  FAILED  \] (?!\d)(\w+)", out, re.MULTILINE)
         if failed:
             return failed.group(1)
