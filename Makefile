@@ -6,6 +6,7 @@ BENCH_ARGS   ?=
 RUN_ARGS     ?= data/mixed-small.jsonl
 JOBS         ?= 2
 SERVE_ARGS   ?=
+PARTS        ?= 1
 
 SETUP := scripts/setup.sh
 CTEST := ctest --parallel $(JOBS)
@@ -38,7 +39,8 @@ help:
 	@echo 'make reference  the public headers as pages: build/reference/index.html'
 	@echo 'make asan       the tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make tsan       the tests that start threads under ThreadSanitizer'
-	@echo 'make mutants    plant defects one by one; the tests must catch each'
+	@echo 'make mutants    plant defects one by one; the tests must catch each (PARTS=4: a quarter of'
+	@echo '                them, the next one with each commit)'
 	@echo 'make fuzz       FUZZ_TARGETS (all) under libFuzzer, FUZZ_SECONDS ($(FUZZ_SECONDS)) each'
 	@echo 'make coverage   which lines and branches the tests run; fails at one of src/core not listed'
 	@echo 'make analyze    gcc -fanalyzer, clang-tidy and cppcheck; fails at any finding'
@@ -146,7 +148,7 @@ tsan: build/tsan/build.ninja setup
 	 else $(CTEST) --preset tsan; fi
 
 mutants: setup
-	@test/mutants/run.py --jobs $(JOBS)
+	@test/mutants/run.py --jobs $(JOBS) --parts $(PARTS)
 
 fuzz: build/fuzz/build.ninja
 	@$(BUILD) fuzz

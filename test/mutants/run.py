@@ -7,6 +7,7 @@
 
     --room ROOM         the mutants of ROOM.diff
     --quick             the first mutant of each room
+    --parts N           one of N parts of the mutants: the next one with each commit
     --jobs N            (2) with many mutants, as many processes, each with a build of its own and a
                         part of the mutants: planting one uses one core. With few, of the compiler
     --build DIR         where to work (build/mutants)
@@ -119,6 +120,10 @@ def select(mutants, options):
     chosen = [mutant for mutant in mutants
               if (not options.names or mutant.name in options.names)
               and options.room in (None, mutant.room)]
+    if options.parts > 1:
+        n_commits = int(subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, text=True,
+                                       capture_output=True, check=True).stdout)
+        chosen = chosen[n_commits % options.parts::options.parts]
     if options.quick:
         chosen = list({mutant.room: mutant for mutant in reversed(chosen)}.values())[::-1]
     if not chosen:
@@ -316,6 +321,7 @@ def main():
     parser.add_argument("--texts", action="store_true")
     parser.add_argument("--room")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "mutants"))
     options = parser.parse_args()
