@@ -4,11 +4,17 @@
 
 #include "real_server.h"
 
-enum { CLUSTER_PRIMARIES = 3, CLUSTER_SERVERS = 4, CLUSTER_OPTIONS = 12 };
+enum {
+    CLUSTER_PRIMARIES = 3,
+    CLUSTER_SERVERS = 4,
+    CLUSTER_MORE = 14,
+    CLUSTER_OPTIONS = 12 + 3 + CLUSTER_MORE
+};
 
 struct real_cluster {
     struct real_server servers[CLUSTER_SERVERS];
     int bus_ports[CLUSTER_SERVERS];
+    int tls_ports[CLUSTER_SERVERS]; /* with "--tls-cluster" among the arguments */
     char ids[CLUSTER_SERVERS][64];
     char folder[32];
 };
@@ -32,11 +38,12 @@ static inline void start_cluster_server(struct real_cluster *cluster, int i,
                                         const char *const *more)
 {
     char bus[16];
+    char tls[16];
     char file[32];
     snprintf(file, sizeof file, "nodes-%d.conf", i);
     cluster->bus_ports[i] = free_port();
     snprintf(bus, sizeof bus, "%d", cluster->bus_ports[i]);
-    const char *options[CLUSTER_OPTIONS + 9] = {
+    const char *options[CLUSTER_OPTIONS + 1] = {
         "--cluster-enabled",
         "yes",
         "--cluster-config-file",
@@ -53,8 +60,16 @@ static inline void start_cluster_server(struct real_cluster *cluster, int i,
     /* What the dead one had is missed; the rest goes on. */
     options[n++] = "--cluster-require-full-coverage";
     options[n++] = "no";
-    for (int k = 0; more && more[k] && k < 8; k++)
+    for (int k = 0; more && more[k] && k < CLUSTER_MORE; k++) {
         options[n++] = more[k];
+        if (strcmp(more[k], "--tls-cluster") != 0)
+            continue;
+        cluster->tls_ports[i] = free_port();
+        snprintf(tls, sizeof tls, "%d", cluster->tls_ports[i]);
+        options[n++] = "yes";
+        options[n++] = "--tls-port";
+        options[n++] = tls;
+    }
     start_server(&cluster->servers[i], options);
     ask_text(&cluster->servers[i], cluster->ids[i], sizeof cluster->ids[i], "CLUSTER MYID");
 }
@@ -79,7 +94,8 @@ static inline void wait_for_cluster(const struct real_cluster *cluster, int n_se
     fail_msg("the cluster does not come up");
 }
 
-/* more: up to 8 more arguments of each server, NULL at the end, or NULL.
+/* more: up to 14 more arguments of each server, NULL at the end, or NULL; "--tls-cluster" stands
+ * alone and gives each a port for TLS.
  * n_servers: 3, or 4 with a replica. */
 static inline void start_cluster(struct real_cluster *cluster, int n_servers,
                                  const char *const *more)
@@ -96,7 +112,8 @@ static inline void start_cluster(struct real_cluster *cluster, int n_servers,
         ask(&cluster->servers[i], "CLUSTER SET-CONFIG-EPOCH %d", i + 1);
     }
     for (int i = 1; i < n_servers; i++)
-        ask(&cluster->servers[0], "CLUSTER MEET 127.0.0.1 %d %d", cluster->servers[i].port,
+        ask(&cluster->servers[0], "CLUSTER MEET 127.0.0.1 %d %d",
+            cluster->tls_ports[i] ? cluster->tls_ports[i] : cluster->servers[i].port,
             cluster->bus_ports[i]);
     wait_for_cluster(cluster, n_servers);
     if (n_servers <= CLUSTER_PRIMARIES)

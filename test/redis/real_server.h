@@ -64,7 +64,7 @@ static inline int wait_for_server(struct real_server *server)
     return 0;
 }
 
-/* options: up to 16 more arguments, NULL at the end. */
+/* options: up to 32 more arguments, NULL at the end. */
 static inline void start_server(struct real_server *server, const char *const *options)
 {
     for (int tries = 0; tries < 5; tries++) {
@@ -72,7 +72,7 @@ static inline void start_server(struct real_server *server, const char *const *o
             server->port = free_port();
         char port[16];
         snprintf(port, sizeof port, "%d", server->port);
-        const char *argv[32] = {"redis-server", "--port", port,  "--bind",
+        const char *argv[44] = {"redis-server", "--port", port,  "--bind",
                                 "127.0.0.1",    "--save", "",    "--logfile",
                                 "/dev/null",    "--dir",  "/tmp"};
         for (int i = 0; options && options[i]; i++)

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "redis_records.h"
 
-#include "real_server.h"
+#include "real_cluster.h"
 
 static char folder[32];
 static struct real_server server;  /* of the name localhost; TLS only */
@@ -238,6 +238,60 @@ static void a_server_that_goes(void **state)
     kvp_store_close(store);
 }
 
+/* Three servers that name themselves localhost, as their certificate does: records of all three
+ * come back, over TLS alone, and a map of names that no certificate has leads nowhere. */
+static void a_cluster(void **state)
+{
+    (void)state;
+    enum { N = 15 };
+    static struct record records[N];
+    char cert[80], key[80], ca[80], url[300];
+    snprintf(cert, sizeof cert, "%s/server.crt", folder);
+    snprintf(key, sizeof key, "%s/server.key", folder);
+    snprintf(ca, sizeof ca, "%s/ca.crt", folder);
+    const char *const more[] = {"--tls-cluster",
+                                "--tls-cert-file",
+                                cert,
+                                "--tls-key-file",
+                                key,
+                                "--tls-ca-cert-file",
+                                ca,
+                                "--tls-auth-clients",
+                                "no",
+                                "--cluster-announce-hostname",
+                                "localhost",
+                                "--cluster-preferred-endpoint-type",
+                                "hostname",
+                                NULL};
+    struct real_cluster cluster;
+    start_cluster(&cluster, CLUSTER_PRIMARIES, more);
+    snprintf(url, sizeof url, "rediss://localhost:%d?ca=%s/ca.crt&timeout=1h", cluster.tls_ports[1],
+             folder);
+    kvp_store_config config = config_of(url);
+    kvp_store *store = open_store(&config);
+    for (unsigned i = 0; i < N; i++) {
+        make_record(&records[i], i + 1, 0, NULL);
+        assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
+    }
+    for (unsigned i = 0; i < N; i++)
+        assert_int_equal(get(store, &records[i]), KVP_STORE_OK);
+    for (int i = 0; i < CLUSTER_PRIMARIES; i++)
+        assert_true(ask(&cluster.servers[i], "DBSIZE") > 0);
+    kvp_store_close(store);
+
+    const char *const names = "cluster-preferred-endpoint-type";
+    for (int i = 0; i < CLUSTER_PRIMARIES; i++)
+        assert_int_equal(ask(&cluster.servers[i], "CONFIG SET %s ip", names), 1);
+    snprintf(url, sizeof url, "rediss://localhost:%d?ca=%s/ca.crt&timeout=1s", cluster.tls_ports[1],
+             folder);
+    config = config_of(url);
+    store = open_store(&config);
+    for (unsigned i = 0; i < N; i++)
+        assert_int_not_equal(get(store, &records[i]), KVP_STORE_OK);
+    kvp_store_close(store);
+    stop_cluster(&cluster);
+}
+
 static void without_secret_it_is_said(void **state)
 {
     (void)state;
@@ -274,7 +328,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_put_comes_back),      cmocka_unit_test(large_ones),
         cmocka_unit_test(what_does_not_fit_is_refused), cmocka_unit_test(files_that_are_none),
-        cmocka_unit_test(a_server_that_goes),           cmocka_unit_test(without_secret_it_is_said),
+        cmocka_unit_test(a_server_that_goes),           cmocka_unit_test(a_cluster),
+        cmocka_unit_test(without_secret_it_is_said),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     stop_server(&server);
