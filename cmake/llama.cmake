@@ -85,4 +85,7 @@ if(KVP_INSTALL)
   install(FILES "${KVP_LLAMA_SOURCE}/include/kvpager/llama.h"
           DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kvpager")
   install(TARGETS kvpager_llama ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+  if(TARGET kvpager_serve)
+    install(TARGETS kvpager_serve RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  endif()
 endif()
