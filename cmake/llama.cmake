@@ -8,7 +8,7 @@ if(KVP_LLAMA_INCLUDE)
   set(KVP_LLAMA_default ON)
 endif()
 option(KVP_LLAMA "Build libkvpager_llama: needs KVP_LLAMA_INCLUDE" ${KVP_LLAMA_default})
-set(KVP_LLAMA_LIBRARY "" CACHE FILEPATH "libllama, for tests with it")
+set(KVP_LLAMA_LIBRARY "" CACHE FILEPATH "libllama, for kvpager-serve and tests with it")
 
 set(KVP_LLAMA_SOURCE "${PROJECT_SOURCE_DIR}/integrations/llama")
 file(GLOB llama_sources CONFIGURE_DEPENDS "${KVP_LLAMA_SOURCE}/src/*.c")
