@@ -39,23 +39,35 @@ static void make_authority(const char *name)
         folder, name, name, name);
 }
 
-/* It listens for TLS on its port + 1; wait_for_server() asks the port. */
+/* Paths, as a server's arguments have them. */
+struct files {
+    char cert[80], key[80], ca[80];
+};
+
+static struct files files_of(const char *certificate)
+{
+    struct files files;
+    snprintf(files.cert, sizeof files.cert, "%s/%s.crt", folder, certificate);
+    snprintf(files.key, sizeof files.key, "%s/%s.key", folder, certificate);
+    snprintf(files.ca, sizeof files.ca, "%s/ca.crt", folder);
+    return files;
+}
+
+/* It listens for TLS on a port of its own; wait_for_server() asks the other one. */
 static void start_tls(struct real_server *out, const char *certificate, const char *clients)
 {
-    char port[16], cert[80], key[80], ca[80];
+    const struct files files = files_of(certificate);
+    char port[16];
     int tls_port = free_port();
     snprintf(port, sizeof port, "%d", tls_port);
-    snprintf(cert, sizeof cert, "%s/%s.crt", folder, certificate);
-    snprintf(key, sizeof key, "%s/%s.key", folder, certificate);
-    snprintf(ca, sizeof ca, "%s/ca.crt", folder);
     const char *const options[] = {"--tls-port",
                                    port,
                                    "--tls-cert-file",
-                                   cert,
+                                   files.cert,
                                    "--tls-key-file",
-                                   key,
+                                   files.key,
                                    "--tls-ca-cert-file",
-                                   ca,
+                                   files.ca,
                                    "--tls-auth-clients",
                                    clients,
                                    NULL};
@@ -238,24 +250,17 @@ static void a_server_that_goes(void **state)
     kvp_store_close(store);
 }
 
-/* Three servers that name themselves localhost, as their certificate does: records of all three
- * come back, over TLS alone, and a map of names that no certificate has leads nowhere. */
-static void a_cluster(void **state)
+/* Three servers that name themselves localhost, as their certificate does. */
+static void start_tls_cluster(struct real_cluster *cluster)
 {
-    (void)state;
-    enum { N = 15 };
-    static struct record records[N];
-    char cert[80], key[80], ca[80], url[300];
-    snprintf(cert, sizeof cert, "%s/server.crt", folder);
-    snprintf(key, sizeof key, "%s/server.key", folder);
-    snprintf(ca, sizeof ca, "%s/ca.crt", folder);
+    const struct files files = files_of("server");
     const char *const more[] = {"--tls-cluster",
                                 "--tls-cert-file",
-                                cert,
+                                files.cert,
                                 "--tls-key-file",
-                                key,
+                                files.key,
                                 "--tls-ca-cert-file",
-                                ca,
+                                files.ca,
                                 "--tls-auth-clients",
                                 "no",
                                 "--cluster-announce-hostname",
@@ -263,12 +268,28 @@ static void a_cluster(void **state)
                                 "--cluster-preferred-endpoint-type",
                                 "hostname",
                                 NULL};
+    start_cluster(cluster, CLUSTER_PRIMARIES, more);
+}
+
+static kvp_store *open_tls_cluster(const struct real_cluster *cluster, const char *timeout)
+{
+    char url[300];
+    snprintf(url, sizeof url, "rediss://localhost:%d?ca=%s/ca.crt&timeout=%s",
+             cluster->tls_ports[1], folder, timeout);
+    const kvp_store_config config = config_of(url);
+    return open_store(&config);
+}
+
+/* Records of all three servers come back, over TLS alone, and a map of names that no certificate
+ * has leads nowhere. */
+static void a_cluster(void **state)
+{
+    (void)state;
+    enum { N = 15 };
+    static struct record records[N];
     struct real_cluster cluster;
-    start_cluster(&cluster, CLUSTER_PRIMARIES, more);
-    snprintf(url, sizeof url, "rediss://localhost:%d?ca=%s/ca.crt&timeout=1h", cluster.tls_ports[1],
-             folder);
-    kvp_store_config config = config_of(url);
-    kvp_store *store = open_store(&config);
+    start_tls_cluster(&cluster);
+    kvp_store *store = open_tls_cluster(&cluster, "1h");
     for (unsigned i = 0; i < N; i++) {
         make_record(&records[i], i + 1, 0, NULL);
         assert_int_equal(put(store, &records[i]), KVP_STORE_OK);
@@ -282,10 +303,7 @@ static void a_cluster(void **state)
     const char *const names = "cluster-preferred-endpoint-type";
     for (int i = 0; i < CLUSTER_PRIMARIES; i++)
         assert_int_equal(ask(&cluster.servers[i], "CONFIG SET %s ip", names), 1);
-    snprintf(url, sizeof url, "rediss://localhost:%d?ca=%s/ca.crt&timeout=1s", cluster.tls_ports[1],
-             folder);
-    config = config_of(url);
-    store = open_store(&config);
+    store = open_tls_cluster(&cluster, "1s");
     for (unsigned i = 0; i < N; i++)
         assert_int_not_equal(get(store, &records[i]), KVP_STORE_OK);
     kvp_store_close(store);
