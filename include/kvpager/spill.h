@@ -144,7 +144,7 @@ KVP_API void kvp_spill_destroy(kvp_spill *spill);
  * kvp_store_wait in between, until it gives KVP_OK; then nothing is lent, and no load is begun.
  * The answers come by kvp_spill_work. Until then, requests are answered KVP_SPILL_STOPPED at once,
  * and nothing is written. After KVP_OK all is as after creation; namespaces, rates and counters
- * stay.
+ * stay, and so does what the store was told to drop and did not (stats.drops).
  * Returns: KVP_OK: nothing is on its way, and every answer was taken; KVP_E_AGAIN
  * Thread:  cache. Cost: as kvp_spill_work */
 KVP_API kvp_status kvp_spill_stop(kvp_spill *spill, uint64_t now_ns);
@@ -287,14 +287,19 @@ KVP_API kvp_status kvp_spill_hit(kvp_spill *spill, kvp_seq seq, uint32_t hit_tok
 KVP_API kvp_status kvp_spill_sealed(kvp_spill *spill, kvp_seq seq, uint64_t now_ns);
 
 /* Drop from the store the records of a prompt that have tokens from `from` on, and all that were
- * written behind them: for KV that turned out to be wrong (kvp_seq_invalidate). In groups with
- * windows, records of other prompts that go on behind it stay. If others may have gone on from the
- * wrong KV there, raise the epoch instead. What is being written of the namespace is taken back.
+ * written behind them: for KV that turned out to be wrong (kvp_seq_invalidate). Records of other
+ * prompts that go on behind it stay in groups with windows, and in a store that looks for no parent
+ * (store.h). If others may have gone on from the wrong KV there, raise the epoch instead. What is
+ * being written of the namespace is taken back.
+ *
+ * From now on no request finds these records here. A store that is away, or fails, is told again in
+ * each kvp_spill_work until it has dropped them (stats.drops). What it has not dropped when the
+ * spill is destroyed stays in it.
  *
  * Takes:   prompt       tokens and keys
- * Returns: KVP_OK: going to be dropped, before any later kvp_spill_ask looks; KVP_E_ARG,
- *          KVP_E_STATE, KVP_E_TOO_LONG, KVP_E_IO as kvp_spill_ask; KVP_E_AGAIN: another drop is on
- *          its way: call kvp_spill_work first
+ * Returns: KVP_OK; KVP_E_ARG, KVP_E_STATE, KVP_E_IO as kvp_spill_ask; KVP_E_TOO_LONG: more than
+ *          max_tokens, or KVP_STORE_KEYS_MAX records: raise the epoch; KVP_E_AGAIN: with those that
+ *          wait for the store, more than KVP_STORE_KEYS_MAX: call kvp_spill_work first
  * After-failure: unchanged
  * Thread:  cache. Cost: O(n_tokens)
  */
@@ -367,10 +372,13 @@ typedef struct kvp_spill_stats {
     uint64_t known;         /* records that the store had already */
     uint64_t over_budget;   /* records left out for a budget, those behind them included */
     uint64_t no_place;      /* for want of a place, those behind them included */
-    uint64_t no_block;   /* because a block was not sealed, not found, or had no room to mirror */
-    uint64_t lost;       /* records whose content went before it was written */
-    uint64_t taken_back; /* records dropped from the store: their content went meanwhile */
-    uint64_t put_failed; /* puts that the store refused or failed, and records behind them */
+    uint64_t no_block;    /* because a block was not sealed, not found, or had no room to mirror */
+    uint64_t lost;        /* records whose content went before it was written */
+    uint64_t taken_back;  /* records dropped from the store: their content went meanwhile */
+    uint64_t put_failed;  /* puts that the store refused or failed, and records behind them */
+    uint64_t drops;       /* gauge: records to be dropped, of which the store has not said that it
+                              has; they are not loaded */
+    uint64_t drop_failed; /* drops that the store failed; each is tried again in the next step */
 } kvp_spill_stats;
 
 /* Read gauges and counters. Returns: KVP_OK. Thread: cache. Cost: O(1). */

@@ -105,15 +105,16 @@ static void copy_prompt(const struct asked *asked, struct kvpi_spill_ask *ask)
                                .retention = from->retention};
 }
 
-/* The first record of a group that a longer prefix may need from the store. */
+/* The first record of a group that the store is asked for. In a group without a window, it is asked
+ * for all: what it has lost of a chain that the cache has must be known for writing. In another, from
+ * the first one that a longer prefix may need. */
 static uint32_t first_lookup(const kvp_spill *spill, const struct asked *asked, uint32_t group)
 {
-    const struct kvpi_kept kept =
-        kvpi_records_kept(spill, group, asked->hit.hit_tokens, asked->prompt->n_tokens);
-    if (kvpi_records_is_full(spill, group)) {
-        return kept.n / spill->record_blocks;
+    if (kvpi_records_is_full(spill, group) || spill->cache.groups[group].sink_tokens > 0) {
+        return 0;
     }
-    return spill->cache.groups[group].sink_tokens > 0 ? 0 : kept.recent / spill->record_blocks;
+    return kvpi_records_kept(spill, group, asked->hit.hit_tokens, asked->prompt->n_tokens).recent /
+           spill->record_blocks;
 }
 
 /* Digests of the records, and the keys that the store is asked for. */

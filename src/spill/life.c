@@ -249,7 +249,9 @@ static int take_others(kvp_spill *spill)
     spill->known = take(&failed, KNOWN, 1, sizeof(*spill->known));
     spill->marks = take(&failed, (size_t)spill->cache.n_blocks + spill->cache.host_blocks, 1,
                         sizeof(*spill->marks));
-    spill->drop.keys = take(&failed, KVP_STORE_KEYS_MAX, 1, sizeof(*spill->drop.keys));
+    const size_t n_drops = KVP_STORE_KEYS_MAX + (size_t)config->max_puts;
+    spill->drop.keys = take(&failed, n_drops, 1, sizeof(*spill->drop.keys));
+    spill->drop.marks = take(&failed, n_drops, 1, sizeof(*spill->drop.marks));
     spill->tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->tokens));
     spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
     spill->keys = take(&failed, config->max_keys, 1, sizeof(*spill->keys));
@@ -335,6 +337,7 @@ static void free_spill(kvp_spill *spill)
     free(spill->known);
     free(spill->marks);
     free(spill->drop.keys);
+    free(spill->drop.marks);
     free(spill->tokens);
     free(spill->digests);
     free(spill->keys);

@@ -1,7 +1,44 @@
 /* look: from a question to the store to a prefix that is worth loading. */
 #include "spill/state.h"
 
-/* The place of an ask's question in the store's answer is known: believe it for writing, too. */
+/* The lookups of a group: [*out_begin, what is returned). */
+static uint32_t lookups_of(const struct kvpi_spill_ask *ask, uint32_t n_groups, uint32_t group,
+                           uint32_t *out_begin)
+{
+    uint32_t end = 0;
+    for (uint32_t g = 0; g <= group && g < n_groups; g++) {
+        *out_begin = end;
+        end += ask->n_records > ask->first[g] ? ask->n_records - ask->first[g] : 0;
+    }
+    return end;
+}
+
+void kvpi_look_forget(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
+                      uint32_t record)
+{
+    uint32_t begin = 0;
+    const uint32_t end = lookups_of(ask, spill->cache.n_groups, group, &begin);
+    for (uint32_t i = begin + record - ask->first[group]; i < end; i++) {
+        kvpi_records_forget(spill, &ask->lookups[i]);
+    }
+}
+
+/* What is to be dropped is absent, and so is what may have gone on from it. */
+static void hide_dropped(const kvp_spill *spill, struct kvpi_spill_ask *ask)
+{
+    for (uint32_t g = 0; g < spill->cache.n_groups && spill->drop.n_keys > 0; g++) {
+        uint32_t i = 0;
+        const uint32_t end = lookups_of(ask, spill->cache.n_groups, g, &i);
+        while (i < end && !kvpi_drop_has(spill, &ask->lookups[i])) {
+            i++;
+        }
+        for (; i < end; i++) {
+            ask->bits[i / 64] &= ~(UINT64_C(1) << i % 64);
+        }
+    }
+}
+
+/* The store's answer is believed for writing, too. */
 static void note_known(kvp_spill *spill, const struct kvpi_spill_ask *ask)
 {
     for (uint32_t i = 0; i < ask->n_lookups; i++) {
@@ -17,6 +54,7 @@ void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result)
 {
     struct kvpi_spill_ask *ask = &spill->asks[number];
     if (result == KVP_STORE_OK) {
+        hide_dropped(spill, ask);
         note_known(spill, ask);
     }
     if (result == KVP_STORE_OK && ask->waits && !ask->is_void) {

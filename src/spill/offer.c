@@ -142,7 +142,7 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
         parent->n_children++;
     }
     put->state = KVPI_PUT_COPYING;
-    put->is_out = put->is_doomed = 0;
+    put->is_doomed = 0;
     put->order = ++spill->order;
     put->space = offer->prefix->space->serial;
     put->bytes = spill->record_bytes[offer->group];

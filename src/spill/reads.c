@@ -318,14 +318,11 @@ void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result)
     struct kvpi_spill_get *get = &spill->gets[number];
     struct kvpi_spill_ask *ask = &spill->asks[get->ask];
     const uint64_t n_bytes = spill->record_bytes[get->group];
-    kvp_digest key;
     if (result == KVP_STORE_OK) {
         note_whole(spill, ask, get);
     } else {
         fail_reads(spill, ask);
-        if (kvpi_records_key(spill, &get->identity.digest, get->group, &key) == KVP_OK) {
-            kvpi_records_forget(spill, &key);
-        }
+        kvpi_look_forget(spill, ask, get->group, get->record);
     }
     ask->left_bytes -= n_bytes;
     spill->queued_bytes -= n_bytes;
@@ -371,8 +368,9 @@ static void answer_loaded(kvp_spill *spill, struct kvpi_spill_ask *ask)
     kvpi_answers_give(spill, ask, KVP_SPILL_LOADED);
 }
 
-void kvpi_reads_work(kvp_spill *spill, int may_read)
+void kvpi_reads_work(kvp_spill *spill)
 {
+    int may_read = 1;
     for (uint32_t i = 0; i < spill->n_queue; i++) {
         struct kvpi_spill_ask *ask = &spill->asks[spill->queue[i]];
         if (ask->state != KVPI_ASK_LOADING) {

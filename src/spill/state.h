@@ -27,13 +27,11 @@
  *
  * The life of a put:
  *
- *   FREE -> COPYING -> WRITING -> FREE
- *              |          +-----> TAKING_BACK -> FREE       its content went meanwhile
- *              +----------------> FREE                      its content went before
+ *   FREE -> COPYING -> WRITING -> FREE       if its content went meanwhile, the record is dropped
+ *              +----------------> FREE       its content went before
  *
  *   COPYING      the host blocks are not written yet, or the store has no place
  *   WRITING      the blocks are lent, the put is out
- *   TAKING_BACK  the record is dropped from the store; `is_out`: the drop is out
  *
  * What the store points to lies in asks, gets and puts, and stays until the operation has ended.
  */
@@ -53,12 +51,12 @@ enum {
     KVPI_ASK_LOADED
 };
 
-enum { KVPI_PUT_FREE, KVPI_PUT_COPYING, KVPI_PUT_WRITING, KVPI_PUT_TAKING_BACK };
+enum { KVPI_PUT_FREE, KVPI_PUT_COPYING, KVPI_PUT_WRITING };
 
 /* Tags of operations: a number that hardly ever repeats, what, and the number of the ask, get or
  * put. Each place knows the tag of its operation that is out, 0: none. So an answer that comes
  * twice ends nothing that has its place by then. */
-enum { KVPI_OP_HAVE = 1, KVPI_OP_GET, KVPI_OP_PUT, KVPI_OP_TAKE_BACK, KVPI_OP_DROP, KVPI_OP_SYNC };
+enum { KVPI_OP_HAVE = 1, KVPI_OP_GET, KVPI_OP_PUT, KVPI_OP_DROP, KVPI_OP_SYNC };
 
 #define KVPI_OP_WHAT(tag) ((uint32_t)((tag) >> 32 & 0xFF))
 
@@ -138,9 +136,8 @@ struct kvpi_spill_get {
 };
 
 struct kvpi_spill_put {
-    uint64_t tag; /* of the put, or of the drop that takes it back */
+    uint64_t tag;
     uint32_t state;
-    uint32_t is_out;       /* TAKING_BACK */
     uint32_t is_doomed;    /* WRITING: the record is dropped when it is there */
     uint32_t parent;       /* put that must be submitted before; KVPI_SPILL_NONE: none */
     uint32_t n_children;   /* puts of which it is the parent, at most */
@@ -175,12 +172,16 @@ struct kvpi_spill_meter {
     uint64_t bytes;
 };
 
-/* Records to be dropped for kvp_spill_drop. */
+/* Records with wrong KV, until the store has said that it has dropped them. */
 struct kvpi_spill_drop {
     uint64_t tag;
-    kvp_digest *keys; /* [KVP_STORE_KEYS_MAX] */
-    uint32_t n_keys;  /* 0: none */
-    uint32_t is_out;
+    kvp_digest *keys; /* [KVP_STORE_KEYS_MAX + max_puts] in the order of asking */
+    uint64_t *marks;  /* [the same] of the keys, sorted */
+    uint32_t n_keys;
+    uint32_t n_marks;
+    uint32_t n_out;     /* the first keys, of the drop that is out; 0: none is */
+    uint32_t is_failed; /* the last one did */
+    uint32_t rests;     /* 1: not in this step */
 };
 
 /* What kvp_spill_flush has come to. */
@@ -387,8 +388,8 @@ uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32
 
 /* Take host blocks. KVP_E_AGAIN: not now. */
 kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_tokens);
-/* Submit gets, if that is allowed; end loads. */
-void kvpi_reads_work(kvp_spill *spill, int may_read);
+/* Submit gets; end loads. */
+void kvpi_reads_work(kvp_spill *spill);
 void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result);
 
 /* look.c */
@@ -396,6 +397,9 @@ void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result);
 /* Submit questions to the store; choose prefixes. */
 void kvpi_look_work(kvp_spill *spill);
 void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result);
+/* A record that an ask has asked for, and those behind it, are not known to be stored. */
+void kvpi_look_forget(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
+                      uint32_t record);
 
 /* writes.c */
 
@@ -408,12 +412,9 @@ struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key)
 /* Submit what can be submitted. */
 void kvpi_writes_work(kvp_spill *spill);
 void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result);
-void kvpi_writes_taken_back(kvp_spill *spill, uint32_t number);
 /* Drop what waits to be written under a namespace's serial; 0: all. doom: what is being written is
  * taken back. */
 void kvpi_writes_forget(kvp_spill *spill, uint64_t serial, int doom);
-/* 0: records are to be taken back, and the store has no place for it now. */
-int kvpi_writes_take_back(kvp_spill *spill);
 
 /* offer.c */
 
@@ -425,9 +426,15 @@ int kvpi_offer_has_place(kvp_spill *spill);
 
 /* drop.c */
 
-/* 0: records are to be dropped, and the store has no place for it now. */
-int kvpi_drop_work(kvp_spill *spill);
-void kvpi_drop_ended(kvp_spill *spill);
+/* Tell the store what is to be dropped. */
+void kvpi_drop_work(kvp_spill *spill);
+void kvpi_drop_ended(kvp_spill *spill, uint32_t result);
+/* Is the record to be dropped, as far as the store has said? */
+int kvpi_drop_has(const kvp_spill *spill, const kvp_digest *key);
+/* Have so many records to be dropped that no more may be written? */
+int kvpi_drop_is_full(const kvp_spill *spill);
+/* The record of a put is to be dropped. */
+void kvpi_drop_put(kvp_spill *spill, const struct kvpi_spill_put *put);
 
 /* prove.c */
 

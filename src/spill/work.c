@@ -14,9 +14,7 @@ static uint64_t *find_tag(kvp_spill *spill, uint32_t what, uint32_t number)
     switch (what) {
     case KVPI_OP_HAVE: return number < spill->config.max_asks ? &spill->asks[number].tag : NULL;
     case KVPI_OP_GET: return number < spill->config.max_gets ? &spill->gets[number].tag : NULL;
-    case KVPI_OP_PUT:
-    case KVPI_OP_TAKE_BACK:
-        return number < spill->config.max_puts ? &spill->puts[number].tag : NULL;
+    case KVPI_OP_PUT: return number < spill->config.max_puts ? &spill->puts[number].tag : NULL;
     case KVPI_OP_DROP: return &spill->drop.tag;
     case KVPI_OP_SYNC: return &spill->flush.tag;
     default: return NULL;
@@ -38,8 +36,7 @@ static void end_operation(kvp_spill *spill, const kvp_store_done *done)
     case KVPI_OP_HAVE: kvpi_look_ended(spill, number, done->result); break;
     case KVPI_OP_GET: kvpi_reads_got(spill, number, done->result); break;
     case KVPI_OP_PUT: kvpi_writes_ended(spill, number, done->result); break;
-    case KVPI_OP_TAKE_BACK: kvpi_writes_taken_back(spill, number); break;
-    case KVPI_OP_DROP: kvpi_drop_ended(spill); break;
+    case KVPI_OP_DROP: kvpi_drop_ended(spill, done->result); break;
     default: kvpi_flush_synced(spill, done->result); break;
     }
 }
@@ -100,12 +97,9 @@ static void work(kvp_spill *spill, uint64_t now_ns)
     poll_store(spill);
     end_waits(spill);
     spill->n_looks = LOOKS;
-    /* What is dropped must not be read: the store works in the order of submission. */
-    const int is_dropped = kvpi_writes_take_back(spill) && kvpi_drop_work(spill);
-    if (is_dropped) {
-        kvpi_look_work(spill);
-    }
-    kvpi_reads_work(spill, is_dropped);
+    kvpi_drop_work(spill);
+    kvpi_look_work(spill);
+    kvpi_reads_work(spill);
     kvpi_writes_work(spill);
 }
 
@@ -126,11 +120,15 @@ kvp_status kvp_spill_stop(kvp_spill *spill, uint64_t now_ns)
     if (spill == NULL) {
         return KVP_E_ARG;
     }
-    spill->is_stopping = 1;
+    if (!spill->is_stopping) {
+        spill->is_stopping = 1;
+        spill->drop.is_failed = 0; /* the store is told once more */
+    }
     kvpi_writes_forget(spill, 0, 0);
     work(spill, now_ns);
     kvpi_answers_sweep(spill);
-    if (spill->n_ops > 0 || spill->n_queue > 0 || spill->n_puts > 0 || spill->drop.n_keys > 0) {
+    if (spill->n_ops > 0 || spill->n_queue > 0 || spill->n_puts > 0 ||
+        (spill->drop.n_keys > 0 && !spill->drop.is_failed)) {
         return KVP_E_AGAIN;
     }
     spill->is_stopping = 0;
@@ -155,6 +153,7 @@ kvp_status kvp_spill_stats_get_sized(const kvp_spill *spill, kvp_spill_stats *ou
     stats.queued_bytes = spill->queued_bytes;
     stats.load_bytes_s = spill->load_bytes_s;
     stats.compute_tokens_s = spill->compute_tokens_s;
+    stats.drops = spill->drop.n_keys;
     kvpi_sized_give(out_stats, stats_size, &stats, sizeof(stats));
     return KVP_OK;
 }

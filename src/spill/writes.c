@@ -38,14 +38,9 @@ struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key)
     return NULL;
 }
 
-static void unmark(kvp_spill *spill, const struct kvpi_spill_put *put)
-{
-    spill->put_marks[put - spill->puts] = 0;
-}
-
 static void end_put(kvp_spill *spill, struct kvpi_spill_put *put)
 {
-    unmark(spill, put);
+    spill->put_marks[put - spill->puts] = 0;
     spill->put_bytes -= put->bytes;
     put->state = KVPI_PUT_FREE;
 }
@@ -61,8 +56,7 @@ static int parent_state(const kvp_spill *spill, const struct kvpi_spill_put *put
         return READY;
     }
     const struct kvpi_spill_put *parent = &spill->puts[put->parent];
-    if (parent->order != put->parent_order || parent->state == KVPI_PUT_FREE ||
-        parent->state == KVPI_PUT_TAKING_BACK) {
+    if (parent->order != put->parent_order || parent->state == KVPI_PUT_FREE) {
         return GONE;
     }
     return parent->state == KVPI_PUT_WRITING ? READY : NOT_YET;
@@ -131,17 +125,6 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
     return status == KVP_OK ? submit_lent(spill, put) : status != KVP_E_AGAIN;
 }
 
-static int take_back(kvp_spill *spill, struct kvpi_spill_put *put)
-{
-    const uint32_t number = (uint32_t)(put - spill->puts);
-    const uint64_t tag = kvpi_spill_tag(spill, KVPI_OP_TAKE_BACK, number);
-    const kvp_status status = kvp_store_drop(spill->config.store, &put->key, 1, tag);
-    put->tag = status == KVP_OK ? tag : 0;
-    put->is_out = status == KVP_OK;
-    spill->n_ops += status == KVP_OK;
-    return status == KVP_OK;
-}
-
 static void sweep_puts(kvp_spill *spill)
 {
     uint32_t kept = 0;
@@ -157,21 +140,9 @@ static void sweep_puts(kvp_spill *spill)
     spill->n_puts = kept;
 }
 
-int kvpi_writes_take_back(kvp_spill *spill)
-{
-    int went = 1;
-    for (uint32_t i = 0; i < spill->n_puts && went; i++) {
-        struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
-        if (put->state == KVPI_PUT_TAKING_BACK && !put->is_out) {
-            went = take_back(spill, put);
-        }
-    }
-    return went;
-}
-
 void kvpi_writes_work(kvp_spill *spill)
 {
-    int may_submit = 1;
+    int may_submit = !kvpi_drop_is_full(spill);
     for (uint32_t i = 0; i < spill->n_puts && may_submit; i++) {
         struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
         if (put->state == KVPI_PUT_COPYING) {
@@ -223,21 +194,14 @@ void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
     spill->is_broken |=
         kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks) != KVP_OK;
     if (is_there && (content != READY || put->is_doomed)) {
-        kvpi_records_forget(spill, &put->key);
-        put->state = KVPI_PUT_TAKING_BACK;
-        put->is_out = 0;
-        unmark(spill, put);
+        kvpi_drop_put(spill, put);
         spill->stats.taken_back++;
+        end_put(spill, put);
     } else if (is_there) {
         end_written(spill, put, result);
     } else {
         end_failed(spill, put, result);
     }
-}
-
-void kvpi_writes_taken_back(kvp_spill *spill, uint32_t number)
-{
-    end_put(spill, &spill->puts[number]);
 }
 
 void kvpi_writes_forget(kvp_spill *spill, uint64_t serial, int doom)

@@ -5,7 +5,7 @@
 
 #include "../shadow/random.h"
 
-enum { HELD = 64, LAST = 1 << 16 };
+enum { HELD = 64, KEPT = 3, GONE = 6, LAST = 1 << 16 };
 
 liar_control liar;
 
@@ -13,9 +13,10 @@ struct lying {
     void *memory;
     struct kvpi_store_op *held[HELD]; /* ended in truth, not told yet */
     uint32_t n_held;
-    struct kvpi_store_op *kept[HELD]; /* never told */
+    struct kvpi_store_op *kept[KEPT]; /* never told */
     uint32_t n_kept;
     struct kvpi_store_op *told; /* the last one */
+    uint32_t n_gone;            /* operations that fail from now on */
     uint8_t last[LAST];         /* what was written last: for reads of foreign bytes */
     uint8_t bytes[LAST];
 };
@@ -26,6 +27,12 @@ static bool hit(enum liar_fault fault)
         return false;
     liar.n_faults[fault]++;
     return true;
+}
+
+/* For one operation more. */
+static int is_gone(struct lying *self)
+{
+    return self->n_gone > 0 && self->n_gone-- > 0;
 }
 
 static kvp_status lying_open(const struct kvpi_backend_config *config, void **out_self,
@@ -46,7 +53,16 @@ static uint32_t lying_prepare(void *self, struct kvpi_store_op *op)
 {
     if (op->kind == KVP_STORE_PUT && hit(LIAR_FULL))
         return KVP_STORE_NO_ROOM;
-    return kvpi_memory_backend.prepare(((struct lying *)self)->memory, op);
+    const kvp_identity *identity = op->identity;
+    kvp_identity orphan;
+    if (op->kind == KVP_STORE_PUT && liar.is_flat) {
+        orphan = *identity;
+        memset(&orphan.parent, 0, sizeof orphan.parent);
+        op->identity = &orphan;
+    }
+    const uint32_t result = kvpi_memory_backend.prepare(((struct lying *)self)->memory, op);
+    op->identity = identity;
+    return result;
 }
 
 static size_t copy_out(const struct kvpi_store_op *op, uint8_t *out)
@@ -80,7 +96,7 @@ static void write_record(struct lying *self, struct kvpi_store_op *op)
 {
     const size_t n = copy_out(op, self->bytes);
     const uint32_t at = random_below(&liar.random, n);
-    op->io_failed = hit(LIAR_FAILED_WRITE) || ++liar.n_transfers == liar.fail_at;
+    op->io_failed = is_gone(self) || hit(LIAR_FAILED_WRITE) || ++liar.n_transfers == liar.fail_at;
     if (!op->io_failed && hit(LIAR_LOST_WRITE)) {
         memset(self->bytes, 0, n);
         write_instead(self, op, self->bytes);
@@ -98,7 +114,7 @@ static void write_record(struct lying *self, struct kvpi_store_op *op)
 static void read_record(struct lying *self, struct kvpi_store_op *op)
 {
     kvpi_memory_backend.begin(self->memory, op);
-    op->io_failed = hit(LIAR_FAILED_READ) || ++liar.n_transfers == liar.fail_at;
+    op->io_failed = is_gone(self) || hit(LIAR_FAILED_READ) || ++liar.n_transfers == liar.fail_at;
     if (op->io_failed) {
         memset(op->spans[1].bytes, 0xFF, op->spans[1].n_bytes);
     } else if (hit(LIAR_FLIPPED_READ)) {
@@ -110,15 +126,42 @@ static void read_record(struct lying *self, struct kvpi_store_op *op)
     }
 }
 
+static void look_up(struct lying *self, struct kvpi_store_op *op)
+{
+    op->io_failed = is_gone(self) || hit(LIAR_FAILED_HAVE);
+    kvpi_memory_backend.have(self->memory, op->keys, op->n_keys, op->bits);
+    for (uint32_t i = 0; i < op->n_keys; i++)
+        if (hit(LIAR_WRONG_HAVE))
+            op->bits[i / 64] ^= UINT64_C(1) << i % 64;
+}
+
+/* Of one that failed, some may be gone. */
+static void drop_records(struct lying *self, struct kvpi_store_op *op)
+{
+    op->io_failed =
+        is_gone(self) || liar.drops_fail || hit(LIAR_FAILED_DROP) || hit(LIAR_FAILED_DROP);
+    const uint32_t n = !op->io_failed    ? op->n_keys
+                       : liar.drops_fail ? 0
+                                         : random_below(&liar.random, op->n_keys + 1);
+    if (n > 0)
+        kvpi_memory_backend.drop(self->memory, op->keys, n);
+}
+
+/* Questions and drops are answered like everything else: late, and in any order. */
 static void lying_begin(void *self, struct kvpi_store_op *op)
 {
     struct lying *me = self;
-    if (op->kind == KVP_STORE_PUT)
-        write_record(me, op);
-    else if (op->kind == KVP_STORE_GET)
-        read_record(me, op);
-    else
-        kvpi_memory_backend.begin(me->memory, op);
+    if (me->n_gone == 0 && random_percent(&liar.random, 10) && hit(LIAR_GONE))
+        me->n_gone = GONE;
+    switch (op->kind) {
+    case KVP_STORE_PUT: write_record(me, op); return;
+    case KVP_STORE_GET: read_record(me, op); return;
+    case KVP_STORE_HAVE: look_up(me, op); break;
+    case KVP_STORE_DROP: drop_records(me, op); break;
+    case KVP_STORE_EVICT: kvpi_memory_backend.evict(me->memory, &op->match); break;
+    default: kvpi_memory_backend.begin(me->memory, op); return;
+    }
+    me->held[me->n_held++] = op;
 }
 
 /* Two reads that have ended get each other's bytes. */
@@ -139,7 +182,7 @@ static void swap_reads(struct lying *self)
 
 static void keep_back(struct lying *self)
 {
-    if (self->n_held > 0 && self->n_kept < HELD && !liar.answers_all && hit(LIAR_NEVER))
+    if (self->n_held > 0 && self->n_kept < KEPT && !liar.answers_all && hit(LIAR_NEVER))
         self->kept[self->n_kept++] = self->held[--self->n_held];
     while (liar.answers_all && self->n_kept > 0 && self->n_held < HELD)
         self->held[self->n_held++] = self->kept[--self->n_kept];
@@ -166,25 +209,9 @@ static uint32_t lying_reap(void *self, struct kvpi_store_op **out_ops, uint32_t 
 
 static uint32_t lying_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
+    if (op->kind != KVP_STORE_PUT && op->kind != KVP_STORE_GET)
+        return result;
     return kvpi_memory_backend.end(((struct lying *)self)->memory, op, result);
-}
-
-static void lying_have(void *self, const kvp_digest *keys, uint32_t n_keys, uint64_t *bits)
-{
-    kvpi_memory_backend.have(((struct lying *)self)->memory, keys, n_keys, bits);
-    for (uint32_t i = 0; i < n_keys; i++)
-        if (hit(LIAR_WRONG_HAVE))
-            bits[i / 64] ^= UINT64_C(1) << i % 64;
-}
-
-static void lying_drop(void *self, const kvp_digest *keys, uint32_t n_keys)
-{
-    kvpi_memory_backend.drop(((struct lying *)self)->memory, keys, n_keys);
-}
-
-static void lying_evict(void *self, const kvp_store_match *match)
-{
-    kvpi_memory_backend.evict(((struct lying *)self)->memory, match);
 }
 
 static void lying_wait(void *self, int wake, int timeout_ms)
@@ -213,9 +240,6 @@ const struct kvpi_backend liar_backend = {
     .begin = lying_begin,
     .reap = lying_reap,
     .end = lying_end,
-    .have = lying_have,
-    .drop = lying_drop,
-    .evict = lying_evict,
     .wait = lying_wait,
     .usage = lying_usage,
     .describe = lying_describe,

@@ -1,6 +1,6 @@
 /* A back end of stores that lies: it keeps records in memory, but delays, reorders, fails, loses
- * and tears writes, writes and reads the bytes of other records, and gives wrong answers about what
- * it has. */
+ * and tears writes, writes and reads the bytes of other records, gives wrong answers about what it
+ * has, and does not drop what it is told to. */
 #ifndef KVP_TEST_SPILL_LIAR_H
 #define KVP_TEST_SPILL_LIAR_H
 
@@ -15,6 +15,9 @@ enum liar_fault {
     LIAR_FOREIGN_READ,
     LIAR_FAILED_READ,
     LIAR_WRONG_HAVE,
+    LIAR_FAILED_HAVE,
+    LIAR_FAILED_DROP,
+    LIAR_GONE, /* operations fail until the store leaves it alone */
     LIAR_FULL,
     LIAR_SWAPPED, /* two reads get each other's bytes */
     LIAR_TWICE,   /* an operation ends once more, whatever it is by then */
@@ -28,6 +31,8 @@ typedef struct liar_control {
     uint32_t rate;    /* of 1000, of each fault */
     uint32_t delay;   /* percent of rounds in which nothing that has ended is told */
     int answers_all;  /* nothing is kept back for ever */
+    int is_flat;      /* as a server: no parent is looked for, a drop leaves what is behind */
+    int drops_fail;   /* all of them */
     uint32_t fail_at; /* transfer that fails, counted from 1; 0: none */
     uint32_t n_transfers;
     uint64_t n_faults[LIAR_FAULTS];

@@ -1,62 +1,8 @@
 /* Scenes of a spill: what it writes, what it loads, what it leaves alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "liar.h"
-#include "world.h"
-
-static void assert_good(const world *w)
-{
-    if (w->verdict.is_bad)
-        fail_msg("%s", w->verdict.why);
-}
-
-static void open_world(world *w, const world_options *options)
-{
-    world_open(w, options);
-    assert_good(w);
-}
-
-static void close_world(world *w)
-{
-    world_stop(w);
-    world_close(w);
-    assert_good(w);
-}
-
-/* n tokens: `same` of them are those of every line, the others begin with `first`. */
-static world_line line_of(const world *w, uint32_t n, uint32_t same, int32_t first)
-{
-    world_line line = {.n_tokens = n};
-    for (uint32_t p = 0; p < n; p++)
-        line.tokens[p] = p < same ? (int32_t)p : first + (int32_t)p;
-    world_truth(w, &line);
-    return line;
-}
-
-static kvp_open_info compute(world *w, const world_line *line)
-{
-    kvp_open_info info = {0};
-    kvp_seq seq;
-    assert_int_equal(world_compute(w, line, &seq, &info), KVP_OK);
-    assert_int_equal(kvp_seq_close(w->cache, seq, NULL), KVP_OK);
-    assert_good(w);
-    return info;
-}
-
-/* As after a restart: the cache has nothing, the store what it had. */
-static void forget_cache(world *w)
-{
-    world_stop(w);
-    assert_int_equal(kvp_cache_reset(w->cache), KVP_OK);
-    assert_good(w);
-}
+#include "scenes.h"
 
 static void comes_back_after_a_restart(void **state)
 {

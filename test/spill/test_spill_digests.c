@@ -1,14 +1,6 @@
 /* How many digests a spill makes: each block of a prefix once, however often it is reported. And
  * what it may not remember: a digest of a block that has other content by now. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "world.h"
+#include "scenes.h"
 
 static uint64_t n_digests; /* that were made */
 
@@ -46,39 +38,16 @@ static uint64_t digests_since(uint64_t before)
     return n_digests - before;
 }
 
-static void assert_good(const world *w)
-{
-    if (w->verdict.is_bad)
-        fail_msg("%s", w->verdict.why);
-}
-
 /* Everything that is sealed is written. Blocks of 4 tokens, records of 2 blocks. */
-static void open_world(world *w, world_options *options)
+static void open_writer(world *w, world_options *options)
 {
     options->policy = KVP_SPILL_THROUGH;
     options->url = "memory:?size=16MiB";
     options->n_blocks = options->host_blocks = 300;
-    world_open(w, options);
-    assert_good(w);
+    open_world(w, options);
 }
 
-static void close_world(world *w)
-{
-    world_stop(w);
-    world_close(w);
-    assert_good(w);
-}
-
-static world_line line_of(const world *w, uint32_t n, uint32_t same, int32_t first)
-{
-    world_line line = {.n_tokens = n};
-    for (uint32_t p = 0; p < n; p++)
-        line.tokens[p] = p < same ? (int32_t)p : first + (int32_t)p;
-    world_truth(w, &line);
-    return line;
-}
-
-static kvp_seq compute(world *w, const world_line *line, uint32_t hit_tokens)
+static kvp_seq compute_open(world *w, const world_line *line, uint32_t hit_tokens)
 {
     kvp_open_info info = {0};
     kvp_seq seq = {0};
@@ -99,7 +68,7 @@ static void comes_back(world *w, const world_line *line, uint32_t n_tokens)
     world_stop(w);
     assert_int_equal(kvp_cache_reset(w->cache), KVP_OK);
     assert_int_equal(world_ask(w, line, 1).hit_tokens, n_tokens);
-    close_seq(w, compute(w, line, n_tokens < line->n_tokens ? n_tokens : line->n_tokens));
+    close_seq(w, compute_open(w, line, n_tokens < line->n_tokens ? n_tokens : line->n_tokens));
 }
 
 static void each_block_is_digested_once(void **state)
@@ -108,18 +77,18 @@ static void each_block_is_digested_once(void **state)
     world_options options;
     world w;
     world_defaults(&options);
-    open_world(&w, &options);
+    open_writer(&w, &options);
     const world_line line = line_of(&w, 404, 404, 0); /* 101 blocks, 50 records */
     const uint64_t before = n_digests;
-    const kvp_seq seq = compute(&w, &line, 0); /* reported 34 times */
+    const kvp_seq seq = compute_open(&w, &line, 0); /* reported 34 times */
     assert_int_equal(digests_since(before), 100);
     world_settle(&w);
     for (int i = 0; i < 100; i++)
         assert_int_equal(kvp_spill_sealed(w.spill, seq, w.now), KVP_OK);
     close_seq(&w, seq);
-    close_seq(&w, compute(&w, &line, 404)); /* a hit, by another sequence */
+    close_seq(&w, compute_open(&w, &line, 404)); /* a hit, by another sequence */
     const world_line other = line_of(&w, 404, 320, 1000);
-    close_seq(&w, compute(&w, &other, 320)); /* and one that goes on with other tokens */
+    close_seq(&w, compute_open(&w, &other, 320)); /* and one that goes on with other tokens */
     assert_int_equal(digests_since(before), 100 + 20);
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 50 + 10);
@@ -136,10 +105,10 @@ static void what_was_left_out_is_written_later(void **state)
     world w;
     world_defaults(&options);
     options.more.max_puts = 4;
-    open_world(&w, &options);
+    open_writer(&w, &options);
     const world_line line = line_of(&w, 404, 404, 0);
     const uint64_t before = n_digests;
-    const kvp_seq seq = compute(&w, &line, 0);
+    const kvp_seq seq = compute_open(&w, &line, 0);
     uint32_t n_reports = 0;
     for (; world_stats(&w).written < 50 && n_reports < 100; n_reports++) {
         world_settle(&w);
@@ -165,10 +134,10 @@ static void other_tokens_have_other_digests(void **state)
     world_options options;
     world w;
     world_defaults(&options);
-    open_world(&w, &options);
+    open_writer(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);
     world_line other = line_of(&w, 64, 22, 500);
-    const kvp_seq seq = compute(&w, &line, 0);
+    const kvp_seq seq = compute_open(&w, &line, 0);
     world_settle(&w);
     const uint64_t before = n_digests;
     assert_int_equal(world_again(&w, &other, seq, 22), KVP_OK);
@@ -187,10 +156,10 @@ static void evicted_blocks_are_digested_anew(void **state)
     world_options options;
     world w;
     world_defaults(&options);
-    open_world(&w, &options);
+    open_writer(&w, &options);
     for (int32_t i = 0; i < 12; i++) {
         const world_line line = line_of(&w, 400, 0, 1000 * i);
-        close_seq(&w, compute(&w, &line, 0));
+        close_seq(&w, compute_open(&w, &line, 0));
         world_settle(&w);
     }
     for (int32_t i = 0; i < 12; i++) {
@@ -207,13 +176,13 @@ static void an_epoch_has_its_own_digests(void **state)
     world_options options;
     world w;
     world_defaults(&options);
-    open_world(&w, &options);
+    open_writer(&w, &options);
     const world_line line = line_of(&w, 64, 64, 0);
-    close_seq(&w, compute(&w, &line, 0));
+    close_seq(&w, compute_open(&w, &line, 0));
     world_settle(&w);
     /* The KV is still right: only what the store knows it by changes. */
     assert_int_equal(kvp_spill_space(w.spill, w.spaces[0], "one", 3, 9), KVP_OK);
-    close_seq(&w, compute(&w, &line, 64));
+    close_seq(&w, compute_open(&w, &line, 64));
     world_settle(&w);
     assert_int_equal(world_stats(&w).written, 16);
     comes_back(&w, &line, 64);
@@ -230,10 +199,10 @@ static void windows_are_digested_once(void **state)
     options.n_groups = 2;
     options.windows[1] = (kvp_window){3, 30};
     options.more.max_puts = 200;
-    open_world(&w, &options);
+    open_writer(&w, &options);
     const world_line line = line_of(&w, 400, 400, 0);
     const uint64_t before = n_digests;
-    close_seq(&w, compute(&w, &line, 0));
+    close_seq(&w, compute_open(&w, &line, 0));
     assert_int_equal(digests_since(before), 100);
     world_settle(&w);
     assert_true(world_stats(&w).written >= 90);
@@ -272,8 +241,8 @@ static void one_hash_is_no_proof(void **state)
         world_open(&w, &options);
         const world_line one = line_of(&w, ALL, 0, 0);
         world_line two = line_of(&w, PREFIX, 0, 1000);
-        close_seq(&w, compute(&w, &one, 0));
-        close_seq(&w, compute(&w, &two, 0));
+        close_seq(&w, compute_open(&w, &one, 0));
+        close_seq(&w, compute_open(&w, &two, 0));
         collide_with = one.tokens;
         if (through)
             world_settle(&w);

@@ -102,8 +102,9 @@ static void draw_options(engine *e, world_options *o)
     o->more.put_bytes_s = percent(e, 80) ? 0 : 20000;
     o->more.get_bytes = percent(e, 50) ? 0 : 1 + below(e, 2048);
     o->more.max_tokens = percent(e, 80) ? 0 : 1 + below(e, LONGEST);
+    liar.is_flat = (int)percent(e, 40);
     liar.rate = percent(e, 30) ? 0 : below(e, 60);
-    liar.delay = below(e, 90);
+    liar.delay = percent(e, 50) ? 0 : below(e, 90);
 }
 
 /* ---------------------------------------------------------------------------------------- lines */
@@ -112,7 +113,7 @@ static void draw_line(engine *e, world_line *line)
 {
     static const char *const images[] = {"cat", "dog"};
     const int32_t *document = e->documents[below(e, DOCUMENTS)];
-    const uint32_t same = below(e, LONGEST + 1);
+    const uint32_t same = percent(e, 40) ? LONGEST : below(e, LONGEST + 1);
     memset(line, 0, sizeof *line);
     line->space = below(e, WORLD_SPACES);
     line->n_tokens = 1 + same + (percent(e, 60) ? 0 : below(e, 20));
@@ -286,7 +287,7 @@ static void spill_work(engine *e)
 static void some_work(engine *e)
 {
     for (uint32_t i = below(e, 6); i > 0; i--) {
-        if (percent(e, 50) && kvp_store_work(e->w.store, NULL) != KVP_OK)
+        if (percent(e, 80) && kvp_store_work(e->w.store, NULL) != KVP_OK)
             bad(e, "kvp_store_work");
         if (percent(e, 50))
             spill_work(e);
@@ -408,7 +409,7 @@ static void step(engine *e)
     else if (what < 650) {
         world_flush(&e->w, below(e, WORLD_SPACES));
         seen.flushes++;
-    } else if (what < 660)
+    } else if (what < 700)
         reset(e);
     else
         some_work(e);
@@ -479,6 +480,7 @@ static int tell_all(void)
     all &= happened("no block", s->no_block);
     all &= happened("lost before written", s->lost);
     all &= happened("taken back", s->taken_back);
+    all &= happened("drops failed", s->drop_failed);
     all &= happened("puts failed", s->put_failed);
     all &= happened("bad computations", seen.bad_computations);
     all &= happened("flushes", seen.flushes);

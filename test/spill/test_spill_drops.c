@@ -1,0 +1,198 @@
+/* Records with wrong KV: whatever the store does when it is told to drop them, nobody gets it. And
+ * what the store has lost is written again. */
+#include "liar.h"
+#include "scenes.h"
+
+enum { RECORD = 8, LONG = 64, WRONG_FROM = 24 };
+
+/* A store of its own, which has the line; its KV is wrong from WRONG_FROM on, and nobody knows. */
+static void open_wrong(world *w, world_options *options, world_line *line)
+{
+    world_defaults(options);
+    options->lies = 1;
+    options->policy = KVP_SPILL_THROUGH;
+    open_world(w, options);
+    *line = line_of(w, LONG, LONG, 0);
+    world_line wrong = *line;
+    for (uint32_t p = WRONG_FROM; p < LONG; p++)
+        wrong.kv[p] ^= 1;
+    compute(w, &wrong);
+    world_settle(w);
+    assert_int_equal(world_stats(w).written, LONG / RECORD);
+    forget_cache(w);
+}
+
+static kvp_status drop(world *w, const world_line *line, uint32_t from)
+{
+    const kvp_prompt prompt = world_prompt(line);
+    return kvp_spill_drop(w->spill, w->spaces[0], &prompt, from, w->now);
+}
+
+/* The KV that is right is loaded, the rest computed; all that is read is right. */
+static void assert_part_comes_back(world *w, const world_line *line, uint64_t tag)
+{
+    assert_int_equal(world_ask(w, line, tag).hit_tokens, WRONG_FROM);
+    assert_int_equal(compute(w, line).hit_tokens, WRONG_FROM);
+    world_settle(w);
+}
+
+static void a_store_that_is_away_is_told_again(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    open_wrong(&w, &options, &line);
+    liar.drops_fail = 1;
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 5);
+    assert_true(world_stats(&w).drop_failed > 1);
+    const world_line other = line_of(&w, LONG, 40, 500); /* goes on from what is wrong */
+    assert_part_comes_back(&w, &line, 1);
+    assert_int_equal(world_ask(&w, &other, 2).outcome, KVP_SPILL_NOTHING); /* cached */
+    compute(&w, &other);
+    forget_cache(&w); /* it stops all the same, and does not forget what is to be dropped */
+    assert_int_equal(world_stats(&w).drops, 5);
+    assert_part_comes_back(&w, &other, 3);
+    forget_cache(&w);
+    liar.drops_fail = 0;
+    for (int i = 0; i < 200 && world_stats(&w).drops > 0; i++)
+        world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 0);
+    assert_part_comes_back(&w, &line, 4); /* now it is written anew */
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 5).hit_tokens, LONG);
+    assert_int_equal(compute(&w, &line).hit_tokens, LONG);
+    close_world(&w);
+}
+
+/* A server does not look for parents: what was written behind a record stays there. */
+static void all_records_of_the_prompt_are_dropped(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.is_flat = 1;
+    open_wrong(&w, &options, &line);
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 0);
+    const world_line begin = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
+    world_ask(&w, &begin, 1);
+    compute(&w, &begin);
+    world_settle(&w); /* the first of them is there again, and right */
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 2).hit_tokens, WRONG_FROM + RECORD);
+    compute(&w, &line);
+    close_world(&w);
+}
+
+/* What is behind a record that is to be dropped is not loaded, though the cache has the record. */
+static void what_is_behind_it_is_hidden(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    open_wrong(&w, &options, &line);
+    liar.drops_fail = 1;
+    const world_line begin = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
+    assert_int_equal(drop(&w, &begin, WRONG_FROM), KVP_OK);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 1);
+    compute(&w, &begin);
+    assert_int_equal(world_ask(&w, &line, 1).outcome, KVP_SPILL_NOTHING);
+    assert_int_equal(compute(&w, &line).hit_tokens, WRONG_FROM + RECORD);
+    close_world(&w);
+}
+
+static void what_is_too_much_is_refused(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.drops_fail = 1;
+    open_wrong(&w, &options, &line);
+    for (uint32_t i = 0; i < KVP_STORE_KEYS_MAX / 8; i++) { /* 8 records each */
+        const world_line other = line_of(&w, LONG, 0, 1000 + 100 * (int32_t)i);
+        assert_int_equal(drop(&w, &other, 0), KVP_OK);
+        world_store(&w);
+    }
+    assert_int_equal(world_stats(&w).drops, KVP_STORE_KEYS_MAX);
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_E_AGAIN);
+    assert_int_equal(world_stats(&w).drops, KVP_STORE_KEYS_MAX);
+    compute(&w, &line); /* it is not written: what must be taken back would have no room */
+    for (int i = 0; i < 10; i++) {
+        kvp_spill_answer answers[8];
+        uint32_t n = 0;
+        world_store(&w);
+        assert_int_equal(kvp_spill_work(w.spill, w.now, answers, 8, &n), KVP_OK);
+    }
+    assert_int_equal(world_stats(&w).written, LONG / RECORD);
+    liar.drops_fail = 0;
+    w.now += UINT64_C(100000000000);
+    world_settle(&w);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 0);
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    close_world(&w);
+}
+
+/* The store has lost the second half of a chain, the cache has three quarters of it. A hit writes
+ * all that is lost, not a record more each time. */
+static void what_the_store_has_lost_is_written_again(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    world_defaults(&options);
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, LONG, LONG, 0);
+    compute(&w, &line);
+    world_settle(&w);
+    forget_cache(&w);
+    const world_line begin = line_of(&w, 48, LONG, 0);
+    world_ask(&w, &begin, 1);
+    compute(&w, &begin);
+    kvp_digest digests[LONG / 4];
+    kvp_digest root;
+    kvp_digest key;
+    const kvp_digest fingerprint = {{7}};
+    const kvp_hash_input input = {.unit_tokens = 4, .n_tokens = LONG, .tokens = line.tokens};
+    kvp_digester *digester;
+    assert_int_equal(kvp_digester_create(&digester), KVP_OK);
+    assert_int_equal(kvp_digest_root(digester, &fingerprint, "one", 3, 0, &root), KVP_OK);
+    assert_int_equal(kvp_digest_blocks(digester, &input, &root, digests), KVP_OK);
+    const kvp_slice slice = {.n_layers = 1, .n_heads = 1};
+    assert_int_equal(kvp_record_key(digester, &digests[9], 0, &slice, &key), KVP_OK);
+    kvp_digester_destroy(digester);
+    assert_int_equal(kvp_store_drop(w.store, &key, 1, UINT64_C(1) << 63), KVP_OK);
+    world_settle(&w);
+    world_ask(&w, &line, 2);
+    assert_int_equal(compute(&w, &line).hit_tokens, 48);
+    world_settle(&w);
+    forget_cache(&w);
+    assert_int_equal(world_ask(&w, &line, 3).hit_tokens, LONG);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_store_that_is_away_is_told_again),
+        cmocka_unit_test(all_records_of_the_prompt_are_dropped),
+        cmocka_unit_test(what_is_behind_it_is_hidden),
+        cmocka_unit_test(what_is_too_much_is_refused),
+        cmocka_unit_test(what_the_store_has_lost_is_written_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
