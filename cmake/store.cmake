@@ -54,7 +54,8 @@ endif()
 find_package(Threads REQUIRED)
 file(GLOB store_sources CONFIGURE_DEPENDS
      "${PROJECT_SOURCE_DIR}/src/store/*.c" "${PROJECT_SOURCE_DIR}/src/store/*/*.c"
-     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c" "${PROJECT_SOURCE_DIR}/src/spill/*.c")
+     "${PROJECT_SOURCE_DIR}/src/store/*/*/*.c" "${PROJECT_SOURCE_DIR}/src/spill/*.c"
+     "${PROJECT_SOURCE_DIR}/src/spill/*/*.c")
 list(FILTER store_sources EXCLUDE REGEX "/store/redis/") # cmake/redis.cmake
 add_library(kvpager_store_objects OBJECT ${store_sources})
 kvp_configure_target(kvpager_store_objects)

@@ -250,8 +250,8 @@ static int take_others(kvp_spill *spill)
     spill->marks = take(&failed, (size_t)spill->cache.n_blocks + spill->cache.host_blocks, 1,
                         sizeof(*spill->marks));
     const size_t n_drops = KVP_STORE_KEYS_MAX + (size_t)config->max_puts;
-    spill->drop.keys = take(&failed, n_drops, 1, sizeof(*spill->drop.keys));
-    spill->drop.marks = take(&failed, n_drops, 1, sizeof(*spill->drop.marks));
+    spill->wrong.keys = take(&failed, n_drops, 1, sizeof(*spill->wrong.keys));
+    spill->wrong.marks = take(&failed, n_drops, 1, sizeof(*spill->wrong.marks));
     spill->tokens = take(&failed, config->max_tokens, 1, sizeof(*spill->tokens));
     spill->digests = take(&failed, spill->max_entries, 1, sizeof(*spill->digests));
     spill->keys = take(&failed, config->max_keys, 1, sizeof(*spill->keys));
@@ -336,8 +336,8 @@ static void free_spill(kvp_spill *spill)
     free(spill->uncached);
     free(spill->known);
     free(spill->marks);
-    free(spill->drop.keys);
-    free(spill->drop.marks);
+    free(spill->wrong.keys);
+    free(spill->wrong.marks);
     free(spill->tokens);
     free(spill->digests);
     free(spill->keys);

@@ -133,7 +133,7 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
 {
     struct kvpi_spill_put *parent =
         kvpi_records_is_full(spill, offer->group) && put->identity.position > 0
-            ? kvpi_writes_find(spill, &offer->before)
+            ? kvpi_puts_find(spill, &offer->before)
             : NULL;
     put->parent = parent == NULL ? KVPI_SPILL_NONE : (uint32_t)(parent - spill->puts);
     put->parent_order = parent == NULL ? 0 : parent->order;
@@ -147,7 +147,7 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
     put->space = offer->prefix->space->serial;
     put->bytes = spill->record_bytes[offer->group];
     put->key = *key;
-    kvpi_writes_add(spill, put);
+    kvpi_puts_add(spill, put);
 }
 
 /* NULL: the record is on its way. Else what counts those that are left out: this one and, in a
@@ -155,7 +155,7 @@ static void add_put(kvp_spill *spill, const struct offer *offer, struct kvpi_spi
 static uint64_t *offer_record(kvp_spill *spill, const struct offer *offer, uint32_t record,
                               const struct known *known)
 {
-    struct kvpi_spill_put *put = kvpi_writes_free(spill);
+    struct kvpi_spill_put *put = kvpi_puts_free(spill);
     if (put == NULL) {
         return &spill->stats.no_place;
     }
@@ -177,7 +177,7 @@ int kvpi_offer_has_place(kvp_spill *spill)
     for (uint32_t g = 1; g < spill->cache.n_groups; g++) {
         least = spill->record_bytes[g] < least ? spill->record_bytes[g] : least;
     }
-    return kvpi_writes_free(spill) != NULL && kvpi_rates_may_put(spill, least);
+    return kvpi_puts_free(spill) != NULL && kvpi_rates_may_put(spill, least);
 }
 
 /* -------------------------------------------------------------------------------------- a group */
@@ -232,7 +232,7 @@ static kvp_status know(kvp_spill *spill, const struct offer *offer, uint32_t rec
 /* Is the record stored, or on its way? */
 static int is_done(kvp_spill *spill, const kvp_digest *key)
 {
-    return kvpi_records_is_known(spill, key) || kvpi_writes_find(spill, key) != NULL;
+    return kvpi_records_is_known(spill, key) || kvpi_puts_find(spill, key) != NULL;
 }
 
 /* Is the record before this one done? */

@@ -203,3 +203,24 @@ int kvpi_records_is_known(const kvp_spill *spill, const kvp_digest *key)
 {
     return find_mark(set_of(spill, key), kvpi_records_mark_of(key)) < WAYS;
 }
+
+uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
+                              uint32_t group, uint32_t *out_begin)
+{
+    uint32_t end = 0;
+    for (uint32_t g = 0; g <= group && g < spill->cache.n_groups; g++) {
+        *out_begin = end;
+        end += ask->n_records > ask->first[g] ? ask->n_records - ask->first[g] : 0;
+    }
+    return end;
+}
+
+void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
+                              uint32_t record)
+{
+    uint32_t begin = 0;
+    const uint32_t end = kvpi_records_lookups(spill, ask, group, &begin);
+    for (uint32_t i = begin + record - ask->first[group]; i < end; i++) {
+        kvpi_records_forget(spill, &ask->lookups[i]);
+    }
+}

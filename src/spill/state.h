@@ -173,7 +173,7 @@ struct kvpi_spill_meter {
 };
 
 /* Records with wrong KV, until the store has said that it has dropped them. */
-struct kvpi_spill_drop {
+struct kvpi_spill_wrong {
     uint64_t tag;
     kvp_digest *keys; /* [KVP_STORE_KEYS_MAX + max_puts] in the order of asking */
     uint64_t *marks;  /* [the same] of the keys, sorted */
@@ -277,7 +277,7 @@ struct kvp_spill {
     uint64_t *known;
     uint32_t known_mask;
     struct kvpi_spill_mark *marks; /* [n_blocks + host_blocks] */
-    struct kvpi_spill_drop drop;
+    struct kvpi_spill_wrong wrong;
     struct kvpi_spill_flush flush;
     struct kvpi_spill_budget budget;
     struct kvpi_spill_meter meter;
@@ -339,6 +339,12 @@ struct kvpi_kept kvpi_records_kept(const kvp_spill *spill, uint32_t group, uint3
                                    uint32_t prompt_tokens);
 /* Has the group no window? */
 int kvpi_records_is_full(const kvp_spill *spill, uint32_t group);
+/* The lookups of a group of an ask: [*out_begin, what is returned). */
+uint32_t kvpi_records_lookups(const kvp_spill *spill, const struct kvpi_spill_ask *ask,
+                              uint32_t group, uint32_t *out_begin);
+/* A record that an ask has asked for, and those behind it, are not known to be stored. */
+void kvpi_records_forget_from(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
+                              uint32_t record);
 /* The keys that touch [begin, end): copied to out. */
 uint32_t kvpi_records_keys(const kvp_key *keys, uint32_t n_keys, uint32_t begin, uint32_t end,
                            kvp_key *out);
@@ -363,52 +369,21 @@ struct kvpi_spill_mark *kvpi_records_recall(const kvp_spill *spill,
 void kvpi_records_mark(kvp_spill *spill, const struct kvpi_spill_prefix *prefix, uint32_t record,
                        const kvp_digest *digest, uint32_t next);
 
-/* answers.c */
+/* puts.c */
 
-/* The request of an ask is answered; what the cache has of its prompt is looked up. */
-void kvpi_answers_give(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome);
-/* Its loads have ended, and nothing of it is on its way. */
-void kvpi_answers_loaded(kvp_spill *spill, struct kvpi_spill_ask *ask);
-/* Does anybody wait for what it loads? */
-int kvpi_answers_is_shared(const kvp_spill *spill, const struct kvpi_spill_ask *ask);
-/* Frees the asks that are over, keeping the order of the others. */
-void kvpi_answers_sweep(kvp_spill *spill);
-uint32_t kvpi_answers_take(kvp_spill *spill, kvp_spill_answer *out_answers, uint32_t capacity);
-/* Nobody may load what the ask has asked for. */
-void kvpi_answers_void(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t outcome);
-
-/* choose.c */
-
-/* The tokens of the prefix to load, whole records, and the blocks it needs at most; 0: none, and
- * the outcome says why. */
-uint32_t kvpi_choose_prefix(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t hit_tokens,
-                            uint32_t *out_outcome);
-
-/* reads.c */
-
-/* Take host blocks. KVP_E_AGAIN: not now. */
-kvp_status kvpi_reads_begin(kvp_spill *spill, struct kvpi_spill_ask *ask, uint32_t n_tokens);
-/* Submit gets; end loads. */
-void kvpi_reads_work(kvp_spill *spill);
-void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result);
-
-/* look.c */
-
-/* Submit questions to the store; choose prefixes. */
-void kvpi_look_work(kvp_spill *spill);
-void kvpi_look_ended(kvp_spill *spill, uint32_t number, uint32_t result);
-/* A record that an ask has asked for, and those behind it, are not known to be stored. */
-void kvpi_look_forget(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
-                      uint32_t record);
+/* A put that is not in the queue; NULL: there is none. */
+struct kvpi_spill_put *kvpi_puts_free(kvp_spill *spill);
+/* It comes into the queue. */
+void kvpi_puts_add(kvp_spill *spill, struct kvpi_spill_put *put);
+/* The put of a record; NULL: there is none. */
+struct kvpi_spill_put *kvpi_puts_find(kvp_spill *spill, const kvp_digest *key);
+/* It is over. */
+void kvpi_puts_end(kvp_spill *spill, struct kvpi_spill_put *put);
+/* Puts that are over leave the queue. */
+void kvpi_puts_sweep(kvp_spill *spill);
 
 /* writes.c */
 
-/* A put that is not in the queue; NULL: there is none. */
-struct kvpi_spill_put *kvpi_writes_free(kvp_spill *spill);
-/* It comes into the queue. */
-void kvpi_writes_add(kvp_spill *spill, struct kvpi_spill_put *put);
-/* The put of a record; NULL: there is none. */
-struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key);
 /* Submit what can be submitted. */
 void kvpi_writes_work(kvp_spill *spill);
 void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result);
@@ -424,17 +399,22 @@ kvp_status kvpi_offer_prefix(kvp_spill *spill, struct kvpi_spill_prefix *prefix)
 /* May any record be written now? */
 int kvpi_offer_has_place(kvp_spill *spill);
 
-/* drop.c */
+/* wrong.c */
 
 /* Tell the store what is to be dropped. */
-void kvpi_drop_work(kvp_spill *spill);
-void kvpi_drop_ended(kvp_spill *spill, uint32_t result);
+void kvpi_wrong_work(kvp_spill *spill);
+void kvpi_wrong_ended(kvp_spill *spill, uint32_t result);
 /* Is the record to be dropped, as far as the store has said? */
-int kvpi_drop_has(const kvp_spill *spill, const kvp_digest *key);
+int kvpi_wrong_has(const kvp_spill *spill, const kvp_digest *key);
 /* Have so many records to be dropped that no more may be written? */
-int kvpi_drop_is_full(const kvp_spill *spill);
-/* The record of a put is to be dropped. */
-void kvpi_drop_put(kvp_spill *spill, const struct kvpi_spill_put *put);
+int kvpi_wrong_is_full(const kvp_spill *spill);
+/* A record is to be dropped: for kvpi_wrong_has from the next kvpi_wrong_sort on. */
+void kvpi_wrong_add(kvp_spill *spill, const kvp_digest *key);
+void kvpi_wrong_sort(kvp_spill *spill);
+/* The record of a put is. */
+void kvpi_wrong_put(kvp_spill *spill, const struct kvpi_spill_put *put);
+/* Who has asked for the record must not load it. */
+void kvpi_wrong_void(kvp_spill *spill, uint64_t space, uint32_t record, const kvp_digest *digest);
 
 /* prove.c */
 

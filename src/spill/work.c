@@ -1,6 +1,6 @@
 /* work: a step of the spill: what the store has ended, what can be ended and begun now, and
  * who is answered. */
-#include "spill/state.h"
+#include "spill/load/load.h"
 
 #include "base/sized.h"
 
@@ -15,7 +15,7 @@ static uint64_t *find_tag(kvp_spill *spill, uint32_t what, uint32_t number)
     case KVPI_OP_HAVE: return number < spill->config.max_asks ? &spill->asks[number].tag : NULL;
     case KVPI_OP_GET: return number < spill->config.max_gets ? &spill->gets[number].tag : NULL;
     case KVPI_OP_PUT: return number < spill->config.max_puts ? &spill->puts[number].tag : NULL;
-    case KVPI_OP_DROP: return &spill->drop.tag;
+    case KVPI_OP_DROP: return &spill->wrong.tag;
     case KVPI_OP_SYNC: return &spill->flush.tag;
     default: return NULL;
     }
@@ -36,7 +36,7 @@ static void end_operation(kvp_spill *spill, const kvp_store_done *done)
     case KVPI_OP_HAVE: kvpi_look_ended(spill, number, done->result); break;
     case KVPI_OP_GET: kvpi_reads_got(spill, number, done->result); break;
     case KVPI_OP_PUT: kvpi_writes_ended(spill, number, done->result); break;
-    case KVPI_OP_DROP: kvpi_drop_ended(spill, done->result); break;
+    case KVPI_OP_DROP: kvpi_wrong_ended(spill, done->result); break;
     default: kvpi_flush_synced(spill, done->result); break;
     }
 }
@@ -97,7 +97,7 @@ static void work(kvp_spill *spill, uint64_t now_ns)
     poll_store(spill);
     end_waits(spill);
     spill->n_looks = LOOKS;
-    kvpi_drop_work(spill);
+    kvpi_wrong_work(spill);
     kvpi_look_work(spill);
     kvpi_reads_work(spill);
     kvpi_writes_work(spill);
@@ -122,13 +122,13 @@ kvp_status kvp_spill_stop(kvp_spill *spill, uint64_t now_ns)
     }
     if (!spill->is_stopping) {
         spill->is_stopping = 1;
-        spill->drop.is_failed = 0; /* the store is told once more */
+        spill->wrong.is_failed = 0; /* the store is told once more */
     }
     kvpi_writes_forget(spill, 0, 0);
     work(spill, now_ns);
     kvpi_answers_sweep(spill);
     if (spill->n_ops > 0 || spill->n_queue > 0 || spill->n_puts > 0 ||
-        (spill->drop.n_keys > 0 && !spill->drop.is_failed)) {
+        (spill->wrong.n_keys > 0 && !spill->wrong.is_failed)) {
         return KVP_E_AGAIN;
     }
     spill->is_stopping = 0;
@@ -153,7 +153,7 @@ kvp_status kvp_spill_stats_get_sized(const kvp_spill *spill, kvp_spill_stats *ou
     stats.queued_bytes = spill->queued_bytes;
     stats.load_bytes_s = spill->load_bytes_s;
     stats.compute_tokens_s = spill->compute_tokens_s;
-    stats.drops = spill->drop.n_keys;
+    stats.drops = spill->wrong.n_keys;
     kvpi_sized_give(out_stats, stats_size, &stats, sizeof(stats));
     return KVP_OK;
 }

@@ -9,42 +9,6 @@
 
 #include <string.h>
 
-struct kvpi_spill_put *kvpi_writes_free(kvp_spill *spill)
-{
-    return spill->n_puts == spill->config.max_puts
-               ? NULL
-               : &spill->puts[spill->put_free[spill->config.max_puts - spill->n_puts - 1]];
-}
-
-void kvpi_writes_add(kvp_spill *spill, struct kvpi_spill_put *put)
-{
-    const uint32_t number = (uint32_t)(put - spill->puts);
-    spill->put_bytes += put->bytes;
-    spill->put_marks[number] = kvpi_records_mark_of(&put->key);
-    spill->put_queue[spill->n_puts++] = number;
-}
-
-/* Marks lie together: a walk along the puts themselves would miss the CPU's caches at each. */
-struct kvpi_spill_put *kvpi_writes_find(kvp_spill *spill, const kvp_digest *key)
-{
-    const uint64_t mark = kvpi_records_mark_of(key);
-    for (uint32_t i = 0; i < spill->n_puts; i++) {
-        const uint32_t number = spill->put_queue[i];
-        struct kvpi_spill_put *put = &spill->puts[number];
-        if (spill->put_marks[number] == mark && memcmp(&put->key, key, sizeof(*key)) == 0) {
-            return put;
-        }
-    }
-    return NULL;
-}
-
-static void end_put(kvp_spill *spill, struct kvpi_spill_put *put)
-{
-    spill->put_marks[put - spill->puts] = 0;
-    spill->put_bytes -= put->bytes;
-    put->state = KVPI_PUT_FREE;
-}
-
 /* --------------------------------------------------------------------------------------- submit */
 
 enum { NOT_YET, READY, GONE };
@@ -101,7 +65,7 @@ static int submit_lent(kvp_spill *spill, struct kvpi_spill_put *put)
     (void)kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks);
     if (status != KVP_E_AGAIN) {
         spill->stats.put_failed++;
-        end_put(spill, put);
+        kvpi_puts_end(spill, put);
     }
     return status != KVP_E_AGAIN;
 }
@@ -114,7 +78,7 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
     if (parent == GONE || content == GONE) {
         spill->stats.lost += content == GONE;
         spill->stats.put_failed += content != GONE;
-        end_put(spill, put);
+        kvpi_puts_end(spill, put);
         return 1;
     }
     if (parent == NOT_YET || content == NOT_YET || put->after > spill->plans_done) {
@@ -125,31 +89,16 @@ static int submit_put(kvp_spill *spill, struct kvpi_spill_put *put)
     return status == KVP_OK ? submit_lent(spill, put) : status != KVP_E_AGAIN;
 }
 
-static void sweep_puts(kvp_spill *spill)
-{
-    uint32_t kept = 0;
-    uint32_t n_free = spill->config.max_puts - spill->n_puts;
-    for (uint32_t i = 0; i < spill->n_puts; i++) {
-        const uint32_t number = spill->put_queue[i];
-        if (spill->puts[number].state == KVPI_PUT_FREE) {
-            spill->put_free[n_free++] = number;
-        } else {
-            spill->put_queue[kept++] = number;
-        }
-    }
-    spill->n_puts = kept;
-}
-
 void kvpi_writes_work(kvp_spill *spill)
 {
-    int may_submit = !kvpi_drop_is_full(spill);
+    int may_submit = !kvpi_wrong_is_full(spill);
     for (uint32_t i = 0; i < spill->n_puts && may_submit; i++) {
         struct kvpi_spill_put *put = &spill->puts[spill->put_queue[i]];
         if (put->state == KVPI_PUT_COPYING) {
             may_submit = submit_put(spill, put);
         }
     }
-    sweep_puts(spill);
+    kvpi_puts_sweep(spill);
 }
 
 /* ------------------------------------------------------------------------------------------ end */
@@ -174,7 +123,7 @@ static void end_written(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t r
     spill->stats.known += result == KVP_STORE_KNOWN;
     kvpi_records_know(spill, &put->key);
     release_children(spill, put);
-    end_put(spill, put);
+    kvpi_puts_end(spill, put);
 }
 
 static void end_failed(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t result)
@@ -183,7 +132,7 @@ static void end_failed(kvp_spill *spill, struct kvpi_spill_put *put, uint32_t re
         kvpi_records_forget(spill, &put->identity.parent);
     }
     spill->stats.put_failed++;
-    end_put(spill, put);
+    kvpi_puts_end(spill, put);
 }
 
 void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
@@ -194,9 +143,9 @@ void kvpi_writes_ended(kvp_spill *spill, uint32_t number, uint32_t result)
     spill->is_broken |=
         kvp_blocks_return(spill->config.cache, put->blocks, spill->record_blocks) != KVP_OK;
     if (is_there && (content != READY || put->is_doomed)) {
-        kvpi_drop_put(spill, put);
+        kvpi_wrong_put(spill, put);
         spill->stats.taken_back++;
-        end_put(spill, put);
+        kvpi_puts_end(spill, put);
     } else if (is_there) {
         end_written(spill, put, result);
     } else {
@@ -214,8 +163,8 @@ void kvpi_writes_forget(kvp_spill *spill, uint64_t serial, int doom)
         put->is_doomed |= (uint32_t)doom;
         if (put->state == KVPI_PUT_COPYING) {
             spill->stats.lost++;
-            end_put(spill, put);
+            kvpi_puts_end(spill, put);
         }
     }
-    sweep_puts(spill);
+    kvpi_puts_sweep(spill);
 }

@@ -5,7 +5,7 @@
 
 #include "../shadow/random.h"
 
-enum { HELD = 64, KEPT = 3, GONE = 6, LAST = 1 << 16 };
+enum { HELD = 64, KEPT = 3, GONE = 6, SEEN = 1, LAST = 1 << 16 };
 
 liar_control liar;
 
@@ -13,6 +13,8 @@ struct lying {
     void *memory;
     struct kvpi_store_op *held[HELD]; /* ended in truth, not told yet */
     uint32_t n_held;
+    struct kvpi_store_op *late[HELD]; /* flat: puts that are not written yet */
+    uint32_t n_late;
     struct kvpi_store_op *kept[KEPT]; /* never told */
     uint32_t n_kept;
     struct kvpi_store_op *told; /* the last one */
@@ -53,15 +55,24 @@ static uint32_t lying_prepare(void *self, struct kvpi_store_op *op)
 {
     if (op->kind == KVP_STORE_PUT && hit(LIAR_FULL))
         return KVP_STORE_NO_ROOM;
+    if (op->kind == KVP_STORE_PUT && liar.is_flat)
+        return KVP_STORE_OK;
+    return kvpi_memory_backend.prepare(((struct lying *)self)->memory, op);
+}
+
+/* Only now a server learns of a put; it looks for no parent. */
+static uint32_t prepare_late(struct lying *self, struct kvpi_store_op *op)
+{
     const kvp_identity *identity = op->identity;
-    kvp_identity orphan;
-    if (op->kind == KVP_STORE_PUT && liar.is_flat) {
-        orphan = *identity;
-        memset(&orphan.parent, 0, sizeof orphan.parent);
-        op->identity = &orphan;
-    }
-    const uint32_t result = kvpi_memory_backend.prepare(((struct lying *)self)->memory, op);
+    kvp_identity orphan = *identity;
+    memset(&orphan.parent, 0, sizeof orphan.parent);
+    op->identity = &orphan;
+    const uint32_t result = kvpi_memory_backend.prepare(self->memory, op);
     op->identity = identity;
+    if (result == KVP_STORE_OK &&
+        kvpi_record_write(identity, &op->place, op->spans + 1, op->n_spans - 1, NULL,
+                          (uint32_t)op->spans[0].n_bytes, op->spans[0].bytes) != KVP_OK)
+        return kvpi_memory_backend.end(self->memory, op, KVP_STORE_FAILED);
     return result;
 }
 
@@ -151,10 +162,16 @@ static void drop_records(struct lying *self, struct kvpi_store_op *op)
 static void lying_begin(void *self, struct kvpi_store_op *op)
 {
     struct lying *me = self;
+    op->deadline_ns = 0;
     if (me->n_gone == 0 && random_percent(&liar.random, 10) && hit(LIAR_GONE))
         me->n_gone = GONE;
     switch (op->kind) {
-    case KVP_STORE_PUT: write_record(me, op); return;
+    case KVP_STORE_PUT:
+        if (liar.is_flat)
+            me->late[me->n_late++] = op;
+        else
+            write_record(me, op);
+        return;
     case KVP_STORE_GET: read_record(me, op); return;
     case KVP_STORE_HAVE: look_up(me, op); break;
     case KVP_STORE_DROP: drop_records(me, op); break;
@@ -188,12 +205,42 @@ static void keep_back(struct lying *self)
         self->held[self->n_held++] = self->kept[--self->n_kept];
 }
 
+/* Some of the puts are written; then everybody sees them. */
+static void write_late(struct lying *self)
+{
+    for (uint32_t i = self->n_late; i > 0 && !liar.puts_wait; i--) {
+        struct kvpi_store_op *op = self->late[i - 1];
+        if (op->deadline_ns == SEEN || random_percent(&liar.random, liar.delay))
+            continue;
+        op->deadline_ns = SEEN;
+        op->outcome = prepare_late(self, op);
+        if (op->outcome != KVP_STORE_OK)
+            continue;
+        write_record(self, op);
+        (void)kvpi_memory_backend.reap(self->memory, &op, 1);
+        kvpi_memory_backend.end(self->memory, op, op->io_failed ? KVP_STORE_FAILED : KVP_STORE_OK);
+    }
+}
+
+/* And some of those end. */
+static void end_late(struct lying *self)
+{
+    for (uint32_t i = self->n_late; i > 0 && !liar.puts_untold; i--) {
+        if (self->late[i - 1]->deadline_ns != SEEN || random_percent(&liar.random, liar.delay))
+            continue;
+        self->held[self->n_held++] = self->late[i - 1];
+        self->late[i - 1] = self->late[--self->n_late];
+    }
+}
+
 /* Gives what has ended late, in any order, twice, or never. */
 static uint32_t lying_reap(void *self, struct kvpi_store_op **out_ops, uint32_t capacity)
 {
     struct lying *me = self;
     uint32_t n = 0;
     me->n_held += kvpi_memory_backend.reap(me->memory, me->held + me->n_held, HELD - me->n_held);
+    end_late(me);
+    write_late(me);
     if (me->n_held > 1 && hit(LIAR_SWAPPED))
         swap_reads(me);
     keep_back(me);
@@ -209,7 +256,7 @@ static uint32_t lying_reap(void *self, struct kvpi_store_op **out_ops, uint32_t 
 
 static uint32_t lying_end(void *self, struct kvpi_store_op *op, uint32_t result)
 {
-    if (op->kind != KVP_STORE_PUT && op->kind != KVP_STORE_GET)
+    if ((op->kind != KVP_STORE_PUT && op->kind != KVP_STORE_GET) || op->deadline_ns == SEEN)
         return result;
     return kvpi_memory_backend.end(((struct lying *)self)->memory, op, result);
 }

@@ -28,11 +28,14 @@ enum liar_fault {
 /* Of the only liar of a process. */
 typedef struct liar_control {
     uint64_t random;
-    uint32_t rate;    /* of 1000, of each fault */
-    uint32_t delay;   /* percent of rounds in which nothing that has ended is told */
-    int answers_all;  /* nothing is kept back for ever */
-    int is_flat;      /* as a server: no parent is looked for, a drop leaves what is behind */
-    int drops_fail;   /* all of them */
+    uint32_t rate;   /* of 1000, of each fault */
+    uint32_t delay;  /* percent of rounds in which nothing that has ended is told */
+    int answers_all; /* nothing is kept back for ever */
+    int is_flat;     /* as a server: no parent is looked for, a drop leaves what is behind, and puts
+                         take effect some time between their begin and their end */
+    int puts_wait;   /* flat: they do not take effect */
+    int puts_untold; /* flat: they do, and do not end */
+    int drops_fail;  /* all of them */
     uint32_t fail_at; /* transfer that fails, counted from 1; 0: none */
     uint32_t n_transfers;
     uint64_t n_faults[LIAR_FAULTS];

@@ -8,7 +8,6 @@ enum { RECORD = 8, LONG = 64, WRONG_FROM = 24 };
 /* A store of its own, which has the line; its KV is wrong from WRONG_FROM on, and nobody knows. */
 static void open_wrong(world *w, world_options *options, world_line *line)
 {
-    world_defaults(options);
     options->lies = 1;
     options->policy = KVP_SPILL_THROUGH;
     open_world(w, options);
@@ -43,6 +42,7 @@ static void a_store_that_is_away_is_told_again(void **state)
     world_line line;
     world w;
     memset(&liar, 0, sizeof liar);
+    world_defaults(&options);
     open_wrong(&w, &options, &line);
     liar.drops_fail = 1;
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
@@ -77,6 +77,7 @@ static void all_records_of_the_prompt_are_dropped(void **state)
     world w;
     memset(&liar, 0, sizeof liar);
     liar.is_flat = 1;
+    world_defaults(&options);
     open_wrong(&w, &options, &line);
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
     world_settle(&w);
@@ -99,6 +100,7 @@ static void what_is_behind_it_is_hidden(void **state)
     world_line line;
     world w;
     memset(&liar, 0, sizeof liar);
+    world_defaults(&options);
     open_wrong(&w, &options, &line);
     liar.drops_fail = 1;
     const world_line begin = line_of(&w, WRONG_FROM + RECORD, LONG, 0);
@@ -111,6 +113,86 @@ static void what_is_behind_it_is_hidden(void **state)
     close_world(&w);
 }
 
+static void work(world *w, int n_rounds)
+{
+    for (int i = 0; i < n_rounds; i++) {
+        kvp_spill_answer answers[8];
+        uint32_t n = 0;
+        world_store(w);
+        world_take(w);
+        world_run(w);
+        assert_int_equal(kvp_spill_work(w->spill, w->now, answers, 8, &n), KVP_OK);
+    }
+}
+
+/* It is told again and again, and leaves room in a short queue for the sync. */
+static void a_flush_ends_beside_a_drop_that_fails(void **state)
+{
+    (void)state;
+    world_options options;
+    world_line line;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    world_defaults(&options);
+    options.max_ops = 1;
+    open_wrong(&w, &options, &line);
+    liar.drops_fail = 1;
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    kvp_status status = KVP_E_AGAIN;
+    for (int i = 0; i < 100 && status == KVP_E_AGAIN; i++) {
+        status = kvp_spill_flush(w.spill, w.now, w.now + 1000000000);
+        work(&w, 1);
+    }
+    assert_int_not_equal(status, KVP_E_AGAIN);
+    close_world(&w);
+}
+
+/* A put that is on its way when its record is dropped takes effect after the drop, and is seen
+ * before it has ended. */
+static void a_put_that_overtakes_its_drop_is_hidden(void **state)
+{
+    (void)state;
+    world_options options;
+    world w;
+    memset(&liar, 0, sizeof liar);
+    liar.is_flat = liar.puts_wait = liar.puts_untold = 1;
+    world_defaults(&options);
+    options.lies = 1;
+    options.policy = KVP_SPILL_THROUGH;
+    open_world(&w, &options);
+    const world_line line = line_of(&w, LONG, LONG, 0);
+    world_line wrong = line;
+    for (uint32_t p = WRONG_FROM; p < LONG; p++)
+        wrong.kv[p] ^= 1;
+    kvp_open_info info;
+    kvp_seq seq;
+    assert_int_equal(world_compute(&w, &wrong, &seq, &info), KVP_OK);
+    work(&w, 4);
+    assert_int_equal(world_stats(&w).puts, LONG / RECORD);
+    assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_OK);
+    assert_int_equal(kvp_seq_invalidate(w.cache, seq, WRONG_FROM, NULL, 0, NULL), KVP_OK);
+    assert_int_equal(kvp_seq_close(w.cache, seq, NULL), KVP_OK);
+    work(&w, 4);
+    liar.puts_wait = 0;
+    work(&w, 4); /* now they are seen */
+    const kvp_prompt prompt = world_prompt(&line);
+    const kvp_spill_request request = {.struct_size = sizeof request, .tag = 1};
+    kvp_spill_answer answer;
+    assert_int_equal(kvp_spill_ask(w.spill, w.spaces[0], &prompt, &request, w.now, &answer),
+                     KVP_OK);
+    work(&w, 8);
+    compute(&w, &line);
+    liar.puts_untold = 0;
+    world_settle(&w);
+    world_settle(&w);
+    assert_int_equal(world_stats(&w).drops, 0);
+    assert_int_equal(world_stats(&w).taken_back, LONG / RECORD);
+    forget_cache(&w);
+    world_ask(&w, &line, 2);
+    compute(&w, &line);
+    close_world(&w);
+}
+
 static void what_is_too_much_is_refused(void **state)
 {
     (void)state;
@@ -119,6 +201,7 @@ static void what_is_too_much_is_refused(void **state)
     world w;
     memset(&liar, 0, sizeof liar);
     liar.drops_fail = 1;
+    world_defaults(&options);
     open_wrong(&w, &options, &line);
     for (uint32_t i = 0; i < KVP_STORE_KEYS_MAX / 8; i++) { /* 8 records each */
         const world_line other = line_of(&w, LONG, 0, 1000 + 100 * (int32_t)i);
@@ -128,14 +211,10 @@ static void what_is_too_much_is_refused(void **state)
     assert_int_equal(world_stats(&w).drops, KVP_STORE_KEYS_MAX);
     assert_int_equal(drop(&w, &line, WRONG_FROM), KVP_E_AGAIN);
     assert_int_equal(world_stats(&w).drops, KVP_STORE_KEYS_MAX);
-    compute(&w, &line); /* it is not written: what must be taken back would have no room */
-    for (int i = 0; i < 10; i++) {
-        kvp_spill_answer answers[8];
-        uint32_t n = 0;
-        world_store(&w);
-        assert_int_equal(kvp_spill_work(w.spill, w.now, answers, 8, &n), KVP_OK);
-    }
-    assert_int_equal(world_stats(&w).written, LONG / RECORD);
+    const world_line next = line_of(&w, LONG, 0, 500);
+    compute(&w, &next); /* it is not written: what must be taken back would have no room */
+    work(&w, 10);
+    assert_int_equal(world_stats(&w).puts, LONG / RECORD);
     liar.drops_fail = 0;
     w.now += UINT64_C(100000000000);
     world_settle(&w);
@@ -191,6 +270,8 @@ int main(void)
         cmocka_unit_test(a_store_that_is_away_is_told_again),
         cmocka_unit_test(all_records_of_the_prompt_are_dropped),
         cmocka_unit_test(what_is_behind_it_is_hidden),
+        cmocka_unit_test(a_put_that_overtakes_its_drop_is_hidden),
+        cmocka_unit_test(a_flush_ends_beside_a_drop_that_fails),
         cmocka_unit_test(what_is_too_much_is_refused),
         cmocka_unit_test(what_the_store_has_lost_is_written_again),
     };

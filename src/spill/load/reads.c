@@ -5,7 +5,7 @@
  * those into scratch memory. Records are read from the first one on, so that what has come when one
  * fails is a prefix; those behind it are not read any more.
  */
-#include "spill/state.h"
+#include "spill/load/load.h"
 
 #include <string.h>
 
@@ -322,7 +322,7 @@ void kvpi_reads_got(kvp_spill *spill, uint32_t number, uint32_t result)
         note_whole(spill, ask, get);
     } else {
         fail_reads(spill, ask);
-        kvpi_look_forget(spill, ask, get->group, get->record);
+        kvpi_records_forget_from(spill, ask, get->group, get->record);
     }
     ask->left_bytes -= n_bytes;
     spill->queued_bytes -= n_bytes;

@@ -9,7 +9,7 @@
  *     full      hit   hit   store store store -         prefixes of up to 5 records
  *     window    -     hit   -     -     store -         keeps 1 record: 5 can be had, 3 and 4 not
  */
-#include "spill/state.h"
+#include "spill/load/load.h"
 
 #include <string.h>
 

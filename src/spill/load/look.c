@@ -1,35 +1,13 @@
 /* look: from a question to the store to a prefix that is worth loading. */
-#include "spill/state.h"
-
-/* The lookups of a group: [*out_begin, what is returned). */
-static uint32_t lookups_of(const struct kvpi_spill_ask *ask, uint32_t n_groups, uint32_t group,
-                           uint32_t *out_begin)
-{
-    uint32_t end = 0;
-    for (uint32_t g = 0; g <= group && g < n_groups; g++) {
-        *out_begin = end;
-        end += ask->n_records > ask->first[g] ? ask->n_records - ask->first[g] : 0;
-    }
-    return end;
-}
-
-void kvpi_look_forget(kvp_spill *spill, const struct kvpi_spill_ask *ask, uint32_t group,
-                      uint32_t record)
-{
-    uint32_t begin = 0;
-    const uint32_t end = lookups_of(ask, spill->cache.n_groups, group, &begin);
-    for (uint32_t i = begin + record - ask->first[group]; i < end; i++) {
-        kvpi_records_forget(spill, &ask->lookups[i]);
-    }
-}
+#include "spill/load/load.h"
 
 /* What is to be dropped is absent, and so is what may have gone on from it. */
 static void hide_dropped(const kvp_spill *spill, struct kvpi_spill_ask *ask)
 {
-    for (uint32_t g = 0; g < spill->cache.n_groups && spill->drop.n_keys > 0; g++) {
+    for (uint32_t g = 0; g < spill->cache.n_groups && spill->wrong.n_keys > 0; g++) {
         uint32_t i = 0;
-        const uint32_t end = lookups_of(ask, spill->cache.n_groups, g, &i);
-        while (i < end && !kvpi_drop_has(spill, &ask->lookups[i])) {
+        const uint32_t end = kvpi_records_lookups(spill, ask, g, &i);
+        while (i < end && !kvpi_wrong_has(spill, &ask->lookups[i])) {
             i++;
         }
         for (; i < end; i++) {

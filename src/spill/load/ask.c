@@ -1,6 +1,6 @@
 /* ask: a request asks what the store has of its prompt. Its tokens and keys are copied, and
  * digests made of them once. */
-#include "spill/state.h"
+#include "spill/load/load.h"
 
 #include "base/sized.h"
 
@@ -106,8 +106,8 @@ static void copy_prompt(const struct asked *asked, struct kvpi_spill_ask *ask)
 }
 
 /* The first record of a group that the store is asked for. In a group without a window, it is asked
- * for all: what it has lost of a chain that the cache has must be known for writing. In another, from
- * the first one that a longer prefix may need. */
+ * for all: what it has lost of a chain that the cache has must be known for writing. In another,
+ * from the first one that a longer prefix may need. */
 static uint32_t first_lookup(const kvp_spill *spill, const struct asked *asked, uint32_t group)
 {
     if (kvpi_records_is_full(spill, group) || spill->cache.groups[group].sink_tokens > 0) {

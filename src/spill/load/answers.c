@@ -1,5 +1,5 @@
 /* answers: how requests are answered, and when their asks are free again. */
-#include "spill/state.h"
+#include "spill/load/load.h"
 
 #include <string.h>
 
