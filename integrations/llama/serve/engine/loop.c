@@ -15,7 +15,7 @@ enum { FAILURES_MOST = 8, PAUSE_MS = 10, STATE_MS = 500, WANTED_MS = 3000, MS = 
 
 /* ----------------------------------------------------------------------------------------- jobs */
 
-/* The job is over for the engine's thread. */
+/* The job is over for the engine. It has its place until `publish`. */
 static void let_go(kvpi_loop *loop, kvpi_job *job)
 {
     kvpi_recent *recent = &loop->recent[loop->n_recent++ % KVPI_RECENT_MOST];
@@ -31,10 +31,8 @@ static void let_go(kvpi_loop *loop, kvpi_job *job)
     if (job->state == KVPI_JOB_RUNNING)
         kvpi_tenants_leave(&loop->tenants, job->tenant);
     job->state = KVPI_JOB_OVER;
-    (void)pthread_mutex_lock(&loop->mutex);
-    loop->n_jobs--;
-    (void)pthread_mutex_unlock(&loop->mutex);
-    kvpi_job_drop(job);
+    job->next = loop->over;
+    loop->over = job;
 }
 
 static void fail(kvpi_loop *loop, kvpi_job *job, const char *error)
@@ -267,19 +265,38 @@ static int finish_step(kvpi_loop *loop, kvp_status status, const kvp_step *step)
 
 /* ----------------------------------------------------------------------------------- publishing */
 
-static void publish(kvpi_loop *loop, uint64_t now)
+/* Figures, and the ends of answers. A client that has the end of its answer can send the next
+ * request at once: the place in the queue is free, and the figures count the request that ended. */
+static void publish(kvpi_loop *loop)
 {
     kvpi_figures *figures = &loop->counts;
+    uint32_t n_over = 0;
     (void)kvp_sched_stats_get(loop->sched, &figures->sched);
     (void)kvp_cache_stats(loop->cache, &figures->cache);
     kvp_llama_stats_get(loop->engine, &figures->llama);
     figures->queued = 0;
     for (const kvpi_job *job = loop->waiting; job != NULL; job = job->next)
         figures->queued++;
+    for (const kvpi_job *job = loop->over; job != NULL; job = job->next)
+        n_over++;
     (void)pthread_mutex_lock(&loop->mutex);
     figures->jobs = loop->figures.jobs;
     figures->refused = loop->figures.refused;
     loop->figures = *figures;
+    loop->n_jobs -= n_over;
+    (void)pthread_mutex_unlock(&loop->mutex);
+    while (loop->over != NULL) {
+        kvpi_job *job = loop->over;
+        loop->over = job->next;
+        kvpi_answer_close(job);
+        kvpi_job_drop(job);
+    }
+}
+
+/* What the page shows, if somebody looks. */
+static void publish_state(kvpi_loop *loop, uint64_t now)
+{
+    (void)pthread_mutex_lock(&loop->mutex);
     const int is_wanted = loop->wanted_ns != 0 && now - loop->wanted_ns < (uint64_t)WANTED_MS * MS;
     const int is_due = now - loop->state_ns >= (uint64_t)STATE_MS * MS || loop->state == NULL;
     (void)pthread_mutex_unlock(&loop->mutex);
@@ -319,6 +336,8 @@ static void *run(void *argument)
         take_inbox(loop);
         drop_cancelled(loop);
         submit_waiting(loop);
+        if (loop->over != NULL) /* the step may take long */
+            publish(loop);
         const uint64_t begin = kvpi_job_now_ns();
         memset(&step, 0, sizeof step);
         const kvp_status status = kvp_llama_run(loop->engine, &step);
@@ -329,12 +348,14 @@ static void *run(void *argument)
             loop->counts.decode_ns += middle - begin;
             loop->counts.step_ns += now - begin;
         }
-        publish(loop, now);
+        publish(loop);
+        publish_state(loop, now);
         if (is_idle)
             wait_for_jobs(loop);
     }
     fail_all(loop, atomic_load(&loop->is_broken) ? "the engine is broken" : "the server ends");
-    publish(loop, kvpi_job_now_ns());
+    publish(loop);
+    publish_state(loop, kvpi_job_now_ns());
     return NULL;
 }
 
@@ -435,6 +456,8 @@ static kvp_status make_engine(kvpi_loop *loop, struct llama_model *model, kvp_wh
     config.max_running = options->parallel;
     config.max_requests = options->max_queue;
     sched.max_samples = options->max_queue + 4 * options->parallel;
+    if (sched.max_tries > options->max_queue)
+        sched.max_tries = options->max_queue;
     config.arena_tokens = (uint64_t)1 << 22;
     config.cache = &cache;
     config.sched = &sched;

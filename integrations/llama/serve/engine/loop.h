@@ -55,6 +55,7 @@ typedef struct kvpi_loop {
     kvpi_job **jobs;   /* [max_queue] in the scheduler, by tag */
     kvpi_job *waiting; /* taken from the inbox and not submitted yet, in order */
     kvpi_job *waiting_last;
+    kvpi_job *over;         /* that have a place in the queue until `publish` */
     llama_token_data *room; /* [n_vocab] */
     int32_t *sampled;       /* [parallel * 2] */
     uint8_t *ended;
@@ -68,7 +69,7 @@ typedef struct kvpi_loop {
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t cond;
     kvpi_job *inbox, *inbox_last;
-    uint32_t n_jobs; /* that are not over */
+    uint32_t n_jobs; /* that have a place in the queue */
     kvpi_figures figures;
     char *state; /* JSON; NULL: none yet */
     uint64_t state_ns;
