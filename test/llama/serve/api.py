@@ -163,6 +163,9 @@ REFUSED = [
     ({"prompt": "a", "stop": "a" * 257}, "stop"), ({"prompt": "a", "stream": 1}, "stream"),
     ({"prompt": "a", "logit_bias": {"259": 1}}, "logit_bias"),
     ({"prompt": "a", "logit_bias": {"1": 101}}, "logit_bias"),
+    ({"prompt": "a", "logit_bias": {"065": 1}}, "logit_bias"),
+    ({"prompt": "a", "stream_options": {"include_usage": 1}}, "stream_options"),
+    ({"prompt": "a", "stream_options": []}, "stream_options"),
     ({"prompt": "a", "logprobs": 21}, "logprobs"), ({"prompt": "a", "grammar": "bad"}, "grammar"),
     ({"prompt": "a", "cache_salt": "a" * 201}, "cache_salt"),
     ({"prompt": "a" * 2048}, "prompt"), ({"prompt": "a" * 2040, "n": 32}, "prompt"),
@@ -173,6 +176,8 @@ REFUSED_CHATS = [
     ({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": [
         {"type": "text", "text": "b"}, {"type": "image_url", "image_url": {"url": "x"}}]}]},
      "messages[1].content[1].type"),
+    ({"messages": [{"role": "user", "content": [{"type": "a" + "\u00e9" * 60}]}]},
+     "messages[0].content[0].type"),
     ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]},
      "messages[0].tool_calls"),
     ({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}, "top_logprobs"),
