@@ -222,8 +222,9 @@ static void options_are_llama_servers(void **state)
     assert_int_equal(READ("x", "-m", "a.gguf", "-c", "4096", "-ngl", "99", "-t", "8", "-ctk",
                           "q8_0", "-ctv", "bf16", "-fa", "on", "--host", "::", "--port", "81",
                           "--api-key", "k", "--alias", "a", "-np", "4", "-n", "-1", "--temp",
-                          "0.5"),
+                          "0.5", "--snapshot", "kept"),
                      KVPI_OPTIONS_OK);
+    assert_string_equal(options.snapshot, "kept");
     assert_string_equal(options.model, "a.gguf");
     assert_int_equal(options.ctx_size, 4096);
     assert_int_equal(options.gpu_layers, 99);
@@ -239,6 +240,7 @@ static void options_are_llama_servers(void **state)
     assert_false(kvpi_options_is_loopback(options.host));
     assert_int_equal(READ("x", "-m", "a"), KVPI_OPTIONS_OK);
     assert_true(kvpi_options_is_loopback(options.host));
+    assert_null(options.snapshot);
     assert_int_equal(READ("x", "-h"), KVPI_OPTIONS_HELP);
     const struct {
         int found;
@@ -251,6 +253,7 @@ static void options_are_llama_servers(void **state)
                  {READ("x", "-m", "a", "-ctk", "q9"), "-ctk"},
                  {READ("x", "-m", "a", "-fa", "maybe"), "-fa"},
                  {READ("x", "-m", "a", "--lora", "b"), "--lora is not supported yet"},
+                 {READ("x", "-m", "a", "--snapshot", ""), "--snapshot"},
                  {READ("x", "-m", "a", "-b", "4"), "-b is less than -np"},
                  {READ("x", "-m", "a", "--wat"), "--wat is no option"}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)

@@ -86,6 +86,12 @@ static const option table[] = {
      1,
      65535,
      "N  values of cache_salt that have a cache at once (default 64)"},
+    {{"--snapshot"},
+     TEXT,
+     AT(snapshot),
+     0,
+     0,
+     "FILE  keeps what is cached from one run to the next"},
     {{"-v", "--verbose"}, FLAG, AT(is_verbose), 0, 0, "  llama.cpp's log"},
 };
 

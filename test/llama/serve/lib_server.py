@@ -17,7 +17,10 @@ PROGRAM = os.environ.get("KVP_SERVE") or os.path.join(
 
 
 class Server:
-    def __init__(self, *options, model="fake-model", program=PROGRAM, path=None):
+    """`errors`: what it must write to stderr; None: anything; else nothing."""
+
+    def __init__(self, *options, model="fake-model", program=PROGRAM, path=None, errors="", status=0):
+        self.errors, self.status = errors, status
         self.folder = tempfile.TemporaryDirectory(prefix="kvpager-serve-")
         self.is_fake = path is None
         if self.is_fake:
@@ -43,7 +46,9 @@ class Server:
         errors = self.process.stderr.read()
         self.process.stderr.close()
         self.folder.cleanup()
-        if exception[0] is None and (self.process.returncode != 0 or errors and self.is_fake):
+        is_wrong = self.is_fake and self.errors is not None and (
+            self.errors not in errors or errors and not self.errors)
+        if exception[0] is None and (self.process.returncode != self.status or is_wrong):
             raise RuntimeError(f"the server ended with {self.process.returncode}: {errors}")
 
     def connect(self):

@@ -3,6 +3,7 @@
 
 #include "loop.h"
 #include "answer.h"
+#include "restart.h"
 #include "state.h"
 
 #include <stdlib.h>
@@ -506,6 +507,7 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
     (void)pthread_condattr_destroy(&attributes);
     if (loop->jobs == NULL || loop->room == NULL || loop->sampled == NULL || loop->ended == NULL ||
         kvpi_tenants_init(&loop->tenants, loop->cache, options->max_tenants) != 0 ||
+        kvpi_restart_load(loop, out_why) != 0 || kvpi_tenants_open(&loop->tenants) != 0 ||
         pthread_create(&loop->thread, NULL, run, loop) != 0) {
         free_parts(loop);
         return -1;

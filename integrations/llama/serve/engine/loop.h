@@ -10,7 +10,7 @@
 
 #include "../options.h"
 
-enum { KVPI_RECENT_MOST = 16, KVPI_STOP_KINDS = 7 };
+enum { KVPI_RECENT_MOST = 16, KVPI_STOP_KINDS = 7, KVPI_IDENTITY_BYTES = 80 };
 
 /* A request that has ended. */
 typedef struct kvpi_recent {
@@ -52,8 +52,11 @@ typedef struct kvpi_loop {
     kvp_sched *sched;
     kvpi_limits limits;
     kvpi_tenants tenants;
-    kvpi_job **jobs;   /* [max_queue] in the scheduler, by tag */
-    kvpi_job *waiting; /* taken from the inbox and not submitted yet, in order */
+    char identity[KVPI_IDENTITY_BYTES]; /* what KV depends on: restart.h */
+    kvp_llama_restored restored;
+    kvp_why not_restored; /* why no snapshot was: a sentence, or "" */
+    kvpi_job **jobs;      /* [max_queue] in the scheduler, by tag */
+    kvpi_job *waiting;    /* taken from the inbox and not submitted yet, in order */
     kvpi_job *waiting_last;
     kvpi_job *over;         /* that have a place in the queue until `publish` */
     llama_token_data *room; /* [n_vocab] */
@@ -83,7 +86,7 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
 /* Ends every job, within a step, and the thread. Figures and state can still be read. */
 void kvpi_loop_stop(kvpi_loop *loop);
 
-/* When no other thread uses it any more. */
+/* After kvpi_loop_stop, when no other thread uses it any more. */
 void kvpi_loop_free(kvpi_loop *loop);
 
 /* Hands a job over. 0; else so many seconds are a good time to wait before the next try. */
