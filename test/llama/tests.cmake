@@ -60,7 +60,7 @@ endif()
 if(KVP_CAN_SERVE)
   kvp_add_serve(kvp_serve_fake kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
   target_link_libraries(kvp_serve_fake PRIVATE kvp_fake_llama)
-  foreach(name api bad_input gone restart)
+  foreach(name api bad_input gone lora memory restart)
     kvp_add_test(NAME serve_${name} LABELS tools
                  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/${name}.py")
   endforeach()

@@ -85,7 +85,7 @@ static void report_restart(const kvpi_loop *loop)
                       "replaced when the server ends\n",
                       path, loop->not_restored.text);
     else if (loop->restored.blocks + loop->restored.dropped_blocks > 0)
-        printf("kvpager-serve: %llu blocks of %s are cached, %llu were damaged or did not fit\n",
+        printf("kvpager-serve: %llu blocks of %s are cached, %llu were left out\n",
                (unsigned long long)loop->restored.blocks, path,
                (unsigned long long)loop->restored.dropped_blocks);
 }

@@ -151,6 +151,7 @@ def check_tenants(server):
 REFUSED = [
     ({"prompt": "a", "tools": [{"type": "function"}]}, "tools"),
     ({"prompt": "a", "response_format": {"type": "json_object"}}, "response_format"),
+    ({"prompt": "a", "lora": [{"id": 0, "scale": 0.5}]}, "lora"),
     ({"prompt": "a", "suffix": "b"}, "suffix"), ({"prompt": "a", "echo": True}, "echo"),
     ({"prompt": "a", "best_of": 2}, "best_of"), ({"prompt": ["a", "b"]}, "prompt"),
     ({"prompt": [1, 259]}, "prompt"), ({"prompt": [-1]}, "prompt"), ({"prompt": []}, "prompt"),

@@ -122,11 +122,12 @@ def logits(kv, token):
 class Context:
     """A sequence alone: what each token sees of those before it."""
 
-    def __init__(self):
+    def __init__(self, shift=0):
         self.seen, self.n, self.kv, self.token = 0, 0, 0, 0
+        self.shift = shift  # of an adapter
 
     def add(self, token):
-        self.kv = mix(self.seen ^ mix(token << 32 | self.n))
+        self.kv = mix(self.seen ^ mix(token + self.shift << 32 | self.n))
         self.seen = self.seen + mix(self.kv + self.n & ALL) & ALL
         self.n, self.token = self.n + 1, token
 
@@ -146,9 +147,9 @@ def chat_prompt(messages):
         "<|im_start|>assistant\n"
 
 
-def greedy(prompt, n):
+def greedy(prompt, n, shift=0):
     """(text, tokens, whether it ended by itself): the most probable continuation."""
-    context, tokens = Context(), []
+    context, tokens = Context(shift), []
     for token in tokenize(prompt) if isinstance(prompt, str) else prompt:
         context.add(token)
     while len(tokens) < n:

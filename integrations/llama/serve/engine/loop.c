@@ -3,6 +3,7 @@
 
 #include "loop.h"
 #include "answer.h"
+#include "make.h"
 #include "restart.h"
 #include "state.h"
 
@@ -416,65 +417,12 @@ static bool wants_abort(void *argument)
 
 /* ------------------------------------------------------------------------------------- creation */
 
-static int set_limits(kvpi_loop *loop, uint64_t arena_tokens)
-{
-    kvp_config config;
-    kvp_stats stats;
-    if (kvp_cache_config(loop->cache, &config) != KVP_OK ||
-        kvp_cache_stats(loop->cache, &stats) != KVP_OK)
-        return -1;
-    loop->limits = (kvpi_limits){.block_tokens = config.block_tokens,
-                                 .usable_blocks = (uint32_t)stats.usable_blocks,
-                                 .watermark_blocks = (uint32_t)stats.watermark_blocks,
-                                 .max_seq_tokens = config.max_seq_tokens,
-                                 .max_running = loop->options->parallel,
-                                 .arena_tokens = arena_tokens};
-    return 0;
-}
-
-static kvp_status make_engine(kvpi_loop *loop, struct llama_model *model, kvp_why *why)
-{
-    const kvpi_options *options = loop->options;
-    struct llama_context_params params = llama_context_default_params();
-    kvp_llama_config config;
-    kvp_config cache;
-    kvp_sched_config sched;
-    kvp_llama_config_init(&config);
-    kvp_config_init(&cache);
-    kvp_sched_config_init(&sched);
-    params.n_ctx =
-        options->ctx_size != 0 ? options->ctx_size : (uint32_t)llama_model_n_ctx_train(model);
-    params.n_batch = options->batch_size;
-    params.n_ubatch = options->ubatch_size;
-    if (options->threads != 0)
-        params.n_threads = params.n_threads_batch = (int32_t)options->threads;
-    params.type_k = options->type_k;
-    params.type_v = options->type_v;
-    params.flash_attn_type = options->flash_attn;
-    cache.max_namespaces = options->max_tenants;
-    cache.max_events = 16; /* so that what is cached can be listed */
-    config.block_tokens = options->block_tokens;
-    config.max_running = options->parallel;
-    config.max_requests = options->max_queue;
-    sched.max_samples = options->max_queue + 4 * options->parallel;
-    if (sched.max_tries > options->max_queue)
-        sched.max_tries = options->max_queue;
-    config.arena_tokens = (uint64_t)1 << 22;
-    config.cache = &cache;
-    config.sched = &sched;
-    const kvp_status status = kvp_llama_create(&config, model, &params, &loop->engine, why);
-    if (status != KVP_OK)
-        return status;
-    loop->cache = kvp_llama_cache(loop->engine);
-    loop->sched = kvp_llama_sched(loop->engine);
-    llama_set_abort_callback(kvp_llama_context(loop->engine), wants_abort, loop);
-    return set_limits(loop, config.arena_tokens) == 0 ? KVP_OK : KVP_E_CORRUPT;
-}
-
 static void free_parts(kvpi_loop *loop)
 {
     kvpi_tenants_end(&loop->tenants);
     kvp_llama_destroy(loop->engine);
+    if (loop->adapter != NULL)
+        llama_adapter_lora_free(loop->adapter);
     free(loop->jobs);
     free(loop->room);
     free(loop->sampled);
@@ -491,10 +439,11 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
     loop->model = model;
     loop->vocab = llama_model_get_vocab(model);
     loop->n_vocab = llama_vocab_n_tokens(loop->vocab);
-    if (make_engine(loop, model, out_why) != KVP_OK) {
+    if (kvpi_make_engine(loop, model, out_why) != 0) {
         free_parts(loop);
         return -1;
     }
+    llama_set_abort_callback(kvp_llama_context(loop->engine), wants_abort, loop);
     const size_t n_sampled = (size_t)options->batch_size + options->parallel;
     loop->jobs = calloc(options->max_queue, sizeof *loop->jobs);
     loop->room = calloc((size_t)loop->n_vocab, sizeof *loop->room);

@@ -47,6 +47,7 @@ typedef struct kvpi_loop {
     const struct llama_model *model;
     const struct llama_vocab *vocab;
     int32_t n_vocab;
+    struct llama_adapter_lora *adapter; /* NULL: none */
     kvp_llama *engine;
     kvp_cache *cache;
     kvp_sched *sched;

@@ -108,7 +108,8 @@ int kvpi_restart_load(kvpi_loop *loop, kvp_why *out_why)
     const char *path = loop->options->snapshot;
     if (path == NULL)
         return 0;
-    if (add_weights(loop->options->model, &sum, out_why) != 0)
+    if (add_weights(loop->options->model, &sum, out_why) != 0 ||
+        (loop->options->lora != NULL && add_file(loop->options->lora, &sum, out_why) != 0))
         return -1;
     char *end = loop->identity + sprintf(loop->identity, "kvpager-serve ");
     for (size_t i = 0; i < sizeof sum.bytes; i++)
