@@ -53,7 +53,8 @@ if(KVP_JANSSON_FOUND AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
                      "${serve}/options.c" ${serve_engine})
   target_link_libraries(test_serve_loop PRIVATE PkgConfig::KVP_JANSSON Threads::Threads)
   target_link_options(test_serve_loop PRIVATE "LINKER:--wrap=kvpi_job_add")
-  kvp_add_test(NAME unit_serve_loop COMMAND test_serve_loop LABELS unit)
+  kvp_add_test(NAME unit_serve_loop COMMAND test_serve_loop LABELS unit threads)
+  add_dependencies(tests_with_threads test_serve_loop)
 endif()
 
 # kvpager-serve over the fake library: serve/*.py ask it over HTTP.

@@ -101,6 +101,18 @@ class Server:
         return found
 
 
+def refused(*options):
+    """(status, what it says): of a server that must not start."""
+    with subprocess.Popen([PROGRAM, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        line = process.stdout.readline()
+        if line:
+            process.kill()
+        errors = process.stderr.read()
+    assert not line, (line, options)
+    return process.returncode, errors
+
+
 # ------------------------------------------------------------------------ what the fake model answers
 
 

@@ -1,10 +1,9 @@
 """--lora: all KV is the adapter's, and never what the model alone or another adapter has computed."""
 
 import os
-import subprocess
 import tempfile
 
-from lib_server import PROGRAM, Server, chat_prompt, greedy
+from lib_server import Server, chat_prompt, greedy, refused
 
 TEXT = "A system prompt that many requests share, and that is worth keeping. "
 
@@ -50,10 +49,8 @@ def check_refused(folder):
                            ("fake-adapter 7 2", "activated by tokens")]:
         if text is not None:
             write(adapter, text)
-        found = subprocess.run([PROGRAM, "-m", model, "--lora", adapter], capture_output=True,
-                               text=True, check=False)
-        assert found.returncode == 1 and found.stderr.startswith("kvpager-serve: --lora: "), found
-        assert sentence in found.stderr, found
+        status, said = refused("-m", model, "--lora", adapter)
+        assert status == 1 and said.startswith("kvpager-serve: --lora: ") and sentence in said, said
 
 
 def main():

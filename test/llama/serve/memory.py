@@ -1,10 +1,9 @@
 """--host-memory and --idle-cells: where cached prefixes are, and how many."""
 
 import os
-import subprocess
 import tempfile
 
-from lib_server import PROGRAM, Server, greedy
+from lib_server import Server, greedy, refused
 
 HOST = ["-c", "512", "-fa", "on", "-np", "4", "--host-memory"]
 FIRST = "The first prompt, which is long enough to be evicted and to come back. " * 3
@@ -53,9 +52,8 @@ def check_refused(folder):
         file.write("fake-model")
     for options, sentence in [([*HOST, "255"], "--host-memory: 255 bytes are no blocks: a block has 256"),
                               ([*HOST, "512G"], "bytes are too many blocks")]:
-        found = subprocess.run([PROGRAM, "-m", model, *options], capture_output=True, text=True,
-                               check=False)
-        assert found.returncode == 1 and sentence in found.stderr, found
+        status, said = refused("-m", model, *options)
+        assert status == 1 and sentence in said, said
     with Server(*HOST, "256"):  # one block
         pass
 

@@ -3,10 +3,9 @@
 import os
 import signal
 import stat
-import subprocess
 import tempfile
 
-from lib_server import PROGRAM, Server, greedy
+from lib_server import Server, greedy, refused
 
 TEXT = "A system prompt that many requests share, and that is worth keeping. "
 OTHER = "Something else that is long enough for several blocks of cells. "
@@ -120,9 +119,8 @@ def check_damaged(path):
 def check_refused(folder):
     for path, sentence in [(folder, "it is no file"),
                            (os.path.join(folder, "no", "x"), "No such file or directory")]:
-        found = subprocess.run([PROGRAM, "-m", "none", "--snapshot", path], capture_output=True,
-                               text=True, check=False)
-        assert found.returncode == 1 and sentence in found.stderr and path in found.stderr, found
+        status, said = refused("-m", "none", "--snapshot", path)
+        assert status == 1 and sentence in said and path in said, said
     inner = os.path.join(folder, "inner")
     os.mkdir(inner)
     with Server("--snapshot", os.path.join(inner, "x"), errors="No such file", status=1):
