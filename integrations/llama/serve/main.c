@@ -81,7 +81,7 @@ static void report_restart(const kvpi_loop *loop)
     const char *path = loop->options->snapshot;
     if (loop->not_restored.text[0] != '\0')
         (void)fprintf(stderr,
-                      "kvpager-serve: --snapshot: %s: %s; nothing is cached, and the file is "
+                      "kvpager-serve: %s: %s; nothing is cached, and the file is "
                       "replaced when the server ends\n",
                       path, loop->not_restored.text);
     else if (loop->restored.blocks + loop->restored.dropped_blocks > 0)
@@ -95,7 +95,7 @@ static int save(kvpi_loop *loop)
     kvp_why why = {0};
     if (loop->options->snapshot == NULL || kvpi_restart_save(loop, &why) == 0)
         return 0;
-    return refuse("--snapshot", why.text);
+    return refuse(loop->options->snapshot, why.text);
 }
 
 static int serve(const kvpi_options *options, struct llama_model *model, const sigset_t *signals)
@@ -162,7 +162,7 @@ int main(int argc, char **argv)
         !kvpi_models_fits_programs((kvpi_models_function)llama_model_default_params, &why))
         return refuse(why.field, why.text);
     if (options.snapshot != NULL && kvpi_restart_check(options.snapshot, &why) != 0)
-        return refuse(why.field, why.text);
+        return refuse(options.snapshot, why.text);
     if (!options.is_verbose)
         llama_log_set(log_warnings, NULL);
     llama_backend_init();

@@ -16,12 +16,21 @@ enum { PIECES = 256, PIECE_BYTES = 16 * 1024 };
 
 static const char field[] = "--snapshot";
 
-static int refuse(kvp_why *why, const char *path, const char *text)
+static int refuse(kvp_why *why, const char *text)
 {
-    char sentence[sizeof why->text];
-    (void)snprintf(sentence, sizeof sentence, "%.100s: %s", path, text);
-    (void)kvpi_models_say(why, field, sentence);
+    (void)kvpi_models_say(why, field, text);
     return -1;
+}
+
+/* With the end of its path. */
+static int refuse_file(kvp_why *why, const char *path)
+{
+    enum { END_BYTES = 80 };
+    char text[sizeof why->text];
+    const size_t n = strlen(path);
+    (void)snprintf(text, sizeof text, "%.80s cannot be read, to compare it with a snapshot",
+                   n > END_BYTES ? &path[n - END_BYTES] : path);
+    return refuse(why, text);
 }
 
 int kvpi_restart_check(const char *path, kvp_why *out_why)
@@ -30,15 +39,15 @@ int kvpi_restart_check(const char *path, kvp_why *out_why)
     const char *slash = strrchr(path, '/');
     const size_t n = slash != NULL ? (size_t)(slash - path) + 1 : 0;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return refuse(out_why, path, "it is no file");
+        return refuse(out_why, "it is no file");
     char *folder = malloc(n + sizeof ".");
     if (folder == NULL)
-        return refuse(out_why, path, "no memory");
+        return refuse(out_why, "no memory");
     memcpy(folder, path, n);
     memcpy(folder + n, ".", sizeof ".");
-    const int result = access(folder, W_OK | X_OK);
+    const int error = access(folder, W_OK | X_OK) == 0 ? 0 : errno;
     free(folder);
-    return result == 0 ? 0 : refuse(out_why, path, strerror(errno));
+    return error == 0 ? 0 : refuse(out_why, strerror(error));
 }
 
 /* ------------------------------------------------------------------------------ which weights */
@@ -73,7 +82,7 @@ static int add_file(const char *path, kvp_hash *sum, kvp_why *why)
     free(piece);
     if (file != NULL)
         (void)fclose(file);
-    return result == 0 ? 0 : refuse(why, path, "it cannot be read, to compare it with a snapshot");
+    return result == 0 ? 0 : refuse_file(why, path);
 }
 
 /* Of weights in several files, NAME-00001-of-00003.gguf is named, and all are loaded. */
@@ -89,7 +98,7 @@ static int add_weights(const char *path, kvp_hash *sum, kvp_why *why)
         n_read != END_BYTES)
         return add_file(path, sum, why);
     char *each = strdup(path);
-    int result = each != NULL ? 0 : refuse(why, path, "no memory");
+    int result = each != NULL ? 0 : refuse(why, "no memory");
     for (unsigned i = 1; result == 0 && i <= n_files; i++) {
         (void)snprintf(text, sizeof text, "-%05u-of-%05u.gguf", i, n_files);
         memcpy(&each[n - END_BYTES], text, END_BYTES);
@@ -132,5 +141,5 @@ int kvpi_restart_save(kvpi_loop *loop, kvp_why *out_why)
     const kvp_status status = kvp_llama_save(loop->engine, loop->identity, path, &why);
     if (status == KVP_OK)
         return 0;
-    return refuse(out_why, path, why.text[0] != '\0' ? why.text : kvp_status_text(status));
+    return refuse(out_why, why.text[0] != '\0' ? why.text : kvp_status_text(status));
 }
