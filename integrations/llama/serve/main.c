@@ -130,7 +130,7 @@ static int serve(const kvpi_options *options, struct llama_model *model, const s
         status = wait_for_end(&loop, signals);
         kvpi_loop_stop(&loop);
         kvpi_http_stop(&http);
-        if (status == 0)
+        if (status == 0 && !atomic_load(&loop.is_broken))
             status = save(&loop);
     }
     kvpi_loop_free(&loop);

@@ -54,6 +54,9 @@ def check_refused(folder):
                               ([*HOST, "512G"], "bytes are too many blocks")]:
         status, said = refused("-m", model, *options)
         assert status == 1 and sentence in said, said
+    with open(model, "w", encoding="utf-8") as file:
+        file.write("fake-model architecture=mamba")
+    assert "recurrent" in refused("-m", model, *HOST, "1M")[1]
     with Server(*HOST, "256"):  # one block
         pass
 

@@ -103,6 +103,9 @@ static int count_host_blocks(const kvpi_options *options, struct llama_model *mo
     *out_blocks = 0;
     if (options->host_memory == 0)
         return 0;
+    const struct llama_context_params params = context_params(options);
+    if (kvp_llama_check_model(model, &params, why) != KVP_OK) /* else it may have no cells */
+        return -1;
     const uint64_t bytes = token_bytes(options, model) * options->block_tokens;
     if (bytes == 0)
         return refuse(why, "--host-memory", "llama.cpp gives no bytes of KV for this model");
