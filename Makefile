@@ -147,7 +147,7 @@ tsan: build/tsan/build.ninja setup
 	@if setarch -R true 2>/dev/null; then setarch -R $(CTEST) --preset tsan; \
 	 else $(CTEST) --preset tsan; fi
 
-mutants: setup
+mutants: setup setup-serve
 	@test/mutants/run.py --jobs $(JOBS) --parts $(PARTS)
 
 fuzz: build/fuzz/build.ninja

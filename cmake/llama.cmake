@@ -27,7 +27,7 @@ file(GLOB serve_sources CONFIGURE_DEPENDS "${KVP_LLAMA_SOURCE}/serve/engine/*.c"
      "${KVP_LLAMA_SOURCE}/serve/http/*.c")
 list(APPEND serve_sources "${KVP_LLAMA_SOURCE}/serve/options.c")
 set(KVP_CAN_SERVE FALSE)
-if(KVP_LLAMA OR KVP_BUILD_TESTS)
+if(KVP_LLAMA OR KVP_BUILD_TESTS OR KVP_BUILD_FUZZ)
   kvp_find_module(KVP_MICROHTTPD libmicrohttpd>=0.9.72)
   kvp_find_module(KVP_JANSSON jansson)
   find_package(Threads)

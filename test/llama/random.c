@@ -400,7 +400,7 @@ static void damage(run *r, const char *path)
 static void restart(run *r, uint64_t seed)
 {
     char path[64];
-    kvp_llama_restored restored = {0, 0};
+    kvp_llama_restored restored = {0};
     (void)snprintf(path, sizeof path, "llama_random.%llu.snapshot", (unsigned long long)seed);
     must(kvp_llama_save(r->engine, "m", path, NULL), "save");
     audit(r);

@@ -383,7 +383,7 @@ static uint64_t abort_second(scene *s)
 static void restart(scene *s)
 {
     char path[64];
-    kvp_llama_restored restored;
+    kvp_llama_restored restored = {0};
     kvp_llama_stats stats;
     kvp_why why;
     (void)snprintf(path, sizeof path, "kvp_llama_real.%d.snapshot", (int)s->kv_type);

@@ -214,6 +214,13 @@ static void limits_are_the_schedulers(void **state)
     kvpi_options_read(&options, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *),            \
                       (char *const *)(uintptr_t)(const char *[]){__VA_ARGS__, NULL}, why)
 
+/* What is said of a wrong command line begins like this. */
+#define READ_WRONG(begin, ...)                                                                     \
+    do {                                                                                           \
+        assert_int_equal(READ(__VA_ARGS__), KVPI_OPTIONS_WRONG);                                   \
+        assert_memory_equal(why, begin, sizeof(begin) - 1);                                        \
+    } while (0)
+
 static void options_are_llama_servers(void **state)
 {
     kvpi_options options;
@@ -221,9 +228,10 @@ static void options_are_llama_servers(void **state)
     (void)state;
     assert_int_equal(READ("x", "-m", "a.gguf", "-c", "4096", "-ngl", "99", "-t", "8", "-ctk",
                           "q8_0", "-ctv", "bf16", "-fa", "on", "--host", "::", "--port", "81",
-                          "--api-key", "k", "--alias", "a", "-np", "4", "-n", "-1", "--temp",
-                          "0.5"),
+                          "--api-key", "k", "--alias", "a", "-np", "4", "-n", "-1", "--temp", "0.5",
+                          "--snapshot", "kept"),
                      KVPI_OPTIONS_OK);
+    assert_string_equal(options.snapshot, "kept");
     assert_string_equal(options.model, "a.gguf");
     assert_int_equal(options.ctx_size, 4096);
     assert_int_equal(options.gpu_layers, 99);
@@ -239,23 +247,66 @@ static void options_are_llama_servers(void **state)
     assert_false(kvpi_options_is_loopback(options.host));
     assert_int_equal(READ("x", "-m", "a"), KVPI_OPTIONS_OK);
     assert_true(kvpi_options_is_loopback(options.host));
+    assert_null(options.snapshot);
     assert_int_equal(READ("x", "-h"), KVPI_OPTIONS_HELP);
-    const struct {
-        int found;
-        const char *word;
-    } wrong[] = {{READ("x"), "-m"},
-                 {READ("x", "-m"), "-m lacks"},
-                 {READ("x", "-m", "a", "--port", "65536"), "--port"},
-                 {READ("x", "-m", "a", "--port", "8x"), "--port"},
-                 {READ("x", "-m", "a", "-c", "1.5"), "-c"},
-                 {READ("x", "-m", "a", "-ctk", "q9"), "-ctk"},
-                 {READ("x", "-m", "a", "-fa", "maybe"), "-fa"},
-                 {READ("x", "-m", "a", "--lora", "b"), "--lora is not supported yet"},
-                 {READ("x", "-m", "a", "-b", "4"), "-b is less than -np"},
-                 {READ("x", "-m", "a", "--wat"), "--wat is no option"}};
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        assert_int_equal(wrong[i].found, KVPI_OPTIONS_WRONG);
+    READ_WRONG("-m", "x");
+    READ_WRONG("-m lacks", "x", "-m");
+    READ_WRONG("--port is '65536', expected a whole number from 0 to 65535", "x", "-m", "a",
+               "--port", "65536");
+    READ_WRONG("--port is '8x'", "x", "-m", "a", "--port", "8x");
+    READ_WRONG("-c is '1.5', expected a whole number from 0 to 16777216", "x", "-m", "a", "-c",
+               "1.5");
+    READ_WRONG("-ctk is 'q9', expected f32, f16, ", "x", "-m", "a", "-ctk", "q9");
+    READ_WRONG("-fa is 'maybe', expected on, off or auto", "x", "-m", "a", "-fa", "maybe");
+    READ_WRONG("--lora-scaled is no option", "x", "-m", "a", "--lora-scaled", "b:1");
+    READ_WRONG("--idle-cells is '-1', expected a whole number from 0", "x", "-m", "a",
+               "--idle-cells", "-1");
+    READ_WRONG("--host-memory needs -fa on", "x", "-m", "a", "--host-memory", "1G");
+    READ_WRONG("--host-memory needs", "x", "-m", "a", "-fa", "auto", "--host-memory", "1G");
+    READ_WRONG("-np is more than 84", "x", "-m", "a", "-fa", "on", "--host-memory", "1G", "-np",
+               "85");
+    READ_WRONG("--temp", "x", "-m", "a", "--temp", "nan");
+    READ_WRONG("--temp is '101', expected 0 to 100", "x", "-m", "a", "--temp", "101");
+    READ_WRONG("--snapshot is '', expected some text", "x", "-m", "a", "--snapshot", "");
+    READ_WRONG("-b is less than -np", "x", "-m", "a", "-b", "4");
+    READ_WRONG("--wat is no option", "x", "-m", "a", "--wat");
     assert_string_equal(why, "--wat is no option of kvpager-serve (--help)");
+}
+
+static void sizes_have_units(void **state)
+{
+    kvpi_options options;
+    char why[200];
+    static const struct {
+        const char *text;
+        uint64_t bytes; /* 0: refused */
+    } sizes[] = {{"1", 1},
+                 {"4095", 4095},
+                 {"3K", 3072},
+                 {"2Mi", 2 << 20},
+                 {"8GiB", UINT64_C(8) << 30},
+                 {"16777215T", UINT64_C(16777215) << 40},
+                 {"16777216T", 0},
+                 {"18446744073709551615", UINT64_MAX},
+                 {"18446744073709551616", 0},
+                 {"0", 0},
+                 {"-1", 0},
+                 {"", 0},
+                 {" 1", 0},
+                 {"1.5G", 0},
+                 {"1GB", 0},
+                 {"1g", 0},
+                 {"1KK", 0},
+                 {"G", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const int found = READ("x", "-m", "a", "-fa", "on", "--host-memory", sizes[i].text);
+        assert_int_equal(found, sizes[i].bytes > 0 ? KVPI_OPTIONS_OK : KVPI_OPTIONS_WRONG);
+        if (sizes[i].bytes > 0)
+            assert_true(options.host_memory == sizes[i].bytes);
+        else
+            assert_non_null(strstr(why, "expected bytes, such as 1073741824, 512M or 8G"));
+    }
 }
 
 int main(void)
@@ -264,6 +315,7 @@ int main(void)
         cmocka_unit_test(text_is_whole_and_stops),
         cmocka_unit_test(limits_are_the_schedulers),
         cmocka_unit_test(options_are_llama_servers),
+        cmocka_unit_test(sizes_have_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

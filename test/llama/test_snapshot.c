@@ -139,10 +139,20 @@ static void save_some(void)
     kvp_llama_destroy(engine);
 }
 
+static void note_name(void *context, const void *name, size_t name_bytes)
+{
+    char *names = context;
+    const size_t n = strlen(names);
+    assert_true(n + name_bytes + 2 < 16);
+    memcpy(&names[n], name, name_bytes);
+    memcpy(&names[n + name_bytes], ";", 2);
+}
+
 static void what_is_saved_is_restored(void **state)
 {
     (void)state;
-    kvp_llama_restored restored;
+    char names[16] = "";
+    kvp_llama_restored restored = {.tell = note_name, .context = names};
     kvp_why why;
     struct stat info;
     save_some();
@@ -151,6 +161,7 @@ static void what_is_saved_is_restored(void **state)
     kvp_llama *engine = make();
     assert_int_equal(kvp_llama_load(engine, "weights", path, &restored, &why), KVP_OK);
     assert_string_equal(why.text, "");
+    assert_string_equal(names, "a;");
     assert_int_equal(restored.blocks, 7);
     assert_int_equal(restored.dropped_blocks, 0);
     check(engine);
@@ -208,7 +219,7 @@ static void others_are_refused_with_a_sentence(void **state)
 /* Whatever was restored is right: run_prompt compares logits. */
 static void load_damaged(void)
 {
-    kvp_llama_restored restored = {0, 0};
+    kvp_llama_restored restored = {0};
     kvp_llama *engine = make();
     const kvp_status status = kvp_llama_load(engine, "weights", path, &restored, NULL);
     assert_true(status == KVP_OK || status == KVP_E_FORMAT || status == KVP_E_VERSION ||
@@ -252,7 +263,7 @@ static void refused_states_are_dropped(void **state)
     static const uint32_t blocks[] = {3, 2, 2}; /* of the records, oldest first */
     save_some();
     for (uint32_t i = 0; i < 3; i++) {
-        kvp_llama_restored restored;
+        kvp_llama_restored restored = {0};
         kvp_llama *engine = make();
         fake_refuse_state(i + 1);
         assert_int_equal(kvp_llama_load(engine, "weights", path, &restored, NULL), KVP_OK);

@@ -46,11 +46,22 @@ kvp_add_llama_test(test_serve "${CMAKE_CURRENT_LIST_DIR}/test_serve.c" "${serve}
                    "${serve}/engine/text.c" "${serve}/engine/limits.c" "${serve}/engine/sampling.c")
 kvp_add_test(NAME unit_serve COMMAND test_serve LABELS unit)
 
+# Its engine's thread, which needs no libmicrohttpd.
+if(KVP_JANSSON_FOUND AND CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  file(GLOB serve_engine CONFIGURE_DEPENDS "${serve}/engine/*.c")
+  kvp_add_llama_test(test_serve_loop "${CMAKE_CURRENT_LIST_DIR}/test_serve_loop.c"
+                     "${serve}/options.c" ${serve_engine})
+  target_link_libraries(test_serve_loop PRIVATE PkgConfig::KVP_JANSSON Threads::Threads)
+  target_link_options(test_serve_loop PRIVATE "LINKER:--wrap=kvpi_job_add")
+  kvp_add_test(NAME unit_serve_loop COMMAND test_serve_loop LABELS unit threads)
+  add_dependencies(tests_with_threads test_serve_loop)
+endif()
+
 # kvpager-serve over the fake library: serve/*.py ask it over HTTP.
 if(KVP_CAN_SERVE)
   kvp_add_serve(kvp_serve_fake kvp_llama_over_fake "${CMAKE_CURRENT_LIST_DIR}/fake")
   target_link_libraries(kvp_serve_fake PRIVATE kvp_fake_llama)
-  foreach(name api bad_input gone)
+  foreach(name api bad_input gone lora memory restart)
     kvp_add_test(NAME serve_${name} LABELS tools
                  COMMAND "${Python3_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/serve/${name}.py")
   endforeach()

@@ -44,6 +44,7 @@ TARGETS = [(r"unit_(.*)", r"test_\1"),
            (r"transfer_.*", "kvp_two_processes"),
            (r"(model|sched_model|shadow|gauntlet)(_.*)?", r"kvp_\1"),
            (r"llama_random_.*", "kvp_llama_random"),
+           (r"serve_.*", "kvp_serve_fake"),
            (r"cpp_owners", "kvp_cpp_owners"),
            (r"python", "kvpager_tool")]  # with libcrypto, kvpager_store_static too
 

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 
 #include "engine/loop.h"
+#include "engine/restart.h"
 #include "http/http.h"
 
 #include "models.h"
@@ -74,6 +75,29 @@ static int wait_for_end(kvpi_loop *loop, const sigset_t *signals)
     return refuse("engine", "llama.cpp does not hold what it should; ending");
 }
 
+/* What became of the snapshot of the run before. */
+static void report_restart(const kvpi_loop *loop)
+{
+    const char *path = loop->options->snapshot;
+    if (loop->not_restored.text[0] != '\0')
+        (void)fprintf(stderr,
+                      "kvpager-serve: %s: %s; nothing is cached, and the file is "
+                      "replaced when the server ends\n",
+                      path, loop->not_restored.text);
+    else if (loop->restored.blocks + loop->restored.dropped_blocks > 0)
+        printf("kvpager-serve: %llu blocks of %s are cached, %llu were left out\n",
+               (unsigned long long)loop->restored.blocks, path,
+               (unsigned long long)loop->restored.dropped_blocks);
+}
+
+static int save(kvpi_loop *loop)
+{
+    kvp_why why = {0};
+    if (loop->options->snapshot == NULL || kvpi_restart_save(loop, &why) == 0)
+        return 0;
+    return refuse(loop->options->snapshot, why.text);
+}
+
 static int serve(const kvpi_options *options, struct llama_model *model, const sigset_t *signals)
 {
     static kvpi_loop loop;
@@ -101,10 +125,13 @@ static int serve(const kvpi_options *options, struct llama_model *model, const s
                options->host, is_v6 ? "]" : "", http.port);
         if (!kvpi_options_is_loopback(options->host) && options->api_key == NULL)
             printf("kvpager-serve: without --api-key everybody who reaches it may use it\n");
+        report_restart(&loop);
         (void)fflush(stdout);
         status = wait_for_end(&loop, signals);
         kvpi_loop_stop(&loop);
         kvpi_http_stop(&http);
+        if (status == 0 && !atomic_load(&loop.is_broken))
+            status = save(&loop);
     }
     kvpi_loop_free(&loop);
     return status;
@@ -134,6 +161,8 @@ int main(int argc, char **argv)
     if (!kvpi_models_fits(llama_context_default_params, &why) ||
         !kvpi_models_fits_programs((kvpi_models_function)llama_model_default_params, &why))
         return refuse(why.field, why.text);
+    if (options.snapshot != NULL && kvpi_restart_check(options.snapshot, &why) != 0)
+        return refuse(options.snapshot, why.text);
     if (!options.is_verbose)
         llama_log_set(log_warnings, NULL);
     llama_backend_init();

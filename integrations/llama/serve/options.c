@@ -1,12 +1,14 @@
 /* options: a table of names. */
 #include "options.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WHY_BYTES = 200 };
+/* kvpager/llama.h: of 256 ids, a third of those that are left without a spare one and a keeper. */
+enum { WHY_BYTES = 200, HOST_PARALLEL_MOST = 84 };
 
-typedef enum kind { TEXT, COUNT, LAYERS, REAL, SEED, TYPE, FLASH, FLAG } kind;
+typedef enum kind { TEXT, COUNT, LAYERS, REAL, SEED, SIZE, TYPE, FLASH, FLAG } kind;
 
 typedef struct option {
     const char *names[4];
@@ -86,6 +88,30 @@ static const option table[] = {
      1,
      65535,
      "N  values of cache_salt that have a cache at once (default 64)"},
+    {{"--lora"},
+     TEXT,
+     AT(lora),
+     0,
+     0,
+     "FILE  an adapter, GGUF, that all requests are computed with"},
+    {{"--host-memory"},
+     SIZE,
+     AT(host_memory),
+     0,
+     0,
+     "SIZE  of evicted KV that is kept in host memory: 8G (default none)"},
+    {{"--idle-cells"},
+     COUNT,
+     AT(idle_cells),
+     0,
+     1 << 24,
+     "N  cells of cached prefixes that no request uses, at most; 0: all (default 0)"},
+    {{"--snapshot"},
+     TEXT,
+     AT(snapshot),
+     0,
+     0,
+     "FILE  keeps what is cached from one run to the next"},
     {{"-v", "--verbose"}, FLAG, AT(is_verbose), 0, 0, "  llama.cpp's log"},
 };
 
@@ -148,6 +174,29 @@ static int set_number(const option *of, void *at, const char *value)
     return 0;
 }
 
+/* Bytes, or with K, M, G or T (and i, iB) so many of 1024 and its powers. */
+static int set_size(uint64_t *at, const char *value)
+{
+    static const char letters[] = "KMGT";
+    char *end;
+    if (*value < '1' || *value > '9')
+        return -1;
+    errno = 0;
+    uint64_t n = strtoull(value, &end, 10);
+    const char *letter = *end != '\0' ? strchr(letters, *end) : NULL;
+    if (errno != 0 || (*end != '\0' && letter == NULL) ||
+        (letter != NULL && end[1] != '\0' && strcmp(end + 1, "i") != 0 &&
+         strcmp(end + 1, "iB") != 0))
+        return -1;
+    for (const char *c = letters; letter != NULL && c <= letter; c++) {
+        if (n > UINT64_MAX / 1024)
+            return -1;
+        n *= 1024;
+    }
+    *at = n;
+    return 0;
+}
+
 static int set_type(void *at, const char *value)
 {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
@@ -177,6 +226,7 @@ static int set(kvpi_options *options, const option *of, const char *value)
     void *at = (char *)options + of->offset;
     switch (of->kind) {
     case TEXT: *(const char **)at = value; return value[0] == '\0' ? -1 : 0;
+    case SIZE: return set_size(at, value);
     case TYPE: return set_type(at, value);
     case FLASH: return set_flash(at, value);
     case FLAG: *(int *)at = 1; return 0;
@@ -190,6 +240,25 @@ static int wrong(char *why, const char *name, const char *text)
     return KVPI_OPTIONS_WRONG;
 }
 
+/* Says what the option could be. */
+static int wrong_value(char *why, const option *of, const char *value)
+{
+    char range[64], text[160];
+    const char *expected = range;
+    (void)snprintf(range, sizeof range, "%s%.10g to %.10g",
+                   of->kind == REAL ? "" : "a whole number from ", of->lowest, of->highest);
+    if (of->kind == TEXT)
+        expected = "some text";
+    else if (of->kind == SIZE)
+        expected = "bytes, such as 1073741824, 512M or 8G";
+    else if (of->kind == TYPE)
+        expected = "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1 or iq4_nl";
+    else if (of->kind == FLASH)
+        expected = "on, off or auto";
+    (void)snprintf(text, sizeof text, "is '%.60s', expected %s", value, expected);
+    return wrong(why, of->names[0], text);
+}
+
 int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *out_why)
 {
     set_defaults(options);
@@ -199,14 +268,12 @@ int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *
             return KVPI_OPTIONS_HELP;
         const option *of = find(argv[i]);
         if (of == NULL)
-            return wrong(out_why, argv[i],
-                         strncmp(argv[i], "--lora", 6) == 0
-                             ? "is not supported yet"
-                             : "is no option of kvpager-serve (--help)");
+            return wrong(out_why, argv[i], "is no option of kvpager-serve (--help)");
         const char *value = of->kind == FLAG ? "" : argv[++i];
-        if (value == NULL || set(options, of, value) != 0)
-            return wrong(out_why, of->names[0],
-                         value == NULL ? "lacks its value" : "has a value that it cannot have");
+        if (value == NULL)
+            return wrong(out_why, of->names[0], "lacks its value");
+        if (set(options, of, value) != 0)
+            return wrong_value(out_why, of, value);
     }
     if ((int32_t)options->predict < 0)
         options->predict = 0;
@@ -214,6 +281,10 @@ int kvpi_options_read(kvpi_options *options, int argc, char *const *argv, char *
         return wrong(out_why, "-m", "is missing: the model");
     if (options->batch_size < options->parallel)
         return wrong(out_why, "-b", "is less than -np: a step has a token of each sequence");
+    if (options->host_memory > 0 && options->flash_attn != LLAMA_FLASH_ATTN_TYPE_ENABLED)
+        return wrong(out_why, "--host-memory", "needs -fa on: V lies transposed otherwise");
+    if (options->host_memory > 0 && options->parallel > HOST_PARALLEL_MOST)
+        return wrong(out_why, "-np", "is more than 84: with --host-memory a sequence has 3 ids");
     return KVPI_OPTIONS_OK;
 }
 

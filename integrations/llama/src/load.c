@@ -46,6 +46,13 @@ static int read_tree(void *context, void *out_bytes, size_t capacity, size_t *ou
     return 0;
 }
 
+static void tell_name(void *context, const kvp_snapshot_item *item)
+{
+    const loader *l = context;
+    if (item->kind == KVP_SNAPSHOT_NAMESPACE)
+        l->restored.tell(l->restored.context, item->name, item->name_bytes);
+}
+
 static kvp_status load_tree(loader *l)
 {
     const kvp_source source = {.context = l, .read = read_tree};
@@ -54,6 +61,8 @@ static kvp_status load_tree(loader *l)
     kvp_snapshot_options_init(&options);
     options.model = l->head.fingerprint.bytes;
     options.model_bytes = sizeof l->head.fingerprint.bytes;
+    options.context = l;
+    options.tell = l->restored.tell != NULL ? tell_name : NULL;
     l->tree_left = l->head.tree_bytes;
     const kvp_status status = kvp_snapshot_load(l->engine->cache, &options, &source, NULL);
     if (status != KVP_OK)
@@ -175,7 +184,8 @@ static kvp_status read_head(loader *l, const char *model, kvp_why *why)
         return refuse(KVP_E_FORMAT, why, "it is damaged at its beginning, or cut");
     const kvp_hash fingerprint = kvpi_snapshot_fingerprint(l->engine, model);
     if (memcmp(&fingerprint, &head->fingerprint, sizeof fingerprint) != 0)
-        return refuse(KVP_E_MISMATCH, why, "it is of another model, or of other types of K and V");
+        return refuse(KVP_E_MISMATCH, why,
+                      "it is of another model or adapter, or of other types of K and V");
     if (head->block_tokens != ids->block_tokens || head->pool_blocks != ids->pool_blocks)
         return refuse(KVP_E_MISMATCH, why,
                       "it is of a context with another number of cells, or of other block_tokens");
@@ -201,7 +211,7 @@ static kvp_status load_all(loader *l, const char *model, kvp_why *why)
 }
 
 kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path,
-                          kvp_llama_restored *out_restored, kvp_why *out_why)
+                          kvp_llama_restored *restored, kvp_why *out_why)
 {
     loader l;
     if (out_why != NULL)
@@ -210,6 +220,10 @@ kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path
         return KVP_E_ARG;
     memset(&l, 0, sizeof l);
     l.engine = engine;
+    if (restored != NULL) {
+        l.restored.tell = restored->tell;
+        l.restored.context = restored->context;
+    }
     l.file = fopen(path, "rb");
     if (l.file == NULL)
         return refuse(KVP_E_IO, out_why, strerror(errno));
@@ -222,7 +236,7 @@ kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path
     }
     (void)fclose(l.file);
     kvpi_state_free(&l.bytes);
-    if (status == KVP_OK && out_restored != NULL)
-        *out_restored = l.restored;
+    if (status == KVP_OK && restored != NULL)
+        *restored = l.restored;
     return status;
 }

@@ -16,6 +16,9 @@ int32_t llama_set_adapters_lora(struct llama_context *context, struct llama_adap
                                 size_t n_adapters, float *scales);
 uint64_t llama_adapter_get_alora_n_invocation_tokens(const struct llama_adapter_lora *adapter);
 
+struct llama_adapter_lora *llama_adapter_lora_init(struct llama_model *model, const char *path);
+void llama_adapter_lora_free(struct llama_adapter_lora *adapter);
+
 /* An adapter of the fake: a token that it sees is another one. */
 struct llama_adapter_lora {
     int32_t shift;

@@ -1,6 +1,7 @@
 /* text: models from files, a vocabulary of bytes, and one chat template. */
 #include "fake.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,28 @@ struct llama_model *llama_model_load_from_file(const char *path, struct llama_mo
 void llama_model_free(struct llama_model *model)
 {
     free(model);
+}
+
+/* A file of words: "fake-adapter", then its shift, and how many tokens activate it. */
+struct llama_adapter_lora *llama_adapter_lora_init(struct llama_model *model, const char *path)
+{
+    struct llama_adapter_lora *adapter = calloc(1, sizeof *adapter);
+    FILE *file = fopen(path, "r");
+    (void)model;
+    if (adapter == NULL || file == NULL ||
+        fscanf(file, "fake-adapter %d %" SCNu64, &adapter->shift, &adapter->n_invocation_tokens) !=
+            2) {
+        free(adapter);
+        adapter = NULL;
+    }
+    if (file != NULL)
+        (void)fclose(file);
+    return adapter;
+}
+
+void llama_adapter_lora_free(struct llama_adapter_lora *adapter)
+{
+    free(adapter);
 }
 
 int32_t llama_model_n_ctx_train(const struct llama_model *model)

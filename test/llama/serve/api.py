@@ -151,6 +151,7 @@ def check_tenants(server):
 REFUSED = [
     ({"prompt": "a", "tools": [{"type": "function"}]}, "tools"),
     ({"prompt": "a", "response_format": {"type": "json_object"}}, "response_format"),
+    ({"prompt": "a", "lora": [{"id": 0, "scale": 0.5}]}, "lora"),
     ({"prompt": "a", "suffix": "b"}, "suffix"), ({"prompt": "a", "echo": True}, "echo"),
     ({"prompt": "a", "best_of": 2}, "best_of"), ({"prompt": ["a", "b"]}, "prompt"),
     ({"prompt": [1, 259]}, "prompt"), ({"prompt": [-1]}, "prompt"), ({"prompt": []}, "prompt"),
@@ -163,6 +164,9 @@ REFUSED = [
     ({"prompt": "a", "stop": "a" * 257}, "stop"), ({"prompt": "a", "stream": 1}, "stream"),
     ({"prompt": "a", "logit_bias": {"259": 1}}, "logit_bias"),
     ({"prompt": "a", "logit_bias": {"1": 101}}, "logit_bias"),
+    ({"prompt": "a", "logit_bias": {"065": 1}}, "logit_bias"),
+    ({"prompt": "a", "stream_options": {"include_usage": 1}}, "stream_options"),
+    ({"prompt": "a", "stream_options": []}, "stream_options"),
     ({"prompt": "a", "logprobs": 21}, "logprobs"), ({"prompt": "a", "grammar": "bad"}, "grammar"),
     ({"prompt": "a", "cache_salt": "a" * 201}, "cache_salt"),
     ({"prompt": "a" * 2048}, "prompt"), ({"prompt": "a" * 2040, "n": 32}, "prompt"),
@@ -173,6 +177,8 @@ REFUSED_CHATS = [
     ({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": [
         {"type": "text", "text": "b"}, {"type": "image_url", "image_url": {"url": "x"}}]}]},
      "messages[1].content[1].type"),
+    ({"messages": [{"role": "user", "content": [{"type": "a" + "\u00e9" * 60}]}]},
+     "messages[0].content[0].type"),
     ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]},
      "messages[0].tool_calls"),
     ({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}, "top_logprobs"),

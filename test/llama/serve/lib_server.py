@@ -17,7 +17,10 @@ PROGRAM = os.environ.get("KVP_SERVE") or os.path.join(
 
 
 class Server:
-    def __init__(self, *options, model="fake-model", program=PROGRAM, path=None):
+    """`errors`: what it must write to stderr; None: anything; else nothing."""
+
+    def __init__(self, *options, model="fake-model", program=PROGRAM, path=None, errors="", status=0):
+        self.errors, self.status = errors, status
         self.folder = tempfile.TemporaryDirectory(prefix="kvpager-serve-")
         self.is_fake = path is None
         if self.is_fake:
@@ -43,7 +46,9 @@ class Server:
         errors = self.process.stderr.read()
         self.process.stderr.close()
         self.folder.cleanup()
-        if exception[0] is None and (self.process.returncode != 0 or errors and self.is_fake):
+        is_wrong = self.is_fake and self.errors is not None and (
+            self.errors not in errors or errors and not self.errors)
+        if exception[0] is None and (self.process.returncode != self.status or is_wrong):
             raise RuntimeError(f"the server ended with {self.process.returncode}: {errors}")
 
     def connect(self):
@@ -96,6 +101,18 @@ class Server:
         return found
 
 
+def refused(*options):
+    """(status, what it says): of a server that must not start."""
+    with subprocess.Popen([PROGRAM, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        line = process.stdout.readline()
+        if line:
+            process.kill()
+        errors = process.stderr.read()
+    assert not line, (line, options)
+    return process.returncode, errors
+
+
 # ------------------------------------------------------------------------ what the fake model answers
 
 
@@ -117,11 +134,12 @@ def logits(kv, token):
 class Context:
     """A sequence alone: what each token sees of those before it."""
 
-    def __init__(self):
+    def __init__(self, shift=0):
         self.seen, self.n, self.kv, self.token = 0, 0, 0, 0
+        self.shift = shift  # of an adapter
 
     def add(self, token):
-        self.kv = mix(self.seen ^ mix(token << 32 | self.n))
+        self.kv = mix(self.seen ^ mix(token + self.shift << 32 | self.n))
         self.seen = self.seen + mix(self.kv + self.n & ALL) & ALL
         self.n, self.token = self.n + 1, token
 
@@ -141,9 +159,9 @@ def chat_prompt(messages):
         "<|im_start|>assistant\n"
 
 
-def greedy(prompt, n):
+def greedy(prompt, n, shift=0):
     """(text, tokens, whether it ended by itself): the most probable continuation."""
-    context, tokens = Context(), []
+    context, tokens = Context(shift), []
     for token in tokenize(prompt) if isinstance(prompt, str) else prompt:
         context.add(token)
     while len(tokens) < n:

@@ -1,6 +1,10 @@
 """kvpager-serve with llama.cpp and a real model: real.py SERVER MODEL"""
 
+import os
+import random
+import struct
 import sys
+import tempfile
 import threading
 
 from lib_server import Server
@@ -46,5 +50,47 @@ def main(program, model):
         print(texts, cached)
 
 
+def write_adapter(path, size, n_embd=576, n_layers=30, rank=4):
+    """A LoRA adapter of SmolLM2-135M's queries as GGUF, with numbers up to `size`."""
+    def text(word):
+        return struct.pack("<Q", len(word)) + word.encode()
+    source = random.Random(3)
+    values = [("general.type", 8, text("adapter")), ("general.architecture", 8, text("llama")),
+              ("adapter.type", 8, text("lora")), ("adapter.lora.alpha", 6, struct.pack("<f", rank))]
+    tensors, data, n = b"", b"", n_embd * rank  # a whole number of 32 bytes
+    for i in range(n_layers):
+        for part, dimensions in [("a", (n_embd, rank)), ("b", (rank, n_embd))]:
+            tensors += text(f"blk.{i}.attn_q.weight.lora_{part}") + \
+                struct.pack("<IQQIQ", 2, *dimensions, 0, len(data))
+            data += struct.pack(f"<{n}f", *(source.uniform(-size, size) for _ in range(n)))
+    head = b"GGUF" + struct.pack("<IQQ", 3, 2 * n_layers, len(values))
+    head += b"".join(text(key) + struct.pack("<I", kind) + value for key, kind, value in values)
+    head += tensors
+    with open(path, "wb") as file:
+        file.write(head + b"\0" * (-len(head) % 32) + data)
+
+
+def check_restart(program, model):
+    """Cached prefixes survive, for the same adapter only. One of zeros computes what none does."""
+    prompt = SYSTEM * 2 + "And now"
+    with tempfile.TemporaryDirectory(prefix="kvpager-real-") as folder:
+        zeros, some = os.path.join(folder, "zeros.gguf"), os.path.join(folder, "some.gguf")
+        write_adapter(zeros, 0)
+        write_adapter(some, 0.5)
+        options = ["-c", "2048", "-t", "2", "-fa", "on", "--host-memory", "64M", "--idle-cells", "1024",
+                   "--snapshot", os.path.join(folder, "kept")]
+        found = []
+        for more in [[], [], ["--lora", zeros], ["--lora", some], ["--lora", some]]:
+            with Server(*options, *more, program=program, path=model) as server:
+                answer = server.post("/v1/completions", prompt=prompt, max_tokens=1, temperature=0,
+                                     logprobs=0)
+                cached = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+                found.append((cached > 0, answer["choices"][0]["logprobs"]["token_logprobs"][0]))
+        assert [is_cached for is_cached, _ in found] == [False, True, False, False, True], found
+        assert found[0][1] == found[2][1] != found[3][1], found
+        print(found)
+
+
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    check_restart(*sys.argv[1:])

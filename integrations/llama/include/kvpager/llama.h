@@ -235,10 +235,14 @@ kvp_status kvp_llama_adapter_set(kvp_llama *engine, kvp_ns ns, struct llama_adap
  */
 kvp_status kvp_llama_save(kvp_llama *engine, const char *model, const char *path, kvp_why *out_why);
 
-/* What was restored. */
+/* What was restored. Set everything to zero, then `tell` and `context` if names are wanted. */
 typedef struct kvp_llama_restored {
     uint64_t blocks;         /* can be hit */
     uint64_t dropped_blocks; /* damaged, or without an id or a cell */
+    /* Called for the name of each restored namespace, in the order in which they were saved; must
+       not call the engine. NULL: not wanted */
+    void (*tell)(void *context, const void *name, size_t name_bytes);
+    void *context;
 } kvp_llama_restored;
 
 /* Restore what was saved, into an engine that has opened no namespace and run nothing.
@@ -247,8 +251,12 @@ typedef struct kvp_llama_restored {
  * tokens and prefix agree; else it is not, nor is what llama.cpp refuses. A file that is cut
  * restores what is whole.
  *
+ * Restored namespaces are closed, and each takes one of max_namespaces until it is opened by its
+ * name and closed again (snapshot.h). `restored->tell` has the names.
+ *
  * Takes:   model        as saved
- * Gives:   out_restored on KVP_OK; may be NULL
+ *          restored     tell, context; may be NULL
+ * Gives:   restored     the counts, on KVP_OK
  *          out_why      written always: on failure a sentence
  * Returns: KVP_OK, also if little was restored; KVP_E_ARG; KVP_E_IO: the file cannot be read;
  *          KVP_E_FORMAT: it is no snapshot, or damaged; KVP_E_VERSION; KVP_E_MISMATCH: of another
@@ -257,7 +265,7 @@ typedef struct kvp_llama_restored {
  * After-failure: unchanged
  */
 kvp_status kvp_llama_load(kvp_llama *engine, const char *model, const char *path,
-                          kvp_llama_restored *out_restored, kvp_why *out_why);
+                          kvp_llama_restored *restored, kvp_why *out_why);
 
 /* Audit ids, keepers and blocks, and compare them with llama.cpp.
  *   L1 an id is free and empty, open, or a keeper     L2 a block's place names an id that has it

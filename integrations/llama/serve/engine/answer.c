@@ -55,17 +55,25 @@ int kvpi_answer_sample(kvpi_job *job, uint32_t number, const float *logits,
     return 1;
 }
 
+static void give_end(kvpi_job *job, uint32_t number)
+{
+    kvpi_sample *sample = &job->samples[number];
+    const kvpi_piece piece = {
+        .sample = number, .finish = sample->finish, .token = -1, .n_bytes = sample->text.n};
+    give(job, &piece, sample->text.bytes);
+    kvpi_text_drop(&sample->text, sample->text.n);
+}
+
 void kvpi_answer_end(kvpi_job *job, uint32_t number, kvpi_finish finish)
 {
     kvpi_sample *sample = &job->samples[number];
-    if (sample->is_over)
+    if (sample->finish != KVPI_FINISH_NONE)
         return;
-    sample->is_over = 1;
+    sample->finish = finish;
     (void)kvpi_text_end(&sample->text);
-    const kvpi_piece piece = {
-        .sample = number, .finish = finish, .token = -1, .n_bytes = sample->text.n};
-    give(job, &piece, sample->text.bytes);
-    kvpi_text_drop(&sample->text, sample->text.n);
+    job->last_over = number;
+    if (++job->n_over < job->n_samples)
+        give_end(job, number);
 }
 
 void kvpi_answer_fail(kvpi_job *job, const char *error)
@@ -75,4 +83,11 @@ void kvpi_answer_fail(kvpi_job *job, const char *error)
     (void)pthread_mutex_unlock(&job->mutex);
     for (uint32_t i = 0; i < job->n_samples; i++)
         kvpi_answer_end(job, i, KVPI_FINISH_FAILED);
+}
+
+void kvpi_answer_close(kvpi_job *job)
+{
+    if (job->n_over == job->n_samples)
+        give_end(job, job->last_over);
+    kvpi_job_close(job);
 }

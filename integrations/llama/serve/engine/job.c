@@ -71,9 +71,14 @@ void kvpi_job_drop(kvpi_job *job)
     free(job);
 }
 
-int kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text)
+static void wake(const kvpi_job *job)
 {
     const uint64_t one = 1;
+    (void)!write(job->event, &one, sizeof one); /* full: it wakes all the same */
+}
+
+int kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text)
+{
     kvpi_piece *added = malloc(sizeof *added + piece->n_bytes);
     if (added == NULL)
         return -1;
@@ -89,15 +94,24 @@ int kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text)
     job->last = added;
     job->new_tokens += piece->token >= 0;
     (void)pthread_mutex_unlock(&job->mutex);
-    (void)!write(job->event, &one, sizeof one); /* full: it wakes all the same */
+    wake(job);
     return 0;
 }
 
-static kvpi_piece *take_all(kvpi_job *job)
+void kvpi_job_close(kvpi_job *job)
+{
+    (void)pthread_mutex_lock(&job->mutex);
+    job->is_closed = 1;
+    (void)pthread_mutex_unlock(&job->mutex);
+    wake(job);
+}
+
+static kvpi_piece *take_all(kvpi_job *job, int *out_is_closed)
 {
     (void)pthread_mutex_lock(&job->mutex);
     kvpi_piece *first = job->first;
     job->first = job->last = NULL;
+    *out_is_closed = job->is_closed;
     (void)pthread_mutex_unlock(&job->mutex);
     return first;
 }
@@ -105,6 +119,7 @@ static kvpi_piece *take_all(kvpi_job *job)
 kvpi_piece *kvpi_job_take(kvpi_job *job, int client)
 {
     uint64_t count;
+    int is_closed;
     struct pollfd polled[] = {{.fd = client, .events = POLLRDHUP},
                               {.fd = job->event, .events = POLLIN}};
     for (;;) {
@@ -115,8 +130,10 @@ kvpi_piece *kvpi_job_take(kvpi_job *job, int client)
         /* Counted down before the list is taken: what is added later wakes again. */
         if (read(job->event, &count, sizeof count) < 0 && errno != EAGAIN && errno != EINTR)
             return NULL;
-        kvpi_piece *first = take_all(job);
-        if (first != NULL)
+        kvpi_piece *first = take_all(job, &is_closed);
+        if (is_closed) /* the next call does not wait either */
+            wake(job);
+        if (first != NULL || is_closed)
             return first;
     }
 }

@@ -40,7 +40,7 @@ typedef struct kvpi_sample {
     kvpi_sampler sampler;
     kvpi_text text;
     uint32_t n_tokens; /* generated */
-    int is_over;
+    kvpi_finish finish;
 } kvpi_sample;
 
 typedef enum kvpi_job_state { KVPI_JOB_QUEUED, KVPI_JOB_RUNNING, KVPI_JOB_OVER } kvpi_job_state;
@@ -58,6 +58,8 @@ typedef struct kvpi_job {
     size_t salt_bytes;
     /* the engine's */
     kvpi_sample *samples; /* [n_samples] */
+    uint32_t n_over;      /* of them */
+    uint32_t last_over;
     struct kvpi_job *next;
     kvp_request request;
     kvpi_job_state state;
@@ -74,6 +76,7 @@ typedef struct kvpi_job {
     uint32_t cached_tokens;
     uint32_t stop; /* KVP_STOP_...: why its hit ended */
     uint32_t new_tokens;
+    int is_closed;     /* nothing follows */
     const char *error; /* static text */
 } kvpi_job;
 
@@ -86,8 +89,11 @@ void kvpi_job_drop(kvpi_job *job);
 /* Adds a piece and wakes who waits. text may be NULL when n_bytes is 0. -1: no memory. */
 int kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
 
-/* Takes all pieces that there are, in order; waits for some. NULL: the client went away: cancel the
- * job. Free them with kvpi_piece_free. */
+/* No piece follows. Who waits for one is woken. */
+void kvpi_job_close(kvpi_job *job);
+
+/* Takes all pieces that there are, in order; waits for some. NULL: the client went away, or nothing
+ * follows: cancel the job. Free them with kvpi_piece_free. */
 kvpi_piece *kvpi_job_take(kvpi_job *job, int client);
 
 void kvpi_piece_free(kvpi_piece *piece);

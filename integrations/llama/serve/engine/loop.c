@@ -3,6 +3,8 @@
 
 #include "loop.h"
 #include "answer.h"
+#include "make.h"
+#include "restart.h"
 #include "state.h"
 
 #include <stdlib.h>
@@ -15,7 +17,7 @@ enum { FAILURES_MOST = 8, PAUSE_MS = 10, STATE_MS = 500, WANTED_MS = 3000, MS = 
 
 /* ----------------------------------------------------------------------------------------- jobs */
 
-/* The job is over for the engine's thread. */
+/* The job is over for the engine. It has its place until `publish`. */
 static void let_go(kvpi_loop *loop, kvpi_job *job)
 {
     kvpi_recent *recent = &loop->recent[loop->n_recent++ % KVPI_RECENT_MOST];
@@ -31,10 +33,8 @@ static void let_go(kvpi_loop *loop, kvpi_job *job)
     if (job->state == KVPI_JOB_RUNNING)
         kvpi_tenants_leave(&loop->tenants, job->tenant);
     job->state = KVPI_JOB_OVER;
-    (void)pthread_mutex_lock(&loop->mutex);
-    loop->n_jobs--;
-    (void)pthread_mutex_unlock(&loop->mutex);
-    kvpi_job_drop(job);
+    job->next = loop->over;
+    loop->over = job;
 }
 
 static void fail(kvpi_loop *loop, kvpi_job *job, const char *error)
@@ -267,19 +267,38 @@ static int finish_step(kvpi_loop *loop, kvp_status status, const kvp_step *step)
 
 /* ----------------------------------------------------------------------------------- publishing */
 
-static void publish(kvpi_loop *loop, uint64_t now)
+/* Figures, and the ends of answers. A client that has the end of its answer can send the next
+ * request at once: the place in the queue is free, and the figures count the request that ended. */
+static void publish(kvpi_loop *loop)
 {
     kvpi_figures *figures = &loop->counts;
+    uint32_t n_over = 0;
     (void)kvp_sched_stats_get(loop->sched, &figures->sched);
     (void)kvp_cache_stats(loop->cache, &figures->cache);
     kvp_llama_stats_get(loop->engine, &figures->llama);
     figures->queued = 0;
     for (const kvpi_job *job = loop->waiting; job != NULL; job = job->next)
         figures->queued++;
+    for (const kvpi_job *job = loop->over; job != NULL; job = job->next)
+        n_over++;
     (void)pthread_mutex_lock(&loop->mutex);
     figures->jobs = loop->figures.jobs;
     figures->refused = loop->figures.refused;
     loop->figures = *figures;
+    loop->n_jobs -= n_over;
+    (void)pthread_mutex_unlock(&loop->mutex);
+    while (loop->over != NULL) {
+        kvpi_job *job = loop->over;
+        loop->over = job->next;
+        kvpi_answer_close(job);
+        kvpi_job_drop(job);
+    }
+}
+
+/* What the page shows, if somebody looks. */
+static void publish_state(kvpi_loop *loop, uint64_t now)
+{
+    (void)pthread_mutex_lock(&loop->mutex);
     const int is_wanted = loop->wanted_ns != 0 && now - loop->wanted_ns < (uint64_t)WANTED_MS * MS;
     const int is_due = now - loop->state_ns >= (uint64_t)STATE_MS * MS || loop->state == NULL;
     (void)pthread_mutex_unlock(&loop->mutex);
@@ -319,6 +338,8 @@ static void *run(void *argument)
         take_inbox(loop);
         drop_cancelled(loop);
         submit_waiting(loop);
+        if (loop->over != NULL) /* the step may take long */
+            publish(loop);
         const uint64_t begin = kvpi_job_now_ns();
         memset(&step, 0, sizeof step);
         const kvp_status status = kvp_llama_run(loop->engine, &step);
@@ -329,12 +350,14 @@ static void *run(void *argument)
             loop->counts.decode_ns += middle - begin;
             loop->counts.step_ns += now - begin;
         }
-        publish(loop, now);
+        publish(loop);
+        publish_state(loop, now);
         if (is_idle)
             wait_for_jobs(loop);
     }
     fail_all(loop, atomic_load(&loop->is_broken) ? "the engine is broken" : "the server ends");
-    publish(loop, kvpi_job_now_ns());
+    publish(loop);
+    publish_state(loop, kvpi_job_now_ns());
     return NULL;
 }
 
@@ -394,63 +417,12 @@ static bool wants_abort(void *argument)
 
 /* ------------------------------------------------------------------------------------- creation */
 
-static int set_limits(kvpi_loop *loop, uint64_t arena_tokens)
-{
-    kvp_config config;
-    kvp_stats stats;
-    if (kvp_cache_config(loop->cache, &config) != KVP_OK ||
-        kvp_cache_stats(loop->cache, &stats) != KVP_OK)
-        return -1;
-    loop->limits = (kvpi_limits){.block_tokens = config.block_tokens,
-                                 .usable_blocks = (uint32_t)stats.usable_blocks,
-                                 .watermark_blocks = (uint32_t)stats.watermark_blocks,
-                                 .max_seq_tokens = config.max_seq_tokens,
-                                 .max_running = loop->options->parallel,
-                                 .arena_tokens = arena_tokens};
-    return 0;
-}
-
-static kvp_status make_engine(kvpi_loop *loop, struct llama_model *model, kvp_why *why)
-{
-    const kvpi_options *options = loop->options;
-    struct llama_context_params params = llama_context_default_params();
-    kvp_llama_config config;
-    kvp_config cache;
-    kvp_sched_config sched;
-    kvp_llama_config_init(&config);
-    kvp_config_init(&cache);
-    kvp_sched_config_init(&sched);
-    params.n_ctx =
-        options->ctx_size != 0 ? options->ctx_size : (uint32_t)llama_model_n_ctx_train(model);
-    params.n_batch = options->batch_size;
-    params.n_ubatch = options->ubatch_size;
-    if (options->threads != 0)
-        params.n_threads = params.n_threads_batch = (int32_t)options->threads;
-    params.type_k = options->type_k;
-    params.type_v = options->type_v;
-    params.flash_attn_type = options->flash_attn;
-    cache.max_namespaces = options->max_tenants;
-    cache.max_events = 16; /* so that what is cached can be listed */
-    config.block_tokens = options->block_tokens;
-    config.max_running = options->parallel;
-    config.max_requests = options->max_queue;
-    sched.max_samples = options->max_queue + 4 * options->parallel;
-    config.arena_tokens = (uint64_t)1 << 22;
-    config.cache = &cache;
-    config.sched = &sched;
-    const kvp_status status = kvp_llama_create(&config, model, &params, &loop->engine, why);
-    if (status != KVP_OK)
-        return status;
-    loop->cache = kvp_llama_cache(loop->engine);
-    loop->sched = kvp_llama_sched(loop->engine);
-    llama_set_abort_callback(kvp_llama_context(loop->engine), wants_abort, loop);
-    return set_limits(loop, config.arena_tokens) == 0 ? KVP_OK : KVP_E_CORRUPT;
-}
-
 static void free_parts(kvpi_loop *loop)
 {
     kvpi_tenants_end(&loop->tenants);
     kvp_llama_destroy(loop->engine);
+    if (loop->adapter != NULL)
+        llama_adapter_lora_free(loop->adapter);
     free(loop->jobs);
     free(loop->room);
     free(loop->sampled);
@@ -467,10 +439,11 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
     loop->model = model;
     loop->vocab = llama_model_get_vocab(model);
     loop->n_vocab = llama_vocab_n_tokens(loop->vocab);
-    if (make_engine(loop, model, out_why) != KVP_OK) {
+    if (kvpi_make_engine(loop, model, out_why) != 0) {
         free_parts(loop);
         return -1;
     }
+    llama_set_abort_callback(kvp_llama_context(loop->engine), wants_abort, loop);
     const size_t n_sampled = (size_t)options->batch_size + options->parallel;
     loop->jobs = calloc(options->max_queue, sizeof *loop->jobs);
     loop->room = calloc((size_t)loop->n_vocab, sizeof *loop->room);
@@ -483,6 +456,7 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
     (void)pthread_condattr_destroy(&attributes);
     if (loop->jobs == NULL || loop->room == NULL || loop->sampled == NULL || loop->ended == NULL ||
         kvpi_tenants_init(&loop->tenants, loop->cache, options->max_tenants) != 0 ||
+        kvpi_restart_load(loop, out_why) != 0 || kvpi_tenants_open(&loop->tenants) != 0 ||
         pthread_create(&loop->thread, NULL, run, loop) != 0) {
         free_parts(loop);
         return -1;

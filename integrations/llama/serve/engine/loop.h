@@ -10,7 +10,7 @@
 
 #include "../options.h"
 
-enum { KVPI_RECENT_MOST = 16, KVPI_STOP_KINDS = 7 };
+enum { KVPI_RECENT_MOST = 16, KVPI_STOP_KINDS = 7, KVPI_IDENTITY_BYTES = 80 };
 
 /* A request that has ended. */
 typedef struct kvpi_recent {
@@ -47,14 +47,19 @@ typedef struct kvpi_loop {
     const struct llama_model *model;
     const struct llama_vocab *vocab;
     int32_t n_vocab;
+    struct llama_adapter_lora *adapter; /* NULL: none */
     kvp_llama *engine;
     kvp_cache *cache;
     kvp_sched *sched;
     kvpi_limits limits;
     kvpi_tenants tenants;
-    kvpi_job **jobs;   /* [max_queue] in the scheduler, by tag */
-    kvpi_job *waiting; /* taken from the inbox and not submitted yet, in order */
+    char identity[KVPI_IDENTITY_BYTES]; /* what KV depends on: restart.h */
+    kvp_llama_restored restored;
+    kvp_why not_restored; /* why no snapshot was: a sentence, or "" */
+    kvpi_job **jobs;      /* [max_queue] in the scheduler, by tag */
+    kvpi_job *waiting;    /* taken from the inbox and not submitted yet, in order */
     kvpi_job *waiting_last;
+    kvpi_job *over;         /* that have a place in the queue until `publish` */
     llama_token_data *room; /* [n_vocab] */
     int32_t *sampled;       /* [parallel * 2] */
     uint8_t *ended;
@@ -68,7 +73,7 @@ typedef struct kvpi_loop {
     pthread_mutex_t mutex; /* of what follows */
     pthread_cond_t cond;
     kvpi_job *inbox, *inbox_last;
-    uint32_t n_jobs; /* that are not over */
+    uint32_t n_jobs; /* that have a place in the queue */
     kvpi_figures figures;
     char *state; /* JSON; NULL: none yet */
     uint64_t state_ns;
@@ -82,7 +87,7 @@ int kvpi_loop_start(kvpi_loop *loop, const kvpi_options *options, struct llama_m
 /* Ends every job, within a step, and the thread. Figures and state can still be read. */
 void kvpi_loop_stop(kvpi_loop *loop);
 
-/* When no other thread uses it any more. */
+/* After kvpi_loop_stop, when no other thread uses it any more. */
 void kvpi_loop_free(kvpi_loop *loop);
 
 /* Hands a job over. 0; else so many seconds are a good time to wait before the next try. */

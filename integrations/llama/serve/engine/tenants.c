@@ -9,12 +9,39 @@ int kvpi_tenants_init(kvpi_tenants *tenants, kvp_cache *cache, uint32_t max_tena
     memset(tenants, 0, sizeof *tenants);
     tenants->cache = cache;
     tenants->n = max_tenants;
-    tenants->places = calloc(max_tenants, sizeof *tenants->places);
-    if (tenants->places == NULL || kvp_ns_open(cache, "", 0, &tenants->places[0].ns) != KVP_OK)
+    tenants->places = calloc((size_t)max_tenants + 1, sizeof *tenants->places);
+    if (tenants->places == NULL)
         return -1;
     tenants->places[0].used = 1;
     tenants->now = 1;
     return 0;
+}
+
+void kvpi_tenants_note(void *context, const void *salt, size_t salt_bytes)
+{
+    kvpi_tenants *tenants = context;
+    uint32_t i = 1;
+    while (i <= tenants->n && tenants->places[i].used > 0)
+        i++;
+    if (i > tenants->n || salt_bytes == 0 || salt_bytes > KVPI_SALT_BYTES_MOST)
+        return;
+    memcpy(tenants->places[i].salt, salt, salt_bytes);
+    tenants->places[i].salt_bytes = salt_bytes;
+    tenants->places[i].used = ++tenants->now;
+}
+
+/* The cache has room for n namespaces. If the record of the empty salt's was damaged, others can
+ * have all of it: then the newest is forgotten. */
+int kvpi_tenants_open(kvpi_tenants *tenants)
+{
+    kvpi_tenant *places = tenants->places, *last = &places[tenants->n];
+    for (uint32_t i = 1; i <= tenants->n; i++)
+        if (places[i].used > 0 && kvp_ns_open(tenants->cache, places[i].salt, places[i].salt_bytes,
+                                              &places[i].ns) != KVP_OK)
+            places[i].used = 0;
+    if (last->used > 0)
+        (void)kvp_ns_close(tenants->cache, last->ns);
+    return kvp_ns_open(tenants->cache, "", 0, &places[0].ns) == KVP_OK ? 0 : -1;
 }
 
 void kvpi_tenants_end(kvpi_tenants *tenants)

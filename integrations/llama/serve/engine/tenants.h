@@ -18,14 +18,20 @@ typedef struct kvpi_tenant {
 
 typedef struct kvpi_tenants {
     kvp_cache *cache;
-    kvpi_tenant *places; /* [n]; number 0 is the empty salt's */
+    kvpi_tenant *places; /* [n + 1]; number 0 is the empty salt's, the last one only `note`'s */
     uint32_t n;
     uint64_t now;
 } kvpi_tenants;
 
-/* -1: no memory, or the cache gave no namespace. */
+/* -1: no memory. */
 int kvpi_tenants_init(kvpi_tenants *tenants, kvp_cache *cache, uint32_t max_tenants);
 void kvpi_tenants_end(kvpi_tenants *tenants);
+
+/* Notes a namespace of a snapshot, for kvp_llama_load. Oldest first. */
+void kvpi_tenants_note(void *tenants, const void *salt, size_t salt_bytes);
+
+/* Opens the empty salt's namespace, and those that were noted. -1: the cache gave none. */
+int kvpi_tenants_open(kvpi_tenants *tenants);
 
 /* Gives the place of a salt, which then has one job more; -1: all places have jobs. */
 int32_t kvpi_tenants_enter(kvpi_tenants *tenants, const char *salt, size_t salt_bytes);

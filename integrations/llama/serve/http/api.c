@@ -11,14 +11,40 @@
 #include <string.h>
 #include <sys/random.h>
 
+/* Texts can repeat what a client sent, and may be cut inside a character. */
+static json_t *whole_string(const char *bytes)
+{
+    static const kvpi_stops none;
+    kvpi_text text = {0};
+    json_t *made = NULL;
+    if (kvpi_text_put(&text, bytes, strlen(bytes), &none) == 0 && kvpi_text_end(&text) == 0)
+        made = json_stringn(text.bytes != NULL ? text.bytes : "", text.n);
+    kvpi_text_free(&text);
+    return made;
+}
+
 char *kvpi_refusal_json(const kvpi_refusal *refusal)
 {
     json_t *field = refusal->field[0] != '\0' ? json_string(refusal->field) : json_null();
-    json_t *error = json_pack("{s:{s:s, s:s, s:o, s:i}}", "error", "message", refusal->text, "type",
-                              refusal->type, "param", field, "code", (int)refusal->status);
+    json_t *error =
+        json_pack("{s:{s:o, s:s, s:o, s:i}}", "error", "message", whole_string(refusal->text),
+                  "type", refusal->type, "param", field, "code", (int)refusal->status);
     char *text = error != NULL ? json_dumps(error, JSON_COMPACT) : NULL;
     json_decref(error);
     return text;
+}
+
+json_t *kvpi_api_parse(const char *bytes, size_t n_bytes, kvpi_refusal *out_refusal)
+{
+    json_error_t error;
+    char text[256];
+    json_t *body = json_loadb(n_bytes > 0 ? bytes : "", n_bytes, JSON_REJECT_DUPLICATES, &error);
+    if (body != NULL && json_is_object(body))
+        return body;
+    (void)snprintf(text, sizeof text, "the body is no JSON object%s%.160s",
+                   body == NULL ? ": " : "", body == NULL ? error.text : "");
+    json_decref(body);
+    return kvpi_refuse(out_refusal, 400, "", text);
 }
 
 /* What OpenAI's protocol has and this server has not. A request that asks for it is refused: an
@@ -78,6 +104,13 @@ static void read_stops(const kvpi_fields *fields, kvpi_stops *stops)
     }
 }
 
+/* Written as JSON writes it, so that no two keys are one number. */
+static int is_number(const char *key)
+{
+    const size_t n = strspn(key, "0123456789");
+    return n > 0 && key[n] == '\0' && (n == 1 || key[0] != '0');
+}
+
 static void read_biases(const kvpi_fields *fields, kvpi_sampling *sampling, int32_t n_vocab)
 {
     const char *key;
@@ -91,11 +124,10 @@ static void read_biases(const kvpi_fields *fields, kvpi_sampling *sampling, int3
     }
     json_object_foreach(biases, key, value)
     {
-        char *end;
-        const long id = strtol(key, &end, 10);
+        const long id = strtol(key, NULL, 10);
         const double bias = json_number_value(value);
-        if (*key == '\0' || *end != '\0' || id < 0 || id >= n_vocab || !json_is_number(value) ||
-            bias < -100 || bias > 100) {
+        if (!is_number(key) || id >= n_vocab || !json_is_number(value) || bias < -100 ||
+            bias > 100) {
             (void)kvpi_refuse(fields->refusal, 400, "logit_bias",
                               "logit_bias must have token ids with numbers from -100 to 100");
             return;
@@ -146,8 +178,11 @@ static void read_sampling(const kvpi_api *api, const kvpi_fields *fields, kvpi_s
     read_biases(fields, sampling, llama_vocab_n_tokens(api->vocab));
     read_logprobs(fields, sampling, is_chat);
     const char *grammar = kvpi_fields_text(fields, "grammar", &n_bytes);
-    if (grammar != NULL && n_bytes > 0)
-        sampling->grammar = strdup(grammar);
+    if (grammar == NULL || n_bytes == 0)
+        return;
+    sampling->grammar = strdup(grammar);
+    if (sampling->grammar == NULL)
+        (void)kvpi_refuse(fields->refusal, 503, "", "no memory");
 }
 
 static void read_salt(const kvpi_fields *fields, kvpi_job *job)
@@ -162,6 +197,17 @@ static void read_salt(const kvpi_fields *fields, kvpi_job *job)
     if (salt != NULL)
         memcpy(job->salt, salt, n_bytes);
     job->salt_bytes = n_bytes;
+}
+
+static int reads_usage(const kvpi_fields *fields)
+{
+    const json_t *options = kvpi_fields_get(fields, "stream_options");
+    const json_t *wants = json_object_get(options, "include_usage");
+    if (options != NULL && (!json_is_object(options) ||
+                            (wants != NULL && !json_is_null(wants) && !json_is_boolean(wants))))
+        (void)kvpi_refuse(fields->refusal, 400, "stream_options",
+                          "stream_options must be an object, and its include_usage true or false");
+    return json_is_true(wants);
 }
 
 /* How many new tokens: what is asked for, as far as it fits. */
@@ -206,10 +252,7 @@ static int make_samplers(const kvpi_api *api, kvpi_job *job, kvpi_refusal *refus
 kvpi_job *kvpi_api_read(const kvpi_api *api, json_t *body, int is_chat, kvpi_form *out_form,
                         kvpi_refusal *out_refusal)
 {
-    memset(out_refusal, 0, sizeof *out_refusal);
     const kvpi_fields fields = {body, out_refusal};
-    if (!json_is_object(body))
-        return kvpi_refuse(out_refusal, 400, "", "the body is no JSON object");
     refuse_unsupported(&fields, is_chat);
     const uint32_t n =
         (uint32_t)kvpi_fields_integer(&fields, "n", 1, api->loop->limits.max_running, 1);
@@ -221,8 +264,7 @@ kvpi_job *kvpi_api_read(const kvpi_api *api, json_t *body, int is_chat, kvpi_for
     job->sampling = api->options->sampling;
     *out_form =
         (kvpi_form){.is_chat = is_chat, .is_stream = kvpi_fields_flag(&fields, "stream", 0)};
-    const kvpi_fields options = {kvpi_fields_get(&fields, "stream_options"), out_refusal};
-    out_form->wants_usage = kvpi_fields_flag(&options, "include_usage", 0);
+    out_form->wants_usage = reads_usage(&fields);
     read_stops(&fields, &job->stops);
     read_sampling(api, &fields, &job->sampling, is_chat);
     read_salt(&fields, job);
@@ -236,4 +278,19 @@ kvpi_job *kvpi_api_read(const kvpi_api *api, json_t *body, int is_chat, kvpi_for
         return job;
     kvpi_job_drop(job);
     return NULL;
+}
+
+int32_t *kvpi_api_read_text(const kvpi_api *api, json_t *body, uint32_t *out_n,
+                            kvpi_refusal *out_refusal)
+{
+    size_t n_bytes;
+    const kvpi_fields fields = {body, out_refusal};
+    const char *text = kvpi_fields_text(&fields, "content", &n_bytes);
+    const int add_special = kvpi_fields_flag(&fields, "add_special", 0);
+    if (text == NULL)
+        return kvpi_refuse(out_refusal, 400, "content", "content must be a string");
+    if (out_refusal->status != 0)
+        return NULL;
+    int32_t *tokens = kvpi_api_tokenize(api, text, n_bytes, add_special, out_n);
+    return tokens != NULL ? tokens : kvpi_refuse(out_refusal, 503, "", "no memory");
 }

@@ -38,9 +38,16 @@ typedef struct kvpi_form {
     int wants_usage;
 } kvpi_form;
 
+/* A body as JSON; NULL: refused. json_decref it. */
+json_t *kvpi_api_parse(const char *bytes, size_t n_bytes, kvpi_refusal *out_refusal);
+
 /* Makes a job of a request's JSON; NULL: refused. */
 kvpi_job *kvpi_api_read(const kvpi_api *api, json_t *body, int is_chat, kvpi_form *out_form,
                         kvpi_refusal *out_refusal);
+
+/* The tokens of a text that a request's JSON has; NULL: refused. free() them. */
+int32_t *kvpi_api_read_text(const kvpi_api *api, json_t *body, uint32_t *out_n,
+                            kvpi_refusal *out_refusal);
 
 /* Text to tokens; NULL: no memory. free() it. */
 int32_t *kvpi_api_tokenize(const kvpi_api *api, const char *text, size_t n_bytes, int add_special,

@@ -193,30 +193,14 @@ static enum MHD_Result send_whole(call *c)
 
 /* --------------------------------------------------------------------------------------- routes */
 
-/* The body as JSON, or NULL and an answer that says what is wrong. */
-static json_t *read_body(call *c, enum MHD_Result *out_result)
-{
-    json_error_t error;
-    char text[256];
-    json_t *body =
-        json_loadb(c->body != NULL ? c->body : "", c->n_body, JSON_REJECT_DUPLICATES, &error);
-    if (body != NULL)
-        return body;
-    (void)snprintf(text, sizeof text, "the body is no JSON: %.160s", error.text);
-    *out_result = refuse(c, 400, "", text);
-    return NULL;
-}
-
 static enum MHD_Result generate(call *c, int is_chat)
 {
-    enum MHD_Result result = MHD_NO;
     kvpi_refusal refusal = {0};
     kvpi_form form;
     kvpi_api *api = c->http->api;
-    json_t *body = read_body(c, &result);
-    if (body == NULL)
-        return result;
-    c->job = kvpi_api_read(api, body, is_chat, &form, &refusal);
+    json_t *body = kvpi_api_parse(c->body, c->n_body, &refusal);
+    if (body != NULL)
+        c->job = kvpi_api_read(api, body, is_chat, &form, &refusal);
     json_decref(body);
     if (c->job == NULL)
         return send_refusal(c, &refusal);
@@ -244,27 +228,15 @@ static enum MHD_Result chat(call *c)
 
 static enum MHD_Result tokenize(call *c)
 {
-    enum MHD_Result result = MHD_NO;
     kvpi_refusal refusal = {0};
-    size_t n_bytes;
     uint32_t n = 0;
-    json_t *body = read_body(c, &result);
-    if (body == NULL)
-        return result;
-    const kvpi_fields fields = {body, &refusal};
-    const char *text = kvpi_fields_text(&fields, "content", &n_bytes);
-    const int add_special = kvpi_fields_flag(&fields, "add_special", 0);
-    if (text == NULL)
-        (void)kvpi_refuse(&refusal, 400, "content", "content must be a string");
-    int32_t *tokens =
-        text != NULL ? kvpi_api_tokenize(c->http->api, text, n_bytes, add_special, &n) : NULL;
+    json_t *body = kvpi_api_parse(c->body, c->n_body, &refusal);
+    int32_t *tokens = body != NULL ? kvpi_api_read_text(c->http->api, body, &n, &refusal) : NULL;
     json_decref(body);
-    if (refusal.status != 0) {
-        free(tokens);
+    if (tokens == NULL)
         return send_refusal(c, &refusal);
-    }
     json_t *list = json_array();
-    for (uint32_t i = 0; tokens != NULL && i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         (void)json_array_append_new(list, json_integer(tokens[i]));
     free(tokens);
     return send_json(c, 200, json_pack("{s:o}", "tokens", list));

@@ -63,6 +63,14 @@ static void write_cells(FILE *file, const kvpi_figures *f)
     counter(file, "evicted_blocks_total", f->cache.evicted_blocks,
             "Cached blocks that lost their content.");
     gauge(file, "tenants", f->cache.open_namespaces, "Values of cache_salt that have a cache.");
+    counter(file, "idle_blocks_total", f->llama.idle_blocks,
+            "Cached blocks that were dropped because of --idle-cells.");
+    gauge(file, "host_bytes", f->llama.host_bytes, "KV in host memory (--host-memory).");
+    gauge(file, "host_dead_bytes", f->llama.host_dead_bytes,
+          "Of it, of blocks that are gone: a piece is freed as a whole.");
+    counter(file, "host_pieces_out_total", f->llama.stretches_out,
+            "Pieces of evicted KV that were copied to host memory.");
+    counter(file, "host_pieces_in_total", f->llama.stretches_in, "Pieces that came back.");
     counter(file, "steps_total", f->sched.steps, "Steps of the engine.");
     counter(file, "failed_decodes_total", f->llama.failed_decodes,
             "Calls of llama_decode that failed.");

@@ -1,0 +1,72 @@
+"""--host-memory and --idle-cells: where cached prefixes are, and how many."""
+
+import os
+import tempfile
+
+from lib_server import Server, greedy, refused
+
+HOST = ["-c", "512", "-fa", "on", "-np", "4", "--host-memory"]
+FIRST = "The first prompt, which is long enough to be evicted and to come back. " * 3
+SECOND = "Another prompt, which needs so many cells that the first one has to go. " * 4 + "End"
+
+
+def cached(server, prompt):
+    """Of the prompt's tokens, when the answer is right."""
+    found = server.post("/v1/completions", prompt=prompt, max_tokens=4, temperature=0)
+    assert found["choices"][0]["text"] == greedy(prompt, 4)[0], (prompt, found)
+    return found["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def check_host(folder):
+    """What was evicted is hit from the host; without a host tier it is gone."""
+    for options, kept in [(["-c", "384"], False), ([*HOST, "1M"], True)]:
+        with Server(*options) as server:
+            assert [cached(server, FIRST), cached(server, SECOND)] == [0, 0]
+            metrics = server.metrics()
+            assert metrics["evicted_blocks_total"] > 0 and (metrics["host_bytes"] > 0) == kept, metrics
+            n = cached(server, FIRST)
+            assert (n == len(FIRST) // 16 * 16) == kept, n
+            assert (server.metrics()["host_pieces_in_total"] > 0) == kept
+    options = [*HOST, "1M", "--snapshot", os.path.join(folder, "kept")]
+    with Server(*options) as server:  # the cells are saved, and what is on the host is not
+        assert [cached(server, FIRST), cached(server, SECOND)] == [0, 0]
+    with Server(*options) as server:
+        assert cached(server, SECOND) == len(SECOND) // 16 * 16
+        assert cached(server, FIRST) < len(FIRST) // 16 * 16
+
+
+def check_idle():
+    """64 cells are four blocks. The end of a prefix goes first."""
+    with Server("-c", "1024", "--idle-cells", "64") as server:
+        assert [cached(server, FIRST), cached(server, FIRST)] == [0, 64]
+        metrics = server.metrics()
+        assert metrics["idle_blocks_total"] >= len(FIRST) // 16 - 4, metrics
+    with Server("-c", "1024", "--idle-cells", "0") as server:
+        assert [cached(server, FIRST), cached(server, FIRST)] == [0, len(FIRST) // 16 * 16]
+        assert server.metrics()["idle_blocks_total"] == 0
+
+
+def check_refused(folder):
+    model = os.path.join(folder, "model")
+    with open(model, "w", encoding="utf-8") as file:
+        file.write("fake-model")
+    for options, sentence in [([*HOST, "255"], "--host-memory: 255 bytes are no blocks: a block has 256"),
+                              ([*HOST, "512G"], "bytes are too many blocks")]:
+        status, said = refused("-m", model, *options)
+        assert status == 1 and sentence in said, said
+    with open(model, "w", encoding="utf-8") as file:
+        file.write("fake-model architecture=mamba")
+    assert "recurrent" in refused("-m", model, *HOST, "1M")[1]
+    with Server(*HOST, "256"):  # one block
+        pass
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="kvpager-memory-") as folder:
+        check_host(folder)
+        check_idle()
+        check_refused(folder)
+
+
+if __name__ == "__main__":
+    main()

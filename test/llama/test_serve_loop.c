@@ -1,0 +1,270 @@
+/* The engine's thread of kvpager-serve over the fake llama.cpp, without HTTP. A client of the test
+ * sends its next request within kvpi_job_add: no client can be faster. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../../integrations/llama/serve/engine/loop.h"
+#include "../../integrations/llama/serve/engine/restart.h"
+#include "fake/fake.h"
+
+enum { CHAIN = 12, PROMPT = 20, NEW_TOKENS = 5 };
+
+static struct llama_model text_model = {.architecture = "llama", .has_text = true};
+static char weights[64], snapshot_path[64];
+static kvpi_loop loop;
+static kvpi_options options;
+static kvpi_job *jobs[CHAIN];
+static uint32_t n_samples[CHAIN];
+static uint32_t n_sent, n_ends, uncounted; /* of the engine's thread, while it runs */
+static atomic_uint refused;
+
+int __real_kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
+int __wrap_kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text);
+
+static void start(uint32_t max_tenants, const char *snapshot)
+{
+    char why_option[200];
+    kvp_why why;
+    static char program[] = "x", name[] = "-m", cells[] = "-c", n[] = "512";
+    static char queue[] = "--max-queue", one[] = "1";
+    char *arguments[] = {program, name, weights, cells, n, queue, one, NULL};
+    assert_int_equal(kvpi_options_read(&options, 7, arguments, why_option), KVPI_OPTIONS_OK);
+    options.max_tenants = max_tenants;
+    options.snapshot = snapshot;
+    assert_int_equal(kvpi_loop_start(&loop, &options, &text_model, &why), 0);
+}
+
+static void stop(void)
+{
+    kvpi_loop_stop(&loop);
+    kvpi_loop_free(&loop);
+}
+
+static kvpi_job *make_job(uint32_t n)
+{
+    kvpi_job *job = kvpi_job_new(n);
+    assert_non_null(job);
+    job->tokens = calloc(PROMPT, sizeof *job->tokens);
+    assert_non_null(job->tokens);
+    for (int32_t i = 0; i < PROMPT; i++)
+        job->tokens[i] = 'a' + i;
+    job->n_tokens = PROMPT;
+    job->max_new_tokens = NEW_TOKENS;
+    job->sampling.ignore_eos = 1;
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(kvpi_sampler_init(&job->samples[i].sampler, &job->sampling, loop.vocab, i,
+                                           job->tokens, PROMPT),
+                         0);
+    return job;
+}
+
+/* The client has the end of its answer: it sends the next request. */
+int __wrap_kvpi_job_add(kvpi_job *job, const kvpi_piece *piece, const char *text)
+{
+    kvpi_figures figures;
+    const int result = __real_kvpi_job_add(job, piece, text);
+    n_ends += piece->finish != KVPI_FINISH_NONE;
+    if (n_ends < job->n_samples)
+        return result;
+    kvpi_loop_figures(&loop, &figures);
+    n_ends = 0;
+    uncounted += figures.over != n_sent || figures.sched.running_requests != 0;
+    if (n_sent < CHAIN)
+        refused += kvpi_loop_submit(&loop, jobs[n_sent++]) != 0;
+    return result;
+}
+
+static uint32_t take_ends(kvpi_job *job)
+{
+    uint32_t n = 0;
+    while (n < job->n_samples) {
+        kvpi_piece *piece = kvpi_job_take(job, -1);
+        if (piece == NULL)
+            return n;
+        while (piece != NULL) {
+            kvpi_piece *next = piece->next;
+            n += piece->finish == KVPI_FINISH_LENGTH;
+            kvpi_piece_free(piece);
+            piece = next;
+        }
+    }
+    return n;
+}
+
+/* A queue of one place, and one client after the other. */
+static void the_place_is_free_before_the_last_bytes_are_there(void **state)
+{
+    (void)state;
+    start(1, NULL);
+    for (uint32_t i = 0; i < CHAIN; i++) {
+        n_samples[i] = 1 + i % 3;
+        jobs[i] = make_job(n_samples[i]);
+    }
+    n_sent = 1;
+    assert_int_equal(kvpi_loop_submit(&loop, jobs[0]), 0);
+    for (uint32_t i = 0; i < CHAIN && refused == 0; i++)
+        assert_int_equal(take_ends(jobs[i]), n_samples[i]);
+    stop();
+    for (uint32_t i = 0; i < CHAIN; i++)
+        kvpi_job_drop(jobs[i]);
+    assert_int_equal(refused, 0);
+    assert_int_equal(uncounted, 0);
+    assert_int_equal(n_sent, CHAIN);
+}
+
+/* An answer that lacks a piece (no memory for it) has no end, and nobody waits for one. */
+static void nobody_waits_for_a_closed_job(void **state)
+{
+    (void)state;
+    kvpi_job *job = kvpi_job_new(1);
+    assert_non_null(job);
+    const kvpi_piece token = {.token = 'a', .n_bytes = 1};
+    n_sent = CHAIN;
+    assert_int_equal(__real_kvpi_job_add(job, &token, "a"), 0);
+    kvpi_job_close(job);
+    kvpi_piece *piece = kvpi_job_take(job, -1);
+    assert_non_null(piece);
+    assert_null(piece->next);
+    kvpi_piece_free(piece);
+    assert_null(kvpi_job_take(job, -1));
+    kvpi_job_drop(job);
+}
+
+/* -------------------------------------------------------------------------------- snapshots */
+
+static void run_job(const char *salt)
+{
+    kvpi_job *job = make_job(1);
+    strcpy(job->salt, salt);
+    job->salt_bytes = strlen(salt);
+    n_sent = CHAIN;
+    assert_int_equal(kvpi_loop_submit(&loop, job), 0);
+    assert_int_equal(take_ends(job), 1);
+    kvpi_job_drop(job);
+}
+
+static void write_file(const char *path, const uint8_t *bytes, size_t n)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static size_t save_some(uint8_t *out_bytes, size_t capacity)
+{
+    kvp_why why;
+    start(3, snapshot_path);
+    run_job("");
+    run_job("a");
+    run_job("b");
+    kvpi_loop_stop(&loop);
+    assert_int_equal(kvpi_restart_save(&loop, &why), 0);
+    kvpi_loop_free(&loop);
+    FILE *file = fopen(snapshot_path, "rb");
+    assert_non_null(file);
+    const size_t n = fread(out_bytes, 1, capacity, file);
+    assert_int_equal(fclose(file), 0);
+    return n;
+}
+
+/* Each seventh byte is wrong once: the server starts, with two places for tenants, and new ones get
+ * in. So it does if the namespace of the empty salt is lost, and two others have its place. */
+static void the_server_starts_with_any_damage(void **state)
+{
+    static uint8_t bytes[1 << 14];
+    uint32_t n_refused = 0, n_without = 0;
+    (void)state;
+    write_file(weights, (const uint8_t *)"weights", 7);
+    const size_t n = save_some(bytes, sizeof bytes);
+    assert_in_range(n, 1000, sizeof bytes - 1);
+    start(3, snapshot_path);
+    assert_int_equal(loop.restored.dropped_blocks, 0);
+    assert_string_equal(loop.tenants.places[1].salt, "a");
+    assert_string_equal(loop.tenants.places[2].salt, "b");
+    stop();
+    for (size_t i = 0; i < n; i += 7) {
+        bytes[i] ^= (uint8_t)(1 << i % 8);
+        write_file(snapshot_path, bytes, n);
+        bytes[i] ^= (uint8_t)(1 << i % 8);
+        start(2, snapshot_path);
+        n_refused += loop.not_restored.text[0] != '\0';
+        n_without += loop.tenants.places[2].used > 0;
+        run_job("c");
+        run_job("");
+        stop();
+    }
+    assert_true(n_refused > 10 && n_refused < n / 14);
+    assert_true(n_without > 0);
+    (void)remove(weights);
+    (void)remove(snapshot_path);
+}
+
+static void read_identity(const char *path, char *out_identity)
+{
+    kvp_why why;
+    kvpi_loop other = {.options = &options};
+    options.model = path;
+    options.snapshot = "test_serve_loop.none";
+    assert_int_equal(kvpi_restart_load(&other, &why), 0);
+    memcpy(out_identity, other.identity, sizeof other.identity);
+}
+
+/* The first and the last byte count, also of a large file, and every file of the weights. */
+static void the_weights_are_compared(void **state)
+{
+    enum { N = 5000001 };
+    static uint8_t bytes[N];
+    char first[64], second[64], before[KVPI_IDENTITY_BYTES], after[KVPI_IDENTITY_BYTES];
+    const size_t places[] = {0, N - 1};
+    kvp_why why;
+    (void)state;
+    (void)snprintf(first, sizeof first, "test_serve_loop.%d-00001-of-00002.gguf", (int)getpid());
+    (void)snprintf(second, sizeof second, "test_serve_loop.%d-00002-of-00002.gguf", (int)getpid());
+    write_file(weights, bytes, N);
+    read_identity(weights, before);
+    for (size_t i = 0; i < 2; i++) {
+        bytes[places[i]] ^= 1;
+        write_file(weights, bytes, N);
+        bytes[places[i]] ^= 1;
+        read_identity(weights, after);
+        assert_string_not_equal(before, after);
+    }
+    write_file(weights, bytes, N);
+    read_identity(weights, after);
+    assert_string_equal(before, after);
+    write_file(first, bytes, 10);
+    kvpi_loop other = {.options = &options};
+    options.model = first;
+    assert_int_equal(kvpi_restart_load(&other, &why), -1);
+    assert_non_null(strstr(why.text, second));
+    write_file(second, bytes, 20);
+    read_identity(first, before);
+    bytes[19] = 1;
+    write_file(second, bytes, 20);
+    read_identity(first, after);
+    assert_string_not_equal(before, after);
+    (void)remove(weights);
+    (void)remove(first);
+    (void)remove(second);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_place_is_free_before_the_last_bytes_are_there),
+        cmocka_unit_test(nobody_waits_for_a_closed_job),
+        cmocka_unit_test(the_server_starts_with_any_damage),
+        cmocka_unit_test(the_weights_are_compared),
+    };
+    (void)snprintf(weights, sizeof weights, "test_serve_loop.%d.gguf", (int)getpid());
+    (void)snprintf(snapshot_path, sizeof snapshot_path, "test_serve_loop.%d", (int)getpid());
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
