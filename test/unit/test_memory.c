@@ -82,8 +82,8 @@ static void test_create(void **state)
     kvp_memory_destroy(NULL);
 }
 
-/* Whether advice that does not exist is refused. The system that qemu emulates takes all advice, and
- * follows none. */
+/* Whether advice that does not exist is refused. The system that qemu emulates takes all advice,
+ * and follows none. */
 static int follows_advice(void)
 {
     _Alignas(4096) static unsigned char page[4096];

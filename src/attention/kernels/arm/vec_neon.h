@@ -55,10 +55,10 @@ static inline vec kvpi_vec_fma(vec a, vec b, vec c)
     return vfmaq_f32(c, a, b);
 }
 
-/* b where either is NaN; FMAX would give NaN. */
+/* The other one where one is NaN. */
 static inline vec kvpi_vec_max(vec a, vec b)
 {
-    return vbslq_f32(vcgtq_f32(a, b), a, b);
+    return vmaxnmq_f32(a, b);
 }
 
 static inline float kvpi_vec_largest(vec x)
