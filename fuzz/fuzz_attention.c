@@ -153,7 +153,7 @@ static void fill_layer(struct session *s, size_t block_bytes)
     const uint32_t S = s->layer.block_tokens, n = (s->layer.n_blocks - 1) * S;
     const size_t n_bytes = s->layer.n_blocks * block_bytes;
     const size_t n_scales = 2 * (size_t)s->layer.n_blocks * H;
-    const uint32_t other = KVP_ATTN_PORTABLE + any(s) % (KVP_ATTN_AMX - KVP_ATTN_PORTABLE + 1);
+    const uint32_t other = KVP_ATTN_PORTABLE + any(s) % (KVP_ATTN_NEON - KVP_ATTN_PORTABLE + 1);
     int64_t *slots = malloc(n * sizeof *slots);
     unsigned char *expected = malloc(n_bytes + n_scales * sizeof(float));
     require(slots != NULL && expected != NULL);
@@ -465,7 +465,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (uint32_t n = below(&s, 6); n > 0; n--)
         overwrite(&s);
     const kvp_status status = run(&s, KVP_ATTN_REFERENCE);
-    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_AMX; impl++) {
+    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_NEON; impl++) {
         if (kvp_attn_has(impl)) {
             const kvp_status other = run(&s, impl);
             require(other == status || other == KVP_E_TOO_SMALL || status == KVP_E_TOO_SMALL);

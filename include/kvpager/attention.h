@@ -90,7 +90,8 @@ enum {
     KVP_ATTN_AVX512 = 4,      /* F, BW, DQ, VL */
     KVP_ATTN_AVX512_BF16 = 5, /* and VNNI: products of bf16 and int8 */
     KVP_ATTN_AVX512_FP16 = 6, /* and products of f16 */
-    KVP_ATTN_AMX = 7          /* and tiles of bf16 */
+    KVP_ATTN_AMX = 7,         /* and tiles of bf16 */
+    KVP_ATTN_NEON = 8         /* aarch64: f32; f16, bf16 and int8 are multiplied as f32 */
 };
 
 /* Does this processor have an implementation? Thread: any. The first call, and the first of any

@@ -141,7 +141,7 @@ static void *map_pages(size_t bytes, const kvp_memory_options *options, uint32_t
         }
     }
     const int wants_huge = options->pages != KVP_PAGES_SMALL;
-    void *mapping = map_aligned(bytes, wants_huge ? HUGE_PAGE : SMALL_PAGE);
+    void *mapping = wants_huge ? map_aligned(bytes, HUGE_PAGE) : map_bytes(bytes, 0);
     if (mapping) {
         const int is_huge = wants_huge && ask_for_huge(mapping, bytes) == 0;
         *out_pages = is_huge ? KVP_PAGES_TRANSPARENT : KVP_PAGES_SMALL;

@@ -11,9 +11,13 @@ enum { ALL = KVP_ATTN_AUTO };
 static const struct {
     const char *name;
     uint32_t impl;
-} names[] = {{"portable", KVP_ATTN_PORTABLE},       {"avx2", KVP_ATTN_AVX2},
-             {"avx512", KVP_ATTN_AVX512},           {"avx512_bf16", KVP_ATTN_AVX512_BF16},
-             {"avx512_fp16", KVP_ATTN_AVX512_FP16}, {"amx", KVP_ATTN_AMX}};
+} names[] = {{"portable", KVP_ATTN_PORTABLE},
+             {"avx2", KVP_ATTN_AVX2},
+             {"avx512", KVP_ATTN_AVX512},
+             {"avx512_bf16", KVP_ATTN_AVX512_BF16},
+             {"avx512_fp16", KVP_ATTN_AVX512_FP16},
+             {"amx", KVP_ATTN_AMX},
+             {"neon", KVP_ATTN_NEON}};
 
 static uint32_t chosen = ALL;
 

@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-/* Reads `portable`, `avx2`, `avx512`, `avx512_bf16`, `avx512_fp16` or `amx` off the command line.
- * Gives what main has to exit with: 0 to go on, 77 (skipped) if the processor does not have that
- * one, 2 if there is none of this name. */
+/* Reads `portable`, `avx2`, `avx512`, `avx512_bf16`, `avx512_fp16`, `amx` or `neon` off the command
+ * line. Gives what main has to exit with: 0 to go on, 77 (skipped) if the processor does not have
+ * that one, 2 if there is none of this name. */
 int attn_impls_choose(int argc, char **argv);
 
 /* Whether `impl` is to be tried. */

@@ -269,7 +269,7 @@ static uint32_t merge_impl;
 
 static void with_every_merge(void (*test)(void))
 {
-    for (merge_impl = KVP_ATTN_REFERENCE; merge_impl <= KVP_ATTN_AMX; merge_impl++) {
+    for (merge_impl = KVP_ATTN_REFERENCE; merge_impl <= KVP_ATTN_NEON; merge_impl++) {
         if (kvp_attn_has(merge_impl))
             test();
     }

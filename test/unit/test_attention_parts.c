@@ -176,7 +176,7 @@ static void check_cuts(const attn_world *world, const struct cuts *cuts, uint32_
 
 static void check_impls(const attn_world *world, const struct cuts *cuts)
 {
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
+    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
         if (impl == KVP_ATTN_REFERENCE || attn_impls_has(impl))
             check_cuts(world, cuts, impl);
     }
@@ -212,7 +212,7 @@ static void test_mean_of_a_window(void **state)
     const struct cuts cuts = {.n_parts = 2, .ends = {{1, 2}}};
     attn_world world;
     begin_means(&world, &wish, 1);
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
+    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
         if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
             continue;
         const attn_how how = attn_how_of(&world, ATTN_CSR);
@@ -261,7 +261,7 @@ static void test_positions_in_any_order(void **state)
         begin_means(&world, &wish, 0);
         for (uint32_t i = 0; i < wish.n_queries; i++)
             positions[i] = (int32_t)attn_draw(&random, wish.n_tokens + 20);
-        for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
+        for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
             if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
                 continue;
             attn_how how = attn_how_of(&world, ATTN_CSR);
@@ -469,7 +469,7 @@ static void null_between_windows_that_rise(attn_meta *meta)
 static void test_positions_are_needed(void **state)
 {
     (void)state;
-    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_AMX; impl++) {
+    for (uint32_t impl = KVP_ATTN_REFERENCE; impl <= KVP_ATTN_NEON; impl++) {
         if (impl != KVP_ATTN_REFERENCE && !attn_impls_has(impl))
             continue;
         running_impl = impl;

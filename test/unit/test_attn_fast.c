@@ -82,7 +82,7 @@ static void check_case(uint64_t seed, kvp_attn_team *team)
     attn_how how = attn_draw_how(&world);
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
-    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_NEON; running_impl++) {
         if (!attn_impls_has(running_impl))
             continue;
         how.impl = running_impl;
@@ -137,7 +137,7 @@ static void check_shared_queries(uint64_t seed)
     attn_how how = {.format = ATTN_CSR, .n_batch = 2}; /* sequence 0, twice */
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
-    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_NEON; running_impl++) {
         if (!attn_impls_has(running_impl))
             continue;
         how.impl = running_impl;
@@ -223,7 +223,7 @@ static void check_row_across_rows(uint64_t seed)
     attn_meta *expected = attn_describe(&world, &how);
     assert_int_equal(attn_run(expected), KVP_OK);
     attn_assert_right(expected);
-    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+    for (running_impl = KVP_ATTN_REFERENCE; running_impl <= KVP_ATTN_NEON; running_impl++) {
         if (running_impl != KVP_ATTN_REFERENCE && !attn_impls_has(running_impl))
             continue;
         how.impl = running_impl;
@@ -257,7 +257,7 @@ static void check_append(uint64_t seed)
     attn_add(&expected, &wish);
     attn_append_all(&expected);
     attn_append_all(&expected);
-    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_AMX; running_impl++) {
+    for (running_impl = KVP_ATTN_PORTABLE; running_impl <= KVP_ATTN_NEON; running_impl++) {
         if (!attn_impls_has(running_impl))
             continue;
         attn_begin(&found, &params, pool_for(&params), random);

@@ -239,7 +239,7 @@ static void assert_close(const struct batch *b, const float *found, const float 
 static void check_batch(const struct batch *b, uint32_t rope_mode, kvp_attn_team *team)
 {
     float *expected = run(b, KVP_ATTN_REFERENCE, rope_mode, NULL);
-    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_AMX; impl++) {
+    for (uint32_t impl = KVP_ATTN_PORTABLE; impl <= KVP_ATTN_NEON; impl++) {
         if (!attn_impls_has(impl))
             continue;
         float *alone = run(b, impl, rope_mode, NULL), *together = run(b, impl, rope_mode, team);
@@ -402,9 +402,32 @@ static void test_implementations(void **state)
     assert_true(kvp_attn_has(KVP_ATTN_AUTO));
     assert_true(kvp_attn_has(KVP_ATTN_REFERENCE));
     assert_true(kvp_attn_has(KVP_ATTN_PORTABLE));
-    assert_false(kvp_attn_has(KVP_ATTN_AMX + 1));
+    assert_false(kvp_attn_has(KVP_ATTN_NEON + 1));
     for (uint32_t impl = KVP_ATTN_AVX2; impl < KVP_ATTN_AMX; impl++)
         assert_true(kvp_attn_has(impl) || !kvp_attn_has(impl + 1));
+#ifdef __AARCH64EL__
+    assert_true(kvp_attn_has(KVP_ATTN_NEON));
+#else
+    assert_false(kvp_attn_has(KVP_ATTN_NEON));
+#endif
+}
+
+/* No two implementations give the same bits. */
+static void test_the_default_is_the_fastest(void **state)
+{
+    const struct shape shape = one_sequence(300, 20);
+    struct batch b;
+    uint32_t fastest = KVP_ATTN_NEON;
+    (void)state;
+    while (!kvp_attn_has(fastest))
+        fastest--;
+    make_batch(&b, &shape, KVP_F32);
+    float *expected = run(&b, fastest, KVP_ROPE_NONE, NULL);
+    float *found = run(&b, KVP_ATTN_AUTO, KVP_ROPE_NONE, NULL);
+    assert_memory_equal(found, expected, b.n_out * sizeof *found);
+    free(found);
+    free(expected);
+    end_batch(&b);
 }
 
 int main(int argc, char **argv)
@@ -417,6 +440,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_rising_and_falling_scores),
         cmocka_unit_test(test_teams),
         cmocka_unit_test(test_implementations),
+        cmocka_unit_test(test_the_default_is_the_fastest),
     };
     const int status = attn_impls_choose(argc, argv);
     if (status != 0)

@@ -162,13 +162,19 @@ static void test_a_system_without_memory_is_no_memory(void **state)
     skip();
 #else
     const kvp_config config = config_of(16, 16, 1u << 18);
-    struct rlimit before;
+    struct rlimit before, kept;
     kvp_cache *cache = NULL;
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     const struct rlimit tight = {16u << 20, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+    assert_int_equal(getrlimit(RLIMIT_AS, &kept), 0);
     const kvp_status status = kvp_cache_create(&config, NULL, 0, &cache);
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    if (kept.rlim_cur != tight.rlim_cur) {
+        kvp_cache_destroy(cache);
+        print_message("skipped: the system takes the limit and forgets it, as qemu's does\n");
+        skip();
+    }
     assert_int_equal(status, KVP_E_NO_MEMORY);
     assert_null(cache);
     assert_ok(kvp_cache_create(&config, NULL, 0, &cache));

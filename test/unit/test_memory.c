@@ -1,5 +1,5 @@
 /* Memories: created and wrapped, what is refused, and reads: single tokens, gather, checksums. */
-#define _DEFAULT_SOURCE /* mincore */
+#define _DEFAULT_SOURCE /* madvise, mincore */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,6 +82,14 @@ static void test_create(void **state)
     kvp_memory_destroy(NULL);
 }
 
+/* Whether advice that does not exist is refused. The system that qemu emulates takes all advice,
+ * and follows none. */
+static int follows_advice(void)
+{
+    _Alignas(4096) static unsigned char page[4096];
+    return madvise(page, sizeof page, -1) != 0;
+}
+
 static void test_create_options(void **state)
 {
     (void)state;
@@ -96,7 +104,7 @@ static void test_create_options(void **state)
         assert_int_equal(kvp_memory_create(&layout, &options, &memory), KVP_OK);
         assert_int_equal(kvp_memory_describe(memory, NULL, &info), KVP_OK);
         assert_true(pages != KVP_PAGES_SMALL || info.pages == KVP_PAGES_SMALL);
-        if (options.touch) { /* the last page, too, is there */
+        if (options.touch && follows_advice()) { /* the last page, too, is there */
             unsigned char is_there = 0;
             unsigned char *page = (unsigned char *)kvp_memory_tensor(memory, 0) +
                                   (layout.k.tensor_bytes - 1) / 4096 * 4096;

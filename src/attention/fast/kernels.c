@@ -16,6 +16,7 @@ static const struct {
     {KVP_ATTN_AVX512_BF16, KVPI_CPU_AVX512_BF16, kvpi_kernels_avx512_bf16},
     {KVP_ATTN_AVX512, KVPI_CPU_AVX512, kvpi_kernels_avx512},
     {KVP_ATTN_AVX2, KVPI_CPU_AVX2, kvpi_kernels_avx2},
+    {KVP_ATTN_NEON, 0, kvpi_kernels_neon},
     {KVP_ATTN_PORTABLE, 0, kvpi_kernels_portable},
 };
 

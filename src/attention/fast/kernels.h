@@ -158,5 +158,6 @@ const struct kvpi_kernels *kvpi_kernels_avx512(void);
 const struct kvpi_kernels *kvpi_kernels_avx512_bf16(void);
 const struct kvpi_kernels *kvpi_kernels_avx512_fp16(void);
 const struct kvpi_kernels *kvpi_kernels_amx(void);
+const struct kvpi_kernels *kvpi_kernels_neon(void);
 
 #endif
