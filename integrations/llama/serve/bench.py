@@ -202,6 +202,7 @@ def run_scene(options, scene):
     for _ in range(options.rounds):
         for name, make in servers.items():
             runs[name].append(measure(make, clients, least))
+            print(f"{scene}, {name}: {runs[name][-1]}", file=sys.stderr, flush=True)
     print(f"\n{scene}: {sum(len(c) for c in clients)} requests, {cells} cells; least possible: {least} "
           "prompt tokens")
     print(f"{'':22}{'evaluated':>10}{'seconds':>9}{'first p50':>11}{'p99':>8}{'failed':>8}")
