@@ -21,6 +21,7 @@ struct kvpi_node_config {
     uint64_t timeout_ns;
     uint64_t (*clock)(void *context); /* of deadlines; NULL: monotonic time */
     void *clock_context;
+    const struct kvpi_net *net;
     const struct kvpi_tls *tls; /* NULL: without */
     /* Begin a part on a connection that is idle: kvpi_conn_begin and commands. */
     void (*compose)(void *context, struct kvpi_conn *conn, struct kvpi_part *part, uint64_t now);

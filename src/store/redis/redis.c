@@ -22,7 +22,6 @@
 
 #include "store/identity/bytes.h"
 #include "store/redis/cluster.h"
-#include "store/redis/walk.h"
 
 enum {
     DEFAULT_TAGS = 512,
@@ -337,7 +336,7 @@ static kvp_status read_options(struct redis *redis, struct kvpi_url *url, char *
 }
 
 static kvp_status open_server(struct redis *redis, const struct kvpi_backend_config *config,
-                              char *out_why, size_t why_bytes)
+                              const struct kvpi_net *net, char *out_why, size_t why_bytes)
 {
     struct kvpi_place_of_server place;
     const int has_tls = strcmp(config->url->scheme, "rediss") == 0;
@@ -356,6 +355,7 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     redis->now_context = config->store->now_context;
     redis->node_config.clock = config->clock;
     redis->node_config.clock_context = config->store->now_context;
+    redis->node_config.net = net;
     redis->node_config.tls = has_tls ? &redis->tls : NULL;
     redis->is_open_to_all =
         !has_tls && !kvpi_place_is_loopback(&place) && config->store->secret_bytes == 0;
@@ -371,19 +371,31 @@ static kvp_status open_server(struct redis *redis, const struct kvpi_backend_con
     return KVP_OK;
 }
 
-static kvp_status redis_open(const struct kvpi_backend_config *config, void **out_self,
-                             char *out_why, size_t why_bytes)
+kvp_status kvpi_redis_open(const struct kvpi_backend_config *config, const struct kvpi_net *net,
+                           void **out_self, char *out_why, size_t why_bytes)
 {
     struct redis *redis = calloc(1, sizeof *redis);
     if (!redis)
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     pthread_mutex_init(&redis->lock, NULL);
-    const kvp_status status = open_server(redis, config, out_why, why_bytes);
+    const kvp_status status = open_server(redis, config, net, out_why, why_bytes);
     if (status == KVP_OK)
         *out_self = redis;
     else
         redis_close(redis);
     return status;
+}
+
+static kvp_status redis_open(const struct kvpi_backend_config *config, void **out_self,
+                             char *out_why, size_t why_bytes)
+{
+    return kvpi_redis_open(config, &kvpi_net_system, out_self, out_why, why_bytes);
+}
+
+static kvp_status redis_walk(struct kvpi_url *url, const struct kvpi_walk *walk, char *out_why,
+                             size_t why_bytes)
+{
+    return kvpi_redis_walk(&kvpi_net_system, url, walk, out_why, why_bytes);
 }
 
 /* ----------------------------------------------------------------------------------- operations */
@@ -514,5 +526,5 @@ KVP_API const struct kvpi_backend kvpi_redis_backend = {
     .wait = redis_wait,
     .usage = redis_usage,
     .describe = redis_describe,
-    .walk = kvpi_walk_redis,
+    .walk = redis_walk,
 };

@@ -1,6 +1,6 @@
 /* walk: each server is gone through twice, because the number of records is told before them. A
  * record that comes or goes meanwhile may be missed or told: that is what SCAN promises. */
-#include "store/redis/walk.h"
+#include "store/redis/redis.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -84,8 +84,8 @@ static int finish(struct walking *walking, struct kvpi_conn *conn)
     conn->n_refused = 0;
     kvpi_conn_pump(conn, kvpi_node_now());
     while (conn->state == KVPI_CONN_READY && conn->n_jobs > 0) {
-        struct pollfd poll_fd = {.fd = conn->context->fd, .events = kvpi_conn_events(conn)};
-        poll(&poll_fd, 1, 100);
+        struct pollfd poll_fd;
+        poll(&poll_fd, (nfds_t)kvpi_conn_watch(conn, &poll_fd), 100);
         kvpi_conn_pump(conn, kvpi_node_now());
     }
     if (walking->no_memory)
@@ -226,8 +226,8 @@ static kvp_status walk_all(struct walking *walking, const struct kvpi_place_of_s
     return KVP_OK;
 }
 
-kvp_status kvpi_walk_redis(struct kvpi_url *url, const struct kvpi_walk *walk, char *out_why,
-                           size_t why_bytes)
+kvp_status kvpi_redis_walk(const struct kvpi_net *net, struct kvpi_url *url,
+                           const struct kvpi_walk *walk, char *out_why, size_t why_bytes)
 {
     struct kvpi_place_of_server place;
     struct walking *walking = calloc(1, sizeof *walking);
@@ -235,8 +235,11 @@ kvp_status kvpi_walk_redis(struct kvpi_url *url, const struct kvpi_walk *walk, c
         return kvpi_why(KVP_E_NO_MEMORY, out_why, why_bytes, "the system gave no memory");
     walking->walk = walk;
     walking->ages.tags = 1; /* no key is looked for */
-    walking->config = (struct kvpi_node_config){
-        .n_conns = 1, .limit_bytes = LIMIT_BYTES, .piece = take_piece, .context = walking};
+    walking->config = (struct kvpi_node_config){.n_conns = 1,
+                                                .limit_bytes = LIMIT_BYTES,
+                                                .net = net,
+                                                .piece = take_piece,
+                                                .context = walking};
     kvp_status status = read_url(walking, url, &place, out_why, why_bytes);
     if (status == KVP_OK)
         status = walk_all(walking, &place, out_why, why_bytes);

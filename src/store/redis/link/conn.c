@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/uio.h>
+
+#include <valkey/valkey.h>
 
 enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
 
@@ -42,9 +42,11 @@ void kvpi_conn_close(struct kvpi_conn *conn)
     }
     kvpi_tls_stop(conn->stream);
     conn->stream = NULL;
-    if (conn->context)
-        valkeyFree(conn->context);
-    conn->context = NULL;
+    if (conn->reader) {
+        valkeyReaderFree(conn->reader);
+        conn->config->net->close(conn->config->net->context, conn->fd);
+    }
+    conn->reader = NULL;
     free(conn->text);
     conn->text = NULL;
     conn->n_text = conn->text_room = conn->text_sent = 0;
@@ -62,6 +64,15 @@ static void fail(struct kvpi_conn *conn, const char *why)
 }
 
 /* -------------------------------------------------------------------------------------- replies */
+
+/* What a server says is shown to operators: bytes that are no text are "?". */
+static void copy_words(char *out_text, size_t capacity, const char *words, size_t n_bytes)
+{
+    const size_t n = n_bytes < capacity ? n_bytes : capacity - 1;
+    for (size_t i = 0; i < n; i++)
+        out_text[i] = (char)(words[i] >= ' ' && words[i] < 127 ? words[i] : '?');
+    out_text[n] = 0;
+}
 
 /* From pieces to spans. What has another length is no record: its beginning is kept, for the check
  * of the header to say what it is. */
@@ -131,9 +142,7 @@ static void *on_string(const valkeyReadTask *task, char *text, size_t n_bytes)
     }
     if (task->type != VALKEY_REPLY_STATUS && task->type != VALKEY_REPLY_ERROR)
         return NULL;
-    const size_t n = n_bytes < sizeof conn->reply.text ? n_bytes : sizeof conn->reply.text - 1;
-    memcpy(conn->reply.text, text, n);
-    conn->reply.text[n] = 0;
+    copy_words(conn->reply.text, sizeof conn->reply.text, text, n_bytes);
     return &conn->reply;
 }
 
@@ -344,7 +353,7 @@ static int end_reply(struct kvpi_conn *conn)
 /* 0: the connection is closed. */
 static int read_replies(struct kvpi_conn *conn)
 {
-    valkeyReader *reader = conn->context->reader;
+    valkeyReader *reader = conn->reader;
     while (conn->n_jobs > 0) {
         void *reply = NULL;
         if (valkeyReaderGetReply(reader, &reply) != VALKEY_OK) {
@@ -369,17 +378,27 @@ static int read_replies(struct kvpi_conn *conn)
 
 /* ------------------------------------------------------------------------------- send, receive */
 
+static int is_later(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
 /* Bytes; 0: later, -1: the connection is closed. */
 static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes)
 {
-    valkeyContext *context = conn->context;
+    const struct kvpi_net *net = conn->config->net;
     char why[KVPI_CONN_WHY];
     ssize_t n;
     if (conn->stream) {
         n = kvpi_tls_read(conn->stream, out_bytes, n_bytes, why, sizeof why);
         conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
-    } else if ((n = context->funcs->read(context, out_bytes, n_bytes)) < 0) {
-        snprintf(why, sizeof why, "%s", context->errstr);
+    } else {
+        n = net->read(net->context, conn->fd, out_bytes, n_bytes);
+        if (n < 0 && is_later())
+            return 0;
+        snprintf(why, sizeof why, "%s",
+                 n < 0 ? strerror(errno) : "the server has closed the connection");
+        n = n == 0 ? -1 : n;
     }
     if (n < 0)
         fail(conn, why);
@@ -390,7 +409,7 @@ static ssize_t read_some(struct kvpi_conn *conn, char *out_bytes, size_t n_bytes
 static int receive(struct kvpi_conn *conn)
 {
     for (;;) {
-        valkeyReader *reader = conn->context->reader;
+        valkeyReader *reader = conn->reader;
         const int whole = conn->n_jobs > 0 && first_job(conn)->kind == KVPI_JOB_READ;
         char *buffer;
         size_t capacity;
@@ -413,15 +432,15 @@ static int receive(struct kvpi_conn *conn)
 /* Sends the first pieces. Bytes; 0: later; -1: the connection is closed. */
 static ssize_t write_some(struct kvpi_conn *conn, struct iovec *pieces, size_t n_pieces)
 {
+    const struct kvpi_net *net = conn->config->net;
     char why[KVPI_CONN_WHY];
     ssize_t n;
     if (conn->stream) {
         n = kvpi_tls_write(conn->stream, pieces[0].iov_base, pieces[0].iov_len, why, sizeof why);
         conn->refused |= n == KVPI_TLS_REFUSED && conn->state == KVPI_CONN_OPENING;
     } else {
-        const struct msghdr message = {.msg_iov = pieces, .msg_iovlen = n_pieces};
-        n = sendmsg(conn->context->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        n = net->write(net->context, conn->fd, pieces, n_pieces);
+        if (n < 0 && is_later())
             return 0;
         if (n < 0)
             snprintf(why, sizeof why, "%s", strerror(errno));
@@ -480,18 +499,17 @@ static int send_all(struct kvpi_conn *conn)
 /* 1: connected; 0: not yet, or closed. */
 static int is_connected(struct kvpi_conn *conn)
 {
-    struct pollfd poll_fd = {.fd = conn->context->fd, .events = POLLOUT};
-    if (poll(&poll_fd, 1, 0) <= 0)
+    const struct kvpi_net *net = conn->config->net;
+    const int error = net->connected(net->context, conn->fd);
+    if (error == EAGAIN)
         return 0;
-    int error = 0;
-    socklen_t n = sizeof error;
-    if (getsockopt(conn->context->fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error != 0) {
+    if (error != 0) {
         fail(conn, strerror(error));
         return 0;
     }
     if (!conn->config->tls || conn->stream)
         return 1;
-    conn->stream = kvpi_tls_start(conn->config->tls, conn->config->place->host, conn->context->fd);
+    conn->stream = kvpi_tls_start(conn->config->tls, conn->config->place->host, conn->fd);
     if (!conn->stream)
         fail(conn, "the system gave no memory");
     return conn->stream != NULL;
@@ -530,14 +548,16 @@ void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
     end_late(conn, now);
 }
 
-short kvpi_conn_events(const struct kvpi_conn *conn)
+int kvpi_conn_watch(const struct kvpi_conn *conn, struct pollfd *out_fd)
 {
     if (conn->state == KVPI_CONN_CLOSED)
         return 0;
     const int sends = conn->out_at < conn->n_out || conn->n_text > 0;
-    if (conn->stream)
-        return kvpi_tls_events(conn->stream, sends);
-    return (short)(sends ? POLLIN | POLLOUT : POLLIN);
+    const short events = conn->stream ? kvpi_tls_events(conn->stream, sends)
+                         : sends      ? POLLIN | POLLOUT
+                                      : POLLIN;
+    *out_fd = (struct pollfd){.fd = conn->fd, .events = events};
+    return 1;
 }
 
 /* ------------------------------------------------------------------------------------- commands */
@@ -625,22 +645,46 @@ static void log_in(struct kvpi_conn *conn, uint64_t now)
     kvpi_conn_command(conn, 1, text);
 }
 
+/* To the first address that does not refuse at once. 0: the connection is closed. */
+static int connect_to(struct kvpi_conn *conn, const struct kvpi_net_address *addresses,
+                      uint32_t n_addresses)
+{
+    const struct kvpi_net *net = conn->config->net;
+    int fd = -1;
+    for (uint32_t i = 0; i < n_addresses && fd < 0; i++)
+        fd = net->connect(net->context, &addresses[i]);
+    if (fd < 0) {
+        fail(conn, strerror(errno));
+        return 0;
+    }
+    conn->reader = valkeyReaderCreateWithFunctions(&functions);
+    if (!conn->reader) {
+        net->close(net->context, fd);
+        fail(conn, "the system gave no memory");
+        return 0;
+    }
+    conn->fd = fd;
+    conn->reader->privdata = conn;
+    conn->reader->maxbuf = 0;
+    return 1;
+}
+
 void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now)
 {
+    const struct kvpi_net *net = conn->config->net;
+    const struct kvpi_place_of_server *place = conn->config->place;
+    struct kvpi_net_address addresses[KVPI_NET_ADDRESSES];
+    char why[KVPI_CONN_WHY];
     conn->refused = conn->timed_out = 0;
     conn->why[0] = 0;
-    valkeyOptions options = {.options = VALKEY_OPT_NONBLOCK | VALKEY_OPT_PREFER_IP_UNSPEC};
-    VALKEY_OPTIONS_SET_TCP(&options, conn->config->place->host, conn->config->place->port);
-    conn->context = valkeyConnectWithOptions(&options);
-    if (!conn->context || conn->context->err) {
-        fail(conn, conn->context ? conn->context->errstr : "the system gave no memory");
-        return;
+    const uint32_t n =
+        net->look_up(net->context, place->host, place->port, addresses, why, sizeof why);
+    if (n == 0)
+        fail(conn, why);
+    else if (connect_to(conn, addresses, n)) {
+        conn->state = KVPI_CONN_OPENING;
+        log_in(conn, now);
     }
-    conn->state = KVPI_CONN_OPENING;
-    conn->context->reader->fn = &functions;
-    conn->context->reader->privdata = conn;
-    conn->context->reader->maxbuf = 0;
-    log_in(conn, now);
 }
 
 int kvpi_conn_has_room(const struct kvpi_conn *conn)
