@@ -12,6 +12,7 @@
 enum { TIMEOUT_S = 5, CURSOR = 24, BATCH = 64 };
 
 #define LIMIT_BYTES (UINT64_C(1) << 30)
+#define OURS        "kvp1:" /* what our names begin with */
 
 struct name {
     char text[KVPI_AGES_NAME];
@@ -38,8 +39,9 @@ struct walking {
 
 static void add_name(struct walking *walking, const char *text, size_t n_bytes)
 {
-    if (n_bytes >= KVPI_AGES_NAME)
-        return; /* none of ours */
+    if (n_bytes >= KVPI_AGES_NAME || n_bytes < sizeof OURS - 1 ||
+        memcmp(text, OURS, sizeof OURS - 1) != 0 || memchr(text, 0, n_bytes))
+        return; /* none of ours, whatever the server says */
     if (walking->n_names == walking->room) {
         const uint32_t room = walking->room ? walking->room * 2 : 1024;
         struct name *names = realloc(walking->names, room * sizeof *names);
@@ -66,15 +68,15 @@ static void take_piece(void *context, const struct kvpi_map_at *at, uint32_t num
     } else if (!walking->reads && at->depth == 1 && at->place == 0 && text && n_bytes < CURSOR) {
         memcpy(walking->cursor, text, n_bytes);
         walking->cursor[n_bytes] = 0;
-    } else if (!walking->reads && at->depth == 2 && text) {
+    } else if (!walking->reads && at->depth == 2 && at->outer == 1 && text) {
         add_name(walking, text, n_bytes);
     }
 }
 
-/* Begin a job of n commands; they follow. */
-static void begin(struct kvpi_conn *conn, uint32_t n)
+/* Begin a job of n commands, which follow; the type of their answers. */
+static void begin(struct kvpi_conn *conn, uint32_t n, int type)
 {
-    const struct kvpi_job job = {.kind = KVPI_JOB_LIST, .n_replies = n};
+    const struct kvpi_job job = {.kind = KVPI_JOB_LIST, .n_replies = n, .type = type};
     kvpi_conn_begin(conn, &job, kvpi_node_now());
 }
 
@@ -95,17 +97,31 @@ static int finish(struct walking *walking, struct kvpi_conn *conn)
 
 /* ----------------------------------------------------------------------------------- one server */
 
+/* 1: the server told where to go on, and it is not where it was asked from. */
+static int goes_on(const struct walking *walking, struct kvpi_conn *conn, const char *asked)
+{
+    if (walking->cursor[0] && (walking->cursor[1] || walking->cursor[0] != '0') &&
+        strcmp(walking->cursor, asked) == 0)
+        snprintf(conn->why, sizeof conn->why, "SCAN gave the cursor that it was given");
+    else if (!walking->cursor[0])
+        snprintf(conn->why, sizeof conn->why, "SCAN gave no cursor");
+    else
+        return 1;
+    return 0;
+}
+
 /* The next names; at the end the cursor is "0". */
 static int scan(struct walking *walking, struct kvpi_conn *conn)
 {
     char cursor[CURSOR];
     snprintf(cursor, sizeof cursor, "%s", walking->cursor);
-    const char *const argv[] = {"SCAN", cursor, "MATCH", "kvp1:*", "COUNT", "1000"};
+    const char *const argv[] = {"SCAN", cursor, "MATCH", OURS "*", "COUNT", "1000"};
     walking->n_names = 0;
     walking->reads = 0;
-    begin(conn, 1);
+    walking->cursor[0] = 0;
+    begin(conn, 1, VALKEY_REPLY_ARRAY);
     kvpi_conn_command(conn, 6, argv);
-    return finish(walking, conn);
+    return finish(walking, conn) && goes_on(walking, conn, cursor);
 }
 
 /* Read these names, and drop those that go. */
@@ -114,7 +130,7 @@ static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t 
     char last[24];
     snprintf(last, sizeof last, "%zu", walking->walk->n_bytes - 1);
     walking->reads = 1;
-    begin(conn, n);
+    begin(conn, n, VALKEY_REPLY_STRING);
     for (uint32_t i = 0; i < n; i++) {
         const char *name = walking->names[walking->first + i].text;
         const char *const head[] = {"GETRANGE", name, "0", last};
@@ -130,7 +146,7 @@ static int read_batch(struct walking *walking, struct kvpi_conn *conn, uint32_t 
         n_goes += walking->names[walking->first + i].goes != 0;
     if (n_goes == 0)
         return 1;
-    begin(conn, n_goes);
+    begin(conn, n_goes, VALKEY_REPLY_INTEGER);
     for (uint32_t i = 0; i < n; i++) {
         const struct name *name = &walking->names[walking->first + i];
         const char *const unlink[] = {"UNLINK", name->text};

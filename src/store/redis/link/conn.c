@@ -15,6 +15,9 @@
 
 enum { READ_BYTES = 64 * 1024, IOV = KVP_RECORD_BLOCKS_MAX + 3 };
 
+/* Arrays in each other: of a map's ranges, servers and their metadata; of a cursor and names. */
+enum { MAP_DEPTH = 4, LIST_DEPTH = 2 };
+
 /* -------------------------------------------------------------------------------------- failing */
 
 static struct kvpi_job *first_job(struct kvpi_conn *conn)
@@ -173,14 +176,18 @@ static void *on_nil(const valkeyReadTask *task)
     return task->parent ? NULL : &conn->reply;
 }
 
-/* Of all that is asked for, only maps and lists are arrays. */
+/* Of all that is asked for, only maps and lists are arrays, and only so deep. */
 static void *on_array(const valkeyReadTask *task, size_t n)
 {
     (void)n;
     struct kvpi_conn *conn = task->privdata;
-    if (first_job(conn)->kind != KVPI_JOB_MAP && first_job(conn)->kind != KVPI_JOB_LIST)
+    const struct kvpi_job *job = first_job(conn);
+    const int is_list = job->kind == KVPI_JOB_LIST && job->type == VALKEY_REPLY_ARRAY;
+    struct kvpi_map_at at;
+    (void)is_piece(task, &at);
+    if (at.depth >= (job->kind == KVPI_JOB_MAP ? MAP_DEPTH : is_list ? LIST_DEPTH : 0))
         return NULL;
-    if (!task->parent)
+    if (at.depth == 0)
         conn->reply.type = task->type;
     return &conn->reply;
 }
@@ -313,7 +320,8 @@ static int take_reply(struct kvpi_conn *conn, struct kvpi_job *job)
         return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_QUIET: return type == VALKEY_REPLY_INTEGER;
     case KVPI_JOB_MAP: kvpi_map_end(conn->config->map); return type == VALKEY_REPLY_ARRAY;
-    case KVPI_JOB_LIST: return 1;
+    case KVPI_JOB_LIST:
+        return type == job->type || (type == VALKEY_REPLY_NIL && job->type == VALKEY_REPLY_STRING);
     case KVPI_JOB_LOGIN:
     case KVPI_JOB_INFO: break;
     }

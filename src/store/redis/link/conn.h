@@ -34,7 +34,7 @@ enum kvpi_job_kind {
     KVPI_JOB_READ,  /* a record into op->spans */
     KVPI_JOB_WRITE,
     KVPI_JOB_COUNT, /* a number for each key: of HAVE, a bit is set if it is not 0 */
-    KVPI_JOB_LIST,  /* any answer, piece by piece */
+    KVPI_JOB_LIST,  /* an answer that is told piece by piece */
     KVPI_JOB_QUIET, /* nobody waits for the answer */
 };
 
@@ -44,6 +44,7 @@ struct kvpi_job {
     uint32_t n_replies;     /* that are still to come */
     uint32_t at;            /* COUNT: the key of the part that is answered next */
     const char *right;      /* QUIET: that it needs */
+    int type;               /* LIST: of the answer, VALKEY_REPLY_...; instead of STRING also NIL */
 };
 
 /* What all connections to a server share. */
