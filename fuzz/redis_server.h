@@ -1,0 +1,35 @@
+/* redis_server: servers in memory for fuzz_redis. They share their records, know the commands that
+ * a store sends, and refuse one that is none. What an answer becomes is drawn from the input:
+ * right, cut, changed, another's, too long, an error, twice, late, never, or any bytes. */
+#ifndef FUZZ_REDIS_SERVER_H
+#define FUZZ_REDIS_SERVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/redis/link/net.h"
+
+/* The input; behind its end everything is 0, and answers are right. */
+struct redis_input {
+    const uint8_t *data;
+    size_t size;
+    size_t at;
+};
+
+uint8_t redis_draw(struct redis_input *input);
+
+/* Forget all records and connections, and draw from this input. */
+void redis_server_begin(struct redis_input *input, int is_cluster);
+
+/* 0: a server that has nothing to say closes the connection. For what waits in real time. */
+void redis_server_is_patient(int is_patient);
+
+/* Bytes that were sent to the store. */
+uint64_t redis_server_sent(void);
+
+/* Connections that are open. */
+unsigned redis_server_open(void);
+
+extern const struct kvpi_net redis_server_net;
+
+#endif
