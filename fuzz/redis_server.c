@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/identity/bytes.h"
 
@@ -20,11 +21,12 @@ enum {
     CONNS = 24,
     VALUES = 6,
     NAME = 128,
-    VALUE = 6000,
+    VALUE = 16 * 1024,
     IN = 64 * 1024,
     OUT = 320 * 1024, /* more than an answer may have */
     ANSWER = 48 * 1024,
     ARGS = 8,
+    STARVED_MAX = 8,    /* then it closes, if it is not patient */
     COMMANDS_MAX = 600, /* then nobody answers: what asks on and on ends */
 };
 
@@ -45,8 +47,8 @@ struct conn {
     int is_open;
     int is_closed; /* by the server */
     int is_silent;
-    int is_starved; /* nothing was there to be read last time */
-    size_t chunk;   /* bytes at once, either way */
+    int n_starved; /* times in a row that nothing was there to be read */
+    size_t chunk;  /* bytes at once, either way */
     size_t n_in;
     size_t n_out;
     size_t out_at;
@@ -58,6 +60,7 @@ static struct {
     struct redis_input *input;
     int is_cluster;
     int is_patient;
+    const char *second_host;
     unsigned n_commands;
     uint64_t n_sent;
     struct value values[VALUES];
@@ -87,6 +90,7 @@ void redis_server_begin(struct redis_input *input, int is_cluster)
     server.input = input;
     server.is_cluster = is_cluster;
     server.is_patient = 0;
+    server.second_host = "127.0.0.1";
     server.n_commands = 0;
     server.n_sent = 0;
     for (int i = 0; i < VALUES; i++)
@@ -102,6 +106,19 @@ void redis_server_begin(struct redis_input *input, int is_cluster)
 void redis_server_is_patient(int is_patient)
 {
     server.is_patient = is_patient;
+}
+
+void redis_server_host(const char *host)
+{
+    server.second_host = host;
+}
+
+void redis_server_never_ready(void)
+{
+    static int ends[2]; /* the other one stays open, and nobody writes */
+    require(pipe(ends) == 0);
+    for (int i = 0; i < CONNS; i++)
+        require(dup2(ends[0], server.conns[i].fd) == server.conns[i].fd);
 }
 
 uint64_t redis_server_sent(void)
@@ -181,9 +198,11 @@ static void say_info(void)
 static void say_map(void)
 {
     say("*2\r\n");
-    for (int i = 0; i < 2; i++)
-        say("*3\r\n:%d\r\n:%d\r\n*4\r\n$9\r\n127.0.0.1\r\n:%d\r\n$2\r\nid\r\n*0\r\n", i * 8192,
-            i * 8192 + 8191, i + 1);
+    for (int i = 0; i < 2; i++) {
+        const char *host = i == 0 ? "127.0.0.1" : server.second_host;
+        say("*3\r\n:%d\r\n:%d\r\n*4\r\n$%zu\r\n%s\r\n:%d\r\n$2\r\nid\r\n*0\r\n", i * 8192,
+            i * 8192 + 8191, strlen(host), host, i + 1);
+    }
 }
 
 static void say_names(void)
@@ -430,6 +449,13 @@ static struct conn *conn_of(int fd)
     return NULL;
 }
 
+static int start(void *context, void *(*run)(void *), void *argument)
+{
+    (void)context;
+    (void)run(argument);
+    return 0;
+}
+
 static uint32_t look_up(void *context, const char *host, int port,
                         struct kvpi_net_address out_addresses[KVPI_NET_ADDRESSES], char *out_why,
                         size_t why_bytes)
@@ -453,7 +479,7 @@ static int open_conn(void *context, const struct kvpi_net_address *address)
         if (conn->is_open)
             continue;
         conn->is_open = 1;
-        conn->is_closed = conn->is_silent = conn->is_starved = 0;
+        conn->is_closed = conn->is_silent = conn->n_starved = 0;
         conn->chunk = SIZE_MAX;
         conn->n_in = conn->n_out = conn->out_at = 0;
         return conn->fd;
@@ -479,9 +505,9 @@ static ssize_t read_conn(void *context, int fd, void *out_bytes, size_t n_bytes)
     memcpy(out_bytes, conn->out + conn->out_at, n);
     conn->out_at += n;
     server.n_sent += n;
-    if (n > 0 || conn->is_closed || (!server.is_patient && conn->is_starved))
+    conn->n_starved = n > 0 ? 0 : conn->n_starved + 1;
+    if (n > 0 || conn->is_closed || (!server.is_patient && conn->n_starved > STARVED_MAX))
         return (ssize_t)n;
-    conn->is_starved = 1;
     errno = EAGAIN;
     return -1;
 }
@@ -500,7 +526,7 @@ static ssize_t write_conn(void *context, int fd, struct iovec *pieces, size_t n_
         n_all += n;
         left -= n;
     }
-    conn->is_starved = 0;
+    conn->n_starved = 0;
     take_commands(conn);
     return (ssize_t)n_all;
 }
@@ -512,6 +538,7 @@ static void close_conn(void *context, int fd)
 }
 
 const struct kvpi_net redis_server_net = {
+    .start = start,
     .look_up = look_up,
     .connect = open_conn,
     .connected = connected,

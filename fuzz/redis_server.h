@@ -24,6 +24,12 @@ void redis_server_begin(struct redis_input *input, int is_cluster);
 /* 0: a server that has nothing to say closes the connection. For what waits in real time. */
 void redis_server_is_patient(int is_patient);
 
+/* The host of the second server in the map of a cluster, until the next begin. */
+void redis_server_host(const char *host);
+
+/* From now on poll(2) waits for a connection until its time is over, not at all before. */
+void redis_server_never_ready(void);
+
 /* Bytes that were sent to the store. */
 uint64_t redis_server_sent(void);
 

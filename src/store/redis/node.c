@@ -116,6 +116,7 @@ kvp_status kvpi_node_open(struct kvpi_node *node, const struct kvpi_node_config 
     node->waiting_until = UINT64_MAX;
     node->conn_config = (struct kvpi_conn_config){.place = &node->place,
                                                   .net = config->net,
+                                                  .lookup = &node->lookup,
                                                   .tls = config->tls,
                                                   .limit_bytes = config->limit_bytes,
                                                   .timeout_ns = config->timeout_ns,
@@ -171,6 +172,7 @@ void kvpi_node_close(struct kvpi_node *node)
     for (uint32_t i = 0; node->conns && i < node->config->n_conns; i++)
         kvpi_conn_close(&node->conns[i]);
     fail_waiting(node);
+    kvpi_lookup_close(&node->lookup);
     free(node->conns);
     node->conns = NULL;
 }
@@ -344,7 +346,8 @@ uint32_t kvpi_node_watch(const struct kvpi_node *node, struct pollfd *out_fds, u
         const struct kvpi_conn *conn = &node->conns[i];
         if (!kvpi_conn_watch(conn, &out_fds[n]))
             continue;
-        n++;
+        if (out_fds[n++].fd < 0) /* another connection was told the address: go on at once */
+            *until = 0;
         const uint64_t deadline = kvpi_conn_deadline(conn);
         *until = deadline < *until ? deadline : *until;
     }

@@ -32,6 +32,7 @@ struct kvpi_node_config {
 
 struct kvpi_node {
     struct kvpi_place_of_server place;
+    struct kvpi_lookup lookup;
     struct kvpi_conn_config conn_config;
     const struct kvpi_node_config *config;
     struct kvpi_conn *conns; /* [n_conns] */

@@ -504,10 +504,49 @@ static int send_all(struct kvpi_conn *conn)
     return send_text(conn) && (conn->n_text > 0 || send_spans(conn));
 }
 
+/* To the first address that does not refuse at once. 0: the connection is closed. */
+static int open_socket(struct kvpi_conn *conn)
+{
+    const struct kvpi_net *net = conn->config->net;
+    const struct kvpi_lookup *lookup = conn->config->lookup;
+    int fd = -1;
+    for (uint32_t i = 0; i < lookup->n_addresses && fd < 0; i++)
+        fd = net->connect(net->context, &lookup->addresses[i]);
+    if (fd < 0) {
+        fail(conn, strerror(errno));
+        return 0;
+    }
+    conn->reader = valkeyReaderCreateWithFunctions(&functions);
+    if (!conn->reader) {
+        net->close(net->context, fd);
+        fail(conn, "the system gave no memory");
+        return 0;
+    }
+    conn->fd = fd;
+    conn->reader->privdata = conn;
+    conn->reader->maxbuf = 0;
+    return 1;
+}
+
+/* 1: the address is known, and there is a socket; 0: not yet, or closed. */
+static int has_socket(struct kvpi_conn *conn)
+{
+    if (conn->reader)
+        return 1;
+    const enum kvpi_lookup_state state = kvpi_lookup_step(conn->config->lookup);
+    if (state == KVPI_LOOKUP_FOUND)
+        return open_socket(conn);
+    if (state != KVPI_LOOKUP_RUNNING)
+        fail(conn, conn->config->lookup->why);
+    return 0;
+}
+
 /* 1: connected; 0: not yet, or closed. */
 static int is_connected(struct kvpi_conn *conn)
 {
     const struct kvpi_net *net = conn->config->net;
+    if (!has_socket(conn))
+        return 0;
     const int error = net->connected(net->context, conn->fd);
     if (error == EAGAIN)
         return 0;
@@ -541,8 +580,10 @@ static void end_late(struct kvpi_conn *conn, uint64_t now)
     if (now < kvpi_conn_deadline(conn))
         return;
     conn->timed_out = now + conn->config->timeout_ns / 8 >= conn->deadline_ns;
-    fail(conn,
-         conn->timed_out ? "the server did not answer in time" : "an operation's time was over");
+    fail(conn, conn->state == KVPI_CONN_OPENING && !conn->reader
+                   ? "the server's address was not found in time"
+               : conn->timed_out ? "the server did not answer in time"
+                                 : "an operation's time was over");
 }
 
 void kvpi_conn_pump(struct kvpi_conn *conn, uint64_t now)
@@ -560,6 +601,10 @@ int kvpi_conn_watch(const struct kvpi_conn *conn, struct pollfd *out_fd)
 {
     if (conn->state == KVPI_CONN_CLOSED)
         return 0;
+    if (!conn->reader) {
+        *out_fd = (struct pollfd){.fd = kvpi_lookup_fd(conn->config->lookup), .events = POLLIN};
+        return 1;
+    }
     const int sends = conn->out_at < conn->n_out || conn->n_text > 0;
     const short events = conn->stream ? kvpi_tls_events(conn->stream, sends)
                          : sends      ? POLLIN | POLLOUT
@@ -653,46 +698,14 @@ static void log_in(struct kvpi_conn *conn, uint64_t now)
     kvpi_conn_command(conn, 1, text);
 }
 
-/* To the first address that does not refuse at once. 0: the connection is closed. */
-static int connect_to(struct kvpi_conn *conn, const struct kvpi_net_address *addresses,
-                      uint32_t n_addresses)
-{
-    const struct kvpi_net *net = conn->config->net;
-    int fd = -1;
-    for (uint32_t i = 0; i < n_addresses && fd < 0; i++)
-        fd = net->connect(net->context, &addresses[i]);
-    if (fd < 0) {
-        fail(conn, strerror(errno));
-        return 0;
-    }
-    conn->reader = valkeyReaderCreateWithFunctions(&functions);
-    if (!conn->reader) {
-        net->close(net->context, fd);
-        fail(conn, "the system gave no memory");
-        return 0;
-    }
-    conn->fd = fd;
-    conn->reader->privdata = conn;
-    conn->reader->maxbuf = 0;
-    return 1;
-}
-
 void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now)
 {
-    const struct kvpi_net *net = conn->config->net;
-    const struct kvpi_place_of_server *place = conn->config->place;
-    struct kvpi_net_address addresses[KVPI_NET_ADDRESSES];
-    char why[KVPI_CONN_WHY];
     conn->refused = conn->timed_out = 0;
     conn->why[0] = 0;
-    const uint32_t n =
-        net->look_up(net->context, place->host, place->port, addresses, why, sizeof why);
-    if (n == 0)
-        fail(conn, why);
-    else if (connect_to(conn, addresses, n)) {
-        conn->state = KVPI_CONN_OPENING;
-        log_in(conn, now);
-    }
+    conn->state = KVPI_CONN_OPENING;
+    log_in(conn, now);
+    kvpi_lookup_begin(conn->config->lookup, conn->config->net, conn->config->place);
+    (void)has_socket(conn);
 }
 
 int kvpi_conn_has_room(const struct kvpi_conn *conn)

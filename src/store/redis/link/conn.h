@@ -1,7 +1,7 @@
 /* conn: one connection to a server, without blocking. Commands go out in order, replies come back
  * in the same order; `jobs` says what each reply is for.
  *
- *     CLOSED -> kvpi_conn_open -> OPENING -> login answered -> READY
+ *     CLOSED -> kvpi_conn_open -> OPENING: look-up, connect, login answered -> READY
  *        ^---- any failure: every part that was under way ends as KVPI_PART_FAILED ----/
  *
  * The table of net.h has the socket; libvalkey makes the text of commands and reads replies. A bulk
@@ -14,7 +14,7 @@
 
 #include "store/redis/map.h"
 #include "store/redis/part.h"
-#include "store/redis/link/net.h"
+#include "store/redis/link/lookup.h"
 #include "store/redis/link/tls.h"
 
 enum {
@@ -51,6 +51,7 @@ struct kvpi_job {
 struct kvpi_conn_config {
     const struct kvpi_place_of_server *place;
     const struct kvpi_net *net;
+    struct kvpi_lookup *lookup; /* of the place's addresses */
     const struct kvpi_tls *tls; /* NULL: without */
     size_t limit_bytes;         /* of one reply, as it comes over the wire */
     uint64_t timeout_ns;
@@ -70,7 +71,7 @@ struct kvpi_conn {
     const struct kvpi_conn_config *config;
     struct kvpi_part_list *done;
     enum kvpi_conn_state state;
-    valkeyReader *reader; /* there is one as long as there is a socket */
+    valkeyReader *reader; /* there is one as long as there is a socket, thus after the look-up */
     int fd;
     struct kvpi_job jobs[KVPI_CONN_JOBS];
     uint32_t first_job;
@@ -103,7 +104,7 @@ struct kvpi_conn {
     char why[KVPI_CONN_WHY]; /* it was closed */
 };
 
-/* Begin to connect. Look-ups of names block. What fails at once is CLOSED again, with why. */
+/* Begin to connect. What fails at once is CLOSED again, with why. */
 void kvpi_conn_open(struct kvpi_conn *conn, uint64_t now);
 void kvpi_conn_close(struct kvpi_conn *conn);
 

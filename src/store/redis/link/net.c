@@ -11,6 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/quiet.h"
+
+static int start(void *context, void *(*run)(void *), void *argument)
+{
+    (void)context;
+    pthread_t thread;
+    const int error = kvpi_quiet_start(&thread, run, argument);
+    return error != 0 ? error : pthread_detach(thread);
+}
+
 static uint32_t look_up(void *context, const char *host, int port,
                         struct kvpi_net_address out_addresses[KVPI_NET_ADDRESSES], char *out_why,
                         size_t why_bytes)
@@ -88,6 +98,7 @@ static void close_socket(void *context, int fd)
 }
 
 const struct kvpi_net kvpi_net_system = {
+    .start = start,
     .look_up = look_up,
     .connect = open_socket,
     .connected = connected,

@@ -16,6 +16,8 @@ struct kvpi_net_address {
 };
 
 struct kvpi_net {
+    /* Run this beside the caller. 0: done; else an error. */
+    int (*start)(void *context, void *(*run)(void *), void *argument);
     /* The addresses of a host, the best first. Blocks while a name server does.
      * Gives: their number; 0: none, as the sentence tells */
     uint32_t (*look_up)(void *context, const char *host, int port,
