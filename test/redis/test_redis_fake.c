@@ -602,9 +602,23 @@ static void a_silent_server_is_left_alone(void **state)
     assert_int_equal(done[0].result, KVP_STORE_FAILED);
     assert_int_equal(done[1].result, KVP_STORE_FAILED);
     assert_int_equal(guarded_get(store, &record), KVP_STORE_AWAY);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10);
+    simulated_ns += SECOND / 25;
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10 - SECOND / 25);
+    assert_int_equal(guarded_get(store, &record), KVP_STORE_AWAY);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10 - SECOND / 25);
     simulated_ns += SECOND;
+    assert_int_equal(stats_of(store).away_ns, 0);
+    /* It is tried again, and lets its time go by: twice as long now. */
+    assert_int_equal(kvp_store_have(store, &record.key, 1, &bits[0], 1), KVP_OK);
+    work_until_asked(store, asked + 2);
+    simulated_ns += SECOND;
+    work_until_done(store, 1, done);
+    assert_int_equal(stats_of(store).away_ns, SECOND / 5);
+    simulated_ns += SECOND / 5;
     atomic_store(&fake.mode, NOTHING);
     assert_int_equal(guarded_get(store, &record), KVP_STORE_ABSENT);
+    assert_int_equal(stats_of(store).away_ns, 0);
     kvp_store_close(store);
 }
 

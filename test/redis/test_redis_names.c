@@ -25,6 +25,7 @@ static struct {
     unsigned n_held;
     unsigned n_started;
     int has_no_thread;
+    int is_refused; /* all connections */
     int has_no_name;
     int runs_beside; /* in a thread, which waits at the gate */
     sem_t gate;
@@ -68,6 +69,19 @@ static uint32_t look_up(void *context, const char *host, int port,
     return redis_server_net.look_up(context, "127.0.0.1", port, out_addresses, out_why, why_bytes);
 }
 
+static int connect_unless_refused(void *context, const struct kvpi_net_address *address)
+{
+    if (!names.is_refused)
+        return redis_server_net.connect(context, address);
+    errno = ECONNREFUSED;
+    return -1;
+}
+
+static ssize_t read_unless_refused(void *context, int fd, void *out_bytes, size_t n_bytes)
+{
+    return names.is_refused ? 0 : redis_server_net.read(context, fd, out_bytes, n_bytes);
+}
+
 static void let_go(void)
 {
     while (names.n_held > 0) {
@@ -98,6 +112,8 @@ static kvp_store *open_on_names(const char *url, uint32_t threads)
     net = redis_server_net;
     net.start = start;
     net.look_up = look_up;
+    net.connect = connect_unless_refused;
+    net.read = read_unless_refused;
     now = 1000 * SECOND;
     config.threads = threads;
     if (threads == 0)
@@ -248,6 +264,38 @@ static void what_cannot_be_looked_up_is_away(void **state)
     kvp_store_close(store);
 }
 
+/* The statistics tell for how long the store is away: as long as all of its servers are. */
+static void a_store_is_away_with_its_last_server(void **state)
+{
+    (void)state;
+    struct record near;
+    struct record far;
+    kvp_store_done done;
+    record_of(&near, 0);
+    record_of(&far, 1);
+    kvp_store *store = open_on_names("redis://127.0.0.1:1?timeout=1s&connections=1", 0);
+    names.has_no_name = 1;
+    begin_get(store, &far, 1);
+    assert_int_equal(work(store, &done, 1), 0);
+    let_go();
+    assert_int_equal(work(store, &done, 1), 1);
+    assert_int_equal(stats_of(store).away_ns, 0);
+    expect_text(store, "; 1 of 2 away: no such name");
+    now += SECOND / 100;
+    names.is_refused = 1;
+    assert_int_equal(get(store, &near), KVP_STORE_FAILED); /* its connection is closed */
+    assert_int_equal(get(store, &near), KVP_STORE_AWAY);   /* and none can be made */
+    assert_int_equal(stats_of(store).away_ns, SECOND / 10 - SECOND / 100);
+    expect_text(store, "; 2 of 2 away: ");
+    names.is_refused = names.has_no_name = 0;
+    now += SECOND / 10;
+    assert_int_equal(stats_of(store).away_ns, 0);
+    assert_int_equal(get(store, &near), KVP_STORE_ABSENT);
+    assert_int_equal(stats_of(store).away_ns, 0);
+    let_go(); /* what the map may have asked for */
+    kvp_store_close(store);
+}
+
 /* However many names a map has, there are only so many threads; then there are threads again. */
 static void there_are_only_so_many_threads(void **state)
 {
@@ -311,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_opening_waits_for_a_name_in_time),
         cmocka_unit_test(a_store_is_closed_during_a_look_up),
         cmocka_unit_test(what_cannot_be_looked_up_is_away),
+        cmocka_unit_test(a_store_is_away_with_its_last_server),
         cmocka_unit_test(there_are_only_so_many_threads),
         cmocka_unit_test(the_end_of_a_look_up_wakes_the_store),
     };

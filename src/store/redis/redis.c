@@ -179,6 +179,17 @@ static const struct kvpi_node *pick(const struct redis *redis,
     return NULL;
 }
 
+/* How many servers have keys, and of how many this is so; NULL: of all. */
+static uint32_t count(const struct redis *redis, int (*is_so)(const struct kvpi_node *))
+{
+    const struct kvpi_cluster *cluster = &redis->cluster;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++)
+        n +=
+            kvpi_cluster_serves(cluster, cluster->nodes[i]) && (!is_so || is_so(cluster->nodes[i]));
+    return n;
+}
+
 static int is_away(const struct kvpi_node *node)
 {
     return node->why[0] != 0;
@@ -248,7 +259,10 @@ static void write_text(struct redis *redis)
         say(&text, "; maxmemory is 0: no limit");
     if (pick(redis, is_old))
         say(&text, "; hits renew nothing before 7.0");
-    if ((odd = pick(redis, is_away)) != NULL)
+    if ((odd = pick(redis, is_away)) != NULL && count(redis, NULL) > 1)
+        say(&text, "; %" PRIu32 " of %" PRIu32 " away: %.60s", count(redis, is_away),
+            count(redis, NULL), odd->why);
+    else if (odd)
         say(&text, "; away: %.60s", odd->why);
     pthread_mutex_lock(&redis->lock);
     memcpy(redis->text, text.at, sizeof redis->text);
@@ -263,12 +277,28 @@ static void redis_describe(const void *self, char *out_text, size_t text_bytes)
     pthread_mutex_unlock(&redis->lock);
 }
 
+/* Until the first server is used again; 0: one is used. */
+static uint64_t away_ns(const struct redis *redis)
+{
+    const struct kvpi_cluster *cluster = &redis->cluster;
+    const uint64_t now = clock_now(redis);
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < cluster->n_nodes; i++) {
+        const struct kvpi_node *node = cluster->nodes[i];
+        const uint64_t left = kvpi_node_is_down(node, now) ? node->down_until - now : 0;
+        if (kvpi_cluster_serves(cluster, node) && left < least)
+            least = left;
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
 static void redis_usage(const void *self, struct kvpi_backend_usage *out_usage)
 {
     struct redis *redis = (struct redis *)(uintptr_t)self;
     write_text(redis);
     *out_usage = (struct kvpi_backend_usage){.dropped = redis->dropped,
                                              .expired = redis->expired,
+                                             .away_ns = away_ns(redis),
                                              .evicted = redis->cluster.evicted_gone};
     for (uint32_t i = 0; i < redis->cluster.n_nodes; i++) {
         const struct kvpi_node *node = redis->cluster.nodes[i];
